@@ -1,0 +1,204 @@
+"""What is derived from saved rows: rates, fractions, the break-even size. The only place that divides."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from gemmbench.facts.problem import Gemm
+from gemmbench.facts.records import SCOPES, Problem, Row, Run
+from gemmbench.facts.stats import Summary, summarize
+from gemmbench.facts.units import GIGA
+
+NOISY = 0.01  # the sampling rule's goal: beyond it a row is labelled
+
+
+def gemm_of(row: Row) -> Gemm:
+    """The problem of a gemm row, with its flops.
+
+    Raises:
+        ValueError: the row has no problem.
+    """
+    if row.problem is None:
+        raise ValueError(f"a {row.kind} row has no problem")
+    problem = row.problem
+    return Gemm(problem.m, problem.n, problem.k, row.dtype, problem.alpha, problem.beta)
+
+
+def flops_of(row: Row) -> int:
+    """Operations of one sample's unit: 2 m n k for a GEMM, the counted instructions for a probe."""
+    if row.kind == "gemm":
+        return gemm_of(row).flops
+    return row.work.flops if row.work else 0
+
+
+def summary(row: Row, scope: str) -> Summary | None:
+    """Statistics of one scope in seconds; None if it was not measured."""
+    samples = row.samples.get(scope)
+    return summarize(samples.seconds) if samples and samples.seconds else None
+
+
+def finest_scope(row: Row) -> str | None:
+    """The innermost scope that was measured: kernel, else device, else host."""
+    return next((scope for scope in SCOPES if scope in row.samples and row.samples[scope].seconds), None)
+
+
+@dataclass(frozen=True)
+class Rate:
+    """A rate in flop/s with the 95 % confidence interval of its median."""
+
+    median: float
+    low: float
+    high: float
+    best: float  # from the fastest batch
+
+
+def rate(row: Row, scope: str) -> Rate | None:
+    """The rate in one scope; None unless the row is ok, was measured there and does any flops.
+
+    The interval's ends swap: the longest time is the lowest rate.
+    """
+    times = summary(row, scope)
+    flops = flops_of(row)
+    if row.status != "ok" or times is None or flops == 0:
+        return None
+    return Rate(flops / times.median, flops / times.high, flops / times.low, flops / times.minimum)
+
+
+def shown_rate(row: Row, scope: str) -> Rate | None:
+    """The rate for a column of one scope: the host's own BLAS has only the host scope, and shows that."""
+    return rate(row, scope) or (rate(row, "host") if row.device < 0 else None)
+
+
+def noise(row: Row) -> float | None:
+    """Noise of the finest scope (half the interval over the median); None if unknown."""
+    scope = finest_scope(row)
+    times = summary(row, scope) if scope else None
+    return times.noise if times and math.isfinite(times.noise) else None
+
+
+def is_noisy(row: Row) -> bool:
+    """Whether the sampling rule's precision was not reached in the finest scope."""
+    value = noise(row)
+    return row.status == "ok" and (value is None or value > NOISY)
+
+
+def peak(run: Run, device: int, dtype: str) -> float | None:
+    """The best peak in flop/s measured in this run for a device and type; None if there is none.
+
+    Rows whose integrity is suspect do not count.
+    """
+    best = [
+        found.best
+        for row in run.rows
+        if row.kind == "peak" and row.device == device and row.dtype == dtype and row.check.verdict == "ok"
+        if (found := rate(row, "kernel")) is not None
+    ]
+    return max(best, default=None)
+
+
+def peak_fraction(run: Run, row: Row) -> float | None:
+    """The kernel scope's rate over the peak measured in the same run."""
+    found = shown_rate(row, "kernel")
+    # The host's BLAS runs on the processor of a CPU device: there, and only there, the same peak applies.
+    index = row.device
+    if index < 0:
+        cpus = [n for n, device in enumerate(run.header.devices) if device.type == "cpu"]
+        if len(cpus) != len(run.header.devices):
+            return None
+        index = max(cpus, key=lambda n: peak(run, n, row.dtype) or 0.0, default=-1)
+    top = peak(run, index, row.dtype)
+    return found.median / top if found and top else None
+
+
+def derived(run: Run, row: Row) -> dict[str, object]:
+    """The derived fields that ``show --format json`` puts beside the stored ones; null where unknown."""
+
+    def giga(scope: str) -> float | None:
+        found = rate(row, scope)
+        return found.median / GIGA if found and row.kind == "gemm" else None
+
+    scope = finest_scope(row)
+    times = summary(row, scope) if scope and row.status == "ok" else None
+    problem = row.problem or Problem(0, 0, 0)
+    is_gemm = row.kind == "gemm"
+    found = rate(row, "kernel")
+    return {
+        "kind": row.kind,
+        "variant": row.variant,
+        "dtype": row.dtype,
+        "m": problem.m if is_gemm else None,
+        "n": problem.n if is_gemm else None,
+        "k": problem.k if is_gemm else None,
+        "status": row.status,
+        "reason": row.reason,
+        "kernel_gflops": giga("kernel"),
+        "device_gflops": giga("device"),
+        "host_gflops": giga("host"),
+        "peak_fraction": peak_fraction(run, row),
+        "gflops": found.best / GIGA if found and row.kind == "peak" else None,
+        "gbps": row.work.bytes / times.minimum / GIGA if times and row.work and row.work.bytes else None,
+        "latency_s": times.median if times and row.kind == "latency" else None,
+        "energy_j": row.energy.joules,
+        "width": row.parameters.get("width"),
+        "noise": noise(row),
+    }
+
+
+@dataclass(frozen=True)
+class BreakEven:
+    """The smallest size from which the device, transfers included, beats the host's BLAS."""
+
+    variant: str
+    size: float | None  # None: not in range
+    low: float | None = None  # the interval that the samples' confidence intervals allow
+    high: float | None = None
+    from_start: bool = False  # it wins from the smallest size measured
+
+
+def break_even(device_rows: Iterable[Row], host_rows: Iterable[Row], axis: str) -> BreakEven | None:
+    """Where a variant's host-scope time falls below the host BLAS's, and stays there.
+
+    Both series are interpolated linearly in log time over log size; the interval comes from the ends of the
+    two 95 % confidence intervals taken against and for the device.
+
+    Args:
+        device_rows: rows of one variant on one device.
+        host_rows: rows of the host's BLAS over the same problems.
+        axis: the dimension that varies: ``m`` or ``k``.
+
+    Returns:
+        None if the two series share no size.
+    """
+    mine = {getattr(row.problem, axis): row for row in device_rows if row.status == "ok"}
+    theirs = {getattr(row.problem, axis): row for row in host_rows if row.status == "ok"}
+    points: list[tuple[int, Summary, Summary]] = []
+    for size in sorted(size for size in mine.keys() & theirs.keys() if size > 0):
+        device, host = summary(mine[size], "host"), summary(theirs[size], "host")
+        if device and host:
+            points.append((size, device, host))
+    if not points:
+        return None
+    variant = mine[points[0][0]].variant
+
+    def crossing(device_end: str, host_end: str) -> float | None:
+        """Size of the last change of sign; the smallest size if there is none and the device wins."""
+        lead = [math.log(getattr(host, host_end) / getattr(device, device_end)) for _, device, host in points]
+        if lead[-1] <= 0:
+            return None
+        last = max((n for n, value in enumerate(lead) if value <= 0), default=None)
+        if last is None:
+            return float(points[0][0])
+        left, right = math.log(points[last][0]), math.log(points[last + 1][0])
+        share = -lead[last] / (lead[last + 1] - lead[last])
+        return math.exp(left + share * (right - left))
+
+    size = crossing("median", "median")
+    return BreakEven(
+        variant,
+        size,
+        crossing("low", "high"),
+        crossing("high", "low"),
+        from_start=size == points[0][0],
+    )

@@ -1,0 +1,42 @@
+"""Where the OpenCL C files are, and their text with the one header put in."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from functools import lru_cache
+from pathlib import Path
+
+_INCLUDE = re.compile(r'^#include "([\w./-]+)"[^\S\n]*$', re.MULTILINE)
+
+
+@lru_cache(maxsize=1)
+def folder() -> Path:
+    """The ``kernels`` folder: inside the package in a wheel, beside it in a checkout or editable install.
+
+    Raises:
+        FileNotFoundError: neither is there, so the installation is broken.
+    """
+    package = Path(__file__).resolve().parent.parent
+    for candidate in (package / "_kernels", package.parent / "kernels"):
+        if (candidate / "common.clh").is_file():
+            return candidate
+    raise FileNotFoundError(f"gemmbench's kernels folder is not in {package} nor beside it")
+
+
+@lru_cache(maxsize=None)
+def text(file: str) -> str:
+    """The source of one ``.cl`` file, named relative to the kernels folder, with its ``#include`` replaced.
+
+    Drivers differ in how they take include paths (spaces, caches), so none is handed to them.
+    """
+    source = (folder() / file).read_text(encoding="utf-8")
+    return _INCLUDE.sub(lambda match: (folder() / match[1]).read_text(encoding="utf-8"), source)
+
+
+def fingerprint(files: tuple[str, ...], options: tuple[str, ...]) -> str:
+    """Sixteen hex digits that change when the kernels or their -D list do: kept in every row."""
+    digest = hashlib.sha256()
+    for part in (*(text(file) for file in files), *options):
+        digest.update(part.encode() + b"\0")
+    return digest.hexdigest()[:16]

@@ -1,0 +1,46 @@
+"""The GEMM problem: C = alpha A B + beta C, and how much work it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gemmbench.facts.dtypes import DTYPES
+
+
+@dataclass(frozen=True)
+class Gemm:
+    """One problem: A is m x k, B is k x n, C is m x n, all row-major.
+
+    Raises:
+        ValueError: a dimension is negative or the data type is unknown.
+    """
+
+    m: int
+    n: int
+    k: int
+    dtype: str = "float"
+    alpha: float = 1.0
+    beta: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("m", "n", "k"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} must be 0 or more, not {getattr(self, name)}")
+        if self.dtype not in DTYPES:
+            raise ValueError(f"unknown data type {self.dtype!r}; there are {', '.join(DTYPES)}")
+
+    @property
+    def flops(self) -> int:
+        """Floating-point operations: 2 m n k, a multiplication and an addition for each product."""
+        return 2 * self.m * self.n * self.k
+
+    @property
+    def operand_bytes(self) -> int:
+        """Bytes of A, B and C together: the least that a multiplication must hold."""
+        elements = self.m * self.k + self.k * self.n + self.m * self.n
+        return elements * DTYPES[self.dtype].itemsize
+
+    @property
+    def shape(self) -> str:
+        """``m x n x k`` for people."""
+        return f"{self.m}x{self.n}x{self.k}"

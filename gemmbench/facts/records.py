@@ -1,0 +1,450 @@
+"""The saved run: frozen dataclasses, the JSON Lines file they live in, and its version.
+
+Line 1 is a `Header`, every further line a `Row`. Times are seconds, sizes bytes, rates never stored.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Literal, TypeVar
+
+import msgspec
+
+from gemmbench.facts.dtypes import DTYPES
+
+SCHEMA_VERSION = 1
+# 1: the first one (gemmbench 0.1).
+
+Kind = Literal["gemm", "peak", "bandwidth", "transfer", "latency"]
+Status = Literal["ok", "wrong", "unsupported", "skipped", "failed", "crashed", "timed-out"]
+Verdict = Literal["ok", "wrong", "suspect", "none"]
+Parameters = dict[str, int | float | str]
+
+SCOPES: tuple[str, ...] = ("kernel", "device", "host")
+
+
+class RunFileError(Exception):
+    """A saved run that cannot be read, written or resumed; the message is for the user."""
+
+
+@dataclass(frozen=True)
+class DeviceFacts:
+    """One OpenCL device, as the driver describes it."""
+
+    index: int  # in gemmbench's own list
+    platform_index: int
+    device_index: int  # within its platform
+    platform: str
+    vendor: str
+    version: str  # the platform's OpenCL version string
+    name: str
+    device_version: str
+    driver: str
+    type: str  # cpu, gpu, accelerator, custom
+    compute_units: int
+    clock_mhz: int  # advisory: some drivers say 0; it never scales a result
+    global_mem_bytes: int
+    max_alloc_bytes: int
+    local_mem_bytes: int
+    local_mem_emulated: bool
+    cache_bytes: int
+    max_work_group_size: int
+    max_work_item_sizes: tuple[int, ...]
+    timer_resolution_ns: int
+    unified_memory: bool
+    images: bool
+    image2d_max: tuple[int, int]
+    dtypes: tuple[str, ...]  # of gemmbench's data types, those the device takes
+    vector_widths: dict[str, int]  # native width in elements, by data type
+    extensions: tuple[str, ...]
+    origin: str  # where the driver was found: "system", "from this environment: intel-opencl-rt 2026.2.0"
+    library: str  # the driver's shared library or .icd file, "" if not known
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def address(self) -> str:
+        """``platform:device``, as ``--device`` takes it."""
+        return f"{self.platform_index}:{self.device_index}"
+
+    @property
+    def title(self) -> str:
+        """Name and driver in one line, for headings and charts."""
+        return f"{' '.join(self.name.split())} | {driver_name(self)}"
+
+
+def driver_name(device: DeviceFacts) -> str:
+    """The driver for people: ``Intel OpenCL 2026.22``, ``PoCL 3.1+debian``."""
+    if "pocl" in device.version.lower():
+        return f"PoCL {device.driver}"
+    platform = " ".join(device.platform.replace("(R)", "").replace("(TM)", "").split())
+    return f"{platform} {device.driver}"
+
+
+@dataclass(frozen=True)
+class HostFacts:
+    """The machine around the device."""
+
+    cpu: str
+    cores: int
+    memory_bytes: int
+    system: str
+    python: str
+    numpy: str
+    blas: str  # name, version and threads of numpy's BLAS
+
+
+@dataclass(frozen=True)
+class Policy:
+    """How long and how often things are measured; see the README's *How it measures*."""
+
+    budget_s: float = 3.0  # sampling time for each row
+    settle_s: float = 3.0  # settling never takes longer, nor more than a third of the budget
+    batch_s: float = 0.01  # a batch lasts at least this
+    max_batch_s: float = 0.2  # and at most this, unless one run takes longer
+    min_batches: int = 10
+    precision: float = 0.01  # stop when the median's interval is this narrow, either side
+    time_limit_s: float = 120.0  # a row that takes longer altogether is killed
+    cold: bool = False  # rotate operands past the last-level cache
+    memory: str = "auto"  # auto, mapped, staged, pageable
+
+
+@dataclass(frozen=True)
+class Header:
+    """What a run was: line 1 of its file."""
+
+    schema_version: int
+    gemmbench: str
+    command: tuple[str, ...]
+    started_utc: str  # ISO 8601
+    devices: tuple[DeviceFacts, ...]
+    host: HostFacts
+    policy: Policy
+
+
+@dataclass(frozen=True)
+class Problem:
+    """The GEMM of a row: C = alpha A B + beta C."""
+
+    m: int
+    n: int
+    k: int
+    alpha: float = 1.0
+    beta: float = 0.0
+
+
+@dataclass(frozen=True)
+class Scope:
+    """The raw samples of one clock: one for each batch, in seconds for one problem (or launch)."""
+
+    seconds: tuple[float, ...]
+    batch: int  # problems in a batch
+    stop: str  # why sampling ended: "stable", "budget"
+
+
+@dataclass(frozen=True)
+class Work:
+    """What one launch of a microbenchmark does, counted instruction by instruction."""
+
+    flops: int = 0  # also integer operations
+    bytes: int = 0
+
+
+@dataclass(frozen=True)
+class Check:
+    """How a result was verified, or a peak's integrity established."""
+
+    verdict: Verdict = "none"
+    figures: dict[str, float] = field(default_factory=dict)
+    reasons: tuple[str, ...] = ()  # why it is wrong or suspect
+
+
+@dataclass(frozen=True)
+class Energy:
+    """Joules for one problem, or why they were not measured."""
+
+    joules: float | None = None
+    why: str = "not measured: not asked for"
+    scope: str = ""  # board, package
+
+
+@dataclass(frozen=True)
+class Launch:
+    """The device's stamps of one kernel launch, in seconds: durations between stamps of one kind."""
+
+    name: str
+    queued_s: float  # QUEUED to SUBMIT
+    submitted_s: float  # SUBMIT to START
+    running_s: float  # START to END
+
+
+@dataclass(frozen=True)
+class Row:
+    """One result, or why there is none."""
+
+    kind: Kind
+    device: int  # position in the header's devices; -1 for the host
+    variant: str  # of the ladder; for microbenchmarks the probe
+    dtype: str
+    parameters: Parameters  # what was asked for
+    status: Status
+    reason: str = ""
+    problem: Problem | None = None  # for kind gemm
+    work: Work | None = None  # for the other kinds
+    choice: Parameters = field(default_factory=dict)  # what a race or a heuristic settled on
+    samples: dict[str, Scope] = field(default_factory=dict)  # by scope: kernel, device, host
+    launches: tuple[Launch, ...] = ()
+    check: Check = field(default_factory=Check)
+    energy: Energy = field(default_factory=Energy)
+    build_s: float | None = None
+    memory: str = ""  # how operands reached the device: mapped, staged, pageable
+    source: str = ""  # hash of the kernel source and its -D list
+    notes: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> RowKey:
+        """What makes this row the same case as a row of another run."""
+        return row_key(self.kind, self.device, self.variant, self.dtype, self.parameters, self.problem)
+
+
+RowKey = tuple[str, int, str, str, tuple[tuple[str, int | float | str], ...], Problem | None]
+
+
+def row_key(
+    kind: str, device: int, variant: str, dtype: str, parameters: Parameters, problem: Problem | None
+) -> RowKey:
+    """The identity of a case, hashable."""
+    return kind, device, variant, dtype, tuple(sorted(parameters.items())), problem
+
+
+@dataclass(frozen=True)
+class Run:
+    """A header and its rows: what tables, charts and comparisons are made from."""
+
+    header: Header
+    rows: tuple[Row, ...]
+    path: str = ""
+
+    def device(self, row: Row) -> DeviceFacts | None:
+        """The device of a row; None for the host's own BLAS."""
+        return self.header.devices[row.device] if row.device >= 0 else None
+
+
+# --- the file ---------------------------------------------------------------------------------------------
+
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class _Version:
+    schema_version: int
+
+
+def encode(record: Header | Row) -> bytes:
+    """One line of the file, newline included."""
+    return msgspec.json.encode(record) + b"\n"
+
+
+def load(path: str | Path) -> Run:
+    """Read a saved run.
+
+    Raises:
+        RunFileError: no such file, a newer schema, a truncated line, a NaN, a wrong type; the message
+            names file, line and field.
+    """
+    run, whole = _parse(Path(path))
+    if not whole:
+        raise RunFileError(
+            f"{path}: line {len(run.rows) + 2} is cut short; the run that wrote it was interrupted "
+            "(running the same command again with --resume repairs it)"
+        )
+    return run
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise RunFileError(f"{path}: {_why(error)}") from None
+
+
+def _why(error: OSError) -> str:
+    return (error.strerror or str(error)).lower()
+
+
+def _parse(path: Path) -> tuple[Run, bool]:
+    """The run in a file, and whether its last line is whole."""
+    data = _read(path)
+    if not data:
+        raise RunFileError(f"{path}: line 1: the file is empty, so it has no header")
+    lines = data.split(b"\n")
+    tail = lines.pop()  # what follows the last newline: nothing in a whole file
+    if not lines:
+        raise RunFileError(f"{path}: line 1 is cut short, so there is no header to read")
+    version = _decode(path, 1, lines[0], _Version).schema_version
+    if version > SCHEMA_VERSION:
+        raise RunFileError(
+            f"{path}: line 1: schema_version {version} is newer than the {SCHEMA_VERSION} this gemmbench "
+            "reads; update gemmbench"
+        )
+    if version < 1:
+        raise RunFileError(f"{path}: line 1: schema_version {version} does not exist")
+    header = _decode(path, 1, lines[0], Header)
+    rows = tuple(_decode(path, number, line, Row) for number, line in enumerate(lines[1:], 2))
+    for number, row in enumerate(rows, 2):
+        _check_row(path, number, row, header)
+    return Run(header, rows, str(path)), not tail
+
+
+def _decode(path: Path, number: int, line: bytes, kind: type[_T]) -> _T:
+    try:
+        return msgspec.json.decode(line, type=kind)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, OverflowError) as error:
+        text = str(error)
+        if b"NaN" in line or b"Infinity" in line:
+            text = "NaN and Infinity are not allowed: " + text
+        raise RunFileError(f"{path}: line {number}: {text}") from None
+
+
+def _check_row(path: Path, number: int, row: Row, header: Header) -> None:
+    """What types alone cannot say.
+
+    Raises:
+        RunFileError: a device that the header lacks, a time that is not positive, a GEMM without a problem.
+    """
+
+    def bad(field_name: str, why: str) -> RunFileError:
+        return RunFileError(f"{path}: line {number}: {field_name}: {why}")
+
+    if not -1 <= row.device < len(header.devices):
+        raise bad("device", f"{row.device} is not in the header's list of {len(header.devices)}")
+    if row.dtype not in DTYPES:
+        raise bad("dtype", f"{row.dtype!r} is not one of {', '.join(DTYPES)}")
+    if row.kind == "gemm":
+        if row.problem is None:
+            raise bad("problem", "a gemm row must have one")
+        if min(row.problem.m, row.problem.n, row.problem.k) < 0:
+            raise bad("problem", "a dimension is negative")
+    elif row.status == "ok" and row.work is None:
+        raise bad("work", f"a {row.kind} row must have one")
+    for name, scope in row.samples.items():
+        if name not in SCOPES:
+            raise bad("samples", f"{name!r} is not one of {', '.join(SCOPES)}")
+        if scope.batch < 1:
+            raise bad(f"samples.{name}.batch", f"{scope.batch} is not 1 or more")
+        for second in scope.seconds:
+            if not 0 < second < float("inf"):
+                raise bad(f"samples.{name}.seconds", f"{second} is not a positive finite time")
+
+
+class RunFile:
+    """A run being written: each row is one write, flushed to disk before the next case starts.
+
+    Raises:
+        RunFileError: the file exists (without `force`), cannot be written, or, for `resume`, was made by
+            another command, on other devices or with another sampling policy.
+    """
+
+    def __init__(self, path: Path, descriptor: int, done: tuple[Row, ...] = ()) -> None:
+        self.path = path
+        self.done = done  # rows already there, when resuming
+        self._descriptor = descriptor
+
+    @classmethod
+    def create(cls, path: str | Path, header: Header, force: bool = False) -> RunFile:
+        """Start a new file; an existing one is an error unless `force`."""
+        path = Path(path)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | (os.O_TRUNC if force else os.O_EXCL)
+        try:
+            descriptor = os.open(path, flags, 0o666)
+        except FileExistsError:
+            raise RunFileError(
+                f"{path} exists already; --resume goes on with it, --force replaces it"
+            ) from None
+        except OSError as error:
+            raise RunFileError(f"cannot write {path}: {_why(error)}") from None
+        file = cls(path, descriptor)
+        file._write(encode(header))
+        return file
+
+    @classmethod
+    def resume(cls, path: str | Path, header: Header) -> RunFile:
+        """Go on with a file: its whole rows are kept, a line cut short by a crash is dropped."""
+        path = Path(path)
+        if not path.exists():
+            return cls.create(path, header)
+        run, whole = _parse(path)
+        for what, then, now in (
+            ("another command", _essential(run.header.command), _essential(header.command)),
+            ("other devices", _devices(run.header), _devices(header)),
+            ("another sampling policy", run.header.policy, header.policy),
+        ):
+            if then != now:
+                raise RunFileError(f"cannot resume {path}: it was made by {what}: {then} is not {now}")
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_APPEND)
+            if not whole:
+                data = path.read_bytes()
+                os.ftruncate(descriptor, data.rindex(b"\n") + 1)
+        except OSError as error:
+            raise RunFileError(f"cannot write {path}: {_why(error)}") from None
+        return cls(path, descriptor, run.rows)
+
+    def append(self, row: Row) -> None:
+        """Add one row and put it on the disk."""
+        self._write(encode(row))
+
+    def _write(self, line: bytes) -> None:
+        try:
+            start = os.fstat(self._descriptor).st_size
+            written = os.write(self._descriptor, line)
+            if written != len(line):
+                os.ftruncate(self._descriptor, start)
+                raise OSError(errno.ENOSPC, "no space left on device")
+            os.fsync(self._descriptor)
+        except OSError as error:
+            if error.errno == errno.EINVAL:  # a pipe or /dev/stdout cannot be synced
+                return
+            raise RunFileError(f"cannot write {self.path}: {_why(error)}") from None
+
+    def close(self) -> None:
+        """Close the file; closing twice is fine."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def __enter__(self) -> RunFile:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+_OUTPUT_OPTIONS = {"--save": 1, "--plot": 1, "--resume": 0, "--force": 0, "-q": 0, "-v": 0}
+
+
+def _essential(command: Iterable[str]) -> tuple[str, ...]:
+    """A command without the options that only say where its output goes."""
+    return tuple(_without_output(command))
+
+
+def _without_output(command: Iterable[str]) -> Iterator[str]:
+    words = iter(command)
+    for word in words:
+        name = word.split("=", 1)[0]
+        if name in _OUTPUT_OPTIONS:
+            if "=" not in word and _OUTPUT_OPTIONS[name]:
+                next(words, None)
+            continue
+        yield word
+
+
+def _devices(header: Header) -> tuple[tuple[str, str, str], ...]:
+    return tuple((device.platform, device.name, device.driver) for device in header.devices)

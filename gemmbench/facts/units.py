@@ -1,0 +1,59 @@
+"""From seconds, bytes and flop/s to text. The only place that scales or rounds."""
+
+from __future__ import annotations
+
+import math
+
+GIGA = 1e9
+
+_TIMES = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
+_BYTES = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
+
+
+def number(value: float) -> str:
+    """Three significant digits without an exponent: ``0.123``, ``1.23``, ``12.3``, ``123``, ``1,234``."""
+    if not math.isfinite(value):
+        return "-"
+    size = abs(value)
+    if size >= 999.5:
+        return f"{value:,.0f}"
+    for limit, digits in ((99.95, 0), (9.995, 1), (0.9995, 2)):
+        if size >= limit:
+            return f"{value:.{digits}f}"
+    return f"{value:.3f}" if size >= 0.0005 or size == 0 else f"{value:.0e}"
+
+
+def gflops(flops_per_second: float) -> str:
+    """A rate in flop/s as GFLOPS (1e9 flop/s), the unit left to the heading."""
+    return number(flops_per_second / GIGA)
+
+
+def rate(flops_per_second: float, integer: bool = False) -> str:
+    """A rate in flop/s with its unit: ``345 GFLOPS``, ``65.2 TFLOPS``; ``GIOPS`` for integers."""
+    word = "IOPS" if integer else "FLOPS"
+    if abs(flops_per_second) >= 9.9995e12:
+        return f"{number(flops_per_second / 1e12)} T{word}"
+    return f"{number(flops_per_second / GIGA)} G{word}"
+
+
+def seconds(value: float) -> str:
+    """A duration in seconds: ``12.3 ms``."""
+    if not math.isfinite(value):
+        return "-"
+    for scale, unit in _TIMES:
+        if abs(value) >= scale * 0.9995:
+            return f"{number(value / scale)} {unit}"
+    return f"{number(value / 1e-9)} ns"
+
+
+def size(count: int) -> str:
+    """A number of bytes: ``1.25 MiB``, ``512 B``."""
+    for scale, unit in _BYTES:
+        if count >= scale:
+            return f"{number(count / scale)} {unit}"
+    return f"{count} B"
+
+
+def percent(fraction: float) -> str:
+    """A fraction as a percentage: ``12.1 %``."""
+    return f"{fraction * 100:.1f} %" if math.isfinite(fraction) else "-"

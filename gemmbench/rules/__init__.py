@@ -1,0 +1,1 @@
+"""What is decided without a device: the ladder, the probes, the plan, when to stop sampling."""
