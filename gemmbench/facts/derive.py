@@ -98,9 +98,9 @@ def peak(run: Run, device: int, dtype: str) -> float | None:
     return max(best, default=None)
 
 
-def peak_fraction(run: Run, row: Row) -> float | None:
-    """The kernel scope's rate over the peak measured in the same run."""
-    found = shown_rate(row, "kernel")
+def peak_fraction(run: Run, row: Row, scope: str = "kernel") -> float | None:
+    """One scope's rate over the peak measured in the same run."""
+    found = shown_rate(row, scope)
     # The host's BLAS runs on the processor of a CPU device: there, and only there, the same peak applies.
     index = row.device
     if index < 0:

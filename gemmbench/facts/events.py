@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Union
 
 from gemmbench.facts.records import Row
 
@@ -39,4 +38,4 @@ class Finished:
     resumed: bool = False  # it was in the file already
 
 
-Event = Union[Planned, Started, Staged, Finished]
+Event = Planned | Started | Staged | Finished

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import re
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 
 _INCLUDE = re.compile(r'^#include "([\w./-]+)"[^\S\n]*$', re.MULTILINE)
 
 
-@lru_cache(maxsize=1)
+@cache
 def folder() -> Path:
     """The ``kernels`` folder: inside the package in a wheel, beside it in a checkout or editable install.
 
@@ -24,14 +24,18 @@ def folder() -> Path:
     raise FileNotFoundError(f"gemmbench's kernels folder is not in {package} nor beside it")
 
 
-@lru_cache(maxsize=None)
+def raw(file: str) -> str:
+    """The text of one file, named relative to the kernels folder, as it stands."""
+    return (folder() / file).read_text(encoding="utf-8")
+
+
+@cache
 def text(file: str) -> str:
     """The source of one ``.cl`` file, named relative to the kernels folder, with its ``#include`` replaced.
 
     Drivers differ in how they take include paths (spaces, caches), so none is handed to them.
     """
-    source = (folder() / file).read_text(encoding="utf-8")
-    return _INCLUDE.sub(lambda match: (folder() / match[1]).read_text(encoding="utf-8"), source)
+    return _INCLUDE.sub(lambda match: raw(match[1]), raw(file))
 
 
 def fingerprint(files: tuple[str, ...], options: tuple[str, ...]) -> str:

@@ -1,0 +1,68 @@
+# gemmbench: short verbs. `make help` lists them; all that they create is .venv, build/ and tools' caches.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+
+PIP    := $(BIN)/python -m pip --disable-pip-version-check --no-input
+
+.DEFAULT_GOAL := help
+.PHONY: help setup run test check fmt races plots bench clean
+.DELETE_ON_ERROR:
+
+help:  ## show this list
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-14s%s\n", $$1, $$2}'
+
+setup: $(VENV)/.dev  ## create .venv with gemmbench, a CPU driver and the tools for tests
+
+run: $(VENV)/.run  ## gemmbench peak on this machine; make run ARGS="square --max 512" for anything else
+	@$(BIN)/gemmbench $(or $(ARGS),peak)
+
+test: $(VENV)/.dev  ## every test but the races; make test ARGS="-k plan" for some of them
+	$(BIN)/python -m pytest -m "not races" $(ARGS)
+
+check: $(VENV)/.dev  ## lint, format, types and import layers
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -q tests/unit/test_layers.py
+
+fmt: $(VENV)/.dev  ## format the code and fix what ruff can
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+races: $(VENV)/.dev  ## run every kernel at small sizes under Oclgrind, which finds data races
+	@command -v oclgrind >/dev/null || { echo "make races needs Oclgrind: sudo apt-get install oclgrind" >&2; exit 2; }
+	$(BIN)/python -m pytest -m races tests/races
+
+plots: $(VENV)/.run  ## draw the gallery again from the saved runs in plots/
+	@set -e; for run in plots/*.jsonl; do $(BIN)/gemmbench plot "$$run" --plot "$${run%.jsonl}.png"; done
+
+bench: $(VENV)/.run  ## peak beside Debian's clpeak, and what Python costs for each launch
+	@status=0; for script in tests/bench/*.py; do \
+	  echo "$$script"; $(BIN)/python "$$script" || status=$$?; echo; done; exit $$status
+
+clean:  ## remove what make created
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find . -name __pycache__ -type d -not -path './.git/*' -exec rm -rf {} +
+
+# --- the environment: the stamps make a second run instant, and a changed pyproject.toml installs again -----
+
+$(BIN)/python:
+	@command -v $(PYTHON) >/dev/null || { echo "Python 3.10 or newer is needed: sudo apt-get install python3 python3-venv" >&2; exit 2; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { \
+	  echo "Python 3.10 or newer is needed, and $(PYTHON) is `$(PYTHON) -V 2>&1`: make PYTHON=python3.12 takes another" >&2; exit 2; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+	  echo "$(PYTHON) cannot create environments; on Debian and Ubuntu: sudo apt-get install python3-venv" >&2; exit 2; }
+	@rm -rf $(VENV)
+	$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); exit 2; }
+
+$(VENV)/.run: pyproject.toml | $(BIN)/python
+	@echo "Installing gemmbench and a CPU driver into $(VENV), once; this downloads some hundred megabytes." >&2
+	@test $(VENV)/.dev -nt pyproject.toml || $(PIP) install --quiet -e ".[cpu]"
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml | $(BIN)/python
+	@echo "Installing gemmbench, a CPU driver and the tools for tests into $(VENV), once." >&2
+	@$(PIP) install --quiet -e ".[cpu,dev]"
+	@touch $@ $(VENV)/.run

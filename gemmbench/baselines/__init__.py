@@ -1,0 +1,1 @@
+"""Other libraries behind the same executor: the host's BLAS through numpy."""

@@ -1,0 +1,279 @@
+"""Options that several commands share, folded into frozen dataclasses at once."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from gemmbench.facts.records import SCOPES, Policy
+from gemmbench.rules import variants
+from gemmbench.rules.variants import Variant
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+DEFAULT_BUDGET_S = 3.0
+PLOT_SUFFIXES = (".png", ".svg", ".pdf")
+
+
+class UserError(click.ClickException):
+    """What the user can put right: one sentence, exit status 2."""
+
+    exit_code = 2
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """Where a measuring command runs, how long, and what becomes of the result."""
+
+    device: str
+    policy: Policy
+    save: Path | None
+    resume: bool
+    force: bool
+    plot: Path | None
+    dry_run: bool
+    quiet: bool
+    verbose: int
+
+
+def measuring(command: Command) -> Command:
+    """The options of every command that measures; they arrive as one ``options: RunOptions``."""
+
+    def fold(
+        device: str,
+        budget: float,
+        time_limit: float | None,
+        memory: str,
+        cold: bool,
+        save: Path | None,
+        resume: bool,
+        force: bool,
+        plot: Path | None,
+        dry_run: bool,
+        quiet: bool,
+        verbose: int,
+        **rest: Any,
+    ) -> Any:
+        limit = time_limit if time_limit is not None else 60 + 20 * budget
+        policy = Policy(budget_s=budget, time_limit_s=limit, memory=memory, cold=cold)
+        if (resume or force) and save is None:
+            raise UserError(f"--{'resume' if resume else 'force'} needs --save FILE")
+        if resume and force:
+            raise UserError("--resume keeps the rows that a file has and --force drops them: choose one")
+        check_plot_path(plot)
+        check_save_path(save, resume or force)
+        return command(
+            options=RunOptions(device, policy, save, resume, force, plot, dry_run, quiet, verbose),
+            **rest,
+        )
+
+    fold.__doc__ = command.__doc__
+    fold.__name__ = command.__name__
+    decorated: Any = fold
+    for option in reversed(_MEASURING):
+        decorated = option(decorated)
+    return decorated  # type: ignore[no-any-return]
+
+
+_positive = click.FloatRange(min=0, min_open=True)
+
+_MEASURING = (
+    click.option(
+        "--device",
+        envvar="GEMMBENCH_DEVICE",
+        show_envvar=True,
+        default="",
+        metavar="WHICH",
+        help="Index (0), platform:device (0:1), part of a name (pocl, intel, h200), several with commas, or "
+        "all.  [default: the best found]",
+    ),
+    click.option("--save", type=click.Path(path_type=Path), metavar="FILE.jsonl", help="Save every sample."),
+    click.option("--resume", is_flag=True, help="Go on with a --save file that was interrupted."),
+    click.option("--force", is_flag=True, help="Replace an existing --save file."),
+    click.option(
+        "--plot", type=click.Path(path_type=Path), metavar="FILE.png|svg|pdf", help="Draw the result."
+    ),
+    click.option(
+        "--budget",
+        type=_positive,
+        default=DEFAULT_BUDGET_S,
+        show_default=True,
+        metavar="SECONDS",
+        help="Sampling time for each row.",
+    ),
+    click.option(
+        "--time-limit",
+        type=_positive,
+        metavar="SECONDS",
+        help="Stop a row that takes longer altogether.  [default: 60 + 20 x budget]",
+    ),
+    click.option(
+        "--memory",
+        type=click.Choice(["auto", "mapped", "staged", "pageable"]),
+        default="auto",
+        show_default=True,
+        help="How operands reach the device.",
+    ),
+    click.option("--cold", is_flag=True, help="Rotate operands past the last-level cache (default: warm)."),
+    click.option("--dry-run", is_flag=True, help="Say what would be measured, and measure nothing."),
+    click.option("-q", "--quiet", is_flag=True, help="No progress, no advice: the table only."),
+    click.option("-v", "--verbose", count=True, help="Details: every row, every scope."),
+)
+
+dtype_option = click.option(
+    "--dtype",
+    default="float",
+    show_default=True,
+    metavar="TYPES",
+    help="float, double, half; several with commas.",
+)
+kernel_option = click.option(
+    "--kernel",
+    "kernels",
+    default="all",
+    show_default=True,
+    metavar="NAMES",
+    help="Kernels of the ladder, several with commas, or all (gemmbench kernels lists them).",
+)
+baseline_option = click.option(
+    "--baseline",
+    type=click.Choice(["numpy", "none"]),
+    default="numpy",
+    show_default=True,
+    help="The host's own BLAS beside the kernels.",
+)
+param_option = click.option(
+    "--param",
+    "params",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A kernel parameter other than its preset; may be repeated.",
+)
+scope_option = click.option(
+    "--scope",
+    type=click.Choice([*SCOPES, "all"]),
+    default="kernel",
+    show_default=True,
+    help="What the table shows: the kernel alone, all device passes, or host memory to host memory.",
+)
+alpha_option = click.option(
+    "--alpha", type=float, default=1.0, show_default=True, help="C = alpha A B + beta C."
+)
+beta_option = click.option(
+    "--beta", type=float, default=0.0, show_default=True, help="C = alpha A B + beta C."
+)
+
+
+def choose_dtypes(text: str, known: Sequence[str]) -> tuple[str, ...]:
+    """Data types from a comma-separated list, in the order given.
+
+    Raises:
+        UserError: one is unknown.
+    """
+    return _choose(text, known, "data type")
+
+
+def choose_kernels(text: str, baseline: str = "none") -> tuple[Variant, ...]:
+    """Variants from a comma-separated list, in ladder order, and the baseline after them.
+
+    Raises:
+        UserError: one is unknown.
+    """
+    groups = {"all": variants.LADDER, "ladder": variants.LADDER}
+    names: set[str] = set()
+    for word in _words(text):
+        names.update(groups.get(word) or _choose(word, (*variants.ORDER, *groups), "kernel"))
+    if baseline != "none":
+        names.add(baseline)
+    return tuple(variants.BY_NAME[name] for name in variants.ORDER if name in names)
+
+
+def choose_params(texts: Iterable[str]) -> dict[str, int]:
+    """``NAME=VALUE`` options as a dictionary.
+
+    Raises:
+        UserError: one has no ``=`` or its value is not a whole number.
+    """
+    chosen = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not value.strip().isdecimal():
+            raise UserError(f"--param takes NAME=VALUE with a whole number, not {text!r}")
+        chosen[name.strip()] = int(value)
+    return chosen
+
+
+def choose_sizes(text: str | None, low: int, high: int) -> tuple[int, ...]:
+    """Sizes from a list, or the powers of two from ``low`` to ``high`` with both ends.
+
+    Raises:
+        UserError: a size is not a whole number of 1 or more, or the range is empty.
+    """
+    if text is not None:
+        words = _words(text)
+        if not all(word.isdecimal() and int(word) > 0 for word in words) or not words:
+            raise UserError(f"--sizes takes whole numbers of 1 or more with commas, not {text!r}")
+        return tuple(sorted({int(word) for word in words}))
+    if low > high:
+        raise UserError(f"the smallest size, {low}, is above the largest, {high}")
+    powers = [1 << bit for bit in range(low.bit_length() - 1, high.bit_length()) if low < 1 << bit < high]
+    return tuple(sorted({low, *powers, high}))
+
+
+def _words(text: str) -> list[str]:
+    return [word.strip() for word in text.split(",") if word.strip()]
+
+
+def _choose(text: str, known: Sequence[str], what: str) -> tuple[str, ...]:
+    words = _words(text)
+    if not words:
+        raise UserError(f"no {what} is given; there are {', '.join(known)}")
+    for word in words:
+        if word not in known:
+            close = difflib.get_close_matches(word, known, 1)
+            hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(known)}"
+            raise UserError(f"unknown {what} {word!r}; {hint}")
+    return tuple(dict.fromkeys(words))
+
+
+def check_plot_path(path: Path | None) -> None:
+    """Find out before measuring whether a chart can be written there.
+
+    Raises:
+        UserError: another format than PNG, SVG or PDF, or a folder that does not exist.
+    """
+    if path is None:
+        return
+    if path.suffix.lower() not in PLOT_SUFFIXES:
+        raise UserError(f"--plot {path}: a chart is a {', '.join(PLOT_SUFFIXES)} file")
+    _check_folder("--plot", path)
+
+
+def check_save_path(path: Path | None, overwrite: bool) -> None:
+    """Find out before measuring whether a run can be saved there.
+
+    Raises:
+        UserError: the file exists, or its folder does not.
+    """
+    if path is None:
+        return
+    _check_folder("--save", path)
+    if path.exists() and not overwrite:
+        raise UserError(f"{path} exists already; --resume goes on with it, --force replaces it")
+
+
+def _check_folder(option: str, path: Path) -> None:
+    import os
+
+    if not path.parent.is_dir():
+        raise UserError(f"{option} {path}: there is no folder {path.parent}")
+    if path.is_dir():
+        raise UserError(f"{option} {path}: it is a folder")
+    target = path if path.exists() else path.parent
+    if not os.access(target, os.W_OK):
+        raise UserError(f"{option} {path}: permission denied")

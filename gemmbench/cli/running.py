@@ -1,0 +1,212 @@
+"""From a plan to what the user sees: the part that every measuring command shares."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+
+import click
+from rich.console import Console, RenderableType
+from rich.text import Text
+
+from gemmbench import __version__, session
+from gemmbench.cli import EXIT_INTERRUPTED, EXIT_USAGE, EXIT_WRONG
+from gemmbench.cli.options import RunOptions, UserError
+from gemmbench.facts.events import Finished
+from gemmbench.facts.records import (
+    SCHEMA_VERSION,
+    DeviceFacts,
+    Header,
+    HostFacts,
+    Policy,
+    Row,
+    Run,
+    RunFile,
+    RunFileError,
+)
+from gemmbench.opencl import machine
+from gemmbench.render.progress import Progress
+from gemmbench.rules.plan import Case, Plan
+from gemmbench.rules.selection import SelectionError, select
+from gemmbench.worker import Worker, WorkerError
+
+make_machine = machine.default  # replaced in tests
+
+MakePlan = Callable[[Sequence[DeviceFacts]], Plan]
+Render = Callable[[Run], RenderableType]
+
+
+def stdout() -> Console:
+    """Where tables go: nothing in them is taken for markup or highlighted."""
+    return Console(file=sys.stdout, highlight=False, markup=False, emoji=False, soft_wrap=False)
+
+
+def stderr() -> Console:
+    """Where progress, warnings and advice go."""
+    return Console(file=sys.stderr, highlight=False, markup=False, emoji=False)
+
+
+@contextmanager
+def user_errors() -> Iterator[None]:
+    """Errors whose message is for the user become one sentence and exit status 2."""
+    try:
+        yield
+    except (RunFileError, SelectionError, WorkerError) as error:
+        raise UserError(str(error)) from None
+
+
+def every_device(worker: Worker) -> tuple[tuple[DeviceFacts, ...], HostFacts]:
+    """The devices of this machine.
+
+    Raises:
+        UserError: there are none; the sentence holds the command that brings one.
+    """
+    from gemmbench.opencl.drivers import no_device_message
+
+    with user_errors():
+        devices, host = worker.devices()
+    if not devices:
+        raise UserError(no_device_message())
+    return devices, host
+
+
+@dataclass
+class _Outcome:
+    rows: list[Row]
+    interrupted: bool = False
+
+
+def measure(options: RunOptions, make_plan: MakePlan, render: Render, chart: str | None = None) -> None:
+    """Select devices, plan, run, save, print and draw; ends with the command's exit status.
+
+    Args:
+        options: the shared options.
+        make_plan: the plan for the selected devices.
+        render: the table of the finished (or interrupted) run.
+        chart: kind of chart for ``--plot``; None for the one that suits the run.
+    """
+    with Worker(make_machine) as worker, user_errors():
+        found, host = every_device(worker)
+        devices = select(found, options.device)
+        plan = make_plan(devices)
+        header = _header(devices, host, options.policy)
+        if options.dry_run:
+            _print_plan(plan, devices, options.policy)
+            return
+        outcome = _run(plan, header, worker, options)
+    run = Run(header, tuple(outcome.rows), str(options.save or ""))
+    if run.rows:
+        show(render(run))
+    _say_where(run, options, outcome)
+    if options.plot and run.rows:
+        draw([run], chart, options.plot, options.quiet)
+    _exit(run, outcome)
+
+
+def _run(plan: Plan, header: Header, worker: Worker, options: RunOptions) -> _Outcome:
+    outcome = _Outcome([])
+    file = None
+    if options.save:
+        if options.resume:
+            file = RunFile.resume(options.save, header)
+        else:
+            file = RunFile.create(options.save, header, options.force)
+    try:
+        with Progress(stderr(), quiet=options.quiet, verbose=options.verbose) as progress:
+            for event in session.run(plan, header.devices, options.policy, worker, file):
+                if isinstance(event, Finished):
+                    outcome.rows.append(event.row)
+                progress.handle(event)
+    except KeyboardInterrupt:
+        outcome.interrupted = True
+    finally:
+        if file:
+            file.close()
+    return outcome
+
+
+def _header(devices: Sequence[DeviceFacts], host: HostFacts, policy: Policy) -> Header:
+    context = click.get_current_context()
+    words = context.find_root().meta.get("gemmbench.command", sys.argv[1:])
+    return Header(
+        schema_version=SCHEMA_VERSION,
+        gemmbench=__version__,
+        command=tuple(words),
+        started_utc=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        devices=tuple(devices),
+        host=host,
+        policy=policy,
+    )
+
+
+def _print_plan(plan: Plan, devices: Sequence[DeviceFacts], policy: Policy) -> None:
+    console = stdout()
+    for device in devices:
+        console.print(Text(device.title))
+    cases = 0
+    for step in plan:
+        if isinstance(step, Case):
+            cases += 1
+            console.print(Text(f"  run   {step.label}"))
+        else:
+            row = step.row
+            size = f" {row.problem.m}x{row.problem.n}x{row.problem.k}" if row.problem else ""
+            console.print(Text(f"  {row.status}  {row.variant} {row.dtype}{size}: {row.reason}"))
+    console.print(Text(f"{cases} cases, at most about {cases * policy.budget_s:.0f} s of sampling"))
+
+
+def show(output: RenderableType) -> None:
+    """Print a table, or text for machines as it is."""
+    if isinstance(output, str):
+        click.echo(output, nl=not output.endswith("\n"))
+    else:
+        stdout().print(output)
+
+
+def _say_where(run: Run, options: RunOptions, outcome: _Outcome) -> None:
+    """Where the rows are, and what an interrupted user can do."""
+    if outcome.interrupted:
+        where = (
+            f"{len(run.rows)} rows are saved in {options.save}; the same command with --resume goes on"
+            if options.save
+            else "nothing was saved (--save FILE keeps rows as they come)"
+        )
+        click.echo(f"gemmbench: interrupted; {where}", err=True)
+    elif options.save and not options.quiet:
+        click.echo(f"Saved {len(run.rows)} rows in {options.save}.", err=True)
+
+
+def draw(runs: Sequence[Run], kind: str | None, path: Path, quiet: bool = False) -> None:
+    """Draw a chart and say so.
+
+    Raises:
+        UserError: it cannot be drawn or written.
+    """
+    from gemmbench import charts  # matplotlib takes a second to import
+
+    try:
+        charts.draw(runs, kind or charts.default_kind(runs[0]), path)
+    except charts.ChartError as error:
+        raise UserError(str(error)) from None
+    except OSError as error:
+        raise UserError(f"cannot write {path}: {(error.strerror or str(error)).lower()}") from None
+    if not quiet:
+        click.echo(f"Drew {path}.", err=True)
+
+
+def _exit(run: Run, outcome: _Outcome) -> None:
+    if outcome.interrupted:
+        raise click.exceptions.Exit(EXIT_INTERRUPTED)
+    statuses = {row.status for row in run.rows}
+    if "wrong" in statuses:
+        raise click.exceptions.Exit(EXIT_WRONG)
+    measured = [row for row in run.rows if row.status == "ok" and row.device >= 0]
+    if run.rows and not measured:
+        first = next((row for row in run.rows if row.status != "ok"), None)
+        why = f": {first.variant} {first.dtype}: {first.reason}" if first else ""
+        click.echo(f"gemmbench: nothing was measured on the device{why}", err=True)
+        raise click.exceptions.Exit(EXIT_USAGE)

@@ -1,0 +1,1 @@
+"""OpenCL devices: the only place that imports pyopencl."""

@@ -1,0 +1,330 @@
+"""Every OpenCL platform and device of this process, as plain facts."""
+
+from __future__ import annotations
+
+import bisect
+import ctypes
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyopencl as cl
+
+from gemmbench.facts.dtypes import DTYPES
+from gemmbench.facts.records import DeviceFacts
+from gemmbench.opencl import drivers
+
+_TYPES = (  # an OpenCL device type is a set of bits
+    (cl.device_type.GPU, "gpu"),
+    (cl.device_type.CPU, "cpu"),
+    (cl.device_type.ACCELERATOR, "accelerator"),
+)
+
+
+def devices(registered: drivers.Registered | None = None) -> tuple[DeviceFacts, ...]:
+    """The devices of every platform, in the loader's order; none if there is no driver.
+
+    A driver that answers a question wrongly or not at all costs that field, never the listing.
+
+    Args:
+        registered: what `drivers.register` returned; by default it is called here, which is early enough if
+            nothing has asked the loader for its platforms yet.
+    """
+    registered = registered or drivers.register()
+    offered = _cpu_level()
+    found: list[DeviceFacts] = []
+    for platform_index, platform in _platforms():
+        library, origin = _origin(platform, registered)
+        for device_index, device in enumerate(_devices_of(platform)):
+            place = (len(found), platform_index, device_index)
+            found.append(_facts(place, platform, device, (library, origin), offered, registered.warnings))
+    return tuple(found)
+
+
+def handle(facts: DeviceFacts) -> Any:
+    """The pyopencl device that facts describe, which may come from another process or a saved run.
+
+    The loader lists platforms in the order of a folder, so a place counts only if the same device is there;
+    otherwise the first one that fits is taken.
+
+    Raises:
+        LookupError: there is no such device now.
+    """
+    wanted = (facts.platform, facts.name, facts.driver)
+    fitting = []
+    for platform_index, platform in _platforms():
+        name = _text(platform, cl.platform_info, "NAME")
+        for device_index, device in enumerate(_devices_of(platform)):
+            texts = [_text(device, cl.device_info, key) for key in ("NAME", "DRIVER_VERSION")]
+            if (name, *texts) == wanted:
+                if (platform_index, device_index) == (facts.platform_index, facts.device_index):
+                    return device
+                fitting.append(device)
+    if not fitting:
+        raise LookupError(f"the device {facts.title} is gone")
+    return fitting[min(facts.device_index, len(fitting) - 1)]
+
+
+def _platforms() -> Iterator[tuple[int, Any]]:
+    """The platforms with their index; a driver that two ``.icd`` files name counts once."""
+    try:
+        platforms = cl.get_platforms()
+    except cl.Error:  # the loader found no driver at all
+        return
+    finally:
+        drivers.release()  # the loader has read it by now
+    seen: set[int] = set()
+    for index, platform in enumerate(platforms):
+        if platform.int_ptr not in seen:
+            seen.add(platform.int_ptr)
+            yield index, platform
+
+
+def _devices_of(platform: Any) -> list[Any]:
+    try:
+        return list(platform.get_devices())
+    except cl.Error:  # a driver without its device: NVIDIA's on a machine without a GPU
+        return []
+
+
+# --- the facts of one device --------------------------------------------------------------------------------
+
+
+def _ask(thing: Any, keys: type, name: str, default: Any) -> Any:
+    """One property; the default if the driver, or this version of pyopencl, does not know it.
+
+    Args:
+        thing: a platform or device.
+        keys: ``cl.platform_info`` or ``cl.device_info``.
+        name: the property's name there.
+        default: also sets the type of the answer, unless it is None.
+    """
+    try:
+        value = thing.get_info(getattr(keys, name))
+        return value if default is None else type(default)(value)
+    except Exception:  # drivers and the binding raise anything here, undecodable text included
+        return default
+
+
+def _text(thing: Any, keys: type, name: str) -> str:
+    return str(_ask(thing, keys, name, "")).strip("\0 ")
+
+
+def _facts(
+    place: tuple[int, int, int],
+    platform: Any,
+    device: Any,
+    source: tuple[str, str],
+    offered: _Level | None,
+    warnings: tuple[str, ...],
+) -> DeviceFacts:
+    def of_platform(name: str) -> str:
+        return _text(platform, cl.platform_info, name)
+
+    def text(name: str) -> str:
+        return _text(device, cl.device_info, name)
+
+    def number(name: str) -> int:
+        return int(_ask(device, cl.device_info, name, 0))
+
+    bits = number("TYPE")
+    kind = next((name for bit, name in _TYPES if bits & bit), "custom")
+    extensions = tuple(text("EXTENSIONS").split())
+    images = bool(number("IMAGE_SUPPORT"))
+    sizes = _ask(device, cl.device_info, "MAX_WORK_ITEM_SIZES", None) or ()
+    warning = _target_warning(of_platform("VERSION"), text("VERSION"), offered) if kind == "cpu" else ""
+    return DeviceFacts(
+        index=place[0],
+        platform_index=place[1],
+        device_index=place[2],
+        platform=of_platform("NAME"),
+        vendor=of_platform("VENDOR"),
+        version=of_platform("VERSION"),
+        name=text("NAME"),
+        device_version=text("VERSION"),
+        driver=text("DRIVER_VERSION"),
+        type=kind,
+        compute_units=number("MAX_COMPUTE_UNITS"),
+        clock_mhz=number("MAX_CLOCK_FREQUENCY"),
+        global_mem_bytes=number("GLOBAL_MEM_SIZE"),
+        max_alloc_bytes=number("MAX_MEM_ALLOC_SIZE"),
+        local_mem_bytes=number("LOCAL_MEM_SIZE"),
+        # Drivers for a CPU claim local memory of its own, and give a piece of the ordinary one.
+        local_mem_emulated=kind == "cpu" or number("LOCAL_MEM_TYPE") != cl.device_local_mem_type.LOCAL,
+        cache_bytes=number("GLOBAL_MEM_CACHE_SIZE"),
+        max_work_group_size=number("MAX_WORK_GROUP_SIZE"),
+        max_work_item_sizes=tuple(int(size) for size in sizes),
+        timer_resolution_ns=number("PROFILING_TIMER_RESOLUTION"),
+        unified_memory=kind == "cpu" or bool(number("HOST_UNIFIED_MEMORY")),
+        images=images,
+        image2d_max=(number("IMAGE2D_MAX_WIDTH"), number("IMAGE2D_MAX_HEIGHT")) if images else (0, 0),
+        dtypes=tuple(
+            name
+            for name, row in DTYPES.items()
+            if not row.extension
+            or row.extension in extensions
+            or (row.extension == "cl_khr_fp64" and number("DOUBLE_FP_CONFIG"))  # core since OpenCL 1.2
+        ),
+        vector_widths={name: number(f"NATIVE_VECTOR_WIDTH_{name.upper()}") for name in DTYPES},
+        extensions=extensions,
+        library=source[0],
+        origin=source[1],
+        warnings=(*((warning,) if warning else ()), *warnings),
+    )
+
+
+# --- where a platform came from -----------------------------------------------------------------------------
+
+
+def _origin(platform: Any, registered: drivers.Registered) -> tuple[str, str]:
+    """The driver's library ("" if unknown), and where it was found."""
+    library = _library_of(platform)
+    driver = registered.driver_of(library) if library else _likely(platform, registered)
+    if driver is not None:
+        return library or driver.library, driver.origin
+    return library, "system"
+
+
+def _library_of(platform: Any) -> str:
+    """Path of the library that serves a platform; "" where that cannot be told.
+
+    By the rules of ``cl_khr_icd`` a platform starts with a pointer to its driver's table of functions, whose
+    second entry is clGetPlatformInfo: the file that this address was mapped from is the driver.
+    """
+    mapped = _Mapped.read()
+    table = mapped.word(platform.int_ptr)
+    return mapped.file_of(mapped.word(table + ctypes.sizeof(ctypes.c_void_p)))
+
+
+def _likely(platform: Any, registered: drivers.Registered) -> drivers.Driver | None:
+    """The registered driver whose name fits, where addresses tell nothing (Windows, macOS)."""
+    words = " ".join(_text(platform, cl.platform_info, key) for key in ("NAME", "VENDOR", "VERSION")).lower()
+    for mark, part in (("pocl", "pocl"), ("intel", "intelocl"), ("nvidia", "nvidia")):
+        if mark in words:
+            return next((found for found in registered.drivers if part in found.library.lower()), None)
+    return None
+
+
+@dataclass(frozen=True)
+class _Mapped:
+    """The readable memory of this process: sorted ranges with the file behind each."""
+
+    starts: tuple[int, ...] = ()
+    ranges: tuple[tuple[int, int, str], ...] = ()
+
+    @classmethod
+    def read(cls) -> _Mapped:
+        try:
+            lines = Path("/proc/self/maps").read_text(encoding="utf-8", errors="surrogateescape").split("\n")
+        except OSError:
+            return cls()
+        ranges = []
+        for line in lines:
+            fields = line.split(maxsplit=5)
+            if len(fields) >= 5 and fields[1].startswith("r"):
+                start, end = (int(part, 16) for part in fields[0].split("-"))
+                ranges.append((start, end, fields[5] if len(fields) > 5 else ""))
+        ranges.sort()
+        return cls(tuple(start for start, _, _ in ranges), tuple(ranges))
+
+    def _range(self, address: int, size: int) -> tuple[int, int, str] | None:
+        position = bisect.bisect_right(self.starts, address) - 1
+        if position < 0:
+            return None
+        found = self.ranges[position]
+        return found if address + size <= found[1] else None
+
+    def word(self, address: int) -> int:
+        """The pointer stored at an address; 0 if nothing is mapped there."""
+        size = ctypes.sizeof(ctypes.c_void_p)
+        if self._range(address, size) is None:
+            return 0
+        return ctypes.c_size_t.from_address(address).value
+
+    def file_of(self, address: int) -> str:
+        """The file that an address was mapped from, "" if none."""
+        found = self._range(address, 1)
+        return found[2] if found and found[2].startswith("/") else ""
+
+
+# --- drivers that compile for less than the CPU offers ------------------------------------------------------
+
+
+@dataclass(frozen=True, order=True)
+class _Level:
+    rank: int
+    name: str
+
+
+_SSE, _AVX, _AVX2, _AVX512 = _Level(0, "SSE"), _Level(1, "AVX"), _Level(2, "AVX2"), _Level(3, "AVX-512")
+
+# LLVM's names for x86 processors, by the widest vectors that it uses for them. A name that is in none of the
+# rows is newer than this table: no warning then.
+_TARGETS: tuple[tuple[_Level, str], ...] = (
+    (
+        _SSE,
+        "generic x86-64 x86-64-v2 i686 pentium4 nocona core2 penryn yonah prescott bonnell silvermont "
+        "goldmont goldmont-plus tremont nehalem westmere corei7 atom k8 k8-sse3 opteron opteron-sse3 "
+        "athlon64 athlon-fx athlon64-sse3 amdfam10 barcelona btver1 sse2 ssse3 sse41",
+    ),
+    (_AVX, "sandybridge ivybridge corei7-avx core-avx-i btver2 bdver1 bdver2 bdver3 avx avx_f16c avx_fma4"),
+    (
+        _AVX2,
+        "haswell broadwell skylake core-avx2 x86-64-v3 alderlake raptorlake meteorlake arrowlake arrowlake-s "
+        "lunarlake pantherlake gracemont sierraforest grandridge clearwaterforest bdver4 znver1 znver2 "
+        "znver3 avx2",
+    ),
+    (
+        _AVX512,
+        "skylake-avx512 skx cascadelake cooperlake cannonlake icelake-client icelake-server tigerlake "
+        "rocketlake sapphirerapids emeraldrapids graniterapids graniterapids-d diamondrapids knl knm znver4 "
+        "znver5 x86-64-v4 avx512",
+    ),
+)
+_LEVELS = {name: level for level, names in _TARGETS for name in names.split()}
+
+_HOST_STRING = re.compile(
+    r"HSTR:\s*[a-z]+-(?:x86_64|i[3-6]86)-[^-\s]+-(?:linux-\w+|[^-\s]+)-(\S+)", re.IGNORECASE
+)
+
+
+def _cpu_level() -> _Level | None:
+    """The widest vectors of this x86 processor; None if that cannot be told."""
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    return _level_of_flags(text)
+
+
+def _level_of_flags(cpuinfo: str) -> _Level | None:
+    found = re.search(r"^flags\s*:(.*)$", cpuinfo, re.MULTILINE)
+    if found is None:
+        return None
+    flags = set(found[1].split())
+    for flag, level in (("avx512f", _AVX512), ("avx2", _AVX2), ("avx", _AVX)):
+        if flag in flags:
+            return level
+    return _SSE
+
+
+def _target_warning(platform_version: str, device_version: str, offered: _Level | None) -> str:
+    """A sentence about a driver that leaves vector units of this processor idle, "" if it does not.
+
+    PoCL states in its device version the processor that it compiles for.
+    """
+    stated = _HOST_STRING.search(device_version)
+    target = _LEVELS.get(stated[1].lower()) if stated else None
+    if stated is None or target is None or offered is None or target >= offered:
+        return ""
+    pocl = re.search(r"pocl\s+([^\s,]+)", platform_version, re.IGNORECASE)
+    llvm = re.search(r"LLVM\s+([\d.]+)", platform_version)
+    name = f"PoCL {pocl[1]}" if pocl else "this driver"
+    age = f" (its LLVM {llvm[1]} does not know this one)" if llvm else ""
+    return (
+        f"{name} compiles for {stated[1]} processors{age}: {target.name} where this CPU offers "
+        f"{offered.name}, so its figures are not the hardware's; a driver that knows it comes with: "
+        f"{drivers.install_command()}"
+    )

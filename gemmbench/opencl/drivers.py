@@ -1,0 +1,381 @@
+"""Find OpenCL drivers that pip installed and show them to the loader, beside the system's own.
+
+An OpenCL loader reads ``.icd`` files, one line each naming a driver library, from ``/etc/OpenCL/vendors``.
+pip cannot write there, and Intel's own ``.icd`` names a folder that exists on no machine. So this module
+builds a private folder with a copy of every ``.icd`` file that the loader would have read and one more for
+each driver that it would have missed, and points ``OCL_ICD_VENDORS`` at it: both loaders in use (ocl-icd,
+which pyopencl's wheels bundle, and Khronos's) take that variable *instead of* the system's folder. On
+Windows the loader reads the registry and adds what ``OCL_ICD_FILENAMES`` lists.
+
+Nothing here imports pyopencl: the loader reads its environment once, at the first call.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import ctypes.util
+import importlib.metadata
+import importlib.util
+import os
+import platform
+import re
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import lru_cache, partial
+from pathlib import Path
+
+SYSTEM_VENDORS = Path("/etc/OpenCL/vendors")
+NVIDIA = "libnvidia-opencl.so.1"
+
+_FOLDER = "gemmbench-icd-"
+_STALE_S = 3600.0  # a folder this old whose process is gone was left by a kill
+
+
+@dataclass(frozen=True)
+class Driver:
+    """One driver library, and where it was found."""
+
+    library: str  # as the loader is told: a path, or a bare name for the dynamic linker
+    origin: str  # "system", "from this environment: intel-opencl-rt 2026.2.0", ...
+    icd: str = ""  # the .icd file that named it, "" if none did
+
+
+@dataclass(frozen=True)
+class Registered:
+    """What `register` found and did."""
+
+    drivers: tuple[Driver, ...] = ()
+    environment: dict[str, str] = field(default_factory=dict)  # the variables that it set
+    warnings: tuple[str, ...] = ()
+
+    def driver_of(self, library: str) -> Driver | None:
+        """The driver that a loaded library belongs to.
+
+        Args:
+            library: path of a library that the process has loaded.
+        """
+        real = os.path.realpath(library)
+        for driver in self.drivers:
+            if _is_path(driver.library) and os.path.realpath(driver.library) == real:
+                return driver
+        # A bare name was resolved by the dynamic linker: compare names, symbolic links followed or not.
+        names = {Path(library).name, Path(real).name}
+        return next(
+            (found for found in self.drivers if not _is_path(found.library) and found.library in names),
+            None,
+        )
+
+
+@lru_cache(maxsize=1)
+def register() -> Registered:
+    """Make every driver of this environment visible to the OpenCL loader.
+
+    To be called before the process's first OpenCL call; later calls return the first's answer. Changes
+    ``os.environ`` only if a driver would otherwise be missed. Needs no root, no home folder and no writable
+    cache; where no temporary folder is writable either, the loader shows what it always shows, and a warning
+    says so.
+    """
+    system = tuple(_system_drivers())
+    found, warnings = _python_drivers(system)
+    if (
+        sys.platform.startswith("linux")
+        and not any("nvidia" in driver.library.lower() for driver in system)
+        and _loads(NVIDIA)
+    ):
+        # Containers get NVIDIA's library mounted from the host, often without the file that names it.
+        found.append(_Found(Driver(NVIDIA, f"{NVIDIA} (no .icd file was installed)"), listed=False))
+    missed = [entry.driver for entry in found if not entry.listed]
+    environment: dict[str, str] = {}
+    if missed:
+        try:
+            environment = _announce(system, missed)
+        except OSError as error:
+            names = ", ".join(driver.library for driver in missed)
+            warnings.append(
+                f"no temporary folder is writable ({error}), so the loader cannot be shown {names}"
+            )
+            found = [entry for entry in found if entry.listed]
+    os.environ.update(environment)
+    # Ours first: where an .icd file names the same library, the package says more.
+    return Registered((*(entry.driver for entry in found), *system), environment, tuple(warnings))
+
+
+def release() -> None:
+    """Take back what `register` put into the environment and the temporary folder.
+
+    The loader reads them once, at the process's first OpenCL call. Afterwards the folder could only be left
+    behind by a process that is killed. Does nothing a second time, or without `register`.
+    """
+    while _undo:
+        _undo.pop()()
+
+
+_undo: list[Callable[[], None]] = []
+atexit.register(release)
+
+
+# --- what the loader would find by itself -------------------------------------------------------------------
+
+
+def _system_drivers() -> Iterator[Driver]:
+    """The drivers behind every ``.icd`` file that the loader reads, or would without its environment."""
+    seen: set[str] = set()
+    for icd, origin in _icd_files():
+        line = _first_line(icd)
+        if line and line not in seen:
+            seen.add(line)
+            yield Driver(line, origin, str(icd))
+    asked = os.environ.get("OCL_ICD_VENDORS", "")
+    if asked and not asked.endswith(".icd") and not Path(asked).is_dir() and asked not in seen:
+        yield Driver(asked, "from OCL_ICD_VENDORS")  # ocl-icd takes a library there, too
+
+
+def _icd_files() -> Iterator[tuple[Path, str]]:
+    """Every ``.icd`` file with the origin to state for it."""
+    base = Path(os.environ.get("OPENCL_VENDOR_PATH") or SYSTEM_VENDORS)
+    asked = os.environ.get("OCL_ICD_VENDORS", "")
+    if not asked:
+        yield from ((icd, "system") for icd in _listing(base))
+        # conda keeps its own folder, which only conda's loader reads.
+        for prefix in dict.fromkeys((sys.prefix, os.environ.get("CONDA_PREFIX") or sys.prefix)):
+            folder = Path(prefix, "etc", "OpenCL", "vendors")
+            if folder != base:
+                origin = f"from this environment: {folder}"
+                yield from ((icd, origin) for icd in _listing(folder) if _resolves(_first_line(icd)))
+    elif Path(asked).is_dir():
+        yield from ((icd, "from OCL_ICD_VENDORS") for icd in _listing(Path(asked)))
+    elif asked.endswith(".icd"):
+        # Without a slash ocl-icd looks for the file in the system's folder.
+        yield Path(asked) if os.sep in asked else base / asked, "from OCL_ICD_VENDORS"
+
+
+def _listing(folder: Path) -> list[Path]:
+    try:
+        return sorted(path for path in folder.iterdir() if path.suffix == ".icd")
+    except OSError:
+        return []
+
+
+def _first_line(icd: Path) -> str:
+    """The library that an ``.icd`` file names, "" if it cannot be read."""
+    try:
+        lines = icd.read_text(encoding="utf-8", errors="surrogateescape").split("\n", 1)
+    except OSError:
+        return ""
+    return lines[0].strip()
+
+
+def _is_path(library: str) -> bool:
+    return "/" in library or "\\" in library
+
+
+def _resolves(library: str) -> bool:
+    return bool(library) and (not _is_path(library) or Path(library).is_file())
+
+
+# --- what pip installed -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Found:
+    driver: Driver
+    listed: bool  # whether the loader finds it without our help
+
+
+def _python_drivers(system: Sequence[Driver]) -> tuple[list[_Found], list[str]]:
+    """Drivers that importlib.metadata knows, wherever pip, pipx or ``--user`` put them."""
+    found: list[_Found] = []
+    warnings: list[str] = []
+    for name, pattern in (
+        ("intel-opencl-rt", r"(libintelocl\.so|intelocl64\.dll)"),
+        ("pocl-binary-distribution", r"libpocl(-[0-9a-f]+)?\.(so|dylib)[.\d]*"),
+    ):
+        try:
+            distribution = importlib.metadata.distribution(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+        library = _library(distribution, re.compile(pattern))
+        if library is None:
+            warnings.append(
+                f"{name} {distribution.version} is installed but its driver library is missing: "
+                f"pip install --force-reinstall {name}"
+            )
+            continue
+        if name == "intel-opencl-rt" and not _has_compiler_support(library):
+            warnings.append(
+                f"Intel's OpenCL runtime {distribution.version} cannot load without its compiler support "
+                "library: pip install intel-cmplr-lib-rt"
+            )
+        driver = Driver(str(library), f"from this environment: {name} {distribution.version}")
+        listed = any(_same_build(entry.library, library) for entry in system)
+        found.append(_Found(driver, listed or _bundled_loader_finds(library)))
+    return found, warnings
+
+
+def _library(distribution: importlib.metadata.Distribution, pattern: re.Pattern[str]) -> Path | None:
+    """The driver library among a distribution's files; None if it is gone."""
+    for file in distribution.files or ():
+        if pattern.fullmatch(file.name):
+            path = Path(os.path.normpath(str(file.locate())))
+            if path.is_file():
+                return path
+    return None
+
+
+def _same_build(listed: str, library: Path) -> bool:
+    """Whether an ``.icd`` file names this library or a copy, which would show its devices twice."""
+    if not _is_path(listed):
+        return False
+    if _same(listed, str(library)):
+        return True
+    with suppress(OSError):
+        # Two builds of a hundred megabytes never have the same size.
+        return Path(listed).name == library.name and Path(listed).stat().st_size == library.stat().st_size
+    return False
+
+
+def _same(one: str, other: str) -> bool:
+    return os.path.realpath(one) == os.path.realpath(other)
+
+
+def _has_compiler_support(library: Path) -> bool:
+    """Whether the maths library that Intel's runtime links is where its run path or the linker finds it."""
+    if library.suffix == ".dll":
+        return any(library.parent.glob("libmmd*.dll")) or ctypes.util.find_library("libmmd") is not None
+    return (library.parent / "libimf.so").exists() or ctypes.util.find_library("imf") is not None
+
+
+def _bundled_loader_finds(library: Path) -> bool:
+    """Whether pyopencl's wheel brings a loader that lists this library itself.
+
+    That loader also reads the ``.icd`` files beside it, whatever the environment says; PoCL's wheel puts its
+    own there, and a second entry would show its device twice.
+    """
+    spec = importlib.util.find_spec("pyopencl")  # finds the package without importing it
+    if spec is None or not spec.origin:
+        return False
+    folder = Path(spec.origin).parent / ".libs"
+    if not any(folder.glob("libOpenCL*")):
+        return False
+    return any(
+        _same(str(folder / line), str(library)) for line in map(_first_line, folder.glob("*.icd")) if line
+    )
+
+
+def _loads(library: str) -> bool:
+    try:
+        ctypes.CDLL(library)
+    except OSError:
+        return False
+    return True
+
+
+# --- telling the loader -------------------------------------------------------------------------------------
+
+
+def _announce(system: Iterable[Driver], missed: list[Driver]) -> dict[str, str]:
+    """The environment variables that show the loader the missed drivers beside the others.
+
+    Raises:
+        OSError: no temporary folder can be written.
+    """
+    if sys.platform == "win32":
+        # The registry's drivers stay: this variable adds. The runtime's other DLLs are found on the PATH,
+        # some of them not before a kernel is built, so that this is not taken back.
+        listed = [os.environ.get("OCL_ICD_FILENAMES", ""), *(driver.library for driver in missed)]
+        folders = [*(str(Path(driver.library).parent) for driver in missed), os.environ.get("PATH", "")]
+        return {
+            "OCL_ICD_FILENAMES": os.pathsep.join(filter(None, listed)),
+            "PATH": os.pathsep.join(filter(None, folders)),
+        }
+    _sweep()
+    folder = Path(tempfile.mkdtemp(prefix=f"{_FOLDER}{os.getpid()}-"))  # readable by this user alone
+    _undo.append(partial(_remove, folder, os.getpid()))
+    for number, driver in enumerate((*system, *missed)):
+        name = Path(driver.icd or driver.library).name.removesuffix(".icd")
+        line = driver.library + "\n"
+        (folder / f"{number:02}-{name}.icd").write_text(line, encoding="utf-8", errors="surrogateescape")
+    _undo.append(partial(_restore, "OCL_ICD_VENDORS", os.environ.get("OCL_ICD_VENDORS")))
+    return {"OCL_ICD_VENDORS": str(folder)}
+
+
+def _remove(folder: Path, owner: int) -> None:
+    if os.getpid() == owner:  # a forked child must not take the folder from its parent
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _restore(name: str, before: str | None) -> None:
+    if before is None:
+        os.environ.pop(name, None)
+    else:
+        os.environ[name] = before
+
+
+def _sweep() -> None:
+    """Remove folders of this user's processes that were killed before they could."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{_FOLDER}*"):
+        with suppress(OSError, ValueError):
+            facts = folder.lstat()
+            mine = facts.st_uid == os.getuid() and not folder.is_symlink()
+            if (
+                mine
+                and time.time() - facts.st_mtime > _STALE_S
+                and not _alive(int(folder.name.split("-")[2]))
+            ):
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+# --- advice -------------------------------------------------------------------------------------------------
+
+
+def no_device_message() -> str:
+    """One sentence for a machine that shows no OpenCL device: what to type on this operating system."""
+    registered = register()
+    if registered.warnings:
+        return "no OpenCL device was found: " + "; ".join(registered.warnings)
+    silent = ", ".join(driver.library for driver in registered.drivers)
+    although = f", although there are drivers ({silent})" if silent else ""
+    return f"no OpenCL device was found{although}; a driver for this CPU comes with: {install_command()}"
+
+
+def install_command() -> str:
+    """What gives this machine an OpenCL driver for its CPU."""
+    machine = platform.machine().lower()
+    if machine in ("x86_64", "amd64") and (sys.platform == "win32" or _is_glibc_linux()):
+        if "pipx" in Path(sys.prefix).parts:
+            return "pipx inject gemmbench intel-opencl-rt intel-cmplr-lib-rt"
+        return 'pip install "gemmbench[cpu]"'
+    if sys.platform == "darwin":
+        return "brew install pocl"
+    for command, line in (
+        ("apt-get", "sudo apt-get install pocl-opencl-icd"),
+        ("dnf", "sudo dnf install pocl"),
+        ("pacman", "sudo pacman -S pocl"),
+        ("zypper", "sudo zypper install pocl"),
+        ("apk", "sudo apk add pocl"),
+        ("pkg", "pkg install pocl"),
+    ):
+        if shutil.which(command):
+            return line
+    return "conda install -c conda-forge pocl"
+
+
+def _is_glibc_linux() -> bool:
+    """Intel's wheel is built for glibc; musl (Alpine) cannot load it."""
+    return sys.platform.startswith("linux") and platform.libc_ver()[0] == "glibc"

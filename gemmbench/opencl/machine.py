@@ -1,0 +1,71 @@
+"""The real machine: every OpenCL device of this process, and the host's BLAS."""
+
+from __future__ import annotations
+
+import os
+
+from gemmbench.facts.records import DeviceFacts, HostFacts, Policy, Row
+from gemmbench.opencl import drivers
+from gemmbench.rules.executor import Executor, Tell
+from gemmbench.rules.plan import Case
+from gemmbench.rules.variants import BY_NAME
+
+# Build times are a result, so that no cache may answer for the compiler. Read when libraries are loaded.
+_NO_CACHES = {"PYOPENCL_NO_CACHE": "1", "POCL_KERNEL_CACHE": "0", "CUDA_CACHE_DISABLE": "1"}
+
+
+class OpenCLMachine:
+    """Registers drivers, opens devices when they are first used, and hands cases to executors.
+
+    pyopencl is imported only after the drivers are registered, which is why imports stand in methods.
+    """
+
+    def __init__(self) -> None:
+        self._registered = drivers.register()
+        self._executors: dict[tuple[int, str], Executor] = {}
+
+    def devices(self) -> tuple[DeviceFacts, ...]:
+        """See `worker.Machine`."""
+        from gemmbench.opencl import discovery
+
+        return discovery.devices(self._registered)
+
+    def host(self) -> HostFacts:
+        """See `worker.Machine`."""
+        from gemmbench.baselines.numpy_blas import host_facts
+
+        return host_facts()
+
+    def run(self, case: Case, device: DeviceFacts | None, policy: Policy, tell: Tell) -> Row:
+        """See `worker.Machine`."""
+        return self._executor(case, device).run(case, policy, tell)
+
+    def _executor(self, case: Case, device: DeviceFacts | None) -> Executor:
+        kind = BY_NAME[case.variant].executor if case.kind == "gemm" else case.kind
+        key = (device.index if device else -1, kind)
+        if key not in self._executors:
+            self._executors[key] = self._make(kind, device)
+        return self._executors[key]
+
+    def _make(self, kind: str, device: DeviceFacts | None) -> Executor:
+        if kind == "numpy":
+            from gemmbench.baselines.numpy_blas import NumpyExecutor
+
+            return NumpyExecutor()
+        assert device is not None
+        from gemmbench.opencl.runtime import Runtime
+
+        runtime = Runtime(device)
+        if kind == "peak":
+            from gemmbench.opencl.peak import PeakExecutor
+
+            return PeakExecutor(runtime)
+        from gemmbench.opencl.gemm import GemmExecutor
+
+        return GemmExecutor(runtime)
+
+
+def default() -> OpenCLMachine:
+    """What the child process makes."""
+    os.environ.update(_NO_CACHES)
+    return OpenCLMachine()

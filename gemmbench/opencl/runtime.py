@@ -1,0 +1,130 @@
+"""Contexts, queues, programs: what every executor on an OpenCL device needs, and errors as row statuses."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pyopencl as cl
+
+from gemmbench.facts.kernel_files import text
+from gemmbench.facts.records import DeviceFacts
+from gemmbench.opencl.discovery import handle
+from gemmbench.rules.executor import NotMeasuredError
+
+STANDARD = "-cl-std=CL1.2"  # the least that the kernels need, and the most that Oclgrind takes
+
+_LOG_LINES = 12
+
+# After these the context may be beyond use, and further calls may hang.
+_FATAL = ("OUT_OF_RESOURCES", "OUT_OF_HOST_MEMORY", "DEVICE_NOT_AVAILABLE", "INVALID_COMMAND_QUEUE")
+_MEMORY = ("MEM_OBJECT_ALLOCATION_FAILURE", "OUT_OF_RESOURCES", "OUT_OF_HOST_MEMORY", "INVALID_BUFFER_SIZE")
+
+
+@dataclass(frozen=True)
+class Built:
+    """A program for one device."""
+
+    program: Any
+    seconds: float  # what building it took
+    log: str
+
+
+class Runtime:
+    """One device of this process: its context, its queues and the programs built for it.
+
+    Raises:
+        NotMeasuredError: the device cannot be opened.
+    """
+
+    def __init__(self, facts: DeviceFacts) -> None:
+        self.facts = facts
+        with errors():
+            try:
+                self.device = handle(facts)
+            except LookupError as error:
+                raise NotMeasuredError("failed", str(error), restart=True) from None
+            self.context = cl.Context([self.device])
+            profiling = cl.command_queue_properties.PROFILING_ENABLE
+            self.queue = cl.CommandQueue(self.context, self.device, properties=profiling)
+            self.plain_queue = cl.CommandQueue(self.context, self.device)
+        self._programs: dict[tuple[str, tuple[str, ...]], Built] = {}
+
+    def build(self, file: str, options: tuple[str, ...]) -> Built:
+        """The program of one ``.cl`` file under one -D list, built once.
+
+        Raises:
+            NotMeasuredError: it does not compile; the reason holds the driver's log, shortened.
+        """
+        key = (file, options)
+        if key not in self._programs:
+            begin = time.perf_counter()
+            with warnings.catch_warnings(), errors():
+                warnings.simplefilter("ignore", cl.CompilerWarning)
+                program = cl.Program(self.context, text(file))
+                try:
+                    program.build([STANDARD, *options], devices=[self.device])
+                except cl.RuntimeError as error:
+                    if error.code != cl.status_code.BUILD_PROGRAM_FAILURE:
+                        raise
+                    raise NotMeasuredError("failed", build_failure(file, str(error))) from None
+                log = program.get_build_info(self.device, cl.program_build_info.LOG) or ""
+            self._programs[key] = Built(program, time.perf_counter() - begin, log.strip())
+        return self._programs[key]
+
+    def kernel(self, built: Built, name: str, group: Sequence[int]) -> Any:
+        """A kernel of its own (arguments are kept in it), checked to take work-groups of this size.
+
+        Raises:
+            NotMeasuredError: the compiled kernel needs more registers than such a group can have.
+        """
+        with errors():
+            kernel = cl.Kernel(built.program, name)
+            most = kernel.get_work_group_info(cl.kernel_work_group_info.WORK_GROUP_SIZE, self.device)
+        wanted = 1
+        for length in group:
+            wanted *= length
+        if wanted > most:
+            raise NotMeasuredError(
+                "unsupported", f"{name} takes work-groups of {most} as compiled here, not of {wanted}"
+            )
+        return kernel
+
+    def buffer(self, nbytes: int, flags: int = 0) -> Any:
+        """A device buffer; an empty one is a few bytes, since OpenCL has none."""
+        with errors():
+            return cl.Buffer(self.context, flags or cl.mem_flags.READ_WRITE, max(nbytes, 16))
+
+
+def build_failure(file: str, message: str) -> str:
+    """A build error for a row: what failed and the first lines of the driver's log."""
+    lines = [line.rstrip() for line in message.splitlines() if line.strip()]
+    telling = [line for line in lines if "error" in line.lower()] or lines
+    shown = telling[:_LOG_LINES]
+    if len(telling) > len(shown):
+        shown.append(f"... and {len(telling) - len(shown)} more lines")
+    return f"{file} does not compile: " + "\n".join(shown)
+
+
+@contextmanager
+def errors() -> Iterator[None]:
+    """Turn what the driver raises into a row's status."""
+    try:
+        yield
+    except cl.Error as error:
+        name = _code(error)
+        what = "the device ran out of memory" if name in _MEMORY else "the driver reported an error"
+        raise NotMeasuredError("failed", f"{what}: {error}", restart=name in _FATAL + _MEMORY) from None
+    except MemoryError as error:
+        raise NotMeasuredError("failed", f"out of memory: {error}", restart=True) from None
+
+
+def _code(error: Any) -> str:
+    try:
+        return str(cl.status_code.to_string(error.code))
+    except (AttributeError, ValueError):
+        return ""

@@ -1,0 +1,102 @@
+"""What is said below a table: what could not run and why, what is noisy, what the driver should be told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from gemmbench.facts import derive, units
+from gemmbench.facts.records import DeviceFacts, Row, Run, Status
+from gemmbench.facts.text import clean, clean_lines
+from gemmbench.render.sheet import Note
+
+Where = Callable[[Row], str]  # a row's place in the table: "2048"
+
+WORDS: dict[Status, str] = {
+    "ok": "ok",
+    "wrong": "wrong",
+    "unsupported": "unsup",
+    "skipped": "skip",
+    "failed": "fail",
+    "crashed": "crash",
+    "timed-out": "t/o",
+}
+STYLES: dict[Status, str] = {
+    "ok": "",
+    "wrong": "bold red",
+    "unsupported": "dim",
+    "skipped": "dim",
+    "failed": "red",
+    "crashed": "red",
+    "timed-out": "red",
+}
+_MOST = 8  # notes of one sort; the rest is counted
+
+
+def troubles(rows: Iterable[Row], where: Where) -> list[Note]:
+    """Rows without a figure, those of one reason together, the gravest first."""
+    rows = tuple(rows)
+    every = len(set(map(where, rows)))
+    groups: dict[tuple[Status, str], list[Row]] = {}
+    for row in rows:
+        if row.status != "ok":
+            groups.setdefault((row.status, clean_lines(row.reason) or "no reason given"), []).append(row)
+    gravity: list[Status] = ["wrong", "crashed", "timed-out", "failed", "skipped", "unsupported"]
+    notes = [
+        Note(WORDS[status], f"{places(groups[status, reason], where, every)}: {reason}", STYLES[status])
+        for status, reason in sorted(groups, key=lambda group: gravity.index(group[0]))
+    ]
+    return _some(notes, "more reasons")
+
+
+def noisy(run: Run, rows: Iterable[Row], where: Where) -> list[Note]:
+    """Rows whose median is not known well enough, and what to do about it."""
+    found = [row for row in rows if row.samples and derive.is_noisy(row)]
+    if not found:
+        return []
+    advice = f"raise --budget (now {run.header.policy.budget_s:g} s)"
+    limit = units.percent(derive.NOISY)
+    return [Note(f"noisy (> {limit})", f"{places(found, where)}; {advice}", "yellow")]
+
+
+def remarks(rows: Iterable[Row], where: Where) -> list[Note]:
+    """What the rows say themselves, equal remarks together."""
+    rows = tuple(rows)
+    every = len(set(map(where, rows)))
+    groups: dict[str, list[Row]] = {}
+    for row in rows:
+        for note in row.notes:
+            groups.setdefault(clean_lines(note), []).append(row)
+    notes = [Note("note", f"{places(mine, where, every)}: {note}", "dim") for note, mine in groups.items()]
+    return _some(notes, "more notes (--save keeps them, show FILE --format json has them all)")
+
+
+def warnings(devices: Iterable[DeviceFacts | None]) -> list[Note]:
+    """What is wrong with the drivers."""
+    texts = dict.fromkeys(clean_lines(text) for device in devices if device for text in device.warnings)
+    return [Note("warning", text, "yellow") for text in texts]
+
+
+def places(rows: Sequence[Row], where: Where, every: int = 0) -> str:
+    """Variants and where: ``naive at 1024, 2048; tiled at 2048``; of microbenchmarks only where.
+
+    Args:
+        rows: what is spoken of.
+        where: a row's place in the table.
+        every: how many places there are: a variant that has them all is ``at every size``; 0 for not known.
+    """
+    if all(row.kind != "gemm" for row in rows):
+        return ", ".join(map(where, rows))
+    groups: dict[str, list[str]] = {}
+    for row in rows:
+        groups.setdefault(clean(row.variant), []).append(where(row))
+    by_place: dict[str, list[str]] = {}
+    for variant, found in groups.items():
+        text = "every size" if every > 1 and len(set(found)) == every else ", ".join(dict.fromkeys(found))
+        by_place.setdefault(text, []).append(variant)
+    return "; ".join(f"{', '.join(variants)} at {text}" for text, variants in by_place.items())
+
+
+def _some(notes: list[Note], more: str) -> list[Note]:
+    if len(notes) <= _MOST:
+        return notes
+    return [*notes[: _MOST - 1], Note("", f"... and {len(notes) - _MOST + 1} {more}", "dim")]

@@ -1,0 +1,37 @@
+"""What runs a case: the seam between the outline and the machines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from gemmbench.facts.records import Policy, Row, Status
+from gemmbench.rules.plan import Case
+
+Tell = Callable[[str], None]  # told each stage that is entered: building, verifying, settling, timing
+
+
+class NotMeasuredError(Exception):
+    """A case ends without a rate; carries the row's status and the reason for the user.
+
+    Attributes:
+        restart: the driver can no longer be trusted: run the next case in a fresh process.
+    """
+
+    def __init__(self, status: Status, reason: str, restart: bool = False) -> None:
+        super().__init__(reason)
+        self.status = status
+        self.reason = reason
+        self.restart = restart
+
+
+class Executor(Protocol):
+    """Runs cases of one kind on one machine: OpenCL, numpy, a vendor's library."""
+
+    def run(self, case: Case, policy: Policy, tell: Tell) -> Row:
+        """Verify a case, then measure it.
+
+        Raises:
+            NotMeasuredError: it was wrong, unsupported, too slow for its budget, or failed.
+        """
+        ...

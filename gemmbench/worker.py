@@ -1,0 +1,247 @@
+"""Runs executors in a child process, so that a driver's crash, hang or hunger costs one row.
+
+The parent sends a `Case` and waits; the child answers with stages and at last a `Row`. The child imports
+pyopencl, the parent never does. A child that dies or outlasts its time is replaced before the next case.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Generator
+from multiprocessing.connection import Connection
+from typing import TYPE_CHECKING, Any, Protocol
+
+from gemmbench.facts.events import Staged
+from gemmbench.facts.records import DeviceFacts, HostFacts, Policy, Row
+from gemmbench.rules.executor import NotMeasuredError, Tell
+from gemmbench.rules.plan import Case
+
+if TYPE_CHECKING:
+    from multiprocessing.context import SpawnProcess
+
+_START_LIMIT_S = 120.0  # for the child to import the drivers and list the devices
+_DRIVER_WORDS = 300  # of the driver's own output, kept with a crash
+
+
+class Machine(Protocol):
+    """What the child does: list devices, run cases. `opencl.machine.OpenCLMachine` is the real one."""
+
+    def devices(self) -> tuple[DeviceFacts, ...]:
+        """Every device, in the order of ``--device``."""
+
+    def host(self) -> HostFacts:
+        """The machine around them."""
+
+    def run(self, case: Case, device: DeviceFacts | None, policy: Policy, tell: Tell) -> Row:
+        """Verify and measure one case.
+
+        Raises:
+            NotMeasuredError: there is no rate, and why.
+        """
+
+
+MakeMachine = Callable[[], Machine]
+
+
+class WorkerError(Exception):
+    """The child could not list the devices; the message is for the user."""
+
+
+class Worker:
+    """A child process that runs cases one by one."""
+
+    def __init__(self, make: MakeMachine) -> None:
+        self._make = make
+        self._context = multiprocessing.get_context("spawn")
+        self._process: SpawnProcess | None = None
+        self._pipe: Connection | None = None
+        self._output = tempfile.TemporaryFile()  # noqa: SIM115  what drivers print; lives as long as the worker
+
+    def devices(self) -> tuple[tuple[DeviceFacts, ...], HostFacts]:
+        """Every device and the host.
+
+        Raises:
+            WorkerError: the child died or hung while listing them.
+        """
+        pipe = self._start()
+        pipe.send(("devices",))
+        answer = _last(self._wait(pipe, _START_LIMIT_S))
+        if answer is None:
+            raise WorkerError(f"listing the OpenCL devices took more than {_START_LIMIT_S:.0f} s")
+        if isinstance(answer, str):
+            raise WorkerError(f"listing the OpenCL devices failed: {answer}")
+        devices, host = answer
+        return devices, host
+
+    def run(self, case: Case, device: DeviceFacts | None, policy: Policy) -> Generator[Staged, None, Row]:
+        """Run one case, yielding its stages; whatever happens to the child, there is a row to return."""
+        pipe = self._start()
+        try:
+            pipe.send(("run", case, device, policy))
+        except (BrokenPipeError, OSError):  # it died while idle: not this case's fault
+            self.stop()
+            pipe = self._start()
+            pipe.send(("run", case, device, policy))
+        begin = time.monotonic()
+        answer = yield from self._wait(pipe, policy.time_limit_s)
+        if isinstance(answer, Row):
+            return answer
+        if answer is None:
+            took = time.monotonic() - begin
+            return case.row("timed-out", f"stopped after {took:.0f} s (--time-limit {policy.time_limit_s:g})")
+        return case.row("crashed", str(answer))
+
+    def _wait(self, pipe: Connection, limit_s: float) -> Generator[Staged, None, Any]:
+        """The answer; None if time ran out, a sentence if the child died."""
+        end = time.monotonic() + limit_s
+        while True:
+            left = end - time.monotonic()
+            try:
+                if left <= 0 or not pipe.poll(left):
+                    self.stop()
+                    return None
+                kind, value = pipe.recv()
+            except (EOFError, OSError):
+                return self._obituary()
+            if kind == "stage":
+                yield Staged(value)
+            elif kind == "broken":  # an answer, but the driver is not to be trusted any more
+                self.stop()
+                return value
+            else:
+                return value
+
+    def _start(self) -> Connection:
+        if self._process is not None and self._process.is_alive() and self._pipe is not None:
+            return self._pipe
+        self.stop()
+        ours, theirs = self._context.Pipe()
+        self._output.seek(0)
+        self._output.truncate()
+        process = self._context.Process(
+            target=_child, args=(theirs, self._make, _Output(self._output.fileno())), daemon=True
+        )
+        process.start()
+        theirs.close()
+        self._process, self._pipe = process, ours
+        return ours
+
+    def _obituary(self) -> str:
+        """How the child died, with the last words of its driver."""
+        process = self._process
+        assert process is not None
+        process.join(5)
+        code = process.exitcode
+        self.stop()
+        if code is not None and code < 0:
+            try:
+                name = signal.Signals(-code).name
+            except ValueError:
+                name = str(-code)
+            how = f"the driver's process was killed by {name}"
+            if name == "SIGKILL":
+                how += " (often: the machine ran out of memory)"
+        else:
+            how = f"the driver's process ended with status {code}"
+        words = self.last_words()
+        return f"{how}: {words}" if words else how
+
+    def last_words(self) -> str:
+        """The end of what the child's libraries printed."""
+        self._output.seek(0)
+        text = self._output.read().decode("utf-8", "replace")
+        return " ".join(text.split())[-_DRIVER_WORDS:]
+
+    def stop(self) -> None:
+        """End the child, at once; the next case starts another."""
+        if self._pipe is not None:
+            self._pipe.close()
+            self._pipe = None
+        if self._process is not None:
+            if self._process.is_alive():
+                self._process.kill()
+            self._process.join(10)
+            self._process = None
+
+    def __enter__(self) -> Worker:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+        self._output.close()
+
+
+def _last(steps: Generator[Staged, None, Any]) -> Any:
+    """What a generator returns, its steps not being of interest."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value
+
+
+class _Output:
+    """A file descriptor that survives into a spawned child where the system can pass one."""
+
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor = descriptor
+
+    def __getstate__(self) -> dict[str, object]:
+        if sys.platform == "win32":
+            return {"handle": None}
+        from multiprocessing.reduction import DupFd
+
+        return {"handle": DupFd(self.descriptor)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.descriptor = state["handle"].detach() if state["handle"] is not None else -1
+
+
+def _die_with_parent() -> None:
+    """Where Linux offers it: a parent that is killed takes a child along that hangs in a kernel."""
+    if sys.platform == "linux":
+        import ctypes
+
+        pr_set_pdeathsig = 1
+        with contextlib.suppress(OSError, AttributeError):
+            ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
+
+
+def _child(pipe: Connection, make: MakeMachine, output: _Output) -> None:
+    """The child's life: answer requests until the pipe closes."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's business
+    _die_with_parent()
+    if output.descriptor >= 0:
+        # Drivers print to stdout and stderr as they please; the tables on stdout are the user's.
+        os.dup2(output.descriptor, 1)
+        os.dup2(output.descriptor, 2)
+
+    def tell(stage: str) -> None:
+        pipe.send(("stage", stage))
+
+    with contextlib.suppress(EOFError, BrokenPipeError, OSError):
+        machine = make()
+        while True:
+            request = pipe.recv()
+            if request[0] == "devices":
+                pipe.send(("devices", (machine.devices(), machine.host())))
+                continue
+            _, case, device, policy = request
+            kind, row = "row", None
+            try:
+                row = machine.run(case, device, policy, tell)
+            except NotMeasuredError as error:
+                row = case.row(error.status, error.reason)
+                kind = "broken" if error.restart else "row"
+            except MemoryError as error:
+                row, kind = case.row("failed", f"the host ran out of memory: {error}"), "broken"
+            except Exception as error:
+                row = case.row("failed", f"{type(error).__name__}: {error}")
+                kind = "broken"
+            pipe.send((kind, row))

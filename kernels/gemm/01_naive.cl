@@ -1,0 +1,32 @@
+/* naive: one work-item per element of C.
+ *
+ *                  n                        work-item (column, row):
+ *          k   +---|---+                    C[row * ldc + column] =
+ *              | B | k |                      alpha * sum over p of A[row * lda + p] * B[p * ldb + column]
+ *      +-------+---|---+                      + beta * C[row * ldc + column]
+ *    m |===A===|   o C |
+ *      +-------+-------+
+ *
+ * Neighbouring work-items take neighbouring columns, so that a wavefront reads one stretch of B and one
+ * value of A. Every element of A is read n times from global memory, every one of B m times: the baseline. */
+#include "common.clh"
+
+__kernel void naive(int m, int n, int k, SCALAR alpha,
+                    __global const REAL *restrict A, int lda,
+                    __global const REAL *restrict B, int ldb, SCALAR beta,
+                    __global REAL *restrict C, int ldc)
+{
+    const int column = get_global_id(0), row = get_global_id(1);
+    if (row >= m || column >= n)
+        return;
+
+    __global const REAL *a = A + (size_t)row * lda;
+    __global const REAL *b = B + column;
+    REAL sum = 0;
+    for (int p = 0; p < k; p++)
+        sum += a[p] * b[(size_t)p * ldb];
+
+    __global REAL *c = C + (size_t)row * ldc + column;
+    const REAL scaled = (REAL)alpha * sum;
+    *c = beta == 0 ? scaled : scaled + (REAL)beta * *c; /* beta = 0 must not read C: it may hold NaN */
+}

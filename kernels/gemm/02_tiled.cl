@@ -1,0 +1,48 @@
+/* tiled: square tiles of A and B staged in local memory.
+ *
+ *                       n
+ *                  +--+----+--+
+ *                  |  | Bt |  |  TS          Each TS x TS work-group makes one tile of C. Along k it loads a
+ *          k       |  +----+  |              tile of A and a tile of B together, one element of each per
+ *      +--+----+---+--+----+--+              work-item, then every work-item takes TS steps from them.
+ *    m |  | At |   |  | C  |  |  TS
+ *      +--+----+---+--+----+--+
+ *           TS         TS
+ *
+ *    sum += At[y][p] * Bt[p][x],   At[y][x] = A[row * lda + p0 + x],   Bt[y][x] = B[(p0 + y) * ldb + column]
+ *
+ * Each element is now read from global memory once per tile
+ * rather than once per work-item: TS times less traffic. Two barriers a tile: one before the tile is read,
+ * one before it is overwritten. Past the edges tiles hold zeros, which add nothing. */
+#include "common.clh"
+
+#ifndef TS
+#error "TS, the edge of the square tiles, must be defined"
+#endif
+
+__kernel __attribute__((reqd_work_group_size(TS, TS, 1)))
+void tiled(int m, int n, int k, SCALAR alpha,
+           __global const REAL *restrict A, int lda,
+           __global const REAL *restrict B, int ldb, SCALAR beta,
+           __global REAL *restrict C, int ldc)
+{
+    __local REAL At[TS][TS], Bt[TS][TS];
+    const int x = get_local_id(0), y = get_local_id(1);
+    const int column = get_group_id(0) * TS + x, row = get_group_id(1) * TS + y;
+
+    REAL sum = 0;
+    for (int p0 = 0; p0 < k; p0 += TS) {
+        At[y][x] = row < m && p0 + x < k ? A[(size_t)row * lda + p0 + x] : (REAL)0;
+        Bt[y][x] = p0 + y < k && column < n ? B[(size_t)(p0 + y) * ldb + column] : (REAL)0;
+        barrier(CLK_LOCAL_MEM_FENCE);
+        for (int p = 0; p < TS; p++)
+            sum += At[y][p] * Bt[p][x];
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }
+
+    if (row < m && column < n) {
+        __global REAL *c = C + (size_t)row * ldc + column;
+        const REAL scaled = (REAL)alpha * sum;
+        *c = beta == 0 ? scaled : scaled + (REAL)beta * *c;
+    }
+}

@@ -1,0 +1,83 @@
+/* register: two-dimensional register blocking.
+ *
+ *                          BN                 A work-group makes a BM x BN tile of C; each of its work-items
+ *                  +----------------+         owns TM x TN elements of it, kept in registers.
+ *               BK |       Bt       |
+ *          BK      +----------------+         The micro-tile is strided over the tile: work-item (x, y) owns
+ *        +----+    | o  .  o  .     |         rows y + i * (BM / TM) and columns x + j * (BN / TN), so that
+ *        |    |    | .  .  .  .     |         neighbours read neighbouring local memory and write
+ *     BM | At |    | o  .  o  .     |         neighbouring global memory.
+ *        |    |    |       C        |
+ *        +----+    +----------------+         acc[i][j] += At[p][row] * Bt[p][column]
+ *
+ * A step along k reads TM + TN values from local memory for TM * TN multiplications, where tiled read two
+ * for one: local memory stops being the limit. At is stored with k first, so that a step reads one row of
+ * each tile. Past the edges tiles hold zeros. */
+#include "common.clh"
+
+#if !defined(BM) || !defined(BN) || !defined(BK) || !defined(TM) || !defined(TN)
+#error "BM, BN, BK, TM and TN must be defined"
+#endif
+
+#define GX (BN / TN) /* work-items across the tile */
+#define GY (BM / TM) /* and down */
+#define ITEMS (GX * GY)
+
+__kernel __attribute__((reqd_work_group_size(GX, GY, 1)))
+void register_blocked(int m, int n, int k, SCALAR alpha,
+                      __global const REAL *restrict A, int lda,
+                      __global const REAL *restrict B, int ldb, SCALAR beta,
+                      __global REAL *restrict C, int ldc)
+{
+    __local REAL At[BK][BM], Bt[BK][BN];
+    const int x = get_local_id(0), y = get_local_id(1), item = y * GX + x;
+    const int row0 = get_group_id(1) * BM, column0 = get_group_id(0) * BN;
+
+    REAL acc[TM][TN];
+    #pragma unroll
+    for (int i = 0; i < TM; i++)
+        #pragma unroll
+        for (int j = 0; j < TN; j++)
+            acc[i][j] = 0;
+
+    for (int p0 = 0; p0 < k; p0 += BK) {
+        for (int e = item; e < BM * BK; e += ITEMS) { /* consecutive work-items along a row of A */
+            const int p = e % BK, r = e / BK;
+            At[p][r] = row0 + r < m && p0 + p < k ? A[(size_t)(row0 + r) * lda + p0 + p] : (REAL)0;
+        }
+        for (int e = item; e < BK * BN; e += ITEMS) { /* and along a row of B */
+            const int c = e % BN, p = e / BN;
+            Bt[p][c] = p0 + p < k && column0 + c < n ? B[(size_t)(p0 + p) * ldb + column0 + c] : (REAL)0;
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+
+        for (int p = 0; p < BK; p++) {
+            REAL b[TN];
+            #pragma unroll
+            for (int j = 0; j < TN; j++)
+                b[j] = Bt[p][x + j * GX];
+            #pragma unroll
+            for (int i = 0; i < TM; i++) {
+                const REAL a = At[p][y + i * GY];
+                #pragma unroll
+                for (int j = 0; j < TN; j++)
+                    acc[i][j] += a * b[j];
+            }
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }
+
+    #pragma unroll
+    for (int i = 0; i < TM; i++) {
+        const int row = row0 + y + i * GY;
+        #pragma unroll
+        for (int j = 0; j < TN; j++) {
+            const int column = column0 + x + j * GX;
+            if (row < m && column < n) {
+                __global REAL *c = C + (size_t)row * ldc + column;
+                const REAL scaled = (REAL)alpha * acc[i][j];
+                *c = beta == 0 ? scaled : scaled + (REAL)beta * *c;
+            }
+        }
+    }
+}

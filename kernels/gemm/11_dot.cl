@@ -1,0 +1,59 @@
+/* dot: B transposed, every element of C a dot product of two contiguous rows, WIDTH elements at a time.
+ *
+ *            k                    k
+ *      +-----------+        +-----------+       work-item (column, row):
+ *    m |===========|      n |===========|       C[row * ldc + column] = alpha * sum over p of
+ *      | A         |        | BT        |         A[row * lda + p] * BT[column * ldbt + p]
+ *      +-----------+        +-----------+         + beta * C[row * ldc + column]
+ *
+ * For GPUs with few registers for a work-item and no fast local memory: no tile, no barrier. Lanes gather
+ * apart and are added at the end; pointers advance rather than being indexed. k that is not a multiple of
+ * WIDTH ends in scalar steps. */
+#include "common.clh"
+
+#ifndef WIDTH
+#error "WIDTH, the elements of a vector, must be defined"
+#endif
+#define VECTOR REALV(WIDTH)
+#define LOAD(p) CAT(vload, WIDTH)(0, p)
+
+static inline REAL add_lanes(VECTOR v)
+{
+#if WIDTH == 4
+    return (v.s0 + v.s1) + (v.s2 + v.s3);
+#elif WIDTH == 8
+    return ((v.s0 + v.s1) + (v.s2 + v.s3)) + ((v.s4 + v.s5) + (v.s6 + v.s7));
+#elif WIDTH == 16
+    return (((v.s0 + v.s1) + (v.s2 + v.s3)) + ((v.s4 + v.s5) + (v.s6 + v.s7)))
+         + (((v.s8 + v.s9) + (v.sa + v.sb)) + ((v.sc + v.sd) + (v.se + v.sf)));
+#else
+#error "WIDTH must be 4, 8 or 16"
+#endif
+}
+
+__kernel void dot_rows(int m, int n, int k, SCALAR alpha,
+                       __global const REAL *restrict A, int lda,
+                       __global const REAL *restrict BT, int ldbt, SCALAR beta,
+                       __global REAL *restrict C, int ldc)
+{
+    const int column = get_global_id(0), row = get_global_id(1);
+    if (row >= m || column >= n)
+        return;
+
+    __global const REAL *a = A + (size_t)row * lda;
+    __global const REAL *b = BT + (size_t)column * ldbt;
+    VECTOR lanes = (VECTOR)(0);
+    int p = k;
+    for (; p >= WIDTH; p -= WIDTH) {
+        lanes += LOAD(a) * LOAD(b);
+        a += WIDTH;
+        b += WIDTH;
+    }
+    REAL sum = add_lanes(lanes);
+    for (; p > 0; p--)
+        sum += *a++ * *b++;
+
+    __global REAL *c = C + (size_t)row * ldc + column;
+    const REAL scaled = (REAL)alpha * sum;
+    *c = beta == 0 ? scaled : scaled + (REAL)beta * *c;
+}

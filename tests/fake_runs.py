@@ -1,0 +1,340 @@
+"""Saved runs that never ran: figures like a real machine's, for golden tables and charts."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+
+from gemmbench.facts.records import (
+    Check,
+    DeviceFacts,
+    Header,
+    HostFacts,
+    Launch,
+    Parameters,
+    Policy,
+    Problem,
+    Row,
+    Run,
+    Scope,
+    Work,
+)
+
+ORDER = ("naive", "tiled", "register", "padded", "dot-v8", "block2x2-v4", "numpy")
+HOSTILE = '[bold]x[/] | <b>&"$x^2$`\n\x1b[31m'
+SIZES = (64, 128, 256, 512, 1024, 2048)
+
+CPU = DeviceFacts(
+    index=0,
+    platform_index=0,
+    device_index=0,
+    platform="Intel(R) OpenCL",
+    vendor="Intel(R) Corporation",
+    version="OpenCL 3.0 LINUX",
+    name="Intel(R) Xeon(R) Processor @ 2.10GHz",
+    device_version="OpenCL 3.0 (Build 0)",
+    driver="2026.22.8.0",
+    type="cpu",
+    compute_units=2,
+    clock_mhz=2100,
+    global_mem_bytes=8 << 30,
+    max_alloc_bytes=4 << 30,
+    local_mem_bytes=32 << 10,
+    local_mem_emulated=True,
+    cache_bytes=2 << 20,
+    max_work_group_size=8192,
+    max_work_item_sizes=(8192, 8192, 8192),
+    timer_resolution_ns=1,
+    unified_memory=True,
+    images=True,
+    image2d_max=(16384, 16384),
+    dtypes=("float", "double", "half", "int"),
+    vector_widths={"float": 16, "double": 8, "half": 32, "int": 16},
+    extensions=("cl_khr_fp64", "cl_khr_fp16"),
+    origin="from this environment: intel-opencl-rt 2026.2.0",
+    library="/opt/venv/lib/libintelocl.so",
+)
+POCL = replace(
+    CPU,
+    index=1,
+    platform_index=1,
+    platform="Portable Computing Language",
+    vendor="GenuineIntel",
+    version="OpenCL 3.0 PoCL 3.0-rc2",
+    name="pthread-Intel(R) Xeon(R) Processor @ 2.10GHz",
+    driver="3.0-rc2",
+    clock_mhz=0,
+    cache_bytes=0,
+    images=False,
+    dtypes=("float", "double", "int"),
+    vector_widths={"float": 4, "double": 2, "int": 4},
+    extensions=("cl_khr_fp64",),
+    origin="from this environment: pocl-binary-distribution 3.0",
+    library="/opt/venv/lib/libpocl.so",
+    warnings=(
+        "PoCL compiles for plain x86-64, but this processor has AVX-512: its figures are not the hardware's; "
+        "install the system's pocl-opencl-icd or gemmbench[cpu]",
+    ),
+)
+GPU = replace(
+    CPU,
+    index=2,
+    platform_index=2,
+    platform="NVIDIA CUDA",
+    vendor="NVIDIA Corporation",
+    version="OpenCL 3.0 CUDA 13.0",
+    name="NVIDIA H200",
+    driver="580.95.05",
+    type="gpu",
+    compute_units=132,
+    clock_mhz=1980,
+    unified_memory=False,
+    local_mem_emulated=False,
+    local_mem_bytes=48 << 10,
+    global_mem_bytes=140 << 30,
+    max_alloc_bytes=35 << 30,
+    cache_bytes=60 << 20,
+    dtypes=("float", "double", "int"),
+    origin="system",
+)
+HOST = HostFacts(
+    cpu="Intel(R) Xeon(R) Processor @ 2.10GHz",
+    cores=2,
+    memory_bytes=8 << 30,
+    system="Linux 6.1 x86_64",
+    python="3.11.4",
+    numpy="2.4.6",
+    blas="OpenBLAS 0.3.30, 2 threads",
+)
+
+
+def header(command: Sequence[str], devices: Sequence[DeviceFacts] = (CPU,)) -> Header:
+    placed = tuple(replace(device, index=place) for place, device in enumerate(devices))
+    return Header(1, "0.1.0", tuple(command), "2026-11-21T04:30:00Z", placed, HOST, Policy())
+
+
+def scope(seconds: float, spread: float = 0.002, count: int = 12, stop: str = "stable") -> Scope:
+    """Samples around a time; the same for the same arguments."""
+    noise = random.Random(f"{seconds:.6e} {spread}")
+    return Scope(tuple(seconds * (1 + spread * abs(noise.gauss(0, 1))) for _ in range(count)), 4, stop)
+
+
+def gemm_row(
+    variant: str,
+    problem: Problem,
+    gflops: float,
+    device: int = 0,
+    dtype: str = "float",
+    transfer: float = 0.93,
+    spread: float = 0.002,
+    parameters: Parameters | None = None,
+) -> Row:
+    """An ok row with this rate in the kernel scope (the host scope for device -1)."""
+    seconds = 2 * problem.m * problem.n * problem.k / (gflops * 1e9)
+    stop = "stable" if spread < 0.01 else "budget"
+    samples = {"host": scope(seconds, spread, stop=stop)}
+    if device >= 0:
+        samples = {
+            "kernel": scope(seconds, spread, stop=stop),
+            "device": scope(seconds * 1.01, spread, stop=stop),
+            "host": scope(seconds * 1.01 / transfer + 8e-6, spread, stop=stop),
+        }
+    return Row(
+        kind="gemm",
+        device=device,
+        variant=variant,
+        dtype=dtype,
+        parameters=parameters or {},
+        status="ok",
+        problem=problem,
+        samples=samples,
+        launches=(Launch("multiply", 2.1e-6, 1.4e-6, seconds),) if device >= 0 else (),
+        check=Check("ok", {"residual_over_bound": 0.031}),
+        build_s=0.21 if device >= 0 else None,
+        memory="mapped" if device >= 0 else "",
+    )
+
+
+def bad(
+    variant: str, problem: Problem, status: str, reason: str, device: int = 0, dtype: str = "float"
+) -> Row:
+    return Row("gemm", device, variant, dtype, {}, status, reason, problem)  # type: ignore[arg-type]
+
+
+def peak_row(
+    width: int,
+    gflops: float,
+    device: int = 0,
+    dtype: str = "float",
+    spread: float = 0.002,
+    choice: Parameters | None = None,
+    check: Check | None = None,
+) -> Row:
+    flops = 10**9
+    return Row(
+        kind="peak",
+        device=device,
+        variant="flops",
+        dtype=dtype,
+        parameters={"width": width},
+        status="ok",
+        work=Work(flops=flops),
+        choice=choice or {"chains": 8, "form": "fma(a,b,c)", "unroll": 16, "local": 64},
+        samples={"kernel": scope(flops / (gflops * 1e9), spread)},
+        check=check or Check("ok", {"doubling": 2.0}),
+    )
+
+
+RATES = {
+    "naive": (1.1, 1.2, 1.2, 1.1, 0.9, None),
+    "tiled": (4.0, 4.4, 4.6, 4.6, 4.5, 4.5),
+    "register": (21.0, 33.1, 88.2, 180.0, 241.7, 260.9),
+    "padded": (8.0, 24.0, 61.0, 120.0, 150.0, 171.0),
+    "dot-v8": (9.1, 13.2, 15.0, 14.2, 11.1, 9.4),
+    "block2x2-v4": (11.2, 16.0, 17.1, 17.4, 14.0, 9.8),
+    "numpy": (60.2, 141.0, 188.4, 207.2, 214.9, 219.0),
+}
+
+
+def _square_rows(device: int = 0, dtype: str = "float", scale: float = 1.0) -> list[Row]:
+    rows = []
+    for variant, rates in RATES.items():
+        for size, gflops in zip(SIZES, rates, strict=True):
+            problem = Problem(size, size, size)
+            where = -1 if variant == "numpy" else device
+            if gflops is None:
+                reason = f"would take about {19 / scale:.0f} s; --budget {20 / scale:.0f} runs it"
+                rows.append(bad(variant, problem, "skipped", reason, where, dtype))
+                continue
+            noisy = (variant, size) in {("tiled", 64), ("register", 128)}
+            rows.append(
+                gemm_row(variant, problem, gflops * scale, where, dtype, spread=0.06 if noisy else 0.002)
+            )
+    return rows
+
+
+def fake_square() -> Run:
+    """A good run: one skipped, two noisy rows, a break-even between 512 and 1024."""
+    rows = [peak_row(1, 345.0), peak_row(16, 301.0), *_square_rows()]
+    return Run(header(("gemmbench", "square", "--max", "2048")), tuple(rows), "square.jsonl")
+
+
+def fake_troubled() -> Run:
+    """A bad day: every status, gaps in the middle, a driver with a name of its own, a warning."""
+    device = replace(CPU, name=HOSTILE, warnings=POCL.warnings)
+    rows = list(_square_rows())
+
+    def put(variant: str, size: int, status: str, reason: str) -> None:
+        place = next(n for n, r in enumerate(rows) if r.variant == variant and r.problem.m == size)  # type: ignore[union-attr]
+        rows[place] = bad(variant, Problem(size, size, size), status, reason)
+
+    put("tiled", 256, "wrong", "residual 3.1 times the bound")
+    put("tiled", 2048, "crashed", "the driver died with SIGSEGV while timing")
+    put("register", 512, "failed", "does not compile:\n<kernel>:12: error: [/nope] `x` | unknown\n1 error")
+    put("padded", 1024, "timed-out", "no answer for 120 s")
+    for size in SIZES:
+        put("dot-v8", size, "unsupported", "needs cl_khr_something, which this device lacks")
+    kept = [r for r in rows if not (r.variant == "block2x2-v4" and r.problem.m > 512)]  # type: ignore[union-attr]
+    return Run(header(("gemmbench", "square"), (device,)), tuple(kept), "bad.jsonl")
+
+
+def fake_many() -> Run:
+    """Two devices, two types; the second device lacks half altogether."""
+    rows = [peak_row(16, 345.0), peak_row(1, 28.0, dtype="half"), peak_row(4, 34.0, device=1)]
+    rows += _square_rows()
+    rows += [row for row in _square_rows(1, scale=0.1) if row.device == 1]
+    rows += _square_rows(0, "half", 0.4)
+    rows += [
+        bad(row.variant, row.problem, "unsupported", "the device lacks cl_khr_fp16 (half)", 1, "half")  # type: ignore[arg-type]
+        for row in _square_rows(1, "half")
+        if row.device == 1
+    ]
+    return Run(header(("gemmbench", "square", "--device", "all"), (CPU, POCL)), tuple(rows), "many.jsonl")
+
+
+def fake_sweep_k() -> Run:
+    """m = n = 1024 on a GPU beside the host's BLAS: it wins from the first size on."""
+    rows = [peak_row(1, 65000.0)]
+    for variant, top in (("naive", 3100.0), ("tiled", 9800.0), ("register", 41000.0), ("numpy", 219.0)):
+        for k in (16, 32, 64, 128, 256, 512, 1024, 2048, 4096):
+            gflops = top * k / (k + (300 if top > 1000 else 40))
+            rows.append(
+                gemm_row(
+                    variant, Problem(1024, 1024, k), gflops, -1 if variant == "numpy" else 0, transfer=0.4
+                )
+            )
+    return Run(header(("gemmbench", "sweep-k"), (GPU,)), tuple(rows), "k.jsonl")
+
+
+def fake_peak() -> Run:
+    """Four types: half unsupported, one suspect and one failed width, noise."""
+    rows = []
+    for dtype, top in (("float", 345.0), ("double", 176.0), ("int", 88.0)):
+        for width, share in ((1, 1.0), (2, 0.61), (4, 0.8), (8, 0.97), (16, 0.95)):
+            choice: Parameters = {"chains": 12 if width < 4 else 8, "form": "a*b+c", "unroll": 4, "local": 64}
+            if dtype == "int":
+                choice["form"] = "x*x+c"
+            rows.append(peak_row(width, top * share, dtype=dtype, choice=choice, spread=0.002))
+    rows[6] = peak_row(
+        2, 1400.0, dtype="double", check=Check("suspect", {}, ("4.1 times the rate of float",))
+    )
+    rows[8] = peak_row(8, 170.0, dtype="double", spread=0.05)
+    rows[13] = replace(rows[13], status="failed", reason="out of resources", samples={}, choice={})
+    for width in (1, 2, 4, 8, 16):
+        rows.append(
+            Row(
+                "peak",
+                0,
+                "flops",
+                "half",
+                {"width": width},
+                "unsupported",
+                "the device lacks cl_khr_fp16 (half)",
+            )
+        )
+    return Run(header(("gemmbench", "peak")), tuple(rows), "peak.jsonl")
+
+
+def fake_gemm() -> Run:
+    """One problem, with passes, alpha and beta; one variant is wrong."""
+    problem = Problem(1000, 700, 300, 1.5, 0.5)
+    row = gemm_row("padded", problem, 151.0, parameters={"BM": 64, "BN": 64, "TM": 8})
+    passes = ("pad A", "transpose B", "pad C", "multiply", "unpad C")
+    launches = tuple(Launch(name, 2e-6 * n, 1.3e-6, 1e-4 * n) for n, name in enumerate(passes, 1))
+    wrong = replace(
+        bad("tiled", problem, "wrong", "residual 3.1 times the bound"),
+        check=Check("wrong", {"residual_over_bound": 3.1}, ("residual 3.1 times the bound",)),
+    )
+    rows = (
+        peak_row(1, 345.0),
+        replace(row, launches=launches, notes=("two-humped samples: something else ran",)),
+        wrong,
+        gemm_row("numpy", problem, 190.0, -1),
+    )
+    return Run(header(("gemmbench", "gemm", "-m", "1000")), rows, "gemm.jsonl")
+
+
+def fake_workloads() -> Run:
+    """Unrelated shapes: neither square nor one axis."""
+    shapes = ((96, 3025, 363), (256, 729, 1200), (1000, 1, 4096), (512, 512, 512))
+    rows = [peak_row(1, 345.0)]
+    for variant, top in (("naive", 1.1), ("register", 240.0), ("numpy", 210.0)):
+        for m, n, k in shapes:
+            gflops = top * math.sqrt(min(m, n, k) / 512)
+            where = -1 if variant == "numpy" else 0
+            parameters: Parameters = {"BM": 64, "TM": 8} if variant == "register" else {}
+            rows.append(gemm_row(variant, Problem(m, n, k), gflops, where, parameters=parameters))
+    return Run(header(("gemmbench", "workloads")), tuple(rows), "work.jsonl")
+
+
+ALL = {
+    "square": fake_square,
+    "troubled": fake_troubled,
+    "many": fake_many,
+    "sweep-k": fake_sweep_k,
+    "peak": fake_peak,
+    "gemm": fake_gemm,
+    "workloads": fake_workloads,
+}

@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from gemmbench.facts import derive
+from gemmbench.facts.records import Check, Problem, Row, Run, Scope, Work
+from tests.unit.test_records import HEADER
+
+
+def gemm(variant: str, size: int, seconds: float, scope: str = "host", device: int = 0) -> Row:
+    times = tuple(seconds * (1 + 0.001 * n) for n in range(-5, 6))
+    return Row(
+        "gemm",
+        device,
+        variant,
+        "float",
+        {},
+        "ok",
+        problem=Problem(size, size, size),
+        samples={scope: Scope(times, 1, "stable")},
+    )
+
+
+def peak(rate: float, verdict: str = "ok", dtype: str = "float") -> Row:
+    samples = {"kernel": Scope((1.0, 1.1, 1.2), 1, "stable")}
+    check = Check(verdict)  # type: ignore[arg-type]
+    work = Work(flops=int(rate))
+    return Row("peak", 0, "flops", dtype, {"width": 1}, "ok", work=work, samples=samples, check=check)
+
+
+def test_a_gemm_rate_is_two_mnk_over_the_median() -> None:
+    row = gemm("naive", 100, 0.001, "kernel")
+    found = derive.rate(row, "kernel")
+    assert found is not None
+    assert found.median == pytest.approx(2e6 / 0.001)
+    assert found.low < found.median < found.high
+    assert derive.rate(row, "host") is None
+
+
+@pytest.mark.parametrize("status", ["wrong", "skipped", "failed"])
+def test_a_row_that_is_not_ok_has_no_rate(status: str) -> None:
+    row = replace(gemm("naive", 100, 0.001, "kernel"), status=status)  # type: ignore[arg-type]
+    assert derive.rate(row, "kernel") is None
+    assert derive.derived(Run(HEADER, (row,)), row)["kernel_gflops"] is None
+
+
+def test_the_fraction_is_of_the_best_believed_peak_of_the_same_type() -> None:
+    row = gemm("naive", 1000, 0.02, "kernel")  # 1e11 flop/s
+    run = Run(HEADER, (peak(4e11), peak(2e11), peak(9e11, "suspect"), peak(8e11, dtype="double"), row))
+    assert derive.peak(run, 0, "float") == 4e11
+    assert derive.peak_fraction(run, row) == pytest.approx(0.25)
+    assert derive.peak_fraction(Run(HEADER, (row,)), row) is None
+
+
+def test_the_fields_of_the_contract() -> None:
+    row = gemm("naive", 1000, 0.02, "kernel")
+    fields = derive.derived(Run(HEADER, (row,)), row)
+    assert (
+        list(fields)
+        == (
+            "kind variant dtype m n k status reason kernel_gflops device_gflops host_gflops peak_fraction "
+            "gflops gbps latency_s energy_j width noise"
+        ).split()
+    )
+    assert fields["kernel_gflops"] == pytest.approx(100)
+    best = derive.derived(Run(HEADER, (peak(4e11),)), peak(4e11))
+    assert best["gflops"] == pytest.approx(400)
+    assert best["kernel_gflops"] is None
+
+
+def test_break_even_lies_between_the_sizes_where_the_lead_changes() -> None:
+    device = [gemm("naive", size, 1e-3 + 1e-6 * size) for size in (64, 128, 256, 512)]
+    host = [gemm("numpy", size, 1e-5 * size, device=-1) for size in (64, 128, 256, 512)]
+    found = derive.break_even(device, host, "m")
+    assert found is not None
+    assert found.size is not None
+    assert 64 < found.low < found.size < found.high < 128  # type: ignore[operator]
+    assert found.size == pytest.approx(111, rel=0.05)  # 1e-3 + 1e-6 s = 1e-5 s
+    assert not found.from_start
+
+
+def test_break_even_that_is_not_in_range_or_from_the_start() -> None:
+    slow = [gemm("naive", size, 1.0) for size in (64, 128)]
+    quick = [gemm("numpy", size, 0.1, device=-1) for size in (64, 128)]
+    found = derive.break_even(slow, quick, "m")
+    assert found is not None
+    assert found.size is None
+    found = derive.break_even(quick, slow, "m")
+    assert found is not None
+    assert (found.size, found.from_start) == (64, True)
+    assert derive.break_even([], quick, "m") is None
+
+
+def test_a_lead_that_is_lost_again_is_no_break_even() -> None:
+    device = [gemm("naive", 64, 1.0), gemm("naive", 128, 1.0), gemm("naive", 256, 9.0)]
+    host = [gemm("numpy", size, 2.0, device=-1) for size in (64, 128, 256)]
+    found = derive.break_even(device, host, "m")
+    assert found is not None
+    assert found.size is None
+
+
+def test_noise_is_of_the_finest_scope() -> None:
+    row = gemm("naive", 8, 1.0, "kernel")
+    assert derive.noise(row) == pytest.approx(0.003, abs=0.002)
+    assert not derive.is_noisy(row)
+    few = replace(row, samples={"kernel": Scope((1.0, 1.0), 1, "budget")})
+    assert derive.noise(few) is None
+    assert derive.is_noisy(few)

@@ -1,0 +1,391 @@
+"""Registering drivers: fake prefixes and a fake environment, no driver and no loader."""
+
+import importlib.metadata
+import importlib.util
+import os
+import stat
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import NoReturn
+
+import pytest
+
+from gemmbench.opencl import drivers
+from gemmbench.opencl.drivers import Driver, Registered
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the loader reads the registry there")
+
+
+class Machine:
+    """A fake machine: a system folder, a Python environment, a temporary folder, an environment."""
+
+    def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.system = root / "etc" / "OpenCL" / "vendors"
+        self.prefix = root / "env"
+        self.site = self.prefix / "lib" / "python3" / "site-packages"
+        self.temporary = root / "tmp"
+        self.environ: dict[str, str] = {}
+        for folder in (self.system, self.site, self.temporary):
+            folder.mkdir(parents=True)
+        monkeypatch.setattr(drivers, "SYSTEM_VENDORS", self.system)
+        monkeypatch.setattr(drivers, "_loads", lambda library: False)
+        monkeypatch.setattr(sys, "prefix", str(self.prefix))
+        monkeypatch.setattr(os, "environ", self.environ)
+        monkeypatch.setattr(tempfile, "tempdir", str(self.temporary))
+        monkeypatch.setattr(importlib.metadata, "distribution", self._distribution)
+        monkeypatch.setattr(importlib.util, "find_spec", self._find_spec)
+        monkeypatch.setattr(drivers.ctypes.util, "find_library", lambda name: None)
+
+    def _distribution(self, name: str) -> importlib.metadata.Distribution:
+        found = importlib.metadata.Distribution.discover(name=name, path=[str(self.site)])
+        try:
+            return next(iter(found))
+        except StopIteration:
+            raise importlib.metadata.PackageNotFoundError(name) from None
+
+    def _find_spec(self, name: str) -> "SimpleNamespace | None":
+        module = self.site / name / "__init__.py"
+        return SimpleNamespace(origin=str(module)) if module.exists() else None
+
+    def icd(self, name: str, library: str, folder: "Path | None" = None) -> Path:
+        path = (folder or self.system) / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(library)
+        return path
+
+    def install(self, name: str, version: str, *files: str, there: bool = True) -> None:
+        """A distribution whose files are named relative to site-packages, as RECORD has them."""
+        info = self.site / f"{name.replace('-', '_')}-{version}.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+        (info / "RECORD").write_text("".join(f"{file},,\n" for file in files))
+        for file in files if there else ():
+            path = Path(os.path.normpath(self.site / file))
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(b"a library")
+
+    def install_intel(self) -> str:
+        self.install(
+            "intel-opencl-rt",
+            "2026.2.0",
+            "../../libintelocl.so-gdb.py",
+            "../../libintelocl.so",
+            "../../../etc/OpenCL/vendors/intel-cpu.icd",
+        )
+        # As shipped: a folder that exists nowhere.
+        self.icd("intel-cpu.icd", "/opt/placeholder/libintelocl.so", self.prefix / "etc/OpenCL/vendors")
+        (self.prefix / "lib" / "libimf.so").write_bytes(b"")
+        return str(self.prefix / "lib" / "libintelocl.so")
+
+    def install_pocl(self) -> str:
+        self.install("pocl-binary-distribution", "3.0", "pyopencl/.libs/libpocl-21062cec.so")
+        self.icd("pocl.icd", "libpocl-21062cec.so", self.site / "pyopencl" / ".libs")
+        return str(self.site / "pyopencl" / ".libs" / "libpocl-21062cec.so")
+
+    def install_pyopencl(self, bundled_loader: bool) -> None:
+        (self.site / "pyopencl").mkdir(exist_ok=True)
+        (self.site / "pyopencl" / "__init__.py").write_text("raise RuntimeError('imported')")
+        if bundled_loader:
+            (self.site / "pyopencl" / ".libs").mkdir(exist_ok=True)
+            (self.site / "pyopencl" / ".libs" / "libOpenCL-5519dec5.so.1.0.0").write_bytes(b"")
+
+    @property
+    def changed(self) -> dict[str, str]:
+        return {name: value for name, value in self.environ.items() if not name.startswith("PYTEST_")}
+
+    def register(self) -> Registered:
+        return drivers.register.__wrapped__()
+
+    def shown(self) -> list[str]:
+        """The libraries in the folder that the loader was pointed at, in order."""
+        return [icd.read_text().strip() for icd in sorted(Path(self.environ["OCL_ICD_VENDORS"]).iterdir())]
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
+    monkeypatch.setattr(drivers, "_undo", [])
+    return Machine(tmp_path, monkeypatch)
+
+
+def test_nothing_to_do_leaves_the_environment_alone(machine: Machine) -> None:
+    machine.icd("pocl.icd", "libpocl.so.2.10.0")
+    registered = machine.register()
+    assert machine.changed == {}
+    assert registered == Registered(
+        (Driver("libpocl.so.2.10.0", "system", str(machine.system / "pocl.icd")),), {}, ()
+    )
+    assert list(machine.temporary.iterdir()) == []
+
+
+def test_intel_is_shown_beside_the_system(machine: Machine) -> None:
+    machine.icd("nvidia.icd", "libnvidia-opencl.so.1\n")
+    machine.icd("pocl.icd", "libpocl.so.2.10.0")
+    intel = machine.install_intel()
+    registered = machine.register()
+    assert machine.shown() == ["libnvidia-opencl.so.1", "libpocl.so.2.10.0", intel]
+    assert registered.environment == machine.changed
+    assert registered.warnings == ()
+    assert registered.driver_of(intel) == Driver(intel, "from this environment: intel-opencl-rt 2026.2.0")
+
+
+def test_the_folder_is_private_and_removed(machine: Machine) -> None:
+    machine.install_intel()
+    machine.register()
+    folder = Path(machine.environ["OCL_ICD_VENDORS"])
+    assert folder.parent == machine.temporary
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    drivers._remove(folder, os.getpid() + 1)  # a forked child's exit
+    assert folder.exists()
+    drivers.release()
+    assert not folder.exists()
+    assert machine.changed == {}
+    drivers.release()  # again is nothing
+
+
+def test_the_users_own_setting_comes_back(machine: Machine, tmp_path: Path) -> None:
+    machine.environ["OCL_ICD_VENDORS"] = str(tmp_path)
+    machine.install_intel()
+    machine.register()
+    assert machine.environ["OCL_ICD_VENDORS"] != str(tmp_path)
+    drivers.release()
+    assert machine.environ["OCL_ICD_VENDORS"] == str(tmp_path)
+
+
+def test_leftovers_of_killed_processes_go(machine: Machine) -> None:
+    done = subprocess.Popen([sys.executable, "-c", ""])
+    done.wait()
+    dead, fresh = (machine.temporary / f"gemmbench-icd-{done.pid}-{name}" for name in ("old", "new"))
+    alive, foreign = (machine.temporary / f"gemmbench-icd-{name}" for name in (f"{os.getpid()}-x", "what"))
+    for folder in (dead, fresh, alive, foreign):
+        folder.mkdir()
+        (folder / "00-x.icd").write_text("x")
+    for folder in (dead, alive, foreign):
+        os.utime(folder, (0, 0))
+    machine.install_intel()
+    machine.register()
+    assert not dead.exists()
+    assert fresh.exists()  # another container's processes are not seen from here
+    assert alive.exists()
+    assert foreign.exists()
+
+
+def test_unwritable_temporary_folders_are_a_warning(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(prefix: str) -> NoReturn:
+        raise FileNotFoundError("no usable temporary directory")
+
+    machine.icd("pocl.icd", "libpocl.so.2.10.0")
+    intel = machine.install_intel()
+    monkeypatch.setattr(tempfile, "mkdtemp", full)
+    registered = machine.register()
+    assert machine.changed == {}
+    assert [driver.library for driver in registered.drivers] == ["libpocl.so.2.10.0"]
+    assert len(registered.warnings) == 1
+    assert intel in registered.warnings[0]
+
+
+@pytest.mark.parametrize("how", ["folder", "file", "bare file", "library"])
+def test_the_users_own_setting_is_honoured(machine: Machine, tmp_path: Path, how: str) -> None:
+    machine.icd("system.icd", "libsystem.so")
+    own = machine.icd("own.icd", "libown.so", tmp_path / "own")
+    machine.icd("bare.icd", "libown.so")
+    machine.environ["OCL_ICD_VENDORS"] = {
+        "folder": str(own.parent),
+        "file": str(own),
+        "bare file": "bare.icd",  # looked for in the system's folder
+        "library": "libown.so",
+    }[how]
+    intel = machine.install_intel()
+    registered = machine.register()
+    assert machine.shown() == ["libown.so", intel]
+    assert registered.driver_of("/usr/lib/libown.so.1") is None
+    found = registered.driver_of("/usr/lib/libown.so")
+    assert found is not None
+    assert found.origin == "from OCL_ICD_VENDORS"
+
+
+def test_opencl_vendor_path_replaces_the_system_folder(machine: Machine, tmp_path: Path) -> None:
+    machine.icd("hidden.icd", "libhidden.so")
+    machine.icd("own.icd", "libown.so", tmp_path / "own")
+    machine.environ["OPENCL_VENDOR_PATH"] = str(tmp_path / "own")
+    intel = machine.install_intel()
+    machine.register()
+    assert machine.shown() == ["libown.so", intel]
+
+
+@pytest.mark.parametrize(
+    "listed", ["{intel}", "{other}/libintelocl.so"], ids=["the same file", "a copy elsewhere"]
+)
+def test_a_listed_driver_is_not_listed_again(machine: Machine, tmp_path: Path, listed: str) -> None:
+    intel = machine.install_intel()
+    (tmp_path / "libintelocl.so").write_bytes(Path(intel).read_bytes())
+    machine.icd("intel.icd", listed.format(intel=intel, other=tmp_path))
+    machine.register()
+    assert machine.changed == {}
+
+
+def test_another_build_is_shown_too(machine: Machine, tmp_path: Path) -> None:
+    (tmp_path / "libintelocl.so").write_bytes(b"an older library")
+    machine.icd("intel.icd", str(tmp_path / "libintelocl.so"))
+    intel = machine.install_intel()
+    machine.register()
+    assert machine.shown() == [str(tmp_path / "libintelocl.so"), intel]
+
+
+def test_a_system_entry_that_leads_nowhere_hides_nothing(machine: Machine) -> None:
+    machine.icd("intel.icd", "/opt/intel/gone/libintelocl.so")
+    (machine.system / "broken.icd").symlink_to("nowhere")
+    (machine.system / "empty.icd").write_text("")
+    (machine.system / "notes.txt").write_text("libnotes.so")
+    intel = machine.install_intel()
+    machine.register()
+    assert machine.shown() == ["/opt/intel/gone/libintelocl.so", intel]
+
+
+@pytest.mark.parametrize("bundled", [True, False])
+def test_pocls_wheel_is_left_to_pyopencls_own_loader(machine: Machine, bundled: bool) -> None:
+    pocl = machine.install_pocl()
+    machine.install_pyopencl(bundled)
+    registered = machine.register()
+    assert [driver.library for driver in registered.drivers] == [pocl]
+    assert registered.drivers[0].origin == "from this environment: pocl-binary-distribution 3.0"
+    if bundled:
+        assert machine.changed == {}
+    else:
+        assert machine.shown() == [pocl]
+
+
+def test_conda_keeps_its_own_folder(machine: Machine, tmp_path: Path) -> None:
+    conda = tmp_path / "conda"
+    (conda / "lib").mkdir(parents=True)
+    (conda / "lib" / "libpocl.so").write_bytes(b"")
+    machine.icd("pocl.icd", str(conda / "lib" / "libpocl.so"), conda / "etc" / "OpenCL" / "vendors")
+    machine.environ["CONDA_PREFIX"] = str(conda)
+    intel = machine.install_intel()
+    machine.register()
+    assert machine.shown() == [str(conda / "lib" / "libpocl.so"), intel]
+
+
+@pytest.mark.parametrize("entry", [None, "libnvidia-opencl.so.1", "/usr/lib/libnvidia-opencl.so.580"])
+def test_nvidia_in_a_container(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, entry: "str | None"
+) -> None:
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setattr(drivers, "_loads", lambda library: library == drivers.NVIDIA)
+    if entry:
+        machine.icd("nvidia.icd", entry)
+    registered = machine.register()
+    if entry:
+        assert machine.changed == {}
+    else:
+        assert machine.shown() == [drivers.NVIDIA]
+        found = registered.driver_of("/usr/lib/x86_64-linux-gnu/libnvidia-opencl.so.1")
+        assert found is not None
+        assert found.origin == "libnvidia-opencl.so.1 (no .icd file was installed)"
+
+
+def test_missing_compiler_support_is_named_with_its_command(machine: Machine) -> None:
+    machine.install_intel()
+    (machine.prefix / "lib" / "libimf.so").unlink()
+    (warning,) = machine.register().warnings
+    assert "pip install intel-cmplr-lib-rt" in warning
+
+
+def test_a_missing_library_is_named_with_its_command(machine: Machine) -> None:
+    machine.install("intel-opencl-rt", "2026.2.0", "../libintelocl.so", there=False)
+    registered = machine.register()
+    assert machine.changed == {}
+    assert registered.drivers == ()
+    (warning,) = registered.warnings
+    assert "pip install --force-reinstall intel-opencl-rt" in warning
+
+
+def test_two_links_to_one_library_are_one_driver(tmp_path: Path) -> None:
+    real = tmp_path / "libpocl.so.2.10.0"
+    real.write_bytes(b"")
+    (tmp_path / "libpocl.so.2").symlink_to(real)
+    registered = Registered((Driver("libpocl.so.2.10.0", "system"), Driver("libother.so", "system")))
+    assert registered.driver_of(str(tmp_path / "libpocl.so.2")) == registered.drivers[0]
+    assert registered.driver_of(str(tmp_path / "libelse.so")) is None
+
+
+@pytest.mark.parametrize(
+    ("system", "machine_name", "libc", "tools", "expected"),
+    [
+        ("linux", "x86_64", "glibc", ["apt-get"], 'pip install "gemmbench[cpu]"'),
+        ("win32", "AMD64", "", [], 'pip install "gemmbench[cpu]"'),
+        ("linux", "aarch64", "glibc", ["apt-get"], "sudo apt-get install pocl-opencl-icd"),
+        ("linux", "aarch64", "glibc", ["dnf"], "sudo dnf install pocl"),
+        ("linux", "x86_64", "", ["apk"], "sudo apk add pocl"),
+        ("linux", "riscv64", "glibc", [], "conda install -c conda-forge pocl"),
+        ("darwin", "arm64", "", [], "brew install pocl"),
+    ],
+)
+def test_the_command_fits_the_system(
+    machine: Machine,
+    monkeypatch: pytest.MonkeyPatch,
+    system: str,
+    machine_name: str,
+    libc: str,
+    tools: list[str],
+    expected: str,
+) -> None:
+    find: Callable[[str], str | None] = lambda name: name if name in tools else None  # noqa: E731
+    monkeypatch.setattr(sys, "platform", system)
+    monkeypatch.setattr(drivers.platform, "machine", lambda: machine_name)
+    monkeypatch.setattr(drivers.platform, "libc_ver", lambda: (libc, ""))
+    monkeypatch.setattr(drivers.shutil, "which", find)
+    assert drivers.install_command() == expected
+    monkeypatch.setattr(drivers, "register", Registered)
+    assert drivers.no_device_message() == (
+        f"no OpenCL device was found; a driver for this CPU comes with: {expected}"
+    )
+
+
+def test_pipx_gets_its_own_command(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setattr(sys, "prefix", "/home/me/.local/share/pipx/venvs/gemmbench")
+    monkeypatch.setattr(drivers.platform, "machine", lambda: "x86_64")
+    monkeypatch.setattr(drivers.platform, "libc_ver", lambda: ("glibc", "2.36"))
+    assert drivers.install_command() == "pipx inject gemmbench intel-opencl-rt intel-cmplr-lib-rt"
+
+
+def test_the_message_says_what_is_broken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(drivers, "register", lambda: Registered(warnings=("Intel's runtime cannot load",)))
+    assert drivers.no_device_message() == "no OpenCL device was found: Intel's runtime cannot load"
+    silent = Registered((Driver("libnvidia-opencl.so.1", "system"),))
+    monkeypatch.setattr(drivers, "register", lambda: silent)
+    assert "although there are drivers (libnvidia-opencl.so.1); " in drivers.no_device_message()
+
+
+def test_register_answers_once(machine: Machine) -> None:
+    machine.install_intel()
+    drivers.register.cache_clear()
+    try:
+        first = drivers.register()
+        assert drivers.register() is first
+    finally:
+        drivers.register.cache_clear()
+
+
+def test_a_grandchild_registers_nothing_more(machine: Machine) -> None:
+    machine.icd("pocl.icd", "libpocl.so.2.10.0")
+    intel = machine.install_intel()
+    machine.register()
+    inherited = machine.changed
+    again = machine.register()
+    assert machine.changed == inherited
+    assert again.environment == {}
+    assert again.drivers[0] == Driver(intel, "from this environment: intel-opencl-rt 2026.2.0")
+
+
+def test_it_does_not_import_pyopencl() -> None:
+    code = "import sys; from gemmbench.opencl import drivers; drivers.register(); print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "gemmbench.opencl.drivers" in done.stdout.split()
+    assert "pyopencl" not in done.stdout.split()

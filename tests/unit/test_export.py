@@ -1,0 +1,136 @@
+from __future__ import annotations
+
+import csv
+import io
+import json
+import locale
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from gemmbench.facts.records import Check, Run
+from gemmbench.render.export import CSV_FIELDS, to_csv, to_json, to_markdown
+from tests import fake_runs as fake
+
+CONTRACT = [
+    "kind",
+    "variant",
+    "dtype",
+    "m",
+    "n",
+    "k",
+    "status",
+    "reason",
+    "kernel_gflops",
+    "device_gflops",
+    "host_gflops",
+    "peak_fraction",
+    "gflops",
+    "gbps",
+    "latency_s",
+    "energy_j",
+    "width",
+    "noise",
+]
+
+
+def no_constant(name: str) -> None:
+    raise AssertionError(f"{name} in the JSON")
+
+
+@pytest.mark.parametrize("name", fake.ALL)
+def test_json_has_the_contract_for_every_row(name: str) -> None:
+    run = fake.ALL[name]()
+    found = json.loads(to_json(run), parse_constant=no_constant)
+    assert len(found) == len(run.rows)
+    for row, fields in zip(run.rows, found, strict=True):
+        assert set(CONTRACT) <= fields.keys()
+        assert fields["status"] == row.status
+        assert fields["samples"].keys() == row.samples.keys()
+        assert (fields["kernel_gflops"] is None) or row.status == "ok"
+
+
+def test_json_rates_and_widths() -> None:
+    square = {(r["variant"], r["m"]): r for r in json.loads(to_json(fake.fake_square()))}
+    row = square["register", 1024]
+    assert row["kernel_gflops"] == pytest.approx(241.7, rel=0.01)
+    assert row["peak_fraction"] == pytest.approx(241.7 / 345, rel=0.01)
+    assert row["host_gflops"] < row["device_gflops"] < row["kernel_gflops"]
+    assert row["device_name"] == fake.CPU.name
+    assert square["numpy", 64]["kernel_gflops"] is None
+    peak = json.loads(to_json(fake.fake_peak()))
+    assert (peak[0]["width"], peak[0]["gflops"]) == (1, pytest.approx(345, rel=0.01))
+
+
+def test_json_has_null_for_what_is_not_a_number() -> None:
+    run = fake.fake_gemm()
+    figures = {"residual": float("nan"), "most": float("inf")}
+    bad = replace(run, rows=tuple(replace(row, check=Check("wrong", figures)) for row in run.rows))
+    found = json.loads(to_json(bad), parse_constant=no_constant)
+    assert found[0]["check"]["figures"] == {"residual": None, "most": None}
+
+
+def test_json_of_no_rows() -> None:
+    assert json.loads(to_json(Run(fake.header(("square",)), ()))) == []
+
+
+@pytest.mark.parametrize("name", fake.ALL)
+def test_csv_reads_back(name: str) -> None:
+    run = fake.ALL[name]()
+    found = list(csv.DictReader(io.StringIO(to_csv(run))))
+    assert len(found) == len(run.rows)
+    assert tuple(found[0]) == CSV_FIELDS
+    assert {"kind", *CONTRACT} <= found[0].keys()
+    for row, fields in zip(run.rows, found, strict=True):
+        assert None not in fields
+        assert (fields["variant"], fields["status"]) == (row.variant, row.status)
+        if fields["kernel_gflops"]:
+            assert float(fields["kernel_gflops"]) > 0
+        else:
+            assert row.status != "ok" or row.device < 0 or row.kind != "gemm"
+
+
+def test_csv_keeps_a_hostile_name_in_its_field() -> None:
+    rows = list(csv.DictReader(io.StringIO(to_csv(fake.fake_troubled()))))
+    assert rows[0]["device_name"].startswith('[bold]x[/] | <b>&"$x^2$`')
+    assert "\n" not in rows[0]["device_name"]
+
+
+def test_exports_do_not_follow_the_locale() -> None:
+    plain = to_json(fake.fake_square()), to_csv(fake.fake_square())
+    before = locale.setlocale(locale.LC_ALL)
+    for name in ("de_DE.UTF-8", "fr_FR.UTF-8", "C.UTF-8"):
+        try:
+            locale.setlocale(locale.LC_ALL, name)
+        except locale.Error:
+            continue
+        try:
+            assert (to_json(fake.fake_square()), to_csv(fake.fake_square())) == plain
+        finally:
+            locale.setlocale(locale.LC_ALL, before)
+
+
+@pytest.mark.parametrize("name", fake.ALL)
+def test_markdown(name: str, golden: Callable[[str, str], None]) -> None:
+    golden(f"{name}.md", to_markdown(fake.ALL[name](), fake.ORDER))
+
+
+@pytest.mark.parametrize("name", fake.ALL)
+def test_markdown_tables_have_as_many_cells_in_each_line(name: str) -> None:
+    lines = to_markdown(fake.ALL[name](), fake.ORDER).splitlines()
+    tables = [line for line in lines if line.startswith("|")]
+    assert tables
+    columns = 0
+    for before, line in zip(["", *lines], lines, strict=False):
+        if line.startswith("|"):
+            count = line.replace("\\|", "").count("|")
+            assert not before.startswith("|") or count == columns
+            columns = count
+
+
+def test_markdown_escapes_what_drivers_say() -> None:
+    text = to_markdown(fake.fake_troubled())
+    assert '\\[bold\\]x\\[/\\] \\| &lt;b&gt;&amp;"\\$x^2\\$\\`' in text
+    assert "<b>" not in text
+    assert "\x1b" not in text

@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from gemmbench.facts.problem import Gemm
+from gemmbench.facts.records import DeviceFacts
+from gemmbench.rules.plan import Case, Skip, gemm_plan, peak_plan, quick_widths
+from gemmbench.rules.variants import BY_NAME, VARIANTS, ParameterError
+
+DEVICE = DeviceFacts(
+    index=0,
+    platform_index=0,
+    device_index=0,
+    platform="Platform",
+    vendor="Vendor",
+    version="OpenCL 3.0",
+    name="Device",
+    device_version="OpenCL 3.0",
+    driver="1.0",
+    type="cpu",
+    compute_units=2,
+    clock_mhz=0,
+    global_mem_bytes=1 << 30,
+    max_alloc_bytes=1 << 28,
+    local_mem_bytes=48 << 10,
+    local_mem_emulated=True,
+    cache_bytes=1 << 20,
+    max_work_group_size=4096,
+    max_work_item_sizes=(4096, 4096, 4096),
+    timer_resolution_ns=1,
+    unified_memory=True,
+    images=False,
+    image2d_max=(0, 0),
+    dtypes=("float", "double", "int"),
+    vector_widths={"float": 16, "double": 8},
+    extensions=("cl_khr_fp64",),
+    origin="system",
+    library="",
+)
+SQUARE = [Gemm(64, 64, 64)]
+
+
+def skipped(device: DeviceFacts, problem: Gemm, name: str) -> str:
+    (step,) = gemm_plan([device], [BY_NAME[name]], [problem])
+    assert isinstance(step, Skip)
+    return f"{step.row.status}: {step.row.reason}"
+
+
+def test_variants_are_interleaved_problem_by_problem() -> None:
+    plan = gemm_plan([DEVICE], VARIANTS, [Gemm(8, 8, 8), Gemm(16, 16, 16)])
+    labels = [step.label for step in plan if isinstance(step, Case)]
+    assert len(labels) == 2 * len(VARIANTS)
+    assert all("8x8x8" in label for label in labels[: len(VARIANTS)])
+
+
+def test_the_host_is_measured_once_for_several_devices() -> None:
+    plan = gemm_plan([DEVICE, DEVICE], [BY_NAME["naive"], BY_NAME["numpy"]], SQUARE)
+    assert [step.device for step in plan if isinstance(step, Case)] == [0, -1, 1]
+
+
+def test_what_a_device_lacks_is_a_row_with_the_reason() -> None:
+    half = Gemm(64, 64, 64, "half")
+    assert skipped(DEVICE, half, "naive") == "unsupported: the device does not list cl_khr_fp16"
+    assert skipped(DEVICE, half, "numpy") == "unsupported: numpy has no BLAS for half"
+    small_groups = replace(DEVICE, max_work_group_size=64)
+    assert "work-groups of 256" in skipped(small_groups, SQUARE[0], "tiled")
+    thin = replace(DEVICE, max_work_item_sizes=(8, 8, 8))
+    assert "16 work-items in one direction" in skipped(thin, SQUARE[0], "naive")
+    no_local = replace(DEVICE, local_mem_bytes=1024)
+    assert "needs 2.00 KiB of local memory" in skipped(no_local, SQUARE[0], "tiled")
+
+
+def test_what_does_not_fit_is_skipped_before_it_runs() -> None:
+    one_buffer = Gemm(10_000, 10_000, 16)
+    assert "C needs 381 MiB, the device allows 256 MiB" in skipped(DEVICE, one_buffer, "naive")
+    in_all = replace(DEVICE, max_alloc_bytes=1 << 30)
+    assert "of device memory, the device has" in skipped(in_all, Gemm(11_000, 11_000, 11_000), "naive")
+    roomy = replace(DEVICE, max_alloc_bytes=1 << 50, global_mem_bytes=1 << 50)
+    assert "32-bit indexes" in skipped(roomy, Gemm(60_000, 60_000, 1), "naive")
+
+
+def test_overrides_reach_only_the_variants_that_have_them() -> None:
+    plan = gemm_plan([DEVICE], [BY_NAME["naive"], BY_NAME["tiled"]], SQUARE, {"TS": 8})
+    assert [step.parameters for step in plan if isinstance(step, Case)] == [{"WX": 16, "WY": 16}, {"TS": 8}]
+    with pytest.raises(ParameterError, match="no chosen kernel has a parameter BK"):
+        gemm_plan([DEVICE], [BY_NAME["tiled"]], SQUARE, {"BK": 8})
+
+
+def test_a_peak_is_planned_for_every_type_and_width() -> None:
+    plan = peak_plan([DEVICE], ["float", "half"], [1, 4], first=3)
+    assert [(s.device, s.dtype, s.parameters["width"]) for s in plan if isinstance(s, Case)] == [
+        (3, "float", 1),
+        (3, "float", 4),
+    ]
+    assert [s.row.status for s in plan if isinstance(s, Skip)] == ["unsupported"] * 2
+    assert quick_widths(DEVICE, "float") == (1, 16)
+    assert quick_widths(replace(DEVICE, type="gpu", vector_widths={"float": 1}), "float") == (1, 2)
+
+
+def test_keys_tell_cases_apart_and_survive_the_row() -> None:
+    plan = gemm_plan([DEVICE], VARIANTS, [Gemm(8, 8, 8), Gemm(8, 8, 9), Gemm(8, 8, 8, "double")])
+    cases = [step for step in plan if isinstance(step, Case)]
+    assert len({case.key for case in cases}) == len(cases)
+    assert all(case.row("failed", "x").key == case.key for case in cases)
+
+
+@pytest.mark.parametrize("bad", [{"m": -1}, {"k": -5}, {"dtype": "quad"}])
+def test_a_problem_that_is_none_is_refused(bad: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match="must be 0 or more|unknown data type"):
+        Gemm(**{"m": 1, "n": 1, "k": 1, **bad})  # type: ignore[arg-type]

@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console
+
+from gemmbench.facts.events import Event, Finished, Planned, Staged, Started
+from gemmbench.facts.records import Problem
+from gemmbench.render.progress import Progress, TimeLeft, line
+from tests import fake_runs as fake
+
+ROW = fake.gemm_row("register", Problem(512, 512, 512), 38.2)
+SKIP = fake.bad("naive", Problem(8, 8, 8), "skipped", "would take [bold]19 s[/]")
+EVENTS: tuple[Event, ...] = (
+    Planned(2, 20.0),
+    Finished(SKIP, resumed=True),
+    Started(1, "register float 512x512x512 [red]"),
+    Staged("timing"),
+    Finished(ROW),
+)
+
+
+def shown(terminal: bool, quiet: bool = False, verbose: int = 0) -> str:
+    stream = io.StringIO()
+    console = Console(file=stream, force_terminal=terminal, width=100, color_system=None)
+    with Progress(console, quiet, verbose) as progress:
+        for event in EVENTS:
+            progress.handle(event)
+            if progress._bar:
+                progress._bar.refresh()
+    return stream.getvalue()
+
+
+def test_a_terminal_sees_label_stage_count_and_time() -> None:
+    text = shown(terminal=True)
+    assert "register float 512x512x512 [red]: timing" in text
+    assert "0/2" in text
+    assert "1/2" in text
+    assert "0:20 left" in text
+    assert "2/2" not in text  # the resumed row was not among the planned ones
+
+
+def test_no_terminal_no_word() -> None:
+    assert shown(terminal=False) == ""
+
+
+def test_quiet_is_quiet() -> None:
+    assert shown(terminal=True, quiet=True, verbose=1) == ""
+
+
+def test_verbose_prints_rows_without_a_terminal() -> None:
+    assert shown(terminal=False, verbose=1).splitlines() == [
+        "naive float 8x8x8: skipped: would take [bold]19 s[/]",
+        "register float 512x512x512: 38.2 GFLOPS, noise 0.1 %",
+    ]
+
+
+def test_nothing_goes_to_stdout(capsys: pytest.CaptureFixture[str]) -> None:
+    shown(terminal=True, verbose=1)
+    assert capsys.readouterr().out == ""
+
+
+def test_the_bar_stops_when_the_run_breaks() -> None:
+    progress = Progress(Console(file=io.StringIO(), force_terminal=True), False, 0)
+    with pytest.raises(RuntimeError), progress:
+        raise RuntimeError
+    assert progress._bar is not None
+    assert not progress._bar.live.is_started
+
+
+def test_time_left_starts_as_planned_and_learns() -> None:
+    left = TimeLeft()
+    left.plan(cases=4, seconds=40.0, now=100.0)
+    assert left.seconds(100.0) == 40.0
+    assert left.seconds(105.0) == 35.0
+    left.finish(102.0)  # 2 s for the first, where 10 were allowed
+    assert left.seconds(102.0) == 6.0
+    assert left.seconds(500.0) == 0.0
+
+
+def test_time_left_without_cases() -> None:
+    left = TimeLeft()
+    left.plan(0, 0.0, 5.0)
+    assert left.seconds(9.0) == 0.0
+
+
+def test_lines_of_rows() -> None:
+    assert line(fake.peak_row(4, 88.0, dtype="int")) == "flops int width 4: 88.0 GIOPS, noise 0.1 %"
+    assert line(fake.gemm_row("numpy", Problem(64, 64, 64), 60.2, -1)).startswith("numpy float 64x64x64: 60.")

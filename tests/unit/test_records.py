@@ -1,0 +1,194 @@
+"""The saved file: whole, resumed, damaged."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gemmbench.facts.records import (
+    SCHEMA_VERSION,
+    Header,
+    HostFacts,
+    Policy,
+    Problem,
+    Row,
+    RunFile,
+    RunFileError,
+    Scope,
+    encode,
+    load,
+)
+from tests.unit.test_plan import DEVICE
+
+HOST = HostFacts("cpu", 2, 1 << 30, "Linux", "3.11", "2.0", "openblas")
+HEADER = Header(
+    SCHEMA_VERSION, "0.1.0", ("square", "--max", "64"), "2026-11-21T00:00:00", (DEVICE,), HOST, Policy()
+)
+ROWS = tuple(
+    Row(
+        "gemm",
+        0,
+        "naive",
+        "float",
+        {"WX": 16},
+        "ok",
+        problem=Problem(size, size, size),
+        samples={"kernel": Scope((0.1, 0.2, 0.15), 1, "stable")},
+    )
+    for size in (8, 16, 32)
+)
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    path = tmp_path / "a run.jsonl"
+    with RunFile.create(path, HEADER) as file:
+        for row in ROWS:
+            file.append(row)
+    return path
+
+
+def test_what_is_written_is_read_back(saved: Path) -> None:
+    run = load(saved)
+    assert run.header == HEADER
+    assert run.rows == ROWS
+
+
+def test_a_row_is_on_the_disk_before_the_next_is_asked_for(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    file = RunFile.create(path, HEADER)
+    file.append(ROWS[0])
+    assert load(path).rows == ROWS[:1]
+    file.close()
+    file.close()
+
+
+def test_an_existing_file_is_not_touched(saved: Path) -> None:
+    before = saved.read_bytes()
+    with pytest.raises(RunFileError, match="exists already; --resume"):
+        RunFile.create(saved, HEADER)
+    assert saved.read_bytes() == before
+    RunFile.create(saved, HEADER, force=True).close()
+    assert load(saved).rows == ()
+
+
+def test_resuming_keeps_rows_and_drops_a_line_cut_short(saved: Path) -> None:
+    whole = saved.read_bytes()
+    saved.write_bytes(whole[:-20])
+    with pytest.raises(RunFileError, match="line 4 is cut short.*--resume"):
+        load(saved)
+    with RunFile.resume(saved, replace(HEADER, started_utc="later")) as file:
+        assert file.done == ROWS[:2]
+        file.append(ROWS[2])
+    assert saved.read_bytes() == whole
+
+
+def test_resuming_what_is_not_there_starts_it(tmp_path: Path) -> None:
+    with RunFile.resume(tmp_path / "new.jsonl", HEADER) as file:
+        assert file.done == ()
+    assert load(tmp_path / "new.jsonl").rows == ()
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        ({"command": ("square", "--max", "128")}, "another command"),
+        ({"devices": (replace(DEVICE, driver="2.0"),)}, "other devices"),
+        ({"policy": Policy(budget_s=1)}, "another sampling policy"),
+    ],
+)
+def test_only_the_same_run_is_resumed(saved: Path, change: dict[str, object], what: str) -> None:
+    before = saved.read_bytes()
+    with pytest.raises(RunFileError, match=what):
+        RunFile.resume(saved, replace(HEADER, **change))  # type: ignore[arg-type]
+    assert saved.read_bytes() == before
+
+
+def test_where_output_goes_does_not_make_another_command(saved: Path) -> None:
+    command = ("square", "--save", "b.jsonl", "--resume", "--max", "64", "--plot=x.png", "-v")
+    RunFile.resume(saved, replace(HEADER, command=command)).close()
+
+
+@pytest.mark.parametrize(
+    ("line", "old", "new", "message"),
+    [
+        (1, b'"schema_version":1', b'"schema_version":9', "line 1: schema_version 9 is newer than the 1"),
+        (1, b'"schema_version":1', b'"schema_version":0', "line 1: schema_version 0 does not exist"),
+        (1, b'"schema_version":1', b'"schema_version":"1"', r"line 1: Expected `int`, got `str`"),
+        (2, b"0.1,", b"NaN,", "line 2: NaN and Infinity are not allowed"),
+        (2, b"0.1,", b"-0.1,", "line 2: samples.kernel.seconds: -0.1 is not a positive finite time"),
+        (2, b"0.1,", b"1e999,", "line 2: "),
+        (3, b'"m":16', b'"m":"16"', r"line 3: Expected `int`, got `str` - at `\$.problem.m`"),
+        (3, b'"m":16', b'"m":-16', "line 3: problem: a dimension is negative"),
+        (3, b'"status":"ok"', b'"status":"fine"', r"line 3: Invalid enum value 'fine' - at `\$.status`"),
+        (3, b'"device":0', b'"device":7', "line 3: device: 7 is not in the header's list of 1"),
+        (3, b'"dtype":"float"', b'"dtype":"quad"', "line 3: dtype: 'quad' is not one of"),
+        (4, b'"batch":1', b'"batch":0', "line 4: samples.kernel.batch: 0 is not 1 or more"),
+        (4, b'"kernel":{', b'"colonel":{', "line 4: samples: 'colonel' is not one of kernel"),
+        (4, b'{"kind"', b'"kind"', "line 4: "),
+    ],
+)
+def test_a_damaged_file_is_one_sentence_and_is_left_alone(
+    saved: Path, line: int, old: bytes, new: bytes, message: str
+) -> None:
+    lines = saved.read_bytes().split(b"\n")
+    assert old in lines[line - 1]
+    lines[line - 1] = lines[line - 1].replace(old, new, 1)
+    damaged = b"\n".join(lines)
+    saved.write_bytes(damaged)
+    with pytest.raises(RunFileError, match=message) as caught:
+        load(saved)
+    assert str(saved) in str(caught.value)
+    assert saved.read_bytes() == damaged
+
+
+def test_a_file_that_is_none_is_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(RunFileError, match="no such file"):
+        load(tmp_path / "nothing.jsonl")
+    with pytest.raises(RunFileError, match="is a directory"):
+        load(tmp_path)
+    (tmp_path / "empty").write_bytes(b"")
+    with pytest.raises(RunFileError, match="line 1: the file is empty"):
+        load(tmp_path / "empty")
+    (tmp_path / "noise").write_bytes(os.urandom(999) + b"\n")
+    with pytest.raises(RunFileError, match="line 1"):
+        load(tmp_path / "noise")
+
+
+def test_every_truncation_is_a_sentence_or_a_whole_prefix(saved: Path) -> None:
+    whole = saved.read_bytes()
+    starts = {0, *(n + 1 for n, byte in enumerate(whole) if byte == 10)}
+    for length in range(0, len(whole), 7):
+        saved.write_bytes(whole[:length])
+        try:
+            rows = load(saved).rows
+        except RunFileError:
+            assert length not in starts or length == 0
+        else:
+            assert length in starts
+            assert rows == ROWS[: len(rows)]
+
+
+def test_a_full_disk_loses_only_the_row_in_flight(saved: Path) -> None:
+    import resource
+    import signal
+
+    size = saved.stat().st_size
+    pid = os.fork()
+    if pid == 0:  # a limit on file size acts like a full disk, in a child of its own
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size + 30, size + 30))
+        try:
+            RunFile.resume(saved, HEADER).append(ROWS[0])
+        except RunFileError as error:
+            os._exit(0 if "cannot write" in str(error) else 1)
+        os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    assert load(saved).rows == ROWS
+
+
+def test_a_line_holds_no_rate() -> None:
+    assert b"gflops" not in encode(ROWS[0])

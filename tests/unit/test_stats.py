@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from gemmbench.facts import stats
+
+
+def test_the_interval_holds_the_median_and_narrows_with_more_samples() -> None:
+    rng = np.random.default_rng(1)
+    few = stats.summarize(tuple(rng.normal(1, 0.05, 12)))
+    many = stats.summarize(tuple(rng.normal(1, 0.05, 300)))
+    for found in (few, many):
+        assert found.low <= found.median <= found.high
+        assert found.minimum <= found.low
+    assert many.noise < few.noise
+
+
+def test_ninety_five_of_a_hundred_intervals_hold_the_true_median() -> None:
+    rng = np.random.default_rng(2)
+    held = 0
+    for _ in range(100):
+        found = stats.summarize(tuple(rng.lognormal(0, 0.1, 25)))
+        held += found.low <= 1.0 <= found.high
+    assert 88 <= held <= 100
+
+
+def test_the_same_samples_give_the_same_interval() -> None:
+    samples = tuple(np.random.default_rng(3).uniform(1, 2, 40))
+    assert stats.summarize(samples) == stats.summarize(list(samples))
+
+
+def test_two_samples_have_no_noise_figure() -> None:
+    assert stats.summarize((1.0, 1.0)).noise == math.inf
+
+
+@pytest.mark.parametrize("samples", [(), (1.0, math.nan), (1.0, 0.0), (-1.0,), (math.inf,)])
+def test_what_is_not_a_time_is_refused(samples: tuple[float, ...]) -> None:
+    with pytest.raises(ValueError, match=r"sample"):
+        stats.summarize(samples)
+
+
+def test_drift_and_humps_are_seen() -> None:
+    rng = np.random.default_rng(4)
+    steady = rng.normal(1, 0.005, 60)
+    assert abs(stats.drift(steady)) < 0.01
+    assert stats.drift(steady * np.linspace(1, 1.3, 60)) > 0.1
+    assert not stats.two_humped(steady)
+    assert stats.two_humped(np.where(np.arange(60) % 2, steady, steady * 1.2))
+    assert not stats.two_humped((1.0, 2.0, 3.0))

@@ -1,0 +1,303 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from rich.cells import cell_len
+from rich.console import Console, RenderableType
+
+from gemmbench.facts.records import Check, Problem, Row, Run, Work
+from gemmbench.facts.text import clean, clean_lines
+from gemmbench.render.devices import devices
+from gemmbench.render.ladder import LadderEntry, describe, ladder
+from gemmbench.render.peak import peak
+from gemmbench.render.sheet import _chunks
+from gemmbench.render.show import show
+from gemmbench.render.sweep import detail, sweep
+from tests import fake_runs as fake
+
+Golden = Callable[[str, str], None]
+WIDTHS = (40, 80, 120)
+
+
+def text(renderable: RenderableType, width: int = 80) -> str:
+    console = Console(width=width, color_system=None, force_terminal=False)
+    with console.capture() as capture:
+        console.print(renderable)
+    return capture.get()
+
+
+def cells(table: str, variant: str) -> list[str]:
+    """The entries of the first line that starts with a variant."""
+    return next(line.split()[1:] for line in table.splitlines() if line.split()[:1] == [variant])
+
+
+ENTRIES = (
+    LadderEntry(
+        "naive", "one work-item per element of C", "Nugteren, kernel 1", "first steps", passes=("multiply",)
+    ),
+    LadderEntry(
+        "block2x2-v4",
+        "a 2 x 2 block of C per work-item from two rows of each operand [bold]",
+        "GPU Pro 5",
+        "for mobile GPUs",
+        "cl_khr_fp16",
+        {"W": "4: vector width"},
+        ("transpose: B", "multiply"),
+    ),
+)
+PICTURE = "    A        B\n  +---+    +---+\n  | * | x  | * |\n  +---+    +---+"
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("name", fake.ALL)
+def test_show(name: str, width: int, golden: Golden) -> None:
+    golden(f"{name}-{width}.txt", text(show(fake.ALL[name](), fake.ORDER), width))
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_detail(width: int, golden: Golden) -> None:
+    golden(f"detail-{width}.txt", text(detail(fake.fake_troubled(), fake.ORDER), width))
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_devices(width: int, golden: Golden) -> None:
+    found = [fake.CPU, replace(fake.POCL, name=fake.HOSTILE), fake.GPU]
+    golden(f"devices-{width}.txt", text(devices(found, fake.HOST), width))
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_ladder(width: int, golden: Golden) -> None:
+    golden(
+        f"ladder-{width}.txt",
+        text(ladder(ENTRIES), width) + "\n" + text(describe(ENTRIES[1], PICTURE), width),
+    )
+
+
+@pytest.mark.parametrize("width", [20, 40, 57, 80, 200])
+@pytest.mark.parametrize("name", fake.ALL)
+def test_no_line_is_wider_than_the_terminal(name: str, width: int) -> None:
+    for line in text(show(fake.ALL[name](), fake.ORDER), width).splitlines():
+        assert cell_len(line) <= width
+
+
+@pytest.mark.parametrize("width", [40, 80])
+def test_every_size_survives_a_narrow_terminal(width: int) -> None:
+    words = text(show(fake.fake_sweep_k()), width).split()
+    for k in (16, 32, 64, 128, 256, 512, 1024, 2048, 4096):
+        assert str(k) in words
+
+
+def test_best_of_each_column_is_starred_once() -> None:
+    table = text(sweep(fake.fake_square(), "m"), 120)
+    grid = [cells(table, variant)[:6] for variant in fake.ORDER]
+    assert [sum(cell.startswith("*") for cell in column) for column in zip(*grid, strict=True)] == [1] * 6
+    assert cells(table, "numpy")[:4] == ["*60.1", "*141", "*188", "*207"]
+    assert cells(table, "register")[4:6] == ["*241", "*261"]
+
+
+def test_variants_come_in_the_order_given_and_unknown_ones_last() -> None:
+    table = text(sweep(fake.fake_square(), "m", order=("tiled", "naive")), 120)
+    names = [line.split()[0] for line in table.splitlines() if line.split() and line.split()[0] in fake.ORDER]
+    assert names == ["tiled", "naive", "register", "padded", "dot-v8", "block2x2-v4", "numpy"]
+
+
+def test_the_host_comes_last_wherever_its_rows_are() -> None:
+    run = fake.fake_square()
+    table = text(sweep(replace(run, rows=run.rows[::-1]), "m"), 120)
+    assert table.index("\nnumpy ") > table.index("\nnaive ") > table.index("\nblock2x2-v4 ")
+
+
+def test_scopes_differ_and_host_scope_is_lower() -> None:
+    kernel, host = (
+        float(cells(text(sweep(fake.fake_square(), "m", scope), 120), "padded")[0])
+        for scope in ("kernel", "host")
+    )
+    assert host < 0.95 * kernel
+
+
+def test_scope_all_is_the_detail() -> None:
+    run = fake.fake_square()
+    assert text(sweep(run, "m", "all", fake.ORDER)) == text(detail(run, fake.ORDER))
+
+
+def test_dtype_picks_its_tables() -> None:
+    run = fake.fake_many()
+    assert text(sweep(run, "m")).count("kernel scope, over") == 4  # two devices, two types
+    half = text(sweep(run, "m", dtype="half"))
+    assert half.count("half GFLOPS, kernel scope, over") == 2
+    assert "float GFLOPS" not in half
+
+
+def test_each_status_is_a_word_and_has_its_reason() -> None:
+    table = text(sweep(fake.fake_troubled(), "m", order=fake.ORDER), 120)
+    for word in ("skip", "wrong", "crash", "fail", "t/o", "unsup"):
+        assert f"\n{word}: " in table
+    assert cells(table, "tiled")[2] == "wrong"
+    assert "dot-v8 at every size: needs cl_khr_something" in table
+    assert "noisy (> 1.0 %): tiled at 64; register at 128; raise --budget (now 3 s)" in table
+    assert "warning: PoCL compiles for plain" in table
+
+
+def test_names_of_others_are_no_markup() -> None:
+    table = text(show(fake.fake_troubled()), 120)
+    assert '[bold]x[/] | <b>&"$x^2$`' in table
+    assert "[/nope] `x` | unknown" in table
+    assert "\x1b" not in table
+
+
+def one_pair(device_gflops: float, sizes: tuple[int, ...] = (128, 512, 2048)) -> Run:
+    rows = []
+    for size in sizes:
+        problem = Problem(size, size, size)
+        rows.append(fake.gemm_row("register", problem, device_gflops * size / 512))
+        rows.append(fake.gemm_row("numpy", problem, 100.0, -1))
+    return Run(fake.header(("square",)), tuple(rows))
+
+
+@pytest.mark.parametrize(
+    ("gflops", "sentence"),
+    [
+        (1000.0, "register beats numpy from the smallest size on (m = 128)"),
+        (200.0, "register beats numpy, transfers counted."),
+        (1.0, "none up to m = 2048; transfers counted, the closest is register, at 3."),
+    ],
+)
+def test_break_even_in_words(gflops: float, sentence: str) -> None:
+    table = text(sweep(one_pair(gflops), "m"), 120)
+    assert sentence in table
+    assert ("Break-even: from m = " in table) == (gflops == 200.0)
+
+
+def test_no_break_even_without_the_baseline() -> None:
+    run = fake.fake_square()
+    alone = replace(run, rows=tuple(row for row in run.rows if row.variant != "numpy"))
+    assert "Break-even: not known: numpy was not measured" in text(sweep(alone, "m"), 120)
+
+
+def test_host_alone_is_a_table_without_break_even() -> None:
+    run = fake.fake_square()
+    host = replace(run, rows=tuple(row for row in run.rows if row.variant == "numpy"))
+    table = text(sweep(host, "m"), 120)
+    assert "host, OpenBLAS" in table
+    assert "Break-even" not in table
+
+
+def test_nothing_measured_gives_no_conclusion() -> None:
+    run = fake.fake_square()
+    rows = tuple(replace(row, status="skipped", reason="x", samples={}) for row in run.rows)
+    table = text(sweep(replace(run, rows=rows), "m"), 120)
+    assert "Break-even" not in table
+    assert "*" not in table.replace("* best", "")
+
+
+def test_a_row_without_flops_has_a_dash() -> None:
+    row = fake.gemm_row("tiled", Problem(64, 64, 64), 1.0, spread=0.0)
+    empty = replace(row, problem=Problem(0, 0, 0), samples={})
+    table = text(sweep(Run(fake.header(("square",)), (row, empty)), "m"), 120)
+    assert cells(table, "tiled")[:2] == ["-", "*1.00"]
+
+
+def test_parameters_tell_series_of_one_variant_apart() -> None:
+    rows = [
+        fake.gemm_row("tiled", Problem(n, n, n), rate, parameters={"TS": edge})
+        for n in (64, 128)
+        for edge, rate in ((8, 2.0), (16, 3.0))
+    ]
+    table = text(sweep(Run(fake.header(("square",)), tuple(rows)), "m"), 120)
+    assert "tiled TS=8  " in table
+    assert "tiled TS=16 " in table
+
+
+def test_integers_are_giops_and_suspects_never_win() -> None:
+    table = text(peak(fake.fake_peak()), 120)
+    assert "int, GIOPS" in table
+    assert cells(table, "double")[:2] == ["*176", "?1,400"]
+    assert "suspect: double, width 2: 4.1 times the rate of float" in table
+    assert "unsup: half: the device lacks cl_khr_fp16 (half)" in table
+
+
+def test_a_peak_of_suspects_only_has_no_star() -> None:
+    suspect = Check("suspect", {}, ("folded",))
+    run = Run(fake.header(("peak",)), (fake.peak_row(1, 100.0, check=suspect),))
+    table = text(peak(run), 120)
+    assert cells(table, "float")[0] == "?100"
+    assert "suspect: float, width 1: folded" in table
+
+
+def test_races_are_told_when_asked_for() -> None:
+    row = replace(fake.peak_row(1, 100.0), notes=("raced forms (G/s): a*b+c 100", "the wall clock was used"))
+    run = Run(fake.header(("peak",)), (row,))
+    assert "raced" not in text(peak(run))
+    assert "note: float, width 1: the wall clock was used" in text(peak(run))
+    assert "note: float, width 1: raced forms (G/s): a*b+c 100" in text(peak(run, verbose=True))
+    assert "raced forms" in text(show(run, verbose=True))
+
+
+def test_bandwidth_and_latency_have_their_units() -> None:
+    rows = (
+        Row(
+            "bandwidth",
+            0,
+            "copy",
+            "float",
+            {},
+            "ok",
+            work=Work(bytes=10**9),
+            samples={"kernel": fake.scope(0.1)},
+        ),
+        Row("latency", 0, "launch", "float", {}, "ok", work=Work(), samples={"host": fake.scope(7e-6)}),
+    )
+    table = text(peak(Run(fake.header(("peak", "--all")), rows)))
+    assert "10.0 GB/s" in table
+    assert "7.01 us" in table
+
+
+def test_an_empty_run_says_so() -> None:
+    assert (
+        text(show(Run(fake.header(("square",)), ()))) == "No rows: the run ended before its first result.\n"
+    )
+
+
+def test_verbose_show_is_the_detail() -> None:
+    run = fake.fake_square()
+    rows = tuple(row for row in run.rows if row.kind == "gemm")
+    assert text(show(replace(run, rows=rows), fake.ORDER, verbose=True)) == text(
+        detail(replace(run, rows=rows), fake.ORDER)
+    )
+
+
+def test_many_reasons_are_counted_not_scrolled() -> None:
+    rows = [fake.bad("naive", Problem(n, n, n), "skipped", f"would take {n} s") for n in range(1, 31)]
+    table = text(sweep(Run(fake.header(("square",)), tuple(rows)), "m"), 120)
+    assert table.count("skip: ") == 7
+    assert "... and 23 more reasons" in table
+
+
+def test_chunks_keep_blocks_together_and_balance_long_ones() -> None:
+    blocks = (tuple("abcdefg"), ("x", "y"))
+    widths = [5, *[4] * 7, 6, 6]
+    assert _chunks(blocks, widths, 1, 80) == [[1, 2, 3, 4, 5, 6, 7, 8, 9]]
+    assert _chunks(blocks, widths, 1, 41) == [[1, 2, 3, 4, 5, 6, 7], [8, 9]]
+    assert _chunks(blocks, widths, 1, 33) == [[1, 2, 3, 4], [5, 6, 7], [8, 9]]
+    assert _chunks(blocks, widths, 1, 3) == [[n] for n in range(1, 10)]
+
+
+@pytest.mark.parametrize(
+    ("raw", "shown"),
+    [
+        ("  a \n b\t", "a b"),
+        ("\x1b[31mred", "[31mred"),
+        ("right\u202eleft", "rightleft"),
+        ("\ud800", "\N{REPLACEMENT CHARACTER}"),
+        ("naïve 中", "naïve 中"),
+    ],
+)
+def test_clean(raw: str, shown: str) -> None:
+    assert clean(raw) == shown
+
+
+def test_long_logs_are_cut_and_say_so() -> None:
+    assert clean_lines("\n".join("abcdefgh")) == "a\nb\nc\nd\ne\n(and 3 more lines)"
+    assert clean_lines("a\n\nb\r\n") == "a\nb"
