@@ -46,13 +46,13 @@ class NumpyExecutor:
 
         gemm(problem, values.a, values.b, c, out)
         found = reference.residual(problem, values.a, values.b, c, out, zero_mean=values.generated)
-        row = replace(case.row("ok"), check=reference.judge(found, ""), notes=(blas_name(),))
+        row = replace(case.row("ok"), check=reference.judge(found, ""))
         if row.check.verdict == "wrong":
             return replace(row, status="wrong", reason="; ".join(row.check.reasons))
         if case.operands.out:
             save_result(case.operands.out, out)
         if not problem.flops:
-            return replace(row, notes=(*row.notes, "nothing to time: the product has no terms"))
+            return replace(row, notes=("nothing to time: the product has no terms",))
         tell("timing host")
         return replace(row, samples=sample(batch, policy, policy.budget_s))
 
@@ -85,14 +85,15 @@ def gemm(problem: Gemm, a: Array, b: Array, c: Array, out: Array) -> None:
 
 def blas_name() -> str:
     """Which BLAS numpy uses and with how many threads: ``openblas 0.3.30, 2 threads, SkylakeX``."""
-    for pool in threadpoolctl.threadpool_info():
-        if pool.get("user_api") == "blas":
-            parts = [f"{pool.get('internal_api')} {pool.get('version') or ''}".strip()]
-            threads = pool.get("num_threads")
-            parts.append(f"{threads} thread{'s' if threads != 1 else ''}")
-            if pool.get("architecture"):
-                parts.append(str(pool["architecture"]))
-            return ", ".join(parts)
+    pools = [pool for pool in threadpoolctl.threadpool_info() if pool.get("user_api") == "blas"]
+    # scipy brings an OpenBLAS of its own, which numpy does not use.
+    for pool in sorted(pools, key=lambda pool: "scipy" in str(pool.get("filepath"))):
+        parts = [f"{pool.get('internal_api')} {pool.get('version') or ''}".strip()]
+        threads = pool.get("num_threads")
+        parts.append(f"{threads} thread{'s' if threads != 1 else ''}")
+        if pool.get("architecture"):
+            parts.append(str(pool["architecture"]))
+        return ", ".join(parts)
     return "unknown BLAS"
 
 

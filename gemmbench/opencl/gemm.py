@@ -68,7 +68,7 @@ class GemmExecutor:
     """Runs gemm cases on one OpenCL device. Exact tests are done once for each variant and data type."""
 
     def __init__(self, runtime: Runtime) -> None:
-        self._runtime = runtime
+        self.runtime = runtime
         self._exact: dict[tuple[str, str, tuple[tuple[str, object], ...]], str] = {}
 
     def run(self, case: Case, policy: Policy, tell: Tell) -> Row:
@@ -79,19 +79,19 @@ class GemmExecutor:
 
         tell("building")
         options = variant.options(problem.dtype, parameters)
-        programs = {file: self._runtime.build(file, options) for file in variant.files}
+        programs = {file: self.runtime.build(file, options) for file in variant.files}
         row = replace(case.row("ok"), build_s=sum(built.seconds for built in programs.values()))
 
         tell("verifying")
-        bind = partial(self._bind, variant, parameters, programs)
+        bind = partial(self.bind, variant, parameters, programs)
         exact = self._exact_error(case, variant, bind)
         if exact:
             check = Check("wrong", {}, (exact,))
             return replace(row, status="wrong", reason=exact, check=check)
         if problem.flops:
             self._refuse_if_too_slow(problem, policy, bind)
-        mode = choose(policy.memory, self._runtime.facts)
-        bench = Bench(self._runtime, problem, case, mode, policy, bind)
+        mode = choose(policy.memory, self.runtime.facts)
+        bench = Bench(self.runtime, problem, case, mode, policy, bind)
         with errors():
             row = replace(row, check=bench.verify(), memory=mode, launches=bench.launches())
         if row.check.verdict == "wrong":
@@ -114,7 +114,7 @@ class GemmExecutor:
             notes = (*notes, f"cold: rotates among {bench.sets} operand sets")
         return replace(row, samples=samples, notes=notes)
 
-    def _bind(
+    def bind(
         self,
         variant: Variant,
         parameters: Mapping[str, int],
@@ -141,7 +141,7 @@ class GemmExecutor:
             items, group = step.items(values), step.group(values)
             if 0 in items:
                 continue
-            kernel = self._runtime.kernel(programs[step.file], step.kernel, group)
+            kernel = self.runtime.kernel(programs[step.file], step.kernel, group)
             with errors():
                 kernel.set_args(*(known[name] for name in step.arguments))
             rounded = tuple(round_up(*pair) for pair in zip(items, group, strict=True))
@@ -151,7 +151,7 @@ class GemmExecutor:
     def temporaries(self, variant: Variant, parameters: Mapping[str, int], problem: Gemm) -> dict[str, Any]:
         """The variant's own device buffers."""
         wanted = variant.temporary_bytes(problem, parameters)
-        return {name: self._runtime.buffer(nbytes) for name, nbytes in wanted.items()}
+        return {name: self.runtime.buffer(nbytes) for name, nbytes in wanted.items()}
 
     def _exact_error(self, case: Case, variant: Variant, bind: Callable[..., list[Prepared]]) -> str:
         """What is wrong on shapes around the tile, with guard cells and NaN where nothing may be read."""
@@ -178,8 +178,8 @@ class GemmExecutor:
             "C": _embed(before, layout.ldc, reference.GUARD, extra=64),
         }
         with errors():
-            queue = self._runtime.queue
-            buffers = {name: self._runtime.buffer(values.nbytes) for name, values in host.items()}
+            queue = self.runtime.queue
+            buffers = {name: self.runtime.buffer(values.nbytes) for name, values in host.items()}
             for name, values in host.items():
                 if values.size:
                     cl.enqueue_copy(queue, buffers[name], values)
@@ -224,9 +224,9 @@ class GemmExecutor:
         with errors():
             layout = Layout.tight(problem)
             a, b, _ = reference.random_operands(problem)
-            buffers = {"A": self._runtime.buffer(a.nbytes), "B": self._runtime.buffer(b.nbytes)}
-            buffers["C"] = self._runtime.buffer(problem.m * problem.n * a.itemsize)
-            queue = self._runtime.queue
+            buffers = {"A": self.runtime.buffer(a.nbytes), "B": self.runtime.buffer(b.nbytes)}
+            buffers["C"] = self.runtime.buffer(problem.m * problem.n * a.itemsize)
+            queue = self.runtime.queue
             cl.enqueue_copy(queue, buffers["A"], a)
             cl.enqueue_copy(queue, buffers["B"], b)
             launches = bind(replace(problem, beta=0.0), layout, buffers)
@@ -252,7 +252,7 @@ class Bench:
         policy: Policy,
         bind: Callable[..., list[Prepared]],
     ) -> None:
-        self._runtime, self._problem, self._case = runtime, problem, case
+        self.runtime, self._problem, self._case = runtime, problem, case
         dtype = DTYPES[problem.dtype].numpy
         self._values = load_operands(case)
         counts = (problem.m * problem.k, problem.k * problem.n, problem.m * problem.n)
@@ -289,7 +289,7 @@ class Bench:
     def launches(self) -> tuple[Launch, ...]:
         """The device's stamps of one run."""
         events = [(launch.name, launch.enqueue(self._queue())) for launch in self._on_device(0)]
-        self._runtime.queue.finish()
+        self.runtime.queue.finish()
         return tuple(Launch(name, *_stamps(event)) for name, event in events)
 
     def device_batch(self, count: int) -> Mapping[str, float]:
@@ -310,7 +310,7 @@ class Bench:
             device += took
             if role == "multiply":
                 kernel += took
-        tick = self._runtime.facts.timer_resolution_ns * 1e-9
+        tick = self.runtime.facts.timer_resolution_ns * 1e-9
         self._wall.append((wall / count, device / count))
         return {"kernel": max(kernel, tick) / count, "device": max(device, tick) / count}
 
@@ -342,7 +342,7 @@ class Bench:
         return {**samples, "kernel": clocked, "device": clocked}, (note,)
 
     def _queue(self) -> Any:
-        return self._runtime.queue
+        return self.runtime.queue
 
     def _on_device(self, index: int) -> Sequence[Prepared]:
         """The launches of one operand set, its operands being the device's."""
@@ -354,7 +354,7 @@ class Bench:
     def _host_run(self, index: int) -> float:
         """From operands in host memory to C in host memory; wall seconds."""
         a, b, c = self._operands[index]
-        queue = self._runtime.plain_queue
+        queue = self.runtime.plain_queue
         for matrix in (a, b, c):
             matrix.reclaim(queue)
         queue.finish()
@@ -374,7 +374,7 @@ class Bench:
         """Put C back as it was before, where the next problem reads it."""
         if self._problem.beta != 0:
             c = self._operands[index][2]
-            c.reclaim(self._runtime.plain_queue)
+            c.reclaim(self.runtime.plain_queue)
             c.fill(self._values.c)
 
 

@@ -112,7 +112,7 @@ def gemm_plan(
 def peak_plan(
     devices: Sequence[DeviceFacts], dtypes: Sequence[str], widths: Sequence[int], first: int = 0
 ) -> Plan:
-    """The peak probe for every device, data type and vector width; ``first`` is the first device's position."""
+    """The peak probe for every device, type and vector width; ``first`` is the first device's position."""
     plan: list[Case | Skip] = []
     for index, device in enumerate(devices, first):
         for dtype in dtypes:

@@ -213,7 +213,7 @@ VARIANTS: tuple[Variant, ...] = (
         source=_TUTORIAL.format(2),
         passes=(_multiply("02_tiled.cl", "tiled", lambda v: (v["n"], v["m"]), lambda v: (v["TS"], v["TS"])),),
         parameters={"TS": Parameter("edge of the square tiles", (8, 16, 32))},
-        presets={"default": {"TS": 16}, "gpu": {"TS": 32}},
+        presets={"default": {"TS": 16}},
         local_elements=lambda p: 2 * p["TS"] * p["TS"],
         edge=lambda p: p["TS"],
     ),

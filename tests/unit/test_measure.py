@@ -49,7 +49,7 @@ def test_noisy_samples_use_the_budget_and_say_so() -> None:
 
 
 def test_settling_waits_for_three_batches_that_agree_and_keeps_none() -> None:
-    warming = [0.001] + [0.004, 0.003, 0.002, 0.0015]
+    warming = [0.001, 0.004, 0.003, 0.002, 0.0015]
     script = Script(itertools.chain(warming, itertools.repeat(0.001)))
     samples = sample(script.run, POLICY, 10, script.clock)
     assert set(samples["kernel"].seconds) == {0.001}

@@ -108,5 +108,5 @@ def test_keys_tell_cases_apart_and_survive_the_row() -> None:
 
 @pytest.mark.parametrize("bad", [{"m": -1}, {"k": -5}, {"dtype": "quad"}])
 def test_a_problem_that_is_none_is_refused(bad: dict[str, object]) -> None:
-    with pytest.raises(ValueError, match="must be 0 or more|unknown data type"):
+    with pytest.raises(ValueError, match=r"must be 0 or more|unknown data type"):
         Gemm(**{"m": 1, "n": 1, "k": 1, **bad})  # type: ignore[arg-type]

@@ -78,7 +78,7 @@ def test_an_existing_file_is_not_touched(saved: Path) -> None:
 def test_resuming_keeps_rows_and_drops_a_line_cut_short(saved: Path) -> None:
     whole = saved.read_bytes()
     saved.write_bytes(whole[:-20])
-    with pytest.raises(RunFileError, match="line 4 is cut short.*--resume"):
+    with pytest.raises(RunFileError, match=r"line 4 is cut short.*--resume"):
         load(saved)
     with RunFile.resume(saved, replace(HEADER, started_utc="later")) as file:
         assert file.done == ROWS[:2]

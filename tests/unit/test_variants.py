@@ -54,7 +54,7 @@ def test_every_kernel_opens_with_its_picture_and_a_formula(variant: Variant) -> 
 def test_a_pass_names_only_what_exists(variant: Variant) -> None:
     problem = Gemm(5, 6, 7)
     values = variant.values(problem, variant.preset("cpu"))
-    known = {*values, *variant.temporaries, *"alpha beta A lda B ldb C ldc".split()}
+    known = {*values, *variant.temporaries, "alpha", "beta", "A", "lda", "B", "ldb", "C", "ldc"}
     for step in variant.passes:
         assert set(step.arguments) <= known
         signature = re.search(rf"\b{step.kernel}\s*\(([^)]*)\)", kernel_files.raw(step.file))

@@ -1,0 +1,178 @@
+"""Every variant of the ladder on every device: exact on every edge, guarded, and caught when broken."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from gemmbench.facts.dtypes import GEMM_DTYPES
+from gemmbench.facts.problem import Gemm
+from gemmbench.facts.records import DeviceFacts, Policy, Row
+from gemmbench.opencl import runtime as runtime_module
+from gemmbench.opencl.gemm import GemmExecutor
+from gemmbench.opencl.runtime import Runtime
+from gemmbench.rules.executor import NotMeasuredError
+from gemmbench.rules.plan import Case, Operands, Skip, gemm_plan
+from gemmbench.rules.variants import BY_NAME, LADDER
+
+QUICK = Policy(budget_s=0.02, settle_s=0.0, batch_s=0.001, min_batches=3)
+
+#        m    n    k
+EDGES = [
+    (0, 5, 5),
+    (5, 0, 5),
+    (5, 5, 0),
+    (0, 0, 0),
+    (1, 1, 1),
+    (1, 130, 3),
+    (130, 1, 3),
+    (3, 2, 130),
+    (7, 13, 31),
+    (63, 65, 64),
+    (127, 129, 128),
+    (128, 128, 128),
+    (257, 64, 33),
+]
+SCALARS = [(1.0, 0.0), (2.0, -1.0), (0.0, 0.0), (0.0, 1.0), (-1.0, 0.5)]
+
+
+_EXECUTORS: dict[int, GemmExecutor] = {}
+
+
+def executor(device: DeviceFacts) -> GemmExecutor:
+    if device.index not in _EXECUTORS:
+        _EXECUTORS[device.index] = GemmExecutor(Runtime(device))
+    return _EXECUTORS[device.index]
+
+
+def bound(device: DeviceFacts, name: str, dtype: str) -> tuple[GemmExecutor, Any]:
+    """An executor and the function that binds a variant's kernels to a problem's buffers."""
+    if dtype not in device.dtypes:
+        pytest.skip(f"the device has no {dtype}")
+    made = executor(device)
+    variant = BY_NAME[name]
+    parameters = variant.preset(device.type)
+    options = variant.options(dtype, parameters)
+    programs = {file: made.runtime.build(file, options) for file in variant.files}
+    return made, partial(made.bind, variant, parameters, programs)
+
+
+@pytest.mark.parametrize("dtype", GEMM_DTYPES)
+@pytest.mark.parametrize("name", LADDER)
+def test_exact_on_every_edge(device: DeviceFacts, name: str, dtype: str) -> None:
+    """With guard cells, lda > k, ldb > n, ldc > n, and NaN wherever nothing may be read."""
+    made, bind = bound(device, name, dtype)
+    for m, n, k in EDGES:
+        for alpha, beta in SCALARS:
+            problem = Gemm(m, n, k, dtype, alpha, beta)
+            assert made.exact_run(problem, bind) == "", problem
+
+
+@pytest.mark.parametrize("name", LADDER)
+@given(
+    m=st.integers(0, 200),
+    n=st.integers(0, 200),
+    k=st.integers(0, 200),
+    scalars=st.sampled_from(SCALARS),
+)
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_exact_on_any_shape(
+    device: DeviceFacts, name: str, m: int, n: int, k: int, scalars: tuple[float, float]
+) -> None:
+    made, bind = bound(device, name, "float")
+    assert made.exact_run(Gemm(m, n, k, "float", *scalars), bind) == ""
+
+
+def measured(device: DeviceFacts, name: str, problem: Gemm, policy: Policy = QUICK, **extra: Any) -> Row:
+    (step,) = gemm_plan([device], [BY_NAME[name]], [problem], **extra)
+    if isinstance(step, Skip):
+        return step.row
+    return executor(device).run(step, policy, lambda _: None)
+
+
+@pytest.mark.parametrize("memory", ["mapped", "staged", "pageable"])
+@pytest.mark.parametrize("beta", [0.0, 0.5])
+def test_every_memory_mode_brings_the_right_answer_back(
+    device: DeviceFacts, memory: str, beta: float
+) -> None:
+    policy = Policy(**{**vars(QUICK), "memory": memory})
+    row = measured(device, "tiled", Gemm(65, 33, 70, beta=beta), policy)
+    assert (row.status, row.memory, row.check.verdict) == ("ok", memory, "ok")
+    assert set(row.samples) == {"kernel", "device", "host"}
+    assert row.launches[0].running_s > 0
+
+
+def test_cold_runs_rotate_operands(device: DeviceFacts) -> None:
+    policy = Policy(**{**vars(QUICK), "cold": True})
+    row = measured(device, "naive", Gemm(200, 200, 20), policy)
+    assert row.status == "ok"
+    assert any("rotates among 64 operand sets" in note for note in row.notes)
+
+
+def test_an_empty_product_is_verified_and_not_timed(device: DeviceFacts) -> None:
+    row = measured(device, "naive", Gemm(8, 8, 0, beta=1.0))
+    assert (row.status, row.samples, row.check.verdict) == ("ok", {}, "ok")
+
+
+def test_what_cannot_finish_is_skipped_with_a_prediction(device: DeviceFacts) -> None:
+    policy = Policy(budget_s=0.001)
+    with pytest.raises(NotMeasuredError, match=r"would take about .* --budget \d+ runs it") as caught:
+        measured(device, "naive", Gemm(2048, 2048, 2048), policy)
+    assert caught.value.status == "skipped"
+
+
+def test_the_users_own_matrices_are_multiplied(device: DeviceFacts, tmp_path: Any) -> None:
+    rng = np.random.default_rng(1)
+    a, b = rng.random((20, 30), np.float32), np.asfortranarray(rng.random((30, 10), np.float32))
+    np.save(tmp_path / "a.npy", a)
+    np.save(tmp_path / "b.npy", b)
+    own = Operands(str(tmp_path / "a.npy"), str(tmp_path / "b.npy"), None, str(tmp_path / "out.npy"))
+    row = measured(device, "padded", Gemm(20, 10, 30, alpha=2.0), operands=own)
+    assert row.status == "ok"
+    np.testing.assert_allclose(np.load(tmp_path / "out.npy"), 2 * (a @ b), rtol=1e-5)
+
+
+BREAKS = {
+    #  a variant, what in its source is replaced, by what
+    "wrong edge": ("naive", "row >= m || column >= n", "row >= m - 1 || column >= n"),
+    "writes past the edge": ("naive", "row >= m || column >= n", "row >= m || column >= ldc"),
+    "swapped index": ("tiled", "At[y][p] * Bt[p][x]", "At[y][p] * Bt[x][p]"),
+    "short loop": ("register", "p0 < k; p0 += BK", "p0 < k - 1; p0 += BK"),
+    "reads C when beta is 0": ("naive", "beta == 0 ? scaled : scaled +", "scaled +"),
+    "no tail": ("dot-v8", "for (; p > 0; p--)", "for (; p > 1; p--)"),
+    "unscaled": ("padded", "(REAL)alpha * CP", "CP"),
+    "neighbour": ("block2x2-v4", "store(c + 1, alpha, s01, beta)", "store(c + 1, alpha, s00, beta)"),
+}
+
+
+@pytest.mark.parametrize("fault", BREAKS)
+def test_a_broken_kernel_is_caught(device: DeviceFacts, fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    name, old, new = BREAKS[fault]
+    text = runtime_module.text
+
+    def broken(file: str) -> str:
+        source = text(file)
+        return source.replace(old, new)
+
+    assert any(old in text(file) for file in BY_NAME[name].files)
+    monkeypatch.setattr(runtime_module, "text", broken)
+    (step,) = gemm_plan([device], [BY_NAME[name]], [Gemm(50, 50, 50)])
+    assert isinstance(step, Case)
+    row = GemmExecutor(Runtime(device)).run(step, QUICK, lambda _: None)
+    assert row.status == "wrong", fault
+    assert row.reason
+    assert row.samples == {}
+
+
+def test_a_build_error_shows_the_drivers_log(device: DeviceFacts, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runtime_module, "text", lambda _: "__kernel void naive() { undeclared = 1; }")
+    (step,) = gemm_plan([device], [BY_NAME["naive"]], [Gemm(8, 8, 8)])
+    assert isinstance(step, Case)
+    with pytest.raises(NotMeasuredError, match=r"(?s)01_naive.cl does not compile: .*undeclared") as caught:
+        GemmExecutor(Runtime(device)).run(step, QUICK, lambda _: None)
+    assert len(caught.value.reason) < 2000
