@@ -1,0 +1,49 @@
+"""Runs inside Oclgrind: one variant's exact problems at small sizes. Not a test by itself.
+
+``python run_variant.py VARIANT DTYPE [FAULT]``; FAULT ``no-barrier`` leaves the barriers out.
+"""
+
+from __future__ import annotations
+
+import sys
+from functools import partial
+
+from gemmbench.facts.problem import Gemm
+from gemmbench.opencl import runtime as runtime_module
+from gemmbench.opencl.discovery import devices
+from gemmbench.opencl.gemm import GemmExecutor
+from gemmbench.opencl.runtime import Runtime
+from gemmbench.rules.variants import BY_NAME, Variant
+
+
+def smallest(variant: Variant) -> dict[str, int]:
+    """Parameters with the smallest tile: an interpreter runs them, and races need no more."""
+    return min(variant.space(), key=lambda parameters: (variant.edge(parameters), sum(parameters.values())))
+
+
+def main() -> None:
+    name, dtype, *fault = sys.argv[1:]
+    if fault == ["no-barrier"]:
+        text = runtime_module.text
+        runtime_module.text = lambda file: text(file).replace("barrier(CLK_LOCAL_MEM_FENCE);", ";")
+    (device,) = devices()
+    assert "Oclgrind" in device.platform, device.platform
+    executor = GemmExecutor(Runtime(device))
+    variant = BY_NAME[name]
+    parameters = smallest(variant)
+    programs = {
+        file: executor.runtime.build(file, variant.options(dtype, parameters)) for file in variant.files
+    }
+    bind = partial(executor.bind, variant, parameters, programs)
+    edge = min(variant.edge(parameters), 33)
+    shapes = [(edge + 1, edge + 2, edge + 3), (edge, edge, edge), (1, 1, 1), (3, 2, 0)]
+    for m, n, k in shapes:
+        for alpha, beta in ((1.0, 0.0), (2.0, -1.0)):
+            error = executor.exact_run(Gemm(m, n, k, dtype, alpha, beta), bind)
+            if error:
+                print(f"{m}x{n}x{k}: {error}")
+    print("done")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,53 @@
+"""Every kernel under Oclgrind: no data race, no read of uninitialised memory, nothing out of bounds."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gemmbench.rules.variants import LADDER
+
+SCRIPT = Path(__file__).with_name("run_variant.py")
+
+pytestmark = pytest.mark.races
+
+
+# Optimised code has an instruction (freeze) that Oclgrind 21.10 cannot follow uninitialised values through.
+BOTH = ("--data-races", "--uninitialized", "--build-options", "-cl-opt-disable")
+
+
+def oclgrind(log: Path, *arguments: str, checks: tuple[str, ...] = BOTH) -> tuple[str, str]:
+    """What the script prints and what Oclgrind has to say."""
+    program = shutil.which("oclgrind")
+    assert program, "Oclgrind is not installed: sudo apt-get install oclgrind"
+    options = [*checks, "--max-errors", "20", "--log", str(log)]
+    done = subprocess.run(
+        [program, *options, sys.executable, str(SCRIPT), *arguments],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+        env={**os.environ, "PYOPENCL_NO_CACHE": "1"},
+    )
+    said = log.read_text() if log.exists() else ""
+    return done.stdout + done.stderr, said
+
+
+@pytest.mark.parametrize("dtype", ["float", "double"])  # Oclgrind has no half
+@pytest.mark.parametrize("name", LADDER)
+def test_a_kernel_is_clean(name: str, dtype: str, tmp_path: Path) -> None:
+    printed, said = oclgrind(tmp_path / "log", name, dtype)
+    assert said == ""
+    assert printed.strip() == "done"
+
+
+@pytest.mark.parametrize("name", ["tiled", "register", "padded"])
+def test_a_missing_barrier_is_seen(name: str, tmp_path: Path) -> None:
+    """The same kernels without their barriers, which a CPU driver may well run to the right answer."""
+    _, said = oclgrind(tmp_path / "log", name, "float", "no-barrier", checks=("--data-races",))
+    assert "data race" in said
