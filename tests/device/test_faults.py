@@ -1,0 +1,35 @@
+"""A kernel that never ends, a crash of the driver, an allocation past the device: one row each, no more."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from gemmbench import session
+from gemmbench.facts.events import Finished
+from gemmbench.facts.problem import Gemm
+from gemmbench.facts.records import DeviceFacts, Policy, Row, RunFile, load
+from gemmbench.rules.plan import gemm_plan
+from gemmbench.rules.variants import BY_NAME
+from gemmbench.worker import Worker
+from tests.device import faulty
+from tests.unit.test_records import HEADER
+
+POLICY = Policy(budget_s=0.05, settle_s=0.01, batch_s=0.001, min_batches=3, time_limit_s=8)
+
+
+def rows_of(device: DeviceFacts, sizes: list[int], path: Path) -> list[Row]:
+    plan = gemm_plan([device], [BY_NAME["naive"]], [Gemm(size, size, size) for size in sizes])
+    with Worker(faulty.make) as worker, RunFile.create(path, HEADER) as file:
+        events = session.run(plan, [device], POLICY, worker, file)
+        return [event.row for event in events if isinstance(event, Finished)]
+
+
+def test_each_fault_costs_its_own_row_and_nothing_else(device: DeviceFacts, tmp_path: Path) -> None:
+    sizes = [16, faulty.ENDLESS, 17, faulty.SEGFAULT, 18, faulty.HUNGRY, 19]
+    rows = rows_of(device, sizes, tmp_path / "run.jsonl")
+    assert [row.status for row in rows] == ["ok", "timed-out", "ok", "crashed", "ok", "failed", "ok"]
+    assert "stopped after 8 s (--time-limit 8)" in rows[1].reason
+    assert "killed by SIGSEGV: " in rows[3].reason
+    assert "the driver's last words" in rows[3].reason
+    assert rows[5].reason
+    assert load(tmp_path / "run.jsonl").rows == tuple(rows)
