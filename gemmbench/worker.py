@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Generator
+from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -76,6 +77,8 @@ class Worker:
             raise WorkerError(f"listing the OpenCL devices took more than {_START_LIMIT_S:.0f} s")
         if isinstance(answer, str):
             raise WorkerError(f"listing the OpenCL devices failed: {answer}")
+        if isinstance(answer, _Failure):
+            raise WorkerError(f"listing the OpenCL devices failed: {answer.reason}")
         devices, host = answer
         return devices, host
 
@@ -186,6 +189,17 @@ def _last(steps: Generator[Staged, None, Any]) -> Any:
             return end.value
 
 
+def _words(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}".removesuffix(": ")
+
+
+@dataclass(frozen=True)
+class _Failure:
+    """Why the devices could not be listed, where the child lived to say it."""
+
+    reason: str
+
+
 class _Output:
     """A file descriptor that survives into a spawned child where the system can pass one."""
 
@@ -225,23 +239,27 @@ def _child(pipe: Connection, make: MakeMachine, output: _Output) -> None:
     def tell(stage: str) -> None:
         pipe.send(("stage", stage))
 
-    with contextlib.suppress(EOFError, BrokenPipeError, OSError):
-        machine = make()
+    machine: Machine | None = None
+    with contextlib.suppress(EOFError, ConnectionError):
         while True:
             request = pipe.recv()
             if request[0] == "devices":
-                pipe.send(("devices", (machine.devices(), machine.host())))
+                try:
+                    machine = machine or make()
+                    pipe.send(("devices", (machine.devices(), machine.host())))
+                except Exception as error:
+                    pipe.send(("devices", _Failure(_words(error))))
                 continue
             _, case, device, policy = request
             kind, row = "row", None
             try:
+                machine = machine or make()
                 row = machine.run(case, device, policy, tell)
             except NotMeasuredError as error:
                 row = case.row(error.status, error.reason)
                 kind = "broken" if error.restart else "row"
             except MemoryError as error:
-                row, kind = case.row("failed", f"the host ran out of memory: {error}"), "broken"
+                row, kind = case.row("failed", f"the host ran out of memory {error}".strip()), "broken"
             except Exception as error:
-                row = case.row("failed", f"{type(error).__name__}: {error}")
-                kind = "broken"
+                row, kind = case.row("failed", _words(error)), "broken"
             pipe.send((kind, row))

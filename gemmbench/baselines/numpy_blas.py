@@ -22,6 +22,7 @@ from gemmbench.rules.operands import load_operands, save_result
 from gemmbench.rules.plan import Case
 from gemmbench.rules.reference import Array
 
+_LOOK_S = 0.2
 _TRIAL = 512  # edge of the trial that a large case's cost is predicted from
 
 
@@ -107,7 +108,28 @@ def host_facts() -> HostFacts:
         python=platform.python_version(),
         numpy=np.__version__,
         blas=blas_name(),
+        busy=_busy_cores(),
     )
+
+
+def _busy_cores() -> float:
+    """How many cores other programs keep busy, over a fifth of a second; 0 where the system does not tell.
+
+    A threaded BLAS waits for its slowest thread, so that one busy core can cost it a hundredfold.
+    """
+
+    def busy_ticks() -> int:
+        fields = Path("/proc/stat").read_text(encoding="utf-8").split("\n", 1)[0].split()[1:]
+        user, nice, system, _idle, _wait, irq, softirq, steal = map(int, fields[:8])
+        return user + nice + system + irq + softirq + steal
+
+    try:
+        before = busy_ticks()
+        time.sleep(_LOOK_S)
+        ticks = busy_ticks() - before
+    except (OSError, ValueError, IndexError):
+        return 0.0
+    return round(ticks / os.sysconf("SC_CLK_TCK") / _LOOK_S, 2)
 
 
 def _cores() -> int:

@@ -24,6 +24,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "plot": ("plot", "Draw charts from saved runs."),
 }
 
+COMMAND_WORDS = "gemmbench.command"  # in the context's meta
+
 EXIT_WRONG = 1
 EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130
@@ -46,6 +48,23 @@ class _Lazy(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
 
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        """The words of the command line are kept for the header of a saved run."""
+        words = tuple(args)
+        context = super().make_context(info_name, args or ["--help"], parent, **extra)
+        context.meta[COMMAND_WORDS] = words
+        return context
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Here, because click's main takes a broken pipe for exit status 1, which is a wrong result's."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:  # the reader went away: `gemmbench show run.jsonl | head`
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 0
+
     def main(self, args: Sequence[str] | None = None, **extra: Any) -> Any:  # type: ignore[override]
         """Run; errors are one sentence on stderr and exit status 2, never a traceback."""
         extra["standalone_mode"] = False
@@ -59,9 +78,6 @@ class _Lazy(click.Group):
         except click.Abort:
             click.echo("gemmbench: interrupted", err=True)
             status = EXIT_INTERRUPTED
-        except BrokenPipeError:  # the reader of a pipe went away: `gemmbench show run.jsonl | head`
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            status = 0
         sys.exit(status if isinstance(status, int) else 0)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 
 from gemmbench.cli import running
 from gemmbench.cli.options import (
@@ -74,12 +75,20 @@ def gemm(
     """Measure one problem, on generated or on your own matrices.
 
     Times are split into queued, submitted and running for every launch, and into kernel, device and host
-    scope for the whole.
+    scope for the whole. --plot is for sweeps: one problem is no curve.
     """
+    if options.plot:
+        raise UserError(
+            "gemm measures one problem, which is no curve to draw; square and sweep-k take --plot"
+        )
     files = (a_file, b_file, c_file)
     own = Operands(*(str(file.absolute()) if file else None for file in files))
     if any(files):
-        m, n, k, dtype = _shape_of(own, m, n, k)
+        m, n, k, held = _shape_of(own, m, n, k)
+        context = click.get_current_context()
+        if dtype != held and context.get_parameter_source("dtype") is not ParameterSource.DEFAULT:
+            raise UserError(f"the files hold {held}, but --dtype is {dtype}")
+        dtype = held
         if own.c and beta == 0:
             raise UserError("--c is given but beta is 0, so it would not be read; give --beta too")
     chosen = choose_kernels(kernels, "none" if out else baseline)
@@ -107,7 +116,7 @@ def gemm(
                 raise UserError(str(error)) from None
         return steps
 
-    running.measure(options, plan, table, chart="throughput")
+    running.measure(options, plan, table)
 
 
 def _shape_of(own: Operands, m: int | None, n: int | None, k: int | None) -> tuple[int, int, int, str]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import difflib
+import math
+import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -80,7 +82,18 @@ def measuring(command: Command) -> Command:
     return decorated  # type: ignore[no-any-return]
 
 
-_positive = click.FloatRange(min=0, min_open=True)
+class _Finite(click.FloatRange):
+    """A number that is neither NaN nor infinite: NaN is neither below nor above any limit."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        number = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{value} is not a finite number", param, ctx)
+        return number
+
+
+_positive = _Finite(min=0, min_open=True)
+_any_number = _Finite()
 
 _MEASURING = (
     click.option(
@@ -162,10 +175,10 @@ scope_option = click.option(
     help="What the table shows: the kernel alone, all device passes, or host memory to host memory.",
 )
 alpha_option = click.option(
-    "--alpha", type=float, default=1.0, show_default=True, help="C = alpha A B + beta C."
+    "--alpha", type=_any_number, default=1.0, show_default=True, help="C = alpha A B + beta C."
 )
 beta_option = click.option(
-    "--beta", type=float, default=0.0, show_default=True, help="C = alpha A B + beta C."
+    "--beta", type=_any_number, default=0.0, show_default=True, help="C = alpha A B + beta C."
 )
 
 
@@ -186,7 +199,7 @@ def choose_kernels(text: str, baseline: str = "none") -> tuple[Variant, ...]:
     """
     groups = {"all": variants.LADDER, "ladder": variants.LADDER}
     names: set[str] = set()
-    for word in _words(text):
+    for word in _words(text) or [text]:
         names.update(groups.get(word) or _choose(word, (*variants.ORDER, *groups), "kernel"))
     if baseline != "none":
         names.add(baseline)
@@ -208,8 +221,10 @@ def choose_params(texts: Iterable[str]) -> dict[str, int]:
     return chosen
 
 
-def choose_sizes(text: str | None, low: int, high: int) -> tuple[int, ...]:
+def choose_sizes(text: str | None, low: int | None, high: int, default_low: int = 64) -> tuple[int, ...]:
     """Sizes from a list, or the powers of two from ``low`` to ``high`` with both ends.
+
+    Where no ``low`` is asked for, ``default_low`` gives way to a smaller ``high``.
 
     Raises:
         UserError: a size is not a whole number of 1 or more, or the range is empty.
@@ -219,6 +234,8 @@ def choose_sizes(text: str | None, low: int, high: int) -> tuple[int, ...]:
         if not all(word.isdecimal() and int(word) > 0 for word in words) or not words:
             raise UserError(f"--sizes takes whole numbers of 1 or more with commas, not {text!r}")
         return tuple(sorted({int(word) for word in words}))
+    if low is None:
+        low = min(default_low, high)
     if low > high:
         raise UserError(f"the smallest size, {low}, is above the largest, {high}")
     powers = [1 << bit for bit in range(low.bit_length() - 1, high.bit_length()) if low < 1 << bit < high]
@@ -268,12 +285,13 @@ def check_save_path(path: Path | None, overwrite: bool) -> None:
 
 
 def _check_folder(option: str, path: Path) -> None:
-    import os
-
-    if not path.parent.is_dir():
-        raise UserError(f"{option} {path}: there is no folder {path.parent}")
-    if path.is_dir():
-        raise UserError(f"{option} {path}: it is a folder")
-    target = path if path.exists() else path.parent
+    try:
+        if not path.parent.is_dir():
+            raise UserError(f"{option} {path}: there is no folder {path.parent}")
+        if path.is_dir():
+            raise UserError(f"{option} {path}: it is a folder")
+        target = path if path.exists() else path.parent
+    except OSError as error:  # a name too long, a folder that may not be entered
+        raise UserError(f"{option} {path}: {(error.strerror or str(error)).lower()}") from None
     if not os.access(target, os.W_OK):
         raise UserError(f"{option} {path}: permission denied")

@@ -14,7 +14,7 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from gemmbench import __version__, session
-from gemmbench.cli import EXIT_INTERRUPTED, EXIT_USAGE, EXIT_WRONG
+from gemmbench.cli import COMMAND_WORDS, EXIT_INTERRUPTED, EXIT_WRONG
 from gemmbench.cli.options import RunOptions, UserError
 from gemmbench.facts.events import Finished
 from gemmbench.facts.records import (
@@ -28,6 +28,7 @@ from gemmbench.facts.records import (
     RunFile,
     RunFileError,
 )
+from gemmbench.facts.text import clean
 from gemmbench.opencl import machine
 from gemmbench.render.progress import Progress
 from gemmbench.rules.plan import Case, Plan
@@ -36,13 +37,21 @@ from gemmbench.worker import Worker, WorkerError
 
 make_machine = machine.default  # replaced in tests
 
+BUSY_CORES = 0.3  # from here on a user is told
+
 MakePlan = Callable[[Sequence[DeviceFacts]], Plan]
 Render = Callable[[Run], RenderableType]
 
 
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """Leave it to the command line: rich would end with exit status 1, a wrong result's."""
+        raise BrokenPipeError
+
+
 def stdout() -> Console:
     """Where tables go: nothing in them is taken for markup or highlighted."""
-    return Console(file=sys.stdout, highlight=False, markup=False, emoji=False, soft_wrap=False)
+    return _Console(file=sys.stdout, highlight=False, markup=False, emoji=False, soft_wrap=False)
 
 
 def stderr() -> Console:
@@ -97,6 +106,9 @@ def measure(options: RunOptions, make_plan: MakePlan, render: Render, chart: str
         if options.dry_run:
             _print_plan(plan, devices, options.policy)
             return
+        if host.busy >= BUSY_CORES and not options.quiet:
+            cores = f"{host.busy:.1f} of {host.cores} cores"
+            click.echo(f"Other programs keep {cores} busy: rates will be low and noisy.", err=True)
         outcome = _run(plan, header, worker, options)
     run = Run(header, tuple(outcome.rows), str(options.save or ""))
     if run.rows:
@@ -131,11 +143,11 @@ def _run(plan: Plan, header: Header, worker: Worker, options: RunOptions) -> _Ou
 
 def _header(devices: Sequence[DeviceFacts], host: HostFacts, policy: Policy) -> Header:
     context = click.get_current_context()
-    words = context.find_root().meta.get("gemmbench.command", sys.argv[1:])
+    words: tuple[str, ...] = context.meta[COMMAND_WORDS]
     return Header(
         schema_version=SCHEMA_VERSION,
         gemmbench=__version__,
-        command=tuple(words),
+        command=words,
         started_utc=datetime.now(timezone.utc).isoformat(timespec="seconds"),
         devices=tuple(devices),
         host=host,
@@ -201,12 +213,11 @@ def draw(runs: Sequence[Run], kind: str | None, path: Path, quiet: bool = False)
 def _exit(run: Run, outcome: _Outcome) -> None:
     if outcome.interrupted:
         raise click.exceptions.Exit(EXIT_INTERRUPTED)
-    statuses = {row.status for row in run.rows}
-    if "wrong" in statuses:
+    if any(row.status == "wrong" for row in run.rows):
         raise click.exceptions.Exit(EXIT_WRONG)
-    measured = [row for row in run.rows if row.status == "ok" and row.device >= 0]
-    if run.rows and not measured:
-        first = next((row for row in run.rows if row.status != "ok"), None)
-        why = f": {first.variant} {first.dtype}: {first.reason}" if first else ""
-        click.echo(f"gemmbench: nothing was measured on the device{why}", err=True)
-        raise click.exceptions.Exit(EXIT_USAGE)
+    on_device = [row for row in run.rows if row.device >= 0]
+    asked = [row for row in on_device if row.kind == "gemm"] or on_device  # a peak beside them is no answer
+    if asked and all(row.status != "ok" for row in asked):
+        first = asked[0]
+        why = clean(f"{first.variant} {first.dtype}: {first.status}: {first.reason}")
+        raise UserError(f"nothing was measured on the device: {why}")

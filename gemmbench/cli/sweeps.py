@@ -129,31 +129,33 @@ _size = click.IntRange(min=1)
 
 
 @click.command()
-@click.option("--min", "low", type=_size, default=64, show_default=True, help="The smallest size.")
+@click.option("--min", "low", type=_size, help="The smallest size.  [default: 64]")
 @click.option("--max", "high", type=_size, default=1024, show_default=True, help="The largest size.")
 @sweep_options
-def square(options: RunOptions, low: int, high: int, sizes: str | None, **rest: Any) -> None:
+def square(options: RunOptions, low: int | None, high: int, sizes: str | None, **rest: Any) -> None:
     """Sweep square problems: m = n = k.
 
     Sizes are the powers of two from --min to --max, or those of --sizes. Every kernel is verified before it
     is timed; the host's own BLAS runs beside them, and the break-even size says from where the device
     wins with transfers counted.
     """
-    chosen = choose_sizes(sizes, min(low, high) if low == 64 else low, high)
+    chosen = choose_sizes(sizes, low, high)
     _run(options, "m", tuple((size, size, size) for size in chosen), **rest)
 
 
 @click.command(name="sweep-k")
 @click.option("--m", "m", type=_size, default=1024, show_default=True, help="Rows of A and C.")
 @click.option("--n", "n", type=_size, default=1024, show_default=True, help="Columns of B and C.")
-@click.option("--k-min", "low", type=_size, default=64, show_default=True, help="The smallest k.")
+@click.option("--k-min", "low", type=_size, help="The smallest k.  [default: 64]")
 @click.option("--k-max", "high", type=_size, default=2048, show_default=True, help="The largest k.")
 @sweep_options
-def sweep_k(options: RunOptions, m: int, n: int, low: int, high: int, sizes: str | None, **rest: Any) -> None:
+def sweep_k(
+    options: RunOptions, m: int, n: int, low: int | None, high: int, sizes: str | None, **rest: Any
+) -> None:
     """Sweep k with m and n fixed.
 
     The write-ups' second experiment: a = c fixed while b varies. k takes the powers of two from --k-min to
     --k-max, or the values of --sizes.
     """
-    chosen = choose_sizes(sizes, min(low, high) if low == 64 else low, high)
+    chosen = choose_sizes(sizes, low, high)
     _run(options, "k", tuple((m, n, size) for size in chosen), **rest)

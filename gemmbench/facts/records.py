@@ -72,6 +72,13 @@ class DeviceFacts:
         return f"{self.platform_index}:{self.device_index}"
 
     @property
+    def family(self) -> str:
+        """Type and driver, the key of presets: ``cpu-intel``, ``gpu-nvidia``, ``cpu-other``."""
+        words = f"{self.platform} {self.version}".lower()
+        maker = next((name for name in ("pocl", "intel", "nvidia", "amd") if name in words), "other")
+        return f"{self.type}-{maker}"
+
+    @property
     def title(self) -> str:
         """Name and driver in one line, for headings and charts."""
         return f"{' '.join(self.name.split())} | {driver_name(self)}"
@@ -96,6 +103,7 @@ class HostFacts:
     python: str
     numpy: str
     blas: str  # name, version and threads of numpy's BLAS
+    busy: float = 0.0  # cores that other programs used just before the run
 
 
 @dataclass(frozen=True)
@@ -376,8 +384,8 @@ class RunFile:
     def resume(cls, path: str | Path, header: Header) -> RunFile:
         """Go on with a file: its whole rows are kept, a line cut short by a crash is dropped."""
         path = Path(path)
-        if not path.exists():
-            return cls.create(path, header)
+        if not path.exists() or path.stat().st_size == 0:  # empty: killed before its header was written
+            return cls.create(path, header, force=True)
         run, whole = _parse(path)
         for what, then, now in (
             ("another command", _essential(run.header.command), _essential(header.command)),
@@ -427,7 +435,11 @@ class RunFile:
         self.close()
 
 
-_OUTPUT_OPTIONS = {"--save": 1, "--plot": 1, "--resume": 0, "--force": 0, "-q": 0, "-v": 0}
+# What only says where output goes, and how many words follow it.
+_OUTPUT_OPTIONS = {
+    **dict.fromkeys(("--save", "--plot"), 1),
+    **dict.fromkeys(("--resume", "--force", "--quiet", "--verbose", "-q", "-v", "-vv", "-qv", "-vq"), 0),
+}
 
 
 def _essential(command: Iterable[str]) -> tuple[str, ...]:

@@ -148,7 +148,7 @@ def _gemm_case(
     operands: Operands | None,
 ) -> Case | Skip:
     mine = {name: value for name, value in overrides.items() if name in variant.parameters}
-    parameters = variant.preset(device.type, mine)
+    parameters = variant.preset(device.family, mine)
     case = Case(
         "gemm",
         index,

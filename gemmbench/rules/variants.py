@@ -70,7 +70,7 @@ class Variant:
     source: str
     passes: tuple[Pass, ...] = ()
     parameters: Mapping[str, Parameter] = field(default_factory=dict)
-    presets: Mapping[str, Values] = field(default_factory=dict)  # "default", and by device type: "cpu", "gpu"
+    presets: Mapping[str, Values] = field(default_factory=dict)  # "default", "gpu", "cpu-pocl", ...
     constraints: tuple[Constraint, ...] = ()
     extents: Mapping[str, Formula] = field(default_factory=dict)
     temporaries: Mapping[str, Formula] = field(default_factory=dict)  # elements
@@ -85,13 +85,16 @@ class Variant:
         """The ``.cl`` files it is made of, each once."""
         return tuple(dict.fromkeys(step.file for step in self.passes))
 
-    def preset(self, device_type: str, overrides: Values | None = None) -> dict[str, int]:
-        """Its parameters for a device type, with the user's own over them.
+    def preset(self, family: str, overrides: Values | None = None) -> dict[str, int]:
+        """Its parameters for a family of devices (``cpu-pocl``), with the user's own over them.
+
+        The family's own preset, over that of its type (``cpu``), over the default.
 
         Raises:
             ParameterError: an override is unknown or breaks a constraint.
         """
-        chosen = {**self.presets.get("default", {}), **self.presets.get(device_type, {})}
+        keys = ("default", family.partition("-")[0], family)
+        chosen = {name: value for key in keys for name, value in self.presets.get(key, {}).items()}
         for name, value in (overrides or {}).items():
             if name not in self.parameters:
                 known = ", ".join(self.parameters) or "none"
@@ -213,7 +216,7 @@ VARIANTS: tuple[Variant, ...] = (
         source=_TUTORIAL.format(2),
         passes=(_multiply("02_tiled.cl", "tiled", lambda v: (v["n"], v["m"]), lambda v: (v["TS"], v["TS"])),),
         parameters={"TS": Parameter("edge of the square tiles", (8, 16, 32))},
-        presets={"default": {"TS": 16}},
+        presets={"default": {"TS": 16}, "cpu-intel": {"TS": 32}},
         local_elements=lambda p: 2 * p["TS"] * p["TS"],
         edge=lambda p: p["TS"],
     ),
@@ -236,6 +239,7 @@ VARIANTS: tuple[Variant, ...] = (
         parameters=_TILE_PARAMETERS,
         presets={
             "default": {"BM": 64, "BN": 64, "BK": 16, "TM": 8, "TN": 8},
+            "cpu-intel": {"BM": 128, "BN": 128, "BK": 16, "TM": 4, "TN": 4},
             "gpu": {"BM": 128, "BN": 128, "BK": 16, "TM": 8, "TN": 8},
         },
         constraints=_TILE_CONSTRAINTS,
@@ -291,6 +295,7 @@ VARIANTS: tuple[Variant, ...] = (
         },
         presets={
             "default": {"BM": 64, "BN": 64, "BK": 16, "TM": 8, "TN": 8},
+            "cpu-intel": {"BM": 128, "BN": 128, "BK": 16, "TM": 4, "TN": 4},
             "gpu": {"BM": 128, "BN": 128, "BK": 16, "TM": 8, "TN": 8},
         },
         constraints=_TILE_CONSTRAINTS,
@@ -325,12 +330,12 @@ VARIANTS: tuple[Variant, ...] = (
             ),
         ),
         parameters={
-            "WIDTH": Parameter("elements of a vector", (4, 8, 16)),
+            "WIDTH": Parameter("elements of a vector", (8,)),
             "WX": Parameter("columns of C in a work-group", (4, 8, 16)),
             "WY": Parameter("rows of C in a work-group", (1, 4, 8, 16)),
         },
         presets={"default": {"WIDTH": 8, "WX": 8, "WY": 8}},
-        constraints=(Constraint(lambda p: p["WIDTH"] in (4, 8, 16), "WIDTH must be 4, 8 or 16"),),
+        constraints=(Constraint(lambda p: p["WIDTH"] == 8, "WIDTH is 8 in dot-v8"),),
         extents=_BT_EXTENTS,
         temporaries=_BT,
         edge=lambda p: max(p["WIDTH"], p["WX"], p["WY"]),
@@ -351,12 +356,12 @@ VARIANTS: tuple[Variant, ...] = (
             ),
         ),
         parameters={
-            "WIDTH": Parameter("elements of a vector", (4, 8)),
+            "WIDTH": Parameter("elements of a vector", (4,)),
             "WX": Parameter("blocks of C across a work-group", (4, 8, 16)),
             "WY": Parameter("blocks of C down a work-group", (1, 4, 8)),
         },
         presets={"default": {"WIDTH": 4, "WX": 8, "WY": 8}},
-        constraints=(Constraint(lambda p: p["WIDTH"] in (4, 8, 16), "WIDTH must be 4, 8 or 16"),),
+        constraints=(Constraint(lambda p: p["WIDTH"] == 4, "WIDTH is 4 in block2x2-v4"),),
         extents=_BT_EXTENTS,
         temporaries=_BT,
         edge=lambda p: max(p["WIDTH"], 2 * p["WX"], 2 * p["WY"]),

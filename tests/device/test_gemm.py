@@ -56,7 +56,7 @@ def bound(device: DeviceFacts, name: str, dtype: str) -> tuple[GemmExecutor, Any
         pytest.skip(f"the device has no {dtype}")
     made = executor(device)
     variant = BY_NAME[name]
-    parameters = variant.preset(device.type)
+    parameters = variant.preset(device.family)
     options = variant.options(dtype, parameters)
     programs = {file: made.runtime.build(file, options) for file in variant.files}
     return made, partial(made.bind, variant, parameters, programs)

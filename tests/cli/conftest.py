@@ -1,0 +1,83 @@
+"""The command line with a fake machine in its child process."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from gemmbench import cli
+from gemmbench.cli import running
+from tests.cli import fake_machine
+
+ROOT = Path(__file__).parents[2]
+Call = Callable[..., Result]
+Start = Callable[..., "subprocess.Popen[str]"]
+
+_DRIVER = """
+from gemmbench import cli
+from gemmbench.cli import running
+from tests.cli import fake_machine
+running.make_machine = fake_machine.make
+cli.main()
+"""
+
+
+@pytest.fixture(autouse=True)
+def machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running, "make_machine", fake_machine.make)
+    for name in (
+        "GEMMBENCH_DEVICE",
+        "GEMMBENCH_FAKE_DEVICES",
+        "GEMMBENCH_FAKE_FAULTS",
+        "FORCE_COLOR",
+        "LINES",
+    ):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("COLUMNS", "80")
+
+
+@pytest.fixture
+def call() -> Call:
+    """Run ``gemmbench WORDS``; what it says and its exit status."""
+
+    def call(*words: str) -> Result:
+        result = CliRunner().invoke(cli.main, list(words), prog_name="gemmbench")
+        if result.exception is not None and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        return result
+
+    return call
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Start ``gemmbench WORDS`` as a process of its own, which can be killed and interrupted."""
+
+    started: list[subprocess.Popen[str]] = []
+
+    def start(*words: str, **environment: str) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [sys.executable, "-c", _DRIVER, *words],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.wait()
+        for pipe in (process.stdout, process.stderr):
+            if pipe:
+                pipe.close()

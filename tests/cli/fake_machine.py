@@ -1,0 +1,87 @@
+"""A machine that measures nothing: scripted samples at once, and faults on demand.
+
+The environment reaches the child process, so it says what happens there:
+
+- ``GEMMBENCH_FAKE_DEVICES``: ``cpu``, ``pocl``, ``gpu``, several with spaces, nothing, or a fault;
+- ``GEMMBENCH_FAKE_FAULTS``: ``VARIANT SIZE FAULT`` with semicolons: ``tiled 16 sigsegv; naive 8 hang``;
+- ``GEMMBENCH_FAKE_PID``: a file for the process id of a child that hangs.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from gemmbench.facts.records import Check, DeviceFacts, HostFacts, Policy, Row
+from gemmbench.rules.executor import NotMeasuredError, Tell
+from gemmbench.rules.plan import Case
+from tests import fake_runs
+
+DEVICES = {"cpu": fake_runs.CPU, "pocl": fake_runs.POCL, "gpu": fake_runs.GPU}
+TOP = {"float": 345.0, "double": 176.0, "half": 28.0, "int": 88.0}
+LAST_WORDS = "fatal error in the driver's compiler"
+
+
+class FakeMachine:
+    def __init__(self) -> None:
+        self._broken = False  # by running out of memory: whoever runs a case here again is wrong
+
+    def devices(self) -> tuple[DeviceFacts, ...]:
+        names = os.environ.get("GEMMBENCH_FAKE_DEVICES", "cpu pocl").split()
+        if names and names[0] not in DEVICES:
+            self._fail(names[0])
+        return tuple(
+            replace(DEVICES[name], index=place, platform_index=place) for place, name in enumerate(names)
+        )
+
+    def host(self) -> HostFacts:
+        return fake_runs.HOST
+
+    def run(self, case: Case, device: DeviceFacts | None, policy: Policy, tell: Tell) -> Row:
+        assert not self._broken, "this process should have been replaced"
+        tell("timing")
+        size = case.problem.m if case.problem else case.parameters["width"]
+        for fault in os.environ.get("GEMMBENCH_FAKE_FAULTS", "").split(";"):
+            if fault.split()[:2] == [case.variant, str(size)]:
+                self._fail(fault.split()[2])
+        if case.problem is None:
+            width = int(case.parameters["width"])
+            row = fake_runs.peak_row(width, TOP[case.dtype] * (1 - width / 64))
+        else:
+            top = 2 * max(rate or 0 for rate in fake_runs.RATES.get(case.variant, (10.0,)))
+            gflops = top * case.problem.k / (case.problem.k + 64)
+            row = fake_runs.gemm_row(case.variant, case.row("ok").problem, gflops, case.device, transfer=0.5)  # type: ignore[arg-type]
+        return replace(row, device=case.device, dtype=case.dtype, parameters=case.parameters)
+
+    def _fail(self, fault: str) -> None:
+        os.write(1, f"{LAST_WORDS}\n".encode())  # as drivers do, on the stdout that they were given
+        if fault == "sigsegv":
+            os.kill(os.getpid(), signal.SIGSEGV)
+        if fault == "exit":
+            os._exit(3)
+        if fault == "hang":
+            if file := os.environ.get("GEMMBENCH_FAKE_PID"):
+                Path(file).write_text(str(os.getpid()))
+            time.sleep(600)
+        if fault == "host-memory":
+            self._broken = True
+            raise MemoryError
+        if fault == "device-memory":
+            self._broken = True
+            raise NotMeasuredError("failed", "clCreateBuffer failed: out of resources", restart=True)
+        if fault == "wrong":
+            raise NotMeasuredError("wrong", Check("wrong", {}, ("residual 3.1 times the bound",)).reasons[0])
+        if fault == "os-error":
+            raise OSError(5, "input/output error")
+        raise AssertionError(fault)
+
+
+def make() -> FakeMachine:
+    return FakeMachine()
+
+
+def make_nothing() -> FakeMachine:
+    raise PermissionError(13, "permission denied", "/tmp/gemmbench")

@@ -1,0 +1,191 @@
+"""What every command prints, with a machine whose figures never change."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+import pytest
+
+from gemmbench import cli
+from gemmbench.facts.records import load
+from tests.cli.conftest import Call
+
+Golden = Callable[[str, str], None]
+
+# The golden file, and what to type for it.
+PAGES = {
+    "devices": "devices",
+    "devices-json": "devices --json",
+    "describe-naive": "kernels --describe naive",
+    "peak": "peak",
+    "peak-markdown": "peak --types float,int --format markdown",
+    "peak-csv": "peak --types float --format csv",
+    "square": "square --sizes 8,16 --kernel naive,tiled,register",
+    "square-host": "square --sizes 8,16 --kernel naive,tiled --scope host",
+    "square-all": "square --sizes 8,16 --kernel naive,tiled --scope all",
+    "square-two": "square --sizes 8,16 --kernel naive --device all --dtype float,half",
+    "square-plan": "square --sizes 8,16 --kernel naive,tiled --dtype float,half --device pocl --dry-run",
+    "sweep-k": "sweep-k --m 8 --n 16 --k-max 100 --kernel naive,tiled",
+    "gemm": "gemm -m 8 -n 16 -k 100 --kernel naive,tiled --alpha 2 --beta 0.5",
+    "peak-plan": "peak --types float,half --device pocl --dry-run",
+}
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_pages(name: str, call: Call, golden: Golden) -> None:
+    result = call(*PAGES[name].split())
+    assert result.exit_code == 0
+    assert result.stderr == ""
+    golden(f"cli/{name}.txt", result.stdout)
+
+
+@pytest.mark.parametrize("width", [40, 120])
+def test_pages_of_other_widths(
+    width: int, call: Call, golden: Golden, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    result = call(*PAGES["square"].split())
+    assert max(map(len, result.stdout.splitlines())) <= width
+    golden(f"cli/square-{width}.txt", result.stdout)
+
+
+@pytest.mark.parametrize("form", ["table", "json", "csv", "markdown"])
+def test_show(form: str, call: Call, golden: Golden, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    saved = call("square", "--sizes", "8,16", "--kernel", "naive,tiled", "--save", "run.jsonl")
+    assert saved.stderr == "Saved 8 rows in run.jsonl.\n"
+    shown = call("show", "run.jsonl", "--format", form)
+    assert (shown.exit_code, shown.stderr) == (0, "")
+    if form == "table":
+        assert shown.stdout.startswith(saved.stdout)  # the peak's table follows
+    golden(f"cli/show-{form}.txt", shown.stdout)
+
+
+def test_show_json_has_the_fields_of_the_contract(call: Call, tmp_path: Path) -> None:
+    path = str(tmp_path / "run.jsonl")
+    call("square", "--sizes", "8,16", "--save", path)
+    rows = json.loads(call("show", path, "--format", "json").stdout)
+    fields = [
+        "kind",
+        "variant",
+        "dtype",
+        "m",
+        "n",
+        "k",
+        "status",
+        "reason",
+        "kernel_gflops",
+        "device_gflops",
+        "host_gflops",
+        "peak_fraction",
+        "gflops",
+        "gbps",
+        "latency_s",
+        "energy_j",
+        "width",
+        "noise",
+    ]
+    assert {row["kind"] for row in rows} == {"peak", "gemm"}
+    for row in rows:
+        assert row.keys() >= set(fields)
+        assert row["status"] == "ok"
+        wanted = "gflops" if row["kind"] == "peak" else "host_gflops"
+        assert row[wanted] > 0
+
+
+def test_peak_json_is_nothing_but_json(call: Call) -> None:
+    result = call("peak", "-q", "--format", "json")
+    rows = json.loads(result.stdout)
+    assert [row["dtype"] for row in rows] == [t for t in ("float", "double", "half", "int") for _ in range(5)]
+    assert all(row["gflops"] > 0 for row in rows)
+    assert result.stderr == ""
+
+
+def test_verbose_lines_go_to_stderr(call: Call) -> None:
+    result = call("peak", "-v", "--types", "float", "--format", "json")
+    assert len(json.loads(result.stdout)) == 5
+    assert len(result.stderr.splitlines()) == 5
+
+
+def test_the_saved_header_holds_the_command(call: Call, tmp_path: Path) -> None:
+    words = ("square", "--sizes", "8", "--no-peak", "--save", str(tmp_path / "run.jsonl"))
+    call(*words)
+    assert load(tmp_path / "run.jsonl").header.command == words
+
+
+@pytest.mark.parametrize(
+    ("words", "sizes"),
+    [
+        ("--max 8", {8}),
+        ("--max 130", {64, 128, 130}),
+        ("--min 3 --max 8", {3, 4, 8}),
+        ("--min 64 --max 64", {64}),
+        ("--sizes 9,7,9", {7, 9}),
+    ],
+)
+def test_sizes(words: str, sizes: set[int], call: Call, tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    call("square", "--kernel", "naive", "--no-peak", "--save", str(path), *words.split())
+    assert {row.problem.m for row in load(path).rows if row.problem} == sizes
+
+
+def test_a_dry_run_measures_and_writes_nothing(
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GEMMBENCH_FAKE_FAULTS", "naive 8 sigsegv; numpy 8 sigsegv")
+    path, chart = tmp_path / "run.jsonl", tmp_path / "out.png"
+    words = ("--sizes", "8", "--kernel", "naive", "--save", str(path), "--plot", str(chart))
+    result = call("square", *words, "--dry-run")
+    assert result.exit_code == 0
+    assert "  run   naive float 8x8x8" in result.stdout
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("suffix", ["png", "svg", "pdf"])
+def test_charts(suffix: str, call: Call, tmp_path: Path) -> None:
+    run, first, second = (tmp_path / name for name in ("run.jsonl", f"a.{suffix}", f"b.{suffix}"))
+    measured = call("square", "--sizes", "8,16", "--save", str(run), "--plot", str(first))
+    assert measured.stderr == f"Saved {len(load(run).rows)} rows in {run}.\nDrew {first}.\n"
+    assert call("plot", str(run), "--plot", str(second)).exit_code == 0
+    start = {"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}[suffix]
+    assert first.read_bytes().startswith(start)
+    assert second.read_bytes() == first.read_bytes()
+
+
+def test_the_peak_has_a_chart(call: Call, tmp_path: Path) -> None:
+    assert call("peak", "--plot", str(tmp_path / "peak.svg"), "-q").exit_code == 0
+    assert "double" in (tmp_path / "peak.svg").read_text()
+
+
+def test_the_host_alone_may_be_asked_for(call: Call) -> None:
+    result = call("square", "--kernel", "numpy", "--sizes", "8", "--no-peak")
+    assert (result.exit_code, result.stderr) == (0, "")
+
+
+def test_the_device_comes_from_the_environment(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GEMMBENCH_DEVICE", "pocl")
+    assert "PoCL" in call("square", "--sizes", "8", "--dry-run").stdout
+
+
+def test_short_helps_are_the_docstrings_first_lines() -> None:
+    """They are written twice so that ``gemmbench --help`` imports no command."""
+    for name, (module, line) in cli.COMMANDS.items():
+        command = getattr(importlib.import_module(f"gemmbench.cli.{module}"), name.replace("-", "_"))
+        assert isinstance(command, click.Command)
+        assert command.name == name
+        assert (command.help or "").splitlines()[0] == line
+
+
+def test_help_imports_no_command(call: Call) -> None:
+    import subprocess
+    import sys
+
+    code = "import sys; from gemmbench.cli import main\ntry: main(['--help'])\nfinally: print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.split())
+    assert not loaded & {"numpy", "rich", "msgspec", "matplotlib", "scipy", "pyopencl", "gemmbench.worker"}
+    assert "click" in loaded

@@ -1,0 +1,204 @@
+"""Crashes, hangs, hunger, SIGKILL and Ctrl-C: each costs its own row and nothing else."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gemmbench.facts.records import load
+from tests.cli import fake_machine
+from tests.cli.conftest import Call, Start
+
+SWEEP = ("square", "--sizes", "8,16", "--kernel", "naive,tiled,register")
+WORDS = f": {fake_machine.LAST_WORDS}"
+NOTHING = "gemmbench: nothing was saved"
+
+#  fault            the row's status   its reason
+FAULTS = {
+    "sigsegv": ("crashed", f"the driver's process was killed by SIGSEGV{WORDS}"),
+    "exit": ("crashed", f"the driver's process ended with status 3{WORDS}"),
+    "hang": ("timed-out", "stopped after 3 s (--time-limit 3)"),
+    "device-memory": ("failed", "clCreateBuffer failed: out of resources"),
+    "host-memory": ("failed", "the host ran out of memory"),
+    "os-error": ("failed", "OSError: [Errno 5] input/output error"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_costs_one_row(
+    fault: str, call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GEMMBENCH_FAKE_FAULTS", f"tiled 8 {fault}")
+    path = tmp_path / "run.jsonl"
+    result = call(*SWEEP, "--time-limit", "3", "--save", str(path))
+    assert result.exit_code == 0
+    rows = {(row.variant, row.problem.m if row.problem else 0): row for row in load(path).rows}
+    bad = rows.pop(("tiled", 8))
+    assert (bad.status, bad.reason) == FAULTS[fault]
+    assert {row.status for row in rows.values()} == {"ok"}
+    assert len(rows) == 8  # two peaks fall together under one key
+    assert fake_machine.LAST_WORDS not in result.stdout.splitlines()
+    assert bad.reason.split(":")[0] in " ".join(result.stdout.split())
+    assert result.stderr == f"Saved 10 rows in {path}.\n"
+
+
+def test_the_first_and_the_last_row_may_crash_too(
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GEMMBENCH_FAKE_FAULTS", "naive 8 sigsegv; tiled 8 exit; numpy 16 sigsegv")
+    path = tmp_path / "run.jsonl"
+    assert call(*SWEEP, "--no-peak", "--save", str(path)).exit_code == 0
+    ok = "ok"
+    assert [row.status for row in load(path).rows] == ["crashed", "crashed", ok, ok, ok, ok, ok, "crashed"]
+
+
+def test_a_wrong_result_is_exit_status_1(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GEMMBENCH_FAKE_FAULTS", "tiled 8 wrong")
+    result = call(*SWEEP)
+    assert result.exit_code == 1
+    assert "residual 3.1 times the bound" in result.stdout
+    assert "wrong" in result.stdout
+
+
+def test_nothing_measured_is_exit_status_2(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GEMMBENCH_FAKE_FAULTS", "tiled 8 sigsegv")
+    result = call("square", "--sizes", "8", "--kernel", "tiled")
+    assert result.exit_code == 2
+    assert "crash" in result.stdout
+    assert result.stderr.startswith("gemmbench: nothing was measured on the device: tiled float: crashed: ")
+    assert result.stderr.count("\n") == 1
+
+
+def wait_for(condition: Callable[[], bool], process: subprocess.Popen[str]) -> None:
+    end = time.monotonic() + 30
+    while not condition():
+        if process.poll() is not None or time.monotonic() > end:
+            process.kill()
+            pytest.fail(f"it did not get there: {process.communicate()}")
+        time.sleep(0.02)
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    if sys.platform == "linux":
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    return True
+
+
+def keys(path: Path) -> list[str]:
+    return [str(row.key) for row in load(path).rows]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGKILL")
+@pytest.mark.parametrize("torn", [False, True], ids=["between rows", "within a row"])
+def test_killed_and_resumed_has_every_row_once(torn: bool, start: Start, tmp_path: Path) -> None:
+    path, pid = tmp_path / "run.jsonl", tmp_path / "pid"
+    hang = {"GEMMBENCH_FAKE_FAULTS": "register 8 hang", "GEMMBENCH_FAKE_PID": str(pid)}
+    process = start(*SWEEP, "--save", "run.jsonl", **hang)
+    wait_for(lambda: pid.exists() and pid.read_text() != "", process)
+    os.kill(process.pid, signal.SIGKILL)
+    process.communicate(timeout=10)
+    assert process.returncode == -signal.SIGKILL
+    before = path.read_bytes()
+    assert len(before.splitlines()) == 5  # the header, two peaks, naive and tiled
+    if torn:
+        path.write_bytes(before + before.splitlines()[-1][:100])
+    if sys.platform == "linux":  # the child that hung went with its parent
+        end = time.monotonic() + 5
+        while is_alive(int(pid.read_text())) and time.monotonic() < end:
+            time.sleep(0.02)
+        assert not is_alive(int(pid.read_text()))
+
+    process = start(*SWEEP, "--save", "run.jsonl", "--resume")
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (0, "Saved 10 rows in run.jsonl.\n")
+    assert path.read_bytes().startswith(before)
+    whole = start(*SWEEP, "--save", "whole.jsonl")
+    assert whole.communicate(timeout=60)[0] == out
+    assert keys(path) == keys(tmp_path / "whole.jsonl")
+    assert len(set(keys(path))) == 10
+
+
+def test_resuming_a_finished_run_measures_nothing(
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "run.jsonl"
+    first = call(*SWEEP, "--save", str(path))
+    before = path.read_bytes()
+    monkeypatch.setenv("GEMMBENCH_FAKE_FAULTS", "naive 8 sigsegv; tiled 16 sigsegv; flops 1 sigsegv")
+    again = call(*SWEEP, "--save", str(path), "--resume", "--quiet")
+    assert again.exit_code == 0
+    assert again.stdout == first.stdout
+    assert path.read_bytes() == before
+
+
+def test_resuming_an_empty_file_starts_it(call: Call, tmp_path: Path) -> None:
+    """A run that was killed before its header was on the disk."""
+    path = tmp_path / "run.jsonl"
+    path.touch()
+    assert call(*SWEEP, "--save", str(path), "--resume").exit_code == 0
+    assert len(keys(path)) == 10
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals are otherwise there")
+@pytest.mark.parametrize("save", [True, False])
+def test_ctrl_c_prints_the_table_so_far(save: bool, start: Start, tmp_path: Path) -> None:
+    pid = tmp_path / "pid"
+    hang = {"GEMMBENCH_FAKE_FAULTS": "register 8 hang", "GEMMBENCH_FAKE_PID": str(pid)}
+    process = start(*SWEEP, *(("--save", "run.jsonl") if save else ()), **hang)
+    wait_for(lambda: pid.exists() and pid.read_text() != "", process)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to the child as well
+    out, err = process.communicate(timeout=30)
+    assert process.returncode == 130
+    lines = [line.split()[0] for line in out.splitlines() if line]
+    assert "naive" in lines
+    assert "tiled" in lines
+    assert "register" not in lines
+    if save:
+        where = "4 rows are saved in run.jsonl; the same command with --resume goes on"
+        assert len(keys(tmp_path / "run.jsonl")) == 4
+    else:
+        where = "nothing was saved (--save FILE keeps rows as they come)"
+    assert err == f"gemmbench: interrupted; {where}\n"
+    assert not is_alive(int(pid.read_text()))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals are otherwise there")
+@pytest.mark.parametrize("after_s", [0.15, 0.3, 0.45, 0.6, 0.75, 0.9])
+def test_ctrl_c_is_never_a_traceback(after_s: float, start: Start) -> None:
+    """At whatever moment it comes: while Python starts, devices are listed, or the table is printed."""
+    process = start(*SWEEP, "--time-limit", "60", GEMMBENCH_FAKE_FAULTS="numpy 16 hang")
+    time.sleep(after_s)
+    os.killpg(process.pid, signal.SIGINT)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode in (130, -signal.SIGINT)
+    if "site-packages" not in err and "import" not in err:  # before gemmbench was there to catch it
+        assert "Traceback" not in err
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="pipes are otherwise there")
+@pytest.mark.parametrize("words", [("peak", "--format", "json"), SWEEP], ids=["text", "table"])
+def test_a_reader_that_went_away_is_no_error(words: tuple[str, ...], start: Start) -> None:
+    process = start(*words)
+    assert process.stdout is not None
+    process.stdout.close()
+    assert process.stderr is not None
+    assert process.stderr.read() == ""
+    assert process.wait(30) == 0
+
+
+def test_what_drivers_print_stays_off_stdout(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GEMMBENCH_FAKE_FAULTS", "flops 1 device-memory")
+    result = call("peak", "--types", "float", "--format", "json")
+    assert [row["status"] for row in json.loads(result.stdout)] == ["failed", "ok", "ok", "ok", "ok"]
