@@ -38,9 +38,10 @@ def peak(axes: Axes, box: Box) -> None:
     dtypes = list(dict.fromkeys(row.dtype for row in rows))
     ticks: list[float] = []
     names: list[str] = []
-    rated = [(row, found.best / units.GIGA) for row in rows if (found := derive.rate(row, "kernel"))]
+    rated = [(row, found.best) for row in rows if (found := derive.rate(row, "kernel"))]
     sure = [best for row, best in rated if row.check.verdict == "ok"] or [best for _, best in rated]
-    top = max(sure) * 1.14  # a suspect bar may leave the picture
+    divisor, letter = units.scale(max(sure))
+    top = max(sure) / divisor * 1.14  # a suspect bar may leave the picture
     start = 0.0
     for dtype in dtypes:
         mine = sorted((row for row in rows if row.dtype == dtype), key=_width)
@@ -55,7 +56,7 @@ def peak(axes: Axes, box: Box) -> None:
                     _word(axes, x, row)
                 continue
             best = found.best == max(sound, default=None)
-            _bar(axes, x, row, found, n / max(1, len(mine) - 1), best, top)
+            _bar(axes, x, row, found, n / max(1, len(mine) - 1), best, top, divisor)
         if not any(rates.values()):
             words = "\n".join(textwrap.wrap(f"{mine[0].status}: {clean(mine[0].reason)}", 22)[:4])
             axes.annotate(
@@ -67,7 +68,7 @@ def peak(axes: Axes, box: Box) -> None:
                 fontsize=8,
                 color=GREY,
             )
-        unit = "" if dtype != "int" else " (GIOPS)"
+        unit = "" if dtype != "int" else f" ({letter}IOPS)"
         axes.annotate(
             f"{dtype}{unit}",
             (start + (len(mine) - 1) / 2, 0),
@@ -86,7 +87,7 @@ def peak(axes: Axes, box: Box) -> None:
     axes.set_xlim(-0.8, start - 1.2)
     axes.set_ylim(0, top)
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: short(units.number(value))))
-    axes.set_ylabel("GFLOPS")
+    axes.set_ylabel(f"{letter}FLOPS")
     axes.set_xlabel("vector width", labelpad=20)
     facts = run.header.devices[device] if device != HOST else None
     count = f", {facts.compute_units} units" if facts else ""
@@ -94,10 +95,12 @@ def peak(axes: Axes, box: Box) -> None:
     titles(axes, box.title, f"measured peak{count}; best batch of each width, tick: its median{suspect}")
 
 
-def _bar(axes: Axes, x: float, row: Row, found: derive.Rate, place: float, best: bool, top: float) -> None:
+def _bar(
+    axes: Axes, x: float, row: Row, found: derive.Rate, place: float, best: bool, top: float, divisor: float
+) -> None:
     suspect = row.check.verdict != "ok"
     colour = _WIDTH_COLOURS[round(place * (len(_WIDTH_COLOURS) - 1))]
-    height = found.best / units.GIGA
+    height = found.best / divisor
     axes.bar(
         x,
         height,
@@ -108,10 +111,10 @@ def _bar(axes: Axes, x: float, row: Row, found: derive.Rate, place: float, best:
         hatch="////" if suspect else None,
         label=f"{row.dtype} {_width(row)}",
     )
-    median = found.median / units.GIGA
+    median = found.median / divisor
     axes.hlines(median, x - 0.43, x + 0.43, color=BLACK, linewidth=0.8)
     axes.annotate(
-        ("?" if suspect else "") + units.gflops(found.best),
+        ("?" if suspect else "") + units.number(height),
         (x, min(height, top * 0.955)),
         xytext=(0, 2),
         textcoords="offset points",

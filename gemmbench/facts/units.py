@@ -28,12 +28,16 @@ def gflops(flops_per_second: float) -> str:
     return number(flops_per_second / GIGA)
 
 
+def scale(largest: float) -> tuple[float, str]:
+    """What to divide rates in flop/s by, given the largest, and its letter: 1e9 and G, or 1e12 and T."""
+    return (1e12, "T") if abs(largest) >= 9.9995e12 else (GIGA, "G")
+
+
 def rate(flops_per_second: float, integer: bool = False) -> str:
     """A rate in flop/s with its unit: ``345 GFLOPS``, ``65.2 TFLOPS``; ``GIOPS`` for integers."""
     word = "IOPS" if integer else "FLOPS"
-    if abs(flops_per_second) >= 9.9995e12:
-        return f"{number(flops_per_second / 1e12)} T{word}"
-    return f"{number(flops_per_second / GIGA)} G{word}"
+    divisor, letter = scale(flops_per_second)
+    return f"{number(flops_per_second / divisor)} {letter}{word}"
 
 
 def seconds(value: float) -> str:
