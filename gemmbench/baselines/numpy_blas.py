@@ -104,7 +104,7 @@ def host_facts() -> HostFacts:
         cpu=_cpu_name(),
         cores=_cores(),
         memory_bytes=_memory_bytes(),
-        system=f"{platform.system()} {platform.release()}",
+        system=f"{platform.system()} {platform.release().split('-')[0]}",
         python=platform.python_version(),
         numpy=np.__version__,
         blas=blas_name(),

@@ -82,18 +82,24 @@ def measuring(command: Command) -> Command:
     return decorated  # type: ignore[no-any-return]
 
 
-class _Finite(click.FloatRange):
-    """A number that is neither NaN nor infinite: NaN is neither below nor above any limit."""
+class _Number(click.types.FloatParamType):
+    """A finite number; click's own float also takes NaN, which is on neither side of any limit."""
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        number = super().convert(value, param, ctx)
+    name = "number"
+
+    def __init__(self, above: float = -math.inf) -> None:
+        self._above = above
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        number: float = super().convert(value, param, ctx)
         if not math.isfinite(number):
             self.fail(f"{value} is not a finite number", param, ctx)
+        if number <= self._above:
+            self.fail(f"{value} is not above {self._above:g}", param, ctx)
         return number
 
 
-_positive = _Finite(min=0, min_open=True)
-_any_number = _Finite()
+_positive = _Number(above=0)
 
 _MEASURING = (
     click.option(
@@ -175,10 +181,10 @@ scope_option = click.option(
     help="What the table shows: the kernel alone, all device passes, or host memory to host memory.",
 )
 alpha_option = click.option(
-    "--alpha", type=_any_number, default=1.0, show_default=True, help="C = alpha A B + beta C."
+    "--alpha", type=_Number(), default=1.0, show_default=True, help="C = alpha A B + beta C."
 )
 beta_option = click.option(
-    "--beta", type=_any_number, default=0.0, show_default=True, help="C = alpha A B + beta C."
+    "--beta", type=_Number(), default=0.0, show_default=True, help="C = alpha A B + beta C."
 )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -30,7 +30,7 @@ from gemmbench.facts.records import (
 )
 from gemmbench.facts.text import clean
 from gemmbench.opencl import machine
-from gemmbench.render.progress import Progress
+from gemmbench.render.progress import Progress, place
 from gemmbench.rules.plan import Case, Plan
 from gemmbench.rules.selection import SelectionError, select
 from gemmbench.worker import Worker, WorkerError
@@ -149,7 +149,8 @@ def _header(devices: Sequence[DeviceFacts], host: HostFacts, policy: Policy) -> 
         gemmbench=__version__,
         command=words,
         started_utc=datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        devices=tuple(devices),
+        # Whoever is shown the file has no use for the folders of this machine.
+        devices=tuple(replace(device, library=Path(device.library).name) for device in devices),
         host=host,
         policy=policy,
     )
@@ -166,8 +167,7 @@ def _print_plan(plan: Plan, devices: Sequence[DeviceFacts], policy: Policy) -> N
             console.print(Text(f"  run   {step.label}"))
         else:
             row = step.row
-            size = f" {row.problem.m}x{row.problem.n}x{row.problem.k}" if row.problem else ""
-            console.print(Text(f"  {row.status}  {row.variant} {row.dtype}{size}: {row.reason}"))
+            console.print(Text(f"  {row.status}  {place(row)}: {row.reason}"))
     console.print(Text(f"{cases} cases, at most about {cases * policy.budget_s:.0f} s of sampling"))
 
 

@@ -125,12 +125,7 @@ class _Remaining(rich.progress.ProgressColumn):
 
 def line(row: Row) -> str:
     """A finished row in one line: ``register float 512x512x512: 38.2 GFLOPS, noise 0.4 %``."""
-    where = row.dtype
-    if row.problem:
-        where += f" {row.problem.m}x{row.problem.n}x{row.problem.k}"
-    elif "width" in row.parameters:
-        where += f" width {row.parameters['width']}"
-    label = f"{clean(row.variant)} {where}"
+    label = place(row)
     if row.status != "ok":
         return f"{label}: {row.status}: {clean(row.reason)}"
     found = derive.shown_rate(row, "kernel")
@@ -142,3 +137,13 @@ def line(row: Row) -> str:
         figure = units.rate(found.best if row.kind == "peak" else found.median, integer)
     spread = derive.noise(row)
     return f"{label}: {figure}" + (f", noise {units.percent(spread)}" if spread is not None else "")
+
+
+def place(row: Row) -> str:
+    """What a row is about: ``register float 512x512x512``, ``flops half width 4``."""
+    where = row.dtype
+    if row.problem:
+        where += f" {row.problem.m}x{row.problem.n}x{row.problem.k}"
+    elif "width" in row.parameters:
+        where += f" width {row.parameters['width']}"
+    return f"{clean(row.variant)} {where}"

@@ -175,16 +175,18 @@ def test_ctrl_c_prints_the_table_so_far(save: bool, start: Start, tmp_path: Path
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals are otherwise there")
-@pytest.mark.parametrize("after_s", [0.15, 0.3, 0.45, 0.6, 0.75, 0.9])
+@pytest.mark.parametrize("after_s", [0.3, 0.5, 0.6, 0.8])
 def test_ctrl_c_is_never_a_traceback(after_s: float, start: Start) -> None:
     """At whatever moment it comes: while Python starts, devices are listed, or the table is printed."""
     process = start(*SWEEP, "--time-limit", "60", GEMMBENCH_FAKE_FAULTS="numpy 16 hang")
     time.sleep(after_s)
     os.killpg(process.pid, signal.SIGINT)
     _, err = process.communicate(timeout=30)
-    assert process.returncode in (130, -signal.SIGINT)
-    if "site-packages" not in err and "import" not in err:  # before gemmbench was there to catch it
-        assert "Traceback" not in err
+    assert process.returncode in (130, -signal.SIGINT)  # the latter while Python itself starts
+    assert "spawn_main" not in err  # the child leaves it to its parent
+    if process.returncode == 130:
+        assert err.strip().startswith("gemmbench: interrupted")
+        assert len(err.strip().splitlines()) == 1
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="pipes are otherwise there")
