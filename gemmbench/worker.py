@@ -13,7 +13,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any, Protocol
@@ -130,7 +130,8 @@ class Worker:
         process = self._context.Process(
             target=_child, args=(theirs, self._make, _Output(self._output.fileno())), daemon=True
         )
-        process.start()
+        with _without_interrupts():
+            process.start()
         theirs.close()
         self._process, self._pipe = process, ours
         return ours
@@ -198,6 +199,19 @@ class _Failure:
     """Why the devices could not be listed, where the child lived to say it."""
 
     reason: str
+
+
+@contextlib.contextmanager
+def _without_interrupts() -> Iterator[None]:
+    """Ctrl-C waits: a child that is born meanwhile inherits that, until it ignores Ctrl-C for itself."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 class _Output:

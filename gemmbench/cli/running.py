@@ -87,6 +87,7 @@ def every_device(worker: Worker) -> tuple[tuple[DeviceFacts, ...], HostFacts]:
 class _Outcome:
     rows: list[Row]
     interrupted: bool = False
+    error: RunFileError | None = None
 
 
 def measure(options: RunOptions, make_plan: MakePlan, render: Render, chart: str | None = None) -> None:
@@ -113,6 +114,8 @@ def measure(options: RunOptions, make_plan: MakePlan, render: Render, chart: str
     run = Run(header, tuple(outcome.rows), str(options.save or ""))
     if run.rows:
         show(render(run))
+    if outcome.error:
+        raise UserError(str(outcome.error))
     _say_where(run, options, outcome)
     if options.plot and run.rows:
         draw([run], chart, options.plot, options.quiet)
@@ -135,6 +138,8 @@ def _run(plan: Plan, header: Header, worker: Worker, options: RunOptions) -> _Ou
                 progress.handle(event)
     except KeyboardInterrupt:
         outcome.interrupted = True
+    except RunFileError as error:  # a full disk, say: the table so far is still worth showing
+        outcome.error = error
     finally:
         if file:
             file.close()

@@ -85,7 +85,11 @@ def places(rows: Sequence[Row], where: Where, every: int = 0) -> str:
         every: how many places there are: a variant that has them all is ``at every size``; 0 for not known.
     """
     if all(row.kind != "gemm" for row in rows):
-        return ", ".join(map(where, rows))
+        alike: dict[str, list[str]] = {}
+        for row in rows:  # "float, width 2" and "float, width 4" are "float, width 2, 4"
+            words, _, last = where(row).rpartition(" ")
+            alike.setdefault(words, []).append(last)
+        return "; ".join(f"{words} {', '.join(last)}".strip() for words, last in alike.items())
     groups: dict[str, list[str]] = {}
     for row in rows:
         groups.setdefault(clean(row.variant), []).append(where(row))

@@ -32,9 +32,12 @@ class Probe:
     forms: Mapping[str, tuple[Form, ...]]  # by data type, most promising first
     operations: int = 2  # of one step on one lane: a multiplication and an addition
 
-    def options(self, dtype: str, width: int, form: Form, unroll: int) -> tuple[str, ...]:
-        """The -D list of one program."""
-        return (f"-DREAL_{dtype}", f"-DWIDTH={width}", f"-D{form.define}", f"-DUNROLL={unroll}")
+    def options(
+        self, dtype: str, width: int, form: Form, unroll: int, chains: tuple[int, ...] = CHAINS
+    ) -> tuple[str, ...]:
+        """The -D list of one program, which has a kernel for each number of chains."""
+        kernels = (f"-DCHAINS_{count}" for count in sorted(chains))
+        return (f"-DREAL_{dtype}", f"-DWIDTH={width}", f"-D{form.define}", f"-DUNROLL={unroll}", *kernels)
 
     def fingerprint(self, dtype: str, width: int) -> str:
         """Hash of everything that may be compiled for a row."""

@@ -51,21 +51,34 @@ static inline REAL add_lanes(VECTOR v)
 #endif
 }
 
+/* -DCHAINS_1, -DCHAINS_2 ...: a kernel each; compiling those that are not raced would take most of the time */
+#ifdef CHAINS_1
 #define CHAINS 1
 #include "peak/flops_body.clh"
 #undef CHAINS
+#endif
+#ifdef CHAINS_2
 #define CHAINS 2
 #include "peak/flops_body.clh"
 #undef CHAINS
+#endif
+#ifdef CHAINS_4
 #define CHAINS 4
 #include "peak/flops_body.clh"
 #undef CHAINS
+#endif
+#ifdef CHAINS_8
 #define CHAINS 8
 #include "peak/flops_body.clh"
 #undef CHAINS
+#endif
+#ifdef CHAINS_12
 #define CHAINS 12
 #include "peak/flops_body.clh"
 #undef CHAINS
+#endif
+#ifdef CHAINS_16
 #define CHAINS 16
 #include "peak/flops_body.clh"
 #undef CHAINS
+#endif

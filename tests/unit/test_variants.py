@@ -97,3 +97,4 @@ def test_ladder_names_are_unique_and_in_order() -> None:
 def test_flops_has_a_kernel_for_every_number_of_chains() -> None:
     source = kernel_files.raw("peak/flops.cl")
     assert tuple(int(count) for count in re.findall(r"#define CHAINS (\d+)", source)) == CHAINS
+    assert tuple(int(count) for count in re.findall(r"#ifdef CHAINS_(\d+)", source)) == CHAINS
