@@ -37,6 +37,8 @@ races: $(VENV)/.dev  ## run every kernel at small sizes under Oclgrind, which fi
 
 plots: $(VENV)/.run  ## draw the gallery again from the saved runs in plots/
 	@set -e; for run in plots/*.jsonl; do $(BIN)/gemmbench plot "$$run" --plot "$${run%.jsonl}.png"; done
+	@set -e; for run in plots/*-square.jsonl; do \
+	  $(BIN)/gemmbench plot "$$run" --kind host-device --plot "$${run%-square.jsonl}-host-device.png"; done
 
 bench: $(VENV)/.run  ## peak beside Debian's clpeak, and what Python costs for each launch
 	@status=0; for script in tests/bench/*.py; do \
