@@ -27,6 +27,7 @@ from gemmbench.facts.records import (
     Run,
     RunFile,
     RunFileError,
+    essential,
 )
 from gemmbench.facts.text import clean
 from gemmbench.opencl import machine
@@ -152,7 +153,7 @@ def _header(devices: Sequence[DeviceFacts], host: HostFacts, policy: Policy) -> 
     return Header(
         schema_version=SCHEMA_VERSION,
         gemmbench=__version__,
-        command=words,
+        command=essential(words),
         started_utc=datetime.now(timezone.utc).isoformat(timespec="seconds"),
         # Whoever is shown the file has no use for the folders of this machine.
         devices=tuple(replace(device, library=Path(device.library).name) for device in devices),

@@ -388,7 +388,7 @@ class RunFile:
             return cls.create(path, header, force=True)
         run, whole = _parse(path)
         for what, then, now in (
-            ("another command", _essential(run.header.command), _essential(header.command)),
+            ("another command", essential(run.header.command), essential(header.command)),
             ("other devices", _devices(run.header), _devices(header)),
             ("another sampling policy", run.header.policy, header.policy),
         ):
@@ -442,7 +442,7 @@ _OUTPUT_OPTIONS = {
 }
 
 
-def _essential(command: Iterable[str]) -> tuple[str, ...]:
+def essential(command: Iterable[str]) -> tuple[str, ...]:
     """A command without the options that only say where its output goes."""
     return tuple(_without_output(command))
 

@@ -35,7 +35,7 @@ def test_every_command_is_understood(
     if "FILE" in text or "NAME" in text or "run.jsonl" in text:
         run = str(ROOT / "plots" / "h200-square.jsonl")
         words = [{"FILE": run, "FILE...": run, "run.jsonl": run, "NAME": "naive"}.get(w, w) for w in words]
-    if words[0] == "show" and len(words) == 1 or words[0] == "plot" and len(words) == 1:
+    if words in (["show"], ["plot"]):
         words.append(str(ROOT / "plots" / "h200-square.jsonl"))
     if "h200" in words:
         words[words.index("h200")] = "0"  # the fake machine has none
