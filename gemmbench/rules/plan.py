@@ -11,7 +11,7 @@ from gemmbench.facts.problem import Gemm
 from gemmbench.facts.records import DeviceFacts, Kind, Parameters, Problem, Row, RowKey, Status, row_key
 from gemmbench.facts.units import size
 from gemmbench.rules import variants
-from gemmbench.rules.probes import FLOPS
+from gemmbench.rules.probes import FLOPS, WIDTHS
 from gemmbench.rules.variants import Variant
 
 _INDEX_LIMIT = 2**31 - 1  # kernels count elements in 32-bit integers
@@ -127,7 +127,7 @@ def peak_plan(
 
 def quick_widths(device: DeviceFacts, dtype: str) -> tuple[int, ...]:
     """The vector widths likely to hold a device's peak: scalar, its native width, and 16 on a CPU."""
-    native = device.vector_widths.get(dtype, 1)
+    native = min(device.vector_widths.get(dtype, 1), max(WIDTHS))  # OpenCL C has vectors of 16 at most
     return tuple(sorted({1, *([native, 16] if device.type == "cpu" else [min(native, 4), 2])} - {0}))
 
 

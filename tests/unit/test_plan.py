@@ -96,6 +96,7 @@ def test_a_peak_is_planned_for_every_type_and_width() -> None:
     ]
     assert [s.row.status for s in plan if isinstance(s, Skip)] == ["unsupported"] * 2
     assert quick_widths(DEVICE, "float") == (1, 16)
+    assert quick_widths(replace(DEVICE, vector_widths={"half": 32}), "half") == (1, 16)
     assert quick_widths(replace(DEVICE, type="gpu", vector_widths={"float": 1}), "float") == (1, 2)
 
 
