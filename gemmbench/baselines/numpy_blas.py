@@ -14,9 +14,8 @@ import threadpoolctl
 
 from gemmbench.facts.problem import Gemm
 from gemmbench.facts.records import HostFacts, Policy, Row
-from gemmbench.facts.units import seconds
 from gemmbench.rules import reference
-from gemmbench.rules.executor import NotMeasuredError, Tell
+from gemmbench.rules.executor import Tell, too_slow
 from gemmbench.rules.measure import least_s, sample
 from gemmbench.rules.operands import load_operands, save_result
 from gemmbench.rules.plan import Case
@@ -68,11 +67,7 @@ class NumpyExecutor:
         gemm(trial, a, b, c, out)
         predicted = least_s((time.perf_counter() - begin) * problem.flops / trial.flops)
         if predicted > policy.budget_s:
-            raise NotMeasuredError(
-                "skipped",
-                f"would take about {seconds(predicted)}, more than the budget of "
-                f"{seconds(policy.budget_s)}; --budget {int(predicted) + 1} runs it",
-            )
+            raise too_slow(predicted, policy)
 
 
 def gemm(problem: Gemm, a: Array, b: Array, c: Array, out: Array) -> None:

@@ -51,7 +51,9 @@ def _line(axes: Axes, one: Series, sizes: Sequence[int], values: Values, look: L
 def _rates(scope: str) -> Values:
     def values(row: Row) -> tuple[float, float, float] | None:
         found = derive.shown_rate(row, scope)
-        return tuple(rate / units.GIGA for rate in (found.median, found.low, found.high)) if found else None  # type: ignore[return-value]
+        if found is None:
+            return None
+        return found.median / units.GIGA, found.low / units.GIGA, found.high / units.GIGA
 
     return values
 

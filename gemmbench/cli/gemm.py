@@ -30,7 +30,6 @@ from gemmbench.facts.records import DeviceFacts
 from gemmbench.render.gemm import gemm as table
 from gemmbench.rules.operands import OperandError, dtype_name, read_matrix
 from gemmbench.rules.plan import Operands, Plan, gemm_plan
-from gemmbench.rules.variants import ParameterError
 
 _DEFAULT = 1024
 _file = click.Path(path_type=Path, dir_okay=False)
@@ -110,10 +109,7 @@ def gemm(
         for name in dtypes:
             if with_peak and all(shape):
                 steps += peak_steps(devices, name)
-            try:
-                steps += gemm_plan(devices, chosen, [Gemm(*shape, name, alpha, beta)], overrides, own)
-            except ParameterError as error:
-                raise UserError(str(error)) from None
+            steps += gemm_plan(devices, chosen, [Gemm(*shape, name, alpha, beta)], overrides, own)
         return steps
 
     running.measure(options, plan, table)

@@ -12,7 +12,8 @@ from typing import Any, TypeVar
 
 import click
 
-from gemmbench.facts.records import SCOPES, Policy
+from gemmbench.cli import EXIT_USAGE
+from gemmbench.facts.records import MEMORY_MODES, SCOPES, Policy
 from gemmbench.rules import variants
 from gemmbench.rules.variants import Variant
 
@@ -25,7 +26,7 @@ PLOT_SUFFIXES = (".png", ".svg", ".pdf")
 class UserError(click.ClickException):
     """What the user can put right: one sentence, exit status 2."""
 
-    exit_code = 2
+    exit_code = EXIT_USAGE
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,7 @@ def measuring(command: Command) -> Command:
     decorated: Any = fold
     for option in reversed(_MEASURING):
         decorated = option(decorated)
-    return decorated  # type: ignore[no-any-return]
+    return decorated  # type: ignore[no-any-return]  # click's decorators keep no signature
 
 
 class _Number(click.types.FloatParamType):
@@ -133,7 +134,7 @@ _MEASURING = (
     ),
     click.option(
         "--memory",
-        type=click.Choice(["auto", "mapped", "staged", "pageable"]),
+        type=click.Choice(["auto", *MEMORY_MODES]),
         default="auto",
         show_default=True,
         help="How operands reach the device.",
@@ -161,7 +162,7 @@ kernel_option = click.option(
 )
 baseline_option = click.option(
     "--baseline",
-    type=click.Choice(["numpy", "none"]),
+    type=click.Choice([*variants.BASELINES, "none"]),
     default="numpy",
     show_default=True,
     help="The host's own BLAS beside the kernels.",

@@ -6,6 +6,7 @@ import click
 
 from gemmbench.cli import running
 from gemmbench.cli.options import RunOptions, choose_dtypes, measuring
+from gemmbench.cli.show import FORMATS, renderer
 from gemmbench.rules.plan import peak_plan
 from gemmbench.rules.probes import PEAK_DTYPES, WIDTHS
 
@@ -21,7 +22,7 @@ from gemmbench.rules.probes import PEAK_DTYPES, WIDTHS
 @click.option(
     "--format",
     "form",
-    type=click.Choice(["table", "json", "csv", "markdown"]),
+    type=click.Choice(FORMATS),
     default="table",
     show_default=True,
 )
@@ -33,8 +34,6 @@ def peak(options: RunOptions, types: str, form: str) -> None:
     and unroll depths are raced; the best is shown with its integrity: ok, or suspect and why.
     """
     dtypes = choose_dtypes(types, PEAK_DTYPES)
-    from gemmbench.cli.show import renderer
-
     running.measure(
         options,
         lambda devices: peak_plan(devices, dtypes, WIDTHS),

@@ -34,6 +34,7 @@ from gemmbench.opencl import machine
 from gemmbench.render.progress import Progress, place
 from gemmbench.rules.plan import Case, Plan
 from gemmbench.rules.selection import SelectionError, select
+from gemmbench.rules.variants import ParameterError
 from gemmbench.worker import Worker, WorkerError
 
 make_machine = machine.default  # replaced in tests
@@ -65,7 +66,7 @@ def user_errors() -> Iterator[None]:
     """Errors whose message is for the user become one sentence and exit status 2."""
     try:
         yield
-    except (RunFileError, SelectionError, WorkerError) as error:
+    except (ParameterError, RunFileError, SelectionError, WorkerError) as error:
         raise UserError(str(error)) from None
 
 

@@ -12,7 +12,6 @@ from rich.console import RenderableType
 from gemmbench.cli import running
 from gemmbench.cli.options import (
     RunOptions,
-    UserError,
     alpha_option,
     baseline_option,
     beta_option,
@@ -31,7 +30,7 @@ from gemmbench.facts.problem import Gemm
 from gemmbench.facts.records import DeviceFacts, Run
 from gemmbench.render import sweep as tables
 from gemmbench.rules.plan import Plan, gemm_plan, peak_plan, quick_widths
-from gemmbench.rules.variants import ORDER, ParameterError, Variant
+from gemmbench.rules.variants import ORDER, Variant
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -53,17 +52,14 @@ class Sweep:
         """The peaks that rates are held against, then every problem.
 
         Raises:
-            UserError: a parameter does not fit.
+            ParameterError: a parameter does not fit.
         """
         steps: Plan = ()
         for dtype in self.dtypes:
             if self.with_peak:
                 steps += peak_steps(devices, dtype)
             problems = [Gemm(m, n, k, dtype, self.alpha, self.beta) for m, n, k in self.shapes]
-            try:
-                steps += gemm_plan(devices, self.kernels, problems, self.params)
-            except ParameterError as error:
-                raise UserError(str(error)) from None
+            steps += gemm_plan(devices, self.kernels, problems, self.params)
         return steps
 
 
@@ -90,7 +86,7 @@ def sweep_options(command: Command) -> Command:
         kernel_option, sizes_option,
     ):  # fmt: skip
         decorated = option(decorated)
-    return decorated  # type: ignore[no-any-return]
+    return decorated  # type: ignore[no-any-return]  # click's decorators keep no signature
 
 
 def _run(

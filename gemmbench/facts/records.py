@@ -27,6 +27,12 @@ Parameters = dict[str, int | float | str]
 
 SCOPES: tuple[str, ...] = ("kernel", "device", "host")
 
+MEMORY_MODES: dict[str, str] = {
+    "mapped": "buffers the host can map, filled in place: no copy where host and device share memory",
+    "staged": "copies between device buffers and pinned host memory",
+    "pageable": "copies between device buffers and ordinary, page-aligned host memory",
+}
+
 
 class RunFileError(Exception):
     """A saved run that cannot be read, written or resumed; the message is for the user."""
@@ -118,7 +124,7 @@ class Policy:
     precision: float = 0.01  # stop when the median's interval is this narrow, either side
     time_limit_s: float = 120.0  # a row that takes longer altogether is killed
     cold: bool = False  # rotate operands past the last-level cache
-    memory: str = "auto"  # auto, mapped, staged, pageable
+    memory: str = "auto"  # or one of MEMORY_MODES
 
 
 @dataclass(frozen=True)

@@ -15,11 +15,10 @@ import pyopencl as cl
 from gemmbench.facts.dtypes import DTYPES
 from gemmbench.facts.problem import Gemm
 from gemmbench.facts.records import Check, Launch, Policy, Row, Scope
-from gemmbench.facts.units import seconds as shown_seconds
 from gemmbench.opencl.memory import Operand, choose, operand
 from gemmbench.opencl.runtime import Built, Runtime, errors
 from gemmbench.rules import reference
-from gemmbench.rules.executor import NotMeasuredError, Tell
+from gemmbench.rules.executor import Tell, too_slow
 from gemmbench.rules.measure import least_s, sample
 from gemmbench.rules.operands import load_operands, save_result
 from gemmbench.rules.plan import Case
@@ -122,20 +121,17 @@ class GemmExecutor:
         problem: Gemm,
         layout: Layout,
         buffers: Mapping[str, Any],
-        temporaries: Mapping[str, Any] | None = None,
     ) -> list[Prepared]:
         """Kernels with their arguments set, in launch order; passes with nothing to do are left out."""
         values = variant.values(problem, parameters)
         scalar = np.float64 if DTYPES[problem.dtype].scalar == "double" else np.float32
-        if temporaries is None:
-            temporaries = self.temporaries(variant, parameters, problem)
+        wanted = variant.temporary_bytes(problem, parameters)
+        held = {**buffers, **{name: self.runtime.buffer(nbytes) for name, nbytes in wanted.items()}}
         known: dict[str, Any] = {name: np.int32(value) for name, value in values.items()}
         known |= {"lda": np.int32(layout.lda), "ldb": np.int32(layout.ldb), "ldc": np.int32(layout.ldc)}
         known |= {"alpha": scalar(problem.alpha), "beta": scalar(problem.beta)}
-        known |= buffers
-        known |= temporaries
+        known |= held
 
-        held = {**buffers, **temporaries}
         prepared = []
         for step in variant.passes:
             items, group = step.items(values), step.group(values)
@@ -147,11 +143,6 @@ class GemmExecutor:
             rounded = tuple(round_up(*pair) for pair in zip(items, group, strict=True))
             prepared.append(Prepared(step.role, step.kernel, kernel, rounded, group, held))
         return prepared
-
-    def temporaries(self, variant: Variant, parameters: Mapping[str, int], problem: Gemm) -> dict[str, Any]:
-        """The variant's own device buffers."""
-        wanted = variant.temporary_bytes(problem, parameters)
-        return {name: self.runtime.buffer(nbytes) for name, nbytes in wanted.items()}
 
     def _exact_error(self, case: Case, variant: Variant, bind: Callable[..., list[Prepared]]) -> str:
         """What is wrong on shapes around the tile, with guard cells and NaN where nothing may be read."""
@@ -212,11 +203,7 @@ class GemmExecutor:
             if predicted <= policy.budget_s:
                 return
             if took * 8 > policy.budget_s * _TRIAL_SHARE:
-                raise NotMeasuredError(
-                    "skipped",
-                    f"would take about {shown_seconds(predicted)}, more than the budget of "
-                    f"{shown_seconds(policy.budget_s)}; --budget {_next_budget(predicted)} runs it",
-                )
+                raise too_slow(predicted, policy)
             edge *= 2
 
     def _trial(self, problem: Gemm, bind: Callable[..., list[Prepared]]) -> float:
@@ -288,13 +275,13 @@ class Bench:
 
     def launches(self) -> tuple[Launch, ...]:
         """The device's stamps of one run."""
-        events = [(launch.name, launch.enqueue(self._queue())) for launch in self._on_device(0)]
+        events = [(launch.name, launch.enqueue(self.runtime.queue)) for launch in self._on_device(0)]
         self.runtime.queue.finish()
         return tuple(Launch(name, *_stamps(event)) for name, event in events)
 
     def device_batch(self, count: int) -> Mapping[str, float]:
         """Run ``count`` problems back to back; seconds of one in the kernel and the device scope."""
-        queue = self._queue()
+        queue = self.runtime.queue
         plan = [self._on_device(index) for index in range(self.sets)]
         events: list[tuple[str, Any]] = []
         begin = time.perf_counter()
@@ -341,14 +328,11 @@ class Bench:
         clocked = Scope(walls, kept.batch, kept.stop)
         return {**samples, "kernel": clocked, "device": clocked}, (note,)
 
-    def _queue(self) -> Any:
-        return self.runtime.queue
-
     def _on_device(self, index: int) -> Sequence[Prepared]:
         """The launches of one operand set, its operands being the device's."""
         for matrix in self._operands[index]:
-            matrix.keep_on_device(self._queue())
-        self._queue().finish()
+            matrix.keep_on_device(self.runtime.queue)
+        self.runtime.queue.finish()
         return self._prepared[index]
 
     def _host_run(self, index: int) -> float:
@@ -401,7 +385,3 @@ def _set_count(problem: Gemm, runtime: Runtime, policy: Policy) -> int:
     wanted = 2 * max(runtime.facts.cache_bytes, _LEAST_CACHE_BYTES)
     room = max(1, runtime.facts.global_mem_bytes // 2 // problem.operand_bytes)
     return max(1, min(-(-wanted // problem.operand_bytes), _MOST_SETS, room))
-
-
-def _next_budget(needed_s: float) -> int:
-    return max(1, int(needed_s) + 1)

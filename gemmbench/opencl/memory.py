@@ -11,12 +11,6 @@ from gemmbench.facts.records import DeviceFacts
 from gemmbench.opencl.runtime import Runtime, errors
 from gemmbench.rules.reference import Array
 
-MODES: dict[str, str] = {
-    "mapped": "buffers the host can map, filled in place: no copy where host and device share memory",
-    "staged": "copies between device buffers and pinned host memory",
-    "pageable": "copies between device buffers and ordinary, page-aligned host memory",
-}
-
 _PAGE = 4096
 
 
@@ -153,7 +147,7 @@ class Copied:
 
 
 def operand(runtime: Runtime, mode: str, count: int, dtype: np.dtype[Any]) -> Operand:
-    """Memory for ``count`` elements in one of `MODES`."""
+    """Memory for ``count`` elements in one of `facts.records.MEMORY_MODES`."""
     with errors():
         if mode == "mapped":
             return Mapped(runtime, count, dtype)

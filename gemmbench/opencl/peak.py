@@ -115,7 +115,7 @@ class PeakExecutor:
             samples=samples,
             check=check,
             build_s=bench.build_s,
-            notes=bench.notes(best),
+            notes=bench.notes(),
         )
 
     def _sample(
@@ -247,7 +247,7 @@ class _Bench:
                 close[contender.form.name] = (form, (*chains, contender.chains))
         return list(close.values())
 
-    def notes(self, winner: Contender) -> tuple[str, ...]:
+    def notes(self) -> tuple[str, ...]:
         """What the race found, best of each form and of each count of chains."""
         by_form: dict[str, float] = {}
         by_chains: dict[int, float] = {}

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gemmbench.facts.kernel_files import fingerprint
-from gemmbench.facts.records import DeviceFacts, Parameters
+from gemmbench.facts.records import DeviceFacts
 
 WIDTHS: tuple[int, ...] = (1, 2, 4, 8, 16)
 CHAINS: tuple[int, ...] = (1, 2, 4, 8, 12, 16)  # independent recurrences; a kernel of flops.cl each
@@ -94,8 +94,3 @@ def impossible_ratio(dtype: str, rate: float, known: Mapping[str, float]) -> str
                 f"{rate / known[other]:.1f} times the rate of {other}, where {limit:g} is the most possible"
             )
     return ""
-
-
-def describe_choice(choice: Parameters) -> str:
-    """The winner of a race in words: ``12 chains, fma(a,b,c), unroll 4``."""
-    return f"{choice.get('chains')} chains, {choice.get('form')}, unroll {choice.get('unroll')}"

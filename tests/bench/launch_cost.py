@@ -27,8 +27,9 @@ from gemmbench.opencl import drivers
 
 drivers.register()
 
+# After the drivers are registered: pyopencl's loader looks for them once.
 import numpy as np  # noqa: E402
-import pyopencl as cl  # noqa: E402  after the drivers are registered
+import pyopencl as cl  # noqa: E402
 
 from gemmbench.facts.records import DeviceFacts  # noqa: E402
 from gemmbench.opencl import discovery  # noqa: E402
