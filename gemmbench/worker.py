@@ -48,6 +48,13 @@ class Machine(Protocol):
             NotMeasuredError: there is no rate, and why.
         """
 
+    def inspect(self, case: Case, device: DeviceFacts) -> Row:
+        """Build a case's kernels and say what they take; run nothing.
+
+        Raises:
+            NotMeasuredError: they cannot be built, and why.
+        """
+
 
 MakeMachine = Callable[[], Machine]
 
@@ -86,13 +93,21 @@ class Worker:
 
     def run(self, case: Case, device: DeviceFacts | None, policy: Policy) -> Generator[Staged, None, Row]:
         """Run one case, yielding its stages; whatever happens to the child, there is a row to return."""
+        return (yield from self._row(("run", case, device, policy), case, policy))
+
+    def inspect(self, case: Case, device: DeviceFacts, policy: Policy) -> Row:
+        """Build one case's kernels; whatever happens to the child, there is a row to return."""
+        row: Row = _last(self._row(("inspect", case, device, policy), case, policy))
+        return row
+
+    def _row(self, request: tuple[Any, ...], case: Case, policy: Policy) -> Generator[Staged, None, Row]:
         pipe = self._start()
         try:
-            pipe.send(("run", case, device, policy))
+            pipe.send(request)
         except (BrokenPipeError, OSError):  # it died while idle: not this case's fault
             self.stop()
             pipe = self._start()
-            pipe.send(("run", case, device, policy))
+            pipe.send(request)
         begin = time.monotonic()
         answer = yield from self._wait(pipe, policy.time_limit_s)
         if isinstance(answer, Row):
@@ -278,11 +293,14 @@ def _child(pipe: Connection, make: MakeMachine, output: _Output) -> None:
                 except Exception as error:
                     pipe.send(("devices", _Failure(_words(error))))
                 continue
-            _, case, device, policy = request
+            verb, case, device, policy = request
             kind, row = "row", None
             try:
                 machine = machine or make()
-                row = machine.run(case, device, policy, tell)
+                if verb == "inspect":
+                    row = machine.inspect(case, device)
+                else:
+                    row = machine.run(case, device, policy, tell)
             except NotMeasuredError as error:
                 row = case.row(error.status, error.reason)
                 kind = "broken" if error.restart else "row"

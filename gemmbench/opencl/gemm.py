@@ -12,9 +12,11 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
+from gemmbench.energy import measure_energy
 from gemmbench.facts.dtypes import DTYPES
 from gemmbench.facts.problem import Gemm
 from gemmbench.facts.records import Check, Launch, Policy, Row, Scope
+from gemmbench.opencl import resources
 from gemmbench.opencl.memory import Operand, choose, operand
 from gemmbench.opencl.runtime import Built, Runtime, errors
 from gemmbench.rules import reference
@@ -23,7 +25,7 @@ from gemmbench.rules.measure import least_s, sample
 from gemmbench.rules.operands import load_operands, save_result
 from gemmbench.rules.plan import Case
 from gemmbench.rules.reference import Array
-from gemmbench.rules.variants import BY_NAME, Variant, round_up
+from gemmbench.rules.variants import BY_NAME, Layout, Variant, round_up
 
 _DEVICE_SHARE = 0.6  # of the budget; the rest is the host scope's
 _SMALL = 256  # the first trial's edge when a case's cost is predicted
@@ -31,20 +33,6 @@ _TRIAL_SHARE = 0.15  # of the budget that one trial may take
 _LONG_RUN_S = 1e-3  # from here on the enqueueing cannot explain a gap between event and wall clock
 _LEAST_CACHE_BYTES = 64 << 20  # drivers tell one core's or one level's cache
 _MOST_SETS = 64
-
-
-@dataclass(frozen=True)
-class Layout:
-    """Leading dimensions in elements; larger than the rows in the exact test."""
-
-    lda: int
-    ldb: int
-    ldc: int
-
-    @classmethod
-    def tight(cls, problem: Gemm) -> Layout:
-        """Rows without anything between them."""
-        return cls(problem.k, problem.n, problem.n)
 
 
 @dataclass(frozen=True)
@@ -77,9 +65,8 @@ class GemmExecutor:
         parameters = {name: int(value) for name, value in case.parameters.items()}
 
         tell("building")
-        options = variant.options(problem.dtype, parameters)
-        programs = {file: self.runtime.build(file, options) for file in variant.files}
-        row = replace(case.row("ok"), build_s=sum(built.seconds for built in programs.values()))
+        programs = self._programs(variant, problem.dtype, parameters)
+        row = self._built_row(case, variant, parameters, programs)
 
         tell("verifying")
         bind = partial(self.bind, variant, parameters, programs)
@@ -90,7 +77,7 @@ class GemmExecutor:
         if problem.flops:
             self._refuse_if_too_slow(problem, policy, bind)
         mode = choose(policy.memory, self.runtime.facts)
-        bench = Bench(self.runtime, problem, case, mode, policy, bind)
+        bench = Bench(self.runtime, variant, case, mode, policy, bind)
         with errors():
             row = replace(row, check=bench.verify(), memory=mode, launches=bench.launches())
         if row.check.verdict == "wrong":
@@ -111,7 +98,37 @@ class GemmExecutor:
         samples, notes = bench.trust_events(samples)
         if policy.cold and bench.sets > 1:
             notes = (*notes, f"cold: rotates among {bench.sets} operand sets")
+        if policy.energy:
+            tell("measuring energy")
+            with errors():
+                row = replace(row, energy=measure_energy(bench.device_batch, self.runtime.facts))
         return replace(row, samples=samples, notes=notes)
+
+    def inspect(self, case: Case) -> Row:
+        """A row with what the case's kernels take as built; nothing is run.
+
+        Raises:
+            NotMeasuredError: they do not compile.
+        """
+        variant = BY_NAME[case.variant]
+        parameters = {name: int(value) for name, value in case.parameters.items()}
+        programs = self._programs(variant, case.dtype, parameters)
+        return self._built_row(case, variant, parameters, programs)
+
+    def _programs(self, variant: Variant, dtype: str, parameters: Mapping[str, int]) -> dict[str, Built]:
+        options = variant.options(dtype, parameters)
+        return {file: self.runtime.build(file, options) for file in variant.files}
+
+    def _built_row(
+        self, case: Case, variant: Variant, parameters: Mapping[str, int], programs: Mapping[str, Built]
+    ) -> Row:
+        assert case.problem is not None
+        return replace(
+            case.row("ok"),
+            build_s=sum(built.seconds for built in programs.values()),
+            choice=dict(variant.chosen(case.problem, self.runtime.facts, parameters)),
+            resources=resources.of_variant(self.runtime, variant, parameters, programs, case.problem),
+        )
 
     def bind(
         self,
@@ -122,20 +139,31 @@ class GemmExecutor:
         layout: Layout,
         buffers: Mapping[str, Any],
     ) -> list[Prepared]:
-        """Kernels with their arguments set, in launch order; passes with nothing to do are left out."""
-        values = variant.values(problem, parameters)
-        scalar = np.float64 if DTYPES[problem.dtype].scalar == "double" else np.float32
-        wanted = variant.temporary_bytes(problem, parameters)
-        held = {**buffers, **{name: self.runtime.buffer(nbytes) for name, nbytes in wanted.items()}}
+        """Kernels with their arguments set, in launch order; passes with nothing to do are left out.
+
+        Images that ``buffers`` holds under their name are taken as filled.
+        """
+        full = {**parameters, **variant.chosen(problem, self.runtime.facts, parameters)}
+        values = variant.values(problem, full, layout)
+        dtype = DTYPES[problem.dtype]
+        scalar = np.float64 if dtype.scalar == "double" else np.float32
+        held = {
+            name: self.runtime.buffer(size)
+            for name, size in variant.temporary_bytes(problem, full, layout).items()
+        }
+        held |= {
+            name: self.runtime.image(*spec.shape(problem), dtype.numpy)
+            for name, spec in variant.images.items()
+        }
+        held |= buffers
         known: dict[str, Any] = {name: np.int32(value) for name, value in values.items()}
-        known |= {"lda": np.int32(layout.lda), "ldb": np.int32(layout.ldb), "ldc": np.int32(layout.ldc)}
         known |= {"alpha": scalar(problem.alpha), "beta": scalar(problem.beta)}
         known |= held
 
         prepared = []
-        for step in variant.passes:
+        for step in variant.steps(values):
             items, group = step.items(values), step.group(values)
-            if 0 in items:
+            if 0 in items or (step.role == "image" and buffers.keys() & variant.images.keys()):
                 continue
             kernel = self.runtime.kernel(programs[step.file], step.kernel, group)
             with errors():
@@ -233,24 +261,36 @@ class Bench:
     def __init__(
         self,
         runtime: Runtime,
-        problem: Gemm,
+        variant: Variant,
         case: Case,
         mode: str,
         policy: Policy,
         bind: Callable[..., list[Prepared]],
     ) -> None:
+        assert case.problem is not None
+        problem = case.problem
         self.runtime, self._problem, self._case = runtime, problem, case
-        dtype = DTYPES[problem.dtype].numpy
         self._values = load_operands(case)
-        counts = (problem.m * problem.k, problem.k * problem.n, problem.m * problem.n)
         self.sets = _set_count(problem, runtime, policy)
         self._operands: list[tuple[Operand, Operand, Operand]] = []
-        self._prepared: list[list[Prepared]] = []
+        self._prepared: list[list[Prepared]] = []  # for the device scope
+        self._hosted: list[list[Prepared]] = []  # for the host scope
+        matrices = {"A": self._values.a, "B": self._values.b, "C": self._values.c}
+        as_image = {spec.source: name for name, spec in variant.images.items()}
         for _ in range(self.sets):
-            a, b, c = (operand(runtime, mode, count, dtype) for count in counts)
-            self._operands.append((a, b, c))
-            buffers = {"A": a.buffer, "B": b.buffer, "C": c.buffer}
-            self._prepared.append(bind(problem, Layout.tight(problem), buffers))
+            operands = {
+                name: operand(runtime, mode, values.shape, values.dtype, image=name in as_image)
+                for name, values in matrices.items()
+            }
+            self._operands.append((operands["A"], operands["B"], operands["C"]))
+            # The plain problem has B in a buffer, from which a pass fills the image; from host memory B goes
+            # into the image at once.
+            plain = {name: operands[name].buffer for name in matrices if name not in as_image}
+            plain |= {name: runtime.filled(matrices[name]) for name in as_image}
+            layout = Layout.tight(problem)
+            self._prepared.append(bind(problem, layout, plain))
+            direct = plain | {image: operands[name].buffer for name, image in as_image.items()}
+            self._hosted.append(bind(problem, layout, direct) if as_image else self._prepared[-1])
         self._wall: list[tuple[float, float]] = []  # wall and event seconds of each device batch
         self._next = 0
         with errors():
@@ -349,7 +389,7 @@ class Bench:
             c.to_device(queue)
         else:
             c.lend(queue)
-        for launch in self._prepared[index]:
+        for launch in self._hosted[index]:
             launch.enqueue(queue)
         c.to_host(queue)
         return time.perf_counter() - begin

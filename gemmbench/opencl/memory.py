@@ -10,6 +10,7 @@ import pyopencl as cl
 from gemmbench.facts.records import DeviceFacts
 from gemmbench.opencl.runtime import Runtime, errors
 from gemmbench.rules.reference import Array
+from gemmbench.rules.variants.model import PIXEL
 
 _PAGE = 4096
 
@@ -105,22 +106,22 @@ class Copied:
             self._pinned = runtime.buffer(nbytes, flags)
             both = cl.map_flags.READ | cl.map_flags.WRITE
             with errors():
-                self._host, _ = cl.enqueue_map_buffer(
+                self.host, _ = cl.enqueue_map_buffer(
                     runtime.queue, self._pinned, both, 0, (count,), dtype, is_blocking=True
                 )
         else:
-            self._host = page_aligned(count, dtype)
+            self.host = page_aligned(count, dtype)
         self._changed = True  # in host memory since the last copy to the device
 
     def fill(self, values: Array) -> None:
         """See `Operand`."""
-        self._host[...] = values.reshape(-1)
+        self.host[...] = values.reshape(-1)
         self._changed = True
 
     def to_device(self, queue: Any) -> None:
         """See `Operand`."""
-        if self._host.size:
-            cl.enqueue_copy(queue, self.buffer, self._host, is_blocking=False)
+        if self.host.size:
+            cl.enqueue_copy(queue, self.buffer, self.host, is_blocking=False)
         self._changed = False
 
     def lend(self, queue: Any) -> None:
@@ -133,8 +134,8 @@ class Copied:
 
     def to_host(self, queue: Any) -> None:
         """See `Operand`."""
-        if self._host.size:
-            cl.enqueue_copy(queue, self._host, self.buffer, is_blocking=True)
+        if self.host.size:
+            cl.enqueue_copy(queue, self.host, self.buffer, is_blocking=True)
         else:
             queue.finish()
 
@@ -143,15 +144,128 @@ class Copied:
 
     def read(self) -> Array:
         """See `Operand`."""
-        return np.array(self._host)
+        return np.array(self.host)
 
 
-def operand(runtime: Runtime, mode: str, count: int, dtype: np.dtype[Any]) -> Operand:
-    """Memory for ``count`` elements in one of `facts.records.MEMORY_MODES`."""
+class MappedImage:
+    """An RGBA image that host and device take in turns: a row of the matrix in each row of pixels."""
+
+    def __init__(self, runtime: Runtime, shape: tuple[int, int], dtype: np.dtype[Any]) -> None:
+        self._size = (max(1, -(-shape[1] // PIXEL)), max(1, shape[0]))  # in pixels
+        flags = cl.mem_flags.READ_WRITE | cl.mem_flags.ALLOC_HOST_PTR
+        self.buffer = runtime.image(*self._size, dtype, flags)
+        self._queue, self._shape, self._dtype = runtime.queue, shape, dtype
+        self._pitch = self._size[0] * PIXEL * dtype.itemsize  # bytes from row to row; what the map says
+        self._view: Any = None
+
+    def fill(self, values: Array) -> None:
+        """See `Operand`."""
+        self.reclaim(self._queue)
+        self._view[...] = 0
+        self._view[: values.shape[0], : values.shape[1]] = values
+
+    def to_device(self, queue: Any) -> None:
+        """See `Operand`."""
+        if self._view is not None:
+            self._view.base.release(queue)
+            self._view = None
+
+    lend = to_device
+    keep_on_device = to_device
+
+    def to_host(self, queue: Any) -> None:
+        """See `Operand`."""
+        while self._view is None:
+            view, pitch = self._map(queue)
+            if pitch == self._pitch:
+                self._view = view
+            else:  # the driver pads rows: look again, at that distance
+                view.base.release(queue)
+                self._pitch = pitch
+
+    def _map(self, queue: Any) -> tuple[Any, int]:
+        width, height = self._size
+        view, _, pitch, _ = cl.enqueue_map_image(
+            queue,
+            self.buffer,
+            cl.map_flags.READ | cl.map_flags.WRITE,
+            (0, 0),
+            (width, height),
+            (height, width * PIXEL),
+            self._dtype,
+            strides=(self._pitch, self._dtype.itemsize),
+            is_blocking=True,
+        )
+        return view, pitch
+
+    reclaim = to_host
+
+    def read(self) -> Array:
+        """See `Operand`."""
+        self.to_host(self._queue)
+        return np.array(self._view[: self._shape[0], : self._shape[1]])
+
+
+class CopiedImage:
+    """An RGBA image and a host array whose rows are whole pixels, pinned or pageable."""
+
+    def __init__(self, runtime: Runtime, shape: tuple[int, int], dtype: np.dtype[Any], pinned: bool) -> None:
+        width, height = max(1, -(-shape[1] // PIXEL)), max(1, shape[0])
+        self.buffer = runtime.image(width, height, dtype)
+        self._shape, self._region = shape, (width, height)
+        self._staging = Copied(runtime, height * width * PIXEL, dtype, pinned)
+        self._changed = True
+
+    def fill(self, values: Array) -> None:
+        """See `Operand`."""
+        width, height = self._region
+        rows = np.zeros((height, width * PIXEL), values.dtype)
+        rows[: values.shape[0], : values.shape[1]] = values
+        self._staging.fill(rows)
+        self._changed = True
+
+    def to_device(self, queue: Any) -> None:
+        """See `Operand`."""
+        cl.enqueue_copy(
+            queue, self.buffer, self._staging.host, origin=(0, 0), region=self._region, is_blocking=False
+        )
+        self._changed = False
+
+    def lend(self, queue: Any) -> None:
+        """See `Operand`."""
+
+    def keep_on_device(self, queue: Any) -> None:
+        """See `Operand`."""
+        if self._changed:
+            self.to_device(queue)
+
+    def to_host(self, queue: Any) -> None:
+        """See `Operand`."""
+        cl.enqueue_copy(queue, self._staging.host, self.buffer, origin=(0, 0), region=self._region)
+
+    def reclaim(self, queue: Any) -> None:
+        """See `Operand`."""
+
+    def read(self) -> Array:
+        """See `Operand`."""
+        width, height = self._region
+        return np.array(self._staging.host.reshape(height, width * PIXEL)[: self._shape[0], : self._shape[1]])
+
+
+def operand(
+    runtime: Runtime, mode: str, shape: tuple[int, ...], dtype: np.dtype[Any], image: bool = False
+) -> Operand:
+    """Memory for a matrix of this shape in one of `facts.records.MEMORY_MODES`, as a buffer or an image."""
+    rows, columns = shape
     with errors():
         if mode == "mapped":
-            return Mapped(runtime, count, dtype)
-        return Copied(runtime, count, dtype, pinned=mode == "staged")
+            if image:
+                return MappedImage(runtime, (rows, columns), dtype)
+            return Mapped(runtime, rows * columns, dtype)
+        pinned = mode == "staged"
+        if image:
+            return CopiedImage(runtime, (rows, columns), dtype, pinned)
+        return Copied(runtime, rows * columns, dtype, pinned)
 
 
 def page_aligned(count: int, dtype: np.dtype[Any]) -> Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 import warnings
 from collections.abc import Iterator, Sequence
@@ -9,12 +10,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pyopencl as cl
 
 from gemmbench.facts.kernel_files import text
 from gemmbench.facts.records import DeviceFacts
 from gemmbench.opencl.discovery import handle
 from gemmbench.rules.executor import NotMeasuredError
+from gemmbench.rules.reference import Array
 
 STANDARD = "-cl-std=CL1.2"  # the least that the kernels need, and the most that Oclgrind takes
 
@@ -67,7 +70,7 @@ class Runtime:
                 warnings.simplefilter("ignore", cl.CompilerWarning)
                 program = cl.Program(self.context, text(file))
                 try:
-                    program.build([STANDARD, *options], devices=[self.device])
+                    program.build(self._options(options), devices=[self.device])
                 except cl.RuntimeError as error:
                     if error.code != cl.status_code.BUILD_PROGRAM_FAILURE:
                         raise
@@ -76,18 +79,26 @@ class Runtime:
             self._programs[key] = Built(program, time.perf_counter() - begin, log.strip())
         return self._programs[key]
 
+    def _options(self, options: tuple[str, ...]) -> list[str]:
+        """With the OpenCL C that the kernels are written in unless they name another, and a telling log."""
+        own = any(option.startswith("-cl-std=") for option in options)
+        verbose = ["-cl-nv-verbose"] if "cl_nv_compiler_options" in self.facts.extensions else []
+        return [*([] if own else [STANDARD]), *options, *verbose]
+
     def kernel(self, built: Built, name: str, group: Sequence[int]) -> Any:
         """A kernel of its own (arguments are kept in it), checked to take work-groups of this size.
 
         Raises:
             NotMeasuredError: the compiled kernel needs more registers than such a group can have.
         """
+        info = cl.kernel_work_group_info
         with errors():
             kernel = cl.Kernel(built.program, name)
-            most = kernel.get_work_group_info(cl.kernel_work_group_info.WORK_GROUP_SIZE, self.device)
-        wanted = 1
-        for length in group:
-            wanted *= length
+            most = kernel.get_work_group_info(info.WORK_GROUP_SIZE, self.device)
+            required = tuple(kernel.get_work_group_info(info.COMPILE_WORK_GROUP_SIZE, self.device))
+        if required == (*group, 1, 1)[:3]:
+            return kernel  # compiled for this very group, whatever the driver says for others
+        wanted = math.prod(group)
         if wanted > most:
             raise NotMeasuredError(
                 "unsupported", f"{name} takes work-groups of {most} as compiled here, not of {wanted}"
@@ -98,6 +109,23 @@ class Runtime:
         """A device buffer; an empty one is a few bytes, since OpenCL has none."""
         with errors():
             return cl.Buffer(self.context, flags or cl.mem_flags.READ_WRITE, max(nbytes, 16))
+
+    def filled(self, values: Array) -> Any:
+        """A device buffer that holds a host array's values."""
+        buffer = self.buffer(values.nbytes)
+        if values.size:
+            with errors():
+                cl.enqueue_copy(self.queue, buffer, np.ascontiguousarray(values))
+        return buffer
+
+    def image(self, width: int, height: int, dtype: np.dtype[Any], flags: int = 0) -> Any:
+        """A two-dimensional RGBA image of ``width`` x ``height`` pixels, half or float by ``dtype``."""
+        kind = cl.channel_type.HALF_FLOAT if dtype.itemsize == 2 else cl.channel_type.FLOAT
+        form = cl.ImageFormat(cl.channel_order.RGBA, kind)
+        with errors():
+            return cl.create_image(
+                self.context, flags or cl.mem_flags.READ_WRITE, form, shape=(width, height)
+            )
 
 
 def build_failure(file: str, message: str) -> str:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 from gemmbench.facts.dtypes import DTYPES
 from gemmbench.facts.problem import Gemm
 from gemmbench.facts.records import DeviceFacts, Kind, Parameters, Problem, Row, RowKey, Status, row_key
 from gemmbench.facts.units import size
 from gemmbench.rules import variants
-from gemmbench.rules.probes import FLOPS, WIDTHS
+from gemmbench.rules.probes import FLOPS, PROBES, QUICK, WIDTHS
 from gemmbench.rules.variants import Variant
 
 _INDEX_LIMIT = 2**31 - 1  # kernels count elements in 32-bit integers
@@ -50,9 +51,15 @@ class Case:
     def label(self) -> str:
         """For people, in progress lines."""
         if self.problem:
-            return f"{self.variant} {self.dtype} {self.problem.shape}"
+            name = f"{self.problem.label} " if self.problem.label else ""
+            return f"{self.variant} {self.dtype} {name}{self.problem.shape}"
         width = self.parameters.get("width", 1)
-        return f"{self.variant} {self.dtype}{width if width != 1 else ''}"
+        others = [
+            f" {size(int(value)) if name == 'bytes' else value}"
+            for name, value in self.parameters.items()
+            if name != "width"
+        ]
+        return f"{self.variant} {self.dtype}{width if width != 1 else ''}{''.join(others)}"
 
     def row(self, status: Status, reason: str = "") -> Row:
         """A row for this case without a result."""
@@ -65,6 +72,7 @@ class Case:
             status=status,
             reason=reason,
             problem=saved_problem(self.problem) if self.problem else None,
+            label=self.problem.label if self.problem else "",
             source=self.source,
         )
 
@@ -77,6 +85,7 @@ class Skip:
 
 
 Plan = tuple[Case | Skip, ...]
+Reach = Literal["plain", "quick", "every"]
 
 
 def saved_problem(problem: Gemm) -> Problem:
@@ -110,18 +119,34 @@ def gemm_plan(
 
 
 def peak_plan(
-    devices: Sequence[DeviceFacts], dtypes: Sequence[str], widths: Sequence[int], first: int = 0
+    devices: Sequence[DeviceFacts],
+    dtypes: Sequence[str],
+    widths: Sequence[int],
+    first: int = 0,
+    reach: Reach = "quick",
 ) -> Plan:
-    """The peak probe for every device, type and vector width; ``first`` is the first device's position."""
+    """The compute probes of some types, for every device.
+
+    Args:
+        devices: to run on.
+        dtypes: operand types.
+        widths: vector widths, for the probes that have them.
+        first: the first device's position.
+        reach: which probes: ``plain`` multiply-adds; ``quick``: these, and the matrix units that a device
+            has; ``every``: all there are, with a row for each that a device cannot run.
+    """
+    chosen = {"plain": (FLOPS,), "quick": QUICK, "every": tuple(PROBES.values())}[reach]
     plan: list[Case | Skip] = []
     for index, device in enumerate(devices, first):
         for dtype in dtypes:
-            for width in widths:
-                case = Case(
-                    "peak", index, FLOPS.name, dtype, {"width": width}, source=FLOPS.fingerprint(dtype, width)
-                )
-                reason = unsupported_type(device, dtype)
-                plan.append(Skip(case.row("unsupported", reason)) if reason else case)
+            for probe in (probe for probe in chosen if dtype in probe.dtypes):
+                lacks = probe.lacks(device, dtype)
+                if lacks and probe is not FLOPS and reach != "every":
+                    continue
+                for parameters in probe.cases(dtype, widths):
+                    source = probe.fingerprint(dtype, parameters)
+                    case = Case("peak", index, probe.name, dtype, parameters, source=source)
+                    plan.append(Skip(case.row("unsupported", lacks)) if lacks else case)
     return tuple(plan)
 
 
@@ -148,7 +173,8 @@ def _gemm_case(
     operands: Operands | None,
 ) -> Case | Skip:
     mine = {name: value for name, value in overrides.items() if name in variant.parameters}
-    parameters = variant.preset(device.family, mine)
+    parameters = variant.preset(device.family, mine, problem.dtype)
+    full = {**parameters, **variant.chosen(problem, device, parameters)}
     case = Case(
         "gemm",
         index,
@@ -159,10 +185,10 @@ def _gemm_case(
         variant.fingerprint(problem.dtype, parameters),
         operands or Operands(),
     )
-    reason = _unsupported(device, variant, problem, parameters)
+    reason = _unsupported(device, variant, problem, full)
     if reason:
         return Skip(case.row("unsupported", reason))
-    reason = _too_large(device, variant, problem, parameters)
+    reason = _too_large(device, variant, problem, full)
     return Skip(case.row("skipped", reason)) if reason else case
 
 
@@ -180,14 +206,16 @@ def _unsupported(device: DeviceFacts, variant: Variant, problem: Gemm, parameter
     reason = unsupported_type(device, problem.dtype)
     if reason:
         return reason
-    for extension in variant.extensions:
-        if extension not in device.extensions:
-            return f"the device does not list {extension}"
+    for extension in variant.extensions(parameters):
+        if not any(name in device.extensions for name in extension.split("|")):
+            return f"the device does not list {extension.replace('|', ' or ')}"
+    if variant.images and not device.images:
+        return "the device has no images"
     local = variant.local_elements(parameters) * DTYPES[problem.dtype].itemsize
     if local > device.local_mem_bytes:
         return f"needs {size(local)} of local memory, the device has {size(device.local_mem_bytes)}"
     values = variant.values(problem, parameters)
-    for step in variant.passes:
+    for step in variant.steps(values):
         group = step.group(values)
         if math.prod(group) > device.max_work_group_size:
             return f"needs work-groups of {math.prod(group)}, the device takes {device.max_work_group_size}"
@@ -199,6 +227,12 @@ def _unsupported(device: DeviceFacts, variant: Variant, problem: Gemm, parameter
 
 def _too_large(device: DeviceFacts, variant: Variant, problem: Gemm, parameters: Mapping[str, int]) -> str:
     """Why this problem does not fit this device, or ""."""
+    for image in variant.images.values():
+        for pixels, most, side in zip(
+            image.shape(problem), device.image2d_max, ("wide", "high"), strict=True
+        ):
+            if pixels > most:
+                return f"{image.source} is an image {pixels} pixels {side}, the device allows {most}"
     itemsize = DTYPES[problem.dtype].itemsize
     operands = {
         "A": problem.m * problem.k * itemsize,

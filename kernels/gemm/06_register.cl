@@ -3,16 +3,17 @@
  *                          BN                 A work-group makes a BM x BN tile of C; each of its work-items
  *                  +----------------+         owns TM x TN elements of it, kept in registers.
  *               BK |       Bt       |
- *          BK      +----------------+         The micro-tile is strided over the tile: work-item (x, y) owns
+ *          BM      +----------------+         The micro-tile is strided over the tile: work-item (x, y) owns
  *        +----+    | o  .  o  .     |         rows y + i * (BM / TM) and columns x + j * (BN / TN), so that
- *        |    |    | .  .  .  .     |         neighbours read neighbouring local memory and write
- *     BM | At |    | o  .  o  .     |         neighbouring global memory.
- *        |    |    |       C        |
- *        +----+    +----------------+         acc[i][j] += At[p][row] * Bt[p][column]
+ *     BK | At |    | .  .  .  .     |         neighbours read neighbouring local memory and write
+ *        +----+ BM | o  .  o  .     |         neighbouring global memory.
+ *                  |       C        |
+ *                  +----------------+         acc[i][j] += At[p][row] * Bt[p][column]
+ *                                             At[p][r] = AT[(p0 + p) * ldat + row0 + r]
  *
- * A step along k reads TM + TN values from local memory for TM * TN multiplications, where tiled read two
- * for one: local memory stops being the limit. At is stored with k first, so that a step reads one row of
- * each tile. Past the edges tiles hold zeros. */
+ * A step along k reads TM + TN values from local memory for TM * TN multiplications, where rect reads TM + 1
+ * for TM: local memory stops being the limit. A comes transposed, as in rect. Past the edges tiles hold
+ * zeros. */
 #include "common.clh"
 
 #if !defined(BM) || !defined(BN) || !defined(BK) || !defined(TM) || !defined(TN)
@@ -25,7 +26,7 @@
 
 __kernel __attribute__((reqd_work_group_size(GX, GY, 1)))
 void register_blocked(int m, int n, int k, SCALAR alpha,
-                      __global const REAL *restrict A, int lda,
+                      __global const REAL *restrict AT, int ldat,
                       __global const REAL *restrict B, int ldb, SCALAR beta,
                       __global REAL *restrict C, int ldc)
 {
@@ -41,9 +42,9 @@ void register_blocked(int m, int n, int k, SCALAR alpha,
             acc[i][j] = 0;
 
     for (int p0 = 0; p0 < k; p0 += BK) {
-        for (int e = item; e < BM * BK; e += ITEMS) { /* consecutive work-items along a row of A */
-            const int p = e % BK, r = e / BK;
-            At[p][r] = row0 + r < m && p0 + p < k ? A[(size_t)(row0 + r) * lda + p0 + p] : (REAL)0;
+        for (int e = item; e < BK * BM; e += ITEMS) { /* consecutive work-items along a row of AT */
+            const int r = e % BM, p = e / BM;
+            At[p][r] = p0 + p < k && row0 + r < m ? AT[(size_t)(p0 + p) * ldat + row0 + r] : (REAL)0;
         }
         for (int e = item; e < BK * BN; e += ITEMS) { /* and along a row of B */
             const int c = e % BN, p = e / BN;

@@ -1,8 +1,8 @@
 /* padded: incomplete tiles, by padding. Five launches:
  *
- *    pad        AP (mp x kp) = A (m x k) with zeros to whole tiles
- *    transpose  BT (n x k) = B (k x n) transposed           (00_transpose.cl)
- *    pad        BP (np x kp) = BT with zeros to whole tiles
+ *    pad        AP (mp x kp) = A (m x k) with zeros to whole tiles     (00_pad.cl)
+ *    transpose  BT (n x k) = B (k x n) transposed                      (00_transpose.cl)
+ *    pad        BP (np x kp) = BT with zeros to whole tiles            (00_pad.cl)
  *    padded     CP (mp x np) = AP times BP transposed
  *    unpad      C (m x n) = alpha * the m x n corner of CP + beta * C
  *
@@ -20,28 +20,19 @@
  * one another and of the problem, 10 x 10 micro-tiles included. The helpers cost O(n^2) for O(n^3) saved. */
 #include "common.clh"
 
-#if !defined(BM) || !defined(BN) || !defined(BK) || !defined(TM) || !defined(TN)
-#error "BM, BN, BK, TM and TN must be defined"
+#if !defined(BM) || !defined(BN) || !defined(BK) || !defined(TM) || !defined(TN) || !defined(PAD)
+#error "BM, BN, BK, TM, TN and PAD must be defined"
 #endif
 
 #define GX (BN / TN)
 #define GY (BM / TM)
 #define ITEMS (GX * GY)
 
-__kernel void pad(int rows, int columns, __global const REAL *restrict S, int lds,
-                  int padded_rows, int padded_columns, __global REAL *restrict P)
-{
-    const int column = get_global_id(0), row = get_global_id(1);
-    if (row < padded_rows && column < padded_columns)
-        P[(size_t)row * padded_columns + column] =
-            row < rows && column < columns ? S[(size_t)row * lds + column] : (REAL)0;
-}
-
 __kernel __attribute__((reqd_work_group_size(GX, GY, 1)))
 void padded(int np, int kp, __global const REAL *restrict AP, __global const REAL *restrict BP,
             __global REAL *restrict CP)
 {
-    __local REAL At[BK][BM], Bt[BK][BN];
+    __local REAL At[BK][BM + PAD], Bt[BK][BN + PAD]; /* tiles are stored by columns: PAD sets their banks apart */
     const int x = get_local_id(0), y = get_local_id(1), item = y * GX + x;
     const int row0 = get_group_id(1) * BM, column0 = get_group_id(0) * BN;
 

@@ -7,8 +7,8 @@
  *      | A         |         | BT        |        C[2y + 1][2x] = a1 . b0    C[2y + 1][2x + 1] = a1 . b1
  *      +-----------+         +-----------+
  *
- * Four loads of WIDTH elements serve four multiplications, where dot loads two for one. Where m or n is odd
- * the last block's second row is its first one again: read in bounds, and not written. */
+ * Four loads of WIDTH elements serve four dot products, where dot loads two for one. Where m or n is odd the
+ * last block's second row is its first one again: read in bounds, and not written. */
 #include "common.clh"
 
 #ifndef WIDTH
@@ -17,17 +17,14 @@
 #define VECTOR REALV(WIDTH)
 #define LOAD(p) CAT(vload, WIDTH)(0, p)
 
-static inline REAL add_lanes(VECTOR v)
+static inline REAL product(VECTOR a, VECTOR b)
 {
 #if WIDTH == 4
-    return (v.s0 + v.s1) + (v.s2 + v.s3);
-#elif WIDTH == 8
-    return ((v.s0 + v.s1) + (v.s2 + v.s3)) + ((v.s4 + v.s5) + (v.s6 + v.s7));
-#elif WIDTH == 16
-    return (((v.s0 + v.s1) + (v.s2 + v.s3)) + ((v.s4 + v.s5) + (v.s6 + v.s7)))
-         + (((v.s8 + v.s9) + (v.sa + v.sb)) + ((v.sc + v.sd) + (v.se + v.sf)));
+    return dot(a, b);
+#elif WIDTH == 8 /* OpenCL C has no 8-wide dot */
+    return dot(a.lo, b.lo) + dot(a.hi, b.hi);
 #else
-#error "WIDTH must be 4, 8 or 16"
+#error "WIDTH must be 4 or 8"
 #endif
 }
 
@@ -49,16 +46,15 @@ __kernel void block2x2(int m, int n, int k, SCALAR alpha,
 
     __global const REAL *a0 = A + (size_t)row * lda, *a1 = A + (size_t)row1 * lda;
     __global const REAL *b0 = BT + (size_t)column * ldbt, *b1 = BT + (size_t)column1 * ldbt;
-    VECTOR v00 = (VECTOR)(0), v01 = (VECTOR)(0), v10 = (VECTOR)(0), v11 = (VECTOR)(0);
+    REAL s00 = 0, s01 = 0, s10 = 0, s11 = 0;
     int p = 0;
     for (; p + WIDTH <= k; p += WIDTH) {
         const VECTOR x0 = LOAD(a0 + p), x1 = LOAD(a1 + p), y0 = LOAD(b0 + p), y1 = LOAD(b1 + p);
-        v00 += x0 * y0;
-        v01 += x0 * y1;
-        v10 += x1 * y0;
-        v11 += x1 * y1;
+        s00 += product(x0, y0);
+        s01 += product(x0, y1);
+        s10 += product(x1, y0);
+        s11 += product(x1, y1);
     }
-    REAL s00 = add_lanes(v00), s01 = add_lanes(v01), s10 = add_lanes(v10), s11 = add_lanes(v11);
     for (; p < k; p++) {
         s00 += a0[p] * b0[p];
         s01 += a0[p] * b1[p];

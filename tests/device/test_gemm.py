@@ -56,7 +56,10 @@ def bound(device: DeviceFacts, name: str, dtype: str) -> tuple[GemmExecutor, Any
         pytest.skip(f"the device has no {dtype}")
     made = executor(device)
     variant = BY_NAME[name]
-    parameters = variant.preset(device.family)
+    parameters = variant.preset(device.family, dtype=dtype)
+    (step,) = gemm_plan([device], [variant], [Gemm(8, 8, 8, dtype)])
+    if isinstance(step, Skip):
+        pytest.skip(step.row.reason)
     options = variant.options(dtype, parameters)
     programs = {file: made.runtime.build(file, options) for file in variant.files}
     return made, partial(made.bind, variant, parameters, programs)
@@ -88,6 +91,14 @@ def test_exact_on_any_shape(
     assert made.exact_run(Gemm(m, n, k, "float", *scalars), bind) == ""
 
 
+@pytest.mark.parametrize("exchange", [1, 2])
+def test_a_sub_group_shares_by_shuffle_and_by_the_read_only_path(device: DeviceFacts, exchange: int) -> None:
+    overrides = {"EXCHANGE": exchange, "LANES": 16}
+    row = measured(device, "subgroup", Gemm(67, 45, 50, beta=1.0), overrides=overrides)
+    shuffles = "cl_khr_subgroup_shuffle" in device.extensions
+    assert row.status == ("ok" if shuffles or exchange == 2 else "unsupported"), row.reason
+
+
 def measured(device: DeviceFacts, name: str, problem: Gemm, policy: Policy = QUICK, **extra: Any) -> Row:
     (step,) = gemm_plan([device], [BY_NAME[name]], [problem], **extra)
     if isinstance(step, Skip):
@@ -97,11 +108,12 @@ def measured(device: DeviceFacts, name: str, problem: Gemm, policy: Policy = QUI
 
 @pytest.mark.parametrize("memory", ["mapped", "staged", "pageable"])
 @pytest.mark.parametrize("beta", [0.0, 0.5])
+@pytest.mark.parametrize(("name", "m"), [("tiled", 65), ("image-4x8", 65), ("image-4x8", 3)])
 def test_every_memory_mode_brings_the_right_answer_back(
-    device: DeviceFacts, memory: str, beta: float
+    device: DeviceFacts, name: str, m: int, memory: str, beta: float
 ) -> None:
     policy = Policy(**{**vars(QUICK), "memory": memory})
-    row = measured(device, "tiled", Gemm(65, 33, 70, beta=beta), policy)
+    row = measured(device, name, Gemm(m, 33, 70, beta=beta), policy)
     assert (row.status, row.memory, row.check.verdict) == ("ok", memory, "ok")
     assert set(row.samples) == {"kernel", "device", "host"}
     assert row.launches[0].running_s > 0
@@ -147,6 +159,18 @@ BREAKS = {
     "no tail": ("dot-v8", "for (; p > 0; p--)", "for (; p > 1; p--)"),
     "unscaled": ("padded", "(REAL)alpha * CP", "CP"),
     "neighbour": ("block2x2-v4", "store(c + 1, alpha, s01, beta)", "store(c + 1, alpha, s00, beta)"),
+    "another work-item's row": ("coarse", "At[y + w * RTS][p] * b", "At[y + w][p] * b"),
+    "a lane too few": ("wide", "STEP(2, s2) STEP(3, s3)", "STEP(2, s2)"),
+    "another depth": ("rect", "At[p][y * TM + i] * b", "At[0][y * TM + i] * b"),
+    "vector stored past the edge": ("register-wide", "if (left >= WIDTH && aligned)", "if (1)"),
+    "the half being written": ("prefetch", "At[now][p]", "At[now ^ 1][p]"),
+    "rows of a micro-tile swapped": ("subgroup", "row = row0 + i, column", "row = row0 + (i ^ 1), column"),
+    "half a dot product": ("dotf-v8", " + dot(a.hi, b.hi)", ""),
+    "rows swapped": ("block4x4-v4", "(size_t)min(row + i, m - 1)", "(size_t)min(row + 3 - i, m - 1)"),
+    "gathered twice": ("mali-sgemm", "b[2 * step], b[3 * step]", "b[2 * step], b[2 * step]"),
+    "swapped pixels": ("image-4x8", "b2 = READ(BI, x, p + 2)", "b2 = READ(BI, x, p + 3)"),
+    "pixels past the edge": ("image-4x8", "left > 1 ? b[1] : (REAL)0", "left > 1 ? b[0] : (REAL)0"),
+    "an image of zeros": ("image-4x8", "WRITE(BI, x, p,", "if (p == 0) WRITE(BI, x, p,"),
 }
 
 

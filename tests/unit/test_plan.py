@@ -31,8 +31,8 @@ DEVICE = DeviceFacts(
     max_work_item_sizes=(4096, 4096, 4096),
     timer_resolution_ns=1,
     unified_memory=True,
-    images=False,
-    image2d_max=(0, 0),
+    images=True,
+    image2d_max=(4096, 4096),
     dtypes=("float", "double", "int"),
     vector_widths={"float": 16, "double": 8},
     extensions=("cl_khr_fp64",),
@@ -46,6 +46,30 @@ def skipped(device: DeviceFacts, problem: Gemm, name: str) -> str:
     (step,) = gemm_plan([device], [BY_NAME[name]], [problem])
     assert isinstance(step, Skip)
     return f"{step.row.status}: {step.row.reason}"
+
+
+def test_an_image_past_the_devices_cap_is_skipped_with_the_cap_named() -> None:
+    assert skipped(DEVICE, Gemm(8, 8, 5000), "image-4x8") == (
+        "skipped: B is an image 5000 pixels high, the device allows 4096"
+    )
+    wide = Gemm(8, 4 * 4096 + 1, 8)
+    assert skipped(DEVICE, wide, "image-4x8") == (
+        "skipped: B is an image 4097 pixels wide, the device allows 4096"
+    )
+    assert skipped(replace(DEVICE, images=False), Gemm(8, 8, 8), "image-4x8") == (
+        "unsupported: the device has no images"
+    )
+    assert "written for float, half" in skipped(DEVICE, Gemm(8, 8, 8, "double"), "image-4x8")
+
+
+def test_one_of_several_extensions_is_enough() -> None:
+    shuffle = {"EXCHANGE": 1}
+    (step,) = gemm_plan([DEVICE], [BY_NAME["subgroup"]], SQUARE, shuffle)
+    assert isinstance(step, Skip)
+    assert step.row.reason == "the device does not list cl_khr_subgroup_shuffle or cl_intel_subgroups"
+    able = replace(DEVICE, extensions=("cl_intel_subgroups", "cl_intel_required_subgroup_size"))
+    (step,) = gemm_plan([able], [BY_NAME["subgroup"]], SQUARE, shuffle)
+    assert isinstance(step, Case)
 
 
 def test_variants_are_interleaved_problem_by_problem() -> None:

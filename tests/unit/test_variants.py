@@ -8,8 +8,8 @@ import pytest
 
 from gemmbench.facts import kernel_files
 from gemmbench.facts.problem import Gemm
-from gemmbench.rules.probes import CHAINS, PROBES
-from gemmbench.rules.variants import LADDER, VARIANTS, ParameterError, Variant
+from gemmbench.rules.variants import BY_NAME, LADDER, VARIANTS, ParameterError, Variant, round_up
+from tests.unit.test_plan import DEVICE
 
 OPENCL = [variant for variant in VARIANTS if variant.executor == "opencl"]
 IDS = [variant.name for variant in OPENCL]
@@ -23,12 +23,16 @@ def required(file: str) -> set[str]:
     return found
 
 
+def full(variant: Variant, problem: Gemm) -> dict[str, int]:
+    """A variant's parameters for a problem, those that it chooses itself included."""
+    preset = variant.preset("cpu")
+    return {**preset, **variant.chosen(problem, DEVICE, preset)}
+
+
 def test_every_kernel_file_is_used() -> None:
     used = {file for variant in OPENCL for file in variant.files}
     there = {f"gemm/{path.name}" for path in (kernel_files.folder() / "gemm").glob("*.cl")}
     assert there == used
-    probes = {probe.file for probe in PROBES.values()}
-    assert probes == {f"peak/{path.name}" for path in (kernel_files.folder() / "peak").glob("*.cl")}
 
 
 @pytest.mark.parametrize("variant", OPENCL, ids=IDS)
@@ -36,9 +40,9 @@ def test_every_d_is_declared_and_every_parameter_used(variant: Variant) -> None:
     wanted = set().union(*(required(file) for file in variant.files))
     assert wanted <= set(variant.parameters)
     text = " ".join(kernel_files.raw(file) for file in variant.files)
-    for name in variant.parameters:
-        geometry = {"WX", "WY"}  # of the launch only
-        assert name in geometry or re.search(rf"\b{name}\b", text), f"{name} is not used"
+    for name, parameter in variant.parameters.items():
+        used = re.search(rf"\b{name}\b", text) is not None
+        assert used != parameter.launch, f"{name}: {'used' if used else 'not used'} by the kernels"
 
 
 @pytest.mark.parametrize("variant", OPENCL, ids=IDS)
@@ -53,21 +57,32 @@ def test_every_kernel_opens_with_its_picture_and_a_formula(variant: Variant) -> 
 @pytest.mark.parametrize("variant", OPENCL, ids=IDS)
 def test_a_pass_names_only_what_exists(variant: Variant) -> None:
     problem = Gemm(5, 6, 7)
-    values = variant.values(problem, variant.preset("cpu"))
-    known = {*values, *variant.temporaries, "alpha", "beta", "A", "lda", "B", "ldb", "C", "ldc"}
+    values = variant.values(problem, full(variant, problem))
+    known = {*values, *variant.temporaries, *variant.images}
+    known |= {"alpha", "beta", "A", "lda", "B", "ldb", "C", "ldc"}
     for step in variant.passes:
         assert set(step.arguments) <= known
         signature = re.search(rf"\b{step.kernel}\s*\(([^)]*)\)", kernel_files.raw(step.file))
         assert signature is not None
         assert len(signature[1].split(",")) == len(step.arguments)
         assert len(step.items(values)) == len(step.group(values))
-    assert [step.role for step in variant.passes].count("multiply") == 1
+
+
+@pytest.mark.parametrize("variant", OPENCL, ids=IDS)
+@pytest.mark.parametrize("m", [1, 7, 8, 100])
+def test_every_problem_has_one_multiplication(variant: Variant, m: int) -> None:
+    problem = Gemm(m, 6, 7)
+    steps = variant.steps(variant.values(problem, full(variant, problem)))
+    assert [step.role for step in steps].count("multiply") == 1
 
 
 @pytest.mark.parametrize("variant", OPENCL, ids=IDS)
 def test_presets_meet_the_constraints_and_lie_in_a_space_that_is_not_empty(variant: Variant) -> None:
-    for family in ("cpu-intel", "cpu-pocl", "gpu-nvidia", "accelerator-other"):
-        assert set(variant.preset(family)) == set(variant.parameters)
+    for family in ("cpu-intel", "cpu-pocl", "gpu-nvidia", "gpu-intel", "accelerator-other"):
+        for dtype in variant.dtypes:
+            preset = variant.preset(family, dtype=dtype)
+            preset |= variant.chosen(Gemm(64, 64, 64, dtype), DEVICE, preset)
+            assert set(preset) == set(variant.parameters)
     assert next(variant.space(), None) is not None
     assert all(variant.idea and variant.source and variant.family for variant in OPENCL)
 
@@ -89,12 +104,31 @@ def test_the_fingerprint_follows_source_and_parameters() -> None:
     assert tiled.fingerprint("float", {"TS": 16}) != tiled.fingerprint("double", {"TS": 16})
 
 
-def test_ladder_names_are_unique_and_in_order() -> None:
+def test_the_ladder_has_every_published_step_in_order() -> None:
+    assert " ".join(LADDER).startswith(
+        "naive tiled coarse wide rect register register-wide subgroup prefetch padded "
+        "dot-v4 dot-v8 dot-v16 dotf-v8 dotf-v16 block2x2-v4 block2x2-v8 block4x4-v4 block4x4-v8 "
+        "image-4x8"
+    )
     assert len(set(LADDER)) == len(LADDER)
-    assert LADDER[0] == "naive"
 
 
-def test_flops_has_a_kernel_for_every_number_of_chains() -> None:
-    source = kernel_files.raw("peak/flops.cl")
-    assert tuple(int(count) for count in re.findall(r"#define CHAINS (\d+)", source)) == CHAINS
-    assert tuple(int(count) for count in re.findall(r"#ifdef CHAINS_(\d+)", source)) == CHAINS
+def test_presets_go_from_the_general_to_the_particular() -> None:
+    rect = BY_NAME["rect"]
+    assert rect.preset("gpu-other")["BM"] == 64
+    assert rect.preset("gpu-nvidia")["BM"] == 128
+    assert rect.preset("gpu-nvidia", dtype="double")["BM"] == 32
+    assert rect.preset("gpu-nvidia", {"BM": 64}, "double")["BM"] == 64
+
+
+@pytest.mark.parametrize("n", [1, 3, 64, 100, 4096])
+@pytest.mark.parametrize("m", [1, 8, 60, 4096])
+def test_the_articles_groups_fit_the_device_and_waste_little(m: int, n: int) -> None:
+    image = BY_NAME["image-4x8"]
+    problem = Gemm(m, n, 32)
+    chosen = image.chosen(problem, DEVICE, {})
+    assert 1 <= chosen["WX"] * chosen["WY"] <= min(128, DEVICE.max_work_group_size)
+    down, across = -(-m // (1 if m < 8 else 8)), -(-n // 4)
+    started = round_up(across, chosen["WX"]) * round_up(down, chosen["WY"])
+    assert started < 2 * across * down  # few part-filled groups
+    assert image.chosen(problem, DEVICE, {"WX": 4}) == {"WY": image.chosen(problem, DEVICE, {})["WY"]}

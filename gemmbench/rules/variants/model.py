@@ -1,0 +1,207 @@
+"""What an entry of the ladder is made of.
+
+Kernels take row-major operands with their leading dimensions. A pass names its arguments; each name is one of
+
+* ``m n k alpha beta A lda B ldb C ldc``: the problem (lengths in elements),
+* an extent of the variant (``extents``): a length derived from problem and parameters,
+* a temporary of the variant (``temporaries``): a device buffer of that many elements,
+* an image of the variant (``images``): an operand as a two-dimensional RGBA image.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import product
+from typing import Literal
+
+from gemmbench.facts.dtypes import DTYPES
+from gemmbench.facts.kernel_files import fingerprint
+from gemmbench.facts.problem import Gemm
+from gemmbench.facts.records import DeviceFacts
+
+Values = Mapping[str, int]  # parameters, and in formulas also m, n, k and the extents
+Formula = Callable[[Values], int]
+Shape = Callable[[Values], tuple[int, ...]]
+Chooser = Callable[[Gemm, DeviceFacts, Values], dict[str, int]]
+Role = Literal["multiply", "transpose", "pad", "pack", "image", "unpad"]
+
+PIXEL = 4  # elements in a pixel of an RGBA image
+
+
+class ParameterError(ValueError):
+    """A parameter that a variant does not have, or a value that it cannot take."""
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A tunable of a variant: a -D of its kernels unless it only shapes the launch."""
+
+    idea: str
+    values: tuple[int, ...]  # worth trying; others that meet the constraints are accepted
+    launch: bool = False  # of the launch alone: the kernels are compiled without it
+    least: int = 1
+
+
+@dataclass(frozen=True)
+class Constraint:
+    """A rule that parameters must meet, and the sentence for a user who broke it."""
+
+    rule: Callable[[Values], bool]
+    sentence: str
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Leading dimensions in elements."""
+
+    lda: int
+    ldb: int
+    ldc: int
+
+    @classmethod
+    def tight(cls, problem: Gemm) -> Layout:
+        """Rows without anything between them."""
+        return cls(problem.k, problem.n, problem.n)
+
+
+@dataclass(frozen=True)
+class Pass:
+    """One kernel launch."""
+
+    role: Role
+    file: str  # relative to the kernels folder
+    kernel: str
+    arguments: tuple[str, ...]
+    items: Shape  # work-items wanted; rounded up to whole groups
+    group: Shape  # work-items in a group
+    when: Callable[[Values], bool] = lambda _: True  # problems that it is for
+
+
+@dataclass(frozen=True)
+class Image:
+    """An operand as an RGBA image: a row of the matrix in a row of pixels, four columns in each."""
+
+    source: str  # the operand that a pass of role "image" fills it from
+    rows: str  # which of m, n, k
+    columns: str
+
+    def shape(self, problem: Gemm) -> tuple[int, int]:
+        """Width and height in pixels; an image is never empty."""
+        rows, columns = getattr(problem, self.rows), getattr(problem, self.columns)
+        return max(1, -(-columns // PIXEL)), max(1, rows)
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One rung of the ladder."""
+
+    name: str
+    family: str
+    idea: str
+    source: str
+    passes: tuple[Pass, ...] = ()
+    parameters: Mapping[str, Parameter] = field(default_factory=dict)
+    presets: Mapping[str, Values] = field(default_factory=dict)  # see `preset`
+    constraints: tuple[Constraint, ...] = ()
+    choose: Chooser | None = None  # parameters that no preset fixes, from problem and device
+    extents: Mapping[str, Formula] = field(default_factory=dict)
+    temporaries: Mapping[str, Formula] = field(default_factory=dict)  # elements
+    images: Mapping[str, Image] = field(default_factory=dict)
+    local_elements: Formula = lambda _: 0  # of local memory, the most that one pass uses
+    extensions: Callable[[Values], tuple[str, ...]] = lambda _: ()  # "a|b": one of them is enough
+    flags: tuple[str, ...] = ()  # compiler options beside the -D list
+    dtypes: tuple[str, ...] = ("float", "double", "half")
+    edge: Formula = lambda _: 16  # the largest tile edge: shapes around it exercise the edges
+    executor: Literal["opencl", "numpy"] = "opencl"
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The ``.cl`` files it is made of, each once."""
+        return tuple(dict.fromkeys(step.file for step in self.passes))
+
+    def preset(self, family: str, overrides: Values | None = None, dtype: str = "float") -> dict[str, int]:
+        """Its parameters for a family of devices (``cpu-pocl``) and a data type, the user's own over them.
+
+        The presets apply in this order, each over the one before: ``default``, the type of the device
+        (``cpu``), the family, and then the same three for the data type alone (``gpu:double``).
+
+        Raises:
+            ParameterError: an override is unknown or breaks a constraint.
+        """
+        kinds = ("default", family.partition("-")[0], family)
+        keys = (*kinds, *(f"{kind}:{dtype}" for kind in kinds))
+        chosen = {name: value for key in keys for name, value in self.presets.get(key, {}).items()}
+        for name, value in (overrides or {}).items():
+            if name not in self.parameters:
+                known = ", ".join(self.parameters) or "none"
+                raise ParameterError(f"{self.name} has no parameter {name} (it has {known})")
+            chosen[name] = value
+        for name, value in chosen.items():
+            least = self.parameters[name].least
+            if value < least:
+                raise ParameterError(f"{self.name}: {name} must be {least} or more, not {value}")
+        for constraint in self.constraints:
+            if not constraint.rule(chosen):
+                raise ParameterError(f"{self.name}: {constraint.sentence} (not with {_listed(chosen)})")
+        return chosen
+
+    def chosen(self, problem: Gemm, device: DeviceFacts, parameters: Values) -> dict[str, int]:
+        """What its own rules add to the given parameters for a problem on a device."""
+        if self.choose is None:
+            return {}
+        found = self.choose(problem, device, parameters)
+        return {name: value for name, value in found.items() if name not in parameters}
+
+    def space(self) -> Iterator[dict[str, int]]:
+        """Every combination of the parameters' values that meets the constraints."""
+        for values in product(*(parameter.values for parameter in self.parameters.values())):
+            chosen = dict(zip(self.parameters, values, strict=True))
+            if all(constraint.rule(chosen) for constraint in self.constraints):
+                yield chosen
+
+    def values(self, problem: Gemm, parameters: Values, layout: Layout | None = None) -> dict[str, int]:
+        """What its formulas and kernel arguments may name: parameters, lengths of the problem, extents.
+
+        Args:
+            problem: m, n, k.
+            parameters: its own.
+            layout: lda, ldb, ldc; None for rows without anything between them.
+        """
+        known = {**parameters, "m": problem.m, "n": problem.n, "k": problem.k}
+        known |= vars(layout or Layout.tight(problem))
+        for name, formula in self.extents.items():
+            known[name] = formula(known)
+        return known
+
+    def steps(self, values: Values) -> tuple[Pass, ...]:
+        """The passes that a problem takes, given `values`."""
+        return tuple(step for step in self.passes if step.when(values))
+
+    def options(self, dtype: str, parameters: Values) -> tuple[str, ...]:
+        """What its kernels compile with: the data type, the -D list, flags."""
+        defines = (
+            f"-D{name}={value}" for name, value in parameters.items() if not self.parameters[name].launch
+        )
+        return (f"-DREAL_{dtype}", *defines, *self.flags)
+
+    def temporary_bytes(
+        self, problem: Gemm, parameters: Values, layout: Layout | None = None
+    ) -> dict[str, int]:
+        """Bytes of each of its temporaries; arguments as of `values`."""
+        known = self.values(problem, parameters, layout)
+        itemsize = DTYPES[problem.dtype].itemsize
+        return {name: formula(known) * itemsize for name, formula in self.temporaries.items()}
+
+    def fingerprint(self, dtype: str, parameters: Values) -> str:
+        """Hash of what would be compiled: rows are comparable only if it is the same."""
+        return fingerprint(self.files, self.options(dtype, parameters))
+
+
+def _listed(parameters: Values) -> str:
+    return ", ".join(f"{name}={value}" for name, value in parameters.items())
+
+
+def round_up(value: int, multiple: int) -> int:
+    """The smallest multiple that is not below value."""
+    return -(-value // multiple) * multiple

@@ -1,0 +1,63 @@
+/* coarse: more work for each work-item: WPT elements of C, one below the other.
+ *
+ *                       n
+ *                  +--+----+--+
+ *                  |  | Bt |  |  TS          A TS x TS tile of C is made by TS x (TS / WPT) work-items. Work-item
+ *          k       |  +----+  |              (x, y) owns column x and the rows y, y + RTS, y + 2 RTS ... of the
+ *      +--+----+---+--+o---+--+              tile, RTS = TS / WPT.
+ *    m |  | At |   |  |o C |  |  TS
+ *      +--+----+---+--+o---+--+              acc[w] += At[y + w * RTS][p] * Bt[p][x]
+ *           TS         TS
+ *
+ * tiled reads two values from local memory for every multiplication; here the value of Bt is read once for
+ * WPT of them, and the additions of a work-item do not wait for one another. */
+#include "common.clh"
+
+#if !defined(TS) || !defined(WPT)
+#error "TS and WPT must be defined"
+#endif
+
+#define RTS (TS / WPT) /* rows of work-items in a group */
+
+__kernel __attribute__((reqd_work_group_size(TS, RTS, 1)))
+void coarse(int m, int n, int k, SCALAR alpha,
+            __global const REAL *restrict A, int lda,
+            __global const REAL *restrict B, int ldb, SCALAR beta,
+            __global REAL *restrict C, int ldc)
+{
+    __local REAL At[TS][TS], Bt[TS][TS];
+    const int x = get_local_id(0), y = get_local_id(1);
+    const int column = get_group_id(0) * TS + x, row0 = get_group_id(1) * TS;
+
+    REAL acc[WPT];
+    #pragma unroll
+    for (int w = 0; w < WPT; w++)
+        acc[w] = 0;
+
+    for (int p0 = 0; p0 < k; p0 += TS) {
+        #pragma unroll
+        for (int w = 0; w < WPT; w++) {
+            const int r = y + w * RTS;
+            At[r][x] = row0 + r < m && p0 + x < k ? A[(size_t)(row0 + r) * lda + p0 + x] : (REAL)0;
+            Bt[r][x] = p0 + r < k && column < n ? B[(size_t)(p0 + r) * ldb + column] : (REAL)0;
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+        for (int p = 0; p < TS; p++) {
+            const REAL b = Bt[p][x];
+            #pragma unroll
+            for (int w = 0; w < WPT; w++)
+                acc[w] += At[y + w * RTS][p] * b;
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }
+
+    #pragma unroll
+    for (int w = 0; w < WPT; w++) {
+        const int row = row0 + y + w * RTS;
+        if (row < m && column < n) {
+            __global REAL *c = C + (size_t)row * ldc + column;
+            const REAL scaled = (REAL)alpha * acc[w];
+            *c = beta == 0 ? scaled : scaled + (REAL)beta * *c;
+        }
+    }
+}

@@ -1,0 +1,67 @@
+/* rect: A transposed, so that the tiles can be rectangular and every load walks along a row.
+ *
+ *          BM                BN             AT is A transposed (k x m). Both tiles are BK deep and as wide as C's
+ *        +----+            +----+           tile is high or wide: depth and width are free of one another.
+ *     BK | At |         BK | Bt |
+ *        +----+            +----+           Work-item (x, y) owns column x and TM rows from y * TM on of the BM x BN
+ *                          +----+           tile: as many elements as in coarse, but together, so that their values
+ *                          | o  |           of At lie side by side and can be read several at a time.
+ *                       BM | o  |
+ *                          | C  |           acc[i] += At[p][y * TM + i] * Bt[p][x]
+ *                          +----+           At[p][r] = AT[(p0 + p) * ldat + row0 + r]
+ *
+ * A shallow, wide tile needs less local memory for the same reuse, so that more groups fit a compute unit;
+ * with A as it came its tile's rows would be BK elements long, too short for a whole memory transaction. */
+#include "common.clh"
+
+#if !defined(BM) || !defined(BN) || !defined(BK) || !defined(TM)
+#error "BM, BN, BK and TM must be defined"
+#endif
+
+#define GY (BM / TM) /* rows of work-items */
+#define ITEMS (BN * GY)
+
+__kernel __attribute__((reqd_work_group_size(BN, GY, 1)))
+void rect(int m, int n, int k, SCALAR alpha,
+          __global const REAL *restrict AT, int ldat,
+          __global const REAL *restrict B, int ldb, SCALAR beta,
+          __global REAL *restrict C, int ldc)
+{
+    __local REAL At[BK][BM] __attribute__((aligned(16))), Bt[BK][BN];
+    const int x = get_local_id(0), y = get_local_id(1), item = y * BN + x;
+    const int row0 = get_group_id(1) * BM, column0 = get_group_id(0) * BN;
+
+    REAL acc[TM];
+    #pragma unroll
+    for (int i = 0; i < TM; i++)
+        acc[i] = 0;
+
+    for (int p0 = 0; p0 < k; p0 += BK) {
+        for (int e = item; e < BK * BM; e += ITEMS) {
+            const int r = e % BM, p = e / BM;
+            At[p][r] = p0 + p < k && row0 + r < m ? AT[(size_t)(p0 + p) * ldat + row0 + r] : (REAL)0;
+        }
+        for (int e = item; e < BK * BN; e += ITEMS) {
+            const int c = e % BN, p = e / BN;
+            Bt[p][c] = p0 + p < k && column0 + c < n ? B[(size_t)(p0 + p) * ldb + column0 + c] : (REAL)0;
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+        for (int p = 0; p < BK; p++) {
+            const REAL b = Bt[p][x];
+            #pragma unroll
+            for (int i = 0; i < TM; i++)
+                acc[i] += At[p][y * TM + i] * b;
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+    }
+
+    #pragma unroll
+    for (int i = 0; i < TM; i++) {
+        const int row = row0 + y * TM + i, column = column0 + x;
+        if (row < m && column < n) {
+            __global REAL *c = C + (size_t)row * ldc + column;
+            const REAL scaled = (REAL)alpha * acc[i];
+            *c = beta == 0 ? scaled : scaled + (REAL)beta * *c;
+        }
+    }
+}

@@ -1,0 +1,54 @@
+/* dotf: dot with the built-in dot product on the 4-wide parts.
+ *
+ *            k                    k
+ *      +-----------+        +-----------+       work-item (column, row):
+ *    m |===========|      n |===========|       C[row * ldc + column] = alpha * sum over p of
+ *      | A         |        | BT        |         A[row * lda + p] * BT[column * ldbt + p]
+ *      +-----------+        +-----------+         + beta * C[row * ldc + column]
+ *
+ * Each step loads WIDTH elements of both rows and adds WIDTH / 4 dot products to one sum: hardware with a dot
+ * product instruction needs no additions of lanes at the end. Against dot: one chain of additions, not WIDTH. */
+#include "common.clh"
+
+#ifndef WIDTH
+#error "WIDTH, the elements of a vector, must be defined"
+#endif
+#define VECTOR REALV(WIDTH)
+#define LOAD(p) CAT(vload, WIDTH)(0, p)
+
+/* four lanes one by one: Oclgrind takes swizzled parts of 16 lanes for uninitialised */
+#define QUAD(v, p, q, r, t) ((REALV(4))(v.s##p, v.s##q, v.s##r, v.s##t))
+#define PART(x, p, q, r, t, y) dot(QUAD(x, p, q, r, t), QUAD(y, p, q, r, t))
+
+static inline REAL product(VECTOR a, VECTOR b)
+{
+#if WIDTH == 8
+    return dot(a.lo, b.lo) + dot(a.hi, b.hi);
+#elif WIDTH == 16
+    return (PART(a, 0, 1, 2, 3, b) + PART(a, 4, 5, 6, 7, b)) + (PART(a, 8, 9, a, b, b) + PART(a, c, d, e, f, b));
+#else
+#error "WIDTH must be 8 or 16"
+#endif
+}
+
+__kernel void dotf_rows(int m, int n, int k, SCALAR alpha,
+                        __global const REAL *restrict A, int lda,
+                        __global const REAL *restrict BT, int ldbt, SCALAR beta,
+                        __global REAL *restrict C, int ldc)
+{
+    const int column = get_global_id(0), row = get_global_id(1);
+    if (row >= m || column >= n)
+        return;
+
+    __global const REAL *a = A + (size_t)row * lda, *b = BT + (size_t)column * ldbt;
+    REAL sum = 0;
+    int p = k;
+    for (; p >= WIDTH; p -= WIDTH, a += WIDTH, b += WIDTH)
+        sum += product(LOAD(a), LOAD(b));
+    for (; p > 0; p--)
+        sum += *a++ * *b++;
+
+    __global REAL *c = C + (size_t)row * ldc + column;
+    const REAL scaled = (REAL)alpha * sum;
+    *c = beta == 0 ? scaled : scaled + (REAL)beta * *c;
+}

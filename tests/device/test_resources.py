@@ -1,0 +1,28 @@
+"""What the ladder's kernels take as the real drivers build them."""
+
+from __future__ import annotations
+
+import pytest
+
+from gemmbench.facts.problem import Gemm
+from gemmbench.facts.records import DeviceFacts
+from gemmbench.opencl.gemm import GemmExecutor
+from gemmbench.opencl.runtime import Runtime
+from gemmbench.rules.plan import Case, gemm_plan
+from gemmbench.rules.variants import BY_NAME
+
+
+@pytest.mark.parametrize("name", ["naive", "tiled", "padded", "image-4x8"])
+def test_a_variant_is_inspected_pass_by_pass(device: DeviceFacts, name: str) -> None:
+    variant = BY_NAME[name]
+    (case,) = gemm_plan([device], [variant], [Gemm(64, 64, 64)])
+    assert isinstance(case, Case)
+    row = GemmExecutor(Runtime(device)).inspect(case)
+    assert (row.status, row.samples) == ("ok", {})
+    assert [kernel.role for kernel in row.resources].count("multiply") == 1
+    for kernel in row.resources:
+        assert 1 <= kernel.group <= kernel.most
+        assert kernel.multiple >= 1
+    if name == "tiled":
+        elements = variant.local_elements({k: int(v) for k, v in case.parameters.items()})
+        assert row.resources[0].local_bytes >= 4 * elements
