@@ -10,6 +10,7 @@ from gemmbench.rules.plan import Case, Plan, Skip
 from gemmbench.worker import Worker
 
 _OVERHEAD_S = 0.5  # building and verifying, for the first estimate of the time left
+_ENERGY_S = 2.5  # resting, warming up and the window
 
 
 def run(
@@ -29,7 +30,8 @@ def run(
     """
     done = {row.key: row for row in file.done} if file else {}
     cases = [step for step in plan if isinstance(step, Case) and step.key not in done]
-    yield Planned(len(cases), len(cases) * (policy.budget_s + _OVERHEAD_S))
+    each_s = policy.budget_s + _OVERHEAD_S + (_ENERGY_S if policy.energy else 0.0)
+    yield Planned(len(cases), len(cases) * each_s)
 
     number = 0
     for step in plan:

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import threadpoolctl
 
+from gemmbench.energy import measure_energy
 from gemmbench.facts.problem import Gemm
 from gemmbench.facts.records import HostFacts, Policy, Row
 from gemmbench.rules import reference
@@ -54,11 +55,15 @@ class NumpyExecutor:
         if not problem.flops:
             return replace(row, notes=("nothing to time: the product has no terms",))
         tell("timing host")
-        return replace(row, samples=sample(batch, policy, policy.budget_s))
+        row = replace(row, samples=sample(batch, policy, policy.budget_s))
+        if policy.energy:
+            tell("measuring energy")
+            row = replace(row, energy=measure_energy(batch, None))
+        return row
 
     def _refuse_if_too_slow(self, problem: Gemm, policy: Policy) -> None:
         trial = replace(problem, m=min(problem.m, _TRIAL), n=min(problem.n, _TRIAL), k=min(problem.k, _TRIAL))
-        if trial.flops * 8 > problem.flops:
+        if not problem.flops or trial.flops * 8 > problem.flops:
             return
         a, b, c = reference.random_operands(trial)
         out = np.empty_like(c)

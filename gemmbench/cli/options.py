@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import click
 
 from gemmbench.cli import EXIT_USAGE
+from gemmbench.facts import chart_files
 from gemmbench.facts.records import MEMORY_MODES, SCOPES, Policy
 from gemmbench.rules import variants
 from gemmbench.rules.variants import Variant
@@ -20,7 +21,6 @@ from gemmbench.rules.variants import Variant
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 DEFAULT_BUDGET_S = 3.0
-PLOT_SUFFIXES = (".png", ".svg", ".pdf")
 
 
 class UserError(click.ClickException):
@@ -53,6 +53,7 @@ def measuring(command: Command) -> Command:
         time_limit: float | None,
         memory: str,
         cold: bool,
+        energy: bool,
         save: Path | None,
         resume: bool,
         force: bool,
@@ -63,9 +64,11 @@ def measuring(command: Command) -> Command:
         **rest: Any,
     ) -> Any:
         limit = time_limit if time_limit is not None else 60 + 20 * budget
-        policy = Policy(budget_s=budget, time_limit_s=limit, memory=memory, cold=cold)
-        if (resume or force) and save is None:
-            raise UserError(f"--{'resume' if resume else 'force'} needs --save FILE")
+        policy = Policy(budget_s=budget, time_limit_s=limit, memory=memory, cold=cold, energy=energy)
+        if resume and save is None:
+            raise UserError("--resume needs --save FILE")
+        if force and save is None and rest.get("out") is None:  # gemm's --out is a file to replace, too
+            raise UserError("--force needs --save FILE")
         if resume and force:
             raise UserError("--resume keeps the rows that a file has and --force drops them: choose one")
         check_plot_path(plot)
@@ -102,16 +105,18 @@ class _Number(click.types.FloatParamType):
 
 _positive = _Number(above=0)
 
+device_option = click.option(
+    "--device",
+    envvar="GEMMBENCH_DEVICE",
+    show_envvar=True,
+    default="",
+    metavar="WHICH",
+    help="Index (0), platform:device (0:1), part of a name (pocl, intel, h200), several with commas, or "
+    "all.  [default: the best found]",
+)
+
 _MEASURING = (
-    click.option(
-        "--device",
-        envvar="GEMMBENCH_DEVICE",
-        show_envvar=True,
-        default="",
-        metavar="WHICH",
-        help="Index (0), platform:device (0:1), part of a name (pocl, intel, h200), several with commas, or "
-        "all.  [default: the best found]",
-    ),
+    device_option,
     click.option("--save", type=click.Path(path_type=Path), metavar="FILE.jsonl", help="Save every sample."),
     click.option("--resume", is_flag=True, help="Go on with a --save file that was interrupted."),
     click.option("--force", is_flag=True, help="Replace an existing --save file."),
@@ -140,6 +145,9 @@ _MEASURING = (
         help="How operands reach the device.",
     ),
     click.option("--cold", is_flag=True, help="Rotate operands past the last-level cache (default: warm)."),
+    click.option(
+        "--energy", is_flag=True, help="Joules too, where there is a counter (2 to 3 s more for each row)."
+    ),
     click.option("--dry-run", is_flag=True, help="Say what would be measured, and measure nothing."),
     click.option("-q", "--quiet", is_flag=True, help="No progress, no advice: the table only."),
     click.option("-v", "--verbose", count=True, help="Details: every row, every scope."),
@@ -181,6 +189,32 @@ scope_option = click.option(
     show_default=True,
     help="What the table shows: the kernel alone, all device passes, or host memory to host memory.",
 )
+REMEASURE = "gemmbench.remeasure"  # in the context's meta: there where a command may take kept peaks
+
+
+def _remember_remeasure(context: click.Context, _: click.Parameter, value: bool) -> None:
+    context.meta[REMEASURE] = value
+
+
+def peak_option(command: Command) -> Command:
+    """``--peak/--no-peak`` and ``--remeasure``: the first arrives as ``with_peak``."""
+    with_peak = click.option(
+        "--peak/--no-peak",
+        "with_peak",
+        default=True,
+        show_default=True,
+        help="Measure peak and bandwidth first, or take them from an earlier run.",
+    )
+    remeasure = click.option(
+        "--remeasure",
+        is_flag=True,
+        expose_value=False,
+        callback=_remember_remeasure,
+        help="Measure the peak anew, also if an earlier run has kept it.",
+    )
+    return with_peak(remeasure(command))
+
+
 alpha_option = click.option(
     "--alpha", type=_Number(), default=1.0, show_default=True, help="C = alpha A B + beta C."
 )
@@ -195,7 +229,7 @@ def choose_dtypes(text: str, known: Sequence[str]) -> tuple[str, ...]:
     Raises:
         UserError: one is unknown.
     """
-    return _choose(text, known, "data type")
+    return choose(text, known, "data type")
 
 
 def choose_kernels(text: str, baseline: str = "none") -> tuple[Variant, ...]:
@@ -207,7 +241,7 @@ def choose_kernels(text: str, baseline: str = "none") -> tuple[Variant, ...]:
     groups = {"all": variants.LADDER, "ladder": variants.LADDER}
     names: set[str] = set()
     for word in _words(text) or [text]:
-        names.update(groups.get(word) or _choose(word, (*variants.ORDER, *groups), "kernel"))
+        names.update(groups.get(word) or choose(word, (*variants.ORDER, *groups), "kernel"))
     if baseline != "none":
         names.add(baseline)
     return tuple(variants.BY_NAME[name] for name in variants.ORDER if name in names)
@@ -253,7 +287,12 @@ def _words(text: str) -> list[str]:
     return [word.strip() for word in text.split(",") if word.strip()]
 
 
-def _choose(text: str, known: Sequence[str], what: str) -> tuple[str, ...]:
+def choose(text: str, known: Sequence[str], what: str) -> tuple[str, ...]:
+    """Names from a comma-separated list, in the order given, none twice.
+
+    Raises:
+        UserError: one is unknown, or there are none.
+    """
     words = _words(text)
     if not words:
         raise UserError(f"no {what} is given; there are {', '.join(known)}")
@@ -273,9 +312,9 @@ def check_plot_path(path: Path | None) -> None:
     """
     if path is None:
         return
-    if path.suffix.lower() not in PLOT_SUFFIXES:
-        raise UserError(f"--plot {path}: a chart is a {', '.join(PLOT_SUFFIXES)} file")
-    _check_folder("--plot", path)
+    if path.suffix.lower() not in chart_files.SUFFIXES:
+        raise UserError(f"--plot {path}: a chart is a {', '.join(chart_files.SUFFIXES)} file")
+    check_folder("--plot", path)
 
 
 def check_save_path(path: Path | None, overwrite: bool) -> None:
@@ -286,12 +325,17 @@ def check_save_path(path: Path | None, overwrite: bool) -> None:
     """
     if path is None:
         return
-    _check_folder("--save", path)
+    check_folder("--save", path)
     if path.exists() and not overwrite:
         raise UserError(f"{path} exists already; --resume goes on with it, --force replaces it")
 
 
-def _check_folder(option: str, path: Path) -> None:
+def check_folder(option: str, path: Path) -> None:
+    """Find out before measuring whether a file can be written there.
+
+    Raises:
+        UserError: its folder does not exist or may not be written to, or it is a folder itself.
+    """
     try:
         if not path.parent.is_dir():
             raise UserError(f"{option} {path}: there is no folder {path.parent}")

@@ -7,11 +7,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from gemmbench.facts.problem import Gemm
-from gemmbench.facts.records import SCOPES, Problem, Row, Run
-from gemmbench.facts.stats import Summary, summarize
+from gemmbench.facts.records import SCOPES, Problem, Row, Run, moment
+from gemmbench.facts.stats import Summary, drift, summarize, two_humped
 from gemmbench.facts.units import GIGA
 
+MATRIX_UNITS = ("mma", "wgmma")  # probes of units that only multiply matrices
 NOISY = 0.01  # the sampling rule's goal: beyond it a row is labelled
+DRIFTING = 0.03  # from here on a trend of the samples is told
 
 
 def gemm_of(row: Row) -> Gemm:
@@ -33,6 +35,12 @@ def flops_of(row: Row) -> int:
     return row.work.flops if row.work else 0
 
 
+def intensity(row: Row) -> float:
+    """Arithmetic intensity of a gemm row in flop/byte, if A, B and C cross the memory once, as they must."""
+    problem = gemm_of(row)
+    return problem.flops / problem.operand_bytes if problem.operand_bytes else 0.0
+
+
 def summary(row: Row, scope: str) -> Summary | None:
     """Statistics of one scope in seconds; None if it was not measured."""
     samples = row.samples.get(scope)
@@ -46,7 +54,7 @@ def finest_scope(row: Row) -> str | None:
 
 @dataclass(frozen=True)
 class Rate:
-    """A rate in flop/s with the 95 % confidence interval of its median."""
+    """A rate in flop/s (or bytes/s) with the 95 % confidence interval of its median."""
 
     median: float
     low: float
@@ -66,9 +74,35 @@ def rate(row: Row, scope: str) -> Rate | None:
     return Rate(flops / times.median, flops / times.high, flops / times.low, flops / times.minimum)
 
 
+def byte_rate(row: Row) -> Rate | None:
+    """The rate of a microbenchmark in bytes/s, in its finest scope; None unless it is ok and moves any.
+
+    The interval's ends swap, as in `rate`.
+    """
+    times = summary(row, finest_scope(row) or "")
+    if row.status != "ok" or times is None or row.work is None or not row.work.bytes:
+        return None
+    moved = row.work.bytes
+    return Rate(moved / times.median, moved / times.high, moved / times.low, moved / times.minimum)
+
+
 def shown_rate(row: Row, scope: str) -> Rate | None:
     """The rate for a column of one scope: the host's own BLAS has only the host scope, and shows that."""
     return rate(row, scope) or (rate(row, "host") if row.device < 0 else None)
+
+
+def gflop_per_joule(row: Row) -> float | None:
+    """1e9 operations for a joule; None unless the row is ok and its energy was measured."""
+    joules, flops = row.energy.joules, flops_of(row)
+    return flops / joules / GIGA if row.status == "ok" and joules and flops else None
+
+
+def watts(row: Row) -> float | None:
+    """What was drawn over the energy's window, the idle draw included; None if it is not known."""
+    energy = row.energy
+    if energy.joules is None or not energy.window_s:
+        return None
+    return energy.joules * energy.problems / energy.window_s
 
 
 def noise(row: Row) -> float | None:
@@ -84,16 +118,70 @@ def is_noisy(row: Row) -> bool:
     return row.status == "ok" and (value is None or value > NOISY)
 
 
+def trend(row: Row) -> float:
+    """How much slower the finest scope's samples became, as a fraction (negative: faster); 0 where steady."""
+    found = drift(finest_seconds(row))
+    return found if abs(found) > DRIFTING else 0.0
+
+
+def has_two_speeds(row: Row) -> bool:
+    """Whether the finest scope's samples fall into two groups, without a trend that explains them."""
+    return not trend(row) and two_humped(finest_seconds(row))
+
+
+def finest_seconds(row: Row) -> tuple[float, ...]:
+    """The samples of an ok row's innermost scope; none if there are none."""
+    scope = finest_scope(row)
+    return row.samples[scope].seconds if scope and row.status == "ok" else ()
+
+
 def peak(run: Run, device: int, dtype: str) -> float | None:
     """The best peak in flop/s measured in this run for a device and type; None if there is none.
+
+    Rows whose integrity is suspect do not count, nor do those of matrix units: a kernel that multiplies with
+    the ordinary units is held against these.
+    """
+    found = _peak(run, device, dtype)
+    return found[0] if found else None
+
+
+def peak_row(run: Run, device: int, dtype: str) -> Row | None:
+    """The row that `peak` is from."""
+    found = _peak(run, device, dtype)
+    return found[1] if found else None
+
+
+def _peak(run: Run, device: int, dtype: str) -> tuple[float, Row] | None:
+    best = [
+        (found.best, row)
+        for row in run.rows
+        if (row.kind, row.device, row.dtype) == ("peak", device, dtype)
+        if row.variant not in MATRIX_UNITS and row.check.verdict == "ok"
+        if (found := rate(row, "kernel")) is not None
+    ]
+    return max(best, key=lambda pair: pair[0], default=None)
+
+
+def kept_for(run: Run, row: Row) -> float | None:
+    """How long before the run a kept row was measured, in seconds; None if the run measured it itself."""
+    if not row.measured_utc:
+        return None
+    return max(0.0, (moment(run.header.started_utc) - moment(row.measured_utc)).total_seconds())
+
+
+BANDWIDTH_PROBES: tuple[str, ...] = ("global-read", "global-write", "global-copy", "global-triad")
+
+
+def bandwidth(run: Run, device: int) -> float | None:
+    """The best bandwidth of global memory in bytes/s measured in this run for a device; None if none was.
 
     Rows whose integrity is suspect do not count.
     """
     best = [
         found.best
         for row in run.rows
-        if row.kind == "peak" and row.device == device and row.dtype == dtype and row.check.verdict == "ok"
-        if (found := rate(row, "kernel")) is not None
+        if row.kind == "bandwidth" and row.device == device and row.variant in BANDWIDTH_PROBES
+        if row.check.verdict == "ok" and (found := byte_rate(row)) is not None
     ]
     return max(best, default=None)
 
@@ -141,6 +229,7 @@ def derived(run: Run, row: Row) -> dict[str, object]:
         "gbps": row.work.bytes / times.minimum / GIGA if times and row.work and row.work.bytes else None,
         "latency_s": times.median if times and row.kind == "latency" else None,
         "energy_j": row.energy.joules,
+        "gflop_per_j": gflop_per_joule(row),
         "width": row.parameters.get("width"),
         "noise": noise(row),
     }

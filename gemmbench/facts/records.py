@@ -9,6 +9,7 @@ import errno
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from datetime import datetime, timezone
 from pathlib import Path
 from types import TracebackType
 from typing import Literal, TypeVar
@@ -71,6 +72,9 @@ class DeviceFacts:
     origin: str  # where the driver was found: "system", "from this environment: intel-opencl-rt 2026.2.0"
     library: str  # the driver's shared library or .icd file, "" if not known
     warnings: tuple[str, ...] = ()
+    pci: str = ""  # where it sits, where the driver tells: "0000:17:00.0"
+    last_level_cache_bytes: int = 0  # of a CPU, as its system tells; 0 if not known
+    compute_capability: tuple[int, int] = (0, 0)  # of an NVIDIA device
 
     @property
     def address(self) -> str:
@@ -125,6 +129,7 @@ class Policy:
     time_limit_s: float = 120.0  # a row that takes longer altogether is killed
     cold: bool = False  # rotate operands past the last-level cache
     memory: str = "auto"  # or one of MEMORY_MODES
+    energy: bool = False  # read the energy counter over a window of its own, after the samples
 
 
 @dataclass(frozen=True)
@@ -179,11 +184,18 @@ class Check:
 
 @dataclass(frozen=True)
 class Energy:
-    """Joules for one problem, or why they were not measured."""
+    """Joules for one problem, or why they were not measured.
+
+    All that the counter's scope drew over a window of back-to-back problems: the idle draw is in it.
+    """
 
     joules: float | None = None
-    why: str = "not measured: not asked for"
+    why: str = "not measured: not asked for"  # "" where they were
     scope: str = ""  # board, package
+    counter: str = ""  # NVML, RAPL
+    idle_w: float | None = None  # drawn before the window, with nothing running
+    window_s: float | None = None
+    problems: int = 0  # finished within the window
 
 
 @dataclass(frozen=True)
@@ -194,6 +206,23 @@ class Launch:
     queued_s: float  # QUEUED to SUBMIT
     submitted_s: float  # SUBMIT to START
     running_s: float  # START to END
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What one kernel takes as built for a device; None where the driver does not tell."""
+
+    kernel: str
+    role: str  # of its pass: multiply, transpose ...
+    group: int  # work-items in a work-group, as launched
+    most: int  # work-items in the largest work-group that it can have
+    multiple: int  # work-group sizes should be a multiple of this
+    private_bytes: int  # of each work-item
+    local_bytes: int  # of each work-group
+    registers: int | None = None  # of each work-item
+    spill_bytes: int | None = None  # stored to memory for want of registers
+    fit: int | None = None  # work-items on a compute unit at once
+    limit: str = ""  # what keeps there from being more: registers, local memory, work-items
 
 
 @dataclass(frozen=True)
@@ -208,6 +237,7 @@ class Row:
     status: Status
     reason: str = ""
     problem: Problem | None = None  # for kind gemm
+    label: str = ""  # what the problem is called in a set of workloads: "alexnet conv1"
     work: Work | None = None  # for the other kinds
     choice: Parameters = field(default_factory=dict)  # what a race or a heuristic settled on
     samples: dict[str, Scope] = field(default_factory=dict)  # by scope: kernel, device, host
@@ -215,14 +245,26 @@ class Row:
     check: Check = field(default_factory=Check)
     energy: Energy = field(default_factory=Energy)
     build_s: float | None = None
+    resources: tuple[Resources, ...] = ()  # of its kernels, in the order of the passes
     memory: str = ""  # how operands reached the device: mapped, staged, pageable
     source: str = ""  # hash of the kernel source and its -D list
     notes: tuple[str, ...] = ()
+    measured_utc: str = ""  # ISO 8601; of a kept row that an earlier run has measured
 
     @property
     def key(self) -> RowKey:
         """What makes this row the same case as a row of another run."""
         return row_key(self.kind, self.device, self.variant, self.dtype, self.parameters, self.problem)
+
+
+def moment(text: str) -> datetime:
+    """A time as headers and rows hold it.
+
+    Raises:
+        ValueError: it is not ISO 8601.
+    """
+    found = datetime.fromisoformat(text.replace("Z", "+00:00"))
+    return found if found.tzinfo else found.replace(tzinfo=timezone.utc)
 
 
 RowKey = tuple[str, int, str, str, tuple[tuple[str, int | float | str], ...], Problem | None]
@@ -329,7 +371,8 @@ def _check_row(path: Path, number: int, row: Row, header: Header) -> None:
     """What types alone cannot say.
 
     Raises:
-        RunFileError: a device that the header lacks, a time that is not positive, a GEMM without a problem.
+        RunFileError: a device that the header lacks, a time or an energy that is not positive, a GEMM
+            without a problem.
     """
 
     def bad(field_name: str, why: str) -> RunFileError:
@@ -354,6 +397,16 @@ def _check_row(path: Path, number: int, row: Row, header: Header) -> None:
         for second in scope.seconds:
             if not 0 < second < float("inf"):
                 raise bad(f"samples.{name}.seconds", f"{second} is not a positive finite time")
+    if row.measured_utc:
+        for name, text in (("measured_utc", row.measured_utc), ("started_utc, line 1", header.started_utc)):
+            try:
+                moment(text)
+            except ValueError:
+                raise bad(name, f"{text!r} is not a time as ISO 8601 writes it") from None
+    energy = row.energy
+    for name, value in (("joules", energy.joules), ("idle_w", energy.idle_w), ("window_s", energy.window_s)):
+        if value is not None and not 0 < value < float("inf"):
+            raise bad(f"energy.{name}", f"{value} is not a positive finite number")
 
 
 class RunFile:

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
+import numpy.typing as npt
 
 CONFIDENCE = 0.95
 _RESAMPLES = 999
+_CLEAR = 1.5  # groups this many of their spreads apart differ: noise alone does so in one row of fifty
 _SEED = 20261121  # the same samples give the same interval, in every table and on every machine
 
 
@@ -66,27 +68,41 @@ def _summarize(samples: tuple[float, ...]) -> Summary:
     return Summary(values.size, float(np.median(values)), low, high, float(values.min()))
 
 
+def quantile(samples: Sequence[float], share: float) -> float:
+    """The value that a share of the samples does not exceed, in their own unit."""
+    return float(np.quantile(np.asarray(samples, dtype=float), share))
+
+
 def drift(samples: Sequence[float]) -> float:
-    """How much slower the last third of the samples is than the first, as a fraction (negative: faster)."""
+    """How much slower the last third of the samples is than the first, as a fraction (negative: faster).
+
+    0 where the spread within the two thirds explains their difference, or there are fewer than nine samples.
+    """
     third = len(samples) // 3
     if third < 3:
         return 0.0
-    return float(np.median(samples[-third:]) / np.median(samples[:third]) - 1)
+    first, last = samples[:third], samples[-third:]
+    before, after = float(np.median(first)), float(np.median(last))
+    return after / before - 1 if abs(after - before) > _CLEAR * (_spread(first) + _spread(last)) else 0.0
 
 
 def two_humped(samples: Sequence[float]) -> bool:
     """Whether the samples fall into two clusters: a gap inside that dwarfs the spread on either side.
 
-    The gap must be wider than 3 % of the median and than the spread (quartile to quartile) of both sides
-    together, and leave at least a fifth of the samples on each side.
+    The gap must be wider than 3 % of the median and clearly wider than the spread of both sides together,
+    and leave at least a fifth of the samples, and three, on each side.
     """
     ordered = np.sort(np.asarray(samples, dtype=float))
-    edge = max(2, ordered.size // 5)
+    edge = max(3, ordered.size // 5)
     if ordered.size < 3 * edge:
         return False
     gaps = np.diff(ordered)
     inner = gaps[edge - 1 : ordered.size - edge]
     cut = edge + int(np.argmax(inner))
-    left, right = ordered[:cut], ordered[cut:]
-    spread = sum(float(np.subtract(*np.percentile(side, (75, 25)))) for side in (left, right))
-    return bool(inner.max() > max(0.03 * float(np.median(ordered)), spread))
+    spread = _spread(ordered[:cut]) + _spread(ordered[cut:])
+    return bool(inner.max() > max(0.03 * float(np.median(ordered)), _CLEAR * spread))
+
+
+def _spread(samples: npt.ArrayLike) -> float:
+    """From the first quartile to the third."""
+    return float(np.subtract(*np.percentile(np.asarray(samples), (75, 25))))

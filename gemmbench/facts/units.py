@@ -7,6 +7,8 @@ import math
 GIGA = 1e9
 
 _TIMES = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
+_ENERGIES = ((1.0, "J"), (1e-3, "mJ"), (1e-6, "uJ"))
+_AGES = ((86400, "days"), (3600, "h"), (60, "min"))
 _BYTES = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 
 
@@ -42,12 +44,41 @@ def rate(flops_per_second: float, integer: bool = False) -> str:
 
 def seconds(value: float) -> str:
     """A duration in seconds: ``12.3 ms``."""
+    return _scaled(value, _TIMES)
+
+
+def nanoseconds(value: float) -> str:
+    """A duration in seconds as nanoseconds, the unit left to the heading."""
+    return number(value / 1e-9)
+
+
+def joules(value: float) -> str:
+    """An energy in joules: ``12.3 mJ``."""
+    return _scaled(value, _ENERGIES)
+
+
+def watts(value: float) -> str:
+    """A power in watts: ``512 W``."""
+    return f"{number(value)} W"
+
+
+def _scaled(value: float, units: tuple[tuple[float, str], ...]) -> str:
+    """A value in the largest unit that leaves it at 1 or more, or else in the smallest."""
     if not math.isfinite(value):
         return "-"
-    for scale, unit in _TIMES:
-        if abs(value) >= scale * 0.9995:
-            return f"{number(value / scale)} {unit}"
-    return f"{number(value / 1e-9)} ns"
+    for size, unit in units:
+        if abs(value) >= size * 0.9995:
+            return f"{number(value / size)} {unit}"
+    size, unit = units[-1]
+    return f"{number(value / size)} {unit}"
+
+
+def age(elapsed_s: float) -> str:
+    """How long ago something was, in whole units: ``20 s``, ``3 min``, ``5 h``, ``12 days``."""
+    for unit_s, unit in _AGES:
+        if elapsed_s >= 2 * unit_s:
+            return f"{elapsed_s / unit_s:.0f} {unit}"
+    return f"{max(elapsed_s, 0):.0f} s"
 
 
 def size(count: int) -> str:

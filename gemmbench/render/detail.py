@@ -10,7 +10,7 @@ from gemmbench.facts import derive, units
 from gemmbench.facts.records import SCOPES, Row, Run
 from gemmbench.facts.series import HOST
 from gemmbench.facts.text import clean, listed
-from gemmbench.render import notes
+from gemmbench.render import energy, notes
 from gemmbench.render.heading import heading
 from gemmbench.render.notes import STYLES, WORDS
 from gemmbench.render.sheet import Cell, Note, Sheet, stack
@@ -68,17 +68,20 @@ def _sheet(run: Run, device: int, dtype: str, rows: Sequence[Row]) -> Sheet:
             return Cell("-" if row.status == "ok" else "", style="dim")
         return Cell(units.gflops(found.median), found.median == best[row.problem, scope])
 
+    has_energy = energy.measured(rows)
+
     def line(row: Row) -> tuple[Cell, ...]:
         fraction, spread = derive.peak_fraction(run, row), derive.noise(row)
         return (
             Cell(clean(row.variant)),
-            Cell(shape(row)),
+            Cell(f"{clean(row.label)} {shape(row)}".strip()),
             *(figure(row, scope) for scope in SCOPES),
             Cell(units.percent(fraction) if fraction is not None else "-"),
             Cell(
                 units.percent(spread) if spread is not None else "-",
                 style="yellow" if row.samples and derive.is_noisy(row) else "",
             ),
+            *(energy.cells(row) if has_energy else ()),
             Cell(WORDS[row.status], style=STYLES[row.status]),
         )
 
@@ -86,13 +89,14 @@ def _sheet(run: Run, device: int, dtype: str, rows: Sequence[Row]) -> Sheet:
         heading=heading(run, device, dtype),
         caption=f"{dtype} GFLOPS by scope; * best of its problem",
         keys=("", "size"),
-        blocks=(SCOPES, ("of peak", "noise", "status")),
+        blocks=(SCOPES, ("of peak", "noise", *(energy.COLUMNS if has_energy else ()), "status")),
         rows=tuple(map(line, rows)),
         left=frozenset({"status"}),
         notes=(
             *_parameters(rows),
             *notes.troubles(rows, shape),
             *notes.noisy(run, rows, shape),
+            *energy.remarks(run, rows, shape),
             *notes.remarks(rows, shape),
             *notes.warnings([run.header.devices[device] if device != HOST else None]),
         ),

@@ -9,7 +9,7 @@ from rich.text import Text
 from gemmbench.facts import derive, units
 from gemmbench.facts.records import SCOPES, Row, Run
 from gemmbench.facts.text import clean, clean_lines, listed
-from gemmbench.render import notes
+from gemmbench.render import energy, notes
 from gemmbench.render.detail import shape
 from gemmbench.render.heading import heading
 from gemmbench.render.notes import STYLES, WORDS
@@ -115,8 +115,7 @@ def _facts(run: Run, row: Row) -> list[Note]:
         found.append(Note("memory", clean(row.memory)))
     if row.build_s is not None:
         found.append(Note("build", units.seconds(row.build_s)))
-    if row.energy.joules is not None:
-        found.append(Note("energy", f"{units.number(row.energy.joules)} J ({clean(row.energy.scope)})"))
+    found += energy.line(run, row, shape)
     found += notes.noisy(run, [row], shape)
     found += [Note("note", clean_lines(text), "dim") for text in row.notes]
     return found

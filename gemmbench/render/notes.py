@@ -32,7 +32,7 @@ STYLES: dict[Status, str] = {
 _MOST = 8  # notes of one sort; the rest is counted
 
 
-def troubles(rows: Iterable[Row], where: Where) -> list[Note]:
+def troubles(rows: Iterable[Row], where: Where, each: str = "size") -> list[Note]:
     """Rows without a figure, those of one reason together, the gravest first."""
     rows = tuple(rows)
     every = len(set(map(where, rows)))
@@ -42,23 +42,39 @@ def troubles(rows: Iterable[Row], where: Where) -> list[Note]:
             groups.setdefault((row.status, clean_lines(row.reason) or "no reason given"), []).append(row)
     gravity: list[Status] = ["wrong", "crashed", "timed-out", "failed", "skipped", "unsupported"]
     notes = [
-        Note(WORDS[status], f"{places(groups[status, reason], where, every)}: {reason}", STYLES[status])
+        Note(WORDS[status], f"{places(groups[status, reason], where, every, each)}: {reason}", STYLES[status])
         for status, reason in sorted(groups, key=lambda group: gravity.index(group[0]))
     ]
     return _some(notes, "more reasons")
 
 
 def noisy(run: Run, rows: Iterable[Row], where: Where) -> list[Note]:
-    """Rows whose median is not known well enough, and what to do about it."""
-    found = [row for row in rows if row.samples and derive.is_noisy(row)]
-    if not found:
-        return []
-    advice = f"raise --budget (now {run.header.policy.budget_s:g} s)"
-    limit = units.percent(derive.NOISY)
-    return [Note(f"noisy (> {limit})", f"{places(found, where)}; {advice}", "yellow")]
+    """Rows whose median is uncertain, drifts or stands between two speeds, and what to do about it."""
+    more = f"raise --budget (now {run.header.policy.budget_s:g} s)"
+    trend = units.percent(derive.DRIFTING)
+    doubts: tuple[tuple[str, Callable[[Row], bool], str], ...] = (
+        (f"noisy (> {units.percent(derive.NOISY)})", derive.is_noisy, more),
+        (
+            f"slowing down (> {trend})",
+            lambda row: derive.trend(row) > 0,
+            "the device heats up or is shared: let it rest, close other programs",
+        ),
+        (f"speeding up (> {trend})", lambda row: derive.trend(row) < 0, f"it had not settled: {more}"),
+        (
+            "two speeds",
+            derive.has_two_speeds,
+            "the median may be of either: close other programs, run again",
+        ),
+    )
+    timed = [row for row in rows if row.samples]
+    return [
+        Note(label, f"{places(found, where)}; {advice}", "yellow")
+        for label, doubted, advice in doubts
+        if (found := [row for row in timed if doubted(row)])
+    ]
 
 
-def remarks(rows: Iterable[Row], where: Where) -> list[Note]:
+def remarks(rows: Iterable[Row], where: Where, each: str = "size") -> list[Note]:
     """What the rows say themselves, equal remarks together."""
     rows = tuple(rows)
     every = len(set(map(where, rows)))
@@ -66,7 +82,9 @@ def remarks(rows: Iterable[Row], where: Where) -> list[Note]:
     for row in rows:
         for note in row.notes:
             groups.setdefault(clean_lines(note), []).append(row)
-    notes = [Note("note", f"{places(mine, where, every)}: {note}", "dim") for note, mine in groups.items()]
+    notes = [
+        Note("note", f"{places(mine, where, every, each)}: {note}", "dim") for note, mine in groups.items()
+    ]
     return _some(notes, "more notes (--save keeps them, show FILE --format json has them all)")
 
 
@@ -76,13 +94,14 @@ def warnings(devices: Iterable[DeviceFacts | None]) -> list[Note]:
     return [Note("warning", text, "yellow") for text in texts]
 
 
-def places(rows: Sequence[Row], where: Where, every: int = 0) -> str:
+def places(rows: Sequence[Row], where: Where, every: int = 0, each: str = "size") -> str:
     """Variants and where: ``naive at 1024, 2048; tiled at 2048``; of microbenchmarks only where.
 
     Args:
         rows: what is spoken of.
         where: a row's place in the table.
         every: how many places there are: a variant that has them all is ``at every size``; 0 for not known.
+        each: what a place is, in that sentence.
     """
     if all(row.kind != "gemm" for row in rows):
         alike: dict[str, list[str]] = {}
@@ -95,7 +114,7 @@ def places(rows: Sequence[Row], where: Where, every: int = 0) -> str:
         groups.setdefault(clean(row.variant), []).append(where(row))
     by_place: dict[str, list[str]] = {}
     for variant, found in groups.items():
-        text = "every size" if every > 1 and len(set(found)) == every else ", ".join(dict.fromkeys(found))
+        text = f"every {each}" if every > 1 and len(set(found)) == every else ", ".join(dict.fromkeys(found))
         by_place.setdefault(text, []).append(variant)
     return "; ".join(f"{', '.join(variants)} at {text}" for text, variants in by_place.items())
 

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from rich.console import RenderableType
 
 from gemmbench.facts import derive, units
-from gemmbench.facts.records import Row, Run
+from gemmbench.facts.records import Run
 from gemmbench.facts.series import BASELINE, HOST, Panel, Series, panels
 from gemmbench.facts.text import clean
-from gemmbench.render import notes
+from gemmbench.render import energy, notes
 from gemmbench.render.detail import detail
 from gemmbench.render.heading import heading
-from gemmbench.render.notes import STYLES, WORDS
+from gemmbench.render.notes import STYLES, WORDS, Where
 from gemmbench.render.sheet import Cell, Note, Sheet, stack
 
 __all__ = ["detail", "sheets", "sweep"]
@@ -37,19 +37,22 @@ def sweep(
 def sheets(
     run: Run, axis: str, scope: str = "kernel", order: Sequence[str] = (), dtype: str | None = None
 ) -> list[Sheet]:
-    """One table of GFLOPS for each device and data type; scope is not ``all``."""
-    return [_sheet(run, panel, scope) for panel in panels(run, axis, order, dtype)]
+    """One table of GFLOPS for each device and data type, and one of GFLOP/J; scope is not ``all``."""
+    return [
+        sheet
+        for panel in panels(run, axis, order, dtype)
+        for sheet in (_sheet(run, panel, scope), energy.sheet(run, panel, _place(panel)))
+        if sheet
+    ]
 
 
 def _sheet(run: Run, panel: Panel, scope: str) -> Sheet:
     sizes = panel.sizes
+    place = _place(panel)
     best = {
         size: max((found.median for one in panel.series if (found := _rate(one, size, scope))), default=None)
         for size in sizes
     }
-
-    def place(row: Row) -> str:
-        return str(getattr(row.problem, panel.axis))
 
     rows = tuple(
         (
@@ -72,11 +75,17 @@ def _sheet(run: Run, panel: Panel, scope: str) -> Sheet:
             *([Note(BASELINE, blas, "dim")] if baseline else []),
             *notes.troubles(panel.rows, place),
             *notes.noisy(run, panel.rows, place),
+            *([] if energy.measured(panel.rows) else energy.remarks(run, panel.rows, place)),
             *notes.remarks(panel.rows, place),
             *notes.warnings([run.header.devices[panel.device] if panel.device != HOST else None]),
             *(_conclusion(panel) if measured else []),
         ),
     )
+
+
+def _place(panel: Panel) -> Where:
+    """A row's place in the tables of a panel: its size."""
+    return lambda row: str(getattr(row.problem, panel.axis))
 
 
 def _rate(one: Series, size: int, scope: str) -> derive.Rate | None:

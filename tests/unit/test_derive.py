@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from gemmbench.facts import derive
-from gemmbench.facts.records import Check, Problem, Row, Run, Scope, Work
+from gemmbench.facts.records import Check, Energy, Problem, Row, Run, Scope, Work
 from tests.unit.test_records import HEADER
 
 
@@ -59,7 +59,7 @@ def test_the_fields_of_the_contract() -> None:
     fields = derive.derived(Run(HEADER, (row,)), row)
     assert " ".join(fields) == (
         "kind variant dtype m n k status reason kernel_gflops device_gflops host_gflops peak_fraction "
-        "gflops gbps latency_s energy_j width noise"
+        "gflops gbps latency_s energy_j gflop_per_j width noise"
     )
     assert fields["kernel_gflops"] == pytest.approx(100)
     best = derive.derived(Run(HEADER, (peak(4e11),)), peak(4e11))
@@ -98,6 +98,50 @@ def test_a_lead_that_is_lost_again_is_no_break_even() -> None:
     assert found.size is None
 
 
+def test_efficiency_is_flops_over_joules() -> None:
+    row = replace(gemm("naive", 1000, 0.02), energy=Energy(0.5, "", "board", "NVML", 60.0, 1.2, 600))
+    assert derive.gflop_per_joule(row) == pytest.approx(2 / 0.5)
+    assert derive.watts(row) == pytest.approx(0.5 * 600 / 1.2)
+    fields = derive.derived(Run(HEADER, (row,)), row)
+    assert (fields["energy_j"], fields["gflop_per_j"]) == (0.5, pytest.approx(4))
+    launch = replace(peak(4e11), energy=Energy(8.0))
+    assert derive.gflop_per_joule(launch) == pytest.approx(50)
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        gemm("naive", 1000, 0.02),
+        replace(gemm("naive", 1000, 0.02), energy=Energy(why="not measured: no counter")),
+        replace(gemm("naive", 1000, 0.02), energy=Energy(0.5), status="wrong"),
+        replace(gemm("naive", 0, 0.02), energy=Energy(0.5)),
+    ],
+)
+def test_what_has_no_joules_or_no_answer_has_no_efficiency(row: Row) -> None:
+    assert derive.gflop_per_joule(row) is None
+    assert derive.watts(row) is None
+
+
+def shaped(*times: float, status: str = "ok") -> Row:
+    row = gemm("naive", 100, 1.0, "kernel")
+    return replace(row, samples={"kernel": Scope(times, 1, "budget")}, status=status)  # type: ignore[arg-type]
+
+
+def test_a_trend_is_told_from_three_percent_on() -> None:
+    assert derive.trend(shaped(*(1 + 0.01 * n for n in range(12)))) == pytest.approx(0.079, abs=0.005)
+    assert derive.trend(shaped(*(1.2 - 0.01 * n for n in range(12)))) == pytest.approx(-0.068, abs=0.005)
+    assert derive.trend(shaped(*(1 + 0.003 * n for n in range(12)))) == 0
+    assert derive.trend(shaped(*(1 + 0.01 * n for n in range(12)), status="wrong")) == 0
+    assert derive.trend(replace(shaped(1.0), samples={})) == 0
+
+
+def test_two_speeds_are_told_unless_a_trend_explains_them() -> None:
+    assert derive.has_two_speeds(shaped(*(1.0, 1.1) * 6))
+    assert not derive.has_two_speeds(shaped(*(1.0,) * 6, *(1.1,) * 6))
+    assert derive.trend(shaped(*(1.0,) * 6, *(1.1,) * 6)) > 0
+    assert not derive.has_two_speeds(shaped(*(1.0, 1.02) * 6))
+
+
 def test_noise_is_of_the_finest_scope() -> None:
     row = gemm("naive", 8, 1.0, "kernel")
     assert derive.noise(row) == pytest.approx(0.003, abs=0.002)
@@ -105,3 +149,30 @@ def test_noise_is_of_the_finest_scope() -> None:
     few = replace(row, samples={"kernel": Scope((1.0, 1.0), 1, "budget")})
     assert derive.noise(few) is None
     assert derive.is_noisy(few)
+
+
+def memory(probe: str, rate: float, verdict: str = "ok", **changes: object) -> Row:
+    row = peak(1.0, verdict)
+    samples = {"kernel": Scope((1.0, 1.1, 1.2), 1, "stable")}
+    row = replace(row, kind="bandwidth", variant=probe, work=Work(bytes=int(rate)), samples=samples)
+    return replace(row, **changes)  # type: ignore[arg-type]
+
+
+def test_bandwidth_is_the_best_sound_batch_of_global_memory() -> None:
+    rows = (
+        memory("global-read", 4e12),
+        memory("global-copy", 5e12),
+        memory("global-write", 7e12, "suspect"),
+        memory("local-read", 9e13),
+        memory("global-triad", 8e12, device=1),
+        replace(memory("global-read", 9e12), status="failed"),
+    )
+    assert derive.bandwidth(Run(HEADER, rows), 0) == pytest.approx(5e12)
+    assert derive.bandwidth(Run(HEADER, rows[2:4]), 0) is None
+
+
+def test_intensity_is_flops_over_the_bytes_of_all_operands() -> None:
+    assert derive.intensity(gemm("naive", 96, 1.0)) == pytest.approx(2 * 96 / (3 * 4))
+    assert derive.intensity(replace(gemm("naive", 1, 1.0), problem=Problem(0, 5, 0))) == 0
+    double = replace(gemm("naive", 96, 1.0), dtype="double")
+    assert derive.intensity(double) == pytest.approx(2 * 96 / (3 * 8))

@@ -19,8 +19,9 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "rules": ("facts",),
     **dict.fromkeys(MACHINES, ("facts", "rules", *MACHINES)),
     "session": ("facts", "rules", *MACHINES),
+    "peaks": ("facts", "rules"),
     **dict.fromkeys(FACES, ("facts",)),
-    "cli": ("facts", "rules", *MACHINES, "session", *FACES),
+    "cli": ("facts", "rules", *MACHINES, "session", "peaks", *FACES),
     "__main__": ("cli",),
     "": (),  # gemmbench/__init__.py
 }
@@ -28,13 +29,16 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
 # distribution's import name: the modules (or parts) that may import it
 THIRD_PARTY: dict[str, tuple[str, ...]] = {
     "numpy": ("facts", "rules", *MACHINES, "charts", "cli"),
-    "msgspec": ("facts", "render", "cli"),
+    "msgspec": ("facts", "peaks", "render", "cli"),
+    "platformdirs": ("peaks",),
     "pyopencl": ("opencl",),
     "click": ("cli",),
     "rich": ("render", "cli"),
     "matplotlib": ("charts",),
+    "PIL": ("charts",),
     "scipy": ("facts.stats",),
     "threadpoolctl": ("baselines",),
+    "pynvml": ("energy",),
 }
 
 # The parent process imports these; pyopencl belongs to the child.
@@ -109,6 +113,8 @@ def test_every_part_has_its_row() -> None:
         ("facts.problem", "from .. import rules"),
         ("facts.problem", "import click"),
         ("facts.problem", "def late():\n    import scipy.stats"),
+        ("opencl.gemm", "def late():\n    import pynvml"),
+        ("energy", "import pyopencl"),
         ("rules.plan", "import gemmbench.opencl.runtime"),
         ("rules.plan", "import pyopencl as cl"),
         ("rules.plan", "from gemmbench import session"),

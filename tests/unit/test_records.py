@@ -10,6 +10,7 @@ import pytest
 
 from gemmbench.facts.records import (
     SCHEMA_VERSION,
+    Energy,
     Header,
     HostFacts,
     Policy,
@@ -57,6 +58,26 @@ def test_what_is_written_is_read_back(saved: Path) -> None:
     assert run.rows == ROWS
 
 
+def test_a_file_from_before_energy_was_measured_is_read(saved: Path) -> None:
+    text = saved.read_text()
+    energy = '"energy":{"joules":null,"why":"not measured: not asked for","scope":"","counter":""'
+    energy += ',"idle_w":null,"window_s":null,"problems":0}'
+    for new, old in ((energy, '"energy":{"joules":null}'), (',"energy":false', ""), (',"pci":""', "")):
+        assert new in text
+        text = text.replace(new, old)
+    saved.write_text(text)
+    run = load(saved)
+    assert (run.header, run.rows) == (HEADER, ROWS)
+
+
+def test_energy_is_read_back(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    row = replace(ROWS[0], energy=Energy(0.5, "", "board", "NVML", 61.0, 1.2, 600))
+    with RunFile.create(path, HEADER) as file:
+        file.append(row)
+    assert load(path).rows == (row,)
+
+
 def test_a_row_is_on_the_disk_before_the_next_is_asked_for(tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
     file = RunFile.create(path, HEADER)
@@ -98,6 +119,7 @@ def test_resuming_what_is_not_there_starts_it(tmp_path: Path) -> None:
         ({"command": ("square", "--max", "128")}, "another command"),
         ({"devices": (replace(DEVICE, driver="2.0"),)}, "other devices"),
         ({"policy": Policy(budget_s=1)}, "another sampling policy"),
+        ({"policy": Policy(energy=True)}, "another sampling policy"),
     ],
 )
 def test_only_the_same_run_is_resumed(saved: Path, change: dict[str, object], what: str) -> None:
@@ -128,6 +150,9 @@ def test_where_output_goes_does_not_make_another_command(saved: Path) -> None:
         (3, b'"dtype":"float"', b'"dtype":"quad"', "line 3: dtype: 'quad' is not one of"),
         (4, b'"batch":1', b'"batch":0', "line 4: samples.kernel.batch: 0 is not 1 or more"),
         (4, b'"kernel":{', b'"colonel":{', "line 4: samples: 'colonel' is not one of kernel"),
+        (4, b'"joules":null', b'"joules":0', "line 4: energy.joules: 0.0 is not a positive finite number"),
+        (4, b'"idle_w":null', b'"idle_w":-3', "line 4: energy.idle_w: -3.0 is not a positive finite number"),
+        (4, b'"window_s":null', b'"window_s":"1"', r"line 4: Expected .* - at `\$.energy.window_s`"),
         (4, b'{"kind"', b'"kind"', "line 4: "),
     ],
 )

@@ -45,8 +45,19 @@ def test_what_is_not_a_time_is_refused(samples: tuple[float, ...]) -> None:
 def test_drift_and_humps_are_seen() -> None:
     rng = np.random.default_rng(4)
     steady = rng.normal(1, 0.005, 60)
-    assert abs(stats.drift(steady)) < 0.01
-    assert stats.drift(steady * np.linspace(1, 1.3, 60)) > 0.1
+    assert stats.drift(steady) == 0
+    assert stats.drift(steady * np.linspace(1, 1.3, 60)) == pytest.approx(0.2, abs=0.05)
+    assert stats.drift(steady * np.linspace(1.3, 1, 60)) == pytest.approx(-0.16, abs=0.05)
+    assert stats.drift((1.0, 1.0, 1.5, 1.5)) == 0  # too few to tell
     assert not stats.two_humped(steady)
     assert stats.two_humped(np.where(np.arange(60) % 2, steady, steady * 1.2))
     assert not stats.two_humped((1.0, 2.0, 3.0))
+    assert stats.two_humped((1.0, 1.0, 1.0, 1.1, 1.1, 1.1, 1.0, 1.1, 1.1))
+
+
+@pytest.mark.parametrize("count", [9, 12, 20, 60])
+def test_noise_alone_is_seldom_taken_for_a_trend_or_for_two_humps(count: int) -> None:
+    rng = np.random.default_rng(5)
+    runs = [rng.normal(1, 0.05, count) for _ in range(300)]
+    assert sum(stats.drift(run) != 0 for run in runs) <= 0.1 * len(runs)
+    assert sum(stats.two_humped(run) for run in runs) <= 0.1 * len(runs)

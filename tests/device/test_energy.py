@@ -1,0 +1,31 @@
+"""``--energy`` on every OpenCL device: asked for or not, measured or not and why."""
+
+from __future__ import annotations
+
+import pytest
+
+from gemmbench.energy import Batch
+from gemmbench.facts.problem import Gemm
+from gemmbench.facts.records import DeviceFacts, Energy, Policy
+from gemmbench.opencl import gemm
+from gemmbench.rules.plan import Case, gemm_plan
+from gemmbench.rules.variants import BY_NAME
+from tests.device.test_gemm import executor
+
+
+@pytest.mark.parametrize("wanted", [True, False])
+def test_energy_is_measured_when_asked(
+    device: DeviceFacts, wanted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fake_measure(run: Batch, facts: DeviceFacts) -> Energy:
+        run(3)
+        assert facts == device
+        return Energy(0.25, "", "board", "FAKE")
+
+    monkeypatch.setattr(gemm, "measure_energy", fake_measure)
+    (case,) = gemm_plan([device], [BY_NAME["naive"]], [Gemm(32, 32, 32)])
+    assert isinstance(case, Case)
+    policy = Policy(budget_s=0.02, settle_s=0.0, batch_s=0.001, min_batches=3, energy=wanted)
+    row = executor(device).run(case, policy, lambda stage: None)
+    assert row.status == "ok"
+    assert row.energy.joules == (0.25 if wanted else None)
