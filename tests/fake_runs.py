@@ -10,6 +10,7 @@ from dataclasses import replace
 from gemmbench.facts.records import (
     Check,
     DeviceFacts,
+    Energy,
     Header,
     HostFacts,
     Launch,
@@ -187,6 +188,18 @@ def peak_row(
     )
 
 
+def energy(row: Row, device: DeviceFacts | None) -> Energy:
+    """A GPU's board draws 512 W; nobody but root may read the processors' counter."""
+    if device is None or device.type == "cpu":
+        return Energy(
+            why="not measured: /sys/class/powercap/intel-rapl:0/energy_uj is for root only; until the next "
+            "start, sudo chmod a+r /sys/class/powercap/intel-rapl:*/energy_uj opens it"
+        )
+    seconds = min(next(iter(row.samples.values())).seconds)
+    problems = round(1.05 / seconds)
+    return Energy(512 * seconds, "", "board", "NVML", 118.0, problems * seconds, problems)
+
+
 RATES = {
     "naive": (1.1, 1.2, 1.2, 1.1, 0.9, None),
     "tiled": (4.0, 4.4, 4.6, 4.6, 4.5, 4.5),
@@ -327,6 +340,133 @@ def fake_workloads() -> Run:
             parameters: Parameters = {"BM": 64, "TM": 8} if variant == "register" else {}
             rows.append(gemm_row(variant, Problem(m, n, k), gflops, where, parameters=parameters))
     return Run(header(("gemmbench", "workloads")), tuple(rows), "work.jsonl")
+
+
+# --- the whole ladder, for charts; not in ALL, for which there are golden tables ---------------------------
+
+FAMILIES = {
+    variant: family
+    for family, names in {
+        "first steps": "naive tiled coarse wide rect register register-wide subgroup prefetch padded",
+        "mobile": "dot-v4 dot-v8 dot-v16 dotf-v8 dotf-v16 block2x2-v4 block2x2-v8 block4x4-v4 block4x4-v8",
+        "vendor samples": "mali-sgemm image-4x8",
+        "ours": "cpu-packed gpu-tile nv-async nv-mma nv-wgmma intel-block auto",
+        "libraries": "numpy clblast cublas",
+    }.items()
+    for variant in names.split()
+}
+#                float GFLOPS far out, size at which half of it is reached
+_TOPS = {
+    "naive": (5200, 130), "tiled": (6500, 130), "coarse": (9100, 180), "wide": (11800, 200),
+    "rect": (12600, 260), "register": (25500, 640), "register-wide": (31000, 640), "subgroup": (19000, 400),
+    "prefetch": (33500, 620), "padded": (29000, 700), "dot-v4": (1500, 90), "dot-v8": (1390, 90),
+    "dot-v16": (900, 90), "dotf-v8": (1320, 90), "dotf-v16": (870, 90), "block2x2-v4": (2780, 120),
+    "block2x2-v8": (2500, 130), "block4x4-v4": (4600, 190), "block4x4-v8": (3900, 200),
+    "mali-sgemm": (2100, 100), "image-4x8": (14800, 310), "cpu-packed": (1900, 150), "gpu-tile": (49500, 900),
+    "nv-async": (53800, 950), "nv-mma": (310000, 1600), "nv-wgmma": (0, 1), "intel-block": (0, 1),
+    "auto": (53500, 700), "numpy": (3100, 350), "clblast": (20400, 500), "cublas": (50900, 800),
+}  # fmt: skip
+_SCALES = {"float": 1.0, "double": 0.52, "half": 1.9}
+
+
+def _rung(variant: str, problem: Problem, dtype: str) -> Row:
+    """A row of the whole ladder on a GPU: measured, or why not."""
+    host = variant == "numpy"
+    where = -1 if host else 0
+    top, middle = _TOPS[variant]
+    if variant == "intel-block":
+        return bad(
+            variant, problem, "unsupported", "needs cl_intel_subgroups, which this device lacks", 0, dtype
+        )
+    if (variant == "image-4x8" and dtype == "double") or (variant == "nv-wgmma" and dtype != "half"):
+        return bad(variant, problem, "unsupported", f"not for {dtype}", 0, dtype)
+    if host and dtype == "half":
+        return bad(variant, problem, "unsupported", "the host's BLAS has no half", -1, dtype)
+    if variant == "naive" and min(problem.m, problem.n, problem.k) >= 4096:
+        return bad(variant, problem, "skipped", "would take about 19 s; --budget 20 runs it", 0, dtype)
+    if variant == "nv-wgmma":
+        top, middle = 480000, 2300
+    size = (problem.m * problem.n * problem.k) ** (1 / 3)
+    gflops = top * _SCALES[dtype] / (1 + (middle / size) ** 1.7)
+    row = gemm_row(variant, problem, gflops, where, dtype, transfer=0.3)
+    watts = (280 if host else 200 + 420 * min(1.0, gflops / 60000)) * 1e-9
+    joules = watts * 2e9 * problem.m * problem.n * problem.k / (gflops * 1e9)
+    if host:
+        return replace(row, energy=Energy(None, "not measured: no permission to read RAPL", ""))
+    return replace(row, energy=Energy(joules, "", "board"))
+
+
+def _roofs(dtypes: Sequence[str], bandwidth: bool = True) -> list[Row]:
+    rows = []
+    for dtype in dtypes:
+        rows.append(peak_row(1, {"float": 65990.0, "double": 32900.0, "half": 964000.0}[dtype], dtype=dtype))
+    for probe, rate in (("global-read", 4.35e12), ("global-write", 3.9e12), ("global-copy", 4.1e12)):
+        size = 1 << 32
+        samples = {"kernel": scope(size / rate)}
+        check = Check("ok", {})
+        work = Work(bytes=size)
+        rows.append(Row("bandwidth", 0, probe, "float", {}, "ok", work=work, samples=samples, check=check))
+    return rows if bandwidth else [row for row in rows if row.kind == "peak"]
+
+
+def fake_ladder(dtypes: Sequence[str] = ("float",), bandwidth: bool = True) -> Run:
+    """Every kernel that is planned, on a GPU, with energy and roofs."""
+    problems = [Problem(size, size, size) for size in (64, 128, 256, 512, 1024, 2048, 4096)]
+    rows = _roofs(dtypes, bandwidth)
+    rows += [_rung(variant, problem, dtype) for dtype in dtypes for variant in _TOPS for problem in problems]
+    return Run(header(("gemmbench", "square", "--max", "4096"), (GPU,)), tuple(rows), "ladder.jsonl")
+
+
+def fake_ladder_k() -> Run:
+    """The same over k, with m = n = 1024."""
+    problems = [Problem(1024, 1024, k) for k in (64, 128, 256, 512, 1024, 2048)]
+    rows = _roofs(("float",), bandwidth=False)
+    rows += [_rung(variant, problem, "float") for variant in _TOPS for problem in problems]
+    return Run(header(("gemmbench", "sweep-k"), (GPU,)), tuple(rows), "ladder-k.jsonl")
+
+
+SHAPES = {
+    "alexnet conv1": (96, 3025, 363),
+    "alexnet conv2": (256, 729, 1200),
+    "alexnet conv3": (384, 169, 2304),
+    "alexnet fc6": (4096, 1, 9216),
+    "llama qkv, prompt": (6144, 2048, 4096),
+    "llama up, prompt": (14336, 2048, 4096),
+    "llama up, token": (14336, 1, 4096),
+}
+
+
+def fake_layers(dtypes: Sequence[str] = ("float",)) -> Run:
+    """The whole ladder over layers of networks."""
+    rows = _roofs(dtypes)
+    for dtype in dtypes:
+        for label, shape in SHAPES.items():
+            rows += [replace(_rung(variant, Problem(*shape), dtype), label=label) for variant in _TOPS]
+    return Run(header(("gemmbench", "workloads"), (GPU,)), tuple(rows), "layers.jsonl")
+
+
+def fake_matrix_peak() -> Run:
+    """A GPU with matrix units: more types than fit a pane, instructions without a width, one unsupported."""
+    rows = []
+    for dtype, top in (("float", 65900.0), ("double", 32900.0), ("half", 125000.0), ("bfloat16", 124000.0)):
+        rows += [peak_row(width, top * (1 - width / 200), dtype=dtype) for width in (1, 2, 4, 8, 16)]
+    for dtype, top in (("int", 33400.0), ("short", 33300.0), ("char", 33000.0)):
+        rows += [peak_row(width, top * (1 - width / 200), dtype=dtype) for width in (1, 2, 4, 8, 16)]
+    for probe, dtype, sums, top in (
+        ("mma", "half", "float", 631000.0),
+        ("mma", "half", "half", 640000.0),
+        ("mma", "double", "double", 66400.0),
+        ("mma", "char", "int", 1263000.0),
+        ("wgmma", "half", "float", 830000.0),
+        ("wgmma", "tf32", "float", 410000.0),
+    ):
+        for operands, share in (("random", 1.0), ("zeros", 1.16)):
+            parameters: Parameters = {"shape": "m16n8k16", "accumulator": sums, "operands": operands}
+            row = peak_row(1, top * share, dtype=dtype)
+            rows.append(replace(row, variant=probe, parameters=parameters))
+    parameters = {"extension": "cl_intel_subgroup_matrix_multiply_accumulate"}
+    rows.append(Row("peak", 0, "dpas", "half", parameters, "unsupported", "the device does not list it"))
+    return Run(header(("gemmbench", "peak"), (GPU,)), tuple(rows), "matrix.jsonl")
 
 
 ALL = {

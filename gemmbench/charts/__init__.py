@@ -8,26 +8,97 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import matplotlib
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
+from PIL import Image
 
-from gemmbench.charts import peak, sweep
-from gemmbench.charts.panel import Box
+from gemmbench.charts import ladder, memory, peak, precision, roofline, sweep, workloads
+from gemmbench.charts.pane import WIDTH, Families, Pane
+from gemmbench.facts.chart_files import SUFFIXES
 from gemmbench.facts.records import Run
 from gemmbench.facts.text import clean
 
-KINDS: dict[str, str] = {
-    "throughput": "GFLOPS over size in the kernel scope, with the host's BLAS and the measured peak",
-    "host-device": "GFLOPS over size with and without transfers, and the break-even size",
-    "time": "time over size in the kernel scope",
-    "peak": "the device's measured peak by data type and vector width",
+
+@dataclass(frozen=True)
+class Kind:
+    """One kind of chart."""
+
+    idea: str  # in a line
+    needs: str  # what runs must have for it, to follow "no"
+    panes: Callable[[Sequence[Run], Families], list[Pane]]  # none if the runs lack what it needs
+    of_device: bool = False  # what the device can do, not what kernels reach
+    across: int = 2  # panes beside each other, if there are several
+
+
+_SIZES = "over several sizes, square or with only k varying"
+# Where several suit a run the first is its default.
+KINDS: dict[str, Kind] = {
+    "throughput": Kind(
+        "GFLOPS over size in the kernel scope, with the host's BLAS and the measured peak",
+        f"measured GEMM rows {_SIZES}",
+        sweep.throughput,
+    ),
+    "host-device": Kind(
+        "GFLOPS over size with and without transfers, and the break-even size",
+        f"GEMM rows measured in the host scope {_SIZES}",
+        sweep.host_device,
+    ),
+    "time": Kind("time over size in the kernel scope", f"measured GEMM rows {_SIZES}", sweep.time),
+    "energy": Kind("joules for one problem over size", f"measured energy {_SIZES}", sweep.energy),
+    "efficiency": Kind("GFLOP for each joule over size", f"measured energy {_SIZES}", sweep.efficiency),
+    "workloads": Kind(
+        "GFLOPS of the fastest kernels at every shape",
+        "measured GEMM rows of several shapes that are no sweep",
+        workloads.workloads,
+    ),
+    "precision": Kind(
+        "GFLOPS of every kernel in each data type, beside each type's measured peak",
+        "GEMM rows measured in two data types at the same problem",
+        precision.precision,
+    ),
+    "ladder": Kind(
+        "every kernel's speed-up over the first, step by step, up to the measured peak",
+        "two kernels measured at the same problem",
+        ladder.ladder,
+    ),
+    "roofline": Kind(
+        "GFLOPS over arithmetic intensity, under the measured bandwidth and peak",
+        "measured GEMM rows with a measured peak of their type",
+        roofline.roofline,
+    ),
+    "peak": Kind(
+        "the device's measured peak by data type and vector width",
+        "measured peak row",
+        peak.peak,
+        of_device=True,
+        across=1,
+    ),
+    "staircase": Kind(
+        "GB/s over the size of the working set: a step for each cache",
+        "measured working-set row",
+        memory.staircase,
+        of_device=True,
+    ),
+    "transfer": Kind(
+        "GB/s between host and device over the size of a transfer",
+        "measured transfer row",
+        memory.transfer,
+        of_device=True,
+    ),
+    "latency": Kind(
+        "nanoseconds of a load over the size of its set, and the distribution of launches",
+        "measured latency row",
+        memory.latency,
+        of_device=True,
+    ),
 }
-SUFFIXES: tuple[str, ...] = (".png", ".svg", ".pdf")
 
 _STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",  # text stays text
@@ -59,52 +130,70 @@ _METADATA: dict[str, dict[str, None]] = {
 }
 
 
+_PALETTE = 128  # colours of a PNG
+_NONE: Families = MappingProxyType({})
+
+
 class ChartError(Exception):
     """A chart that cannot be drawn; the message is one sentence for the user."""
 
 
-def check_path(path: Path) -> None:
-    """Whether a chart can go there; to be called before anything is measured.
+def suited(runs: Sequence[Run], families: Families = _NONE) -> dict[str, str]:
+    """Every kind, in the order of `KINDS`: why it does not suit the runs, or "" where it does.
 
-    Raises:
-        ChartError: an unknown suffix, or a folder that does not exist.
+    Rows of microbenchmarks beside GEMM rows are marks in the other charts and ask for none of their own.
     """
-    if path.suffix.lower() not in SUFFIXES:
-        raise ChartError(f"{path}: a chart's name must end in {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}")
-    if not path.parent.is_dir():
-        raise ChartError(f"{path}: the folder {path.parent} does not exist")
-    if path.is_dir():
-        raise ChartError(f"{path} is a folder")
+    return {name: _unsuited(runs, name, families) for name in KINDS}
 
 
 def default_kind(run: Run) -> str:
     """The chart that suits the rows of a run."""
-    return "throughput" if any(row.kind == "gemm" for row in run.rows) else "peak"
+    return next((name for name in KINDS if not _unsuited([run], name)), "peak")
 
 
-def draw(runs: Sequence[Run], kind: str, path: Path) -> None:
-    """Draw saved runs into one file, a panel for each device and data type.
+def _unsuited(runs: Sequence[Run], kind: str, families: Families = _NONE) -> str:
+    if not KINDS[kind].panes(runs, families):
+        return _lacks(runs, kind)
+    beside = KINDS[kind].of_device and any(row.kind == "gemm" for run in runs for row in run.rows)
+    return f"beside GEMM rows only --kind {kind} draws it" if beside else ""
+
+
+def draw(runs: Sequence[Run], kind: str, path: Path, families: Families = _NONE) -> None:
+    """Draw saved runs into one file.
 
     Args:
-        runs: several lie over each other, their file names at the lines.
+        runs: sweeps of several lie over each other, their file names at the lines; other kinds have panes of
+            their own for each run.
         kind: one of `KINDS`.
         path: its suffix decides the format.
+        families: the family of each variant, in the order of the ladder.
 
     Raises:
-        ChartError: unknown kind or suffix, no such folder, no rows to draw, a file that cannot be written.
+        ChartError: unknown kind or suffix, no rows to draw, a file that cannot be written.
     """
-    check_path(path)
+    suffix = path.suffix.lower()
+    if suffix not in SUFFIXES:
+        raise ChartError(f"{path}: a chart's name must end in {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}")
     with warnings.catch_warnings(), matplotlib.rc_context():
         warnings.filterwarnings("ignore", message=r"Glyph .* missing")  # a driver's name in any script
-        picture = figure(runs, kind)
-        suffix = path.suffix.lower()
-        try:
-            picture.savefig(path, format=suffix[1:], metadata=_METADATA[suffix])
-        except OSError as error:
-            raise ChartError(f"cannot write {path}: {(error.strerror or str(error)).lower()}") from None
+        picture = figure(runs, kind, families)
+        drawn = BytesIO()
+        picture.savefig(drawn, format=suffix[1:], metadata=_METADATA[suffix])
+    try:
+        path.write_bytes(_few_colours(drawn) if suffix == ".png" else drawn.getvalue())
+    except OSError as error:
+        raise ChartError(f"cannot write {path}: {(error.strerror or str(error)).lower()}") from None
 
 
-def figure(runs: Sequence[Run], kind: str) -> Figure:
+def _few_colours(png: BytesIO) -> bytes:
+    """A PNG with a palette: nobody sees the difference, and a third of the bytes stands in the repository."""
+    small = BytesIO()
+    with Image.open(png) as picture:
+        picture.convert("RGB").quantize(_PALETTE).save(small, format="png", optimize=True)
+    return small.getvalue()
+
+
+def figure(runs: Sequence[Run], kind: str, families: Families = _NONE) -> Figure:
     """The chart as a matplotlib figure; sets matplotlib's style, so call it inside ``rc_context``.
 
     Raises:
@@ -114,24 +203,18 @@ def figure(runs: Sequence[Run], kind: str) -> Figure:
         raise ChartError(f"unknown chart {clean(kind)!r}; there are {', '.join(KINDS)}")
     matplotlib.rcdefaults()
     matplotlib.rcParams.update(_STYLE)
-    boxes = peak.boxes(runs) if kind == "peak" else sweep.boxes(runs)
-    if not boxes:
-        raise ChartError(_nothing(runs, kind))
-    across = 1 if len(boxes) == 1 else 2
-    down = -(-len(boxes) // across)
-    height = max(box.height for box in boxes)
-    picture = Figure(figsize=(7.2 * (1 if across == 1 else 1.75), height * down), layout=_layout())
-    grid = picture.subplots(down, across, squeeze=False)
-    painters: dict[str, Callable[[Axes, Box], None]] = {
-        "throughput": sweep.throughput,
-        "host-device": sweep.host_device,
-        "time": sweep.time,
-        "peak": peak.peak,
-    }
-    for axes, box in zip(grid.flat, boxes, strict=False):
-        painters[kind](axes, box)
-    for axes in list(grid.flat)[len(boxes) :]:
-        axes.set_axis_off()
+    panes = KINDS[kind].panes(runs, families)
+    if not panes:
+        raise ChartError(f"nothing to draw: {_lacks(runs, kind)}")
+    across = min(len(panes), KINDS[kind].across)
+    rows = [panes[first : first + across] for first in range(0, len(panes), across)]
+    heights = [max(pane.height for pane in row) for row in rows]
+    width = WIDTH * (1 if across == 1 else 1.75)
+    picture = Figure(figsize=(width, sum(heights)), layout=_layout())
+    # A figure of its own for each pane, so that long names in one cost the others no room.
+    grid = picture.subfigures(len(rows), across, squeeze=False, height_ratios=heights)
+    for figure_, pane in zip(grid.flat, panes, strict=False):
+        pane.paint(figure_.subplots())
     return picture
 
 
@@ -139,14 +222,7 @@ def _layout() -> ConstrainedLayoutEngine:
     return ConstrainedLayoutEngine(w_pad=0.08, h_pad=0.08, hspace=0.04, wspace=0.04)
 
 
-def _nothing(runs: Sequence[Run], kind: str) -> str:
-    """Why there is nothing to draw, for the user."""
+def _lacks(runs: Sequence[Run], kind: str) -> str:
+    """Which rows the runs would need."""
     names = ", ".join(clean(run.path) or "this run" for run in runs) or "no run"
-    if kind == "peak":
-        return f"nothing to draw: {names} has no measured peak row"
-    gemms = [row for run in runs for row in run.rows if row.kind == "gemm"]
-    if not any(row.status == "ok" for row in gemms):
-        return f"nothing to draw: {names} has no measured GEMM row"
-    return (
-        f"nothing to draw: {kind} needs several sizes, square or with only k varying, and {names} has others"
-    )
+    return f"{names} {'have' if len(runs) > 1 else 'has'} no {KINDS[kind].needs}"

@@ -1,51 +1,79 @@
-"""Rates and times over size."""
+"""Rates, times and energies over size."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 from matplotlib.axes import Axes
 
-from gemmbench.charts.panel import BLACK, GREY, Box, Label, Look, at_ends, device_title, frame, looks, missing
+from gemmbench.charts.curves import (
+    Box,
+    End,
+    Label,
+    Look,
+    at_ends,
+    boxes,
+    end_of,
+    frame,
+    looks,
+    missing,
+    status,
+)
+from gemmbench.charts.pane import BLACK, GREY, Families, Pane, kept_peak
 from gemmbench.facts import derive, units
 from gemmbench.facts.records import Row, Run
-from gemmbench.facts.series import BASELINE, HOST, Panel, Series, panels, sweep_axis
+from gemmbench.facts.series import BASELINE, HOST, Panel, Series
 from gemmbench.facts.text import clean
 
 Values = Callable[[Row], tuple[float, float, float] | None]  # median, low, high
+Paint = Callable[[Box, Axes], None]
+
+_BAND = "band: 95 % confidence"
 
 
-def boxes(runs: Sequence[Run]) -> list[Box]:
-    """The panels of runs that are sweeps."""
-    groups: dict[tuple[str, str, str], list[tuple[Run, Panel]]] = {}
-    for run in runs:
-        axis = sweep_axis(run.rows)
-        for panel in panels(run, axis) if axis else []:
-            if any(row.status == "ok" and row.samples for row in panel.rows):
-                key = (device_title(run, panel.device), panel.dtype, panel.shape)
-                groups.setdefault(key, []).append((run, panel))
-    return [Box(title, dtype, tuple(parts)) for (title, dtype, _), parts in groups.items()]
+def _panes(runs: Sequence[Run], families: Families, paint: Paint, values: Values) -> list[Pane]:
+    """A pane for each device, type and shape that has a value."""
+    return [
+        Pane(box.height, partial(paint, box))
+        for box in boxes(runs, families)
+        if any(values(row) for one in box.series for row in one.rows.values())
+    ]
 
 
-def _line(axes: Axes, one: Series, sizes: Sequence[int], values: Values, look: Look) -> tuple[float, float]:
-    """Draw one series with its confidence band; sizes without a figure are gaps. Returns its last point."""
-    nothing = (np.nan, np.nan, np.nan)
-    points = np.array([(values(one.rows[n]) or nothing) if n in one.rows else nothing for n in sizes])
-    middle, low, high = points.T
-    axes.fill_between(sizes, low, high, color=look.colour, alpha=0.22, linewidth=0)
-    axes.plot(
-        sizes,
-        middle,
-        color=look.colour,
-        linestyle=look.line,
-        marker=look.marker or None,
-        markerfacecolor="white" if look.open else look.colour,
-        markeredgewidth=1.0,
-        label=one.label,
-    )
-    known = np.flatnonzero(np.isfinite(middle))
-    return (float(sizes[known[-1]]), float(middle[known[-1]])) if known.size else (np.nan, np.nan)
+def throughput(runs: Sequence[Run], families: Families) -> list[Pane]:
+    """GFLOPS over size in the kernel scope, with the host's BLAS and the measured peak."""
+    return _panes(runs, families, _throughput, _rates("kernel"))
+
+
+def time(runs: Sequence[Run], families: Families) -> list[Pane]:
+    """Seconds for one problem over size."""
+    return _panes(runs, families, _time, _times)
+
+
+def energy(runs: Sequence[Run], families: Families) -> list[Pane]:
+    """Joules for one problem over size."""
+    return _panes(runs, families, _energy, _joules)
+
+
+def efficiency(runs: Sequence[Run], families: Families) -> list[Pane]:
+    """GFLOP for each joule over size."""
+    return _panes(runs, families, _efficiency, _per_joule)
+
+
+def host_device(runs: Sequence[Run], families: Families) -> list[Pane]:
+    """GFLOPS with and without transfers: the fastest variants and the host's BLAS."""
+    found = []
+    for box in boxes(runs, families):
+        few = tuple((run, replace(panel, series=_contenders(panel))) for run, panel in box.parts)
+        if any(not one.is_host for _, panel in few for one in panel.series):
+            shown = replace(box, parts=few)
+            # Colours as in the other charts, unless those are of families.
+            styles = looks(shown if box.crowded else box)
+            found.append(Pane(shown.height + 0.25, partial(_host_device, box=shown, styles=styles)))
+    return found
 
 
 def _rates(scope: str) -> Values:
@@ -63,34 +91,95 @@ def _times(row: Row) -> tuple[float, float, float] | None:
     return (times.median, times.low, times.high) if times and row.status == "ok" else None
 
 
-def throughput(axes: Axes, box: Box) -> None:
-    """GFLOPS over size in the kernel scope, with the measured peak."""
+def _joules(row: Row) -> tuple[float, float, float] | None:
+    value = row.energy.joules if row.status == "ok" else None
+    return (value, value, value) if value else None
+
+
+def _per_joule(row: Row) -> tuple[float, float, float] | None:
+    value = derive.gflop_per_joule(row)
+    return (value, value, value) if value else None
+
+
+def _throughput(box: Box, axes: Axes) -> None:
     labels = _curves(axes, box, _rates("kernel"))
     labels += _peak_lines(axes, box)
-    frame(axes, box, "GFLOPS", "kernel scope", units.number)
+    frame(axes, box, "GFLOPS", units.number, f"{box.dtype}, kernel scope; {_BAND}")
     at_ends(axes, labels, box)
-    missing(axes, box, [one for _, panel in box.parts for one in panel.series])
+    kept = [text for run, panel in box.parts for text in kept_peak(run, panel.device, panel.dtype)]
+    missing(axes, box, box.series, status, notes=kept)
 
 
-def time(axes: Axes, box: Box) -> None:
-    """Seconds for one problem over size."""
+def _time(box: Box, axes: Axes) -> None:
     labels = _curves(axes, box, _times)
-    frame(axes, box, "time for one problem", "kernel scope", units.seconds)
+    frame(axes, box, "time for one problem", units.seconds, f"{box.dtype}, kernel scope; {_BAND}")
     at_ends(axes, labels, box)
-    missing(axes, box, [one for _, panel in box.parts for one in panel.series])
+    missing(axes, box, box.series, status)
+
+
+def _energy(box: Box, axes: Axes) -> None:
+    labels = _curves(axes, box, _joules)
+    frame(axes, box, "energy for one problem", units.joules, f"{box.dtype}, {_counted(box)}")
+    at_ends(axes, labels, box)
+    missing(axes, box, box.series, _why_no_energy)
+
+
+def _efficiency(box: Box, axes: Axes) -> None:
+    labels = _curves(axes, box, _per_joule)
+    frame(axes, box, "GFLOP/J", units.number, f"{box.dtype}, {_counted(box)}")
+    at_ends(axes, labels, box)
+    missing(axes, box, box.series, _why_no_energy)
+
+
+def _counted(box: Box) -> str:
+    """Whose energy was counted: ``energy of the board, idle draw included``."""
+    scopes = dict.fromkeys(
+        clean(row.energy.scope) for one in box.series for row in one.rows.values() if row.energy.scope
+    )
+    return f"energy of the {' or the '.join(scopes) or 'machine'}, idle draw included"
+
+
+def _why_no_energy(row: Row) -> str:
+    if row.status != "ok":
+        return row.status
+    return "" if row.energy.joules else clean(row.energy.why)
 
 
 def _curves(axes: Axes, box: Box, values: Values) -> list[Label]:
+    """Every series, the pale ones below the strong."""
     styles = looks(box)
     labels = []
     for number, (run, panel) in enumerate(box.parts):
         for one in panel.series:
             look = styles[number, one.label]
-            x, y = _line(axes, one, box.sizes, values, look)
-            if np.isfinite(y):
+            end = _line(axes, one, box.sizes, values, look)
+            if end:
                 scope = ", host" if one.is_host and panel.device != HOST else ""
-                labels.append(Label(f"{clean(one.label)}{scope}{box.name(run)}", x, y, look.colour))
+                name = f"{clean(one.label)}{scope}{box.name(run)}"
+                labels.append(Label(name, end, look.colour, look.strength > 1))
     return labels
+
+
+def _line(axes: Axes, one: Series, sizes: Sequence[int], values: Values, look: Look) -> End | None:
+    """Draw one series with its confidence band; sizes without a figure are gaps. Returns its end."""
+    nothing = (np.nan, np.nan, np.nan)
+    points = np.array([(values(one.rows[n]) or nothing) if n in one.rows else nothing for n in sizes])
+    middle, low, high = points.T
+    axes.fill_between(sizes, low, high, color=look.stroke, alpha=look.band, linewidth=0)
+    axes.plot(
+        sizes,
+        middle,
+        color=look.stroke,
+        linestyle=look.line,
+        linewidth=look.width,
+        marker=look.marker or None,
+        markersize=look.size,
+        markerfacecolor="white" if look.open else look.stroke,
+        markeredgewidth=1.0,
+        zorder=2 + 0.2 * look.strength,
+        label=one.label,
+    )
+    return end_of(sizes, middle)
 
 
 def _peak_lines(axes: Axes, box: Box) -> list[Label]:
@@ -102,53 +191,51 @@ def _peak_lines(axes: Axes, box: Box) -> list[Label]:
                 top / units.GIGA, color=GREY, linewidth=1.2, linestyle=(0, (8, 2, 1.5, 2)), label="peak"
             )
             text = f"{panel.dtype} peak {units.gflops(top)}{box.name(run)}"
-            labels.append(Label(text, float(box.sizes[-1]), top / units.GIGA, GREY))
+            end = End(float(box.sizes[-1]), top / units.GIGA, top / units.GIGA)
+            labels.append(Label(text, end, GREY))
     return labels
 
 
-def host_device(axes: Axes, box: Box) -> None:
-    """The fastest variants with transfers counted (solid) and without (dotted), and where they pass numpy."""
-    styles = looks(box)
+def _host_device(axes: Axes, box: Box, styles: Mapping[tuple[int, str], Look]) -> None:
+    """With transfers counted (solid) and without (dotted), and where the device passes numpy."""
     labels: list[Label] = []
-    shown: list[Series] = []
     for number, (run, panel) in enumerate(box.parts):
-        host = next((one for one in panel.series if one.is_host and one.variant == BASELINE), None)
-        fastest = _fastest(panel)
-        for one in [*fastest, *([host] if host else [])]:
+        for one in panel.series:
             look = styles[number, one.label]
-            x, y = _line(axes, one, box.sizes, _rates("host"), look)
-            name = f"{clean(one.label)}{'' if one.is_host else ', host'}{box.name(run)}"
-            labels.append(Label(name, x, y, look.colour))
-            if not one.is_host:
-                dotted = Look(look.colour, look.marker, (0, (1, 1.4)), open=True)
-                x, y = _line(axes, one, box.sizes, _rates("device"), dotted)
-                labels.append(Label(f"{clean(one.label)}, device{box.name(run)}", x, y, look.colour))
-        shown += fastest or [one for one in panel.series if not one.is_host]
-        if host and fastest:
-            _mark_break_even(axes, box, fastest, host)
-    labels = [label for label in labels if np.isfinite(label.y)]
-    frame(axes, box, "GFLOPS", "host scope (with transfers) and device scope", units.number)
+            dotted = replace(look, line=(0, (1, 1.4)), open=True)
+            lines = {"": look} if one.is_host else {", host": look, ", device": dotted}
+            for scope, style in lines.items():
+                values = _rates("device" if style is dotted else "host")
+                if end := _line(axes, one, box.sizes, values, style):
+                    name = f"{clean(one.label)}{scope}{box.name(run)}"
+                    labels.append(Label(name, end, look.colour))
+        _mark_break_even(axes, box, panel)
+    below = f"{box.dtype}, host scope (with transfers) and device scope; {_BAND}"
+    frame(axes, box, "GFLOPS", units.number, below)
     at_ends(axes, labels, box)
-    missing(axes, box, shown)
+    missing(axes, box, box.series, status)
 
 
-def _fastest(panel: Panel, most: int = 2) -> list[Series]:
-    """The variants with the best rate in the host scope, at any size."""
+def _contenders(panel: Panel, most: int = 2) -> tuple[Series, ...]:
+    """The variants with the best rate in the host scope, at any size, and the host's own BLAS."""
 
     def best(one: Series) -> float:
         return max(
             (found.median for r in one.rows.values() if (found := derive.rate(r, "host"))), default=0.0
         )
 
-    mine = [one for one in panel.series if not one.is_host and best(one) > 0]
-    return sorted(mine, key=best, reverse=True)[:most]
+    mine = sorted((one for one in panel.series if not one.is_host and best(one) > 0), key=best, reverse=True)
+    return (*mine[:most], *(one for one in panel.series if one.is_host and one.variant == BASELINE))
 
 
-def _mark_break_even(axes: Axes, box: Box, fastest: Iterable[Series], host: Series) -> None:
+def _mark_break_even(axes: Axes, box: Box, panel: Panel) -> None:
+    hosts = [one for one in panel.series if one.is_host]
     evens = [
         even
-        for one in fastest
-        if (even := derive.break_even(one.rows.values(), host.rows.values(), box.panel.axis)) and even.size
+        for one in panel.series
+        for host in hosts
+        if one is not host
+        if (even := derive.break_even(one.rows.values(), host.rows.values(), panel.axis)) and even.size
     ]
     if not evens:
         return

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from gemmbench.facts.records import Row, Run
@@ -78,33 +78,40 @@ def panels(run: Run, axis: str, order: Sequence[str] = (), dtype: str | None = N
     """
     rows = [row for row in run.rows if row.kind == "gemm" and row.problem and dtype in (None, row.dtype)]
     found = []
+
+    def size(row: Row) -> int:
+        return int(getattr(row.problem, axis))
+
     for name in dict.fromkeys(row.dtype for row in rows):
         typed = [row for row in rows if row.dtype == name]
         devices = sorted({row.device for row in typed if row.device != HOST}) or [HOST]
         found += [
-            Panel(device, name, axis, _series([r for r in typed if r.device in (device, HOST)], axis, order))
+            Panel(device, name, axis, series([r for r in typed if r.device in (device, HOST)], size, order))
             for device in devices
         ]
     return sorted(found, key=lambda panel: panel.device)
 
 
-def _series(rows: Sequence[Row], axis: str, order: Sequence[str]) -> tuple[Series, ...]:
+def series(rows: Sequence[Row], place: Callable[[Row], int], order: Sequence[str] = ()) -> tuple[Series, ...]:
+    """Rows of one device (and the host) and one data type as a series for each variant.
+
+    Args:
+        rows: GEMM rows.
+        place: a row's size, or whatever number its series are to be sorted by.
+        order: variants in the order of the ladder; others follow as they come, the host's own last.
+    """
     variants: dict[tuple[int, str], list[Row]] = {}
-    for row in sorted(rows, key=lambda row: _size(row, axis)):
+    for row in sorted(rows, key=place):
         variants.setdefault((row.device, row.variant), []).append(row)
-    rank = {name: place for place, name in enumerate(order)}
+    rank = {name: number for number, name in enumerate(order)}
     first = list(dict.fromkeys((row.device, row.variant) for row in rows))
     found = []
     for device, variant in sorted(first, key=lambda key: (key[0] == HOST, rank.get(key[1], len(rank)))):
         mine = variants[device, variant]
-        if len({_size(row, axis) for row in mine}) == len(mine):
-            found.append(Series(variant, variant, device, {_size(row, axis): row for row in mine}))
+        if len({place(row) for row in mine}) == len(mine):
+            found.append(Series(variant, variant, device, {place(row): row for row in mine}))
             continue
         for parameters in dict.fromkeys(listed(row.parameters) for row in mine):
-            same = {_size(row, axis): row for row in mine if listed(row.parameters) == parameters}
+            same = {place(row): row for row in mine if listed(row.parameters) == parameters}
             found.append(Series(f"{variant} {parameters}".strip(), variant, device, same))
     return tuple(found)
-
-
-def _size(row: Row, axis: str) -> int:
-    return int(getattr(row.problem, axis))

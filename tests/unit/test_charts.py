@@ -18,9 +18,12 @@ from matplotlib.text import Text
 from PIL import Image
 
 from gemmbench import charts
-from gemmbench.charts.panel import spread, thinned
+from gemmbench.charts.curves import spread, thinned
+from gemmbench.facts.chart_files import SUFFIXES, named
 from gemmbench.facts.records import Problem, Run
 from tests import fake_runs as fake
+
+Patches = list[tuple[float, float]]  # left end and width of horizontal bars
 
 
 @pytest.fixture(autouse=True)
@@ -43,16 +46,68 @@ def only(figure: Figure) -> Axes:
     return axes
 
 
-@pytest.mark.parametrize("kind", charts.KINDS)
-@pytest.mark.parametrize("suffix", charts.SUFFIXES)
-def test_every_kind_in_every_format(kind: str, suffix: str, tmp_path: Path) -> None:
+def draw(run: Run, kind: str) -> Figure:
+    """A chart with the families of the whole ladder, laid out."""
+    figure = charts.figure([run], kind, fake.FAMILIES)
+    figure.draw_without_rendering()
+    return figure
+
+
+def few(run: Run, *variants: str) -> Run:
+    """A run without most of the ladder."""
+    kept = {*variants, "naive", "register", "nv-mma", "numpy"}
+    return replace(run, rows=tuple(row for row in run.rows if row.kind != "gemm" or row.variant in kept))
+
+
+def without(run: Run, kind: str) -> Run:
+    return replace(run, rows=tuple(row for row in run.rows if row.kind != kind))
+
+
+def bars(axes: Axes, label: str) -> Patches:
+    return [
+        (bar.get_x(), bar.get_width())
+        for group in axes.containers
+        if group.get_label() == label
+        for bar in group.patches
+    ]
+
+
+def words(axes: Axes) -> str:
+    return " ".join(texts(axes)).replace("\n", " ")
+
+
+TYPES = ("float", "double", "half")
+SUITED: dict[str, Run] = {  # a run for each kind
+    "throughput": fake.fake_troubled(),
+    "host-device": fake.fake_troubled(),
+    "time": fake.fake_troubled(),
+    "energy": few(fake.fake_ladder_k()),
+    "efficiency": few(fake.fake_ladder()),
+    "workloads": few(fake.fake_layers()),
+    "precision": few(fake.fake_ladder(TYPES)),
+    "ladder": fake.fake_troubled(),
+    "roofline": few(fake.fake_ladder()),
+    "peak": fake.fake_peak(),
+}
+
+
+@pytest.mark.parametrize("kind", SUITED)
+def test_the_same_run_gives_the_same_file(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / "chart.svg"
+    charts.draw([SUITED[kind]], kind, path)
+    first = path.read_bytes()
+    charts.draw([SUITED[kind]], kind, path)
+    assert path.read_bytes() == first
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_every_format(suffix: str, tmp_path: Path) -> None:
     path = tmp_path / f"chart{suffix}"
-    run = fake.fake_peak() if kind == "peak" else fake.fake_troubled()
-    charts.draw([run], kind, path)
+    charts.draw([fake.fake_square()], "throughput", path)
     first = path.read_bytes()
     assert first.startswith({".png": b"\x89PNG", ".svg": b"<?xml", ".pdf": b"%PDF"}[suffix])
-    charts.draw([run], kind, path)
-    assert path.read_bytes() == first, "the same run must give the same file"
+    charts.draw([fake.fake_square()], "throughput", path)
+    assert path.read_bytes() == first
 
 
 def test_throughput_series_axes_and_titles() -> None:
@@ -119,19 +174,75 @@ def test_more_variants_than_colours_still_differ() -> None:
     assert len(looks) == 18
 
 
-@pytest.mark.parametrize("kind", ["throughput", "host-device", "time"])
-@pytest.mark.parametrize("name", ["square", "troubled", "sweep-k"])
-def test_words_at_the_line_ends_do_not_overlap(kind: str, name: str) -> None:
-    figure = charts.figure([fake.ALL[name]()], kind)
-    figure.draw_without_rendering()
-    axes = only(figure)
-    extents = [Text.get_window_extent(item) for item in axes.texts]  # of the words, not the lines to them
-    boxes = [extent for extent in extents if extent.x0 > axes.bbox.x1]
-    assert len(boxes) >= 3
-    for number, one in enumerate(boxes):
-        assert one.x1 <= figure.bbox.x1
-        for other in boxes[:number]:
-            assert min(one.y1, other.y1) - max(one.y0, other.y0) < 0
+def is_drawn(item: Text, axes: Axes) -> bool:
+    """Axes keep the labels of ticks outside their limits, and do not draw them."""
+    for axis in (axes.xaxis, axes.yaxis):
+        low, high = sorted(axis.get_view_interval())
+        for tick, place in zip(axis.get_major_ticks(), axis.get_majorticklocs(), strict=True):
+            if item in (tick.label1, tick.label2) and not low <= place <= high:
+                return False
+    return bool(item.get_visible())
+
+
+CROWDED = {
+    "sweep": fake.fake_ladder,
+    "sweep over k": fake.fake_ladder_k,
+    "types": lambda: few(
+        fake.fake_ladder(TYPES), "tiled", "rect", "dot-v4", "nv-wgmma", "image-4x8", "auto", "cublas", "wide"
+    ),
+    "layers": fake.fake_layers,
+    "troubled": fake.fake_troubled,
+    "two devices": fake.fake_many,
+    "peak": fake.fake_peak,
+    "matrix units": fake.fake_matrix_peak,
+}
+
+
+@pytest.mark.parametrize("name", CROWDED)
+def test_no_words_overlap_or_leave_the_picture(name: str) -> None:
+    """Every kind that suits the run, with thirty variants where it is the whole ladder."""
+    run = CROWDED[name]()
+    kinds = [kind for kind, why in charts.suited([run], fake.FAMILIES).items() if not why]
+    assert kinds
+    for kind in kinds:
+        figure = draw(run, kind)
+        for axes in figure.axes:
+            found = [item for item in axes.findobj(Text) if item.get_text().strip() and is_drawn(item, axes)]
+            # An annotation's extent takes in its arrow: the words alone matter here.
+            extents = [(item.get_text(), Text.get_window_extent(item)) for item in found]
+            for number, (text, one) in enumerate(extents):
+                assert one.x1 <= figure.bbox.x1 + 1, f"{kind}: {text!r} leaves the picture"
+                assert one.x0 >= -1, f"{kind}: {text!r} leaves the picture"
+                for other_text, other in extents[:number]:
+                    across = min(one.x1, other.x1) - max(one.x0, other.x0)
+                    down = min(one.y1, other.y1) - max(one.y0, other.y0)
+                    assert across < 1 or down < 1.5, f"{kind}: {text!r} is over {other_text!r}"
+
+
+def test_in_a_crowd_a_colour_is_a_family_and_its_fastest_is_strong() -> None:
+    axes = only(draw(fake.fake_ladder(), "throughput"))
+    lines = {str(line.get_label()): line for line in axes.lines}
+    strong = {name for name, line in lines.items() if line.get_linewidth() > 2}
+    assert strong == {"prefetch", "block4x4-v4", "image-4x8", "nv-mma"}  # one of each family
+    assert lines["naive"].get_color() == lines["tiled"].get_color() != lines["dot-v4"].get_color()
+    bold = {item.get_text() for item in axes.findobj(Text) if item.get_fontweight() == "bold"}
+    assert strong <= bold
+    assert {"first steps", "mobile", "vendor samples", "ours", "libraries"} <= bold  # what the colours mean
+    assert "naive" not in bold
+    assert {str(lines[name].get_color()) for name in ("numpy", "clblast", "cublas")} == {"#000000"}
+    assert lines["numpy"].get_linestyle() == "--"
+
+
+def test_a_line_that_ends_early_is_named_where_it_would_have_ended() -> None:
+    """On steep lines the last point of a short one lies far below its neighbours' at the right."""
+    axes = only(draw(fake.fake_ladder(), "time"))
+    heights = {item.get_text(): Text.get_window_extent(item).y0 for item in axes.texts}
+    assert heights["tiled"] < heights["naive"] < heights["block4x4-v4"]  # slower is higher
+
+
+def test_host_device_shows_the_fastest_two_and_the_host() -> None:
+    axes = only(draw(fake.fake_ladder(), "host-device"))
+    assert {str(line.get_label()) for line in axes.lines} == {"nv-mma", "auto", "numpy", "break-even"}
 
 
 def test_host_device_marks_the_break_even() -> None:
@@ -153,19 +264,19 @@ def test_host_device_without_a_break_even_has_no_mark() -> None:
 
 
 def test_time_falls_with_rate() -> None:
-    axes = only(charts.figure([fake.fake_square()], "time"))
+    figure = charts.figure([fake.fake_square()], "time")
+    axes = only(figure)
     _, y = curve(axes, "tiled")
     assert y[-1] == pytest.approx(2 * 2048**3 / 4.5e9, rel=0.02)
-    figure = axes.get_figure()
-    assert figure is not None
     figure.savefig(io.BytesIO())
     assert "1 ms" in [label.get_text() for label in axes.get_yticklabels()]
 
 
 def test_a_panel_for_each_device_and_type() -> None:
     figure = charts.figure([fake.fake_many()], "throughput")
-    titles = [(axes.get_title(loc="left").split(" | ")[1], texts(axes)) for axes in figure.axes]
-    assert [title for title, _ in titles] == ["Intel OpenCL 2026.22.8.0"] * 2 + ["PoCL 3.0-rc2"] * 2
+    titles = [(axes.get_title(loc="left").split("\n")[-1], texts(axes)) for axes in figure.axes]
+    pocl = "pthread-Intel(R) Xeon(R) Processor @ 2.10GHz | PoCL 3.0-rc2"  # it fits one line
+    assert [title for title, _ in titles] == ["Intel OpenCL 2026.22.8.0"] * 2 + [pocl] * 2
     assert sum(any("half, kernel" in word for word in words) for _, words in titles) == 2
 
 
@@ -176,6 +287,190 @@ def test_two_runs_lie_over_each_other_under_their_names() -> None:
     first, second = (line for line in axes.lines if line.get_label() == "register")
     assert first.get_color() == second.get_color()
     assert first.get_markerfacecolor() != second.get_markerfacecolor()
+
+
+def test_energy_and_efficiency_are_two_sides_of_one_figure() -> None:
+    run = few(fake.fake_ladder())
+    energy, efficiency = only(draw(run, "energy")), only(draw(run, "efficiency"))
+    x, joules = curve(energy, "register")
+    _, per_joule = curve(efficiency, "register")
+    row = next(row for row in run.rows if row.variant == "register" and row.problem == Problem(512, 512, 512))
+    assert joules[list(x).index(512)] == row.energy.joules
+    assert joules * per_joule == pytest.approx(2 * x**3 / 1e9)
+    assert energy.get_ylabel() == "energy for one problem"
+    assert efficiency.get_ylabel() == "GFLOP/J"
+    assert any("mJ" in label.get_text() for label in energy.get_yticklabels())
+    assert "energy of the board, idle draw included" in words(energy)
+    assert "naive at 4096 (skipped)" in words(energy)
+    assert "numpy (not measured: no permission to read RAPL)" in words(energy)
+
+
+def test_energy_over_k() -> None:
+    axes = only(draw(few(fake.fake_ladder_k()), "energy"))
+    x, y = curve(axes, "register")
+    assert list(x) == [64, 128, 256, 512, 1024, 2048]
+    assert (np.diff(y) > 0).all()
+    assert axes.get_xlabel() == "k, with m = 1024 and n = 1024"
+
+
+def test_ladder_is_a_waterfall_that_ends_at_the_peak() -> None:
+    run = fake.fake_ladder()
+    axes = only(draw(run, "ladder"))
+    names = [label.get_text() for label in axes.get_yticklabels()]
+    assert names[:3] == ["naive", "tiled", "coarse"]
+    assert names[-1] == "measured peak"
+    assert len(names) == 31  # all but numpy, and the peak
+    naive, tiled = 5200 / (1 + (130 / 2048) ** 1.7), 6500 / (1 + (130 / 2048) ** 1.7)
+    steps = bars(axes, "step")
+    assert steps[0] == pytest.approx((1, 0), abs=0.01)
+    assert steps[1] == pytest.approx((1, tiled / naive - 1), rel=0.03)  # from where the rung above ended
+    assert steps[2][0] == pytest.approx(tiled / naive, rel=0.01)
+    first_mobile = names.index("dot-v4")
+    assert steps[first_mobile][0] == 1, "a family starts from the first rung again"
+    assert steps[first_mobile][1] < 0
+    ((left, width),) = bars(axes, "peak")
+    assert left + width == pytest.approx(65990 / naive, rel=0.01)
+    assert curve(axes, "numpy")[0] == pytest.approx(np.full(2, 2.95 / 5.14), rel=0.02)
+    said = words(axes)
+    assert "m = n = k = 2048" in said  # naive was skipped at 4096
+    assert "unsupported: needs cl_intel_subgroups" in said
+    assert {"speed-up", "TFLOPS", "of peak", "36.3x"} <= set(texts(axes))
+    assert axes.get_xlabel() == "speed-up over naive"
+
+
+def test_ladder_without_its_first_rung_or_a_peak() -> None:
+    rows = [row for row in fake.fake_ladder().rows if row.variant in ("naive", "tiled", "register")]
+    rows = [
+        replace(row, status="skipped", samples={}) if row.variant == "naive" else row  # type: ignore[arg-type]
+        for row in rows
+    ]
+    axes = only(draw(Run(fake.fake_ladder().header, tuple(rows)), "ladder"))
+    assert axes.get_xlabel() == "speed-up over tiled, the first that was measured"
+    assert "The run has no measured peak of this type." in words(axes)
+    assert bars(axes, "peak") == []
+    assert "m = n = k = 4096" in words(axes)
+
+
+def test_ladder_follows_the_order_of_the_families_not_of_the_rows() -> None:
+    run = fake.fake_ladder()
+    axes = only(draw(replace(run, rows=run.rows[::-1]), "ladder"))
+    assert [label.get_text() for label in axes.get_yticklabels()][:3] == ["naive", "tiled", "coarse"]
+
+
+def test_precision_shows_each_type_and_its_peak() -> None:
+    axes = only(draw(fake.fake_ladder(TYPES), "precision"))
+    (_, (y, *_)), (x, _) = curve(axes, "nv-mma half"), curve(axes, "nv-mma half")
+    assert x == pytest.approx([1.9 * 310 / (1 + (1600 / 2048) ** 1.7)], rel=0.02)  # TFLOPS
+    assert curve(axes, "nv-mma double")[1] == [y]
+    assert curve(axes, "double peak")[0] == pytest.approx([32.9, 32.9], rel=0.01)
+    lines = {str(line.get_label()) for line in axes.lines}
+    assert {"naive half", "naive float", "naive double"} <= lines
+    assert "image-4x8 double" not in lines
+    said = texts(axes)
+    assert said.index("half") < said.index("float") < said.index("double")  # the narrowest first
+    assert said.count("unsupported") == 7  # intel-block 3, nv-wgmma 2, image-4x8 1, numpy 1
+    assert "m = n = k = 2048" in words(axes)
+
+
+def test_a_variant_of_one_type_only_keeps_its_place() -> None:
+    run = fake.fake_ladder(("float", "double"))
+    rows = tuple(row for row in run.rows if (row.variant, row.dtype) != ("naive", "float"))
+    axes = only(draw(replace(run, rows=rows), "precision"))
+    assert [label.get_text() for label in axes.get_yticklabels()][:2] == ["naive", "tiled"]
+
+
+def test_precision_says_which_peak_is_not_known() -> None:
+    run = fake.fake_ladder(("float", "double"))
+    rows = tuple(row for row in run.rows if row.kind != "peak" or row.dtype == "float")
+    axes = only(draw(replace(run, rows=rows), "precision"))
+    assert "The run has no measured peak of double." in words(axes)
+
+
+def test_roofline_has_both_roofs_and_the_ridge() -> None:
+    axes = only(draw(few(fake.fake_ladder()), "roofline"))
+    x, y = curve(axes, "register")
+    assert x[0] == pytest.approx(2 * 64**3 / (3 * 64**2 * 4))  # flop over the bytes of A, B and C
+    assert y[-1] == pytest.approx(25500 / (1 + (640 / 4096) ** 1.7), rel=0.01)
+    ridge = 65990e9 / 4.35e12
+    assert curve(axes, "ridge")[0] == pytest.approx([ridge, ridge], rel=0.01)
+    memory_x, memory_y = curve(axes, "memory")
+    assert memory_y / memory_x == pytest.approx([4350, 4350], rel=0.01)  # GFLOPS for each flop/byte
+    assert memory_x[-1] == pytest.approx(ridge, rel=0.01)
+    assert curve(axes, "peak")[1] == pytest.approx([65990, 65990], rel=0.01)
+    assert "ridge 15.2 flop/byte" in texts(axes)
+    assert (axes.get_xscale(), axes.get_yscale()) == ("log", "log")
+    assert "numpy" not in [line.get_label() for line in axes.lines]  # it is not under a GPU's roofs
+
+
+def test_roofline_without_bandwidth_says_so_and_another_run_may_lend_it() -> None:
+    run, whole = few(fake.fake_ladder(bandwidth=False)), fake.fake_ladder()
+    axes = only(draw(run, "roofline"))
+    assert "memory" not in [line.get_label() for line in axes.lines]
+    assert "No memory roof" in words(axes)
+    lender = replace(without(whole, "gemm"), path="peak.jsonl")
+    axes = only(charts.figure([without(run, "peak"), lender], "roofline"))
+    assert {"memory", "peak"} <= {line.get_label() for line in axes.lines}
+    assert "The peak is that of peak. The memory roof is that of peak." in words(axes)
+    assert "peak" not in axes.get_title(loc="left")  # the lender has no pane, so no names are needed
+    other = replace(lender, header=fake.header(("gemmbench", "peak"), (fake.CPU,)))
+    axes = only(charts.figure([run, other], "roofline"))
+    assert "memory" not in [line.get_label() for line in axes.lines], "another device's"
+
+
+def test_roofline_of_a_cpu_holds_its_blas_and_unrelated_shapes_are_not_joined() -> None:
+    axes = only(charts.figure([fake.fake_workloads()], "roofline"))
+    numpy = next(line for line in axes.lines if line.get_label() == "numpy")
+    assert numpy.get_linestyle() == "None"
+    x, _ = curve(axes, "numpy")
+    assert (np.diff(x) > 0).all()
+
+
+@pytest.mark.parametrize("kind", ["throughput", "ladder", "precision", "roofline"])
+def test_a_peak_that_was_kept_from_an_earlier_run_says_so(kind: str) -> None:
+    run = few(fake.fake_ladder(("float", "double")))
+    assert not any("earlier" in words(axes) for axes in draw(run, kind).axes)
+    rows = tuple(
+        replace(row, measured_utc="2026-11-21T04:10:00Z") if row.kind == "peak" else row for row in run.rows
+    )
+    said = words(draw(replace(run, rows=rows), kind).axes[0])
+    assert "The float peak was measured 20 min earlier." in said
+
+
+def test_workloads_shows_the_fastest_and_names_the_rest() -> None:
+    axes = only(draw(fake.fake_layers(), "workloads"))
+    names = [label.get_text() for label in axes.get_yticklabels()]
+    assert names[0] == "alexnet conv1\n96 x 3025 x 363"
+    assert len(names) == len(fake.SHAPES)
+    shown = list(dict.fromkeys(group.get_label() for group in axes.containers))
+    assert shown == ["prefetch", "gpu-tile", "nv-async", "nv-mma", "auto", "cublas", "numpy"]
+    bold = [item.get_text() for item in axes.texts if item.get_fontweight() == "bold"]
+    best = [width for _, width in bars(axes, "nv-mma")]
+    assert [float(text) for text in bold] == pytest.approx(best, rel=0.01)
+    assert "slower on most shapes: naive, tiled" in words(axes)
+    assert "No figure for any shape: nv-wgmma, intel-block." in words(axes)
+
+
+def test_workloads_without_labels_and_with_a_skipped_row() -> None:
+    run = fake.fake_workloads()
+    rows = [
+        replace(row, status="skipped", samples={}) if row.variant == "naive" and n == 1 else row  # type: ignore[arg-type]
+        for n, row in enumerate(run.rows)
+    ]
+    axes = only(charts.figure([replace(run, rows=tuple(rows))], "workloads"))
+    assert axes.get_yticklabels()[0].get_text() == "96 x 3025 x 363"
+    assert "skipped" in texts(axes)
+
+
+def test_peak_of_many_types_takes_several_panes_and_matrix_units_their_own() -> None:
+    floats, integers, matrix = draw(fake.fake_matrix_peak(), "peak").axes
+    assert {"float", "double", "half", "bfloat16"} <= set(texts(floats))
+    assert {"int (TIOPS)", "short (TIOPS)", "char (TIOPS)"} <= set(texts(integers))
+    assert floats.get_ylim()[1] < 200  # matrix units do not set the scale of the others
+    names = [label.get_text() for label in matrix.get_yticklabels()]
+    assert names[:2] == ["half + float m16n8k16", "half + half m16n8k16"]
+    assert [width for _, width in bars(matrix, "wgmma half")] == pytest.approx([830, 830 * 1.16], rel=0.01)
+    assert {"mma", "wgmma", "random", "zeros", "631", "1,262"} <= set(texts(matrix))
+    assert "Not measured: half dpas (unsupported)." in words(matrix)
 
 
 def test_peak_bars_labels_and_what_is_missing() -> None:
@@ -227,10 +522,20 @@ def test_names_in_any_script_are_drawn(tmp_path: Path) -> None:
     [
         ("square", "throughput", "chart.bmp", "must end in .png, .svg or .pdf"),
         ("square", "throughput", "chart", "must end in .png, .svg or .pdf"),
-        ("square", "throughput", "nowhere/chart.png", "does not exist"),
+        ("square", "throughput", "nowhere/chart.png", "cannot write .*: no such file or directory"),
         ("square", "pie", "chart.png", "unknown chart 'pie'; there are throughput"),
-        ("peak", "throughput", "chart.png", "nothing to draw: peak.jsonl has no measured GEMM row"),
-        ("workloads", "time", "chart.png", "nothing to draw: time needs several sizes"),
+        ("peak", "throughput", "chart.png", "nothing to draw: peak.jsonl has no measured GEMM rows over sev"),
+        (
+            "workloads",
+            "time",
+            "chart.png",
+            "nothing to draw: work.jsonl has no measured GEMM rows over several",
+        ),
+        ("square", "energy", "chart.png", "nothing to draw: square.jsonl has no measured energy"),
+        ("square", "precision", "chart.png", "has no GEMM rows measured in two data types at the same"),
+        ("square", "workloads", "chart.png", "has no measured GEMM rows of several shapes that are no sweep"),
+        ("troubled", "roofline", "chart.png", "has no measured GEMM rows with a measured peak of their type"),
+        ("peak", "ladder", "chart.png", "has no two kernels measured at the same problem"),
         ("troubled", "peak", "chart.png", "nothing to draw: bad.jsonl has no measured peak row"),
     ],
 )
@@ -245,13 +550,42 @@ def test_what_cannot_be_drawn_is_one_sentence(
 
 def test_a_folder_is_not_a_chart(tmp_path: Path) -> None:
     (tmp_path / "chart.png").mkdir()
-    with pytest.raises(charts.ChartError, match="is a folder"):
-        charts.check_path(tmp_path / "chart.png")
+    with pytest.raises(charts.ChartError, match="is a directory"):
+        charts.draw([fake.fake_peak()], "peak", tmp_path / "chart.png")
 
 
-def test_default_kinds() -> None:
-    assert charts.default_kind(fake.fake_square()) == "throughput"
-    assert charts.default_kind(fake.fake_peak()) == "peak"
+@pytest.mark.parametrize(
+    ("run", "kind"),
+    [
+        (fake.fake_square(), "throughput"),
+        (fake.fake_sweep_k(), "throughput"),
+        (fake.fake_peak(), "peak"),
+        (fake.fake_workloads(), "workloads"),
+        (fake.fake_gemm(), "roofline"),  # one kernel is no ladder
+        (replace(fake.fake_ladder(TYPES), rows=fake.fake_ladder(TYPES).rows[::7]), "precision"),
+    ],
+)
+def test_default_kinds(run: Run, kind: str) -> None:
+    assert charts.default_kind(run) == kind
+
+
+def test_suited_kinds_and_why_the_others_are_not() -> None:
+    found = charts.suited([fake.fake_square()])
+    assert list(found) == list(charts.KINDS)
+    assert [kind for kind, why in found.items() if not why] == [
+        "throughput", "host-device", "time", "ladder", "roofline",
+    ]  # fmt: skip
+    assert found["peak"] == "beside GEMM rows only --kind peak draws it"
+    assert found["energy"].startswith("square.jsonl has no measured energy over several sizes")
+    pair = charts.suited([fake.fake_square(), fake.fake_workloads()])
+    assert pair["energy"].startswith("square.jsonl, work.jsonl have no measured energy")
+    assert [kind for kind, why in charts.suited([fake.fake_peak()]).items() if not why] == ["peak"]
+
+
+def test_the_files_of_several_kinds() -> None:
+    assert named(Path("a/out.png"), "ladder") == Path("a/out-ladder.png")
+    assert named(Path("h200-peak.svg"), "peak") == Path("h200-peak.svg")
+    assert named(Path("h200-peak.svg"), "ladder") == Path("h200-peak-ladder.svg")
 
 
 @given(st.lists(st.floats(0, 1), max_size=18))

@@ -1,0 +1,151 @@
+"""What every chart shares: a pane with its titles, the colours, the words around it."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from matplotlib.axes import Axes
+from matplotlib.offsetbox import AnnotationBbox, HPacker, TextArea
+
+from gemmbench.facts import derive, units
+from gemmbench.facts.records import Run
+from gemmbench.facts.series import HOST
+from gemmbench.facts.text import clean
+
+Families = Mapping[str, str]  # family by variant, in the order of the ladder
+
+# Okabe and Ito's, safe for colour-blind readers; black and greys are for libraries, roofs and words.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+BLACK, DARK, GREY, PALE = "#000000", "#444444", "#6E6E6E", "#C8C8C8"
+UP, DOWN = COLOURS[0], COLOURS[1]
+
+WIDTH = 7.2  # of a pane, inches
+
+
+@dataclass(frozen=True)
+class Pane:
+    """One panel of a chart: how tall it wants to be, in inches, and what paints it."""
+
+    height: float
+    paint: Callable[[Axes], None]
+
+
+def device_title(run: Run, device: int) -> str:
+    """Device and driver; processor and BLAS for the host."""
+    if device == HOST:
+        return f"{clean(run.header.host.cpu)} | {clean(run.header.host.blas)}"
+    return clean(run.header.devices[device].title)
+
+
+def stem(run: Run) -> str:
+    """What a run is called beside others: its file's name without the suffix."""
+    return clean(Path(run.path).stem) or "run"
+
+
+def with_gemms(runs: Sequence[Run]) -> list[Run]:
+    """The runs that have GEMM rows; others may be there for their peak and bandwidth."""
+    return [run for run in runs if any(row.kind == "gemm" for row in run.rows)]
+
+
+def own_title(run: Run, device: int, beside: Sequence[Run]) -> str:
+    """A device's title in a chart where each of several runs has panes of its own."""
+    return device_title(run, device) + (f" | {stem(run)}" if len(beside) > 1 else "")
+
+
+def kept_peak(run: Run, device: int, dtype: str) -> list[str]:
+    """What a footnote says of a peak that was measured before its run."""
+    row = derive.peak_row(run, device, dtype)
+    elapsed_s = derive.kept_for(run, row) if row else None
+    return [] if elapsed_s is None else [f"The {dtype} peak was measured {units.age(elapsed_s)} earlier."]
+
+
+def _room(axes: Axes) -> float:
+    """Inches that words above and below a pane have, from its left edge on."""
+    figure = axes.get_figure()
+    assert figure is not None  # every pane is in one
+    return figure.bbox.width / figure.dpi - 1.1
+
+
+def titles(axes: Axes, title: str, below: str, keys: Sequence[tuple[str, str]] = ()) -> None:
+    """The device above, what is drawn below it, and what the colours mean as words in them.
+
+    Args:
+        axes: the pane.
+        title: on two lines, broken at its first bar, if one is not enough.
+        below: wrapped to as many lines as it needs.
+        keys: words and their colours.
+    """
+    lines = textwrap.wrap(below, round(17 * _room(axes)))
+    height = 7.0
+    if keys:
+        words: list[TextArea] = [
+            TextArea(word, textprops={"color": colour, "fontsize": 8.5, "fontweight": "bold"})
+            for word, colour in keys
+        ]
+        packed = HPacker(children=list(words), pad=0, sep=10)
+        box = AnnotationBbox(
+            packed, (0, 1), (0, height - 1), xycoords="axes fraction", boxcoords="offset points",
+            box_alignment=(0, 0), pad=0, frameon=False, annotation_clip=False,
+        )  # fmt: skip
+        axes.add_artist(box)
+        height += 13
+    axes.annotate(
+        "\n".join(lines),
+        (0, 1),
+        xycoords="axes fraction",
+        xytext=(0, height),
+        textcoords="offset points",
+        fontsize=8.5,
+        color=DARK,
+        annotation_clip=False,
+    )
+    axes.set_title(
+        "\n".join(_heading(title, round(12 * _room(axes)))),
+        fontweight="bold",
+        pad=height + 13 + 11.5 * (len(lines) - 1),
+    )
+
+
+def _heading(title: str, width: int) -> list[str]:
+    if len(title) <= width:
+        return [title]
+    first, _, second = title.partition(" | ")
+    return [textwrap.shorten(part, width, placeholder=" ...") for part in (first, second) if part]
+
+
+def footnote(axes: Axes, texts: Sequence[str], drop: float = 38, most: int = 4) -> None:
+    """Say below the pane what is not in it; each text starts a line.
+
+    Args:
+        axes: the pane.
+        texts: wrapped; what is beyond `most` lines is cut.
+        drop: from the axis down, points: past tick labels and the axis's name.
+        most: lines.
+    """
+    lines = [line for text in texts for line in textwrap.wrap(text, round(17 * _room(axes)))]
+    if not lines:
+        return
+    if len(lines) > most:
+        lines = [*lines[: most - 1], lines[most - 1][:98] + " ..."]
+    axes.annotate(
+        "\n".join(lines),
+        (0, 0),
+        xycoords="axes fraction",
+        xytext=(0, -drop),
+        textcoords="offset points",
+        va="top",
+        fontsize=7.5,
+        color=GREY,
+        annotation_clip=False,
+    )
+
+
+def short(text: str) -> str:
+    """Tick labels without needless zeros: ``10`` for ``10.0``, ``1 ms`` for ``1.00 ms``."""
+    figure_, _, unit = text.partition(" ")
+    if "." in figure_:
+        figure_ = figure_.rstrip("0").rstrip(".")
+    return f"{figure_} {unit}".strip()

@@ -1,0 +1,80 @@
+"""``gemmbench plot``: kinds, files, and what it says of those that it cannot draw."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gemmbench import charts
+from gemmbench.facts.records import Run, encode
+from tests import fake_runs
+from tests.cli.conftest import Call
+
+
+@pytest.fixture(autouse=True)
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    save("square.jsonl", fake_runs.fake_square())
+    save("peak.jsonl", fake_runs.fake_peak())
+    save("empty.jsonl", Run(fake_runs.fake_square().header, ()))
+
+
+def save(name: str, run: Run) -> None:
+    Path(name).write_bytes(encode(run.header) + b"".join(map(encode, run.rows)))
+
+
+def drawn() -> set[str]:
+    return {path.name for path in Path().iterdir() if path.suffix != ".jsonl"}
+
+
+def test_list_needs_no_file(call: Call) -> None:
+    result = call("plot", "--kind", "list")
+    assert result.exit_code == 0
+    assert [line.split()[0] for line in result.stdout.splitlines()] == list(charts.KINDS)
+
+
+def test_all_draws_every_kind_that_suits_and_says_why_the_others_do_not(call: Call) -> None:
+    result = call("plot", "square.jsonl", "--kind", "all", "--out", "out.svg")
+    assert result.exit_code == 0
+    assert drawn() == {
+        "out-throughput.svg", "out-host-device.svg", "out-time.svg", "out-ladder.svg", "out-roofline.svg",
+    }  # fmt: skip
+    assert result.stdout == ""
+    said = result.stderr.splitlines()
+    assert "Drew out-ladder.svg." in said
+    assert "Not drawn: peak: beside GEMM rows only --kind peak draws it." in said
+    assert any(line.startswith("Not drawn: energy: square.jsonl has no measured energy") for line in said)
+    assert len(said) == len(charts.KINDS)
+
+
+def test_all_names_its_files_after_the_first_run(call: Call) -> None:
+    assert call("plot", "peak.jsonl", "--kind", "all").exit_code == 0
+    assert drawn() == {"peak.png"}  # it ends in its kind already
+
+
+def test_nothing_to_draw_at_all(call: Call) -> None:
+    result = call("plot", "empty.jsonl", "--kind", "all")
+    assert result.exit_code == 2
+    assert result.stderr.splitlines()[-1] == (
+        "gemmbench: nothing to draw: no kind of chart suits empty.jsonl"
+    )
+    assert drawn() == set()
+
+
+def test_the_same_file_twice_is_one(call: Call) -> None:
+    assert call("plot", "square.jsonl", "square.jsonl", "--out", "two.svg").exit_code == 0
+    assert "(square)" not in Path("two.svg").read_text(encoding="utf-8")
+
+
+def test_a_chart_in_the_way_is_found_before_any_is_drawn(call: Call) -> None:
+    Path("out-time.svg").mkdir()
+    result = call("plot", "square.jsonl", "--kind", "all", "--out", "out.svg")
+    assert result.exit_code == 2
+    assert "out-time.svg: it is a folder" in result.stderr
+    assert drawn() == {"out-time.svg"}
+
+
+def test_the_ladders_families_reach_the_charts(call: Call) -> None:
+    assert call("plot", "square.jsonl", "--kind", "ladder", "--out", "x.svg").exit_code == 0
+    assert ">first steps<" in Path("x.svg").read_text(encoding="utf-8")
