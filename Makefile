@@ -7,7 +7,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --no-input
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check fmt races plots bench clean
+.PHONY: help setup run test check fmt races plots readme bench clean
 .DELETE_ON_ERROR:
 
 help:  ## show this list
@@ -21,11 +21,12 @@ run: $(VENV)/.run  ## gemmbench peak on this machine; make run ARGS="square --ma
 test: $(VENV)/.dev  ## every test but the races; make test ARGS="-k plan" for some of them
 	$(BIN)/python -m pytest -m "not races" $(ARGS)
 
-check: $(VENV)/.dev  ## lint, format, types and import layers
+check: $(VENV)/.dev  ## lint, format, types, import layers, and that README.md is not stale
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -q tests/unit/test_layers.py
+	$(BIN)/python tests/generate_readme.py --check
 
 fmt: $(VENV)/.dev  ## format the code and fix what ruff can
 	$(BIN)/ruff check --fix .
@@ -35,10 +36,14 @@ races: $(VENV)/.dev  ## run every kernel at small sizes under Oclgrind, which fi
 	@command -v oclgrind >/dev/null || { echo "make races needs Oclgrind: sudo apt-get install oclgrind" >&2; exit 2; }
 	$(BIN)/python -m pytest -m races tests/races
 
-plots: $(VENV)/.run  ## draw the gallery again from the saved runs in plots/
-	@set -e; for run in plots/*.jsonl; do $(BIN)/gemmbench plot "$$run" --plot "$${run%.jsonl}.png"; done
-	@set -e; for run in plots/*-square.jsonl; do \
-	  $(BIN)/gemmbench plot "$$run" --kind host-device --plot "$${run%-square.jsonl}-host-device.png"; done
+plots: $(VENV)/.dev  ## draw the gallery again from the saved runs in plots/, and list it in its README
+	@rm -f plots/*.png
+	@set -e; for peak in plots/*-peak.jsonl; do for run in "$${peak%-peak.jsonl}"-*.jsonl; do \
+	  $(BIN)/gemmbench plot "$$run" "$$peak" --kind all --out "$${run%.jsonl}.png"; done; done
+	@$(BIN)/python -m pytest -q tests/cli/test_gallery.py --update-golden
+
+readme: $(VENV)/.run  ## write the ladder's table in README.md again, from the saved runs in plots/
+	@$(BIN)/python tests/generate_readme.py
 
 bench: $(VENV)/.run  ## peak beside Debian's clpeak, and what Python costs for each launch
 	@status=0; for script in tests/bench/*.py; do \

@@ -15,11 +15,13 @@ from gemmbench import __version__
 #            name        module     what it does, one line
 COMMANDS: dict[str, tuple[str, str]] = {
     "devices": ("devices", "List every platform and device, and where its driver was found."),
-    "peak": ("peak", "Measure what the device's arithmetic units can do."),
+    "peak": ("peak", "Measure what the device can do: arithmetic, memory, transfers."),
     "kernels": ("kernels", "List the ladder of GEMM kernels, or describe one."),
     "gemm": ("gemm", "Measure one problem, on generated or on your own matrices."),
     "square": ("sweeps", "Sweep square problems: m = n = k."),
     "sweep-k": ("sweeps", "Sweep k with m and n fixed."),
+    "precision": ("precision", "Hold half, float and double side by side."),
+    "workloads": ("workloads", "Measure real shapes: AlexNet, a transformer, or your own."),
     "show": ("show", "Show a saved run as table, JSON, CSV or markdown."),
     "plot": ("plot", "Draw charts from saved runs."),
 }

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import click
 from click.core import ParameterSource
 
 from gemmbench.cli import running
+from gemmbench.cli.ladder import peak_steps
 from gemmbench.cli.options import (
     RunOptions,
     UserError,
     alpha_option,
     baseline_option,
     beta_option,
+    check_folder,
     choose_dtypes,
     choose_kernels,
     choose_params,
@@ -22,13 +25,13 @@ from gemmbench.cli.options import (
     kernel_option,
     measuring,
     param_option,
+    peak_option,
 )
-from gemmbench.cli.sweeps import peak_steps
 from gemmbench.facts.dtypes import GEMM_DTYPES
 from gemmbench.facts.problem import Gemm
 from gemmbench.facts.records import DeviceFacts
 from gemmbench.render.gemm import gemm as table
-from gemmbench.rules.operands import OperandError, dtype_name, read_matrix
+from gemmbench.rules.operands import OperandError, read_header
 from gemmbench.rules.plan import Operands, Plan, gemm_plan
 
 _DEFAULT = 1024
@@ -50,9 +53,7 @@ _length = click.IntRange(min=0)
 @dtype_option
 @baseline_option
 @param_option
-@click.option(
-    "--peak/--no-peak", "with_peak", default=True, show_default=True, help="Measure the peak first."
-)
+@peak_option
 @measuring
 def gemm(
     options: RunOptions,
@@ -74,12 +75,8 @@ def gemm(
     """Measure one problem, on generated or on your own matrices.
 
     Times are split into queued, submitted and running for every launch, and into kernel, device and host
-    scope for the whole. --plot is for sweeps: one problem is no curve.
+    scope for the whole. --plot draws the kernels as a ladder up to the measured peak.
     """
-    if options.plot:
-        raise UserError(
-            "gemm measures one problem, which is no curve to draw; square and sweep-k take --plot"
-        )
     files = (a_file, b_file, c_file)
     own = Operands(*(str(file.absolute()) if file else None for file in files))
     if any(files):
@@ -88,23 +85,23 @@ def gemm(
         if dtype != held and context.get_parameter_source("dtype") is not ParameterSource.DEFAULT:
             raise UserError(f"the files hold {held}, but --dtype is {dtype}")
         dtype = held
-        if own.c and beta == 0:
-            raise UserError("--c is given but beta is 0, so it would not be read; give --beta too")
+        _check_beta(own, beta)
     chosen = choose_kernels(kernels, "none" if out else baseline)
     dtypes = choose_dtypes(dtype, GEMM_DTYPES)
     if out:
         if len(chosen) != 1 or len(dtypes) != 1:
             raise UserError("--out needs exactly one --kernel and one --dtype, whose result it holds")
-        if not out.parent.is_dir():
-            raise UserError(f"--out {out}: there is no folder {out.parent}")
+        check_folder("--out", out)
         if out.exists() and not options.force:
             raise UserError(f"--out {out} exists already; --force replaces it")
-        own = Operands(own.a, own.b, own.c, str(out.absolute()))
+        own = replace(own, out=str(out.absolute()))
     m = _DEFAULT if m is None else m
     shape = (m, m if n is None else n, m if k is None else k)
     overrides = choose_params(params)
 
     def plan(devices: Sequence[DeviceFacts]) -> Plan:
+        if out and len(devices) > 1:
+            raise UserError("--out needs exactly one --device, whose result it holds")
         steps: Plan = ()
         for name in dtypes:
             if with_peak and all(shape):
@@ -112,11 +109,25 @@ def gemm(
             steps += gemm_plan(devices, chosen, [Gemm(*shape, name, alpha, beta)], overrides, own)
         return steps
 
-    running.measure(options, plan, table)
+    running.measure(options, plan, table, chart="ladder")
+
+
+def _check_beta(own: Operands, beta: float) -> None:
+    """C of one's own and beta belong together.
+
+    Raises:
+        UserError: C would not be read, or a generated one would be added to one's own product.
+    """
+    if own.c and beta == 0:
+        raise UserError("--c is given but beta is 0, so it would not be read; give --beta too")
+    if not own.c and beta != 0:
+        raise UserError(f"--beta {beta:g} adds to C, but there is no --c; give it, or leave --beta out")
 
 
 def _shape_of(own: Operands, m: int | None, n: int | None, k: int | None) -> tuple[int, int, int, str]:
     """m, n, k and the data type from the user's files, held against one another and against -m -n -k.
+
+    Only the files' first bytes are read: the elements are the business of the process that multiplies.
 
     Raises:
         UserError: a file cannot be read, or sizes or types disagree.
@@ -130,14 +141,13 @@ def _shape_of(own: Operands, m: int | None, n: int | None, k: int | None) -> tup
         if path is None:
             continue
         try:
-            values = read_matrix(path)
+            found = read_header(path)
         except OperandError as error:
             raise UserError(str(error)) from None
-        name = dtype_name(values) or ""
-        if dtype is not None and dtype[0] != name:
-            raise UserError(f"{path} holds {name}, but {dtype[1]} holds {dtype[0]}")
-        dtype = (name, path)
-        for axis, length in ((rows, values.shape[0]), (columns, values.shape[1])):
+        if dtype is not None and dtype[0] != found.dtype:
+            raise UserError(f"{path} holds {found.dtype}, but {dtype[1]} holds {dtype[0]}")
+        dtype = (found.dtype, path)
+        for axis, length in ((rows, found.rows), (columns, found.columns)):
             if axis in known and known[axis][0] != length:
                 raise UserError(
                     f"{path} makes {axis} {length}, but {known[axis][1]} makes it {known[axis][0]}"

@@ -3,41 +3,121 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import click
 
 from gemmbench.cli import running
-from gemmbench.cli.options import choose_kernels
-from gemmbench.facts.dtypes import DTYPES
+from gemmbench.cli.options import (
+    UserError,
+    choose_dtypes,
+    choose_kernels,
+    device_option,
+    dtype_option,
+    kernel_option,
+)
+from gemmbench.cli.resources import built
+from gemmbench.facts.dtypes import DTYPES, GEMM_DTYPES
 from gemmbench.facts.kernel_files import raw
+from gemmbench.facts.records import load
 from gemmbench.render.ladder import LadderEntry, describe, ladder
-from gemmbench.rules.variants import VARIANTS, Variant
+from gemmbench.render.resources import sheets
+from gemmbench.render.sheet import stack
+from gemmbench.rules.variants import VARIANTS, Values, Variant
 
 
 @click.command()
 @click.option("--describe", "name", metavar="NAME", help="Explain one: idea, tiles, passes, parameters.")
-def kernels(name: str | None) -> None:
-    """List the ladder of GEMM kernels, or describe one."""
-    console = running.stdout()
+@click.option(
+    "--run",
+    "file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="A saved run: what each kernel reached there, and its rank.",
+)
+@click.option(
+    "--resources",
+    is_flag=True,
+    help="Build every kernel for a device: memory, registers, work-group sizes, and how many work-items fit.",
+)
+@device_option
+@kernel_option
+@dtype_option
+def kernels(
+    name: str | None, file: Path | None, resources: bool, device: str, kernels: str, dtype: str
+) -> None:
+    """List the ladder of GEMM kernels, or describe one.
+
+    --device, --kernel and --dtype are for --resources.
+    """
+    if resources:
+        if name or file:
+            raise UserError(
+                "--resources builds kernels and shows what they take: --describe and --run do not fit"
+            )
+        made = built(device, choose_kernels(kernels), choose_dtypes(dtype, GEMM_DTYPES))
+        running.show(stack(sheets(made)))
+        return
+    with running.user_errors():
+        run = load(file) if file else None
     if name is None:
-        console.print(ladder([entry(variant) for variant in VARIANTS]))
+        running.show(ladder([entry(variant) for variant in VARIANTS], run))
         return
     for variant in choose_kernels(name):
-        console.print(describe(entry(variant), picture(variant)))
+        running.show(describe(entry(variant), picture(variant), run))
 
 
 def entry(variant: Variant) -> LadderEntry:
-    """What the ladder's table shows of a variant."""
-    needs = list(variant.extensions)
-    preset = variant.preset("default")
-    local = variant.local_elements(preset)
-    if local:
-        needs.append(f"{local * DTYPES['float'].itemsize // 1024} KiB of local memory")
-    passes = tuple(f"{step.role}: {step.file} {step.kernel}" for step in variant.passes)
-    parameters = {name: f"{preset[name]}: {item.idea}" for name, item in variant.parameters.items()}
+    """What is told of a variant."""
     return LadderEntry(
-        variant.name, variant.idea, variant.source, variant.family, ", ".join(needs), parameters, passes
+        variant.name,
+        variant.idea,
+        variant.source,
+        variant.family,
+        ", ".join(needs(variant, variant.preset("default"))),
+        {name: _parameter(variant, name) for name in variant.parameters},
+        tuple(f"{step.role}: {step.file} {step.kernel}" for step in variant.passes),
+        _needs_of_presets(variant),
     )
+
+
+def needs(variant: Variant, parameters: Values) -> list[str]:
+    """What a device must have for a variant with some parameters, in words; local memory for float."""
+    found = [name.replace("|", " or ") for name in variant.extensions(parameters)]
+    if variant.images:
+        found.append("images")
+    local = variant.local_elements(parameters) * DTYPES["float"].itemsize
+    if local:
+        found.append(f"{local // 1024} KiB of local memory")
+    if variant.executor == "opencl" and set(variant.dtypes) != set(GEMM_DTYPES):
+        found.append(" or ".join(variant.dtypes))
+    return found
+
+
+def _needs_of_presets(variant: Variant) -> dict[str, str]:
+    """By preset, where it needs something else than the default."""
+    default = needs(variant, variant.preset("default"))
+    found = {}
+    for family in variant.presets:
+        kind, _, dtype = family.partition(":")
+        mine = needs(variant, variant.preset(kind, dtype=dtype or "float"))
+        if mine != default:
+            found[family] = ", ".join(mine) or "nothing special"
+    return found
+
+
+def _parameter(variant: Variant, name: str) -> str:
+    """``16: edge of the square tiles (of 8, 16, 32; cpu-intel 32)``; a rule chooses what no preset has."""
+    default = variant.presets.get("default", {}).get(name)
+    item = variant.parameters[name]
+    others = [
+        f"{family} {preset[name]}"
+        for family, preset in variant.presets.items()
+        if name in preset and preset[name] != default
+    ]
+    known = "; ".join([f"of {', '.join(map(str, item.values))}", *others])
+    value = default if default is not None else "by problem and device"
+    return f"{value}: {item.idea} ({known})"
 
 
 def picture(variant: Variant) -> str:

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from gemmbench import __version__, session
 from gemmbench.cli import COMMAND_WORDS, EXIT_INTERRUPTED, EXIT_WRONG
-from gemmbench.cli.options import RunOptions, UserError
+from gemmbench.cli.options import REMEASURE, RunOptions, UserError
 from gemmbench.facts.events import Finished
 from gemmbench.facts.records import (
     SCHEMA_VERSION,
@@ -31,10 +31,11 @@ from gemmbench.facts.records import (
 )
 from gemmbench.facts.text import clean
 from gemmbench.opencl import machine
+from gemmbench.peaks import KeptPeaks
 from gemmbench.render.progress import Progress, place
 from gemmbench.rules.plan import Case, Plan
 from gemmbench.rules.selection import SelectionError, select
-from gemmbench.rules.variants import ParameterError
+from gemmbench.rules.variants import FAMILIES, ParameterError
 from gemmbench.worker import Worker, WorkerError
 
 make_machine = machine.default  # replaced in tests
@@ -105,7 +106,10 @@ def measure(options: RunOptions, make_plan: MakePlan, render: Render, chart: str
         found, host = every_device(worker)
         devices = select(found, options.device)
         plan = make_plan(devices)
-        header = _header(devices, host, options.policy)
+        kept = KeptPeaks()
+        if click.get_current_context().meta.get(REMEASURE) is False:
+            plan = kept.fill(plan, devices)
+        header = header_of(devices, host, options.policy)
         if options.dry_run:
             _print_plan(plan, devices, options.policy)
             return
@@ -114,6 +118,9 @@ def measure(options: RunOptions, make_plan: MakePlan, render: Render, chart: str
             click.echo(f"Other programs keep {cores} busy: rates will be low and noisy.", err=True)
         outcome = _run(plan, header, worker, options)
     run = Run(header, tuple(outcome.rows), str(options.save or ""))
+    kept.keep(run)
+    for note in () if options.quiet else kept.notes:
+        click.echo(note, err=True)
     if run.rows:
         show(render(run))
     if outcome.error:
@@ -148,7 +155,8 @@ def _run(plan: Plan, header: Header, worker: Worker, options: RunOptions) -> _Ou
     return outcome
 
 
-def _header(devices: Sequence[DeviceFacts], host: HostFacts, policy: Policy) -> Header:
+def header_of(devices: Sequence[DeviceFacts], host: HostFacts, policy: Policy) -> Header:
+    """The first line of a run on these devices."""
     context = click.get_current_context()
     words: tuple[str, ...] = context.meta[COMMAND_WORDS]
     return Header(
@@ -174,7 +182,10 @@ def _print_plan(plan: Plan, devices: Sequence[DeviceFacts], policy: Policy) -> N
             console.print(Text(f"  run   {step.label}"))
         else:
             row = step.row
-            console.print(Text(f"  {row.status}  {place(row)}: {row.reason}"))
+            what = (
+                f"kept  {place(row)}" if row.status == "ok" else f"{row.status}  {place(row)}: {row.reason}"
+            )
+            console.print(Text(f"  {what}"))
     console.print(Text(f"{cases} cases, at most about {cases * policy.budget_s:.0f} s of sampling"))
 
 
@@ -208,7 +219,7 @@ def draw(runs: Sequence[Run], kind: str | None, path: Path, quiet: bool = False)
     from gemmbench import charts  # matplotlib takes a second to import
 
     try:
-        charts.draw(runs, kind or charts.default_kind(runs[0]), path)
+        charts.draw(runs, kind or charts.default_kind(runs[0]), path, FAMILIES)
     except charts.ChartError as error:
         raise UserError(str(error)) from None
     except OSError as error:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from gemmbench.facts.dtypes import DTYPES
 
@@ -21,6 +21,7 @@ class Gemm:
     dtype: str = "float"
     alpha: float = 1.0
     beta: float = 0.0
+    label: str = field(default="", compare=False)  # its name in a set of workloads: "alexnet conv1"
 
     def __post_init__(self) -> None:
         for name in ("m", "n", "k"):

@@ -18,10 +18,10 @@ from gemmbench.render.show import sheets
 
 # fmt: off
 CSV_FIELDS: tuple[str, ...] = (
-    "kind", "variant", "device", "device_name", "driver", "dtype", "m", "n", "k",
+    "kind", "variant", "device", "device_name", "driver", "dtype", "label", "m", "n", "k",
     "alpha", "beta", "status", "reason", "parameters", "choice",
     "kernel_gflops", "device_gflops", "host_gflops", "peak_fraction",
-    "gflops", "gbps", "latency_s", "energy_j", "width", "noise",
+    "gflops", "gbps", "latency_s", "energy_j", "gflop_per_j", "width", "noise",
     "kernel_s", "device_s", "host_s", "build_s", "memory", "verdict", "source", "notes",
 )
 # fmt: on
@@ -83,6 +83,7 @@ def _flat(run: Run, row: Row) -> dict[str, object]:
         **_device(run, row),
         **medians,
         "device": row.device,
+        "label": row.label,
         "alpha": row.problem.alpha if row.problem else None,
         "beta": row.problem.beta if row.problem else None,
         "parameters": listed(row.parameters),

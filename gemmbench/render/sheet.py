@@ -78,7 +78,7 @@ class Sheet:
 
     def _tables(self, width: int) -> Iterator[RenderableType]:
         widths = [
-            max(cell_len(text) for text in (name, *(row[place].plain for row in self.rows)))
+            max(map(_longest_line, (name, *(row[place].plain for row in self.rows))))
             for place, name in enumerate(self.columns)
         ]
         widths[0] = min(widths[0], max(12, width // 2))
@@ -112,6 +112,10 @@ def hanging(console: Console, text: str, width: int, style: str = "") -> Text:
     for line in lines:
         line.rstrip()
     return Text("\n  ").join(lines)
+
+
+def _longest_line(text: str) -> int:
+    return max(map(cell_len, text.split("\n")))
 
 
 def _separated(items: Iterator[RenderableType]) -> Iterator[RenderableType]:

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from gemmbench.facts.records import Run
+from gemmbench.facts.records import SCOPES, Run
 from gemmbench.facts.series import sweep_axis
-from gemmbench.render import detail, peak, sweep
+from gemmbench.render import detail, peak, precision, sweep, workloads
 from gemmbench.render.gemm import gemm
 from gemmbench.render.sheet import Sheet, stack
 
@@ -30,10 +30,28 @@ def show(run: Run, order: Sequence[str] = (), verbose: bool = False) -> Renderab
 
 
 def sheets(run: Run, order: Sequence[str] = (), verbose: bool = False) -> list[Sheet]:
-    """Sweeps as sweeps, other shapes (or everything, if verbose) line by line, then the microbenchmarks."""
-    axis = sweep_axis(run.rows) or ("m" if _made_by(run, "square") else None)
-    gemms = sweep.sheets(run, axis, order=order) if axis and not verbose else detail.sheets(run, order)
+    """Each command's own table (every row with every scope, if verbose), then the microbenchmarks."""
+    scope = _scope(run)
+    every = verbose or scope == "all"
+    gemms = detail.sheets(run, order) if every else _gemm_sheets(run, scope, order)
     return [*gemms, *peak.sheets(run, verbose), *peak.other_sheets(run)]
+
+
+def _gemm_sheets(run: Run, scope: str, order: Sequence[str]) -> list[Sheet]:
+    if _made_by(run, "workloads"):
+        return workloads.sheets(run, scope, order)
+    if _made_by(run, "precision"):
+        return precision.sheets(run, scope, order)
+    axis = sweep_axis(run.rows) or ("m" if _made_by(run, "square") else None)
+    return sweep.sheets(run, axis, scope, order) if axis else detail.sheets(run, order)
+
+
+def _scope(run: Run) -> str:
+    """The ``--scope`` that the run was made with."""
+    words = " ".join(run.header.command).replace("--scope=", "--scope ").split()
+    places = [place for place, word in enumerate(words[:-1], 1) if word == "--scope"]
+    scope = words[places[-1]] if places else "kernel"
+    return scope if scope in (*SCOPES, "all") else "kernel"
 
 
 def _made_by(run: Run, command: str) -> bool:

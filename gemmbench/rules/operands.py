@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import os
+import tokenize
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
-from gemmbench.facts.dtypes import DTYPES, GEMM_DTYPES
+from gemmbench.facts.dtypes import DTYPES
 from gemmbench.facts.problem import Gemm
+from gemmbench.rules.executor import NotMeasuredError
 from gemmbench.rules.plan import Case, Operands
 from gemmbench.rules.reference import Array, random_operands
+
+_OWN_TYPES = ("float", "double", "half")  # what a .npy file can hold of them
+_ARCHIVE = b"PK\x03\x04"  # how a .npz file begins
 
 
 class OperandError(ValueError):
@@ -29,65 +35,128 @@ class Matrices:
     generated: bool
 
 
+@dataclass(frozen=True)
+class MatrixHeader:
+    """What the first bytes of a .npy file say."""
+
+    rows: int
+    columns: int
+    dtype: str  # gemmbench's name
+
+
 def load_operands(case: Case) -> Matrices:
     """The matrices of a case.
 
     Raises:
-        OperandError: a file cannot be read or does not fit the problem.
+        NotMeasuredError: a file cannot be read, does not fit the problem, or holds what no result can be
+            verified with.
     """
     assert case.problem is not None
-    return _load(case.problem, case.operands)
+    try:
+        return _load(case.problem, case.operands)
+    except OperandError as error:
+        raise NotMeasuredError("failed", str(error)) from None
 
 
 @lru_cache(maxsize=1)  # variants take turns on one problem
 def _load(problem: Gemm, files: Operands) -> Matrices:
     a, b, c = random_operands(problem)
     if files.a:
-        a = read_matrix(files.a, (problem.m, problem.k), problem.dtype)
+        a = read_matrix(files.a, MatrixHeader(problem.m, problem.k, problem.dtype))
     if files.b:
-        b = read_matrix(files.b, (problem.k, problem.n), problem.dtype)
+        b = read_matrix(files.b, MatrixHeader(problem.k, problem.n, problem.dtype))
     if files.c:
-        c = read_matrix(files.c, (problem.m, problem.n), problem.dtype)
+        c = read_matrix(files.c, MatrixHeader(problem.m, problem.n, problem.dtype))
     return Matrices(a, b, c, generated=not (files.a or files.b or files.c))
 
 
-def read_matrix(path: str, shape: tuple[int, int] | None = None, dtype: str | None = None) -> Array:
-    """A matrix from a .npy file, in row-major order whatever the file's.
+def read_header(path: str) -> MatrixHeader:
+    """Shape and type of the matrix in a .npy file, its elements unread.
 
     Raises:
-        OperandError: not a readable .npy, not of two dimensions, or not of this shape or type.
+        OperandError: not a readable .npy, cut short, not of two dimensions, or of a type without a GEMM.
     """
     try:
-        values: Any = np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        why = error.strerror if isinstance(error, OSError) and error.strerror else "not a .npy file"
-        raise OperandError(f"cannot read {path}: {why.lower()}") from None
-    if not isinstance(values, np.ndarray) or values.ndim != 2:
-        raise OperandError(f"{path} must hold one matrix of two dimensions")
-    name = dtype_name(values)
-    if name is None or (dtype is not None and name != dtype):
-        wanted = dtype or ", ".join(GEMM_DTYPES)
-        raise OperandError(f"{path} holds {values.dtype}, where {wanted} is wanted")
-    if shape is not None and values.shape != shape:
+        with Path(path).open("rb") as file:
+            shape, dtype = _array_header(path, file)
+            held = os.fstat(file.fileno()).st_size - file.tell()
+    except OSError as error:
+        raise OperandError(f"cannot read {path}: {_why(error)}") from None
+    if len(shape) != 2:
+        raise OperandError(f"{path} has {len(shape)} dimension{'s'[: len(shape) != 1]}, where a matrix has 2")
+    name = _dtype_name(path, dtype)
+    wanted = shape[0] * shape[1] * dtype.itemsize
+    if min(shape) < 0 or held < wanted:
+        what = f"{shape[0]} x {shape[1]} {name} are {wanted:,} bytes"
+        raise OperandError(f"{path} is cut short: {what}, of which it has {held:,}")
+    return MatrixHeader(*shape, name)
+
+
+def read_matrix(path: str, wanted: MatrixHeader) -> Array:
+    """A matrix from a .npy file, in row-major order and the machine's byte order whatever the file's.
+
+    Raises:
+        OperandError: it cannot be read, is not what its header promised before, or holds NaN or infinity.
+    """
+    if read_header(path) != wanted:
         raise OperandError(
-            f"{path} is {values.shape[0]} x {values.shape[1]}, where {shape[0]} x {shape[1]} is wanted"
+            f"{path} changed while it was in use: {wanted.rows} x {wanted.columns} {wanted.dtype} is wanted"
         )
-    return np.ascontiguousarray(values)
+    try:
+        values: Array = np.load(path, allow_pickle=False)
+    except (OSError, ValueError) as error:
+        raise OperandError(f"cannot read {path}: {_why(error)}") from None
+    values = np.ascontiguousarray(values, DTYPES[wanted.dtype].numpy)
+    if not np.isfinite(values).all():
+        row, column = np.argwhere(~np.isfinite(values))[0]
+        raise OperandError(
+            f"{path} holds {values[row, column]} at [{row}, {column}], with which no result can be verified"
+        )
+    return values
 
 
-def dtype_name(values: Array) -> str | None:
-    """gemmbench's name of an array's data type; None if it is not one that GEMM takes."""
-    return next((name for name in GEMM_DTYPES if DTYPES[name].numpy == values.dtype), None)
+def _array_header(path: str, file: BinaryIO) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    """Shape and type, the file left at the first element."""
+    if file.read(len(_ARCHIVE)) == _ARCHIVE:
+        raise OperandError(f"{path} is an archive of arrays (.npz); save the one you mean with numpy.save")
+    file.seek(0)
+    read: dict[tuple[int, int], Any] = {
+        (1, 0): np.lib.format.read_array_header_1_0,
+        (2, 0): np.lib.format.read_array_header_2_0,
+    }
+    try:
+        version = np.lib.format.read_magic(file)
+        shape, _, dtype = read[version](file)
+    except (ValueError, KeyError, SyntaxError, tokenize.TokenError):  # version 3 is for named fields alone
+        raise OperandError(f"cannot read {path}: not a .npy file of numbers") from None
+    return shape, dtype
+
+
+def _dtype_name(path: str, dtype: np.dtype[Any]) -> str:
+    """gemmbench's name of an array's data type, of either byte order."""
+    native = dtype.newbyteorder("=")
+    for name in _OWN_TYPES:
+        if DTYPES[name].numpy == native:
+            return name
+    if dtype.hasobject:
+        raise OperandError(f"{path} holds Python objects, where numbers are wanted")
+    *others, last = (str(DTYPES[name].numpy) for name in _OWN_TYPES)
+    wanted = f"{', '.join(others)} or {last}"
+    raise OperandError(f"{path} holds {native}, where {wanted} is wanted (numpy's astype converts)")
+
+
+def _why(error: OSError | ValueError) -> str:
+    return ((error.strerror if isinstance(error, OSError) else None) or str(error)).lower()
 
 
 def save_result(path: str, values: Array) -> None:
     """Write C as a .npy file.
 
     Raises:
-        OperandError: it cannot be written.
+        NotMeasuredError: it cannot be written.
     """
     try:
         with Path(path).open("wb") as file:
             np.save(file, values)
     except OSError as error:
-        raise OperandError(f"cannot write {path}: {(error.strerror or str(error)).lower()}") from None
+        raise NotMeasuredError("failed", f"cannot write {path}: {_why(error)}") from None

@@ -29,7 +29,8 @@ cli.main()
 
 
 @pytest.fixture(autouse=True)
-def machine(monkeypatch: pytest.MonkeyPatch) -> None:
+def machine(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))  # no peaks of other runs
     monkeypatch.setattr(running, "make_machine", fake_machine.make)
     for name in (
         "GEMMBENCH_DEVICE",

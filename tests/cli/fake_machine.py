@@ -15,13 +15,15 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from gemmbench.facts.records import Check, DeviceFacts, HostFacts, Policy, Row
+from gemmbench.facts.records import Check, DeviceFacts, HostFacts, Policy, Resources, Row, Work
 from gemmbench.rules.executor import NotMeasuredError, Tell
 from gemmbench.rules.plan import Case
 from tests import fake_runs
 
 DEVICES = {"cpu": fake_runs.CPU, "pocl": fake_runs.POCL, "gpu": fake_runs.GPU}
 TOP = {"float": 345.0, "double": 176.0, "half": 28.0, "int": 88.0}
+OTHER_TOP = 88.0
+MEMORY_BYTES = 1 << 30
 LAST_WORDS = "fatal error in the driver's compiler"
 
 
@@ -43,18 +45,31 @@ class FakeMachine:
     def run(self, case: Case, device: DeviceFacts | None, policy: Policy, tell: Tell) -> Row:
         assert not self._broken, "this process should have been replaced"
         tell("timing")
-        size = case.problem.m if case.problem else case.parameters["width"]
+        size = case.problem.m if case.problem else case.parameters.get("width", 0)
         for fault in os.environ.get("GEMMBENCH_FAKE_FAULTS", "").split(";"):
             if fault.split()[:2] == [case.variant, str(size)]:
                 self._fail(fault.split()[2])
-        if case.problem is None:
-            width = int(case.parameters["width"])
-            row = fake_runs.peak_row(width, TOP[case.dtype] * (1 - width / 64))
+        if case.kind == "peak":
+            width = int(case.parameters.get("width", 1))
+            row = fake_runs.peak_row(width, TOP.get(case.dtype, OTHER_TOP) * (1 - width / 64))
+            row = replace(row, variant=case.variant)
+        elif case.problem is None:
+            seconds = fake_runs.scope(1e-6 if case.kind == "latency" else MEMORY_BYTES / 2e10)
+            row = replace(case.row("ok"), work=Work(bytes=MEMORY_BYTES), check=Check("ok"))
+            row = replace(row, samples={"host" if case.kind == "transfer" else "kernel": seconds}, source="")
         else:
             top = 2 * max(rate or 0 for rate in fake_runs.RATES.get(case.variant, (10.0,)))
             gflops = top * case.problem.k / (case.problem.k + 64)
             row = fake_runs.gemm_row(case.variant, case.row("ok").problem, gflops, case.device, transfer=0.5)  # type: ignore[arg-type]
-        return replace(row, device=case.device, dtype=case.dtype, parameters=case.parameters)
+        if policy.energy:
+            row = replace(row, energy=fake_runs.energy(row, device))
+        label = case.problem.label if case.problem else ""
+        return replace(row, device=case.device, dtype=case.dtype, parameters=case.parameters, label=label)
+
+    def inspect(self, case: Case, device: DeviceFacts) -> Row:
+        assert device.index == case.device
+        kernel = Resources(case.variant.replace("-", "_"), "multiply", 256, 1024, 16, 64, 2048)
+        return replace(case.row("ok"), resources=(kernel,))
 
     def _fail(self, fault: str) -> None:
         os.write(1, f"{LAST_WORDS}\n".encode())  # as drivers do, on the stdout that they were given

@@ -12,6 +12,7 @@ import pytest
 
 from gemmbench import cli
 from gemmbench.facts.records import load
+from gemmbench.rules.variants import BY_NAME, VARIANTS
 from tests.cli.conftest import Call
 
 Golden = Callable[[str, str], None]
@@ -30,6 +31,12 @@ PAGES = {
     "square-two": "square --sizes 8,16 --kernel naive --device all --dtype float,half",
     "square-plan": "square --sizes 8,16 --kernel naive,tiled --dtype float,half --device pocl --dry-run",
     "sweep-k": "sweep-k --m 8 --n 16 --k-max 100 --kernel naive,tiled",
+    "precision": "precision --sizes 64 --kernel naive,tiled,register",
+    "precision-pocl": "precision --size 8,16 --kernel naive,tiled --device pocl",
+    "precision-all": "precision --size 8 --kernel naive --scope all --dtype float,double",
+    "workloads": "workloads --kernel naive,tiled,register",
+    "workloads-host": "workloads --set odd --kernel naive,register --scope host --batch 4",
+    "workloads-plan": "workloads --set transformer --prompt 7 --kernel naive --no-peak --dry-run",
     "gemm": "gemm -m 8 -n 16 -k 100 --kernel naive,tiled --alpha 2 --beta 0.5",
     "peak-plan": "peak --types float,half --device pocl --dry-run",
 }
@@ -53,11 +60,124 @@ def test_pages_of_other_widths(
     golden(f"cli/square-{width}.txt", result.stdout)
 
 
+@pytest.mark.parametrize(
+    "command", ["precision", "precision-pocl", "workloads", "workloads-host", "square-host"]
+)
+def test_show_is_what_the_command_printed(command: str, call: Call, tmp_path: Path) -> None:
+    path = str(tmp_path / "run.jsonl")
+    made = call(*PAGES[command].split(), "--save", path)
+    assert call("show", path).stdout.startswith(made.stdout)
+
+
+def test_workloads_of_a_file(
+    call: Call, golden: Golden, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("shapes.csv").write_text("name,m,n,k\r\nmine,8,16,100\r\n,5,6,7\r\nagain,8,16,100\r\n", "utf-8-sig")
+    words = (
+        "workloads",
+        "--file",
+        "shapes.csv",
+        "--kernel",
+        "naive,tiled",
+        "--no-peak",
+        "--save",
+        "run.jsonl",
+    )
+    result = call(*words)
+    assert (result.exit_code, result.stderr) == (0, "Saved 6 rows in run.jsonl.\n")
+    golden("cli/workloads-file.txt", result.stdout)
+    rows = load("run.jsonl").rows
+    assert [row.label for row in rows[::3]] == ["mine = again", "shapes.csv:3"]
+    assert json.loads(call("show", "run.jsonl", "--format", "json").stdout)[0]["label"] == "mine = again"
+    assert call(*words, "--resume").stdout == result.stdout
+    assert len(load("run.jsonl").rows) == 6
+
+
+def test_a_crash_is_told_by_the_name_of_its_shape(
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GEMMBENCH_FAKE_FAULTS", "tiled 96 sigsegv; naive 384 wrong")
+    path = tmp_path / "run.jsonl"
+    words = ("workloads", "--set", "alexnet", "--kernel", "naive,tiled", "--save", str(path))
+    result = call(*words)
+    assert result.exit_code == 1
+    assert "crash: tiled at alexnet conv1: the driver's process was killed by SIGSEGV" in result.stdout
+    assert "wrong: naive at alexnet conv3" in result.stdout
+    assert [row.label for row in load(path).rows if row.status == "crashed"] == ["alexnet conv1"]
+
+
+@pytest.mark.parametrize(
+    ("words", "labels"),
+    [
+        ("--set odd,alexnet", {"alexnet conv1", "2^9"}),
+        ("--set all", {"alexnet conv1", "2^9", "token down"}),
+        ("--file shapes.csv", {"mine"}),
+        ("--file shapes.csv --set odd", {"mine", "2^9"}),
+    ],
+)
+def test_which_shapes(
+    words: str, labels: set[str], call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("shapes.csv").write_text("name,m,n,k\nmine,8,16,100\n")
+    call("workloads", "--kernel", "naive", "--no-peak", "--save", "run.jsonl", *words.split())
+    found = {row.label for row in load("run.jsonl").rows}
+    assert found & {"alexnet conv1", "2^9", "token down", "mine"} == labels
+
+
+def test_types_take_turns_so_that_their_ratio_is_fair(call: Call, tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    call("precision", "--size", "8", "--kernel", "naive,tiled", "--save", str(path))
+    gemms = [(row.variant, row.dtype) for row in load(path).rows if row.kind == "gemm"]
+    dtypes = ("half", "float", "double")
+    assert gemms == [(variant, dtype) for variant in ("naive", "tiled", "numpy") for dtype in dtypes]
+
+
+def test_the_ladder_with_the_figures_of_a_run(call: Call, tmp_path: Path) -> None:
+    path = str(tmp_path / "run.jsonl")
+    call("square", "--sizes", "8,16", "--kernel", "naive,tiled,register", "--save", path)
+    lines = call("kernels", "--run", path).stdout.splitlines()
+    assert "GFLOPS (float, kernel scope, m = n = k = 16; * the best) and times naive's" in lines
+    words = [line.split() for line in lines]
+    figures = {found[0]: found[1] for found in words if found and found[0] in BY_NAME}
+    assert float(figures["tiled"]) > float(figures["naive"]) > 0
+    assert figures["register"].startswith("*")
+    assert figures["padded"] == "-"
+    assert float(figures["numpy"]) > 0
+    times = {found[0]: found[2:4] for found in words if found and found[0] in BY_NAME}
+    assert times["naive"] == ["x", "1.00"]
+    assert float(times["tiled"][1]) == pytest.approx(
+        float(figures["tiled"]) / float(figures["naive"]), rel=0.02
+    )
+    assert times["numpy"][0] == "-"  # the host scope is no speed-up of a kernel
+
+
+def test_the_place_of_a_kernel_in_a_run(
+    call: Call, golden: Golden, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    call("square", "--sizes", "8,16", "--kernel", "naive,tiled,register", "--save", "run.jsonl")
+    described = call("kernels", "--describe", "naive", "--run", "run.jsonl")
+    assert (described.exit_code, described.stderr) == (0, "")
+    golden("cli/describe-naive-run.txt", described.stdout)
+    other = call("kernels", "--describe", "padded", "--run", "run.jsonl")
+    assert "\nrun.jsonl has no row of padded.\n" in other.stdout
+
+
+def test_no_page_of_the_ladder_is_cut_off(call: Call) -> None:
+    """At 80 columns: every idea of the list, every drawing and its words."""
+    listed = " ".join(call("kernels").stdout.split())
+    for variant in VARIANTS:
+        assert " ".join(variant.idea.split()) in listed, variant.name
+        assert max(map(len, call("kernels", "--describe", variant.name).stdout.splitlines())) <= 80
+
+
 @pytest.mark.parametrize("form", ["table", "json", "csv", "markdown"])
 def test_show(form: str, call: Call, golden: Golden, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     saved = call("square", "--sizes", "8,16", "--kernel", "naive,tiled", "--save", "run.jsonl")
-    assert saved.stderr == "Saved 8 rows in run.jsonl.\n"
+    assert saved.stderr == f"Saved {len(load('run.jsonl').rows)} rows in run.jsonl.\n"
     shown = call("show", "run.jsonl", "--format", form)
     assert (shown.exit_code, shown.stderr) == (0, "")
     if form == "table":
@@ -67,7 +187,7 @@ def test_show(form: str, call: Call, golden: Golden, tmp_path: Path, monkeypatch
 
 def test_show_json_has_the_fields_of_the_contract(call: Call, tmp_path: Path) -> None:
     path = str(tmp_path / "run.jsonl")
-    call("square", "--sizes", "8,16", "--save", path)
+    call("square", "--sizes", "8,16", "--kernel", "naive,tiled", "--save", path)
     rows = json.loads(call("show", path, "--format", "json").stdout)
     fields = [
         "kind",
@@ -89,12 +209,12 @@ def test_show_json_has_the_fields_of_the_contract(call: Call, tmp_path: Path) ->
         "width",
         "noise",
     ]
-    assert {row["kind"] for row in rows} == {"peak", "gemm"}
+    wanted = {"peak": "gflops", "bandwidth": "gbps", "gemm": "host_gflops"}
+    assert {row["kind"] for row in rows} == wanted.keys()
     for row in rows:
         assert row.keys() >= set(fields)
         assert row["status"] == "ok"
-        wanted = "gflops" if row["kind"] == "peak" else "host_gflops"
-        assert row[wanted] > 0
+        assert row[wanted[row["kind"]]] > 0
 
 
 def test_peak_json_is_nothing_but_json(call: Call) -> None:

@@ -49,8 +49,18 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     np.save("vector.npy", np.ones(8, "f4"))
     np.save("objects.npy", np.array([[None]]), allow_pickle=True)
     np.savez("archive.npz", a=np.ones((8, 4), "f4"))
+    np.save("complex.npy", np.ones((4, 6), "c8"))
+    np.save("number.npy", np.float32(1))
+    np.save("cube.npy", np.ones((2, 2, 2), "f4"))
     Path("cut.npy").write_bytes(Path("a.npy").read_bytes()[:-4])
+    Path("cut-header.npy").write_bytes(Path("a.npy").read_bytes()[:50])
     Path("empty.npy").write_bytes(b"")
+    Path("shapes.csv").write_text("m,n,k\n8,8,8\n")
+    Path("word.csv").write_text("m,n,k\n8,8,many\n")
+    Path("empty.csv").write_text("")
+    Path("lacking.csv").write_text("m,n\n8,8\n")
+    Path("negative.csv").write_text("m,n,k\n8,-8,8\n")
+    Path("huge.csv").write_text("m,n,k\n8,8,8\n99999999999,8,8\n")
 
 
 # ruff: noqa: E501
@@ -100,13 +110,30 @@ ERRORS: dict[str, tuple[str, str]] = {
     "param, constraint":    ("square --kernel register --param BM=3",           "must"),
     "plot, no folder":      ("square --plot none/out.png",                      "there is no folder none"),
     "plot, suffix":         ("square --plot out.gif",                           "a chart is a .png, .svg, .pdf file"),
-    "plot, of one problem": ("gemm --plot out.png",                             "one problem, which is no curve to draw"),
     "plot file, no folder": ("plot good.jsonl --plot none/out.png",             "there is no folder none"),
     "plot file, suffix":    ("plot good.jsonl -o out.txt",                      "a chart is a .png, .svg, .pdf file"),
     "plot file, none":      ("plot",                                            "Missing argument 'FILES...'"),
     "plot file, kind":      ("plot good.jsonl --kind nonsense",                 "unknown kind of chart 'nonsense'"),
     "plot file, cut":       ("plot cut.jsonl",                                  "cut.jsonl: line 45 is cut short"),
     "plot file, no rows":   ("plot no-rows.jsonl",                              "nothing to draw: no-rows.jsonl has no measured peak row"),
+    "kernels, no run":      ("kernels --run none.jsonl",                        "none.jsonl: no such file or directory"),
+    "kernels, cut run":     ("kernels --describe naive --run cut.jsonl",        "cut.jsonl: line 45 is cut short"),
+    "precision, sizes":     ("precision --sizes 8,many",                        "--sizes takes whole numbers of 1 or more with commas, not '8,many'"),
+    "precision, type":      ("precision --dtype quad",                          "unknown data type 'quad'"),
+    "precision, one type":  ("precision --dtype float --plot out.png",          "--plot holds data types against each other; --dtype has only one"),
+    "set":                  ("workloads --set alexnot",                         "unknown set of shapes 'alexnot'; did you mean alexnet?"),
+    "set, none":            ("workloads --set ,",                               "no set of shapes is given; there are alexnet, transformer, odd, all"),
+    "batch 0":              ("workloads --batch 0",                             "0 is not in the range x>=1"),
+    "prompt 0":             ("workloads --prompt 0",                            "0 is not in the range x>=1"),
+    "shapes, no file":      ("workloads --file none.csv",                       "none.csv: no such file or directory"),
+    "shapes, a folder":     ("workloads --file folder",                         "folder: is a directory"),
+    "shapes, a picture":    ("workloads --file picture.jsonl",                  "picture.jsonl: not text in UTF-8"),
+    "shapes, a word":       ("workloads --file word.csv",                       "word.csv: line 2: k: 'many' is not a whole number"),
+    "shapes, empty":        ("workloads --file empty.csv",                      "empty.csv: line 1: the file is empty"),
+    "shapes, no k":         ("workloads --file lacking.csv",                    "lacking.csv: line 1: k: no such column in 'm,n'"),
+    "shapes, negative":     ("workloads --file negative.csv",                   "negative.csv: line 2: n: -8 is not 1 or more"),
+    "shapes, huge":         ("workloads --file huge.csv",                       "huge.csv: line 3: m: 99999999999 is above 2147483647"),
+    "shapes, kernel":       ("workloads --file shapes.csv --kernel nonsense",   "unknown kernel 'nonsense'"),
     "show, no file":        ("show none.jsonl",                                 "none.jsonl: no such file or directory"),
     "show, folder":         ("show folder",                                     "folder: is a directory"),
     "show, format":         ("show good.jsonl --format xml",                    "'xml' is not one of"),
@@ -119,26 +146,33 @@ ERRORS: dict[str, tuple[str, str]] = {
     "show, no run":         ("show picture.jsonl",                              "picture.jsonl: line 1: "),
     "a, no file":           ("gemm --a none.npy",                               "none.npy: no such file or directory"),
     "a, a folder":          ("gemm --a folder",                                 "'folder' is a directory"),
-    "a, no matrix":         ("gemm --a good.jsonl",                             "good.jsonl: not a .npy file"),
-    "a, empty":             ("gemm --a empty.npy",                              "empty.npy: not a .npy file"),
-    "a, cut":               ("gemm --a cut.npy --b b.npy",                      "cut.npy: not a .npy file"),
-    "a, a pickle":          ("gemm --a objects.npy",                            "objects.npy: not a .npy file"),
-    "a, an archive":        ("gemm --a archive.npz",                            "must hold one matrix of two dimensions"),
-    "a, a vector":          ("gemm --a vector.npy",                             "vector.npy must hold one matrix of two dimensions"),
-    "b, integers":          ("gemm --a a.npy --b int.npy",                      "int.npy holds int32, where float, double, half is wanted"),
+    "a, no matrix":         ("gemm --a good.jsonl",                             "good.jsonl: not a .npy file of numbers"),
+    "a, empty":             ("gemm --a empty.npy",                              "empty.npy: not a .npy file of numbers"),
+    "a, cut":               ("gemm --a cut.npy --b b.npy",                      "cut.npy is cut short: 8 x 4 float are 128 bytes, of which it has 124"),
+    "a, header cut":        ("gemm --a cut-header.npy --b b.npy",               "cut-header.npy: not a .npy file of numbers"),
+    "a, a pickle":          ("gemm --a objects.npy",                            "objects.npy holds Python objects, where numbers are wanted"),
+    "a, an archive":        ("gemm --a archive.npz",                            "archive.npz is an archive of arrays (.npz); save the one you mean with numpy.save"),
+    "a, a vector":          ("gemm --a vector.npy",                             "vector.npy has 1 dimension, where a matrix has 2"),
+    "a, a number":          ("gemm --a number.npy",                             "number.npy has 0 dimensions, where a matrix has 2"),
+    "a, a cube":            ("gemm --a cube.npy",                               "cube.npy has 3 dimensions, where a matrix has 2"),
+    "b, integers":          ("gemm --a a.npy --b int.npy",                      "int.npy holds int32, where float32, float64 or float16 is wanted (numpy's astype converts)"),
+    "b, complex":           ("gemm --a a.npy --b complex.npy",                  "complex.npy holds complex64, where float32"),
     "b, another type":      ("gemm --a a.npy --b b64.npy",                      "b64.npy holds double, but"),
     "b, another k":         ("gemm --a a.npy --b b5.npy",                       "b5.npy makes k 5, but"),
     "a and -m":             ("gemm --a a.npy --b b.npy -m 9",                   "a.npy makes m 8, but -m makes it 9"),
     "a and --dtype":        ("gemm --a a.npy --b b.npy --dtype double",         "the files hold float, but --dtype is double"),
     "a alone":              ("gemm --a a.npy",                                  "the files do not say how long n is; give -n too"),
+    "beta without c":       ("gemm --a a.npy --b b.npy --beta 2",               "--beta 2 adds to C, but there is no --c"),
     "c without beta":       ("gemm --a a.npy --b b.npy --c c.npy",              "--c is given but beta is 0"),
     "c, another shape":     ("gemm --a a.npy --b b.npy --c a.npy --beta 1",     "a.npy makes n 4, but"),
     "m below 0":            ("gemm -m -1",                                      "-1 is not in the range x>=0"),
     "out, all kernels":     ("gemm --out c.npy",                                "--out needs exactly one --kernel"),
+    "out, two devices":     ("gemm --kernel naive --out d.npy --device all",    "--out needs exactly one --device"),
+    "out, a long name":     ("gemm --kernel naive --out " + 300 * "x",          "file name too long"),
     "out, no folder":       ("gemm --kernel naive --out none/c.npy",            "there is no folder none"),
     "out, exists":          ("gemm --kernel naive --out a.npy",                 "--out a.npy exists already"),
     "half without half":    ("square --device pocl --dtype half --sizes 8",     "nothing was measured on the device: naive half: unsupported: the device does not list cl_khr_fp16"),
-    "peak without half":    ("peak --device pocl --types half",                 "nothing was measured on the device: flops half: unsupported: the device does not list cl_khr_fp16"),
+    "bfloat16, nor half":   ("peak --device pocl --types bfloat16",             "nothing was measured on the device: flops bfloat16: unsupported: the device does not list cl_intel_bfloat16"),
 }
 # fmt: on
 
@@ -171,7 +205,7 @@ def test_an_error_leaves_stdout_alone(name: str, call: Call) -> None:
 def test_no_device_says_what_to_install(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GEMMBENCH_FAKE_DEVICES", "")
     monkeypatch.setattr(drivers, "no_device_message", lambda: "no OpenCL device was found; type: install")
-    for command in ("devices", "peak", "square", "sweep-k", "gemm"):
+    for command in ("devices", "peak", "square", "sweep-k", "precision", "workloads", "gemm"):
         result = call(command)
         assert result.stderr == "gemmbench: no OpenCL device was found; type: install\n"
         assert (result.exit_code, result.stdout) == (2, "")
@@ -224,6 +258,12 @@ def test_a_run_that_exists_is_replaced_only_by_force(call: Call, tmp_path: Path)
     assert path.read_bytes() == before
     assert call("square", *QUICK, "--save", str(path), "--force").exit_code == 0
     assert len(path.read_bytes().splitlines()) == 3
+
+
+def test_a_result_that_exists_is_replaced_only_by_force(call: Call, tmp_path: Path) -> None:
+    words = ("gemm", "-m", "8", "--kernel", "naive", "--no-peak", "--out", "a.npy")
+    assert call(*words).exit_code == 2
+    assert call(*words, "--force").exit_code == 0
 
 
 def test_help_of_every_option_is_there(call: Call, golden: Callable[[str, str], None]) -> None:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 
 import pytest
 
 from gemmbench import cli
+from gemmbench.facts import units
 from gemmbench.facts.records import load
+from gemmbench.rules.variants import ORDER
+from tests import generate_readme
 from tests.cli.conftest import ROOT, Call
 
 PAGES = ("README.md", "CONTRIBUTING.md", "plots/README.md")
@@ -35,14 +39,69 @@ def test_every_command_is_understood(
     if "FILE" in text or "NAME" in text or "run.jsonl" in text:
         run = str(ROOT / "plots" / "h200-square.jsonl")
         words = [{"FILE": run, "FILE...": run, "run.jsonl": run, "NAME": "naive"}.get(w, w) for w in words]
+    Path("shapes.csv").write_text("m,n,k\n8,8,8\n")
     if words in (["show"], ["plot"]):
         words.append(str(ROOT / "plots" / "h200-square.jsonl"))
     if "h200" in words:
         words[words.index("h200")] = "0"  # the fake machine has none
-    if words[0] in ("peak", "square", "sweep-k", "gemm"):
+    if words[0] in ("peak", "square", "sweep-k", "precision", "workloads", "gemm"):
         words.append("--dry-run")
     result = call(*words)
     assert result.exit_code == 0, result.output
+
+
+def test_the_table_of_commands_has_every_command() -> None:
+    table = re.findall(
+        r"^\| `gemmbench ([a-z-]+)[^`]*` \|", (ROOT / "README.md").read_text(encoding="utf-8"), re.M
+    )
+    assert table == list(cli.COMMANDS)
+
+
+def test_the_ladder_is_not_stale() -> None:
+    assert generate_readme.main(["--check"]) == 0, "make readme writes it"
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    """A folder with a README and the runs that its ladder is made from."""
+    (tmp_path / "plots").mkdir()
+    for file in ("README.md", *(file for *_, file in generate_readme.RUNS)):
+        shutil.copy(ROOT / file, tmp_path / file)
+    return tmp_path
+
+
+def test_a_stale_ladder_is_found_and_written(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    readme = copy / "README.md"
+    fresh = readme.read_text(encoding="utf-8")
+    readme.write_text(fresh.replace("| `naive` |", "| `nave` |", 1), encoding="utf-8")
+    stale = readme.read_bytes()
+    root = ("--root", str(copy))
+    assert generate_readme.main(["--check", *root]) == 1
+    assert "README.md: the ladder is stale; make readme writes it" in capsys.readouterr().err
+    assert readme.read_bytes() == stale
+    assert generate_readme.main(root) == 0
+    assert readme.read_text(encoding="utf-8") == fresh
+
+
+def test_the_ladder_has_the_figures_of_the_saved_runs() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    lines = text.partition(generate_readme.BEGIN)[2].partition(generate_readme.END)[0].splitlines()
+    table = {line.split("`")[1]: line.split(" | ")[2:] for line in lines if line.startswith("| `")}
+    assert tuple(table) == ORDER
+    for place, (_, _, file) in enumerate(generate_readme.RUNS):
+        size, rates = generate_readme.figures(load(ROOT / file))
+        assert f"{size} on " in text
+        best = max(rates, key=lambda name: rates[name])
+        for name, cells in table.items():
+            shown = cells[place].strip(" |")
+            assert shown == "-" if name not in rates else shown.strip("*") == units.gflops(rates[name])
+            assert shown.startswith("**") == (name == best)
+
+
+@pytest.mark.parametrize("broken", ["", generate_readme.END + generate_readme.BEGIN, generate_readme.BEGIN])
+def test_a_readme_without_its_markers_is_an_error(broken: str) -> None:
+    with pytest.raises(generate_readme.ReadmeError, match="once each"):
+        generate_readme.replaced(f"# title\n{broken}\n", "table")
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -57,14 +116,3 @@ def test_every_option_that_the_readme_names_exists(call: Call) -> None:
     helps = " ".join(call(name, "--help").stdout for name in cli.COMMANDS)
     for option in set(re.findall(r"--[a-z][a-z-]+", (ROOT / "README.md").read_text(encoding="utf-8"))):
         assert option in helps, option
-
-
-@pytest.mark.parametrize("path", sorted((ROOT / "plots").glob("*.jsonl")), ids=lambda path: path.stem)
-def test_the_gallery_is_drawn_from_whole_honest_runs(path: Path, call: Call, tmp_path: Path) -> None:
-    run = load(path)
-    assert not {row.status for row in run.rows} & {"wrong", "failed", "crashed", "timed-out"}
-    assert all(row.check.verdict == "ok" for row in run.rows if row.status == "ok")
-    assert call("plot", str(path), "-o", str(tmp_path / "chart.svg")).exit_code == 0
-    assert (ROOT / "plots" / f"{path.stem}.png").is_file()
-    text = path.read_text(encoding="utf-8")
-    assert not re.search(r'"/(?:home|root|work|tmp|usr)/', text), "a folder of the machine it was made on"

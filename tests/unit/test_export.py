@@ -30,6 +30,7 @@ CONTRACT = [
     "gbps",
     "latency_s",
     "energy_j",
+    "gflop_per_j",
     "width",
     "noise",
 ]
@@ -69,6 +70,24 @@ def test_json_has_null_for_what_is_not_a_number() -> None:
     bad = replace(run, rows=tuple(replace(row, check=Check("wrong", figures)) for row in run.rows))
     found = json.loads(to_json(bad), parse_constant=no_constant)
     assert found[0]["check"]["figures"] == {"residual": None, "most": None}
+
+
+def test_energy_is_in_json_and_csv_or_says_why_not() -> None:
+    run = fake.fake_sweep_k()
+    rows = tuple(replace(row, energy=fake.energy(row, run.device(row))) for row in run.rows)
+    found = json.loads(to_json(replace(run, rows=rows)))
+    flat = list(csv.DictReader(io.StringIO(to_csv(replace(run, rows=rows)))))
+    for fields, line in zip(found, flat, strict=True):
+        if fields["device"] < 0:
+            assert (fields["energy_j"], fields["gflop_per_j"]) == (None, None)
+            assert "energy_uj is for root only" in fields["energy"]["why"]
+            assert (line["energy_j"], line["gflop_per_j"]) == ("", "")
+            continue
+        assert float(line["gflop_per_j"]) == fields["gflop_per_j"]
+        assert float(line["energy_j"]) == fields["energy_j"] == fields["energy"]["joules"]
+        if fields["kind"] == "gemm":
+            flops = 2e-9 * fields["m"] * fields["n"] * fields["k"]
+            assert fields["gflop_per_j"] == pytest.approx(flops / fields["energy_j"])
 
 
 def test_json_of_no_rows() -> None:

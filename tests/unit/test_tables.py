@@ -7,7 +7,7 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console, RenderableType
 
-from gemmbench.facts.records import Check, Problem, Row, Run, Work
+from gemmbench.facts.records import Check, Policy, Problem, Row, Run, Scope, Work
 from gemmbench.facts.text import clean, clean_lines
 from gemmbench.render.devices import devices
 from gemmbench.render.ladder import LadderEntry, describe, ladder
@@ -147,6 +147,84 @@ def test_names_of_others_are_no_markup() -> None:
     assert "\x1b" not in table
 
 
+def with_energy(run: Run) -> Run:
+    """The same, had energy been asked for: a GPU has its joules, a processor's counter is for root only."""
+    rows = tuple(
+        replace(row, energy=fake.energy(row, run.device(row))) if row.samples else row for row in run.rows
+    )
+    return replace(run, rows=rows, header=replace(run.header, policy=Policy(energy=True)))
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_energy(width: int, golden: Golden) -> None:
+    run = with_energy(fake.fake_sweep_k())
+    gemms = replace(run, rows=tuple(row for row in run.rows if row.kind == "gemm" and row.problem))
+    one = replace(fake.fake_gemm(), header=fake.header(("gemm", "-m", "1000"), (fake.GPU,)))
+    pages = (sweep(gemms, "k", order=fake.ORDER), detail(gemms, fake.ORDER), show(with_energy(one)))
+    golden(f"energy-{width}.txt", "\n".join(text(page, width) for page in pages))
+
+
+def test_the_most_efficient_of_each_column_is_starred_once() -> None:
+    table = text(sweep(with_energy(fake.fake_sweep_k()), "k"), 120)
+    second = table[table.index("GFLOP/J over k") :]
+    grid = [cells(second, variant) for variant in ("naive", "tiled", "register", "numpy")]
+    stars = [sum(cell.startswith("*") for cell in column) for column in zip(*grid, strict=False)]
+    assert stars[:9] == [1] * 9
+    assert cells(second, "register")[-6:] == ["115", "mJ", "512", "W", "118", "W"]
+    assert set(cells(second, "numpy")) == {"-"}
+
+
+def test_energy_that_nobody_measured_is_a_line_below_the_one_table() -> None:
+    table = text(sweep(with_energy(fake.fake_square()), "m"), 120)
+    assert "GFLOP/J" not in table
+    assert table.count("energy: not measured: /sys/class/powercap/intel-rapl:0/energy_uj is for root") == 1
+
+
+def test_energy_that_nobody_asked_for_is_not_spoken_of() -> None:
+    for run in (fake.fake_square(), fake.fake_gemm()):
+        assert "energy" not in text(show(run), 120)
+
+
+def test_one_variant_with_and_without_joules_has_its_places() -> None:
+    run = with_energy(fake.fake_sweep_k())
+    rows = list(run.rows)
+    place = next(n for n, row in enumerate(rows) if row.variant == "tiled")
+    rows[place] = replace(rows[place], energy=fake.energy(rows[place], None))
+    table = text(sweep(replace(run, rows=tuple(rows)), "k", order=fake.ORDER), 200)
+    assert "energy: naive, register at 16, 32, 64, " in table
+    assert "; tiled at 32, 64, " in table
+    assert "energy: tiled at 16; numpy at 16, 32, 64, " in table  # the same reason, so the same line
+
+
+@pytest.mark.parametrize(
+    ("times", "note"),
+    [
+        ([1 + 0.01 * n for n in range(12)], "slowing down (> 3.0 %): naive at 64; the device heats up or is"),
+        (
+            [1.2 - 0.01 * n for n in range(12)],
+            "speeding up (> 3.0 %): naive at 64; it had not settled: raise",
+        ),
+        ([1.0, 1.1] * 6, "two speeds: naive at 64; the median may be of either: close other programs"),
+        ([1 + 0.001 * n for n in range(12)], ""),
+    ],
+)
+def test_samples_that_drift_or_have_two_speeds_are_told(times: list[float], note: str) -> None:
+    row = fake.gemm_row("naive", Problem(64, 64, 64), 1.0)
+    odd = replace(row, samples={"kernel": Scope(tuple(times), 1, "budget")})
+    steady = fake.gemm_row("naive", Problem(128, 128, 128), 1.0)
+    run = Run(fake.header(("square",)), (odd, steady))
+    alone = replace(run, rows=(odd,), header=fake.header(("gemm",)))
+    probe = replace(fake.peak_row(1, 100.0), samples=odd.samples)
+    pages = [
+        text(page, 120)
+        for page in (sweep(run, "m"), detail(run), show(alone), peak(replace(run, rows=(probe,))))
+    ]
+    for word in ("slowing down", "speeding up", "two speeds"):
+        for page in pages:
+            assert (f"{word}" in page) == note.startswith(word)
+    assert all(note in page for page in pages[:3])
+
+
 def one_pair(device_gflops: float, sizes: tuple[int, ...] = (128, 512, 2048)) -> Run:
     rows = []
     for size in sizes:
@@ -250,7 +328,8 @@ def test_bandwidth_and_latency_have_their_units() -> None:
         Row("latency", 0, "launch", "float", {}, "ok", work=Work(), samples={"host": fake.scope(7e-6)}),
     )
     table = text(peak(Run(fake.header(("peak", "--all")), rows)))
-    assert "10.0 GB/s" in table
+    assert "GB/s of the best batch" in table
+    assert "?10.0" in table
     assert "7.01 us" in table
 
 

@@ -1,0 +1,88 @@
+"""How the variants of a saved run stand against each other on one problem."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gemmbench.facts import derive
+from gemmbench.facts.records import Problem, Row, Run
+from gemmbench.facts.series import HOST
+
+FIRST_RUNG = "naive"  # what every speed-up is held against
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Who ran against whom: one device, one data type."""
+
+    device: int  # -1 if only the host was measured
+    dtype: str
+
+
+@dataclass(frozen=True)
+class Standing:
+    """One variant's place on one problem."""
+
+    row: Row  # its fastest, where it ran with several sets of parameters
+    rate: derive.Rate | None  # kernel scope; the host's own BLAS has only the host scope
+    rank: int | None  # 1 is the fastest on the device; None without a rate, and for the host's own BLAS
+    over_naive: float | None  # in the kernel scope, so never of the host's own BLAS
+
+
+def settings(run: Run) -> list[Setting]:
+    """Every device and data type that GEMMs ran with, by device; the host alone where there is no other."""
+    rows = [row for row in run.rows if row.kind == "gemm"]
+    found = dict.fromkeys(Setting(row.device, row.dtype) for row in rows if row.device != HOST)
+    alone = dict.fromkeys(Setting(HOST, row.dtype) for row in rows)
+    return sorted(found or alone, key=lambda setting: setting.device)
+
+
+def problems(run: Run, setting: Setting) -> list[Problem]:
+    """What was asked for there, smallest first."""
+    found = {row.problem: derive.flops_of(row) for row in _rows(run, setting) if row.problem}
+    return sorted(found, key=lambda problem: found[problem])
+
+
+def standings(run: Run, setting: Setting, problem: Problem) -> dict[str, Standing]:
+    """Each variant's place on a problem, in the order of the rows; the host's own BLAS among them."""
+    best: dict[str, tuple[Row, derive.Rate | None]] = {}
+    for row in _rows(run, setting):
+        if row.problem != problem:
+            continue
+        rate = derive.shown_rate(row, "kernel")
+        known = best.get(row.variant)
+        if known is None or (rate and (known[1] is None or rate.median > known[1].median)):
+            best[row.variant] = (row, rate)
+    on_device = [rate.median for row, rate in best.values() if rate and row.device != HOST]
+    order = sorted(on_device, reverse=True)
+    first = best.get(FIRST_RUNG, (None, None))[1]
+    return {
+        variant: Standing(
+            row,
+            rate,
+            order.index(rate.median) + 1 if rate and row.device != HOST else None,
+            rate.median / first.median if rate and first and row.device != HOST else None,
+        )
+        for variant, (row, rate) in best.items()
+    }
+
+
+def common_problem(run: Run, setting: Setting) -> Problem | None:
+    """The largest problem that most of the measured variants have a figure for; None if nothing has one."""
+    counts = {
+        problem: sum(place.rate is not None for place in standings(run, setting, problem).values())
+        for problem in problems(run, setting)
+    }
+    measured = {row.variant for row in _rows(run, setting) if derive.shown_rate(row, "kernel")}
+    enough = [problem for problem, count in counts.items() if 2 * count > len(measured)]
+    most = max(counts.values(), default=0)
+    likely = enough or [problem for problem, count in counts.items() if count == most and count]
+    return likely[-1] if likely else None
+
+
+def _rows(run: Run, setting: Setting) -> list[Row]:
+    return [
+        row
+        for row in run.rows
+        if row.kind == "gemm" and row.dtype == setting.dtype and row.device in (setting.device, HOST)
+    ]

@@ -1,0 +1,169 @@
+"""``peak``'s families, its pages on the probes, and the peaks that are kept for the other commands."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gemmbench.cli import running
+from gemmbench.facts.records import DeviceFacts, Policy, Row, load
+from gemmbench.rules.executor import Tell
+from gemmbench.rules.memory import BY_NAME, FAMILIES
+from gemmbench.rules.plan import Case
+from gemmbench.rules.probes import PROBES
+from tests.cli.conftest import Call
+from tests.cli.fake_machine import FakeMachine
+
+SQUARE = ("square", "--sizes", "8", "--kernel", "naive", "--baseline", "none", "--device", "0")
+
+
+class Sourced(FakeMachine):
+    """As real machines do, rows hold the hash of the kernels that made them."""
+
+    def run(self, case: Case, device: DeviceFacts | None, policy: Policy, tell: Tell) -> Row:
+        return replace(super().run(case, device, policy, tell), source=case.source)
+
+
+@pytest.fixture
+def sourced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running, "make_machine", Sourced)
+
+
+# --- families -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "kinds"),
+    [
+        ("", {"peak"}),
+        ("--only memory", {"bandwidth"}),
+        ("--only transfer,latency", {"transfer", "latency"}),
+        ("--only compute,memory --types float", {"peak", "bandwidth"}),
+        ("--all", {"peak", "bandwidth", "transfer", "latency"}),
+    ],
+)
+def test_families_choose_the_rows(words: str, kinds: set[str], call: Call) -> None:
+    result = call("peak", "-q", "--device", "0", "--format", "json", *words.split())
+    assert result.exit_code == 0
+    assert {row["kind"] for row in json.loads(result.stdout)} == kinds
+
+
+def test_all_measures_every_probe_there_is(call: Call) -> None:
+    rows = json.loads(call("peak", "-q", "--device", "0", "--all", "--format", "json").stdout)
+    assert {row["variant"] for row in rows} == {*BY_NAME, *PROBES}
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ("--only memory --all", "--only chooses families and --all takes every one of them: choose one"),
+        ("--only memroy", "unknown family 'memroy'; did you mean memory?"),
+        ("--only ,", "no family is given; there are compute, memory, transfer, latency"),
+        ("--only memory --types float", "--types is for the compute family, which --only leaves out"),
+        ("--describe gobal-read", "unknown probe 'gobal-read'; did you mean global-read?"),
+    ],
+)
+def test_one_sentence(words: str, sentence: str, call: Call) -> None:
+    result = call("peak", *words.split())
+    assert result.exit_code == 2
+    assert sentence in result.stderr
+    assert result.stdout == ""
+
+
+@pytest.mark.parametrize("form", ["table", "csv", "markdown"])
+def test_every_format_takes_every_family(form: str, call: Call) -> None:
+    result = call("peak", "-q", "--device", "0", "--only", "memory,transfer,latency", "--format", form)
+    assert (result.exit_code, result.stderr) == (0, "")
+    for name in ("global-triad", "upload-pinned", "launch-round-trip"):
+        assert name in result.stdout
+
+
+def test_a_memory_run_draws_its_staircase(call: Call, tmp_path: Path) -> None:
+    path = tmp_path / "out.svg"
+    assert call("peak", "-q", "--device", "0", "--only", "memory", "--plot", str(path)).exit_code == 0
+    assert "working set" in path.read_text()
+
+
+# --- what is measured ---------------------------------------------------------------------------------------
+
+
+def test_describe_lists_every_probe_by_family(call: Call) -> None:
+    page = call("peak", "--describe").stdout
+    for name in (*PROBES, *BY_NAME):
+        assert f"  {name} " in page
+    for family in ("compute", *FAMILIES):
+        assert f"\n{family}: " in f"\n{page}"
+
+
+@pytest.mark.parametrize("name", [*PROBES, *BY_NAME])
+def test_describe_explains_each(name: str, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    result = call("peak", "--describe", name)
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert result.stdout.startswith(f"{name}  ")
+    assert max(map(len, result.stdout.splitlines())) <= 60  # a drawing may stay wider than the terminal
+
+
+def test_describe_shows_the_picture(call: Call) -> None:
+    assert "PATTERN_GRID    0 1 2 3 | 0 1 2 3" in call("peak", "--describe", "global-copy").stdout
+
+
+# --- kept peaks ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("sourced")
+def test_a_sweep_takes_the_peaks_that_an_earlier_run_has_kept(call: Call, tmp_path: Path) -> None:
+    first, second = tmp_path / "first.jsonl", tmp_path / "second.jsonl"
+    fresh = call(*SQUARE, "--save", str(first)).stdout
+    assert "(this run)" in fresh
+    assert "  kept  global-read float width 16\n  kept  global-copy" in call(*SQUARE, "--dry-run").stdout
+    kept = call(*SQUARE, "--save", str(second)).stdout
+    assert " s earlier)" in kept
+    assert fresh.splitlines()[-1].split() == kept.splitlines()[-1].split()  # the same rates and fraction
+
+    rows = [row for row in load(second).rows if row.kind != "gemm"]
+    assert [row.key for row in rows] == [row.key for row in load(first).rows if row.kind != "gemm"]
+    assert all(row.measured_utc for row in rows)
+    assert not any(row.measured_utc for row in load(first).rows)
+    shown = call("show", str(second)).stdout
+    assert shown.startswith(kept)
+    assert "kept: float, width 1, 16: measured " in shown.replace("\n  ", " ")
+
+
+@pytest.mark.usefixtures("sourced")
+def test_remeasure_measures_anew_and_keeps_that(call: Call, tmp_path: Path) -> None:
+    call(*SQUARE)
+    path = tmp_path / "run.jsonl"
+    assert "(this run)" in call(*SQUARE, "--remeasure", "--save", str(path)).stdout
+    assert not any(row.measured_utc for row in load(path).rows)
+
+
+@pytest.mark.usefixtures("sourced")
+def test_peak_always_measures(call: Call, tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    for _ in range(2):
+        call("peak", "--types", "float", "--device", "0", "--save", str(path), "--force")
+        assert not any(row.measured_utc for row in load(path).rows)
+    assert "(this run)" not in call(*SQUARE).stdout  # and square takes what it kept
+
+
+@pytest.mark.usefixtures("sourced")
+def test_another_device_is_measured(call: Call) -> None:
+    call(*SQUARE)
+    assert "(this run)" in call(*SQUARE[:-1], "1").stdout
+
+
+@pytest.mark.usefixtures("sourced")
+def test_a_cache_that_cannot_be_used_costs_a_note(
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    result = call(*SQUARE)
+    assert result.exit_code == 0
+    assert result.stderr.startswith("peaks are not kept for the next run: ")
+    assert "naive" in result.stdout
+    assert call(*SQUARE, "-q").stderr == ""

@@ -1,0 +1,273 @@
+"""The tables of ``precision`` and ``workloads``: what stands in them, and what is concluded."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from rich.cells import cell_len
+from rich.console import Console, RenderableType
+
+from gemmbench.facts.records import Problem, Row, Run
+from gemmbench.render.export import to_markdown
+from gemmbench.render.precision import precision
+from gemmbench.render.show import show
+from gemmbench.render.workloads import workloads
+from tests import fake_runs as fake
+
+CONV, DENSE, TALL = Problem(96, 3025, 363), Problem(1, 4096, 9216), Problem(4096, 16, 512)
+NAMES = {CONV: "alexnet conv1", DENSE: "alexnet fc6 = token down", TALL: "tall"}
+#                     conv1  fc6   tall
+RATES = {
+    "naive": (1.0, 1.0, 1.0),
+    "register": (100.0, 8.0, 40.0),
+    "padded": (120.0, None, 20.0),
+    "numpy": (60.0, 10.0, 10.0),
+}
+
+
+def text(renderable: RenderableType, width: int = 80) -> str:
+    console = Console(width=width, color_system=None, force_terminal=False)
+    with console.capture() as capture:
+        console.print(renderable)
+    return capture.get()
+
+
+def line(table: str, name: str) -> list[str]:
+    return next(line.split() for line in table.splitlines() if line.startswith(name))
+
+
+def shapes_run(command: tuple[str, ...] = ("workloads",)) -> Run:
+    rows = [fake.peak_row(1, 200.0)]
+    for variant, rates in RATES.items():
+        for (problem, name), gflops in zip(NAMES.items(), rates, strict=True):
+            where = -1 if variant == "numpy" else 0
+            if gflops is None:
+                row = fake.bad(variant, problem, "skipped", "would take about 9 s")
+            else:
+                row = fake.gemm_row(variant, problem, gflops, where, transfer=0.5, spread=0.0)
+            rows.append(replace(row, label=name))
+    return Run(fake.header(command), tuple(rows), "work.jsonl")
+
+
+def changed(run: Run, variant: str, problem: Problem, **fields: object) -> Run:
+    def one(row: Row) -> Row:
+        return replace(row, **fields) if (row.variant, row.problem) == (variant, problem) else row  # type: ignore[arg-type]
+
+    return replace(run, rows=tuple(map(one, run.rows)))
+
+
+# --- workloads --------------------------------------------------------------------------------------------
+
+
+def test_each_shape_has_its_best_kernel() -> None:
+    table = text(workloads(shapes_run(), "kernel", fake.ORDER))
+    *found, host, fraction, _, numpy, ratio = line(table, "alexnet conv1")
+    assert found == ["alexnet", "conv1", "96", "3025", "363", "padded", "120"]
+    assert (fraction, numpy) == ("60.0", "60.0")
+    assert float(host) == pytest.approx(120 / (1.01 / 0.5), rel=0.05)
+    assert float(ratio) == pytest.approx(float(host) / 60, rel=0.01)
+    assert line(table, "tall")[4] == "register"
+
+
+def test_the_scope_decides_which_is_best() -> None:
+    run = shapes_run()
+    slow = next(row.samples for row in run.rows if row.variant == "naive" and row.problem == CONV)
+    mine = next(row.samples for row in run.rows if row.variant == "padded" and row.problem == CONV)
+    run = changed(run, "padded", CONV, samples={**mine, "host": slow["host"]})
+    assert line(text(workloads(run, "kernel", fake.ORDER)), "alexnet conv1")[5] == "padded"
+    assert line(text(workloads(run, "host", fake.ORDER)), "alexnet conv1")[5] == "register"
+
+
+def test_a_name_of_several_shapes_is_broken_where_it_can_be() -> None:
+    lines = text(workloads(shapes_run())).splitlines()
+    place = next(number for number, one in enumerate(lines) if one.startswith("alexnet fc6 ="))
+    assert lines[place + 1].strip() == "token down"
+
+
+def test_geometric_means_are_over_the_shapes() -> None:
+    table = text(workloads(shapes_run(), "kernel", fake.ORDER))
+    mean = line(table, "geometric mean")
+    assert float(mean[2]) == pytest.approx((120 * 8 * 40) ** (1 / 3), rel=0.01)
+    assert float(mean[6]) == pytest.approx((60 * 10 * 10) ** (1 / 3), rel=0.01)
+
+
+def test_the_one_kernel_for_all_has_run_everywhere() -> None:
+    table = text(workloads(shapes_run(), "kernel", fake.ORDER), 120)
+    mean = (100 * 8 * 40) ** (1 / 3)
+    assert f"One kernel for all: register, {mean:.1f} GFLOPS geometric mean over 3 shapes." in table
+    run = changed(shapes_run(), "padded", DENSE, status="ok")  # no samples: still not everywhere
+    assert "One kernel for all: register" in text(workloads(run, "kernel", fake.ORDER), 120)
+
+
+def test_offloading_counts_the_wins() -> None:
+    table = text(workloads(shapes_run(), "kernel", fake.ORDER), 120)
+    assert "Offloading: the device beats numpy on 1 of 3 shapes, transfers counted." in table
+    run = shapes_run()
+    alone = replace(run, rows=tuple(row for row in run.rows if row.variant != "numpy"))
+    table = text(workloads(alone, "kernel", fake.ORDER), 120)
+    assert "Offloading" not in table
+    assert line(table, "tall")[-2:] == ["-", "-"]
+
+
+def test_a_shape_that_nothing_could_run_says_why_in_a_word() -> None:
+    run = shapes_run()
+    for variant in ("naive", "register", "padded"):
+        run = changed(run, variant, DENSE, status="skipped", reason="x", samples={})
+    assert line(text(workloads(run)), "alexnet fc6")[6:9] == ["skip", "-", "-"]
+    assert "of 3 shapes" not in text(workloads(run)).replace("on 1 of 2 shapes", "")
+    run = changed(run, "naive", DENSE, status="unsupported", reason="y")
+    assert line(text(workloads(run)), "alexnet fc6")[6] == "-"
+
+
+def test_wrong_rows_are_told_and_skipped_ones_are_counted() -> None:
+    run = changed(
+        shapes_run(), "naive", TALL, status="wrong", reason="residual 3 times its bound", samples={}
+    )
+    table = text(workloads(run), 120)
+    assert "wrong: naive at tall: residual 3 times its bound" in table
+    assert "skip: 1 of 12 rows; -v says why" in table
+    assert "would take about 9 s" not in table
+
+
+def test_only_the_rows_that_are_shown_are_called_noisy() -> None:
+    run = changed(shapes_run(), "naive", CONV, samples={"kernel": fake.scope(1.0, 0.2)})
+    assert "noisy" not in text(workloads(run))
+    run = changed(shapes_run(), "padded", CONV, samples={"kernel": fake.scope(1e-6, 0.2)})
+    assert "padded at alexnet conv1" in text(workloads(run))
+
+
+def test_one_shape_has_no_mean() -> None:
+    run = shapes_run()
+    table = text(workloads(replace(run, rows=tuple(row for row in run.rows if row.problem == CONV))))
+    assert "geometric mean" not in table
+    assert line(table, "alexnet conv1")[5] == "padded"
+
+
+def test_the_host_alone_is_a_table() -> None:
+    run = shapes_run()
+    table = text(workloads(replace(run, rows=tuple(row for row in run.rows if row.variant == "numpy"))))
+    assert line(table, "tall")[4] == "numpy"
+    assert "host, OpenBLAS" in table
+
+
+@pytest.mark.parametrize("scope", ["kernel", "host"])
+def test_show_is_what_the_command_printed(scope: str) -> None:
+    run = shapes_run(("workloads", "--scope", scope, "--set", "all"))
+    shown = text(show(run, fake.ORDER))
+    assert shown.startswith(text(workloads(run, scope, fake.ORDER)))
+    assert f"by {scope} scope" in shown
+    verbose = text(show(run, fake.ORDER, verbose=True))
+    assert "* best of its problem" in verbose
+
+
+def test_a_table_for_each_device_and_type() -> None:
+    run = shapes_run()
+    more = [replace(row, device=1) for row in run.rows if row.device == 0]
+    more += [replace(row, dtype="double") for row in run.rows]
+    both = Run(fake.header(("workloads",), (fake.CPU, fake.POCL)), (*run.rows, *more))
+    table = text(workloads(both))
+    assert table.count("geometric mean") == 4 + table.count("geometric mean over")
+    assert "double GFLOPS, each shape's" in table
+
+
+# --- precision --------------------------------------------------------------------------------------------
+
+SIZE = Problem(1024, 1024, 1024)
+
+
+def types_run() -> Run:
+    """register in three types, padded without half, on a device whose half is 1.5 times its float."""
+    rows = [fake.peak_row(1, gflops, dtype=dtype) for dtype, gflops in (("half", 300.0), ("float", 200.0))]
+    rows.append(fake.peak_row(1, 100.0, dtype="double"))
+    rates = {"half": 150.0, "float": 100.0, "double": 40.0}
+    for dtype, gflops in rates.items():
+        rows.append(fake.gemm_row("register", SIZE, gflops, dtype=dtype, spread=0.0))
+        if dtype != "half":
+            rows.append(fake.gemm_row("padded", SIZE, gflops / 2, dtype=dtype, spread=0.0))
+            rows.append(fake.gemm_row("numpy", SIZE, 200.0, -1, dtype, spread=0.0))
+    rows.append(fake.bad("padded", SIZE, "failed", "does not compile", dtype="half"))
+    rows.append(fake.bad("numpy", SIZE, "unsupported", "numpy has no BLAS for half", -1, "half"))
+    return Run(fake.header(("precision",)), tuple(rows), "types.jsonl")
+
+
+def test_types_stand_side_by_side() -> None:
+    table = text(precision(types_run(), "kernel", fake.ORDER))
+    heads = ["half", "float", "double", "h/float", "d/float", "half", "%", "float", "%", "double", "%"]
+    assert heads in [one.split() for one in table.splitlines()]
+    assert line(table, "register") == [
+        "register",
+        "*150",
+        "100",
+        "40.0",
+        "1.50",
+        "0.400",
+        "50.0",
+        "50.0",
+        "40.0",
+    ]
+    assert line(table, "padded") == ["padded", "fail", "50.0", "20.0", "-", "0.400", "-", "25.0", "20.0"]
+    assert line(table, "numpy")[:7] == ["numpy", "unsup", "*200", "*200", "-", "1.00", "-"]
+    assert "half peak 300 GFLOPS" in table
+    assert "double peak 100 GFLOPS" in table
+
+
+def test_the_conclusion_is_about_the_device() -> None:
+    table = text(precision(types_run(), "kernel", fake.ORDER), 120)
+    assert (
+        "Fastest: half register 150 GFLOPS, 1.50 times float; float register 100 GFLOPS; double register 40.0"
+        in table
+    )
+
+
+def test_a_type_that_the_device_lacks_is_one_reason_and_a_cell_each() -> None:
+    run = types_run()
+
+    def lacks(row: Row) -> Row:
+        if (row.dtype, row.kind, row.device) != ("half", "gemm", 0):
+            return row
+        return fake.bad(
+            row.variant, SIZE, "unsupported", "the device does not list cl_khr_fp16", dtype="half"
+        )
+
+    rows = [lacks(row) for row in run.rows if (row.kind, row.dtype) != ("peak", "half")]
+    table = text(precision(replace(run, rows=tuple(rows)), "kernel", fake.ORDER), 120)
+    assert "unsup: half: the device does not list cl_khr_fp16\n" in table
+    assert table.count("cl_khr_fp16") == 1
+    assert line(table, "register")[1] == "unsup"
+    assert "half peak not measured" in table
+    assert "Fastest: float register" in table
+
+
+def test_without_float_nothing_is_held_against_it() -> None:
+    run = types_run()
+    table = text(
+        precision(replace(run, rows=tuple(row for row in run.rows if row.dtype != "float")), "kernel")
+    )
+    assert "/float" not in table
+    assert "times float" not in table
+    assert "half register 150 GFLOPS; double register 40.0 GFLOPS." in table
+
+
+def test_every_size_has_its_table_in_show_too() -> None:
+    run = types_run()
+    small = Problem(64, 64, 64)
+    both = replace(run, rows=(*run.rows, *(replace(r, problem=small) for r in run.rows if r.kind == "gemm")))
+    table = text(show(both, fake.ORDER), 120)
+    assert "m = n = k = 1024" in table
+    assert "m = n = k = 64" in table
+
+
+def test_markdown_says_what_bold_means() -> None:
+    shown = to_markdown(types_run(), fake.ORDER)
+    assert "bold: best of its type" in shown
+    assert "| register | **150** | 100 |" in shown
+
+
+@pytest.mark.parametrize("width", [20, 40, 57, 80, 120])
+@pytest.mark.parametrize("run", [types_run(), shapes_run()], ids=["precision", "workloads"])
+def test_no_line_is_wider_than_the_terminal(run: Run, width: int) -> None:
+    shown = text(show(run, fake.ORDER), width)
+    assert max(map(cell_len, shown.splitlines())) <= width
+    for word in ("register", "padded", "numpy"):
+        assert word in shown

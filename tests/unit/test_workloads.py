@@ -1,0 +1,214 @@
+"""The shapes that are shipped, against what their sources say, and a user's CSV."""
+
+# ruff: noqa: E501
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gemmbench.facts.problem import Gemm
+from gemmbench.rules.plan import Case, gemm_plan
+from gemmbench.rules.shape_file import ShapeFileError, read_shapes
+from gemmbench.rules.variants import BY_NAME
+from gemmbench.rules.workloads import CONVOLUTIONS, DENSE, PROJECTIONS, SETS, Shape, merged
+from tests.fake_runs import CPU
+
+
+def macs(shape: Shape) -> int:
+    return shape.m * shape.n * shape.k
+
+
+def test_alexnet_does_the_work_that_is_known_of_it() -> None:
+    """666 M multiply-adds in the convolutions, 58.6 M in the dense layers, 61 M weights."""
+    convolutions = sum(layer.groups * macs(layer.shape(1)) for layer in CONVOLUTIONS)
+    assert convolutions == 665_784_864
+    assert sum(inputs * outputs for _, inputs, outputs in DENSE) == 58_621_952
+    filters = sum(layer.groups * layer.shape(1).m * layer.shape(1).k for layer in CONVOLUTIONS)
+    assert filters + 58_621_952 == 60_954_656
+
+
+def test_alexnet_layers_fit_each_other() -> None:
+    """Pooling by 3 x 3 at every second pixel stands behind the first, the second and the last convolution."""
+
+    def pooled(pixels: int) -> int:
+        return (int(pixels**0.5) - 3) // 2 + 1
+
+    first, second, third, fourth, fifth = CONVOLUTIONS
+    assert [layer.pixels for layer in CONVOLUTIONS] == [55 * 55, 27 * 27, 13 * 13, 13 * 13, 13 * 13]
+    assert pooled(first.pixels) == second.edge
+    assert pooled(second.pixels) == third.edge
+    assert [layer.channels for layer in CONVOLUTIONS[1:]] == [layer.filters for layer in CONVOLUTIONS[:-1]]
+    assert (third.edge, fourth.edge) == (fourth.edge, fifth.edge)
+    assert fifth.filters * pooled(fifth.pixels) ** 2 == DENSE[0][1]
+
+
+def test_a_batch_makes_more_pixels_and_more_rows() -> None:
+    one, many = (SETS["alexnet"].shapes(batch, 1) for batch in (1, 32))
+    assert [(shape.m, shape.n, shape.k) for shape in one][:2] == [(96, 3025, 363), (128, 729, 1200)]
+    assert [macs(shape) for shape in many] == [32 * macs(shape) for shape in one]
+    assert [shape.n for shape in many[:5]] == [32 * shape.n for shape in one[:5]]
+    assert [shape.m for shape in many[5:]] == [32, 32, 32]
+
+
+def test_the_transformer_has_the_weights_of_its_model() -> None:
+    """Table 1 of the Mistral 7B paper: 32 layers, 7.24 G weights with the embedding, norms left out."""
+    weights = {name: inputs * outputs for name, inputs, outputs in PROJECTIONS}
+    twice = {"q/o": 2, "k/v": 2, "gate/up": 2, "down": 1}
+    embedding = 32000 * 4096
+    assert 32 * sum(twice[name] * count for name, count in weights.items()) + 2 * embedding == 7_241_465_856
+    shapes = SETS["transformer"].shapes(3, 100)
+    assert {shape.m for shape in shapes if shape.name.startswith("token")} == {3}
+    assert {shape.m for shape in shapes if shape.name.startswith("prompt")} == {300}
+    assert "prompt head" not in [shape.name for shape in shapes]
+
+
+def test_the_odd_set_is_neither_square_nor_even() -> None:
+    shapes = {shape.name: shape for shape in SETS["odd"].shapes(7, 7)}
+    assert shapes.keys() >= {
+        "2^9 - 1",
+        "2^9 + 1",
+        "primes",
+        "tall",
+        "wide",
+        "deep",
+        "shallow",
+        "column",
+        "row",
+    }
+    assert sum(not shape.m == shape.n == shape.k for shape in shapes.values()) >= 8
+    for length in (shapes["primes"].m, shapes["primes"].n, shapes["primes"].k):
+        assert all(length % divisor for divisor in range(2, length))
+
+
+def test_every_set_says_what_it_is_and_has_names_of_its_own() -> None:
+    names = [shape.name for one in SETS.values() for shape in one.shapes(1, 512)]
+    assert len(set(names)) == len(names)
+    assert max(map(len, names)) <= 16  # a line of the table fits 80 columns
+    assert all(one.idea and one.source for one in SETS.values())
+
+
+@pytest.mark.parametrize(
+    ("names", "joined"),
+    [
+        (["a"], "a"),
+        (["a", "a"], "a"),
+        (["a", "b"], "a = b"),
+        (["a", "b", "c", "d"], "a = b and 2 more"),
+    ],
+)
+def test_equal_shapes_are_one_with_the_names_of_all(names: list[str], joined: str) -> None:
+    shapes = [Shape(name, 1, 2, 3) for name in names]
+    assert merged([*shapes, Shape("other", 3, 2, 1)]) == (Shape(joined, 1, 2, 3), Shape("other", 3, 2, 1))
+
+
+def test_a_name_goes_with_its_row_and_is_no_part_of_its_key() -> None:
+    named, plain = Gemm(8, 9, 10, label="alexnet conv1"), Gemm(8, 9, 10)
+    assert named == plain
+    (one,) = gemm_plan([CPU], [BY_NAME["naive"]], [named])
+    (other,) = gemm_plan([CPU], [BY_NAME["naive"]], [plain])
+    assert isinstance(one, Case)
+    assert isinstance(other, Case)
+    assert one.row("ok").label == "alexnet conv1"
+    assert one.label == "naive float alexnet conv1 8x9x10"
+    assert one.key == other.key
+
+
+# --- a user's file ----------------------------------------------------------------------------------------
+
+Write = Callable[[str | bytes], Path]
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    def write(text: str | bytes) -> Path:
+        path = tmp_path / "shapes.csv"
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+        return path
+
+    return write
+
+
+TWO = (Shape("a", 1, 2, 3), Shape("shapes.csv:3", 4, 5, 6))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "name,m,n,k\na,1,2,3\n,4,5,6\n",
+        "name,m,n,k\na,1,2,3\n,4,5,6",  # no newline at the end
+        "name,m,n,k\r\na,1,2,3\r\n,4,5,6\r\n",  # Windows
+        "\N{BOM}name,m,n,k\na,1,2,3\n,4,5,6\n",  # a spreadsheet's mark
+        " Name , M, N ,K\n a , 1 , 2 , 3 \n  , 4, 5,6\n",
+        '"name","m","n","k"\n"a","1","2","3"\n"","4","5","6"\n',
+        "k,n,m,name\n3,2,1,a\n6,5,4,\n",
+        "name,m,n,k\na,01,2,0003\n,4,5,6\n",
+        "name,m,n,k\na,1,2,3\n,4,5,6\n\n , , , \n\n",  # blank lines
+    ],
+)
+def test_shapes_of_a_file(text: str, write: Write) -> None:
+    assert read_shapes(write(text)) == TWO
+
+
+def test_names_are_optional_and_may_be_anything(write: Write) -> None:
+    assert read_shapes(write("m,n,k\n1,2,3\n")) == (Shape("shapes.csv:2", 1, 2, 3),)
+    assert read_shapes(write('m,n,k,name\n1,2,3,"q, k\n and v [bold]"\n'))[0].name == "q, k and v [bold]"
+
+
+def test_equal_shapes_of_a_file_are_kept_for_merging(write: Write) -> None:
+    found = read_shapes(write("name,m,n,k\na,1,2,3\nb,1,2,3\na,1,2,3\n"))
+    assert [shape.name for shape in found] == ["a", "b", "a"]
+    assert merged(found) == (Shape("a = b", 1, 2, 3),)
+
+
+# fmt: off
+BAD: dict[str, tuple[str | bytes, str]] = {
+    #  what is wrong        the file                          the sentence, after the file's name
+    "empty":               ("",                               "line 1: the file is empty; its first line names the columns: m,n,k"),
+    "blank":               ("\n\n",                           "line 1: the file is empty"),
+    "header alone":        ("m,n,k\n",                        "line 2: no shape follows the header"),
+    "no header":           ("1,2,3\n4,5,6\n",                 "line 1: m, n, k: no such column in '1,2,3'"),
+    "a column missing":    ("m,n,name\n1,2,a\n",              "line 1: k: no such column in 'm,n,name'"),
+    "semicolons":          ("m;n;k\n1;2;3\n",                 "line 1: m, n, k: no such column in 'm;n;k'"),
+    "a column too many":   ("m,n,k,batch\n1,2,3,4\n",         "line 1: column 'batch' is not one of m, n, k, name"),
+    "a column twice":      ("m,n,k,m\n1,2,3,4\n",             "line 1: m: there are two such columns"),
+    "a word":              ("m,n,k\n1,2,3\n1,many,3\n",       "line 3: n: 'many' is not a whole number"),
+    "a fraction":          ("m,n,k\n1.5,2,3\n",               "line 2: m: '1.5' is not a whole number"),
+    "an exponent":         ("m,n,k\n1e3,2,3\n",               "line 2: m: '1e3' is not a whole number"),
+    "other digits":        ("m,n,k\n\N{ARABIC-INDIC DIGIT ONE},2,3\n", "line 2: m: '\N{ARABIC-INDIC DIGIT ONE}' is not a whole number"),
+    "a superscript":       ("m,n,k\n\N{SUPERSCRIPT TWO},2,3\n", "is not a whole number"),
+    "NaN":                 ("m,n,k\nnan,2,3\n",               "line 2: m: 'nan' is not a whole number"),
+    "nothing":             ("m,n,k\n1,,3\n",                  "line 2: n: '' is not a whole number"),
+    "negative":            ("m,n,k\n1,2,-3\n",                "line 2: k: -3 is not 1 or more"),
+    "zero":                ("m,n,k\n1,0,3\n",                 "line 2: n: 0 is not 1 or more"),
+    "zeros":               ("m,n,k\n1,000,3\n",               "line 2: n: 000 is not 1 or more"),
+    "huge":                ("m,n,k\n2147483648,2,3\n",        "line 2: m: 2147483648 is above 2147483647, the most a kernel counts to"),
+    "beyond Python's int": ("m,n,k\n" + 5000 * "9" + ",2,3\n", "line 2: m: a number of 5000 digits is above 2147483647"),
+    "a value missing":     ("m,n,k\n1,2\n",                   "line 2: k: missing; the header has 3 columns"),
+    "a value too many":    ("m,n,k\n1,2,3,4\n",               "line 2: 4 values; the header has 3 columns"),
+    "blank lines counted": ("m,n,k\n\n\n1,x,3\n",             "line 4: n: 'x' is not a whole number"),
+    "a long name":         ("m,n,k,name\n1,2,3," + 41 * "x",  "line 2: name: more than 40 letters"),
+    "a quote left open":   ('m,n,k,name\n1,2,3,"a\n',         "line 2: unexpected end of data"),
+    "not text":            (b"\x89PNG\r\n\x1a\n\xff\xfe",     "not text in UTF-8"),
+    "UTF-16":              ("m,n,k\n1,2,3\n".encode("utf-16"), "not text in UTF-8"),
+}  # fmt: skip
+# fmt: on
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_what_is_wrong_with_a_file(name: str, write: Write) -> None:
+    text, sentence = BAD[name]
+    path = write(text)
+    with pytest.raises(ShapeFileError) as caught:
+        read_shapes(path)
+    assert str(caught.value).startswith(f"{path}: ")
+    assert sentence in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_files_that_cannot_be_opened(tmp_path: Path) -> None:
+    with pytest.raises(ShapeFileError, match="no such file or directory"):
+        read_shapes(tmp_path / "none.csv")
+    with pytest.raises(ShapeFileError, match="is a directory"):
+        read_shapes(tmp_path)
