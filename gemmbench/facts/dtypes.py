@@ -11,8 +11,8 @@ import numpy as np
 class DType:
     """A data type as the command line, numpy and OpenCL C know it."""
 
-    name: str  # on the command line and in saved files; also the OpenCL C name
-    numpy: np.dtype[np.generic]
+    name: str  # on the command line and in saved files; also the OpenCL C name, where it has one
+    numpy: np.dtype[np.generic]  # what a value is stored in
     scalar: str  # how alpha and beta reach a kernel: half is not allowed as a kernel argument
     eps: float  # distance from 1 to the next value; 0 for integers, which are exact
     extension: str  # the OpenCL extension that a device must list, or ""
@@ -29,21 +29,28 @@ class DType:
         return self.eps > 0
 
 
-def _row(name: str, numpy: type[np.generic], scalar: str, extension: str, blas: bool) -> DType:
-    dtype = np.dtype(numpy)
-    eps = float(np.finfo(dtype).eps) if dtype.kind == "f" else 0.0
-    return DType(name, dtype, scalar, eps, extension, blas)
+def _row(name: str, numpy: type[np.generic], scalar: str, mantissa: int, extension: str, blas: bool) -> DType:
+    eps = 2.0**-mantissa if mantissa else 0.0
+    return DType(name, np.dtype(numpy), scalar, eps, extension, blas)
 
 
 DTYPES: dict[str, DType] = {
     row.name: row
     for row in (
-        #    name      numpy       scalar    extension      BLAS
-        _row("float", np.float32, "float", "", True),
-        _row("double", np.float64, "double", "cl_khr_fp64", True),
-        _row("half", np.float16, "float", "cl_khr_fp16", False),
-        _row("int", np.int32, "int", "", False),
+        #    name      stored in   scalar  mantissa  extension  BLAS; a mantissa of 0 bits: an integer
+        _row("float", np.float32, "float", 23, "", True),
+        _row("double", np.float64, "double", 52, "cl_khr_fp64", True),
+        _row("half", np.float16, "float", 10, "cl_khr_fp16", False),
+        _row("bfloat16", np.uint16, "float", 7, "cl_intel_bfloat16", False),
+        _row("tf32", np.float32, "float", 10, "", False),  # matrix units only
+        _row("fp8", np.uint8, "float", 3, "", False),  # e4m3; matrix units only
+        _row("long", np.int64, "long", 0, "", False),
+        _row("int", np.int32, "int", 0, "", False),
+        _row("short", np.int16, "short", 0, "", False),
+        _row("char", np.int8, "char", 0, "", False),
     )
 }
 
-GEMM_DTYPES: tuple[str, ...] = tuple(name for name, row in DTYPES.items() if row.is_float)
+GEMM_DTYPES: tuple[str, ...] = ("float", "double", "half")
+DEVICE_DTYPES: tuple[str, ...] = ("float", "double", "half", "int")
+"""What `DeviceFacts.dtypes` tells of. Every device has the other integers; the rest are matters of probes."""

@@ -29,13 +29,19 @@ def raw(file: str) -> str:
     return (folder() / file).read_text(encoding="utf-8")
 
 
+def opening(file: str) -> str:
+    """The comment that a file opens with, without its frame; "" if it opens with none."""
+    comment = re.match(r"/\*(.*?)\*/", raw(file), re.DOTALL)
+    return re.sub(r"^ \* ?", "", comment[1], flags=re.MULTILINE).strip() if comment else ""
+
+
 @cache
 def text(file: str) -> str:
-    """The source of one ``.cl`` file, named relative to the kernels folder, with its ``#include`` replaced.
+    """The source of one ``.cl`` file, named relative to the kernels folder, with every ``#include`` replaced.
 
     Drivers differ in how they take include paths (spaces, caches), so none is handed to them.
     """
-    return _INCLUDE.sub(lambda match: raw(match[1]), raw(file))
+    return _INCLUDE.sub(lambda match: text(match[1]), raw(file))
 
 
 def fingerprint(files: tuple[str, ...], options: tuple[str, ...]) -> str:

@@ -7,108 +7,86 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gemmbench.facts.dtypes import DType
+from gemmbench.facts.dtypes import DTYPES, DType
+from gemmbench.facts.formats import decode
 from gemmbench.facts.records import Check
 from gemmbench.facts.units import rate as shown_rate
-from gemmbench.rules.probes import impossible_ratio
+from gemmbench.rules.ceilings import Unit, impossible_ratio
 from gemmbench.rules.reference import Array
 
 DOUBLING_TOLERANCE = 0.05
 EVENT_RANGE = (0.5, 1.05)  # of the wall clock, over launches of milliseconds
+
+FOLDED = 2.5  # deeper unrolling saves less than this: a loop's own instructions are a few beside a trip's
+
+_SLACK = 24.0
 
 
 @dataclass(frozen=True)
 class Evidence:
     """What was measured about a peak beside its rate."""
 
-    dtype: str
+    unit: Unit
     rate: float  # operations per second
     doubling: float  # time of twice the trips over time of the trips
+    unrolling: float | None  # rate with deep over rate with shallow unrolling, if both were raced
     event_over_wall: float  # event time over wall time of the same launches
-    wrong_sum: str  # how the kernel's result differs from the host's, "" if it does not
+    wrong_result: str  # how the kernel's result differs from the host's, "" if it does not
     ceiling: float | None  # operations per second that cannot be exceeded, if known
-    known: Mapping[str, float]  # believed rates of other types
+    known: Mapping[Unit, float]  # believed rates of other units
 
 
 def judge(evidence: Evidence) -> Check:
     """`ok`, or `suspect` with every reason. NaN is suspect."""
     reasons: list[str] = []
-    if evidence.wrong_sum:
-        reasons.append(evidence.wrong_sum)
+    if evidence.wrong_result:
+        reasons.append(evidence.wrong_result)
     if not abs(evidence.doubling / 2 - 1) <= DOUBLING_TOLERANCE:
         reasons.append(f"doubling the trips multiplies the time by {evidence.doubling:.2f}, not by 2")
-    low, high = EVENT_RANGE
-    if not low <= evidence.event_over_wall <= high:
-        reasons.append(f"the event clock says {evidence.event_over_wall:.2g} times the wall clock")
+    if evidence.unrolling is not None and not evidence.unrolling <= FOLDED:
+        reasons.append(
+            f"unrolling makes steps {evidence.unrolling:.1f} times as fast: a compiler folds several into one"
+        )
+    if not events_agree(evidence.event_over_wall):
+        reasons.append(
+            f"the event clock says {evidence.event_over_wall:.2g} times the wall clock, which is used instead"
+        )
     if evidence.ceiling is not None and not evidence.rate <= evidence.ceiling:
-        integer = evidence.dtype == "int"
-        most = shown_rate(evidence.ceiling, integer)
+        most = shown_rate(evidence.ceiling, not DTYPES[evidence.unit[1]].is_float)
         reasons.append(f"the rate is above {most}, which no device with these units can reach")
-    ratio = impossible_ratio(evidence.dtype, evidence.rate, evidence.known)
+    ratio = impossible_ratio(evidence.unit, evidence.rate, evidence.known)
     if ratio:
         reasons.append(ratio)
     figures = {"doubling": evidence.doubling, "event_over_wall": evidence.event_over_wall}
+    if evidence.unrolling is not None:
+        figures["unrolling"] = evidence.unrolling
     return Check("suspect" if reasons else "ok", figures, tuple(reasons))
 
 
-def expected_sums(
-    dtype: DType,
-    form: str,
-    seeds: Array,
-    coefficients: Array,
-    items: int,
-    width: int,
-    chains: int,
-    steps: int,
-) -> Array:
-    """What ``flops.cl`` stores for each work-item, computed on the host.
+def events_agree(event_over_wall: float) -> bool:
+    """Whether the device's event clock can be believed."""
+    low, high = EVENT_RANGE
+    return low <= event_over_wall <= high
 
-    Floating point in double precision, integers modulo 2^32.
+
+def compare_results(got: Array, expected: Array, dtype: DType, slack: float = _SLACK) -> str:
+    """How stored results differ from the host's, in words; "" if they agree. NaN differs.
 
     Args:
-        dtype: the probe's type.
-        form: name of the recurrence.
-        seeds: start values.
-        coefficients: ``width`` multipliers, then ``width`` addends.
-        items: work-items.
-        width: lanes.
-        chains: recurrences.
-        steps: of every chain.
+        got: as the device stored them.
+        expected: the host's; floating point in double precision.
+        dtype: what they are stored in. Integers must be equal.
+        slack: by how many of the type's eps a result may be off, for each unit of the largest.
     """
-    kind = np.float64 if dtype.is_float else np.uint32
-    vectors = seeds.size // width
-    index = (np.arange(items)[:, None] * chains + np.arange(chains)) % vectors
-    unique = vectors if vectors < items else items  # seeds repeat, so few items have sums of their own
-    x = seeds.reshape(vectors, width)[index[:unique]].astype(kind)
-    a = coefficients[:width].astype(kind)
-    b = coefficients[width:].astype(kind)
-    with np.errstate(over="ignore"):
-        for _ in range(steps):
-            if form == "x*x+c":
-                x = x * x + b
-            elif form == "x*y+c":
-                for chain in range(chains):
-                    x[:, chain] = x[:, chain] * x[:, (chain + 1) % chains] + b
-            else:
-                x = x * a + b
-        sums = x.sum(axis=(1, 2), dtype=kind)
-    if not dtype.is_float:
-        sums = sums.view(np.int32)
-    return np.resize(sums, items)
-
-
-def compare_sums(got: Array, expected: Array, dtype: DType) -> str:
-    """How the stored sums differ from the host's, in words; "" if they agree. NaN differs."""
-    if dtype.is_float:
-        tolerance = 64 * dtype.eps * (1 + np.abs(expected).max(initial=0.0))
-        right = np.abs(got.astype(np.float64) - expected) <= tolerance
-    else:
-        right = got == expected
+    values = decode(got, dtype)
+    allowed = slack * dtype.eps * (1 + np.abs(expected).max(initial=0)) if dtype.is_float else 0
+    with np.errstate(invalid="ignore"):
+        right = np.abs(values - expected) <= allowed if dtype.is_float else values == expected
     if right.all():
         return ""
-    wrong = int((~right).sum())
-    first = int(np.argmin(right))
+    wrong, first = int((~right).sum()), np.unravel_index(int(np.argmin(right)), right.shape)
+    where = ", ".join(map(str, first))
     return (
-        f"{wrong} of {got.size} stored sums differ from the host's; "
-        f"work-item {first} has {float(got[first]):.6g}, not {float(expected[first]):.6g}"
+        f"{wrong} of {got.size} stored results differ from the host's; "
+        f"number {where} is {float(values[first]):.6g}, not {float(expected[first]):.6g}"
     )

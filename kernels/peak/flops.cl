@@ -1,25 +1,14 @@
 /* flops: what the arithmetic units can do.
  *
- *    chain 0:  x0 -> x0*a+b -> ... -> ...        each arrow waits for the one before it;
- *    chain 1:  x1 -> x1*a+b -> ... -> ...        chains are independent, so that a pipeline
- *    ...                                         of latency L is full with L of them
+ *    x -> x*a+b -> (x*a+b)*a+b -> ...            one multiplication and one addition a step and lane,
+ *                                                and all of them are counted
  *
- * A work-item runs CHAINS recurrences of WIDTH lanes, UNROLL steps in a trip of the loop. Every step of a lane
- * is one multiplication and one addition, and all of them are counted. Start values and coefficients come
- * from memory, different for every chain and lane, so that the compiler can neither fold nor merge; the sum
- * of all is stored, so that it cannot drop anything. |a| < 1 keeps values finite and a < 0 keeps them moving. */
+ * In floating point |a| < 1 keeps values finite and a < 0 keeps them moving. Integers are unsigned, so that they
+ * wrap around and the compiler may assume nothing of them; their steps are quadratic, since linear ones could be
+ * folded into one. The steps of 24 bits are linear with a = 1, which the compiler does not know; a short run stays
+ * in range and is checked, a long one leaves it, where the result is the device's own affair. */
 #include "common.clh"
-
-#if !defined(WIDTH) || !defined(UNROLL)
-#error "WIDTH and UNROLL must be defined"
-#endif
-
-#define VECTOR REALV(WIDTH)
-#if WIDTH == 1
-#define LOAD(offset, p) ((p)[offset])
-#else
-#define LOAD(offset, p) CAT(vload, WIDTH)(offset, p)
-#endif
+#include "peak/lanes.clh"
 
 #if defined(FORM_EXPRESSION)
 #define STEP(c) x[c] = x[c] * a + b
@@ -27,58 +16,27 @@
 #define STEP(c) x[c] = fma(x[c], a, b)
 #elif defined(FORM_MAD)
 #define STEP(c) x[c] = mad(x[c], a, b)
-#elif defined(FORM_SQUARE) /* quadratic: steps cannot be folded into one */
+#elif defined(FORM_SQUARE)
 #define STEP(c) x[c] = x[c] * x[c] + b
 #elif defined(FORM_CROSS) /* the neighbouring chain is the multiplier */
 #define STEP(c) x[c] = x[c] * x[((c) + 1) % CHAINS] + b
+#elif defined(FORM_MAD24)
+#define STEP(c) x[c] = mad24(x[c], a, b)
+#elif defined(FORM_MUL24)
+#define STEP(c) x[c] = mul24(x[c], a) + b
 #else
-#error "one of FORM_EXPRESSION, FORM_FMA, FORM_MAD, FORM_SQUARE, FORM_CROSS must be defined"
+#error "one of FORM_EXPRESSION, FORM_FMA, FORM_MAD, FORM_SQUARE, FORM_CROSS, FORM_MAD24, FORM_MUL24 must be defined"
 #endif
 
-#define SEEDS 4096 /* elements of the seed buffer */
+#define SEED REAL
+#define TOTAL VECTOR
+#define SUM REAL
+#define DECLARE                                                                                              \
+    const VECTOR a = VECTOR_AT(0, coefficients), b = VECTOR_AT(1, coefficients);                             \
+    VECTOR x[CHAINS];
+#define LOAD(c, n) x[c] = VECTOR_AT(n, seeds)
+#define BEFORE_STEP
+#define TO_TOTAL(c) x[c]
+#define ADD_LANES(t) add_lanes(t)
 
-static inline REAL add_lanes(VECTOR v)
-{
-#if WIDTH == 1
-    return v;
-#else
-    REAL lanes[WIDTH];
-    CAT(vstore, WIDTH)(v, 0, lanes);
-    REAL sum = 0;
-    for (int i = 0; i < WIDTH; i++)
-        sum += lanes[i];
-    return sum;
-#endif
-}
-
-/* -DCHAINS_1, -DCHAINS_2 ...: a kernel each; compiling those that are not raced would take most of the time */
-#ifdef CHAINS_1
-#define CHAINS 1
-#include "peak/flops_body.clh"
-#undef CHAINS
-#endif
-#ifdef CHAINS_2
-#define CHAINS 2
-#include "peak/flops_body.clh"
-#undef CHAINS
-#endif
-#ifdef CHAINS_4
-#define CHAINS 4
-#include "peak/flops_body.clh"
-#undef CHAINS
-#endif
-#ifdef CHAINS_8
-#define CHAINS 8
-#include "peak/flops_body.clh"
-#undef CHAINS
-#endif
-#ifdef CHAINS_12
-#define CHAINS 12
-#include "peak/flops_body.clh"
-#undef CHAINS
-#endif
-#ifdef CHAINS_16
-#define CHAINS 16
-#include "peak/flops_body.clh"
-#undef CHAINS
-#endif
+#include "peak/chains.clh"

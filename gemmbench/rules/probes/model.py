@@ -1,0 +1,58 @@
+"""What every compute probe tells of itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Protocol
+
+from gemmbench.facts.records import DeviceFacts, Parameters
+
+
+class Probe(Protocol):
+    """A microbenchmark of arithmetic units."""
+
+    @property
+    def name(self) -> str:
+        """In rows and on the command line."""
+
+    @property
+    def idea(self) -> str:
+        """One line."""
+
+    @property
+    def dtypes(self) -> tuple[str, ...]:
+        """The operand types it measures."""
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """Its kernels, named relative to the kernels folder."""
+
+    def cases(self, dtype: str, widths: Iterable[int]) -> tuple[Parameters, ...]:
+        """The parameters of each of its rows for a type; widths are for probes of vectors."""
+
+    def lacks(self, device: DeviceFacts, dtype: str) -> str:
+        """Why a device cannot run it for a type, as far as its description tells; or ""."""
+
+    def fingerprint(self, dtype: str, parameters: Parameters) -> str:
+        """Hash of everything that may be compiled for a row."""
+
+
+Capability = tuple[int, int]
+"""NVIDIA's compute capability: (9, 0)."""
+
+
+def lacks_capability(device: DeviceFacts, name: str, wanted: Capability, only: bool = False) -> str:
+    """Why an instruction of NVIDIA's cannot run on a device, or "".
+
+    Args:
+        device: any.
+        name: the instruction's.
+        wanted: the compute capability that has it.
+        only: whether later ones lack it.
+    """
+    found = device.compute_capability
+    if found == wanted or (found > wanted and not only):
+        return ""
+    needs = f"{name} needs an NVIDIA device of compute capability {wanted[0]}.{wanted[1]}"
+    has = f"; this one has {found[0]}.{found[1]}" if found > (0, 0) else ""
+    return needs + ("" if only else " or later") + has

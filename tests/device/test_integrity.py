@@ -1,0 +1,175 @@
+"""Faults planted in a compute probe: each gives a figure that is too good, and is suspect for its reason."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from gemmbench.facts import kernel_files
+from gemmbench.facts.derive import rate
+from gemmbench.facts.dtypes import DType
+from gemmbench.facts.records import DeviceFacts, Policy, Row
+from gemmbench.opencl import chains, racing
+from gemmbench.opencl.peak import PeakExecutor
+from gemmbench.opencl.runtime import Runtime
+from gemmbench.opencl.timing import Elapsed, Enqueue, elapsed
+from gemmbench.rules.plan import Case, peak_plan
+from gemmbench.rules.probes import FLOPS, PROBES
+from gemmbench.rules.recurrences import RECURRENCES, Lanes
+from gemmbench.rules.reference import Array
+
+POLICY = Policy(budget_s=1.0, settle_s=0.05, batch_s=0.001, min_batches=3)
+WIDTH = 16  # of every CPU driver's fast vectors
+
+DOUBLING = r"doubling the trips multiplies the time by [01]\.\d\d, not by 2"
+
+Plant = Callable[[str, str], None]
+
+
+@pytest.fixture
+def plant(monkeypatch: pytest.MonkeyPatch) -> Plant:
+    """Replace a piece of the probe's text, which must be there."""
+    pieces: list[tuple[str, str]] = []
+
+    def text(file: str) -> str:
+        source = kernel_files.text(file)
+        for old, new in pieces:
+            assert old in source, f"{old!r} is not in {file}"
+            source = source.replace(old, new)
+        return source
+
+    monkeypatch.setattr("gemmbench.opencl.runtime.text", text)
+    monkeypatch.setattr(chains, "CHAINS", (1, 8))  # what is raced takes most of a test's time
+    monkeypatch.setattr(chains, "UNROLLS", (4,))
+    return lambda old, new: pieces.append((old, new))
+
+
+def run(executor: PeakExecutor, device: DeviceFacts, dtype: str, width: int = WIDTH) -> Row:
+    (case,) = peak_plan([device], [dtype], [width], reach="plain")
+    assert isinstance(case, Case)
+    return executor.run(case, POLICY, lambda stage: None)
+
+
+def suspicion(
+    device: DeviceFacts, dtype: str = "float", executor: PeakExecutor | None = None, width: int = WIDTH
+) -> str:
+    """Why the row is suspect."""
+    row = run(executor or PeakExecutor(Runtime(device)), device, dtype, width)
+    assert row.check.verdict == "suspect"
+    return "; ".join(row.check.reasons)
+
+
+def test_without_a_fault_nothing_is_suspected_of_the_results(device: DeviceFacts, plant: Plant) -> None:
+    """Of the times little can be said here: other programs may be running."""
+    row = run(PeakExecutor(Runtime(device)), device, "float")
+    assert not any("seed" in reason or "stored" in reason for reason in row.check.reasons)
+
+
+def test_chains_merged_for_their_equal_seeds_are_told(device: DeviceFacts, plant: Plant) -> None:
+    """No compiler here merges them: the planted kernel does what one that merges would do."""
+    plant("(item * CHAINS + c) % (SEEDS / WIDTH)", "item * CHAINS % (SEEDS / WIDTH)")
+    plant("for (int c = 0; c < CHAINS; c++) {\n                STEP(c);", "{\n                STEP(0);")
+    plant("TOTAL total", "for (int c = 1; c < CHAINS; c++) x[c] = x[0];\n    TOTAL total")
+    plant("            #pragma unroll\n            {", "            {")
+    assert "equal seeds, which let a compiler merge chains" in suspicion(device)
+
+
+@pytest.mark.parametrize(
+    ("width", "reason"),
+    [
+        (1, DOUBLING),  # the whole loop is folded
+        (
+            16,
+            "folds several into one|no device with these units can reach",
+        ),  # of vectors, the steps of a trip
+    ],
+)
+def test_a_recurrence_that_can_be_folded_is_betrayed_by_time_alone(
+    device: DeviceFacts, width: int, reason: str, plant: Plant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if device.type != "cpu":
+        pytest.skip("whether this compiler folds is its own affair, and it may fold nothing")
+
+    def add(lanes: Lanes, n: int, dtype: DType) -> Array:
+        return np.asarray(lanes.x + lanes.second)
+
+    plant("x[c] = x[c] * x[c] + b", "x[c] = x[c] + b")
+    monkeypatch.setitem(RECURRENCES, "square", replace(RECURRENCES["square"], step=add))
+    monkeypatch.setattr(chains, "UNROLLS", (4, 16))
+    found = suspicion(device, "int", width=width)
+    assert re.search(reason, found)
+    assert "stored" not in found
+
+
+def test_a_trip_count_that_is_ignored_shows_in_the_sums(device: DeviceFacts, plant: Plant) -> None:
+    plant("trip < trips", "trip < 1")
+    found = suspicion(device)
+    assert "the sums are those of 1 trips, not 3: the trip count is ignored" in found
+    assert re.search(DOUBLING, found)
+
+
+def test_a_trip_count_that_is_ignored_past_the_check_shows_in_time(device: DeviceFacts, plant: Plant) -> None:
+    plant("trip < trips", "trip < min(trips, 3)")
+    found = suspicion(device)
+    assert re.search(DOUBLING, found)
+    assert "sums" not in found
+
+
+def test_an_event_clock_that_shows_a_fraction_is_not_believed(
+    device: DeviceFacts, plant: Plant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def hasty(queue: object, enqueue: Enqueue, count: int = 1) -> Elapsed:
+        found = elapsed(queue, enqueue, count)
+        return replace(found, event=found.event / 70)
+
+    monkeypatch.setattr(racing, "elapsed", hasty)
+    row = run(PeakExecutor(Runtime(device)), device, "float")
+    assert row.check.verdict == "suspect"
+    (reason,) = [reason for reason in row.check.reasons if "clock" in reason]
+    assert reason.endswith("times the wall clock, which is used instead")
+    shown = rate(row, "kernel")
+    assert shown is not None
+    ceiling = 1e12 * max(1, device.compute_units)  # seventy times a peak would be far above
+    assert shown.best < ceiling
+
+
+def test_an_instruction_that_is_not_counted_shows_beside_another_type(
+    device: DeviceFacts, plant: Plant
+) -> None:
+    """Five multiply-adds where one is counted: double then seems faster than float."""
+    if "double" not in device.dtypes:
+        pytest.skip("the device has no double")
+    executor = PeakExecutor(Runtime(device))
+    executor.known["flops", "double", WIDTH] = max(honest(executor, device, "double"), 1.0)
+    more = " ".join(f"y{n}[c] = y{n}[c] * b + a;" for n in range(4))
+    plant("STEP(c);", f"STEP(c); {more}")
+    plant("VECTOR x[CHAINS];", "VECTOR x[CHAINS], y0[CHAINS], y1[CHAINS], y2[CHAINS], y3[CHAINS];")
+    plant("#define LOAD(c, n) ", "#define LOAD(c, n) y0[c] = y1[c] = y2[c] = y3[c] = ")
+    plant(
+        "#define TO_TOTAL(c) x[c]", "#define TO_TOTAL(c) (x[c] + (y0[c] + y1[c] + y2[c] + y3[c]) * (REAL)0)"
+    )
+    found = suspicion(device, "float", executor)
+    assert "double ran" in found
+    assert "this loop does more than is counted" in found
+    assert "sums" not in found
+
+
+def honest(executor: PeakExecutor, device: DeviceFacts, dtype: str) -> float:
+    shown = rate(run(executor, device, dtype), "kernel")
+    assert shown is not None
+    return shown.best
+
+
+def test_operations_that_are_not_there_show_beside_another_type(
+    device: DeviceFacts, plant: Plant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sixteen operations counted where there are two."""
+    executor = PeakExecutor(Runtime(device))
+    executor.known["flops", "float", WIDTH] = honest(executor, device, "float")
+    monkeypatch.setitem(PROBES, "flops", replace(FLOPS, operations=16))  # type: ignore[index]
+    dtype = "double" if "double" in device.dtypes else "int"
+    assert "times the rate of float, where" in suspicion(device, dtype, executor)

@@ -1,0 +1,157 @@
+"""The registry of compute probes held against their kernels, and the rows that it plans."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from gemmbench.facts import kernel_files
+from gemmbench.facts.dtypes import DEVICE_DTYPES, DTYPES, GEMM_DTYPES
+from gemmbench.facts.records import DeviceFacts
+from gemmbench.rules.ceilings import RATIO_CEILINGS
+from gemmbench.rules.plan import Case, Skip, peak_plan
+from gemmbench.rules.probes import (
+    ALL_DTYPES,
+    CHAINS,
+    PEAK_DTYPES,
+    PROBES,
+    WIDTHS,
+    ChainProbe,
+    MatrixProbe,
+)
+from gemmbench.rules.recurrences import RECURRENCES, SEEDS
+from tests.unit.test_plan import DEVICE
+
+H200 = replace(DEVICE, type="gpu", compute_capability=(9, 0))
+CHAIN_PROBES = [probe for probe in PROBES.values() if isinstance(probe, ChainProbe)]
+FORMS = {
+    (form.file, form.define): form
+    for probe in CHAIN_PROBES
+    for forms in probe.forms.values()
+    for form in forms
+}
+MATRIX_PROBES = [probe for probe in PROBES.values() if isinstance(probe, MatrixProbe)]
+
+
+def rows(device: DeviceFacts, dtype: str, reach: str = "quick") -> dict[str, list[str]]:
+    """Planned rows by probe: "run", or why not."""
+    found: dict[str, list[str]] = {}
+    for step in peak_plan([device], [dtype], [1, 4], reach=reach):  # type: ignore[arg-type]
+        name = step.variant if isinstance(step, Case) else step.row.variant
+        found.setdefault(name, []).append("run" if isinstance(step, Case) else step.row.reason)
+    return found
+
+
+def test_every_kernel_is_in_the_registry() -> None:
+    used = {file for probe in PROBES.values() for file in probe.files}
+    assert used == {f"peak/{path.name}" for path in (kernel_files.folder() / "peak").glob("*.cl")}
+
+
+@pytest.mark.parametrize("form", FORMS.values(), ids=lambda form: form.define)
+def test_a_form_is_one_that_its_file_asks_for(form) -> None:  # type: ignore[no-untyped-def]
+    source = kernel_files.text(form.file)
+    assert f"defined({form.define})" in source
+    assert not form.real or f"defined(REAL_{form.real})" in source
+    assert form.recurrence in RECURRENCES
+    options = form.options(4, 16, (8, 1))
+    assert options[-4:] == ("-DWIDTH=4", "-DUNROLL=16", "-DCHAINS_1", "-DCHAINS_8")
+    needs = set(re.findall(r"!defined\((\w+)\)", source)) - {"CHAINS"}
+    assert needs <= {word.removeprefix("-D").split("=")[0] for word in options}
+
+
+def test_every_form_of_a_file_is_raced() -> None:
+    for file in {form.file for form in FORMS.values()}:
+        there = set(re.findall(r"defined\((FORM_\w+)\)", kernel_files.raw(file)))
+        assert there == {define for name, define in FORMS if name == file}
+
+
+def test_the_skeleton_has_a_kernel_for_every_number_of_chains() -> None:
+    source = kernel_files.raw("peak/chains.clh")
+    assert tuple(int(count) for count in re.findall(r"#define CHAINS (\d+)", source)) == CHAINS
+    assert tuple(int(count) for count in re.findall(r"#ifdef CHAINS_(\d+)", source)) == CHAINS
+    assert f"#define SEEDS {SEEDS} " in source
+
+
+@pytest.mark.parametrize("probe", MATRIX_PROBES, ids=lambda probe: probe.name)
+def test_matrix_instructions_are_those_of_the_file(probe: MatrixProbe) -> None:
+    source = kernel_files.raw(probe.file)
+    for mine in probe.instructions:
+        chosen, *numbers = probe.options(mine, 4, 8)
+        branch = source.partition(f"defined({chosen.removeprefix('-D')})")[2].partition("#elif")[0]
+        types = {
+            "half": "f16",
+            "bfloat16": "bf16",
+            "tf32": "tf32",
+            "fp8": "e4m3",
+            "char": "s8",
+            "double": "f64",
+        }
+        assert mine.shape in branch
+        assert f".{types[mine.dtype]}." in branch.replace('"', ".").replace(" ", ".")
+        needs = set(re.findall(r"(?:!defined\(|#ifndef )(\w+)", source))
+        assert needs == {word.removeprefix("-D").split("=")[0] for word in numbers}
+    assert len(re.findall(rf"defined\({probe.name.upper()}_\w+\)", source)) == len(probe.instructions)
+    assert f"#define TILES {probe.tiles} " in source
+    assert all(unroll % 2 == 0 for unroll in probe.unrolls)  # steps alternate between two operands
+
+
+def test_what_gemm_takes_is_not_what_probes_take() -> None:
+    assert GEMM_DTYPES == ("float", "double", "half")
+    assert DEVICE_DTYPES == PEAK_DTYPES == ("float", "double", "half", "int")
+    assert set(ALL_DTYPES) == set(DTYPES)
+
+
+def test_a_cpu_shows_its_own_types_and_says_nothing_of_tensor_cores() -> None:
+    assert rows(DEVICE, "double") == {"flops": ["run"] * 2}
+    assert rows(DEVICE, "half") == {"flops": ["the device does not list cl_khr_fp16"] * 2}
+    assert rows(H200, "double", "plain") == {"flops": ["run"] * 2}
+
+
+def test_every_row_that_a_cpu_lacks_has_its_reason_if_asked_for() -> None:
+    found = rows(DEVICE, "half", "every")
+    assert found["mixed"] == ["run"] * 2  # half is only stored there
+    assert found["mma"] == ["mma needs an NVIDIA device of compute capability 8.0 or later"] * 4
+    assert found["wgmma"] == ["wgmma needs an NVIDIA device of compute capability 9.0"] * 4
+    assert found["dpas"] == ["the device does not list cl_intel_subgroup_matrix_multiply_accumulate"]
+    listed = replace(DEVICE, extensions=("cl_intel_subgroup_matrix_multiply_accumulate",))
+    assert "no kernel yet" in rows(listed, "half", "every")["dpas"][0]
+    assert rows(DEVICE, "bfloat16", "every")["flops"] == ["the device does not list cl_intel_bfloat16"] * 2
+    assert rows(DEVICE, "char", "every")["dot8"] == ["run"]  # four products written out
+
+
+def test_a_hopper_gpu_has_them_all_by_ptx() -> None:
+    found = rows(H200, "half")
+    assert found == {"flops": ["run"] * 2, "mma": ["run"] * 4, "wgmma": ["run"] * 4}
+    blackwell, ampere = replace(H200, compute_capability=(10, 0)), replace(H200, compute_capability=(8, 0))
+    assert rows(blackwell, "half", "every")["wgmma"][0].endswith("9.0; this one has 10.0")
+    assert rows(blackwell, "half")["mma"] == ["run"] * 4
+    assert "mma" in rows(ampere, "half")
+    assert "mma" not in rows(ampere, "fp8")
+    assert "wgmma" not in rows(ampere, "half")
+
+
+def test_rows_of_one_probe_differ_in_their_parameters() -> None:
+    steps = peak_plan([H200], ALL_DTYPES, WIDTHS, reach="every")
+    keys = [step.row.key if isinstance(step, Skip) else step.key for step in steps]
+    assert len(set(keys)) == len(keys)
+    labels = [step.label for step in steps if isinstance(step, Case)]
+    assert "flops float" in labels
+    assert "flops float16" in labels
+    assert "wgmma half m64n256k16 float zeros" in labels
+
+
+def test_sources_tell_what_may_be_compiled() -> None:
+    sources = {step.source for step in peak_plan([H200], ["half"], [1, 4]) if isinstance(step, Case)}
+    assert len(sources) == 2 + 2 + 2  # widths; accumulators of mma and of wgmma, whatever the operands
+
+
+def test_ceilings_are_of_probes_that_exist() -> None:
+    for faster, slower, limit in RATIO_CEILINGS:
+        for probe, dtype in (faster, slower):
+            assert dtype in PROBES[probe].dtypes
+        assert limit > 1
+    bounded = {faster for faster, _, _ in RATIO_CEILINGS}
+    units = {(name, dtype) for name, probe in PROBES.items() if probe.files for dtype in probe.dtypes}
+    assert units - bounded == {("flops", "float")}
