@@ -9,6 +9,16 @@ from gemmbench.facts.records import DeviceFacts
 from gemmbench.rules.variants.model import PIXEL, Image, Pass, Values, Variant, round_up
 from gemmbench.rules.variants.pieces import group_of, group_shape, multiply
 
+MALI = Variant(
+    name="mali-sgemm",
+    family="vendor samples",
+    idea="four steps along k by vectors: A's row loaded, B's column gathered; B is not transposed",
+    source="ARM, Mali OpenCL SDK 1.1, SGEMM sample",
+    passes=(multiply("15_mali_sgemm.cl", "mali_sgemm", lambda v: (v["n"], v["m"]), group_of),),
+    parameters=group_shape("columns of C", "rows of C", (4, 8, 16, 32), (1, 2, 4, 8, 16)),
+    presets={"default": {"WX": 16, "WY": 8}},
+)
+
 _FEW_ROWS = 8  # fewer rows than a micro-tile has: another kernel
 _ROWS = 8
 _GROUP = 128  # work-items that the article's groups aim at
@@ -81,4 +91,4 @@ IMAGE = Variant(
     dtypes=("float", "half"),
 )
 
-VARIANTS = (IMAGE,)
+VARIANTS = (MALI, IMAGE)
