@@ -108,7 +108,7 @@ def test_the_ladder_has_every_published_step_in_order() -> None:
     assert " ".join(LADDER).startswith(
         "naive tiled coarse wide rect register register-wide subgroup prefetch padded "
         "dot-v4 dot-v8 dot-v16 dotf-v8 dotf-v16 block2x2-v4 block2x2-v8 block4x4-v4 block4x4-v8 "
-        "image-4x8"
+        "mali-sgemm image-4x8"
     )
     assert len(set(LADDER)) == len(LADDER)
 
