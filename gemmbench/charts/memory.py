@@ -19,20 +19,26 @@ from gemmbench.facts.text import clean
 
 _MARKERS = ("o", "s", "^", "D", "v", "P")
 _BAND = (0.1, 0.9)
+_NOTHING = (np.nan, np.nan, np.nan)
 _BAR_HEIGHT = 0.55
 _LINE_HEIGHT = 0.5  # inches for each launch probe
 
 
 @dataclass(frozen=True)
 class Line:
-    """One probe over sizes: a point for each size that has one, with its band."""
+    """One probe over sizes: a point for each size with its band, NaN where there is none."""
 
     name: str
     sizes: tuple[int, ...]
     values: tuple[float, ...]
     low: tuple[float, ...]
     high: tuple[float, ...]
-    doubted: tuple[int, ...]  # sizes whose figure is suspect
+    doubted: tuple[int, ...]  # places of figures that are suspect
+
+    @property
+    def end(self) -> int:
+        """The place of its last point; -1 if it has none."""
+        return max((place for place, value in enumerate(self.values) if np.isfinite(value)), default=-1)
 
 
 def staircase(runs: Sequence[Run], families: Families) -> list[Pane]:
@@ -81,15 +87,15 @@ def _panes(
 
 def _line(name: str, rows: Iterable[Row], figure: Callable[[Row], tuple[float, float, float] | None]) -> Line:
     """The line of one probe; rows without a figure are gaps."""
-    placed = sorted((int(row.parameters["bytes"]), row) for row in rows)
-    points = [(size, row, found) for size, row in placed if (found := figure(row)) is not None]
+    placed = sorted(((int(row.parameters["bytes"]), row) for row in rows), key=lambda pair: pair[0])
+    points = [figure(row) or _NOTHING for _, row in placed]
     return Line(
         name,
-        tuple(size for size, _, _ in points),
-        tuple(found[0] for _, _, found in points),
-        tuple(found[1] for _, _, found in points),
-        tuple(found[2] for _, _, found in points),
-        tuple(size for size, row, _ in points if row.check.verdict == "suspect"),
+        tuple(size for size, _ in placed),
+        tuple(value for value, _, _ in points),
+        tuple(low for _, low, _ in points),
+        tuple(high for _, _, high in points),
+        tuple(place for place, (_, row) in enumerate(placed) if row.check.verdict == "suspect"),
     )
 
 
@@ -119,10 +125,9 @@ def _draw(axes: Axes, lines: Sequence[Line], ticks: Sequence[int]) -> None:
         axes.fill_between(line.sizes, line.low, line.high, color=colour, alpha=0.22, linewidth=0)
         marker = _MARKERS[place % len(_MARKERS)]
         axes.plot(line.sizes, line.values, color=colour, marker=marker, label=line.name)
-        doubted = [place for place, size in enumerate(line.sizes) if size in line.doubted]
         axes.plot(
-            [line.sizes[n] for n in doubted],
-            [line.values[n] for n in doubted],
+            [line.sizes[n] for n in line.doubted],
+            [line.values[n] for n in line.doubted],
             linestyle="",
             marker=marker,
             markerfacecolor="white",
@@ -142,11 +147,11 @@ def _draw(axes: Axes, lines: Sequence[Line], ticks: Sequence[int]) -> None:
 def _name_ends(axes: Axes, lines: Sequence[Line]) -> None:
     """Each line's name in the right margin."""
     low, high = (np.log10(limit) for limit in axes.get_ylim())
-    heights = [float((np.log10(line.values[-1]) - low) / (high - low)) for line in lines]
+    heights = [float((np.log10(line.values[line.end]) - low) / (high - low)) for line in lines]
     for place, (line, height) in enumerate(zip(lines, spread(heights, 0.05, 0.0, 0.98), strict=True)):
         axes.annotate(
             clean(line.name),
-            (line.sizes[-1], line.values[-1]),
+            (line.sizes[line.end], line.values[line.end]),
             xytext=(1.03, height),
             textcoords="axes fraction",
             color=COLOURS[place % len(COLOURS)],
@@ -215,7 +220,7 @@ def _chase(axes: Axes, title: str, rows: list[Row], cache: int) -> None:
 def _transfer(axes: Axes, title: str, rows: list[Row], cache: int) -> None:
     names = dict.fromkeys(row.variant for row in rows)
     lines = [_line(name, [row for row in rows if row.variant == name], _gbps) for name in names]
-    lines = [line for line in lines if line.sizes]
+    lines = [line for line in lines if line.end >= 0]
     _draw(axes, lines, sorted({size for line in lines for size in line.sizes}))
     axes.set_xlabel("bytes")
     axes.set_ylabel("GB/s")

@@ -118,7 +118,8 @@ def measure(options: RunOptions, make_plan: MakePlan, render: Render, chart: str
             click.echo(f"Other programs keep {cores} busy: rates will be low and noisy.", err=True)
         outcome = _run(plan, header, worker, options)
     run = Run(header, tuple(outcome.rows), str(options.save or ""))
-    kept.keep(run)
+    if header.host.busy < BUSY_CORES:  # a peak beside other programs is none to hold later runs against
+        kept.keep(run)
     for note in () if options.quiet else kept.notes:
         click.echo(note, err=True)
     if run.rows:

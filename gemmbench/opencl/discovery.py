@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import contextlib
 import ctypes
 import re
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ from typing import Any
 
 import pyopencl as cl
 
-from gemmbench.facts.dtypes import DTYPES
+from gemmbench.facts.dtypes import DEVICE_DTYPES, DTYPES
 from gemmbench.facts.records import DeviceFacts
 from gemmbench.opencl import drivers
 
@@ -162,17 +163,46 @@ def _facts(
         image2d_max=(number("IMAGE2D_MAX_WIDTH"), number("IMAGE2D_MAX_HEIGHT")) if images else (0, 0),
         dtypes=tuple(
             name
-            for name, row in DTYPES.items()
+            for name, row in ((name, DTYPES[name]) for name in DEVICE_DTYPES)
             if not row.extension
             or row.extension in extensions
             or (row.extension == "cl_khr_fp64" and number("DOUBLE_FP_CONFIG"))  # core since OpenCL 1.2
         ),
-        vector_widths={name: number(f"NATIVE_VECTOR_WIDTH_{name.upper()}") for name in DTYPES},
+        vector_widths={name: number(f"NATIVE_VECTOR_WIDTH_{name.upper()}") for name in DEVICE_DTYPES},
         extensions=extensions,
         library=source[0],
         origin=source[1],
         warnings=(*((warning,) if warning else ()), *warnings),
+        pci=_pci(device) if "cl_nv_device_attribute_query" in extensions else "",
+        last_level_cache_bytes=_last_level_cache() if kind == "cpu" else 0,
+        compute_capability=(number("COMPUTE_CAPABILITY_MAJOR_NV"), number("COMPUTE_CAPABILITY_MINOR_NV")),
     )
+
+
+def _pci(device: Any) -> str:
+    """Domain, bus, device and function, as Linux and NVML write them; "" if the driver does not tell.
+
+    The slot is the number of the device: an H200 that NVML has at 00:06.0 says 6.
+    """
+    domain, bus, slot = (
+        int(_ask(device, cl.device_info, name, -1))
+        for name in ("PCI_DOMAIN_ID_NV", "PCI_BUS_ID_NV", "PCI_SLOT_ID_NV")
+    )
+    if bus < 0 or slot < 0:
+        return ""
+    return f"{max(domain, 0):04x}:{bus:02x}:{slot:02x}.0"
+
+
+def _last_level_cache(folder: Path = Path("/sys/devices/system/cpu/cpu0/cache")) -> int:
+    """Bytes of the largest cache of this machine's first core, where Linux tells; 0 elsewhere.
+
+    Drivers for CPUs differ in which cache they report, some report the second level.
+    """
+    sizes = [0]
+    for file in folder.glob("index*/size"):
+        with contextlib.suppress(OSError, ValueError):
+            sizes.append(int(file.read_text().strip().removesuffix("K")) << 10)
+    return max(sizes)
 
 
 # --- where a platform came from -----------------------------------------------------------------------------

@@ -40,6 +40,14 @@ class OpenCLMachine:
         """See `worker.Machine`."""
         return self._executor(case, device).run(case, policy, tell)
 
+    def inspect(self, case: Case, device: DeviceFacts) -> Row:
+        """See `worker.Machine`."""
+        from gemmbench.opencl.gemm import GemmExecutor
+
+        executor = self._executor(case, device)
+        assert isinstance(executor, GemmExecutor)
+        return executor.inspect(case)
+
     def _executor(self, case: Case, device: DeviceFacts | None) -> Executor:
         kind = BY_NAME[case.variant].executor if case.kind == "gemm" else case.kind
         key = (device.index if device else -1, kind)
@@ -60,6 +68,18 @@ class OpenCLMachine:
             from gemmbench.opencl.peak import PeakExecutor
 
             return PeakExecutor(runtime)
+        if kind == "bandwidth":
+            from gemmbench.opencl.bandwidth import BandwidthExecutor
+
+            return BandwidthExecutor(runtime)
+        if kind == "latency":
+            from gemmbench.opencl.latency_probes import LatencyExecutor
+
+            return LatencyExecutor(runtime)
+        if kind == "transfer":
+            from gemmbench.opencl.transfer_probes import TransferExecutor
+
+            return TransferExecutor(runtime)
         from gemmbench.opencl.gemm import GemmExecutor
 
         return GemmExecutor(runtime)

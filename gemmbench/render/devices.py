@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gemmbench.facts import units
-from gemmbench.facts.dtypes import DTYPES
+from gemmbench.facts.dtypes import DEVICE_DTYPES
 from gemmbench.facts.records import DeviceFacts, HostFacts
 from gemmbench.facts.text import clean, clean_lines
 
@@ -78,6 +78,7 @@ def _grid() -> Table:
 
 def _types(device: DeviceFacts) -> str:
     """The types with their native vector widths, then those it lacks."""
-    takes = [f"{name} x{device.vector_widths.get(name, 1)}" for name in DTYPES if name in device.dtypes]
-    lacks = [name for name in DTYPES if name not in device.dtypes]
+    mine = [name for name in DEVICE_DTYPES if name in device.dtypes]
+    takes = [f"{name} x{device.vector_widths.get(name, 1)}" for name in mine]
+    lacks = [name for name in DEVICE_DTYPES if name not in mine]
     return ", ".join(takes) + (f"; no {', '.join(lacks)}" if lacks else "")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gemmbench.facts import derive, units
-from gemmbench.facts.records import Run
+from gemmbench.facts.records import Row, Run
 from gemmbench.facts.series import HOST
 from gemmbench.facts.text import clean
 
@@ -17,5 +17,13 @@ def heading(run: Run, device: int, dtype: str | None = None) -> tuple[str, ...]:
     pieces = (*map(clean, facts.title.split(" | ", 1)), f"{count} unit{'' if count == 1 else 's'}")
     if dtype is None:
         return pieces
-    top = derive.peak(run, device, dtype)
-    return (*pieces, f"{dtype} peak {units.rate(top)} (this run)" if top else f"{dtype} peak not measured")
+    top, row = derive.peak(run, device, dtype), derive.peak_row(run, device, dtype)
+    if top is None or row is None:
+        return (*pieces, f"{dtype} peak not measured")
+    return (*pieces, f"{dtype} peak {units.rate(top)} ({measured(run, row)})")
+
+
+def measured(run: Run, row: Row) -> str:
+    """When a row was measured: in ``this run``, or earlier."""
+    elapsed_s = derive.kept_for(run, row)
+    return "this run" if elapsed_s is None else f"measured {units.age(elapsed_s)} earlier"

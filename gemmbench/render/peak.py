@@ -1,173 +1,125 @@
-"""The table of ``peak``: types down, vector widths across, as clpeak's users know it; then the winners."""
+"""The tables of ``peak``: a table for each family of probes, as clpeak's users know them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from rich.console import RenderableType
 
-from gemmbench.facts import derive, units
+from gemmbench.facts import derive, theory, units
 from gemmbench.facts.dtypes import DTYPES
 from gemmbench.facts.records import Row, Run
 from gemmbench.facts.series import HOST
-from gemmbench.facts.text import clean, clean_lines
-from gemmbench.render import notes
-from gemmbench.render.heading import heading
-from gemmbench.render.notes import STYLES, WORDS
-from gemmbench.render.sheet import Cell, Note, Sheet, stack
+from gemmbench.render import peak_memory, probe_grid
+from gemmbench.render.probe_grid import Grid
+from gemmbench.render.sheet import Note, Sheet, stack
 
-_RACE = "raced "  # how a note on the candidates of a race begins
-_CHOICES = ("chains", "form", "unroll", "local")
+_PLAIN = "flops"  # the probe that needs no name beside its data type's
+_VECTOR_CHOICES = ("chains", "form", "unroll", "local")
+_MATRIX_CHOICES = ("chains", "unroll", "groups")
 
 
 def peak(run: Run, verbose: bool = False) -> RenderableType:
-    """The peak table of each device, then its bandwidth, transfer and latency rows if there are any.
+    """The tables of each device: arithmetic, matrix units, memory, transfers, latency.
 
     Args:
         run: the run.
         verbose: also how every race went, form by form.
     """
-    return stack([*sheets(run, verbose), *other_sheets(run)])
+    return stack([*sheets(run, verbose), *other_sheets(run, verbose)])
 
 
 def sheets(run: Run, verbose: bool = False) -> list[Sheet]:
-    """One table for each device with peak rows: the best batch of each type and width, and the winner."""
+    """Tables of each device with peak rows: the best batch of each type and width, and the winner."""
     rows = [row for row in run.rows if row.kind == "peak"]
-    return [
-        _sheet(run, device, [row for row in rows if row.device == device], verbose)
-        for device in sorted({row.device for row in rows})
+    found = []
+    for device in sorted({row.device for row in rows}):
+        mine = [row for row in rows if row.device == device]
+        vectors = [row for row in mine if "width" in row.parameters]
+        matrices = [row for row in mine if "width" not in row.parameters]
+        if vectors:
+            found.append(_vectors(run, device, vectors, verbose))
+        if matrices:
+            found.append(_matrices(run, device, matrices, verbose))
+    return found
+
+
+def other_sheets(run: Run, verbose: bool = False) -> list[Sheet]:
+    """Bandwidth, transfer and latency."""
+    return peak_memory.sheets(run, verbose)
+
+
+def _vectors(run: Run, device: int, rows: Sequence[Row], verbose: bool) -> Sheet:
+    """Types down, vector widths across."""
+    divisor, letter = _scale(rows)
+    ceilings = [
+        top for row in rows if derive.rate(row, "kernel") and (top := _ceiling(run, device, row)) is not None
     ]
 
+    def reached(row: Row) -> tuple[str, ...]:
+        top, found = _ceiling(run, device, row), derive.rate(row, "kernel")
+        if top is None or found is None:
+            return "-", "-"
+        return units.number(top.flops_per_second / divisor), units.percent(found.best / top.flops_per_second)
 
-def other_sheets(run: Run) -> list[Sheet]:
-    """Bandwidth, transfer and latency rows, a line each."""
-    rows = [row for row in run.rows if row.kind not in ("gemm", "peak")]
-    return [
-        _others(run, device, [row for row in rows if row.device == device])
-        for device in sorted({row.device for row in rows})
-    ]
+    def label(row: Row) -> str:
+        return _name(row) if DTYPES[row.dtype].is_float else f"{_name(row)}, {letter}IOPS"
 
-
-def _sheet(run: Run, device: int, rows: Sequence[Row], verbose: bool) -> Sheet:
-    groups: dict[tuple[str, str], list[Row]] = {}
-    for row in rows:
-        groups.setdefault((row.dtype, row.variant), []).append(row)
-    probes = {dtype: [probe for other, probe in groups if other == dtype] for dtype, _ in groups}
-    names = {key: key[0] if len(probes[key[0]]) == 1 else " ".join(key) for key in groups}
-    widths = sorted({_width(row) for row in rows})
-    lines, below = [], []
-    for key, mine in groups.items():
-        name = clean(names[key])
-        reasons = {row.reason for row in mine}
-        if all(row.status != "ok" for row in mine) and len(reasons) == 1:
-            word, why = WORDS[mine[0].status], clean_lines(reasons.pop()) or "no reason given"
-            below.append(Note(word, f"{name}: {why}", STYLES[mine[0].status]))
-            continue
-        lines.append(_line(name if DTYPES[key[0]].is_float else f"{name}, GIOPS", mine, widths))
-        for row in mine:
-            place = f"{name}, width {_width(row)}"
-            if row.status != "ok":
-                why = clean_lines(row.reason) or "no reason given"
-                below.append(Note(WORDS[row.status], f"{place}: {why}", STYLES[row.status]))
-            elif row.check.verdict != "ok":
-                why = "; ".join(map(clean, row.check.reasons)) or "its integrity was not checked"
-                below.append(Note("suspect", f"{place}: {why}", "yellow"))
-
-    def where(row: Row) -> str:
-        return f"{row.dtype}, width {_width(row)}"
-
-    used = {key for row in rows for key in row.choice}
-    choices = tuple(name for name in _CHOICES if name in used)
-    return Sheet(
-        heading=heading(run, device),
-        caption="GFLOPS of the best batch by vector width; * the best, whose median follows",
-        keys=("type",),
-        blocks=(tuple(map(str, widths)), ("median", "noise"), (*choices, "integrity")),
-        rows=tuple((*line, *_winner(winner, choices)) for line, winner in lines),
-        left=frozenset({"form", "integrity"}),
-        notes=(
-            *below,
-            *notes.noisy(run, rows, where),
-            *notes.remarks(rows if verbose else map(_without_races, rows), where),
-            *notes.warnings([run.header.devices[device] if device != HOST else None]),
-        ),
+    grid = Grid(
+        caption=f"{letter}FLOPS of the best batch by vector width; * the best, whose median follows",
+        key="type",
+        name=_name,
+        column=lambda row: str(row.parameters.get("width", 1)),
+        where=lambda row: f"{_name(row)}, width {row.parameters.get('width', 1)}",
+        rate=lambda row: derive.rate(row, "kernel"),
+        shown=lambda rate: units.number(rate / divisor),
+        choices=_VECTOR_CHOICES,
+        label=label,
+        extra=("ceiling", "reached") if ceilings else (),
+        more=reached if ceilings else lambda _: (),
     )
+    found = probe_grid.sheet(run, device, rows, grid, verbose)
+    derived = dict.fromkeys(f"derived, not measured: {one.source}" for one in ceilings)
+    return replace(found, notes=(*found.notes, *(Note("ceiling", text, "dim") for text in derived)))
 
 
-def _without_races(row: Row) -> Row:
-    return replace(row, notes=tuple(note for note in row.notes if not note.startswith(_RACE)))
+def _matrices(run: Run, device: int, rows: Sequence[Row], verbose: bool) -> Sheet:
+    """Matrix instructions down, what they are fed with across."""
+    divisor, letter = _scale(rows)
 
+    def name(row: Row) -> str:
+        into = row.parameters.get("accumulator")
+        return f"{row.variant} {row.dtype}{f' > {into}' if into else ''}"
 
-def _width(row: Row) -> int:
-    width = row.parameters.get("width", 1)
-    return width if isinstance(width, int) else 1
-
-
-def _line(name: str, rows: Sequence[Row], widths: Iterable[int]) -> tuple[tuple[Cell, ...], Row | None]:
-    """A type's cells, and the row that won: a suspect figure never does while there is another."""
-    rates = [(row, found.best) for row in rows if (found := derive.rate(row, "kernel")) is not None]
-    sound = [(row, best) for row, best in rates if row.check.verdict == "ok"]
-    winner = max(sound or rates, key=lambda pair: pair[1], default=(None, 0.0))[0]
-
-    def cell(width: int) -> Cell:
-        mine = [(row, best) for row, best in rates if _width(row) == width]
-        if not mine:
-            row = next((row for row in rows if _width(row) == width), None)
-            return Cell("") if row is None else Cell(_word(row), style=STYLES[row.status])
-        row, best = max(mine, key=lambda pair: pair[1])
-        suspect = row.check.verdict != "ok"
-        text = units.gflops(best)
-        return Cell(
-            f"?{text}" if suspect else text, row is winner and not suspect, "yellow" if suspect else ""
-        )
-
-    return (Cell(name), *map(cell, widths)), winner
-
-
-def _word(row: Row) -> str:
-    return "-" if row.status == "ok" else WORDS[row.status]
-
-
-def _winner(row: Row | None, choices: Sequence[str]) -> tuple[Cell, ...]:
-    if row is None:
-        return tuple(Cell("-") for _ in range(3 + len(choices)))
-    found, spread = derive.rate(row, "kernel"), derive.noise(row)
-    verdict = "ok" if row.check.verdict == "ok" else "suspect"
-    return (
-        Cell(units.gflops(found.median) if found else "-"),
-        Cell(
-            units.percent(spread) if spread is not None else "-",
-            style="yellow" if derive.is_noisy(row) else "",
-        ),
-        *(Cell(clean(str(row.choice.get(name, "-")))) for name in choices),
-        Cell(verdict, style="green" if verdict == "ok" else "yellow"),
+    grid = Grid(
+        caption=f"{letter}FLOPS of matrix units by operands; * the best, whose median follows",
+        key="operands > sum",
+        name=name,
+        column=lambda row: str(row.parameters.get("operands", "-")),
+        where=lambda row: f"{name(row)} {row.parameters.get('operands', '')}".strip(),
+        rate=lambda row: derive.rate(row, "kernel"),
+        shown=lambda rate: units.number(rate / divisor),
+        choices=_MATRIX_CHOICES,
+        label=lambda row: name(row) if DTYPES[row.dtype].is_float else f"{name(row)}, {letter}IOPS",
+        extra=("shape",),
+        more=lambda row: (str(row.parameters.get("shape", "-")),),
     )
+    return probe_grid.sheet(run, device, rows, grid, verbose)
 
 
-def _others(run: Run, device: int, rows: Sequence[Row]) -> Sheet:
-    def line(row: Row) -> tuple[Cell, ...]:
-        known = derive.derived(run, row)
-        gbps, latency, spread = known["gbps"], known["latency_s"], derive.noise(row)
-        figure = WORDS[row.status]
-        if isinstance(gbps, float):
-            figure = f"{units.number(gbps)} GB/s"
-        elif isinstance(latency, float):
-            figure = units.seconds(latency)
-        width = row.parameters.get("width")
-        return (
-            Cell(clean(f"{row.kind} {row.variant} {row.dtype}{width if width not in (None, 1) else ''}")),
-            Cell(figure, style=STYLES[row.status]),
-            Cell(units.percent(spread) if spread is not None else "-"),
-        )
+def _name(row: Row) -> str:
+    return row.dtype if row.variant == _PLAIN else f"{row.variant} {row.dtype}"
 
-    def where(row: Row) -> str:
-        return f"{row.kind} {row.variant} {row.dtype}"
 
-    return Sheet(
-        heading=heading(run, device),
-        keys=("probe",),
-        blocks=(("figure", "noise"),),
-        rows=tuple(map(line, rows)),
-        notes=(*notes.troubles(rows, where), *notes.noisy(run, rows, where), *notes.remarks(rows, where)),
-    )
+def _scale(rows: Sequence[Row]) -> tuple[float, str]:
+    """GFLOPS, or TFLOPS from 10 of them on."""
+    sound = [row for row in rows if row.check.verdict == "ok"]
+    rates = [found.best for row in sound if (found := derive.rate(row, "kernel"))]
+    return units.scale(max(rates, default=0.0))
+
+
+def _ceiling(run: Run, device: int, row: Row) -> theory.Ceiling | None:
+    if device == HOST:
+        return None
+    return theory.ceiling(run.header.devices[device], row.variant, row.dtype)

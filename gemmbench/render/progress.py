@@ -128,8 +128,10 @@ def line(row: Row) -> str:
     label = place(row)
     if row.status != "ok":
         return f"{label}: {row.status}: {clean(row.reason)}"
-    found = derive.shown_rate(row, "kernel")
-    if found is None:
+    found, moved = derive.shown_rate(row, "kernel"), derive.byte_rate(row)
+    if moved is not None:
+        figure = f"{units.gflops(moved.best)} GB/s"
+    elif found is None:
         times = derive.summary(row, derive.finest_scope(row) or "")
         figure = units.seconds(times.median) if times else "ok"
     else:
@@ -146,4 +148,8 @@ def place(row: Row) -> str:
         where += f" {row.problem.m}x{row.problem.n}x{row.problem.k}"
     elif "width" in row.parameters:
         where += f" width {row.parameters['width']}"
+    elif "bytes" in row.parameters:
+        where = f"of {units.size(int(row.parameters['bytes']))}"
+    elif row.kind == "latency":
+        return clean(row.variant)
     return f"{clean(row.variant)} {where}"

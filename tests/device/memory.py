@@ -1,0 +1,62 @@
+"""Memory cases on real devices, with sets small enough for a test."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from gemmbench.facts.records import DeviceFacts, Policy, Row
+from gemmbench.opencl.bandwidth import BandwidthExecutor
+from gemmbench.opencl.latency_probes import LatencyExecutor
+from gemmbench.opencl.runtime import Runtime
+from gemmbench.opencl.transfer_probes import TransferExecutor
+from gemmbench.rules.executor import Executor
+from gemmbench.rules.memory import FAMILIES, GIB, KIB, memory_plan
+from gemmbench.rules.plan import Case
+
+POLICY = Policy(budget_s=0.05, settle_s=0.005, batch_s=0.001, min_batches=3)
+EXECUTORS = {"bandwidth": BandwidthExecutor, "latency": LatencyExecutor, "transfer": TransferExecutor}
+WIDTHS = (1, 4, 16)
+SIZES = (4 * KIB, 64 * KIB)
+
+
+def small(device: DeviceFacts) -> DeviceFacts:
+    """The device as if its caches were tiny, so that the sets are."""
+    return replace(
+        device,
+        cache_bytes=0,
+        last_level_cache_bytes=64 * KIB,
+        global_mem_bytes=min(device.global_mem_bytes, GIB // 8),
+    )
+
+
+def cases(device: DeviceFacts) -> Iterator[Case]:
+    """Every probe, at some of its widths and sizes."""
+    for step in memory_plan([small(device)], tuple(FAMILIES)):
+        if (
+            isinstance(step, Case)
+            and step.parameters.get("width", WIDTHS[0]) in WIDTHS
+            and step.parameters.get("bytes", SIZES[0]) in SIZES
+        ):
+            yield step
+
+
+def case(device: DeviceFacts, variant: str) -> Case:
+    """The last of a probe's cases."""
+    return [case for case in cases(device) if case.variant == variant][-1]
+
+
+def run(device: DeviceFacts, case: Case, fresh: bool = False) -> Row:
+    """Run one case in this process; in a context of its own if something was broken for it."""
+    opened = Runtime(small(device)) if fresh else _opened(device)
+    executor: Executor = EXECUTORS[case.kind](opened)
+    return executor.run(case, POLICY, lambda _: None)
+
+
+_RUNTIMES: dict[int, Runtime] = {}
+
+
+def _opened(device: DeviceFacts) -> Runtime:
+    if device.index not in _RUNTIMES:
+        _RUNTIMES[device.index] = Runtime(small(device))
+    return _RUNTIMES[device.index]

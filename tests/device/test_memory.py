@@ -1,0 +1,67 @@
+"""Every probe of memory, transfers and launches on every device: right answers, whole rows."""
+
+from __future__ import annotations
+
+import pytest
+
+from gemmbench.facts import derive
+from gemmbench.facts.records import DeviceFacts, Row
+from gemmbench.rules.memory import BY_NAME, FLOAT_BYTES, PROBES
+from tests.device import memory
+
+CLOCKS = ("doubling the work", "the event clock", "times what reading and writing")  # not asserted in tests
+
+
+def wrong(row: Row) -> list[str]:
+    """What is suspect about an answer, whatever the clocks say."""
+    return [reason for reason in row.check.reasons if not any(words in reason for words in CLOCKS)]
+
+
+@pytest.mark.parametrize("name", [probe.name for probe in PROBES])
+def test_answers_are_right_and_rows_whole(device: DeviceFacts, name: str) -> None:
+    probe = BY_NAME[name]
+    if probe.bench == "image" and not device.images:
+        pytest.skip("the device has no images")
+    mine = [case for case in memory.cases(device) if case.variant == name]
+    assert mine
+    for case in mine:
+        row = memory.run(device, case)
+        assert (row.status, row.key, row.source) == ("ok", case.key, case.source)
+        assert wrong(row) == []
+        assert row.work is not None
+        seconds = derive.finest_seconds(row)
+        assert len(seconds) >= 3
+        assert min(seconds) > 0
+        if probe.kind == "bandwidth":
+            assert row.work.bytes % ((probe.loads + probe.stores) * FLOAT_BYTES) == 0
+            assert derive.byte_rate(row)
+            assert row.choice["items"]
+            assert row.check.figures.keys() == {"doubling", "event_over_wall"}
+            assert row.notes[-1].startswith("raced (GB/s): ")
+        if probe.kind == "latency":
+            assert row.work.bytes == 0
+        if probe.kind == "transfer":
+            moved = 0 if row.choice["way"] == "zero-copy" else case.parameters["bytes"]
+            assert row.work.bytes == moved
+
+
+def test_a_map_in_shared_memory_is_called_zero_copy(device: DeviceFacts) -> None:
+    if not device.unified_memory:
+        pytest.skip("host and device have memories of their own")
+    for name in ("upload-mapped", "download-mapped"):
+        row = memory.run(device, memory.case(device, name))
+        assert row.choice == {"way": "zero-copy"}
+        assert derive.byte_rate(row) is None
+        assert "nothing is transferred" in row.notes[0]
+
+
+def test_the_set_is_stated_in_the_row(device: DeviceFacts) -> None:
+    row = memory.run(device, memory.case(device, "global-copy"))
+    assert row.choice["set_bytes"] == row.work.bytes if row.work else 0
+    assert row.notes[0].startswith("working set ")
+    assert "last-level cache of 64.0 KiB" in row.notes[0]
+
+
+def test_emulated_local_memory_is_called_so(device: DeviceFacts) -> None:
+    row = memory.run(device, memory.case(device, "local-read"))
+    assert any("emulated" in note for note in row.notes) == device.local_mem_emulated

@@ -1,0 +1,83 @@
+"""Faults planted in the memory probes: each is seen, and the right one named."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from gemmbench.facts.records import DeviceFacts
+from gemmbench.opencl import runtime, timing, transfer_probes
+from gemmbench.opencl.timing import Elapsed, Enqueue
+from tests.device import memory
+
+IGNORED = "doubling the work multiplies the time by "
+
+# probe, what its kernel says, what it says with the fault, and the reason
+KERNEL_FAULTS = [
+    ("working-set", "visit < visits", "visit < 2", IGNORED),
+    ("working-set", "visit < visits", "visit < 2", "groups' sums differ from the host's"),
+    ("working-set", "sum[u] += TO_BITS", "sum[u] += 1 + TO_BITS", "groups' sums differ from the host's"),
+    ("local-read", "trip < trips", "trip < 2", IGNORED),
+    ("local-read", "trip < trips", "trip < 2", "groups' sums differ from the host's"),
+    ("local-copy", "(BITS)trip", "(BITS)(trip / 2)", "groups' sums differ from the host's"),
+    ("pointer-chase", "hop < hops", "hop < 2", IGNORED),
+    ("pointer-chase", "hop < hops", "hop < 2", "hops end at "),
+    (
+        "global-read",
+        "data += first;",
+        "data += first; if (i == 0) i += step;",
+        "the sum of all that was read",
+    ),
+    ("global-write", "to += first;", "to += first; if (i == 0) i += step;", "is not what the host expects"),
+    ("global-copy", "= from[i + u * apart];", "= 2 * from[i + u * apart];", "is not what the host expects"),
+    ("global-triad", "3.0f", "2.0f", "is not what the host expects"),
+    ("image-tile", "left + (i &", "left + 1 + (i &", "the sum of all that was read"),
+]
+
+
+@pytest.mark.parametrize(("variant", "right", "wrong", "reason"), KERNEL_FAULTS)
+def test_a_fault_in_a_kernel_is_suspect(
+    device: DeviceFacts, variant: str, right: str, wrong: str, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if variant.startswith("image") and not device.images:
+        pytest.skip("the device has no images")
+    text: Callable[[str], str] = runtime.text
+    changed: list[bool] = []
+
+    def faulty(file: str) -> str:
+        changed.append(right in text(file))
+        return text(file).replace(right, wrong)
+
+    monkeypatch.setattr(runtime, "text", faulty)
+    row = memory.run(device, memory.case(device, variant), fresh=True)
+    assert any(changed), "the kernel does not say so any more"
+    assert row.check.verdict == "suspect"
+    assert any(reason in text for text in row.check.reasons)
+
+
+@pytest.mark.parametrize("variant", ["global-copy", "working-set", "local-read", "pointer-chase"])
+def test_an_event_that_reports_a_fraction_of_the_time_is_suspect(
+    device: DeviceFacts, variant: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    honest = timing.elapsed
+
+    def lying(queue: Any, enqueue: Enqueue, count: int = 1) -> Elapsed:
+        spent = honest(queue, enqueue, count)
+        return Elapsed(spent.event / 70, spent.wall)
+
+    monkeypatch.setattr(timing, "elapsed", lying)
+    row = memory.run(device, memory.case(device, variant), fresh=True)
+    assert row.check.verdict == "suspect"
+    assert any(reason.startswith("the event clock says 0.0") for reason in row.check.reasons)
+
+
+@pytest.mark.parametrize("variant", ["upload-pageable", "download-pinned"])
+def test_a_transfer_that_moves_nothing_is_suspect(
+    device: DeviceFacts, variant: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transfer_probes, "_timed", lambda transfer: lambda: 1e-6)
+    row = memory.run(device, memory.case(device, variant), fresh=True)
+    assert row.check.verdict == "suspect"
+    assert row.check.reasons == ("what arrived is not what was sent",)

@@ -1,0 +1,54 @@
+"""The figure of a memory probe is believed only on evidence; each fault is named."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from gemmbench.rules.memory_integrity import Evidence, core_ceiling, judge
+from tests.unit.test_plan import DEVICE
+
+GOOD = Evidence(
+    doubling=2.03,
+    event_over_wall=0.99,
+    probe="global-copy",
+    rate=2e10,
+    ceiling=1e12,
+    known={"global-read": 1.5e10, "global-write": 1e10},
+)
+
+
+def test_good_evidence_is_ok() -> None:
+    assert judge(GOOD).verdict == "ok"
+    assert judge(replace(GOOD, ceiling=None, known={})).verdict == "ok"
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [
+        ({"doubling": 1.0}, "doubling the work multiplies the time by 1.00, not by 2"),
+        ({"doubling": math.nan}, "nan"),
+        ({"event_over_wall": 0.01}, "the event clock says 0.01 times the wall clock"),
+        ({"event_over_wall": 1.3}, "the event clock says 1.3"),
+        ({"event_over_wall": math.nan}, "nan"),
+        ({"wrong": "the sum is another"}, "the sum is another"),
+        ({"rate": 2e12}, "above 1,000 GB/s, which no device with these units can reach"),
+        ({"rate": math.nan}, "no device with these units can reach"),
+        ({"rate": 6e10}, "2.4 times what reading and writing move together, where 2 is the most possible"),
+    ],
+)
+def test_each_fault_is_suspect_and_says_why(fault: dict[str, object], reason: str) -> None:
+    check = judge(replace(GOOD, **fault))  # type: ignore[arg-type]
+    assert check.verdict == "suspect"
+    assert any(reason in text for text in check.reasons)
+
+
+def test_reading_alone_has_no_such_bound() -> None:
+    assert judge(replace(GOOD, probe="global-read", rate=6e10)).verdict == "ok"
+
+
+def test_only_cores_have_a_ceiling() -> None:
+    assert core_ceiling(DEVICE) == 2 * 192 * 7e9
+    assert core_ceiling(replace(DEVICE, type="gpu")) is None

@@ -1,0 +1,149 @@
+"""Kept peaks: served again for the same device, driver and kernels; a bad folder costs a note."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from datetime import datetime, timezone
+from pathlib import Path
+
+import pytest
+
+from gemmbench import peaks
+from gemmbench.facts import derive
+from gemmbench.facts.records import Check, DeviceFacts, Row, Run
+from gemmbench.peaks import KeptPeaks
+from gemmbench.rules.plan import Case, Plan, Skip
+from tests import fake_runs as fake
+
+SOURCE = "0123456789abcdef"
+NOW = datetime(2026, 11, 21, 4, 27, tzinfo=timezone.utc)  # three minutes before the header's start
+ROW = replace(fake.peak_row(4, 345.0), source=SOURCE)
+CASE = Case("peak", 0, "flops", "float", {"width": 4}, source=SOURCE)
+
+
+def run_of(*rows: Row) -> Run:
+    return Run(fake.header(("peak",), (fake.CPU,)), rows)
+
+
+def kept_in(folder: Path, *rows: Row) -> None:
+    KeptPeaks(folder).keep(run_of(*rows or (ROW,)), NOW)
+
+
+def fill(folder: Path, *steps: Case, device: DeviceFacts = fake.CPU) -> Plan:
+    store = KeptPeaks(folder)
+    found = store.fill(steps or (CASE,), [device])
+    assert store.notes == []
+    return found
+
+
+def test_a_kept_row_takes_the_place_of_its_case(tmp_path: Path) -> None:
+    kept_in(tmp_path)
+    (step,) = fill(tmp_path)
+    assert isinstance(step, Skip)
+    assert step.row == replace(ROW, measured_utc="2026-11-21T04:27:00+00:00")
+    assert derive.kept_for(run_of(step.row), step.row) == 180
+
+
+def test_it_is_the_row_of_the_device_that_asks(tmp_path: Path) -> None:
+    kept_in(tmp_path)
+    case = replace(CASE, device=1)
+    (step,) = KeptPeaks(tmp_path).fill((case,), [fake.POCL, fake.CPU])
+    assert isinstance(step, Skip)
+    assert step.row.key == case.key
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"source": "another kernel"},
+        {"parameters": {"width": 8}},
+        {"dtype": "double"},
+        {"variant": "mad24"},
+        {"kind": "latency"},
+    ],
+)
+def test_other_cases_are_measured(tmp_path: Path, other: dict[str, object]) -> None:
+    kept_in(tmp_path)
+    case = replace(CASE, **other)  # type: ignore[arg-type]
+    assert fill(tmp_path, case) == (case,)
+
+
+@pytest.mark.parametrize("other", [{"driver": "2027.1"}, {"name": "another"}, {"pci": "0000:17:00.0"}])
+def test_another_device_or_driver_is_measured(tmp_path: Path, other: dict[str, str]) -> None:
+    kept_in(tmp_path)
+    assert fill(tmp_path, device=replace(fake.CPU, **other)) == (CASE,)  # type: ignore[arg-type]
+
+
+def test_another_version_of_gemmbench_measures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept_in(tmp_path)
+    monkeypatch.setattr(peaks, "__version__", "99.0")
+    assert fill(tmp_path) == (CASE,)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"check": Check("suspect", {}, ("why",))},
+        {"status": "failed", "samples": {}},
+        {"source": ""},
+        {"kind": "latency"},
+        {"measured_utc": "2026-01-01T00:00:00+00:00"},  # kept before: it does not become younger
+    ],
+)
+def test_what_is_not_believed_or_not_measured_is_not_kept(tmp_path: Path, other: dict[str, object]) -> None:
+    kept_in(tmp_path, replace(ROW, **other))  # type: ignore[arg-type]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_newest_wins_and_the_others_stay(tmp_path: Path) -> None:
+    kept_in(tmp_path, ROW, replace(ROW, parameters={"width": 8}))
+    newer = replace(fake.peak_row(4, 300.0), source=SOURCE)
+    KeptPeaks(tmp_path).keep(run_of(newer), datetime(2026, 11, 22, tzinfo=timezone.utc))
+    first, second = fill(tmp_path, CASE, replace(CASE, parameters={"width": 8}))
+    assert isinstance(first, Skip)
+    assert isinstance(second, Skip)
+    assert first.row.samples == newer.samples
+    assert first.row.measured_utc.startswith("2026-11-22")
+    assert second.row.measured_utc.startswith("2026-11-21")
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"gemmbench": 1}', "\0\xff"])
+def test_a_corrupt_file_costs_a_note(tmp_path: Path, text: str) -> None:
+    kept_in(tmp_path)
+    (path,) = tmp_path.iterdir()
+    path.write_bytes(text.encode("latin-1"))
+    store = KeptPeaks(tmp_path)
+    assert store.fill((CASE,), [fake.CPU]) == (CASE,)
+    (note,) = store.notes
+    assert note.startswith(f"kept peaks cannot be read, so that they are measured again: {path}: ")
+    store.keep(run_of(ROW), NOW)  # and the next run finds a good one
+    assert isinstance(fill(tmp_path)[0], Skip)
+
+
+def test_a_folder_that_cannot_be_made_costs_a_note(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    store = KeptPeaks(tmp_path / "file" / "peaks")
+    assert store.fill((CASE,), [fake.CPU]) == (CASE,)
+    store.keep(run_of(ROW), NOW)
+    assert store.notes
+    assert all("not a directory" in note or "file exists" in note for note in store.notes)
+
+
+@pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="root may write anywhere")
+def test_a_folder_that_is_read_only_costs_a_note(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    store = KeptPeaks(tmp_path)
+    store.keep(run_of(ROW), NOW)
+    assert "permission denied" in store.notes[0]
+
+
+def test_a_disk_that_is_full_leaves_no_rubbish(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(self: Path, target: Path) -> Path:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "replace", full)
+    store = KeptPeaks(tmp_path)
+    store.keep(run_of(ROW), NOW)
+    assert "no space left on device" in store.notes[0]
+    assert list(tmp_path.iterdir()) == []
