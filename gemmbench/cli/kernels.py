@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import click
@@ -18,7 +17,7 @@ from gemmbench.cli.options import (
 )
 from gemmbench.cli.resources import built
 from gemmbench.facts.dtypes import DTYPES, GEMM_DTYPES
-from gemmbench.facts.kernel_files import raw
+from gemmbench.facts.kernel_files import opening
 from gemmbench.facts.records import load
 from gemmbench.render.ladder import LadderEntry, describe, ladder
 from gemmbench.render.resources import sheets
@@ -124,6 +123,5 @@ def picture(variant: Variant) -> str:
     """The comment that the multiplying kernel's file opens with."""
     for step in variant.passes:
         if step.role == "multiply":
-            comment = re.match(r"/\*(.*?)\*/", raw(step.file), re.DOTALL)
-            return re.sub(r"^ \* ?", "", comment[1], flags=re.MULTILINE).strip() if comment else ""
+            return opening(step.file)
     return ""

@@ -1,0 +1,205 @@
+"""One GEMM problem on a device, ready to be run again and again: launches, operands, clocks."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+
+from gemmbench.facts.problem import Gemm
+from gemmbench.facts.records import Check, Launch, Policy, Scope
+from gemmbench.opencl.memory import Operand, operand
+from gemmbench.opencl.runtime import Runtime, errors
+from gemmbench.rules import reference
+from gemmbench.rules.memory import last_level_cache
+from gemmbench.rules.operands import load_operands, save_result
+from gemmbench.rules.plan import Case
+from gemmbench.rules.variants import Layout, Variant
+
+_LONG_RUN_S = 1e-3  # from here on the enqueueing cannot explain a gap between event and wall clock
+_MOST_SETS = 64
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """One launch with its arguments set."""
+
+    role: str
+    name: str
+    kernel: Any
+    items: tuple[int, ...]
+    group: tuple[int, ...]
+    held: Mapping[str, Any]  # its buffers: a kernel does not keep its arguments alive
+
+    def enqueue(self, queue: Any) -> Any:
+        """Enqueue it; the event."""
+        return cl.enqueue_nd_range_kernel(queue, self.kernel, self.items, self.group)
+
+
+class Bench:
+    """One problem on the device, ready to be run again and again."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        variant: Variant,
+        case: Case,
+        mode: str,
+        policy: Policy,
+        bind: Callable[..., list[Prepared]],
+    ) -> None:
+        assert case.problem is not None
+        problem = case.problem
+        self.runtime, self._problem, self._case = runtime, problem, case
+        self._values = load_operands(case)
+        self.sets = _set_count(problem, runtime, policy)
+        self._operands: list[tuple[Operand, Operand, Operand]] = []
+        self._prepared: list[list[Prepared]] = []  # for the device scope
+        self._hosted: list[list[Prepared]] = []  # for the host scope
+        matrices = {"A": self._values.a, "B": self._values.b, "C": self._values.c}
+        as_image = {spec.source: name for name, spec in variant.images.items()}
+        for _ in range(self.sets):
+            operands = {
+                name: operand(runtime, mode, values.shape, values.dtype, image=name in as_image)
+                for name, values in matrices.items()
+            }
+            self._operands.append((operands["A"], operands["B"], operands["C"]))
+            # The plain problem has B in a buffer, from which a pass fills the image; from host memory B goes
+            # into the image at once.
+            plain = {name: operands[name].buffer for name in matrices if name not in as_image}
+            plain |= {name: runtime.filled(matrices[name]) for name in as_image}
+            layout = Layout.tight(problem)
+            self._prepared.append(bind(problem, layout, plain))
+            direct = plain | {image: operands[name].buffer for name, image in as_image.items()}
+            self._hosted.append(bind(problem, layout, direct) if as_image else self._prepared[-1])
+        self._wall: list[tuple[float, float]] = []  # wall and event seconds of each device batch
+        self._next = 0
+        with errors():
+            for a, b, c in self._operands:
+                a.fill(self._values.a)
+                b.fill(self._values.b)
+                c.fill(self._values.c if problem.beta != 0 else np.full_like(self._values.c, np.nan))
+                c.keep_on_device(runtime.queue)
+            runtime.queue.finish()
+
+    def verify(self) -> Check:
+        """Run once as the host scope does and check the answer that came back to the host."""
+        problem, values = self._problem, self._values
+        self._host_run(0)
+        result = self._operands[0][2].read().reshape(problem.m, problem.n)
+        found = reference.residual(problem, values.a, values.b, values.c, result, zero_mean=values.generated)
+        check = reference.judge(found, "")
+        if check.verdict == "ok" and self._case.operands.out:
+            save_result(self._case.operands.out, result)
+        self._restore_c(0)
+        return check
+
+    def launches(self) -> tuple[Launch, ...]:
+        """The device's stamps of one run."""
+        events = [(launch.name, launch.enqueue(self.runtime.queue)) for launch in self._on_device(0)]
+        self.runtime.queue.finish()
+        return tuple(Launch(name, *_stamps(event)) for name, event in events)
+
+    def device_batch(self, count: int) -> Mapping[str, float]:
+        """Run ``count`` problems back to back; seconds of one in the kernel and the device scope."""
+        queue = self.runtime.queue
+        plan = [self._on_device(index) for index in range(self.sets)]
+        events: list[tuple[str, Any]] = []
+        begin = time.perf_counter()
+        for number in range(count):
+            for launch in plan[(self._next + number) % self.sets]:
+                events.append((launch.role, launch.enqueue(queue)))
+        queue.finish()
+        wall = time.perf_counter() - begin
+        self._next += count
+        kernel = device = 0.0
+        for role, event in events:
+            took = (event.profile.end - event.profile.start) * 1e-9
+            device += took
+            if role == "multiply":
+                kernel += took
+        tick = self.runtime.facts.timer_resolution_ns * 1e-9
+        self._wall.append((wall / count, device / count))
+        return {"kernel": max(kernel, tick) / count, "device": max(device, tick) / count}
+
+    def host_batch(self, count: int) -> Mapping[str, float]:
+        """Run ``count`` problems from host memory to host memory; wall seconds of one."""
+        total = 0.0
+        for _ in range(count):
+            index = self._next % self.sets
+            self._next += 1
+            total += self._host_run(index)
+            self._restore_c(index)
+        return {"host": total / count}
+
+    def trust_events(self, samples: Mapping[str, Scope]) -> tuple[dict[str, Scope], tuple[str, ...]]:
+        """Hold the event clock against the wall clock; where they cannot both be right, take the wall's.
+
+        Only batches whose problems are long enough for the enqueueing not to explain a gap are held.
+        """
+        held = [(wall, event) for wall, event in self._wall if wall >= _LONG_RUN_S]
+        if not held:
+            return dict(samples), ()
+        ratio = float(np.median([event / wall for wall, event in held]))
+        if 0.5 <= ratio <= 1.05:
+            return dict(samples), ()
+        kept = samples["kernel"]
+        walls = tuple(wall for wall, _ in self._wall[-len(kept.seconds) :])
+        note = f"events say {ratio:.2g} times the wall clock: kernel and device scope are wall-clock times"
+        clocked = Scope(walls, kept.batch, kept.stop)
+        return {**samples, "kernel": clocked, "device": clocked}, (note,)
+
+    def _on_device(self, index: int) -> Sequence[Prepared]:
+        """The launches of one operand set, its operands being the device's."""
+        for matrix in self._operands[index]:
+            matrix.keep_on_device(self.runtime.queue)
+        self.runtime.queue.finish()
+        return self._prepared[index]
+
+    def _host_run(self, index: int) -> float:
+        """From operands in host memory to C in host memory; wall seconds."""
+        a, b, c = self._operands[index]
+        queue = self.runtime.plain_queue
+        for matrix in (a, b, c):
+            matrix.reclaim(queue)
+        queue.finish()
+        begin = time.perf_counter()
+        a.to_device(queue)
+        b.to_device(queue)
+        if self._problem.beta != 0:
+            c.to_device(queue)
+        else:
+            c.lend(queue)
+        for launch in self._hosted[index]:
+            launch.enqueue(queue)
+        c.to_host(queue)
+        return time.perf_counter() - begin
+
+    def _restore_c(self, index: int) -> None:
+        """Put C back as it was before, where the next problem reads it."""
+        if self._problem.beta != 0:
+            c = self._operands[index][2]
+            c.reclaim(self.runtime.plain_queue)
+            c.fill(self._values.c)
+
+
+def _stamps(event: Any) -> tuple[float, float, float]:
+    """Queued, submitted and running durations of an event in seconds, never negative."""
+    profile = event.profile
+    stamps = (profile.queued, profile.submit, profile.start, profile.end)
+    queued, submitted, running = (max(0, b - a) * 1e-9 for a, b in pairwise(stamps))
+    return queued, submitted, running
+
+
+def _set_count(problem: Gemm, runtime: Runtime, policy: Policy) -> int:
+    """How many operand sets a cold run rotates among: twice what the caches hold."""
+    if not policy.cold or not problem.operand_bytes:
+        return 1
+    wanted = 2 * last_level_cache(runtime.facts)
+    room = max(1, runtime.facts.global_mem_bytes // 2 // problem.operand_bytes)
+    return max(1, min(-(-wanted // problem.operand_bytes), _MOST_SETS, room))
