@@ -19,7 +19,8 @@ import msgspec
 import platformdirs
 
 from gemmbench import __version__
-from gemmbench.facts.records import DeviceFacts, Row, RowKey, Run
+from gemmbench.facts import derive
+from gemmbench.facts.records import BUSY_CORES, DeviceFacts, Row, RowKey, Run
 from gemmbench.rules.plan import Case, Plan, Skip
 
 _KINDS = ("peak", "bandwidth")
@@ -61,7 +62,12 @@ class KeptPeaks:
         return tuple(map(recalled, plan))
 
     def keep(self, run: Run, now: datetime | None = None) -> None:
-        """Keep the believed peaks that a run has measured itself, in the place of older ones."""
+        """Keep the believed peaks that a run has measured itself, in the place of older ones.
+
+        A peak beside busy programs is none to hold later runs against: such a run's are not kept.
+        """
+        if run.header.host.busy >= BUSY_CORES:
+            return
         moment = (now or datetime.now(timezone.utc)).isoformat(timespec="seconds")
         for place, device in enumerate(run.header.devices):
             mine = [
@@ -69,6 +75,7 @@ class KeptPeaks:
                 for row in run.rows
                 if row.device == place and row.kind in _KINDS and row.status == "ok"
                 if row.check.verdict == "ok" and row.source and not row.measured_utc
+                if not derive.outdone(run, place, row.dtype)
             ]
             if mine:
                 rows = {**self._by_key(device), **{row.key: row for row in mine}}

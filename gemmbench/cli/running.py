@@ -18,6 +18,7 @@ from gemmbench.cli import COMMAND_WORDS, EXIT_INTERRUPTED, EXIT_WRONG
 from gemmbench.cli.options import REMEASURE, RunOptions, UserError
 from gemmbench.facts.events import Finished
 from gemmbench.facts.records import (
+    BUSY_CORES,
     SCHEMA_VERSION,
     DeviceFacts,
     Header,
@@ -39,8 +40,6 @@ from gemmbench.rules.variants import FAMILIES, ParameterError
 from gemmbench.worker import Worker, WorkerError
 
 make_machine = machine.default  # replaced in tests
-
-BUSY_CORES = 0.3  # from here on a user is told
 
 MakePlan = Callable[[Sequence[DeviceFacts]], Plan]
 Render = Callable[[Run], RenderableType]
@@ -118,8 +117,7 @@ def measure(options: RunOptions, make_plan: MakePlan, render: Render, chart: str
             click.echo(f"Other programs keep {cores} busy: rates will be low and noisy.", err=True)
         outcome = _run(plan, header, worker, options)
     run = Run(header, tuple(outcome.rows), str(options.save or ""))
-    if header.host.busy < BUSY_CORES:  # a peak beside other programs is none to hold later runs against
-        kept.keep(run)
+    kept.keep(run)
     for note in () if options.quiet else kept.notes:
         click.echo(note, err=True)
     if run.rows:

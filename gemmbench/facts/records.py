@@ -102,6 +102,9 @@ def driver_name(device: DeviceFacts) -> str:
     return f"{platform} {device.driver}"
 
 
+BUSY_CORES = 0.3  # that other programs use: from here on rates are low and noisy
+
+
 @dataclass(frozen=True)
 class HostFacts:
     """The machine around the device."""
@@ -277,9 +280,9 @@ def row_key(
     return kind, device, variant, dtype, tuple(sorted(parameters.items())), problem
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Run:
-    """A header and its rows: what tables, charts and comparisons are made from."""
+    """A header and its rows: what tables, charts and comparisons are made from. Equal only to itself."""
 
     header: Header
     rows: tuple[Row, ...]

@@ -106,6 +106,7 @@ class PeakExecutor:
                 wrong_result=wrong,
                 ceiling=ceiling(self._runtime.facts, bench.bytes),
                 known=self.known,
+                raced=race.best_rate,
             )
         )
         if check.verdict == "ok":

@@ -18,6 +18,13 @@ def heading(run: Run, device: int, dtype: str | None = None) -> tuple[str, ...]:
     if dtype is None:
         return pieces
     top, row = derive.peak(run, device, dtype), derive.peak_row(run, device, dtype)
+    if doubted := derive.outdone(run, device, dtype):
+        claimed, reached, faster = doubted
+        return (
+            *pieces,
+            f"{dtype} peak not known: {units.rate(claimed)} was measured, {clean(faster.variant)} reached "
+            f"{units.rate(reached)}; --remeasure",
+        )
     if top is None or row is None:
         return (*pieces, f"{dtype} peak not measured")
     return (*pieces, f"{dtype} peak {units.rate(top)} ({measured(run, row)})")

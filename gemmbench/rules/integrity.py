@@ -19,6 +19,8 @@ EVENT_RANGE = (0.5, 1.05)  # of the wall clock, over launches of milliseconds
 
 FOLDED = 2.5  # deeper unrolling saves less than this: a loop's own instructions are a few beside a trip's
 
+SLOWED = 0.8  # of the race's rate: two virtual processors on one core have half
+
 _SLACK = 24.0
 
 
@@ -34,6 +36,7 @@ class Evidence:
     wrong_result: str  # how the kernel's result differs from the host's, "" if it does not
     ceiling: float | None  # operations per second that cannot be exceeded, if known
     known: Mapping[Unit, float]  # believed rates of other units
+    raced: float = 0.0  # operations per second that the same kernel reached in the race before
 
 
 def judge(evidence: Evidence) -> Check:
@@ -54,6 +57,10 @@ def judge(evidence: Evidence) -> Check:
     if evidence.ceiling is not None and not evidence.rate <= evidence.ceiling:
         most = shown_rate(evidence.ceiling, not DTYPES[evidence.unit[1]].is_float)
         reasons.append(f"the rate is above {most}, which no device with these units can reach")
+    if not evidence.rate >= SLOWED * evidence.raced:
+        integers = not DTYPES[evidence.unit[1]].is_float
+        raced = shown_rate(evidence.raced, integers)
+        reasons.append(f"the race before it saw {raced}: the machine has become slower since")
     ratio = impossible_ratio(evidence.unit, evidence.rate, evidence.known)
     if ratio:
         reasons.append(ratio)

@@ -6,6 +6,7 @@ import pytest
 
 from gemmbench.facts import derive
 from gemmbench.facts.records import Check, Energy, Problem, Row, Run, Scope, Work
+from gemmbench.render.heading import heading
 from tests.unit.test_records import HEADER
 
 
@@ -52,6 +53,21 @@ def test_the_fraction_is_of_the_best_believed_peak_of_the_same_type() -> None:
     assert derive.peak(run, 0, "float") == 4e11
     assert derive.peak_fraction(run, row) == pytest.approx(0.25)
     assert derive.peak_fraction(Run(HEADER, (row,)), row) is None
+
+
+def test_a_peak_that_a_gemm_outdoes_is_none() -> None:
+    slow, fast = (
+        gemm("naive", 1000, 0.02, "kernel"),
+        gemm("tiled", 1000, 0.002, "kernel"),
+    )  # 1e11, 1e12 flop/s
+    assert derive.outdone(Run(HEADER, (peak(9.6e11), fast)), 0, "float") is None  # within 5 %
+    run = Run(HEADER, (peak(9e11), slow, fast))
+    assert derive.peak(run, 0, "float") is None
+    assert derive.peak_row(run, 0, "float") is None
+    assert derive.peak_fraction(run, slow) is None
+    claimed, reached, faster = derive.outdone(run, 0, "float") or (0, 0, slow)
+    assert (claimed, reached, faster.variant) == (9e11, pytest.approx(1e12), "tiled")
+    assert any("peak not known" in piece and "tiled reached" in piece for piece in heading(run, 0, "float"))
 
 
 def test_the_fields_of_the_contract() -> None:

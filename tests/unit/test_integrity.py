@@ -19,6 +19,7 @@ GOOD = Evidence(("flops", "double", 4), 1e11, 2.01, 1.1, 0.99, "", 1e12, {FLOAT:
 
 def test_good_evidence_is_ok() -> None:
     assert judge(GOOD).verdict == "ok"
+    assert judge(replace(GOOD, raced=1.2e11)).verdict == "ok"  # the race takes the best of many
     assert judge(replace(GOOD, ceiling=None, unrolling=None, known={})).verdict == "ok"
 
 
@@ -36,6 +37,8 @@ def test_good_evidence_is_ok() -> None:
         ({"wrong_result": "7 of 9 stored results differ"}, "7 of 9 stored results differ"),
         ({"rate": 2e12}, "the rate is above 1,000 GFLOPS, which no device with these units can reach"),
         ({"rate": 2.5e11}, "1.2 times the rate of float, where 1.1 is the most possible"),
+        ({"raced": 1.3e11}, "the race before it saw 130 GFLOPS: the machine has become slower since"),
+        ({"raced": math.nan}, "the machine has become slower since"),
         ({"rate": math.nan}, "no device with these units can reach"),
     ],
 )

@@ -11,7 +11,7 @@ import pytest
 
 from gemmbench import peaks
 from gemmbench.facts import derive
-from gemmbench.facts.records import Check, DeviceFacts, Row, Run
+from gemmbench.facts.records import Check, DeviceFacts, Problem, Row, Run
 from gemmbench.peaks import KeptPeaks
 from gemmbench.rules.plan import Case, Plan, Skip
 from tests import fake_runs as fake
@@ -93,6 +93,19 @@ def test_another_version_of_gemmbench_measures(tmp_path: Path, monkeypatch: pyte
 )
 def test_what_is_not_believed_or_not_measured_is_not_kept(tmp_path: Path, other: dict[str, object]) -> None:
     kept_in(tmp_path, replace(ROW, **other))  # type: ignore[arg-type]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_peak_beside_busy_programs_is_not_kept(tmp_path: Path) -> None:
+    run = run_of(ROW)
+    busy = replace(run, header=replace(run.header, host=replace(run.header.host, busy=1.1)))
+    KeptPeaks(tmp_path).keep(busy, NOW)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_peak_that_a_gemm_has_outdone_is_not_kept(tmp_path: Path) -> None:
+    faster = fake.gemm_row("tiled", Problem(512, 512, 512), 400.0)
+    kept_in(tmp_path, ROW, faster)
     assert list(tmp_path.iterdir()) == []
 
 
