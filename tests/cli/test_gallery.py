@@ -72,7 +72,10 @@ def test_the_gallery_holds_what_make_plots_draws_and_nothing_else(drawn: dict[Pa
 def test_the_gallery_is_drawn_from_whole_honest_runs(run: Path) -> None:
     rows = load(run).rows
     assert not {row.status for row in rows} & {"wrong", "failed", "crashed", "timed-out"}
-    assert all(row.check.verdict == "ok" for row in rows if row.status == "ok")
+    launches = ("none",)  # of an empty kernel, which leaves nothing to check
+    for row in rows:
+        believed = ("ok", *(launches if row.kind == "latency" else ()))
+        assert row.status != "ok" or row.check.verdict in believed, (row.variant, row.parameters)
     text = run.read_text(encoding="utf-8")
     assert not re.search(r'"/(?:home|root|work|tmp|usr)/', text), "a folder of the machine it was made on"
 
