@@ -58,7 +58,8 @@ class FakeMachine:
             row = replace(case.row("ok"), work=Work(bytes=MEMORY_BYTES), check=Check("ok"))
             row = replace(row, samples={"host" if case.kind == "transfer" else "kernel": seconds}, source="")
         else:
-            top = 2 * max(rate or 0 for rate in fake_runs.RATES.get(case.variant, (10.0,)))
+            top = max(rate or 0 for rate in fake_runs.RATES.get(case.variant, (10.0,)))
+            top *= TOP[case.dtype] / TOP["float"]  # no multiplication is faster than its type's peak
             gflops = top * case.problem.k / (case.problem.k + 64)
             row = fake_runs.gemm_row(case.variant, case.row("ok").problem, gflops, case.device, transfer=0.5)  # type: ignore[arg-type]
         if policy.energy:
