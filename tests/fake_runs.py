@@ -255,7 +255,7 @@ def fake_troubled() -> Run:
 
 def fake_many() -> Run:
     """Two devices, two types; the second device lacks half altogether."""
-    rows = [peak_row(16, 345.0), peak_row(1, 28.0, dtype="half"), peak_row(4, 34.0, device=1)]
+    rows = [peak_row(16, 345.0), peak_row(1, 128.0, dtype="half"), peak_row(4, 34.0, device=1)]
     rows += _square_rows()
     rows += [row for row in _square_rows(1, scale=0.1) if row.device == 1]
     rows += _square_rows(0, "half", 0.4)
