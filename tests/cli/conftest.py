@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -71,6 +73,8 @@ def start(tmp_path: Path) -> Iterator[Start]:
             stderr=subprocess.PIPE,
             text=True,
             start_new_session=True,
+            # Whoever runs the tests in the background ignores Ctrl-C, and children inherit that.
+            preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
         )
         started.append(process)
         return process
