@@ -162,7 +162,7 @@ BREAKS = {
     "another work-item's row": ("coarse", "At[y + w * RTS][p] * b", "At[y + w][p] * b"),
     "a lane too few": ("wide", "STEP(2, s2) STEP(3, s3)", "STEP(2, s2)"),
     "another depth": ("rect", "At[p][y * TM + i] * b", "At[0][y * TM + i] * b"),
-    "vector stored past the edge": ("register-wide", "if (left >= WIDTH && aligned)", "if (1)"),
+    "a lane past the edge": ("register-wide", "if (i < left)", "if (i <= left)"),
     "the half being written": ("prefetch", "At[now][p]", "At[now ^ 1][p]"),
     "rows of a micro-tile swapped": ("subgroup", "row = row0 + i, column", "row = row0 + (i ^ 1), column"),
     "half a dot product": ("dotf-v8", " + dot(a.hi, b.hi)", ""),
