@@ -1,29 +1,26 @@
 """Measured peaks, kept in the user's cache folder: a device and driver need not be measured for every sweep.
 
 A file for each device and driver holds rows as a saved run does. A row serves a case again if kernel sources
-and gemmbench's version are the same. Whatever is wrong with the folder costs a note, never a run.
+and gemmbench's version are the same.
 """
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
-import os
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
 
-import msgspec
-import platformdirs
-
 from gemmbench import __version__
+from gemmbench.cache_folder import DeviceFiles, Words
 from gemmbench.facts import derive
 from gemmbench.facts.records import BUSY_CORES, DeviceFacts, Row, RowKey, Run
 from gemmbench.rules.plan import Case, Plan, Skip
 
 _KINDS = ("peak", "bandwidth")
+_WORDS = Words(
+    "kept peaks cannot be read, so that they are measured again", "peaks are not kept for the next run"
+)
 
 
 @dataclass(frozen=True)
@@ -43,8 +40,8 @@ class KeptPeaks:
     """
 
     def __init__(self, folder: Path | None = None) -> None:
-        self._folder = folder or platformdirs.user_cache_path("gemmbench") / "peaks"
-        self.notes: list[str] = []
+        self._files = DeviceFiles(_File, "peaks", _WORDS, folder)
+        self.notes = self._files.notes
 
     def fill(self, plan: Plan, devices: Sequence[DeviceFacts]) -> Plan:
         """The plan with the rows that are kept in the place of cases that would measure them again."""
@@ -75,52 +72,13 @@ class KeptPeaks:
                 for row in run.rows
                 if row.device == place and row.kind in _KINDS and row.status == "ok"
                 if row.check.verdict == "ok" and row.source and not row.measured_utc
-                if not derive.outdone(run, place, row.dtype)
+                if not derive.outdone(run, place, row.dtype, row.variant in derive.MATRIX_UNITS)
             ]
             if mine:
                 rows = {**self._by_key(device), **{row.key: row for row in mine}}
-                self._write(device, tuple(rows.values()))
+                self._files.write(device, _File(__version__, device.title, tuple(rows.values())))
 
     def _by_key(self, device: DeviceFacts) -> dict[RowKey, Row]:
-        """The rows kept for a device; none if there are none, or they cannot be read."""
-        path = self._path(device)
-        try:
-            found = msgspec.json.decode(path.read_bytes(), type=_File)
-        except (FileNotFoundError, NotADirectoryError):
-            return {}
-        except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
-            self._note(f"kept peaks cannot be read, so that they are measured again: {path}: {_why(error)}")
-            return {}
-        return {row.key: row for row in found.rows} if found.gemmbench == __version__ else {}
-
-    def _write(self, device: DeviceFacts, rows: tuple[Row, ...]) -> None:
-        path = self._path(device)
-        data = msgspec.json.encode(_File(__version__, device.title, rows))
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            # Two runs may end at the same time: whoever comes last replaces the whole file.
-            descriptor, name = tempfile.mkstemp(dir=path.parent)
-            try:
-                with os.fdopen(descriptor, "wb") as file:
-                    file.write(data)
-                Path(name).replace(path)
-            except OSError:
-                with contextlib.suppress(OSError):
-                    Path(name).unlink()
-                raise
-        except OSError as error:
-            self._note(f"peaks are not kept for the next run: {path}: {_why(error)}")
-
-    def _path(self, device: DeviceFacts) -> Path:
-        """One file for each device and driver."""
-        words = (device.platform, device.name, device.version, device.driver, device.pci)
-        return self._folder / f"{hashlib.sha256(repr(words).encode()).hexdigest()[:16]}.json"
-
-    def _note(self, text: str) -> None:
-        if text not in self.notes:
-            self.notes.append(text)
-
-
-def _why(error: Exception) -> str:
-    text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    return text[:1].lower() + text[1:]
+        """The rows kept for a device."""
+        found = self._files.read(device)
+        return {row.key: row for row in found.rows} if found and found.gemmbench == __version__ else {}

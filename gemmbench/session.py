@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 
+from gemmbench.automatic import Automatic
 from gemmbench.facts.events import Event, Finished, Planned, Started
-from gemmbench.facts.records import DeviceFacts, Policy, RunFile
+from gemmbench.facts.records import DeviceFacts, Policy, Row, RunFile
+from gemmbench.facts.series import AUTO
 from gemmbench.rules.plan import Case, Plan, Skip
 from gemmbench.worker import Worker
 
@@ -19,33 +21,79 @@ def run(
     policy: Policy,
     worker: Worker,
     file: RunFile | None = None,
+    automatic: Automatic | None = None,
 ) -> Generator[Event, None, None]:
     """Run a plan, case by case.
 
     Rows are appended to the file, and flushed, before they are yielded; rows that the file already holds
-    (``--resume``) are yielded again and not measured again.
+    (``--resume``) are yielded again and not measured again. `auto` chooses by what it knew before and by the
+    rows so far.
 
     Raises:
         RunFileError: a row cannot be written; the rows before it are safe.
     """
-    done = {row.key: row for row in file.done} if file else {}
-    cases = [step for step in plan if isinstance(step, Case) and step.key not in done]
-    each_s = policy.budget_s + _OVERHEAD_S + (_ENERGY_S if policy.energy else 0.0)
-    yield Planned(len(cases), len(cases) * each_s)
-
-    number = 0
+    steps = Steps(devices, policy, file, automatic)
+    yield steps.planned(sum(isinstance(step, Case) and step.key not in steps.done for step in plan))
     for step in plan:
-        key = step.row.key if isinstance(step, Skip) else step.key
-        if key in done:
-            yield Finished(done[key], resumed=True)
-            continue
+        yield from steps.take(step, worker)
+
+
+class Steps:
+    """Takes the steps of a plan one by one.
+
+    Attributes:
+        done: the rows that the file held from the start, by key.
+    """
+
+    def __init__(
+        self,
+        devices: Sequence[DeviceFacts],
+        policy: Policy,
+        file: RunFile | None = None,
+        automatic: Automatic | None = None,
+    ) -> None:
+        self.devices, self.policy = devices, policy
+        self.automatic = automatic or Automatic()
+        self.done = {row.key: row for row in file.done} if file else {}
+        self._file = file
+        self._number = 0
+
+    def planned(self, cases: int) -> Planned:
+        """So many are to be measured."""
+        each_s = self.policy.budget_s + _OVERHEAD_S + (_ENERGY_S if self.policy.energy else 0.0)
+        return Planned(cases, cases * each_s)
+
+    def started(self, label: str) -> Started:
+        """One more is about to be measured."""
+        self._number += 1
+        return Started(self._number, label)
+
+    def finished(self, row: Row) -> Finished:
+        """A row, on the disk.
+
+        Raises:
+            RunFileError: it cannot be written.
+        """
+        if self._file:
+            self._file.append(row)
+        return Finished(row)
+
+    def take(self, step: Case | Skip, worker: Worker) -> Generator[Event, None, Row]:
+        """Measure a case, unless the file holds its row; its row is yielded as finished, and returned."""
+        done = self.done.get(step.row.key if isinstance(step, Skip) else step.key)
+        if done is not None:
+            self.automatic.saw(done)
+            yield Finished(done, resumed=True)
+            return done
         if isinstance(step, Skip):
             row = step.row
         else:
-            number += 1
-            yield Started(number, step.label)
-            device = devices[step.device] if step.device >= 0 else None
-            row = yield from worker.run(step, device, policy)
-        if file:
-            file.append(row)
-        yield Finished(row)
+            yield self.started(step.label)
+            device = self.devices[step.device] if step.device >= 0 else None
+            if device and step.variant == AUTO:
+                row = yield from self.automatic.measure(step, device, self.policy, worker)
+            else:
+                row = yield from worker.run(step, device, self.policy)
+                self.automatic.saw(row)
+        yield self.finished(row)
+        return row

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from gemmbench.facts.events import Staged
 from gemmbench.facts.records import DeviceFacts, HostFacts, Policy, Row
 from gemmbench.rules.executor import NotMeasuredError, Tell
+from gemmbench.rules.measure import Turn, paced
 from gemmbench.rules.plan import Case
 
 if TYPE_CHECKING:
@@ -79,9 +80,7 @@ class Worker:
         Raises:
             WorkerError: the child died or hung while listing them.
         """
-        pipe = self._start()
-        pipe.send(("devices",))
-        answer = _last(self._wait(pipe, _START_LIMIT_S))
+        answer = _last(self._wait(self._ask(("devices",)), _START_LIMIT_S))
         if answer is None:
             raise WorkerError(f"listing the OpenCL devices took more than {_START_LIMIT_S:.0f} s")
         if isinstance(answer, str):
@@ -100,22 +99,52 @@ class Worker:
         row: Row = _last(self._row(("inspect", case, device, policy), case, policy))
         return row
 
-    def _row(self, request: tuple[Any, ...], case: Case, policy: Policy) -> Generator[Staged, None, Row]:
-        pipe = self._start()
+    def begin(self, case: Case, device: DeviceFacts, policy: Policy) -> Connection:
+        """Start a case that keeps step with others (see `concurrent`), which speaks by the connection."""
+        return self._ask(("beside", case, device, policy))
+
+    def order(self, what: str, detail: str = "") -> None:
+        """Tell a child that keeps step what is next: see `concurrent`."""
+        if self._pipe is not None:
+            with contextlib.suppress(OSError):  # whoever listens to it hears that it died
+                self._pipe.send(("order", what, detail))
+
+    def receive(self) -> tuple[str, Any]:
+        """What the child says next: of which sort, and what; ``died`` if it will say nothing any more."""
+        assert self._pipe is not None
         try:
-            pipe.send(request)
-        except (BrokenPipeError, OSError):  # it died while idle: not this case's fault
+            kind, value = self._pipe.recv()
+        except (EOFError, OSError):
+            return "died", self._obituary()
+        if kind == "broken":  # an answer, but the driver is not to be trusted any more
             self.stop()
-            pipe = self._start()
-            pipe.send(request)
+            return "row", value
+        return kind, value
+
+    def _row(self, request: tuple[Any, ...], case: Case, policy: Policy) -> Generator[Staged, None, Row]:
+        pipe = self._ask(request)
         begin = time.monotonic()
         answer = yield from self._wait(pipe, policy.time_limit_s)
         if isinstance(answer, Row):
             return answer
         if answer is None:
-            took = time.monotonic() - begin
-            return case.row("timed-out", f"stopped after {took:.0f} s (--time-limit {policy.time_limit_s:g})")
+            return timed_out(case, time.monotonic() - begin, policy)
         return case.row("crashed", str(answer))
+
+    def _ask(self, request: tuple[Any, ...]) -> Connection:
+        """Send a request to a living child: one that died while idle is replaced: no fault of this case.
+
+        Of another that dies before it has read the request there is an obituary instead of an answer.
+        """
+        pipe = self._start()
+        try:
+            pipe.send(request)
+        except OSError:
+            self.stop()
+            pipe = self._start()
+            with contextlib.suppress(OSError):
+                pipe.send(request)
+        return pipe
 
     def _wait(self, pipe: Connection, limit_s: float) -> Generator[Staged, None, Any]:
         """The answer; None if time ran out, a sentence if the child died."""
@@ -123,19 +152,16 @@ class Worker:
         while True:
             left = end - time.monotonic()
             try:
-                if left <= 0 or not pipe.poll(left):
-                    self.stop()
-                    return None
-                kind, value = pipe.recv()
+                silent = left <= 0 or not pipe.poll(left)
             except (EOFError, OSError):
                 return self._obituary()
-            if kind == "stage":
-                yield Staged(value)
-            elif kind == "broken":  # an answer, but the driver is not to be trusted any more
+            if silent:
                 self.stop()
+                return None
+            kind, value = self.receive()
+            if kind != "stage":
                 return value
-            else:
-                return value
+            yield Staged(value)
 
     def _start(self) -> Connection:
         if self._process is not None and self._process.is_alive() and self._pipe is not None:
@@ -190,6 +216,12 @@ class Worker:
             self._process.join(10)
             self._process = None
 
+    def kill(self) -> None:
+        """End the child from another thread: the one that waits for its answer sees it die and tidies up."""
+        process = self._process
+        if process is not None:
+            process.kill()
+
     def __enter__(self) -> Worker:
         return self
 
@@ -207,6 +239,11 @@ def _last(steps: Generator[Staged, None, Any]) -> Any:
             return end.value
 
 
+def timed_out(case: Case, took_s: float, policy: Policy) -> Row:
+    """The row of a case that outlasted its time."""
+    return case.row("timed-out", f"stopped after {took_s:.0f} s (--time-limit {policy.time_limit_s:g})")
+
+
 def _words(error: Exception) -> str:
     return f"{type(error).__name__}: {error}".removesuffix(": ")
 
@@ -220,7 +257,10 @@ class _Failure:
 
 @contextlib.contextmanager
 def _without_interrupts() -> Iterator[None]:
-    """Ctrl-C waits: a child that is born meanwhile inherits that, until it ignores Ctrl-C for itself."""
+    """Ctrl-C waits: a child that is born meanwhile inherits that, until it ignores Ctrl-C for itself.
+
+    So does SIGTERM, but in this process alone.
+    """
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
@@ -228,17 +268,20 @@ def _without_interrupts() -> Iterator[None]:
     resource_tracker.ensure_running()
     # The mask is for the child, which inherits it; here another thread may still be handed the signal.
     held: list[int] = []
-    handler = signal.getsignal(signal.SIGINT)
-    main = threading.current_thread() is threading.main_thread()
-    if main:
-        signal.signal(signal.SIGINT, lambda number, _: held.append(number))
+    handlers = {}
+    if threading.current_thread() is threading.main_thread():
+        handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+        if handlers[signal.SIGTERM] == signal.SIG_DFL:  # it ends this process, whatever that is at
+            del handlers[signal.SIGTERM]
+    for number in handlers:
+        signal.signal(number, lambda number, _: held.append(number))
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        if main:
-            signal.signal(signal.SIGINT, handler)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
     if held:
         raise KeyboardInterrupt
 
@@ -270,6 +313,51 @@ def _die_with_parent() -> None:
             ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
 
 
+class _InStep:
+    """A child's side of keeping step with others, each with a parent's `Worker` of its own."""
+
+    def __init__(self, pipe: Connection) -> None:
+        self._pipe = pipe
+        self._counts = False  # whether batches do: all others are known to be busy
+        self._said = ""
+        self._starts = 0  # of windows begun anew, so that what was said before counts for nothing
+
+    def begin(self) -> None:
+        """See `rules.measure.Pace`."""
+        self._counts, self._said = False, ""
+        self._pipe.send(("ready", None))
+        self._ordered()
+
+    def turn(self, enough: bool) -> Turn:
+        """See `rules.measure.Pace`."""
+        if not self._counts:
+            self._say("begun")
+        elif enough:
+            self._say("sampled")
+        order = self._ordered() if self._pipe.poll() else ""
+        if order == "anew":
+            self._counts, self._said = False, ""
+            self._starts += 1
+            return "anew"
+        if order == "stop":
+            return "late"
+        counted = self._counts
+        self._counts = counted or order == "count"
+        return "more" if counted else "early"
+
+    def _say(self, what: str) -> None:
+        """Tell the parent, once."""
+        if self._said != what:
+            self._said = what
+            self._pipe.send((what, self._starts))
+
+    def _ordered(self) -> str:
+        _, order, detail = self._pipe.recv()
+        if order == "nobody":
+            raise NotMeasuredError("skipped", detail)
+        return str(order)
+
+
 def _child(pipe: Connection, make: MakeMachine, output: _Output) -> None:
     """The child's life: answer requests until the pipe closes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's business
@@ -286,6 +374,8 @@ def _child(pipe: Connection, make: MakeMachine, output: _Output) -> None:
     with contextlib.suppress(EOFError, ConnectionError):
         while True:
             request = pipe.recv()
+            if request[0] == "order":  # it crossed the row of a case that had failed by then
+                continue
             if request[0] == "devices":
                 try:
                     machine = machine or make()
@@ -299,6 +389,9 @@ def _child(pipe: Connection, make: MakeMachine, output: _Output) -> None:
                 machine = machine or make()
                 if verb == "inspect":
                     row = machine.inspect(case, device)
+                elif verb == "beside":
+                    with paced(_InStep(pipe)):
+                        row = machine.run(case, device, policy, tell)
                 else:
                     row = machine.run(case, device, policy, tell)
             except NotMeasuredError as error:

@@ -19,11 +19,13 @@ from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from PIL import Image
 
-from gemmbench.charts import ladder, memory, peak, precision, roofline, sweep, workloads
+from gemmbench.charts import concurrent, ladder, memory, peak, precision, roofline, sweep, tune, workloads
 from gemmbench.charts.pane import WIDTH, Families, Pane
 from gemmbench.facts.chart_files import SUFFIXES
+from gemmbench.facts.concurrent import alone
 from gemmbench.facts.records import Run
 from gemmbench.facts.text import clean
+from gemmbench.facts.tuning import is_tuning
 
 
 @dataclass(frozen=True)
@@ -98,6 +100,16 @@ KINDS: dict[str, Kind] = {
         memory.latency,
         of_device=True,
     ),
+    "tune": Kind(
+        "a tuner's search: every configuration in the order of trying, and the best so far",
+        "measured configuration of a tuner",
+        tune.tune,
+    ),
+    "concurrent": Kind(
+        "several devices at once beside each alone: the rate of all together, and each one's slowdown",
+        "rows of several devices at once (--concurrent)",
+        concurrent.panes,
+    ),
 }
 
 _STYLE: dict[Any, Any] = {
@@ -151,9 +163,16 @@ def default_kind(run: Run) -> str:
     return next((name for name in KINDS if not _unsuited([run], name)), "peak")
 
 
+def _panes(runs: Sequence[Run], kind: str, families: Families) -> list[Pane]:
+    """The panes of a kind: but for one, each is of devices alone."""
+    return KINDS[kind].panes(runs if kind == "concurrent" else [*map(alone, runs)], families)
+
+
 def _unsuited(runs: Sequence[Run], kind: str, families: Families = _NONE) -> str:
-    if not KINDS[kind].panes(runs, families):
+    if not _panes(runs, kind, families):
         return _lacks(runs, kind)
+    if kind != "tune" and any(map(is_tuning, runs)):
+        return f"of a tuner's rows only --kind {kind} draws it"
     beside = KINDS[kind].of_device and any(row.kind == "gemm" for run in runs for row in run.rows)
     return f"beside GEMM rows only --kind {kind} draws it" if beside else ""
 
@@ -171,12 +190,39 @@ def draw(runs: Sequence[Run], kind: str, path: Path, families: Families = _NONE)
     Raises:
         ChartError: unknown kind or suffix, no rows to draw, a file that cannot be written.
     """
+    _write(lambda: figure(runs, kind, families), path)
+
+
+def draw_panes(panes: Callable[[], Sequence[Pane]], path: Path, needs: str, across: int = 1) -> None:
+    """Draw panes that are not of a kind into one file.
+
+    Args:
+        panes: makes them, in matplotlib's own style.
+        path: its suffix decides the format.
+        needs: what is lacking where there are none, to follow "no".
+        across: panes beside each other.
+
+    Raises:
+        ChartError: no panes, or a file that cannot be written.
+    """
+
+    def picture() -> Figure:
+        _set_style()
+        found = panes()
+        if not found:
+            raise ChartError(f"nothing to draw: there are no {needs}")
+        return _composed(found, across)
+
+    _write(picture, path)
+
+
+def _write(paint: Callable[[], Figure], path: Path) -> None:
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:
         raise ChartError(f"{path}: a chart's name must end in {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}")
     with warnings.catch_warnings(), matplotlib.rc_context():
         warnings.filterwarnings("ignore", message=r"Glyph .* missing")  # a driver's name in any script
-        picture = figure(runs, kind, families)
+        picture = paint()
         drawn = BytesIO()
         picture.savefig(drawn, format=suffix[1:], metadata=_METADATA[suffix])
     try:
@@ -201,12 +247,21 @@ def figure(runs: Sequence[Run], kind: str, families: Families = _NONE) -> Figure
     """
     if kind not in KINDS:
         raise ChartError(f"unknown chart {clean(kind)!r}; there are {', '.join(KINDS)}")
-    matplotlib.rcdefaults()
-    matplotlib.rcParams.update(_STYLE)
-    panes = KINDS[kind].panes(runs, families)
+    _set_style()
+    panes = _panes(runs, kind, families)
     if not panes:
         raise ChartError(f"nothing to draw: {_lacks(runs, kind)}")
-    across = min(len(panes), KINDS[kind].across)
+    return _composed(panes, KINDS[kind].across)
+
+
+def _set_style() -> None:
+    matplotlib.rcdefaults()
+    matplotlib.rcParams.update(_STYLE)
+
+
+def _composed(panes: Sequence[Pane], across: int) -> Figure:
+    """Panes in rows, each in a figure of its own."""
+    across = min(len(panes), across)
     rows = [panes[first : first + across] for first in range(0, len(panes), across)]
     heights = [max(pane.height for pane in row) for row in rows]
     width = WIDTH * (1 if across == 1 else 1.75)

@@ -38,7 +38,7 @@ from gemmbench.charts.rungs import (
 )
 from gemmbench.facts import derive, units
 from gemmbench.facts.records import Problem, Row, Run
-from gemmbench.facts.series import BASELINE, HOST, panels
+from gemmbench.facts.series import BASELINE, HOST, LIBRARIES, panels
 from gemmbench.facts.text import clean
 
 _BAR = 0.62
@@ -131,10 +131,10 @@ def _paint(axes: Axes, one: Ladder) -> None:
 
 
 def _bars(axes: Axes, one: Ladder, stands: Sequence[Place], unit: float, divisor: float) -> None:
-    """Each step from where the rung before ended; each family starts from the first rung again."""
+    """Each step from where the rung before ended; families and libraries start from the first rung."""
     family, before = "", 1.0
     for place in stands:
-        if place.rung.family != family:
+        if place.rung.family != family or family == LIBRARIES:
             family, before = place.rung.family, 1.0
         rate = one.rate(place.rung)
         if rate is None:

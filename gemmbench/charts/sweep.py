@@ -25,7 +25,7 @@ from gemmbench.charts.curves import (
 from gemmbench.charts.pane import BLACK, GREY, Families, Pane, kept_peak
 from gemmbench.facts import derive, units
 from gemmbench.facts.records import Row, Run
-from gemmbench.facts.series import BASELINE, HOST, Panel, Series
+from gemmbench.facts.series import BASELINE, HOST, LIBRARIES, Panel, Series
 from gemmbench.facts.text import clean
 
 Values = Callable[[Row], tuple[float, float, float] | None]  # median, low, high
@@ -67,7 +67,7 @@ def host_device(runs: Sequence[Run], families: Families) -> list[Pane]:
     """GFLOPS with and without transfers: the fastest variants and the host's BLAS."""
     found = []
     for box in boxes(runs, families):
-        few = tuple((run, replace(panel, series=_contenders(panel))) for run, panel in box.parts)
+        few = tuple((run, replace(panel, series=_contenders(panel, families))) for run, panel in box.parts)
         if any(not one.is_host for _, panel in few for one in panel.series):
             shown = replace(box, parts=few)
             # Colours as in the other charts, unless those are of families.
@@ -87,7 +87,7 @@ def _rates(scope: str) -> Values:
 
 
 def _times(row: Row) -> tuple[float, float, float] | None:
-    times = derive.summary(row, "kernel" if row.device != HOST else "host")
+    times = derive.summary(row, derive.finest_scope(row) or "")
     return (times.median, times.low, times.high) if times and row.status == "ok" else None
 
 
@@ -216,15 +216,16 @@ def _host_device(axes: Axes, box: Box, styles: Mapping[tuple[int, str], Look]) -
     missing(axes, box, box.series, status)
 
 
-def _contenders(panel: Panel, most: int = 2) -> tuple[Series, ...]:
-    """The variants with the best rate in the host scope, at any size, and the host's own BLAS."""
+def _contenders(panel: Panel, families: Families, most: int = 2) -> tuple[Series, ...]:
+    """The kernels with the best rate in the host scope, at any size, and the host's own BLAS."""
 
     def best(one: Series) -> float:
         return max(
             (found.median for r in one.rows.values() if (found := derive.rate(r, "host"))), default=0.0
         )
 
-    mine = sorted((one for one in panel.series if not one.is_host and best(one) > 0), key=best, reverse=True)
+    kernels = (one for one in panel.series if families.get(one.variant) != LIBRARIES)
+    mine = sorted((one for one in kernels if not one.is_host and best(one) > 0), key=best, reverse=True)
     return (*mine[:most], *(one for one in panel.series if one.is_host and one.variant == BASELINE))
 
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import importlib
 import os
+import signal
 import sys
+import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -22,15 +26,23 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "sweep-k": ("sweeps", "Sweep k with m and n fixed."),
     "precision": ("precision", "Hold half, float and double side by side."),
     "workloads": ("workloads", "Measure real shapes: AlexNet, a transformer, or your own."),
+    "tune": ("tune", "Search a kernel's parameters on this device, and keep the winner."),
     "show": ("show", "Show a saved run as table, JSON, CSV or markdown."),
     "plot": ("plot", "Draw charts from saved runs."),
+    "compare": ("compare", "Hold a saved run against base runs: a verdict for each row."),
+    "check": ("check", "Measure a base's cases again, what looks slower until it is settled."),
+    "history": ("history", "Follow every row over many saved runs."),
 }
 
 COMMAND_WORDS = "gemmbench.command"  # in the context's meta
 
 EXIT_WRONG = 1
 EXIT_USAGE = 2
+EXIT_INCONCLUSIVE = 3
 EXIT_INTERRUPTED = 130
+
+_STDERR = 2
+_FULL = (errno.ENOSPC, errno.EFBIG, errno.EIO, getattr(errno, "EDQUOT", errno.ENOSPC))
 
 
 class _Lazy(click.Group):
@@ -64,23 +76,59 @@ class _Lazy(click.Group):
         try:
             return super().invoke(ctx)
         except BrokenPipeError:  # the reader went away: `gemmbench show run.jsonl | head`
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            _drop_output()
             return 0
 
     def main(self, args: Sequence[str] | None = None, **extra: Any) -> Any:  # type: ignore[override]  # click overloads it
         """Run; errors are one sentence on stderr and exit status 2, never a traceback."""
         extra["standalone_mode"] = False
+        _fill_streams()
+        _stop_in_good_order()
         try:
             status = super().main(args, **extra)
         except click.exceptions.Exit as wanted:
             status = wanted.exit_code
         except click.ClickException as error:
-            click.echo(f"gemmbench: {_sentence(error)}", err=True)
+            _say(f"gemmbench: {_sentence(error)}")
             status = error.exit_code
         except click.Abort:
-            click.echo("gemmbench: interrupted", err=True)
+            _say("gemmbench: interrupted")
             status = EXIT_INTERRUPTED
+        except OSError as error:
+            if error.filename is not None or error.errno not in _FULL:
+                raise
+            _drop_output()
+            _say(f"gemmbench: cannot write the output: {(error.strerror or str(error)).lower()}")
+            status = EXIT_USAGE
         sys.exit(status if isinstance(status, int) else 0)
+
+
+def _say(sentence: str) -> None:
+    """On stderr; where that cannot be written the exit status has to do."""
+    with contextlib.suppress(OSError):
+        click.echo(sentence, err=True)
+
+
+def _drop_output() -> None:
+    """What is left of the output goes nowhere, so that Python does not fail on it as it ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _fill_streams() -> None:
+    """Put /dev/null where stdin, stdout or stderr are closed, as a service may start a program.
+
+    Otherwise a pipe or a saved run takes their number, and what a library prints ends up in it.
+    """
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= _STDERR:
+        pass
+    os.close(descriptor)
+
+
+def _stop_in_good_order() -> None:
+    """Take SIGTERM, by which a CI job is cancelled, for Ctrl-C, unless somebody has other plans for it."""
+    main = threading.current_thread() is threading.main_thread()
+    if main and signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
 def _sentence(error: click.ClickException) -> str:

@@ -24,15 +24,17 @@ from gemmbench.cli.options import (
     dtype_option,
     kernel_option,
     measuring,
+    optional_kernels,
     param_option,
     peak_option,
 )
+from gemmbench.cli.tuned import find_tuned, tuned_option
 from gemmbench.facts.dtypes import GEMM_DTYPES
 from gemmbench.facts.problem import Gemm
 from gemmbench.facts.records import DeviceFacts
 from gemmbench.render.gemm import gemm as table
 from gemmbench.rules.operands import OperandError, read_header
-from gemmbench.rules.plan import Operands, Plan, gemm_plan
+from gemmbench.rules.plan import Operands, Plan, fitting, gemm_plan
 
 _DEFAULT = 1024
 _file = click.Path(path_type=Path, dir_okay=False)
@@ -53,6 +55,7 @@ _length = click.IntRange(min=0)
 @dtype_option
 @baseline_option
 @param_option
+@tuned_option
 @peak_option
 @measuring
 def gemm(
@@ -105,8 +108,9 @@ def gemm(
         steps: Plan = ()
         for name in dtypes:
             if with_peak and all(shape):
-                steps += peak_steps(devices, name)
-            steps += gemm_plan(devices, chosen, [Gemm(*shape, name, alpha, beta)], overrides, own)
+                steps += peak_steps(devices, name, chosen)
+            cases = gemm_plan(devices, chosen, [Gemm(*shape, name, alpha, beta)], overrides, own, find_tuned)
+            steps += fitting(cases, optional_kernels(kernels))
         return steps
 
     running.measure(options, plan, table, chart="ladder")

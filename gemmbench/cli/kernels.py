@@ -16,7 +16,7 @@ from gemmbench.cli.options import (
     kernel_option,
 )
 from gemmbench.cli.resources import built
-from gemmbench.facts.dtypes import DTYPES, GEMM_DTYPES
+from gemmbench.facts.dtypes import GEMM_DTYPES, PLAIN_DTYPES
 from gemmbench.facts.kernel_files import opening
 from gemmbench.facts.records import load
 from gemmbench.render.ladder import LadderEntry, describe, ladder
@@ -54,7 +54,10 @@ def kernels(
             raise UserError(
                 "--resources builds kernels and shows what they take: --describe and --run do not fit"
             )
-        made = built(device, choose_kernels(kernels), choose_dtypes(dtype, GEMM_DTYPES))
+        written = [variant for variant in choose_kernels(kernels) if variant.passes]
+        if not written:
+            raise UserError(f"--kernel {kernels}: a library's kernels are its own, there is nothing to build")
+        made = built(device, written, choose_dtypes(dtype, GEMM_DTYPES))
         running.show(stack(sheets(made)))
         return
     with running.user_errors():
@@ -73,33 +76,41 @@ def entry(variant: Variant) -> LadderEntry:
         variant.idea,
         variant.source,
         variant.family,
-        ", ".join(needs(variant, variant.preset("default"))),
+        ", ".join(_needs_of(variant, "default")),
         {name: _parameter(variant, name) for name in variant.parameters},
         tuple(f"{step.role}: {step.file} {step.kernel}" for step in variant.passes),
         _needs_of_presets(variant),
     )
 
 
-def needs(variant: Variant, parameters: Values) -> list[str]:
-    """What a device must have for a variant with some parameters, in words; local memory for float."""
-    found = [name.replace("|", " or ") for name in variant.extensions(parameters)]
+def _needs_of(variant: Variant, kind: str, dtype: str = "") -> list[str]:
+    """What a device must have for a variant with the preset of a kind, for its first type unless told."""
+    dtype = dtype or variant.dtypes[0]
+    return needs(variant, variant.preset(kind, dtype=dtype), dtype)
+
+
+def needs(variant: Variant, parameters: Values, dtype: str) -> list[str]:
+    """What a device must have for a variant with some parameters and a data type, in words."""
+    found = [variant.library] if variant.library else []
+    found += [name.replace("|", " or ") for name in variant.extensions(parameters)]
+    found += [f"{name} for {dtype}" for dtype, names in variant.type_extensions.items() for name in names]
     if variant.images:
         found.append("images")
-    local = variant.local_elements(parameters) * DTYPES["float"].itemsize
+    local = variant.local_bytes(dtype, parameters)
     if local:
         found.append(f"{local // 1024} KiB of local memory")
-    if variant.executor == "opencl" and set(variant.dtypes) != set(GEMM_DTYPES):
+    if variant.executor == "opencl" and set(variant.dtypes) != set(PLAIN_DTYPES):
         found.append(" or ".join(variant.dtypes))
     return found
 
 
 def _needs_of_presets(variant: Variant) -> dict[str, str]:
     """By preset, where it needs something else than the default."""
-    default = needs(variant, variant.preset("default"))
+    default = _needs_of(variant, "default")
     found = {}
     for family in variant.presets:
         kind, _, dtype = family.partition(":")
-        mine = needs(variant, variant.preset(kind, dtype=dtype or "float"))
+        mine = _needs_of(variant, kind, dtype)
         if mine != default:
             found[family] = ", ".join(mine) or "nothing special"
     return found

@@ -16,15 +16,18 @@ from gemmbench.cli.options import (
     dtype_option,
     kernel_option,
     measuring,
+    optional_kernels,
     param_option,
     peak_option,
     scope_option,
 )
+from gemmbench.cli.tuned import find_tuned, tuned_option
+from gemmbench.facts.derive import on_matrix_units
 from gemmbench.facts.dtypes import GEMM_DTYPES
 from gemmbench.facts.problem import Gemm
 from gemmbench.facts.records import DeviceFacts
 from gemmbench.rules.memory import bandwidth_plan
-from gemmbench.rules.plan import Plan, gemm_plan, peak_plan, quick_widths
+from gemmbench.rules.plan import Plan, fitting, gemm_plan, peak_plan, quick_widths
 from gemmbench.rules.variants import Variant
 from gemmbench.rules.workloads import Shape
 
@@ -42,6 +45,7 @@ class LadderOptions:
     beta: float
     with_peak: bool
     scope: str  # one of SCOPES, or all
+    optional: frozenset[str] = frozenset()  # kernels that need no row where the device does not run them
 
     def plan(self, devices: Sequence[DeviceFacts], shapes: Iterable[Shape]) -> Plan:
         """The bandwidth and the peaks that rates are held against, then every shape.
@@ -53,20 +57,24 @@ class LadderOptions:
         shapes = tuple(shapes)
         for dtype in self.dtypes:
             if self.with_peak:
-                steps += peak_steps(devices, dtype)
+                steps += peak_steps(devices, dtype, self.kernels)
             problems = [
                 Gemm(shape.m, shape.n, shape.k, dtype, self.alpha, self.beta, shape.name) for shape in shapes
             ]
-            steps += gemm_plan(devices, self.kernels, problems, self.params)
+            cases = gemm_plan(devices, self.kernels, problems, self.params, tuned=find_tuned)
+            steps += fitting(cases, self.optional)
         return steps
 
 
-def peak_steps(devices: Sequence[DeviceFacts], dtype: str) -> Plan:
-    """A short peak for each device that has the type."""
+def peak_steps(devices: Sequence[DeviceFacts], dtype: str, kernels: Iterable[Variant]) -> Plan:
+    """A short peak for each device that has the type: of the units that the kernels multiply with."""
     steps: Plan = ()
+    matrix = any(on_matrix_units(kernel.name, dtype) for kernel in kernels if dtype in kernel.dtypes)
     for index, device in enumerate(devices):
         if dtype in device.dtypes:
             steps += peak_plan([device], [dtype], quick_widths(device, dtype), first=index, reach="plain")
+        if matrix:
+            steps += peak_plan([device], [dtype], (), first=index, reach="matrix")
     return steps
 
 
@@ -99,6 +107,7 @@ def ladder_options(dtypes: Callable[[Command], Command] = dtype_option) -> Calla
                 beta,
                 with_peak,
                 scope,
+                optional_kernels(kernels),
             )
             return command(ladder=ladder, **rest)
 
@@ -106,8 +115,8 @@ def ladder_options(dtypes: Callable[[Command], Command] = dtype_option) -> Calla
         fold.__name__ = command.__name__
         decorated: Command = measuring(fold)
         for option in (
-            peak_option, scope_option, beta_option, alpha_option, param_option, baseline_option, dtypes,
-            kernel_option,
+            peak_option, scope_option, beta_option, alpha_option, tuned_option, param_option, baseline_option,
+            dtypes, kernel_option,
         ):  # fmt: skip
             decorated = option(decorated)
         return decorated

@@ -14,6 +14,7 @@ import click
 
 from gemmbench.cli import EXIT_USAGE
 from gemmbench.facts import chart_files
+from gemmbench.facts.dtypes import GEMM_DTYPES
 from gemmbench.facts.records import MEMORY_MODES, SCOPES, Policy
 from gemmbench.rules import variants
 from gemmbench.rules.variants import Variant
@@ -21,6 +22,9 @@ from gemmbench.rules.variants import Variant
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 DEFAULT_BUDGET_S = 3.0
+_ALIASES = {"int8": "char"}  # other names of data types
+_BEST = "best"
+_GROUPS = {"all": variants.LADDER, "ladder": variants.PUBLISHED, _BEST: variants.BEST}  # of kernels
 
 
 class UserError(click.ClickException):
@@ -42,6 +46,7 @@ class RunOptions:
     dry_run: bool
     quiet: bool
     verbose: int
+    concurrent: bool = False
 
 
 def measuring(command: Command) -> Command:
@@ -61,6 +66,7 @@ def measuring(command: Command) -> Command:
         dry_run: bool,
         quiet: bool,
         verbose: int,
+        concurrent: bool,
         **rest: Any,
     ) -> Any:
         limit = time_limit if time_limit is not None else 60 + 20 * budget
@@ -74,7 +80,9 @@ def measuring(command: Command) -> Command:
         check_plot_path(plot)
         check_save_path(save, resume or force)
         return command(
-            options=RunOptions(device, policy, save, resume, force, plot, dry_run, quiet, verbose),
+            options=RunOptions(
+                device, policy, save, resume, force, plot, dry_run, quiet, verbose, concurrent
+            ),
             **rest,
         )
 
@@ -103,7 +111,7 @@ class _Number(click.types.FloatParamType):
         return number
 
 
-_positive = _Number(above=0)
+positive = _Number(above=0)
 
 device_option = click.option(
     "--device",
@@ -117,6 +125,11 @@ device_option = click.option(
 
 _MEASURING = (
     device_option,
+    click.option(
+        "--concurrent",
+        is_flag=True,
+        help="Run GEMMs (of peak: bandwidth, transfers) on each device alone, then on all of them at once.",
+    ),
     click.option("--save", type=click.Path(path_type=Path), metavar="FILE.jsonl", help="Save every sample."),
     click.option("--resume", is_flag=True, help="Go on with a --save file that was interrupted."),
     click.option("--force", is_flag=True, help="Replace an existing --save file."),
@@ -125,7 +138,7 @@ _MEASURING = (
     ),
     click.option(
         "--budget",
-        type=_positive,
+        type=positive,
         default=DEFAULT_BUDGET_S,
         show_default=True,
         metavar="SECONDS",
@@ -133,7 +146,7 @@ _MEASURING = (
     ),
     click.option(
         "--time-limit",
-        type=_positive,
+        type=positive,
         metavar="SECONDS",
         help="Stop a row that takes longer altogether.  [default: 60 + 20 x budget]",
     ),
@@ -158,7 +171,7 @@ dtype_option = click.option(
     default="float",
     show_default=True,
     metavar="TYPES",
-    help="float, double, half; several with commas.",
+    help=f"{', '.join(GEMM_DTYPES)} (int8); several with commas.",
 )
 kernel_option = click.option(
     "--kernel",
@@ -166,14 +179,16 @@ kernel_option = click.option(
     default="all",
     show_default=True,
     metavar="NAMES",
-    help="Kernels of the ladder, several with commas, or all (gemmbench kernels lists them).",
+    help="Several with commas (gemmbench kernels lists them). all: every kernel; ladder: the published ones; "
+    "best: gemmbench's own, as far as the device runs them.",
 )
 baseline_option = click.option(
     "--baseline",
-    type=click.Choice([*variants.BASELINES, "none"]),
     default="numpy",
     show_default=True,
-    help="The host's own BLAS beside the kernels.",
+    metavar="NAMES",
+    help=f"Libraries beside the kernels: {', '.join(variants.BASELINES)}; several with commas, all or none. "
+    "numpy is the host's own BLAS, the others run on the device.",
 )
 param_option = click.option(
     "--param",
@@ -229,22 +244,43 @@ def choose_dtypes(text: str, known: Sequence[str]) -> tuple[str, ...]:
     Raises:
         UserError: one is unknown.
     """
-    return choose(text, known, "data type")
+    return choose(",".join(_ALIASES.get(word, word) for word in _words(text)), known, "data type")
 
 
 def choose_kernels(text: str, baseline: str = "none") -> tuple[Variant, ...]:
-    """Variants from a comma-separated list, in ladder order, and the baseline after them.
+    """Variants from a comma-separated list, in ladder order, and the baselines of another after them.
 
     Raises:
         UserError: one is unknown.
     """
-    groups = {"all": variants.LADDER, "ladder": variants.LADDER}
-    names: set[str] = set()
-    for word in _words(text) or [text]:
-        names.update(groups.get(word) or choose(word, (*variants.ORDER, *groups), "kernel"))
-    if baseline != "none":
-        names.add(baseline)
+    names = {name for word in _kernel_words(text) for name in _GROUPS.get(word, (word,))}
+    names.update(choose_baselines(baseline))
     return tuple(variants.BY_NAME[name] for name in variants.ORDER if name in names)
+
+
+def optional_kernels(text: str) -> frozenset[str]:
+    """The kernels that only ``best`` asks for: those that a device does not run need no row."""
+    words = _kernel_words(text)
+    named = {name for word in words if word != _BEST for name in _GROUPS.get(word, (word,))}
+    return frozenset(variants.BEST) - named if _BEST in words else frozenset()
+
+
+def choose_baselines(text: str) -> tuple[str, ...]:
+    """Libraries from a comma-separated list, ``all`` or ``none``.
+
+    Raises:
+        UserError: one is unknown, or ``none`` is not alone.
+    """
+    words = choose(text, (*variants.BASELINES, "all", "none"), "baseline")
+    if "none" in words:
+        if len(words) > 1:
+            raise UserError(f"--baseline {text}: none stands alone")
+        return ()
+    return variants.BASELINES if "all" in words else words
+
+
+def _kernel_words(text: str) -> tuple[str, ...]:
+    return choose(text, (*variants.ORDER, *_GROUPS), "kernel")
 
 
 def choose_params(texts: Iterable[str]) -> dict[str, int]:

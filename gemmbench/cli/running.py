@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -13,10 +13,17 @@ import click
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from gemmbench import __version__, session
+from gemmbench import __version__, concurrent, session
+from gemmbench.automatic import Automatic
+from gemmbench.cache_folder import NoHomeError
 from gemmbench.cli import COMMAND_WORDS, EXIT_INTERRUPTED, EXIT_WRONG
+from gemmbench.cli.at_once import choose_groups, page
 from gemmbench.cli.options import REMEASURE, RunOptions, UserError
-from gemmbench.facts.events import Finished
+from gemmbench.cli.tuned import find_tuned
+from gemmbench.cli.tuned import notes as tuned_notes
+from gemmbench.concurrent import Group
+from gemmbench.facts.concurrent import alone, joints
+from gemmbench.facts.events import Event, Finished
 from gemmbench.facts.records import (
     BUSY_CORES,
     SCHEMA_VERSION,
@@ -30,7 +37,9 @@ from gemmbench.facts.records import (
     RunFileError,
     essential,
 )
-from gemmbench.facts.text import clean
+from gemmbench.facts.series import AUTO
+from gemmbench.facts.text import clean, spelt_out
+from gemmbench.measured import KeptMeasurements
 from gemmbench.opencl import machine
 from gemmbench.peaks import KeptPeaks
 from gemmbench.render.progress import Progress, place
@@ -66,7 +75,7 @@ def user_errors() -> Iterator[None]:
     """Errors whose message is for the user become one sentence and exit status 2."""
     try:
         yield
-    except (ParameterError, RunFileError, SelectionError, WorkerError) as error:
+    except (NoHomeError, ParameterError, RunFileError, SelectionError, WorkerError) as error:
         raise UserError(str(error)) from None
 
 
@@ -105,32 +114,68 @@ def measure(options: RunOptions, make_plan: MakePlan, render: Render, chart: str
         found, host = every_device(worker)
         devices = select(found, options.device)
         plan = make_plan(devices)
-        kept = KeptPeaks()
+        kept, measured = KeptPeaks(), KeptMeasurements()
         if click.get_current_context().meta.get(REMEASURE) is False:
             plan = kept.fill(plan, devices)
         header = header_of(devices, host, options.policy)
+        groups = choose_groups(plan, devices) if options.concurrent else ()
         if options.dry_run:
-            _print_plan(plan, devices, options.policy)
+            print_plan(plan, devices, options.policy, groups)
             return
-        if host.busy >= BUSY_CORES and not options.quiet:
-            cores = f"{host.busy:.1f} of {host.cores} cores"
-            click.echo(f"Other programs keep {cores} busy: rates will be low and noisy.", err=True)
-        outcome = _run(plan, header, worker, options)
+        warn_if_busy(host, options.quiet)
+        chooses = any(isinstance(step, Case) and step.variant == AUTO for step in plan)
+        automatic = Automatic(measured.points(devices, host) if chooses else {}, find_tuned)
+        outcome = _run(plan, groups, header, worker, options, automatic)
     run = Run(header, tuple(outcome.rows), str(options.save or ""))
-    kept.keep(run)
-    for note in () if options.quiet else kept.notes:
+    kept.keep(alone(run))
+    measured.keep(header, automatic.rows)
+    for note in () if options.quiet else (*kept.notes, *measured.notes, *tuned_notes()):
         click.echo(note, err=True)
     if run.rows:
-        show(render(run))
+        show(_table(run, options, render))
     if outcome.error:
         raise UserError(str(outcome.error))
     _say_where(run, options, outcome)
     if options.plot and run.rows:
-        draw([run], chart, options.plot, options.quiet)
+        at_once = any(joint.figured for joint in joints(run))
+        draw([run], "concurrent" if at_once else chart, options.plot, options.quiet)
     _exit(run, outcome)
 
 
-def _run(plan: Plan, header: Header, worker: Worker, options: RunOptions) -> _Outcome:
+def _table(run: Run, options: RunOptions, render: Render) -> RenderableType:
+    """A command's own table, of each device alone; where they ran at once, what they did below it."""
+    whole = render(run)
+    if not options.concurrent or isinstance(whole, str):  # text for machines has every row
+        return whole
+    return page(render(alone(run)), run, bool(options.verbose))
+
+
+def _events(
+    plan: Plan,
+    groups: Sequence[Group],
+    header: Header,
+    worker: Worker,
+    options: RunOptions,
+    automatic: Automatic,
+    file: RunFile | None,
+) -> Generator[Event, None, None]:
+    """Run the plan on one device after another; where there are groups, these on all of them at once, too."""
+    if not groups:
+        yield from session.run(plan, header.devices, options.policy, worker, file, automatic)
+        return
+    steps = session.Steps(header.devices, options.policy, file, automatic)
+    with concurrent.Crew(worker, lambda: Worker(make_machine), len(header.devices)) as crew:
+        yield from concurrent.run(groups, crew, steps)
+
+
+def _run(
+    plan: Plan,
+    groups: Sequence[Group],
+    header: Header,
+    worker: Worker,
+    options: RunOptions,
+    automatic: Automatic,
+) -> _Outcome:
     outcome = _Outcome([])
     file = None
     if options.save:
@@ -139,8 +184,11 @@ def _run(plan: Plan, header: Header, worker: Worker, options: RunOptions) -> _Ou
         else:
             file = RunFile.create(options.save, header, options.force)
     try:
-        with Progress(stderr(), quiet=options.quiet, verbose=options.verbose) as progress:
-            for event in session.run(plan, header.devices, options.policy, worker, file):
+        with (
+            Progress(stderr(), quiet=options.quiet, verbose=options.verbose) as progress,
+            closing(_events(plan, groups, header, worker, options, automatic, file)) as events,
+        ):
+            for event in events:
                 if isinstance(event, Finished):
                     outcome.rows.append(event.row)
                 progress.handle(event)
@@ -161,7 +209,7 @@ def header_of(devices: Sequence[DeviceFacts], host: HostFacts, policy: Policy) -
     return Header(
         schema_version=SCHEMA_VERSION,
         gemmbench=__version__,
-        command=essential(words),
+        command=essential(map(spelt_out, words)),
         started_utc=datetime.now(timezone.utc).isoformat(timespec="seconds"),
         # Whoever is shown the file has no use for the folders of this machine.
         devices=tuple(replace(device, library=Path(device.library).name) for device in devices),
@@ -170,7 +218,17 @@ def header_of(devices: Sequence[DeviceFacts], host: HostFacts, policy: Policy) -
     )
 
 
-def _print_plan(plan: Plan, devices: Sequence[DeviceFacts], policy: Policy) -> None:
+def warn_if_busy(host: HostFacts, quiet: bool) -> None:
+    """Say so where other programs use the processor."""
+    if host.busy >= BUSY_CORES and not quiet:
+        cores = f"{host.busy:.1f} of {host.cores} cores"
+        click.echo(f"Other programs keep {cores} busy: rates will be low and noisy.", err=True)
+
+
+def print_plan(
+    plan: Plan, devices: Sequence[DeviceFacts], policy: Policy, groups: Sequence[Group] = ()
+) -> None:
+    """Say what would be measured, on one device after another and, group by group, on several at once."""
     console = stdout()
     for device in devices:
         console.print(Text(device.title))
@@ -185,6 +243,10 @@ def _print_plan(plan: Plan, devices: Sequence[DeviceFacts], policy: Policy) -> N
                 f"kept  {place(row)}" if row.status == "ok" else f"{row.status}  {place(row)}: {row.reason}"
             )
             console.print(Text(f"  {what}"))
+    for group in groups:
+        if group.cases:
+            cases += 1
+            console.print(Text(f"  run   {group.label}"))
     console.print(Text(f"{cases} cases, at most about {cases * policy.budget_s:.0f} s of sampling"))
 
 
@@ -209,16 +271,36 @@ def _say_where(run: Run, options: RunOptions, outcome: _Outcome) -> None:
         click.echo(f"Saved {len(run.rows)} rows in {options.save}.", err=True)
 
 
+def as_text(output: RenderableType) -> str:
+    """A table as it is printed, for a file."""
+    console = stdout()
+    with console.capture() as capture:
+        console.print(output)
+    return capture.get()
+
+
 def draw(runs: Sequence[Run], kind: str | None, path: Path, quiet: bool = False) -> None:
-    """Draw a chart and say so.
+    """Draw a chart of saved runs and say so.
 
     Raises:
         UserError: it cannot be drawn or written.
     """
     from gemmbench import charts  # matplotlib takes a second to import
 
+    chosen = kind or charts.default_kind(runs[0])
+    drawn(lambda: charts.draw(runs, chosen, path, FAMILIES), path, quiet)
+
+
+def drawn(paint: Callable[[], None], path: Path, quiet: bool = False) -> None:
+    """Call what draws a chart into a file, and say so.
+
+    Raises:
+        UserError: it cannot be drawn or written.
+    """
+    from gemmbench import charts
+
     try:
-        charts.draw(runs, kind or charts.default_kind(runs[0]), path, FAMILIES)
+        paint()
     except charts.ChartError as error:
         raise UserError(str(error)) from None
     except OSError as error:

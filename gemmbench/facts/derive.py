@@ -7,15 +7,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
+from gemmbench.facts.dtypes import DTYPES
 from gemmbench.facts.problem import Gemm
 from gemmbench.facts.records import SCOPES, Problem, Row, Run, moment
-from gemmbench.facts.series import HOST
+from gemmbench.facts.series import AUTO, BASELINE, HOST
 from gemmbench.facts.stats import Summary, drift, summarize, two_humped
 from gemmbench.facts.units import GIGA
 
 OUTDONE = 1.05  # a GEMM this many times as fast as the measured peak disproves it
 MATRIX_UNITS = ("mma", "wgmma")  # probes of units that only multiply matrices
-MATRIX_KERNELS = ("nv-mma", "nv-wgmma")  # variants that multiply with them
+MATRIX_KERNELS = ("nv-mma", "nv-wgmma")  # variants that multiply with nothing else
 NOISY = 0.01  # the sampling rule's goal: beyond it a row is labelled
 DRIFTING = 0.03  # from here on a trend of the samples is told
 
@@ -43,6 +44,16 @@ def intensity(row: Row) -> float:
     """Arithmetic intensity of a gemm row in flop/byte, if A, B and C cross the memory once, as they must."""
     problem = gemm_of(row)
     return problem.flops / problem.operand_bytes if problem.operand_bytes else 0.0
+
+
+def is_integer(dtype: str) -> bool:
+    """Whether operations on a data type are counted in IOPS."""
+    return not DTYPES[dtype].is_float
+
+
+def unit(dtype: str) -> str:
+    """What tables show rates of a data type in."""
+    return "GIOPS" if is_integer(dtype) else "GFLOPS"
 
 
 def summary(row: Row, scope: str) -> Summary | None:
@@ -91,8 +102,13 @@ def byte_rate(row: Row) -> Rate | None:
 
 
 def shown_rate(row: Row, scope: str) -> Rate | None:
-    """The rate for a column of one scope: the host's own BLAS has only the host scope, and shows that."""
-    return rate(row, scope) or (rate(row, "host") if row.device < 0 else None)
+    """The rate for a column of one scope, or of the next wider one that was measured.
+
+    A library does not tell its kernels' time: on a device it shows its device scope where others show their
+    kernel's. The host's own BLAS has only the host scope.
+    """
+    wider = SCOPES[SCOPES.index(scope) :]
+    return next((found for name in wider if (found := rate(row, name)) is not None), None)
 
 
 def gflop_per_joule(row: Row) -> float | None:
@@ -139,40 +155,81 @@ def finest_seconds(row: Row) -> tuple[float, ...]:
     return row.samples[scope].seconds if scope and row.status == "ok" else ()
 
 
-def peak(run: Run, device: int, dtype: str) -> float | None:
-    """The best peak in flop/s measured in this run for a device and type; None if there is none.
-
-    Rows whose integrity is suspect do not count, nor do those of matrix units: a kernel that multiplies with
-    the ordinary units is held against these. A peak that a GEMM has outdone is none: see `outdone`.
-    """
-    found = _peak(run, device, dtype)
-    return found[0] if found and not outdone(run, device, dtype) else None
+def what_ran(row: Row) -> str:
+    """The variant that a row's figures are of: what `auto` took, for its own."""
+    return str(row.choice.get("kernel", row.variant)) if row.variant == AUTO else row.variant
 
 
-def peak_row(run: Run, device: int, dtype: str) -> Row | None:
-    """The row that `peak` is from."""
-    found = _peak(run, device, dtype)
-    return found[1] if found and not outdone(run, device, dtype) else None
+def on_matrix_units(variant: str, dtype: str) -> bool:
+    """Whether a variant multiplies a type with units that only multiply matrices."""
+    return variant in MATRIX_KERNELS or (variant == "cublas" and dtype != "float")
 
 
 @lru_cache(maxsize=64)
-def outdone(run: Run, device: int, dtype: str) -> tuple[float, float, Row] | None:
+def units_used(run: Run, device: int, dtype: str) -> tuple[bool, ...]:
+    """Whether GEMMs of a type ran on ordinary units (False), on matrix units (True), or on both in turn.
+
+    Ordinary ones, where nothing ran.
+    """
+    ran = {
+        on_matrix_units(what_ran(row), dtype)
+        for row in run.rows
+        if (row.kind, row.device, row.dtype, row.status) == ("gemm", device, dtype, "ok")
+    }
+    return tuple(sorted(ran)) or (False,)
+
+
+def peak(run: Run, device: int, dtype: str, matrix: bool | None = None) -> float | None:
+    """The best peak in flop/s measured in this run for a device and type; None if there is none.
+
+    Rows whose integrity is suspect do not count, nor do those of matrix units that were fed with zeros, with
+    which some run faster. A peak that a GEMM has outdone is none: see `outdone`.
+
+    Args:
+        run: any.
+        device: its position in the header.
+        dtype: of the operands.
+        matrix: of matrix units, or of the others; None for the highest of those that the run's GEMMs used.
+    """
+    found = _believed(run, device, dtype, matrix)
+    return found[0] if found else None
+
+
+def peak_row(run: Run, device: int, dtype: str, matrix: bool | None = None) -> Row | None:
+    """The row that `peak` is from."""
+    found = _believed(run, device, dtype, matrix)
+    return found[1] if found else None
+
+
+def _believed(run: Run, device: int, dtype: str, matrix: bool | None) -> tuple[float, Row] | None:
+    wanted = units_used(run, device, dtype) if matrix is None else (matrix,)
+    found = [
+        top
+        for units in wanted
+        if not outdone(run, device, dtype, units) and (top := _peak(run, device, dtype, units)) is not None
+    ]
+    return max(found, key=lambda pair: pair[0], default=None)
+
+
+@lru_cache(maxsize=64)
+def outdone(run: Run, device: int, dtype: str, matrix: bool = False) -> tuple[float, float, Row] | None:
     """The measured peak, and rate and row of the GEMM that was faster; None if none was, by more than 5 %.
+
+    A GEMM counts against the peak of the units that it runs on: ``matrix`` as in `peak`.
 
     Then the peak was measured while the machine ran slower: two virtual processors on one core, say. The
     host's BLAS counts on the processor of a CPU device, unless the driver has warnings: one that compiles for
     less than the processor offers has a lower peak indeed.
     """
-    top = _peak(run, device, dtype)
+    top = _peak(run, device, dtype, matrix)
     if top is None:
         return None
     shared = _on_cpus_alone(run) and not run.header.devices[device].warnings
-    homes = (device, HOST) if shared else (device,)
     rates = [
         (found.median, row)
         for row in run.rows
-        if row.kind == "gemm" and row.dtype == dtype and row.device in homes
-        if row.variant not in MATRIX_KERNELS
+        if row.kind == "gemm" and row.dtype == dtype and row.device in (device, HOST)
+        if on_matrix_units(what_ran(row), dtype) == matrix and (what_ran(row) != BASELINE or shared)
         if (found := shown_rate(row, "kernel")) is not None
     ]
     best, row = max(rates, key=lambda pair: pair[0], default=(0.0, None))
@@ -180,12 +237,13 @@ def outdone(run: Run, device: int, dtype: str) -> tuple[float, float, Row] | Non
 
 
 @lru_cache(maxsize=64)
-def _peak(run: Run, device: int, dtype: str) -> tuple[float, Row] | None:
+def _peak(run: Run, device: int, dtype: str, matrix: bool) -> tuple[float, Row] | None:
     best = [
         (found.best, row)
         for row in run.rows
         if (row.kind, row.device, row.dtype) == ("peak", device, dtype)
-        if row.variant not in MATRIX_UNITS and row.check.verdict == "ok"
+        if (row.variant in MATRIX_UNITS) == matrix and row.check.verdict == "ok"
+        if row.parameters.get("operands") != "zeros"
         if (found := rate(row, "kernel")) is not None
     ]
     return max(best, key=lambda pair: pair[0], default=None)
@@ -221,16 +279,16 @@ def bandwidth(run: Run, device: int) -> float | None:
 
 
 def peak_fraction(run: Run, row: Row, scope: str = "kernel") -> float | None:
-    """One scope's rate over the peak measured in the same run."""
+    """One scope's rate over the peak measured in the same run, of the units that the kernel runs on."""
     found = shown_rate(row, scope)
     # The host's BLAS runs on the processor of a CPU device: there, and only there, the same peak applies.
-    index = row.device
+    index = HOST if what_ran(row) == BASELINE else row.device
     if index < 0:
         if not _on_cpus_alone(run):
             return None
         places = range(len(run.header.devices))
         index = max(places, key=lambda n: peak(run, n, row.dtype) or 0.0, default=HOST)
-    top = peak(run, index, row.dtype)
+    top = peak(run, index, row.dtype, on_matrix_units(what_ran(row), row.dtype))
     return found.median / top if found and top else None
 
 

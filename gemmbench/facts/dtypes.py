@@ -11,8 +11,9 @@ import numpy as np
 class DType:
     """A data type as the command line, numpy and OpenCL C know it."""
 
-    name: str  # on the command line and in saved files; also the OpenCL C name, where it has one
+    name: str  # of A and B on the command line and in saved files; also OpenCL C's name, where it has one
     numpy: np.dtype[np.generic]  # what a value is stored in
+    result: str  # the type of C: matrix units keep sums, and give them back, in a wider one
     scalar: str  # how alpha and beta reach a kernel: half is not allowed as a kernel argument
     eps: float  # distance from 1 to the next value; 0 for integers, which are exact
     extension: str  # the OpenCL extension that a device must list, or ""
@@ -28,29 +29,51 @@ class DType:
         """Whether values have a fraction."""
         return self.eps > 0
 
+    @property
+    def dropped(self) -> float:
+        """How much of a stored value a multiplier may drop, relative to it: tf32 is a float cut short."""
+        cut_short = self.numpy == np.float32 and self.eps > np.finfo(np.float32).eps
+        return self.eps if cut_short else 0.0
 
-def _row(name: str, numpy: type[np.generic], scalar: str, mantissa: int, extension: str, blas: bool) -> DType:
+    @property
+    def largest(self) -> int:
+        """The largest signed integer of as many bytes."""
+        return int(2 ** (8 * self.itemsize - 1)) - 1
+
+
+def _row(
+    name: str,
+    numpy: type[np.generic],
+    result: str,
+    scalar: str,
+    mantissa: int,
+    extension: str,
+    blas: bool,
+) -> DType:
     eps = 2.0**-mantissa if mantissa else 0.0
-    return DType(name, np.dtype(numpy), scalar, eps, extension, blas)
+    return DType(name, np.dtype(numpy), result, scalar, eps, extension, blas)
 
 
 DTYPES: dict[str, DType] = {
     row.name: row
     for row in (
-        #    name      stored in   scalar  mantissa  extension  BLAS; a mantissa of 0 bits: an integer
-        _row("float", np.float32, "float", 23, "", True),
-        _row("double", np.float64, "double", 52, "cl_khr_fp64", True),
-        _row("half", np.float16, "float", 10, "cl_khr_fp16", False),
-        _row("bfloat16", np.uint16, "float", 7, "cl_intel_bfloat16", False),
-        _row("tf32", np.float32, "float", 10, "", False),  # matrix units only
-        _row("fp8", np.uint8, "float", 3, "", False),  # e4m3; matrix units only
-        _row("long", np.int64, "long", 0, "", False),
-        _row("int", np.int32, "int", 0, "", False),
-        _row("short", np.int16, "short", 0, "", False),
-        _row("char", np.int8, "char", 0, "", False),
+        #    name      stored in   C's type  scalar  mantissa  extension  BLAS; no mantissa: an integer
+        _row("float", np.float32, "float", "float", 23, "", True),
+        _row("double", np.float64, "double", "double", 52, "cl_khr_fp64", True),
+        _row("half", np.float16, "half", "float", 10, "cl_khr_fp16", False),
+        _row("bfloat16", np.uint16, "float", "float", 7, "cl_intel_bfloat16", False),
+        _row("tf32", np.float32, "float", "float", 10, "", False),  # matrix units only
+        _row("fp8", np.uint8, "float", "float", 3, "", False),  # e4m3; matrix units only
+        _row("long", np.int64, "long", "long", 0, "", False),
+        _row("int", np.int32, "int", "int", 0, "", False),
+        _row("short", np.int16, "int", "int", 0, "", False),
+        _row("char", np.int8, "int", "int", 0, "", False),
     )
 }
 
-GEMM_DTYPES: tuple[str, ...] = ("float", "double", "half")
+PLAIN_DTYPES: tuple[str, ...] = ("float", "double", "half")
+"""What a kernel multiplies unless it says otherwise: types of OpenCL C, C's type being that of A and B."""
+GEMM_DTYPES: tuple[str, ...] = (*PLAIN_DTYPES, "bfloat16", "tf32", "char")
+"""Every type that some kernel multiplies."""
 DEVICE_DTYPES: tuple[str, ...] = ("float", "double", "half", "int")
 """What `DeviceFacts.dtypes` tells of. Every device has the other integers; the rest are matters of probes."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from gemmbench.facts.dtypes import DTYPES
+from gemmbench.facts.dtypes import DTYPES, DType
 
 
 @dataclass(frozen=True)
 class Gemm:
     """One problem: A is m x k, B is k x n, C is m x n, all row-major.
+
+    The data type is that of A and B; it tells C's (``DType.result``).
 
     Raises:
         ValueError: a dimension is negative or the data type is unknown.
@@ -32,14 +34,28 @@ class Gemm:
 
     @property
     def flops(self) -> int:
-        """Floating-point operations: 2 m n k, a multiplication and an addition for each product."""
+        """Operations: 2 m n k, a multiplication and an addition for each product."""
         return 2 * self.m * self.n * self.k
+
+    @property
+    def result(self) -> DType:
+        """The data type of C."""
+        return DTYPES[DTYPES[self.dtype].result]
+
+    @property
+    def bytes_of(self) -> dict[str, int]:
+        """Bytes of A, B and C, each in its own type."""
+        itemsize = DTYPES[self.dtype].itemsize
+        return {
+            "A": self.m * self.k * itemsize,
+            "B": self.k * self.n * itemsize,
+            "C": self.m * self.n * self.result.itemsize,
+        }
 
     @property
     def operand_bytes(self) -> int:
         """Bytes of A, B and C together: the least that a multiplication must hold."""
-        elements = self.m * self.k + self.k * self.n + self.m * self.n
-        return elements * DTYPES[self.dtype].itemsize
+        return sum(self.bytes_of.values())
 
     @property
     def shape(self) -> str:

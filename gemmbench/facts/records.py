@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
@@ -17,6 +19,7 @@ from typing import Literal, TypeVar
 import msgspec
 
 from gemmbench.facts.dtypes import DTYPES
+from gemmbench.facts.file_lock import lock
 
 SCHEMA_VERSION = 1
 # 1: the first one (gemmbench 0.1).
@@ -28,6 +31,9 @@ Parameters = dict[str, int | float | str]
 
 SCOPES: tuple[str, ...] = ("kernel", "device", "host")
 
+BESIDE = "beside"
+"""The parameter of a row that was measured while other devices did the same: their positions, ``0+2``."""
+
 MEMORY_MODES: dict[str, str] = {
     "mapped": "buffers the host can map, filled in place: no copy where host and device share memory",
     "staged": "copies between device buffers and pinned host memory",
@@ -37,6 +43,10 @@ MEMORY_MODES: dict[str, str] = {
 
 class RunFileError(Exception):
     """A saved run that cannot be read, written or resumed; the message is for the user."""
+
+
+class BusyError(RunFileError):
+    """A saved run that another process is writing."""
 
 
 @dataclass(frozen=True)
@@ -75,11 +85,17 @@ class DeviceFacts:
     pci: str = ""  # where it sits, where the driver tells: "0000:17:00.0"
     last_level_cache_bytes: int = 0  # of a CPU, as its system tells; 0 if not known
     compute_capability: tuple[int, int] = (0, 0)  # of an NVIDIA device
+    sub_group_sizes: tuple[int, ...] = ()  # that a kernel may require; none where the driver does not tell
 
     @property
     def address(self) -> str:
         """``platform:device``, as ``--device`` takes it."""
         return f"{self.platform_index}:{self.device_index}"
+
+    @property
+    def vector_bits(self) -> int:
+        """Width of its vector registers; 0 if the driver does not tell."""
+        return 32 * self.vector_widths.get("float", 0)
 
     @property
     def family(self) -> str:
@@ -259,6 +275,11 @@ class Row:
         """What makes this row the same case as a row of another run."""
         return row_key(self.kind, self.device, self.variant, self.dtype, self.parameters, self.problem)
 
+    @property
+    def beside(self) -> tuple[int, ...]:
+        """Positions of the devices that did the same at the same time; none if it ran alone."""
+        return tuple(int(word) for word in str(self.parameters.get(BESIDE, "")).split("+") if word)
+
 
 def moment(text: str) -> datetime:
     """A time as headers and rows hold it.
@@ -385,6 +406,8 @@ def _check_row(path: Path, number: int, row: Row, header: Header) -> None:
         raise bad("device", f"{row.device} is not in the header's list of {len(header.devices)}")
     if row.dtype not in DTYPES:
         raise bad("dtype", f"{row.dtype!r} is not one of {', '.join(DTYPES)}")
+    if BESIDE in row.parameters and not _are_others(row, len(header.devices)):
+        raise bad(f"parameters.{BESIDE}", f"{row.parameters[BESIDE]!r} does not name other devices")
     if row.kind == "gemm":
         if row.problem is None:
             raise bad("problem", "a gemm row must have one")
@@ -412,58 +435,89 @@ def _check_row(path: Path, number: int, row: Row, header: Header) -> None:
             raise bad(f"energy.{name}", f"{value} is not a positive finite number")
 
 
+def _are_others(row: Row, devices: int) -> bool:
+    """Whether the devices that a row was measured beside are some of the header's, and not its own."""
+    words = str(row.parameters[BESIDE]).split("+")
+    if not all(word.isascii() and word.isdecimal() and len(word) < 6 for word in words):
+        return False
+    return all(int(word) < devices and int(word) != row.device for word in words)
+
+
 class RunFile:
     """A run being written: each row is one write, flushed to disk before the next case starts.
 
+    The file is locked against other writers until it is closed or its process is gone.
+
     Raises:
+        BusyError: another process is writing it.
         RunFileError: the file exists (without `force`), cannot be written, or, for `resume`, was made by
             another command, on other devices or with another sampling policy.
     """
 
-    def __init__(self, path: Path, descriptor: int, done: tuple[Row, ...] = ()) -> None:
+    def __init__(self, path: Path, descriptor: int) -> None:
         self.path = path
-        self.done = done  # rows already there, when resuming
+        self.done: tuple[Row, ...] = ()  # rows already there, when resuming
         self._descriptor = descriptor
 
     @classmethod
     def create(cls, path: str | Path, header: Header, force: bool = False) -> RunFile:
         """Start a new file; an existing one is an error unless `force`."""
         path = Path(path)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | (os.O_TRUNC if force else os.O_EXCL)
-        try:
-            descriptor = os.open(path, flags, 0o666)
-        except FileExistsError:
-            raise RunFileError(
-                f"{path} exists already; --resume goes on with it, --force replaces it"
-            ) from None
-        except OSError as error:
-            raise RunFileError(f"cannot write {path}: {_why(error)}") from None
-        file = cls(path, descriptor)
-        file._write(encode(header))
+        with cls._opened(path, os.O_WRONLY | (0 if force else os.O_EXCL)) as file:
+            if force:
+                file._cut(0)
+            file._write(encode(header))
         return file
 
     @classmethod
     def resume(cls, path: str | Path, header: Header) -> RunFile:
         """Go on with a file: its whole rows are kept, a line cut short by a crash is dropped."""
         path = Path(path)
-        if not path.exists() or path.stat().st_size == 0:  # empty: killed before its header was written
-            return cls.create(path, header, force=True)
-        run, whole = _parse(path)
-        for what, then, now in (
-            ("another command", essential(run.header.command), essential(header.command)),
-            ("other devices", _devices(run.header), _devices(header)),
-            ("another sampling policy", run.header.policy, header.policy),
-        ):
-            if then != now:
-                raise RunFileError(f"cannot resume {path}: it was made by {what}: {then} is not {now}")
-        try:
-            descriptor = os.open(path, os.O_RDWR | os.O_APPEND)
+        with cls._opened(path, os.O_WRONLY) as file:
+            if os.fstat(file._descriptor).st_size == 0:  # new, or killed before its header was written
+                file._write(encode(header))
+                return file
+            run, whole = _parse(path)
+            for what, then, now in (
+                ("another command", essential(run.header.command), essential(header.command)),
+                ("other devices", _devices(run.header), _devices(header)),
+                ("another sampling policy", run.header.policy, header.policy),
+            ):
+                if then != now:
+                    raise RunFileError(f"cannot resume {path}: it was made by {what}: {then} is not {now}")
             if not whole:
-                data = path.read_bytes()
-                os.ftruncate(descriptor, data.rindex(b"\n") + 1)
+                file._cut(_read(path).rindex(b"\n") + 1)
+            file.done = run.rows
+        return file
+
+    @classmethod
+    @contextmanager
+    def _opened(cls, path: Path, flags: int) -> Iterator[RunFile]:
+        """A file opened for appending and locked; closed again if what is done with it fails."""
+        try:
+            file = cls(path, os.open(path, flags | os.O_CREAT | os.O_APPEND, 0o666))
+        except FileExistsError:
+            raise RunFileError(
+                f"{path} exists already; --resume goes on with it, --force replaces it"
+            ) from None
         except OSError as error:
             raise RunFileError(f"cannot write {path}: {_why(error)}") from None
-        return cls(path, descriptor, run.rows)
+        try:
+            if not lock(file._descriptor):
+                raise BusyError(f"another gemmbench is writing {path}; wait for it, or choose another file")
+            yield file
+        except BaseException:
+            file.close()
+            raise
+
+    def _cut(self, length: int) -> None:
+        """Drop what stands after so many bytes; what is no file has nothing to drop."""
+        if not stat.S_ISREG(os.fstat(self._descriptor).st_mode):
+            return
+        try:
+            os.ftruncate(self._descriptor, length)
+        except OSError as error:
+            raise RunFileError(f"cannot write {self.path}: {_why(error)}") from None
 
     def append(self, row: Row) -> None:
         """Add one row and put it on the disk."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from gemmbench.facts import derive
 from gemmbench.facts.records import Problem, Row, Run
-from gemmbench.facts.series import HOST
+from gemmbench.facts.series import AUTO, HOST
 
 FIRST_RUNG = "naive"  # what every speed-up is held against
 
@@ -53,18 +53,23 @@ def standings(run: Run, setting: Setting, problem: Problem) -> dict[str, Standin
         known = best.get(row.variant)
         if known is None or (rate and (known[1] is None or rate.median > known[1].median)):
             best[row.variant] = (row, rate)
-    on_device = [rate.median for row, rate in best.values() if rate and row.device != HOST]
+    on_device = [rate.median for row, rate in best.values() if rate and _is_ranked(row)]
     order = sorted(on_device, reverse=True)
     first = best.get(FIRST_RUNG, (None, None))[1]
     return {
         variant: Standing(
             row,
             rate,
-            order.index(rate.median) + 1 if rate and row.device != HOST else None,
+            order.index(rate.median) + 1 if rate and _is_ranked(row) else None,
             rate.median / first.median if rate and first and row.device != HOST else None,
         )
         for variant, (row, rate) in best.items()
     }
+
+
+def _is_ranked(row: Row) -> bool:
+    """Not the host's own BLAS, and not what `auto` took of the others."""
+    return row.device != HOST and row.variant != AUTO
 
 
 def common_problem(run: Run, setting: Setting) -> Problem | None:

@@ -32,6 +32,11 @@ def _shown(letter: str) -> str:
     return "\N{REPLACEMENT CHARACTER}" if category == "Cs" else "" if category in _HIDDEN else letter
 
 
+def spelt_out(text: str) -> str:
+    """A file's name as text that can be stored: bytes that are not UTF-8 as ``\\udcff``."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
 def listed(parameters: Mapping[str, int | float | str]) -> str:
     """Parameters for people: ``TS=16, WPT=4``."""
     return ", ".join(f"{clean(name)}={clean(str(value))}" for name, value in parameters.items())

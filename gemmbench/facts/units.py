@@ -92,3 +92,8 @@ def size(count: int) -> str:
 def percent(fraction: float) -> str:
     """A fraction as a percentage: ``12.1 %``."""
     return f"{fraction * 100:.1f} %" if math.isfinite(fraction) else "-"
+
+
+def ratio(value: float) -> str:
+    """One time over another, near 1 as a rule: ``1.023``."""
+    return f"{value:.3f}" if math.isfinite(value) else "-"

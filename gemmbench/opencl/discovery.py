@@ -22,6 +22,7 @@ _TYPES = (  # an OpenCL device type is a set of bits
     (cl.device_type.CPU, "cpu"),
     (cl.device_type.ACCELERATOR, "accelerator"),
 )
+_SUB_GROUP_SIZES_INTEL = 0x4108  # a question that cl_intel_required_subgroup_size adds
 
 
 def devices(registered: drivers.Registered | None = None) -> tuple[DeviceFacts, ...]:
@@ -176,7 +177,24 @@ def _facts(
         pci=_pci(device) if "cl_nv_device_attribute_query" in extensions else "",
         last_level_cache_bytes=_last_level_cache() if kind == "cpu" else 0,
         compute_capability=(number("COMPUTE_CAPABILITY_MAJOR_NV"), number("COMPUTE_CAPABILITY_MINOR_NV")),
+        sub_group_sizes=_sub_group_sizes(device) if "cl_intel_required_subgroup_size" in extensions else (),
     )
+
+
+def _sub_group_sizes(device: Any) -> tuple[int, ...]:
+    """The sizes that a kernel may require of its sub-groups; none where they cannot be told.
+
+    pyopencl does not know this question, so it is put to the loader that pyopencl itself uses.
+    """
+    found, length = (ctypes.c_size_t * 16)(), ctypes.c_size_t()
+    try:
+        ask = ctypes.CDLL(cl._cl.__file__).clGetDeviceInfo
+    except (OSError, AttributeError):  # not where a library's symbols are its own, as on Windows
+        return ()
+    place, room = ctypes.c_void_p(device.int_ptr), ctypes.c_size_t(ctypes.sizeof(found))
+    if ask(place, _SUB_GROUP_SIZES_INTEL, room, found, ctypes.byref(length)):
+        return ()
+    return tuple(found[: length.value // ctypes.sizeof(ctypes.c_size_t)])
 
 
 def _pci(device: Any) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -15,74 +15,52 @@ from gemmbench.energy import measure_energy
 from gemmbench.facts.dtypes import DTYPES
 from gemmbench.facts.problem import Gemm
 from gemmbench.facts.records import Check, Policy, Row
-from gemmbench.opencl import resources
-from gemmbench.opencl.gemm_bench import Bench, Prepared
+from gemmbench.opencl import ptx, resources
+from gemmbench.opencl.gemm_bench import Bench, Bind, Prepared, Step
 from gemmbench.opencl.memory import choose
 from gemmbench.opencl.runtime import Built, Runtime, errors
 from gemmbench.rules import reference
-from gemmbench.rules.executor import Tell, too_slow
-from gemmbench.rules.measure import least_s, sample
+from gemmbench.rules.exact import ExactTest
+from gemmbench.rules.executor import Tell
+from gemmbench.rules.gemm_row import completed
 from gemmbench.rules.plan import Case
-from gemmbench.rules.reference import Array
+from gemmbench.rules.prediction import refuse_if_too_slow
 from gemmbench.rules.variants import BY_NAME, Layout, Variant, round_up
-
-_DEVICE_SHARE = 0.6  # of the budget; the rest is the host scope's
-_SMALL = 256  # the first trial's edge when a case's cost is predicted
-_TRIAL_SHARE = 0.15  # of the budget that one trial may take
 
 
 class GemmExecutor:
     """Runs gemm cases on one OpenCL device. Exact tests are done once for each variant and data type."""
 
+    bench: type[Bench] = Bench  # what times a problem
+
     def __init__(self, runtime: Runtime) -> None:
         self.runtime = runtime
-        self._exact: dict[tuple[str, str, tuple[tuple[str, object], ...]], str] = {}
+        self._exact: dict[tuple[str, str, tuple[tuple[str, int], ...]], str] = {}
+        self._retargeted: dict[tuple[str, tuple[str, ...]], Built] = {}
 
     def run(self, case: Case, policy: Policy, tell: Tell) -> Row:
         """See `rules.executor.Executor`."""
         assert case.problem is not None
         variant, problem = BY_NAME[case.variant], case.problem
-        parameters = {name: int(value) for name, value in case.parameters.items()}
+        parameters = self._compiled(case)
 
         tell("building")
-        programs = self._programs(variant, problem.dtype, parameters)
+        programs = self.programs(variant, problem.dtype, parameters)
         row = self._built_row(case, variant, parameters, programs)
 
         tell("verifying")
         bind = partial(self.bind, variant, parameters, programs)
-        exact = self._exact_error(case, variant, bind)
+        exact = self._exact_error(variant, problem.dtype, parameters, bind)
         if exact:
             check = Check("wrong", {}, (exact,))
             return replace(row, status="wrong", reason=exact, check=check)
         if problem.flops:
-            self._refuse_if_too_slow(problem, policy, bind)
+            refuse_if_too_slow(problem, policy, partial(self._trial, bind=bind))
         mode = choose(policy.memory, self.runtime.facts)
-        bench = Bench(self.runtime, variant, case, mode, policy, bind)
         with errors():
-            row = replace(row, check=bench.verify(), memory=mode, launches=bench.launches())
-        if row.check.verdict == "wrong":
-            return replace(row, status="wrong", reason="; ".join(row.check.reasons))
-        if not problem.flops:
-            return replace(row, notes=("nothing to time: the product has no terms",))
-
-        with errors():
-            tell("timing device")
-            samples = sample(bench.device_batch, policy, policy.budget_s * _DEVICE_SHARE)
-            tell("timing host")
-            samples |= sample(
-                bench.host_batch,
-                policy,
-                policy.budget_s * (1 - _DEVICE_SHARE),
-                settle=False,
-            )
-        samples, notes = bench.trust_events(samples)
-        if policy.cold and bench.sets > 1:
-            notes = (*notes, f"cold: rotates among {bench.sets} operand sets")
-        if policy.energy:
-            tell("measuring energy")
-            with errors():
-                row = replace(row, energy=measure_energy(bench.device_batch, self.runtime.facts))
-        return replace(row, samples=samples, notes=notes)
+            bench = self.bench(self.runtime, variant, case, mode, policy, bind)
+            energy = partial(measure_energy, device=self.runtime.facts)
+            return completed(replace(row, memory=mode), problem, bench, policy, tell, energy)
 
     def inspect(self, case: Case) -> Row:
         """A row with what the case's kernels take as built; nothing is run.
@@ -91,13 +69,32 @@ class GemmExecutor:
             NotMeasuredError: they do not compile.
         """
         variant = BY_NAME[case.variant]
-        parameters = {name: int(value) for name, value in case.parameters.items()}
-        programs = self._programs(variant, case.dtype, parameters)
+        parameters = self._compiled(case)
+        programs = self.programs(variant, case.dtype, parameters)
         return self._built_row(case, variant, parameters, programs)
 
-    def _programs(self, variant: Variant, dtype: str, parameters: Mapping[str, int]) -> dict[str, Built]:
+    def _compiled(self, case: Case) -> dict[str, int]:
+        """The parameters of a case, and those with which its variant has kernels compiled for the problem."""
+        assert case.problem is not None
+        return BY_NAME[case.variant].compiled(case.problem, self.runtime.facts, _numbers(case))
+
+    def programs(self, variant: Variant, dtype: str, parameters: Mapping[str, int]) -> dict[str, Built]:
+        """The programs of a variant by file, each built once.
+
+        Raises:
+            NotMeasuredError: they do not compile, or not for the variant's target.
+        """
         options = variant.options(dtype, parameters)
-        return {file: self.runtime.build(file, options) for file in variant.files}
+        return {file: self._program(file, options, variant.target) for file in variant.files}
+
+    def _program(self, file: str, options: tuple[str, ...], target: str) -> Built:
+        built = self.runtime.build(file, options)
+        if not target:
+            return built
+        key = (file, options)
+        if key not in self._retargeted:
+            self._retargeted[key] = ptx.rebuild(self.runtime, file, built, target)
+        return self._retargeted[key]
 
     def _built_row(
         self, case: Case, variant: Variant, parameters: Mapping[str, int], programs: Mapping[str, Built]
@@ -105,8 +102,8 @@ class GemmExecutor:
         assert case.problem is not None
         return replace(
             case.row("ok"),
-            build_s=sum(built.seconds for built in programs.values()),
-            choice=dict(variant.chosen(case.problem, self.runtime.facts, parameters)),
+            build_s=sum(built.seconds for built in programs.values()) if programs else None,
+            choice=dict(variant.chosen(case.problem, self.runtime.facts, _numbers(case))),
             resources=resources.of_variant(self.runtime, variant, parameters, programs, case.problem),
         )
 
@@ -118,7 +115,7 @@ class GemmExecutor:
         problem: Gemm,
         layout: Layout,
         buffers: Mapping[str, Any],
-    ) -> list[Prepared]:
+    ) -> Sequence[Step]:
         """Kernels with their arguments set, in launch order; passes with nothing to do are left out.
 
         Images that ``buffers`` holds under their name are taken as filled.
@@ -126,7 +123,7 @@ class GemmExecutor:
         full = {**parameters, **variant.chosen(problem, self.runtime.facts, parameters)}
         values = variant.values(problem, full, layout)
         dtype = DTYPES[problem.dtype]
-        scalar = np.float64 if dtype.scalar == "double" else np.float32
+        scalar = DTYPES[dtype.scalar].numpy.type
         held = {
             name: self.runtime.buffer(size)
             for name, size in variant.temporary_bytes(problem, full, layout).items()
@@ -140,7 +137,7 @@ class GemmExecutor:
         known |= {"alpha": scalar(problem.alpha), "beta": scalar(problem.beta)}
         known |= held
 
-        prepared = []
+        prepared: list[Step] = []
         for step in variant.steps(values):
             items, group = step.items(values), step.group(values)
             if 0 in items or (step.role == "image" and buffers.keys() & variant.images.keys()):
@@ -152,12 +149,11 @@ class GemmExecutor:
             prepared.append(Prepared(step.role, step.kernel, kernel, rounded, group, held))
         return prepared
 
-    def _exact_error(self, case: Case, variant: Variant, bind: Callable[..., list[Prepared]]) -> str:
+    def _exact_error(self, variant: Variant, dtype: str, parameters: Mapping[str, int], bind: Bind) -> str:
         """What is wrong on shapes around the tile, with guard cells and NaN where nothing may be read."""
-        key = (case.variant, case.dtype, tuple(sorted(case.parameters.items())))
+        key = (variant.name, dtype, tuple(sorted(parameters.items())))
         if key not in self._exact:
-            edge = variant.edge({name: int(value) for name, value in case.parameters.items()})
-            problem = reference.edge_problem(case.dtype, edge)
+            problem = reference.edge_problem(dtype, variant.edge(parameters))
             errors_found = (
                 self.exact_run(problem, bind),
                 self.exact_run(replace(problem, alpha=1.0, beta=0.0), bind),
@@ -165,62 +161,28 @@ class GemmExecutor:
             self._exact[key] = next((error for error in errors_found if error), "")
         return self._exact[key]
 
-    def exact_run(self, problem: Gemm, bind: Callable[..., list[Prepared]]) -> str:
+    def exact_run(self, problem: Gemm, bind: Bind) -> str:
         """Run one exact problem in padded, guarded buffers; what is wrong, or ""."""
-        layout = Layout(problem.k + 3, problem.n + 5, problem.n + 7)
-        a, b, c = reference.integer_operands(problem)
-        dtype = DTYPES[problem.dtype].numpy
-        before = c if problem.beta != 0 else np.full_like(c, np.nan)
-        host = {
-            "A": _embed(a, layout.lda, np.nan),
-            "B": _embed(b, layout.ldb, np.nan),
-            "C": _embed(before, layout.ldc, reference.GUARD, extra=64),
-        }
+        test = ExactTest.of(problem)
         with errors():
             queue = self.runtime.queue
-            buffers = {name: self.runtime.buffer(values.nbytes) for name, values in host.items()}
-            for name, values in host.items():
+            buffers = {name: self.runtime.buffer(values.nbytes) for name, values in test.host.items()}
+            for name, values in test.host.items():
                 if values.size:
                     cl.enqueue_copy(queue, buffers[name], values)
-            for launch in bind(problem, layout, buffers):
+            for launch in bind(problem, test.layout, buffers):
                 launch.enqueue(queue)
-            result = np.empty(host["C"].shape, dtype)
-            if result.size:
-                cl.enqueue_copy(queue, result, buffers["C"])
+            result = np.empty_like(test.host["C"])
+            cl.enqueue_copy(queue, result, buffers["C"])  # never empty: guard cells stand behind it
             queue.finish()
-        inside = result[: problem.m * layout.ldc].reshape(problem.m, layout.ldc)
-        guard = np.concatenate([inside[:, problem.n :].ravel(), result[problem.m * layout.ldc :]])
-        if not (guard == dtype.type(reference.GUARD)).all():
-            return "cells outside C were written on the exact test"
-        expected = reference.exact_product(problem, a, b, c)
-        return reference.compare_exactly(expected, inside[:, : problem.n])
+        return test.error(result)
 
-    def _refuse_if_too_slow(self, problem: Gemm, policy: Policy, bind: Callable[..., list[Prepared]]) -> None:
-        """Predict the case's cost from growing trials.
-
-        Raises:
-            NotMeasuredError: skipped, with the time it would take.
-        """
-        edge = _SMALL
-        while True:
-            trial = replace(problem, m=min(problem.m, edge), n=min(problem.n, edge), k=min(problem.k, edge))
-            if trial.flops * 2 >= problem.flops:
-                return  # the trial would be the case itself
-            took = self._trial(trial, bind)
-            predicted = least_s(took * problem.flops / trial.flops)
-            if predicted <= policy.budget_s:
-                return
-            if took * 8 > policy.budget_s * _TRIAL_SHARE:
-                raise too_slow(predicted, policy)
-            edge *= 2
-
-    def _trial(self, problem: Gemm, bind: Callable[..., list[Prepared]]) -> float:
+    def _trial(self, problem: Gemm, bind: Bind) -> float:
         """Seconds of one run of a smaller problem, the first and slow one not counted."""
         with errors():
             layout = Layout.tight(problem)
             a, b, _ = reference.random_operands(problem)
-            buffers = {"A": self.runtime.buffer(a.nbytes), "B": self.runtime.buffer(b.nbytes)}
-            buffers["C"] = self.runtime.buffer(problem.m * problem.n * a.itemsize)
+            buffers = {name: self.runtime.buffer(nbytes) for name, nbytes in problem.bytes_of.items()}
             queue = self.runtime.queue
             cl.enqueue_copy(queue, buffers["A"], a)
             cl.enqueue_copy(queue, buffers["B"], b)
@@ -235,9 +197,6 @@ class GemmExecutor:
         return took
 
 
-def _embed(matrix: Array, ld: int, fill: float, extra: int = 0) -> Array:
-    """A matrix in rows of ``ld`` elements, the rest filled, and ``extra`` more elements behind it; flat."""
-    rows, columns = matrix.shape
-    flat = np.full(rows * ld + extra, fill, matrix.dtype)
-    flat[: rows * ld].reshape(rows, ld)[:, :columns] = matrix
-    return flat
+def _numbers(case: Case) -> dict[str, int]:
+    """A case's parameters, all of which are numbers."""
+    return {name: int(value) for name, value in case.parameters.items()}

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pyopencl as cl
@@ -16,18 +16,35 @@ from gemmbench.facts.records import Check, Launch, Policy, Scope
 from gemmbench.opencl.memory import Operand, operand
 from gemmbench.opencl.runtime import Runtime, errors
 from gemmbench.rules import reference
-from gemmbench.rules.memory import last_level_cache
+from gemmbench.rules.memory import operand_sets
 from gemmbench.rules.operands import load_operands, save_result
 from gemmbench.rules.plan import Case
 from gemmbench.rules.variants import Layout, Variant
 
 _LONG_RUN_S = 1e-3  # from here on the enqueueing cannot explain a gap between event and wall clock
-_MOST_SETS = 64
+
+
+class Step(Protocol):
+    """One thing that a problem puts into a queue, its arguments set."""
+
+    @property
+    def role(self) -> str:
+        """Of its pass."""
+
+    @property
+    def name(self) -> str:
+        """For people."""
+
+    def enqueue(self, queue: Any) -> Any:
+        """Enqueue it; the event, if it has one."""
+
+
+Bind = Callable[[Gemm, Layout, Mapping[str, Any]], Sequence[Step]]
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """One launch with its arguments set."""
+    """One launch with its arguments set: a `Step`."""
 
     role: str
     name: str
@@ -51,16 +68,16 @@ class Bench:
         case: Case,
         mode: str,
         policy: Policy,
-        bind: Callable[..., list[Prepared]],
+        bind: Bind,
     ) -> None:
         assert case.problem is not None
         problem = case.problem
         self.runtime, self._problem, self._case = runtime, problem, case
         self._values = load_operands(case)
-        self.sets = _set_count(problem, runtime, policy)
+        self.sets = operand_sets(problem, runtime.facts, policy)
         self._operands: list[tuple[Operand, Operand, Operand]] = []
-        self._prepared: list[list[Prepared]] = []  # for the device scope
-        self._hosted: list[list[Prepared]] = []  # for the host scope
+        self._prepared: list[Sequence[Step]] = []  # for the device scope
+        self._hosted: list[Sequence[Step]] = []  # for the host scope
         matrices = {"A": self._values.a, "B": self._values.b, "C": self._values.c}
         as_image = {spec.source: name for name, spec in variant.images.items()}
         for _ in range(self.sets):
@@ -79,11 +96,13 @@ class Bench:
             self._hosted.append(bind(problem, layout, direct) if as_image else self._prepared[-1])
         self._wall: list[tuple[float, float]] = []  # wall and event seconds of each device batch
         self._next = 0
+        self._sums = variant.sums.get(problem.dtype, "")
+        unwritten = reference.poison(problem.result)
         with errors():
             for a, b, c in self._operands:
                 a.fill(self._values.a)
                 b.fill(self._values.b)
-                c.fill(self._values.c if problem.beta != 0 else np.full_like(self._values.c, np.nan))
+                c.fill(self._values.c if problem.beta != 0 else np.full_like(self._values.c, unwritten))
                 c.keep_on_device(runtime.queue)
             runtime.queue.finish()
 
@@ -92,7 +111,9 @@ class Bench:
         problem, values = self._problem, self._values
         self._host_run(0)
         result = self._operands[0][2].read().reshape(problem.m, problem.n)
-        found = reference.residual(problem, values.a, values.b, values.c, result, zero_mean=values.generated)
+        found = reference.residual(
+            problem, values.a, values.b, values.c, result, self._sums, zero_mean=values.generated
+        )
         check = reference.judge(found, "")
         if check.verdict == "ok" and self._case.operands.out:
             save_result(self._case.operands.out, result)
@@ -107,16 +128,7 @@ class Bench:
 
     def device_batch(self, count: int) -> Mapping[str, float]:
         """Run ``count`` problems back to back; seconds of one in the kernel and the device scope."""
-        queue = self.runtime.queue
-        plan = [self._on_device(index) for index in range(self.sets)]
-        events: list[tuple[str, Any]] = []
-        begin = time.perf_counter()
-        for number in range(count):
-            for launch in plan[(self._next + number) % self.sets]:
-                events.append((launch.role, launch.enqueue(queue)))
-        queue.finish()
-        wall = time.perf_counter() - begin
-        self._next += count
+        wall, events = self._back_to_back(count)
         kernel = device = 0.0
         for role, event in events:
             took = (event.profile.end - event.profile.start) * 1e-9
@@ -126,6 +138,20 @@ class Bench:
         tick = self.runtime.facts.timer_resolution_ns * 1e-9
         self._wall.append((wall / count, device / count))
         return {"kernel": max(kernel, tick) / count, "device": max(device, tick) / count}
+
+    def _back_to_back(self, count: int) -> tuple[float, list[tuple[str, Any]]]:
+        """Run ``count`` problems; wall seconds of all, and each step's role and event."""
+        queue = self.runtime.queue
+        plan = [self._on_device(index) for index in range(self.sets)]
+        events: list[tuple[str, Any]] = []
+        begin = time.perf_counter()
+        for number in range(count):
+            for step in plan[(self._next + number) % self.sets]:
+                events.append((step.role, step.enqueue(queue)))
+        queue.finish()
+        wall = time.perf_counter() - begin
+        self._next += count
+        return wall, events
 
     def host_batch(self, count: int) -> Mapping[str, float]:
         """Run ``count`` problems from host memory to host memory; wall seconds of one."""
@@ -154,7 +180,7 @@ class Bench:
         clocked = Scope(walls, kept.batch, kept.stop)
         return {**samples, "kernel": clocked, "device": clocked}, (note,)
 
-    def _on_device(self, index: int) -> Sequence[Prepared]:
+    def _on_device(self, index: int) -> Sequence[Step]:
         """The launches of one operand set, its operands being the device's."""
         for matrix in self._operands[index]:
             matrix.keep_on_device(self.runtime.queue)
@@ -188,18 +214,26 @@ class Bench:
             c.fill(self._values.c)
 
 
+class WallBench(Bench):
+    """A bench for steps whose events do not tell: wall clock, and no kernel scope."""
+
+    def launches(self) -> tuple[Launch, ...]:
+        """None that are known."""
+        return ()
+
+    def device_batch(self, count: int) -> Mapping[str, float]:
+        """Run ``count`` problems back to back; wall seconds of one as the device scope."""
+        wall, _ = self._back_to_back(count)
+        return {"device": wall / count}
+
+    def trust_events(self, samples: Mapping[str, Scope]) -> tuple[dict[str, Scope], tuple[str, ...]]:
+        """There are none to hold against the wall clock."""
+        return dict(samples), ()
+
+
 def _stamps(event: Any) -> tuple[float, float, float]:
     """Queued, submitted and running durations of an event in seconds, never negative."""
     profile = event.profile
     stamps = (profile.queued, profile.submit, profile.start, profile.end)
     queued, submitted, running = (max(0, b - a) * 1e-9 for a, b in pairwise(stamps))
     return queued, submitted, running
-
-
-def _set_count(problem: Gemm, runtime: Runtime, policy: Policy) -> int:
-    """How many operand sets a cold run rotates among: twice what the caches hold."""
-    if not policy.cold or not problem.operand_bytes:
-        return 1
-    wanted = 2 * last_level_cache(runtime.facts)
-    room = max(1, runtime.facts.global_mem_bytes // 2 // problem.operand_bytes)
-    return max(1, min(-(-wanted // problem.operand_bytes), _MOST_SETS, room))

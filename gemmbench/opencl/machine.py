@@ -1,4 +1,4 @@
-"""The real machine: every OpenCL device of this process, and the host's BLAS."""
+"""The real machine: every OpenCL device of this process, the host's BLAS, and other libraries."""
 
 from __future__ import annotations
 
@@ -63,7 +63,15 @@ class OpenCLMachine:
         assert device is not None
         from gemmbench.opencl.runtime import Runtime
 
+        if kind == "cublas":
+            from gemmbench.baselines.cublas_gemm import CublasExecutor
+
+            return CublasExecutor(device)
         runtime = Runtime(device)
+        if kind == "clblast":
+            from gemmbench.opencl.clblast import ClblastExecutor
+
+            return ClblastExecutor(runtime)
         if kind == "peak":
             from gemmbench.opencl.peak import PeakExecutor
 
@@ -88,4 +96,16 @@ class OpenCLMachine:
 def default() -> OpenCLMachine:
     """What the child process makes."""
     os.environ.update(_NO_CACHES)
+    return OpenCLMachine()
+
+
+def caching(folder: str) -> OpenCLMachine:
+    """What a tuner's children make: what one has compiled the others need not, and build times are no result.
+
+    Args:
+        folder: of the drivers' caches, the same for all of them.
+    """
+    os.environ.update(_NO_CACHES)
+    os.environ.update({"CUDA_CACHE_DISABLE": "0", "CUDA_CACHE_PATH": folder})
+    os.environ.update({"POCL_KERNEL_CACHE": "1", "POCL_CACHE_DIR": folder})
     return OpenCLMachine()

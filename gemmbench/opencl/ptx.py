@@ -63,7 +63,7 @@ def rebuild(runtime: Runtime, file: str, built: Built, target: str) -> Built:
         text = released(_as_text(binary), target)
         program = cl.Program(runtime.context, [runtime.device], [text.encode()])
         try:
-            program.build()
+            program.build(["-cl-nv-verbose"])  # registers and spills
         except cl.Error as error:
             raise NotMeasuredError(
                 "failed", build_failure(f"{file} as PTX for {target}", str(error))

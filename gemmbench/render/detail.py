@@ -8,7 +8,7 @@ from rich.console import RenderableType
 
 from gemmbench.facts import derive, units
 from gemmbench.facts.records import SCOPES, Row, Run
-from gemmbench.facts.series import HOST
+from gemmbench.facts.series import AUTO, HOST
 from gemmbench.facts.text import clean, listed
 from gemmbench.render import energy, notes
 from gemmbench.render.heading import heading
@@ -87,12 +87,17 @@ def _sheet(run: Run, device: int, dtype: str, rows: Sequence[Row]) -> Sheet:
 
     return Sheet(
         heading=heading(run, device, dtype),
-        caption=f"{dtype} GFLOPS by scope; * best of its problem",
+        caption=f"{dtype} {derive.unit(dtype)} by scope; * best of its problem",
         keys=("", "size"),
         blocks=(SCOPES, ("of peak", "noise", *(energy.COLUMNS if has_energy else ()), "status")),
         rows=tuple(map(line, rows)),
         left=frozenset({"status"}),
         notes=(
+            *(
+                Note(f"{clean(row.variant)} at {shape(row)}", f"took {notes.taken(row)}", "dim")
+                for row in rows
+                if row.variant == AUTO and row.choice
+            ),
             *_parameters(rows),
             *notes.troubles(rows, shape),
             *notes.noisy(run, rows, shape),
@@ -107,7 +112,7 @@ def _parameters(rows: Sequence[Row]) -> list[Note]:
     """What each variant ran with, once if it is the same for all its rows."""
     groups: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
-        text = listed({**row.parameters, **row.choice})
+        text = listed({**row.parameters, **notes.settled(row)})
         if text:
             groups.setdefault((row.variant, text), []).append(row)
     several = {variant for variant, _ in groups if sum(variant == other for other, _ in groups) > 1}

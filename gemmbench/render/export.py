@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from gemmbench.facts import derive
+from gemmbench.facts import concurrent, derive
 from gemmbench.facts.records import SCOPES, Row, Run
 from gemmbench.facts.text import clean, listed
 from gemmbench.render.sheet import Cell, Sheet
@@ -47,7 +47,7 @@ def to_csv(run: Run) -> str:
 
 def to_markdown(run: Run, order: Sequence[str] = ()) -> str:
     """GitHub tables: the same as in the terminal, the best in bold."""
-    return "\n".join(map(_markdown, sheets(run, order))) or "No rows.\n"
+    return "\n".join(map(sheet_markdown, sheets(run, order))) or "No rows.\n"
 
 
 def _device(run: Run, row: Row) -> dict[str, str]:
@@ -59,17 +59,18 @@ def _device(run: Run, row: Row) -> dict[str, str]:
 
 def _json(run: Run, row: Row) -> str:
     merged = msgspec.to_builtins(row) | derive.derived(run, row) | _device(run, row)
-    return json.dumps(_finite(merged), allow_nan=False, ensure_ascii=True)
+    merged |= concurrent.derived(run, row)
+    return json.dumps(finite(merged), allow_nan=False, ensure_ascii=True)
 
 
-def _finite(value: object) -> object:
+def finite(value: object) -> object:
     """The same with null for what JSON has no word for."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
+        return {key: finite(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_finite(item) for item in value]
+        return [finite(item) for item in value]
     return value
 
 
@@ -94,10 +95,11 @@ def _flat(run: Run, row: Row) -> dict[str, object]:
         "source": row.source,
         "notes": "; ".join(row.notes),
     }
-    return {name: clean(value) if isinstance(value, str) else _finite(value) for name, value in known.items()}
+    return {name: clean(value) if isinstance(value, str) else finite(value) for name, value in known.items()}
 
 
-def _markdown(sheet: Sheet) -> str:
+def sheet_markdown(sheet: Sheet) -> str:
+    """One table as GitHub's markdown."""
     lines = []
     if sheet.heading:
         lines += [f"**{_escaped(' | '.join(sheet.heading))}**", ""]

@@ -8,6 +8,7 @@ from rich.text import Text
 
 from gemmbench.facts import derive, units
 from gemmbench.facts.records import SCOPES, Row, Run
+from gemmbench.facts.series import AUTO
 from gemmbench.facts.text import clean, clean_lines, listed
 from gemmbench.render import energy, notes
 from gemmbench.render.detail import shape
@@ -41,7 +42,7 @@ def gemm(run: Run) -> RenderableType:
 
 def _page(run: Run, row: Row) -> RenderableType:
     found = derive.shown_rate(row, "kernel")
-    figure = units.rate(found.median) if found else WORDS[row.status]
+    figure = units.rate(found.median, derive.is_integer(row.dtype)) if found else WORDS[row.status]
     parts: list[RenderableType] = []
     if row.samples:
         parts += [_scopes(run, row), Text("")]
@@ -76,7 +77,7 @@ def _scopes(run: Run, row: Row) -> Sheet:
         )
     return Sheet(
         keys=("scope",),
-        blocks=(("GFLOPS", "of peak", "median"), ("95 % interval", "best", "n", "stop")),
+        blocks=((derive.unit(row.dtype), "of peak", "median"), ("95 % interval", "best", "n", "stop")),
         rows=tuple(lines),
         left=frozenset({"stop"}),
     )
@@ -108,7 +109,9 @@ def _facts(run: Run, row: Row) -> list[Note]:
     verdict = row.check.verdict if row.check.verdict != "none" else "not done"
     style = {"ok": "green", "wrong": "bold red", "suspect": "yellow"}.get(row.check.verdict, "dim")
     found.append(Note("verified", ": ".join(filter(None, (verdict, figures, reasons))), style))
-    chosen = {**row.parameters, **row.choice}
+    if row.variant == AUTO and row.choice:
+        found.append(Note("took", notes.taken(row)))
+    chosen = {**row.parameters, **notes.settled(row)}
     if chosen:
         found.append(Note("parameters", listed(chosen)))
     if row.memory:

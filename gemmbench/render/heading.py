@@ -9,7 +9,7 @@ from gemmbench.facts.text import clean
 
 
 def heading(run: Run, device: int, dtype: str | None = None) -> tuple[str, ...]:
-    """Device, driver, units, and for one data type the peak that fractions refer to."""
+    """Device, driver, units, and for one data type the peaks that fractions refer to."""
     if device == HOST:
         return (clean(run.header.host.cpu), f"host, {clean(run.header.host.blas)}")
     facts = run.header.devices[device]
@@ -17,17 +17,23 @@ def heading(run: Run, device: int, dtype: str | None = None) -> tuple[str, ...]:
     pieces = (*map(clean, facts.title.split(" | ", 1)), f"{count} unit{'' if count == 1 else 's'}")
     if dtype is None:
         return pieces
-    top, row = derive.peak(run, device, dtype), derive.peak_row(run, device, dtype)
-    if doubted := derive.outdone(run, device, dtype):
+    return (*pieces, *(_peak(run, device, dtype, matrix) for matrix in derive.units_used(run, device, dtype)))
+
+
+def _peak(run: Run, device: int, dtype: str, matrix: bool) -> str:
+    """The peak of one kind of units, and when it was measured."""
+    name = f"{dtype} peak of the matrix units" if matrix else f"{dtype} peak"
+    integer = derive.is_integer(dtype)
+    if doubted := derive.outdone(run, device, dtype, matrix):
         claimed, reached, faster = doubted
         return (
-            *pieces,
-            f"{dtype} peak not known: {units.rate(claimed)} was measured, {clean(faster.variant)} reached "
-            f"{units.rate(reached)}; --remeasure",
+            f"{name} not known: {units.rate(claimed, integer)} was measured, {clean(faster.variant)} reached "
+            f"{units.rate(reached, integer)}; --remeasure"
         )
+    top, row = derive.peak(run, device, dtype, matrix), derive.peak_row(run, device, dtype, matrix)
     if top is None or row is None:
-        return (*pieces, f"{dtype} peak not measured")
-    return (*pieces, f"{dtype} peak {units.rate(top)} ({measured(run, row)})")
+        return f"{name} not measured"
+    return f"{name} {units.rate(top, integer)} ({measured(run, row)})"
 
 
 def measured(run: Run, row: Row) -> str:

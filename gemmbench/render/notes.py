@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from gemmbench.facts import derive, units
-from gemmbench.facts.records import DeviceFacts, Row, Run, Status
+from gemmbench.facts.records import DeviceFacts, Parameters, Row, Run, Status
+from gemmbench.facts.series import AUTO
 from gemmbench.facts.text import clean, clean_lines
 from gemmbench.render.sheet import Note
 
@@ -86,6 +87,32 @@ def remarks(rows: Iterable[Row], where: Where, each: str = "size") -> list[Note]
         Note("note", f"{places(mine, where, every, each)}: {note}", "dim") for note, mine in groups.items()
     ]
     return _some(notes, "more notes (--save keeps them, show FILE --format json has them all)")
+
+
+def choices(rows: Iterable[Row], where: Where, each: str = "size") -> list[Note]:
+    """What `auto` took and where, in a line; arguments as of `remarks`."""
+    rows = tuple(rows)
+    every = len(set(map(where, rows)))
+    groups: dict[str, list[str]] = {}
+    for row in rows:
+        if row.variant == AUTO and row.choice:
+            groups.setdefault(clean(derive.what_ran(row)), []).append(where(row))
+    parts = [
+        f"{variant} at {f'every {each}' if every > 1 and len(found) == every else ', '.join(found)}"
+        for variant, found in groups.items()
+    ]
+    return [Note(f"{AUTO} took", "; ".join(parts), "dim")] if parts else []
+
+
+def taken(row: Row) -> str:
+    """What `auto` took for a row of its own, and why: ``cpu-packed: the fastest measured at 64x64x64``."""
+    return f"{clean(derive.what_ran(row))}: {clean(str(row.choice.get('why', 'no reason given')))}"
+
+
+def settled(row: Row) -> Parameters:
+    """What a race or a heuristic settled on, without what `taken` tells."""
+    told = ("kernel", "why") if row.variant == AUTO else ()
+    return {name: value for name, value in row.choice.items() if name not in told}
 
 
 def warnings(devices: Iterable[DeviceFacts | None]) -> list[Note]:

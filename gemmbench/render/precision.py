@@ -111,6 +111,7 @@ def _sheet(run: Run, grid: _Grid) -> Sheet:
                 if energy.measured(grid.rows)
                 else []
             ),
+            *notes.choices(grid.rows, _type, "type"),
             *notes.remarks(grid.rows, _type, "type"),
             *notes.warnings([run.header.devices[grid.device] if grid.device != HOST else None]),
             *_conclusion(grid),

@@ -135,8 +135,8 @@ def line(row: Row) -> str:
         times = derive.summary(row, derive.finest_scope(row) or "")
         figure = units.seconds(times.median) if times else "ok"
     else:
-        integer = row.dtype == "int"
-        figure = units.rate(found.best if row.kind == "peak" else found.median, integer)
+        best_or_median = found.best if row.kind == "peak" else found.median
+        figure = units.rate(best_or_median, derive.is_integer(row.dtype))
     spread = derive.noise(row)
     return f"{label}: {figure}" + (f", noise {units.percent(spread)}" if spread is not None else "")
 

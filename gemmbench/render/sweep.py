@@ -8,7 +8,7 @@ from rich.console import RenderableType
 
 from gemmbench.facts import derive, units
 from gemmbench.facts.records import Run
-from gemmbench.facts.series import BASELINE, HOST, Panel, Series, panels
+from gemmbench.facts.series import AUTO, BASELINE, HOST, Panel, Series, panels
 from gemmbench.facts.text import clean
 from gemmbench.render import energy, notes
 from gemmbench.render.detail import detail
@@ -68,7 +68,8 @@ def _sheet(run: Run, panel: Panel, scope: str) -> Sheet:
     measured = any(value is not None for value in best.values())
     return Sheet(
         heading=heading(run, panel.device, panel.dtype),
-        caption=f"{panel.dtype} GFLOPS, {scope} scope, over {panel.shape}; * best of its column",
+        caption=f"{panel.dtype} {derive.unit(panel.dtype)}, {scope} scope, over {panel.shape}; "
+        "* best of its column",
         blocks=(tuple(str(size) for size in sizes), ("of peak", "host/device")),
         rows=rows,
         notes=(
@@ -76,6 +77,7 @@ def _sheet(run: Run, panel: Panel, scope: str) -> Sheet:
             *notes.troubles(panel.rows, place),
             *notes.noisy(run, panel.rows, place),
             *([] if energy.measured(panel.rows) else energy.remarks(run, panel.rows, place)),
+            *notes.choices(panel.rows, place),
             *notes.remarks(panel.rows, place),
             *notes.warnings([run.header.devices[panel.device] if panel.device != HOST else None]),
             *(_conclusion(panel) if measured else []),
@@ -122,7 +124,7 @@ def _host_over_device(one: Series) -> str:
 def _conclusion(panel: Panel) -> list[Note]:
     """From which size the device beats the host's BLAS: the earliest variant, and the fastest if another."""
     host = next((one for one in panel.series if one.is_host and one.variant == BASELINE), None)
-    mine = [one for one in panel.series if not one.is_host]
+    mine = [one for one in panel.series if not one.is_host and one.variant != AUTO]
     if not mine or not panel.sizes:
         return []
     if host is None:

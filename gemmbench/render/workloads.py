@@ -10,7 +10,7 @@ from rich.console import RenderableType
 
 from gemmbench.facts import derive, units
 from gemmbench.facts.records import Problem, Row, Run, Status
-from gemmbench.facts.series import BASELINE, HOST
+from gemmbench.facts.series import AUTO, BASELINE, HOST
 from gemmbench.facts.text import clean
 from gemmbench.render import energy, notes
 from gemmbench.render.heading import heading
@@ -83,6 +83,7 @@ def _lines(device: int, rows: Sequence[Row], scope: str, order: Sequence[str]) -
             key=lambda row: rank.get(row.variant, len(rank)),
         )
         mine = [row for row in same if row.device == device]
+        mine = [row for row in mine if row.variant != AUTO] or mine  # its figures are another's
         rated = [(rate.median, row) for row in mine if (rate := derive.shown_rate(row, scope))]
         best = max(rated, key=lambda pair: pair[0], default=(0.0, None))[1]
         host = next((row for row in same if row.device == HOST and row.variant == BASELINE), None)
@@ -112,7 +113,8 @@ def _sheet(run: Run, device: int, dtype: str, rows: Sequence[Row], scope: str, o
     shown = [row for line in lines for row in (line.best, line.host) if row]
     return Sheet(
         heading=heading(run, device, dtype),
-        caption=f"{dtype} GFLOPS, each shape's best kernel by {scope} scope; ratio: host over {BASELINE}",
+        caption=f"{dtype} {derive.unit(dtype)}, each shape's best kernel by {scope} scope; "
+        f"ratio: host over {BASELINE}",
         blocks=(*_COLUMNS, energy.COLUMNS) if joules else _COLUMNS,
         rows=tuple(body),
         left=frozenset({"best"}),
@@ -122,6 +124,7 @@ def _sheet(run: Run, device: int, dtype: str, rows: Sequence[Row], scope: str, o
             *_missing(rows),
             *notes.noisy(run, shown, _place),
             *energy.remarks(run, shown, _place),
+            *notes.choices(rows, _place, "shape"),
             *notes.remarks(shown, _place, "shape"),
             *notes.warnings([run.header.devices[device] if device != HOST else None]),
             *_conclusion(lines, scope),

@@ -11,7 +11,10 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Literal, Protocol
 
 from gemmbench.facts.records import Policy, Scope
 from gemmbench.facts.stats import summarize
@@ -20,6 +23,50 @@ Batch = Callable[[int], Mapping[str, float]]
 """Runs so many problems; seconds for one problem by scope, the scope that decides first."""
 
 Clock = Callable[[], float]
+
+Turn = Literal["more", "early", "enough", "late", "anew"]
+"""What follows a batch.
+
+more: another. early: another, and those so far do not count. enough: nothing. late: nothing, and the batch
+does not count. anew: all again, settling too.
+"""
+
+
+class Pace(Protocol):
+    """Keeps the sampling of one device in step with that of others."""
+
+    def begin(self) -> None:
+        """Called when the first batch could start; returns when every device could."""
+
+    def turn(self, enough: bool) -> Turn:
+        """Called after every batch; `enough`: for this device there could be an end."""
+
+
+class _Alone:
+    """Nobody to keep step with."""
+
+    def begin(self) -> None:
+        """Nothing to wait for."""
+
+    def turn(self, enough: bool) -> Turn:
+        """No more than is wanted here."""
+        return "enough" if enough else "more"
+
+
+_ALONE = _Alone()
+# Not an argument, which every executor would hand on: none of them samples otherwise beside other devices.
+_PACE: ContextVar[Pace] = ContextVar("pace", default=_ALONE)
+
+
+@contextmanager
+def paced(pace: Pace) -> Iterator[None]:
+    """All sampling within keeps this pace."""
+    token = _PACE.set(pace)
+    try:
+        yield
+    finally:
+        _PACE.reset(token)
+
 
 _AGREEING = 3
 _LEAST = 3  # samples that a row must have, however short its budget
@@ -37,6 +84,9 @@ def sample(
 ) -> dict[str, Scope]:
     """Sample a batch function until its first scope is stable or the budget is spent.
 
+    Beside other devices (`paced`), sampling and settling start when all of them are ready, and go on until
+    all of them have enough, so that every sample was taken while all were busy.
+
     Args:
         run: the batch function.
         policy: batch lengths, precision, least number of batches.
@@ -48,32 +98,52 @@ def sample(
     Returns:
         The samples of each scope, in seconds for one problem.
     """
-    end = clock() + budget_s
+    pace = _PACE.get()
+    begin = clock()
     if one_s is None:
-        begin = clock()
         run(1)
         one_s = clock() - begin
     size = batch_size(one_s, policy)
-    if settle:
-        _settle(run, size, min(policy.settle_s, budget_s / 3), policy, clock, one_s)
+    left_s = budget_s - (clock() - begin)
+    pace.begin()
+    while True:
+        end = clock() + left_s
+        if settle:
+            _settle(run, size, min(policy.settle_s, budget_s / 3), policy, clock, one_s)
+        found = _taken(run, size, policy, end, clock, pace)
+        if found is not None:
+            return found
 
+
+def _taken(
+    run: Batch, size: int, policy: Policy, end: float, clock: Clock, pace: Pace
+) -> dict[str, Scope] | None:
+    """The samples of each scope; None if they do not count and others are wanted."""
     samples: dict[str, list[float]] = {}
     taken, look = 0, policy.min_batches
-    stop = "budget"
+    stop = ""
     begin = clock()
     while True:
         for scope, seconds in run(size).items():
             samples.setdefault(scope, []).append(seconds)
         taken += 1
         now = clock()
-        if taken >= look:
+        if not stop and taken >= look:
             if summarize(next(iter(samples.values()))).noise <= policy.precision:
                 stop = "stable"
-                break
             look = max(taken + 1, math.ceil(taken * _GROWTH))
-        if taken >= _LEAST and now + (now - begin) / taken > end:
-            break
-    return {scope: Scope(tuple(values), size, stop) for scope, values in samples.items()}
+        if not stop and taken >= _LEAST and now + (now - begin) / taken > end:
+            stop = "budget"
+        turn = pace.turn(bool(stop))
+        if turn == "anew":
+            return None
+        if turn == "early":
+            samples.clear()
+            taken, look, stop, begin = 0, policy.min_batches, "", now
+            continue
+        if turn != "more":
+            kept = taken - (turn == "late")
+            return {scope: Scope(tuple(values[:kept]), size, stop) for scope, values in samples.items()}
 
 
 def batch_size(one_s: float, policy: Policy) -> int:

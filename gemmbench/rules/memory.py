@@ -8,7 +8,8 @@ from itertools import product
 from typing import Literal
 
 from gemmbench.facts.kernel_files import fingerprint
-from gemmbench.facts.records import DeviceFacts, Kind, Parameters
+from gemmbench.facts.problem import Gemm
+from gemmbench.facts.records import DeviceFacts, Kind, Parameters, Policy
 from gemmbench.rules.plan import Case, Plan, Skip
 
 Bench = Literal["global", "image", "working-set", "local", "chase", "launch", "copy", "map"]
@@ -251,6 +252,7 @@ FAMILIES: Mapping[str, str] = {
 
 _TIMES_CACHE = 8
 # Where a driver does not tell the last-level cache, or tells another: no processor of the type has a larger.
+_MOST_SETS = 64  # of operands
 _LARGEST_CACHE: Mapping[str, int] = {"cpu": 64 * MIB, "gpu": 256 * MIB}
 _SMALLEST_SET = 4 * KIB
 _LARGEST_SET = 4 * GIB  # 2^30 floats: kernels count in 32-bit integers
@@ -262,6 +264,15 @@ _LARGEST_TRANSFER = 256 * MIB
 def last_level_cache(device: DeviceFacts) -> int:
     """The bytes of cache to stay clear of: what is known, or the most that such a device may have."""
     return max(device.cache_bytes, device.last_level_cache_bytes or _LARGEST_CACHE[_kind(device)])
+
+
+def operand_sets(problem: Gemm, device: DeviceFacts, policy: Policy) -> int:
+    """How many operand sets a GEMM rotates among: if it is to be cold, twice what the caches hold."""
+    if not policy.cold or not problem.operand_bytes:
+        return 1
+    wanted = 2 * last_level_cache(device)
+    room = max(1, device.global_mem_bytes // 2 // problem.operand_bytes)
+    return max(1, min(-(-wanted // problem.operand_bytes), _MOST_SETS, room))
 
 
 def set_bytes(device: DeviceFacts) -> int:

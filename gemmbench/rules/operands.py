@@ -11,13 +11,12 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from gemmbench.facts.dtypes import DTYPES
+from gemmbench.facts.dtypes import DTYPES, PLAIN_DTYPES
 from gemmbench.facts.problem import Gemm
 from gemmbench.rules.executor import NotMeasuredError
 from gemmbench.rules.plan import Case, Operands
 from gemmbench.rules.reference import Array, random_operands
 
-_OWN_TYPES = ("float", "double", "half")  # what a .npy file can hold of them
 _ARCHIVE = b"PK\x03\x04"  # how a .npz file begins
 
 
@@ -74,7 +73,7 @@ def read_header(path: str) -> MatrixHeader:
     """Shape and type of the matrix in a .npy file, its elements unread.
 
     Raises:
-        OperandError: not a readable .npy, cut short, not of two dimensions, or of a type without a GEMM.
+        OperandError: not a readable .npy, cut short, not of two dimensions, or not of a plain type.
     """
     try:
         with Path(path).open("rb") as file:
@@ -135,12 +134,12 @@ def _array_header(path: str, file: BinaryIO) -> tuple[tuple[int, ...], np.dtype[
 def _dtype_name(path: str, dtype: np.dtype[Any]) -> str:
     """gemmbench's name of an array's data type, of either byte order."""
     native = dtype.newbyteorder("=")
-    for name in _OWN_TYPES:
+    for name in PLAIN_DTYPES:
         if DTYPES[name].numpy == native:
             return name
     if dtype.hasobject:
         raise OperandError(f"{path} holds Python objects, where numbers are wanted")
-    *others, last = (str(DTYPES[name].numpy) for name in _OWN_TYPES)
+    *others, last = (str(DTYPES[name].numpy) for name in PLAIN_DTYPES)
     wanted = f"{', '.join(others)} or {last}"
     raise OperandError(f"{path} holds {native}, where {wanted} is wanted (numpy's astype converts)")
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 from gemmbench.facts.dtypes import DTYPES
 from gemmbench.facts.problem import Gemm
 from gemmbench.facts.records import DeviceFacts, Kind, Parameters, Problem, Row, RowKey, Status, row_key
+from gemmbench.facts.series import AUTO
 from gemmbench.facts.units import size
 from gemmbench.rules import variants
 from gemmbench.rules.probes import FLOPS, PROBES, QUICK, WIDTHS
+from gemmbench.rules.reference import could_overflow
 from gemmbench.rules.variants import Variant
 
 _INDEX_LIMIT = 2**31 - 1  # kernels count elements in 32-bit integers
@@ -40,6 +42,7 @@ class Case:
     problem: Gemm | None = None
     source: str = ""
     operands: Operands = field(default_factory=Operands)
+    notes: tuple[str, ...] = ()  # of its row, beside those of the executor
 
     @property
     def key(self) -> RowKey:
@@ -74,6 +77,7 @@ class Case:
             problem=saved_problem(self.problem) if self.problem else None,
             label=self.problem.label if self.problem else "",
             source=self.source,
+            notes=self.notes,
         )
 
 
@@ -84,8 +88,17 @@ class Skip:
     row: Row
 
 
+@dataclass(frozen=True)
+class Tuned:
+    """Parameters that take the place of a shipped preset."""
+
+    parameters: Mapping[str, int]
+    note: str  # for the row: where they come from
+
+
 Plan = tuple[Case | Skip, ...]
-Reach = Literal["plain", "quick", "every"]
+FindTuned = Callable[[DeviceFacts, Variant, str], Tuned | None]  # for a data type
+Reach = Literal["plain", "matrix", "quick", "every"]
 
 
 def saved_problem(problem: Gemm) -> Problem:
@@ -99,23 +112,51 @@ def gemm_plan(
     problems: Iterable[Gemm],
     overrides: Mapping[str, int] | None = None,
     operands: Operands | None = None,
+    tuned: FindTuned = lambda *_: None,
 ) -> Plan:
     """Every variant on every problem and device, problem by problem, so that variants are interleaved.
 
+    Parameters are the user's own over the shipped preset; where there are none, those that the tuner kept.
+
     Raises:
-        variants.ParameterError: an override does not fit a variant that has that parameter, or none has it.
+        variants.ParameterError: an override does not fit a variant that has that parameter, or none has it;
+            alpha or beta of an integer problem has a fraction.
     """
     _check_overrides(chosen, overrides or {})
     plan: list[Case | Skip] = []
     problems = tuple(problems)
+    _check_scalars(problems)
     for index, device in enumerate(devices):
         for problem in problems:
             for variant in chosen:
-                if variant.executor == "opencl":
-                    plan.append(_gemm_case(index, device, variant, problem, overrides or {}, operands))
+                if variant.executor != "numpy":
+                    plan.append(_gemm_case(index, device, variant, problem, overrides or {}, operands, tuned))
                 elif index == 0:  # the host's own BLAS is measured once, among the first device's rows
                     plan.append(_host_case(variant, problem, operands))
     return tuple(plan)
+
+
+def fitting(plan: Plan, optional: Collection[str]) -> Plan:
+    """A plan without the rows of optional variants that say no more than that a device does not support them.
+
+    Where it supports none of them, the rows stay, to say why; `auto`, which takes one of the others, does not
+    count.
+    """
+
+    def place(step: Case | Skip) -> tuple[object, ...]:
+        _, device, _, dtype, _, problem = step.row.key if isinstance(step, Skip) else step.key
+        return device, dtype, problem
+
+    kernels = {name for name in optional if name != AUTO}
+    served = {place(step) for step in plan if isinstance(step, Case) and step.variant in kernels}
+    return tuple(
+        step
+        for step in plan
+        if isinstance(step, Case)
+        or step.row.variant not in optional
+        or step.row.status != "unsupported"
+        or place(step) not in served
+    )
 
 
 def peak_plan(
@@ -132,10 +173,11 @@ def peak_plan(
         dtypes: operand types.
         widths: vector widths, for the probes that have them.
         first: the first device's position.
-        reach: which probes: ``plain`` multiply-adds; ``quick``: these, and the matrix units that a device
-            has; ``every``: all there are, with a row for each that a device cannot run.
+        reach: which probes: ``plain`` multiply-adds; ``matrix``: the matrix units that a device has, fed as a
+            GEMM feeds them; ``quick``: both, these fed with zeros too; ``every``: all there are, with a row
+            for each that a device cannot run.
     """
-    chosen = {"plain": (FLOPS,), "quick": QUICK, "every": tuple(PROBES.values())}[reach]
+    chosen = {"plain": (FLOPS,), "matrix": QUICK[1:], "quick": QUICK, "every": tuple(PROBES.values())}[reach]
     plan: list[Case | Skip] = []
     for index, device in enumerate(devices, first):
         for dtype in dtypes:
@@ -144,6 +186,8 @@ def peak_plan(
                 if lacks and probe is not FLOPS and reach != "every":
                     continue
                 for parameters in probe.cases(dtype, widths):
+                    if reach == "matrix" and parameters["operands"] == "zeros":
+                        continue
                     source = probe.fingerprint(dtype, parameters)
                     case = Case("peak", index, probe.name, dtype, parameters, source=source)
                     plan.append(Skip(case.row("unsupported", lacks)) if lacks else case)
@@ -164,6 +208,12 @@ def unsupported_type(device: DeviceFacts, dtype: str) -> str:
     return f"the device does not list {extension}" if extension else f"the device has no {dtype}"
 
 
+def why_not(device: DeviceFacts, variant: Variant, problem: Gemm, parameters: Mapping[str, int]) -> str:
+    """Why a device cannot run a variant on a problem with these parameters, or ""."""
+    full = {**parameters, **variant.chosen(problem, device, parameters)}
+    return _unsupported(device, variant, problem, full) or _too_large(device, variant, problem, full)
+
+
 def _gemm_case(
     index: int,
     device: DeviceFacts,
@@ -171,9 +221,13 @@ def _gemm_case(
     problem: Gemm,
     overrides: Mapping[str, int],
     operands: Operands | None,
+    tuned: FindTuned,
 ) -> Case | Skip:
     mine = {name: value for name, value in overrides.items() if name in variant.parameters}
-    parameters = variant.preset(device.family, mine, problem.dtype)
+    kept = None if mine else tuned(device, variant, problem.dtype)
+    parameters = variant.preset(
+        device.family, kept.parameters if kept else mine, problem.dtype, device.vector_bits
+    )
     full = {**parameters, **variant.chosen(problem, device, parameters)}
     case = Case(
         "gemm",
@@ -184,6 +238,7 @@ def _gemm_case(
         problem,
         variant.fingerprint(problem.dtype, parameters),
         operands or Operands(),
+        (kept.note,) if kept else (),
     )
     reason = _unsupported(device, variant, problem, full)
     if reason:
@@ -203,17 +258,23 @@ def _unsupported(device: DeviceFacts, variant: Variant, problem: Gemm, parameter
     """Why this device cannot run this variant at any size, or ""."""
     if problem.dtype not in variant.dtypes:
         return f"{variant.name} is written for {', '.join(variant.dtypes)}"
-    reason = unsupported_type(device, problem.dtype)
+    if variant.device_type not in ("", device.type):
+        return f"{variant.name} is written for a {variant.device_type.upper()}"
+    reason = (variant.lacks or unsupported_type)(device, problem.dtype)
     if reason:
         return reason
-    for extension in variant.extensions(parameters):
+    for extension in (*variant.extensions(parameters), *variant.type_extensions.get(problem.dtype, ())):
         if not any(name in device.extensions for name in extension.split("|")):
             return f"the device does not list {extension.replace('|', ' or ')}"
+    size_wanted, sizes = variant.sub_group(parameters), device.sub_group_sizes
+    if size_wanted and sizes and size_wanted not in sizes:
+        return f"needs sub-groups of {size_wanted}, the device has them of {', '.join(map(str, sizes))}"
     if variant.images and not device.images:
         return "the device has no images"
-    local = variant.local_elements(parameters) * DTYPES[problem.dtype].itemsize
-    if local > device.local_mem_bytes:
-        return f"needs {size(local)} of local memory, the device has {size(device.local_mem_bytes)}"
+    local = variant.local_bytes(problem.dtype, parameters)
+    most = variant.local_limit(device)
+    if local > most:
+        return f"needs {size(local)} of local memory, the device has {size(most)}"
     values = variant.values(problem, parameters)
     for step in variant.steps(values):
         group = step.group(values)
@@ -233,22 +294,33 @@ def _too_large(device: DeviceFacts, variant: Variant, problem: Gemm, parameters:
         ):
             if pixels > most:
                 return f"{image.source} is an image {pixels} pixels {side}, the device allows {most}"
+    if could_overflow(problem):
+        return f"sums of {problem.k} products could leave the integers that C holds"
+    temporaries = variant.temporary_bytes(problem, parameters)
     itemsize = DTYPES[problem.dtype].itemsize
-    operands = {
-        "A": problem.m * problem.k * itemsize,
-        "B": problem.k * problem.n * itemsize,
-        "C": problem.m * problem.n * itemsize,
-    }
-    buffers = {**operands, **variant.temporary_bytes(problem, parameters)}
-    name, largest = max(buffers.items(), key=lambda item: item[1])
-    if largest // itemsize > _INDEX_LIMIT:
+    elements = {"A": problem.m * problem.k, "B": problem.k * problem.n, "C": problem.m * problem.n}
+    elements |= {name: nbytes // itemsize for name, nbytes in temporaries.items()}
+    name, most = max(elements.items(), key=lambda item: item[1])
+    if most > _INDEX_LIMIT:
         return f"{name} has more than 2^31 elements, which 32-bit indexes do not reach"
+    buffers = {**problem.bytes_of, **temporaries}
+    name, largest = max(buffers.items(), key=lambda item: item[1])
     if largest > device.max_alloc_bytes:
         return f"{name} needs {size(largest)}, the device allows {size(device.max_alloc_bytes)} in one buffer"
     total = sum(buffers.values())
     if total > device.global_mem_bytes:
         return f"needs {size(total)} of device memory, the device has {size(device.global_mem_bytes)}"
     return ""
+
+
+def _check_scalars(problems: Iterable[Gemm]) -> None:
+    for problem in problems:
+        for name, value in (("alpha", problem.alpha), ("beta", problem.beta)):
+            if not problem.result.is_float and not float(value).is_integer():
+                raise variants.ParameterError(
+                    f"{name} must be a whole number for {problem.dtype}, whose products are integers, "
+                    f"not {value:g}"
+                )
 
 
 def _check_overrides(chosen: Sequence[Variant], overrides: Mapping[str, int]) -> None:

@@ -6,6 +6,7 @@ import csv
 from collections.abc import Iterator
 from pathlib import Path
 
+from gemmbench.facts.text import spelt_out
 from gemmbench.rules.workloads import Shape
 
 REQUIRED = ("m", "n", "k")
@@ -51,7 +52,7 @@ def _shapes(path: Path, reader: Iterator[list[str]]) -> Iterator[Shape]:
         name = " ".join(fields.get("name", "").split())
         if len(name) > _LONGEST_NAME:
             raise ShapeFileError(f"{path}: line {number}: name: more than {_LONGEST_NAME} letters")
-        yield Shape(name or f"{path.name}:{number}", m, n, k)
+        yield Shape(name or f"{spelt_out(path.name)}:{number}", m, n, k)
         found += 1
     if not found:
         raise ShapeFileError(f"{path}: line {first[0] + 1}: no shape follows the header")

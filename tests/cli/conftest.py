@@ -22,10 +22,11 @@ Call = Callable[..., Result]
 Start = Callable[..., "subprocess.Popen[str]"]
 
 _DRIVER = """
+import importlib, os
 from gemmbench import cli
 from gemmbench.cli import running
-from tests.cli import fake_machine
-running.make_machine = fake_machine.make
+machine = importlib.import_module("tests.cli." + os.environ.get("GEMMBENCH_FAKE_MACHINE", "fake_machine"))
+running.make_machine = machine.make
 cli.main()
 """
 
@@ -38,6 +39,8 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFa
         "GEMMBENCH_DEVICE",
         "GEMMBENCH_FAKE_DEVICES",
         "GEMMBENCH_FAKE_FAULTS",
+        "GEMMBENCH_FAKE_GAINS",
+        "GEMMBENCH_FAKE_LOG",
         "FORCE_COLOR",
         "LINES",
     ):

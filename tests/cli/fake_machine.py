@@ -3,7 +3,10 @@
 The environment reaches the child process, so it says what happens there:
 
 - ``GEMMBENCH_FAKE_DEVICES``: ``cpu``, ``pocl``, ``gpu``, several with spaces, nothing, or a fault;
-- ``GEMMBENCH_FAKE_FAULTS``: ``VARIANT SIZE FAULT`` with semicolons: ``tiled 16 sigsegv; naive 8 hang``;
+- ``GEMMBENCH_FAKE_FAULTS``: ``VARIANT SIZE FAULT`` with semicolons: ``tiled 16 sigsegv; naive 8 hang``; a
+  parameter may stand for the size: ``register BM=32 sigsegv``;
+- ``GEMMBENCH_FAKE_GAINS``: ``NAME=VALUE FACTOR`` with semicolons, what parameters do to rates: ``TM=8 1.5``;
+- ``GEMMBENCH_FAKE_LOG``: a file that gets a line for each case that is run;
 - ``GEMMBENCH_FAKE_PID``: a file for the process id of a child that hangs.
 """
 
@@ -47,8 +50,12 @@ class FakeMachine:
         tell("timing")
         size = case.problem.m if case.problem else case.parameters.get("width", 0)
         for fault in os.environ.get("GEMMBENCH_FAKE_FAULTS", "").split(";"):
-            if fault.split()[:2] == [case.variant, str(size)]:
+            marks = {str(size), *(f"{name}={value}" for name, value in case.parameters.items())}
+            if fault and fault.split()[0] == case.variant and fault.split()[1] in marks:
                 self._fail(fault.split()[2])
+        if log := os.environ.get("GEMMBENCH_FAKE_LOG"):
+            with Path(log).open("a") as file:
+                print(case.label, dict(case.parameters), file=file)
         if case.kind == "peak":
             width = int(case.parameters.get("width", 1))
             row = fake_runs.peak_row(width, TOP.get(case.dtype, OTHER_TOP) * (1 - width / 64))
@@ -60,15 +67,19 @@ class FakeMachine:
         else:
             top = max(rate or 0 for rate in fake_runs.RATES.get(case.variant, (10.0,)))
             top *= TOP[case.dtype] / TOP["float"]  # no multiplication is faster than its type's peak
-            gflops = top * case.problem.k / (case.problem.k + 64)
+            gflops = top * case.problem.k / (case.problem.k + 64) * _gain(case)
             row = fake_runs.gemm_row(case.variant, case.row("ok").problem, gflops, case.device, transfer=0.5)  # type: ignore[arg-type]
         if policy.energy:
             row = replace(row, energy=fake_runs.energy(row, device))
         label = case.problem.label if case.problem else ""
-        return replace(row, device=case.device, dtype=case.dtype, parameters=case.parameters, label=label)
+        row = replace(row, label=label, notes=(*case.notes, *row.notes))
+        return replace(row, device=case.device, dtype=case.dtype, parameters=case.parameters)
 
     def inspect(self, case: Case, device: DeviceFacts) -> Row:
         assert device.index == case.device
+        if log := os.environ.get("GEMMBENCH_FAKE_LOG"):
+            with Path(log).open("a") as file:
+                print("built", dict(case.parameters), file=file)
         kernel = Resources(case.variant.replace("-", "_"), "multiply", 256, 1024, 16, 64, 2048)
         return replace(case.row("ok"), resources=(kernel,))
 
@@ -95,7 +106,22 @@ class FakeMachine:
         raise AssertionError(fault)
 
 
+def _gain(case: Case) -> float:
+    """What the environment says that a case's parameters do to its rate."""
+    gain = 1.0
+    for entry in filter(None, os.environ.get("GEMMBENCH_FAKE_GAINS", "").split(";")):
+        name, value = entry.split()[0].split("=")
+        if case.parameters.get(name) == int(value):
+            gain *= float(entry.split()[1])
+    return gain
+
+
 def make() -> FakeMachine:
+    return FakeMachine()
+
+
+def make_caching(folder: str) -> FakeMachine:
+    assert Path(folder).is_dir()
     return FakeMachine()
 
 

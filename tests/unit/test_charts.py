@@ -22,6 +22,7 @@ from gemmbench.charts.curves import spread, thinned
 from gemmbench.facts.chart_files import SUFFIXES, named
 from gemmbench.facts.records import Problem, Run
 from tests import fake_runs as fake
+from tests.fake_tuner import fake_tune
 
 Patches = list[tuple[float, float]]  # left end and width of horizontal bars
 
@@ -88,6 +89,7 @@ SUITED: dict[str, Run] = {  # a run for each kind
     "ladder": fake.fake_troubled(),
     "roofline": few(fake.fake_ladder()),
     "peak": fake.fake_peak(),
+    "tune": fake_tune(),
 }
 
 
@@ -194,6 +196,7 @@ CROWDED = {
     "troubled": fake.fake_troubled,
     "two devices": fake.fake_many,
     "peak": fake.fake_peak,
+    "tuner": fake_tune,
     "matrix units": fake.fake_matrix_peak,
 }
 

@@ -55,6 +55,48 @@ def test_the_fraction_is_of_the_best_believed_peak_of_the_same_type() -> None:
     assert derive.peak_fraction(Run(HEADER, (row,)), row) is None
 
 
+def test_a_kernel_on_matrix_units_is_held_against_their_peak_with_random_operands() -> None:
+    def unit(name: str, rate: float, operands: str) -> Row:
+        return replace(peak(rate), variant=name, parameters={"shape": "m16n8k8", "operands": operands})
+
+    plain, tensor = gemm("naive", 1000, 0.02, "kernel"), gemm("nv-mma", 1000, 0.002, "kernel")
+    peaks = (
+        peak(4e11),
+        unit("mma", 1.5e12, "random"),
+        unit("wgmma", 2e12, "random"),
+        unit("mma", 9e12, "zeros"),
+    )
+    run = Run(HEADER, (*peaks, plain, tensor))
+    assert derive.units_used(run, 0, "float") == (False, True)
+    assert derive.peak(run, 0, "float", matrix=False) == 4e11
+    assert derive.peak(run, 0, "float") == 2e12
+    assert derive.peak_fraction(run, plain) == pytest.approx(0.25)
+    assert derive.peak_fraction(run, tensor) == pytest.approx(0.5)
+    assert heading(run, 0, "float")[-2:] == (
+        "float peak 400 GFLOPS (this run)",
+        "float peak of the matrix units 2,000 GFLOPS (this run)",
+    )
+    assert derive.peak_fraction(Run(HEADER, (peak(4e11), tensor)), tensor) is None
+    assert derive.units_used(Run(HEADER, peaks), 0, "float") == (False,)
+    outdone = Run(HEADER, (peak(4e11), unit("mma", 0.5e12, "random"), plain, tensor))
+    assert derive.outdone(outdone, 0, "float") is None
+    assert derive.outdone(outdone, 0, "float", matrix=True) is not None
+    assert derive.peak_fraction(outdone, plain) == pytest.approx(0.25)
+    assert derive.peak_fraction(outdone, tensor) is None
+
+
+def test_operations_on_integers_are_no_flops() -> None:
+    assert [derive.unit(name) for name in ("half", "tf32", "char")] == ["GFLOPS", "GFLOPS", "GIOPS"]
+
+
+def test_cublas_multiplies_floats_with_the_ordinary_units_alone() -> None:
+    assert [derive.on_matrix_units("cublas", name) for name in ("float", "double", "half")] == [
+        False,
+        True,
+        True,
+    ]
+
+
 def test_a_peak_that_a_gemm_outdoes_is_none() -> None:
     slow, fast = (
         gemm("naive", 1000, 0.02, "kernel"),

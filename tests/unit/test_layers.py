@@ -11,6 +11,8 @@ import pytest
 PACKAGE = Path(__file__).resolve().parents[2] / "gemmbench"
 
 MACHINES = ("opencl", "baselines", "energy", "worker")
+KEPT = ("cache_folder", "peaks", "measured", "tuned")
+OUTLINE = ("session", "concurrent", "checking")
 FACES = ("render", "charts", "compare")
 
 # part of the package: the other parts that it may import; itself and gemmbench.__version__ always
@@ -18,27 +20,36 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "facts": (),
     "rules": ("facts",),
     **dict.fromkeys(MACHINES, ("facts", "rules", *MACHINES)),
-    "session": ("facts", "rules", *MACHINES),
-    "peaks": ("facts", "rules"),
+    "automatic": ("facts", "rules", *MACHINES),
+    "checking": ("facts", "rules", *MACHINES, "session"),
+    "session": ("facts", "rules", *MACHINES, "automatic"),
+    "concurrent": ("facts", "rules", *MACHINES, "automatic", "session"),
+    "cache_folder": ("facts",),
+    "peaks": ("facts", "rules", "cache_folder"),
+    "measured": ("facts", "rules", "cache_folder"),
+    "tuned": ("facts", "rules", "cache_folder"),
+    "tuning": ("facts", "rules", *MACHINES),
     **dict.fromkeys(FACES, ("facts",)),
-    "cli": ("facts", "rules", *MACHINES, "session", "peaks", *FACES),
+    "cli": ("facts", "rules", *MACHINES, *OUTLINE, *KEPT, "automatic", "tuning", *FACES),
     "__main__": ("cli",),
     "": (),  # gemmbench/__init__.py
 }
 
 # distribution's import name: the modules (or parts) that may import it
 THIRD_PARTY: dict[str, tuple[str, ...]] = {
-    "numpy": ("facts", "rules", *MACHINES, "charts", "cli"),
-    "msgspec": ("facts", "peaks", "render", "cli"),
-    "platformdirs": ("peaks",),
+    "numpy": ("facts", "rules", *MACHINES, "tuning.search", "charts", "cli"),
+    "msgspec": ("facts", "cache_folder", "render", "cli"),
+    "platformdirs": ("cache_folder",),
     "pyopencl": ("opencl",),
     "click": ("cli",),
     "rich": ("render", "cli"),
     "matplotlib": ("charts",),
     "PIL": ("charts",),
-    "scipy": ("facts.stats",),
+    "scipy": ("facts.stats", "facts.compare", "facts.history"),
+    "junitparser": ("render.junit",),
     "threadpoolctl": ("baselines",),
     "pynvml": ("energy",),
+    "kernel_tuner": ("tuning.search",),
 }
 
 # The parent process imports these; pyopencl belongs to the child.

@@ -74,9 +74,9 @@ def test_one_of_several_extensions_is_enough() -> None:
 
 def test_variants_are_interleaved_problem_by_problem() -> None:
     plan = gemm_plan([DEVICE], VARIANTS, [Gemm(8, 8, 8), Gemm(16, 16, 16)])
-    labels = [step.label for step in plan if isinstance(step, Case)]
-    assert len(labels) == 2 * len(VARIANTS)
-    assert all("8x8x8" in label for label in labels[: len(VARIANTS)])
+    keys = [step.row.key if isinstance(step, Skip) else step.key for step in plan]
+    assert [problem.m for *_, problem in keys if problem] == [8] * len(VARIANTS) + [16] * len(VARIANTS)
+    assert {name for _, _, name, *_ in keys} == {variant.name for variant in VARIANTS}
 
 
 def test_the_host_is_measured_once_for_several_devices() -> None:
@@ -135,3 +135,25 @@ def test_keys_tell_cases_apart_and_survive_the_row() -> None:
 def test_a_problem_that_is_none_is_refused(bad: dict[str, object]) -> None:
     with pytest.raises(ValueError, match=r"must be 0 or more|unknown data type"):
         Gemm(**{"m": 1, "n": 1, "k": 1, **bad})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("alpha", "beta", "name"), [(1.5, 0.0, "alpha"), (2.0, -0.5, "beta")])
+def test_integers_are_scaled_by_whole_numbers_alone(alpha: float, beta: float, name: str) -> None:
+    with pytest.raises(ParameterError, match=f"{name} must be a whole number for char"):
+        gemm_plan([DEVICE], [BY_NAME["naive"]], [Gemm(8, 8, 8, "char", alpha, beta)])
+
+
+def test_sums_that_could_leave_the_integers_of_c_are_skipped() -> None:
+    hopper = replace(DEVICE, type="gpu", compute_capability=(9, 0))
+    reason = "skipped: sums of 131072 products could leave the integers that C holds"
+    assert skipped(hopper, Gemm(8, 16, 2**17, "char"), "nv-mma") == reason
+    (step,) = gemm_plan([hopper], [BY_NAME["nv-mma"]], [Gemm(8, 16, 2**16, "char")])
+    assert isinstance(step, Case)
+
+
+def test_c_counts_in_its_own_type() -> None:
+    problem = Gemm(100, 200, 10, "bfloat16")
+    assert problem.bytes_of == {"A": 2000, "B": 4000, "C": 80_000}
+    assert problem.operand_bytes == 86_000
+    assert Gemm(100, 200, 10, "char").bytes_of["C"] == 80_000
+    assert Gemm(100, 200, 10, "half").bytes_of["C"] == 40_000

@@ -98,7 +98,7 @@ def test_matrix_instructions_are_those_of_the_file(probe: MatrixProbe) -> None:
 
 
 def test_what_gemm_takes_is_not_what_probes_take() -> None:
-    assert GEMM_DTYPES == ("float", "double", "half")
+    assert GEMM_DTYPES == ("float", "double", "half", "bfloat16", "tf32", "char")
     assert DEVICE_DTYPES == PEAK_DTYPES == ("float", "double", "half", "int")
     assert set(ALL_DTYPES) == set(DTYPES)
 
@@ -130,6 +130,12 @@ def test_a_hopper_gpu_has_them_all_by_ptx() -> None:
     assert "mma" in rows(ampere, "half")
     assert "mma" not in rows(ampere, "fp8")
     assert "wgmma" not in rows(ampere, "half")
+
+
+def test_a_gemm_on_matrix_units_is_held_against_them_fed_with_random_numbers() -> None:
+    assert rows(H200, "half", "matrix") == {"mma": ["run"] * 2, "wgmma": ["run"] * 2}
+    assert rows(H200, "double", "matrix") == {"mma": ["run"]}
+    assert rows(DEVICE, "half", "matrix") == {}
 
 
 def test_rows_of_one_probe_differ_in_their_parameters() -> None:

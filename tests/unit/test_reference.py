@@ -8,22 +8,29 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gemmbench.facts.dtypes import DTYPES, GEMM_DTYPES
+from gemmbench.facts.formats import decode
 from gemmbench.facts.problem import Gemm
 from gemmbench.rules import reference
 
 DIMENSION = st.integers(0, 70)
 
 
-def product(problem: Gemm, a: reference.Array, b: reference.Array, c: reference.Array) -> reference.Array:
-    """Computed as a kernel would: in the data type, a term at a time."""
-    dtype = DTYPES[problem.dtype].numpy
-    total = np.zeros((problem.m, problem.n), dtype)
+def product(
+    problem: Gemm, a: reference.Array, b: reference.Array, c: reference.Array, sums: str = ""
+) -> reference.Array:
+    """Computed as a kernel would: a term at a time, sums kept in C's type or the one given."""
+    dtype, result = DTYPES[problem.dtype], problem.result.numpy
+    kept = DTYPES[sums].numpy if sums else result
+    if dtype.dropped:  # cut short, as matrix units do
+        a, b = ((x.view(np.uint32) & 0xFFFFE000).view(np.float32) for x in (a, b))
+    a, b = (decode(x, dtype).astype(kept) for x in (a, b))
+    total = np.zeros((problem.m, problem.n), kept)
     for p in range(problem.k):
         total += a[:, p : p + 1] * b[p : p + 1, :]
-    result = dtype.type(problem.alpha) * total
+    answer = kept.type(problem.alpha) * total
     if problem.beta:
-        result = result + dtype.type(problem.beta) * c
-    return result.astype(dtype)
+        answer = answer + kept.type(problem.beta) * c
+    return answer.astype(result)
 
 
 @given(
@@ -38,6 +45,8 @@ def product(problem: Gemm, a: reference.Array, b: reference.Array, c: reference.
 def test_a_right_answer_is_within_the_bound(
     m: int, n: int, k: int, dtype: str, alpha: float, beta: float
 ) -> None:
+    if dtype == "char":
+        alpha, beta = round(alpha), round(beta)
     problem = Gemm(m, n, k, dtype, alpha, beta)
     a, b, c = reference.random_operands(problem)
     found = reference.residual(problem, a, b, c, product(problem, a, b, c))
@@ -45,7 +54,7 @@ def test_a_right_answer_is_within_the_bound(
 
 
 @pytest.mark.parametrize("dtype", GEMM_DTYPES)
-@pytest.mark.parametrize("size", [17, 100, 400])
+@pytest.mark.parametrize("size", [17, 100, 300])
 @pytest.mark.parametrize("fault", ["element", "row", "swapped", "short", "nan", "zero"])
 def test_a_wrong_answer_is_caught(dtype: str, size: int, fault: str) -> None:
     problem = Gemm(size, size + 1, size + 2, dtype)
@@ -53,7 +62,7 @@ def test_a_wrong_answer_is_caught(dtype: str, size: int, fault: str) -> None:
     right = product(problem, a, b, c)
     wrong = right.copy()
     if fault == "element":
-        wrong[size // 2, size // 3] += DTYPES[dtype].numpy.type(4 * np.sqrt(size) if dtype == "half" else 1)
+        wrong[size // 2, size // 3] += {"half": 4 * np.sqrt(size), "tf32": np.sqrt(size) / 2}.get(dtype, 1)
     elif fault == "row":
         wrong[-1] = 0
     elif fault == "swapped":
@@ -61,7 +70,7 @@ def test_a_wrong_answer_is_caught(dtype: str, size: int, fault: str) -> None:
     elif fault == "short":
         wrong = product(Gemm(size, size + 1, size - 4, dtype), a, b, c)
     elif fault == "nan":
-        wrong[0, 0] = np.nan
+        wrong[0, 0] = reference.poison(problem.result)
     else:
         wrong[...] = 0
     assert reference.residual(problem, a, b, c, right).value <= 1
@@ -89,8 +98,8 @@ def test_exact_operands_are_exact_in_every_type(dtype: str, edge: int) -> None:
     got = product(problem, a, b, c)
     got[1, 2] += 1
     assert "1 of" in reference.compare_exactly(expected, got)
-    got[1, 2] = np.nan
-    assert "nan" in reference.compare_exactly(expected, got)
+    got[1, 2] = reference.poison(problem.result)
+    assert f"{got[1, 2]:g}" in reference.compare_exactly(expected, got)
 
 
 def test_exact_operands_refuse_what_cannot_be_exact() -> None:
@@ -104,3 +113,51 @@ def test_the_same_problem_has_the_same_operands_and_they_are_not_zeros() -> None
         assert (one == other).all()
         assert np.count_nonzero(one) == one.size
         assert abs(one.mean()) < 0.2
+
+
+@pytest.mark.parametrize("sums", ["half", "float"])
+def test_a_half_summed_in_half_is_not_as_good_as_one_summed_in_float(sums: str) -> None:
+    problem = Gemm(60, 60, 400, "half")
+    a, b, c = reference.random_operands(problem)
+    got = product(problem, a, b, c, sums)
+    assert reference.residual(problem, a, b, c, got).value <= 1
+    tight = reference.residual(problem, a, b, c, got, "float")
+    assert (tight.value <= 1) == (sums == "float")
+
+
+def test_elements_of_bfloat16_are_bits_and_those_of_tf32_are_floats_with_all_their_digits() -> None:
+    a, _, c = reference.random_operands(Gemm(30, 20, 10, "bfloat16"))
+    assert (a.dtype, c.dtype) == (np.uint16, np.float32)
+    assert np.abs(decode(a, DTYPES["bfloat16"])).max() <= 1
+    a, _, c = reference.random_operands(Gemm(30, 20, 10, "tf32"))
+    assert (a.dtype, c.dtype) == (np.float32, np.float32)
+    assert (a.view(np.uint32) & 0x1FFF).any()  # what a multiplier drops
+    assert [name for name in GEMM_DTYPES if DTYPES[name].dropped] == ["tf32"]
+
+
+def test_integers_are_all_that_a_char_holds_and_must_be_right_to_the_last() -> None:
+    problem = Gemm(50, 60, 500, "char", 3, -2)
+    a, b, c = reference.random_operands(problem)
+    assert (a.dtype, c.dtype) == (np.int8, np.int32)
+    assert (a.min(), a.max()) == (-128, 127)
+    right = product(problem, a, b, c)
+    assert reference.residual(problem, a, b, c, right) == reference.Residual(0.0, 0)
+    right[33, 7] += 1
+    found = reference.residual(problem, a, b, c, right)
+    assert found.row == 33
+    assert reference.judge(found, "").verdict == "wrong"
+
+
+def test_sums_of_integers_are_told_that_could_leave_c() -> None:
+    assert not reference.could_overflow(Gemm(1, 1, 2**17 - 1, "char"))
+    assert reference.could_overflow(Gemm(1, 1, 2**17, "char"))
+    assert reference.could_overflow(Gemm(1, 1, 2**17, "char", alpha=0))  # the product alone
+    assert reference.could_overflow(Gemm(1, 1, 1, "char", alpha=2**20))
+    assert not reference.could_overflow(Gemm(1, 1, 2**20, "half"))
+
+
+@pytest.mark.parametrize("dtype", GEMM_DTYPES)
+def test_poison_shows(dtype: str) -> None:
+    row = DTYPES[dtype]
+    value = decode(np.array([reference.poison(row)]), row)[0]
+    assert np.isnan(value) if row.is_float else value == 127

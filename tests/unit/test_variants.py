@@ -82,7 +82,7 @@ def test_presets_meet_the_constraints_and_lie_in_a_space_that_is_not_empty(varia
         for dtype in variant.dtypes:
             preset = variant.preset(family, dtype=dtype)
             preset |= variant.chosen(Gemm(64, 64, 64, dtype), DEVICE, preset)
-            assert set(preset) == set(variant.parameters)
+            assert set(preset) >= set(variant.parameters)  # rules may choose what is no parameter too
     assert next(variant.space(), None) is not None
     assert all(variant.idea and variant.source and variant.family for variant in OPENCL)
 

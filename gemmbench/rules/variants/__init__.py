@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gemmbench.rules.variants import libraries, mobile, tutorial, vendors
+from gemmbench.rules.variants import auto, cpu, gpu, intel, libraries, mobile, tensor, tutorial, vendors
 from gemmbench.rules.variants.model import (
+    OURS,
     Constraint,
     Image,
     Layout,
@@ -24,10 +25,12 @@ from gemmbench.rules.variants.model import (
 
 __all__ = [
     "BASELINES",
+    "BEST",
     "BY_NAME",
     "FAMILIES",
     "LADDER",
     "ORDER",
+    "PUBLISHED",
     "VARIANTS",
     "Constraint",
     "Image",
@@ -44,6 +47,11 @@ VARIANTS: tuple[Variant, ...] = (
     *tutorial.VARIANTS,
     *mobile.VARIANTS,
     *vendors.VARIANTS,
+    *cpu.VARIANTS,
+    *gpu.VARIANTS,
+    *tensor.VARIANTS,
+    *intel.VARIANTS,
+    *auto.VARIANTS,
     *libraries.VARIANTS,
 )
 
@@ -51,4 +59,6 @@ BY_NAME: Mapping[str, Variant] = {variant.name: variant for variant in VARIANTS}
 ORDER: tuple[str, ...] = tuple(BY_NAME)
 FAMILIES: Mapping[str, str] = {variant.name: variant.family for variant in VARIANTS}
 LADDER: tuple[str, ...] = tuple(v.name for v in VARIANTS if v.executor == "opencl")
-BASELINES: tuple[str, ...] = tuple(v.name for v in VARIANTS if v.executor != "opencl")
+BASELINES: tuple[str, ...] = tuple(v.name for v in libraries.VARIANTS)
+BEST: tuple[str, ...] = tuple(v.name for v in VARIANTS if v.family == OURS)
+PUBLISHED: tuple[str, ...] = tuple(name for name in LADDER if name not in BEST)

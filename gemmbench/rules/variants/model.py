@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import Literal
 
-from gemmbench.facts.dtypes import DTYPES
+from gemmbench.facts.dtypes import DTYPES, PLAIN_DTYPES
 from gemmbench.facts.kernel_files import fingerprint
 from gemmbench.facts.problem import Gemm
 from gemmbench.facts.records import DeviceFacts
@@ -25,6 +25,8 @@ Formula = Callable[[Values], int]
 Shape = Callable[[Values], tuple[int, ...]]
 Chooser = Callable[[Gemm, DeviceFacts, Values], dict[str, int]]
 Role = Literal["multiply", "transpose", "pad", "pack", "image", "unpad"]
+
+OURS = "ours"  # the family of the kernels that are gemmbench's own
 
 PIXEL = 4  # elements in a pixel of an RGBA image
 
@@ -108,28 +110,43 @@ class Variant:
     extents: Mapping[str, Formula] = field(default_factory=dict)
     temporaries: Mapping[str, Formula] = field(default_factory=dict)  # elements
     images: Mapping[str, Image] = field(default_factory=dict)
-    local_elements: Formula = lambda _: 0  # of local memory, the most that one pass uses
+    local_elements: Formula = lambda _: 0  # of local memory, the most that one pass uses; see `local_bytes`
+    local_limit: Callable[[DeviceFacts], int] = lambda device: device.local_mem_bytes  # for a group
     extensions: Callable[[Values], tuple[str, ...]] = lambda _: ()  # "a|b": one of them is enough
+    type_extensions: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # beside these, by data type
+    sub_group: Formula = lambda _: 0  # work-items that its sub-groups must have; 0: it does not matter
     flags: tuple[str, ...] = ()  # compiler options beside the -D list
-    dtypes: tuple[str, ...] = ("float", "double", "half")
+    parameter_flags: Callable[[Values], tuple[str, ...]] = lambda _: ()  # those that parameters ask for
+    dtypes: tuple[str, ...] = PLAIN_DTYPES
+    device_type: str = ""  # of the only devices that it is for: "cpu"; "" for any
+    # Why a device cannot multiply a type with it, or "", where another rule than the device's own list of
+    # types decides: matrix units take types that OpenCL C lacks.
+    lacks: Callable[[DeviceFacts, str], str] | None = None
+    compiled_for: Callable[[str], tuple[str, ...]] = lambda dtype: (f"-DREAL_{dtype}",)  # a data type
+    sums: Mapping[str, str] = field(default_factory=dict)  # the type of sums, by data type, if it is not C's
+    target: str = ""  # of PTX, for marked instructions that the driver's own lacks: "sm_90a"; see opencl/ptx
     edge: Formula = lambda _: 16  # the largest tile edge: shapes around it exercise the edges
-    executor: Literal["opencl", "numpy"] = "opencl"
+    library: str = ""  # what must be installed for it, in words
+    executor: Literal["opencl", "numpy", "clblast", "cublas", "auto"] = "opencl"
 
     @property
     def files(self) -> tuple[str, ...]:
         """The ``.cl`` files it is made of, each once."""
         return tuple(dict.fromkeys(step.file for step in self.passes))
 
-    def preset(self, family: str, overrides: Values | None = None, dtype: str = "float") -> dict[str, int]:
+    def preset(
+        self, family: str, overrides: Values | None = None, dtype: str = "float", vector_bits: int = 0
+    ) -> dict[str, int]:
         """Its parameters for a family of devices (``cpu-pocl``) and a data type, the user's own over them.
 
-        The presets apply in this order, each over the one before: ``default``, the type of the device
-        (``cpu``), the family, and then the same three for the data type alone (``gpu:double``).
+        The presets apply in this order, each over the one before: ``default``, the width of the device's
+        vector registers (``256-bit``), its type (``cpu``), the family, and then the same for the data type
+        alone (``gpu:double``).
 
         Raises:
             ParameterError: an override is unknown or breaks a constraint.
         """
-        kinds = ("default", family.partition("-")[0], family)
+        kinds = ("default", f"{vector_bits}-bit", family.partition("-")[0], family)
         keys = (*kinds, *(f"{kind}:{dtype}" for kind in kinds))
         chosen = {name: value for key in keys for name, value in self.presets.get(key, {}).items()}
         for name, value in (overrides or {}).items():
@@ -153,6 +170,15 @@ class Variant:
         found = self.choose(problem, device, parameters)
         return {name: value for name, value in found.items() if name not in parameters}
 
+    def compiled(self, problem: Gemm, device: DeviceFacts, parameters: Values) -> dict[str, int]:
+        """What kernels for a problem are compiled with: the given parameters and those of `chosen`.
+
+        What is chosen and is no parameter is the launch's alone.
+        """
+        chosen = self.chosen(problem, device, parameters)
+        known = (name for name in chosen if name in self.parameters and not self.parameters[name].launch)
+        return {**parameters, **{name: chosen[name] for name in known}}
+
     def space(self) -> Iterator[dict[str, int]]:
         """Every combination of the parameters' values that meets the constraints."""
         for values in product(*(parameter.values for parameter in self.parameters.values())):
@@ -163,13 +189,15 @@ class Variant:
     def values(self, problem: Gemm, parameters: Values, layout: Layout | None = None) -> dict[str, int]:
         """What its formulas and kernel arguments may name: parameters, lengths of the problem, extents.
 
+        Formulas may also name ``itemsize``, the bytes of an element of A or B.
+
         Args:
             problem: m, n, k.
             parameters: its own.
             layout: lda, ldb, ldc; None for rows without anything between them.
         """
         known = {**parameters, "m": problem.m, "n": problem.n, "k": problem.k}
-        known |= vars(layout or Layout.tight(problem))
+        known |= vars(layout or Layout.tight(problem)) | {"itemsize": DTYPES[problem.dtype].itemsize}
         for name, formula in self.extents.items():
             known[name] = formula(known)
         return known
@@ -183,7 +211,7 @@ class Variant:
         defines = (
             f"-D{name}={value}" for name, value in parameters.items() if not self.parameters[name].launch
         )
-        return (f"-DREAL_{dtype}", *defines, *self.flags)
+        return (*self.compiled_for(dtype), *defines, *self.flags, *self.parameter_flags(parameters))
 
     def temporary_bytes(
         self, problem: Gemm, parameters: Values, layout: Layout | None = None
@@ -193,9 +221,14 @@ class Variant:
         itemsize = DTYPES[problem.dtype].itemsize
         return {name: formula(known) * itemsize for name, formula in self.temporaries.items()}
 
+    def local_bytes(self, dtype: str, parameters: Values) -> int:
+        """Bytes of local memory that a work-group needs; the formula may name ``itemsize``, too."""
+        itemsize = DTYPES[dtype].itemsize
+        return self.local_elements({**parameters, "itemsize": itemsize}) * itemsize
+
     def fingerprint(self, dtype: str, parameters: Values) -> str:
-        """Hash of what would be compiled: rows are comparable only if it is the same."""
-        return fingerprint(self.files, self.options(dtype, parameters))
+        """Hash of what would be compiled: rows are comparable only if it is the same; "" for a library."""
+        return fingerprint(self.files, self.options(dtype, parameters)) if self.files else ""
 
 
 def _listed(parameters: Values) -> str:

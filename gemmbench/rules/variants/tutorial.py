@@ -265,6 +265,7 @@ SUBGROUP = Variant(
         if p["EXCHANGE"] == 1
         else ()
     ),
+    sub_group=lambda p: p["LANES"] if p["EXCHANGE"] == 1 else 0,
     edge=lambda p: max(p["LANES"] * p["TN"], p["GY"] * p["TM"]),
 )
 

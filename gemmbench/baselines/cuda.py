@@ -1,0 +1,133 @@
+"""One NVIDIA GPU through CUDA's driver interface: memory, copies, a stream, a stopwatch."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from gemmbench.baselines.shared_library import opened
+from gemmbench.facts.records import DeviceFacts
+from gemmbench.rules.executor import NotMeasuredError
+from gemmbench.rules.reference import Array
+
+_FILES = ("libcuda.so.1", "nvcuda.dll")
+_ADVICE = "install NVIDIA's driver with CUDA (libcuda1 on Debian)"
+_LEAST_BYTES = 16  # CUDA has no empty memory
+_NAME_BYTES = 256
+_OUT_OF_MEMORY = 2
+
+
+class Cuda:
+    """The GPU that OpenCL calls by these facts, as the current CUDA device of this process.
+
+    Raises:
+        NotMeasuredError: unsupported: there is no CUDA here, or it does not show this GPU.
+    """
+
+    def __init__(self, facts: DeviceFacts) -> None:
+        self._library = opened("CUDA", _FILES, _ADVICE)
+        self._call("cuInit", 0)
+        device = self._find(facts)
+        context = ctypes.c_void_p()
+        self._call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
+        self._call("cuCtxSetCurrent", context)
+        self.stream = ctypes.c_void_p()
+        self._call("cuStreamCreate", ctypes.byref(self.stream), 0)
+        self._begin, self._end = ctypes.c_void_p(), ctypes.c_void_p()
+        for event in (self._begin, self._end):
+            self._call("cuEventCreate", ctypes.byref(event), 0)
+
+    @contextmanager
+    def memory(self, nbytes: int) -> Iterator[int]:
+        """The address of so many bytes on the device.
+
+        Raises:
+            NotMeasuredError: failed: there is not that much left.
+        """
+        address = ctypes.c_uint64()
+        self._call("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(max(nbytes, _LEAST_BYTES)))
+        try:
+            yield address.value
+        finally:
+            self._library.cuMemFree_v2(address)
+
+    @contextmanager
+    def pinned(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Iterator[Array]:
+        """An uninitialised array in host memory that the device reads and writes by itself."""
+        nbytes = max(int(np.prod(shape)) * dtype.itemsize, _LEAST_BYTES)
+        address = ctypes.c_void_p()
+        self._call("cuMemHostAlloc", ctypes.byref(address), ctypes.c_size_t(nbytes), 0)
+        try:
+            raw = (ctypes.c_uint8 * nbytes).from_address(address.value or 0)
+            yield np.frombuffer(memoryview(raw), dtype, int(np.prod(shape))).reshape(shape)
+        finally:
+            self._library.cuMemFreeHost(address)
+
+    def to_device(self, address: int, values: Array) -> None:
+        """Enqueue a copy of a contiguous array to the device."""
+        if values.size:
+            place, length = ctypes.c_void_p(values.ctypes.data), ctypes.c_size_t(values.nbytes)
+            self._call("cuMemcpyHtoDAsync_v2", ctypes.c_uint64(address), place, length, self.stream)
+
+    def to_host(self, values: Array, address: int) -> None:
+        """Copy from the device into a contiguous array; returns when the values are there."""
+        if values.size:
+            place, length = ctypes.c_void_p(values.ctypes.data), ctypes.c_size_t(values.nbytes)
+            self._call("cuMemcpyDtoHAsync_v2", place, ctypes.c_uint64(address), length, self.stream)
+        self.finish()
+
+    def finish(self) -> None:
+        """Wait for all that was enqueued.
+
+        Raises:
+            NotMeasuredError: failed: some of it did; the process is of no use for CUDA any more.
+        """
+        self._call("cuStreamSynchronize", self.stream)
+
+    def start(self) -> None:
+        """Start the stopwatch when the device gets there."""
+        self._call("cuEventRecord", self._begin, self.stream)
+
+    def stop(self) -> float:
+        """Wait for all that was enqueued; the device's seconds since `start`."""
+        self._call("cuEventRecord", self._end, self.stream)
+        self.finish()
+        milliseconds = ctypes.c_float()
+        self._call("cuEventElapsedTime", ctypes.byref(milliseconds), self._begin, self._end)
+        return milliseconds.value * 1e-3
+
+    def _find(self, facts: DeviceFacts) -> ctypes.c_int:
+        """The GPU in the device's PCI slot; where that is not known, the only one of its name."""
+        device = ctypes.c_int()
+        if facts.pci:
+            if self._library.cuDeviceGetByPCIBusId(ctypes.byref(device), facts.pci.encode()):
+                raise NotMeasuredError("unsupported", f"CUDA does not show the GPU at {facts.pci}")
+            return device
+        count = ctypes.c_int()
+        self._call("cuDeviceGetCount", ctypes.byref(count))
+        named = [index for index in range(count.value) if self._name(index) == facts.name]
+        if len(named) != 1:
+            raise NotMeasuredError("unsupported", f"CUDA shows {len(named)} GPUs called {facts.name}")
+        self._call("cuDeviceGet", ctypes.byref(device), named[0])
+        return device
+
+    def _name(self, index: int) -> str:
+        device, name = ctypes.c_int(), ctypes.create_string_buffer(_NAME_BYTES)
+        self._call("cuDeviceGet", ctypes.byref(device), index)
+        self._call("cuDeviceGetName", name, _NAME_BYTES, device)
+        return name.value.decode(errors="replace")
+
+    def _call(self, function: str, *arguments: Any) -> None:
+        status = getattr(self._library, function)(*arguments)
+        if status:
+            text = ctypes.c_char_p()
+            self._library.cuGetErrorString(status, ctypes.byref(text))
+            words = (text.value or b"no such error").decode(errors="replace")
+            if function == "cuInit":
+                raise NotMeasuredError("unsupported", f"CUDA does not start: {words}")
+            what = "the device ran out of memory" if status == _OUT_OF_MEMORY else f"{function} failed"
+            raise NotMeasuredError("failed", f"{what}: CUDA says {words}", restart=status != _OUT_OF_MEMORY)

@@ -1,0 +1,161 @@
+/* gpu-tile: tiles on two levels, and nothing that waits: what a GPU's compiler needs to keep multiplying.
+ *
+ *          BN                     A work-group makes a BM x BN tile of C, each of its sub-groups a part of
+ *      +---------+---------+      (LY * TM) x (LX * TN), LX x LY = LANES lanes. A lane's TM x TN micro-tile is made of
+ *   BM | sub-    | sub-    |      vectors strided over the part: vector i of rows at (i * LY + ly) * WIDTH, of
+ *      | group   | group   |      columns at (j * LX + lx) * WIDTH, so that lanes read neighbouring local memory.
+ *      +---------+---------+
+ *      |   ...   |   ...   |      acc[i][j] += At[p][row of i] * Bt[p][columns of j]
+ *      +---------+---------+      At[p][r] = A[(row0 + r) * lda + p0 + p],  Bt[p][c] = B[(p0 + p) * ldb + column0 + c]
+ *
+ * Three stages overlap: tile t + 1 travels from global memory to registers, step p + 1 from local memory to
+ * registers, while step p of tile t is multiplied. A is transposed on its way into local memory, so that no pass
+ * is needed; PAD elements at the end of a row of At keep its four-row stores in different banks. Groups walk
+ * bands of BAND tile rows, so that the groups that run at one time share operands in the second-level cache.
+ *
+ * Loads are whole vectors through pointers to the vector type (vload may be compiled to scalar loads), so lda
+ * and ldb are multiples of WIDTH: other operands come padded by a pass. Vectors past an edge are zeros. */
+#include "common.clh"
+
+#if !defined(BM) || !defined(BN) || !defined(BK) || !defined(TM) || !defined(TN)
+#error "BM, BN, BK, TM and TN must be defined"
+#endif
+#if !defined(WIDTH) || !defined(PAD) || !defined(LANES) || !defined(LX) || !defined(BAND)
+#error "WIDTH, PAD, LANES, LX and BAND must be defined"
+#endif
+
+#define VECTOR REALV(WIDTH)
+#define LY (LANES / LX)
+#define ITEMS ((BM / TM) * (BN / TN))
+#define PARTS_ACROSS (BN / (LX * TN))     /* sub-groups in a row of the tile */
+#define VK (BK / WIDTH)                   /* vectors in a row of A's tile */
+#define VN (BN / WIDTH)                   /* and of B's */
+#define LOADS_A (BM * VK / ITEMS)         /* vectors of a tile that a work-item moves */
+#define LOADS_B (BK * VN / ITEMS)
+#define LDA_LOCAL (BM + PAD)
+
+/* Start loading the tiles that begin at p0. */
+#define FETCH(p0) \
+    _Pragma("unroll") for (int e = 0; e < LOADS_A; e++) { \
+        const int v = item + e * ITEMS, row = row0 + v / VK, p = (p0) + v % VK * WIDTH; \
+        next_a[e] = row < m && p < k ? *(__global const VECTOR *)(A + (size_t)row * lda + p) : (VECTOR)(0); \
+    } \
+    _Pragma("unroll") for (int e = 0; e < LOADS_B; e++) { \
+        const int v = item + e * ITEMS, p = (p0) + v / VN, column = column0 + v % VN * WIDTH; \
+        next_b[e] = p < k && column < n ? *(__global const VECTOR *)(B + (size_t)p * ldb + column) : (VECTOR)(0); \
+    }
+
+/* Put what has been loaded into one half of local memory, A transposed. */
+#define PUT(half) \
+    _Pragma("unroll") for (int e = 0; e < LOADS_A; e++) { \
+        const int v = item + e * ITEMS; \
+        REAL lanes[WIDTH]; \
+        CAT(vstore, WIDTH)(next_a[e], 0, lanes); \
+        _Pragma("unroll") for (int i = 0; i < WIDTH; i++) \
+            At[half][v % VK * WIDTH + i][v / VK] = lanes[i]; \
+    } \
+    _Pragma("unroll") for (int e = 0; e < LOADS_B; e++) { \
+        const int v = item + e * ITEMS; \
+        *(__local VECTOR *)&Bt[half][v / VN][v % VN * WIDTH] = next_b[e]; \
+    }
+
+/* Load the fragments of step p from one half of local memory. */
+#define FRAGMENTS(set, half, p) \
+    _Pragma("unroll") for (int i = 0; i < TM / WIDTH; i++) \
+        CAT(vstore, WIDTH)(*(__local const VECTOR *)&At[half][p][row_part + i * LY * WIDTH], i, a[set]); \
+    _Pragma("unroll") for (int j = 0; j < TN / WIDTH; j++) \
+        CAT(vstore, WIDTH)(*(__local const VECTOR *)&Bt[half][p][column_part + j * LX * WIDTH], j, b[set]);
+
+static inline void store(__global REAL *c, VECTOR sums, int left, int aligned, SCALAR alpha, SCALAR beta)
+{
+    const VECTOR scaled = (REAL)alpha * sums;
+    if (left >= WIDTH && aligned) {
+        __global VECTOR *whole = (__global VECTOR *)c;
+        *whole = beta == 0 ? scaled : scaled + (REAL)beta * *whole;
+        return;
+    }
+    REAL lanes[WIDTH];
+    CAT(vstore, WIDTH)(scaled, 0, lanes);
+    #pragma unroll
+    for (int i = 0; i < WIDTH; i++)
+        if (i < left)
+            c[i] = beta == 0 ? lanes[i] : lanes[i] + (REAL)beta * c[i];
+}
+
+__kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1)))
+void gpu_tile(int m, int n, int k, SCALAR alpha,
+              __global const REAL *restrict A, int lda,
+              __global const REAL *restrict B, int ldb, SCALAR beta,
+              __global REAL *restrict C, int ldc)
+{
+    __local REAL At[2][BK][LDA_LOCAL] __attribute__((aligned(16)));
+    __local REAL Bt[2][BK][BN] __attribute__((aligned(16)));
+    const int item = get_local_id(0), lane = item % LANES, part = item / LANES;
+    const int row_part = part / PARTS_ACROSS * (LY * TM) + lane / LX * WIDTH;
+    const int column_part = part % PARTS_ACROSS * (LX * TN) + lane % LX * WIDTH;
+
+    /* the tile: down a band of BAND tile rows first, then one tile column on */
+    const int tiles_down = (m + BM - 1) / BM, tiles_across = (n + BN - 1) / BN;
+    const int band = get_group_id(0) / (BAND * tiles_across), within = get_group_id(0) % (BAND * tiles_across);
+    const int band_rows = min(BAND, tiles_down - band * BAND);
+    const int row0 = (band * BAND + within % band_rows) * BM, column0 = within / band_rows * BN;
+
+    REAL acc[TM][TN];
+    #pragma unroll
+    for (int i = 0; i < TM; i++)
+        #pragma unroll
+        for (int j = 0; j < TN; j++)
+            acc[i][j] = 0;
+
+    VECTOR next_a[LOADS_A], next_b[LOADS_B];
+    REAL a[2][TM], b[2][TN];
+    FETCH(0)
+    PUT(0)
+    barrier(CLK_LOCAL_MEM_FENCE);
+#if AHEAD
+    FRAGMENTS(0, 0, 0)
+#endif
+    for (int p0 = 0, now = 0; p0 < k; p0 += BK, now ^= 1) {
+        const int more = p0 + BK < k;
+        if (more) {
+            FETCH(p0 + BK)
+        }
+        #pragma unroll
+        for (int p = 0; p < BK; p++) {
+#if AHEAD
+            if (p < BK - 1) {
+                FRAGMENTS((p + 1) % 2, now, p + 1)
+            } else if (more) { /* the same for every work-item of the group */
+                PUT(now ^ 1)
+                barrier(CLK_LOCAL_MEM_FENCE);
+                FRAGMENTS(0, now ^ 1, 0)
+            }
+#else
+            FRAGMENTS(p % 2, now, p)
+#endif
+            #pragma unroll
+            for (int i = 0; i < TM; i++)
+                #pragma unroll
+                for (int j = 0; j < TN; j++)
+                    acc[i][j] += a[p % 2][i] * b[p % 2][j];
+        }
+#if !AHEAD
+        if (more) {
+            PUT(now ^ 1)
+            barrier(CLK_LOCAL_MEM_FENCE);
+        }
+#endif
+    }
+
+    const int aligned = ldc % WIDTH == 0;
+    #pragma unroll
+    for (int i = 0; i < TM; i++) {
+        const int row = row0 + row_part + i / WIDTH * LY * WIDTH + i % WIDTH;
+        #pragma unroll
+        for (int j = 0; j < TN / WIDTH; j++) {
+            const int column = column0 + column_part + j * LX * WIDTH;
+            if (row < m && column < n)
+                store(C + (size_t)row * ldc + column, CAT(vload, WIDTH)(j, acc[i]), n - column, aligned, alpha, beta);
+        }
+    }
+}

@@ -1,0 +1,193 @@
+/* nv-async: tiles on two levels, copied by the hardware: from global to local memory without a register between.
+ *
+ *          BN                 Local memory is a ring of STAGES pairs of tiles. While one pair is multiplied, the copies of
+ *      +--------+             the next STAGES - 1 are under way (cp.async, 16 bytes each), so that one barrier a tile is
+ *      | B tile | BK          enough: what it waits for was asked for STAGES - 1 tiles ago.
+ *      +--------+
+ *   BK                        acc[i][j] += As[stage][p][row of i] * Bs[stage][p][column of j]
+ *  +----+   +--------+        As[s][p][r] = AT[(p0 + p) * ldat + row0 + r],  Bs[s][p][c] = B[(p0 + p) * ldb + column0 + c]
+ *  | A  |   |  C     | BM
+ *  |tile|   |  tile  |        A copy cannot transpose, so A comes transposed by a pass. What is on its way takes no registers
+ *  +----+   +--------+        and no stores to local memory, which leaves both to the multiplication.
+ *
+ * A work-item owns a TM x TN micro-tile and walks it column by column, up one and down the next: two multiply-adds in a
+ * row share the element of B, or at a turn the element of A, so that each reads two registers and not three from two banks
+ * that give one each a cycle (docs/nv-async.md).
+ *
+ * The last tiles, fewer than the device has units, would leave units idle: tiles from WHOLE on are cut into PARTS along
+ * k, each a group's, into a buffer that `sum_parts` adds up. A small C with a long k is all such tiles.
+ *
+ * Rows and columns past an edge repeat the last vector, since nothing of theirs is stored; steps past k are zeros, which
+ * cp.async fills in for what it is told not to read. ldat and ldb are multiples of WIDTH: B comes padded by a pass where
+ * its rows do not fit. */
+#include "common.clh"
+
+#if !defined(BM) || !defined(BN) || !defined(BK) || !defined(TM) || !defined(TN)
+#error "BM, BN, BK, TM and TN must be defined"
+#endif
+#if !defined(WIDTH) || !defined(PAD) || !defined(STAGES) || !defined(LX) || !defined(BAND) || !defined(REGISTERS)
+#error "WIDTH, PAD, STAGES, LX, BAND and REGISTERS must be defined"
+#endif
+
+#define LANES 32
+#define VECTOR REALV(WIDTH)
+#define LY (LANES / LX)
+#define ITEMS ((BM / TM) * (BN / TN))
+#define PARTS_ACROSS (BN / (LX * TN)) /* warps in a row of the tile */
+#define VM (BM / WIDTH)               /* vectors in a row of A's tile */
+#define VN (BN / WIDTH)               /* and of B's */
+#define COPIES_A (BK * VM / ITEMS)    /* vectors of a tile that a work-item asks for */
+#define COPIES_B (BK * VN / ITEMS)
+
+/* 16 bytes, the first `bytes` of them read and the others zero. */
+static inline void copy_async(__local REAL *to, __global const REAL *from, int bytes)
+{
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"((uint)(ulong)to), "l"(from), "r"(bytes)
+                 : "memory");
+}
+#define COMMIT asm volatile("cp.async.commit_group;" ::: "memory");
+#define WAIT_FOR_ALL_BUT(groups) asm volatile("cp.async.wait_group %0;" ::"n"(groups) : "memory");
+
+/* Ask for the next pair of tiles, of which `left` steps are part of the sum. */
+#define ASK(stage, left)                                                                                     \
+    {                                                                                                        \
+        _Pragma("unroll") for (int e = 0; e < COPIES_A; e++) {                                               \
+            const int p = item / VM + e * (ITEMS / VM);                                                      \
+            copy_async(&As[stage][p][item % VM * WIDTH], a_from + (size_t)(e * (ITEMS / VM)) * ldat,         \
+                       p < (left) ? 16 : 0);                                                                 \
+        }                                                                                                    \
+        _Pragma("unroll") for (int e = 0; e < COPIES_B; e++) {                                               \
+            const int p = item / VN + e * (ITEMS / VN);                                                      \
+            copy_async(&Bs[stage][p][item % VN * WIDTH], b_from + (size_t)(e * (ITEMS / VN)) * ldb,          \
+                       p < (left) ? 16 : 0);                                                                 \
+        }                                                                                                    \
+        a_from += (size_t)BK * ldat;                                                                         \
+        b_from += (size_t)BK * ldb;                                                                          \
+    }
+
+static inline void store(__global REAL *c, VECTOR sums, int left, int aligned, SCALAR alpha, SCALAR beta)
+{
+    const VECTOR scaled = (REAL)alpha * sums;
+    if (left >= WIDTH && aligned) {
+        __global VECTOR *whole = (__global VECTOR *)c;
+        *whole = beta == 0 ? scaled : scaled + (REAL)beta * *whole;
+        return;
+    }
+    REAL lanes[WIDTH];
+    CAT(vstore, WIDTH)(scaled, 0, lanes);
+    #pragma unroll
+    for (int i = 0; i < WIDTH; i++)
+        if (i < left)
+            c[i] = beta == 0 ? lanes[i] : lanes[i] + (REAL)beta * c[i];
+}
+
+/* Where a tile begins: down a band of BAND tile rows first, then one tile column on. */
+static inline int2 corner(int tile, int m, int n)
+{
+    const int tiles_down = (m + BM - 1) / BM, tiles_across = (n + BN - 1) / BN;
+    const int band = tile / (BAND * tiles_across), within = tile % (BAND * tiles_across);
+    const int band_rows = min(BAND, tiles_down - band * BAND);
+    return (int2)((band * BAND + within % band_rows) * BM, within / band_rows * BN);
+}
+
+/* The compiler keeps to a limit of registers only for kernels that promise no group size. */
+__kernel
+#if !REGISTERS
+__attribute__((reqd_work_group_size(ITEMS, 1, 1)))
+#endif
+void nv_async(int m, int n, int k, SCALAR alpha,
+              __global const REAL *restrict AT, int ldat,
+              __global const REAL *restrict B, int ldb, SCALAR beta,
+              __global REAL *restrict C, int ldc,
+              __global REAL *restrict P, int whole, int parts)
+{
+    __local REAL As[STAGES][BK][BM + PAD] __attribute__((aligned(16)));
+    __local REAL Bs[STAGES][BK][BN] __attribute__((aligned(16)));
+    const int item = get_local_id(0), lane = item % LANES, warp = item / LANES;
+    const int row_part = warp / PARTS_ACROSS * (LY * TM) + lane / LX * WIDTH;
+    const int column_part = warp % PARTS_ACROSS * (LX * TN) + lane % LX * WIDTH;
+
+    /* the tile, and the steps along k that are the group's */
+    const int group = get_group_id(0), cut = group >= whole;
+    const int2 begin = corner(cut ? whole + (group - whole) / parts : group, m, n);
+    const int row0 = begin.x, column0 = begin.y;
+    const int depth = cut ? ((k + BK - 1) / BK + parts - 1) / parts * BK : k;
+    const int from = cut ? (group - whole) % parts * depth : 0, steps = min(depth, k - from);
+
+    __global const REAL *a_from = AT + (size_t)(from + item / VM) * ldat + min(row0 + (int)(item % VM * WIDTH), ldat - WIDTH);
+    __global const REAL *b_from = B + (size_t)(from + item / VN) * ldb + min(column0 + (int)(item % VN * WIDTH), ldb - WIDTH);
+
+    REAL acc[TM][TN];
+    #pragma unroll
+    for (int i = 0; i < TM; i++)
+        #pragma unroll
+        for (int j = 0; j < TN; j++)
+            acc[i][j] = 0;
+
+    #pragma unroll
+    for (int s = 0; s < STAGES - 1; s++) {
+        ASK(s, steps - s * BK)
+        COMMIT
+    }
+    int stage = 0;
+    for (int p0 = 0; p0 < steps; p0 += BK) {
+        WAIT_FOR_ALL_BUT(STAGES - 2)
+        barrier(CLK_LOCAL_MEM_FENCE); /* the pair is there, and nobody reads the one that the next copies replace */
+        if (p0 + (STAGES - 1) * BK < steps)
+            ASK(stage == 0 ? STAGES - 1 : stage - 1, steps - p0 - (STAGES - 1) * BK)
+        COMMIT
+        REAL a[TM], b[TN];
+        #pragma unroll
+        for (int p = 0; p < BK; p++) {
+            #pragma unroll
+            for (int i = 0; i < TM / WIDTH; i++)
+                CAT(vstore, WIDTH)(*(__local const VECTOR *)&As[stage][p][row_part + i * LY * WIDTH], i, a);
+            #pragma unroll
+            for (int j = 0; j < TN / WIDTH; j++)
+                CAT(vstore, WIDTH)(*(__local const VECTOR *)&Bs[stage][p][column_part + j * LX * WIDTH], j, b);
+            #pragma unroll
+            for (int j = 0; j < TN; j++)
+                #pragma unroll
+                for (int step = 0; step < TM; step++) {
+                    const int i = j % 2 ? TM - 1 - step : step;
+                    acc[i][j] += a[i] * b[j];
+                }
+        }
+        stage = stage == STAGES - 1 ? 0 : stage + 1;
+    }
+    WAIT_FOR_ALL_BUT(0)
+
+    /* into C or, of a tile that is cut, into a tile of its own */
+    __global REAL *target = cut ? P + (size_t)(group - whole) * (BM * BN) : C + (size_t)row0 * ldc + column0;
+    const int ld = cut ? BN : ldc, rows = cut ? BM : m - row0, columns = cut ? BN : n - column0;
+    const SCALAR scale = cut ? 1 : alpha, keep = cut ? 0 : beta;
+    const int aligned = ld % WIDTH == 0;
+    #pragma unroll
+    for (int i = 0; i < TM; i++) {
+        const int row = row_part + i / WIDTH * LY * WIDTH + i % WIDTH;
+        #pragma unroll
+        for (int j = 0; j < TN / WIDTH; j++) {
+            const int column = column_part + j * LX * WIDTH;
+            if (row < rows && column < columns)
+                store(target + (size_t)row * ld + column, CAT(vload, WIDTH)(j, acc[i]), columns - column, aligned, scale,
+                      keep);
+        }
+    }
+}
+
+/* C of the tiles that were cut: a work-item adds up the parts of one vector. */
+__kernel __attribute__((reqd_work_group_size(256, 1, 1)))
+void sum_parts(int m, int n, SCALAR alpha, SCALAR beta, __global REAL *restrict C, int ldc,
+               __global const REAL *restrict P, int whole, int parts)
+{
+    const int vector = get_global_id(0), tile = vector / (BM * VN), within = vector % (BM * VN);
+    const int2 begin = corner(whole + tile, m, n);
+    const int row = begin.x + within / VN, column = begin.y + within % VN * WIDTH;
+    if (row >= m || column >= n)
+        return;
+    __global const VECTOR *part = (__global const VECTOR *)P + (size_t)tile * parts * (BM * VN) + within;
+    VECTOR sums = *part;
+    for (int p = 1; p < parts; p++)
+        sums += part[(size_t)p * (BM * VN)];
+    store(C + (size_t)row * ldc + column, sums, n - column, ldc % WIDTH == 0, alpha, beta);
+}

@@ -1,0 +1,110 @@
+"""--baseline and the groups of --kernel: what is planned, measured and refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gemmbench.facts.records import load
+from gemmbench.rules.variants import BASELINES, BEST, LADDER, PUBLISHED
+from tests.cli.conftest import Call
+
+SQUARE = ("square", "--sizes", "8", "--no-peak", "--device", "0")
+
+
+def asked(call: Call, tmp_path: Path, *words: str) -> list[tuple[str, int, str]]:
+    """Variant, device and status of each row."""
+    path = tmp_path / "run.jsonl"
+    result = call(*SQUARE, "--save", str(path), *words)
+    assert result.exit_code == 0, result.stderr
+    return [(row.variant, row.device, row.status) for row in load(path).rows]
+
+
+def test_every_library_runs_after_the_kernels_of_each_problem(call: Call, tmp_path: Path) -> None:
+    rows = asked(call, tmp_path, "--kernel", "tiled,naive", "--baseline", "all", "--sizes", "8,16")
+    once = [
+        ("naive", 0, "ok"),
+        ("tiled", 0, "ok"),
+        ("numpy", -1, "ok"),
+        ("clblast", 0, "ok"),
+        ("cublas", 0, "unsupported"),
+    ]
+    assert rows == once * 2
+
+
+@pytest.mark.parametrize(
+    ("baseline", "names"),
+    [("none", []), ("numpy", ["numpy"]), ("clblast,numpy", ["numpy", "clblast"]), ("all", list(BASELINES))],
+)
+def test_libraries_by_name(call: Call, tmp_path: Path, baseline: str, names: list[str]) -> None:
+    rows = asked(call, tmp_path, "--kernel", "naive", "--baseline", baseline)
+    assert [variant for variant, *_ in rows] == ["naive", *names]
+
+
+def test_each_device_has_its_libraries_and_the_host_one(call: Call) -> None:
+    result = call("square", "--sizes", "8", "--kernel", "naive", "--baseline", "clblast,numpy", "--no-peak",
+                  "--device", "all", "--dry-run")  # fmt: skip
+    assert [line.split()[1] for line in result.stdout.splitlines() if line.startswith("  run")] == [
+        *("naive", "numpy", "clblast"),
+        *("naive", "clblast"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("--baseline", "nunpy"), "unknown baseline 'nunpy'; did you mean numpy?"),
+        (("--baseline", "magma"), "unknown baseline 'magma'; there are numpy, clblast, cublas, all, none"),
+        (("--baseline", "none,clblast"), "--baseline none,clblast: none stands alone"),
+        (("--baseline", ""), "no baseline is given; there are numpy, clblast, cublas, all, none"),
+        (("--kernel", "beast"), "unknown kernel 'beast'; did you mean best?"),
+    ],
+)
+def test_what_is_refused(call: Call, words: tuple[str, str], sentence: str) -> None:
+    result = call(*SQUARE, *words)
+    assert (result.exit_code, result.stdout, result.stderr) == (2, "", f"gemmbench: {sentence}\n")
+
+
+def test_the_ladder_and_the_best_are_all() -> None:
+    assert {*PUBLISHED, *BEST} >= {*LADDER}
+    assert not {*PUBLISHED} & {*BEST}
+    assert PUBLISHED[0] == "naive"
+    assert {"cpu-packed", "gpu-tile", "nv-async"} <= {*BEST}
+
+
+def test_the_best_are_those_that_the_device_runs(call: Call, tmp_path: Path) -> None:
+    rows = asked(call, tmp_path, "--kernel", "best", "--baseline", "none")
+    assert rows
+    assert {status for *_, status in rows} == {"ok"}
+    assert "nv-async" not in [variant for variant, *_ in rows]
+    named = asked(call, tmp_path, "--kernel", "best,nv-async", "--baseline", "none", "--force")
+    assert ("nv-async", 0, "unsupported") in named, "who names a kernel is told why it does not run"
+
+
+def test_the_ladder_and_the_best_together(call: Call, tmp_path: Path) -> None:
+    rows = asked(call, tmp_path, "--kernel", "ladder,best", "--baseline", "none")
+    names = [variant for variant, *_ in rows]
+    assert names[: len(PUBLISHED)] == list(PUBLISHED)
+    assert "cpu-packed" in names[len(PUBLISHED) :]
+
+
+def test_where_none_of_the_best_runs_each_says_why(call: Call) -> None:
+    result = call("square", "--sizes", "8", "--no-peak", "--device", "pocl", "--dtype", "half",
+                  "--kernel", "best", "--baseline", "none", "--dry-run")  # fmt: skip
+    assert "unsupported  cpu-packed half 8x8x8: the device does not list cl_khr_fp16" in result.stdout
+
+
+def test_a_single_problem_takes_them_too(call: Call) -> None:
+    result = call("gemm", "-m", "8", "--kernel", "best", "--baseline", "clblast", "--no-peak", "--dry-run")
+    assert "run   clblast float 8x8x8" in result.stdout
+    assert "nv-async" not in result.stdout
+
+
+def test_there_is_nothing_to_build_for_a_library(call: Call) -> None:
+    result = call("kernels", "--resources", "--kernel", "clblast,numpy")
+    assert (result.exit_code, result.stderr) == (
+        2,
+        "gemmbench: --kernel clblast,numpy: a library's kernels are its own, there is nothing to build\n",
+    )
+    assert "tiled" in call("kernels", "--resources", "--kernel", "tiled,numpy").stdout

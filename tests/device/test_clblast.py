@@ -1,0 +1,228 @@
+"""CLBlast on every device: exact on edges, with guard cells; what it refuses; where it is not installed."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gemmbench.baselines import clblast
+from gemmbench.baselines.clblast import Clblast
+from gemmbench.facts.problem import Gemm
+from gemmbench.facts.records import DeviceFacts, Policy, Row
+from gemmbench.opencl.clblast import ClblastExecutor
+from gemmbench.opencl.runtime import Runtime
+from gemmbench.rules.executor import NotMeasuredError
+from gemmbench.rules.plan import Case, Operands, Skip, gemm_plan
+from gemmbench.rules.variants import BY_NAME, Layout
+
+QUICK = Policy(budget_s=0.02, settle_s=0.0, batch_s=0.001, min_batches=3)
+CLBLAST = BY_NAME["clblast"]
+
+# Libraries that must be there, such as "clblast": what a CI job sets, so that none goes missing unnoticed.
+REQUIRED = os.environ.get("GEMMBENCH_REQUIRE_LIBRARIES", "").split(",")
+
+#        m    n    k
+EDGES = [(1, 1, 1), (1, 130, 3), (130, 1, 3), (3, 2, 130), (7, 13, 31), (63, 65, 64), (257, 64, 33)]
+SCALARS = [(1.0, 0.0), (2.0, -1.0), (0.0, 0.0), (0.0, 1.0), (-1.0, 0.5)]
+
+_EXECUTORS: dict[int, ClblastExecutor] = {}
+
+
+@pytest.fixture(autouse=True)
+def _there_is_a_library(request: pytest.FixtureRequest) -> None:
+    if "device" not in request.fixturenames:
+        return
+    try:
+        Clblast()
+    except NotMeasuredError as error:
+        if "clblast" in REQUIRED:
+            raise
+        pytest.skip(error.reason)
+
+
+def executor(device: DeviceFacts) -> ClblastExecutor:
+    """Its own, with the exact test left out: that costs a compilation of every kernel."""
+    if device.index not in _EXECUTORS:
+        _EXECUTORS[device.index] = ClblastExecutor(Runtime(device))
+    return _EXECUTORS[device.index]
+
+
+def planned(device: DeviceFacts, problem: Gemm, operands: Operands | None = None) -> Case:
+    (step,) = gemm_plan([device], [CLBLAST], [problem], operands=operands)
+    if isinstance(step, Skip):
+        pytest.skip(step.row.reason)
+    return step
+
+
+def measured(
+    device: DeviceFacts, problem: Gemm, policy: Policy = QUICK, operands: Operands | None = None
+) -> Row:
+    made = executor(device)
+    made._exact[CLBLAST.name, problem.dtype, ()] = ""  # below, at smaller sizes
+    return made.run(planned(device, problem, operands), policy, lambda _: None)
+
+
+@pytest.mark.parametrize("dtype", CLBLAST.dtypes)
+def test_exact_on_every_edge(device: DeviceFacts, dtype: str) -> None:
+    """With guard cells, lda > k, ldb > n, ldc > n, and NaN in C where beta is 0."""
+    planned(device, Gemm(8, 8, 8, dtype))
+    made = executor(device)
+    bind = partial(made.bind, CLBLAST, {}, {})
+    for m, n, k in EDGES:
+        for alpha, beta in SCALARS:
+            problem = Gemm(m, n, k, dtype, alpha, beta)
+            assert made.exact_run(problem, bind) == "", problem
+
+
+def test_exact_with_its_kernels_for_large_problems(device: DeviceFacts) -> None:
+    made = ClblastExecutor(Runtime(device))
+    problem = Gemm(8, 8, 8)
+    assert made._exact_error(planned(device, problem), CLBLAST, partial(made.bind, CLBLAST, {}, {})) == ""
+
+
+@pytest.mark.parametrize("memory", ["mapped", "staged", "pageable"])
+@pytest.mark.parametrize("beta", [0.0, 0.5])
+def test_a_row_is_verified_and_has_a_device_and_a_host_scope(
+    device: DeviceFacts, memory: str, beta: float
+) -> None:
+    row = measured(device, Gemm(65, 33, 70, beta=beta), replace(QUICK, memory=memory))
+    assert (row.status, row.memory, row.check.verdict) == ("ok", memory, "ok")
+    assert set(row.samples) == {"device", "host"}
+    assert (row.launches, row.build_s, row.resources, row.source) == ((), None, (), "")
+    assert re.match(r"CLBlast( \d+\.\d+\.\d+| \(.*\))?, device scope, by the wall clock: ", row.notes[0])
+
+
+class Watched:
+    """A queue that says what became of it."""
+
+    def __init__(self, queue: Any) -> None:
+        self._queue = queue
+        self.log: list[str] = []
+
+    @property
+    def int_ptr(self) -> int:
+        self.log.append("call")
+        return int(self._queue.int_ptr)
+
+    def finish(self) -> None:
+        self.log.append("finish")
+        self._queue.finish()
+
+
+def test_the_clock_stops_when_all_calls_have_run(
+    device: DeviceFacts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, case = executor(device), planned(device, Gemm(15, 15, 15))
+    bench = made.bench(made.runtime, CLBLAST, case, "pageable", QUICK, partial(made.bind, CLBLAST, {}, {}))
+    bench.device_batch(1)  # operands have reached the device
+    queue = Watched(made.runtime.queue)
+    monkeypatch.setattr(made.runtime, "queue", queue)
+    assert bench.device_batch(3)["device"] > 0
+    assert queue.log == ["finish", "call", "call", "call", "finish"]
+
+
+def test_cold_runs_rotate_operands(device: DeviceFacts) -> None:
+    row = measured(device, Gemm(200, 200, 20), replace(QUICK, cold=True))
+    assert any("rotates among 64 operand sets" in note for note in row.notes)
+
+
+def test_the_users_own_matrices_are_multiplied(device: DeviceFacts, tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    a, b = rng.random((20, 30), np.float32), rng.random((30, 10), np.float32)
+    np.save(tmp_path / "a.npy", a)
+    np.save(tmp_path / "b.npy", b)
+    own = Operands(str(tmp_path / "a.npy"), str(tmp_path / "b.npy"), None, str(tmp_path / "out.npy"))
+    assert measured(device, Gemm(20, 10, 30, alpha=2.0), operands=own).status == "ok"
+    np.testing.assert_allclose(np.load(tmp_path / "out.npy"), 2 * (a @ b), rtol=1e-5)
+
+
+@pytest.mark.parametrize("shape", [(0, 5, 5), (5, 0, 5), (5, 5, 0)])
+def test_it_takes_no_empty_matrix(device: DeviceFacts, shape: tuple[int, int, int]) -> None:
+    with pytest.raises(NotMeasuredError) as caught:
+        measured(device, Gemm(*shape, beta=1.0))
+    assert (caught.value.status, caught.value.reason) == (
+        "unsupported",
+        "CLBlast takes no matrix without elements",
+    )
+
+
+def test_a_call_that_it_refuses_says_its_status(device: DeviceFacts) -> None:
+    """Rows shorter than the matrix are wide: its own check."""
+    made, problem = executor(device), Gemm(8, 8, 8)
+    buffers = {name: made.runtime.buffer(1024) for name in ("A", "B", "C")}
+    (call,) = made.bind(CLBLAST, {}, {}, problem, Layout(4, 8, 8), buffers)
+    with pytest.raises(
+        NotMeasuredError, match=r"CLBlast answers with status -1016: see clblast_c\.h"
+    ) as caught:
+        call.enqueue(made.runtime.queue)
+    assert caught.value.status == "failed"
+
+
+# --- without the library ---------------------------------------------------------------------------------
+
+
+class Refusing:
+    """A library whose every function answers with one status."""
+
+    def __init__(self, status: int) -> None:
+        self._status = status
+
+    def __getattr__(self, name: str) -> object:
+        if not name.startswith("CLBlast"):
+            raise AttributeError(name)
+        return ctypes.CFUNCTYPE(ctypes.c_int)(lambda: self._status)
+
+
+@pytest.fixture
+def nothing_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clblast, "_candidates", list)
+
+
+def test_where_it_is_not_installed_the_reason_says_what_to_install(nothing_installed: None) -> None:
+    with pytest.raises(NotMeasuredError) as caught:
+        Clblast()
+    assert (caught.value.status, caught.value.reason) == (
+        "unsupported",
+        "CLBlast is not there: install CLBlast (libclblast1 on Debian and Ubuntu)",
+    )
+
+
+@pytest.mark.parametrize(
+    ("status", "outcome", "reason"),
+    [
+        (-2045, "unsupported", "CLBlast answers with status -2045: the device has no half precision"),
+        (-11, "failed", "CLBlast answers with status -11: its kernel does not compile"),
+        (-36, "failed", "CLBlast answers with status -36: see clblast_c.h"),
+    ],
+)
+def test_what_a_status_becomes(
+    monkeypatch: pytest.MonkeyPatch, status: int, outcome: str, reason: str
+) -> None:
+    monkeypatch.setattr(clblast, "opened", lambda *_: Refusing(status))
+    library, problem = Clblast(), Gemm(2, 2, 2)
+    with pytest.raises(NotMeasuredError) as caught:
+        library.enqueue(problem, Layout.tight(problem), 1, 2, 3, 4)
+    assert (caught.value.status, caught.value.reason) == (outcome, reason)
+
+
+@pytest.mark.parametrize(
+    ("file", "title"),
+    [
+        ("libclblast.so.1.5.3", "CLBlast 1.5.3"),
+        ("libclblast.1.6.3.dylib", "CLBlast 1.6.3"),
+        ("clblast.dll", "CLBlast (clblast.dll)"),
+        (None, "CLBlast"),
+    ],
+)
+def test_its_version_is_its_files(monkeypatch: pytest.MonkeyPatch, file: str | None, title: str) -> None:
+    monkeypatch.setattr(clblast, "opened", lambda *_: Refusing(0))
+    monkeypatch.setattr(clblast, "file_of", lambda _: Path(file) if file else None)
+    assert Clblast().title == title

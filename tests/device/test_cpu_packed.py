@@ -1,0 +1,44 @@
+"""cpu-packed with every micro-tile and every way to read A and B, on the shapes that tell them apart."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+
+from gemmbench.facts.problem import Gemm
+from gemmbench.facts.records import DeviceFacts
+from gemmbench.opencl.gemm import GemmExecutor
+from gemmbench.opencl.runtime import Runtime
+from gemmbench.rules.variants import BY_NAME
+
+VARIANT = BY_NAME["cpu-packed"]
+
+#        m    n    k     for micro-tiles of 6 x 64 and 6 x 32
+SHAPES = [
+    (6, 64, 16),  # one whole tile
+    (13, 130, 40),  # a row left over, two columns
+    (8, 97, 33),  # two rows left over, more than half a panel
+    (21, 40, 7),  # three rows left over, less than half a panel
+    (1, 200, 50),
+    (2, 1, 90),
+    (50, 3, 1),
+]
+
+
+PACKED = [(0, 0), (0, 1), (1, 0), (1, 1)]
+
+
+@pytest.mark.parametrize("dtype", ["float", "double"])
+@pytest.mark.parametrize("bits", [128, 256, 512])
+def test_exact_however_it_is_packed(device: DeviceFacts, bits: int, dtype: str) -> None:
+    executor = GemmExecutor(Runtime(device))
+    preset = VARIANT.preset(device.family, dtype=dtype, vector_bits=bits)
+    programs = {file: executor.runtime.build(file, VARIANT.options(dtype, preset)) for file in VARIANT.files}
+    for pack_a, pack_b in PACKED:
+        blocks = {"PACKA": pack_a, "PACKB": pack_b, "KC": 16, "TILES": 2, "PANELS": 1}
+        bind = partial(executor.bind, VARIANT, {**preset, **blocks}, programs)
+        for m, n, k in SHAPES:
+            for alpha, beta in ((1.0, 0.0), (2.0, -1.0)):
+                problem = Gemm(m, n, k, dtype, alpha, beta)
+                assert executor.exact_run(problem, bind) == "", (problem, blocks)

@@ -1,0 +1,89 @@
+"""intel-block beyond what every variant is tested for: sizes of sub-groups, both ways to load, refusals."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+import pytest
+
+from gemmbench.facts.problem import Gemm
+from gemmbench.facts.records import DeviceFacts
+from gemmbench.opencl import runtime as runtime_module
+from gemmbench.opencl.gemm import GemmExecutor
+from gemmbench.opencl.runtime import Runtime
+from gemmbench.rules.plan import Skip, gemm_plan
+from gemmbench.rules.variants import BY_NAME
+
+VARIANT = BY_NAME["intel-block"]
+NEEDED = "cl_intel_subgroups"
+SMALL = {"GY": 2, "TM": 4, "TN": 2}
+
+#            m   n    k: whole blocks; columns that end within one; a short step along k; all of that at once
+SHAPES = [(16, 128, 64), (16, 127, 64), (16, 128, 63), (13, 45, 37)]
+
+
+def answer(device: DeviceFacts, dtype: str, overrides: dict[str, int], shape: tuple[int, int, int]) -> str:
+    """What is wrong with one exact problem, or ""."""
+    executor = GemmExecutor(Runtime(device))
+    parameters = VARIANT.preset(device.family, overrides, dtype)
+    options = VARIANT.options(dtype, parameters)
+    programs = {file: executor.runtime.build(file, options) for file in VARIANT.files}
+    bind = partial(executor.bind, VARIANT, parameters, programs)
+    return executor.exact_run(Gemm(*shape, dtype, 2.0, -1.0), bind)
+
+
+def needs_blocks(device: DeviceFacts, dtype: str = "float") -> None:
+    if NEEDED not in device.extensions or dtype not in device.dtypes:
+        pytest.skip(f"the device has no {NEEDED}, or no {dtype}")
+
+
+@pytest.mark.parametrize("dtype", ["float", "double", "half"])
+@pytest.mark.parametrize("lanes", VARIANT.parameters["LANES"].values)
+def test_exact_with_every_size_of_sub_group(device: DeviceFacts, lanes: int, dtype: str) -> None:
+    """The layout of `exact_run` has rows at odd distances, too: halves then start at odd addresses."""
+    needs_blocks(device, dtype)
+    for shape in SHAPES:
+        assert answer(device, dtype, {**SMALL, "LANES": lanes}, shape) == "", shape
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("row_of_a[i][(p0) + x] : (REAL)0", "row_of_a[i][(p0)] : (REAL)0"),  # every lane the same column
+        ("BLOCK_READ, TN)((__global const BITS *)(B +", "BLOCK_READ, TN)((__global const BITS *)(B + 1 +"),
+        ("column0 + j * LANES + x;", "column0 + x * TN + j;"),  # a lane's columns side by side
+        ("column + j * LANES < n", "column + j * LANES < n - 1"),
+    ],
+)
+def test_a_broken_copy_is_caught(
+    device: DeviceFacts, old: str, new: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    needs_blocks(device)
+    text = runtime_module.text
+    assert old in text(VARIANT.files[0])
+    monkeypatch.setattr(runtime_module, "text", lambda file: text(file).replace(old, new))
+    assert any(answer(device, "float", {**SMALL, "LANES": 8}, shape) for shape in SHAPES)
+
+
+def test_a_device_that_requires_sub_groups_tells_their_sizes(device: DeviceFacts) -> None:
+    assert bool(device.sub_group_sizes) == ("cl_intel_required_subgroup_size" in device.extensions)
+
+
+def test_what_a_device_lacks_is_told(device: DeviceFacts) -> None:
+    """A size of sub-groups is asked for, never assumed."""
+
+    def reason(facts: DeviceFacts, dtype: str = "float", **overrides: int) -> str:
+        (step,) = gemm_plan([facts], [VARIANT], [Gemm(64, 64, 64, dtype)], overrides)
+        return f"{step.row.status}: {step.row.reason}" if isinstance(step, Skip) else "runs"
+
+    if NEEDED not in device.extensions:
+        assert reason(device) == f"unsupported: the device does not list {NEEDED}"
+        return
+    assert reason(device) == "runs"
+    other = replace(device, sub_group_sizes=(16, 32))
+    assert reason(other, LANES=8) == "unsupported: needs sub-groups of 8, the device has them of 16, 32"
+    without = tuple(name for name in device.extensions if name != "cl_intel_subgroups_long")
+    older = replace(device, extensions=without)
+    assert reason(older, "double") == "unsupported: the device does not list cl_intel_subgroups_long"
+    assert reason(older) == "runs"

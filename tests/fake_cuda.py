@@ -1,0 +1,189 @@
+"""CUDA and cuBLAS without a GPU: the same C interfaces over the host's memory, matrices read by columns."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import numpy as np
+
+from gemmbench.facts.dtypes import DTYPES, DType
+from gemmbench.facts.formats import decode, encode
+
+Array = Any
+
+OUT_OF_MEMORY = 2
+NOT_SUPPORTED = 15
+
+# numbers of cudaDataType: what a device stores
+_STORED = {0: "float", 1: "double", 2: "half", 14: "bfloat16", 3: "char", 10: "int"}
+# numbers of cublasComputeType_t: the type of alpha and beta
+_SCALARS = {68: ctypes.c_float, 70: ctypes.c_double, 77: ctypes.c_float, 72: ctypes.c_int32}
+
+
+class FakeCuda:
+    """libcuda: one GPU called NVIDIA H200 in slot 0000:17:00.0, whose memory is the host's."""
+
+    def __init__(self, memory_bytes: int = 1 << 30) -> None:
+        self.left = memory_bytes
+        self.held: dict[int, Any] = {}
+        self.copies: list[str] = []
+        self.start_status = 0
+
+    def cuInit(self, flags: int) -> int:
+        return self.start_status
+
+    def cuDeviceGetByPCIBusId(self, device: Any, name: bytes) -> int:
+        device._obj.value = 0
+        return 0 if name == b"0000:17:00.0" else 101
+
+    def cuDeviceGetCount(self, count: Any) -> int:
+        count._obj.value = 1
+        return 0
+
+    def cuDeviceGet(self, device: Any, index: int) -> int:
+        device._obj.value = index
+        return 0
+
+    def cuDeviceGetName(self, name: Any, length: int, device: Any) -> int:
+        name.value = b"NVIDIA H200"
+        return 0
+
+    def cuDevicePrimaryCtxRetain(self, context: Any, device: Any) -> int:
+        context._obj.value = 1
+        return 0
+
+    def cuCtxSetCurrent(self, context: Any) -> int:
+        return 0
+
+    def cuStreamCreate(self, stream: Any, flags: int) -> int:
+        stream._obj.value = 7
+        return 0
+
+    cuEventCreate = cuStreamCreate  # noqa: N815
+
+    def cuEventRecord(self, event: Any, stream: Any) -> int:
+        return 0
+
+    def cuEventElapsedTime(self, milliseconds: Any, begin: Any, end: Any) -> int:
+        milliseconds._obj.value = 0.01
+        return 0
+
+    def cuStreamSynchronize(self, stream: Any) -> int:
+        return 0
+
+    def cuMemAlloc_v2(self, address: Any, size: Any) -> int:
+        if size.value > self.left:
+            return OUT_OF_MEMORY
+        self.left -= size.value
+        block = (ctypes.c_uint8 * size.value)()
+        address._obj.value = ctypes.addressof(block)
+        self.held[ctypes.addressof(block)] = block
+        return 0
+
+    def cuMemFree_v2(self, address: Any) -> int:
+        self.left += len(self.held.pop(address.value))
+        return 0
+
+    def cuMemHostAlloc(self, address: Any, size: Any, flags: int) -> int:
+        return self.cuMemAlloc_v2(address, size)
+
+    def cuMemFreeHost(self, address: Any) -> int:
+        return self.cuMemFree_v2(address)
+
+    def cuMemcpyHtoDAsync_v2(self, to: Any, source: Any, size: Any, stream: Any) -> int:
+        self.copies.append("up")
+        ctypes.memmove(to.value, source.value, size.value)
+        return 0
+
+    def cuMemcpyDtoHAsync_v2(self, to: Any, source: Any, size: Any, stream: Any) -> int:
+        self.copies.append("down")
+        ctypes.memmove(to.value, source.value, size.value)
+        return 0
+
+    def cuGetErrorString(self, status: int, text: Any) -> int:
+        text._obj.value = (
+            b"out of memory" if status == OUT_OF_MEMORY else b"no CUDA-capable device is detected"
+        )
+        return 0
+
+
+class _Function:
+    """A function with a result type that can be set, as ctypes' have."""
+
+    restype: Any = None
+
+    def __call__(self, status: int) -> bytes:
+        return b"the requested functionality is not supported"
+
+
+class FakeCublas:
+    """libcublas: it multiplies column-major matrices, and refuses if told to."""
+
+    def __init__(self, status: int = 0, off_by: float = 0.0, always_reads_c: bool = False) -> None:
+        self.status, self.off_by, self.always_reads_c = status, off_by, always_reads_c
+        self.cublasGetStatusString = _Function()
+
+    def cublasCreate_v2(self, handle: Any) -> int:
+        return 0
+
+    def cublasSetStream_v2(self, handle: Any, stream: Any) -> int:
+        return 0 if stream.value == 7 else 14
+
+    def cublasGetProperty(self, part: int, value: Any) -> int:
+        value._obj.value = (13, 1, 0)[part]
+        return 0
+
+    def cublasGemmEx(
+        self,
+        handle: Any,
+        transa: int,
+        transb: int,
+        m: int,
+        n: int,
+        k: int,
+        alpha: Any,
+        a: Any,
+        a_type: int,
+        lda: int,
+        b: Any,
+        b_type: int,
+        ldb: int,
+        beta: Any,
+        c: Any,
+        c_type: int,
+        ldc: int,
+        compute: int,
+        algorithm: int,
+    ) -> int:
+        assert (transa, transb, algorithm) == (0, 0, -1)
+        assert type(alpha._obj) is type(beta._obj) is _SCALARS[compute]
+        if self.status:
+            return self.status
+        if lda < max(1, m) or ldb < max(1, k) or ldc < max(1, m):
+            return 7
+        if compute == 72 and (lda % 4 or ldb % 4 or k % 4):
+            return NOT_SUPPORTED
+        left, right = (DTYPES[_STORED[number]] for number in (a_type, b_type))
+        result = DTYPES[_STORED[c_type]]
+        product = _numbers(_columns(a, m, k, lda, left), left) @ _numbers(
+            _columns(b, k, n, ldb, right), right
+        )
+        product *= alpha._obj.value
+        there = _columns(c, m, n, ldc, result)
+        if beta._obj.value != 0 or self.always_reads_c:
+            product += beta._obj.value * _numbers(there, result)
+        there[...] = encode(product + self.off_by, result)
+        return 0
+
+
+def _columns(address: Any, rows: int, columns: int, ld: int, dtype: DType) -> Array:
+    """A view of memory as a column-major matrix."""
+    size = ld * columns * dtype.itemsize
+    raw = (ctypes.c_uint8 * size).from_address(address.value)
+    flat = np.frombuffer(memoryview(raw), dtype.numpy)
+    return flat.reshape(columns, ld)[:, :rows].T
+
+
+def _numbers(stored: Array, dtype: DType) -> Array:
+    return np.asarray(decode(stored, dtype), np.float64)

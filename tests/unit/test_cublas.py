@@ -1,0 +1,270 @@
+"""cuBLAS against numpy, on a GPU that is the host: order of arguments, types, what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gemmbench.baselines import cublas, cuda, shared_library
+from gemmbench.baselines.cublas import step
+from gemmbench.baselines.cublas_gemm import CublasExecutor
+from gemmbench.facts.problem import Gemm
+from gemmbench.facts.records import Policy, Row
+from gemmbench.opencl.machine import OpenCLMachine
+from gemmbench.rules.executor import NotMeasuredError
+from gemmbench.rules.plan import Case, Operands, Skip, gemm_plan
+from gemmbench.rules.variants import BY_NAME, Layout, round_up
+from tests import fake_runs
+from tests.fake_cuda import FakeCublas, FakeCuda
+
+DEVICE = replace(fake_runs.GPU, pci="0000:17:00.0")
+QUICK = Policy(budget_s=0.02, settle_s=0.0, batch_s=0.001, min_batches=3)
+CUBLAS = BY_NAME["cublas"]
+Install = Callable[..., tuple[FakeCuda, FakeCublas]]
+
+
+@pytest.fixture
+def install(monkeypatch: pytest.MonkeyPatch) -> Install:
+    """Put made-up libraries where the real ones would be."""
+
+    def install(
+        driver: FakeCuda | None = None, library: FakeCublas | None = None
+    ) -> tuple[FakeCuda, FakeCublas]:
+        made = driver or FakeCuda(), library or FakeCublas()
+        monkeypatch.setattr(cuda, "opened", lambda *_: made[0])
+        monkeypatch.setattr(cublas, "opened", lambda *_: made[1])
+        return made
+
+    return install
+
+
+def case(problem: Gemm, operands: Operands | None = None) -> Case:
+    (planned,) = gemm_plan([DEVICE], [CUBLAS], [problem], operands=operands)
+    assert isinstance(planned, Case), planned
+    return planned
+
+
+def measured(problem: Gemm, policy: Policy = QUICK, operands: Operands | None = None) -> Row:
+    return CublasExecutor(DEVICE).run(case(problem, operands), policy, lambda _: None)
+
+
+@pytest.mark.parametrize("dtype", CUBLAS.dtypes)
+@pytest.mark.parametrize("shape", [(0, 5, 5), (5, 0, 5), (5, 5, 0), (1, 1, 1), (3, 2, 130), (63, 17, 31)])
+@pytest.mark.parametrize("scalars", [(1.0, 0.0), (2.0, -1.0), (0.0, 1.0)])
+def test_row_major_operands_give_the_exact_answer(
+    install: Install, dtype: str, shape: tuple[int, int, int], scalars: tuple[float, float]
+) -> None:
+    """The library reads columns; with guard cells, long rows, and NaN in C where beta is 0."""
+    install()
+    m, n, k = shape
+    taken = Gemm(m, round_up(n, step(dtype)), round_up(k, step(dtype)), dtype, *scalars)
+    assert CublasExecutor(DEVICE).exact_run(taken) == ""
+
+
+@pytest.mark.parametrize("shape", [(8, 7, 8), (8, 8, 7)])
+def test_integers_come_in_fours(install: Install, shape: tuple[int, int, int]) -> None:
+    install()
+    found = refusal(problem=Gemm(*shape, "char"))
+    assert (found.status, found.reason) == (
+        "unsupported",
+        "cuBLAS takes char only with n and k that are multiples of 4",
+    )
+
+
+@pytest.mark.parametrize("dtype", CUBLAS.dtypes)
+@pytest.mark.parametrize("beta", [0.0, 1.0])
+def test_a_row_is_verified_and_has_a_device_and_a_host_scope(
+    install: Install, dtype: str, beta: float
+) -> None:
+    install()
+    row = measured(Gemm(33, 20, 44, dtype, beta=beta))
+    assert (row.status, row.check.verdict, row.memory) == ("ok", "ok", "staged"), row.reason
+    assert set(row.samples) == {"device", "host"}
+    assert row.samples["device"].seconds[0] * row.samples["device"].batch == pytest.approx(1e-5)
+    assert row.notes == ("cuBLAS 13.1.0, device scope, by CUDA's events around each batch",)
+
+
+def test_half_is_held_to_sums_in_float(install: Install) -> None:
+    """A wrong rounding of one unit of half passes where sums are kept in half, and not here."""
+    install(library=FakeCublas(off_by=0.02))
+    with_exact = CublasExecutor(DEVICE)
+    with_exact._exact["half"] = ""  # the exact test would find it first
+    row = with_exact.run(case(Gemm(64, 64, 64, "half")), QUICK, lambda _: None)
+    assert row.status == "wrong"
+    assert "residual" in row.reason
+
+
+def test_a_wrong_answer_has_no_rate(install: Install) -> None:
+    install(library=FakeCublas(off_by=1.0))
+    row = measured(Gemm(8, 8, 8))
+    assert (row.status, row.samples) == ("wrong", {})
+    assert "differ on the exact test" in row.reason
+
+
+def test_integers_that_do_not_fill_their_rows_are_refused_before_cublas_answers_wrong(
+    install: Install,
+) -> None:
+    install()
+    executor = CublasExecutor(DEVICE)
+    with pytest.raises(NotMeasuredError, match="multiples of 4"):
+        executor._library.enqueue(Gemm(8, 8, 7, "char"), Layout(8, 8, 8), 0, 0, 0)
+
+
+def test_reading_c_where_beta_is_0_is_found(install: Install) -> None:
+    install(library=FakeCublas(always_reads_c=True))
+    executor = CublasExecutor(DEVICE)
+    assert "differ on the exact test; C[0][0] is nan" in executor.exact_run(Gemm(3, 4, 5))
+    executor._exact["float"] = ""
+    row = executor.run(case(Gemm(8, 8, 8)), QUICK, lambda _: None)
+    assert (row.status, row.reason) == ("wrong", "row 0 of C holds a NaN or an infinity")
+
+
+@pytest.mark.parametrize(
+    ("memory", "told"), [("auto", "staged"), ("mapped", "staged"), ("pageable", "pageable")]
+)
+def test_the_row_says_how_operands_came(install: Install, memory: str, told: str) -> None:
+    install()
+    assert measured(Gemm(8, 8, 8), replace(QUICK, memory=memory)).memory == told
+
+
+def test_memory_is_given_back(install: Install) -> None:
+    driver, _ = install()
+    before = driver.left
+    measured(Gemm(100, 100, 100, beta=0.5))
+    assert (driver.left, driver.held) == (before, {})
+
+
+def test_transfers_are_in_the_host_scope(install: Install) -> None:
+    driver, _ = install()
+    executor = CublasExecutor(DEVICE)
+    executor._exact["float"] = ""
+    executor.run(case(Gemm(8, 8, 8, beta=1.0)), replace(QUICK, budget_s=1e-9), lambda _: None)
+    # three operands once; then verified once, run once to see how long it takes, and in three batches of some
+    assert driver.copies[:7] == ["up"] * 6 + ["down"]
+    assert driver.copies[3:] == ["up", "up", "up", "down"] * ((len(driver.copies) - 3) // 4)
+
+
+def test_cold_runs_rotate_operands(install: Install) -> None:
+    install()
+    row = measured(Gemm(500, 500, 20), replace(QUICK, cold=True))
+    assert any("cold: rotates among 64 operand sets" in note for note in row.notes)
+
+
+def test_an_empty_product_is_verified_and_not_timed(install: Install) -> None:
+    install()
+    row = measured(Gemm(8, 8, 0, beta=1.0))
+    assert (row.status, row.samples, row.check.verdict) == ("ok", {}, "ok")
+
+
+def test_the_users_own_matrices_are_multiplied(install: Install, tmp_path: Path) -> None:
+    install()
+    rng = np.random.default_rng(1)
+    a, b = rng.random((20, 30), np.float32), rng.random((30, 10), np.float32)
+    np.save(tmp_path / "a.npy", a)
+    np.save(tmp_path / "b.npy", b)
+    own = Operands(str(tmp_path / "a.npy"), str(tmp_path / "b.npy"), None, str(tmp_path / "out.npy"))
+    assert measured(Gemm(20, 10, 30, alpha=2.0), operands=own).status == "ok"
+    np.testing.assert_allclose(np.load(tmp_path / "out.npy"), 2 * (a @ b), rtol=1e-5)
+
+
+def refusal(device: object = DEVICE, problem: Gemm | None = None) -> NotMeasuredError:
+    with pytest.raises(NotMeasuredError) as caught:
+        CublasExecutor(device).run(case(problem or Gemm(8, 8, 8)), QUICK, lambda _: None)  # type: ignore[arg-type]
+    return caught.value
+
+
+def test_what_the_library_does_not_take_is_unsupported(install: Install) -> None:
+    install(library=FakeCublas(status=15))
+    found = refusal()
+    assert (found.status, found.restart) == ("unsupported", False)
+    assert found.reason == (
+        "cuBLAS does not do this here: the requested functionality is not supported (cublasGemmEx)"
+    )
+
+
+def test_a_failure_of_the_library_wants_a_fresh_process(install: Install) -> None:
+    install(library=FakeCublas(status=13))
+    found = refusal()
+    assert (found.status, found.restart) == ("failed", True)
+    assert found.reason.startswith("cublasGemmEx failed: cuBLAS says ")
+
+
+def test_too_little_memory_fails_that_case_alone(install: Install) -> None:
+    driver, _ = install(FakeCuda(memory_bytes=3_000_000))
+    found = refusal(problem=Gemm(700, 700, 700))
+    assert (found.status, found.restart) == ("failed", False)
+    assert found.reason == "the device ran out of memory: CUDA says out of memory"
+    assert driver.held == {}
+
+
+def test_cuda_without_a_gpu_is_unsupported(install: Install) -> None:
+    driver, _ = install()
+    driver.start_status = 100
+    found = refusal()
+    assert (found.status, found.reason) == (
+        "unsupported",
+        "CUDA does not start: no CUDA-capable device is detected",
+    )
+
+
+def test_the_gpu_is_the_one_in_the_devices_slot(install: Install) -> None:
+    install()
+    found = refusal(replace(DEVICE, pci="0000:65:00.0"))
+    assert (found.status, found.reason) == ("unsupported", "CUDA does not show the GPU at 0000:65:00.0")
+
+
+def test_without_a_slot_the_gpu_is_the_only_one_of_its_name(install: Install) -> None:
+    install()
+    assert CublasExecutor(replace(DEVICE, pci="")).exact_run(Gemm(2, 3, 4)) == ""
+    found = refusal(replace(DEVICE, pci="", name="NVIDIA H100"))
+    assert found.reason == "CUDA shows 0 GPUs called NVIDIA H100"
+
+
+def test_what_is_not_installed_is_unsupported_with_advice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where this machine has either library: both are sought under no name."""
+    monkeypatch.setattr(cuda, "_FILES", ())
+    with pytest.raises(NotMeasuredError) as caught:
+        OpenCLMachine()._make("cublas", DEVICE)
+    assert caught.value.status == "unsupported"
+    assert caught.value.reason == "CUDA is not there: install NVIDIA's driver with CUDA (libcuda1 on Debian)"
+    monkeypatch.setattr(cuda, "opened", lambda *_: FakeCuda())
+    monkeypatch.setattr(cublas, "_candidates", list)
+    with pytest.raises(NotMeasuredError) as caught:
+        OpenCLMachine()._make("cublas", DEVICE)
+    assert caught.value.reason == (
+        'cuBLAS is not there: pip install "gemmbench[cublas]", or install the CUDA toolkit'
+    )
+
+
+def test_a_library_that_lacks_another_says_which(tmp_path: Path) -> None:
+    broken = tmp_path / "libbroken.so"
+    broken.write_text("not a library")
+    with pytest.raises(NotMeasuredError, match=r"thing is not there \(.*libbroken\.so: .*\): install it"):
+        shared_library.opened("thing", [str(broken), "libnothing-at-all.so"], "install it")
+
+
+def test_nvidias_packages_come_before_the_systems(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for folder in ("cublas/lib/libcublas.so.12", "cu13/lib/libcublas.so.13"):
+        path = tmp_path / "nvidia" / folder
+        path.parent.mkdir(parents=True)
+        path.touch()
+    monkeypatch.syspath_prepend(tmp_path)
+    found = cublas._candidates()
+    assert found[:2] == [
+        str(tmp_path / "nvidia/cu13/lib/libcublas.so.13"),
+        str(tmp_path / "nvidia/cublas/lib/libcublas.so.12"),
+    ]
+    assert "libcublas.so.13" in found[2:]
+
+
+def test_only_nvidias_gpus_are_planned() -> None:
+    (planned,) = gemm_plan([fake_runs.CPU], [CUBLAS], [Gemm(8, 8, 8)])
+    assert isinstance(planned, Skip)
+    assert (planned.row.status, planned.row.reason) == ("unsupported", "cuBLAS runs on NVIDIA GPUs alone")
+    (planned,) = gemm_plan([DEVICE], [CUBLAS], [Gemm(8, 8, 8, "half")])
+    assert isinstance(planned, Case), "NVIDIA's OpenCL lists no half, cuBLAS has it"
+    assert (planned.device, planned.source) == (0, "")

@@ -1,0 +1,91 @@
+"""gpu-tile and nv-async: which operands are padded, and how the last tiles are cut."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from gemmbench.facts.problem import Gemm
+from gemmbench.rules.variants import BY_NAME, Layout
+from tests.unit.test_plan import DEVICE
+
+ASYNC, TILE = BY_NAME["nv-async"], BY_NAME["gpu-tile"]
+GPU = replace(DEVICE, type="gpu", compute_units=132, compute_capability=(9, 0))
+
+
+def values(variant: str, problem: Gemm, layout: Layout | None = None) -> dict[str, int]:
+    entry = BY_NAME[variant]
+    preset = entry.preset("gpu-nvidia", dtype=problem.dtype)
+    return entry.values(problem, {**preset, **entry.chosen(problem, GPU, preset)}, layout)
+
+
+def passes(variant: str, problem: Gemm, layout: Layout | None = None) -> list[str]:
+    return [step.kernel for step in BY_NAME[variant].steps(values(variant, problem, layout))]
+
+
+@pytest.mark.parametrize(
+    ("problem", "layout", "wanted"),
+    [
+        (Gemm(256, 256, 256), None, ["gpu_tile"]),
+        (Gemm(256, 256, 255), None, ["pad", "gpu_tile"]),
+        (Gemm(256, 255, 256), None, ["pad", "gpu_tile"]),
+        (Gemm(256, 255, 255), None, ["pad", "pad", "gpu_tile"]),
+        # rows of A start where vectors do, but the last vector would hold what lies past k
+        (Gemm(256, 256, 254), Layout(256, 256, 256), ["pad", "gpu_tile"]),
+        (Gemm(256, 254, 256), Layout(256, 256, 256), ["gpu_tile"]),
+    ],
+)
+def test_operands_that_do_not_fit_whole_vectors_are_padded(
+    problem: Gemm, layout: Layout | None, wanted: list[str]
+) -> None:
+    assert passes("gpu-tile", problem, layout) == wanted
+
+
+def test_the_tiles_past_whole_rounds_are_cut_along_k() -> None:
+    found = values("nv-async", Gemm(4096, 4096, 4096))  # 1024 tiles on 132 units
+    assert found["WHOLE"] == 7 * 132
+    assert found["PARTS"] > 1
+    assert passes("nv-async", Gemm(4096, 4096, 4096)) == ["transpose", "nv_async", "sum_parts"]
+
+
+def test_a_small_c_with_a_long_k_is_cut_whole() -> None:
+    found = values("nv-async", Gemm(128, 128, 65536))
+    assert found["WHOLE"] == 0
+    assert found["PARTS"] > 16
+
+
+@pytest.mark.parametrize("problem", [Gemm(132 * 128, 128, 4096), Gemm(128, 128, 64), Gemm(1, 1, 0)])
+def test_nothing_is_cut_where_it_does_not_pay(problem: Gemm) -> None:
+    assert values("nv-async", problem)["PARTS"] == 1
+    assert "sum_parts" not in passes("nv-async", problem)
+
+
+@pytest.mark.parametrize("size", [64, 512, 2048, 4095, 4096, 8192])
+def test_every_step_along_k_is_in_one_part(size: int) -> None:
+    found = values("nv-async", Gemm(size, size, size))
+    rounds = -(-size // found["BK"])
+    depth = -(-rounds // found["PARTS"])
+    assert depth * found["PARTS"] >= rounds
+    tiles = (-(-size // found["BM"])) * (-(-size // found["BN"]))
+    items = next(step for step in ASYNC.passes if step.kernel == "nv_async").items(found)
+    group = found["BM"] // found["TM"] * (found["BN"] // found["TN"])
+    assert items == ((found["WHOLE"] + (tiles - found["WHOLE"]) * found["PARTS"]) * group,)
+
+
+def test_what_is_chosen_for_the_launch_is_not_compiled_in() -> None:
+    preset = ASYNC.preset("gpu-nvidia")
+    assert ASYNC.compiled(Gemm(4096, 4096, 4096), GPU, preset) == preset
+
+
+def test_asynchronous_copies_need_a_gpu_that_has_them() -> None:
+    assert ASYNC.lacks is not None
+    assert "8.0" in ASYNC.lacks(replace(GPU, compute_capability=(7, 5)), "float")
+    assert ASYNC.lacks(GPU, "float") == ""
+
+
+def test_a_limit_of_registers_is_a_compiler_option() -> None:
+    assert "-cl-nv-maxrregcount=168" in ASYNC.options("float", ASYNC.preset("gpu-nvidia"))
+    assert not any(
+        "maxrregcount" in word for word in ASYNC.options("double", ASYNC.preset("gpu", dtype="double"))
+    )

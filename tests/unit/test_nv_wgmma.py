@@ -1,0 +1,127 @@
+"""nv-wgmma: the shape that it chooses, the passes that it takes, and the marks in its kernel."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from gemmbench.facts import kernel_files
+from gemmbench.facts.problem import Gemm
+from gemmbench.rules.plan import why_not
+from gemmbench.rules.variants import BY_NAME, Layout, ParameterError
+from tests.unit.test_plan import DEVICE
+
+VARIANT = BY_NAME["nv-wgmma"]
+HOPPER = replace(
+    DEVICE,
+    type="gpu",
+    platform="NVIDIA CUDA",
+    compute_units=132,
+    compute_capability=(9, 0),
+    max_work_group_size=1024,
+    max_work_item_sizes=(1024, 1024, 64),
+)
+PRESET = VARIANT.preset("gpu-nvidia")
+
+
+def passes(problem: Gemm, layout: Layout | None = None) -> list[tuple[str, str]]:
+    """Role and first operand of each pass that a problem takes."""
+    values = VARIANT.values(problem, PRESET | VARIANT.chosen(problem, HOPPER, PRESET), layout)
+    named = ("A", "AP", "B", "BP", "BT")
+    return [
+        (step.role, " ".join(name for name in step.arguments if name in named))
+        for step in VARIANT.steps(values)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("n", "columns"),
+    [
+        (1024, 128),  # 64 tiles: more would only leave units without any
+        (3072, 192),  # 384 tiles in 3 rounds of 132; 256 columns would take 3 rounds as well
+        (4096, 256),  # 512 tiles in 4 rounds
+        (8192, 256),  # 2048 tiles in 16 rounds
+    ],
+)
+def test_tiles_are_as_wide_as_fills_the_last_round(n: int, columns: int) -> None:
+    assert VARIANT.chosen(Gemm(n, n, n, "half"), HOPPER, PRESET)["BN"] == columns
+
+
+def test_what_the_user_says_is_not_chosen() -> None:
+    mine = VARIANT.preset("gpu-nvidia", {"BN": 128, "STAGES": 3})
+    problem = Gemm(4096, 4096, 4096, "half")
+    assert VARIANT.chosen(problem, HOPPER, mine) == {"GROUPS": 132}
+    assert VARIANT.compiled(problem, HOPPER, mine) == mine
+    assert VARIANT.compiled(problem, HOPPER, PRESET) == {**PRESET, "BN": 256, "STAGES": 3}
+
+
+def test_local_memory_is_told_with_and_without_a_shape() -> None:
+    """The driver lists 48 KiB of the 227."""
+    chosen = PRESET | VARIANT.chosen(Gemm(512, 512, 512, "half"), HOPPER, PRESET)
+    for parameters in (PRESET, chosen):
+        for dtype in VARIANT.dtypes:
+            assert 200 << 10 < VARIANT.local_bytes(dtype, parameters) <= 225 << 10
+
+
+def test_every_choice_meets_the_constraints() -> None:
+    for columns in (128, 192, 256):
+        chosen = VARIANT.chosen(Gemm(64, 64, 64, "half"), HOPPER, {**PRESET, "BN": columns})
+        full = {**PRESET, "BN": columns, **chosen}
+        assert all(constraint.rule(full) for constraint in VARIANT.constraints)
+        assert full["STAGES"] >= 3
+        deeper = {**full, "STAGES": full["STAGES"] + 1}
+        assert columns == 128 or not all(constraint.rule(deeper) for constraint in VARIANT.constraints)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "sentence"),
+    [
+        ({"BN": 160}, "BN must be 128, 192 or 256"),
+        ({"BM": 64}, "BM must be 128 or 256"),
+        ({"BM": 256, "BN": 256, "STAGES": 2}, "the sums have to fit in registers"),
+        ({"BN": 256, "STAGES": 4}, "must fit in 225 KiB"),
+    ],
+)
+def test_a_shape_that_the_hardware_lacks_is_a_sentence(overrides: dict[str, int], sentence: str) -> None:
+    with pytest.raises(ParameterError, match=sentence):
+        VARIANT.preset("gpu-nvidia", overrides)
+
+
+def test_operands_of_two_bytes_are_taken_as_they_are() -> None:
+    assert passes(Gemm(100, 64, 72, "half")) == [("multiply", "A B")]
+    assert passes(Gemm(100, 63, 72, "bfloat16")) == [("pad", "B BP"), ("multiply", "A BP")]
+    assert passes(Gemm(100, 64, 71, "half")) == [("pad", "A AP"), ("multiply", "AP B")]
+    assert passes(Gemm(100, 64, 71, "half"), Layout(72, 64, 64)) == [("multiply", "A B")]
+
+
+def test_other_operands_have_b_transposed() -> None:
+    for dtype in ("tf32", "char"):
+        assert passes(Gemm(100, 63, 64, dtype)) == [("transpose", "B BT"), ("multiply", "A BT")]
+
+
+def test_a_small_problem_has_as_many_groups_as_tiles() -> None:
+    problem = Gemm(300, 200, 64, "half")
+    values = VARIANT.values(problem, PRESET | VARIANT.chosen(problem, HOPPER, PRESET))
+    (step,) = VARIANT.steps(values)
+    assert (step.items(values), step.group(values)) == ((3 * 2 * 384,), (384,))
+
+
+def test_it_is_for_hopper_alone() -> None:
+    problem = Gemm(512, 512, 512, "half")
+    assert why_not(HOPPER, VARIANT, problem, PRESET) == ""
+    for capability in ((8, 0), (10, 0)):
+        assert why_not(replace(HOPPER, compute_capability=capability), VARIANT, problem, PRESET)
+    assert "is written for half" in why_not(HOPPER, VARIANT, replace(problem, dtype="double"), PRESET)
+
+
+def test_what_plain_sm_90_refuses_is_marked_and_nothing_else() -> None:
+    """Unmarked it would not compile; marked without need it would be missing where the mark stays."""
+    source = kernel_files.raw(VARIANT.files[-1])
+    statements = re.findall(r"(LATER\s+)?((?:\"[^\"\n]*\"\s*(?:\w+\s+)?)+)", source)
+    instructions = [(mark, text) for mark, text in statements if re.search(r"[a-z]\w*\.[a-z]", text)]
+    assert len(instructions) > 15
+    for mark, text in instructions:
+        special = re.search(r"wgmma\.|tensormap\.replace|setmaxnreg", text) is not None
+        assert bool(mark) == special, text
