@@ -1,0 +1,294 @@
+"""``gemmbench tune`` with the fake machine: searched, killed, resumed, kept, used, forgotten."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from gemmbench.cli import tune
+from gemmbench.facts.records import load
+from gemmbench.facts.tuning import result
+from tests.cli import fake_machine
+from tests.cli.conftest import Call, Start
+from tests.cli.test_faults import is_alive, wait_for
+
+pytestmark = pytest.mark.skipif(
+    importlib.util.find_spec("kernel_tuner") is None, reason="kernel-tuner is an extra"
+)
+
+GAINS = "BM=64 1.2; BK=8 1.1; BM=32 0.7"
+TUNE = ("tune", "--kernel", "register", "--sizes", "64", "--budget", "3")
+
+
+@pytest.fixture(autouse=True)
+def gains(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GEMMBENCH_FAKE_GAINS", GAINS)
+
+
+def flat(text: str) -> str:
+    return " ".join(text.split())
+
+
+def test_the_winner_is_kept_and_used_until_it_is_forgotten(call: Call, tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    done = call(*TUNE, "--cache", str(path))
+    assert done.exit_code == 0
+    assert "The winner is kept: 1.3" in flat(done.stdout)
+    preset = re.search(r'as a preset: ("cpu-intel": \{.*?\},)', flat(done.stdout))
+    assert preset
+    assert eval("{" + preset[1] + "}")["cpu-intel"].items() >= {"BM": 64, "BK": 8}.items()
+    assert re.search(r"Kept in .*/tuned/[0-9a-f]{16}\.json; every command takes it from there", done.stderr)
+    assert f"rows are in {path}; the same command searches on" in done.stderr
+
+    square = ("square", "--sizes", "64", "--kernel", "register,tiled", "--no-peak", "--baseline", "none")
+    saved = tmp_path / "s.jsonl"
+    tuned = call(*square, "--save", str(saved))
+    (row,) = [row for row in load(saved).rows if row.variant == "register"]
+    assert row.parameters == result(load(path)).winner
+    assert "register at 64: tuned parameters from" in flat(tuned.stdout)
+    assert "--no-tuned leaves them out" in flat(tuned.stdout)
+    assert "tuned" not in call(*square, "--no-tuned").stdout
+    assert "tuned" not in call(*square, "--param", "BK=32").stdout  # the user's own start from the shipped
+    gemm = call("gemm", "-m", "64", "--kernel", "register", "--no-peak", "--baseline", "none")
+    assert "tuned parameters from" in flat(gemm.stdout)
+    assert "tuned" not in call(*square, "--device", "pocl").stdout  # it is another device
+
+    gone = call("tune", "--forget")
+    assert (gone.exit_code, gone.stdout[:24]) == (0, "Forgot register float: B")
+    assert "tuned" not in call(*square).stdout
+    assert call("tune", "--forget", "--kernel", "register").stdout.startswith("Nothing is kept for this in ")
+
+
+def test_forgetting_one_type_or_kernel_leaves_the_others(call: Call) -> None:
+    assert call(*TUNE).exit_code == 0
+    assert call("tune", "--forget", "--kernel", "tiled").stdout.startswith("Nothing is kept")
+    assert call("tune", "--forget", "--dtype", "double").stdout.startswith("Nothing is kept")
+    assert call("tune", "--forget", "--dtype", "float").stdout.startswith("Forgot register float")
+
+
+def test_where_nothing_is_faster_the_shipped_preset_stays(
+    call: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv(
+        "GEMMBENCH_FAKE_GAINS", "BM=32 0.7; BM=64 0.8; BN=32 0.7; BN=64 0.9; BK=8 0.9; TM=8 0.8"
+    )
+    done = call(*TUNE, "--cache", str(tmp_path / "t.jsonl"))
+    assert done.exit_code == 0
+    assert "The shipped preset stays" in done.stdout
+    assert "Kept" not in done.stderr
+    assert call("tune", "--forget").stdout.startswith("Nothing is kept")
+
+
+#  fault            the row's status
+FAULTS = {"sigsegv": "crashed", "exit": "crashed", "wrong": "wrong", "device-memory": "failed"}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_costs_its_configurations_only(
+    fault: str, call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GEMMBENCH_FAKE_FAULTS", f"register BN=32 {fault}")
+    path = tmp_path / "t.jsonl"
+    done = call(*TUNE, "--cache", str(path))
+    assert done.exit_code == 0
+    assert "The winner is kept" in done.stdout
+    found = result(load(path))
+    assert found.failed
+    assert {(one.parameters["BN"], one.trouble.status) for one in found.failed if one.trouble} == {
+        (32, FAULTS[fault])
+    }
+    assert f"{len(found.failed)} without a rate" in flat(done.stdout)
+
+
+def test_a_hang_costs_its_time_limit(call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GEMMBENCH_FAKE_FAULTS", "register BK=32 hang")
+    path = tmp_path / "t.jsonl"
+    assert call(*TUNE, "--cache", str(path), "--time-limit", "1.5", "--budget", "8").exit_code == 0
+    reasons = {one.trouble.reason for one in result(load(path)).failed if one.trouble}
+    assert reasons == {"stopped after 2 s (--time-limit 1.5)"}
+
+
+@pytest.mark.parametrize(("fault", "status"), [("wrong", 1), ("sigsegv", 0)])
+def test_a_shipped_preset_that_does_not_run(
+    fault: str, status: int, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GEMMBENCH_FAKE_FAULTS", f"register BM=128 {fault}")  # the preset's
+    done = call(*TUNE)
+    assert done.exit_code == status
+    assert "The winner is kept: the shipped preset does not run on this device." in flat(done.stdout)
+
+
+def test_nothing_runs(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GEMMBENCH_FAKE_FAULTS", "register 64 os-error")
+    done = call(*TUNE, "--budget", "0.5")
+    assert done.exit_code == 2
+    assert "No configuration could be measured." in done.stdout
+    assert done.stderr.splitlines()[-1] == (
+        "gemmbench: no configuration could be measured: failed: OSError: [Errno 5] input/output error"
+    )
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGKILL")
+def test_killed_and_resumed_measures_nothing_twice(start: Start, tmp_path: Path) -> None:
+    pid, log = tmp_path / "pid", tmp_path / "log"
+    hang = {
+        "GEMMBENCH_FAKE_FAULTS": "register TN=8 hang",
+        "GEMMBENCH_FAKE_PID": str(pid),
+        "GEMMBENCH_FAKE_LOG": str(log),
+    }
+    words = (*TUNE, "--cache", "t.jsonl")
+    process = start(*words, "--time-limit", "60", **hang)
+    wait_for(lambda: pid.exists() and pid.read_text() != "", process)
+    refused = start(*words)
+    assert refused.communicate(timeout=60)[1] == (
+        "gemmbench: another tuner is at work on t.jsonl; wait for it, or give --cache another file\n"
+    )
+    assert refused.returncode == 2
+    os.kill(process.pid, signal.SIGKILL)
+    process.communicate(timeout=10)
+    before = (tmp_path / "t.jsonl").read_bytes()
+
+    process = start(*words, GEMMBENCH_FAKE_LOG=str(log))
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+    assert (tmp_path / "t.jsonl").read_bytes().startswith(before)
+    searched = [line for line in log.read_text().splitlines() if line.startswith("register float 64x64x64")]
+    assert len(set(searched)) == len(searched)
+    assert len(searched) == len(result(load(tmp_path / "t.jsonl")).attempts)
+    assert "The winner is kept" in out
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals are otherwise there")
+def test_ctrl_c_prints_the_table_so_far(start: Start, tmp_path: Path) -> None:
+    pid = tmp_path / "pid"
+    hang = {"GEMMBENCH_FAKE_FAULTS": "register BM=32 hang", "GEMMBENCH_FAKE_PID": str(pid)}
+    process = start(*TUNE, "--cache", "t.jsonl", "--time-limit", "60", **hang)
+    wait_for(lambda: pid.exists() and pid.read_text() != "", process)
+    os.killpg(process.pid, signal.SIGINT)
+    out, err = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "shipped" in out
+    assert "nothing is kept" in flat(out)
+    rows = len(load(tmp_path / "t.jsonl").rows)
+    assert err == f"gemmbench: interrupted; {rows} rows are saved in t.jsonl; the same command goes on\n"
+    assert not is_alive(int(pid.read_text()))
+
+
+def test_the_default_file_is_resumed(call: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    monkeypatch.setenv("GEMMBENCH_FAKE_LOG", str(log))
+    first = call(*TUNE)
+    path = Path(first.stderr.split("rows are in ")[1].split(";")[0])
+    assert path.parent.name == "tuning"
+    tried = len(result(load(path)).attempts)
+    call(*TUNE, "--budget", "2", "--seed", "2", "--strategy", "mls")
+    searched = [line for line in log.read_text().splitlines() if line.startswith("register float 64x64x64")]
+    assert len(set(searched)) == len(searched) == len(result(load(path)).attempts) > tried - 1
+    call(*TUNE, "--budget", "0.2", "--force")
+    assert len(result(load(path)).attempts) < tried
+
+
+def test_on_a_gpu_others_compile_ahead(call: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    monkeypatch.setenv("GEMMBENCH_FAKE_DEVICES", "gpu")
+    monkeypatch.setenv("GEMMBENCH_FAKE_LOG", str(log))
+    monkeypatch.setattr(tune, "make_caching_machine", fake_machine.make_caching)
+    done = call(*TUNE, "--builders", "2", "--budget", "5", "--cache", str(tmp_path / "t.jsonl"))
+    assert done.exit_code == 0, done.stderr
+    assert "built" in log.read_text()
+    assert "Traceback" not in done.stderr
+
+
+def test_show_and_plot_read_the_file(call: Call, tmp_path: Path) -> None:
+    path, chart = tmp_path / "t.jsonl", tmp_path / "t.png"
+    done = call(*TUNE, "--cache", str(path), "--plot", str(chart))
+    assert chart.stat().st_size > 5000
+    assert call("show", str(path)).stdout == done.stdout
+    assert call("show", str(path), "--format", "csv").stdout.count("\n") == len(load(path).rows) + 1
+    assert call("plot", str(path), "-o", str(tmp_path / "again.png")).exit_code == 0
+    assert (tmp_path / "again.png").read_bytes() == chart.read_bytes()
+    everything = call("plot", str(path), "--kind", "all", "-o", str(tmp_path / "all.png"))
+    assert [one.name for one in tmp_path.glob("all*.png")] == ["all-tune.png"], everything.stderr
+
+
+def test_dry_run_says_how_large_the_space_is(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GEMMBENCH_FAKE_FAULTS", "register 64 sigsegv")
+    done = call(*TUNE, "--dry-run")
+    assert done.exit_code == 0
+    assert "108 combinations of the values of its parameters" in done.stdout
+    assert "BM: 32, 64, [128]" in done.stdout
+    assert "--budget" in done.stdout
+
+
+def test_other_shapes_and_several_sizes(call: Call, tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    call("tune", "--kernel", "tiled", "-m", "8", "-k", "24", "--budget", "1", "--cache", str(path))
+    first = load(path).rows[0].problem
+    assert first
+    assert (first.m, first.n, first.k) == (8, 8, 24)
+    path = tmp_path / "u.jsonl"
+    call("tune", "--kernel", "tiled", "--sizes", "8,16", "--budget", "1", "--cache", str(path))
+    assert {len(one.rows) for one in result(load(path)).attempts} == {2}
+
+
+ERRORS = {
+    "no kernel": (("tune",), "--kernel is missing: which kernel to tune (gemmbench kernels lists them)"),
+    "two kernels": (("tune", "--kernel", "tiled,naive"), "tune takes one --kernel at a time, not 2"),
+    "a typo": (("tune", "--kernel", "registr"), "unknown kernel 'registr'; did you mean register?"),
+    "two types": ((*TUNE, "--dtype", "float,half"), "tune takes one --dtype at a time, not 2"),
+    "two devices": ((*TUNE, "--device", "all"), "tune takes one --device at a time, not 2"),
+    "no parameters": (
+        ("tune", "--kernel", "image-4x8"),
+        "image-4x8 has no parameters to tune",
+    ),
+    "not here": (
+        (*TUNE, "--device", "pocl", "--dtype", "half"),
+        "no configuration of register runs here: the device does not list cl_khr_fp16",
+    ),
+    "sizes and m": ((*TUNE, "-m", "8"), "--sizes is for square problems and -m for others: choose one"),
+    "k without m": (("tune", "--kernel", "tiled", "-k", "8"), "-n and -k need -m"),
+    "no folder": (
+        (*TUNE, "--cache", "nowhere/t.jsonl"),
+        "--cache nowhere/t.jsonl: there is no folder nowhere",
+    ),
+    "a chart": ((*TUNE, "--plot", "t.gif"), "--plot t.gif: a chart is a .png, .svg, .pdf file"),
+}
+
+
+@pytest.mark.parametrize("error", ERRORS)
+def test_errors_are_one_sentence(error: str, call: Call) -> None:
+    words, sentence = ERRORS[error]
+    done = call(*words)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr == f"gemmbench: {sentence}\n"
+
+
+def test_a_file_of_another_kernel_is_refused_and_left_as_it_was(call: Call, tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    call("tune", "--kernel", "tiled", "--sizes", "64", "--budget", "0.2", "--cache", str(path))
+    before = path.read_bytes()
+    done = call(*TUNE, "--cache", str(path))
+    assert done.exit_code == 2
+    assert done.stderr.startswith(f"gemmbench: cannot resume {path}: it was made by another command: ")
+    assert path.read_bytes() == before
+
+
+def test_without_kernel_tuner_one_sentence_names_the_extra(
+    call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [name for name in sys.modules if name.startswith(("kernel_tuner", "gemmbench.tuning"))]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "kernel_tuner", None)
+    done = call(*TUNE)
+    assert done.exit_code == 2
+    assert done.stderr.startswith("gemmbench: tune needs kernel-tuner (")
+    assert done.stderr.endswith(": pip install gemmbench[tune]\n")
+    assert done.stderr.count("\n") == 1
+    assert call(*TUNE, "--dry-run").exit_code == 0
+    assert call("tune", "--forget").exit_code == 0

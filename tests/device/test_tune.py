@@ -1,0 +1,78 @@
+"""A short tune on every device: every configuration verified, the file whole, the driver's cache shared."""
+
+from __future__ import annotations
+
+import importlib.util
+import time
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+if importlib.util.find_spec("kernel_tuner") is None:
+    pytest.skip("kernel-tuner is an extra", allow_module_level=True)
+
+from gemmbench.facts import tuning as facts
+from gemmbench.facts.problem import Gemm
+from gemmbench.facts.records import SCHEMA_VERSION, DeviceFacts, Header, Policy, load
+from gemmbench.opencl import machine
+from gemmbench.rules import tuning as rules
+from gemmbench.rules.plan import Case
+from gemmbench.rules.variants import BY_NAME
+from gemmbench.tuning.builders import Builders
+from gemmbench.tuning.cache import Cache
+from gemmbench.tuning.session import Task, measured_by, tune
+from gemmbench.worker import Worker
+from tests import fake_runs
+
+TILED = BY_NAME["tiled"]
+PROBLEM = Gemm(64, 64, 64)
+
+
+def task(device: DeviceFacts) -> Task:
+    space = rules.space(TILED, device, [PROBLEM])
+    return Task(device, TILED, (PROBLEM,), space, "local", 1, 10.0, 60.0)
+
+
+def test_a_short_tune(device: DeviceFacts, tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    header = Header(
+        SCHEMA_VERSION, "0", ("tune",), "2026-11-21T04:30:00Z", (device,), fake_runs.HOST, Policy()
+    )
+    with Worker(machine.default) as worker, Cache(path, header) as cache:
+        # Time stands still: on a busy machine too the whole, small space is searched.
+        tune(task(device), measured_by(worker, device), cache, lambda _: None, clock=lambda: 0.0)
+    saved = load(path)
+    found = facts.result(saved)
+    assert len(found.attempts) == len(task(device).space.configurations)
+    assert found.attempts[0].parameters["TS"] == TILED.preset(device.family)["TS"]
+    for row in (row for row in saved.rows if row.status != "skipped"):  # for want of time
+        assert row.status == "ok", row.reason
+        assert row.check.verdict == "ok"
+        assert set(row.samples) == {"kernel", "device", "host"}
+    assert found.finished
+
+
+def test_builders_survive_what_they_are_given_and_end_at_once(device: DeviceFacts, tmp_path: Path) -> None:
+    good = rules.case(device, TILED, PROBLEM, {"TS": 8})
+    assert isinstance(good, Case)
+    broken = replace(good, variant="no such variant", source="1")
+    make = partial(machine.caching, str(tmp_path))
+    with Builders(partial(Worker, make), 1, device, Policy(time_limit_s=60)) as builders:
+        builders.want([broken, good])
+        time.sleep(0.5)  # in the middle of something
+    assert not any(thread.is_alive() for thread in builders.threads)
+
+
+def test_what_one_child_has_compiled_is_in_the_folder_of_the_others(
+    device: DeviceFacts, tmp_path: Path
+) -> None:
+    """Where the driver has a cache at all: Intel's for CPUs has none."""
+    if not device.family.endswith(("pocl", "nvidia")):
+        pytest.skip("the driver keeps no cache")
+    case = rules.case(device, TILED, PROBLEM, {"TS": 8})
+    assert isinstance(case, Case)
+    with Worker(partial(machine.caching, str(tmp_path))) as worker:
+        assert worker.inspect(case, device, Policy()).status == "ok"
+    assert any(path.is_file() for path in tmp_path.rglob("*"))

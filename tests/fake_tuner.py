@@ -1,0 +1,109 @@
+"""A tuner's run that never ran, and a machine for it whose clock is a number."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from gemmbench.facts.problem import Gemm
+from gemmbench.facts.records import DeviceFacts, Policy, Row, Run
+from gemmbench.facts.tuning import FINALIST, round_label
+from gemmbench.rules import tuning as rules
+from gemmbench.rules.plan import Case, Skip
+from gemmbench.rules.variants import BY_NAME
+from tests import fake_runs as fake
+
+SIZE = 512
+GFLOPS = 20.0
+WORDS = ("tune", "--kernel", "register", "--dtype", "float", "-m", "512", "-n", "512", "-k", "512")
+PROBLEM = Gemm(SIZE, SIZE, SIZE)
+REGISTER = BY_NAME["register"]
+LEAST_S = 0.1  # that the machine takes for a case, building included
+
+
+def speed(parameters: Mapping[str, object]) -> float:
+    """GFLOPS of a configuration of `register`: best at BM = 64, BN = 128, BK = 32, TM = TN = 8."""
+    best = {"BM": 64, "BN": 128, "BK": 32, "TM": 8, "TN": 8}
+    off = sum(abs(math.log2(int(str(parameters[name])) / value)) for name, value in best.items())
+    return GFLOPS * 2 / (1 + 0.25 * off)
+
+
+class Machine:
+    """Measures cases by a formula.
+
+    Attributes:
+        now: seconds on its clock.
+        measured: the cases that it was given.
+        trouble: the status and reason of cases that a function picks.
+    """
+
+    def __init__(self, device: DeviceFacts = fake.CPU, gflops: Callable[[Case], float] | None = None) -> None:
+        self.now = 0.0
+        self.measured: list[Case] = []
+        self.policies: list[Policy] = []
+        self.trouble: Callable[[Case], tuple[str, str] | None] = lambda _: None
+        self._gflops = gflops or (lambda case: speed(case.parameters))
+
+    def clock(self) -> float:
+        return self.now
+
+    def measure(self, case: Case, policy: Policy) -> Row:
+        assert case.problem is not None
+        self.now += LEAST_S + policy.budget_s
+        self.measured.append(case)
+        self.policies.append(policy)
+        found = self.trouble(case)
+        if found:
+            return case.row(*found)  # type: ignore[arg-type]
+        plain = case.row("ok")
+        assert plain.problem is not None
+        row = fake.gemm_row(case.variant, plain.problem, self._gflops(case), parameters=case.parameters)
+        return replace(row, label=plain.label, source=plain.source, dtype=case.dtype)
+
+
+def row(parameters: Mapping[str, int], gflops: float, size: int = SIZE, label: str = "") -> Row:
+    """One row of a tuner's file."""
+    step = rules.case(fake.CPU, REGISTER, Gemm(size, size, size), parameters, label)
+    assert isinstance(step, Case)
+    made = fake.gemm_row("register", step.row("ok").problem, gflops, parameters=dict(parameters))  # type: ignore[arg-type]
+    return replace(made, label=label, source=step.source)
+
+
+def bad(parameters: Mapping[str, int], status: str, reason: str) -> Row:
+    """A row of the search without a rate."""
+    step = rules.case(fake.CPU, REGISTER, PROBLEM, parameters)
+    assert not isinstance(step, Skip)
+    return step.row(status, reason)  # type: ignore[arg-type]
+
+
+def fake_search() -> list[Row]:
+    """The shipped preset at 20 GFLOPS, some that are slower, three that failed, a best at 26."""
+    space = rules.space(REGISTER, fake.CPU, [PROBLEM])
+    others = [one for one in space.configurations if one != space.default]
+    rows = [row(space.default, 20.0)]
+    for number, parameters in enumerate(others[:40]):
+        rows.append(row(parameters, 26.0 - 0.4 * abs(number - 30)))
+    rows[5] = bad(others[4], "crashed", "the driver's process was killed by SIGSEGV")
+    rows[9] = bad(others[8], "wrong", "residual 3.1 times the bound")
+    rows[12] = bad(others[11], "timed-out", "stopped after 30 s (--time-limit 30)")
+    return rows
+
+
+def fake_tune(gain: float = 1.3, elsewhere: float = 0.9) -> Run:
+    """A finished run: so much faster than the shipped preset, and so much at another size."""
+    rows = fake_search()
+    shipped = {name: int(value) for name, value in rows[0].parameters.items()}
+    winner = {name: int(value) for name, value in rows[31].parameters.items()}
+    other = {name: int(value) for name, value in rows[30].parameters.items()}
+    rows += [
+        row(shipped, 20.0, label=FINALIST),
+        row(winner, 20.0 * max(gain, 1.01), label=FINALIST),
+        row(other, 19.0, label=FINALIST),
+    ]
+    for number in (1, 2, 3):
+        label = round_label(number)
+        mood = 1 + 0.02 * number
+        for size, factor in ((SIZE, gain), (SIZE // 4, elsewhere), (SIZE - 1, 1.0)):
+            rows += [row(shipped, 20.0 * mood, size, label), row(winner, 20.0 * mood * factor, size, label)]
+    return Run(fake.header(WORDS), tuple(rows), "register.jsonl")

@@ -1,0 +1,192 @@
+"""A tuner's tables, progress and chart."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from dataclasses import replace
+
+import matplotlib
+import numpy as np
+import pytest
+from rich.console import Console
+
+from gemmbench import charts
+from gemmbench.facts.events import Staged, Started
+from gemmbench.facts.records import Run
+from gemmbench.facts.tuning import FINALIST, Retimed, Retiming, Searching, Tried, result
+from gemmbench.render.sheet import stack
+from gemmbench.render.show import show
+from gemmbench.render.tune import preset_line, sheets
+from gemmbench.render.tune_progress import TuneProgress
+from tests import fake_runs as fake
+from tests import fake_tuner as tuner
+from tests.fake_tuner import fake_tune
+
+
+def printed(run: Run, width: int = 80, top: int = 10) -> str:
+    stream = io.StringIO()
+    console = Console(file=stream, width=width, highlight=False, markup=False, emoji=False)
+    console.print(stack(sheets(run, top)))
+    return stream.getvalue()
+
+
+def flat(text: str) -> str:
+    return " ".join(text.split())
+
+
+def test_golden(golden: Callable[[str, str], None]) -> None:
+    golden("tune.txt", printed(fake_tune()))
+
+
+@pytest.mark.parametrize("width", [40, 80, 120])
+def test_nothing_is_wider_than_the_terminal(width: int) -> None:
+    assert max(map(len, printed(fake_tune(), width).splitlines())) <= width
+
+
+def test_the_shipped_preset_is_always_there() -> None:
+    lines = printed(fake_tune(), top=2).splitlines()
+    (shipped,) = [line for line in lines if line.startswith("shipped")]
+    assert shipped.split()[1:3] == ["19.8", "1.00"]
+    assert [line.split()[0] for line in lines if line[:2] in ("1 ", "2 ", "3 ")] == ["1", "2"]
+
+
+def test_verdicts() -> None:
+    run = fake_tune()
+    assert "The winner is kept: 1.301 times as fast" in flat(printed(run))
+    assert "slower: at 128x128x128 (0.900)" in flat(printed(run))
+    same = flat(printed(fake_tune(gain=1.0)))
+    assert "The shipped preset stays: the best found is 1.0" in same
+    assert "not faster beyond doubt" in same
+    assert "slower:" not in same  # what is not kept loses nowhere
+    assert "as a preset" not in same
+    assert "which is slower." in flat(printed(fake_tune(gain=0.8)))
+    searched = replace(run, rows=tuple(row for row in run.rows if not row.label))
+    assert "so that nothing is kept" in flat(printed(searched))
+    heat = tuple(row for row in run.rows if row.label == FINALIST)
+    alone = replace(run, rows=run.rows[:3] + heat[:1])
+    assert "none of the best few was faster" in flat(printed(alone))
+    only = replace(run, rows=run.rows[:1])
+    assert "nothing else was measured beside it" in flat(printed(only))
+    nothing = replace(run, rows=(tuner.bad({"BM": 64}, "crashed", "why"),))
+    assert "No configuration could be measured." in printed(nothing)
+    assert sheets(replace(run, rows=())) == []
+
+
+def test_reasons_are_counted_not_listed_one_by_one() -> None:
+    run = fake_tune()
+    rows = [
+        replace(row, status="failed", reason="takes groups of 64", samples={}) if place % 2 else row
+        for place, row in enumerate(run.rows[:41])
+    ]
+    text = flat(printed(replace(run, rows=tuple(rows))))
+    assert text.count("takes groups of 64") == 1
+    assert "fail: 20 configurations (BM=32, BN=32, BK=8, TM=4, TN=4, ...): takes groups of 64" in text
+    rows = [
+        replace(row, status="failed", reason=f"reason {place}", samples={}) if place else row
+        for place, row in enumerate(run.rows[:41])
+    ]
+    assert "... and 34 more for other reasons" in flat(printed(replace(run, rows=tuple(rows))))
+
+
+def test_what_drivers_say_is_no_markup() -> None:
+    run = fake_tune()
+    rows = (run.rows[0], replace(run.rows[1], status="failed", reason=fake.HOSTILE, samples={}))
+    text = printed(replace(run, rows=rows))
+    assert "[bold]x[/]" in text
+    assert "\x1b" not in text
+
+
+def test_a_type_of_its_own_is_in_the_key() -> None:
+    run = fake_tune()
+    double = replace(run, rows=tuple(replace(row, dtype="double") for row in run.rows))
+    assert 'as a preset: "cpu-intel:double": {"BM": 32,' in flat(printed(double))
+    line = preset_line("gpu", {"BM": 64, "BN": 32})
+    assert eval("{" + line + "}") == {"gpu": {"BM": 64, "BN": 32}}
+
+
+def test_show_shows_the_same() -> None:
+    stream = io.StringIO()
+    Console(file=stream, width=80, highlight=False, markup=False, emoji=False).print(show(fake_tune()))
+    assert stream.getvalue() == printed(fake_tune())
+
+
+# --- progress ---------------------------------------------------------------------------------------------
+
+
+def test_progress_says_how_it_stands() -> None:
+    now = 0.0
+    progress = TuneProgress(Console(file=io.StringIO()), quiet=False, verbose=0, clock=lambda: now)
+    found = result(fake_tune())
+    progress.handle(Searching(108, 0, 210.0))
+    for one in found.attempts[:32]:
+        progress.handle(Tried(one, recalled=False))
+    now = 30.0
+    assert progress.standing() == "32 tried, 3 failed, best 25.7 GFLOPS, 1.30 x shipped, 3:00 left"
+    now = 400.0
+    assert progress.standing().endswith("0:00 left")
+    progress.handle(Retiming(4))
+    assert progress.standing() == "32 tried, 3 failed, best 25.7 GFLOPS, 1.30 x shipped"
+
+
+@pytest.mark.parametrize(("quiet", "verbose", "lines"), [(False, 1, 2), (False, 0, 0), (True, 1, 0)])
+def test_lines_are_for_those_who_ask(quiet: bool, verbose: int, lines: int) -> None:
+    stream = io.StringIO()
+    run = fake_tune()
+    attempts = result(run).attempts
+    with TuneProgress(Console(file=stream), quiet, verbose) as progress:
+        progress.handle(Tried(attempts[0], recalled=True))
+        progress.handle(Started(1, "register float"))
+        progress.handle(Staged("building"))
+        progress.handle(Tried(attempts[5], recalled=False))
+        progress.handle(Retimed(run.rows[-1]))
+    assert len(stream.getvalue().splitlines()) == lines
+    if lines:
+        assert "crashed: the driver's process was killed by SIGSEGV" in stream.getvalue()
+
+
+def test_a_terminal_gets_a_bar() -> None:
+    stream = io.StringIO()
+    console = Console(file=stream, force_terminal=True, width=100)
+    run = fake_tune()
+    with TuneProgress(console, quiet=False, verbose=0) as progress:
+        for event in (Searching(108, 0, 10.0), Started(1, "register float 512x512x512"), Staged("building")):
+            progress.handle(event)
+        progress.handle(Tried(result(run).attempts[0], recalled=False))
+        progress.handle(Retiming(2))
+        progress.handle(Retimed(run.rows[-1]))
+    assert "tried" in stream.getvalue()
+
+
+# --- the chart --------------------------------------------------------------------------------------------
+
+
+def test_the_chart_has_every_configuration_and_the_best_so_far() -> None:
+    with matplotlib.rc_context():
+        (axes,) = charts.figure([fake_tune()], "tune").axes
+    dots, crosses = axes.collections
+    assert len(dots.get_offsets()) == 38
+    assert [x for x, _ in np.asarray(crosses.get_offsets())] == [6, 10, 13]
+    lines = {str(line.get_label()): np.asarray(line.get_ydata(), float) for line in axes.lines}
+    assert set(lines) == {"best so far", "shipped preset"}
+    assert (np.diff(lines["best so far"]) >= 0).all()
+    assert lines["best so far"][-1] == pytest.approx(25.7, rel=0.01)
+    assert axes.get_ylim()[0] == 0
+    assert axes.get_ylabel() == "GFLOPS, device scope"
+
+
+def test_a_tuners_run_is_drawn_as_such_by_default() -> None:
+    assert charts.default_kind(fake_tune()) == "tune"
+    assert [kind for kind, why in charts.suited([fake_tune()]).items() if not why] == ["tune"]
+    assert charts.suited([fake.fake_square()])["tune"] == (
+        "square.jsonl has no measured configuration of a tuner"
+    )
+
+
+def test_without_a_shipped_rate_there_is_no_line_for_it() -> None:
+    run = fake_tune()
+    shipped = {name: int(str(value)) for name, value in run.rows[0].parameters.items()}
+    rows = (tuner.bad(shipped, "crashed", "why"), *run.rows[1:20])
+    with matplotlib.rc_context():
+        (axes,) = charts.figure([replace(run, rows=rows)], "tune").axes
+    assert [str(line.get_label()) for line in axes.lines] == ["best so far"]

@@ -1,0 +1,124 @@
+"""Kept presets: served for the same device, driver, type and kernels; a bad folder costs a note."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gemmbench.facts.problem import Gemm
+from gemmbench.facts.records import DeviceFacts, Problem
+from gemmbench.rules.plan import Case, gemm_plan
+from gemmbench.rules.variants import BY_NAME, Constraint
+from gemmbench.tuned import KeptPresets, Preset, source
+from tests import fake_runs as fake
+
+REGISTER = BY_NAME["register"]
+PARAMETERS = {"BM": 32, "BN": 64, "BK": 8, "TM": 8, "TN": 4}
+PRESET = Preset(
+    "register",
+    "float",
+    source(REGISTER),
+    PARAMETERS,
+    (Problem(512, 512, 512),),
+    1.234,
+    "2026-11-21T04:30:00Z",
+)
+
+
+def kept(folder: Path, *presets: Preset, device: DeviceFacts = fake.CPU) -> KeptPresets:
+    store = KeptPresets(folder)
+    for preset in presets or (PRESET,):
+        store.keep(device, preset)
+    assert store.notes == []
+    return KeptPresets(folder)
+
+
+def test_a_kept_preset_is_found_and_says_where_it_is_from(tmp_path: Path) -> None:
+    store = kept(tmp_path)
+    found = store.find(fake.CPU, REGISTER, "float")
+    assert found
+    assert found.parameters == PARAMETERS
+    assert found.note == (
+        f"tuned parameters from {store.path(fake.CPU)} (2026-11-21, at 512x512x512, 1.23 times the shipped "
+        "preset's rate); --no-tuned leaves them out"
+    )
+
+
+@pytest.mark.parametrize("other", [{"driver": "2027.1"}, {"name": "another"}, {"pci": "0000:17:00.0"}])
+def test_another_device_or_driver_has_its_own(tmp_path: Path, other: dict[str, str]) -> None:
+    device = replace(fake.CPU, **other)  # type: ignore[arg-type]
+    assert kept(tmp_path).find(device, REGISTER, "float") is None
+
+
+def test_another_type_variant_or_kernel_source_has_its_own(tmp_path: Path) -> None:
+    store = kept(tmp_path)
+    assert store.find(fake.CPU, REGISTER, "double") is None
+    assert store.find(fake.CPU, BY_NAME["prefetch"], "float") is None
+    assert store.find(fake.CPU, replace(REGISTER, flags=("-cl-mad-enable",)), "float") is None
+    old = replace(PRESET, source="0123456789abcdef")
+    assert kept(tmp_path, old).find(fake.CPU, REGISTER, "float") is None
+
+
+def test_parameters_that_a_variant_takes_no_more_are_not_served(tmp_path: Path) -> None:
+    strict = replace(REGISTER, constraints=(Constraint(lambda p: p["BM"] > 64, "BM must be above 64"),))
+    assert kept(tmp_path).find(fake.CPU, strict, "float") is None
+    gone = replace(PRESET, parameters={**PARAMETERS, "BX": 1})
+    assert kept(tmp_path, gone).find(fake.CPU, REGISTER, "float") is None
+
+
+def test_the_newest_wins_and_the_others_stay(tmp_path: Path) -> None:
+    double = replace(PRESET, dtype="double")
+    newer = replace(PRESET, parameters={**PARAMETERS, "BK": 32}, speedup=None)
+    store = kept(tmp_path, PRESET, double, newer)
+    found = store.find(fake.CPU, REGISTER, "float")
+    assert found
+    assert found.parameters["BK"] == 32
+    assert "times the shipped" not in found.note
+    assert store.find(fake.CPU, REGISTER, "double")
+
+
+def test_what_is_forgotten_is_gone_and_the_rest_is_not(tmp_path: Path) -> None:
+    double = replace(PRESET, dtype="double")
+    store = kept(tmp_path, PRESET, double)
+    assert store.forget(fake.CPU, ("tiled",), ("float",)) == ()
+    assert store.forget(fake.CPU, ("register", "tiled"), ("float",)) == (PRESET,)
+    assert store.find(fake.CPU, REGISTER, "float") is None
+    assert store.find(fake.CPU, REGISTER, "double")
+
+
+def test_a_corrupt_file_costs_a_note_and_the_next_winner_mends_it(tmp_path: Path) -> None:
+    store = kept(tmp_path)
+    store.path(fake.CPU).write_text("{")
+    assert store.find(fake.CPU, REGISTER, "float") is None
+    (note,) = store.notes
+    assert note.startswith("tuned presets cannot be read, so that the shipped ones serve: ")
+    store.keep(fake.CPU, PRESET)
+    assert KeptPresets(tmp_path).find(fake.CPU, REGISTER, "float")
+
+
+def test_a_folder_that_cannot_be_made_costs_a_note(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    store = KeptPresets(tmp_path / "file" / "tuned")
+    store.keep(fake.CPU, PRESET)
+    assert store.notes[0].startswith("the tuned preset is not kept: ")
+
+
+def test_the_plan_takes_it_unless_the_user_says_otherwise(tmp_path: Path) -> None:
+    find = kept(tmp_path).find
+
+    def case(overrides: dict[str, int] | None = None, device: DeviceFacts = fake.CPU) -> Case:
+        (step,) = gemm_plan([device], [REGISTER], [Gemm(64, 64, 64)], overrides, tuned=find)
+        assert isinstance(step, Case)
+        return step
+
+    tuned = case()
+    assert tuned.parameters == PARAMETERS
+    assert tuned.source == REGISTER.fingerprint("float", PARAMETERS)
+    assert tuned.notes == tuned.row("ok").notes
+    assert tuned.notes[0].startswith("tuned parameters from")
+    shipped = case({"TM": 4})  # one's own start from the shipped preset
+    assert shipped.parameters == REGISTER.preset("cpu-intel", {"TM": 4})
+    assert shipped.notes == ()
+    assert case(device=fake.POCL).parameters == REGISTER.preset("cpu-pocl")

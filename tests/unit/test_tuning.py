@@ -1,0 +1,369 @@
+"""The tuner with a machine whose clock is a number: nothing here takes time or a device."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+if importlib.util.find_spec("kernel_tuner") is None:
+    pytest.skip("kernel-tuner is an extra", allow_module_level=True)
+
+from gemmbench.facts import tuning as facts
+from gemmbench.facts.problem import Gemm
+from gemmbench.facts.records import DeviceFacts, Header, RunFileError, load
+from gemmbench.facts.tuning import Event, Retimed, Retiming, Searching, Tried
+from gemmbench.rules import tuning as rules
+from gemmbench.rules.plan import Case
+from gemmbench.rules.tuning import STRATEGIES, Space
+from gemmbench.tuning.cache import Cache
+from gemmbench.tuning.search import Hooks, search
+from gemmbench.tuning.session import Task, tune
+from tests import fake_runs as fake
+from tests import fake_tuner as tuner
+from tests.fake_tuner import PROBLEM, REGISTER, Machine
+
+HEADER = fake.header(tuner.WORDS)
+Key = tuple[tuple[str, object], ...]
+
+
+class StoppedError(Exception):
+    """SIGKILL, for a test: nothing after it runs."""
+
+
+def task(budget_s: float = 60.0, device: DeviceFacts = fake.CPU, **changed: Any) -> Task:
+    problems: tuple[Gemm, ...] = changed.pop("problems", (PROBLEM,))
+    space = rules.space(changed.get("variant", REGISTER), device, problems)
+    whole = Task(device, REGISTER, problems, space, "local", 1, budget_s, 30.0)
+    return replace(whole, **changed)
+
+
+def run(
+    path: Path,
+    machine: Machine,
+    header: Header = HEADER,
+    tell: Callable[[Event], None] = lambda _: None,
+    **changed: Any,
+) -> facts.Result:
+    with Cache(path, header) as cache:
+        tune(task(**changed), machine.measure, cache, tell, clock=machine.clock)
+        return facts.result(cache.run())
+
+
+def keys(cases: Sequence[Case]) -> list[Key]:
+    return [(*sorted(case.parameters.items()), ("at", case.problem)) for case in cases]
+
+
+def of_search(machine: Machine) -> list[Case]:
+    return [case for case in machine.measured if case.problem and not case.problem.label]
+
+
+def test_it_finds_the_best_and_holds_it_against_the_shipped_preset(tmp_path: Path) -> None:
+    machine = Machine()
+    found = run(tmp_path / "t.jsonl", machine, budget_s=120.0)
+    assert found.winner == {"BM": 64, "BN": 128, "BK": 32, "TM": 8, "TN": 8}
+    assert found.is_kept
+    assert of_search(machine)[0].parameters == REGISTER.preset("cpu-intel")
+    assert [one.searched for one in found.comparisons] == [True, False, False, False]
+    assert machine.now <= 120 * 1.1
+
+
+def test_nothing_is_measured_twice_in_a_search(tmp_path: Path) -> None:
+    machine = Machine()
+    run(tmp_path / "t.jsonl", machine, budget_s=120.0)
+    searched = keys(of_search(machine))
+    assert len(set(searched)) == len(searched) > 20
+
+
+def test_the_finals_take_turns(tmp_path: Path) -> None:
+    machine = Machine()
+    run(tmp_path / "t.jsonl", machine)
+    rounds = [case for case in machine.measured if case.problem and case.problem.label.startswith("round")]
+    at = [case.problem.m for case in rounds if case.problem]
+    assert at[:4] == [512, 512, 128, 128]
+    sides = [case.parameters == REGISTER.preset("cpu-intel") for case in rounds]
+    assert all(one != other for one, other in zip(sides[::2], sides[1::2], strict=True))
+    assert sides[0] != sides[len(sides) // rules.ROUNDS]  # who goes first changes from round to round
+
+
+def test_what_there_was_no_time_for_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    found = run(path, Machine(), budget_s=20.0)
+    left_out = [one for one in found.comparisons if one.speedup is None]
+    assert [one.problem.m for one in found.comparisons if one.searched] == [512]
+    assert left_out
+    assert {one.reason for one in left_out} == {"skipped: --budget left no time for it"}
+    assert len(found.comparisons) == 4
+
+
+def test_the_shipped_preset_stays_where_it_is_the_best(tmp_path: Path) -> None:
+    shipped = REGISTER.preset("cpu-intel")
+    machine = Machine(gflops=lambda case: 50.0 if case.parameters == shipped else 20.0)
+    found = run(tmp_path / "t.jsonl", machine)
+    assert (found.winner, found.finished, found.is_kept) == (None, True, False)
+
+
+def test_the_shipped_preset_stays_where_the_winner_was_luck(tmp_path: Path) -> None:
+    """Faster in every short look and in the heat, and no faster when both take turns."""
+    lucky = {"BM": 64, "BN": 128, "BK": 32, "TM": 8, "TN": 8}
+
+    def gflops(case: Case) -> float:
+        assert case.problem
+        return 24.0 if case.parameters == lucky and "round" not in case.problem.label else 20.0
+
+    found = run(tmp_path / "t.jsonl", Machine(gflops=gflops), budget_s=200.0)
+    assert found.winner == lucky
+    assert found.overall is not None
+    assert not found.is_kept
+
+
+@pytest.mark.parametrize("status", ["crashed", "timed-out", "wrong", "failed"])
+def test_a_fault_costs_its_configuration_only(tmp_path: Path, status: str) -> None:
+    machine = Machine()
+    machine.trouble = lambda case: (status, "why") if case.parameters["BM"] == 32 else None
+    found = run(tmp_path / "t.jsonl", machine, budget_s=120.0)
+    assert found.winner
+    assert found.failed
+    for one in found.failed:
+        assert one.trouble
+        assert (one.parameters["BM"], one.trouble.status, one.trouble.reason) == (32, status, "why")
+
+
+def test_a_shipped_preset_that_fails_is_beaten_by_whatever_runs(tmp_path: Path) -> None:
+    shipped = REGISTER.preset("cpu-intel")
+    machine = Machine()
+    machine.trouble = lambda case: ("crashed", "why") if case.parameters == shipped else None
+    found = run(tmp_path / "t.jsonl", machine)
+    assert found.winner is not None
+    assert found.is_kept
+    assert not [case for case in machine.measured if case.problem and "round" in case.problem.label]
+
+
+def test_where_everything_fails_there_is_no_winner(tmp_path: Path) -> None:
+    machine = Machine()
+    machine.trouble = lambda _: ("crashed", "why")
+    found = run(tmp_path / "t.jsonl", machine, budget_s=20.0)
+    assert (found.winner, found.ranked, found.is_kept) == (None, (), False)
+    assert len(found.failed) > 5
+
+
+def test_what_must_be_far_slower_is_dropped_with_words_that_fit(tmp_path: Path) -> None:
+    machine = Machine()
+    advice = "would take about 9.00 s, more than the budget of 300 ms; --budget 10 runs it"
+    machine.trouble = lambda case: ("skipped", advice) if case.parameters["TM"] == 8 else None
+    found = run(tmp_path / "t.jsonl", machine)
+    reasons = {one.trouble.reason for one in found.failed if one.trouble}
+    assert reasons == {"would take about 9.00 s: far slower than the shipped preset, so not timed"}
+
+
+def test_looks_are_short_and_finals_are_not(tmp_path: Path) -> None:
+    machine = Machine()
+    run(tmp_path / "t.jsonl", machine, budget_s=300.0)
+    looks = [
+        policy.budget_s
+        for case, policy in zip(machine.measured, machine.policies, strict=True)
+        if case.problem and not case.problem.label
+    ]
+    assert looks[0] == 30  # whatever the shipped preset takes
+    assert max(looks[1:]) < 1
+    assert machine.policies[-1].budget_s > 1
+
+
+def test_several_sizes_are_ranked_together_and_a_failure_spares_the_rest(tmp_path: Path) -> None:
+    machine = Machine()
+    machine.trouble = lambda case: ("crashed", "") if case.parameters["BM"] == 32 else None
+    both = (PROBLEM, Gemm(1024, 1024, 1024))
+    found = run(tmp_path / "t.jsonl", machine, problems=both, budget_s=120.0)
+    assert {len(one.rows) for one in found.ranked} == {2}
+    assert {len(one.rows) for one in found.failed} == {1}
+    assert [one.problem.m for one in found.comparisons if one.searched] == [512, 1024]
+
+
+def test_the_same_seed_tries_the_same(tmp_path: Path) -> None:
+    first, second, third = Machine(), Machine(), Machine()
+    run(tmp_path / "1.jsonl", first)
+    run(tmp_path / "2.jsonl", second)
+    run(tmp_path / "3.jsonl", third, seed=2)
+    assert keys(of_search(first)) == keys(of_search(second)) != keys(of_search(third))
+
+
+def test_events_tell_how_it_goes(tmp_path: Path) -> None:
+    events: list[Event] = []
+    machine = Machine()
+    run(tmp_path / "t.jsonl", machine, tell=events.append)
+    assert isinstance(events[0], Searching)
+    assert (events[0].configurations, events[0].known) == (108, 0)
+    tried = [event for event in events if isinstance(event, Tried)]
+    assert [event.attempt.number for event in tried] == list(range(1, len(tried) + 1))
+    heat, duel = (event.cases for event in events if isinstance(event, Retiming))
+    assert heat + duel == sum(isinstance(event, Retimed) for event in events)
+
+
+# --- the file ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("torn", [False, True], ids=["between rows", "within a row"])
+def test_killed_half_way_and_resumed_nothing_is_lost_or_measured_twice(tmp_path: Path, torn: bool) -> None:
+    path = tmp_path / "t.jsonl"
+    killed = Machine()
+
+    def until_killed(case: Case) -> tuple[str, str] | None:
+        if len(killed.measured) > 15:
+            raise StoppedError
+        return None
+
+    killed.trouble = until_killed
+    with pytest.raises(StoppedError):
+        run(path, killed)
+    before = path.read_bytes()
+    if torn:
+        path.write_bytes(before + before.splitlines()[-1][:100])
+    done = of_search(killed)[:15]
+
+    again, whole = Machine(), Machine()
+    found = run(path, again)
+    run(tmp_path / "whole.jsonl", whole)
+    assert path.read_bytes().startswith(before)
+    assert not set(keys(done)) & set(keys(of_search(again)))
+    assert keys(done) == keys(of_search(whole))[:15]
+    assert len(found.attempts) == 15 + len(of_search(again))
+
+
+def test_a_file_is_a_saved_run(tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    found = run(path, Machine())
+    saved = load(path)
+    assert facts.is_tuning(saved)
+    assert facts.result(saved).winner == found.winner
+    assert len({row.key for row in saved.rows if not row.label}) == len(found.attempts)
+
+
+def test_two_tuners_on_one_file_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    with Cache(path, HEADER), pytest.raises(RunFileError, match=r"another tuner is at work on .*t\.jsonl"):
+        Cache(path, HEADER)
+    Cache(path, HEADER).close()
+
+
+def test_a_refused_file_is_not_locked_for_ever(tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    Cache(path, HEADER).close()
+    with pytest.raises(RunFileError, match="made by another command"):
+        Cache(path, replace(HEADER, command=("tune", "--kernel", "tiled")))
+    Cache(path, HEADER).close()
+
+
+def test_fresh_drops_what_was_there(tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    run(path, Machine())
+    with Cache(path, HEADER, fresh=True) as cache:
+        assert cache.rows == []
+    assert len(path.read_bytes().splitlines()) == 1
+
+
+def test_rows_of_other_kernels_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    run(path, Machine())
+    header, *rows = path.read_text().splitlines()
+    old = [json.dumps({**json.loads(row), "source": "0123456789abcdef"}) for row in rows]
+    path.write_text("\n".join([header, *old]) + "\n")
+    before = path.read_bytes()
+    with pytest.raises(
+        RunFileError, match="its rows are of other kernel sources than today's; --force drops"
+    ):
+        run(path, Machine())
+    assert path.read_bytes() == before
+
+
+def test_a_folder_that_cannot_be_written_is_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(RunFileError, match="cannot write"):
+        Cache(tmp_path / "file" / "t.jsonl", HEADER)
+
+
+# --- kernel-tuner -----------------------------------------------------------------------------------------
+
+VALUES = {"A": (1, 2, 4, 8, 16), "B": (1, 2, 4, 8, 16), "C": (1, 2, 3, 4, 5, 6)}
+CONFIGURATIONS = tuple(
+    {"A": a, "B": b, "C": c}
+    for a in VALUES["A"] for b in VALUES["B"] for c in VALUES["C"] if a * b <= 64
+)  # fmt: skip
+SPACE = Space({"A": 1, "B": 1, "C": 1}, VALUES, CONFIGURATIONS, 150, len(CONFIGURATIONS))
+
+
+def cost(one: dict[str, int]) -> float | None:
+    return None if one["C"] == 5 else 1.0 + abs(one["A"] - 8) + abs(one["B"] - 4) + abs(one["C"] - 3)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("most", [40, 10_000])
+def test_every_strategy_asks_once_for_what_is_in_the_space(strategy: str, most: int) -> None:
+    """With no limit the whole space is tried."""
+    asked: list[dict[str, int]] = []
+
+    def measured(one: dict[str, int]) -> float | None:
+        asked.append(one)
+        return cost(one)
+
+    hooks = Hooks(measured, lambda: len(asked) >= 10, lambda: len(asked) >= most, lambda _: None)
+    search(SPACE, strategy, 1, hooks)
+    assert asked[0] == SPACE.default
+    assert all(one in CONFIGURATIONS for one in asked)
+    assert len({tuple(one.values()) for one in asked}) == len(asked) == min(most, len(CONFIGURATIONS))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_local_search_finds_the_bottom_long_before_chance_does(seed: int) -> None:
+    asked: list[float] = []
+
+    def measured(one: dict[str, int]) -> float | None:
+        asked.append(cost(one) or 99.0)
+        return cost(one)
+
+    hooks = Hooks(measured, lambda: len(asked) >= 8, lambda: len(asked) >= 60, lambda _: None)
+    search(SPACE, "local", seed, hooks)
+    assert min(asked) == 1.0
+
+
+def test_what_comes_next_is_announced_before_it_is_asked_for() -> None:
+    announced: set[tuple[int, ...]] = set()
+    asked: list[tuple[int, ...]] = []
+
+    def measured(one: dict[str, int]) -> float | None:
+        asked.append(tuple(one.values()))
+        return cost(one)
+
+    def ahead(those: Sequence[dict[str, int]]) -> None:
+        assert len(those) < 20  # a case is made for each, of a space that may have a million
+        assert not {tuple(one.values()) for one in those} & set(asked)
+        announced.update(tuple(one.values()) for one in those)
+
+    search(SPACE, "local", 1, Hooks(measured, lambda: len(asked) >= 8, lambda: len(asked) >= 60, ahead))
+    kicked = [one for one in asked[1:] if one not in announced]
+    assert len(kicked) < len(asked) / 10
+
+
+def test_a_space_where_nothing_works_ends() -> None:
+    asked: list[object] = []
+
+    def measured(one: dict[str, int]) -> None:
+        asked.append(one)
+
+    search(SPACE, "local", 1, Hooks(measured, lambda: False, lambda: False, lambda _: None))
+    assert len(asked) == len(CONFIGURATIONS)
+
+
+def test_kernel_tuner_brings_no_opencl_into_the_parent() -> None:
+    """Drivers belong to the child; pandas and the like would cost seconds."""
+    import subprocess
+    import sys
+
+    heavy = "{'pyopencl', 'pandas', 'sklearn', 'pymoo', 'torch'}"
+    code = f"import sys, gemmbench.tuning.session; print(*sorted({heavy} & sys.modules.keys()))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []

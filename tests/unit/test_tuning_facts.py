@@ -1,0 +1,151 @@
+"""What a tuner's rows say."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from gemmbench.facts import tuning
+from gemmbench.facts.records import Run
+from gemmbench.facts.tuning import FINALIST, speedup
+from tests import fake_runs as fake
+from tests import fake_tuner as tuner
+
+
+def samples(seconds: float, seed: int, spread: float = 0.01) -> list[float]:
+    noise = random.Random(seed)
+    return [seconds * (1 + spread * noise.random()) for _ in range(12)]
+
+
+def test_a_clear_gain_is_faster() -> None:
+    found = speedup([(samples(2, n), samples(1, n + 9)) for n in range(3)])
+    assert found.low < found.median < found.high
+    assert found.median == pytest.approx(2, rel=0.01)
+    assert found.is_faster
+    assert not found.is_slower
+
+
+def test_the_same_on_both_sides_is_neither() -> None:
+    found = speedup([(samples(1, n), samples(1, n + 9)) for n in range(3)])
+    assert not found.is_faster
+    assert not found.is_slower
+
+
+def test_a_drift_that_both_sides_feel_does_not_matter() -> None:
+    moods = (1.0, 1.5, 3.0)
+    found = speedup([(samples(1.05 * mood, n), samples(mood, n + 9)) for n, mood in enumerate(moods)])
+    assert found.is_faster
+    assert found.median == pytest.approx(1.05, rel=0.01)
+
+
+def test_rounds_that_disagree_are_a_wide_interval() -> None:
+    """Twelve good samples in each of three rounds do not make up for rounds that say different things."""
+    found = speedup([(samples(gain, 1), samples(1, 2)) for gain in (1.3, 1.2, 0.9)])
+    assert found.median > 1
+    assert not found.is_faster
+
+
+def test_no_rounds_is_an_error() -> None:
+    with pytest.raises(ValueError, match="no rounds"):
+        speedup([])
+
+
+def test_attempts_are_in_the_order_of_trying() -> None:
+    found = tuning.result(tuner.fake_tune())
+    assert [one.number for one in found.attempts] == list(range(1, 42))
+    assert found.default is found.attempts[0]
+    assert [one.trouble.status for one in found.failed if one.trouble] == ["crashed", "wrong", "timed-out"]
+    rates = [one.rate or 0 for one in found.ranked]
+    assert rates == sorted(rates, reverse=True)
+    assert len(rates) == 41 - 3
+
+
+def test_a_winner_is_kept_and_told_where_it_loses() -> None:
+    found = tuning.result(tuner.fake_tune())
+    assert found.winner == tuner.fake_search()[31].parameters
+    assert found.finished
+    assert found.is_kept
+    assert found.overall
+    assert found.overall.median == pytest.approx(1.3, rel=0.01)
+    verdicts = {
+        one.problem.m: (one.searched, one.speedup.is_faster, one.speedup.is_slower)
+        for one in found.comparisons
+        if one.speedup
+    }
+    assert verdicts == {512: (True, True, False), 128: (False, False, True), 511: (False, False, False)}
+
+
+def test_what_is_not_faster_beyond_doubt_is_not_kept() -> None:
+    found = tuning.result(tuner.fake_tune(gain=1.0))
+    assert found.winner is not None
+    assert found.finished
+    assert not found.is_kept
+
+
+def test_the_shipped_preset_may_win_the_heat() -> None:
+    run = tuner.fake_tune()
+    shipped = run.rows[0].parameters
+    rows = [row for row in run.rows if row.label in ("", FINALIST)]
+    rows = [replace(row, parameters=shipped) if row is rows[-2] else row for row in rows]
+    found = tuning.result(Run(run.header, tuple(rows)))
+    assert found.winner is None
+    assert found.finished
+    assert not found.is_kept
+
+
+def test_without_finals_nothing_is_kept() -> None:
+    run = tuner.fake_tune()
+    found = tuning.result(replace(run, rows=tuple(row for row in run.rows if not row.label)))
+    assert not found.finished
+    assert not found.is_kept
+    heat = tuple(row for row in run.rows if row.label in ("", FINALIST))
+    assert not tuning.result(replace(run, rows=heat)).is_kept
+
+
+def test_only_the_last_finals_count() -> None:
+    """An earlier call's were held on another day, with another winner perhaps."""
+    first, second = tuner.fake_tune(gain=1.3), tuner.fake_tune(gain=1.0)
+    finals = tuple(row for row in second.rows if row.label)
+    more = tuple(row for row in first.rows if not row.label)[:1]
+    assert not tuning.result(replace(first, rows=first.rows + more + finals)).is_kept
+    assert not tuning.result(replace(first, rows=first.rows + finals)).is_kept
+    heat = tuple(row for row in first.rows if row.label == FINALIST)
+    assert not tuning.result(replace(first, rows=first.rows + heat)).is_kept  # interrupted after its heat
+
+
+def test_a_round_that_one_side_did_not_finish_does_not_count() -> None:
+    run = tuner.fake_tune()
+    rows = [
+        replace(row, status="crashed", reason="killed", samples={})
+        if row.label == "round 2" and row.problem and row.problem.m == 128
+        else row
+        for row in run.rows
+    ]
+    found = tuning.result(replace(run, rows=tuple(rows)))
+    (small,) = [one for one in found.comparisons if one.problem.m == 128]
+    assert small.speedup is not None
+    assert small.reason == "crashed: killed"
+
+
+def test_where_the_shipped_preset_does_not_run_the_best_is_kept() -> None:
+    run = tuner.fake_tune()
+    shipped = tuner.bad({k: int(str(v)) for k, v in run.rows[0].parameters.items()}, "unsupported", "no room")
+    rows = [shipped, *(row for row in run.rows[1:] if row.label in ("", FINALIST))]
+    rows = [row for row in rows if row.label == "" or row.parameters != shipped.parameters]
+    found = tuning.result(replace(run, rows=tuple(rows)))
+    assert found.overall is None
+    assert found.is_kept
+
+
+def test_several_sizes_count_alike() -> None:
+    one, two = tuner.row({"BM": 64}, 10.0), tuner.row({"BM": 64}, 40.0, size=1024)
+    assert tuning.mean_rate([one, two]) == pytest.approx(20e9 / 1.01, rel=0.01)
+    assert tuning.mean_rate([one, replace(two, status="wrong")]) is None
+    assert tuning.mean_rate([]) is None
+
+
+def test_an_empty_file_has_no_result() -> None:
+    found = tuning.result(Run(fake.header(tuner.WORDS), ()))
+    assert (found.attempts, found.winner, found.finished, found.is_kept) == ((), None, False, False)

@@ -1,0 +1,158 @@
+"""What may be tried, how long a look is, and what the finals hold."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from gemmbench.facts.problem import Gemm
+from gemmbench.rules import tuning
+from gemmbench.rules.measure import least_s
+from gemmbench.rules.plan import Skip
+from gemmbench.rules.tuning import TuningError
+from gemmbench.rules.variants import BY_NAME, LADDER, Constraint
+from tests import fake_runs as fake
+
+REGISTER = BY_NAME["register"]
+SQUARE = Gemm(512, 512, 512)
+
+
+def test_the_space_is_what_constraints_and_device_leave() -> None:
+    small = replace(fake.GPU, max_work_group_size=256)
+    space = tuning.space(REGISTER, small, [SQUARE])
+    assert space.combinations == 3 * 3 * 3 * 2 * 2
+    assert len(space.configurations) < space.allowed <= space.combinations
+    for one in space.configurations:
+        assert one["BM"] // one["TM"] * (one["BN"] // one["TN"]) <= 256
+    assert len({tuple(one.items()) for one in space.configurations}) == len(space.configurations)
+    assert space.default in space.configurations
+
+
+def test_constraints_count_apart_from_the_device() -> None:
+    narrow = replace(REGISTER, constraints=(Constraint(lambda p: p["BM"] == p["BN"], "a square tile"),))
+    space = tuning.space(narrow, fake.CPU, [SQUARE])
+    assert space.allowed == space.combinations // 3
+    assert {one["BM"] - one["BN"] for one in space.configurations} == {0}
+
+
+def test_a_preset_outside_the_declared_values_is_in_the_space() -> None:
+    odd = replace(REGISTER, presets={"default": {"BM": 48, "BN": 64, "BK": 16, "TM": 4, "TN": 4}})
+    space = tuning.space(odd, fake.CPU, [SQUARE])
+    assert 48 in space.values["BM"]
+    assert space.default in space.configurations
+
+
+def test_what_a_variant_chooses_for_each_problem_stays_its_own() -> None:
+    image = BY_NAME["image-4x8"]
+    assert image.choose
+    fixed = set(image.preset("cpu-intel"))
+    assert fixed < set(image.parameters)
+    if len(fixed) == 0:
+        with pytest.raises(TuningError, match="no parameters to tune"):
+            tuning.space(image, fake.CPU, [SQUARE])
+    else:
+        assert set(tuning.space(image, fake.CPU, [SQUARE]).values) == fixed
+
+
+@pytest.mark.parametrize(
+    ("name", "device", "dtype", "words"),
+    [
+        ("numpy", fake.CPU, "float", "numpy is a library; there is nothing of it to tune"),
+        ("register", fake.GPU, "half", "no configuration of register runs here: the device does not list"),
+    ],
+)
+def test_what_cannot_be_tuned(name: str, device: fake.DeviceFacts, dtype: str, words: str) -> None:
+    with pytest.raises(TuningError, match=words):
+        tuning.space(BY_NAME[name], device, [Gemm(64, 64, 64, dtype)])
+
+
+def test_every_problem_must_suit() -> None:
+    tight = replace(fake.CPU, max_alloc_bytes=1 << 20)
+    assert tuning.space(REGISTER, tight, [SQUARE]).configurations
+    with pytest.raises(TuningError, match=r"the device allows 1\.00 MiB in one buffer"):
+        tuning.space(REGISTER, tight, [SQUARE, Gemm(2048, 64, 2048)])
+
+
+_EXTENSIONS = {
+    name
+    for variant in BY_NAME.values()
+    for name in (*variant.extensions(variant.preset("gpu")), *sum(variant.type_extensions.values(), ()))
+}
+
+
+@pytest.mark.parametrize("name", LADDER)
+def test_every_kernel_has_a_space_or_says_why_not(name: str) -> None:
+    whole = BY_NAME[name]
+    few = {key: replace(one, values=one.values[:2]) for key, one in whole.parameters.items()}
+    variant = replace(whole, parameters=few)  # the preset's own values come to these
+    dtype = "float" if "float" in variant.dtypes else variant.dtypes[0]
+    wanted = {word for names in _EXTENSIONS for word in names.split("|")}
+    device = replace(
+        fake.GPU,
+        dtypes=(*fake.GPU.dtypes, dtype),
+        extensions=(*fake.GPU.extensions, *wanted),
+        compute_capability=(9, 0),
+    )
+    if not variant.preset(device.family, dtype=dtype):
+        with pytest.raises(TuningError, match=f"{name} has no parameters to tune"):
+            tuning.space(variant, device, [Gemm(512, 512, 512, dtype)])
+        return
+    space = tuning.space(variant, device, [Gemm(512, 512, 512, dtype)])
+    for one in (space.configurations[0], space.configurations[-1]):
+        step = tuning.case(device, variant, Gemm(512, 512, 512, dtype), one)
+        assert not isinstance(step, Skip)
+        assert step.parameters == one
+
+
+def test_the_other_problems_are_small_odd_and_large() -> None:
+    assert [p.shape for p in tuning.other_problems([Gemm(512, 256, 64)])] == [
+        "128x64x16", "511x255x63", "1024x512x128",
+    ]  # fmt: skip
+    both = [SQUARE, Gemm(1024, 1024, 1024)]
+    assert SQUARE not in tuning.other_problems(both)
+    assert tuning.other_problems([Gemm(1, 1, 1)])[0].m > 0
+
+
+def test_a_look_is_short_but_long_enough_for_a_slow_device() -> None:
+    first = tuning.look(300, 30)
+    assert first.budget_s == 30
+    fast = tuning.look(300, 30, 1e-4)
+    assert fast.budget_s < 1
+    slow = tuning.look(300, 30, 1.0)
+    assert slow.budget_s >= least_s(1.0)  # else the shipped preset itself would be refused
+    assert slow.budget_s < least_s(3.0)  # and what is three times as slow is
+    assert fast.time_limit_s == 30
+
+
+def test_shares_leave_time_for_the_finals() -> None:
+    sample_s, search_s = tuning.shares_s(300)
+    assert 0 < sample_s < search_s < 300
+
+
+def test_finals_fit_their_share() -> None:
+    budget_s = 300.0
+    found = tuning.finals(budget_s, 30, [SQUARE], 1e-3, 0.3)
+    assert len(found.others) == 3
+    assert found.left_out == ()
+    assert found.policy.budget_s <= 3
+    rows = tuning.FINALISTS + 1 + 2 * tuning.ROUNDS * 4
+    assert rows * (0.3 + found.policy.budget_s) <= budget_s - tuning.shares_s(budget_s)[1]
+
+
+def test_a_short_budget_leaves_the_large_problem_out() -> None:
+    found = tuning.finals(40, 30, [SQUARE], 0.02, 0.1)
+    assert [p.m for p in found.left_out] == [1024]
+    assert [p.m for p in found.others] == [128, 511]
+    assert tuning.finals(2, 30, [SQUARE], 0.02, 0.3).others == ()
+
+
+def test_finals_never_refuse_the_shipped_preset() -> None:
+    found = tuning.finals(10, 30, [SQUARE], 0.5, 0.3)
+    assert found.policy.budget_s >= least_s(0.5)
+
+
+def test_a_card_is_searched_with_more_than_a_processor() -> None:
+    assert tuning.default_problems(fake.GPU, "float") == (Gemm(4096, 4096, 4096),)
+    assert tuning.default_problems(replace(fake.GPU, unified_memory=True), "half")[0].m == 1024
+    assert tuning.default_problems(fake.CPU, "float")[0].m == 1024
