@@ -1,0 +1,121 @@
+"""What ``auto`` loses against the best of what it could have taken, on every CPU driver.
+
+Runs ``gemmbench square`` with the whole ladder, auto and numpy, from an empty cache, and prints for each size
+the time of auto's row over that of the best row, host scope. Beside it stands what it would have lost without
+any measurement of that size: as a library stands that was tuned at others.
+
+auto's row measures a second time what it took, so that the ratio of these two is noise alone; the geometric
+mean of the regret may be 3 % and that noise.
+
+Exit status: 0 within the limit on every driver, 1 over it, 2 there is no CPU driver or gemmbench failed, 3
+the noise was more than 10 %, with which nothing is shown.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import geometric_mean
+
+from gemmbench.facts import derive, regret, units
+from gemmbench.facts.records import Run, load
+from gemmbench.facts.regret import Regret
+from gemmbench.rules.choosing import CHOOSABLE, points, ranked
+
+LIMIT = 1.03
+NOISY = 1.1
+INCONCLUSIVE = 3
+SIZES = "64,96,128,192,256,384,512,768,1024"
+
+
+def main() -> int:
+    """Parse, run, print."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--device", default="all", help="as gemmbench --device; GPUs are left out")
+    parser.add_argument("--dtype", default="float", help="one data type")
+    parser.add_argument("--sizes", default=SIZES, help="with commas")
+    parser.add_argument("--kernel", default="all,auto", help="auto and what it is held against")
+    parser.add_argument("--budget", default="0.5", help="seconds for each row")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "run.jsonl"
+        words = (
+            "square", "--device", options.device, "--dtype", options.dtype, "--sizes", options.sizes,
+            "--kernel", options.kernel, "--budget", options.budget,
+            "--no-peak", "--quiet", "--save", str(path),
+        )  # fmt: skip
+        done = subprocess.run(
+            [sys.executable, "-m", "gemmbench", *words],
+            env={**os.environ, "XDG_CACHE_HOME": folder},
+            stdout=subprocess.DEVNULL,
+            check=False,
+        )
+        if done.returncode:
+            return 2
+        run = load(path)
+    places = [place for place, device in enumerate(run.header.devices) if device.type == "cpu"]
+    if not places:
+        print("auto_regret: there is no OpenCL driver for the CPU", file=sys.stderr)
+        return 2
+    return max([report(run, place, options.dtype) for place in places])
+
+
+def report(run: Run, device: int, dtype: str) -> int:
+    """Print a driver's table; its exit status."""
+    found = regret.regrets(run, device, dtype, CHOOSABLE)
+    print(run.header.devices[device].title)
+    print(
+        f"{'size':>6}  {'auto took':<16}{'GFLOPS':>8}  {'best':<16}{'GFLOPS':>8}{'regret':>10}{'noise':>10}",
+        end="",
+    )
+    print(f"  {'not having measured it':<24}{'regret':>10}")
+    unseen: list[float] = []
+    for one in found:
+        flops = 2 * one.problem.m * one.problem.n * one.problem.k
+        took, blind = derive.what_ran(one.automatic), blindly(run, device, dtype, one)
+        print(f"{one.problem.m:>6}  {took:<16}{units.gflops(flops / one.automatic_s):>8}", end="")
+        print(f"  {one.best.variant:<16}{units.gflops(flops / one.best_s):>8}{loss(one.ratio):>10}", end="")
+        print(f"{loss(one.noise):>10}  {blind[0]:<24}{loss(blind[1]):>10}")
+        unseen += [blind[1]] if blind[1] else []
+    mean = regret.mean(found)
+    noise = allowance([one.noise for one in found if one.noise])
+    unseen_mean = geometric_mean(unseen) if unseen else None
+    print(f"geometric mean {loss(mean)} (limit {loss(LIMIT * noise)}, {loss(noise)} of it noise)", end="")
+    print(f"; without the size's own measurements {loss(unseen_mean)}\n")
+    if noise > NOISY:
+        return INCONCLUSIVE
+    return int(mean is None or mean > LIMIT * noise)
+
+
+def blindly(run: Run, device: int, dtype: str, one: Regret) -> tuple[str, float | None]:
+    """What the measurements of the other sizes would have taken, and the ratio of its time to the best."""
+    problem = derive.gemm_of(one.best)
+    known = points((row for row in run.rows if row.problem != one.problem), device)
+    choices = ranked(problem, known)
+    if not choices:
+        return "-", None
+    first = choices[0]
+    own = points(
+        (row for row in run.rows if row.problem == one.problem and row.variant == first.variant), device
+    )
+    return first.variant, own[0].host_s / one.best_s if own else None
+
+
+def allowance(noises: Sequence[float]) -> float:
+    """The typical ratio, either way, of two measurements of the same."""
+    return math.exp(sum(abs(math.log(noise)) for noise in noises) / len(noises)) if noises else 1.0
+
+
+def loss(ratio: float | None) -> str:
+    """A ratio of times as what is lost: ``2.1 %``."""
+    return units.percent(ratio - 1) if ratio else "-"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,204 @@
+"""What auto takes, from scripted measurements."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from gemmbench.facts.problem import Gemm
+from gemmbench.facts.records import Check, Problem, Row
+from gemmbench.rules import choosing
+from gemmbench.rules.choosing import CHOOSABLE, Point, break_even, by_default, likely, ranked, untried
+from gemmbench.rules.variants import BASELINES, ORDER
+from tests import fake_runs as fake
+
+
+def point(
+    variant: str,
+    shape: tuple[int, int, int],
+    host_gflops: float,
+    device_gflops: float | None = None,
+    dtype: str = "float",
+    **parameters: int,
+) -> Point:
+    """What a variant took at these rates; the host's own BLAS has no device scope."""
+    m, n, k = shape
+    flops = 2 * m * n * k
+    device_s = None if variant == "numpy" else flops / ((device_gflops or host_gflops) * 1e9)
+    return Point(variant, dtype, parameters, m, n, k, flops / (host_gflops * 1e9), device_s)
+
+
+def square(size: int) -> tuple[int, int, int]:
+    return size, size, size
+
+
+def best(problem: Gemm, *known: Point) -> tuple[str, str]:
+    """The first choice and its reason."""
+    first = ranked(problem, known)[0]
+    return first.variant, first.reason
+
+
+SWEEP = tuple(
+    point(variant, square(size), rate)
+    for size, host, device in ((64, 60.0, 10.0), (128, 100.0, 50.0), (256, 150.0, 200.0), (512, 180.0, 400.0))
+    for variant, rate in (("numpy", host), ("gpu-tile", device), ("naive", device / 4))
+)
+
+
+def test_a_measured_problem_is_its_own_answer() -> None:
+    assert best(Gemm(512, 512, 512), *SWEEP) == (
+        "gpu-tile",
+        "the fastest measured at 512x512x512, 400 GFLOPS with transfers",
+    )
+
+
+def test_below_the_break_even_size_the_hosts_blas_is_taken() -> None:
+    """The kernel has half the rate at 128, 4/3 of it at 256: the lines cross at log 2 / (log 2 + log 4/3)."""
+    assert break_even(Gemm(64, 64, 64), SWEEP) == pytest.approx(128 * 2 ** (0.6931 / (0.6931 + 0.2877)), 1e-3)
+    assert best(Gemm(64, 64, 64), *SWEEP) == (
+        "numpy",
+        "below the break-even size, about m = n = k = 209",
+    )
+    assert best(Gemm(100, 100, 100), *SWEEP)[0] == "numpy"
+    assert best(Gemm(230, 230, 230), *SWEEP)[0] == "gpu-tile"
+
+
+def test_where_no_kernel_is_ahead_there_is_no_break_even() -> None:
+    known = SWEEP[:6]  # 64 and 128
+    assert break_even(Gemm(64, 64, 64), known) is None
+    assert best(Gemm(64, 64, 64), *known)[1] == "the fastest measured at 64x64x64, 60.0 GFLOPS with transfers"
+    ahead = [point("numpy", square(64), 10.0), point("naive", square(64), 20.0)]
+    assert break_even(Gemm(64, 64, 64), ahead) == pytest.approx(64)
+    assert break_even(Gemm(64, 64, 64), []) is None
+
+
+def test_between_measured_shapes_rates_are_averaged_by_distance() -> None:
+    known = [point("naive", square(64), 10.0), point("naive", square(256), 1000.0)]
+    assert ranked(Gemm(96, 96, 96), known)[0].reason == (
+        "the fastest at the nearest measured shapes, 10.0 GFLOPS with transfers at 64x64x64"
+    )
+    # 128 is as far from the one as from the other: the rate is the geometric mean, 100 GFLOPS.
+    beaten = point("tiled", square(128), 99.0)
+    ahead = point("tiled", square(128), 101.0)
+    assert best(Gemm(128, 128, 128), *known, beaten)[0] == "naive"
+    assert best(Gemm(128, 128, 128), *known, ahead)[0] == "tiled"
+
+
+def test_a_shape_too_far_away_tells_nothing() -> None:
+    far = Gemm(1100, 1100, 1100)
+    assert ranked(far, SWEEP) == ()
+    assert untried(far, SWEEP, ("numpy", "gpu-tile")) == ("numpy", "gpu-tile")
+
+
+def test_smaller_shapes_alone_leave_doubt() -> None:
+    """Between shapes or close to one a variant need not be tried; beyond the largest it must be."""
+    wanted = ("numpy", "tiled")
+    assert untried(Gemm(400, 400, 400), SWEEP, wanted) == ("tiled",)
+    assert untried(Gemm(600, 600, 600), SWEEP, wanted) == ("tiled",)
+    assert untried(Gemm(1000, 1000, 1000), SWEEP, wanted) == wanted
+    known = (*SWEEP, point("tiled", square(1000), 1.0))
+    assert best(Gemm(1000, 1000, 1000), *SWEEP)[0] == "gpu-tile"
+    assert [choice.variant for choice in ranked(Gemm(1000, 1000, 1000), known)][:2] == ["tiled", "gpu-tile"]
+
+
+def test_narrow_shapes_are_predicted_from_shapes_as_narrow() -> None:
+    wide = point("gpu-tile", (4096, 4096, 32), 9000.0)
+    thin = [point("gpu-tile", (4096, 4096, 16), 100.0), point("naive", (4096, 4096, 16), 200.0)]
+    assert best(Gemm(4096, 4096, 16), wide, *thin)[0] == "naive"
+    assert best(Gemm(4096, 4096, 12), wide, *thin) == (
+        "naive",
+        "the fastest at the nearest measured shapes as narrow, 200 GFLOPS with transfers at 4096x4096x16",
+    )
+    nearly = point("tiled", (4096, 4096, 17), 9000.0)
+    assert best(Gemm(4096, 4096, 16), nearly, *thin)[0] == "naive"
+    assert ranked(Gemm(4096, 16, 4096), [wide, *thin]) == ()  # another dimension is narrow
+    assert best(Gemm(16, 16, 16), point("tiled", square(24), 1.0))[0] == "tiled"  # small, but not narrow
+
+
+def test_kernels_that_tie_in_the_host_scope_are_told_apart_by_the_device() -> None:
+    slow = point("naive", square(512), 102.0, 500.0)
+    fast = point("gpu-tile", square(512), 100.0, 5000.0)
+    slower = point("tiled", square(512), 90.0, 9000.0)
+    assert best(Gemm(512, 512, 512), slow, fast, slower)[0] == "gpu-tile"
+    host = point("numpy", square(512), 103.0)
+    assert best(Gemm(512, 512, 512), slow, fast, host)[0] == "numpy"
+
+
+def test_parameters_are_raced_like_variants() -> None:
+    known = [
+        point("tiled", square(64), 10.0, TS=8),
+        point("tiled", square(64), 30.0, TS=16),
+        point("tiled", square(64), 20.0, TS=32),
+    ]
+    assert ranked(Gemm(64, 64, 64), known)[0].parameters == {"TS": 16}
+    assert [choice.parameters for choice in ranked(Gemm(64, 64, 64), known)][1:] == [{"TS": 32}, {"TS": 8}]
+
+
+def test_the_newest_measurement_counts_and_other_types_do_not() -> None:
+    known = [
+        point("naive", square(64), 500.0),
+        point("naive", square(64), 5.0),
+        point("tiled", square(64), 9.0),
+    ]
+    assert best(Gemm(64, 64, 64), *known)[0] == "tiled"
+    assert ranked(Gemm(64, 64, 64, "double"), known) == ()
+
+
+def test_a_trial_is_told() -> None:
+    known = [point("cpu-packed", square(64), 30.0), point("numpy", square(64), 20.0)]
+    first = ranked(Gemm(64, 64, 64), known, tried=("cpu-packed", "numpy"))[0]
+    assert first.reason == (
+        "the fastest of a trial on this problem (cpu-packed, numpy), 30.0 GFLOPS with transfers"
+    )
+
+
+def test_nothing_is_predicted_of_an_empty_product() -> None:
+    assert ranked(Gemm(64, 64, 0), SWEEP) == ()
+
+
+def test_by_default_the_likeliest_that_runs_is_taken() -> None:
+    gpu = replace(fake.GPU, type="gpu")
+    choice = by_default(gpu, Gemm(64, 64, 64), ["numpy", "gpu-tile"])
+    assert choice is not None
+    assert (choice.variant, choice.parameters) == ("gpu-tile", None)
+    assert "first of the order for a gpu" in choice.reason
+    assert by_default(gpu, Gemm(64, 64, 64), []) is None
+
+
+@pytest.mark.parametrize("shape", [square(64), (4096, 4096, 1)])
+@pytest.mark.parametrize("device", [fake.CPU, fake.GPU, replace(fake.GPU, type="accelerator")])
+def test_what_is_likely_exists_and_ends_at_the_hosts_blas(
+    device: object, shape: tuple[int, int, int]
+) -> None:
+    found = likely(device, Gemm(*shape))  # type: ignore[arg-type]
+    assert set(found) <= set(CHOOSABLE)
+    assert found[-1] == "numpy"
+
+
+def test_only_what_runs_on_every_machine_is_chosen() -> None:
+    assert set(CHOOSABLE) == set(ORDER) - {"auto"} - (set(BASELINES) - {"numpy"})
+
+
+def test_points_come_from_verified_rows_of_the_device_and_the_host() -> None:
+    problem = Problem(64, 64, 64)
+    good = fake.gemm_row("tiled", problem, 40.0, parameters={"TS": 16})
+    host = fake.gemm_row("numpy", problem, 20.0, device=-1)
+    rows: list[Row] = [
+        good,
+        host,
+        replace(good, device=1),
+        replace(good, status="wrong"),
+        replace(good, check=Check("none")),
+        replace(good, variant="clblast"),
+        replace(good, variant="auto"),
+        replace(good, problem=Problem(64, 64, 0)),
+        replace(good, samples={"kernel": good.samples["kernel"]}),
+        fake.peak_row(4, 300.0),
+    ]
+    assert [(one.variant, one.device_s is None) for one in choosing.points(rows, 0)] == [
+        ("tiled", False),
+        ("numpy", True),
+    ]
+    assert choosing.points(rows, 0)[0].parameters == {"TS": 16}
+    assert [one.variant for one in choosing.points(rows, 1)] == ["numpy", "tiled"]
