@@ -1,0 +1,223 @@
+"""``gemmbench check``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import click
+from click.core import ParameterSource
+
+from gemmbench import checking
+from gemmbench.checking import Job, Patience
+from gemmbench.cli import EXIT_INTERRUPTED, running
+from gemmbench.cli.comparing import CompareOptions, check_paths, comparing, end, load_all, present, write
+from gemmbench.cli.options import RunOptions, UserError, measuring
+from gemmbench.facts.compare.aa import Floor, floor
+from gemmbench.facts.compare.comparison import Basis, Comparison, compare
+from gemmbench.facts.compare.gate import LEAST_ROUNDS, MOST_ROUNDS
+from gemmbench.facts.compare.pairing import foreign, strictly
+from gemmbench.facts.concurrent import alone
+from gemmbench.facts.events import Event
+from gemmbench.facts.records import DeviceFacts, Policy, Row, RunFile, RunFileError
+from gemmbench.facts.series import HOST
+from gemmbench.facts.text import clean
+from gemmbench.render import aa
+from gemmbench.render.progress import Progress
+from gemmbench.rules.plan import Case
+from gemmbench.rules.rebuild import rebuild
+from gemmbench.rules.selection import select
+from gemmbench.worker import Worker
+
+_AA_FORMATS = ("table", "markdown", "json")
+
+
+@click.command()
+@click.argument("bases", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="BASE...")
+@click.option(
+    "--aa",
+    "times",
+    type=click.IntRange(min=2),
+    metavar="TIMES",
+    help="Compare nothing: measure the cases so many times, and say which threshold this machine carries.",
+)
+@click.option(
+    "--rounds",
+    type=click.IntRange(min=LEAST_ROUNDS),
+    default=MOST_ROUNDS,
+    show_default=True,
+    help="Measure a suspicious row again at most so many times.",
+)
+@click.option(
+    "--patience",
+    type=float,
+    default=Patience.seconds,
+    show_default=True,
+    metavar="SECONDS",
+    help="Measure suspicious rows again for at most so long altogether.",
+)
+@comparing
+@measuring
+def check(
+    options: RunOptions,
+    comparison: CompareOptions,
+    bases: tuple[Path, ...],
+    times: int | None,
+    rounds: int,
+    patience: float,
+) -> None:
+    """Measure a base's cases again, what looks slower until it is settled.
+
+    Each suspicious row is measured again between two measurements of a control that tells whether the
+    machine itself has changed, until its verdict is settled or --patience is over; only that decides.
+    --ratio holds ratios inside one run against the base's, for runners whose speed changes from job to job.
+    --aa measures the noise of this machine; its --save file is the best base. Devices are the base's, by
+    name; budget, --cold and --memory are the base's unless given. Exit status as of compare.
+    """
+    if options.resume:
+        raise UserError("check starts anew: it takes no --resume")
+    if options.concurrent:
+        raise UserError("check measures one device after another: it takes no --concurrent")
+    if not patience >= 0:  # NaN is on neither side
+        raise UserError(f"--patience is 0 or more, not {patience:g}")
+    if times and (odd := {comparison.form, *(form for form, _ in comparison.write)} - set(_AA_FORMATS)):
+        raise UserError(f"--aa compares nothing: it has no {sorted(odd)[0]}, but {', '.join(_AA_FORMATS)}")
+    if times and options.plot:
+        raise UserError("--aa draws no chart: it compares nothing")
+    check_paths(comparison, options.plot)
+    with running.user_errors():
+        basis = Basis(tuple(map(alone, load_all(bases))), comparison.rules, tuple(comparison.noise_runs()))
+    policy = _policy(basis.header.policy, options.policy)
+    with Worker(running.make_machine) as worker, running.user_errors():
+        found, host = running.every_device(worker)
+        devices, places = _chosen(basis, found, options.device)
+        plan = rebuild(_wanted(basis, bool(times)), devices, places)
+        if not any(isinstance(step, Case) for step in plan):
+            raise UserError(f"{basis.bases[0].path} has no rows that can be measured again{_of_ratio(basis)}")
+        header = running.header_of(devices, host, policy)
+        if options.dry_run:
+            running.print_plan(plan, devices, policy)
+            return
+        running.warn_if_busy(host, options.quiet)
+        file = RunFile.create(options.save, header, options.force) if options.save else None
+        job = Job(basis, plan, header, policy, worker, file, Patience(patience, rounds))
+        steps: Generator[Event, None, Any] = checking.repeat(job, times) if times else checking.check(job)
+        outcome = _follow(steps, options)
+    if file:
+        file.close()
+        if not options.quiet:
+            click.echo(f"Saved {len(job.rows)} rows in {file.path}.", err=True)
+    if times and job.rows:
+        _show_floor(floor([job.run], comparison.rules), comparison, options.quiet)
+    elif job.rows:
+        made = outcome.comparison or compare(basis.bases, [job.run], basis.rules, basis.noises)
+        present(made, comparison, bool(options.verbose), options.plot, options.quiet)
+        if outcome.comparison:
+            end(made, comparison)
+    if outcome.error:
+        raise UserError(str(outcome.error))
+    if outcome.interrupted:
+        click.echo("gemmbench: interrupted; what is shown is from what was measured so far", err=True)
+        raise click.exceptions.Exit(EXIT_INTERRUPTED)
+
+
+@dataclass
+class _Outcome:
+    comparison: Comparison | None = None  # None for an A/A measurement, and if it did not get so far
+    interrupted: bool = False
+    error: RunFileError | None = None
+
+
+def _follow(steps: Generator[Event, None, Comparison | None], options: RunOptions) -> _Outcome:
+    """Let the progress bar follow what is measured, to its end or to Ctrl-C."""
+    try:
+        with Progress(running.stderr(), quiet=options.quiet, verbose=options.verbose) as progress:
+            while True:
+                progress.handle(next(steps))
+    except StopIteration as ended:
+        return _Outcome(ended.value)
+    except KeyboardInterrupt:
+        return _Outcome(interrupted=True)
+    except RunFileError as error:  # a full disk, say: the table so far is still worth showing
+        return _Outcome(error=error)
+
+
+def _policy(base: Policy, own: Policy) -> Policy:
+    """The base's sampling, but for what was given here."""
+    context = click.get_current_context()
+
+    def given(option: str) -> bool:
+        return context.get_parameter_source(option) not in (None, ParameterSource.DEFAULT)
+
+    return replace(
+        base,
+        budget_s=own.budget_s if given("budget") else base.budget_s,
+        time_limit_s=own.time_limit_s if given("time_limit") or given("budget") else base.time_limit_s,
+        memory=own.memory if given("memory") else base.memory,
+        cold=own.cold if given("cold") else base.cold,
+        energy=own.energy,
+    )
+
+
+def _wanted(basis: Basis, every: bool) -> list[Row]:
+    """The base's rows that are measured again: in ratio mode only those that a ratio needs.
+
+    An A/A measurement takes them all: it is a base for either mode.
+    """
+    keys = {key for key, row in basis.rows.items() if row.status == "ok"}
+    if basis.rules.ratio and not every:
+        keys &= {*basis.references, *basis.references.values()}
+    return [replace(row, device=key[1]) for key, row in basis.rows.items() if key in keys]
+
+
+def _of_ratio(basis: Basis) -> str:
+    names = ", ".join(basis.rules.ratio)
+    return f" as a ratio to {names}" if names else ""
+
+
+def _chosen(
+    basis: Basis, found: Sequence[DeviceFacts], selector: str
+) -> tuple[tuple[DeviceFacts, ...], dict[int, int]]:
+    """The devices to measure on, and for each of the base's that is among them its position.
+
+    Without a selector those that the base was measured on, by platform and name.
+
+    Raises:
+        UserError: they are not here, or differ in what `--across` does not allow.
+    """
+    theirs = basis.header.devices
+    used = sorted({key[1] for key in basis.rows if HOST < key[1] < len(theirs)})
+    if not used:
+        return select(found, selector), {}
+    if selector:
+        devices = select(found, selector)
+        pairs = list(zip(used, devices, strict=False))
+    else:
+        places = strictly([theirs[slot] for slot in used], found)
+        pairs = [(slot, found[place]) for slot, place in zip(used, places, strict=True) if place is not None]
+        devices = tuple(device for _, device in pairs)
+    if not pairs:
+        here = ", ".join(clean(device.title) for device in found)
+        raise UserError(
+            f"the base's device is not here: {clean(theirs[used[0]].title)}; there are {here} "
+            "(--device chooses one, --across device,driver compares nevertheless)"
+        )
+    for slot, device in pairs:
+        if why := foreign(theirs[slot], device, basis.rules.across):
+            hint = f"--across {'device,driver' if why.startswith('other device') else 'driver'}"
+            raise UserError(f"{why} ({hint} compares nevertheless)")
+    return devices, {slot: place for place, (slot, _) in enumerate(pairs)}
+
+
+def _show_floor(found: Floor, options: CompareOptions, quiet: bool) -> None:
+    """Print and write an A/A measurement."""
+    forms: dict[str, Callable[[Floor], Any]] = {
+        "table": aa.table,
+        "markdown": aa.to_markdown,
+        "json": aa.to_json,
+    }
+    running.show(forms[options.form](found))
+    for form, path in options.write:
+        write(path, forms[form](found), quiet)

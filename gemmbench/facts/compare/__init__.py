@@ -1,0 +1,1 @@
+"""Saved runs against each other: what one figure is worth, the noise floor, verdicts, the gate."""

@@ -1,0 +1,229 @@
+"""Suspicious rows measured again until each verdict is settled: the decisions, without the measuring.
+
+A gate that judges thousands of rows by one measurement each finds some slow by chance. So the first
+measurement only says which rows to look at again; it was chosen for being slow, and does not count. What
+counts is measured afresh, each time in a process of its own, between two measurements of a control: a row
+that should be as fast as it was, and that says whether the machine itself is.
+
+`settle` is a coroutine: it yields what it wants measured and is sent the figure. It knows neither clock nor
+device, so that a simulation drives it as well as a machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from gemmbench.facts.compare.measures import Measure, mean
+from gemmbench.facts.compare.noise import Noise, Spread
+from gemmbench.facts.compare.verdict import Judgement, Limits, judge
+from gemmbench.facts.records import RowKey
+
+LEAST_ROUNDS = 3  # before anything is settled: fewer say too little of the noise from run to run
+MOST_ROUNDS = 10
+CONFIDENCE = 0.99  # of a verdict `slower`: it ends a CI job
+FEW = 3  # base runs: fewer do not show how noisy this very row is, and measuring again cannot make up for it
+CONFIDENCE_OF_FEW = 0.999
+
+
+@dataclass(frozen=True)
+class Suspect:
+    """A row to be measured again."""
+
+    key: RowKey
+    base: tuple[Measure, ...]  # in ratio mode, ratios to the control
+    limits: Limits
+    control: RowKey | None  # what stands beside it: in ratio mode its reference; None if there is nothing
+    control_base: tuple[Measure, ...] = ()  # in plain mode, the control's figures in the same bases
+    ratio: bool = False
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is to be measured next."""
+
+    key: RowKey
+    fresh: bool  # in a new process
+    round: int  # from 1
+
+
+@dataclass(frozen=True)
+class Settled:
+    """What became of a suspect."""
+
+    suspect: Suspect
+    judgement: Judgement | None  # None if it could not be measured again
+    new: tuple[Measure, ...]  # what was measured afresh
+    machine: Judgement | None = None  # of the control, in plain mode
+    failed: bool = False  # a measurement of the row itself gave no figure
+    final: bool = False  # measuring again would say no more
+
+
+@dataclass
+class _Trial:
+    suspect: Suspect
+    new: list[Measure] = field(default_factory=list)
+    beside: list[Measure] = field(default_factory=list)
+    failed: bool = False
+    found: Settled | None = None
+
+
+Steps = Generator[Wanted, Measure | None, tuple[Settled, ...]]
+
+
+def settle(
+    suspects: Sequence[Suspect],
+    noise: Noise,
+    spent: Callable[[], bool] = lambda: False,
+    confidence: float = CONFIDENCE,
+    most_rounds: int = MOST_ROUNDS,
+) -> Steps:
+    """Measure suspects again, round by round, each between two measurements of its control.
+
+    Yields:
+        What it wants measured; send the figure, or None if there is none.
+
+    Args:
+        suspects: the rows.
+        noise: the floor that was known before.
+        spent: whether the time is over; asked before each row.
+        confidence: of a verdict `slower`, or more where the base has few runs; the others have that of each
+            suspect's limits.
+        most_rounds: after so many, what is open remains so.
+
+    Returns:
+        What became of each suspect, in their order.
+    """
+    trials = [_Trial(suspect) for suspect in suspects]
+    noise = noise.cautious()
+    for number in range(1, most_rounds + 1):
+        pending = [trial for trial in trials if trial.found is None and not trial.failed]
+        if not pending or spent():
+            break
+        yield from _round(pending, number, spent)
+        if number >= LEAST_ROUNDS:
+            for trial in pending:
+                found = decide(trial.suspect, trial.new, trial.beside, noise, confidence)
+                if found is not None and found.final:
+                    trial.found = found
+    return tuple(_ended(trial, noise, confidence) for trial in trials)
+
+
+def _round(
+    pending: Iterable[_Trial], number: int, spent: Callable[[], bool]
+) -> Generator[Wanted, Measure | None, None]:
+    """Control, row, control, row, control: neighbours share a control."""
+    fresh = True
+    before: tuple[RowKey | None, Measure | None] = (None, None)
+    for trial in pending:
+        if spent():
+            return
+        control = trial.suspect.control
+        if control is not None and control != before[0]:
+            before = (control, (yield Wanted(control, fresh, number)))
+            fresh = False
+        mine = yield Wanted(trial.suspect.key, fresh, number)
+        fresh = False
+        after = (yield Wanted(control, fresh, number)) if control is not None else None
+        around = [one for one in (before[1], after) if one is not None]
+        before = (control, after)
+        if mine is None:
+            trial.failed = True
+        elif around:
+            beside = mean(around)
+            trial.new.append(mine.over(beside) if trial.suspect.ratio else mine)
+            trial.beside.append(beside)
+        elif control is None:
+            trial.new.append(mine)
+
+
+def decide(
+    suspect: Suspect, new: Sequence[Measure], beside: Sequence[Measure], noise: Noise, confidence: float
+) -> Settled | None:
+    """The verdict after so many rounds; None before the first.
+
+    In plain mode a verdict stands if the control is as fast as it was, or if the row's ratio to the control
+    says the same; otherwise the machine itself has changed, and the verdict is inconclusive.
+
+    Args:
+        suspect: the row.
+        new: its fresh figures.
+        beside: the control's, one for each.
+        noise: the floor.
+        confidence: of a verdict `slower`.
+    """
+    if not new:
+        return None
+    spread = noise.of(suspect.key, [[one.value for one in new]])
+    plain = strict(suspect.base, new, spread, suspect.limits, confidence)
+    if suspect.ratio or not suspect.control_base or not beside:
+        return Settled(suspect, plain, tuple(new), final=_is_settled(plain))
+    floor = noise.of(suspect.control, [[one.value for one in beside]])
+    machine = judge(suspect.control_base, beside, floor, suspect.limits)
+    if machine.verdict != "same":
+        ratios = [one.over(other) for one, other in zip(new, beside, strict=True)]
+        before = [one.over(mean(suspect.control_base)) for one in suspect.base]
+        both = Spread((spread.deviation**2 + floor.deviation**2) ** 0.5, min(spread.freedom, floor.freedom))
+        beside_it = strict(before, ratios, both, suspect.limits, confidence)
+        if beside_it.verdict != plain.verdict:
+            reason = f"the machine itself runs at {1 / machine.ratio:.2f} of its speed in the base"
+            final = machine.verdict != "inconclusive" and _is_settled(plain) and _is_settled(beside_it)
+            return Settled(
+                suspect,
+                replace(plain, verdict="inconclusive", reason=reason),
+                tuple(new),
+                machine,
+                final=final,
+            )
+    return Settled(suspect, plain, tuple(new), machine, final=_is_settled(plain))
+
+
+def strict(
+    base: Sequence[Measure], new: Sequence[Measure], spread: Spread, limits: Limits, confidence: float
+) -> Judgement:
+    """The judgement of the limits' own confidence, but `slower` only at a higher one."""
+    usual = judge(base, new, spread, limits)
+    if usual.verdict != "slower":
+        return usual
+    least = confidence if len(base) >= FEW else max(confidence, CONFIDENCE_OF_FEW)
+    sure = judge(base, new, spread, replace(limits, confidence=max(least, limits.confidence)))
+    if sure.verdict == "slower":
+        return sure
+    return replace(sure, reason="slower, but not surely enough to fail for")
+
+
+def controls(candidates: Mapping[RowKey, tuple[str, Measure]], outside: Collection[RowKey]) -> list[RowKey]:
+    """Rows that can be a control, the best first: they have not changed at first sight.
+
+    Those that no change to a kernel reaches, such as the host's BLAS, go first; then the quietest. Where
+    everything changed, whatever there is.
+
+    Args:
+        candidates: verdict and figure of the first measurement, by row.
+        outside: rows that are not of the code under test.
+    """
+    same = [key for key, (verdict, _) in candidates.items() if verdict == "same"] or list(candidates)
+    return sorted(same, key=lambda key: (key not in outside, candidates[key][1].error))
+
+
+def _is_settled(judgement: Judgement) -> bool:
+    """Slower, or not slower."""
+    return judgement.verdict != "inconclusive" or not judgement.may_be_slower
+
+
+def _ended(trial: _Trial, noise: Noise, confidence: float) -> Settled:
+    if trial.failed:
+        return Settled(trial.suspect, None, tuple(trial.new), failed=True)
+    if trial.found is not None:
+        return trial.found
+    last = decide(trial.suspect, trial.new, trial.beside, noise, confidence)
+    if last is None or last.judgement is None or len(trial.new) >= LEAST_ROUNDS:
+        return last or Settled(trial.suspect, None, ())
+    return replace(
+        last,
+        judgement=replace(
+            last.judgement,
+            verdict="inconclusive",
+            reason=f"measured again only {len(trial.new)} of the {LEAST_ROUNDS} times that a verdict takes",
+        ),
+    )

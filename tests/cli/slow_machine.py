@@ -1,0 +1,47 @@
+"""The fake machine with noise from run to run, and rows that have become slower.
+
+- ``GEMMBENCH_FAKE_NOISE``: standard deviation of a row's time from run to run, such as 0.01;
+- ``GEMMBENCH_FAKE_SLOW``: ``VARIANT SIZE FACTOR`` with semicolons: ``tiled 16 1.1``; ``* * 1.1`` for all;
+- ``GEMMBENCH_FAKE_COUNT``: a file that counts cases, so that every process draws noise of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from dataclasses import replace
+from pathlib import Path
+
+from gemmbench.facts.records import DeviceFacts, Policy, Row
+from gemmbench.rules.executor import Tell
+from gemmbench.rules.plan import Case
+from tests.cli.fake_machine import FakeMachine
+
+
+class SlowMachine(FakeMachine):
+    def run(self, case: Case, device: DeviceFacts | None, policy: Policy, tell: Tell) -> Row:
+        row = super().run(case, device, policy, tell)
+        factor = 1 + float(os.environ["GEMMBENCH_FAKE_NOISE"]) * random.Random(_count()).gauss(0, 1)
+        size = str(case.problem.m if case.problem else case.parameters.get("width", 0))
+        for rule in filter(None, os.environ.get("GEMMBENCH_FAKE_SLOW", "").split(";")):
+            variant, where, times = rule.split()
+            if variant in (case.variant, "*") and where in (size, "*"):
+                factor *= float(times)
+        samples = {
+            name: replace(scope, seconds=tuple(second * factor for second in scope.seconds))
+            for name, scope in row.samples.items()
+        }
+        return replace(row, samples=samples)
+
+
+def _count() -> int:
+    path = Path(os.environ["GEMMBENCH_FAKE_COUNT"])
+    number = int(path.read_text()) + 1 if path.exists() else 0
+    path.write_text(str(number))
+    with path.with_suffix(".pids").open("a") as pids:
+        print(os.getpid(), file=pids)
+    return number
+
+
+def make() -> SlowMachine:
+    return SlowMachine()

@@ -1,0 +1,261 @@
+"""``gemmbench check`` with a fake machine that has noise, and rows that become slower."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from gemmbench import cli
+from gemmbench.cli import EXIT_INCONCLUSIVE, EXIT_USAGE, EXIT_WRONG, running
+from gemmbench.facts.records import load
+from tests.cli import slow_machine
+from tests.cli.conftest import Call, Start
+from tests.compare_runs import save
+
+SWEEP = ("square", "--sizes", "8,16", "--kernel", "naive,tiled,register", "--no-peak", "-q")
+CASES = 8
+REPETITIONS = 8
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with once.jsonl, a sweep, and aa.jsonl, the same several times, as a base."""
+    folder = tmp_path_factory.mktemp("base")
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        prepare(folder, monkeypatch)
+        for words in (
+            (*SWEEP, "--save", "once.jsonl"),
+            ("check", "once.jsonl", "--aa", str(REPETITIONS), "--save", "aa.jsonl", "-q"),
+        ):
+            assert CliRunner().invoke(cli.main, list(words)).exit_code == 0
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def base(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    prepare(tmp_path, monkeypatch)
+    for path in made.iterdir():
+        shutil.copy(path, tmp_path)
+
+
+def prepare(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(running, "make_machine", slow_machine.make)
+    monkeypatch.setenv("GEMMBENCH_FAKE_NOISE", "0.01")
+    monkeypatch.setenv("GEMMBENCH_FAKE_COUNT", str(folder / "count"))
+    monkeypatch.delenv("GEMMBENCH_FAKE_SLOW", raising=False)
+
+
+def verdicts(text: str) -> dict[str, str]:
+    return {f"{row['variant']} {row['m']}": row["verdict"] for row in json.loads(text)["rows"]}
+
+
+def test_aa_repeats_every_case_and_says_what_the_machine_carries(call: Call) -> None:
+    rows = load("aa.jsonl").rows
+    assert len(rows) == REPETITIONS * CASES
+    assert [row.key for row in rows[:CASES]] == [row.key for row in rows[-CASES:]]
+    result = call("check", "once.jsonl", "--aa", "3", "--ratio", "numpy", "--write", "json=aa.json")
+    assert result.exit_code == 0
+    assert "with these 3 runs as base, 95 % of the rows carry a threshold of" in " ".join(
+        result.stdout.split()
+    )
+    assert json.loads(Path("aa.json").read_text())["ratio"]["verdicts"] == 3 * 6
+
+
+def test_nothing_has_changed(call: Call) -> None:
+    result = call("check", "aa.jsonl", "--format", "json")
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert set(verdicts(result.stdout).values()) == {"same"}
+
+
+def test_a_slower_row_is_measured_again_and_found(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GEMMBENCH_FAKE_SLOW", "tiled 16 1.10")
+    Path("count.pids").unlink()
+    result = call("check", "aa.jsonl", "--save", "new.jsonl", "--format", "json")
+    assert result.exit_code == EXIT_WRONG
+    assert len(set(Path("count.pids").read_text().split())) == 1 + 3  # each round in a process of its own
+    assert verdicts(result.stdout)["tiled 16"] == "slower"
+    data = json.loads(result.stdout)
+    assert data["verdicts"]["slower"] == 1
+    assert "1 suspicious row measured again, 3 times each" in data["remarks"][0]
+    assert data["remarks"][1].startswith("control numpy ")
+    rows = load("new.jsonl").rows  # nothing is lost: control, row, control, three times
+    assert len(rows) == CASES + 3 * 3
+    assert result.stderr == f"Saved {CASES + 9} rows in new.jsonl.\n"
+    (mine,) = (row for row in data["rows"] if row["verdict"] == "slower")
+    assert (mine["base_runs"], mine["new_runs"]) == (REPETITIONS, 3)
+
+
+def test_a_slower_machine_is_no_regression_but_not_silent(
+    call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GEMMBENCH_FAKE_SLOW", "* * 1.10")
+    result = call("check", "aa.jsonl")
+    assert result.exit_code == 0
+    assert "the machine itself runs at 0.9" in " ".join(result.stdout.split())
+    assert call("check", "aa.jsonl", "--strict", "-q").exit_code == EXIT_INCONCLUSIVE
+
+
+def test_ratio_mode_on_a_slower_machine(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GEMMBENCH_FAKE_SLOW", "* * 1.30")
+    assert call("check", "aa.jsonl", "--ratio", "numpy").exit_code == 0
+    monkeypatch.setenv("GEMMBENCH_FAKE_SLOW", "* * 1.30; tiled 8 1.15")
+    result = call("check", "aa.jsonl", "--ratio", "numpy", "--format", "json")
+    assert result.exit_code == EXIT_WRONG
+    assert [name for name, verdict in verdicts(result.stdout).items() if verdict == "slower"] == ["tiled 8"]
+
+
+def test_a_crash_is_a_regression(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GEMMBENCH_FAKE_FAULTS", "tiled 16 sigsegv")
+    result = call("check", "aa.jsonl")
+    assert result.exit_code == EXIT_WRONG
+    assert "broken: tiled at 16: crashed: the driver's process was killed by SIGSEGV" in result.stdout
+
+
+def test_without_patience_a_suspicion_stays_one(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GEMMBENCH_FAKE_SLOW", "tiled 16 1.20")
+    result = call("check", "aa.jsonl", "--patience", "0", "--format", "json")
+    assert result.exit_code == 0
+    (mine,) = (row for row in json.loads(result.stdout)["rows"] if row["verdict"] == "inconclusive")
+    assert mine["reason"] == "not measured again: --patience was over"
+
+
+def test_a_kernel_that_this_version_lacks_is_missing_with_its_reason(call: Call) -> None:
+    run = load("aa.jsonl")
+    rows = [replace(row, variant="gone") if row.variant == "tiled" else row for row in run.rows]
+    rows = [replace(row, parameters={"ODD": 1}) if row.variant == "register" else row for row in rows]
+    save("old.jsonl", replace(run, rows=tuple(rows)))
+    result = call("check", "old.jsonl", "--format", "json")
+    assert result.exit_code == 0
+    found = {row["variant"]: (row["verdict"], row["reason"]) for row in json.loads(result.stdout)["rows"]}
+    assert found["gone"] == ("missing", "unsupported: this gemmbench has no kernel gone")
+    assert found["register"][1].startswith(
+        "unsupported: this gemmbench has no such case: no chosen kernel has"
+    )
+    assert found["naive"][0] == "same"
+    assert call("check", "old.jsonl", "--missing", "fail", "-q").exit_code == EXIT_WRONG
+
+
+def test_a_device_is_found_by_what_it_is(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GEMMBENCH_FAKE_DEVICES", "pocl gpu cpu")
+    assert call("check", "aa.jsonl", "--save", "new.jsonl", "-q").exit_code == 0
+    assert [device.platform for device in load("new.jsonl").header.devices] == ["Intel(R) OpenCL"]
+
+
+def test_another_device_is_refused_before_anything_is_measured(
+    call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GEMMBENCH_FAKE_DEVICES", "gpu pocl")
+    result = call("check", "aa.jsonl")
+    assert result.exit_code == EXIT_USAGE
+    assert result.stderr.startswith("gemmbench: the base's device is not here: Intel(R) Xeon(R)")
+    result = call("check", "aa.jsonl", "--device", "h200")
+    assert result.exit_code == EXIT_USAGE
+    assert result.stderr.startswith("gemmbench: other device: NVIDIA H200, not Intel(R)")
+    assert "--across device,driver compares nevertheless" in result.stderr
+    assert call("check", "aa.jsonl", "--device", "h200", "--across", "device,driver").exit_code == 0
+
+
+def test_the_bases_sampling_is_taken_unless_given(call: Call) -> None:
+    run = load("aa.jsonl")
+    policy = replace(run.header.policy, budget_s=7.0, cold=True)
+    save("cold.jsonl", replace(run, header=replace(run.header, policy=policy)))
+    assert call("check", "cold.jsonl", "--save", "a.jsonl", "-q").exit_code == 0
+    assert load("a.jsonl").header.policy == policy
+    assert call("check", "cold.jsonl", "--save", "b.jsonl", "--budget", "1", "-q").exit_code == 0
+    assert load("b.jsonl").header.policy.budget_s == 1.0
+
+
+def test_dry_run_says_what_would_be_measured(call: Call) -> None:
+    result = call("check", "aa.jsonl", "--dry-run", "--ratio", "numpy")
+    assert result.exit_code == 0
+    assert result.stdout.count("  run   ") == CASES
+    assert not Path("new.jsonl").exists()
+
+
+def test_microbenchmarks_are_measured_again_too(call: Call) -> None:
+    assert call("peak", "--types", "float", "--all", "--save", "peak.jsonl", "-q").exit_code in (
+        0,
+        EXIT_USAGE,
+    )
+    if not Path("peak.jsonl").exists():
+        assert call("peak", "--all", "--save", "peak.jsonl", "-q").exit_code == 0
+    ok = sum(row.status == "ok" for row in load("peak.jsonl").rows)
+    result = call("check", "peak.jsonl", "--dry-run")
+    assert result.stdout.count("  run   ") == ok > 50
+
+
+# ruff: noqa: E501
+ERRORS: dict[str, tuple[str, str]] = {
+    "no base":     ("check", "Missing argument"),
+    "resume":      ("check aa.jsonl --save new.jsonl --resume", "check starts anew"),
+    "exists":      ("check aa.jsonl --save once.jsonl", "once.jsonl exists already"),
+    "aa once":     ("check aa.jsonl --aa 1", "--aa"),
+    "aa junit":    ("check aa.jsonl --aa 2 --format junit", "--aa compares nothing: it has no junit, but table"),
+    "aa write":    ("check aa.jsonl --aa 2 --write github=x", "--aa compares nothing: it has no github"),
+    "aa plot":     ("check aa.jsonl --aa 2 --plot x.png", "--aa draws no chart"),
+    "rounds":      ("check aa.jsonl --rounds 2", "--rounds"),
+    "patience":    ("check aa.jsonl --patience -1", "--patience is 0 or more, not -1"),
+    "patience, NaN": ("check aa.jsonl --patience nan", "--patience is 0 or more, not nan"),
+    "reference":   ("check aa.jsonl --ratio padded", "aa.jsonl has no rows that can be measured again as a ratio to padded"),
+    "no file":     ("check none.jsonl", "none.jsonl: no such file"),
+    "plot":        ("check aa.jsonl --plot x.gif", "a chart is a"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ERRORS)
+def test_errors_are_one_sentence(name: str, call: Call) -> None:
+    words, sentence = ERRORS[name]
+    result = call(*words.split())
+    assert result.exit_code == EXIT_USAGE
+    assert sentence in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+def test_a_base_without_a_row_that_worked(call: Call) -> None:
+    run = load("once.jsonl")
+    rows = tuple(replace(row, status="crashed", samples={}) for row in run.rows)
+    save("dead.jsonl", replace(run, rows=rows))
+    result = call("check", "dead.jsonl")
+    assert result.exit_code == EXIT_USAGE
+    assert result.stderr == "gemmbench: dead.jsonl has no rows that can be measured again\n"
+
+
+_DRIVER = """
+from gemmbench import cli
+from gemmbench.cli import running
+from tests.cli import slow_machine
+running.make_machine = slow_machine.make
+cli.main()
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals are otherwise there")
+def test_ctrl_c_shows_what_was_compared(
+    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pid = tmp_path / "pid"
+    monkeypatch.setattr("tests.cli.conftest._DRIVER", _DRIVER)
+    faults = {"GEMMBENCH_FAKE_FAULTS": "register 16 hang", "GEMMBENCH_FAKE_PID": str(pid)}
+    process = start("check", "aa.jsonl", "--save", "new.jsonl", **faults)
+    end = time.monotonic() + 30
+    while not (pid.exists() and pid.read_text()) and time.monotonic() < end:
+        time.sleep(0.02)
+    os.killpg(process.pid, signal.SIGINT)
+    out, err = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "naive" in out
+    assert err.splitlines() == [
+        "Saved 6 rows in new.jsonl.",
+        "gemmbench: interrupted; what is shown is from what was measured so far",
+    ]
+    assert len(load(tmp_path / "new.jsonl").rows) == 6

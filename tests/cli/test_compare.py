@@ -1,0 +1,217 @@
+"""``gemmbench compare`` and ``history``: files, formats, exit status, and one sentence for what is wrong."""
+
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gemmbench.cli import EXIT_INCONCLUSIVE, EXIT_USAGE, EXIT_WRONG
+from gemmbench.facts.records import encode
+from tests import fake_runs as fake
+from tests.cli.conftest import Call
+from tests.compare_runs import again, on, repeated, save, small
+
+THRESHOLDS = '[[row]]\nvariant = "tiled"\nthreshold = "40 %"\n'
+
+
+@pytest.fixture(autouse=True)
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for seed in (1, 2, 3):
+        save(f"base{seed}.jsonl", again(seed))
+    save("same.jsonl", again(4))
+    save("slow.jsonl", again(5, {("tiled", 512): 1.2}))
+    save("fast.jsonl", again(6, {("tiled", 512): 0.5}))
+    save("drifted.jsonl", again(7, machine=1.3))
+    save("loud.jsonl", repeated([again(seed, noise=0.1) for seed in range(10, 16)]))
+    save("aa.jsonl", repeated([again(seed) for seed in range(10, 16)]))
+    less = again(8)
+    save("less.jsonl", replace(less, rows=less.rows[1:]))
+    crashed = again(9)
+    row = replace(crashed.rows[0], status="crashed", reason="SIGSEGV", samples={})
+    save("crashed.jsonl", replace(crashed, rows=(row, *crashed.rows[1:])))
+    device = replace(fake.CPU, name="NVIDIA H200")
+    host = replace(fake.HOST, cpu="another")
+    other = again(4)
+    save("other.jsonl", replace(other, header=replace(other.header, devices=(device,), host=host)))
+    save("peak.jsonl", fake.fake_peak())
+    header, rows = encode(small().header), [encode(row) for row in small().rows]
+    Path("empty.jsonl").write_bytes(b"")
+    Path("no-rows.jsonl").write_bytes(header)
+    Path("cut.jsonl").write_bytes(header + b"".join(rows)[:-20])
+    Path("nan.jsonl").write_bytes(header + rows[0].replace(b'"batch":4', b'"batch":NaN'))
+    Path("t.toml").write_text(THRESHOLDS)
+    Path("bad.toml").write_text('[[row]]\nvariant = 3\nthreshold = "5 %"\n')
+    Path("folder").mkdir()
+    for day in range(1, 13):
+        slow = {("tiled", 512): 1.2 if day > 6 else 1.0}
+        save(f"day{day:02d}.jsonl", on(again(day + 20, slow), day))
+
+
+DAYS = " ".join(f"day{day:02d}.jsonl" for day in range(1, 13))
+
+
+@pytest.mark.parametrize(
+    ("words", "status"),
+    [
+        ("base1.jsonl same.jsonl", 0),
+        ("base1.jsonl slow.jsonl", EXIT_WRONG),
+        ("base1.jsonl fast.jsonl", 0),
+        ("base1.jsonl base2.jsonl base3.jsonl slow.jsonl", EXIT_WRONG),
+        ("base1.jsonl base2.jsonl -- slow.jsonl same.jsonl", 0),  # one of two: inconclusive
+        ("aa.jsonl slow.jsonl", EXIT_WRONG),
+        ("base1.jsonl slow.jsonl --threshold 30%", 0),
+        ("base1.jsonl slow.jsonl --thresholds t.toml", 0),
+        ("base1.jsonl slow.jsonl --noise loud.jsonl", 0),
+        ("base1.jsonl slow.jsonl --noise loud.jsonl --strict", EXIT_INCONCLUSIVE),
+        ("base1.jsonl slow.jsonl --noise aa.jsonl", EXIT_WRONG),
+        ("base1.jsonl drifted.jsonl", EXIT_WRONG),
+        ("aa.jsonl drifted.jsonl --ratio numpy", 0),
+        ("base1.jsonl less.jsonl", 0),
+        ("base1.jsonl less.jsonl --missing fail", EXIT_WRONG),
+        ("base1.jsonl crashed.jsonl", EXIT_WRONG),
+        ("base1.jsonl other.jsonl", EXIT_USAGE),
+        ("base1.jsonl other.jsonl --across device", 0),
+        ("base1.jsonl peak.jsonl", EXIT_USAGE),
+        ("aa.jsonl same.jsonl --strict", 0),
+    ],
+)
+def test_exit_status(words: str, status: int, call: Call) -> None:
+    result = call("compare", *words.split())
+    assert result.exit_code == status, result.output
+    assert ("Traceback" in result.output) is False
+
+
+# ruff: noqa: E501
+ERRORS: dict[str, tuple[str, str]] = {
+    # what is wrong        command line                                           the sentence has
+    "no file":           ("compare", "compare takes a base and a new run"),
+    "one file":          ("compare base1.jsonl", "compare takes a base and a new run"),
+    "nothing new":       ("compare base1.jsonl --", "compare takes a base and a new run"),
+    "no such file":      ("compare base1.jsonl none.jsonl", "none.jsonl: no such file"),
+    "a folder":          ("compare base1.jsonl folder", "folder: is a directory"),
+    "empty":             ("compare empty.jsonl base1.jsonl", "empty.jsonl: line 1: the file is empty"),
+    "no rows":           ("compare base1.jsonl no-rows.jsonl", "no-rows.jsonl has no rows to compare"),
+    "truncated":         ("compare cut.jsonl base1.jsonl", "cut.jsonl: line 19 is cut short"),
+    "a NaN":             ("compare base1.jsonl nan.jsonl", "nan.jsonl: line 2: NaN and Infinity are not allowed"),
+    "the same file":     ("compare base1.jsonl ./base1.jsonl", "base1.jsonl is both base and new"),
+    "among the bases":   ("compare base1.jsonl base2.jsonl base1.jsonl", "base1.jsonl is both base and new"),
+    "other device":      ("compare base1.jsonl other.jsonl", "nothing was compared: other device: NVIDIA H200"),
+    "no common rows":    ("compare base1.jsonl peak.jsonl", "nothing was compared: it was ok in the base"),
+    "no ratio":          ("compare base1.jsonl same.jsonl --ratio naive", "18 rows without a reference"),
+    "reference":         ("compare base1.jsonl same.jsonl --ratio nonsense", "unknown reference 'nonsense'"),
+    "across":            ("compare base1.jsonl same.jsonl --across time", "unknown difference 'time'; there are device"),
+    "threshold":         ("compare base1.jsonl same.jsonl --threshold 5", "for 5 % write '5 %'"),
+    "threshold, word":   ("compare base1.jsonl same.jsonl --threshold much", "--threshold: 'much' is not a threshold"),
+    "thresholds":        ("compare base1.jsonl same.jsonl --thresholds bad.toml", "--thresholds bad.toml: row 1: variant:"),
+    "thresholds, none":  ("compare base1.jsonl same.jsonl --thresholds no.toml", "--thresholds no.toml: no such file"),
+    "confidence":        ("compare base1.jsonl same.jsonl --confidence 100", "--confidence"),
+    "confidence, NaN":   ("compare base1.jsonl same.jsonl --confidence nan", "--confidence"),
+    "noise":             ("compare base1.jsonl same.jsonl --noise none.jsonl", "none.jsonl: no such file"),
+    "format":            ("compare base1.jsonl same.jsonl --format xml", "'xml' is not one of"),
+    "write":             ("compare base1.jsonl same.jsonl --write out.xml", "--write takes FORMAT=FILE"),
+    "write, format":     ("compare base1.jsonl same.jsonl --write xml=out.xml", "--write takes FORMAT=FILE"),
+    "write, folder":     ("compare base1.jsonl same.jsonl --write junit=no/out.xml", "there is no folder no"),
+    "write, a folder":   ("compare base1.jsonl same.jsonl --write junit=folder", "it is a folder"),
+    "plot":              ("compare base1.jsonl same.jsonl --plot out.gif", "a chart is a .png, .svg, .pdf file"),
+    "history, none":     ("history", "Missing argument"),
+    "history, empty":    ("history empty.jsonl", "empty.jsonl: line 1: the file is empty"),
+    "history, no rows":  ("history no-rows.jsonl", "no-rows.jsonl has no rows"),
+    "history, ratio":    ("history base1.jsonl --ratio naive", "there is nothing to follow"),
+    "history, plot":     ("history base1.jsonl --plot out", "a chart is a .png, .svg, .pdf file"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ERRORS)
+def test_errors_are_one_sentence(name: str, call: Call, tmp_path: Path) -> None:
+    words, sentence = ERRORS[name]
+    before = sorted(tmp_path.rglob("*"))
+    result = call(*words.split())
+    assert result.exit_code == EXIT_USAGE
+    assert sentence in result.stderr
+    assert result.stderr.startswith("gemmbench: ")
+    assert result.stderr.count("\n") == 1
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_every_format_at_once(call: Call) -> None:
+    words = "--write junit=r.xml --write markdown=r.md --write json=r.json --write github=r.txt --write table=t.txt"
+    result = call("compare", "base1.jsonl", "slow.jsonl", "--format", "github", *words.split())
+    assert result.exit_code == EXIT_WRONG
+    assert result.stdout == Path("r.txt").read_text()
+    assert result.stdout.startswith("::error title=gemmbench%3A tiled float 512::slower: ")
+    (suite,) = xml.etree.ElementTree.parse("r.xml").getroot()
+    assert suite.attrib["failures"] == "1"
+    assert Path("r.md").read_text().startswith("### gemmbench: 1 slower, ")
+    assert json.loads(Path("r.json").read_text())["verdicts"]["slower"] == 1
+    assert "tiled" in Path("t.txt").read_text()
+    assert result.stderr.splitlines() == [
+        f"Wrote {name}." for name in ("r.xml", "r.md", "r.json", "r.txt", "t.txt")
+    ]
+
+
+@pytest.mark.parametrize("form", ["table", "markdown", "junit", "json", "github"])
+def test_formats_on_stdout(form: str, call: Call) -> None:
+    result = call("compare", "base1.jsonl", "same.jsonl", "--format", form)
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert result.stdout.endswith("\n")
+
+
+def test_several_new_runs_stand_after_the_dashes(call: Call) -> None:
+    result = call(
+        "compare", "--format", "json", "base1.jsonl", "base2.jsonl", "--", "same.jsonl", "fast.jsonl"
+    )
+    data = json.loads(result.stdout)
+    assert (data["bases"], data["news"]) == (["base1.jsonl", "base2.jsonl"], ["same.jsonl", "fast.jsonl"])
+    assert {(row["base_runs"], row["new_runs"]) for row in data["rows"]} == {(2, 2)}
+
+
+def test_a_base_twice_is_one(call: Call) -> None:
+    result = call("compare", "base1.jsonl", "base1.jsonl", "same.jsonl", "--format", "json")
+    assert json.loads(result.stdout)["bases"] == ["base1.jsonl"]
+
+
+def test_plots(call: Call) -> None:
+    result = call("compare", "base1.jsonl", "slow.jsonl", "--plot", "c.svg")
+    assert (result.exit_code, result.stderr) == (EXIT_WRONG, "Drew c.svg.\n")
+    assert "tiled 512" in Path("c.svg").read_text(encoding="utf-8")
+    result = call("history", *DAYS.split(), "--plot", "h.svg")
+    assert (result.exit_code, result.stderr) == (0, "Drew h.svg.\n")
+    assert "26-10-01" in Path("h.svg").read_text(encoding="utf-8")
+
+
+def test_nothing_compared_draws_nothing(call: Call) -> None:
+    assert call("compare", "base1.jsonl", "other.jsonl", "--plot", "c.png").exit_code == EXIT_USAGE
+    assert not Path("c.png").exists()
+
+
+def test_verbose_shows_the_rows_that_are_the_same(call: Call) -> None:
+    for seed in (1, 2):
+        save(f"many{seed}.jsonl", again(seed, run=fake.fake_square(), noise=0.001))
+    assert "rows that are the same are not shown" in call("compare", "many1.jsonl", "many2.jsonl").stdout
+    assert "not shown" not in call("compare", "many1.jsonl", "many2.jsonl", "-v").stdout
+
+
+def test_history_tells_the_change(call: Call) -> None:
+    result = call("history", *DAYS.split(), "day01.jsonl")
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert "10-07 +2" in result.stdout
+    assert "18 rows over 12 runs, 2026-10-01 to 2026-10-12: 1 changed their" in result.stdout
+
+
+@pytest.mark.parametrize("form", ["table", "markdown", "csv", "json"])
+def test_formats_of_history(form: str, call: Call) -> None:
+    result = call("history", *DAYS.split(), "--format", form, "--ratio", "numpy", "--threshold", "3 %")
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert "tiled" in result.stdout
+
+
+def test_a_threshold_that_fits_no_row_is_told(call: Call) -> None:
+    Path("odd.toml").write_text('[[row]]\nvariant = "tield"\nthreshold = "40 %"\n')
+    result = call("compare", "base1.jsonl", "slow.jsonl", "--thresholds", "odd.toml")
+    assert result.exit_code == EXIT_WRONG
+    assert "threshold row 1 is for none of these rows" in result.stdout

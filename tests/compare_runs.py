@@ -1,0 +1,67 @@
+"""Made-up runs to hold against each other: one machine, noise from run to run, planted changes."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from gemmbench.facts.records import Row, Run, Scope, encode
+from tests import fake_runs as fake
+
+Slow = Mapping[tuple[str, int], float]  # by variant and m: how many times as long it takes
+
+
+def again(
+    seed: int, slow: Slow | None = None, noise: float = 0.008, run: Run | None = None, machine: float = 1.0
+) -> Run:
+    """A run measured again: every row with noise of its own, some slower, the machine at another speed."""
+    draw = random.Random(seed)
+    run = run or small()
+    rows = [_scaled(row, draw, (slow or {}).get(_place(row), 1.0) * machine, noise) for row in run.rows]
+    return replace(run, rows=tuple(rows), path=f"run{seed}.jsonl")
+
+
+def small(variants: Sequence[str] = ("tiled", "register", "numpy")) -> Run:
+    """A few rows of the square sweep, all of them quiet."""
+    run = fake.fake_square()
+    rows = [row for row in run.rows if row.kind == "gemm" and row.variant in variants and row.status == "ok"]
+    quiet = [
+        replace(row, samples={name: _quiet(scope) for name, scope in row.samples.items()}) for row in rows
+    ]
+    return replace(run, rows=tuple(quiet))
+
+
+def repeated(runs: Sequence[Run]) -> Run:
+    """One run in which every case stands several times, as an A/A measurement saves it."""
+    return replace(runs[0], rows=tuple(row for run in runs for row in run.rows), path="aa.jsonl")
+
+
+def on(run: Run, day: int) -> Run:
+    """The same run on another day."""
+    return replace(run, header=replace(run.header, started_utc=f"2026-10-{day:02d}T04:30:00Z"))
+
+
+def save(path: str | Path, run: Run) -> None:
+    Path(path).write_bytes(encode(run.header) + b"".join(map(encode, run.rows)))
+
+
+def _quiet(scope: Scope) -> Scope:
+    first = scope.seconds[0]
+    return fake.scope(first)
+
+
+def _place(row: Row) -> tuple[str, int]:
+    return row.variant, row.problem.m if row.problem else 0
+
+
+def _scaled(row: Row, draw: random.Random, factor: float, noise: float) -> Row:
+    factor *= 1 + noise * draw.gauss(0, 1)
+    samples = {
+        name: replace(
+            scope, seconds=tuple(second * factor * (1 + 0.002 * draw.gauss(0, 1)) for second in scope.seconds)
+        )
+        for name, scope in row.samples.items()
+    }
+    return replace(row, samples=samples)

@@ -1,0 +1,331 @@
+"""Rows paired, refused, pooled, and what each verdict stands for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from gemmbench.facts.compare.comparison import Comparison, Line, Rules, compare
+from gemmbench.facts.compare.pairing import DIFFERENCES, slots, strictly
+from gemmbench.facts.compare.thresholds import Rule, Thresholds
+from gemmbench.facts.records import Check, Problem, Row, Run, Status, Work
+from tests import fake_runs as fake
+from tests.compare_runs import again, repeated, small
+
+SLOW = {("tiled", 512): 1.2}
+
+
+def line(found: Comparison, variant: str, size: int) -> Line:
+    return next(each for each in found.lines if (each.row.variant, m(each.row)) == (variant, size))
+
+
+def m(row: Row) -> int:
+    return row.problem.m if row.problem else 0
+
+
+def changed(run: Run, variant: str, size: int, change: Callable[[Row], Row | None]) -> Run:
+    """A run with one row replaced, or without it."""
+    rows = [change(row) if (row.variant, m(row)) == (variant, size) else row for row in run.rows]
+    return replace(run, rows=tuple(row for row in rows if row is not None))
+
+
+def status(status: Status, reason: str = "") -> Callable[[Row], Row]:
+    return lambda row: replace(row, status=status, reason=reason, samples={})
+
+
+def test_a_slower_row_is_found_and_the_others_are_not() -> None:
+    found = compare([again(1)], [again(2, SLOW)])
+    assert line(found, "tiled", 512).verdict == "slower"
+    assert line(found, "tiled", 512).fails
+    assert found.counts["slower"] == 1
+    assert found.compared == len(small().rows)
+    assert found.noise.source == f"from how {len(small().rows)} rows scatter"
+
+
+def test_a_faster_row_never_fails() -> None:
+    found = compare([again(1)], [again(2, {("tiled", 512): 0.5})])
+    assert line(found, "tiled", 512).verdict == "faster"
+    assert not any(each.fails for each in found.lines)
+
+
+def test_pooled_bases_tell_the_noise_and_narrow_the_interval() -> None:
+    bases = [again(seed) for seed in range(5)]
+    one = compare(bases[:1], [again(9)], noises=[repeated(bases)])
+    five = compare(bases, [again(9)])
+    assert five.noise.source == "measured, 5 runs"
+    assert five.noise.typical == pytest.approx(0.008, rel=0.4)
+    wide, narrow = line(one, "register", 512).judgement, line(five, "register", 512).judgement
+    assert wide is not None
+    assert narrow is not None
+    assert narrow.high - narrow.low < wide.high - wide.low
+    assert line(five, "register", 512).runs == (5, 1)
+
+
+def test_a_run_with_repeated_cases_is_as_good_as_several() -> None:
+    bases = [again(seed) for seed in range(4)]
+    apart, together = compare(bases, [again(9)]), compare([repeated(bases)], [again(9)])
+    assert [each.judgement for each in apart.lines] == [each.judgement for each in together.lines]
+
+
+def test_noise_runs_add_to_the_floor_and_not_to_the_base() -> None:
+    found = compare(
+        [again(1)], [again(2)], noises=[repeated([again(seed, noise=0.05) for seed in range(3, 9)])]
+    )
+    assert found.noise.source == "measured, 6 runs"
+    assert found.noise.typical == pytest.approx(0.05, rel=0.3)
+    assert line(found, "tiled", 512).runs == (1, 1)
+    assert found.counts["inconclusive"] > 10
+
+
+def test_rows_that_scatter_more_than_the_floor_raise_it() -> None:
+    """An A/A measurement of a quiet hour says little of the day after."""
+    quiet = repeated([again(seed, noise=0.0005) for seed in range(5)])
+    found = compare([again(1, noise=0.03)], [again(2, noise=0.03)], noises=[quiet])
+    assert found.noise.source.startswith("from how")
+    assert found.noise.typical > 0.01
+
+
+@pytest.mark.parametrize("bad", ["wrong", "crashed", "failed", "timed-out"])
+def test_a_row_that_was_ok_and_is_lost_is_a_regression(bad: Status) -> None:
+    found = compare([again(1)], [changed(again(2), "tiled", 512, status(bad, "so it is"))])
+    mine = line(found, "tiled", 512)
+    assert (mine.verdict, mine.reason, mine.fails) == ("broken", f"{bad}: so it is", True)
+
+
+@pytest.mark.parametrize("bad", ["skipped", "unsupported"])
+def test_a_row_that_was_not_run_is_missing(bad: Status) -> None:
+    found = compare([again(1)], [changed(again(2), "tiled", 512, status(bad, "so it is"))])
+    mine = line(found, "tiled", 512)
+    assert (mine.verdict, mine.reason, mine.fails) == ("missing", f"{bad}: so it is", False)
+
+
+def test_missing_and_new_rows() -> None:
+    less = changed(again(2), "tiled", 512, lambda _: None)
+    assert line(compare([again(1)], [less]), "tiled", 512).verdict == "missing"
+    found = line(compare([less], [again(1)]), "tiled", 512)
+    assert (found.verdict, found.reason) == ("new", "")
+    crashed = changed(again(2), "tiled", 512, status("crashed", "SIGSEGV"))
+    found = line(compare([crashed], [again(1)]), "tiled", 512)
+    assert (found.verdict, found.reason) == ("new", "in the base it was crashed: SIGSEGV")
+
+
+def test_a_wrong_result_fails_also_where_the_base_had_none() -> None:
+    wrong = changed(again(2), "tiled", 512, status("wrong", "residual"))
+    less = changed(again(1), "tiled", 512, lambda _: None)
+    assert line(compare([less], [wrong]), "tiled", 512).verdict == "broken"
+    both = compare([wrong], [wrong])  # known, and told when it was measured
+    assert both.left_out == {"without a rate on either side": 1}
+
+
+def other(**fields: object) -> Callable[[Run], Run]:
+    return lambda run: replace(
+        run, header=replace(run.header, devices=(replace(run.header.devices[0], **fields),))
+    )
+
+
+def every(**fields: object) -> Callable[[Run], Run]:
+    return lambda run: replace(run, rows=tuple(replace(row, **fields) for row in run.rows))
+
+
+def cold(run: Run) -> Run:
+    return replace(run, header=replace(run.header, policy=replace(run.header.policy, cold=True)))
+
+
+FOREIGN: dict[str, tuple[Callable[[Run], Run], str]] = {
+    "device": (
+        other(name="NVIDIA H200"),
+        "other device: NVIDIA H200, not Intel(R) Xeon(R) Processor @ 2.10GHz",
+    ),
+    "driver": (
+        other(driver="2027.1"),
+        "other driver: Intel(R) OpenCL 2027.1, not Intel(R) OpenCL 2026.22.8.0",
+    ),
+    "source": (every(source="abc"), "other kernel source: abc, not none"),
+    "sampling": (cold, "other sampling: --cold, not warm caches"),
+    "memory": (every(memory="staged"), "operands reached the device in another way: staged, not mapped"),
+}
+
+
+def test_every_difference_is_tested() -> None:
+    assert FOREIGN.keys() == DIFFERENCES.keys()
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+def test_incomparable_rows_are_refused_by_name(name: str) -> None:
+    change, reason = FOREIGN[name]
+    mine = line(compare([again(1)], [change(again(2, SLOW))]), "tiled", 512)
+    assert (mine.verdict, mine.reason, mine.judgement) == ("incomparable", reason, None)
+    across = Rules(across=frozenset({name}))
+    assert line(compare([again(1)], [change(again(2, SLOW))], across), "tiled", 512).verdict == "slower"
+
+
+def test_another_schema_is_never_compared() -> None:
+    newer = again(2)
+    newer = replace(newer, header=replace(newer.header, schema_version=2))
+    found = compare([again(1)], [newer], Rules(across=frozenset(DIFFERENCES)))
+    assert found.compared == 0
+    assert found.lines[0].reason == "other schema: 2, not 1"
+
+
+def test_a_base_that_is_foreign_does_not_spoil_the_others() -> None:
+    found = compare([again(1), FOREIGN["driver"][0](again(2))], [again(3)])
+    assert line(found, "tiled", 512).runs == (1, 1)
+    assert line(found, "numpy", 512).runs == (2, 1)  # the host has no driver
+
+
+def test_another_blas_or_processor_is_another_host() -> None:
+    new = again(2)
+    new = replace(new, header=replace(new.header, host=replace(new.header.host, blas="MKL")))
+    assert line(compare([again(1)], [new]), "numpy", 512).reason.startswith("other driver: MKL, not OpenBLAS")
+    assert line(compare([again(1)], [new]), "tiled", 512).judgement is not None
+
+
+def test_devices_pair_by_what_they_are_and_not_by_their_place() -> None:
+    both, swapped = fake.header((), (fake.CPU, fake.GPU)), fake.header((), (fake.GPU, fake.CPU))
+    assert slots(both, swapped) == (1, 0)
+    assert slots(both, fake.header((), (fake.POCL,))) == (
+        0,
+    )  # refused as another device, not as missing rows
+    assert slots(fake.header((), (fake.GPU,)), both) == (1, 0)
+    twins = fake.header((), (fake.GPU, fake.GPU))
+    assert slots(twins, twins) == (0, 1)
+    assert strictly([fake.GPU, fake.CPU, fake.GPU], [fake.CPU, fake.GPU]) == [1, 0, None]
+
+
+def test_thresholds_of_single_rows() -> None:
+    rules = Rules(Thresholds(0.05, (Rule(0.3, variant="tiled"), Rule(0.1, variant="nobody"))))
+    found = compare([again(1)], [again(2, {**SLOW, ("register", 512): 1.2})], rules)
+    assert line(found, "tiled", 512).verdict == "same"
+    assert line(found, "register", 512).verdict == "slower"
+    assert found.remarks == ("threshold row 2 is for none of these rows",)
+
+
+def test_peaks_are_compared_by_flops() -> None:
+    """A race may settle on another length of loop each time: its time alone says nothing."""
+
+    def peak(flops: int, rate: float) -> Run:
+        row = replace(fake.peak_row(1, 100.0), work=Work(flops=flops))
+        row = replace(row, samples={"kernel": fake.scope(flops / rate)})
+        return Run(fake.header(("gemmbench", "peak")), (row,))
+
+    (same,) = compare([peak(10**9, 1e11)], [peak(10**10, 1e11)]).lines
+    assert same.judgement is not None
+    assert same.judgement.ratio == pytest.approx(1, abs=0.01)
+    (slower,) = compare([peak(10**9, 1e11)], [peak(10**9, 0.8e11)]).lines
+    assert slower.verdict == "slower"
+
+
+def test_a_suspect_peak_settles_nothing() -> None:
+    suspect = fake.peak_row(1, 50.0, check=Check("suspect", {}, ("4.1 times the rate of float",)))
+    new = Run(fake.header(("gemmbench", "peak")), (suspect,))
+    (mine,) = compare([replace(new, rows=(fake.peak_row(1, 100.0),))], [new]).lines
+    assert (mine.verdict, mine.open) == ("inconclusive", True)
+    assert mine.reason == "its integrity is suspect: 4.1 times the rate of float"
+
+
+def test_kept_rows_are_no_measurement() -> None:
+    row = replace(fake.peak_row(1, 100.0), measured_utc="2026-11-20T00:00:00Z")
+    old = replace(again(1), rows=(*again(1).rows, row))
+    found = compare([old], [replace(again(2), rows=(*again(2).rows, row))])
+    assert found.left_out == {"kept from an earlier run, not measured in the new one": 1}
+    fresh = replace(again(2), rows=(*again(2).rows, fake.peak_row(1, 100.0)))
+    found = compare([old, replace(old, path="again")], [fresh])
+    assert next(each for each in found.lines if each.row.kind == "peak").runs == (1, 1)
+
+
+def test_scopes() -> None:
+    """Twice the transfers are slower in the host scope alone."""
+    new = again(2)
+    slow = [
+        replace(
+            row,
+            samples={
+                name: replace(scope, seconds=tuple(s * (2 if name == "host" else 1) for s in scope.seconds))
+                for name, scope in row.samples.items()
+            },
+        )
+        for row in new.rows
+        if row.variant == "tiled"
+    ]
+    new = replace(new, rows=tuple(slow))
+    assert {each.verdict for each in compare([again(1)], [new]).lines if each.row.variant == "tiled"} <= {
+        "same",
+        "inconclusive",
+    }
+    host = compare([again(1)], [new], Rules(scope="host"))
+    assert {each.verdict for each in host.lines if each.row.variant == "tiled"} == {"slower"}
+
+
+# --- ratio mode --------------------------------------------------------------------------------------------
+
+
+def test_a_machine_that_is_slower_altogether_is_no_regression_in_ratio_mode() -> None:
+    new = again(2, SLOW, machine=1.3)
+    plain, ratio = compare([again(1)], [new]), compare([again(1)], [new], Rules(ratio=("numpy",)))
+    assert plain.counts["slower"] == len(small().rows)
+    assert [each.row.variant for each in ratio.lines if each.fails] == ["tiled"]
+    mine = line(ratio, "tiled", 512)
+    assert mine.reference is not None
+    assert (mine.reference.variant, m(mine.reference)) == ("numpy", 512)
+    assert mine.base_s == pytest.approx(207.2 / 4.6, rel=0.05)
+    assert ratio.left_out == {"without a reference to be a ratio to": 6}  # numpy itself
+
+
+def test_the_first_reference_that_a_row_has() -> None:
+    base = replace(again(1), rows=(fake.peak_row(1, 340.0), fake.peak_row(4, 345.0), *again(1).rows))
+    new = replace(again(2), rows=(fake.peak_row(1, 340.0), fake.peak_row(4, 345.0), *again(2).rows))
+    peak = compare([base], [new], Rules(ratio=("peak",)))
+    assert {each.reference.parameters["width"] for each in peak.lines if each.reference} == {4}
+    assert line(peak, "tiled", 512).base_s == pytest.approx(345 / 4.6, rel=0.05)
+    numpy = compare([base], [new], Rules(ratio=("padded", "numpy")))
+    flops = next(each for each in numpy.lines if each.row.kind == "peak")
+    assert flops.reference is not None
+    assert m(flops.reference) == 2048  # a peak has no problem: the largest
+
+
+def test_a_reference_of_another_type_or_problem_is_none() -> None:
+    problem = Problem(64, 64, 64)
+    rows = (
+        fake.gemm_row("tiled", problem, 4.0),
+        fake.gemm_row("numpy", problem, 60.0, -1, dtype="double"),
+        fake.gemm_row("numpy", Problem(32, 32, 32), 60.0, -1),
+    )
+    run = replace(small(), rows=rows)
+    found = compare([run], [run], Rules(ratio=("numpy",)))
+    assert found.compared == 0
+    assert found.left_out == {"without a reference to be a ratio to": 3}
+
+
+def test_a_reference_that_is_lost_is_told_and_not_passed_over() -> None:
+    new = changed(again(2, SLOW), "numpy", 512, status("crashed"))
+    found = compare([again(1)], [new], Rules(ratio=("numpy",)))
+    mine = line(found, "tiled", 512)
+    assert (mine.verdict, mine.reason) == ("missing", "its reference numpy has no rate")
+    assert line(found, "tiled", 256).judgement is not None
+    assert line(found, "numpy", 512).verdict == "broken"
+
+
+def test_rows_without_a_reference_are_not_missing() -> None:
+    """`check --ratio` does not measure what no ratio needs."""
+    extra = replace(
+        again(1).rows[0], kind="bandwidth", problem=None, work=Work(bytes=8), variant="global-read"
+    )
+    found = compare([replace(again(1), rows=(*again(1).rows, extra))], [again(2)], Rules(ratio=("numpy",)))
+    assert found.counts["missing"] == 0
+    assert found.left_out == {"without a reference to be a ratio to": 7}
+
+
+def test_an_empty_run_compares_nothing() -> None:
+    empty = replace(small(), rows=())
+    assert compare([empty], [again(1)]).compared == 0
+    assert compare([again(1)], [empty]).counts["missing"] == len(small().rows)
+    assert compare([empty], [empty]).lines == ()
+
+
+def test_figures_of_repeated_new_runs_are_pooled() -> None:
+    found = compare([again(1)], [again(2), again(3), again(4)])
+    assert line(found, "tiled", 512).runs == (1, 3)
+    broken = compare([again(1)], [again(2), changed(again(3), "tiled", 512, status("wrong", "r"))])
+    assert line(broken, "tiled", 512).verdict == "broken"

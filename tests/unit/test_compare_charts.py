@@ -1,0 +1,142 @@
+"""Charts of ratios and of histories: labels, intervals, what is left out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import matplotlib
+import pytest
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.text import Text
+
+from gemmbench import charts
+from gemmbench.charts.compare import ratios
+from gemmbench.charts.history import tracks
+from gemmbench.charts.pane import Pane
+from gemmbench.facts.compare.comparison import Rules, compare
+from gemmbench.facts.history import history
+from tests import fake_runs as fake
+from tests.compare_runs import again
+from tests.unit.test_history import year
+
+SLOW = {("tiled", 512): 1.2, ("register", 512): 0.7}
+
+
+@pytest.fixture(autouse=True)
+def _own_style() -> Iterator[None]:
+    with matplotlib.rc_context():
+        yield
+
+
+def painted(pane: Pane) -> Axes:
+    figure = Figure(figsize=(7, pane.height))
+    axes = figure.subplots()
+    pane.paint(axes)
+    return axes
+
+
+def words(axes: Axes) -> str:
+    return " ".join(item.get_text() for item in axes.findobj(Text)).replace("\n", " ")
+
+
+def test_ratios_and_their_intervals() -> None:
+    found = compare([again(1)], [again(2, SLOW)])
+    device, host = ratios(found)
+    axes = painted(device)
+    lines = [line for line in found.lines if line.row.device == 0]
+    labels = [label.get_text() for label in axes.get_yticklabels()]
+    assert labels == [f"{line.row.variant} {line.row.problem.m}" for line in lines if line.row.problem]
+    place = labels.index("tiled 512")
+    (point,) = (each for each in axes.lines if list(each.get_ydata()) == [place])
+    assert point.get_xdata()[0] == pytest.approx(1.2, abs=0.03)
+    assert (point.get_label(), point.get_marker()) == ("slower", "D")
+    (bar,) = (each for each in axes.lines if list(each.get_ydata()) == [place, place])
+    assert bar.get_xdata()[0] < 1.2 < bar.get_xdata()[1]
+    assert axes.get_xlim()[0] < 0.7
+    assert "slower" in words(axes)
+    assert "faster" in words(axes)
+    assert "OpenBLAS" in words(painted(host))
+
+
+def test_a_pane_says_what_it_leaves_out() -> None:
+    run = fake.fake_square()
+    many = replace(run, rows=tuple(replace(row, label=str(n)) for n in range(3) for row in run.rows))
+    many = replace(
+        many,
+        rows=tuple(replace(row, parameters={"N": n}) for n, row in enumerate(many.rows) if row.device == 0),
+    )
+    (pane,) = ratios(compare([again(1, run=many)], [again(2, SLOW, run=many)]))
+    axes = painted(pane)
+    assert 0 < len(axes.get_yticks()) <= 60
+    assert "further rows" in words(axes)
+
+
+def test_incomparable_rows_have_no_pane() -> None:
+    other = again(2)
+    other = replace(other, rows=tuple(replace(row, source="b") for row in other.rows))
+    assert ratios(compare([again(1)], [other])) == []
+
+
+def test_history_marks_its_changes() -> None:
+    found = history(year())
+    panes = tracks(found)
+    assert len(panes) == len(found.tracks)
+    mine = next(
+        n
+        for n, one in enumerate(found.tracks)
+        if one.row.problem and (one.row.variant, one.row.problem.m) == ("tiled", 512)
+    )
+    axes = painted(panes[mine])
+    assert "tiled 512" in words(axes)
+    assert "+12 %" in words(axes) or "+13 %" in words(axes)
+    levels = [
+        each.get_ydata()[0]
+        for each in axes.lines
+        if len(set(each.get_xdata())) == 2 and each.get_linewidth() > 1.5
+    ]
+    assert levels == pytest.approx([1.0, 1.12], abs=0.03)
+    assert next(label.get_text() for label in axes.get_xticklabels()) == "26-10-01"
+
+
+def test_history_of_many_rows_shows_the_changed_ones() -> None:
+    runs = [
+        replace(run, header=replace(run.header, started_utc=f"2026-10-{n + 1:02d}T00:00:00Z"))
+        for n, run in enumerate(
+            again(n, {("padded", 2048): 1.5 if n > 4 else 1.0}, run=fake.fake_square()) for n in range(10)
+        )
+    ]
+    panes = tracks(history(runs))
+    assert len(panes) == 24
+    shown = words(painted(panes[0]))
+    assert "padded 2048" in shown
+    assert "Not drawn: 19 further rows." in shown
+
+
+@pytest.mark.parametrize("suffix", ["svg", "png"])
+def test_the_same_rows_give_the_same_file(suffix: str, tmp_path: Path) -> None:
+    found = compare([again(1)], [again(2, SLOW)], Rules(ratio=("numpy",)))
+    past = history([replace(run, rows=run.rows[:3]) for run in year(9)])
+    for panes in (lambda: ratios(found), lambda: tracks(past)):
+        path = tmp_path / f"chart.{suffix}"
+        charts.draw_panes(panes, path, "rows")
+        first = path.read_bytes()
+        charts.draw_panes(panes, path, "rows")
+        assert path.read_bytes() == first
+
+
+def test_names_from_files_are_data(tmp_path: Path) -> None:
+    run = again(1)
+    run = replace(run, rows=tuple(replace(row, variant=fake.HOSTILE) for row in run.rows[:3]))
+    path = tmp_path / "chart.svg"
+    charts.draw_panes(lambda: ratios(compare([run], [run])), path, "rows")
+    text = path.read_text(encoding="utf-8")
+    assert "<b>" not in text
+    assert "\x1b" not in text
+
+
+def test_nothing_to_draw_is_said(tmp_path: Path) -> None:
+    with pytest.raises(charts.ChartError, match="nothing to draw: there are no compared rows"):
+        charts.draw_panes(list, tmp_path / "chart.svg", "compared rows")

@@ -1,0 +1,244 @@
+"""The gate's decisions, driven by scripted figures: no clock, no device."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Mapping
+
+import pytest
+
+from gemmbench.facts.compare.gate import LEAST_ROUNDS, Settled, Suspect, Wanted, controls, settle
+from gemmbench.facts.compare.measures import Measure
+from gemmbench.facts.compare.noise import Noise
+from gemmbench.facts.compare.verdict import Limits
+
+
+def known(deviation: float) -> Noise:
+    """A floor that repetitions of some other row have shown."""
+    return Noise(deviation, 30.0, "measured", {"another": (deviation**2, 1.0)})
+
+
+NOISE = known(0.005)
+Answer = Callable[[Wanted, int], Measure | None]
+
+
+def figure(ratio: float) -> Measure:
+    return Measure(math.log(ratio), 0.001, 20)
+
+
+BASE = tuple(figure(1.0) for _ in range(5))
+
+
+def suspect(key: str = "row", control: str | None = "control", ratio: bool = False) -> Suspect:
+    return Suspect(key, BASE, Limits(), control, BASE if control and not ratio else (), ratio)
+
+
+def drive(
+    suspects: list[Suspect], answer: Answer, noise: Noise = NOISE, spent: Callable[[], bool] = lambda: False
+) -> tuple[tuple[Settled, ...], list[Wanted]]:
+    """Let the gate have what it wants; what became of the suspects, and what it wanted."""
+    steps = settle(suspects, noise, spent)
+    asked: list[Wanted] = []
+    answered: Measure | None = None
+    while True:
+        try:
+            wanted = steps.send(answered)
+        except StopIteration as ended:
+            return ended.value, asked
+        asked.append(wanted)
+        answered = answer(wanted, len(asked))
+
+
+def fixed(**ratios: float) -> Answer:
+    return lambda wanted, _: figure(ratios[str(wanted.key)])
+
+
+def verdicts(found: tuple[Settled, ...]) -> list[str]:
+    return [one.judgement.verdict if one.judgement else "" for one in found]
+
+
+def test_rows_stand_between_measurements_of_the_control_in_a_process_of_their_round() -> None:
+    _, asked = drive([suspect("a"), suspect("b")], fixed(a=1.0, b=1.2, control=1.0))
+    assert [one.key for one in asked[:5]] == ["control", "a", "control", "b", "control"]
+    assert [one.fresh for one in asked[:6]] == [True, False, False, False, False, True]
+    assert [one.round for one in asked[:6]] == [1, 1, 1, 1, 1, 2]
+
+
+@pytest.mark.parametrize(("ratio", "verdict"), [(1.2, "slower"), (1.0, "same"), (0.5, "faster")])
+def test_a_clear_case_is_settled_after_the_least_rounds(ratio: float, verdict: str) -> None:
+    found, asked = drive([suspect()], fixed(row=ratio, control=1.0))
+    assert verdicts(found) == [verdict]
+    assert len(found[0].new) == LEAST_ROUNDS
+    assert asked[-1].round == LEAST_ROUNDS
+
+
+def test_a_settled_row_is_left_alone_and_an_open_one_goes_on() -> None:
+    found, asked = drive([suspect("a"), suspect("b")], fixed(a=1.0, b=1.05, control=1.0))
+    assert verdicts(found) == ["same", "inconclusive"]
+    assert sum(one.key == "a" for one in asked) == LEAST_ROUNDS
+    assert sum(one.key == "b" for one in asked) == 10
+
+
+def test_slower_takes_more_confidence_than_the_other_verdicts() -> None:
+    ratio, noise = 1.0675, known(0.01)  # past the threshold at 95 %, not at 99 %
+    once = {"control": 1.0, "row": ratio}
+    found, _ = drive([suspect()], lambda wanted, number: figure(once[str(wanted.key)]), noise, Limit(3 * 3))
+    assert verdicts(found) == ["inconclusive"]
+    assert found[0].judgement is not None
+    assert found[0].judgement.reason == "slower, but not surely enough to fail for"
+
+
+class Limit:
+    """Time for so many questions whether it is over."""
+
+    def __init__(self, times: int) -> None:
+        self.left = times
+
+    def __call__(self) -> bool:
+        self.left -= 1
+        return self.left < 0
+
+
+def test_a_base_of_few_runs_takes_more_confidence_still() -> None:
+    one = Suspect("row", BASE[:1], Limits(), None)
+    noise = known(0.012)
+    lone, _ = drive([one], fixed(row=1.0865), noise)
+    pooled, _ = drive([suspect(control=None)], fixed(row=1.0865), noise)
+    assert verdicts(lone) == ["inconclusive"]
+    assert verdicts(pooled) == ["slower"]
+
+
+def test_a_machine_that_has_become_slower_is_no_regression() -> None:
+    found, asked = drive([suspect()], fixed(row=1.1, control=1.1))
+    assert verdicts(found) == ["inconclusive"]
+    assert found[0].judgement is not None
+    assert found[0].judgement.reason == "the machine itself runs at 0.91 of its speed in the base"
+    assert found[0].machine is not None
+    assert found[0].machine.verdict == "slower"
+    assert asked[-1].round == LEAST_ROUNDS  # measuring on would say no more
+
+
+def test_a_row_that_is_slower_than_the_slower_machine_is_one() -> None:
+    found, _ = drive([suspect()], fixed(row=1.3, control=1.1))
+    assert verdicts(found) == ["slower"]
+
+
+def test_a_faster_machine_does_not_hide_a_slower_row_as_same() -> None:
+    found, _ = drive([suspect()], fixed(row=1.0, control=0.85))
+    assert verdicts(found) == ["inconclusive"]
+
+
+def test_ratio_mode_takes_each_row_over_what_stands_beside_it() -> None:
+    """The machine slows down by 3 % with every measurement; the ratio knows nothing of it."""
+    speed = {"row": 1.0, "control": 1.0}
+
+    def drifting(wanted: Wanted, number: int) -> Measure:
+        return figure(speed[str(wanted.key)] * 1.03**number)
+
+    found, _ = drive([suspect(ratio=True)], drifting)
+    assert verdicts(found) == ["same"]
+    speed["row"] = 1.15
+    found, _ = drive([suspect(ratio=True)], drifting)
+    assert verdicts(found) == ["slower"]
+
+
+def test_the_first_measurement_does_not_count() -> None:
+    """It was chosen for being slow: nothing of it is among a suspect's figures."""
+    found, _ = drive([suspect()], fixed(row=1.0, control=1.0))
+    assert [one.value for one in found[0].new] == [0.0] * LEAST_ROUNDS
+
+
+def test_a_row_that_fails_when_it_is_measured_again() -> None:
+    def answer(wanted: Wanted, number: int) -> Measure | None:
+        return None if wanted.key == "row" and wanted.round == 2 else figure(1.0)
+
+    found, asked = drive([suspect(), suspect("b")], answer)
+    assert found[0].failed
+    assert verdicts(found) == ["", "same"]
+    assert sum(one.key == "row" for one in asked) == 2
+
+
+def test_a_control_that_fails_counts_no_figure() -> None:
+    found, _ = drive([suspect()], lambda wanted, _: None if wanted.key == "control" else figure(1.2))
+    assert verdicts(found) == [""]
+    assert not found[0].failed
+
+
+def test_without_a_control_the_row_alone_decides() -> None:
+    found, asked = drive([suspect(control=None)], fixed(row=1.2))
+    assert verdicts(found) == ["slower"]
+    assert {one.key for one in asked} == {"row"}
+    assert asked[0].fresh
+
+
+def test_time_that_is_over_settles_nothing() -> None:
+    found, asked = drive([suspect()], fixed(row=1.2, control=1.0), spent=lambda: True)
+    assert (verdicts(found), asked) == ([""], [])
+    found, _ = drive([suspect("a"), suspect("b")], fixed(a=1.2, b=1.2, control=1.0), spent=Limit(5))
+    assert verdicts(found) == ["inconclusive", "inconclusive"]
+    assert found[0].judgement is not None
+    assert found[0].judgement.reason == "measured again only 2 of the 3 times that a verdict takes"
+
+
+def test_a_floor_that_no_repetition_showed_counts_for_little() -> None:
+    """The row turns out to be five times as noisy as the scatter of the others had it."""
+    draw = random.Random(2)
+
+    def loud(wanted: Wanted, number: int) -> Measure:
+        return figure(math.exp(draw.gauss(math.log(1.12), 0.05)) if wanted.key == "row" else 1.0)
+
+    scatter = Noise(0.01, 30.0, "from how rows scatter")
+    lone = Suspect("row", BASE, Limits(), None)
+    widths = []
+    for noise in (scatter, known(0.01)):
+        draw.seed(2)
+        found, _ = drive([lone], loud, noise)
+        assert found[0].judgement is not None
+        widths.append(found[0].judgement.high / found[0].judgement.low)
+    assert widths[0] > 1.05 * widths[1]
+
+
+def test_nothing_suspicious_wants_nothing() -> None:
+    assert drive([], fixed()) == ((), [])
+
+
+def test_the_control_is_one_that_has_not_changed_from_outside_and_quiet() -> None:
+    def candidate(verdict: str, error: float) -> tuple[str, Measure]:
+        return verdict, Measure(0.0, error, 9)
+
+    rows: Mapping[str, tuple[str, Measure]] = {
+        "loud": candidate("same", 0.02),
+        "quiet": candidate("same", 0.001),
+        "slow": candidate("slower", 0.0001),
+        "numpy": candidate("same", 0.01),
+    }
+    assert controls(rows, ["numpy"]) == ["numpy", "quiet", "loud"]
+    assert controls({"slow": rows["slow"]}, []) == ["slow"]
+
+
+# --- how often it is right, on a machine that is made up ---------------------------------------------------
+
+
+def trial(draw: random.Random, slow: float, deviation: float, threshold: float) -> str:
+    """One suspicious row with five base runs and known noise; its verdict."""
+
+    def run(factor: float) -> Measure:
+        return Measure(draw.gauss(math.log(factor), deviation), 0.003, 9)
+
+    rows = Suspect(
+        "row", tuple(run(1) for _ in range(5)), Limits(threshold), "control", tuple(run(1) for _ in range(5))
+    )
+    noise = known(deviation)
+    found, _ = drive([rows], lambda wanted, _: run(slow if wanted.key == "row" else 1), noise)
+    return verdicts(found)[0]
+
+
+def test_planted_slowdowns_are_found_and_false_alarms_are_not() -> None:
+    draw = random.Random(20261121)
+    large = [trial(draw, 1.10, 0.01, 0.05) for _ in range(100)]
+    small = [trial(draw, 1.05, 0.005, 0.025) for _ in range(100)]
+    none = [trial(draw, 1.00, 0.02, 0.05) for _ in range(500)]
+    assert large.count("slower") >= 95
+    assert small.count("slower") >= 80
+    assert none.count("slower") == 0

@@ -1,0 +1,75 @@
+"""From saved rows back to cases: the same keys and sources, or a row that says why not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from gemmbench.facts.dtypes import GEMM_DTYPES
+from gemmbench.facts.problem import Gemm
+from gemmbench.facts.records import DeviceFacts, Problem, Row
+from gemmbench.rules.memory import FAMILIES, memory_plan
+from gemmbench.rules.plan import Case, Plan, Skip, gemm_plan, peak_plan
+from gemmbench.rules.probes import ALL_DTYPES, WIDTHS
+from gemmbench.rules.rebuild import rebuild
+from gemmbench.rules.variants import LADDER, VARIANTS
+from tests import fake_runs as fake
+
+
+def placed(*devices: DeviceFacts) -> list[DeviceFacts]:
+    return [replace(device, index=place) for place, device in enumerate(devices)]
+
+
+def rows(plan: Plan) -> list[Row]:
+    return [step.row("ok") for step in plan if isinstance(step, Case)]
+
+
+def test_every_case_of_every_plan_is_built_again() -> None:
+    for device in (fake.CPU, fake.GPU):
+        (one,) = placed(device)
+        problems = [Gemm(64, 32, 128, dtype, 2.0, 0.5, "mine") for dtype in GEMM_DTYPES[:3]]
+        plan = (
+            *gemm_plan([one], VARIANTS, problems),
+            *peak_plan([one], ALL_DTYPES, WIDTHS, reach="every"),
+            *memory_plan([one], tuple(FAMILIES)),
+        )
+        cases = [step for step in plan if isinstance(step, Case)]
+        assert len(cases) > len(LADDER)
+        assert list(rebuild(rows(plan), [one], {0: 0})) == cases
+
+
+def test_parameters_that_were_asked_for_are_kept() -> None:
+    (one,) = placed(fake.CPU)
+    tiled = next(variant for variant in VARIANTS if variant.name == "tiled")
+    plan = gemm_plan([one], [tiled], [Gemm(64, 64, 64)], {"TS": 8})
+    assert rebuild(rows(plan), [one], {0: 0}) == plan
+
+
+def test_devices_are_at_other_places_now() -> None:
+    row = fake.gemm_row("naive", Problem(8, 8, 8), 1.0, device=2)
+    host = fake.gemm_row("numpy", Problem(8, 8, 8), 1.0, device=-1)
+    peak = fake.peak_row(1, 100.0, device=2)
+    steps = rebuild([row, host, peak], placed(fake.GPU, fake.CPU), {2: 1})
+    assert [step.device for step in steps if isinstance(step, Case)] == [1, -1, 1]
+
+
+def test_rows_of_devices_that_are_not_here_have_no_case() -> None:
+    row = fake.gemm_row("naive", Problem(8, 8, 8), 1.0, device=1)
+    assert rebuild([row], placed(fake.CPU), {0: 0}) == ()
+
+
+def test_what_this_version_does_not_have_says_so() -> None:
+    problem = Problem(8, 8, 8)
+    rows_ = [
+        fake.gemm_row("gone", problem, 1.0),
+        fake.gemm_row("tiled", problem, 1.0, parameters={"ODD": 8}),
+        fake.gemm_row("tiled", problem, 1.0, parameters={"TS": "eight"}),
+        fake.gemm_row("tiled", problem, 1.0, parameters={"TS": 0}),
+        replace(fake.peak_row(1, 1.0), variant="gone"),
+        replace(fake.peak_row(1, 1.0), parameters={"width": 3}),
+    ]
+    steps = rebuild(rows_, placed(fake.CPU), {0: 0})
+    assert all(isinstance(step, Skip) for step in steps)
+    found = [step.row for step in steps if isinstance(step, Skip)]
+    assert {row.status for row in found} == {"unsupported"}
+    assert all(row.reason.startswith("this gemmbench has no ") for row in found)
+    assert [row.key for row in found] == [row.key for row in rows_]
