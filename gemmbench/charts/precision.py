@@ -36,7 +36,7 @@ from gemmbench.charts.rungs import (
     shape,
 )
 from gemmbench.facts import derive, units
-from gemmbench.facts.dtypes import DTYPES
+from gemmbench.facts.dtypes import DTYPES, GEMM_DTYPES
 from gemmbench.facts.records import Problem, Row, Run
 from gemmbench.facts.series import HOST
 from gemmbench.facts.text import clean
@@ -65,7 +65,7 @@ class Types:
 
     def look(self, dtype: str) -> tuple[str, str]:
         """Colour and marker of a data type, the same in every chart."""
-        place = list(DTYPES).index(dtype)
+        place = list(dict.fromkeys((*GEMM_DTYPES, *DTYPES))).index(dtype)  # of the first, no two are alike
         return COLOURS[place % len(COLOURS)], _MARKERS[place % len(_MARKERS)]
 
 

@@ -19,7 +19,9 @@ from PIL import Image
 
 from gemmbench import charts
 from gemmbench.charts.curves import spread, thinned
+from gemmbench.charts.precision import Types
 from gemmbench.facts.chart_files import SUFFIXES, named
+from gemmbench.facts.dtypes import GEMM_DTYPES
 from gemmbench.facts.records import Problem, Run
 from tests import fake_runs as fake
 from tests.fake_tuner import fake_tune
@@ -610,3 +612,8 @@ def test_crowded_sizes_lose_labels_not_the_ends() -> None:
     assert kept[-1] == 1100
     assert len(kept) < 20
     assert thinned([64, 128, 256]) == [64, 128, 256]
+
+
+def test_no_two_gemm_types_look_alike() -> None:
+    pane = Types("", (), Problem(1, 1, 1), (), {}, ())
+    assert len({pane.look(dtype) for dtype in GEMM_DTYPES}) == len(GEMM_DTYPES)
