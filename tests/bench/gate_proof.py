@@ -1,0 +1,141 @@
+"""Whether ``gemmbench check`` can be trusted: false alarms and planted slowdowns, simulated and live.
+
+The simulation replays recorded A/A runs (tests/data/aa) to the gate; the live part gives this machine a
+kernel whose k-loop does more work. ``--pairs 40 --trials 100`` is the full live measurement, which wants a
+machine of its own for hours; ``--write`` keeps the results in docs/gate-proof.json and writes
+docs/gate-proof.md from there.
+
+Exit status: 0 no more than one false alarm in 1,000 simulated rows, 1 more, 2 there is no such device.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from datetime import datetime, timezone
+from itertools import product
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+import msgspec  # noqa: E402
+
+from gemmbench.facts.records import load  # noqa: E402
+from gemmbench.rules.selection import SelectionError  # noqa: E402
+from gemmbench.worker import WorkerError  # noqa: E402
+from tests import gate_live  # noqa: E402
+from tests.gate_report import Cell, Measured, Results, document, live_table, simulated_table  # noqa: E402
+from tests.gate_simulation import Setting, Tally, condensed, recorded, simulate  # noqa: E402
+
+DATA = ROOT / "tests" / "data" / "aa"
+RESULT, DOCUMENT = ROOT / "docs" / "gate-proof.json", ROOT / "docs" / "gate-proof.md"
+REFERENCES = {"cpu-intel": "numpy", "cpu-pocl": "numpy", "h200": "naive"}  # of ratio mode, by recording
+THRESHOLDS = (0.05, 0.025)
+SLOW = (0.0, 0.025, 0.05, 0.1)
+LIVE_PLANTED = ((0.1, 0.05), (0.05, 0.025))  # slowdown and threshold
+SEED = 20261121
+MOST_ALARMS = 1.0  # in 1,000 rows
+
+
+def main() -> int:
+    """Parse, simulate, measure, print."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--simulated", type=int, default=20, help="simulated jobs for each setting; 0: none")
+    parser.add_argument(
+        "--noise", default=",".join(REFERENCES), help="recordings to simulate with; others are kept"
+    )
+    parser.add_argument("--pairs", type=int, default=1, help="live bases, each checked unchanged; 0: none")
+    parser.add_argument("--trials", type=int, default=1, help="live checks of each planted slowdown")
+    parser.add_argument("--device", default="pocl", help="of the live part, as gemmbench --device")
+    parser.add_argument("--sizes", default="64,128,256,512", help="of the live part, with commas")
+    parser.add_argument("--budget", type=float, default=0.3, help="seconds for each row of the live part")
+    parser.add_argument("--bases", type=int, default=5, help="repetitions of a live base")
+    parser.add_argument("--patience", type=float, default=60.0, help="seconds of a live check's second looks")
+    parser.add_argument("--seed", type=int, default=SEED)
+    parser.add_argument("--write", action="store_true", help="keep the results and write docs/gate-proof.md")
+    parser.add_argument("--condense", nargs="+", metavar="FILE", help="only make a recording, OUT RUN...")
+    options = parser.parse_args()
+    if options.condense:
+        out, *runs = options.condense
+        Path(out).write_bytes(condensed([load(path) for path in runs]))
+        return 0
+    names, cells, measured = options.noise.split(","), [], None
+    if options.simulated:
+        cells = simulated(names, options.simulated, options.seed)
+        print(simulated_table(cells))
+    if options.pairs:
+        sizes = tuple(int(size) for size in options.sizes.split(","))
+        what = gate_live.Live(options.device, sizes, options.budget, options.bases, options.patience)
+        try:
+            measured = live(what, options.pairs, options.trials)
+        except (SelectionError, WorkerError) as error:
+            print(f"gate_proof: {error}", file=sys.stderr)
+            return 2
+        print(live_table(measured))
+    if options.write:
+        write(cells, options.seed, measured)
+    return int(any(cell.alarms_per_thousand > MOST_ALARMS for cell in cells if not cell.slow))
+
+
+def write(cells: Sequence[Cell], seed: int, measured: Measured | None) -> None:
+    """Put what is new in the place of what was kept, and write the document from it."""
+    kept = msgspec.json.decode(RESULT.read_bytes(), type=Results) if RESULT.exists() else Results()
+    names = {cell.where for cell in cells}
+    others = [cell for cell in kept.simulated if cell.where not in names]
+    simulated = sorted([*others, *cells], key=lambda cell: cell.where)
+    results = Results(simulated, seed if cells else kept.seed, measured or kept.live)
+    RESULT.write_bytes(msgspec.json.format(msgspec.json.encode(results), indent=1) + b"\n")
+    DOCUMENT.write_text(document(results, [recorded(path) for path in sorted(DATA.glob("*.jsonl"))]))
+
+
+def simulated(names: Sequence[str], trials: int, seed: int) -> list[Cell]:
+    """Every one of the named recordings, mode, threshold and slowdown."""
+    paths = [DATA / f"{name}.jsonl" for name in names]
+    tasks = list(product(paths, (False, True), THRESHOLDS, SLOW))
+    with ProcessPoolExecutor(min(4, os.cpu_count() or 1)) as pool:
+        return list(pool.map(cell, *zip(*((*task, trials, seed) for task in tasks), strict=True)))
+
+
+def cell(path: Path, ratio: bool, threshold: float, slow: float, trials: int, seed: int) -> Cell:
+    """One cell of the simulation's table."""
+    recording, reference = recorded(path), REFERENCES[path.stem]
+    setting = Setting(threshold, (reference,) if ratio else ())
+    tally = simulate(recording, setting, slow, trials, seed, (reference,))
+    mode = f"ratio to {reference}" if ratio else "plain"
+    return Cell.of(recording.name, mode, threshold, slow, tally)
+
+
+def live(what: gate_live.Live, pairs: int, trials: int) -> Measured:
+    """Pairs of a base and an unchanged check; the planted trials are spread over their bases."""
+    bench = gate_live.bench(what)
+    modes = {"plain": (), f"ratio to {gate_live.REFERENCE}": (gate_live.REFERENCE,)}
+    tallies = {key: Tally() for key in product(modes, _live_settings())}
+    took: dict[float, list[float]] = {}
+    for place, share in enumerate(gate_live.shares(trials, pairs)):
+        print(f"pair {place + 1} of {pairs}", file=sys.stderr)
+        before = gate_live.base(bench)
+        for (mode, (slow, threshold)), tally in tallies.items():
+            for _ in range(share if slow else 1):
+                found = gate_live.trial(bench, before, Setting(threshold, modes[mode]), slow, tally)
+                if found is not None and mode == "plain":
+                    took.setdefault(slow, []).append(found)
+    cells = [
+        Cell.of(what.device, mode, threshold, slow, tally)
+        for (mode, (slow, threshold)), tally in tallies.items()
+    ]
+    today = datetime.now(timezone.utc).strftime("%Y-%m-%d")
+    return Measured(cells, what, pairs, trials, took, today, bench.header.host.busy)
+
+
+def _live_settings() -> Iterator[tuple[float, float]]:
+    """Slowdown and threshold of each live check; unchanged ones at the default threshold."""
+    yield 0.0, THRESHOLDS[0]
+    yield from LIVE_PLANTED
+
+
+if __name__ == "__main__":
+    sys.exit(main())

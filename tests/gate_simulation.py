@@ -1,0 +1,246 @@
+"""The gate held against recorded noise: ``gemmbench check`` as it is, with a replay as its machine.
+
+A recording is an A/A measurement: one machine, the same cases many times, nothing changed. A trial takes some
+of its runs as the base and replays the others to `checking.check`, run by run; within a run each measurement
+draws its batches anew, in blocks, so that neighbours stay neighbours. A planted slowdown multiplies the
+samples of one row. Everything that decides is the shipped code.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import numpy as np
+
+from gemmbench import checking
+from gemmbench.facts import derive
+from gemmbench.facts.compare.comparison import Basis, Comparison, Rules
+from gemmbench.facts.compare.pairing import repetitions
+from gemmbench.facts.compare.thresholds import Thresholds
+from gemmbench.facts.problem import Gemm
+from gemmbench.facts.records import DeviceFacts, Policy, Row, RowKey, Run, Scope, encode, load
+from gemmbench.facts.series import HOST
+from gemmbench.rules.plan import Case
+from gemmbench.worker import Worker
+
+REDRAWN = 6  # sets of batches for each recorded row: more would only cost time
+MOST_BASES = 5
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, eq=False)
+class Recording:
+    """Runs of the same cases on one machine, in the order in which they were made."""
+
+    name: str
+    run: Run
+
+    @cached_property
+    def rows(self) -> dict[RowKey, tuple[Row, ...]]:
+        """By case, its row of every run."""
+        every = repetitions(self.run, self.run.header)
+        return {key: tuple(each.rows[key] for each in every) for key in every[0].rows}
+
+    @property
+    def runs(self) -> int:
+        """How many there are."""
+        return len(next(iter(self.rows.values())))
+
+    @property
+    def bases(self) -> int:
+        """Runs of a trial's base: at most half of what there is, since the new run takes the others."""
+        return min(MOST_BASES, self.runs // 2)
+
+    @cached_property
+    def redrawn(self) -> dict[tuple[RowKey, int, int], Row]:
+        """By case, run and number: the row with batches drawn anew from its own."""
+        draw = np.random.default_rng(1)
+        return {
+            (key, place, number): _resampled(row, draw)
+            for key, rows in self.rows.items()
+            for place, row in enumerate(rows)
+            for number in range(REDRAWN)
+        }
+
+    def plan(self, keys: Iterable[RowKey]) -> tuple[Case, ...]:
+        """The cases of some rows."""
+        return tuple(_case(self.rows[key][0]) for key in keys)
+
+
+def recorded(path: Path) -> Recording:
+    """Read a recording; its name is the file's."""
+    return Recording(path.stem, load(path))
+
+
+def condensed(runs: Sequence[Run]) -> bytes:
+    """Runs of the same cases as one file that holds what a comparison looks at, and no more.
+
+    Kept are GEMM rows that are ok in all of them, in their finest scope, and nothing of where files lay.
+    """
+    first = runs[0].header
+    devices = tuple(replace(device, library="", origin="") for device in first.devices)
+    kept: set[RowKey] = set.intersection(
+        *({row.key for row in run.rows if row.kind == "gemm" and row.status == "ok"} for run in runs)
+    )
+    rows = [_bare(row) for run in runs for row in run.rows if row.key in kept]
+    return encode(replace(first, devices=devices)) + b"".join(map(encode, rows))
+
+
+def _bare(row: Row) -> Row:
+    scope = derive.finest_scope(row)
+    assert scope is not None  # of every row that is ok
+    return replace(row, samples={scope: row.samples[scope]}, launches=(), resources=(), notes=())
+
+
+def _case(row: Row) -> Case:
+    assert row.problem is not None  # of every gemm row that was loaded
+    gemm = Gemm(row.problem.m, row.problem.n, row.problem.k, row.dtype, row.problem.alpha, row.problem.beta)
+    return Case(row.kind, row.device, row.variant, row.dtype, row.parameters, gemm, row.source)
+
+
+def _resampled(row: Row, draw: np.random.Generator) -> Row:
+    """Moving blocks, as long as the root of the number of batches: what they share with a neighbour stays."""
+    return _with_samples(row, lambda seconds: tuple(seconds[_blocks(len(seconds), draw)].tolist()))
+
+
+def _blocks(count: int, draw: np.random.Generator) -> np.ndarray:
+    length = max(1, round(count**0.5))
+    starts = draw.integers(0, count - length + 1, size=-(-count // length))
+    return cast(np.ndarray, (starts[:, None] + np.arange(length)).ravel()[:count])
+
+
+def _with_samples(row: Row, change: Any) -> Row:
+    samples: dict[str, Scope] = {
+        name: replace(scope, seconds=change(np.array(scope.seconds))) for name, scope in row.samples.items()
+    }
+    return replace(row, samples=samples)
+
+
+@dataclass
+class Replay:
+    """In the place of the worker: what it measures was recorded. A new process is the next recorded run."""
+
+    recording: Recording
+    places: Sequence[int]  # of the recorded runs, in the order of their turns; then again from the first
+    draw: np.random.Generator
+    slow: Mapping[RowKey, float] = field(default_factory=dict)  # 1.05: takes 5 % longer
+    turn: int = 0
+
+    def stop(self) -> None:
+        """See `worker.Worker`."""
+        self.turn += 1
+
+    def run(self, case: Case, device: DeviceFacts | None, policy: Policy) -> Generator[Any, None, Row]:
+        """See `worker.Worker`."""
+        yield from ()
+        return self.measured(case.key)
+
+    def measured(self, key: RowKey) -> Row:
+        """A row of the current run."""
+        place = self.places[self.turn % len(self.places)]
+        row = self.recording.redrawn[key, place, int(self.draw.integers(REDRAWN))]
+        factor = self.slow.get(key, 1.0)
+        return row if factor == 1 else _with_samples(row, lambda seconds: tuple((seconds * factor).tolist()))
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How the gate is set."""
+
+    threshold: float
+    ratio: tuple[str, ...] = ()  # as --ratio; none: plain
+
+    @property
+    def rules(self) -> Rules:
+        """For a comparison."""
+        return Rules(Thresholds(self.threshold), ratio=self.ratio)
+
+
+@dataclass
+class Tally:
+    """What became of rows, trial after trial."""
+
+    trials: int = 0
+    planted: Counter[str] = field(default_factory=Counter)  # verdicts of the row that was made slower
+    others: Counter[str] = field(default_factory=Counter)  # of those that were not
+    sizes: dict[int, Counter[str]] = field(default_factory=dict)  # of the planted, by m
+
+    def add(self, made: Comparison, planted: RowKey | None) -> None:
+        """One more trial."""
+        self.trials += 1
+        for line in made.lines:
+            if line.key == planted:
+                self.planted[line.verdict] += 1
+                size = line.row.problem.m if line.row.problem else 0
+                self.sizes.setdefault(size, Counter())[line.verdict] += 1
+            elif line.judgement is not None:
+                self.others[line.verdict] += 1
+
+
+def plantable(recording: Recording, ratio: Sequence[str]) -> list[RowKey]:
+    """The rows that may be made slower: a device's, and none that others are held against."""
+    return [key for key in recording.rows if key[1] != HOST and key[2] not in ratio]
+
+
+def simulate(
+    recording: Recording,
+    setting: Setting,
+    slow: float,
+    trials: int,
+    seed: int,
+    references: Sequence[str] = (),
+) -> Tally:
+    """So many jobs of ``gemmbench check``, each with one row made slower.
+
+    Args:
+        recording: the noise.
+        setting: of the gate.
+        slow: 0.05: the row takes 5 % longer; 0: nothing is planted.
+        trials: jobs.
+        seed: of all that is drawn.
+        references: variants never made slower, so that the modes plant alike.
+    """
+    draw = np.random.default_rng([seed, round(slow * 1e4), round(setting.threshold * 1e4)])
+    tally = Tally()
+    candidates = plantable(recording, references or setting.ratio)
+    for number in range(trials):
+        planted = candidates[(number + seed) % len(candidates)] if slow else None
+        tally.add(_job(recording, setting, {planted: 1 + slow} if planted else {}, draw), planted)
+    return tally
+
+
+def _job(
+    recording: Recording, setting: Setting, slow: Mapping[RowKey, float], draw: np.random.Generator
+) -> Comparison:
+    """Neighbouring runs are the base; those after them, which it knows nothing of, are replayed as new."""
+    start = int(draw.integers(recording.runs))
+    order = [(start + step) % recording.runs for step in range(recording.runs)]
+    base, rest = order[: recording.bases], order[recording.bases :]
+    first = int(draw.integers(len(rest)))
+    before = Replay(recording, base, draw)
+    bases = []
+    for _ in base:
+        bases.append(replace(recording.run, rows=tuple(before.measured(key) for key in recording.rows)))
+        before.stop()
+    basis = Basis(tuple(bases), setting.rules)
+    after = Replay(recording, rest[first:] + rest[:first], draw, slow)
+    header = recording.run.header
+    wanted = [*basis.references, *basis.references.values()] if setting.ratio else recording.rows
+    plan = recording.plan(dict.fromkeys(wanted))
+    job = checking.Job(basis, plan, header, header.policy, cast(Worker, after), clock=lambda: 0.0)
+    return result_of(checking.check(job))
+
+
+def result_of(steps: Generator[Any, None, _T]) -> _T:
+    """Let a generator run to its end; what it returns."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as ended:
+            return cast(_T, ended.value)
