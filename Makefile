@@ -7,7 +7,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --no-input
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check fmt races plots readme bench clean
+.PHONY: help setup run test check fmt races gate soak plots readme bench clean
 .DELETE_ON_ERROR:
 
 help:  ## show this list
@@ -35,6 +35,19 @@ fmt: $(VENV)/.dev  ## format the code and fix what ruff can
 races: $(VENV)/.dev  ## run every kernel at small sizes under Oclgrind, which finds data races
 	@command -v oclgrind >/dev/null || { echo "make races needs Oclgrind: sudo apt-get install oclgrind" >&2; exit 2; }
 	$(BIN)/python -m pytest -m races tests/races
+
+# Ratios held with a wide margin, held with a wide margin: other processors, drivers and busy neighbours pass. A row that is
+# skipped, or whose driver is not named, is told and does not fail.
+GATE_DRIVERS ?= pocl,intel
+GATE = $(BIN)/gemmbench check tests/data/ci-base.jsonl --device $(GATE_DRIVERS) --across device,driver,source \
+  --patience 30 --quiet
+
+gate: $(VENV)/.dev  ## hold the kernels' ratios to naive and to numpy against tests/data/ci-base.jsonl
+	$(GATE) --ratio naive --threshold '400 %'
+	$(GATE) --ratio numpy --threshold '900 %'
+
+soak: $(VENV)/.dev  ## kill, starve, damage and interrupt runs in full, 20 minutes, and write docs/faults.md
+	$(BIN)/python tests/soak.py
 
 plots: $(VENV)/.dev  ## draw the gallery again from the saved runs in plots/, and list it in its README
 	@rm -f plots/*.png
@@ -71,5 +84,5 @@ $(VENV)/.run: pyproject.toml | $(BIN)/python
 
 $(VENV)/.dev: pyproject.toml | $(BIN)/python
 	@echo "Installing gemmbench, a CPU driver and the tools for tests into $(VENV), once." >&2
-	@$(PIP) install --quiet -e ".[cpu,dev]"
+	@$(PIP) install --quiet -e ".[cpu,dev,tune]"
 	@touch $@ $(VENV)/.run

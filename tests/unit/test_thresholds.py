@@ -85,7 +85,7 @@ ERRORS = {  # what the sentence has after the file's name
     "default = nan": "default: a threshold is above 0",
     'default = "-5 %"': "default: '-5 %' is not a threshold; write '5 %' or 0.05",
     'default = "5.5.5 %"': "default: '5.5.5 %' is not a threshold",
-    'default = "0 %"': "default: a threshold is above 0 and below 100 %, not 0 %",
+    'default = "0 %"': "default: a threshold is above 0 and below 10,000 %, not 0 %",
     "[[row]]\nthreshold = 0.1\nsize = 'big'": "row 1: size: 'big' is not a size or a range",
     "[[row]]\nthreshold = 0.1\nsize = '64..8'": "row 1: size: the range 64..8 is empty",
     "[[row]]\nthreshold = 0.1\nsize = ''": "row 1: size: '' is not a size",
@@ -112,12 +112,14 @@ def test_a_file_that_is_not_there_or_no_text(tmp_path: Path) -> None:
         load(path)
 
 
-@pytest.mark.parametrize(("text", "value"), [("5 %", 0.05), ("5%", 0.05), (" 2.5 % ", 0.025), ("0.05", 0.05)])
+@pytest.mark.parametrize(
+    ("text", "value"), [("5 %", 0.05), ("5%", 0.05), (" 2.5 % ", 0.025), ("0.05", 0.05), ("400 %", 4)]
+)
 def test_parse(text: str, value: float) -> None:
     assert parse(text) == pytest.approx(value)
 
 
-@pytest.mark.parametrize("text", ["", "5 percent", "nan", "inf", "%", "1e999", "1", "100 %"])
+@pytest.mark.parametrize("text", ["", "5 percent", "nan", "inf", "%", "1e999", "1", "4", "10000 %"])
 def test_parse_refuses(text: str) -> None:
     with pytest.raises(ThresholdError):
         parse(text)

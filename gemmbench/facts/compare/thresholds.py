@@ -81,17 +81,19 @@ def parse(text: float | str) -> float:
     """A threshold as a fraction, from ``5 %``, ``0.05`` or the number itself.
 
     Raises:
-        ThresholdError: it is none, not above 0, or 100 % and more.
+        ThresholdError: it is none, not above 0, 1 and more without a percent sign (most likely a percentage
+            that lacks it), or 10,000 % and more.
     """
     percent = _PERCENT.fullmatch(text) if isinstance(text, str) else None
     try:
         value = float(percent[1]) / 100 if percent else float(text)
     except ValueError:
         raise ThresholdError(f"{text!r} is not a threshold; write '5 %' or 0.05") from None
-    if not 0 < value < 1:
+    if not 0 < value < (100 if percent else 1):
         shown = text if isinstance(text, str) else f"{text:g}"
         hint = f"; for {value:g} % write '{value:g} %'" if value >= 1 and not percent else ""
-        raise ThresholdError(f"a threshold is above 0 and below 100 %, not {shown}{hint}")
+        most = "10,000 %" if percent else "100 %"
+        raise ThresholdError(f"a threshold is above 0 and below {most}, not {shown}{hint}")
     return value
 
 

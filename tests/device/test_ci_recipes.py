@@ -1,0 +1,251 @@
+"""The recipes in docs/ci are run: their installing is left out, their gemmbench measures tiny cases on PoCL.
+
+No rate is asserted: the bases are saved runs whose times were scaled, so that whatever this machine measures
+is a million times faster, or slower.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from junitparser import JUnitXml
+
+from gemmbench.facts.records import Row, Run, load
+from tests.compare_runs import save
+
+ROOT = Path(__file__).parents[2]
+RECIPES = ROOT / "docs" / "ci"
+BIN = Path(sys.executable).parent
+JOBS = {"cpu-ratios": "base-cpu.jsonl", "gpu-rates": "base-gpu.jsonl"}
+SHELL = {  # the uses that gate.sh names, of either job
+    "cpu-ratios": "--ratio naive --across device,driver --device pocl --threshold '50 %'",
+    "gpu-rates": "--threshold '5 %'",
+}
+SCALE = 1e6
+TINY = "--sizes 16 --kernel naive,tiled --no-peak --device pocl --budget 0.02"
+
+
+@cache
+def recipe(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load((RECIPES / name).read_text(encoding="utf-8"))
+    return found
+
+
+def github(job: str) -> list[tuple[str, bool]]:
+    """The scripts of a job's steps, and whether each runs after a failure too."""
+    steps = recipe("github-actions.yml")["jobs"][job]["steps"]
+    return [(step["run"], step.get("if") == "always()") for step in steps if "run" in step]
+
+
+def gitlab(job: str) -> list[tuple[str, bool]]:
+    """The same: the lines of a job, of which each ends it by failing."""
+    found = recipe("gitlab-ci.yml")[job]
+    return [("\n".join((*found["before_script"], *found["script"])), False)]
+
+
+def shell(job: str) -> list[tuple[str, bool]]:
+    return [(f"REPORTS=. sh '{RECIPES / 'gate.sh'}' bench/{JOBS[job]} {SHELL[job]}", False)]
+
+
+SERVERS: dict[str, Callable[[str], list[tuple[str, bool]]]] = {
+    "github": github,
+    "gitlab": gitlab,
+    "shell": shell,
+}
+
+
+def scaled(row: Row, factor: float) -> Row:
+    """A row that took so many times as long; naive, which ratios refer to, as it was."""
+    if row.variant == "naive":
+        return row
+    return replace(
+        row,
+        samples={
+            scope: replace(found, seconds=tuple(factor * second for second in found.seconds))
+            for scope, found in row.samples.items()
+        },
+    )
+
+
+def program(path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("#!/bin/sh\n", encoding="utf-8")
+    path.chmod(0o755)
+
+
+def environment(folder: Path) -> dict[str, str]:
+    for name in ("sudo", "apt-get", "python", "python3"):
+        program(folder / "stubs" / name)
+    program(folder / ".venv" / "bin" / "python")
+    (folder / "stubs" / "gemmbench").symlink_to(BIN / "gemmbench")
+    return {
+        **{name: value for name, value in os.environ.items() if not name.startswith(("GITHUB", "GEMMBENCH"))},
+        "PATH": f"{folder / 'stubs'}:/usr/bin:/bin",
+        "XDG_CACHE_HOME": str(folder / "cache"),
+        "GITHUB_STEP_SUMMARY": str(folder / "job.md"),
+        "GITHUB_PATH": str(folder / "path"),
+    }
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """Tiny cases on PoCL, once."""
+    path = tmp_path_factory.mktemp("measured") / "once.jsonl"
+    done = subprocess.run(
+        [BIN / "gemmbench", "square", *TINY.split(), "-q", "--save", path], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    return load(path)
+
+
+def run(folder: Path, scripts: list[tuple[str, bool]]) -> tuple[int, str]:
+    """Exit status of the first script that fails, or 0; what all have printed."""
+    status, printed = 0, ""
+    within = environment(folder)
+    for script, always in scripts:
+        if status and not always:
+            continue
+        done = subprocess.run(
+            ["bash", "-e", "-c", script], cwd=folder, env=within, capture_output=True, text=True
+        )
+        status = status or done.returncode
+        printed += done.stdout + done.stderr
+    return status, printed
+
+
+@pytest.mark.parametrize("job", JOBS)
+@pytest.mark.parametrize("server", SERVERS)
+@pytest.mark.parametrize("broken", [False, True], ids=["passes", "fails"])
+def test_a_job_passes_and_fails(server: str, job: str, broken: bool, measured: Run, tmp_path: Path) -> None:
+    """Broken: the base has a kernel that there is no more; whether slower rows fail, test_check.py says."""
+    (tmp_path / "bench").mkdir()
+    if job == "gpu-rates":  # naive's time is as it was, and 5 % of it is no question for a busy machine
+        measured = replace(measured, rows=tuple(row for row in measured.rows if row.variant != "naive"))
+    rows = [scaled(row, SCALE) for row in measured.rows]
+    if broken:
+        rows = [*rows, *(replace(row, variant="gone") for row in rows if row.variant == "tiled")]
+    save(str(tmp_path / "bench" / JOBS[job]), replace(measured, rows=tuple(rows)))
+
+    status, printed = run(tmp_path, SERVERS[server](job))
+
+    assert status == int(broken), printed
+    cases = [case for suite in JUnitXml.fromfile(str(tmp_path / "report.xml")) for case in suite]
+    assert {case.name.split()[0] for case in cases if not case.is_passed} == ({"gone"} if broken else set())
+    summary = (tmp_path / "summary.md").read_text(encoding="utf-8")
+    assert summary.startswith("### gemmbench: ")
+    assert ("1 missing" in summary.splitlines()[0]) == broken
+    assert load(tmp_path / "new.jsonl").rows
+    if server != "gitlab":
+        assert (tmp_path / "job.md").read_text(encoding="utf-8") == summary
+    if server == "github":
+        assert "::notice title=gemmbench::" in printed
+        assert bool(re.search("^::(error|warning).*gone", printed, re.MULTILINE)) == broken
+
+
+@pytest.mark.parametrize("name", ["github-actions.yml", "gitlab-ci.yml"])
+def test_every_job_is_run_here(name: str) -> None:
+    found = recipe(name)
+    assert set(found.get("jobs", found)) == set(JOBS)
+
+
+@pytest.mark.parametrize("name", ["github-actions.yml", "gitlab-ci.yml"])
+def test_the_bases_are_made_as_the_comments_say(name: str, measured: Run, tmp_path: Path) -> None:
+    commands = re.findall(r"^#   (gemmbench .+)$", (RECIPES / name).read_text(encoding="utf-8"), re.MULTILINE)
+    assert [command.rpartition("/")[2] for command in commands if "bench/" in command] == list(JOBS.values())
+    (tmp_path / "bench").mkdir()
+    save(str(tmp_path / "once.jsonl"), measured)
+    for command in commands:
+        tried = f"{command.replace('nvidia', 'pocl')} --force --dry-run"
+        status, printed = run_bare(tmp_path, tried)
+        assert status == 0, printed
+
+
+def run_bare(folder: Path, command: str) -> tuple[int, str]:
+    words = [BIN / "gemmbench", *command.split()[1:]]
+    done = subprocess.run(words, cwd=folder, capture_output=True, text=True)
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_the_shell_recipe_is_plain_sh_and_says_how_to_use_it(tmp_path: Path) -> None:
+    assert subprocess.run(["sh", "-n", RECIPES / "gate.sh"]).returncode == 0
+    done = subprocess.run(["sh", RECIPES / "gate.sh"], cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "usage: sh gate.sh BASE [OPTION of gemmbench check...]\n"
+
+
+def reframe(folder: Path, base: Run, *options: str) -> tuple[int, str]:
+    """Run the ReFrame check on every node that the local scheduler has: this one."""
+    (folder / "bench").mkdir()
+    save(str(folder / "bench" / "base.jsonl"), base)
+    checks = RECIPES / "reframe"
+    done = subprocess.run(
+        [
+            *(BIN / "reframe", "--prefix=out", "--nocolor", "--distribute=all", "-r"),
+            *("-C", checks / "settings.py", "-c", checks / "gemmbench_check.py"),
+            *("-S", "options=--patience=0", *options),
+        ],
+        cwd=folder,
+        env={
+            **environment(folder),
+            "GEMMBENCH_BASE": "bench/base.jsonl",
+            "HOME": str(folder),
+            "TMPDIR": str(folder),
+        },
+        capture_output=True,
+        text=True,
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_reframe_passes_and_has_a_variable_for_every_row(measured: Run, tmp_path: Path) -> None:
+    rows = tuple(scaled(row, SCALE) for row in measured.rows if row.variant != "naive")
+    repeated = replace(measured, rows=(*rows, *rows))  # as `check --aa` saves it
+
+    status, printed = reframe(tmp_path, repeated)
+
+    assert status == 0, printed
+    assert "Ran 1/1 test case(s)" in printed
+    found = re.findall(r"^P: (\S+): \S+ (\S+) \(r:\S+, l:(\S+), u:None\)", printed, re.MULTILINE)
+    names = {name for name, *_ in found}
+    assert len(names) == 2
+    assert {name.partition("_")[0] for name in names} == {"0", "host"}
+    assert {tuple(rest) for _, *rest in found} == {("GFLOP/s", "-0.05")}
+
+
+def test_reframe_fails_for_a_slower_row(measured: Run, tmp_path: Path) -> None:
+    rows = tuple(scaled(row, 1 / SCALE) for row in measured.rows if row.variant != "naive")
+    status, printed = reframe(tmp_path, replace(measured, rows=rows))
+    assert status == 1
+    assert "failed to meet reference" in printed
+
+
+def test_reframe_takes_the_tolerance_from_the_bases_scatter(measured: Run, tmp_path: Path) -> None:
+    rows = tuple(scaled(row, 1.0) for row in measured.rows if row.variant == "tiled")
+    again = tuple(scaled(row, 1.1) for row in rows)
+    _, printed = reframe(tmp_path, replace(measured, rows=(*rows, *again)))
+    (bound,) = re.findall(r", l:-(\S+), u:None\)", printed)
+    assert float(bound) == pytest.approx(3 * 0.0674, rel=0.01)  # ln 1.1 over the square root of 2
+
+
+def test_reframe_fails_for_a_row_that_could_not_run(measured: Run, tmp_path: Path) -> None:
+    rows = [replace(row, variant="gone") if row.variant == "tiled" else row for row in measured.rows]
+    status, printed = reframe(tmp_path, replace(measured, rows=tuple(rows)))
+    assert status == 1
+    assert "gone_float_16x16x16_TS16: unsupported this gemmbench has no kernel gone" in printed
+
+
+def test_reframe_without_a_base_says_so(measured: Run, tmp_path: Path) -> None:
+    status, printed = reframe(tmp_path, measured, "-S", "base=none.jsonl")
+    assert status == 1
+    assert "GEMMBENCH_BASE: " in printed
+    assert "none.jsonl" in printed
