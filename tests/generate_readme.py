@@ -19,10 +19,10 @@ ROOT = Path(__file__).resolve().parents[1]
 BEGIN = "<!-- The ladder: generated, `make readme` writes it. -->"
 END = "<!-- End of the ladder. -->"
 
-#        column    what it was measured on                                  where it is saved
+#   column  what it was measured on      where it is saved; later runs add what the first lacks
 RUNS = (
-    ("CPU", "a server CPU (2 cores, AVX-512) under Intel's runtime", "plots/cpu-intel-square.jsonl"),
-    ("H200", "an NVIDIA H200", "plots/h200-square.jsonl"),
+    ("CPU", "a server CPU (2 cores, AVX-512) under Intel's runtime", ("plots/cpu-intel-square.jsonl",)),
+    ("H200", "an NVIDIA H200", ("plots/h200-square.jsonl", "plots/h200-limit.jsonl")),
 )
 DTYPE = "float"
 WIDTH = 118  # of the README's prose
@@ -32,27 +32,32 @@ class ReadmeError(Exception):
     """A README or a run that the table cannot be made for."""
 
 
-def figures(run: Run) -> tuple[int, dict[str, float]]:
-    """The largest size that most variants have, and each variant's flop/s there.
+def figures(runs: Sequence[Run]) -> tuple[int, dict[str, float]]:
+    """The largest size that most variants of the first run have, and each variant's flop/s there.
 
     Raises:
-        ReadmeError: the run has no squares in `DTYPE`.
+        ReadmeError: the first run has no squares in `DTYPE`.
     """
-    for setting in standing.settings(run):
-        problem = standing.common_problem(run, setting) if setting.dtype == DTYPE else None
+    first, *others = runs
+    for setting in standing.settings(first):
+        problem = standing.common_problem(first, setting) if setting.dtype == DTYPE else None
         if problem and problem.m == problem.n == problem.k:
-            places = standing.standings(run, setting, problem)
-            return problem.m, {name: place.rate.median for name, place in places.items() if place.rate}
-    raise ReadmeError(f"{run.path} has no square problem in {DTYPE}")
+            found: dict[str, float] = {}
+            for run in (*reversed(others), first):
+                places = standing.standings(run, setting, problem)
+                found |= {name: place.rate.median for name, place in places.items() if place.rate}
+            return problem.m, found
+    raise ReadmeError(f"{first.path} has no square problem in {DTYPE}")
 
 
-def table(runs: Sequence[tuple[str, str, Run]], variants: Sequence[Variant] = VARIANTS) -> str:
+def table(runs: Sequence[tuple[str, str, Sequence[Run]]], variants: Sequence[Variant] = VARIANTS) -> str:
     """The ladder in markdown: name, idea, GFLOPS on each device; the best of a device in bold."""
-    found = [(column, device, *figures(run)) for column, device, run in runs]
+    found = [(column, device, *figures(saved)) for column, device, saved in runs]
     sizes = " and ".join(f"{size} on {device}" for _, device, size, _ in found)
     about = (
         f"GFLOPS in {DTYPE} at m = n = k = {sizes}, each the largest size that most kernels have: in the "
-        "kernel scope, for `numpy` in the host scope; the best in bold. `-`: not measured there."
+        "kernel scope, for `numpy` in the host scope, for other libraries in the device scope; the best in "
+        "bold. `-`: not measured there."
     )
     heads = ["kernel", "idea", *(column for column, *_ in found)]
     lines = [
@@ -96,7 +101,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = parser.parse_args(arguments)
     path = chosen.root / "README.md"
     readme = path.read_text(encoding="utf-8")
-    runs = [(column, device, load(chosen.root / file)) for column, device, file in RUNS]
+    runs = [(column, device, [load(chosen.root / file) for file in files]) for column, device, files in RUNS]
     fresh = replaced(readme, table(runs))
     if fresh == readme:
         return 0
