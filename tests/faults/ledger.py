@@ -25,8 +25,8 @@ class Fault:
 FAULTS: dict[str, Fault] = {
     "child-killed":    Fault("the driver's process is killed (SIGKILL) at a random moment of one `square` run", "every row is there once, ok or crashed; a kill costs at most one", 4, 100),
     "child-killed-cl": Fault("the same on a real driver", "the same", 1, 20),
-    "ctrl-c":          Fault("Ctrl-C at a random moment, start-up included", "no traceback, no orphan, exit status 130; `--resume` completes the file", 2, 50),
-    "sigterm":         Fault("SIGTERM at a random moment, start-up included", "the same", 2, 50),
+    "ctrl-c":          Fault("Ctrl-C at a random moment, start-up included", "no traceback, no orphan, exit status 130; `--resume` completes the file", 1, 50),
+    "sigterm":         Fault("SIGTERM at a random moment, start-up included", "the same", 1, 50),
     "two-writers":     Fault("two `gemmbench` on one file: new, `--resume`, `--force`", "one writes, the other says so in a sentence", 1, 8),
     "disk-full":       Fault("the disk is full after a random number of bytes (file-size limit)", "a sentence, exit status 2; with room again `--resume` completes the file", 2, 40),
     "disk-full-tmpfs": Fault("the same on a tiny tmpfs that really is full", "the same", 1, 5),
@@ -38,9 +38,9 @@ FAULTS: dict[str, Fault] = {
     "driver-gone":     Fault("a driver vanishes between runs: `--resume`, `check`, `--device`", "a sentence, exit status 2; the file is unchanged and completes once the driver is back", 9, 9),
     "clock":           Fault("the clock steps by hours and years, back and forth, during a run", "every time is positive and shorter than the run, by a clock that does not step", 1, 6),
     "locale":          Fault("a locale with decimal commas, in both processes", "same rows, tables, exports and charts, byte by byte", 1, 1),
-    "terminal":        Fault("a terminal of 40 columns, `TERM=dumb`, no terminal, closed stdin, stdout, stderr", "no line is wider (rich gives a dumb one 80 columns), no escape on a dumb one; every row", 4, 10),
+    "terminal":        Fault("a terminal of 40 columns, `TERM=dumb`, no terminal, closed stdin, stdout, stderr", "no line is wider (rich gives a dumb one 80 columns), no escape on a dumb one; every row", 3, 10),
     "no-home":         Fault("no home folder: missing, a file, or a user whom the system does not know", "one note at most; every row", 1, 4),
-    "paths":           Fault("spaces, quotes, non-ASCII and bytes that are not UTF-8 in names of files and folders", "every file is where it was asked for", 2, 5),
+    "paths":           Fault("spaces, quotes, non-ASCII and bytes that are not UTF-8 in names of files and folders", "every file is where it was asked for", 1, 5),
     "names":           Fault("hostile names of kernels, devices and drivers: each format, chart and command", "shown as text: nothing evaluated, opened or left unescaped", 1, 8),
 }
 # fmt: on

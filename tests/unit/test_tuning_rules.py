@@ -90,6 +90,7 @@ def test_every_kernel_has_a_space_or_says_why_not(name: str) -> None:
     wanted = {word for names in _EXTENSIONS for word in names.split("|")}
     device = replace(
         fake.GPU,
+        type=variant.device_type or "gpu",
         dtypes=(*fake.GPU.dtypes, dtype),
         extensions=(*fake.GPU.extensions, *wanted),
         compute_capability=(9, 0),
