@@ -17,9 +17,9 @@ from tests.device.test_gemm import executor
 def test_energy_is_measured_when_asked(
     device: DeviceFacts, wanted: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fake_measure(run: Batch, facts: DeviceFacts) -> Energy:
+    def fake_measure(run: Batch, **facts: DeviceFacts) -> Energy:
         run(3)
-        assert facts == device
+        assert facts == {"device": device}
         return Energy(0.25, "", "board", "FAKE")
 
     monkeypatch.setattr(gemm, "measure_energy", fake_measure)
