@@ -36,8 +36,8 @@ races: $(VENV)/.dev  ## run every kernel at small sizes under Oclgrind, which fi
 	@command -v oclgrind >/dev/null || { echo "make races needs Oclgrind: sudo apt-get install oclgrind" >&2; exit 2; }
 	$(BIN)/python -m pytest -m races tests/races
 
-# Ratios held with a wide margin, held with a wide margin: other processors, drivers and busy neighbours pass. A row that is
-# skipped, or whose driver is not named, is told and does not fail.
+# Ratios held with a wide margin: other processors, drivers and busy neighbours pass. A row that is skipped,
+# or whose driver is not named, is told and does not fail.
 GATE_DRIVERS ?= pocl,intel
 GATE = $(BIN)/gemmbench check tests/data/ci-base.jsonl --device $(GATE_DRIVERS) --across device,driver,source \
   --patience 30 --quiet

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, MaxNLocator
@@ -32,10 +33,7 @@ _HEADROOM = 1.12
 def tune(runs: Sequence[Run], _: Families) -> list[Pane]:
     """A pane for each tuner's run that has measured a configuration."""
     mine = [(run, found) for run in runs if is_tuning(run) and (found := result(run)).ranked]
-    return [
-        Pane(_HEIGHT, lambda axes, run=run, found=found: _paint(axes, run, found, runs))  # type: ignore[misc]
-        for run, found in mine
-    ]
+    return [Pane(_HEIGHT, partial(_paint, run=run, found=found, beside=runs)) for run, found in mine]
 
 
 def _paint(axes: Axes, run: Run, found: Result, beside: Sequence[Run]) -> None:

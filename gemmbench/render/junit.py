@@ -29,7 +29,7 @@ def to_junit(comparison: Comparison, strict: bool = False, missing_fails: bool =
         suite.add_testcase(_case(line, fails))
     found = JUnitXml("gemmbench")
     found.add_testsuite(suite)
-    written: bytes = found.tostring()  # type: ignore[no-untyped-call]
+    written: bytes = found.tostring()  # type: ignore[no-untyped-call]  # junitparser has no types
     return written.decode("utf-8") + "\n"
 
 

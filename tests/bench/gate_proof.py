@@ -20,7 +20,7 @@ from itertools import product
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(ROOT))  # run as a script: what follows is imported from there, hence E402
 
 import msgspec  # noqa: E402
 
