@@ -45,10 +45,22 @@ class Bench:
     plan: Plan
 
     @property
+    def largest(self) -> Plan:
+        """The cases of the largest problem, whose loop is the longest."""
+        edge = self.live.sizes[-1]
+        return tuple(
+            step for step in self.plan if isinstance(step, Case) and step.problem == Gemm(edge, edge, edge)
+        )
+
+    @property
     def planted(self) -> RowKey:
-        """The row to be made slower: of the largest problem, whose loop is the longest."""
-        cases = [step for step in self.plan if isinstance(step, Case)]
-        return [case.key for case in cases if case.variant == planted_machine.VARIANT][-1]
+        """The row to be made slower."""
+        (found,) = (
+            case.key
+            for case in self.largest
+            if isinstance(case, Case) and case.variant == planted_machine.VARIANT
+        )
+        return found
 
 
 def bench(live: Live) -> Bench:
@@ -78,28 +90,21 @@ def base(bench: Bench) -> Run:
 
 
 def check(bench: Bench, before: Run, setting: Setting, slow: float) -> Comparison:
-    """One job of ``gemmbench check`` with so much more work in one kernel; 0: none."""
+    """One job of ``gemmbench check``: of all cases, or the largest with so much more work in one kernel."""
     basis = Basis((before,), setting.rules)
+    plan = bench.largest if slow else bench.plan
     with _maker(slow) as make, Worker(make) as worker:
-        job = checking.Job(basis, bench.plan, bench.header, bench.header.policy, worker)
+        job = checking.Job(basis, plan, bench.header, bench.header.policy, worker)
         job.patience = checking.Patience(bench.live.patience_s)
         return result_of(checking.check(job))
 
 
 def trial(bench: Bench, before: Run, setting: Setting, slow: float, tally: Tally) -> float | None:
-    """One job, counted; how much longer the planted row took by its own figures, None if nothing was planted.
-
-    The kernel is slow at every size. Only the largest counts as planted, the others as neither: in a small
-    problem what is not the loop counts for more.
-    """
+    """One job, counted; how much longer the planted row took by its own figures, None without one."""
     made = check(bench, before, setting, slow)
-    if not slow:
-        tally.add(made, None)
-        return None
-    planted, slowed = bench.planted, planted_machine.VARIANT
-    lines = tuple(line for line in made.lines if line.row.variant != slowed or line.key == planted)
-    tally.add(replace(made, lines=lines), planted)
-    found = next((line.judgement for line in lines if line.key == planted), None)
+    planted = bench.planted if slow else None
+    tally.add(made, planted)
+    found = next((line.judgement for line in made.lines if line.key == planted), None)
     return found.ratio - 1 if found else None
 
 

@@ -50,6 +50,7 @@ def main() -> int:
     )
     parser.add_argument("--pairs", type=int, default=1, help="live bases, each checked unchanged; 0: none")
     parser.add_argument("--trials", type=int, default=1, help="live checks of each planted slowdown")
+    parser.add_argument("--modes", default="plain,ratio", help="of the live part, with commas")
     parser.add_argument("--device", default="pocl", help="of the live part, as gemmbench --device")
     parser.add_argument("--sizes", default="64,128,256,512", help="of the live part, with commas")
     parser.add_argument("--budget", type=float, default=0.3, help="seconds for each row of the live part")
@@ -71,7 +72,7 @@ def main() -> int:
         sizes = tuple(int(size) for size in options.sizes.split(","))
         what = gate_live.Live(options.device, sizes, options.budget, options.bases, options.patience)
         try:
-            measured = live(what, options.pairs, options.trials)
+            measured = live(what, options.pairs, options.trials, options.modes.split(","))
         except (SelectionError, WorkerError) as error:
             print(f"gate_proof: {error}", file=sys.stderr)
             return 2
@@ -109,10 +110,11 @@ def cell(path: Path, ratio: bool, threshold: float, slow: float, trials: int, se
     return Cell.of(recording.name, mode, threshold, slow, tally)
 
 
-def live(what: gate_live.Live, pairs: int, trials: int) -> Measured:
+def live(what: gate_live.Live, pairs: int, trials: int, names: Sequence[str]) -> Measured:
     """Pairs of a base and an unchanged check; the planted trials are spread over their bases."""
     bench = gate_live.bench(what)
-    modes = {"plain": (), f"ratio to {gate_live.REFERENCE}": (gate_live.REFERENCE,)}
+    every = {"plain": ("plain", ()), "ratio": (f"ratio to {gate_live.REFERENCE}", (gate_live.REFERENCE,))}
+    modes = dict(every[name] for name in names)
     tallies = {key: Tally() for key in product(modes, _live_settings())}
     took: dict[float, list[float]] = {}
     for place, share in enumerate(gate_live.shares(trials, pairs)):

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from gemmbench.rules.variants import BY_NAME, LADDER
+from gemmbench.rules.variants import BY_NAME, LADDER, Variant
+from tests.fake_runs import CPU
 
 SCRIPT = Path(__file__).with_name("run_variant.py")
 
@@ -39,11 +40,21 @@ def oclgrind(log: Path, *arguments: str, checks: tuple[str, ...] = BOTH) -> tupl
     return done.stdout + done.stderr, said
 
 
-# Oclgrind has no half, nor an extension that a kernel could need.
+def lacks(variant: Variant, dtype: str) -> str:
+    """Why a device with nothing but OpenCL C cannot run a kernel, or ""."""
+    return variant.lacks(CPU, dtype) if variant.lacks else ""
+
+
+# Oclgrind has no half, no extension that a kernel could need, and nothing of one maker's alone.
 PLAIN = [
     name for name in LADDER if any(not BY_NAME[name].extensions(known) for known in BY_NAME[name].space())
 ]
-CASES = [(name, dtype) for name in PLAIN for dtype in ("float", "double") if dtype in BY_NAME[name].dtypes]
+CASES = [
+    (name, dtype)
+    for name in PLAIN
+    for dtype in ("float", "double")
+    if dtype in BY_NAME[name].dtypes and not lacks(BY_NAME[name], dtype)
+]
 
 
 @pytest.mark.parametrize(("name", "dtype"), CASES)
@@ -55,7 +66,7 @@ def test_a_kernel_is_clean(name: str, dtype: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["tiled", "coarse", "wide", "rect", "register", "register-wide", "prefetch", "padded"]
+    "name", ["tiled", "coarse", "wide", "rect", "register", "register-wide", "prefetch", "padded", "gpu-tile"]
 )
 def test_a_missing_barrier_is_seen(name: str, tmp_path: Path) -> None:
     """The same kernels without their barriers, which a CPU driver may well run to the right answer."""
