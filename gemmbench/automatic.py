@@ -25,7 +25,8 @@ class Automatic:
     """The memory and the hands of `auto` through one run.
 
     Attributes:
-        rows: what this run has measured, trials included, as far as choices may rest on it.
+        rows: what choices may rest on: what this run has measured, trials included, and what it resumed.
+        lessons: those of them that tell later runs something, too.
     """
 
     def __init__(
@@ -40,10 +41,19 @@ class Automatic:
         self._known = dict(known or {})
         self._tuned = tuned
         self.rows: list[Row] = []
+        self.lessons: list[Row] = []
 
-    def saw(self, row: Row) -> None:
-        """A row is done, by whomever."""
+    def saw(self, row: Row, case: Case | None = None) -> None:
+        """A row is done, by whomever.
+
+        Args:
+            row: it.
+            case: what was measured; None if an earlier run has. The user's own matrices (all zeros, denormal
+                numbers) may take another time than generated ones: they are no lesson.
+        """
         self.rows.append(row)
+        if case and not case.operands.given:
+            self.lessons.append(row)
 
     def measure(
         self, case: Case, device: DeviceFacts, policy: Policy, worker: Worker
@@ -51,18 +61,18 @@ class Automatic:
         """Choose and run; the row is the case's own, and says in `choice` what ran and why."""
         assert case.problem is not None
         able = self._able(case, device)
-        tried = choosing.untried(case.problem, self._points(case.device), tuple(able))
+        tried = choosing.untried(case.problem, self._points(case, device), tuple(able))
         tried = tuple(name for name in tried if name not in self._without_figure(case))
         for variant in tried if case.problem.flops else ():
             yield Staged(f"trying {variant}")
             trial = replace(able[variant], operands=Operands())
-            self.saw((yield from worker.run(trial, _home(trial, device), _shortly(policy))))
+            self.saw((yield from worker.run(trial, _home(trial, device), _shortly(policy))), trial)
         chosen = self._chosen(case, device, able, tried if len(tried) == len(able) else ())
         if chosen is None:
             return case.row("unsupported", "no variant that could be chosen runs here")
         inner, reason = chosen
         row = yield from worker.run(inner, _home(inner, device), policy)
-        self.saw(row)
+        self.saw(row, inner)
         return named(case, inner, reason, row)
 
     def taken(self, case: Case, device: DeviceFacts, row: Row) -> Case | None:
@@ -74,8 +84,19 @@ class Automatic:
         inner = self._planned(case, device, Choice(variant, parameters, ""))
         return inner if inner and inner.device != HOST else None
 
-    def _points(self, device: int) -> tuple[Point, ...]:
-        return (*self._known.get(device, ()), *choosing.points(self.rows, device))
+    def _points(self, case: Case, device: DeviceFacts) -> tuple[Point, ...]:
+        """What is known of a data type: of earlier runs what has the parameters of today's presets."""
+        mine = [point for point in self._known.get(case.device, ()) if point.dtype == case.dtype]
+        presets = {name: self._presets(name, device, case.dtype) for name in {one.variant for one in mine}}
+        known = (point for point in mine if point.parameters in presets[point.variant])
+        return (*known, *choosing.points(self.rows, case.device))
+
+    def _presets(self, variant: str, device: DeviceFacts, dtype: str) -> list[Mapping[str, int]]:
+        """The shipped parameters of a variant, and those that the tuner kept."""
+        entry = BY_NAME[variant]
+        kept = self._tuned(device, entry, dtype)
+        shipped = entry.preset(device.family, dtype=dtype, vector_bits=device.vector_bits)
+        return [shipped, kept.parameters] if kept else [shipped]
 
     def _without_figure(self, case: Case, but: Status = "ok") -> set[str]:
         """The variants that this run could not measure on a case's problem, and had better not try again."""
@@ -103,7 +124,7 @@ class Automatic:
         """The best choice that the device can run on this problem, and its reason."""
         assert case.problem is not None
         bad = self._without_figure(case, but="skipped")  # with more time it may do
-        for choice in choosing.ranked(case.problem, self._points(case.device), tried):
+        for choice in choosing.ranked(case.problem, self._points(case, device), tried):
             if choice.variant not in bad and (inner := self._planned(case, device, choice)):
                 return inner, choice.reason
         fallback = choosing.by_default(device, case.problem, [name for name in able if name not in bad])
@@ -114,6 +135,9 @@ class Automatic:
         assert case.problem is not None
         overrides = {name: int(value) for name, value in (choice.parameters or {}).items()}
         variant = BY_NAME[choice.variant]
+        kept = self._tuned(device, variant, case.dtype)
+        if kept and overrides == kept.parameters:
+            overrides = {}  # so that the row says where they come from
         (step,) = gemm_plan([device], [variant], [case.problem], overrides, case.operands, self._tuned)
         if not isinstance(step, Case):
             return None

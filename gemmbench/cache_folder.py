@@ -6,9 +6,12 @@ Whatever is wrong with the folder costs a note, never a run.
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import os
 import tempfile
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, TypeVar
@@ -16,9 +19,12 @@ from typing import Generic, TypeVar
 import msgspec
 import platformdirs
 
+from gemmbench.facts.file_lock import lock
 from gemmbench.facts.records import DeviceFacts
 
 _T = TypeVar("_T")
+_PATIENCE_S = 10.0  # that another process may take to replace a file
+_POLL_S = 0.02
 
 
 @dataclass(frozen=True)
@@ -75,21 +81,72 @@ class DeviceFiles(Generic[_T]):
             self._note(f"{self._words.unread}: {path}: {why(error)}")
             return None
 
-    def write(self, device: DeviceFacts, content: _T) -> None:
-        """Keep this of a device, in the place of what was kept."""
+    def write(self, device: DeviceFacts, content: _T) -> bool:
+        """Keep this of a device, in the place of what was kept; whether it could be done."""
         try:
             path = self.path(device)
         except NoHomeError as error:
             self._note(f"{self._words.unwritten}: {error}")
-            return
+            return False
         try:
             replace_file(path, msgspec.json.encode(content))
         except OSError as error:
             self._note(f"{self._words.unwritten}: {path}: {why(error)}")
+            return False
+        return True
+
+    def change(self, device: DeviceFacts, change: Callable[[_T | None], _T]) -> bool:
+        """Replace what is kept of a device, one process at a time, for what cannot be measured again at once.
+
+        A file that cannot be read is put aside.
+
+        Args:
+            device: whose.
+            change: makes the new content of the old; None if there is none.
+
+        Returns:
+            Whether it could be done.
+        """
+        try:
+            path = self.path(device)
+        except NoHomeError as error:
+            self._note(f"{self._words.unwritten}: {error}")
+            return False
+        try:
+            with _alone(path.with_suffix(".lock")):
+                content = self.read(device)
+                if content is None and path.exists():
+                    aside = path.with_suffix(".bad")
+                    path.replace(aside)
+                    self._note(f"what was there is now {aside}")
+                return self.write(device, change(content))
+        except OSError as error:
+            self._note(f"{self._words.unwritten}: {path}: {why(error)}")
+            return False
 
     def _note(self, text: str) -> None:
         if text not in self.notes:
             self.notes.append(text)
+
+
+@contextlib.contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """Hold a lock file; other processes wait.
+
+    Raises:
+        OSError: it cannot be made, or another process does not let go of it.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        end = time.monotonic() + _PATIENCE_S
+        while not lock(descriptor):
+            if time.monotonic() > end:
+                raise OSError(errno.EBUSY, "another gemmbench is writing it")
+            time.sleep(_POLL_S)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def subfolder(name: str) -> Path:
@@ -108,8 +165,11 @@ def subfolder(name: str) -> Path:
 
 
 def device_key(device: DeviceFacts) -> str:
-    """Sixteen hex digits of a device and its driver, for the names of files."""
-    words = (device.platform, device.name, device.version, device.driver, device.pci)
+    """Sixteen hex digits of a device and its driver, for the names of files.
+
+    The compute units are part of it: a CPU driver has those cores alone that its process may use.
+    """
+    words = (device.platform, device.name, device.version, device.driver, device.pci, device.compute_units)
     return hashlib.sha256(repr(words).encode()).hexdigest()[:16]
 
 

@@ -8,10 +8,11 @@ from dataclasses import dataclass, field, replace
 
 from gemmbench import session
 from gemmbench.facts.compare import gate
-from gemmbench.facts.compare.comparison import Basis, Comparison, Line, compare, judged, told
-from gemmbench.facts.compare.gate import Settled, Suspect, Wanted
+from gemmbench.facts.compare.basis import Basis
+from gemmbench.facts.compare.comparison import FAILED, Comparison, Line, compare, judged, told
+from gemmbench.facts.compare.gate import Answer, Settled, Suspect, Wanted
 from gemmbench.facts.compare.measures import measure
-from gemmbench.facts.compare.pairing import slots
+from gemmbench.facts.compare.pairing import repetitions, slots
 from gemmbench.facts.events import Event
 from gemmbench.facts.records import Header, Policy, Row, RowKey, Run, RunFile
 from gemmbench.facts.series import HOST
@@ -77,13 +78,20 @@ def check(job: Job) -> Generator[Event, None, Comparison]:
     """
     yield from once(job)
     first = compare(job.basis.bases, [job.run], job.basis.rules, job.basis.noises)
-    suspicious = {line.key: line for line in first.lines if line.judgement and (line.fails or line.open)}
+    suspicious = {
+        line.key: line
+        for line in first.lines
+        if (line.judgement and (line.fails or line.open)) or line.too_slow
+    }
     if not suspicious:
         return first
     cases = _cases(job)
     suspects = [_suspect(job.basis, first, line) for line in suspicious.values() if line.key in cases]
-    settled, failures = yield from _settle(job, suspects, cases, first)
-    lines = {one.suspect.key: _line(job.basis, first, suspicious, one, failures) for one in settled}
+    settled, without = yield from _settle(job, suspects, cases, first)
+    lines = {one.suspect.key: _line(job.basis, first, suspicious, one, without) for one in settled}
+    for line in first.lines:  # a control that failed is nobody's suspect
+        if line.key not in lines and (row := without.get(line.key)) is not None and row.status in FAILED:
+            lines[line.key] = _broken(line, row)
     return replace(
         first,
         lines=tuple(lines.get(line.key, line) for line in first.lines),
@@ -103,17 +111,22 @@ def _cases(job: Job) -> dict[RowKey, Case]:
 
 
 def _suspect(basis: Basis, first: Comparison, line: Line) -> Suspect:
-    base = tuple(basis.base_figures(line.key, (first.news[0], line.row)))
+    now = repetitions(first.news[0], basis.header)[0]
+    base = tuple(basis.base_figures(line.key, now))
     limits = basis.rules.limits(line.row)
     if basis.rules.ratio:
         return Suspect(line.key, base, limits, basis.references[line.key], ratio=True)
-    control = next((key for key in _controls(basis, first, line.key) if key != line.key), None)
-    figures = tuple(basis.base_figures(control)) if control else ()
+    control = next(iter(_controls(basis, first, line)), None)
+    figures = tuple(basis.base_figures(control, now)) if control else ()
     return Suspect(line.key, base, limits, control, figures)
 
 
-def _controls(basis: Basis, first: Comparison, key: RowKey) -> list[RowKey]:
-    """GEMMs that run where a row runs: on its device, and on a CPU device's processor the host's BLAS too."""
+def _controls(basis: Basis, first: Comparison, suspect: Line) -> list[RowKey]:
+    """GEMMs that run where a row runs: on its device, and on a CPU device's processor the host's BLAS too.
+
+    Where a kernel's own rows have become uncertain with it, they say nothing of the machine.
+    """
+    key = suspect.key
     homes = {key[1]}
     cpus = {place for place, device in enumerate(basis.header.devices) if device.type == "cpu"}
     if key[1] in cpus or key[1] == HOST:
@@ -122,34 +135,39 @@ def _controls(basis: Basis, first: Comparison, key: RowKey) -> list[RowKey]:
         line.key: (line.verdict, figure)
         for line in first.lines
         if line.judgement and line.row.kind == "gemm" and line.key[1] in homes
+        if line.verdict == "same" or line.row.variant != suspect.row.variant
         if (figure := measure(line.row, basis.rules.scope)) is not None
     }
-    outside = [other for other in candidates if other[2] in BASELINES]
-    return gate.controls(candidates, outside)
+    outside = [other for other in (*candidates, key) if other[2] in BASELINES]
+    return gate.controls(candidates, outside, key)
 
 
 Rounds = Generator[Event, None, tuple[tuple[Settled, ...], dict[RowKey, Row]]]
 
 
 def _settle(job: Job, suspects: Sequence[Suspect], cases: Mapping[RowKey, Case], first: Comparison) -> Rounds:
-    """Measure what the gate wants until it has settled; its findings, and the rows that failed."""
+    """Measure what the gate wants until it has settled; its findings, and the rows without a figure."""
     end = job.clock() + job.patience.seconds
     steps = gate.settle(suspects, first.noise, lambda: job.clock() >= end, most_rounds=job.patience.rounds)
     yield job.steps.planned(2 * gate.LEAST_ROUNDS * len(suspects))  # if each is settled at once
-    failures: dict[RowKey, Row] = {}
-    figure = None
+    without: dict[RowKey, Row] = {}
+    answer: Answer = None
     while True:
         try:
-            wanted: Wanted = steps.send(figure)
+            wanted: Wanted = steps.send(answer)
         except StopIteration as ended:
-            return ended.value, failures
+            return ended.value, without
         if wanted.fresh:
             job.worker.stop()
         row = yield from job.steps.take(cases[wanted.key], job.worker)
         job.rows.append(row)
-        figure = measure(row, job.basis.rules.scope)
-        if figure is None:
-            failures[wanted.key] = row
+        answer = measure(row, job.basis.rules.scope)
+        if answer is not None:
+            continue
+        if row.status in FAILED:
+            answer = gate.FAILED
+        if row.status in FAILED or wanted.key not in without:
+            without[wanted.key] = row
 
 
 def _line(
@@ -157,18 +175,28 @@ def _line(
     first: Comparison,
     suspicious: Mapping[RowKey, Line],
     settled: Settled,
-    failures: Mapping[RowKey, Row],
+    without: Mapping[RowKey, Row],
 ) -> Line:
     """A suspicious row's line after it was measured again."""
-    line = suspicious[settled.suspect.key]
-    if settled.failed:
-        row = failures[line.key]
-        return replace(line, row=row, verdict="broken", reason=f"measured again: {told(row)}", judgement=None)
+    line, control = suspicious[settled.suspect.key], settled.suspect.control
+    nothing = without.get(line.key)
+    if settled.failed and nothing is not None:
+        return _broken(line, nothing)
     if settled.judgement is None:
-        return replace(line, verdict="inconclusive", reason="not measured again: --patience was over")
+        if nothing is not None:  # skipped each time
+            lost = _broken(line, nothing)
+            return lost if line.verdict == "broken" else replace(lost, verdict="inconclusive")
+        why = "not measured again: --patience was over"
+        if control is not None and control in without:
+            why = f"its control {without[control].variant} gave no figure: {told(without[control])}"
+        return replace(line, verdict="inconclusive", reason=why)
     again = judged(basis, first.noise, line, settled.suspect.base, settled.new)
     found = settled.judgement
-    return replace(again, judgement=found, verdict=found.verdict, reason=found.reason)
+    return replace(again, too_slow=False, judgement=found, verdict=found.verdict, reason=found.reason)
+
+
+def _broken(line: Line, row: Row) -> Line:
+    return replace(line, row=row, verdict="broken", reason=f"measured again: {told(row)}", judgement=None)
 
 
 def _remarks(basis: Basis, settled: Sequence[Settled]) -> list[str]:
@@ -179,6 +207,12 @@ def _remarks(basis: Basis, settled: Sequence[Settled]) -> list[str]:
     often = str(times[0]) if len(times) == 1 else f"{times[0]} to {times[-1]}"
     rows = f"{len(settled)} suspicious row{'' if len(settled) == 1 else 's'}"
     found = [f"{rows} measured again, {often} times each; their verdicts are from that alone"]
+    alone = sum(one.suspect.control is None for one in settled)
+    if alone:
+        found.append(
+            f"{alone} of them without a control: no library was measured, no kernel was as fast as before; "
+            "nothing would tell if the machine itself had become slower"
+        )
     machines = {control: one.machine for one in settled if one.machine and (control := one.suspect.control)}
     for control, machine in machines.items():
         row = basis.rows[control]

@@ -12,7 +12,7 @@ begin their window anew without it.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection, wait
@@ -21,7 +21,7 @@ from typing import Literal
 from gemmbench.automatic import named
 from gemmbench.facts.concurrent import case_key, same_place
 from gemmbench.facts.events import Event, Finished, Staged
-from gemmbench.facts.records import BESIDE, DeviceFacts, Energy, Policy, Row, RowKey
+from gemmbench.facts.records import DeviceFacts, Energy, Policy, Row, RowKey
 from gemmbench.facts.series import AUTO, HOST
 from gemmbench.rules.plan import Case, Plan, Skip
 from gemmbench.session import Steps
@@ -119,8 +119,10 @@ def run(groups: Sequence[Group], crew: Crew, steps: Steps) -> Generator[Event, N
     a group that lacks some only those are added.
 
     Raises:
-        RunFileError: a row cannot be written; the rows before it are safe.
+        RunFileError: a row cannot be written; the rows before it are safe. Or those that the file held are
+            of other kernels.
     """
+    steps.check(step for one in groups for step in one.steps)
     done = {case_key(row): row for row in steps.done.values() if row.beside}
     alone = sum(isinstance(step, Case) and step.key not in steps.done for one in groups for step in one.steps)
     at_once = sum(case.key not in done for one in groups for case in one.cases)
@@ -177,12 +179,10 @@ def _at_once(
             rows[case.key] = replace(found, energy=_ENERGY if found.status == "ok" else found.energy)
     beside = {member.case.device: member.beside for member in (members if able else [])}
     every = {case.device for case in group.cases}
-    return {key: _placed(row, beside.get(row.device) or every - {row.device}) for key, row in rows.items()}
-
-
-def _placed(row: Row, beside: Iterable[int]) -> Row:
-    """A row that tells beside which devices it was measured."""
-    return replace(row, parameters={**row.parameters, BESIDE: "+".join(map(str, sorted(beside)))})
+    return {
+        key: row.placed(row.device, beside.get(row.device) or every - {row.device})
+        for key, row in rows.items()
+    }
 
 
 State = Literal["running", "ready", "starting", "begun", "busy", "sampled", "done"]

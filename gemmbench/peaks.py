@@ -6,7 +6,7 @@ and gemmbench's version are the same.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -58,10 +58,15 @@ class KeptPeaks:
 
         return tuple(map(recalled, plan))
 
-    def keep(self, run: Run, now: datetime | None = None) -> None:
+    def keep(self, run: Run, resumed: Collection[RowKey] = (), now: datetime | None = None) -> None:
         """Keep the believed peaks that a run has measured itself, in the place of older ones.
 
         A peak beside busy programs is none to hold later runs against: such a run's are not kept.
+
+        Args:
+            run: with all its rows.
+            resumed: the keys of those that it did not measure itself.
+            now: replaced in tests.
         """
         if run.header.host.busy >= BUSY_CORES:
             return
@@ -72,6 +77,7 @@ class KeptPeaks:
                 for row in run.rows
                 if row.device == place and row.kind in _KINDS and row.status == "ok"
                 if row.check.verdict == "ok" and row.source and not row.measured_utc
+                if row.key not in resumed
                 if not derive.outdone(run, place, row.dtype, row.variant in derive.MATRIX_UNITS)
             ]
             if mine:

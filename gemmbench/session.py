@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 
 from gemmbench.automatic import Automatic
 from gemmbench.facts.events import Event, Finished, Planned, Started
-from gemmbench.facts.records import DeviceFacts, Policy, Row, RunFile
+from gemmbench.facts.records import DeviceFacts, Policy, Row, RunFile, RunFileError
 from gemmbench.facts.series import AUTO
 from gemmbench.rules.plan import Case, Plan, Skip
 from gemmbench.worker import Worker
@@ -30,9 +30,11 @@ def run(
     rows so far.
 
     Raises:
-        RunFileError: a row cannot be written; the rows before it are safe.
+        RunFileError: a row cannot be written; the rows before it are safe. Or those that the file held are
+            of other kernels.
     """
     steps = Steps(devices, policy, file, automatic)
+    steps.check(plan)
     yield steps.planned(sum(isinstance(step, Case) and step.key not in steps.done for step in plan))
     for step in plan:
         yield from steps.take(step, worker)
@@ -57,6 +59,21 @@ class Steps:
         self.done = {row.key: row for row in file.done} if file else {}
         self._file = file
         self._number = 0
+
+    def check(self, plan: Iterable[Case | Skip]) -> None:
+        """Whether the rows that the file held are still what a plan would measure.
+
+        Raises:
+            RunFileError: one is of other kernels than today's.
+        """
+        for step in plan:
+            row = step.row if isinstance(step, Skip) else step.row("ok")
+            done = self.done.get(row.key)
+            if self._file and done and done.source not in ("", row.source):
+                raise RunFileError(
+                    f"cannot resume {self._file.path}: its rows of {done.variant} are of other kernel "
+                    "sources than today's; --force drops them, or give --save another file"
+                )
 
     def planned(self, cases: int) -> Planned:
         """So many are to be measured."""
@@ -94,6 +111,6 @@ class Steps:
                 row = yield from self.automatic.measure(step, device, self.policy, worker)
             else:
                 row = yield from worker.run(step, device, self.policy)
-                self.automatic.saw(row)
+                self.automatic.saw(row, step)
         yield self.finished(row)
         return row

@@ -62,22 +62,30 @@ class KeptPresets:
                 return Tuned(parameters, _note(preset, self.path(device)))
         return None
 
-    def keep(self, device: DeviceFacts, preset: Preset) -> None:
-        """Keep a preset in the place of an older one."""
+    def keep(self, device: DeviceFacts, preset: Preset) -> bool:
+        """Keep a preset in the place of an older one; whether it could be done."""
         mine = (preset.variant, preset.dtype)
-        others = (one for one in self._presets(device) if (one.variant, one.dtype) != mine)
-        self._files.write(device, _File(device.title, (*others, preset)))
+
+        def with_it(old: _File | None) -> _File:
+            others = (one for one in (old.presets if old else ()) if (one.variant, one.dtype) != mine)
+            return _File(device.title, (*others, preset))
+
+        return self._files.change(device, with_it)
 
     def forget(
         self, device: DeviceFacts, variants: Sequence[str], dtypes: Sequence[str]
     ) -> tuple[Preset, ...]:
         """Drop the presets of these variants and types; those that were there."""
-        presets = self._presets(device)
-        gone = tuple(one for one in presets if one.variant in variants and one.dtype in dtypes)
-        if gone:
-            left = tuple(one for one in presets if one not in gone)
-            self._files.write(device, _File(device.title, left))
-        return gone
+        gone: list[Preset] = []
+
+        def without(old: _File | None) -> _File:
+            presets = old.presets if old else ()
+            gone.extend(one for one in presets if one.variant in variants and one.dtype in dtypes)
+            return _File(device.title, tuple(one for one in presets if one not in gone))
+
+        if any(one.variant in variants and one.dtype in dtypes for one in self._presets(device)):
+            self._files.change(device, without)
+        return tuple(gone)
 
     def path(self, device: DeviceFacts) -> Path:
         """The file of a device and driver; it need not exist."""

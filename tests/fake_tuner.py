@@ -50,7 +50,7 @@ class Machine:
 
     def measure(self, case: Case, policy: Policy) -> Row:
         assert case.problem is not None
-        self.now += LEAST_S + policy.budget_s
+        self.now += LEAST_S + min(policy.budget_s, policy.time_limit_s)
         self.measured.append(case)
         self.policies.append(policy)
         found = self.trouble(case)

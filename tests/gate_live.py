@@ -10,7 +10,8 @@ from functools import partial
 from pathlib import Path
 
 from gemmbench import __version__, checking
-from gemmbench.facts.compare.comparison import Basis, Comparison
+from gemmbench.facts.compare.basis import Basis
+from gemmbench.facts.compare.comparison import Comparison
 from gemmbench.facts.problem import Gemm
 from gemmbench.facts.records import SCHEMA_VERSION, Header, Policy, RowKey, Run
 from gemmbench.opencl import machine

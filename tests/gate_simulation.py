@@ -19,7 +19,8 @@ import numpy as np
 
 from gemmbench import checking
 from gemmbench.facts import derive
-from gemmbench.facts.compare.comparison import Basis, Comparison, Rules
+from gemmbench.facts.compare.basis import Basis, Rules
+from gemmbench.facts.compare.comparison import Comparison
 from gemmbench.facts.compare.pairing import repetitions
 from gemmbench.facts.compare.thresholds import Thresholds
 from gemmbench.facts.problem import Gemm

@@ -1,6 +1,6 @@
-"""The generated part of README.md: the ladder with its figures, from the saved runs in plots/.
+"""The generated parts of README.md: tables of figures, from the saved runs in plots/.
 
-``make readme`` writes it; with ``--check``, for ``make check``, a stale one is an error.
+``make readme`` writes them; with ``--check``, for ``make check``, a stale one is an error.
 """
 
 from __future__ import annotations
@@ -8,16 +8,17 @@ from __future__ import annotations
 import argparse
 import sys
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from gemmbench.facts import standing, units
-from gemmbench.facts.records import Run, load
-from gemmbench.rules.variants import VARIANTS, Variant
+from gemmbench.facts import derive, standing, units
+from gemmbench.facts.records import Row, Run, load
+from gemmbench.facts.series import AUTO, HOST
+from gemmbench.rules.variants import BY_NAME, VARIANTS, Variant
 
 ROOT = Path(__file__).resolve().parents[1]
-BEGIN = "<!-- The ladder: generated, `make readme` writes it. -->"
-END = "<!-- End of the ladder. -->"
+LADDER, TENSOR = "ladder", "table of tensor cores"  # the parts
 
 #   column  what it was measured on      where it is saved; later runs add what the first lacks
 RUNS = (
@@ -25,15 +26,58 @@ RUNS = (
     ("H200", "an NVIDIA H200", ("plots/h200-square.jsonl", "plots/h200-limit.jsonl")),
 )
 DTYPE = "float"
+TENSOR_RUN, TENSOR_PEAK = "plots/h200-tensor.jsonl", "plots/h200-peak.jsonl"
+FILES = (*(file for *_, files in RUNS for file in files), TENSOR_RUN, TENSOR_PEAK)
+#   data type    column
+TENSOR_TYPES = {
+    "half": "half",
+    "bfloat16": "bfloat16 into float",
+    "tf32": "tf32",
+    "double": "double",
+    "char": "int8",
+}
 WIDTH = 118  # of the README's prose
+TERA = 1e12
 
 
 class ReadmeError(Exception):
-    """A README or a run that the table cannot be made for."""
+    """A README or a run that a table cannot be made for."""
 
 
-def figures(runs: Sequence[Run]) -> tuple[int, dict[str, float]]:
-    """The largest size that most variants of the first run have, and each variant's flop/s there.
+@dataclass(frozen=True)
+class Figure:
+    """A cell of a table."""
+
+    rate: float  # flop/s
+    earlier: bool = False  # of an earlier form of the kernel
+
+
+def is_earlier(run: Run, row: Row) -> bool:
+    """Whether the kernels of a row had another source than today's entry, or other parameters."""
+    ran = derive.what_ran(row)
+    if row.variant == AUTO:
+        alike = (row.problem, row.dtype)
+        return any(is_earlier(run, one) for one in run.rows if one.variant == ran and _case(one) == alike)
+    variant = BY_NAME.get(ran)
+    if variant is None or row.device == HOST or not variant.files:
+        return variant is None
+    device = run.header.devices[row.device]
+    today = variant.preset(device.family, None, row.dtype, device.vector_bits)
+    return (row.parameters, row.source) != (today, variant.fingerprint(row.dtype, today))
+
+
+def _case(row: Row) -> tuple[object, str]:
+    return row.problem, row.dtype
+
+
+def earlier_forms(names: str) -> str:
+    """The sentence that names what was measured with an earlier form of its kernel; "" if nothing was."""
+    words = "Measured with an earlier form of the kernel, whose source or parameters are others today"
+    return f"{words}: {names}." if names else ""
+
+
+def figures(runs: Sequence[Run]) -> tuple[int, dict[str, Figure]]:
+    """The largest size that most variants of the first run have, and each variant's figure there.
 
     Raises:
         ReadmeError: the first run has no squares in `DTYPE`.
@@ -42,15 +86,19 @@ def figures(runs: Sequence[Run]) -> tuple[int, dict[str, float]]:
     for setting in standing.settings(first):
         problem = standing.common_problem(first, setting) if setting.dtype == DTYPE else None
         if problem and problem.m == problem.n == problem.k:
-            found: dict[str, float] = {}
+            found: dict[str, Figure] = {}
             for run in (*reversed(others), first):
                 places = standing.standings(run, setting, problem)
-                found |= {name: place.rate.median for name, place in places.items() if place.rate}
+                found |= {
+                    name: Figure(place.rate.median, is_earlier(run, place.row))
+                    for name, place in places.items()
+                    if place.rate
+                }
             return problem.m, found
     raise ReadmeError(f"{first.path} has no square problem in {DTYPE}")
 
 
-def table(runs: Sequence[tuple[str, str, Sequence[Run]]], variants: Sequence[Variant] = VARIANTS) -> str:
+def ladder(runs: Sequence[tuple[str, str, Sequence[Run]]], variants: Sequence[Variant] = VARIANTS) -> str:
     """The ladder in markdown: name, idea, GFLOPS on each device; the best of a device in bold."""
     found = [(column, device, *figures(saved)) for column, device, saved in runs]
     sizes = " and ".join(f"{size} on {device}" for _, device, size, _ in found)
@@ -68,29 +116,112 @@ def table(runs: Sequence[tuple[str, str, Sequence[Run]]], variants: Sequence[Var
     ]
     for variant in variants:
         idea = variant.idea.replace("|", r"\|")
-        cells = [_cell(rates, variant.name) for *_, rates in found]
+        cells = [_cell(shown, variant.name) for *_, shown in found]
         lines.append(f"| `{variant.name}` | {idea} | {' | '.join(cells)} |")
-    return "\n".join(lines)
+    earlier = [
+        f"`{variant.name}` ({column})"
+        for column, _, _, shown in found
+        for variant in variants
+        if variant.name in shown and shown[variant.name].earlier
+    ]
+    return "\n".join([*lines, *_below(earlier_forms(", ".join(earlier)))])
 
 
-def _cell(rates: dict[str, float], name: str) -> str:
-    if name not in rates:
+def _cell(shown: Mapping[str, Figure], name: str) -> str:
+    if name not in shown:
         return "-"
-    text = units.gflops(rates[name])
-    return f"**{text}**" if rates[name] == max(rates.values()) else text
+    text = units.gflops(shown[name].rate)
+    return f"**{text}**" if shown[name].rate == max(one.rate for one in shown.values()) else text
 
 
-def replaced(readme: str, generated: str) -> str:
-    """A README with the generated part between its markers.
+def _below(text: str) -> list[str]:
+    """The lines of a paragraph that stands below a table; none for ""."""
+    return ["", *textwrap.wrap(text, WIDTH)] if text else []
+
+
+def tensor(run: Run, peaks: Run) -> str:
+    """The kernels on tensor cores in markdown, cuBLAS beside them: TFLOPS by data type.
+
+    Args:
+        run: with all of them at one size.
+        peaks: of the same device, with the peak of dp4a.
+
+    Raises:
+        ReadmeError: the types have no size in common.
+    """
+    settings = {setting.dtype: setting for setting in standing.settings(run)}
+    places = {
+        dtype: (problem, standing.standings(run, settings[dtype], problem))
+        for dtype in TENSOR_TYPES
+        if dtype in settings and (problem := standing.common_problem(run, settings[dtype]))
+    }
+    sizes = {problem for problem, _ in places.values()}
+    if len(places) < len(TENSOR_TYPES) or len(sizes) > 1:
+        raise ReadmeError(f"{run.path} has not one size for {', '.join(TENSOR_TYPES)}")
+    (size,) = sizes
+    about = (
+        f"On tensor cores, TFLOPS (int8: TOPS) at n = {size.n} on an {run.header.devices[0].name}, one "
+        "interleaved run with random operands, in the kernel scope and for cuBLAS in the device scope:"
+    )
+    lines = [
+        *textwrap.wrap(about, WIDTH),
+        "",
+        f"| kernel | {' | '.join(TENSOR_TYPES.values())} |",
+        f"|---|{'--:|' * len(TENSOR_TYPES)}",
+    ]
+    earlier, text = [], {}
+    for name in (*derive.MATRIX_KERNELS, "cublas"):
+        mine = {dtype: found.get(name) for dtype, (_, found) in places.items()}
+        rows = [place.row for place in mine.values() if place and place.rate]
+        for dtype, place in mine.items():
+            text[name, dtype] = units.number(place.rate.median / TERA) if place and place.rate else "-"
+        # a library's first note begins with its name and version
+        title = rows[0].notes[0].partition(",")[0] if name == "cublas" else f"`{name}`"
+        lines.append(f"| {title} | {' | '.join(text[name, dtype] for dtype in TENSOR_TYPES)} |")
+        earlier += [title] if any(is_earlier(run, row) for row in rows) else []
+    dp4a = derive.peak(peaks, 0, "char", matrix=False) or 0.0
+    below = (
+        "cuBLAS takes its dp4a path for int8 operands that are not transposed, as here, and not the tensor "
+        f"cores (the peak of dp4a, measured: {units.number(dp4a / TERA)} TOPS): {text['nv-wgmma', 'char']} "
+        f"against {text['cublas', 'char']} is not tensor core against tensor core."
+    )
+    return "\n".join([*lines, *_below(below), *_below(earlier_forms(", ".join(earlier)))])
+
+
+def markers(part: str) -> tuple[str, str]:
+    """The comments in README.md that a generated part stands between."""
+    return f"<!-- The {part}: generated, `make readme` writes it. -->", f"<!-- End of the {part}. -->"
+
+
+def between(readme: str, part: str) -> str:
+    """A generated part of a README as it stands there.
 
     Raises:
         ReadmeError: it does not have both markers once, in order.
     """
-    before, begin, rest = readme.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end or BEGIN in after or END in after:
-        raise ReadmeError(f"README.md must have {BEGIN} and {END}, once each")
-    return f"{before}{BEGIN}\n\n{generated}\n\n{END}{after}"
+    return _split(readme, part)[1]
+
+
+def replaced(readme: str, part: str, generated: str) -> str:
+    """A README with a generated part between its markers; see `between`."""
+    before, _, after = _split(readme, part)
+    begin, end = markers(part)
+    return f"{before}{begin}\n\n{generated}\n\n{end}{after}"
+
+
+def _split(readme: str, part: str) -> tuple[str, str, str]:
+    first, last = markers(part)
+    before, begin, rest = readme.partition(first)
+    inside, end, after = rest.partition(last)
+    if not begin or not end or first in after or last in after:
+        raise ReadmeError(f"README.md must have {first} and {last}, once each")
+    return before, inside, after
+
+
+def generated(root: Path) -> dict[str, str]:
+    """Every generated part, from the runs below a folder."""
+    runs = [(column, device, [load(root / file) for file in files]) for column, device, files in RUNS]
+    return {LADDER: ladder(runs), TENSOR: tensor(load(root / TENSOR_RUN), load(root / TENSOR_PEAK))}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -100,13 +231,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--root", type=Path, default=ROOT, help=argparse.SUPPRESS)
     chosen = parser.parse_args(arguments)
     path = chosen.root / "README.md"
-    readme = path.read_text(encoding="utf-8")
-    runs = [(column, device, [load(chosen.root / file) for file in files]) for column, device, files in RUNS]
-    fresh = replaced(readme, table(runs))
-    if fresh == readme:
+    fresh = path.read_text(encoding="utf-8")
+    stale = []
+    for part, text in generated(chosen.root).items():
+        before, fresh = fresh, replaced(fresh, part, text)
+        stale += [part] if fresh != before else []
+    if not stale:
         return 0
     if chosen.check:
-        print("README.md: the ladder is stale; make readme writes it", file=sys.stderr)
+        for part in stale:
+            print(f"README.md: the {part} is stale; make readme writes it", file=sys.stderr)
         return 1
     path.write_text(fresh, encoding="utf-8")
     print("wrote README.md", file=sys.stderr)

@@ -14,6 +14,17 @@ set -eu
 reports=${REPORTS:-gate-reports}
 mkdir -p "$reports"
 
+# An earlier job's reports must not pass for this one's; the base must not be among them.
+for old in "$reports/new.jsonl" "$reports/report.xml" "$reports/summary.md"; do
+  for word in "$@"; do
+    if [ "$word" -ef "$old" ]; then
+      echo "gate.sh: $word is removed by every job: keep it outside of $reports" >&2
+      exit 2
+    fi
+  done
+done
+rm -f "$reports/new.jsonl" "$reports/report.xml" "$reports/summary.md"
+
 status=0
 gemmbench check "$@" --missing fail --save "$reports/new.jsonl" --force \
   --write "junit=$reports/report.xml" --write "markdown=$reports/summary.md" || status=$?

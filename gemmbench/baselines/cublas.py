@@ -44,7 +44,7 @@ _FORMS: Mapping[str, _Form] = {
     "half": _Form(2, 2, 68, ctypes.c_float),
     "bfloat16": _Form(14, 0, 68, ctypes.c_float),
     "tf32": _Form(0, 0, 77, ctypes.c_float),
-    "char": _Form(3, 10, 72, ctypes.c_int32, step=4),
+    "char": _Form(3, 10, 72, ctypes.c_int32, step=4),  # not transposed: its dp4a path, no tensor cores
 }
 
 

@@ -43,7 +43,7 @@ class Line:
 
 def staircase(runs: Sequence[Run], families: Families) -> list[Pane]:
     """GB/s over the size of the working set: a pane for each run and device."""
-    return _panes(runs, lambda row: row.variant == "working-set", _staircase)
+    return _panes(runs, lambda row: row.variant == "working-set" and _is_sized(row), _staircase)
 
 
 def transfer(runs: Sequence[Run], families: Families) -> list[Pane]:
@@ -53,12 +53,16 @@ def transfer(runs: Sequence[Run], families: Families) -> list[Pane]:
 
 def latency(runs: Sequence[Run], families: Families) -> list[Pane]:
     """Nanoseconds of a load over the size of its set, and the distribution of launches."""
-    chases = _panes(runs, lambda row: row.variant == "pointer-chase", _chase)
+    chases = _panes(runs, lambda row: row.variant == "pointer-chase" and _is_sized(row), _chase)
     return chases + _panes(runs, _is_launch, _launches, lambda rows: 1.6 + _LINE_HEIGHT * len(rows))
 
 
 def _is_launch(row: Row) -> bool:
-    return row.kind == "latency" and "bytes" not in row.parameters
+    return row.kind == "latency" and not _is_sized(row)
+
+
+def _is_sized(row: Row) -> bool:
+    return "bytes" in row.parameters
 
 
 def _panes(
@@ -174,7 +178,7 @@ def _below(axes: Axes, rows: Sequence[Row], notes: Sequence[str] = ()) -> None:
 
 
 def _size(row: Row) -> str:
-    return short(units.size(int(row.parameters["bytes"]))) if "bytes" in row.parameters else row.variant
+    return short(units.size(int(row.parameters["bytes"]))) if _is_sized(row) else row.variant
 
 
 def _mark_cache(axes: Axes, cache: int, top: bool) -> None:

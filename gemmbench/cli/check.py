@@ -12,11 +12,12 @@ from click.core import ParameterSource
 
 from gemmbench import checking
 from gemmbench.checking import Job, Patience
-from gemmbench.cli import EXIT_INTERRUPTED, running
+from gemmbench.cli import EXIT_INTERRUPTED, EXIT_WRONG, running
 from gemmbench.cli.comparing import CompareOptions, check_paths, comparing, end, load_all, present, write
 from gemmbench.cli.options import RunOptions, UserError, measuring
 from gemmbench.facts.compare.aa import Floor, floor
-from gemmbench.facts.compare.comparison import Basis, Comparison, compare
+from gemmbench.facts.compare.basis import Basis
+from gemmbench.facts.compare.comparison import FAILED, Comparison, compare, told
 from gemmbench.facts.compare.gate import LEAST_ROUNDS, MOST_ROUNDS
 from gemmbench.facts.compare.pairing import foreign, strictly
 from gemmbench.facts.concurrent import alone
@@ -25,7 +26,7 @@ from gemmbench.facts.records import DeviceFacts, Policy, Row, RunFile, RunFileEr
 from gemmbench.facts.series import HOST
 from gemmbench.facts.text import clean
 from gemmbench.render import aa
-from gemmbench.render.progress import Progress
+from gemmbench.render.progress import Progress, place
 from gemmbench.rules.plan import Case
 from gemmbench.rules.rebuild import rebuild
 from gemmbench.rules.selection import select
@@ -86,7 +87,7 @@ def check(
         raise UserError(f"--aa compares nothing: it has no {sorted(odd)[0]}, but {', '.join(_AA_FORMATS)}")
     if times and options.plot:
         raise UserError("--aa draws no chart: it compares nothing")
-    check_paths(comparison, options.plot)
+    check_paths(bases, options.plot, options.save, comparison)
     with running.user_errors():
         basis = Basis(tuple(map(alone, load_all(bases))), comparison.rules, tuple(comparison.noise_runs()))
     policy = _policy(basis.header.policy, options.policy)
@@ -121,6 +122,8 @@ def check(
     if outcome.interrupted:
         click.echo("gemmbench: interrupted; what is shown is from what was measured so far", err=True)
         raise click.exceptions.Exit(EXIT_INTERRUPTED)
+    if times:
+        _end_repeated(job.rows)
 
 
 @dataclass
@@ -182,7 +185,8 @@ def _chosen(
 ) -> tuple[tuple[DeviceFacts, ...], dict[int, int]]:
     """The devices to measure on, and for each of the base's that is among them its position.
 
-    Without a selector those that the base was measured on, by platform and name.
+    They are those that the base was measured on, by platform and name; of those that a selector names, what
+    is left stands in order for what is left of the base's.
 
     Raises:
         UserError: they are not here, or differ in what `--across` does not allow.
@@ -191,13 +195,13 @@ def _chosen(
     used = sorted({key[1] for key in basis.rows if HOST < key[1] < len(theirs)})
     if not used:
         return select(found, selector), {}
-    if selector:
-        devices = select(found, selector)
-        pairs = list(zip(used, devices, strict=False))
-    else:
-        places = strictly([theirs[slot] for slot in used], found)
-        pairs = [(slot, found[place]) for slot, place in zip(used, places, strict=True) if place is not None]
-        devices = tuple(device for _, device in pairs)
+    devices = select(found, selector) if selector else found
+    places = strictly([theirs[slot] for slot in used], devices)
+    others = iter([number for number in range(len(devices)) if selector and number not in places])
+    matched = [number if number is not None else next(others, None) for number in places]
+    pairs = [
+        (slot, devices[number]) for slot, number in zip(used, matched, strict=True) if number is not None
+    ]
     if not pairs:
         here = ", ".join(clean(device.title) for device in found)
         raise UserError(
@@ -208,7 +212,26 @@ def _chosen(
         if why := foreign(theirs[slot], device, basis.rules.across):
             hint = f"--across {'device,driver' if why.startswith('other device') else 'driver'}"
             raise UserError(f"{why} ({hint} compares nevertheless)")
-    return devices, {slot: place for place, (slot, _) in enumerate(pairs)}
+    return tuple(device for _, device in pairs), {slot: number for number, (slot, _) in enumerate(pairs)}
+
+
+def _end_repeated(rows: Sequence[Row]) -> None:
+    """End an A/A measurement of cases that were all ok in the base with the command's exit status.
+
+    Raises:
+        UserError: nothing was measured.
+    """
+    lost = [row for row in rows if row.status in FAILED]
+    if lost:
+        more = f" ({len(lost)} measurements of {len(rows)} in all)" if len(lost) > 1 else ""
+        click.echo(f"gemmbench: {_of_row(lost[0])}{more}", err=True)
+        raise click.exceptions.Exit(EXIT_WRONG)
+    if all(row.status != "ok" for row in rows):
+        raise UserError(f"nothing was measured: {_of_row(rows[0])}")
+
+
+def _of_row(row: Row) -> str:
+    return f"{place(row)}: {clean(told(row))}"
 
 
 def _show_floor(found: Floor, options: CompareOptions, quiet: bool) -> None:

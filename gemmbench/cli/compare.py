@@ -26,7 +26,7 @@ def compare(files: tuple[Path, ...], comparison: CompareOptions, plot: Path | No
     no regression, 1 a regression or a wrong result, 2 nothing compared, 3 inconclusive, with --strict.
     """
     bases, news = _split(files)
-    check_paths(comparison, plot)
+    check_paths(files, plot, options=comparison)
     with running.user_errors():
         found = compared(load_all(bases), load_all(news), comparison.rules, comparison.noise_runs())
     present(found, comparison, verbose, plot)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,8 @@ import click
 from gemmbench.cli import EXIT_INCONCLUSIVE, EXIT_WRONG, running
 from gemmbench.cli.options import UserError, check_folder, check_plot_path, choose
 from gemmbench.facts.compare import thresholds
-from gemmbench.facts.compare.comparison import PEAK, Comparison, Rules
+from gemmbench.facts.compare.basis import PEAK, Rules
+from gemmbench.facts.compare.comparison import Comparison
 from gemmbench.facts.compare.pairing import DIFFERENCES
 from gemmbench.facts.compare.thresholds import ThresholdError, Thresholds
 from gemmbench.facts.records import SCOPES, Run, load
@@ -31,6 +33,7 @@ class CompareOptions:
 
     rules: Rules
     noises: tuple[Path, ...]
+    threshold_file: Path | None
     strict: bool
     missing_fails: bool
     form: str
@@ -72,7 +75,7 @@ def comparing(command: Command) -> Command:
             across=frozenset(choose(across, tuple(DIFFERENCES), "difference") if across is not None else ()),
         )
         files = tuple(map(_format_and_file, write))
-        options = CompareOptions(rules, noises, strict, missing == "fail", form, files)
+        options = CompareOptions(rules, noises, threshold_file, strict, missing == "fail", form, files)
         return command(comparison=options, **rest)
 
     fold.__doc__ = command.__doc__
@@ -139,7 +142,7 @@ _COMPARING = (
         type=click.Choice(_MISSING),
         default="tell",
         show_default=True,
-        help="Whether a row that only the base has fails.",
+        help="Whether a row of the base that could not be compared fails.",
     ),
     click.option("--strict", is_flag=True, help="Rows that may be slower fail too, with exit status 3."),
     click.option("--format", "form", type=click.Choice(FORMATS), default="table", show_default=True),
@@ -174,7 +177,7 @@ def end(comparison: Comparison, options: CompareOptions) -> None:
         UserError: nothing was compared.
     """
     failed = any(line.fails for line in comparison.lines)
-    if failed or (options.missing_fails and comparison.counts["missing"]):
+    if failed or (options.missing_fails and comparison.lost):
         raise click.exceptions.Exit(EXIT_WRONG)
     if not comparison.compared:
         raise UserError(f"nothing was compared: {pages.why_nothing(comparison)}")
@@ -233,15 +236,50 @@ def load_all(paths: Sequence[Path]) -> list[Run]:
     return found
 
 
-def check_paths(options: CompareOptions, plot: Path | None) -> None:
-    """Find out beforehand whether everything can be written.
+def check_paths(
+    runs: Sequence[Path], plot: Path | None, save: Path | None = None, options: CompareOptions | None = None
+) -> None:
+    """Find out beforehand whether everything can be written, and that nothing is written over.
+
+    Args:
+        runs: files that are compared.
+        plot: ``--plot``.
+        save: ``--save``.
+        options: their other files.
 
     Raises:
-        UserError: it cannot.
+        UserError: a file cannot be written, or is also read, or also written by another option.
     """
     check_plot_path(plot)
-    for _, path in options.write:
-        check_folder("--write", path)
+    outputs = [(option, path) for option, path in (("--save", save), ("--plot", plot)) if path is not None]
+    inputs = [("", path) for path in runs]
+    if options:
+        for _, path in options.write:
+            check_folder("--write", path)
+        outputs += [("--write", path) for _, path in options.write]
+        inputs += [("--noise ", path) for path in options.noises]
+        inputs += [("--thresholds ", path) for path in (options.threshold_file,) if path is not None]
+    _check_overwriting(outputs, inputs)
+
+
+def _check_overwriting(outputs: Sequence[tuple[str, Path]], inputs: Sequence[tuple[str, Path]]) -> None:
+    for number, (option, path) in enumerate(outputs):
+        if path.exists() and not path.is_file():  # such as /dev/stdout
+            continue
+        for role, other in inputs:
+            if _same_file(path, other):
+                raise UserError(f"{option} {path} would replace {role}{other}, which is read")
+        for role, other in outputs[:number]:
+            if _same_file(path, other):
+                raise UserError(f"{option} {path} would replace {role} {other}")
+
+
+def _same_file(one: Path, other: Path) -> bool:
+    """Whether two names are of one file, also by a link, and also if it does not exist yet."""
+    try:
+        return one.samefile(other)
+    except OSError:
+        return os.path.realpath(one) == os.path.realpath(other)
 
 
 def the_scope(name: str) -> str | None:

@@ -8,9 +8,17 @@ import click
 from rich.console import RenderableType
 
 from gemmbench.cli import running
-from gemmbench.cli.comparing import load_all, ratio_option, references, scope_option, the_scope, threshold_of
-from gemmbench.cli.options import UserError, check_plot_path
-from gemmbench.facts.compare.comparison import Rules
+from gemmbench.cli.comparing import (
+    check_paths,
+    load_all,
+    ratio_option,
+    references,
+    scope_option,
+    the_scope,
+    threshold_of,
+)
+from gemmbench.cli.options import UserError
+from gemmbench.facts.compare.basis import Rules
 from gemmbench.facts.history import History
 from gemmbench.facts.history import history as follow
 from gemmbench.render import history as pages
@@ -45,7 +53,7 @@ def history(
     with (from eight runs on); the verdict is of what followed the last change, or of the last run, against
     what was before it.
     """
-    check_plot_path(plot)
+    check_paths(files, plot)
     rules = Rules(threshold_of(threshold), scope=the_scope(scope), ratio=references(ratio))
     with running.user_errors():
         found = follow(load_all(tuple({path.resolve(): path for path in files}.values())), rules)

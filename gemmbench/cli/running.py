@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -32,6 +32,7 @@ from gemmbench.facts.records import (
     HostFacts,
     Policy,
     Row,
+    RowKey,
     Run,
     RunFile,
     RunFileError,
@@ -97,6 +98,7 @@ def every_device(worker: Worker) -> tuple[tuple[DeviceFacts, ...], HostFacts]:
 @dataclass
 class _Outcome:
     rows: list[Row]
+    resumed: set[RowKey] = field(default_factory=set)  # the keys of those that the file held
     interrupted: bool = False
     error: RunFileError | None = None
 
@@ -127,8 +129,8 @@ def measure(options: RunOptions, make_plan: MakePlan, render: Render, chart: str
         automatic = Automatic(measured.points(devices, host) if chooses else {}, find_tuned)
         outcome = _run(plan, groups, header, worker, options, automatic)
     run = Run(header, tuple(outcome.rows), str(options.save or ""))
-    kept.keep(alone(run))
-    measured.keep(header, automatic.rows)
+    kept.keep(alone(run), outcome.resumed)
+    measured.keep(header, automatic.lessons)
     for note in () if options.quiet else (*kept.notes, *measured.notes, *tuned_notes()):
         click.echo(note, err=True)
     if run.rows:
@@ -191,6 +193,8 @@ def _run(
             for event in events:
                 if isinstance(event, Finished):
                     outcome.rows.append(event.row)
+                    if event.resumed:
+                        outcome.resumed.add(event.row.key)
                 progress.handle(event)
     except KeyboardInterrupt:
         outcome.interrupted = True

@@ -302,7 +302,7 @@ def _keep(task: Task, run: Run, quiet: bool) -> None:
         if store.find(task.device, task.variant, task.problems[0].dtype) and not quiet:
             click.echo("What was kept earlier stays in use; --forget drops it.", err=True)
         return
-    store.keep(
+    kept = store.keep(
         task.device,
         Preset(
             task.variant.name,
@@ -315,8 +315,10 @@ def _keep(task: Task, run: Run, quiet: bool) -> None:
         ),
     )
     if not quiet:
-        for line in store.notes or [f"Kept in {store.path(task.device)}; every command takes it from there."]:
-            click.echo(line, err=True)
+        for note in store.notes:
+            click.echo(note, err=True)
+        if kept:
+            click.echo(f"Kept in {store.path(task.device)}; every command takes it from there.", err=True)
 
 
 def _forget(device: DeviceFacts, names: tuple[str, ...], dtypes: tuple[str, ...]) -> None:

@@ -17,6 +17,8 @@ from gemmbench.facts.units import GIGA
 OUTDONE = 1.05  # a GEMM this many times as fast as the measured peak disproves it
 MATRIX_UNITS = ("mma", "wgmma")  # probes of units that only multiply matrices
 MATRIX_KERNELS = ("nv-mma", "nv-wgmma")  # variants that multiply with nothing else
+# Of char it multiplies operands that are not transposed, as here, with dot products of four bytes (dp4a).
+_CUBLAS_WITHOUT = ("float", "char")
 NOISY = 0.01  # the sampling rule's goal: beyond it a row is labelled
 DRIFTING = 0.03  # from here on a trend of the samples is told
 
@@ -162,7 +164,7 @@ def what_ran(row: Row) -> str:
 
 def on_matrix_units(variant: str, dtype: str) -> bool:
     """Whether a variant multiplies a type with units that only multiply matrices."""
-    return variant in MATRIX_KERNELS or (variant == "cublas" and dtype != "float")
+    return variant in MATRIX_KERNELS or (variant == "cublas" and dtype not in _CUBLAS_WITHOUT)
 
 
 @lru_cache(maxsize=64)

@@ -21,7 +21,8 @@ from statistics import median
 import numpy as np
 
 from gemmbench.facts.compare import noise as floors
-from gemmbench.facts.compare.comparison import Basis, Rules, title
+from gemmbench.facts.compare.basis import Basis, Rules
+from gemmbench.facts.compare.comparison import title
 from gemmbench.facts.compare.measures import Measure, mean, work
 from gemmbench.facts.compare.noise import Noise
 from gemmbench.facts.compare.pairing import repetitions

@@ -10,7 +10,7 @@ import os
 import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
 from types import TracebackType
@@ -33,6 +33,8 @@ SCOPES: tuple[str, ...] = ("kernel", "device", "host")
 
 BESIDE = "beside"
 """The parameter of a row that was measured while other devices did the same: their positions, ``0+2``."""
+
+_COUNTS = ("bytes", "width")  # parameters that are whole numbers of 1 or more
 
 MEMORY_MODES: dict[str, str] = {
     "mapped": "buffers the host can map, filled in place: no copy where host and device share memory",
@@ -280,6 +282,20 @@ class Row:
         """Positions of the devices that did the same at the same time; none if it ran alone."""
         return tuple(int(word) for word in str(self.parameters.get(BESIDE, "")).split("+") if word)
 
+    def placed(self, device: int, beside: Iterable[int]) -> Row:
+        """The same row on a device, measured while others did the same.
+
+        Args:
+            device: its position.
+            beside: those of the others; none if it ran alone.
+        """
+        others = "+".join(map(str, sorted(beside)))
+        return replace(
+            self,
+            device=device,
+            parameters={**self.parameters, BESIDE: others} if others else self.parameters,
+        )
+
 
 def moment(text: str) -> datetime:
     """A time as headers and rows hold it.
@@ -395,8 +411,8 @@ def _check_row(path: Path, number: int, row: Row, header: Header) -> None:
     """What types alone cannot say.
 
     Raises:
-        RunFileError: a device that the header lacks, a time or an energy that is not positive, a GEMM
-            without a problem.
+        RunFileError: a device that the header lacks, a time, an energy or a number of bytes that is not
+            positive, a GEMM without a problem, a transfer without a size.
     """
 
     def bad(field_name: str, why: str) -> RunFileError:
@@ -408,6 +424,12 @@ def _check_row(path: Path, number: int, row: Row, header: Header) -> None:
         raise bad("dtype", f"{row.dtype!r} is not one of {', '.join(DTYPES)}")
     if BESIDE in row.parameters and not _are_others(row, len(header.devices)):
         raise bad(f"parameters.{BESIDE}", f"{row.parameters[BESIDE]!r} does not name other devices")
+    for name in _COUNTS:
+        count = row.parameters.get(name, 1)
+        if not isinstance(count, int) or count < 1:
+            raise bad(f"parameters.{name}", f"{count!r} is not a whole number of 1 or more")
+    if row.kind == "transfer" and "bytes" not in row.parameters:
+        raise bad("parameters.bytes", "a transfer row must have it")
     if row.kind == "gemm":
         if row.problem is None:
             raise bad("problem", "a gemm row must have one")
@@ -574,5 +596,8 @@ def _without_output(command: Iterable[str]) -> Iterator[str]:
         yield word
 
 
-def _devices(header: Header) -> tuple[tuple[str, str, str], ...]:
-    return tuple((device.platform, device.name, device.driver) for device in header.devices)
+def _devices(header: Header) -> tuple[str, ...]:
+    return tuple(
+        f"{device.name} | {device.platform} {device.driver} | {device.compute_units} units"
+        for device in header.devices
+    )

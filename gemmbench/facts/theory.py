@@ -25,6 +25,26 @@ _MULTIPLY_ADDS: dict[tuple[int, int], tuple[int, int, int, int]] = {
     (9, 0): (128, 64, 256, 64),
 }
 _TYPES = ("float", "double", "half", "int")
+
+# Work-items and KiB of shared memory of one multiprocessor, by compute capability, from the same guide's
+# technical specifications; each resident group takes one KiB for itself.
+MULTIPROCESSOR: dict[tuple[int, int], tuple[int, int]] = {
+    (7, 0): (2048, 96),
+    (7, 5): (1024, 64),
+    (8, 0): (2048, 164),
+    (8, 6): (1536, 100),
+    (8, 7): (1536, 164),
+    (8, 9): (1536, 100),
+    (9, 0): (2048, 228),
+    (10, 0): (2048, 228),
+    (10, 3): (2048, 228),
+    (12, 0): (1536, 100),
+    (12, 1): (1536, 100),
+}
+OF_A_GROUP = 1024  # bytes
+_LARGE_GROUPS = (8, 0)  # from here on a group can be compiled for more than the driver lists
+_LEAST_KIB = 100  # of a multiprocessor that has them
+
 _PROBE = "flops"  # plain multiply-adds; matrix units and the like have figures of their own
 
 
@@ -54,3 +74,14 @@ def ceiling(device: DeviceFacts, variant: str, dtype: str) -> Ceiling | None:
         f"{device.compute_units} units at {device.clock_mhz} MHz, each with the multiply-adds of compute "
         f"capability {major}.{minor}",
     )
+
+
+def group_local_bytes(device: DeviceFacts) -> int:
+    """Bytes of local memory that a group can have.
+
+    NVIDIA's driver lists 48 KiB, and does not hold a program to them that is compiled for more.
+    """
+    if device.compute_capability < _LARGE_GROUPS:
+        return device.local_mem_bytes
+    _, kib = MULTIPROCESSOR.get(device.compute_capability, (0, _LEAST_KIB))
+    return max(device.local_mem_bytes, (kib << 10) - OF_A_GROUP)

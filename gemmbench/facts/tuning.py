@@ -16,12 +16,14 @@ import numpy.typing as npt
 
 from gemmbench.facts import derive
 from gemmbench.facts.events import Staged, Started
-from gemmbench.facts.records import Parameters, Problem, Row, Run
+from gemmbench.facts.records import Parameters, Problem, Row, Run, Status
 from gemmbench.facts.stats import CONFIDENCE
 
 SCOPE = "device"  # that decides: packing and padding count
 FINALIST = "finalist"
 
+_NO_USE: tuple[Status, ...] = ("unsupported", "failed", "wrong")  # a shipped preset that anything beats
+_UNSAFE: tuple[Status, ...] = ("wrong", "crashed", "failed", "timed-out")  # a winner that is none
 _RESAMPLES = 2000
 _SEED = 20261121  # the same samples give the same interval
 
@@ -88,6 +90,7 @@ class Result:
     finished: bool  # the finals were held to their end
     overall: Speedup | None  # at the problems of the search together
     comparisons: tuple[Comparison, ...]
+    fault: Row | None = None  # of the winner, when it took turns with the shipped preset
 
     @property
     def default(self) -> Attempt | None:
@@ -106,12 +109,17 @@ class Result:
         return tuple(attempt for attempt in self.attempts if attempt.rate is None)
 
     @property
+    def stands_alone(self) -> bool:
+        """Whether the shipped preset is no use here; one that was only not timed may be faster than any."""
+        trouble = self.default.trouble if self.default else None
+        return trouble is not None and trouble.status in _NO_USE
+
+    @property
     def is_kept(self) -> bool:
         """Whether the winner takes the shipped preset's place: it beats it with confidence, or that fails."""
-        if self.winner is None or not self.finished:
+        if self.winner is None or not self.finished or self.fault is not None:
             return False
-        stands_alone = self.default is not None and self.default.rate is None
-        return stands_alone or (self.overall is not None and self.overall.is_faster)
+        return self.stands_alone or (self.overall is not None and self.overall.is_faster)
 
 
 def is_tuning(run: Run) -> bool:
@@ -174,7 +182,10 @@ def result(run: Run) -> Result:
     )
     together = [pair for problem in searched for pair in pairs.get(problem, ())]
     overall = speedup(together) if together else None
-    return Result(found, best.parameters, bool(rounds) or found[0].rate is None, overall, comparisons)
+    finished = bool(rounds) or found[0].rate is None
+    mine = (row for row in rounds if row.parameters == best.parameters)
+    fault = next((row for row in mine if row.status in _UNSAFE), None)
+    return Result(found, best.parameters, finished, overall, comparisons, fault)
 
 
 def attempts(rows: Iterable[Row]) -> tuple[Attempt, ...]:

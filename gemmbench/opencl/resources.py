@@ -9,6 +9,7 @@ from typing import Any
 
 import pyopencl as cl
 
+from gemmbench.facts import theory
 from gemmbench.facts.problem import Gemm
 from gemmbench.facts.records import DeviceFacts, Resources
 from gemmbench.opencl.runtime import Built, Runtime, errors
@@ -16,20 +17,6 @@ from gemmbench.rules.variants import Pass, Values, Variant
 
 # ptxas hands out registers in this many for each work-item.
 _REGISTER_STEP = 8
-
-# One multiprocessor's work-items and KiB of shared memory, by compute capability (CUDA C++ Programming Guide,
-# "Technical Specifications per Compute Capability"); each resident group takes one KiB for itself.
-_MULTIPROCESSOR: dict[tuple[int, int], tuple[int, int]] = {
-    (7, 0): (2048, 96),
-    (7, 5): (1024, 64),
-    (8, 0): (2048, 164),
-    (8, 6): (1536, 100),
-    (8, 9): (1536, 100),
-    (9, 0): (2048, 228),
-    (10, 0): (2048, 228),
-    (12, 0): (1536, 100),
-}
-_OF_A_GROUP = 1024  # bytes
 
 
 def of_variant(
@@ -98,11 +85,11 @@ def fit(
     if facts.type != "gpu":
         return None, ""  # a CPU's core runs one work-group after the other
     rooms: dict[str, int] = {}
-    if known := _MULTIPROCESSOR.get(facts.compute_capability):
+    if known := theory.MULTIPROCESSOR.get(facts.compute_capability):
         resident, shared = known
         rooms["work-items"] = resident // group
         if local:
-            rooms["local memory"] = shared * 1024 // (local + _OF_A_GROUP)
+            rooms["local memory"] = shared * 1024 // (local + theory.OF_A_GROUP)
     elif local and not facts.local_mem_emulated:
         rooms["local memory"] = facts.local_mem_bytes // local  # what one group may have is the least
     if registers and file:

@@ -290,11 +290,11 @@ def to_github(comparison: Comparison, strict: bool = False, missing_fails: bool 
     Args:
         comparison: what came out.
         strict: inconclusive rows are errors, too.
-        missing_fails: missing rows are.
+        missing_fails: rows that were not compared are.
     """
     errors = [line for line in comparison.lines if line.fails]
     errors += [line for line in comparison.lines if strict and line.open]
-    errors += [line for line in comparison.lines if missing_fails and line.verdict == "missing"]
+    errors += [line for line in comparison.lines if missing_fails and line.lost]
     warned: tuple[Verdict, ...] = ("inconclusive", "missing", "incomparable")
     rest = [line for line in comparison.lines if line.verdict in warned and line not in errors]
     commands = [*_commands("error", errors), *_commands("warning", rest)]

@@ -192,7 +192,7 @@ def _slowdown_of(joint: Joint | None, place: int, scope: str) -> Ratio | None:
 def _what(row: Row, scope: str) -> str:
     if row.kind == "gemm":
         return f"{row.dtype} GFLOPS, {scope} scope"
-    return {"transfer": "GB/s between host and device", "bandwidth": "GB/s of memory"}[row.kind]
+    return "GB/s between host and device" if row.kind == "transfer" else "GB/s of memory"
 
 
 def _below(run: Run, joints: Sequence[Joint], scope: str, many: bool) -> tuple[Note, ...]:

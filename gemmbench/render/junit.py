@@ -20,12 +20,12 @@ def to_junit(comparison: Comparison, strict: bool = False, missing_fails: bool =
     Args:
         comparison: what came out.
         strict: inconclusive rows fail.
-        missing_fails: missing rows fail.
+        missing_fails: rows that were not compared fail.
     """
     suite = TestSuite("gemmbench compare")
     suite.add_property("conclusion", _text(conclusion(comparison)))
     for line in comparison.lines:
-        fails = line.fails or (strict and line.open) or (missing_fails and line.verdict == "missing")
+        fails = line.fails or (strict and line.open) or (missing_fails and line.lost)
         suite.add_testcase(_case(line, fails))
     found = JUnitXml("gemmbench")
     found.add_testsuite(suite)

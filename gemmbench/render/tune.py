@@ -14,6 +14,15 @@ from gemmbench.render.sheet import Cell, Note, Sheet
 
 TOP = 10
 _SHIPPED = "shipped"
+_AGAIN = "when they took turns"
+_FAULTS: Mapping[Status, str] = {
+    "wrong": "gives wrong answers",
+    "unsupported": "does not run",
+    "skipped": "was not timed",
+    "failed": "fails",
+    "crashed": "crashed",
+    "timed-out": "was stopped",
+}
 _REASONS = 6  # why configurations have no rate, that are told
 
 
@@ -138,8 +147,18 @@ def _verdict(found: Result) -> str:
         return "The best few have not been timed against the shipped preset yet, so that nothing is kept."
     if found.winner is None:
         return "The shipped preset stays: none of the best few was faster when they were timed again."
+    if found.fault is not None:
+        at = f" at {_shape(found.fault.problem)}" if found.fault.problem else ""
+        what = f"{_FAULTS[found.fault.status]}{at}, {_AGAIN}"
+        return f"The shipped preset stays: the best found {what}: {clean_lines(found.fault.reason)}"
+    trouble = found.default.trouble if found.default else None
+    if trouble is not None and found.is_kept:
+        return f"The winner is kept: the shipped preset {_FAULTS[trouble.status]} on this device."
+    if trouble is not None:
+        why = f"it {_FAULTS[trouble.status]}: {clean_lines(trouble.reason)}"
+        return f"The shipped preset stays: nothing can be held against it, since {why}"
     if found.overall is None:
-        return "The winner is kept: the shipped preset does not run on this device."
+        return f"The shipped preset stays: it and the best found gave no pair of times {_AGAIN}."
     how = f"{units.ratio(found.overall.median)} times as fast ({_interval(found.overall)})"
     if found.is_kept:
         return f"The winner is kept: {how} as the shipped preset."

@@ -31,7 +31,7 @@ _LIKELY: Mapping[str, tuple[str, ...]] = {
 }
 _LIKELY_NARROW: Mapping[str, tuple[str, ...]] = {
     "cpu": ("cpu-packed", "dot-v16", BASELINE),
-    "gpu": ("gpu-tile", "naive", BASELINE),
+    "gpu": ("gpu-tile", "naive", "nv-wgmma", "nv-mma", BASELINE),
 }
 _NARROW = 16  # a dimension of no more, beside one of more, makes a shape narrow
 _REACH = 1.0  # powers of two by which a dimension of a shape may differ that still tells something

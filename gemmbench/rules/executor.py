@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
+from gemmbench.facts import skips
 from gemmbench.facts.records import Policy, Row, Status
-from gemmbench.facts.units import seconds
 from gemmbench.rules.plan import Case
 
 Tell = Callable[[str], None]  # told each stage that is entered: building, verifying, settling, timing
@@ -28,11 +28,7 @@ class NotMeasuredError(Exception):
 
 def too_slow(predicted_s: float, policy: Policy) -> NotMeasuredError:
     """A case that cannot finish in its budget, with what it would take."""
-    return NotMeasuredError(
-        "skipped",
-        f"would take about {seconds(predicted_s)}, more than the budget of {seconds(policy.budget_s)}; "
-        f"--budget {int(predicted_s) + 1} runs it",
-    )
+    return NotMeasuredError("skipped", skips.too_slow(predicted_s, policy.budget_s))
 
 
 class Executor(Protocol):

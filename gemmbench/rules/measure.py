@@ -17,6 +17,7 @@ from contextvars import ContextVar
 from typing import Literal, Protocol
 
 from gemmbench.facts.records import Policy, Scope
+from gemmbench.facts.skips import LEAST_RUNS
 from gemmbench.facts.stats import summarize
 
 Batch = Callable[[int], Mapping[str, float]]
@@ -157,7 +158,7 @@ def batch_size(one_s: float, policy: Policy) -> int:
 
 def least_s(one_s: float) -> float:
     """The least that a row costs whose problem takes ``one_s`` seconds: verified once, then three of each."""
-    return (1 + 2 * _LEAST) * one_s
+    return LEAST_RUNS * one_s
 
 
 def _settle(run: Batch, size: int, limit_s: float, policy: Policy, clock: Clock, one_s: float) -> None:

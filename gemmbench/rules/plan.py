@@ -29,6 +29,11 @@ class Operands:
     c: str | None = None
     out: str | None = None  # where the result goes
 
+    @property
+    def given(self) -> bool:
+        """Whether any of them is the user's."""
+        return any(path is not None for path in (self.a, self.b, self.c))
+
 
 @dataclass(frozen=True)
 class Case:

@@ -81,7 +81,7 @@ def space(variant: Variant, device: DeviceFacts, problems: Sequence[Gemm]) -> Sp
     if combinations == 1:
         raise TuningError(f"{variant.name} has no parameters to tune")
     parameters = {name: replace(variant.parameters[name], values=mine) for name, mine in values.items()}
-    allowed = tuple(replace(variant, parameters=parameters).space())
+    allowed = tuple(replace(variant, parameters=parameters).space(dtype))
     reasons = [
         next(filter(None, (why_not(device, variant, problem, one) for problem in problems)), "")
         for one in allowed
@@ -136,6 +136,23 @@ def look(budget_s: float, time_limit_s: float, default_s: float | None = None) -
     enough = _FIRST_LOOK_SHARE * budget_s if default_s is None else least_s(_FAR * default_s)
     return Policy(
         budget_s=max(_LOOK_S, enough), settle_s=0.1, batch_s=0.005, min_batches=5, time_limit_s=time_limit_s
+    )
+
+
+def patient(budget_s: float, time_limit_s: float) -> Policy:
+    """How the shipped preset is measured where a look is too short for it: as little as makes a row.
+
+    Args:
+        budget_s: of the whole tuner.
+        time_limit_s: of another row; this one is slow, and does not hang.
+    """
+    return Policy(
+        budget_s=math.inf,
+        settle_s=0.1,
+        batch_s=0.005,
+        min_batches=3,
+        precision=math.inf,
+        time_limit_s=time_limit_s + budget_s,
     )
 
 

@@ -5,7 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 from types import TracebackType
 
-from gemmbench.facts.records import BusyError, Header, Row, RowKey, Run, RunFile, RunFileError
+from gemmbench.facts.records import (
+    BusyError,
+    Header,
+    Problem,
+    Row,
+    RowKey,
+    Run,
+    RunFile,
+    RunFileError,
+    Status,
+)
+
+_PASSING: tuple[Status, ...] = ("skipped", "crashed", "timed-out")  # what may be otherwise in another call
 
 
 class Cache:
@@ -31,19 +43,38 @@ class Cache:
             ) from None
         except OSError as error:
             raise RunFileError(f"cannot write {path}: {(error.strerror or str(error)).lower()}") from None
-        self.rows: list[Row] = list(self._file.done)
-        self._searched = {row.key: row for row in self.rows if not row.label}
+        self.rows: list[Row] = []
+        self._searched: dict[RowKey, Row] = {}
+        self._timed: set[Problem | None] = set()  # where the shipped preset has a time
+        for row in self._file.done:
+            self._know(row)
         self.recalled = len(self._searched)
 
     def find(self, key: RowKey) -> Row | None:
-        """The search's row of a case; None if it has not been measured."""
+        """The search's row of a case; None if it is to be measured."""
         return self._searched.get(key)
 
     def append(self, row: Row) -> None:
         """Add a row, and put it on the disk."""
         self._file.append(row)
+        self._know(row)
+
+    def _know(self, row: Row) -> None:
+        """Take a row in, and remember it if another call would find the same.
+
+        What was skipped is far slower than the shipped preset where that has a time; elsewhere it wants a
+        larger budget. The shipped preset, which all is held against, is worth another try.
+        """
         self.rows.append(row)
-        if not row.label:
+        if row.label:
+            return
+        if row.parameters == self.rows[0].parameters:  # the first attempt is always the shipped preset
+            if row.status == "ok":
+                self._timed.add(row.problem)
+            lasts = row.status not in _PASSING
+        else:
+            lasts = row.status != "skipped" or row.problem in self._timed
+        if lasts:
             self._searched[row.key] = row
 
     def run(self) -> Run:

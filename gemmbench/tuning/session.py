@@ -177,7 +177,7 @@ class _Session:
             known = self._cache.find(step.row.key if isinstance(step, Skip) else step.key)
             if known is None:
                 recalled = False
-                known = _without_advice(self._run(step, policy))
+                known = _without_advice(self._run(step, policy), self._default_s[problem])
                 self._cache.append(known)
             rows.append(known)
             if known.status != "ok":
@@ -203,17 +203,19 @@ class _Session:
         if isinstance(step, Skip):
             return step.row
         self._tell(Started(self._tried, step.label))
-        return self._measure(step, policy)
+        row = self._measure(step, policy)
+        if row.status == "skipped" and step.parameters == self._task.space.default:
+            row = self._measure(step, rules.patient(self._task.budget_s, self._task.time_limit_s))
+        return row
 
     def _announce(self, configurations: Sequence[Mapping[str, int]]) -> None:
         steps = (self._case(self._task.problems[0], one) for one in configurations)
         self._ahead([step for step in steps if isinstance(step, Case)])
 
 
-def _without_advice(row: Row) -> Row:
+def _without_advice(row: Row, default_s: float | None) -> Row:
     """A skipped row's advice is for the --budget of other commands."""
     if row.status != "skipped" or "--budget" not in row.reason:
         return row
-    return replace(
-        row, reason=f"{row.reason.partition(',')[0]}: far slower than the shipped preset, so not timed"
-    )
+    why = "far slower than the shipped preset" if default_s else "longer than a look at this --budget"
+    return replace(row, reason=f"{row.reason.partition(',')[0]}: {why}, so not timed")

@@ -239,11 +239,11 @@ static inline void load_step(WORD (*a)[4], WORD (*b)[2], uint stage, int step, u
  * lie ITEMS chunks apart: of A some rows further down; of B, by pieces of 8 chunks, some rows down, then a piece on. */
 #define A_TO(e) (writing + to_a + (e) * ITEMS * CHUNK)
 #define A_FROM(e) (from_a + (size_t)((e) * (ITEMS / A_CHUNKS) * SIZE) * lda)
-#define A_LEFT(e) (in_a >> (e) & 1 ? clamp((k - p0 - first_chunk) * SIZE, 0, CHUNK) : 0)
+#define A_LEFT(e) (in_a >> (e) & 1 ? clamp(k - p0 - first_chunk, 0, PER_CHUNK) * SIZE : 0)
 #if defined(MMA_char)
 #define B_TO(e) (writing + to_b + (e) * ITEMS * CHUNK)
 #define B_FROM(e) (from_b + (size_t)((e) * (ITEMS / A_CHUNKS) * SIZE) * ldb)
-#define B_LEFT(e) (in_b >> (e) & 1 ? clamp((k - p0 - first_chunk) * SIZE, 0, CHUNK) : 0)
+#define B_LEFT(e) (in_b >> (e) & 1 ? clamp(k - p0 - first_chunk, 0, PER_CHUNK) * SIZE : 0)
 #define B_FURTHER ROW
 #else
 #define PIECES (ITEMS / 8)

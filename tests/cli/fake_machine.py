@@ -99,6 +99,8 @@ class FakeMachine:
         if fault == "device-memory":
             self._broken = True
             raise NotMeasuredError("failed", "clCreateBuffer failed: out of resources", restart=True)
+        if fault == "skipped":
+            raise NotMeasuredError("skipped", "would take about 19 s")
         if fault == "wrong":
             raise NotMeasuredError("wrong", Check("wrong", {}, ("residual 3.1 times the bound",)).reasons[0])
         if fault == "os-error":

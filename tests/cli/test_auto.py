@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from gemmbench.facts.records import Row, load
+from gemmbench.facts.records import Problem, Row, load
+from gemmbench.rules.variants import BY_NAME
+from gemmbench.tuned import KeptPresets, Preset, source
+from tests import fake_runs
 from tests.cli.conftest import Call
 
 # In half: there the host's BLAS, which the fake machine has ahead of every kernel, is out of the race.
@@ -75,6 +80,54 @@ def test_a_resumed_run_keeps_its_rows_and_learns_from_them(
     assert resumed.exit_code == 0
     assert resumed.stdout == shown
     assert len(load(path).rows) == len(lines) - 1
+
+
+def kept() -> list[Path]:
+    return list(Path(os.environ["XDG_CACHE_HOME"]).glob("gemmbench/measured/*.json"))
+
+
+def test_what_a_resumed_file_held_is_not_kept_as_measured_today(call: Call, tmp_path: Path) -> None:
+    words = (*SWEEP, "--kernel", "register", "--save", str(tmp_path / "run.jsonl"))
+    assert call(*words).exit_code == 0
+    (path,) = kept()
+    path.unlink()
+    assert call(*words, "--resume").exit_code == 0
+    assert kept() == []
+
+
+def test_the_users_own_matrices_teach_it_nothing(call: Call, tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", np.zeros((8, 8), np.float32))
+    own = ("gemm", "-n", "8", "--a", str(tmp_path / "a.npy"), "--no-peak", "--baseline", "none")
+    assert call(*own, "--kernel", "register").exit_code == 0
+    assert kept() == []
+    assert call(*own, "--kernel", "register,auto").exit_code == 0
+    (path,) = kept()  # what auto has tried was generated
+    points = json.loads(path.read_text())["points"]
+    assert {point["point"]["variant"] for point in points} == {"cpu-packed", "numpy"}
+
+
+def test_tuned_parameters_are_told_and_left_out_where_they_are_not_wanted(
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    register = BY_NAME["register"]
+    shipped = register.preset("cpu-intel", dtype="half", vector_bits=fake_runs.CPU.vector_bits)
+    mine = {**shipped, "BK": 8}
+    monkeypatch.setenv("GEMMBENCH_FAKE_GAINS", "BK=8 1.5")
+    preset = Preset(
+        "register", "half", source(register), mine, (Problem(8, 8, 8),), 1.5, "2026-11-21T04:30:00Z"
+    )
+    KeptPresets().keep(fake_runs.CPU, preset)
+    assert call(*SWEEP, "--kernel", "register").exit_code == 0
+    assert call(*SWEEP, "--kernel", "register", "--no-tuned").exit_code == 0
+    alone = (*SWEEP, "--kernel", "auto")
+    with_it = rows_of(call, tmp_path / "run.jsonl", *alone)
+    assert {row.choice["BK"] for row in with_it} == {8}
+    assert all(row.notes[0].startswith("tuned parameters from") for row in with_it)
+    without = rows_of(call, tmp_path / "run.jsonl", *alone, "--no-tuned")
+    assert {(row.choice["BK"], row.notes) for row in without} == {(shipped["BK"], ())}
+    assert call("tune", "--forget").exit_code == 0
+    after = rows_of(call, tmp_path / "run.jsonl", *alone)
+    assert {(row.choice["BK"], row.notes) for row in after} == {(shipped["BK"], ())}
 
 
 def test_a_variant_that_crashes_in_a_trial_is_not_taken(

@@ -17,6 +17,7 @@ from click.testing import CliRunner
 from gemmbench import cli
 from gemmbench.cli import EXIT_INCONCLUSIVE, EXIT_USAGE, EXIT_WRONG, running
 from gemmbench.facts.records import load
+from gemmbench.facts.text import listed
 from tests.cli import slow_machine
 from tests.cli.conftest import Call, Start
 from tests.compare_runs import save
@@ -69,6 +70,33 @@ def test_aa_repeats_every_case_and_says_what_the_machine_carries(call: Call) -> 
         result.stdout.split()
     )
     assert json.loads(Path("aa.json").read_text())["ratio"]["verdicts"] == 3 * 6
+
+
+@pytest.mark.parametrize(
+    ("faults", "status", "told"),
+    [
+        ("tiled 16 sigsegv", EXIT_WRONG, "tiled float 16x16x16: crashed: the driver's process was killed"),
+        ("naive 8 wrong", EXIT_WRONG, "naive float 8x8x8: wrong: residual 3.1 times the bound"),
+        ("tiled 16 skipped", 0, ""),
+        (
+            "; ".join(f"{name} {size} skipped" for name in SWEEP[4].split(",") for size in (8, 16)),
+            EXIT_USAGE,
+            "nothing was measured: naive float 8x8x8: skipped: would take about 19 s",
+        ),
+    ],
+    ids=["crashed", "wrong", "skipped", "all skipped"],
+)
+def test_aa_without_results_does_not_end_well(
+    faults: str, status: int, told: str, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = load("once.jsonl")
+    save("device.jsonl", replace(run, rows=tuple(row for row in run.rows if row.device == 0)))
+    monkeypatch.setenv("GEMMBENCH_FAKE_FAULTS", faults)
+    result = call("check", "device.jsonl", "--aa", "2", "--save", "new.jsonl", "-q")
+    assert result.exit_code == status
+    assert result.stderr.startswith(f"gemmbench: {told}" if told else "")
+    assert result.stderr.count("\n") == bool(told)
+    assert load("new.jsonl").rows
 
 
 def test_nothing_has_changed(call: Call) -> None:
@@ -165,6 +193,41 @@ def test_another_device_is_refused_before_anything_is_measured(
     assert call("check", "aa.jsonl", "--device", "h200", "--across", "device,driver").exit_code == 0
 
 
+@pytest.mark.parametrize("selector", ["intel,pocl", "pocl,intel"])
+@pytest.mark.parametrize("across", ["source", "device,driver"])
+def test_named_devices_are_paired_by_what_they_are(
+    selector: str, across: str, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GEMMBENCH_FAKE_DEVICES", "pocl cpu")
+    assert call(*SWEEP, "--device", "all", "--save", "two.jsonl").exit_code == 0
+    monkeypatch.setenv("GEMMBENCH_FAKE_DEVICES", "cpu gpu pocl")
+    words = ("--device", selector, "--across", across, "--patience", "0", "--threshold", "50 %")
+    result = call("check", "two.jsonl", *words, "--save", "new.jsonl", "--format", "json", "-q")
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert {row["verdict"] for row in json.loads(result.stdout)["rows"]} == {"same"}
+    assert presets("new.jsonl") == presets("two.jsonl")
+
+
+def presets(path: str) -> set[tuple[str, str, str]]:
+    """What each device has run."""
+    run = load(path)
+    return {
+        (device.title, row.variant, listed(row.parameters)) for row in run.rows if (device := run.device(row))
+    }
+
+
+def test_what_is_left_of_named_devices_is_paired_in_order(
+    call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GEMMBENCH_FAKE_DEVICES", "pocl cpu")
+    assert call(*SWEEP, "--device", "all", "--save", "two.jsonl").exit_code == 0
+    monkeypatch.setenv("GEMMBENCH_FAKE_DEVICES", "gpu pocl")
+    words = ("check", "two.jsonl", "--device", "all", "--across", "device,driver", "-q", "--dry-run")
+    assert call(*words[:4], "-q").stderr.startswith("gemmbench: other device: NVIDIA H200, not Intel(R)")
+    titles = [each for each in call(*words).stdout.splitlines() if " | " in each]
+    assert [each.split(" | ")[1] for each in titles] == ["PoCL 3.0-rc2", "NVIDIA CUDA 580.95.05"]
+
+
 def test_the_bases_sampling_is_taken_unless_given(call: Call) -> None:
     run = load("aa.jsonl")
     policy = replace(run.header.policy, budget_s=7.0, cold=True)
@@ -207,6 +270,11 @@ ERRORS: dict[str, tuple[str, str]] = {
     "patience":    ("check aa.jsonl --patience -1", "--patience is 0 or more, not -1"),
     "patience, NaN": ("check aa.jsonl --patience nan", "--patience is 0 or more, not nan"),
     "reference":   ("check aa.jsonl --ratio padded", "aa.jsonl has no rows that can be measured again as a ratio to padded"),
+    "write, base": ("check once.jsonl aa.jsonl --write json=./aa.jsonl", "--write aa.jsonl would replace aa.jsonl, which is read"),
+    "write, save": ("check aa.jsonl --save new.jsonl --write json=new.jsonl", "--write new.jsonl would replace --save new.jsonl"),
+    "save, base":  ("check aa.jsonl once.jsonl --save once.jsonl --force", "--save once.jsonl would replace once.jsonl, which is read"),
+    "save, noise": ("check once.jsonl --noise aa.jsonl --save aa.jsonl --force", "--save aa.jsonl would replace --noise aa.jsonl, which is read"),
+    "save, aa":    ("check once.jsonl --aa 2 --save once.jsonl --force", "--save once.jsonl would replace once.jsonl, which is read"),
     "no file":     ("check none.jsonl", "none.jsonl: no such file"),
     "plot":        ("check aa.jsonl --plot x.gif", "a chart is a"),
 }  # fmt: skip
@@ -215,10 +283,12 @@ ERRORS: dict[str, tuple[str, str]] = {
 @pytest.mark.parametrize("name", ERRORS)
 def test_errors_are_one_sentence(name: str, call: Call) -> None:
     words, sentence = ERRORS[name]
+    before = {path: path.read_bytes() for path in Path().iterdir()}
     result = call(*words.split())
     assert result.exit_code == EXIT_USAGE
     assert sentence in result.stderr
     assert result.stderr.count("\n") == 1
+    assert {path: path.read_bytes() for path in Path().iterdir()} == before
 
 
 def test_a_base_without_a_row_that_worked(call: Call) -> None:

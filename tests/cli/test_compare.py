@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import xml.etree.ElementTree
 from dataclasses import replace
 from pathlib import Path
@@ -47,6 +48,8 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("t.toml").write_text(THRESHOLDS)
     Path("bad.toml").write_text('[[row]]\nvariant = 3\nthreshold = "5 %"\n')
     Path("folder").mkdir()
+    Path("link.jsonl").symlink_to("base1.jsonl")
+    save("run.svg", again(2))
     for day in range(1, 13):
         slow = {("tiled", 512): 1.2 if day > 6 else 1.0}
         save(f"day{day:02d}.jsonl", on(again(day + 20, slow), day))
@@ -117,11 +120,20 @@ ERRORS: dict[str, tuple[str, str]] = {
     "write, format":     ("compare base1.jsonl same.jsonl --write xml=out.xml", "--write takes FORMAT=FILE"),
     "write, folder":     ("compare base1.jsonl same.jsonl --write junit=no/out.xml", "there is no folder no"),
     "write, a folder":   ("compare base1.jsonl same.jsonl --write junit=folder", "it is a folder"),
+    "write, base":       ("compare base1.jsonl same.jsonl --write json=./base1.jsonl", "--write base1.jsonl would replace base1.jsonl, which is read"),
+    "write, new":        ("compare base1.jsonl same.jsonl --write json=same.jsonl", "--write same.jsonl would replace same.jsonl, which is read"),
+    "write, link":       ("compare base1.jsonl same.jsonl --write json=link.jsonl", "--write link.jsonl would replace base1.jsonl, which is read"),
+    "write, noise":      ("compare base1.jsonl same.jsonl --noise aa.jsonl --write json=aa.jsonl", "--write aa.jsonl would replace --noise aa.jsonl, which is read"),
+    "write, thresholds": ("compare base1.jsonl same.jsonl --thresholds t.toml --write json=t.toml", "--write t.toml would replace --thresholds t.toml, which is read"),
+    "write, twice":      ("compare base1.jsonl same.jsonl --write json=x --write junit=folder/../x", "--write folder/../x would replace --write x"),
+    "write, plot":       ("compare base1.jsonl same.jsonl --plot c.svg --write json=c.svg", "--write c.svg would replace --plot c.svg"),
+    "plot, base":        ("compare run.svg same.jsonl --plot run.svg", "--plot run.svg would replace run.svg, which is read"),
     "plot":              ("compare base1.jsonl same.jsonl --plot out.gif", "a chart is a .png, .svg, .pdf file"),
     "history, none":     ("history", "Missing argument"),
     "history, empty":    ("history empty.jsonl", "empty.jsonl: line 1: the file is empty"),
     "history, no rows":  ("history no-rows.jsonl", "no-rows.jsonl has no rows"),
     "history, ratio":    ("history base1.jsonl --ratio naive", "there is nothing to follow"),
+    "history, plot run": ("history base1.jsonl run.svg --plot run.svg", "--plot run.svg would replace run.svg, which is read"),
     "history, plot":     ("history base1.jsonl --plot out", "a chart is a .png, .svg, .pdf file"),
 }  # fmt: skip
 
@@ -129,13 +141,23 @@ ERRORS: dict[str, tuple[str, str]] = {
 @pytest.mark.parametrize("name", ERRORS)
 def test_errors_are_one_sentence(name: str, call: Call, tmp_path: Path) -> None:
     words, sentence = ERRORS[name]
-    before = sorted(tmp_path.rglob("*"))
+    before = contents(tmp_path)
     result = call(*words.split())
     assert result.exit_code == EXIT_USAGE
     assert sentence in result.stderr
     assert result.stderr.startswith("gemmbench: ")
     assert result.stderr.count("\n") == 1
-    assert sorted(tmp_path.rglob("*")) == before
+    assert contents(tmp_path) == before
+
+
+def contents(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() if path.is_file() else b"" for path in folder.rglob("*")}
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no such file")
+def test_what_is_no_file_may_be_written_twice(call: Call) -> None:
+    words = ("--write", "json=/dev/null", "--write", "junit=/dev/null")
+    assert call("compare", "base1.jsonl", "same.jsonl", *words).exit_code == 0
 
 
 def test_every_format_at_once(call: Call) -> None:

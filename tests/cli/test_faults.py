@@ -145,6 +145,26 @@ def test_resuming_a_finished_run_measures_nothing(
     assert path.read_bytes() == before
 
 
+@pytest.mark.parametrize("more", [(), ("--device", "all", "--concurrent")], ids=["in turn", "at once"])
+def test_rows_of_other_kernels_are_not_resumed(more: tuple[str, ...], call: Call, tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    words = (*SWEEP, *more, "--save", str(path))
+    assert call(*words).exit_code == 0
+    header, *lines = path.read_text().splitlines()
+    rows = [json.loads(line) for line in lines[:-1]]
+    old = next(row for row in rows if row["variant"] == "tiled")
+    old["source"] = "0123456789abcdef"
+    path.write_text("\n".join([header, *map(json.dumps, rows)]) + "\n")
+    before = path.read_bytes()
+    done = call(*words, "--resume")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr == (
+        f"gemmbench: cannot resume {path}: its rows of tiled are of other kernel sources than today's; "
+        "--force drops them, or give --save another file\n"
+    )
+    assert path.read_bytes() == before
+
+
 def test_resuming_an_empty_file_starts_it(call: Call, tmp_path: Path) -> None:
     """A run that was killed before its header was on the disk."""
     path = tmp_path / "run.jsonl"

@@ -18,6 +18,7 @@ from gemmbench import charts, cli
 from gemmbench.facts.chart_files import named
 from gemmbench.facts.records import load
 from tests.cli.conftest import ROOT
+from tests.generate_readme import earlier_forms, is_earlier
 
 PLOTS = ROOT / "plots"
 PAGE = PLOTS / "README.md"
@@ -92,6 +93,14 @@ def test_the_page_lists_every_run_and_chart(
     assert listed == wanted, "pytest tests/cli/test_gallery.py --update-golden writes it"
 
 
+def earlier_in(run: Path) -> str:
+    """What a run measured with an earlier form of its kernel; "" if nothing."""
+    saved = load(run)
+    rows = (row for row in saved.rows if (row.kind, row.status) == ("gemm", "ok"))
+    names = dict.fromkeys(f"`{row.variant}`" for row in rows if is_earlier(saved, row))
+    return f"{', '.join(names)} in [{run.name}]({run.name})" if names else ""
+
+
 def lists(drawn: dict[Path, list[str]]) -> Iterator[str]:
     """A section for each machine: its runs, the commands that made and draw them, a picture of each."""
     for peak, group in groupby(RUNS, peak_of):
@@ -107,6 +116,8 @@ def lists(drawn: dict[Path, list[str]]) -> Iterator[str]:
             made = shlex.join(["gemmbench", *load(run).header.command])
             links = ", ".join(f"[{kind}]({name}.png)" for name, kind in kinds[run].items())
             yield f"| [{run.name}]({run.name}) | `{made}` | {links} |"
+        if earlier := earlier_forms("; ".join(filter(None, map(earlier_in, runs)))):
+            yield f"\n{earlier}"
         yield "\n```"
         yield from (f"$ gemmbench {shlex.join(command(run))}" for run in runs)
         yield "```"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -30,6 +32,16 @@ class Sourced(FakeMachine):
 @pytest.fixture
 def sourced(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(running, "make_machine", Sourced)
+
+
+def test_a_resumed_peak_is_not_kept_as_todays(call: Call, sourced: None, tmp_path: Path) -> None:
+    words = ("peak", "--device", "0", "-q", "--save", str(tmp_path / "run.jsonl"))
+    cache = Path(os.environ["XDG_CACHE_HOME"]) / "gemmbench"
+    assert call(*words).exit_code == 0
+    assert list(cache.glob("peaks/*.json"))
+    shutil.rmtree(cache)
+    assert call(*words, "--resume").exit_code == 0
+    assert not list(cache.glob("peaks/*.json"))
 
 
 # --- families -----------------------------------------------------------------------------------------------

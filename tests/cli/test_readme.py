@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from gemmbench import cli
-from gemmbench.facts import units
+from gemmbench.facts import derive, units
 from gemmbench.facts.records import load
 from gemmbench.rules.variants import ORDER
 from tests import generate_readme
@@ -76,39 +77,49 @@ def test_the_table_of_commands_has_every_command() -> None:
     assert table == list(cli.COMMANDS)
 
 
-def test_the_ladder_is_not_stale() -> None:
-    assert generate_readme.main(["--check"]) == 0, "make readme writes it"
+def test_the_tables_are_not_stale() -> None:
+    assert generate_readme.main(["--check"]) == 0, "make readme writes them"
 
 
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
-    """A folder with a README and the runs that its ladder is made from."""
+    """A folder with a README and the runs that its tables are made from."""
     (tmp_path / "plots").mkdir()
-    for file in ("README.md", *(file for *_, files in generate_readme.RUNS for file in files)):
+    for file in ("README.md", *generate_readme.FILES):
         shutil.copy(ROOT / file, tmp_path / file)
     return tmp_path
 
 
-def test_a_stale_ladder_is_found_and_written(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("old", "new", "part"),
+    [
+        ("| `naive` |", "| `nave` |", generate_readme.LADDER),
+        ("| 824 |", "| 825 |", generate_readme.TENSOR),
+    ],
+)
+def test_a_stale_table_is_found_and_written(
+    old: str, new: str, part: str, copy: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     readme = copy / "README.md"
     fresh = readme.read_text(encoding="utf-8")
-    readme.write_text(fresh.replace("| `naive` |", "| `nave` |", 1), encoding="utf-8")
+    readme.write_text(fresh.replace(old, new, 1), encoding="utf-8")
     stale = readme.read_bytes()
     root = ("--root", str(copy))
     assert generate_readme.main(["--check", *root]) == 1
-    assert "README.md: the ladder is stale; make readme writes it" in capsys.readouterr().err
+    assert capsys.readouterr().err == f"README.md: the {part} is stale; make readme writes it\n"
     assert readme.read_bytes() == stale
     assert generate_readme.main(root) == 0
     assert readme.read_text(encoding="utf-8") == fresh
 
 
 def test_the_ladder_has_the_figures_of_the_saved_runs() -> None:
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    lines = text.partition(generate_readme.BEGIN)[2].partition(generate_readme.END)[0].splitlines()
+    text = part_of_readme(generate_readme.LADDER)
+    lines = text.splitlines()
     table = {line.split("`")[1]: line.split(" | ")[2:] for line in lines if line.startswith("| `")}
     assert tuple(table) == ORDER
     for place, (_, _, files) in enumerate(generate_readme.RUNS):
-        size, rates = generate_readme.figures([load(ROOT / file) for file in files])
+        size, shown_there = generate_readme.figures([load(ROOT / file) for file in files])
+        rates = {name: figure.rate for name, figure in shown_there.items()}
         assert f"{size} on " in text
         best = max(rates, key=lambda name: rates[name])
         for name, cells in table.items():
@@ -117,10 +128,51 @@ def test_the_ladder_has_the_figures_of_the_saved_runs() -> None:
             assert shown.startswith("**") == (name == best)
 
 
-@pytest.mark.parametrize("broken", ["", generate_readme.END + generate_readme.BEGIN, generate_readme.BEGIN])
+def part_of_readme(part: str) -> str:
+    return generate_readme.between((ROOT / "README.md").read_text(encoding="utf-8"), part)
+
+
+def test_what_an_earlier_form_of_a_kernel_reached_is_named(copy: Path) -> None:
+    """Whatever the saved runs hold: of a row whose source is made another, the table below says so."""
+    run = load(ROOT / "plots" / "h200-square.jsonl")
+    row = next(row for row in run.rows if row.variant == "prefetch" and row.status == "ok")
+    assert not generate_readme.is_earlier(run, row)
+    assert generate_readme.is_earlier(run, replace(row, source="0123456789abcdef"))
+    assert generate_readme.is_earlier(run, replace(row, parameters={**row.parameters, "PAD": 8}))
+    assert generate_readme.is_earlier(run, replace(row, variant="none such"))
+    assert not generate_readme.is_earlier(run, replace(row, variant="cublas", source=""))
+    auto = replace(row, variant="auto", choice={"kernel": "prefetch"}, source="")
+    assert not generate_readme.is_earlier(run, auto)
+    other = replace(run, rows=(replace(row, source="0123456789abcdef"), auto))
+    assert generate_readme.is_earlier(other, auto)
+
+    square = copy / "plots" / "h200-square.jsonl"
+    assert "`prefetch` (" not in generate_readme.generated(copy)[generate_readme.LADDER]
+    square.write_text(square.read_text(encoding="utf-8").replace(row.source, "0123456789abcdef"), "utf-8")
+    *_, sentence = generate_readme.generated(copy)[generate_readme.LADDER].split("\n\n")
+    assert sentence.startswith("Measured with an earlier form of the kernel")
+    assert "`prefetch` (H200)" in " ".join(sentence.split())
+
+
+def test_the_table_of_tensor_cores_says_what_cublas_does_with_int8() -> None:
+    text = " ".join(part_of_readme(generate_readme.TENSOR).split())
+    assert "dp4a path" in text
+    run = load(ROOT / generate_readme.TENSOR_RUN)
+    cublas = max(
+        rate.median
+        for row in run.rows
+        if (row.variant, row.dtype) == ("cublas", "char") and (rate := derive.rate(row, "device"))
+    )
+    assert f"against {units.number(cublas / 1e12)} is not tensor core against tensor core." in text
+
+
+FIRST, LAST = generate_readme.markers(generate_readme.LADDER)
+
+
+@pytest.mark.parametrize("broken", ["", LAST + FIRST, FIRST])
 def test_a_readme_without_its_markers_is_an_error(broken: str) -> None:
     with pytest.raises(generate_readme.ReadmeError, match="once each"):
-        generate_readme.replaced(f"# title\n{broken}\n", "table")
+        generate_readme.replaced(f"# title\n{broken}\n", generate_readme.LADDER, "table")
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -65,6 +65,22 @@ def test_the_winner_is_kept_and_used_until_it_is_forgotten(call: Call, tmp_path:
     assert call("tune", "--forget", "--kernel", "register").stdout.startswith("Nothing is kept for this in ")
 
 
+def test_a_file_of_presets_that_cannot_be_read_is_put_aside(call: Call) -> None:
+    assert call(*TUNE).exit_code == 0
+    (path,) = Path(os.environ["XDG_CACHE_HOME"]).glob("gemmbench/tuned/*.json")
+    path.write_text("{")
+    refused = call("tune", "--forget")
+    assert refused.exit_code == 2
+    assert refused.stderr.startswith(
+        "gemmbench: tuned presets cannot be read, so that the shipped ones serve: "
+    )
+    assert path.read_text() == "{"
+    done = call(*TUNE)
+    aside = path.with_suffix(".bad")
+    assert f"what was there is now {aside}\nKept in {path}; every command" in done.stderr
+    assert aside.read_text() == "{"
+
+
 def test_forgetting_one_type_or_kernel_leaves_the_others(call: Call) -> None:
     assert call(*TUNE).exit_code == 0
     assert call("tune", "--forget", "--kernel", "tiled").stdout.startswith("Nothing is kept")
@@ -114,14 +130,22 @@ def test_a_hang_costs_its_time_limit(call: Call, tmp_path: Path, monkeypatch: py
     assert reasons == {"stopped after 2 s (--time-limit 1.5)"}
 
 
-@pytest.mark.parametrize(("fault", "status"), [("wrong", 1), ("sigsegv", 0)])
+@pytest.mark.parametrize(
+    ("fault", "status", "verdict"),
+    [
+        ("wrong", 1, "The winner is kept: the shipped preset gives wrong answers on this device."),
+        ("device-memory", 0, "The winner is kept: the shipped preset fails on this device."),
+        ("sigsegv", 0, "The shipped preset stays: nothing can be held against it, since it crashed: "),
+    ],
+)
 def test_a_shipped_preset_that_does_not_run(
-    fault: str, status: int, call: Call, monkeypatch: pytest.MonkeyPatch
+    fault: str, status: int, verdict: str, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GEMMBENCH_FAKE_FAULTS", f"register BM=128 {fault}")  # the preset's
     done = call(*TUNE)
     assert done.exit_code == status
-    assert "The winner is kept: the shipped preset does not run on this device." in flat(done.stdout)
+    assert verdict in flat(done.stdout)
+    assert ("Kept in" in done.stderr) == ("is kept" in verdict)
 
 
 def test_nothing_runs(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:

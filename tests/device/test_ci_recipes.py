@@ -20,6 +20,7 @@ import pytest
 import yaml
 from junitparser import JUnitXml
 
+from gemmbench import __version__
 from gemmbench.facts.records import Row, Run, load
 from tests.compare_runs import save
 
@@ -181,6 +182,38 @@ def test_the_shell_recipe_is_plain_sh_and_says_how_to_use_it(tmp_path: Path) -> 
     done = subprocess.run(["sh", RECIPES / "gate.sh"], cwd=tmp_path, capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "usage: sh gate.sh BASE [OPTION of gemmbench check...]\n"
+
+
+def test_an_earlier_jobs_reports_do_not_pass_for_this_ones(tmp_path: Path) -> None:
+    reports = tmp_path / "an earlier job's"
+    reports.mkdir()
+    names = ("new.jsonl", "report.xml", "summary.md")
+    for name in names:
+        (reports / name).write_text("old", encoding="utf-8")
+    within = {**environment(tmp_path), "REPORTS": reports.name}
+
+    def gate(base: str) -> subprocess.CompletedProcess[str]:
+        words = ["sh", str(RECIPES / "gate.sh"), base]
+        return subprocess.run(words, cwd=tmp_path, env=within, capture_output=True, text=True)
+
+    done = gate(f"./{reports.name}/new.jsonl")
+    assert done.returncode == 2
+    assert done.stderr == (
+        f"gate.sh: ./{reports.name}/new.jsonl is removed by every job: keep it outside of {reports.name}\n"
+    )
+    assert {path.name for path in reports.iterdir()} == set(names)
+
+    done = gate("none.jsonl")
+    assert done.returncode == 2
+    assert done.stderr.endswith("none.jsonl: no such file or directory\n")
+    assert list(reports.iterdir()) == []
+    assert not (tmp_path / "job.md").exists()
+
+
+@pytest.mark.parametrize("name", ["github-actions.yml", "gitlab-ci.yml"])
+def test_recipes_install_the_version_that_they_are_of(name: str) -> None:
+    installs = re.findall(r"pip install (\S+)", (RECIPES / name).read_text(encoding="utf-8"))
+    assert installs == [f"gemmbench=={__version__}"] * len(JOBS)
 
 
 def reframe(folder: Path, base: Run, *options: str) -> tuple[int, str]:

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from gemmbench.facts.records import Row, Run, RunFile, RunFileError, Scope, encode, load
+from gemmbench.facts.records import Kind, Row, Run, RunFile, RunFileError, Scope, Work, encode, load
 from tests import fake_runs
 from tests.cli.conftest import Call
 from tests.faults.ledger import Entry
@@ -53,12 +53,17 @@ def good(tmp_path: Path) -> Path:
     gemms = [row for row in square.rows if row.kind == "gemm" and row.variant in ("naive", "numpy")]
     rows = [*[row for row in peak.rows if row.status == "ok"][:2], *gemms[:3], gemms[-1]]
     rows += [row for row in fake_runs.fake_troubled().rows if row.status != "ok"][:1]
+    moved = replace(peak.rows[0], kind="transfer", variant="upload-pinned", parameters={"bytes": 4096})
+    moved = replace(moved, work=Work(bytes=4096), choice={})
+    rows = [replace(row, device=min(row.device, 0)) for row in rows]
+    rows += [moved, *(moved.placed(device, [1 - device]) for device in (0, 1))]
     path = tmp_path / "good.jsonl"
-    with RunFile.create(path, square.header) as file:
+    header = replace(square.header, devices=(fake_runs.CPU, fake_runs.POCL))
+    with RunFile.create(path, header) as file:
         for row in rows:
-            file.append(replace(short(row), device=min(row.device, 0)))
-    assert {row.kind for row in load(path).rows} == {"peak", "gemm"}
-    assert {row.device for row in load(path).rows} == {0, -1}
+            file.append(short(row))
+    assert {row.kind for row in load(path).rows} == {"peak", "gemm", "transfer"}
+    assert {row.device for row in load(path).rows} == {0, 1, -1}
     return path
 
 
@@ -187,6 +192,20 @@ def assert_readable(call: Call, turn: int) -> None:
             assert_sentence(result.stderr.splitlines(keepends=True)[-1])
         if result.exit_code == 0 and words.endswith("json"):
             json.loads(result.stdout, parse_constant=pytest.fail)
+
+
+@pytest.mark.parametrize(
+    ("kind", "variant"), [("latency", "pointer-chase"), ("bandwidth", "working-set"), ("peak", "flops")]
+)
+def test_rows_that_no_version_writes_are_readable(kind: Kind, variant: str, good: Path, call: Call) -> None:
+    """Without a size, and beside another device."""
+    run = load(good)
+    odd = replace(run.rows[0], kind=kind, variant=variant, parameters={}, work=Work(bytes=4096), choice={})
+    rows = (odd, odd.placed(0, [1]), odd.placed(1, [0]))
+    Path("bad.jsonl").write_bytes(b"".join(map(encode, (run.header, *run.rows, *rows))))
+    for words in ("show", "show -v", "plot --kind staircase -o a.svg", "plot --kind latency -o b.svg"):
+        result = call(*words.split(), "bad.jsonl")
+        assert result.exit_code == 0 or result.stderr.startswith("gemmbench: nothing to draw: ")
 
 
 def test_a_line_is_what_encode_makes(good: Path) -> None:

@@ -94,7 +94,9 @@ def test_rows_of_the_run_are_believed_and_only_the_rest_is_tried() -> None:
 
 
 def test_what_earlier_runs_have_measured_needs_no_trial() -> None:
-    known = choosing.points([earlier("cpu-packed", 30.0), earlier("numpy", 90.0)], 0)
+    preset = BY_NAME["cpu-packed"].preset("cpu-intel", vector_bits=fake.CPU.vector_bits)
+    slow = earlier("cpu-packed", 30.0, parameters=preset)
+    known = choosing.points([slow, earlier("numpy", 90.0)], 0)
     child = Child()
     row, _ = measure(Automatic({0: known}), child)
     assert [name for name, _ in child.asked] == ["numpy"]
@@ -162,6 +164,41 @@ def test_tuned_presets_serve_where_no_measurement_names_parameters() -> None:
     child = Child()
     measure(Automatic(tuned=lambda *_: Tuned(parameters, "tuned parameters")), child)
     assert child.cases[0].notes == ("tuned parameters",)
+
+
+def test_a_choice_of_tuned_parameters_says_so_and_without_them_it_is_none() -> None:
+    packed = BY_NAME["cpu-packed"]
+    shipped = packed.preset("cpu-intel", vector_bits=fake.CPU.vector_bits)
+    name = next(iter(shipped))
+    mine = {
+        **shipped,
+        name: next(value for value in packed.parameters[name].values if value != shipped[name]),
+    }
+    known = choosing.points([earlier("cpu-packed", 900.0, parameters=mine), earlier("numpy", 40.0)], 0)
+    child = Child()
+    row, _ = measure(Automatic({0: known}, lambda *_: Tuned(mine, "tuned parameters")), child)
+    assert child.asked == [("cpu-packed", POLICY.budget_s)]
+    assert (child.cases[0].parameters, row.notes) == (mine, ("tuned parameters",))
+    child = Child()
+    measure(Automatic({0: known}), child)
+    assert [(case.variant, case.parameters, case.notes) for case in child.cases] == [
+        ("cpu-packed", shipped, ()),  # tried: of the shipped preset nothing is known
+        ("cpu-packed", shipped, ()),
+    ]
+
+
+def test_lessons_are_what_this_run_has_measured_on_generated_matrices() -> None:
+    automatic, child = Automatic(), Child()
+    automatic.saw(earlier("tiled", 4.0, parameters={"TS": 16}))
+    measure(automatic, child)
+    assert [row.variant for row in automatic.lessons] == ["cpu-packed", "numpy", "cpu-packed"]
+    automatic = Automatic()
+    measure(automatic, child, case_of(operands=Operands(b="b.npy")))
+    assert [row.variant for row in automatic.lessons] == ["cpu-packed", "numpy"]  # the trials
+    assert len(automatic.rows) == 3
+    automatic = Automatic()
+    measure(automatic, child, case_of(operands=Operands(out="out.npy")))
+    assert len(automatic.lessons) == 3
 
 
 @pytest.mark.parametrize("place", [0, 2])

@@ -10,7 +10,8 @@ from gemmbench.facts.problem import Gemm
 from gemmbench.facts.records import Check, Problem, Row
 from gemmbench.rules import choosing
 from gemmbench.rules.choosing import CHOOSABLE, Point, break_even, by_default, likely, ranked, untried
-from gemmbench.rules.variants import BASELINES, ORDER
+from gemmbench.rules.plan import Case, gemm_plan
+from gemmbench.rules.variants import BASELINES, BY_NAME, ORDER
 from tests import fake_runs as fake
 
 
@@ -174,6 +175,19 @@ def test_what_is_likely_exists_and_ends_at_the_hosts_blas(
     found = likely(device, Gemm(*shape))  # type: ignore[arg-type]
     assert set(found) <= set(CHOOSABLE)
     assert found[-1] == "numpy"
+
+
+@pytest.mark.parametrize("shape", [(4096, 4096, 16), (8, 4096, 4096), (4096, 1, 4096)])
+@pytest.mark.parametrize("dtype", ["float", "double", "half", "bfloat16", "tf32", "char"])
+def test_narrow_shapes_have_a_kernel_on_nvidia_gpus_in_every_type(
+    dtype: str, shape: tuple[int, int, int]
+) -> None:
+    h200 = replace(fake.GPU, compute_capability=(9, 0))
+    assert "half" not in h200.dtypes
+    problem = Gemm(*shape, dtype)
+    kernels = [BY_NAME[name] for name in likely(h200, problem) if name != "numpy"]
+    steps = gemm_plan([h200], kernels, [problem])
+    assert [step.variant for step in steps if isinstance(step, Case)]
 
 
 def test_only_what_runs_on_every_machine_is_chosen() -> None:

@@ -7,7 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from gemmbench.facts.compare.comparison import Comparison, Line, Rules, compare
+from gemmbench.facts import skips
+from gemmbench.facts.compare.basis import Rules
+from gemmbench.facts.compare.comparison import Comparison, Line, compare
 from gemmbench.facts.compare.pairing import DIFFERENCES, slots, strictly
 from gemmbench.facts.compare.thresholds import Rule, Thresholds
 from gemmbench.facts.records import Check, Problem, Row, Run, Status, Work
@@ -235,6 +237,69 @@ def test_kept_rows_are_no_measurement() -> None:
     assert next(each for each in found.lines if each.row.kind == "peak").runs == (1, 1)
 
 
+def test_a_row_and_its_copy_in_a_later_run_count_once() -> None:
+    fresh = fake.peak_row(1, 100.0)
+    copy = replace(fresh, measured_utc="2026-11-20T00:00:00Z")
+    other = fake.peak_row(1, 101.0)
+    bases = [replace(again(seed), rows=(*again(seed).rows, row)) for seed, row in ((1, fresh), (2, copy))]
+    new = replace(again(3), rows=(*again(3).rows, other))
+    for pair in (bases, bases[::-1]):
+        found = compare(pair, [new])
+        assert next(each for each in found.lines if each.row.kind == "peak").runs == (1, 1)
+
+
+def test_versions_that_differ_are_no_noise() -> None:
+    """A driver that is 40 % slower is pooled with the other neither in the figures nor in the floor."""
+    other = FOREIGN["driver"][0](again(2, machine=1.4))
+    found = compare([again(1), other, again(3)], [again(4)])
+    assert line(found, "tiled", 512).runs == (2, 1)
+    assert found.noise.of(line(found, "tiled", 512).key).deviation < 0.02
+
+
+def test_a_noise_file_of_another_device_adds_nothing_and_says_so() -> None:
+    calm = repeated([FOREIGN["driver"][0](again(seed, noise=0.0001)) for seed in range(5)])
+    with_it = compare([again(1)], [again(2)], noises=[calm])
+    host_only = [key for key, _ in with_it.noise.rows.items() if key[1] >= 0]
+    assert not host_only
+    device = replace(calm, rows=tuple(row for row in calm.rows if row.device >= 0))
+    found = compare([again(1)], [again(2)], noises=[device])
+    assert found.noise == compare([again(1)], [again(2)]).noise
+    (remark,) = found.remarks
+    assert remark.startswith("aa.jsonl adds nothing to the noise floor: other driver: ")
+
+
+def test_new_runs_that_differ_among_themselves_are_not_pooled() -> None:
+    found = compare([again(1)], [again(2), FOREIGN["driver"][0](again(3, SLOW))])
+    assert line(found, "tiled", 512).runs == (1, 1)
+    assert line(found, "tiled", 512).verdict == "same"
+
+
+def too_slow(predicted_s: float, budget_s: float = 3.0) -> Callable[[Row], Row]:
+    return status("skipped", skips.too_slow(predicted_s, budget_s))
+
+
+@pytest.mark.parametrize(
+    ("budget_s", "verdict"), [(3.0, "broken"), (0.00042, "inconclusive"), (0.0002, "missing")]
+)
+def test_a_row_that_has_become_too_slow_for_its_budget(budget_s: float, verdict: str) -> None:
+    """In the base one run took 58 us, and 7 are the least: the budget says how slow it is now."""
+    new = changed(again(2), "tiled", 512, too_slow(99.0, budget_s))
+    new = replace(new, header=replace(new.header, policy=replace(new.header.policy, budget_s=budget_s)))
+    base = changed(again(1), "tiled", 512, lambda row: replace(row, samples={"kernel": fake.scope(58e-6)}))
+    mine = line(compare([base], [new]), "tiled", 512)
+    assert mine.verdict == verdict
+    assert mine.reason.startswith("skipped: would take about 99.0 s, more than the budget of ")
+    assert mine.too_slow == (verdict != "missing")
+    assert (mine.fails, mine.open) == (verdict == "broken", verdict == "inconclusive")
+
+
+def test_another_reason_to_skip_is_missing() -> None:
+    mine = line(
+        compare([again(1)], [changed(again(2), "tiled", 512, status("skipped", "no time"))]), "tiled", 512
+    )
+    assert (mine.verdict, mine.too_slow) == ("missing", False)
+
+
 def test_scopes() -> None:
     """Twice the transfers are slower in the host scope alone."""
     new = again(2)
@@ -307,6 +372,42 @@ def test_a_reference_that_is_lost_is_told_and_not_passed_over() -> None:
     assert line(found, "numpy", 512).verdict == "broken"
 
 
+def peaks(seed: int, rate: float, **changes: object) -> Run:
+    run = again(seed)
+    return replace(run, rows=(replace(fake.peak_row(1, rate), **changes), *run.rows))  # type: ignore[arg-type]
+
+
+def test_a_reference_that_was_kept_is_not_of_this_run() -> None:
+    """The machine is slower than in the hour in which the peak was measured: no ratio inside one run."""
+    kept = "2026-11-20T00:00:00Z"
+    for base, new in (
+        (peaks(1, 340.0), peaks(2, 340.0, measured_utc=kept)),
+        (peaks(1, 340.0, measured_utc=kept), peaks(2, 340.0)),
+    ):
+        mine = line(compare([base], [new], Rules(ratio=("peak",))), "tiled", 512)
+        reason = "its reference flops was kept from an earlier run: --remeasure measures it in each"
+        assert (mine.verdict, mine.reason) == ("missing", reason)
+
+
+def test_a_suspect_reference_settles_nothing() -> None:
+    doubt = Check("suspect", {}, ("ten times the rate of float",))
+    found = compare([peaks(1, 340.0)], [peaks(2, 3400.0, check=doubt)], Rules(ratio=("peak",)))
+    mine = line(found, "tiled", 512)
+    assert (mine.verdict, mine.open) == ("inconclusive", True)
+    assert mine.reason == "its reference flops's integrity is suspect: ten times the rate of float"
+
+
+def test_a_reference_that_is_another_kernel_compares_nothing() -> None:
+    """Twice as fast a reference would make everything else slower."""
+    new = again(2, {("register", 512): 0.5})
+    new = changed(new, "register", 512, lambda row: replace(row, source="other"))
+    mine = line(compare([again(1)], [new], Rules(ratio=("register",))), "tiled", 512)
+    assert mine.verdict == "incomparable"
+    assert mine.reason.startswith("its reference register: other kernel source: other, not ")
+    across = Rules(ratio=("register",), across=frozenset({"source"}))
+    assert line(compare([again(1)], [new], across), "tiled", 512).verdict == "slower"
+
+
 def test_rows_without_a_reference_are_not_missing() -> None:
     """`check --ratio` does not measure what no ratio needs."""
     extra = replace(
@@ -329,3 +430,12 @@ def test_figures_of_repeated_new_runs_are_pooled() -> None:
     assert line(found, "tiled", 512).runs == (1, 3)
     broken = compare([again(1)], [again(2), changed(again(3), "tiled", 512, status("wrong", "r"))])
     assert line(broken, "tiled", 512).verdict == "broken"
+
+
+def test_a_host_that_is_as_fast_as_ever_says_nothing_of_kernels() -> None:
+    """All of a device's rows are of other kernels, and numpy's are not."""
+    device = [replace(row, source="other") if row.device >= 0 else row for row in again(2).rows]
+    found = compare([again(1)], [replace(again(2), rows=tuple(device))])
+    assert (found.compared, found.lost) == (0, len(small(("tiled", "register")).rows))
+    one = changed(replace(again(2), rows=tuple(device)), "tiled", 512, lambda row: replace(row, source=""))
+    assert compare([again(1)], [one]).compared > 1

@@ -16,7 +16,8 @@ from gemmbench import charts
 from gemmbench.charts.compare import ratios
 from gemmbench.charts.history import tracks
 from gemmbench.charts.pane import Pane
-from gemmbench.facts.compare.comparison import Rules, compare
+from gemmbench.facts.compare.basis import Rules
+from gemmbench.facts.compare.comparison import compare
 from gemmbench.facts.history import history
 from tests import fake_runs as fake
 from tests.compare_runs import again

@@ -12,7 +12,8 @@ from dataclasses import replace
 import pytest
 
 from gemmbench.facts.compare.aa import carries, floor, serves
-from gemmbench.facts.compare.comparison import Comparison, Rules, compare
+from gemmbench.facts.compare.basis import Rules
+from gemmbench.facts.compare.comparison import Comparison, compare
 from gemmbench.facts.compare.measures import Measure
 from gemmbench.facts.compare.noise import Spread
 from gemmbench.facts.compare.verdict import VERDICTS, Limits, judge

@@ -14,6 +14,7 @@ from rich.console import Console
 from gemmbench import charts
 from gemmbench.concurrent import grouped
 from gemmbench.facts import concurrent
+from gemmbench.facts.compare.comparison import compare
 from gemmbench.facts.problem import Gemm
 from gemmbench.facts.records import (
     BESIDE,
@@ -197,6 +198,28 @@ def test_only_batches_between_early_and_late_count() -> None:
     assert found["kernel"].seconds == (6.0, 7.0)  # 1 to 4 went, 5 was early, 8 late
     alone = sample(lambda _: {"kernel": 1.0}, Policy(), 1.0, one_s=1.0, settle=False)
     assert len(alone["kernel"].seconds) == Policy().min_batches
+
+
+# --- compared -----------------------------------------------------------------------------------------------
+
+
+def test_rows_beside_others_pair_by_what_the_others_are() -> None:
+    devices = {name: replace(H200, name=name) for name in "ABC"}
+    rates = {("A", "B"): 900.0, ("A", "C"): 500.0, ("B", "AC"): 300.0, ("C", ""): 700.0}
+
+    def listed(order: str) -> Run:
+        rows = [
+            gemm_row("tiled", Problem(SIZE, SIZE, SIZE), rate).placed(
+                order.index(name), map(order.index, others)
+            )
+            for (name, others), rate in rates.items()
+        ]
+        return run_of(rows, tuple(devices[name] for name in order))
+
+    found = compare([listed("ABC")], [listed("ACB"), listed("BCA")])
+    assert {line.verdict for line in found.lines} == {"same"}
+    assert [line.runs for line in found.lines] == [(1, 2)] * len(rates)
+    assert [dict(line.key[4]).get(BESIDE) for line in found.lines] == ["1", "2", "0+2", None]
 
 
 # --- the file -----------------------------------------------------------------------------------------------

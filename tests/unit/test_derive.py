@@ -97,6 +97,21 @@ def test_cublas_multiplies_floats_with_the_ordinary_units_alone() -> None:
     ]
 
 
+def test_cublas_by_dp4a_is_not_held_against_the_peak_of_tensor_cores() -> None:
+    def of_char(row: Row) -> Row:
+        return replace(row, dtype="char")
+
+    row = of_char(gemm("cublas", 1000, 2e9 / 1.2e14, "device"))
+    tensor = replace(peak(1.9e15, dtype="char"), variant="wgmma", parameters={"operands": "random"})
+    assert derive.peak_fraction(Run(HEADER, (tensor, row)), row) is None
+    dp4a = replace(peak(1.34e14, dtype="char"), variant="dot8")
+    run = Run(HEADER, (tensor, dp4a, row))
+    assert derive.peak_fraction(run, row) == pytest.approx(1.2 / 1.34, rel=0.01)
+    assert derive.units_used(run, 0, "char") == (False,)
+    ours = of_char(gemm("nv-wgmma", 1000, 2e9 / 1.4e15, "kernel"))
+    assert derive.peak_fraction(run, ours) == pytest.approx(1.4 / 1.9, rel=0.01)
+
+
 def test_a_peak_that_a_gemm_outdoes_is_none() -> None:
     slow, fast = (
         gemm("naive", 1000, 0.02, "kernel"),

@@ -8,7 +8,16 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from gemmbench.facts.compare.gate import LEAST_ROUNDS, Settled, Suspect, Wanted, controls, settle
+from gemmbench.facts.compare.gate import (
+    FAILED,
+    LEAST_ROUNDS,
+    Answer,
+    Settled,
+    Suspect,
+    Wanted,
+    controls,
+    settle,
+)
 from gemmbench.facts.compare.measures import Measure
 from gemmbench.facts.compare.noise import Noise
 from gemmbench.facts.compare.verdict import Limits
@@ -20,7 +29,7 @@ def known(deviation: float) -> Noise:
 
 
 NOISE = known(0.005)
-Answer = Callable[[Wanted, int], Measure | None]
+Machine = Callable[[Wanted, int], Answer]
 
 
 def figure(ratio: float) -> Measure:
@@ -35,12 +44,12 @@ def suspect(key: str = "row", control: str | None = "control", ratio: bool = Fal
 
 
 def drive(
-    suspects: list[Suspect], answer: Answer, noise: Noise = NOISE, spent: Callable[[], bool] = lambda: False
+    suspects: list[Suspect], answer: Machine, noise: Noise = NOISE, spent: Callable[[], bool] = lambda: False
 ) -> tuple[tuple[Settled, ...], list[Wanted]]:
     """Let the gate have what it wants; what became of the suspects, and what it wanted."""
     steps = settle(suspects, noise, spent)
     asked: list[Wanted] = []
-    answered: Measure | None = None
+    answered: Answer = None
     while True:
         try:
             wanted = steps.send(answered)
@@ -50,7 +59,7 @@ def drive(
         answered = answer(wanted, len(asked))
 
 
-def fixed(**ratios: float) -> Answer:
+def fixed(**ratios: float) -> Machine:
     return lambda wanted, _: figure(ratios[str(wanted.key)])
 
 
@@ -150,8 +159,8 @@ def test_the_first_measurement_does_not_count() -> None:
 
 
 def test_a_row_that_fails_when_it_is_measured_again() -> None:
-    def answer(wanted: Wanted, number: int) -> Measure | None:
-        return None if wanted.key == "row" and wanted.round == 2 else figure(1.0)
+    def answer(wanted: Wanted, number: int) -> Answer:
+        return FAILED if wanted.key == "row" and wanted.round == 2 else figure(1.0)
 
     found, asked = drive([suspect(), suspect("b")], answer)
     assert found[0].failed
@@ -159,10 +168,34 @@ def test_a_row_that_fails_when_it_is_measured_again() -> None:
     assert sum(one.key == "row" for one in asked) == 2
 
 
-def test_a_control_that_fails_counts_no_figure() -> None:
-    found, _ = drive([suspect()], lambda wanted, _: None if wanted.key == "control" else figure(1.2))
+@pytest.mark.parametrize("nothing", [None, FAILED])
+def test_a_control_that_fails_counts_no_figure(nothing: Answer) -> None:
+    found, _ = drive([suspect()], lambda wanted, _: nothing if wanted.key == "control" else figure(1.2))
     assert verdicts(found) == [""]
     assert not found[0].failed
+
+
+def test_a_row_without_a_figure_for_once_is_measured_another_time() -> None:
+    """It was skipped in a busy moment."""
+
+    def answer(wanted: Wanted, number: int) -> Answer:
+        return None if wanted.key == "row" and wanted.round in (1, 3) else figure(1.0)
+
+    found, asked = drive([suspect()], answer)
+    assert verdicts(found) == ["same"]
+    assert len(found[0].new) == LEAST_ROUNDS
+    assert asked[-1].round == LEAST_ROUNDS + 2
+
+
+def test_a_control_that_is_surely_a_little_slower_tells_of_the_machine() -> None:
+    """It stays within the threshold; the row is past it only with the machine's part, or not for it."""
+    quiet = known(0.001)
+    found, _ = drive([suspect()], fixed(row=1.07, control=1.04), quiet)
+    assert verdicts(found) == ["inconclusive"]
+    found, _ = drive([suspect()], fixed(row=1.03, control=0.96), quiet)
+    assert verdicts(found) == ["inconclusive"]
+    found, _ = drive([suspect()], fixed(row=1.12, control=1.04), quiet)
+    assert verdicts(found) == ["slower"]
 
 
 def test_without_a_control_the_row_alone_decides() -> None:
@@ -214,7 +247,10 @@ def test_the_control_is_one_that_has_not_changed_from_outside_and_quiet() -> Non
         "numpy": candidate("same", 0.01),
     }
     assert controls(rows, ["numpy"]) == ["numpy", "quiet", "loud"]
-    assert controls({"slow": rows["slow"]}, []) == ["slow"]
+    assert controls({"slow": rows["slow"]}, []) == []  # two that regressed would excuse each other
+    lost = {"slow": rows["slow"], "numpy": candidate("slower", 0.01), "open": candidate("inconclusive", 0.01)}
+    assert controls(lost, ["numpy"]) == ["numpy", "open"]  # the library tells of the machine
+    assert controls(lost, ["numpy"], "numpy") == ["open", "slow"]  # and is slower with it alone
 
 
 # --- how often it is right, on a machine that is made up ---------------------------------------------------

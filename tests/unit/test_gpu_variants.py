@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
 
+from gemmbench.facts import kernel_files
 from gemmbench.facts.problem import Gemm
-from gemmbench.rules.variants import BY_NAME, Layout
+from gemmbench.rules import tuning
+from gemmbench.rules.variants import BY_NAME, Layout, ParameterError
 from tests.unit.test_plan import DEVICE
 
 ASYNC, TILE = BY_NAME["nv-async"], BY_NAME["gpu-tile"]
@@ -61,12 +64,41 @@ def test_nothing_is_cut_where_it_does_not_pay(problem: Gemm) -> None:
     assert "sum_parts" not in passes("nv-async", problem)
 
 
+def in_kernel(pattern: str) -> str:
+    """An expression of nv_async, which has no numbers below zero to divide, as Python's."""
+    found = re.search(pattern, kernel_files.raw("gemm/19_nv_async.cl"))
+    assert found
+    return re.sub(r"\bfrom\b", "start", found[1].replace("/", "//"))
+
+
+DEPTH = in_kernel(r"depth = cut \? (.+) : k;")
+START = in_kernel(r"from = cut \? (.+) : 0,")
+STEPS = in_kernel(r"steps = (min\(.+\));")
+
+
+def steps_of_parts(k: int, bk: int, whole: int, parts: int, tile: int) -> list[int]:
+    """The steps along k of each part of a tile that is cut, one part after the other."""
+    found: list[int] = []
+    for group in range(whole + tile * parts, whole + (tile + 1) * parts):
+        known = {"k": k, "BK": bk, "whole": whole, "parts": parts, "group": group, "min": min}
+        known["depth"] = eval(DEPTH, known)
+        known["start"] = eval(START, known)
+        found += range(known["start"], known["start"] + eval(STEPS, known))  # below zero: none
+    return found
+
+
+@pytest.mark.parametrize("tile", [0, 3])
+@pytest.mark.parametrize("parts", [1, 2, 3, 5, 33, 64])
+@pytest.mark.parametrize("k", [0, 1, 15, 16, 17, 64, 100, 513, 4095, 4096])
+def test_the_parts_of_a_tile_have_every_step_along_k_once(k: int, parts: int, tile: int) -> None:
+    for whole in (0, 7):
+        assert steps_of_parts(k, 16, whole, parts, tile) == list(range(k))
+
+
 @pytest.mark.parametrize("size", [64, 512, 2048, 4095, 4096, 8192])
-def test_every_step_along_k_is_in_one_part(size: int) -> None:
+def test_as_many_groups_start_as_there_are_tiles_and_parts(size: int) -> None:
     found = values("nv-async", Gemm(size, size, size))
-    rounds = -(-size // found["BK"])
-    depth = -(-rounds // found["PARTS"])
-    assert depth * found["PARTS"] >= rounds
+    assert steps_of_parts(size, found["BK"], found["WHOLE"], found["PARTS"], 0) == list(range(size))
     tiles = (-(-size // found["BM"])) * (-(-size // found["BN"]))
     items = next(step for step in ASYNC.passes if step.kernel == "nv_async").items(found)
     group = found["BM"] // found["TM"] * (found["BN"] // found["TN"])
@@ -82,6 +114,21 @@ def test_asynchronous_copies_need_a_gpu_that_has_them() -> None:
     assert ASYNC.lacks is not None
     assert "8.0" in ASYNC.lacks(replace(GPU, compute_capability=(7, 5)), "float")
     assert ASYNC.lacks(GPU, "float") == ""
+
+
+@pytest.mark.parametrize(("dtype", "width"), [("float", 4), ("double", 2)])
+def test_a_copy_is_16_bytes(dtype: str, width: int) -> None:
+    other = 6 - width
+    assert ASYNC.preset("gpu-nvidia", {"WIDTH": width}, dtype)["WIDTH"] == width
+    with pytest.raises(ParameterError, match="a copy moves 16 bytes"):
+        ASYNC.preset("gpu-nvidia", {"WIDTH": other, "PAD": 4}, dtype)
+    few = {name: replace(one, values=one.values[:2]) for name, one in ASYNC.parameters.items()}
+    space = tuning.space(replace(ASYNC, parameters=few), GPU, [Gemm(512, 512, 512, dtype)])
+    assert {one["WIDTH"] for one in space.configurations} == {width}
+
+
+def test_a_type_that_it_is_not_for_is_no_error_of_its_parameters() -> None:
+    assert ASYNC.preset("gpu-nvidia", dtype="half")["WIDTH"] == 4
 
 
 def test_a_limit_of_registers_is_a_compiler_option() -> None:

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import pytest
 
-from gemmbench.facts.compare.comparison import Rules
+from gemmbench.facts.compare.basis import Rules
 from gemmbench.facts.compare.thresholds import Thresholds
 from gemmbench.facts.history import History, Track, find_shifts, history
 from gemmbench.facts.records import Run, RunFileError

@@ -47,8 +47,10 @@ def test_what_was_kept_comes_back(tmp_path: Path) -> None:
     assert (numpy.variant, numpy.device_s) == ("numpy", None)
 
 
-@pytest.mark.parametrize("other", [{"driver": "2027.1"}, {"name": "another"}, {"pci": "0000:17:00.0"}])
-def test_another_device_or_driver_has_its_own(tmp_path: Path, other: dict[str, str]) -> None:
+@pytest.mark.parametrize(
+    "other", [{"driver": "2027.1"}, {"name": "another"}, {"pci": "0000:17:00.0"}, {"compute_units": 1}]
+)
+def test_another_device_or_driver_has_its_own(tmp_path: Path, other: dict[str, object]) -> None:
     keep(tmp_path)
     assert points(tmp_path, replace(fake.CPU, **other)) == ()  # type: ignore[arg-type]
 

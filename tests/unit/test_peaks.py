@@ -27,7 +27,7 @@ def run_of(*rows: Row) -> Run:
 
 
 def kept_in(folder: Path, *rows: Row) -> None:
-    KeptPeaks(folder).keep(run_of(*rows or (ROW,)), NOW)
+    KeptPeaks(folder).keep(run_of(*rows or (ROW,)), now=NOW)
 
 
 def fill(folder: Path, *steps: Case, device: DeviceFacts = fake.CPU) -> Plan:
@@ -69,8 +69,10 @@ def test_other_cases_are_measured(tmp_path: Path, other: dict[str, object]) -> N
     assert fill(tmp_path, case) == (case,)
 
 
-@pytest.mark.parametrize("other", [{"driver": "2027.1"}, {"name": "another"}, {"pci": "0000:17:00.0"}])
-def test_another_device_or_driver_is_measured(tmp_path: Path, other: dict[str, str]) -> None:
+@pytest.mark.parametrize(
+    "other", [{"driver": "2027.1"}, {"name": "another"}, {"pci": "0000:17:00.0"}, {"compute_units": 1}]
+)
+def test_another_device_or_driver_is_measured(tmp_path: Path, other: dict[str, object]) -> None:
     kept_in(tmp_path)
     assert fill(tmp_path, device=replace(fake.CPU, **other)) == (CASE,)  # type: ignore[arg-type]
 
@@ -96,10 +98,15 @@ def test_what_is_not_believed_or_not_measured_is_not_kept(tmp_path: Path, other:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_peak_that_a_resumed_file_held_does_not_become_younger(tmp_path: Path) -> None:
+    KeptPeaks(tmp_path).keep(run_of(ROW), {ROW.key}, NOW)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_peak_beside_busy_programs_is_not_kept(tmp_path: Path) -> None:
     run = run_of(ROW)
     busy = replace(run, header=replace(run.header, host=replace(run.header.host, busy=1.1)))
-    KeptPeaks(tmp_path).keep(busy, NOW)
+    KeptPeaks(tmp_path).keep(busy, now=NOW)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -112,7 +119,7 @@ def test_a_peak_that_a_gemm_has_outdone_is_not_kept(tmp_path: Path) -> None:
 def test_the_newest_wins_and_the_others_stay(tmp_path: Path) -> None:
     kept_in(tmp_path, ROW, replace(ROW, parameters={"width": 8}))
     newer = replace(fake.peak_row(4, 300.0), source=SOURCE)
-    KeptPeaks(tmp_path).keep(run_of(newer), datetime(2026, 11, 22, tzinfo=timezone.utc))
+    KeptPeaks(tmp_path).keep(run_of(newer), now=datetime(2026, 11, 22, tzinfo=timezone.utc))
     first, second = fill(tmp_path, CASE, replace(CASE, parameters={"width": 8}))
     assert isinstance(first, Skip)
     assert isinstance(second, Skip)
@@ -130,7 +137,7 @@ def test_a_corrupt_file_costs_a_note(tmp_path: Path, text: str) -> None:
     assert store.fill((CASE,), [fake.CPU]) == (CASE,)
     (note,) = store.notes
     assert note.startswith(f"kept peaks cannot be read, so that they are measured again: {path}: ")
-    store.keep(run_of(ROW), NOW)  # and the next run finds a good one
+    store.keep(run_of(ROW), now=NOW)  # and the next run finds a good one
     assert isinstance(fill(tmp_path)[0], Skip)
 
 
@@ -138,7 +145,7 @@ def test_a_folder_that_cannot_be_made_costs_a_note(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     store = KeptPeaks(tmp_path / "file" / "peaks")
     assert store.fill((CASE,), [fake.CPU]) == (CASE,)
-    store.keep(run_of(ROW), NOW)
+    store.keep(run_of(ROW), now=NOW)
     assert store.notes
     assert all("not a directory" in note or "file exists" in note for note in store.notes)
 
@@ -147,7 +154,7 @@ def test_a_folder_that_cannot_be_made_costs_a_note(tmp_path: Path) -> None:
 def test_a_folder_that_is_read_only_costs_a_note(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
     store = KeptPeaks(tmp_path)
-    store.keep(run_of(ROW), NOW)
+    store.keep(run_of(ROW), now=NOW)
     assert "permission denied" in store.notes[0]
 
 
@@ -157,6 +164,6 @@ def test_a_disk_that_is_full_leaves_no_rubbish(tmp_path: Path, monkeypatch: pyte
 
     monkeypatch.setattr(Path, "replace", full)
     store = KeptPeaks(tmp_path)
-    store.keep(run_of(ROW), NOW)
+    store.keep(run_of(ROW), now=NOW)
     assert "no space left on device" in store.notes[0]
     assert list(tmp_path.iterdir()) == []

@@ -13,6 +13,8 @@ from gemmbench.facts.records import (
     Energy,
     Header,
     HostFacts,
+    Kind,
+    Parameters,
     Policy,
     Problem,
     Row,
@@ -118,6 +120,7 @@ def test_resuming_what_is_not_there_starts_it(tmp_path: Path) -> None:
     [
         ({"command": ("square", "--max", "128")}, "another command"),
         ({"devices": (replace(DEVICE, driver="2.0"),)}, "other devices"),
+        ({"devices": (replace(DEVICE, compute_units=1),)}, "other devices: .* 1 units"),
         ({"policy": Policy(budget_s=1)}, "another sampling policy"),
         ({"policy": Policy(energy=True)}, "another sampling policy"),
     ],
@@ -168,6 +171,25 @@ def test_a_damaged_file_is_one_sentence_and_is_left_alone(
         load(saved)
     assert str(saved) in str(caught.value)
     assert saved.read_bytes() == damaged
+
+
+@pytest.mark.parametrize(
+    ("kind", "parameters", "message"),
+    [
+        ("transfer", {"bytes": "x"}, "parameters.bytes: 'x' is not a whole number of 1 or more"),
+        ("transfer", {"bytes": 4096.5}, "parameters.bytes: 4096.5 is not a whole number of 1 or more"),
+        ("latency", {"bytes": 0}, "parameters.bytes: 0 is not a whole number of 1 or more"),
+        ("bandwidth", {"width": "1" * 5000}, "parameters.width: '1.*' is not a whole number of 1 or more"),
+        ("transfer", {}, "parameters.bytes: a transfer row must have it"),
+    ],
+)
+def test_a_microbenchmark_has_a_size_that_is_one(
+    kind: Kind, parameters: Parameters, message: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "run.jsonl"
+    path.write_bytes(encode(HEADER) + encode(Row(kind, 0, "probe", "float", parameters, "skipped")))
+    with pytest.raises(RunFileError, match=f"line 2: {message}"):
+        load(path)
 
 
 def test_a_file_that_is_none_is_one_sentence(tmp_path: Path) -> None:

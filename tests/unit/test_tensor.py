@@ -89,6 +89,14 @@ def test_a_broken_constraint_is_a_sentence(parameters: dict[str, int], sentence:
         NV_MMA.preset("gpu", {"WM": 64, "WN": 64, **parameters}, "half")
 
 
+def test_a_step_of_double_is_64_bytes_deep() -> None:
+    assert NV_MMA.preset("gpu", {"ROW": 32}, "half")["ROW"] == 32
+    with pytest.raises(ParameterError, match="ROW must be 64 or 128 for double"):
+        NV_MMA.preset("gpu", {"ROW": 32}, "double")
+    assert {one["ROW"] for one in NV_MMA.space("double")} == {64, 128}
+    assert {one["ROW"] for one in NV_MMA.space("char")} == {32, 64, 128}
+
+
 def test_a_device_lists_no_half_and_has_tensor_cores_for_it() -> None:
     assert "half" not in H200.dtypes
     steps = gemm_plan([H200], [NV_MMA], [Gemm(64, 64, 64, dtype) for dtype in NV_MMA.dtypes])

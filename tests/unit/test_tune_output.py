@@ -73,6 +73,51 @@ def test_verdicts() -> None:
     assert sheets(replace(run, rows=())) == []
 
 
+@pytest.mark.parametrize(
+    ("status", "verdict"),
+    [
+        ("unsupported", "The winner is kept: the shipped preset does not run on this device."),
+        ("failed", "The winner is kept: the shipped preset fails on this device."),
+        ("wrong", "The winner is kept: the shipped preset gives wrong answers on this device."),
+        ("skipped", "stays: nothing can be held against it, since it was not timed: no room"),
+        ("crashed", "stays: nothing can be held against it, since it crashed: no room"),
+        ("timed-out", "stays: nothing can be held against it, since it was stopped: no room"),
+    ],
+)
+def test_what_is_said_of_a_shipped_preset_without_a_rate(status: str, verdict: str) -> None:
+    run = fake_tune()
+    shipped = tuner.bad({k: int(str(v)) for k, v in run.rows[0].parameters.items()}, status, "no room")
+    others = [row for row in run.rows[1:] if row.label in ("", FINALIST)]
+    rows = (shipped, *(row for row in others if row.parameters != shipped.parameters))
+    text = flat(printed(replace(run, rows=rows)))
+    assert verdict in text
+    assert ("as a preset" in text) == ("is kept" in verdict)
+
+
+def test_a_winner_that_was_wrong_in_the_rounds_is_told() -> None:
+    run = fake_tune()
+    last = replace(run.rows[-1], status="wrong", reason="residual 3.1 times the bound", samples={})
+    text = flat(printed(replace(run, rows=(*run.rows[:-1], last))))
+    assert (
+        "The shipped preset stays: the best found gives wrong answers at 511x511x511, when they took turns: "
+        "residual 3.1 times the bound" in text
+    )
+    assert "as a preset" not in text
+
+
+def test_rounds_that_the_shipped_preset_has_no_time_in_keep_nothing() -> None:
+    run = fake_tune()
+    rows = tuple(
+        replace(row, status="skipped", samples={})
+        if row.label.startswith("round") and row.parameters == run.rows[0].parameters
+        else row
+        for row in run.rows
+    )
+    text = flat(printed(replace(run, rows=rows)))
+    assert "The shipped preset stays: it and the best found gave no pair of times" in text
+    assert "as a preset" not in text
+
+
 def test_reasons_are_counted_not_listed_one_by_one() -> None:
     run = fake_tune()
     rows = [

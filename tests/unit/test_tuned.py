@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from gemmbench import cache_folder
+from gemmbench.facts.file_lock import lock
 from gemmbench.facts.problem import Gemm
 from gemmbench.facts.records import DeviceFacts, Problem
 from gemmbench.rules.plan import Case, gemm_plan
@@ -46,8 +50,10 @@ def test_a_kept_preset_is_found_and_says_where_it_is_from(tmp_path: Path) -> Non
     )
 
 
-@pytest.mark.parametrize("other", [{"driver": "2027.1"}, {"name": "another"}, {"pci": "0000:17:00.0"}])
-def test_another_device_or_driver_has_its_own(tmp_path: Path, other: dict[str, str]) -> None:
+@pytest.mark.parametrize(
+    "other", [{"driver": "2027.1"}, {"name": "another"}, {"pci": "0000:17:00.0"}, {"compute_units": 1}]
+)
+def test_another_device_or_driver_has_its_own(tmp_path: Path, other: dict[str, object]) -> None:
     device = replace(fake.CPU, **other)  # type: ignore[arg-type]
     assert kept(tmp_path).find(device, REGISTER, "float") is None
 
@@ -94,14 +100,53 @@ def test_a_corrupt_file_costs_a_note_and_the_next_winner_mends_it(tmp_path: Path
     assert store.find(fake.CPU, REGISTER, "float") is None
     (note,) = store.notes
     assert note.startswith("tuned presets cannot be read, so that the shipped ones serve: ")
-    store.keep(fake.CPU, PRESET)
+    assert store.forget(fake.CPU, ("register",), ("float",)) == ()
+    assert store.path(fake.CPU).read_text() == "{"
+    assert store.keep(fake.CPU, PRESET)
     assert KeptPresets(tmp_path).find(fake.CPU, REGISTER, "float")
+    aside = store.path(fake.CPU).with_suffix(".bad")
+    assert aside.read_text() == "{"
+    assert store.notes[1:] == [f"what was there is now {aside}"]
+
+
+def test_two_tuners_that_end_together_lose_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept(tmp_path, replace(PRESET, dtype="half"))
+    replace_file = cache_folder.replace_file
+
+    def slowly(path: Path, data: bytes) -> None:
+        time.sleep(0.1)
+        replace_file(path, data)
+
+    monkeypatch.setattr(cache_folder, "replace_file", slowly)
+    stores = [KeptPresets(tmp_path) for _ in range(3)]
+    with ThreadPoolExecutor() as pool:
+        pool.submit(stores[0].keep, fake.CPU, PRESET)
+        pool.submit(stores[1].keep, fake.CPU, replace(PRESET, dtype="double"))
+        pool.submit(stores[2].forget, fake.CPU, ("register",), ("half",))
+    assert [store.notes for store in stores] == [[], [], []]
+    store = KeptPresets(tmp_path)
+    found = [dtype for dtype in ("half", "float", "double") if store.find(fake.CPU, REGISTER, dtype)]
+    assert found == ["float", "double"]
+
+
+def test_a_file_that_another_process_does_not_let_go_of_costs_a_note(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cache_folder, "_PATIENCE_S", 0.05)
+    store = kept(tmp_path)
+    with store.path(fake.CPU).with_suffix(".lock").open("a") as held:
+        assert lock(held.fileno())
+        assert not store.keep(fake.CPU, replace(PRESET, dtype="double"))
+    assert store.notes == [
+        f"the tuned preset is not kept: {store.path(fake.CPU)}: another gemmbench is writing it"
+    ]
+    assert store.find(fake.CPU, REGISTER, "float")
 
 
 def test_a_folder_that_cannot_be_made_costs_a_note(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     store = KeptPresets(tmp_path / "file" / "tuned")
-    store.keep(fake.CPU, PRESET)
+    assert not store.keep(fake.CPU, PRESET)
     assert store.notes[0].startswith("the tuned preset is not kept: ")
 
 

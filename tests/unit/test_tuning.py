@@ -134,13 +134,16 @@ def test_a_fault_costs_its_configuration_only(tmp_path: Path, status: str) -> No
         assert (one.parameters["BM"], one.trouble.status, one.trouble.reason) == (32, status, "why")
 
 
-def test_a_shipped_preset_that_fails_is_beaten_by_whatever_runs(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("status", "kept"), [("failed", True), ("wrong", True), ("crashed", False)])
+def test_a_shipped_preset_that_fails_is_beaten_by_whatever_runs(
+    tmp_path: Path, status: str, kept: bool
+) -> None:
     shipped = REGISTER.preset("cpu-intel")
     machine = Machine()
-    machine.trouble = lambda case: ("crashed", "why") if case.parameters == shipped else None
+    machine.trouble = lambda case: (status, "why") if case.parameters == shipped else None
     found = run(tmp_path / "t.jsonl", machine)
     assert found.winner is not None
-    assert found.is_kept
+    assert found.is_kept == kept
     assert not [case for case in machine.measured if case.problem and "round" in case.problem.label]
 
 
@@ -159,6 +162,55 @@ def test_what_must_be_far_slower_is_dropped_with_words_that_fit(tmp_path: Path) 
     found = run(tmp_path / "t.jsonl", machine)
     reasons = {one.trouble.reason for one in found.failed if one.trouble}
     assert reasons == {"would take about 9.00 s: far slower than the shipped preset, so not timed"}
+
+
+ADVICE = "would take about 9.00 s, more than the budget of 6.00 s; --budget 10 runs it"
+
+
+def test_a_shipped_preset_that_a_look_is_too_short_for_is_timed_all_the_same(tmp_path: Path) -> None:
+    shipped = REGISTER.preset("cpu-intel")
+    machine = Machine(gflops=lambda case: 50.0 if case.parameters == shipped else 20.0)
+    machine.trouble = lambda case: (
+        ("skipped", ADVICE) if case.parameters == shipped and machine.policies[-1].budget_s < 9 else None
+    )
+    found = run(tmp_path / "t.jsonl", machine)
+    assert found.default
+    assert found.default.rate
+    assert (found.winner, found.is_kept) == (None, False)
+    assert found.comparisons == ()
+    assert machine.policies[1] == rules.patient(60.0, 30.0)
+    assert machine.policies[1].time_limit_s == 90.0
+
+
+def test_what_was_skipped_for_want_of_time_is_measured_by_a_longer_call(tmp_path: Path) -> None:
+    """Where the shipped preset has no time, the budget alone says what is too slow."""
+    shipped = REGISTER.preset("cpu-intel")
+    path = tmp_path / "t.jsonl"
+    short, long = Machine(), Machine()
+    short.trouble = lambda case: ("timed-out", "why") if case.parameters == shipped else ("skipped", ADVICE)
+    found = run(path, short, budget_s=20.0)
+    assert {one.trouble.reason for one in found.failed if one.trouble} == {
+        "why",
+        "would take about 9.00 s: longer than a look at this --budget, so not timed",
+    }
+    skipped = keys(of_search(short))
+    found = run(path, long)
+    again = keys(of_search(long))
+    assert again[0] == skipped[0]
+    assert len(set(again) & set(skipped)) == len(skipped)
+    assert found.default
+    assert found.default.rate
+    assert not found.failed
+
+
+def test_what_is_far_slower_than_the_shipped_preset_is_so_in_every_call(tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    first, second = Machine(), Machine()
+    for machine in (first, second):
+        machine.trouble = lambda case: ("skipped", ADVICE) if case.parameters["TM"] == 8 else None
+    run(path, first)
+    run(path, second)
+    assert not set(keys(of_search(first))) & set(keys(of_search(second)))
 
 
 def test_looks_are_short_and_finals_are_not(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from gemmbench.facts import tuning
-from gemmbench.facts.records import Run
+from gemmbench.facts.records import Row, Run, Status
 from gemmbench.facts.tuning import FINALIST, speedup
 from tests import fake_runs as fake
 from tests import fake_tuner as tuner
@@ -129,14 +129,59 @@ def test_a_round_that_one_side_did_not_finish_does_not_count() -> None:
     assert small.reason == "crashed: killed"
 
 
-def test_where_the_shipped_preset_does_not_run_the_best_is_kept() -> None:
+@pytest.mark.parametrize("status", ["wrong", "crashed", "failed", "timed-out"])
+@pytest.mark.parametrize("size", [512, 128])
+def test_a_winner_with_a_fault_in_the_rounds_is_not_kept(status: Status, size: int) -> None:
     run = tuner.fake_tune()
-    shipped = tuner.bad({k: int(str(v)) for k, v in run.rows[0].parameters.items()}, "unsupported", "no room")
+    winner = tuning.result(run).winner
+
+    def spoilt(row: Row, at: bool) -> Row:
+        place = row.label == "round 2" and row.problem is not None and row.problem.m == size
+        return replace(row, status=status, reason="why", samples={}) if place and at else row
+
+    rows = tuple(spoilt(row, row.parameters == winner) for row in run.rows)
+    found = tuning.result(replace(run, rows=rows))
+    assert found.winner == winner
+    assert found.fault
+    assert (found.fault.status, found.fault.reason) == (status, "why")
+    assert found.overall
+    assert found.overall.is_faster
+    assert not found.is_kept
+    rows = tuple(spoilt(row, row.parameters != winner) for row in run.rows)
+    assert tuning.result(replace(run, rows=rows)).is_kept  # the shipped preset's fault is no reason
+
+
+def test_a_winner_that_there_was_no_time_for_at_a_size_may_be_kept() -> None:
+    run = tuner.fake_tune()
+    rows = tuple(
+        replace(row, status="skipped", samples={}) if row.problem and row.problem.m == 128 else row
+        for row in run.rows
+    )
+    assert tuning.result(replace(run, rows=rows)).is_kept
+
+
+@pytest.mark.parametrize(
+    ("status", "kept"),
+    [
+        ("unsupported", True),
+        ("failed", True),
+        ("wrong", True),
+        ("skipped", False),
+        ("crashed", False),
+        ("timed-out", False),
+    ],
+)
+def test_without_a_comparison_the_best_is_kept_only_where_the_shipped_preset_is_no_use(
+    status: str, kept: bool
+) -> None:
+    run = tuner.fake_tune()
+    shipped = tuner.bad({k: int(str(v)) for k, v in run.rows[0].parameters.items()}, status, "no room")
     rows = [shipped, *(row for row in run.rows[1:] if row.label in ("", FINALIST))]
     rows = [row for row in rows if row.label == "" or row.parameters != shipped.parameters]
     found = tuning.result(replace(run, rows=tuple(rows)))
+    assert found.winner is not None
     assert found.overall is None
-    assert found.is_kept
+    assert found.is_kept == kept
 
 
 def test_several_sizes_count_alike() -> None:

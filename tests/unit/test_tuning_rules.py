@@ -8,8 +8,9 @@ import pytest
 
 from gemmbench.facts.problem import Gemm
 from gemmbench.rules import tuning
-from gemmbench.rules.measure import least_s
+from gemmbench.rules.measure import least_s, sample
 from gemmbench.rules.plan import Skip
+from gemmbench.rules.prediction import refuse_if_too_slow
 from gemmbench.rules.tuning import TuningError
 from gemmbench.rules.variants import BY_NAME, LADDER, Constraint
 from tests import fake_runs as fake
@@ -157,3 +158,19 @@ def test_a_card_is_searched_with_more_than_a_processor() -> None:
     assert tuning.default_problems(fake.GPU, "float") == (Gemm(4096, 4096, 4096),)
     assert tuning.default_problems(replace(fake.GPU, unified_memory=True), "half")[0].m == 1024
     assert tuning.default_problems(fake.CPU, "float")[0].m == 1024
+
+
+def test_a_patient_measurement_is_never_refused_and_short() -> None:
+    policy = tuning.patient(20.0, 30.0)
+    refuse_if_too_slow(Gemm(4096, 4096, 4096), policy, lambda _: 100.0)
+    now, calls = 0.0, 0
+
+    def batch(count: int) -> dict[str, float]:
+        nonlocal now, calls
+        calls += 1
+        now += 5.0 * count * (1 + calls % 2)
+        return {"device": 5.0 * (1 + calls % 2)}
+
+    found = sample(batch, policy, policy.budget_s, lambda: now)
+    assert len(found["device"].seconds) == 3
+    assert calls == 4

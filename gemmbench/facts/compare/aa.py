@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from gemmbench.facts.compare import gate
-from gemmbench.facts.compare.comparison import Basis, Rules, title
+from gemmbench.facts.compare.basis import Basis, Rules
+from gemmbench.facts.compare.comparison import title
 from gemmbench.facts.compare.noise import Noise, Spread
 from gemmbench.facts.compare.verdict import Limits, judge, quantile
 from gemmbench.facts.records import Row, RowKey, Run

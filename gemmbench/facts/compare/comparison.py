@@ -4,40 +4,22 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from gemmbench.facts import derive
-from gemmbench.facts.compare import noise as floors
-from gemmbench.facts.compare.measures import Measure, measure, work
+from gemmbench.facts.compare.basis import Basis, Rules
+from gemmbench.facts.compare.measures import Measure, work
 from gemmbench.facts.compare.noise import Noise
-from gemmbench.facts.compare.pairing import Repetition, difference, repetitions
-from gemmbench.facts.compare.thresholds import Thresholds
-from gemmbench.facts.compare.verdict import CONFIDENCE, FAILING, Judgement, Limits, Verdict, judge
-from gemmbench.facts.records import Header, Row, RowKey, Run, Status
+from gemmbench.facts.compare.pairing import Repetition
+from gemmbench.facts.compare.verdict import FAILING, LOST, Judgement, Verdict, judge
+from gemmbench.facts.records import Row, RowKey, Run, Status
 from gemmbench.facts.series import HOST
+from gemmbench.facts.skips import LEAST_RUNS, is_too_slow
 
-PEAK = "peak"  # as a reference: the best measured peak of the row's data type
-_FAILED: tuple[Status, ...] = ("wrong", "crashed", "failed", "timed-out")
+FAILED: tuple[Status, ...] = ("wrong", "crashed", "failed", "timed-out")
 _NO_RATE = "without a rate on either side"
 _KEPT = "kept from an earlier run, not measured in the new one"
 _NO_REFERENCE = "without a reference to be a ratio to"
-
-
-@dataclass(frozen=True)
-class Rules:
-    """How runs are compared."""
-
-    thresholds: Thresholds = field(default_factory=Thresholds)
-    confidence: float = CONFIDENCE
-    scope: str | None = None  # None: the finest that was measured
-    ratio: tuple[str, ...] = ()  # variants, or PEAK: each row is taken as a ratio to the first that it has
-    across: frozenset[str] = frozenset()  # of pairing.DIFFERENCES
-
-    def limits(self, row: Row) -> Limits:
-        """What a row is held against."""
-        return Limits(self.thresholds.of(row), self.confidence)
 
 
 @dataclass(frozen=True)
@@ -55,11 +37,17 @@ class Line:
     new_s: float | None = None
     runs: tuple[int, int] = (0, 0)  # of base and new that went into it
     reference: Row | None = None  # in ratio mode, what it is a ratio to
+    too_slow: bool = False  # it was skipped, since it would have taken more than its budget
 
     @property
     def fails(self) -> bool:
         """Whether it is a regression."""
         return self.verdict in FAILING
+
+    @property
+    def lost(self) -> bool:
+        """Whether the base has a figure that nothing was held against."""
+        return self.verdict in LOST
 
     @property
     def open(self) -> bool:
@@ -86,132 +74,19 @@ class Comparison:
 
     @property
     def compared(self) -> int:
-        """Lines that are a statement about the new runs' speed, or its loss."""
-        return sum(line.judgement is not None or line.verdict == "broken" for line in self.lines)
+        """Lines that are a statement about the new runs' speed, or its loss.
 
-
-@dataclass(frozen=True, eq=False)
-class Basis:
-    """Base runs, ready to be compared with."""
-
-    bases: tuple[Run, ...]
-    rules: Rules
-    noises: tuple[Run, ...] = ()
+        None if there are only the host's, beside a device's that could not be compared: a host's BLAS that is
+        as fast as ever says nothing of any kernel.
+        """
+        stated = [line for line in self.lines if line.judgement is not None or line.verdict == "broken"]
+        hosts = all(line.key[1] == HOST for line in stated)
+        return 0 if hosts and any(line.lost and line.key[1] != HOST for line in self.lines) else len(stated)
 
     @property
-    def header(self) -> Header:
-        """The first base's, whose devices keys refer to."""
-        return self.bases[0].header
-
-    @cached_property
-    def repetitions(self) -> tuple[Repetition, ...]:
-        """Of all bases; a row that several have kept from one earlier run is none the second time."""
-        kept: set[tuple[RowKey, str]] = set()
-        found = []
-        for each in (each for run in self.bases for each in repetitions(run, self.header)):
-            rows = {key: row for key, row in each.rows.items() if (key, row.measured_utc) not in kept}
-            kept |= {(key, row.measured_utc) for key, row in rows.items() if row.measured_utc}
-            found.append(Repetition(each.run, rows))
-        return tuple(found)
-
-    @cached_property
-    def rows(self) -> dict[RowKey, Row]:
-        """Each key's first row that is ok, or its first."""
-        found: dict[RowKey, Row] = {}
-        for each in self.repetitions:
-            for key, row in each.rows.items():
-                if key not in found or (row.status == "ok" and found[key].status != "ok"):
-                    found[key] = row
-        return found
-
-    @cached_property
-    def references(self) -> dict[RowKey, RowKey]:
-        """In ratio mode what each row is a ratio to; rows that have nothing, or are it themselves, lack."""
-        found = {key: self._reference(key) for key in self.rows}
-        return {key: reference for key, reference in found.items() if reference is not None}
-
-    def _reference(self, key: RowKey) -> RowKey | None:
-        if self.rows[key].kind not in ("gemm", "peak"):
-            return None
-        for name in self.rules.ratio:
-            found = self._peak(key) if name == PEAK else self._variant(key, name)
-            if found is not None:
-                return found if found != key else None
-        return None
-
-    def _variant(self, key: RowKey, name: str) -> RowKey | None:
-        """A variant's row of the same problem and type; of its largest problem for a microbenchmark."""
-        _, device, _, dtype, _, problem = key
-        fits = [
-            other
-            for other, row in self.rows.items()
-            if (row.kind, row.variant, row.dtype, row.status) == ("gemm", name, dtype, "ok")
-            if other[1] in (device, HOST) and problem in (None, row.problem)
-        ]
-        return max(fits, key=lambda other: derive.flops_of(self.rows[other]), default=None)
-
-    def _peak(self, key: RowKey) -> RowKey | None:
-        """The fastest believed peak of the same device and type; of any device for the host's own BLAS."""
-        _, device, _, dtype, _, _ = key
-        rates = {
-            other: found.best
-            for other, row in self.rows.items()
-            if (row.kind, row.variant, row.dtype) == ("peak", "flops", dtype) and row.check.verdict == "ok"
-            if device in (other[1], HOST)
-            if (found := derive.rate(row, "kernel")) is not None
-        }
-        return max(rates, key=lambda other: rates[other], default=None)
-
-    def figure(self, rows: Mapping[RowKey, Row], key: RowKey) -> Measure | None:
-        """A row's figure in one repetition: its cost, or its ratio; None where one of its rows is not ok."""
-        mine = measure(rows[key], self.rules.scope) if key in rows else None
-        if not self.rules.ratio or mine is None:
-            return mine
-        reference = self.references.get(key)
-        other = measure(rows[reference], self.rules.scope) if reference and reference in rows else None
-        return mine.over(other) if other else None
-
-    def base_figures(self, key: RowKey, against: tuple[Run, Row] | None = None) -> list[Measure]:
-        """A row's figures in the bases, or only in those that may be compared with a new row."""
-        return [
-            found
-            for each in self.repetitions
-            if key in each.rows
-            if against is None or not difference((each.run, each.rows[key]), against, self.rules.across)
-            if (found := self.figure(each.rows, key)) is not None
-        ]
-
-    def groups(self, news: Sequence[Repetition] = ()) -> dict[RowKey, list[list[float]]]:
-        """Values of what was measured several times, by row: the bases', the noise runs', the new runs'."""
-        sides: list[Sequence[Repetition]] = [self.repetitions, news]
-        sides += [repetitions(run, self.header) for run in self.noises]
-        found: dict[RowKey, list[list[float]]] = {}
-        for key in self.rows:
-            for side in sides:
-                values = [one.value for each in side if (one := self.figure(each.rows, key)) is not None]
-                found.setdefault(key, []).append(values)
-        return found
-
-    def noise(self, news: Sequence[Repetition] = ()) -> Noise:
-        """The floor: what repetitions show, and how rows scatter where that is more."""
-        groups = self.groups(news)
-        most = max((len(group) for several in groups.values() for group in several), default=0)
-        measured = floors.measured(groups, f"measured, {most} runs")
-        scattered = floors.scattered(
-            [value for key in self.rows if (value := self._scaled(key, news)) is not None]
-        )
-        if measured and scattered and scattered.typical > measured.typical:
-            return replace(measured, typical=scattered.typical, source=scattered.source)
-        return measured or scattered or floors.assumed()
-
-    def _scaled(self, key: RowKey, news: Sequence[Repetition]) -> float | None:
-        """A row's ratio in units of what one run's noise would make it scatter by; None if there is none."""
-        base = self.base_figures(key)
-        new = [found for each in news if (found := self.figure(each.rows, key)) is not None]
-        if not base or not new:
-            return None
-        apart = sum(one.value for one in new) / len(new) - sum(one.value for one in base) / len(base)
-        return apart / math.sqrt(1 / len(base) + 1 / len(new))
+    def lost(self) -> int:
+        """Lines that the base has a figure of, and that were not compared."""
+        return sum(line.lost for line in self.lines)
 
 
 def compare(
@@ -227,7 +102,7 @@ def compare(
     """
     rules = rules or Rules()
     basis = Basis(tuple(bases), rules, tuple(noises))
-    again = [each for run in news for each in repetitions(run, basis.header)]
+    again = basis.repeated(news)
     noise = basis.noise(again)
     left_out: Counter[str] = Counter()
     lines = []
@@ -239,6 +114,8 @@ def compare(
             left_out[line] += 1
     unused = rules.thresholds.unused(line.row for line in lines)
     remarks = [f"threshold row {number} is for none of these rows" for number in unused]
+    apart = ((run, basis.unlike(run)) for run in noises)
+    remarks += [f"{run.path} adds nothing to the noise floor: {reason}" for run, reason in apart if reason]
     return Comparison(basis.bases, tuple(news), rules, noise, tuple(lines), dict(left_out), tuple(remarks))
 
 
@@ -249,7 +126,7 @@ def _line(basis: Basis, noise: Noise, key: RowKey, news: Sequence[Repetition]) -
     was_ok = "ok" in statuses
     place = news[0] if news else olds[0]
     mine = Line(key, place.rows[key], title(place.run, place.rows[key]), "missing")
-    failed = next((each.rows[key] for each in news if each.rows[key].status in _FAILED), None)
+    failed = next((each.rows[key] for each in news if each.rows[key].status in FAILED), None)
     if failed and (was_ok or (failed.status == "wrong" and "wrong" not in statuses)):
         return replace(mine, row=failed, verdict="broken", reason=told(failed))
     if was_ok and basis.rules.ratio and key not in basis.references:
@@ -258,7 +135,7 @@ def _line(basis: Basis, noise: Noise, key: RowKey, news: Sequence[Repetition]) -
         return mine if was_ok else _NO_RATE
     right = [each for each in news if each.rows[key].status == "ok"]
     if not right:
-        return replace(mine, reason=told(mine.row)) if was_ok else _NO_RATE
+        return _unmeasured(basis, mine, news[0]) if was_ok else _NO_RATE
     if all(each.rows[key].measured_utc for each in right):
         return _KEPT
     mine = replace(mine, row=right[0].rows[key], device=title(right[0].run, right[0].rows[key]))
@@ -268,26 +145,64 @@ def _line(basis: Basis, noise: Noise, key: RowKey, news: Sequence[Repetition]) -
     return _compared(basis, noise, mine, right)
 
 
+def _unmeasured(basis: Basis, mine: Line, now: Repetition) -> Line:
+    """The line of a row that was ok in the base, and in the new run was not measured.
+
+    A row is skipped that would take longer than its budget for its least number of runs, which says how long
+    one of them takes at least.
+    """
+    mine = replace(mine, reason=told(mine.row))
+    before = [one.value for one in basis.base_costs(mine.key, now)]
+    if not is_too_slow(mine.row) or not before:
+        return mine
+    one_s = math.exp(sum(before) / len(before)) * work(basis.rows[mine.key])
+    longer = now.run.header.policy.budget_s / LEAST_RUNS / one_s
+    if longer < 1:
+        return mine
+    sure = longer > 1 + basis.rules.limits(mine.row).threshold and not basis.rules.ratio
+    return replace(mine, verdict="broken" if sure else "inconclusive", too_slow=True)
+
+
 def _compared(basis: Basis, noise: Noise, mine: Line, right: Sequence[Repetition]) -> Line | str:
     """The line of a row that is ok on both sides."""
-    key, rules = mine.key, basis.rules
+    key = mine.key
     olds = [each for each in basis.repetitions if key in each.rows and each.rows[key].status == "ok"]
-    now = (right[0].run, mine.row)
-    reasons = [difference((each.run, each.rows[key]), now, rules.across) for each in olds]
-    if all(reasons):
-        return replace(mine, verdict="incomparable", reason=reasons[-1])
-    base = basis.base_figures(key, now)
+    reasons = {each: [basis.difference(old, each, key) for old in olds] for each in right}
+    fit = next((each for each in right if not all(reasons[each])), None)
+    if fit is None:
+        return replace(mine, verdict="incomparable", reason=reasons[right[0]][-1])
+    right = [each for each in right if not basis.difference(fit, each, key)]
+    mine = replace(mine, row=fit.rows[key], device=title(fit.run, fit.rows[key]))
+    base = basis.base_figures(key, fit)
     new = [found for each in right if (found := basis.figure(each.rows, key)) is not None]
     if not base or not new:  # only in ratio mode: the row itself is ok on both sides
-        reference = basis.rows[basis.references[key]]
-        return replace(mine, verdict="missing", reason=f"its reference {reference.variant} has no rate")
-    doubted = next(
-        (row for each in (*olds, *right) if (row := each.rows[key]).check.verdict == "suspect"), None
-    )
-    if doubted:
-        reason = f"its integrity is suspect: {'; '.join(doubted.check.reasons) or 'no reason given'}"
-        return replace(mine, verdict="inconclusive", reason=reason)
+        reason = _without_reference(basis, key, right if base else olds)
+        return replace(mine, verdict="missing", reason=reason)
+    doubts = [
+        f"{whose} integrity is suspect: {'; '.join(row.check.reasons) or 'no reason given'}"
+        for whose, row in _grounds(basis, key, (*olds, *right))
+        if row.check.verdict == "suspect"
+    ]
+    if doubts:
+        return replace(mine, verdict="inconclusive", reason=doubts[0])
     return judged(basis, noise, mine, base, new)
+
+
+def _grounds(basis: Basis, key: RowKey, sides: Iterable[Repetition]) -> Iterator[tuple[str, Row]]:
+    """The rows that a verdict rests on: the row's, and those that it is a ratio to; and whose they are."""
+    reference = basis.references.get(key)
+    for each in sides:
+        yield "its", each.rows[key]
+        if reference is not None and reference in each.rows:
+            yield f"its reference {each.rows[reference].variant}'s", each.rows[reference]
+
+
+def _without_reference(basis: Basis, key: RowKey, side: Sequence[Repetition]) -> str:
+    """Why rows are no ratio to their reference."""
+    reference = basis.references[key]
+    kept = any(each.rows[reference].measured_utc for each in side if reference in each.rows)
+    why = "was kept from an earlier run: --remeasure measures it in each" if kept else "has no rate"
+    return f"its reference {basis.rows[reference].variant} {why}"
 
 
 def judged(

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 from gemmbench.facts.compare.measures import Measure, mean
 from gemmbench.facts.compare.noise import Noise, Spread
@@ -24,6 +25,10 @@ MOST_ROUNDS = 10
 CONFIDENCE = 0.99  # of a verdict `slower`: it ends a CI job
 FEW = 3  # base runs: fewer do not show how noisy this very row is, and measuring again cannot make up for it
 CONFIDENCE_OF_FEW = 0.999
+
+FAILED: Literal["failed"] = "failed"
+Answer = Measure | Literal["failed"] | None
+"""What became of a measurement: a figure, none because the row is wrong or crashed, or none this time."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +73,7 @@ class _Trial:
     found: Settled | None = None
 
 
-Steps = Generator[Wanted, Measure | None, tuple[Settled, ...]]
+Steps = Generator[Wanted, Answer, tuple[Settled, ...]]
 
 
 def settle(
@@ -81,7 +86,7 @@ def settle(
     """Measure suspects again, round by round, each between two measurements of its control.
 
     Yields:
-        What it wants measured; send the figure, or None if there is none.
+        What it wants measured; send its figure, or why there is none: see `Answer`.
 
     Args:
         suspects: the rows.
@@ -103,6 +108,8 @@ def settle(
         yield from _round(pending, number, spent)
         if number >= LEAST_ROUNDS:
             for trial in pending:
+                if len(trial.new) < LEAST_ROUNDS:
+                    continue
                 found = decide(trial.suspect, trial.new, trial.beside, noise, confidence)
                 if found is not None and found.final:
                     trial.found = found
@@ -111,7 +118,7 @@ def settle(
 
 def _round(
     pending: Iterable[_Trial], number: int, spent: Callable[[], bool]
-) -> Generator[Wanted, Measure | None, None]:
+) -> Generator[Wanted, Answer, None]:
     """Control, row, control, row, control: neighbours share a control."""
     fresh = True
     before: tuple[RowKey | None, Measure | None] = (None, None)
@@ -120,21 +127,27 @@ def _round(
             return
         control = trial.suspect.control
         if control is not None and control != before[0]:
-            before = (control, (yield Wanted(control, fresh, number)))
+            before = (control, _figure((yield Wanted(control, fresh, number))))
             fresh = False
         mine = yield Wanted(trial.suspect.key, fresh, number)
         fresh = False
-        after = (yield Wanted(control, fresh, number)) if control is not None else None
+        after = _figure((yield Wanted(control, fresh, number))) if control is not None else None
         around = [one for one in (before[1], after) if one is not None]
         before = (control, after)
-        if mine is None:
+        if mine == FAILED:
             trial.failed = True
-        elif around:
+            continue
+        found = _figure(mine)
+        if found is not None and around:
             beside = mean(around)
-            trial.new.append(mine.over(beside) if trial.suspect.ratio else mine)
+            trial.new.append(found.over(beside) if trial.suspect.ratio else found)
             trial.beside.append(beside)
-        elif control is None:
-            trial.new.append(mine)
+        elif found is not None and control is None:
+            trial.new.append(found)
+
+
+def _figure(answer: Answer) -> Measure | None:
+    return answer if isinstance(answer, Measure) else None
 
 
 def decide(
@@ -142,8 +155,8 @@ def decide(
 ) -> Settled | None:
     """The verdict after so many rounds; None before the first.
 
-    In plain mode a verdict stands if the control is as fast as it was, or if the row's ratio to the control
-    says the same; otherwise the machine itself has changed, and the verdict is inconclusive.
+    In plain mode a verdict stands if the control may be as fast as it was, or if the row's ratio to the
+    control says the same; otherwise the machine itself has changed, and the verdict is inconclusive.
 
     Args:
         suspect: the row.
@@ -160,7 +173,7 @@ def decide(
         return Settled(suspect, plain, tuple(new), final=_is_settled(plain))
     floor = noise.of(suspect.control, [[one.value for one in beside]])
     machine = judge(suspect.control_base, beside, floor, suspect.limits)
-    if machine.verdict != "same":
+    if machine.verdict != "same" or not machine.low <= 1 <= machine.high:
         ratios = [one.over(other) for one, other in zip(new, beside, strict=True)]
         before = [one.over(mean(suspect.control_base)) for one in suspect.base]
         both = Spread((spread.deviation**2 + floor.deviation**2) ** 0.5, min(spread.freedom, floor.freedom))
@@ -192,18 +205,27 @@ def strict(
     return replace(sure, reason="slower, but not surely enough to fail for")
 
 
-def controls(candidates: Mapping[RowKey, tuple[str, Measure]], outside: Collection[RowKey]) -> list[RowKey]:
-    """Rows that can be a control, the best first: they have not changed at first sight.
+def controls(
+    candidates: Mapping[RowKey, tuple[str, Measure]],
+    outside: Collection[RowKey],
+    suspect: RowKey | None = None,
+) -> list[RowKey]:
+    """Rows that can be a control, the best first.
 
-    Those that no change to a kernel reaches, such as the host's BLAS, go first; then the quietest. Where
-    everything changed, whatever there is.
+    Those that no change to a kernel reaches, such as the host's BLAS, go first, whatever became of them: they
+    tell of the machine. Then rows that have not changed at first sight, the quietest first; then those of
+    which that is not certain. A row that is slower is none: two that regressed would excuse each other. Only
+    of a row from outside may it be one: that regresses with the machine alone.
 
     Args:
         candidates: verdict and figure of the first measurement, by row.
         outside: rows that are not of the code under test.
+        suspect: the row that is to be measured again.
     """
-    same = [key for key, (verdict, _) in candidates.items() if verdict == "same"] or list(candidates)
-    return sorted(same, key=lambda key: (key not in outside, candidates[key][1].error))
+    order = {"same": 1, "inconclusive": 2}
+    rank = {key: 0 if key in outside else order.get(verdict, 3) for key, (verdict, _) in candidates.items()}
+    fit = [key for key in candidates if key != suspect and (rank[key] < 3 or suspect in outside)]
+    return sorted(fit, key=lambda key: (rank[key], candidates[key][0] != "same", candidates[key][1].error))
 
 
 def _is_settled(judgement: Judgement) -> bool:

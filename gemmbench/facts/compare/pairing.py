@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from gemmbench.facts.records import DeviceFacts, Header, Row, RowKey, Run
 from gemmbench.facts.series import HOST
@@ -38,7 +38,8 @@ def repetitions(run: Run, reference: Header) -> tuple[Repetition, ...]:
     found: list[dict[RowKey, Row]] = []
     times: dict[RowKey, int] = {}
     for row in run.rows:
-        key = replace(row, device=places[row.device] if row.device >= 0 else HOST).key
+        device = places[row.device] if row.device >= 0 else HOST
+        key = row.placed(device, [places[other] for other in row.beside]).key
         place = times[key] = times.get(key, -1) + 1
         if place == len(found):
             found.append({})

@@ -24,6 +24,7 @@ VERDICTS: dict[Verdict, str] = {
 }
 """Every verdict, the gravest first."""
 
+LOST: tuple[Verdict, ...] = ("missing", "incomparable")
 FAILING: tuple[Verdict, ...] = ("slower", "broken")
 CONFIDENCE = 0.95
 

@@ -254,6 +254,8 @@ _BY_ROWS = Constraint(
     "the work-items of a group must be a multiple of the vectors in a row of A's tile, and of B's",
 )
 
+_COPY = 16  # bytes
+
 NV_ASYNC = Variant(
     name="nv-async",
     family=OURS,
@@ -291,7 +293,20 @@ NV_ASYNC = Variant(
         },
         "default:double": {"BM": 64, "BN": 64, "TM": 8, "TN": 8, "WIDTH": 2, "LX": 8, "REGISTERS": 0},
     },
-    constraints=(ROWS, COLUMNS, _TALL, _BROAD, _ALIGNED, _whole_parts(lambda _: _WARP), _SHARED, _BY_ROWS),
+    constraints=(
+        Constraint(
+            lambda p: p["WIDTH"] * p["itemsize"] == _COPY,
+            "WIDTH must be 4 for float and 2 for double: a copy moves 16 bytes",
+        ),
+        ROWS,
+        COLUMNS,
+        _TALL,
+        _BROAD,
+        _ALIGNED,
+        _whole_parts(lambda _: _WARP),
+        _SHARED,
+        _BY_ROWS,
+    ),
     choose=_even_load,
     extents={"mw": lambda v: round_up(v["m"], v["WIDTH"]), "nw": _EXTENTS["nw"]},
     temporaries={

@@ -40,7 +40,8 @@ VARIANTS = (
         name="cublas",
         family=LIBRARIES,
         idea="cuBLAS, NVIDIA's own BLAS, on the same GPU through CUDA",
-        source="NVIDIA, cuBLAS; on tensor cores in every type but float, with sums of half kept in float",
+        source="NVIDIA, cuBLAS; on tensor cores in every type but float, and char, which takes its dp4a path "
+        "where it is not transposed; sums of half kept in float",
         dtypes=("float", "double", "half", "bfloat16", "tf32", "char"),
         sums={"half": "float"},
         lacks=_without_cuda,

@@ -49,7 +49,7 @@ class Parameter:
 class Constraint:
     """A rule that parameters must meet, and the sentence for a user who broke it."""
 
-    rule: Callable[[Values], bool]
+    rule: Callable[[Values], bool]  # may name ``itemsize``, too: the bytes of an element of A or B
     sentence: str
 
 
@@ -158,10 +158,15 @@ class Variant:
             least = self.parameters[name].least
             if value < least:
                 raise ParameterError(f"{self.name}: {name} must be {least} or more, not {value}")
-        for constraint in self.constraints:
-            if not constraint.rule(chosen):
-                raise ParameterError(f"{self.name}: {constraint.sentence} (not with {_listed(chosen)})")
+        if broken := self._broken(chosen, dtype):
+            raise ParameterError(f"{self.name}: {broken.sentence} (not with {_listed(chosen)})")
         return chosen
+
+    def _broken(self, parameters: Values, dtype: str) -> Constraint | None:
+        """The first constraint that parameters break; a type that it is not for counts as its first."""
+        itemsize = DTYPES[dtype if dtype in self.dtypes else self.dtypes[0]].itemsize
+        known = {**parameters, "itemsize": itemsize}
+        return next((constraint for constraint in self.constraints if not constraint.rule(known)), None)
 
     def chosen(self, problem: Gemm, device: DeviceFacts, parameters: Values) -> dict[str, int]:
         """What its own rules add to the given parameters for a problem on a device."""
@@ -179,11 +184,11 @@ class Variant:
         known = (name for name in chosen if name in self.parameters and not self.parameters[name].launch)
         return {**parameters, **{name: chosen[name] for name in known}}
 
-    def space(self) -> Iterator[dict[str, int]]:
-        """Every combination of the parameters' values that meets the constraints."""
+    def space(self, dtype: str = "float") -> Iterator[dict[str, int]]:
+        """Every combination of the parameters' values that meets the constraints for a data type."""
         for values in product(*(parameter.values for parameter in self.parameters.values())):
             chosen = dict(zip(self.parameters, values, strict=True))
-            if all(constraint.rule(chosen) for constraint in self.constraints):
+            if not self._broken(chosen, dtype):
                 yield chosen
 
     def values(self, problem: Gemm, parameters: Values, layout: Layout | None = None) -> dict[str, int]:

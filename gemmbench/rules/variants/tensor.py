@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from gemmbench.facts import theory
 from gemmbench.facts.problem import Gemm
 from gemmbench.facts.records import DeviceFacts
 from gemmbench.rules.probes.matrix import MMA, WGMMA
-from gemmbench.rules.probes.model import Capability
 from gemmbench.rules.variants.model import OURS, Constraint, Parameter, Pass, Values, Variant, round_up
 from gemmbench.rules.variants.pieces import multiply, transpose_padded
 
@@ -29,18 +29,6 @@ def compiled_for(dtype: str) -> tuple[str, ...]:
     """How kernels are told a data type: what an element is stored in, and what it is."""
     stored = _STORED.get(dtype, dtype)  # a row of a type that a variant lacks has options, too
     return f"-DREAL_{stored}", f"-DMMA_{dtype}"
-
-
-_LOCAL_KIB: Mapping[Capability, int] = {(8, 0): 163, (8, 6): 99, (8, 7): 163, (8, 9): 99, (9, 0): 227}
-"""What a group can have of local memory, by compute capability."""
-
-
-def local_limit(device: DeviceFacts) -> int:
-    """Bytes of local memory that a group can have.
-
-    NVIDIA's driver lists 48 KiB, and does not hold a program to them that is compiled for more.
-    """
-    return max(device.local_mem_bytes, _LOCAL_KIB.get(device.compute_capability, 0) << 10)
 
 
 # --- operands whose rows start where chunks do ------------------------------------------------------------
@@ -165,6 +153,10 @@ NV_MMA = Variant(
             "ROW must be 32, 64 or 128: whole steps of 32 bytes, no more than there are banks",
         ),
         Constraint(
+            lambda p: p["itemsize"] < 8 or p["ROW"] >= 64,
+            "ROW must be 64 or 128 for double, whose steps are 64 bytes deep",
+        ),
+        Constraint(
             lambda p: all(count & count - 1 == 0 for count in (p["BM"] // p["WM"], p["BN"] // p["WN"])),
             "BM / WM and BN / WN must be powers of two, so that all lanes order chunks alike",
         ),
@@ -180,7 +172,7 @@ NV_MMA = Variant(
         "BT": lambda v: v["n"] * v["kw"] if _b(v) == "BT" else 0,
     },
     local_elements=lambda p: p["STAGES"] * (p["BM"] + p["BN"]) * p["ROW"] // p["itemsize"],
-    local_limit=local_limit,
+    local_limit=theory.group_local_bytes,
     dtypes=tuple(_STORED),
     lacks=MMA.lacks,
     compiled_for=compiled_for,
@@ -300,7 +292,7 @@ NV_WGMMA = Variant(
         "MAPS": lambda v: v["GROUPS"] * _MAPS // v["itemsize"],
     },
     local_elements=lambda p: _tiles_bytes(p) // p["itemsize"],
-    local_limit=local_limit,
+    local_limit=theory.group_local_bytes,
     dtypes=("half", "bfloat16", "tf32", "char"),
     lacks=WGMMA.lacks,
     compiled_for=compiled_for,

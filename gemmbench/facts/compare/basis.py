@@ -1,0 +1,238 @@
+"""Base runs, ready to be compared with: which row is what, its figures, and the noise floor."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from gemmbench.facts import derive
+from gemmbench.facts.compare import noise as floors
+from gemmbench.facts.compare.measures import Measure, measure
+from gemmbench.facts.compare.noise import Noise
+from gemmbench.facts.compare.pairing import Repetition, difference, repetitions
+from gemmbench.facts.compare.thresholds import Thresholds
+from gemmbench.facts.compare.verdict import CONFIDENCE, Limits
+from gemmbench.facts.records import Header, Row, RowKey, Run
+from gemmbench.facts.series import HOST
+
+PEAK = "peak"  # as a reference: the best measured peak of the row's data type
+
+
+@dataclass(frozen=True)
+class Rules:
+    """How runs are compared."""
+
+    thresholds: Thresholds = field(default_factory=Thresholds)
+    confidence: float = CONFIDENCE
+    scope: str | None = None  # None: the finest that was measured
+    ratio: tuple[str, ...] = ()  # variants, or PEAK: each row is taken as a ratio to the first that it has
+    across: frozenset[str] = frozenset()  # of pairing.DIFFERENCES
+
+    def limits(self, row: Row) -> Limits:
+        """What a row is held against."""
+        return Limits(self.thresholds.of(row), self.confidence)
+
+
+@dataclass(frozen=True, eq=False)
+class Basis:
+    """Base runs, ready to be compared with."""
+
+    bases: tuple[Run, ...]
+    rules: Rules
+    noises: tuple[Run, ...] = ()
+
+    @property
+    def header(self) -> Header:
+        """The first base's, whose devices keys refer to."""
+        return self.bases[0].header
+
+    @cached_property
+    def repetitions(self) -> tuple[Repetition, ...]:
+        """Of all bases."""
+        return self.repeated(self.bases)
+
+    def repeated(self, runs: Sequence[Run]) -> tuple[Repetition, ...]:
+        """The repetitions of runs of one side; a row and those kept from it count once."""
+        every = [each for run in runs for each in repetitions(run, self.header)]
+        fresh = {
+            _samples(key, row) for each in every for key, row in each.rows.items() if not row.measured_utc
+        }
+        found = []
+        for each in every:
+            kept = {key: _samples(key, row) for key, row in each.rows.items() if row.measured_utc}
+            rows = {key: row for key, row in each.rows.items() if kept.get(key) not in fresh}
+            fresh |= set(kept.values())
+            found.append(Repetition(each.run, rows))
+        return tuple(found)
+
+    @cached_property
+    def rows(self) -> dict[RowKey, Row]:
+        """Each key's first row that is ok, or its first."""
+        found: dict[RowKey, Row] = {}
+        for each in self.repetitions:
+            for key, row in each.rows.items():
+                if key not in found or (row.status == "ok" and found[key].status != "ok"):
+                    found[key] = row
+        return found
+
+    @cached_property
+    def references(self) -> dict[RowKey, RowKey]:
+        """In ratio mode what each row is a ratio to; rows that have nothing, or are it themselves, lack."""
+        found = {key: self._reference(key) for key in self.rows}
+        return {key: reference for key, reference in found.items() if reference is not None}
+
+    def _reference(self, key: RowKey) -> RowKey | None:
+        if self.rows[key].kind not in ("gemm", "peak"):
+            return None
+        for name in self.rules.ratio:
+            found = self._peak(key) if name == PEAK else self._variant(key, name)
+            if found is not None:
+                return found if found != key else None
+        return None
+
+    def _variant(self, key: RowKey, name: str) -> RowKey | None:
+        """A variant's row of the same problem and type; of its largest problem for a microbenchmark."""
+        _, device, _, dtype, _, problem = key
+        fits = [
+            other
+            for other, row in self.rows.items()
+            if (row.kind, row.variant, row.dtype, row.status) == ("gemm", name, dtype, "ok")
+            if other[1] in (device, HOST) and problem in (None, row.problem)
+        ]
+        return max(fits, key=lambda other: derive.flops_of(self.rows[other]), default=None)
+
+    def _peak(self, key: RowKey) -> RowKey | None:
+        """The fastest believed peak of the same device and type; of any device for the host's own BLAS."""
+        _, device, _, dtype, _, _ = key
+        rates = {
+            other: found.best
+            for other, row in self.rows.items()
+            if (row.kind, row.variant, row.dtype) == ("peak", "flops", dtype) and row.check.verdict == "ok"
+            if device in (other[1], HOST)
+            if (found := derive.rate(row, "kernel")) is not None
+        }
+        return max(rates, key=lambda other: rates[other], default=None)
+
+    def figure(self, rows: Mapping[RowKey, Row], key: RowKey) -> Measure | None:
+        """A row's figure in one repetition: its cost, or its ratio.
+
+        None where one of its rows is not ok, or the reference is of an earlier hour than the row.
+        """
+        mine = measure(rows[key], self.rules.scope) if key in rows else None
+        if not self.rules.ratio or mine is None:
+            return mine
+        reference = self.references.get(key)
+        if reference is None or reference not in rows or rows[reference].measured_utc:
+            return None
+        other = measure(rows[reference], self.rules.scope)
+        return mine.over(other) if other else None
+
+    def difference(
+        self, before: Repetition, now: Repetition, key: RowKey, across: frozenset[str] | None = None
+    ) -> str:
+        """Why a row that both have, or what it is a ratio to, may not be compared, or "".
+
+        Args:
+            before: of the bases.
+            now: of the other side.
+            key: the row's.
+            across: other than the rules'.
+        """
+        across = self.rules.across if across is None else across
+        reason = difference((before.run, before.rows[key]), (now.run, now.rows[key]), across)
+        reference = self.references.get(key)
+        if reason or not reference or reference not in before.rows or reference not in now.rows:
+            return reason
+        theirs = difference((before.run, before.rows[reference]), (now.run, now.rows[reference]), across)
+        return f"its reference {before.rows[reference].variant}: {theirs}" if theirs else ""
+
+    def base_figures(self, key: RowKey, against: Repetition | None = None) -> list[Measure]:
+        """A row's figures in the bases, or only in those that may be compared with another repetition."""
+        figures = (self.figure(each.rows, key) for each in self._comparable(key, against))
+        return [found for found in figures if found is not None]
+
+    def base_costs(self, key: RowKey, against: Repetition) -> list[Measure]:
+        """The same, but in ratio mode too the row's own cost."""
+        costs = (measure(each.rows[key], self.rules.scope) for each in self._comparable(key, against))
+        return [found for found in costs if found is not None]
+
+    def _comparable(self, key: RowKey, against: Repetition | None) -> Iterator[Repetition]:
+        for each in self.repetitions:
+            if key in each.rows and (
+                against is None or key not in against.rows or not self.difference(each, against, key)
+            ):
+                yield each
+
+    def groups(self, news: Sequence[Repetition] = ()) -> dict[RowKey, list[list[float]]]:
+        """Values of what was measured several times, by row, each group of one machine and one version."""
+        sides = [self.repetitions, news, *(self._like_bases(run) for run in self.noises)]
+        return {key: [group for side in sides for group in self._alike(side, key)] for key in self.rows}
+
+    def unlike(self, run: Run) -> str:
+        """Why none of a noise run's rows are of the bases' machine and version, or ""."""
+        every = repetitions(run, self.header)
+        reasons = [
+            self.difference(before, each, key)
+            for each in every
+            for key in each.rows
+            for before in self.repetitions[:1]
+            if key in before.rows
+        ]
+        if not reasons:
+            return "it has none of the base's rows"
+        return reasons[0] if all(reasons) else ""
+
+    def _like_bases(self, run: Run) -> list[Repetition]:
+        """A noise run's repetitions, of rows that may be compared with a base's."""
+        return [
+            Repetition(each.run, {key: row for key, row in each.rows.items() if self._like_a_base(each, key)})
+            for each in repetitions(run, self.header)
+        ]
+
+    def _like_a_base(self, each: Repetition, key: RowKey) -> bool:
+        return any(
+            not self.difference(before, each, key) for before in self.repetitions if key in before.rows
+        )
+
+    def _alike(self, side: Sequence[Repetition], key: RowKey) -> list[list[float]]:
+        """A row's values, apart wherever something other than chance differs."""
+        classes: list[tuple[Repetition, list[float]]] = []
+        for each in side:
+            one = self.figure(each.rows, key)
+            if one is None:
+                continue
+            mine = (values for first, values in classes if not self.difference(first, each, key, frozenset()))
+            values = next(mine, None)
+            if values is None:
+                classes.append((each, values := []))
+            values.append(one.value)
+        return [values for _, values in classes]
+
+    def noise(self, news: Sequence[Repetition] = ()) -> Noise:
+        """The floor: what repetitions show, and how rows scatter where that is more."""
+        groups = self.groups(news)
+        most = max((len(group) for several in groups.values() for group in several), default=0)
+        measured = floors.measured(groups, f"measured, {most} runs")
+        scattered = floors.scattered(
+            [value for key in self.rows if (value := self._scaled(key, news)) is not None]
+        )
+        if measured and scattered and scattered.typical > measured.typical:
+            return replace(measured, typical=scattered.typical, source=scattered.source)
+        return measured or scattered or floors.assumed()
+
+    def _scaled(self, key: RowKey, news: Sequence[Repetition]) -> float | None:
+        """A row's ratio in units of what one run's noise would make it scatter by; None if there is none."""
+        first = next((each for each in news if key in each.rows), None)
+        base = self.base_figures(key, first)
+        new = [found for each in news if (found := self.figure(each.rows, key)) is not None]
+        if not base or not new:
+            return None
+        apart = sum(one.value for one in new) / len(new) - sum(one.value for one in base) / len(base)
+        return apart / math.sqrt(1 / len(base) + 1 / len(new))
+
+
+def _samples(key: RowKey, row: Row) -> tuple[object, ...]:
+    """What a row that was kept has in common with the one that it was kept from."""
+    return key, *((name, scope.seconds) for name, scope in sorted(row.samples.items()))

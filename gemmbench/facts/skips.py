@@ -1,0 +1,23 @@
+"""Rows that were skipped because they could not finish in their budget."""
+
+from __future__ import annotations
+
+from gemmbench.facts.records import Row
+from gemmbench.facts.units import seconds
+
+LEAST_RUNS = 7  # of its problem that a row takes: verified once, then three batches of each scope
+
+_TOO_SLOW = "would take about "
+
+
+def too_slow(predicted_s: float, budget_s: float) -> str:
+    """The reason of a row that cannot finish in its budget, with what it would take."""
+    return (
+        f"{_TOO_SLOW}{seconds(predicted_s)}, more than the budget of {seconds(budget_s)}; "
+        f"--budget {int(predicted_s) + 1} runs it"
+    )
+
+
+def is_too_slow(row: Row) -> bool:
+    """Whether a row was skipped since it would have taken more than its budget."""
+    return row.status == "skipped" and row.reason.startswith(_TOO_SLOW)

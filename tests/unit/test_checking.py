@@ -1,0 +1,146 @@
+"""A check with a scripted worker: what becomes of rows that fail, or are skipped, when measured again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from dataclasses import replace
+from typing import Any, cast
+
+import pytest
+
+from gemmbench import checking
+from gemmbench.facts import skips
+from gemmbench.facts.compare.basis import Basis, Rules
+from gemmbench.facts.compare.comparison import Comparison, Line
+from gemmbench.facts.problem import Gemm
+from gemmbench.facts.records import DeviceFacts, Policy, Row, RowKey, Scope
+from gemmbench.rules.plan import Case
+from gemmbench.worker import Worker
+from tests.compare_runs import again, repeated, small
+
+BASE = repeated([again(seed) for seed in range(5)])
+Change = Callable[[Row, int], Row]  # a row, and the how manyth measurement of it this is, from 1
+
+
+class Scripted:
+    """In the place of the worker: the base's rows, changed."""
+
+    def __init__(self, change: Change) -> None:
+        self.change = change
+        self.rows = {row.key: row for row in again(9).rows}
+        self.times: dict[RowKey, int] = {}
+
+    def stop(self) -> None:
+        """Nothing runs."""
+
+    def run(self, case: Case, device: DeviceFacts | None, policy: Policy) -> Generator[Any, None, Row]:
+        yield from ()
+        self.times[case.key] = self.times.get(case.key, 0) + 1
+        return self.change(self.rows[case.key], self.times[case.key])
+
+
+def slower(row: Row, factor: float) -> Row:
+    samples: dict[str, Scope] = {
+        name: replace(scope, seconds=tuple(second * factor for second in scope.seconds))
+        for name, scope in row.samples.items()
+    }
+    return replace(row, samples=samples)
+
+
+def checked(change: Change, variants: tuple[str, ...] = ("tiled", "register", "numpy")) -> Comparison:
+    """What a check says; it measures the chosen variants."""
+    rows = small(variants).rows
+    base = replace(BASE, rows=tuple(row for row in BASE.rows if row.variant in variants))
+    plan = tuple(
+        Case(row.kind, row.device, row.variant, row.dtype, row.parameters, gemm(row), row.source)
+        for row in rows
+    )
+    worker = cast(Worker, Scripted(change))
+    header = base.header
+    job = checking.Job(Basis((base,), Rules()), plan, header, header.policy, worker, clock=lambda: 0.0)
+    steps = checking.check(job)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as ended:
+            return cast(Comparison, ended.value)
+
+
+def gemm(row: Row) -> Gemm:
+    assert row.problem is not None
+    return Gemm(row.problem.m, row.problem.n, row.problem.k, row.dtype)
+
+
+def is_(row: Row, variant: str, size: int = 512) -> bool:
+    return row.variant == variant and row.problem is not None and row.problem.m == size
+
+
+def of(found: Comparison, variant: str, size: int = 512) -> Line:
+    return next(line for line in found.lines if is_(line.row, variant, size))
+
+
+def test_a_control_that_crashes_in_a_second_look_is_broken() -> None:
+    """At first sight it was as fast as ever; nobody suspects it."""
+
+    def change(row: Row, times: int) -> Row:
+        if is_(row, "tiled"):
+            return slower(row, 1.2)
+        if row.variant == "numpy" and times == 3:
+            return replace(row, status="crashed", reason="the process was killed", samples={})
+        return row
+
+    found = checked(change)
+    (broken,) = (line for line in found.lines if line.verdict == "broken")
+    assert broken.row.variant == "numpy"
+    assert broken.reason == "measured again: crashed: the process was killed"
+    assert of(found, "tiled").verdict == "slower"
+
+
+def test_a_control_without_any_figure_is_the_reason() -> None:
+    def change(row: Row, times: int) -> Row:
+        if is_(row, "tiled"):
+            return slower(row, 1.2)
+        return replace(row, status="skipped", reason="no time", samples={}) if times > 1 else row
+
+    mine = of(checked(change), "tiled")
+    assert mine.verdict == "inconclusive"
+    assert mine.reason == "its control numpy gave no figure: skipped: no time"
+
+
+def test_kernels_that_all_became_slower_do_not_excuse_each_other() -> None:
+    """No library was measured: nothing tells the machine from the code, which is told."""
+    found = checked(lambda row, times: slower(row, 1.25), ("tiled",))
+    assert {line.verdict for line in found.lines} == {"slower"}
+    assert any("without a control" in remark for remark in found.remarks)
+
+
+def test_rows_of_one_kernel_of_which_some_are_uncertain_excuse_no_other() -> None:
+    def change(row: Row, times: int) -> Row:
+        return slower(row, 1.25 if row.problem and row.problem.m >= 512 else 1.05)
+
+    found = checked(change, ("tiled",))
+    assert {line.verdict for line in found.lines if line.row.problem and line.row.problem.m >= 512} == {
+        "slower"
+    }
+
+
+def skipped(row: Row) -> Row:
+    return replace(row, status="skipped", reason=skips.too_slow(99.0, 3.0), samples={})
+
+
+@pytest.mark.parametrize(("always", "verdict"), [(True, "broken"), (False, "same")])
+def test_a_row_that_was_too_slow_for_its_budget_is_measured_again(always: bool, verdict: str) -> None:
+    found = checked(lambda row, times: skipped(row) if is_(row, "tiled") and (always or times == 1) else row)
+    mine = of(found, "tiled")
+    assert mine.verdict == verdict
+    assert mine.reason.startswith("measured again: skipped: would take" if always else "")
+    assert not any(line.fails for line in found.lines if line is not mine)
+
+
+def test_a_row_that_is_skipped_for_once_in_its_second_looks_goes_on() -> None:
+    def change(row: Row, times: int) -> Row:
+        if not is_(row, "tiled"):
+            return row
+        return skipped(row) if times == 3 else slower(row, 1.2)
+
+    assert of(checked(change), "tiled").verdict == "slower"
