@@ -40,7 +40,7 @@ races: $(VENV)/.dev  ## run every kernel at small sizes under Oclgrind, which fi
 # or whose driver is not named, is told and does not fail.
 GATE_DRIVERS ?= pocl,intel
 GATE = $(BIN)/gemmbench check tests/data/ci-base.jsonl --device $(GATE_DRIVERS) --across device,driver,source \
-  --patience 30 --quiet
+  --patience 20 --quiet
 
 gate: $(VENV)/.dev  ## hold the kernels' ratios to naive and to numpy against tests/data/ci-base.jsonl
 	$(GATE) --ratio naive --threshold '400 %'
