@@ -17,8 +17,10 @@ from gemmbench.charts.pane import (
     UP,
     Families,
     Pane,
+    Peak,
+    best_peak,
     footnote,
-    kept_peak,
+    lent,
     own_title,
     titles,
     with_gemms,
@@ -53,7 +55,7 @@ class Ladder:
     problem: Problem
     rungs: tuple[Rung, ...]  # on the device
     host: Rung | None
-    peak: float | None  # flop/s
+    peak: Peak | None
     notes: tuple[str, ...]  # on the peak
 
     def rate(self, rung: Rung) -> float | None:
@@ -73,7 +75,10 @@ class Ladder:
 
 
 def ladder(runs: Sequence[Run], families: Families) -> list[Pane]:
-    """A pane for each run, device and type with two rungs or more at the same problem."""
+    """A pane for each run, device and type with two rungs or more at the same problem.
+
+    The peak is the run's own, else that which another of the runs has of the same device.
+    """
     found, beside = [], with_gemms(runs)
     for run in beside:
         for panel in panels(run, "m"):
@@ -82,8 +87,7 @@ def ladder(runs: Sequence[Run], families: Families) -> list[Pane]:
             if panel.device == HOST or problem is None:
                 continue
             all_rungs = rungs(run, panel.device, (panel.dtype,), problem, families)
-            peak = derive.peak(run, panel.device, panel.dtype)
-            notes = kept_peak(run, panel.device, panel.dtype)
+            peak = best_peak(run, panel.device, panel.dtype, runs)
             one = Ladder(
                 own_title(run, panel.device, beside),
                 panel.dtype,
@@ -91,7 +95,7 @@ def ladder(runs: Sequence[Run], families: Families) -> list[Pane]:
                 tuple(rung for rung in all_rungs if not rung.is_host),
                 next((rung for rung in all_rungs if rung.is_host and rung.variant == BASELINE), None),
                 peak,
-                tuple(notes if peak else ["The run has no measured peak of this type."]),
+                tuple(lent({panel.dtype: peak}) if peak else ["The run has no measured peak of this type."]),
             )
             if sum(one.rate(rung) is not None for rung in one.rungs) >= 2:
                 lines = len(one.rungs) + len({rung.family for rung in one.rungs}) + 2
@@ -104,7 +108,7 @@ def _paint(axes: Axes, one: Ladder) -> None:
     stands, heads = places(one.rungs)
     unit = one.rate(one.base) or 1.0
     host = one.rate(one.host) if one.host else None
-    top = max(*one.rates, one.peak or 0.0, host or 0.0)
+    top = max(*one.rates, one.peak.rate if one.peak else 0.0, host or 0.0)
     divisor, letter = units.scale(top)
     names = {place.y: place.rung.label for place in stands}
     bottom = stands[-1].y
@@ -112,9 +116,9 @@ def _paint(axes: Axes, one: Ladder) -> None:
     if one.peak:
         bottom += 1.4
         names[bottom] = "measured peak"
-        axes.barh(bottom, one.peak / unit - 1, _BAR, 1, color=GREY, label="peak")
-        cell(axes, 0, bottom, f"{units.number(one.peak / unit)}x", DARK)
-        cell(axes, 1, bottom, units.number(one.peak / divisor), DARK)
+        axes.barh(bottom, one.peak.rate / unit - 1, _BAR, 1, color=GREY, label="peak")
+        cell(axes, 0, bottom, f"{units.number(one.peak.rate / unit)}x", DARK)
+        cell(axes, 1, bottom, units.number(one.peak.rate / divisor), DARK)
     name_rows(axes, names, heads)
     for column, text in enumerate(("speed-up", f"{letter}FLOPS", *(["of peak"] if one.peak else []))):
         heading(axes, column, text)
@@ -130,6 +134,12 @@ def _paint(axes: Axes, one: Ladder) -> None:
     footnote(axes, one.notes)
 
 
+def _of_peak(peak: Peak, rate: float, row: Row) -> str:
+    """A rate's share of the peak; nothing where it ran on other units."""
+    here = derive.on_matrix_units(derive.what_ran(row), row.dtype) == peak.matrix
+    return units.percent(rate / peak.rate) if here else "-"
+
+
 def _bars(axes: Axes, one: Ladder, stands: Sequence[Place], unit: float, divisor: float) -> None:
     """Each step from where the rung before ended; families and libraries start from the first rung."""
     family, before = "", 1.0
@@ -143,7 +153,7 @@ def _bars(axes: Axes, one: Ladder, stands: Sequence[Place], unit: float, divisor
         _step(axes, place.y, before, rate / unit)
         figures = [f"{units.number(rate / unit)}x", units.number(rate / divisor)]
         if one.peak:
-            figures.append(units.percent(rate / one.peak))
+            figures.append(_of_peak(one.peak, rate, place.rung.rows[one.dtype]))
         for column, text in enumerate(figures):
             cell(axes, column, place.y, text, bold=rate == max(one.rates))
         before = rate / unit

@@ -55,11 +55,52 @@ def own_title(run: Run, device: int, beside: Sequence[Run]) -> str:
     return device_title(run, device) + (f" | {stem(run)}" if len(beside) > 1 else "")
 
 
-def kept_peak(run: Run, device: int, dtype: str) -> list[str]:
-    """What a footnote says of a peak that was measured before its run."""
-    row = derive.peak_row(run, device, dtype)
+def kept_peak(run: Run, device: int, dtype: str, matrix: bool | None = None) -> list[str]:
+    """What a footnote says of a peak that was measured before its run; matrix as of `derive.peak`."""
+    row = derive.peak_row(run, device, dtype, matrix)
     elapsed_s = derive.kept_for(run, row) if row else None
     return [] if elapsed_s is None else [f"The {dtype} peak was measured {units.age(elapsed_s)} earlier."]
+
+
+@dataclass(frozen=True)
+class Peak:
+    """What a chart holds the rates of a type against."""
+
+    rate: float  # flop/s
+    matrix: bool  # whether of units that only multiply matrices
+    lender: str  # the run that it is of, if that is another
+    notes: tuple[str, ...]  # for a footnote
+
+
+def best_peak(run: Run, device: int, dtype: str, runs: Sequence[Run]) -> Peak | None:
+    """The highest peak of the units that a run's GEMMs of a type used; None if there is none.
+
+    Each unit's is the run's own, else what another of the runs has of the same device.
+    """
+    title, found = device_title(run, device), list[Peak]()
+    same = [(other, place) for other in (run, *runs) for place in places_of(other, title)]
+    for matrix in derive.units_used(run, device, dtype):
+        for other, place in same:
+            if rate := derive.peak(other, place, dtype, matrix):
+                lender = "" if other is run else stem(other)
+                found.append(Peak(rate, matrix, lender, tuple(kept_peak(other, place, dtype, matrix))))
+                break
+    return max(found, key=lambda peak: peak.rate, default=None)
+
+
+def lent(peaks: Mapping[str, Peak]) -> list[str]:
+    """What a footnote says of peaks, by data type: how old they are, and of which runs."""
+    notes = [note for peak in peaks.values() for note in peak.notes]
+    for lender in dict.fromkeys(peak.lender for peak in peaks.values() if peak.lender):
+        dtypes = [dtype for dtype, peak in peaks.items() if peak.lender == lender]
+        are = "peak is that" if len(dtypes) == 1 else "peaks are those"
+        notes.append(f"The {', '.join(dtypes)} {are} of {lender}.")
+    return notes
+
+
+def places_of(run: Run, title: str) -> list[int]:
+    """Where a device stands in a run's header; nowhere, if the run is another machine's."""
+    return [place for place in range(len(run.header.devices)) if device_title(run, place) == title]
 
 
 def _room(axes: Axes) -> float:
@@ -69,7 +110,7 @@ def _room(axes: Axes) -> float:
     return figure.bbox.width / figure.dpi - 1.1
 
 
-def titles(axes: Axes, title: str, below: str, keys: Sequence[tuple[str, str]] = ()) -> None:
+def titles(axes: Axes, title: str, below: str, keys: Sequence[tuple[str, str]] = (), lift: float = 0) -> None:
     """The device above, what is drawn below it, and what the colours mean as words in them.
 
     Args:
@@ -77,9 +118,10 @@ def titles(axes: Axes, title: str, below: str, keys: Sequence[tuple[str, str]] =
         title: on two lines, broken at its first bar, if one is not enough.
         below: wrapped to as many lines as it needs.
         keys: words and their colours.
+        lift: points that stay free below them.
     """
     lines = textwrap.wrap(below, round(17 * _room(axes)))
-    height = 7.0
+    height = 7.0 + lift
     if keys:
         words: list[TextArea] = [
             TextArea(word, textprops={"color": colour, "fontsize": 8.5, "fontweight": "bold"})

@@ -15,8 +15,9 @@ from gemmbench.charts.pane import (
     PALE,
     Families,
     Pane,
+    best_peak,
     footnote,
-    kept_peak,
+    lent,
     own_title,
     short,
     titles,
@@ -47,9 +48,10 @@ _SIGNS = {
     "^": "\N{BLACK UP-POINTING TRIANGLE}",
     "D": "\N{BLACK DIAMOND}",
     "v": "\N{BLACK DOWN-POINTING TRIANGLE}",
-    "P": "\N{HEAVY PLUS SIGN}",
+    "P": "\N{HEAVY GREEK CROSS}",
 }
 _MARKERS = tuple(_SIGNS)
+_FEW, _LIFT = 4, 12  # keys that are no longer than the picture; points
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +72,10 @@ class Types:
 
 
 def precision(runs: Sequence[Run], families: Families) -> list[Pane]:
-    """A pane for each run and device with two data types or more at the same problem."""
+    """A pane for each run and device with two data types or more at the same problem.
+
+    Peaks are the run's own, else those that another of the runs has of the same device.
+    """
     found, mine = [], with_gemms(runs)
     for run in mine:
         for device in sorted({row.device for row in run.rows if row.kind == "gemm" and row.device != HOST}):
@@ -84,17 +89,17 @@ def precision(runs: Sequence[Run], families: Families) -> list[Pane]:
             asked = {row.dtype for row in rows}
             dtypes = tuple(sorted(asked, key=lambda name: (DTYPES[name].itemsize, list(DTYPES).index(name))))
             ladder = tuple(rungs(run, device, dtypes, problem, families))
-            tops = {dtype: derive.peak(run, device, dtype) for dtype in dtypes}
-            lacking = [dtype for dtype, top in tops.items() if not top]
+            tops = {dtype: top for dtype in dtypes if (top := best_peak(run, device, dtype, runs))}
+            lacking = [dtype for dtype in dtypes if dtype not in tops]
             one = Types(
                 own_title(run, device, mine),
                 dtypes,
                 problem,
                 ladder,
-                {dtype: top for dtype, top in tops.items() if top},
+                {dtype: top.rate for dtype, top in tops.items()},
                 (
                     *([f"The run has no measured peak of {', '.join(lacking)}."] if lacking else []),
-                    *(text for dtype in dtypes for text in kept_peak(run, device, dtype)),
+                    *lent(tops),
                 ),
             )
             lines = len(ladder) + len({rung.family for rung in ladder}) + 1
@@ -149,7 +154,7 @@ def _paint(axes: Axes, one: Types) -> None:
     axes.set_ylim(bottom + 0.8, -0.8)
     below = f"kernel scope, {shape(one.problem)}, {letter}FLOPS; dash-dotted: each type's measured peak"
     keys = tuple((f"{_SIGNS[one.look(dtype)[1]]} {dtype}", one.look(dtype)[0]) for dtype in one.dtypes)
-    titles(axes, one.title, below, keys)
+    titles(axes, one.title, below, keys, _LIFT if len(keys) > _FEW else 0)  # not into the columns' heads
     footnote(axes, one.notes)
 
 

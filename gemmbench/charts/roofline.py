@@ -17,9 +17,11 @@ from gemmbench.charts.pane import (
     GREY,
     Families,
     Pane,
+    best_peak,
     device_title,
-    kept_peak,
+    lent,
     own_title,
+    places_of,
     short,
     stem,
     titles,
@@ -71,14 +73,11 @@ def _roofs(run: Run, device: int, dtype: str, runs: Sequence[Run], families: Fam
     under = (device, HOST) if run.header.devices[device].type == "cpu" else (device,)
     rows = [row for row in run.rows if row.kind == "gemm" and row.dtype == dtype and row.device in under]
     rows = [row for row in rows if derive.intensity(row) > 0]
-    same = [(other, place) for other in (run, *runs) for place in _places(other, device_title(run, device))]
-    peaks = [(top, *at) for at in same if (top := derive.peak(*at, dtype))]
-    if not peaks or not any(derive.shown_rate(row, "kernel") for row in rows):
+    peak = best_peak(run, device, dtype, runs)
+    if peak is None or not any(derive.shown_rate(row, "kernel") for row in rows):
         return None
-    peak, lender, place = peaks[0]
-    notes = kept_peak(lender, place, dtype)
-    if lender is not run:
-        notes.append(f"The peak is that of {stem(lender)}.")
+    notes = lent({dtype: peak})
+    same = [(other, place) for other in (run, *runs) for place in places_of(other, device_title(run, device))]
     bandwidths = [(top, other) for other, place in same if (top := derive.bandwidth(other, place))]
     if not bandwidths:
         notes.append("No memory roof: bandwidth was not measured; gemmbench peak --all does.")
@@ -93,15 +92,10 @@ def _roofs(run: Run, device: int, dtype: str, runs: Sequence[Run], families: Fam
         tuple(_name(row) for row in by_problem.values()),
         tuple(derive.intensity(row) for row in by_problem.values()),
         sweep_axis(rows) is not None,
-        peak,
+        peak.rate,
         bandwidths[0][0] if bandwidths else None,
         tuple(notes),
     )
-
-
-def _places(run: Run, title: str) -> list[int]:
-    """Where a device stands in a run's header; nowhere, if the run is another machine's."""
-    return [place for place in range(len(run.header.devices)) if device_title(run, place) == title]
 
 
 def _problem(row: Row) -> Problem:
@@ -124,7 +118,7 @@ def _paint(axes: Axes, one: Roofs) -> None:
     labels = _points(axes, one)
     bottom, highest = axes.dataLim.intervaly
     top = one.peak / units.GIGA
-    axes.set_ylim(bottom / 1.6, max(top, highest) * 1.8)
+    axes.set_ylim(min(bottom, top) / 1.6, max(top, highest) * 1.8)
     least, most = min(one.intensities), max(one.intensities)
     ridge = one.ridge
     axes.set_xlim(min(least, ridge / 8 if ridge else least) / 1.5, max(most, ridge or most) * 1.5)

@@ -415,11 +415,44 @@ def test_roofline_without_bandwidth_says_so_and_another_run_may_lend_it() -> Non
     lender = replace(without(whole, "gemm"), path="peak.jsonl")
     axes = only(charts.figure([without(run, "peak"), lender], "roofline"))
     assert {"memory", "peak"} <= {line.get_label() for line in axes.lines}
-    assert "The peak is that of peak. The memory roof is that of peak." in words(axes)
+    assert "The float peak is that of peak. The memory roof is that of peak." in words(axes)
     assert "peak" not in axes.get_title(loc="left")  # the lender has no pane, so no names are needed
     other = replace(lender, header=fake.header(("gemmbench", "peak"), (fake.CPU,)))
     axes = only(charts.figure([run, other], "roofline"))
     assert "memory" not in [line.get_label() for line in axes.lines], "another device's"
+
+
+def tensor_run() -> tuple[Run, Run]:
+    """GEMMs on matrix units but one, without a peak; and a run of the same GPU with peaks of both units."""
+    problems = [Problem(size, size, size) for size in (1024, 4096)]
+    tops = {"nv-mma": 380e3, "nv-wgmma": 680e3, "gpu-tile": 90e3}
+    rows = [fake.gemm_row(name, at, top, dtype="half") for name, top in tops.items() for at in problems]
+    rows += [fake.gemm_row("nv-mma", at, 185e3, dtype="tf32") for at in problems]
+    run = Run(fake.header(("gemmbench", "square"), (fake.GPU,)), tuple(rows), "tensor.jsonl")
+    peaks = [fake.peak_row(2, 132e3, dtype="half")]
+    peaks += [
+        replace(fake.peak_row(1, top, dtype=dtype), variant="wgmma")
+        for dtype, top in (("half", 950e3), ("tf32", 480e3))
+    ]
+    return run, replace(run, rows=tuple(peaks), path="peak.jsonl")
+
+
+def test_kernels_on_matrix_units_are_under_the_roof_of_those() -> None:
+    run, lender = tensor_run()
+    half = charts.figure([run, lender], "roofline").axes[0]
+    assert curve(half, "peak")[1] == pytest.approx([950e3, 950e3], rel=0.01)
+    assert half.get_ylim()[1] > 950e3
+
+
+def test_ladder_and_precision_take_another_runs_peaks() -> None:
+    run, lender = tensor_run()
+    half = charts.figure([run, lender], "ladder").axes[0]
+    assert "The half peak is that of peak." in words(half)
+    assert "71.5 %" in texts(half)
+    assert texts(half).count("-") == 1  # gpu-tile ran on other units
+    axes = only(charts.figure([run, lender], "precision"))
+    assert "The half, tf32 peaks are those of peak." in words(axes)
+    assert "The run has no measured peak of half, tf32." in words(only(draw(run, "precision")))
 
 
 def test_roofline_of_a_cpu_holds_its_blas_and_unrelated_shapes_are_not_joined() -> None:
