@@ -6,6 +6,8 @@ BIN    := $(VENV)/bin
 
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --no-input
 
+TWO    := -n 2 --dist loadfile  # files of tests at a time: each runs processes of its own
+
 .DEFAULT_GOAL := help
 .PHONY: help setup run test check fmt races gate soak plots readme bench clean
 .DELETE_ON_ERROR:
@@ -19,7 +21,7 @@ run: $(VENV)/.run  ## gemmbench peak on this machine; make run ARGS="square --ma
 	@$(BIN)/gemmbench $(or $(ARGS),peak)
 
 test: $(VENV)/.dev  ## every test but the races; make test ARGS="-k plan" for some of them
-	$(BIN)/python -m pytest -m "not races" $(ARGS)
+	$(BIN)/python -m pytest -m "not races" $(TWO) $(ARGS)
 
 check: $(VENV)/.dev  ## lint, format, types, import layers, and that README.md is not stale
 	$(BIN)/ruff check .
@@ -34,7 +36,7 @@ fmt: $(VENV)/.dev  ## format the code and fix what ruff can
 
 races: $(VENV)/.dev  ## run every kernel at small sizes under Oclgrind, which finds data races
 	@command -v oclgrind >/dev/null || { echo "make races needs Oclgrind: sudo apt-get install oclgrind" >&2; exit 2; }
-	$(BIN)/python -m pytest -m races tests/races
+	$(BIN)/python -m pytest -m races $(TWO) tests/races
 
 # Ratios held with a wide margin: other processors, drivers and busy neighbours pass. A row that is skipped,
 # or whose driver is not named, is told and does not fail.
@@ -55,7 +57,7 @@ plots: $(VENV)/.dev  ## draw the gallery again from the saved runs in plots/, an
 	  $(BIN)/gemmbench plot "$$run" "$$peak" --kind all --out "$${run%.jsonl}.png"; done; done
 	@$(BIN)/python -m pytest -q tests/cli/test_gallery.py --update-golden
 
-readme: $(VENV)/.run  ## write the ladder's table in README.md again, from the saved runs in plots/
+readme: $(VENV)/.run  ## write the tables of kernels in README.md again, from the saved runs in plots/
 	@$(BIN)/python tests/generate_readme.py
 
 bench: $(VENV)/.run  ## peak beside Debian's clpeak, and what Python costs for each launch

@@ -1,12 +1,12 @@
 """run(plan) -> events on several devices: each case on each device alone, then on all of them at once.
 
 Every device has a child process of its own. Those of one case keep step: each verifies its answer and waits;
-when all are ready they start, once all are busy batches count, and when all have samples enough they stop:
-every sample was taken while all devices were busy. A child that dies or hangs costs its own row: the others
-begin their window anew without it.
+when all are ready they start, once all are busy batches count, when all have samples enough batches no longer
+count, and once that is so everywhere they stop: every sample was taken while all devices were busy. A child
+that dies or hangs costs its own row: the others begin their window anew without it.
 
-    child   verifying -> ready    settling, a batch -> begun      sampling -> sampled      sampling on    row
-    parent               all ready: go             all begun: count            all sampled: stop
+    child   verifying -> ready    a batch -> begun    sampling -> sampled    sampling on -> past    row
+    parent           all ready: go     all begun: count    all sampled: past        all past: stop
 """
 
 from __future__ import annotations
@@ -185,12 +185,14 @@ def _at_once(
     }
 
 
-State = Literal["running", "ready", "starting", "begun", "busy", "sampled", "done"]
-_WINDOW: tuple[State, ...] = ("starting", "begun", "busy", "sampled")
+State = Literal["running", "ready", "starting", "begun", "busy", "sampled", "leaving", "past", "done"]
+_SAID: dict[str, State] = {"begun": "begun", "sampled": "sampled", "past": "past"}
+_WINDOW: tuple[State, ...] = ("starting", "begun", "busy", "sampled", "leaving", "past")
 _WORKING: tuple[State, ...] = (
     "running",
     "starting",
     "busy",
+    "leaving",
 )  # its own time passes, nobody else is waited for
 
 
@@ -242,9 +244,9 @@ class _Member:
         if kind == "ready":
             self.state = "ready"
             return "waiting for the others"
-        if kind in ("begun", "sampled"):
+        if kind in _SAID:
             if value == self._starts:  # not said before it heard that it must begin anew
-                self.state = "begun" if kind == "begun" else "sampled"
+                self.state = _SAID[kind]
         else:
             self._finish(value if isinstance(value, Row) else self.case.row("crashed", str(value)))
         return ""
@@ -269,8 +271,13 @@ class _Member:
         self.state = "busy"
         self._worker.order("count")
 
+    def leave(self) -> None:
+        """All have samples enough."""
+        self.state = "leaving"
+        self._worker.order("past")
+
     def stop(self) -> None:
-        """Leave it: all have samples enough."""
+        """No batch counts any more, anywhere."""
         self.state = "running"
         self._worker.order("stop")
 
@@ -328,6 +335,9 @@ def _lead(members: Sequence[_Member]) -> None:
         for member in window:
             member.count()
     elif window and all(member.state == "sampled" for member in left):
+        for member in window:
+            member.leave()
+    elif window and all(member.state == "past" for member in left):
         for member in window:
             member.stop()
     elif left and all(member.state == "ready" for member in left):

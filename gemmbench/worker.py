@@ -319,12 +319,13 @@ class _InStep:
     def __init__(self, pipe: Connection) -> None:
         self._pipe = pipe
         self._counts = False  # whether batches do: all others are known to be busy
+        self._past = False  # whether they no longer do, and run on only to keep the others company
         self._said = ""
         self._starts = 0  # of windows begun anew, so that what was said before counts for nothing
 
     def begin(self) -> None:
         """See `rules.measure.Pace`."""
-        self._counts, self._said = False, ""
+        self._counts, self._past, self._said = False, False, ""
         self._pipe.send(("ready", None))
         self._ordered()
 
@@ -332,15 +333,19 @@ class _InStep:
         """See `rules.measure.Pace`."""
         if not self._counts:
             self._say("begun")
-        elif enough:
+        elif enough and not self._past:
             self._say("sampled")
         order = self._ordered() if self._pipe.poll() else ""
         if order == "anew":
-            self._counts, self._said = False, ""
+            self._counts, self._past, self._said = False, False, ""
             self._starts += 1
             return "anew"
         if order == "stop":
             return "late"
+        if self._past or order == "past":
+            self._past = True
+            self._say("past")
+            return "past"
         counted = self._counts
         self._counts = counted or order == "count"
         return "more" if counted else "early"

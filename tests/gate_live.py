@@ -22,8 +22,7 @@ from gemmbench.worker import Worker
 from tests import planted_machine
 from tests.gate_simulation import Setting, Tally, result_of
 
-REFERENCE = "numpy"
-KERNELS = (planted_machine.VARIANT, "cpu-packed", REFERENCE)
+OTHERS = ("cpu-packed", "numpy")  # that are measured along
 
 
 @dataclass(frozen=True)
@@ -35,6 +34,7 @@ class Live:
     budget_s: float
     bases: int  # repetitions of a base
     patience_s: float  # of a check's second looks
+    reference: str  # of ratio mode
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,8 @@ def bench(live: Live) -> Bench:
         found, host = worker.devices()
     devices = select(found, live.device)[:1]
     policy = Policy(budget_s=live.budget_s, time_limit_s=60 + 20 * live.budget_s)
-    chosen = [BY_NAME[name] for name in KERNELS]
+    kernels = dict.fromkeys((planted_machine.VARIANT, live.reference, *OTHERS))
+    chosen = [BY_NAME[name] for name in kernels]
     plan = gemm_plan(devices, chosen, [Gemm(size, size, size) for size in live.sizes])
     header = Header(SCHEMA_VERSION, __version__, ("gate_proof.py",), "", devices, host, policy)
     return Bench(live, header, plan)

@@ -25,11 +25,11 @@ Batch = Callable[[int], Mapping[str, float]]
 
 Clock = Callable[[], float]
 
-Turn = Literal["more", "early", "enough", "late", "anew"]
+Turn = Literal["more", "early", "past", "enough", "late", "anew"]
 """What follows a batch.
 
-more: another. early: another, and those so far do not count. enough: nothing. late: nothing, and the batch
-does not count. anew: all again, settling too.
+more: another. early: another, and those so far do not count. past: another, and from this one on they do not
+count. enough: nothing. late: nothing, and the batch does not count. anew: all again, settling too.
 """
 
 
@@ -123,6 +123,7 @@ def _taken(
     samples: dict[str, list[float]] = {}
     taken, look = 0, policy.min_batches
     stop = ""
+    counted: int | None = None  # of them, once others have had enough
     begin = clock()
     while True:
         for scope, seconds in run(size).items():
@@ -142,9 +143,10 @@ def _taken(
             samples.clear()
             taken, look, stop, begin = 0, policy.min_batches, "", now
             continue
-        if turn != "more":
-            kept = taken - (turn == "late")
-            return {scope: Scope(tuple(values[:kept]), size, stop) for scope, values in samples.items()}
+        if turn in ("past", "late") and counted is None:
+            counted = taken - 1
+        if turn in ("enough", "late"):
+            return {scope: Scope(tuple(values[:counted]), size, stop) for scope, values in samples.items()}
 
 
 def batch_size(one_s: float, policy: Policy) -> int:

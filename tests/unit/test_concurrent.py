@@ -182,7 +182,8 @@ def test_transfers_and_bandwidth_are_grouped_where_there_are_no_gemms() -> None:
 
 def test_only_batches_between_early_and_late_count() -> None:
     seconds = iter(range(1, 100))
-    turns: Iterator[Turn] = iter(("more", "early", "more", "anew", "early", "more", "more", "late"))
+    turns: Iterator[Turn]
+    turns = iter(("more", "early", "more", "anew", "early", "more", "more", "late"))
     heard: list[str] = []
 
     class Scripted:
@@ -196,6 +197,10 @@ def test_only_batches_between_early_and_late_count() -> None:
         found = sample(lambda _: {"kernel": float(next(seconds))}, Policy(), 1.0, one_s=1.0, settle=False)
     assert heard == ["begin"]
     assert found["kernel"].seconds == (6.0, 7.0)  # 1 to 4 went, 5 was early, 8 late
+    turns = iter(("early", "more", "more", "past", "past", "late"))
+    with paced(Scripted()):
+        found = sample(lambda _: {"kernel": float(next(seconds))}, Policy(), 1.0, one_s=1.0, settle=False)
+    assert found["kernel"].seconds == (10.0, 11.0)  # 12 began before, and ended after, the others had enough
     alone = sample(lambda _: {"kernel": 1.0}, Policy(), 1.0, one_s=1.0, settle=False)
     assert len(alone["kernel"].seconds) == Policy().min_batches
 
