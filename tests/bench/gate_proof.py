@@ -5,8 +5,8 @@ kernel whose k-loop does more work. ``--pairs 40 --trials 100`` is the full live
 machine of its own for hours; ``--write`` keeps the results in docs/gate-proof.json and writes
 docs/gate-proof.md from there.
 
-Exit status: 0 no more than one false alarm in 1,000 simulated rows at the default threshold, 1 more, 2 no such
-device.
+Exit status: 0 no more than one false alarm in 1,000 simulated rows at the default threshold, 1 more, 2 there
+is no such device.
 """
 
 from __future__ import annotations
