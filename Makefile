@@ -6,7 +6,8 @@ BIN    := $(VENV)/bin
 
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --no-input
 
-TWO    := -n 2 --dist loadfile  # files of tests at a time: each runs processes of its own
+# Tests at a time: each runs processes of its own.
+TWO    := -n 2
 
 .DEFAULT_GOAL := help
 .PHONY: help setup run test check fmt races gate soak plots readme bench clean
@@ -21,7 +22,7 @@ run: $(VENV)/.run  ## gemmbench peak on this machine; make run ARGS="square --ma
 	@$(BIN)/gemmbench $(or $(ARGS),peak)
 
 test: $(VENV)/.dev  ## every test but the races; make test ARGS="-k plan" for some of them
-	$(BIN)/python -m pytest -m "not races" $(TWO) $(ARGS)
+	$(BIN)/python -m pytest -m "not races" $(TWO) --dist loadfile $(ARGS)
 
 check: $(VENV)/.dev  ## lint, format, types, import layers, and that README.md is not stale
 	$(BIN)/ruff check .
