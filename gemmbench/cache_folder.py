@@ -83,10 +83,8 @@ class DeviceFiles(Generic[_T]):
 
     def write(self, device: DeviceFacts, content: _T) -> bool:
         """Keep this of a device, in the place of what was kept; whether it could be done."""
-        try:
-            path = self.path(device)
-        except NoHomeError as error:
-            self._note(f"{self._words.unwritten}: {error}")
+        path = self._path_to_write(device)
+        if path is None:
             return False
         try:
             replace_file(path, msgspec.json.encode(content))
@@ -107,10 +105,8 @@ class DeviceFiles(Generic[_T]):
         Returns:
             Whether it could be done.
         """
-        try:
-            path = self.path(device)
-        except NoHomeError as error:
-            self._note(f"{self._words.unwritten}: {error}")
+        path = self._path_to_write(device)
+        if path is None:
             return False
         try:
             with _alone(path.with_suffix(".lock")):
@@ -123,6 +119,13 @@ class DeviceFiles(Generic[_T]):
         except OSError as error:
             self._note(f"{self._words.unwritten}: {path}: {why(error)}")
             return False
+
+    def _path_to_write(self, device: DeviceFacts) -> Path | None:
+        try:
+            return self.path(device)
+        except NoHomeError as error:
+            self._note(f"{self._words.unwritten}: {error}")
+            return None
 
     def _note(self, text: str) -> None:
         if text not in self.notes:

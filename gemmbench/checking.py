@@ -9,12 +9,12 @@ from dataclasses import dataclass, field, replace
 from gemmbench import session
 from gemmbench.facts.compare import gate
 from gemmbench.facts.compare.basis import Basis
-from gemmbench.facts.compare.comparison import FAILED, Comparison, Line, compare, judged, told
+from gemmbench.facts.compare.comparison import Comparison, Line, compare, judged, told
 from gemmbench.facts.compare.gate import Answer, Settled, Suspect, Wanted
 from gemmbench.facts.compare.measures import measure
-from gemmbench.facts.compare.pairing import repetitions, slots
+from gemmbench.facts.compare.pairing import Repetition, repetitions, slots
 from gemmbench.facts.events import Event
-from gemmbench.facts.records import Header, Policy, Row, RowKey, Run, RunFile
+from gemmbench.facts.records import FAILED, Header, Policy, Row, RowKey, Run, RunFile
 from gemmbench.facts.series import HOST
 from gemmbench.rules.plan import Case, Plan
 from gemmbench.rules.variants import BASELINES
@@ -86,7 +86,8 @@ def check(job: Job) -> Generator[Event, None, Comparison]:
     if not suspicious:
         return first
     cases = _cases(job)
-    suspects = [_suspect(job.basis, first, line) for line in suspicious.values() if line.key in cases]
+    now = repetitions(first.news[0], job.basis.header)[0]
+    suspects = [_suspect(job.basis, first, now, line) for line in suspicious.values() if line.key in cases]
     settled, without = yield from _settle(job, suspects, cases, first)
     lines = {one.suspect.key: _line(job.basis, first, suspicious, one, without) for one in settled}
     for line in first.lines:  # a control that failed is nobody's suspect
@@ -110,8 +111,7 @@ def _cases(job: Job) -> dict[RowKey, Case]:
     return found
 
 
-def _suspect(basis: Basis, first: Comparison, line: Line) -> Suspect:
-    now = repetitions(first.news[0], basis.header)[0]
+def _suspect(basis: Basis, first: Comparison, now: Repetition, line: Line) -> Suspect:
     base = tuple(basis.base_figures(line.key, now))
     limits = basis.rules.limits(line.row)
     if basis.rules.ratio:
@@ -161,12 +161,9 @@ def _settle(job: Job, suspects: Sequence[Suspect], cases: Mapping[RowKey, Case],
             job.worker.stop()
         row = yield from job.steps.take(cases[wanted.key], job.worker)
         job.rows.append(row)
-        answer = measure(row, job.basis.rules.scope)
-        if answer is not None:
-            continue
-        if row.status in FAILED:
-            answer = gate.FAILED
-        if row.status in FAILED or wanted.key not in without:
+        failed = row.status in FAILED
+        answer = gate.FAILED if failed else measure(row, job.basis.rules.scope)
+        if failed or (answer is None and wanted.key not in without):
             without[wanted.key] = row
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(ROOT))  # run as a script: what follows is imported from there, hence E402
 
 from gemmbench import __version__  # noqa: E402
 from tests.faults.ledger import FAULTS, RESULTS, table  # noqa: E402

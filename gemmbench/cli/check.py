@@ -17,12 +17,12 @@ from gemmbench.cli.comparing import CompareOptions, check_paths, comparing, end,
 from gemmbench.cli.options import RunOptions, UserError, measuring
 from gemmbench.facts.compare.aa import Floor, floor
 from gemmbench.facts.compare.basis import Basis
-from gemmbench.facts.compare.comparison import FAILED, Comparison, compare, told
+from gemmbench.facts.compare.comparison import Comparison, compare, told
 from gemmbench.facts.compare.gate import LEAST_ROUNDS, MOST_ROUNDS
 from gemmbench.facts.compare.pairing import foreign, strictly
 from gemmbench.facts.concurrent import alone
 from gemmbench.facts.events import Event
-from gemmbench.facts.records import DeviceFacts, Policy, Row, RunFile, RunFileError
+from gemmbench.facts.records import FAILED, DeviceFacts, Policy, Row, RunFile, RunFileError
 from gemmbench.facts.series import HOST
 from gemmbench.facts.text import clean
 from gemmbench.render import aa

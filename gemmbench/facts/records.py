@@ -29,6 +29,9 @@ Status = Literal["ok", "wrong", "unsupported", "skipped", "failed", "crashed", "
 Verdict = Literal["ok", "wrong", "suspect", "none"]
 Parameters = dict[str, int | float | str]
 
+FAILED: tuple[Status, ...] = ("wrong", "crashed", "failed", "timed-out")
+"""What became of a case that ran, and went wrong."""
+
 SCOPES: tuple[str, ...] = ("kernel", "device", "host")
 
 BESIDE = "beside"

@@ -5,7 +5,8 @@ from __future__ import annotations
 from gemmbench.facts.records import Row
 from gemmbench.facts.units import seconds
 
-LEAST_RUNS = 7  # of its problem that a row takes: verified once, then three batches of each scope
+LEAST_SAMPLES = 3  # that a row must have, however short its budget
+LEAST_RUNS = 1 + 2 * LEAST_SAMPLES  # of its problem that it takes: verified once, then as many batches twice
 
 _TOO_SLOW = "would take about "
 

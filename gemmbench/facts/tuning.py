@@ -16,14 +16,13 @@ import numpy.typing as npt
 
 from gemmbench.facts import derive
 from gemmbench.facts.events import Staged, Started
-from gemmbench.facts.records import Parameters, Problem, Row, Run, Status
+from gemmbench.facts.records import FAILED, Parameters, Problem, Row, Run, Status
 from gemmbench.facts.stats import CONFIDENCE
 
 SCOPE = "device"  # that decides: packing and padding count
 FINALIST = "finalist"
 
 _NO_USE: tuple[Status, ...] = ("unsupported", "failed", "wrong")  # a shipped preset that anything beats
-_UNSAFE: tuple[Status, ...] = ("wrong", "crashed", "failed", "timed-out")  # a winner that is none
 _RESAMPLES = 2000
 _SEED = 20261121  # the same samples give the same interval
 
@@ -184,7 +183,7 @@ def result(run: Run) -> Result:
     overall = speedup(together) if together else None
     finished = bool(rounds) or found[0].rate is None
     mine = (row for row in rounds if row.parameters == best.parameters)
-    fault = next((row for row in mine if row.status in _UNSAFE), None)
+    fault = next((row for row in mine if row.status in FAILED), None)
     return Result(found, best.parameters, finished, overall, comparisons, fault)
 
 

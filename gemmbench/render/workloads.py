@@ -9,7 +9,7 @@ from statistics import geometric_mean
 from rich.console import RenderableType
 
 from gemmbench.facts import derive, units
-from gemmbench.facts.records import Problem, Row, Run, Status
+from gemmbench.facts.records import FAILED, Problem, Row, Run
 from gemmbench.facts.series import AUTO, BASELINE, HOST
 from gemmbench.facts.text import clean
 from gemmbench.render import energy, notes
@@ -20,7 +20,6 @@ from gemmbench.render.sheet import Cell, Note, Sheet, stack
 _COLUMNS = (("m", "n", "k"), ("best", "kernel", "host"), ("of peak", BASELINE, "ratio"))
 _FORMATS = (units.gflops, units.gflops, units.percent, units.gflops, units.number)  # kernel to ratio
 _NO_ENERGY = (Cell(""), Cell(""))
-_GRAVE: frozenset[Status] = frozenset({"wrong", "crashed", "timed-out", "failed"})
 _NAME = 16  # letters of a name in a line, so that a line fits 80 columns
 
 
@@ -120,7 +119,7 @@ def _sheet(run: Run, device: int, dtype: str, rows: Sequence[Row], scope: str, o
         left=frozenset({"best"}),
         notes=(
             *([Note(BASELINE, clean(run.header.host.blas), "dim")] if any(hosts) else []),
-            *notes.troubles([row for row in rows if row.status in _GRAVE], _place, "shape"),
+            *notes.troubles([row for row in rows if row.status in FAILED], _place, "shape"),
             *_missing(rows),
             *notes.noisy(run, shown, _place),
             *energy.remarks(run, shown, _place),

@@ -17,7 +17,7 @@ from contextvars import ContextVar
 from typing import Literal, Protocol
 
 from gemmbench.facts.records import Policy, Scope
-from gemmbench.facts.skips import LEAST_RUNS
+from gemmbench.facts.skips import LEAST_RUNS, LEAST_SAMPLES
 from gemmbench.facts.stats import summarize
 
 Batch = Callable[[int], Mapping[str, float]]
@@ -70,7 +70,6 @@ def paced(pace: Pace) -> Iterator[None]:
 
 
 _AGREEING = 3
-_LEAST = 3  # samples that a row must have, however short its budget
 _MOST_IN_BATCH = 1000
 _GROWTH = 1.25  # the interval is looked at again when there are this many times more samples
 
@@ -134,7 +133,7 @@ def _taken(
             if summarize(next(iter(samples.values()))).noise <= policy.precision:
                 stop = "stable"
             look = max(taken + 1, math.ceil(taken * _GROWTH))
-        if not stop and taken >= _LEAST and now + (now - begin) / taken > end:
+        if not stop and taken >= LEAST_SAMPLES and now + (now - begin) / taken > end:
             stop = "budget"
         turn = pace.turn(bool(stop))
         if turn == "anew":

@@ -266,6 +266,10 @@ def test_a_noise_file_of_another_device_adds_nothing_and_says_so() -> None:
     assert found.noise == compare([again(1)], [again(2)]).noise
     (remark,) = found.remarks
     assert remark.startswith("aa.jsonl adds nothing to the noise floor: other driver: ")
+    both = [again(1), FOREIGN["driver"][0](again(4))]  # it is like the second base
+    found = compare(both, [again(2)], noises=[device])
+    assert found.remarks == ()
+    assert {key[1] for key in found.noise.rows} >= {0}
 
 
 def test_new_runs_that_differ_among_themselves_are_not_pooled() -> None:

@@ -167,34 +167,38 @@ class Basis:
 
     def groups(self, news: Sequence[Repetition] = ()) -> dict[RowKey, list[list[float]]]:
         """Values of what was measured several times, by row, each group of one machine and one version."""
-        sides = [self.repetitions, news, *(self._like_bases(run) for run in self.noises)]
+        sides = [self.repetitions, news, *self._noise_sides]
         return {key: [group for side in sides for group in self._alike(side, key)] for key in self.rows}
 
-    def unlike(self, run: Run) -> str:
-        """Why none of a noise run's rows are of the bases' machine and version, or ""."""
-        every = repetitions(run, self.header)
-        reasons = [
-            self.difference(before, each, key)
-            for each in every
-            for key in each.rows
-            for before in self.repetitions[:1]
-            if key in before.rows
-        ]
-        if not reasons:
-            return "it has none of the base's rows"
-        return reasons[0] if all(reasons) else ""
+    def unused_noises(self) -> Iterator[tuple[Run, str]]:
+        """The noise runs of which no row is of a base's machine and version, and why."""
+        for run, side in zip(self.noises, self._noise_sides, strict=True):
+            if not any(each.rows for each in side):
+                yield run, self._apart(run)
 
-    def _like_bases(self, run: Run) -> list[Repetition]:
-        """A noise run's repetitions, of rows that may be compared with a base's."""
-        return [
-            Repetition(each.run, {key: row for key, row in each.rows.items() if self._like_a_base(each, key)})
-            for each in repetitions(run, self.header)
-        ]
-
-    def _like_a_base(self, each: Repetition, key: RowKey) -> bool:
-        return any(
-            not self.difference(before, each, key) for before in self.repetitions if key in before.rows
+    @cached_property
+    def _noise_sides(self) -> tuple[tuple[Repetition, ...], ...]:
+        """Of each noise run its repetitions, with the rows that may be compared with a base's."""
+        return tuple(
+            tuple(
+                Repetition(each.run, {key: row for key, row in each.rows.items() if self._fits(key, each)})
+                for each in repetitions(run, self.header)
+            )
+            for run in self.noises
         )
+
+    def _fits(self, key: RowKey, each: Repetition) -> bool:
+        return next(self._comparable(key, each), None) is not None
+
+    def _apart(self, run: Run) -> str:
+        reasons = (
+            self.difference(before, each, key)
+            for each in repetitions(run, self.header)
+            for key in each.rows
+            for before in self.repetitions
+            if key in before.rows
+        )
+        return next(reasons, "it has none of the base's rows")
 
     def _alike(self, side: Sequence[Repetition], key: RowKey) -> list[list[float]]:
         """A row's values, apart wherever something other than chance differs."""

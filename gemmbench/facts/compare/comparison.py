@@ -12,11 +12,10 @@ from gemmbench.facts.compare.measures import Measure, work
 from gemmbench.facts.compare.noise import Noise
 from gemmbench.facts.compare.pairing import Repetition
 from gemmbench.facts.compare.verdict import FAILING, LOST, Judgement, Verdict, judge
-from gemmbench.facts.records import Row, RowKey, Run, Status
+from gemmbench.facts.records import FAILED, Row, RowKey, Run
 from gemmbench.facts.series import HOST
 from gemmbench.facts.skips import LEAST_RUNS, is_too_slow
 
-FAILED: tuple[Status, ...] = ("wrong", "crashed", "failed", "timed-out")
 _NO_RATE = "without a rate on either side"
 _KEPT = "kept from an earlier run, not measured in the new one"
 _NO_REFERENCE = "without a reference to be a ratio to"
@@ -114,8 +113,7 @@ def compare(
             left_out[line] += 1
     unused = rules.thresholds.unused(line.row for line in lines)
     remarks = [f"threshold row {number} is for none of these rows" for number in unused]
-    apart = ((run, basis.unlike(run)) for run in noises)
-    remarks += [f"{run.path} adds nothing to the noise floor: {reason}" for run, reason in apart if reason]
+    remarks += [f"{run.path} adds nothing to the noise floor: {why}" for run, why in basis.unused_noises()]
     return Comparison(basis.bases, tuple(news), rules, noise, tuple(lines), dict(left_out), tuple(remarks))
 
 
