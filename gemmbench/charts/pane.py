@@ -120,7 +120,7 @@ def titles(axes: Axes, title: str, below: str, keys: Sequence[tuple[str, str]] =
         keys: words and their colours.
         lift: points that stay free below them.
     """
-    lines = textwrap.wrap(below, round(17 * _room(axes)))
+    lines = textwrap.wrap(below, round(15.5 * _room(axes)))
     height = 7.0 + lift
     if keys:
         words: list[TextArea] = [

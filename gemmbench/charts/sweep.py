@@ -22,7 +22,7 @@ from gemmbench.charts.curves import (
     missing,
     status,
 )
-from gemmbench.charts.pane import BLACK, GREY, Families, Pane, kept_peak
+from gemmbench.charts.pane import BLACK, GREY, Families, Pane, Peak, best_peak, lent
 from gemmbench.facts import derive, units
 from gemmbench.facts.records import Row, Run
 from gemmbench.facts.series import BASELINE, HOST, LIBRARIES, Panel, Series
@@ -45,7 +45,7 @@ def _panes(runs: Sequence[Run], families: Families, paint: Paint, values: Values
 
 def throughput(runs: Sequence[Run], families: Families) -> list[Pane]:
     """GFLOPS over size in the kernel scope, with the host's BLAS and the measured peak."""
-    return _panes(runs, families, _throughput, _rates("kernel"))
+    return _panes(runs, families, partial(_throughput, runs=runs), _rates("kernel"))
 
 
 def time(runs: Sequence[Run], families: Families) -> list[Pane]:
@@ -101,13 +101,17 @@ def _per_joule(row: Row) -> tuple[float, float, float] | None:
     return (value, value, value) if value else None
 
 
-def _throughput(box: Box, axes: Axes) -> None:
+def _throughput(box: Box, axes: Axes, runs: Sequence[Run]) -> None:
+    peaks = [
+        best_peak(run, panel.device, panel.dtype, runs) if panel.device != HOST else None
+        for run, panel in box.parts
+    ]
     labels = _curves(axes, box, _rates("kernel"))
-    labels += _peak_lines(axes, box)
+    labels += _peak_lines(axes, box, peaks)
     frame(axes, box, "GFLOPS", units.number, f"{box.dtype}, kernel scope; {_BAND}")
     at_ends(axes, labels, box)
-    kept = [text for run, panel in box.parts for text in kept_peak(run, panel.device, panel.dtype)]
-    missing(axes, box, box.series, status, notes=kept)
+    notes = dict.fromkeys(note for peak in peaks if peak for note in lent({box.dtype: peak}))
+    missing(axes, box, box.series, status, notes=list(notes))
 
 
 def _time(box: Box, axes: Axes) -> None:
@@ -182,17 +186,15 @@ def _line(axes: Axes, one: Series, sizes: Sequence[int], values: Values, look: L
     return end_of(sizes, middle)
 
 
-def _peak_lines(axes: Axes, box: Box) -> list[Label]:
+def _peak_lines(axes: Axes, box: Box, peaks: Sequence[Peak | None]) -> list[Label]:
+    """The peak that each part is held against; there may be none."""
     labels = []
-    for run, panel in box.parts:
-        top = derive.peak(run, panel.device, panel.dtype) if panel.device != HOST else None
-        if top:
-            axes.axhline(
-                top / units.GIGA, color=GREY, linewidth=1.2, linestyle=(0, (8, 2, 1.5, 2)), label="peak"
-            )
-            text = f"{panel.dtype} peak {units.gflops(top)}{box.name(run)}"
-            end = End(float(box.sizes[-1]), top / units.GIGA, top / units.GIGA)
-            labels.append(Label(text, end, GREY))
+    for (run, panel), peak in zip(box.parts, peaks, strict=True):
+        if peak:
+            top = peak.rate / units.GIGA
+            axes.axhline(top, color=GREY, linewidth=1.2, linestyle=(0, (8, 2, 1.5, 2)), label="peak")
+            text = f"{panel.dtype} peak {units.gflops(peak.rate)}{box.name(run)}"
+            labels.append(Label(text, End(float(box.sizes[-1]), top, top), GREY))
     return labels
 
 

@@ -444,6 +444,27 @@ def test_kernels_on_matrix_units_are_under_the_roof_of_those() -> None:
     assert half.get_ylim()[1] > 950e3
 
 
+def test_throughput_is_held_against_the_peak_of_the_units_that_were_used() -> None:
+    run, lender = tensor_run()
+    half, tf32 = charts.figure([run, lender], "throughput").axes
+    assert curve(half, "peak")[1] == pytest.approx([950e3, 950e3], rel=0.01)
+    assert "The half peak is that of peak." in words(half)
+    assert curve(tf32, "peak")[1] == pytest.approx([480e3, 480e3], rel=0.01)
+
+
+def test_what_stands_below_a_title_ends_within_the_picture() -> None:
+    runs = []
+    for run in tensor_run():
+        rows = tuple(replace(row, dtype="bfloat16") if row.dtype == "tf32" else row for row in run.rows)
+        more = tuple(replace(row, variant="nv-wgmma") for row in rows if row.dtype == "bfloat16")
+        runs.append(replace(run, rows=(*rows, *more) if run.path.startswith("tensor") else rows))
+    figure = charts.figure(runs, "ladder")
+    figure.draw_without_rendering()
+    below = [item for axes in figure.axes for item in axes.findobj(Text) if "full colour" in item.get_text()]
+    assert len(below) == 2
+    assert max(item.get_window_extent().x1 for item in below) <= figure.bbox.x1
+
+
 def test_ladder_and_precision_take_another_runs_peaks() -> None:
     run, lender = tensor_run()
     half = charts.figure([run, lender], "ladder").axes[0]
