@@ -46,10 +46,28 @@ def test_operands_that_do_not_fit_whole_vectors_are_padded(
 
 
 def test_the_tiles_past_whole_rounds_are_cut_along_k() -> None:
-    found = values("nv-async", Gemm(4096, 4096, 4096))  # 1024 tiles on 132 units
-    assert found["WHOLE"] == 7 * 132
+    found = values("nv-async", Gemm(4096, 4096, 4096))  # 2048 tiles on 132 units
+    assert found["WHOLE"] == 15 * 132
     assert found["PARTS"] > 1
-    assert passes("nv-async", Gemm(4096, 4096, 4096)) == ["transpose", "nv_async", "sum_parts"]
+    assert passes("nv-async", Gemm(4096, 4096, 4096)) == ["transpose_tall", "nv_async", "sum_parts"]
+
+
+@pytest.mark.parametrize(
+    ("n", "wanted"),
+    [(256, ["transpose_tall", "nv_async"]), (257, ["transpose_tall", "pad_vectors", "nv_async"])],
+)
+def test_rows_of_b_that_do_not_fit_copies_are_padded(n: int, wanted: list[str]) -> None:
+    assert [step for step in passes("nv-async", Gemm(64, n, 64)) if step != "sum_parts"] == wanted
+
+
+@pytest.mark.parametrize("m", [1, 63, 64, 65, 4097])
+@pytest.mark.parametrize("k", [1, 32, 33])
+def test_the_transposing_pass_has_work_items_for_every_tile(m: int, k: int) -> None:
+    found = values("nv-async", Gemm(m, 64, k))
+    step = next(step for step in ASYNC.passes if step.kernel == "transpose_tall")
+    (across, down), (wide, tall) = step.items(found), step.group(found)
+    assert -(-across // wide) * 32 >= k
+    assert down // tall * 64 >= found["mw"] >= m
 
 
 def test_a_small_c_with_a_long_k_is_cut_whole() -> None:
@@ -132,7 +150,7 @@ def test_a_type_that_it_is_not_for_is_no_error_of_its_parameters() -> None:
 
 
 def test_a_limit_of_registers_is_a_compiler_option() -> None:
-    assert "-cl-nv-maxrregcount=168" in ASYNC.options("float", ASYNC.preset("gpu-nvidia"))
+    assert "-cl-nv-maxrregcount=168" in ASYNC.options("float", ASYNC.preset("gpu-nvidia", {"REGISTERS": 168}))
     assert not any(
         "maxrregcount" in word for word in ASYNC.options("double", ASYNC.preset("gpu", dtype="double"))
     )

@@ -24,7 +24,6 @@ from gemmbench.rules.variants.pieces import (
     pad,
     tile_edge,
     tile_parameters,
-    transpose_padded,
 )
 
 _SOURCE = "gemmbench"
@@ -238,6 +237,29 @@ def _async_multiply(plain_b: bool) -> Pass:
     return replace(step, when=lambda v: _aligned_b(v) == plain_b)
 
 
+_TALL_ROWS = 64  # of a tile of transpose_tall
+_TALL_GROUP = (32, 8)
+_VECTORS_GROUP = (64, 4)  # of pad_vectors
+
+_TRANSPOSE_A = Pass(
+    "transpose",
+    "gemm/00_transpose_tall.cl",
+    "transpose_tall",
+    ("m", "k", "A", "lda", "AT", "mw"),
+    lambda v: (v["k"], -(-v["mw"] // _TALL_ROWS) * _TALL_GROUP[1]),
+    lambda _: _TALL_GROUP,
+)
+
+_PAD_B = Pass(
+    "pad",
+    "gemm/00_pad_vectors.cl",
+    "pad_vectors",
+    ("k", "n", "B", "ldb", "BP", "nw"),
+    lambda v: (v["nw"] // v["WIDTH"], v["k"]),
+    lambda _: _VECTORS_GROUP,
+    when=lambda v: not _aligned_b(v),
+)
+
 _SUM_PARTS = replace(
     multiply(
         "19_nv_async.cl",
@@ -262,8 +284,8 @@ NV_ASYNC = Variant(
     idea="copies without registers (cp.async), micro-tiles walked up and down, last tiles cut along k",
     source=_SOURCE,
     passes=(
-        transpose_padded("m", "k", "A", "lda", "k", "mw", "AT", "mw"),
-        replace(pad("k", "n", "B", "ldb", "k", "nw", "BP"), when=lambda v: not _aligned_b(v)),
+        _TRANSPOSE_A,
+        _PAD_B,
         _async_multiply(True),
         _async_multiply(False),
         _SUM_PARTS,
@@ -280,18 +302,18 @@ NV_ASYNC = Variant(
     presets={
         "default": {
             "BM": 128,
-            "BN": 128,
+            "BN": 64,
             "BK": 16,
             "TM": 8,
-            "TN": 16,
+            "TN": 8,
             "WIDTH": 4,
             "PAD": 4,
-            "STAGES": 2,
+            "STAGES": 3,
             "LX": 4,
             "BAND": 16,
-            "REGISTERS": 168,
+            "REGISTERS": 0,
         },
-        "default:double": {"BM": 64, "BN": 64, "TM": 8, "TN": 8, "WIDTH": 2, "LX": 8, "REGISTERS": 0},
+        "default:double": {"BM": 64, "WIDTH": 2, "STAGES": 2, "LX": 8},
     },
     constraints=(
         Constraint(

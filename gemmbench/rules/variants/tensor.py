@@ -139,6 +139,7 @@ NV_MMA = Variant(
         },
         "gpu-nvidia": {"BN": 256, "STAGES": 4},  # 96 KiB of local memory
         "default:double": {"BM": 64, "BN": 64, "ROW": 128, "WM": 32, "WN": 32, "STAGES": 3},
+        "gpu-nvidia:double": {"BM": 128, "STAGES": 4},  # 96 KiB, too
     },
     constraints=(
         Constraint(
