@@ -114,6 +114,8 @@ def _cases(job: Job) -> dict[RowKey, Case]:
 def _suspect(basis: Basis, first: Comparison, now: Repetition, line: Line) -> Suspect:
     base = tuple(basis.base_figures(line.key, now))
     limits = basis.rules.limits(line.row)
+    if basis.rules.in_turn:  # its former self stands beside it, batch by batch
+        return Suspect(line.key, base, limits, None)
     if basis.rules.ratio:
         return Suspect(line.key, base, limits, basis.references[line.key], ratio=True)
     control = next(iter(_controls(basis, first, line)), None)
@@ -162,7 +164,7 @@ def _settle(job: Job, suspects: Sequence[Suspect], cases: Mapping[RowKey, Case],
         row = yield from job.steps.take(cases[wanted.key], job.worker)
         job.rows.append(row)
         failed = row.status in FAILED
-        answer = gate.FAILED if failed else measure(row, job.basis.rules.scope)
+        answer = gate.FAILED if failed else job.basis.rules.measured(row)
         if failed or (answer is None and wanted.key not in without):
             without[wanted.key] = row
 
@@ -205,7 +207,7 @@ def _remarks(basis: Basis, settled: Sequence[Settled]) -> list[str]:
     rows = f"{len(settled)} suspicious row{'' if len(settled) == 1 else 's'}"
     found = [f"{rows} measured again, {often} times each; their verdicts are from that alone"]
     alone = sum(one.suspect.control is None for one in settled)
-    if alone:
+    if alone and not basis.rules.in_turn:
         found.append(
             f"{alone} of them without a control: no library was measured, no kernel was as fast as before; "
             "nothing would tell if the machine itself had become slower"

@@ -21,8 +21,8 @@ from gemmbench.opencl.memory import choose
 from gemmbench.opencl.runtime import Built, Runtime, errors
 from gemmbench.rules import reference
 from gemmbench.rules.exact import ExactTest
-from gemmbench.rules.executor import Tell
-from gemmbench.rules.gemm_row import completed
+from gemmbench.rules.executor import NotMeasuredError, Tell
+from gemmbench.rules.gemm_row import completed, in_turn
 from gemmbench.rules.plan import Case
 from gemmbench.rules.prediction import refuse_if_too_slow
 from gemmbench.rules.variants import BY_NAME, Layout, Variant, round_up
@@ -35,8 +35,8 @@ class GemmExecutor:
 
     def __init__(self, runtime: Runtime) -> None:
         self.runtime = runtime
-        self._exact: dict[tuple[str, str, tuple[tuple[str, int], ...]], str] = {}
-        self._retargeted: dict[tuple[str, tuple[str, ...]], Built] = {}
+        self._exact: dict[tuple[str, str, tuple[tuple[str, int], ...], str], str] = {}
+        self._retargeted: dict[tuple[str, tuple[str, ...], str], Built] = {}
 
     def run(self, case: Case, policy: Policy, tell: Tell) -> Row:
         """See `rules.executor.Executor`."""
@@ -54,13 +54,38 @@ class GemmExecutor:
         if exact:
             check = Check("wrong", {}, (exact,))
             return replace(row, status="wrong", reason=exact, check=check)
+        before = self._former(case, variant, parameters) if case.former else None
         if problem.flops:
             refuse_if_too_slow(problem, policy, partial(self._trial, bind=bind))
         mode = choose(policy.memory, self.runtime.facts)
         with errors():
             bench = self.bench(self.runtime, variant, case, mode, policy, bind)
             energy = partial(measure_energy, device=self.runtime.facts)
-            return completed(replace(row, memory=mode), problem, bench, policy, tell, energy)
+            row = replace(row, memory=mode)
+            if before is None:
+                return completed(row, problem, bench, policy, tell, energy)
+            former = bench.sharing(before)
+            source = variant.fingerprint(problem.dtype, parameters, case.former)
+            return in_turn(row, problem, (bench, former), source, policy, tell)
+
+    def _former(self, case: Case, variant: Variant, parameters: Mapping[str, int]) -> Bind:
+        """The kernel as it is in the case's other folder, known to be right.
+
+        Raises:
+            NotMeasuredError: it does not compile, or is wrong: there is nothing to hold the case against.
+        """
+        try:
+            programs = self.programs(variant, case.dtype, parameters, case.former)
+        except NotMeasuredError as error:
+            reason = f"the kernel in {case.former}: {error.reason}"
+            raise NotMeasuredError("unsupported", reason, error.restart) from None
+        except (OSError, UnicodeDecodeError) as error:
+            raise NotMeasuredError("unsupported", f"the kernel in {case.former}: {error}") from None
+        bind = partial(self.bind, variant, parameters, programs)
+        wrong = self._exact_error(variant, case.dtype, parameters, bind, case.former)
+        if wrong:
+            raise NotMeasuredError("unsupported", f"the kernel in {case.former} is wrong: {wrong}")
+        return bind
 
     def inspect(self, case: Case) -> Row:
         """A row with what the case's kernels take as built; nothing is run.
@@ -78,20 +103,28 @@ class GemmExecutor:
         assert case.problem is not None
         return BY_NAME[case.variant].compiled(case.problem, self.runtime.facts, _numbers(case))
 
-    def programs(self, variant: Variant, dtype: str, parameters: Mapping[str, int]) -> dict[str, Built]:
+    def programs(
+        self, variant: Variant, dtype: str, parameters: Mapping[str, int], root: str = ""
+    ) -> dict[str, Built]:
         """The programs of a variant by file, each built once.
+
+        Args:
+            variant: whose.
+            dtype: the data type.
+            parameters: the variant's.
+            root: another kernels folder than gemmbench's own.
 
         Raises:
             NotMeasuredError: they do not compile, or not for the variant's target.
         """
         options = variant.options(dtype, parameters)
-        return {file: self._program(file, options, variant.target) for file in variant.files}
+        return {file: self._program(file, options, variant.target, root) for file in variant.files}
 
-    def _program(self, file: str, options: tuple[str, ...], target: str) -> Built:
-        built = self.runtime.build(file, options)
+    def _program(self, file: str, options: tuple[str, ...], target: str, root: str) -> Built:
+        built = self.runtime.build(file, options, root)
         if not target:
             return built
-        key = (file, options)
+        key = (file, options, root)
         if key not in self._retargeted:
             self._retargeted[key] = ptx.rebuild(self.runtime, file, built, target)
         return self._retargeted[key]
@@ -149,9 +182,11 @@ class GemmExecutor:
             prepared.append(Prepared(step.role, step.kernel, kernel, rounded, group, held))
         return prepared
 
-    def _exact_error(self, variant: Variant, dtype: str, parameters: Mapping[str, int], bind: Bind) -> str:
+    def _exact_error(
+        self, variant: Variant, dtype: str, parameters: Mapping[str, int], bind: Bind, root: str = ""
+    ) -> str:
         """What is wrong on shapes around the tile, with guard cells and NaN where nothing may be read."""
-        key = (variant.name, dtype, tuple(sorted(parameters.items())))
+        key = (variant.name, dtype, tuple(sorted(parameters.items())), root)
         if key not in self._exact:
             problem = reference.edge_problem(dtype, variant.edge(parameters))
             errors_found = (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Protocol
@@ -76,8 +77,7 @@ class Bench:
         self._values = load_operands(case)
         self.sets = operand_sets(problem, runtime.facts, policy)
         self._operands: list[tuple[Operand, Operand, Operand]] = []
-        self._prepared: list[Sequence[Step]] = []  # for the device scope
-        self._hosted: list[Sequence[Step]] = []  # for the host scope
+        self._buffers: list[tuple[Mapping[str, Any], Mapping[str, Any]]] = []  # of the device and host scope
         matrices = {"A": self._values.a, "B": self._values.b, "C": self._values.c}
         as_image = {spec.source: name for name, spec in variant.images.items()}
         for _ in range(self.sets):
@@ -90,12 +90,9 @@ class Bench:
             # into the image at once.
             plain = {name: operands[name].buffer for name in matrices if name not in as_image}
             plain |= {name: runtime.filled(matrices[name]) for name in as_image}
-            layout = Layout.tight(problem)
-            self._prepared.append(bind(problem, layout, plain))
             direct = plain | {image: operands[name].buffer for name, image in as_image.items()}
-            self._hosted.append(bind(problem, layout, direct) if as_image else self._prepared[-1])
-        self._wall: list[tuple[float, float]] = []  # wall and event seconds of each device batch
-        self._next = 0
+            self._buffers.append((plain, direct if as_image else plain))
+        self._bound(bind)
         self._sums = variant.sums.get(problem.dtype, "")
         unwritten = reference.poison(problem.result)
         with errors():
@@ -105,6 +102,24 @@ class Bench:
                 c.fill(self._values.c if problem.beta != 0 else np.full_like(self._values.c, unwritten))
                 c.keep_on_device(runtime.queue)
             runtime.queue.finish()
+
+    def _bound(self, bind: Bind) -> None:
+        """Prepare the launches, for the device and the host scope, of every operand set."""
+        layout = Layout.tight(self._problem)
+        self._prepared: list[Sequence[Step]] = []
+        self._hosted: list[Sequence[Step]] = []
+        for plain, direct in self._buffers:
+            self._prepared.append(bind(self._problem, layout, plain))
+            same = direct is plain
+            self._hosted.append(self._prepared[-1] if same else bind(self._problem, layout, direct))
+        self._wall: list[tuple[float, float]] = []  # wall and event seconds of each device batch
+        self._next = 0
+
+    def sharing(self, bind: Bind) -> Bench:
+        """Another bench of the same problem on the same operands, with other launches."""
+        other = copy(self)
+        other._bound(bind)
+        return other
 
     def verify(self) -> Check:
         """Run once as the host scope does and check the answer that came back to the host."""
@@ -174,11 +189,15 @@ class Bench:
         ratio = float(np.median([event / wall for wall, event in held]))
         if 0.5 <= ratio <= 1.05:
             return dict(samples), ()
+        note = f"events say {ratio:.2g} times the wall clock: kernel and device scope are wall-clock times"
+        return self.by_wall_clock(samples), (note,)
+
+    def by_wall_clock(self, samples: Mapping[str, Scope]) -> dict[str, Scope]:
+        """Samples of which those of the device are the wall clock's."""
         kept = samples["kernel"]
         walls = tuple(wall for wall, _ in self._wall[-len(kept.seconds) :])
-        note = f"events say {ratio:.2g} times the wall clock: kernel and device scope are wall-clock times"
         clocked = Scope(walls, kept.batch, kept.stop)
-        return {**samples, "kernel": clocked, "device": clocked}, (note,)
+        return {**samples, "kernel": clocked, "device": clocked}
 
     def _on_device(self, index: int) -> Sequence[Step]:
         """The launches of one operand set, its operands being the device's."""

@@ -16,6 +16,7 @@ import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from datetime import datetime, timezone
 from itertools import product
 from pathlib import Path
@@ -39,6 +40,7 @@ JOBS = {"cpu-intel": 30, "cpu-pocl": 30, "h200": 100}  # what noisy rows want ag
 THRESHOLDS = (0.05, 0.025)
 SLOW = (0.0, 0.025, 0.05, 0.1)
 LIVE_PLANTED = ((0.1, 0.05), (0.05, 0.025))  # slowdown and threshold
+KERNELS = "naive,tiled,dot-v8,register-wide,cpu-packed"
 SEED = 20261121
 MOST_ALARMS = 1.0  # in 1,000 rows
 
@@ -54,7 +56,10 @@ def main() -> int:
     )
     parser.add_argument("--pairs", type=int, default=1, help="live bases, each checked unchanged; 0: none")
     parser.add_argument("--trials", type=int, default=1, help="live checks of each planted slowdown")
-    parser.add_argument("--modes", default="plain,ratio", help="of the live part, with commas")
+    parser.add_argument(
+        "--modes", default="against", help="of the live part, with commas: plain, ratio, against"
+    )
+    parser.add_argument("--kernels", default=KERNELS, help="of the live part, with commas")
     parser.add_argument("--reference", default="numpy", help="of the live part's ratios: a kernel")
     parser.add_argument("--device", default="pocl", help="of the live part, as gemmbench --device")
     parser.add_argument("--sizes", default="64,128,256,512", help="of the live part, with commas")
@@ -77,7 +82,13 @@ def main() -> int:
     if options.pairs:
         sizes = tuple(int(size) for size in options.sizes.split(","))
         what = gate_live.Live(
-            options.device, sizes, options.budget, options.bases, options.patience, options.reference
+            options.device,
+            sizes,
+            options.budget,
+            options.bases,
+            options.patience,
+            options.reference,
+            tuple(options.kernels.split(",")),
         )
         try:
             measured = live(what, options.pairs, options.trials, options.modes.split(","))
@@ -125,7 +136,11 @@ def cell(path: Path, ratio: bool, threshold: float, slow: float, trials: int, se
 def live(what: gate_live.Live, pairs: int, trials: int, names: Sequence[str]) -> Measured:
     """Pairs of a base and an unchanged check; the planted trials are spread over their bases."""
     bench = gate_live.bench(what)
-    every = {"plain": ("plain", ()), "ratio": (f"ratio to {what.reference}", (what.reference,))}
+    every = {
+        "plain": ("plain", Setting(0)),
+        "ratio": (f"ratio to {what.reference}", Setting(0, (what.reference,))),
+        "against": ("against the former kernels", Setting(0, in_turn=True)),
+    }
     modes = dict(every[name] for name in names)
     tallies = {key: Tally() for key in product(modes, _live_settings())}
     took: dict[float, list[float]] = {}
@@ -133,8 +148,9 @@ def live(what: gate_live.Live, pairs: int, trials: int, names: Sequence[str]) ->
         print(f"pair {place + 1} of {pairs}", file=sys.stderr)
         before = gate_live.base(bench)
         for (mode, (slow, threshold)), tally in tallies.items():
+            setting = replace(modes[mode], threshold=threshold)
             for _ in range(share if slow else 1):
-                found = gate_live.trial(bench, before, Setting(threshold, modes[mode]), slow, tally)
+                found = gate_live.trial(bench, before, setting, slow, tally, tally.trials)
                 if found is not None and mode == next(iter(modes)):
                     took.setdefault(slow, []).append(found)
     cells = [
