@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -28,9 +29,10 @@ from gemmbench.facts.series import HOST
 from gemmbench.facts.text import clean
 from gemmbench.render import aa
 from gemmbench.render.progress import Progress, place
-from gemmbench.rules.plan import Case
+from gemmbench.rules.plan import Case, Plan
 from gemmbench.rules.rebuild import rebuild
 from gemmbench.rules.selection import select
+from gemmbench.rules.variants import BY_NAME
 from gemmbench.worker import Worker
 
 _AA_FORMATS = ("table", "markdown", "json")
@@ -104,12 +106,18 @@ def check(
     with running.user_errors():
         basis = Basis(tuple(map(alone, load_all(bases))), comparison.rules, tuple(comparison.noise_runs()))
     policy = _policy(basis.header.policy, options.policy)
+    if against is not None:  # two kernels are built and verified
+        policy = replace(policy, time_limit_s=2 * policy.time_limit_s)
     with Worker(running.make_machine) as worker, running.user_errors():
         found, host = running.every_device(worker)
         devices, places = _chosen(basis, found, options.device)
-        plan = rebuild(_wanted(basis, bool(times)), devices, places, str(against or ""))
+        plan = rebuild(
+            _wanted(basis, bool(times)), devices, places, str(against.absolute()) if against else ""
+        )
         if not any(isinstance(step, Case) for step in plan):
             raise UserError(f"{basis.bases[0].path} has no rows that can be measured again{_of_ratio(basis)}")
+        if against is not None and "source" not in basis.rules.across:
+            _check_former(basis, plan, against)
         header = running.header_of(devices, host, policy)
         if options.dry_run:
             running.print_plan(plan, devices, policy)
@@ -145,7 +153,11 @@ def _check_against(folder: Path, comparison: CompareOptions, options: RunOptions
     Raises:
         UserError: there are none, or it was.
     """
-    if not (folder / MARK).is_file():
+    try:
+        found = (folder / MARK).is_file()
+    except OSError:  # no permission, too long a name
+        found = False
+    if not found:
         raise UserError(f"--against {folder} is no folder of kernels: it has no {MARK}")
     if times:
         raise UserError("--aa compares nothing: it takes no --against")
@@ -155,6 +167,26 @@ def _check_against(folder: Path, comparison: CompareOptions, options: RunOptions
         raise UserError("--against shows its own noise: it takes no --noise")
     if options.policy.energy:
         raise UserError("--against runs two kernels in turn: it takes no --energy")
+
+
+def _check_former(basis: Basis, plan: Plan, folder: Path) -> None:
+    """Whether a folder has any of the kernels that a base was measured with, before time is spent on it.
+
+    Raises:
+        UserError: it has none.
+    """
+    theirs = {(key[2:]): row.source for key, row in basis.rows.items()}
+    for step in plan:
+        if isinstance(step, Case) and step.former:
+            parameters = {name: int(value) for name, value in step.parameters.items()}
+            with contextlib.suppress(OSError, UnicodeDecodeError):
+                found = BY_NAME[step.variant].fingerprint(step.dtype, parameters, step.former)
+                if found == theirs.get(step.key[2:]):
+                    return
+    raise UserError(
+        f"--against {folder} has none of the kernels that {basis.bases[0].path} was measured with "
+        "(--across source compares nevertheless)"
+    )
 
 
 @dataclass

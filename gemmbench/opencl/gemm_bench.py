@@ -59,6 +59,21 @@ class Prepared:
         return cl.enqueue_nd_range_kernel(queue, self.kernel, self.items, self.group)
 
 
+class Turns:
+    """Whose turn it is among operand sets; benches that share them share it: none finds what another left."""
+
+    def __init__(self, sets: int) -> None:
+        self._sets, self._next = sets, 0
+
+    def place(self, after: int = 0) -> int:
+        """The set of the problem after so many further ones."""
+        return (self._next + after) % self._sets
+
+    def took(self, count: int) -> None:
+        """So many problems were run."""
+        self._next += count
+
+
 class Bench:
     """One problem on the device, ready to be run again and again."""
 
@@ -92,14 +107,17 @@ class Bench:
             plain |= {name: runtime.filled(matrices[name]) for name in as_image}
             direct = plain | {image: operands[name].buffer for name, image in as_image.items()}
             self._buffers.append((plain, direct if as_image else plain))
+        self._turns = Turns(self.sets)
         self._bound(bind)
         self._sums = variant.sums.get(problem.dtype, "")
         unwritten = reference.poison(problem.result)
+        beta = problem.beta != 0
+        self._unwritten = self._values.c if beta else np.full_like(self._values.c, unwritten)
         with errors():
             for a, b, c in self._operands:
                 a.fill(self._values.a)
                 b.fill(self._values.b)
-                c.fill(self._values.c if problem.beta != 0 else np.full_like(self._values.c, unwritten))
+                c.fill(self._unwritten)
                 c.keep_on_device(runtime.queue)
             runtime.queue.finish()
 
@@ -113,7 +131,6 @@ class Bench:
             same = direct is plain
             self._hosted.append(self._prepared[-1] if same else bind(self._problem, layout, direct))
         self._wall: list[tuple[float, float]] = []  # wall and event seconds of each device batch
-        self._next = 0
 
     def sharing(self, bind: Bind) -> Bench:
         """Another bench of the same problem on the same operands, with other launches."""
@@ -124,6 +141,11 @@ class Bench:
     def verify(self) -> Check:
         """Run once as the host scope does and check the answer that came back to the host."""
         problem, values = self._problem, self._values
+        c = self._operands[0][2]
+        c.reclaim(self.runtime.queue)
+        c.fill(self._unwritten)  # another bench may have written it
+        c.keep_on_device(self.runtime.queue)
+        self.runtime.queue.finish()
         self._host_run(0)
         result = self._operands[0][2].read().reshape(problem.m, problem.n)
         found = reference.residual(
@@ -161,19 +183,19 @@ class Bench:
         events: list[tuple[str, Any]] = []
         begin = time.perf_counter()
         for number in range(count):
-            for step in plan[(self._next + number) % self.sets]:
+            for step in plan[self._turns.place(number)]:
                 events.append((step.role, step.enqueue(queue)))
         queue.finish()
         wall = time.perf_counter() - begin
-        self._next += count
+        self._turns.took(count)
         return wall, events
 
     def host_batch(self, count: int) -> Mapping[str, float]:
         """Run ``count`` problems from host memory to host memory; wall seconds of one."""
         total = 0.0
         for _ in range(count):
-            index = self._next % self.sets
-            self._next += 1
+            index = self._turns.place()
+            self._turns.took(1)
             total += self._host_run(index)
             self._restore_c(index)
         return {"host": total / count}

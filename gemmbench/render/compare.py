@@ -108,7 +108,7 @@ def _caption(comparison: Comparison) -> str:
     if rules.ratio:
         what += f", as ratios to {', '.join(map(clean, rules.ratio))} of the same run"
     if rules.in_turn:
-        what += ", in turn with the base's kernel batch by batch"
+        what += ", batch by batch in turn with its former self"
     return f"change of the time, {what}; + is slower"
 
 
@@ -237,7 +237,7 @@ def to_json(comparison: Comparison) -> str:
         "confidence": comparison.rules.confidence,
         "scope": comparison.rules.scope,
         "ratio": list(comparison.rules.ratio),
-        "against": comparison.rules.in_turn,
+        "in_turn": comparison.rules.in_turn,
         "noise": {"typical": noise.typical, "source": noise.source},
         "verdicts": {verdict: comparison.counts[verdict] for verdict in VERDICTS},
         "left_out": dict(comparison.left_out),

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from gemmbench.facts.problem import Gemm
 from gemmbench.facts.records import Check, Energy, Former, Launch, Policy, Row, Scope
-from gemmbench.rules.executor import NotMeasuredError, Tell
+from gemmbench.rules.executor import Tell
 from gemmbench.rules.measure import Batch, sample
 
 _FORMER, _RATIO = "former ", "ratio"  # of batches that are taken in turn
@@ -64,7 +64,7 @@ def completed(
         tell: told each stage.
         energy: reads the device's counter while a batch runs; asked only if the policy wants it.
     """
-    row = _verified(row, problem, bench)
+    row = verified(row, problem, bench)
     if row.status != "ok" or not problem.flops:
         return row
     samples, notes = bench.trust_events(_sampled(bench.device_batch, bench.host_batch, policy, tell))
@@ -77,31 +77,21 @@ def completed(
 
 
 def in_turn(
-    row: Row, problem: Gemm, benches: tuple[DeviceBench, DeviceBench], source: str, policy: Policy, tell: Tell
+    row: Row, benches: tuple[DeviceBench, DeviceBench], source: str, policy: Policy, tell: Tell
 ) -> Row:
-    """A row that is ok so far, with its check and its samples, and those of its former self.
+    """A row that is verified, with its samples and those of its former self.
 
     Batches of the two are taken in turn, each pair in the other order than the pair before, so that what
     changes the machine's speed for longer than a batch changes both. Sampling ends when the ratio is stable.
 
     Args:
         row: the case's.
-        problem: likewise.
-        benches: of its kernel, and of its former self on the same operands.
+        benches: of its kernel, and of its former self on the same operands, verified, too.
         source: the former kernel's hash.
         policy: how long for both together.
         tell: told each stage.
-
-    Raises:
-        NotMeasuredError: the former kernel is wrong.
     """
     now, former = benches
-    row = _verified(row, problem, now)
-    if row.status != "ok" or not problem.flops:
-        return row
-    before = former.verify()
-    if before.verdict == "wrong":
-        raise NotMeasuredError("unsupported", f"its former kernel is wrong: {'; '.join(before.reasons)}")
     least = max(policy.min_batches, _LEAST_IN_TURN)
     short = replace(policy, batch_s=policy.batch_s * _BATCH_IN_TURN, settle_s=0.0, min_batches=least)
     device = _alternating(now.device_batch, former.device_batch)
@@ -135,7 +125,7 @@ def _alternating(now: Batch, former: Batch) -> Batch:
     return batch
 
 
-def _verified(row: Row, problem: Gemm, bench: Bench) -> Row:
+def verified(row: Row, problem: Gemm, bench: Bench) -> Row:
     """A row with its check and launches; wrong, or with a note where there is nothing to time."""
     row = replace(row, check=bench.verify(), launches=bench.launches())
     if row.check.verdict == "wrong":

@@ -163,9 +163,7 @@ def test_against_its_former_self_a_kernel_is_judged_whatever_the_machine_does(
     assert found.pop("tiled 16") == "slower"
     assert set(found.values()) == {"same"}
     assert len(found) == 5  # numpy has no kernel of ours
-    assert json.loads(result.stdout)["left_out"] == {
-        "without a GEMM kernel that another folder could have, too": 2
-    }
+    assert json.loads(result.stdout)["left_out"] == {"without a kernel that another folder could have": 2}
     monkeypatch.setenv("GEMMBENCH_FAKE_SLOW", "")
     assert call(*words, "--force").exit_code == 0
     rows = [row for row in load("new.jsonl").rows if row.former]
@@ -182,6 +180,30 @@ def test_against_other_kernels_than_the_bases_is_no_comparison(call: Call, forme
     assert call("check", "once.jsonl", "--against", former, "--missing", "fail").exit_code == EXIT_WRONG
     result = call("check", "once.jsonl", "--against", former, "--across", "source", "--format", "json")
     assert verdicts(result.stdout)["naive 8"] == "same"
+
+
+def test_a_folder_without_any_of_the_bases_kernels_is_told_before_anything_is_measured(
+    call: Call, former: str
+) -> None:
+    for file in Path(former).rglob("*.cl*"):
+        file.write_text(file.read_text() + "\n")
+    result = call("check", "once.jsonl", "--against", former, "--save", "new.jsonl")
+    assert result.exit_code == EXIT_USAGE
+    assert result.stderr == (
+        "gemmbench: --against former has none of the kernels that once.jsonl was measured with "
+        "(--across source compares nevertheless)\n"
+    )
+    assert not Path("new.jsonl").exists()
+
+
+@pytest.mark.parametrize(("fault", "verdict"), [("former-sigsegv", "missing"), ("sigsegv", "broken")])
+def test_whose_fault_it_was(
+    call: Call, former: str, monkeypatch: pytest.MonkeyPatch, fault: str, verdict: str
+) -> None:
+    monkeypatch.setenv("GEMMBENCH_FAKE_FAULTS", f"tiled 16 {fault}")
+    result = call("check", "once.jsonl", "--against", former, "--format", "json")
+    assert verdicts(result.stdout)["tiled 16"] == verdict
+    assert result.exit_code == (EXIT_WRONG if verdict == "broken" else 0)
 
 
 def test_a_crash_is_a_regression(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:

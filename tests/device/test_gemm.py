@@ -208,20 +208,27 @@ def test_a_build_error_shows_the_drivers_log(device: DeviceFacts, monkeypatch: p
     assert len(caught.value.reason) < 2000
 
 
-def in_turn(device: DeviceFacts, folder: Path, old: str = "", new: str = "") -> Row:
+def in_turn(
+    device: DeviceFacts, folder: Path, old: str = "", new: str = "", beta: float = 0.0, memory: str = "auto"
+) -> Row:
     """naive, in turn with itself as it is in a copy of the kernels in which something is replaced."""
     shutil.copytree(kernel_files.folder(), folder)
     file = folder / "gemm" / "01_naive.cl"
     source = file.read_text(encoding="utf-8")
     assert old in source
     file.write_text(source.replace(old, new), encoding="utf-8")
-    (step,) = gemm_plan([device], [BY_NAME["naive"]], [Gemm(50, 50, 50)])
+    (step,) = gemm_plan([device], [BY_NAME["naive"]], [Gemm(50, 50, 50, beta=beta)])
     assert isinstance(step, Case)
-    return executor(device).run(replace(step, former=str(folder)), QUICK, lambda _: None)
+    policy = replace(QUICK, memory=memory)
+    return executor(device).run(replace(step, former=str(folder)), policy, lambda _: None)
 
 
-def test_a_kernel_is_timed_in_turn_with_its_former_self(device: DeviceFacts, tmp_path: Path) -> None:
-    row = in_turn(device, tmp_path / "kernels", "/*", "/* as it was\n *")
+@pytest.mark.parametrize("memory", ["mapped", "staged"])
+@pytest.mark.parametrize("beta", [0.0, 0.5])
+def test_a_kernel_is_timed_in_turn_with_its_former_self(
+    device: DeviceFacts, tmp_path: Path, beta: float, memory: str
+) -> None:
+    row = in_turn(device, tmp_path / "kernels", "/*", "/* as it was\n *", beta, memory)
     assert row.status == "ok"
     assert row.former is not None
     assert row.former.source == BY_NAME["naive"].fingerprint("float", {}, str(tmp_path / "kernels"))
@@ -235,8 +242,10 @@ def test_a_kernel_is_timed_in_turn_with_its_former_self(device: DeviceFacts, tmp
 @pytest.mark.parametrize(
     ("old", "new", "reason"),
     [
-        ("sum +=", "sum -=", "the kernel in {} is wrong: "),
-        ("sum +=", "sum + undeclared;", "the kernel in {}: gemm/01_naive.cl does not compile"),
+        ("sum +=", "sum -=", "700 of 735 elements differ"),
+        ("sum +=", "sum + undeclared;", "gemm/01_naive.cl does not compile"),
+        ("__kernel void naive(", "__kernel void former(", "the driver reported an error"),
+        ("__kernel void naive(", "__kernel void naive(const int more, ", ""),
     ],
 )
 def test_a_former_self_that_is_wrong_is_nothing_to_hold_a_kernel_against(
@@ -245,12 +254,42 @@ def test_a_former_self_that_is_wrong_is_nothing_to_hold_a_kernel_against(
     with pytest.raises(NotMeasuredError) as caught:
         in_turn(device, tmp_path / "kernels", old, new)
     assert caught.value.status == "unsupported"
-    assert caught.value.reason.startswith(reason.format(tmp_path / "kernels"))
+    assert caught.value.reason.startswith(f"its kernel in the other folder: {reason}")
+    assert str(tmp_path) not in caught.value.reason
+
+
+@pytest.mark.parametrize("memory", ["mapped", "staged"])
+def test_a_former_self_that_writes_nothing_at_this_size_is_caught(
+    device: DeviceFacts, tmp_path: Path, memory: str
+) -> None:
+    """C holds the present kernel's answer by then."""
+    old, new = "row >= m || column >= n", "row >= m || column >= n || m == 50"
+    with pytest.raises(NotMeasuredError, match="holds a NaN") as caught:
+        in_turn(device, tmp_path / "kernels", old, new, memory=memory)
+    assert caught.value.status == "unsupported"
+
+
+def test_a_wrong_kernel_is_wrong_whatever_its_former_self_is(
+    device: DeviceFacts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At this size alone, so that it passes the exact test."""
+    text = runtime_module.text
+
+    def broken(file: str, root: str) -> str:
+        source = text(file, root)
+        return source if root else source.replace("column >= n", "column >= n || m == 50")
+
+    monkeypatch.setattr(runtime_module, "text", broken)
+    (step,) = gemm_plan([device], [BY_NAME["naive"]], [Gemm(50, 50, 50)])
+    assert isinstance(step, Case)
+    case = replace(step, former=str(tmp_path))
+    row = GemmExecutor(Runtime(device)).run(case, QUICK, lambda _: None)
+    assert row.status == "wrong"
 
 
 def test_a_former_self_that_is_not_there_is_told(device: DeviceFacts, tmp_path: Path) -> None:
     (step,) = gemm_plan([device], [BY_NAME["naive"]], [Gemm(8, 8, 8)])
     assert isinstance(step, Case)
-    with pytest.raises(NotMeasuredError, match=r"01_naive\.cl") as caught:
+    with pytest.raises(NotMeasuredError, match=r"^its kernel in the other folder: no such file") as caught:
         executor(device).run(replace(step, former=str(tmp_path)), QUICK, lambda _: None)
     assert caught.value.status == "unsupported"

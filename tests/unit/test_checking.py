@@ -13,7 +13,7 @@ import pytest
 from gemmbench import checking
 from gemmbench.facts import skips
 from gemmbench.facts.compare.basis import Basis, Rules
-from gemmbench.facts.compare.comparison import Comparison, Line
+from gemmbench.facts.compare.comparison import Comparison, Line, compare
 from gemmbench.facts.problem import Gemm
 from gemmbench.facts.records import DeviceFacts, Former, Policy, Row, RowKey, Scope
 from gemmbench.rules.plan import Case
@@ -184,3 +184,44 @@ def test_in_turn_a_row_without_a_former_self_is_missing() -> None:
     assert {(line.verdict, line.reason) for line in plain.lines} == {
         ("missing", "not measured in turn with its former self")
     }
+
+
+@pytest.mark.parametrize("rules", [Rules(), Rules(in_turn=True)], ids=["plain", "in turn"])
+def test_a_row_that_was_too_slow_has_the_figures_of_its_second_looks(rules: Rules) -> None:
+    def change(row: Row, times: int) -> Row:
+        if is_(row, "tiled") and times == 1:
+            return replace(row, status="skipped", reason=skips.too_slow(9.0, 3.0), samples={})
+        return replace(row, former=Former("before", row.samples))
+
+    mine = of(checked(change, rules=rules), "tiled")
+    assert mine.verdict == "same"
+    assert mine.row.status == "ok"
+    assert mine.new_s is not None
+
+
+def test_a_file_of_a_check_is_the_base_of_the_next() -> None:
+    """Its rows' own kernels count, not their former ones."""
+    before = {row.key: replace(row, source="v2", former=Former("v1", row.samples)) for row in again(1).rows}
+    base = replace(again(1), rows=tuple(row for row in before.values() if row.variant == "tiled"))
+    new = replace(
+        again(2),
+        rows=tuple(
+            replace(row, source="v3", former=Former("v2", row.samples))
+            for row in again(2).rows
+            if row.variant == "tiled"
+        ),
+    )
+    found = compare([base], [new], Rules(in_turn=True))
+    assert {line.verdict for line in found.lines} == {"same"}
+    found = compare([replace(base, rows=new.rows)], [new], Rules(in_turn=True))
+    assert {line.verdict for line in found.lines} == {"incomparable"}
+
+
+def test_equal_kernels_are_told() -> None:
+    found = checked(
+        lambda row, _: replace(row, source="before", former=Former("before", row.samples)),
+        rules=Rules(in_turn=True),
+    )
+    assert any(
+        remark.endswith("have the same kernel in the other folder as here") for remark in found.remarks
+    )

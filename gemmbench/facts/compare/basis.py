@@ -10,7 +10,7 @@ from functools import cached_property
 from gemmbench.facts import derive
 from gemmbench.facts.compare import noise as floors
 from gemmbench.facts.compare.measures import EXACT, Measure, in_turn, measure
-from gemmbench.facts.compare.noise import Noise
+from gemmbench.facts.compare.noise import LEAST_IN_TURN, Noise
 from gemmbench.facts.compare.pairing import Repetition, difference, repetitions
 from gemmbench.facts.compare.thresholds import Thresholds
 from gemmbench.facts.compare.verdict import CONFIDENCE, Limits, is_exact
@@ -153,7 +153,8 @@ class Basis:
         across = self.rules.across if across is None else across
         if self.rules.in_turn:
             row, former = before.rows[key], now.rows[key].former
-            then = row.former.source if row.former else row.source  # also between two new repetitions
+            base = before.run in self.bases  # or another new repetition
+            then = row.source if base or not row.former else row.former.source
             other = former is not None and former.source != then and "source" not in across
             return f"the other kernels folder has another than the base's {then or 'none'}" if other else ""
         reason = difference((before.run, before.rows[key]), (now.run, now.rows[key]), across)
@@ -244,7 +245,8 @@ class Basis:
             scattered = scattered.beyond([found.error for found in figures if found])
         if measured and scattered and scattered.typical > measured.typical:
             return replace(measured, typical=scattered.typical, source=scattered.source)
-        return measured or scattered or floors.assumed()
+        found = measured or scattered or floors.assumed()
+        return replace(found, typical=max(found.typical, LEAST_IN_TURN)) if self.rules.in_turn else found
 
     def _scaled(self, key: RowKey, news: Sequence[Repetition]) -> float | None:
         """A row's ratio in units of what one run's noise would make it scatter by; None if there is none."""

@@ -19,7 +19,7 @@ from gemmbench.facts.skips import LEAST_RUNS, is_too_slow
 _NO_RATE = "without a rate on either side"
 _KEPT = "kept from an earlier run, not measured in the new one"
 _NO_REFERENCE = "without a reference to be a ratio to"
-_NO_KERNEL = "without a GEMM kernel that another folder could have, too"
+_NO_KERNEL = "without a kernel that another folder could have"
 
 
 @dataclass(frozen=True)
@@ -130,6 +130,8 @@ def _line(basis: Basis, noise: Noise, key: RowKey, news: Sequence[Repetition]) -
         return replace(mine, row=failed, verdict="broken", reason=told(failed))
     if was_ok and basis.rules.ratio and key not in basis.references:
         return _NO_REFERENCE
+    if was_ok and not basis.rows[key].samples:  # a product without terms
+        return _NO_RATE
     if was_ok and basis.rules.in_turn and not has_former(basis.rows[key]):
         return _NO_KERNEL
     if not news:
@@ -249,7 +251,7 @@ def judged(
 
 def has_former(row: Row) -> bool:
     """Whether another kernels folder could have the kernel of a row, too: a GEMM's own, known beforehand."""
-    return row.kind == "gemm" and bool(row.source) and row.variant != AUTO
+    return row.kind == "gemm" and bool(row.source and row.samples) and row.variant != AUTO
 
 
 def title(run: Run, row: Row) -> str:

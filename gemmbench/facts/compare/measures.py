@@ -61,8 +61,9 @@ def measure(row: Row, scope: str | None = None) -> Measure | None:
 def in_turn(row: Row, scope: str | None = None) -> Measure | None:
     """How much longer a row took than its former self: the median of the ratios of neighbouring batches.
 
-    What changes the speed of the machine for longer than two batches is in both, and not in their ratio.
-    Arguments as of `measure`.
+    What changes the speed of the machine for longer than two batches is in both, and not in their ratio. What
+    came second in one pair came first in the next: pairs of either order have a median of their own, and the
+    figure is the mean of the two. Arguments as of `measure`.
 
     Returns:
         None unless the row is ok and its samples were taken in turn with its former self's.
@@ -71,7 +72,9 @@ def in_turn(row: Row, scope: str | None = None) -> Measure | None:
     if chosen is None or row.former is None or chosen not in row.former.samples:
         return None
     pairs = zip(row.samples[chosen].seconds, row.former.samples[chosen].seconds, strict=True)
-    return Measure(*_centre(tuple(now / before for now, before in pairs)))
+    ratios = tuple(now / before for now, before in pairs)
+    orders = (ratios[::2], ratios[1::2]) if len(ratios) >= 2 * _LEAST_SAMPLES else (ratios,)
+    return mean([Measure(*_centre(one)) for one in orders])
 
 
 def former(row: Row, scope: str | None = None) -> float:

@@ -70,7 +70,10 @@ def judge(base: Sequence[Measure], new: Sequence[Measure], spread: Spread, limit
     """
     sides = (new,) if is_exact(base) else (base, new)
     difference = sum(one.value for one in new) / len(new) - sum(one.value for one in base) / len(base)
-    variance = sum(max(spread.deviation, one.error) ** 2 / len(side) ** 2 for side in sides for one in side)
+    together = math.hypot if is_exact(base) else max  # the floor of ratios has no figure's own error in it
+    variance = sum(
+        together(spread.deviation, one.error) ** 2 / len(side) ** 2 for side in sides for one in side
+    )
     own = [one.freedom for side in sides for one in side if one.error > spread.deviation]
     freedom = min([spread.freedom, *own])
     half = quantile(limits.confidence, freedom) * math.sqrt(variance)
