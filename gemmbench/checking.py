@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from gemmbench import session
@@ -78,6 +78,7 @@ def check(job: Job) -> Generator[Event, None, Comparison]:
     """
     yield from once(job)
     first = compare(job.basis.bases, [job.run], job.basis.rules, job.basis.noises)
+    first = replace(first, remarks=(*first.remarks, *_of_equal(first.lines)))
     suspicious = {
         line.key: line
         for line in first.lines
@@ -88,7 +89,10 @@ def check(job: Job) -> Generator[Event, None, Comparison]:
     cases = _cases(job)
     now = repetitions(first.news[0], job.basis.header)[0]
     suspects = [_suspect(job.basis, first, now, line) for line in suspicious.values() if line.key in cases]
-    settled, without = yield from _settle(job, suspects, cases, first)
+    settled, without, latest = yield from _settle(job, suspects, cases, first)
+    for key, line in suspicious.items():
+        if line.row.status != "ok":
+            suspicious[key] = replace(line, row=latest.get(key, line.row))
     lines = {one.suspect.key: _line(job.basis, first, suspicious, one, without) for one in settled}
     for line in first.lines:  # a control that failed is nobody's suspect
         if line.key not in lines and (row := without.get(line.key)) is not None and row.status in FAILED:
@@ -114,6 +118,8 @@ def _cases(job: Job) -> dict[RowKey, Case]:
 def _suspect(basis: Basis, first: Comparison, now: Repetition, line: Line) -> Suspect:
     base = tuple(basis.base_figures(line.key, now))
     limits = basis.rules.limits(line.row)
+    if basis.rules.in_turn:  # its former self stands beside it, batch by batch
+        return Suspect(line.key, base, limits, None)
     if basis.rules.ratio:
         return Suspect(line.key, base, limits, basis.references[line.key], ratio=True)
     control = next(iter(_controls(basis, first, line)), None)
@@ -142,29 +148,37 @@ def _controls(basis: Basis, first: Comparison, suspect: Line) -> list[RowKey]:
     return gate.controls(candidates, outside, key)
 
 
-Rounds = Generator[Event, None, tuple[tuple[Settled, ...], dict[RowKey, Row]]]
+Rows = dict[RowKey, Row]
+Rounds = Generator[Event, None, tuple[tuple[Settled, ...], Rows, Rows]]
 
 
 def _settle(job: Job, suspects: Sequence[Suspect], cases: Mapping[RowKey, Case], first: Comparison) -> Rounds:
-    """Measure what the gate wants until it has settled; its findings, and the rows without a figure."""
+    """Measure what the gate wants until it has settled.
+
+    Returns:
+        Its findings, the rows without a figure, and the latest with one.
+    """
     end = job.clock() + job.patience.seconds
     steps = gate.settle(suspects, first.noise, lambda: job.clock() >= end, most_rounds=job.patience.rounds)
     yield job.steps.planned(2 * gate.LEAST_ROUNDS * len(suspects))  # if each is settled at once
-    without: dict[RowKey, Row] = {}
+    without: Rows = {}
+    latest: Rows = {}
     answer: Answer = None
     while True:
         try:
             wanted: Wanted = steps.send(answer)
         except StopIteration as ended:
-            return ended.value, without
+            return ended.value, without, latest
         if wanted.fresh:
             job.worker.stop()
         row = yield from job.steps.take(cases[wanted.key], job.worker)
         job.rows.append(row)
         failed = row.status in FAILED
-        answer = gate.FAILED if failed else measure(row, job.basis.rules.scope)
+        answer = gate.FAILED if failed else job.basis.rules.measured(row)
         if failed or (answer is None and wanted.key not in without):
             without[wanted.key] = row
+        elif answer is not None:
+            latest[wanted.key] = row
 
 
 def _line(
@@ -196,6 +210,13 @@ def _broken(line: Line, row: Row) -> Line:
     return replace(line, row=row, verdict="broken", reason=f"measured again: {told(row)}", judgement=None)
 
 
+def _of_equal(lines: Sequence[Line]) -> Iterator[str]:
+    """That kernels were held against themselves."""
+    former = [(line.row.former.source, line.row.source) for line in lines if line.row.former]
+    if equal := sum(before == now for before, now in former):
+        yield f"{equal} of {len(former)} rows have the same kernel in the other folder as here"
+
+
 def _remarks(basis: Basis, settled: Sequence[Settled]) -> list[str]:
     """How often rows were measured again, and what the controls say of the machine."""
     times = sorted({len(one.new) for one in settled if one.new})
@@ -205,7 +226,7 @@ def _remarks(basis: Basis, settled: Sequence[Settled]) -> list[str]:
     rows = f"{len(settled)} suspicious row{'' if len(settled) == 1 else 's'}"
     found = [f"{rows} measured again, {often} times each; their verdicts are from that alone"]
     alone = sum(one.suspect.control is None for one in settled)
-    if alone:
+    if alone and not basis.rules.in_turn:
         found.append(
             f"{alone} of them without a control: no library was measured, no kernel was as fast as before; "
             "nothing would tell if the machine itself had become slower"

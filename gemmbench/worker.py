@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from gemmbench.facts.events import Staged
 from gemmbench.facts.records import DeviceFacts, HostFacts, Policy, Row
-from gemmbench.rules.executor import NotMeasuredError, Tell
+from gemmbench.rules.executor import FORMER, NotMeasuredError, Tell
 from gemmbench.rules.measure import Turn, paced
 from gemmbench.rules.plan import Case
 
@@ -70,6 +70,7 @@ class Worker:
     def __init__(self, make: MakeMachine) -> None:
         self._make = make
         self._context = multiprocessing.get_context("spawn")
+        self._stage = ""  # of the case that runs
         self._process: SpawnProcess | None = None
         self._pipe: Connection | None = None
         self._output = tempfile.TemporaryFile()  # noqa: SIM115  what drivers print; lives as long as the worker
@@ -128,8 +129,12 @@ class Worker:
         if isinstance(answer, Row):
             return answer
         if answer is None:
-            return timed_out(case, time.monotonic() - begin, policy)
-        return case.row("crashed", str(answer))
+            row = timed_out(case, time.monotonic() - begin, policy)
+        else:
+            row = case.row("crashed", str(answer))
+        if self._stage == FORMER:
+            return case.row("unsupported", f"its kernel in the other folder: {row.status}: {row.reason}")
+        return row
 
     def _ask(self, request: tuple[Any, ...]) -> Connection:
         """Send a request to a living child: one that died while idle is replaced: no fault of this case.
@@ -149,6 +154,7 @@ class Worker:
     def _wait(self, pipe: Connection, limit_s: float) -> Generator[Staged, None, Any]:
         """The answer; None if time ran out, a sentence if the child died."""
         end = time.monotonic() + limit_s
+        self._stage = ""
         while True:
             left = end - time.monotonic()
             try:
@@ -161,6 +167,7 @@ class Worker:
             kind, value = self.receive()
             if kind != "stage":
                 return value
+            self._stage = value
             yield Staged(value)
 
     def _start(self) -> Connection:

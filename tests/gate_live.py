@@ -10,10 +10,11 @@ from functools import partial
 from pathlib import Path
 
 from gemmbench import __version__, checking
+from gemmbench.facts import kernel_files
 from gemmbench.facts.compare.basis import Basis
 from gemmbench.facts.compare.comparison import Comparison
 from gemmbench.facts.problem import Gemm
-from gemmbench.facts.records import SCHEMA_VERSION, Header, Policy, RowKey, Run
+from gemmbench.facts.records import SCHEMA_VERSION, Header, Policy, Run
 from gemmbench.opencl import machine
 from gemmbench.rules.plan import Case, Plan, gemm_plan
 from gemmbench.rules.selection import select
@@ -21,8 +22,6 @@ from gemmbench.rules.variants import BY_NAME
 from gemmbench.worker import Worker
 from tests import planted_machine
 from tests.gate_simulation import Setting, Tally, result_of
-
-OTHERS = ("cpu-packed", "numpy")  # that are measured along
 
 
 @dataclass(frozen=True)
@@ -35,6 +34,7 @@ class Live:
     bases: int  # repetitions of a base
     patience_s: float  # of a check's second looks
     reference: str  # of ratio mode
+    kernels: tuple[str, ...] = (planted_machine.VARIANT, "cpu-packed", "numpy")
 
 
 @dataclass(frozen=True)
@@ -45,23 +45,15 @@ class Bench:
     header: Header
     plan: Plan
 
-    @property
-    def largest(self) -> Plan:
-        """The cases of the largest problem, whose loop is the longest."""
-        edge = self.live.sizes[-1]
-        return tuple(
-            step for step in self.plan if isinstance(step, Case) and step.problem == Gemm(edge, edge, edge)
-        )
-
-    @property
-    def planted(self) -> RowKey:
-        """The row to be made slower."""
-        (found,) = (
-            case.key
-            for case in self.largest
-            if isinstance(case, Case) and case.variant == planted_machine.VARIANT
-        )
-        return found
+    def planted(self, before: Run, number: int) -> Case:
+        """The case to be made slower in a trial: those of the base's sizes in turn."""
+        fits = [
+            step
+            for step in self.plan
+            if isinstance(step, Case) and step.variant == planted_machine.VARIANT
+            if any(row.key == step.key and row.status == "ok" for row in before.rows)
+        ]
+        return fits[number % len(fits)]
 
 
 def bench(live: Live) -> Bench:
@@ -75,7 +67,7 @@ def bench(live: Live) -> Bench:
         found, host = worker.devices()
     devices = select(found, live.device)[:1]
     policy = Policy(budget_s=live.budget_s, time_limit_s=60 + 20 * live.budget_s)
-    kernels = dict.fromkeys((planted_machine.VARIANT, live.reference, *OTHERS))
+    kernels = dict.fromkeys((planted_machine.VARIANT, *live.kernels))
     chosen = [BY_NAME[name] for name in kernels]
     plan = gemm_plan(devices, chosen, [Gemm(size, size, size) for size in live.sizes])
     header = Header(SCHEMA_VERSION, __version__, ("gate_proof.py",), "", devices, host, policy)
@@ -91,20 +83,32 @@ def base(bench: Bench) -> Run:
         return replace(job.run, header=bench.header)
 
 
-def check(bench: Bench, before: Run, setting: Setting, slow: float) -> Comparison:
-    """One job of ``gemmbench check``: of all cases, or the largest with so much more work in one kernel."""
+def check(bench: Bench, before: Run, setting: Setting, slow: float, planted: Case) -> Comparison:
+    """One job of ``gemmbench check``: of all cases, or those of one problem, one kernel with more work."""
     basis = Basis((before,), setting.rules)
-    plan = bench.largest if slow else bench.plan
+    plan: Plan = bench.plan
+    if slow:
+        plan = tuple(step for step in plan if isinstance(step, Case) and step.problem == planted.problem)
+    if setting.in_turn:
+        wanted = [planted] if slow else plan
+        plan = tuple(
+            replace(step, former=str(kernel_files.folder()))
+            for step in wanted
+            if isinstance(step, Case) and step.source
+        )
     with _maker(slow) as make, Worker(make) as worker:
         job = checking.Job(basis, plan, bench.header, bench.header.policy, worker)
         job.patience = checking.Patience(bench.live.patience_s)
         return result_of(checking.check(job))
 
 
-def trial(bench: Bench, before: Run, setting: Setting, slow: float, tally: Tally) -> float | None:
+def trial(
+    bench: Bench, before: Run, setting: Setting, slow: float, tally: Tally, number: int = 0
+) -> float | None:
     """One job, counted; how much longer the planted row took by its own figures, None without one."""
-    made = check(bench, before, setting, slow)
-    planted = bench.planted if slow else None
+    case = bench.planted(before, number)
+    made = check(bench, before, setting, slow, case)
+    planted = case.key if slow else None
     tally.add(made, planted)
     found = next((line.judgement for line in made.lines if line.key == planted), None)
     return found.ratio - 1 if found else None

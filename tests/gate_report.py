@@ -10,7 +10,7 @@ from gemmbench.facts.compare.measures import measure
 from tests.gate_live import Live
 from tests.gate_simulation import Recording, Tally
 
-COMMAND = "python tests/bench/gate_proof.py --pairs 40 --trials 100 --write"
+COMMAND = "python tests/bench/gate_proof.py --device intel --bases 1 --pairs 40 --trials 100 --write"
 MOST_OPEN = 0.5  # of the rows: beyond it, that there is no false alarm is no merit
 TARGETS = ((0.1, 0.05, 95), (0.05, 0.025, 80))  # slowdown, threshold, found in 100
 
@@ -71,6 +71,11 @@ class Measured:
     date: str
     busy: float  # cores that other programs used before
 
+    @property
+    def modes(self) -> set[str]:
+        """Of the gate."""
+        return {cell.mode for cell in self.cells}
+
 
 @dataclass
 class Results:
@@ -78,7 +83,7 @@ class Results:
 
     simulated: list[Cell] = field(default_factory=list)
     seed: int = 0
-    live: Measured | None = None
+    live: list[Measured] = field(default_factory=list)  # of different modes
 
 
 def simulated_table(cells: Sequence[Cell]) -> str:
@@ -184,10 +189,7 @@ def document(results: Results, recordings: Sequence[Recording]) -> str:
             command=COMMAND,
         )
     ]
-    if results.live:
-        parts.append(_live_text(results.live))
-    else:
-        parts.append("Nothing: no live count has been completed.\n")
+    parts.append("\n".join(map(_live_text, results.live)) or "Nothing: no live count has been completed.\n")
     return "".join(parts)
 
 
@@ -225,12 +227,16 @@ def _live_text(measured: Measured) -> str:
     )
     what = measured.what
     sizes = ", ".join(map(str, what.sizes))
+    runs = f"{what.bases} run{'' if what.bases == 1 else 's'}"
     about = (
-        f"On {measured.date}, {what.device}, m = n = k = {sizes}, {what.budget_s:g} s a row, bases of "
-        f"{what.bases} runs, second looks for {what.patience_s:g} s at most: pairs {measured.pairs}, planted "
-        f"trials of each kind {measured.trials}. Other programs used {measured.busy:.1f} cores just before."
+        f"On {measured.date}, {what.device}, {', '.join(what.kernels)} at m = n = k = {sizes} (where the "
+        f"budget allows it), {what.budget_s:g} s a row, bases of {runs}, second looks for "
+        f"{what.patience_s:g} s at most: pairs {measured.pairs}, planted trials of each kind "
+        f"{measured.trials}. Other programs used {measured.busy:.1f} cores just before."
     )
-    return f"{about}\n\n{live_table(measured)}\n{took[:1].upper()}{took[1:]}{'.' if took else ''}\n"
+    took = f"{took[:1].upper()}{took[1:]}{'.' if took else ''}"
+    tables = (target_table(measured.cells), live_table(measured), f"{took}\n")
+    return "\n".join((f"{about}\n", *tables, "Findings by size:\n", size_table(measured.cells)))
 
 
 def _groups(cells: Sequence[Cell]) -> Iterator[list[Cell]]:
@@ -301,7 +307,8 @@ the kernels that only the test's child process reads. The full measurement is
 
     {command}
 
-and wants a machine of its own for hours: 40 pairs of a base and an unchanged check, and 100 checks of each planted
-slowdown, in both modes. `--modes`, `--sizes`, `--bases`, `--patience` and `--reference` make it shorter. What was done:
+and wants the machine for an hour: 40 pairs of a base and an unchanged check, and 100 checks of each planted slowdown,
+in the base's sizes in turn. The check is that of `--against`, each kernel in turn with its former self, which is what a
+machine takes whose rates lie 20 % apart from run to run; `--modes plain,ratio` does the others. What was done:
 
 """  # noqa: E501

@@ -156,11 +156,12 @@ class Setting:
 
     threshold: float
     ratio: tuple[str, ...] = ()  # as --ratio; none: plain
+    in_turn: bool = False  # as --against
 
     @property
     def rules(self) -> Rules:
         """For a comparison."""
-        return Rules(Thresholds(self.threshold), ratio=self.ratio)
+        return Rules(Thresholds(self.threshold), ratio=self.ratio, in_turn=self.in_turn)
 
 
 @dataclass

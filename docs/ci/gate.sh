@@ -3,6 +3,7 @@
 #
 #   sh gate.sh bench/base.jsonl --ratio naive     a runner without a GPU, whose speed changes from job to job
 #   sh gate.sh bench/base.jsonl --threshold '5 %'   a machine of your own, the same for base and job
+#   sh gate.sh bench/base.jsonl --against ../before/kernels   kernels of your own, each in turn with itself as it was
 #
 # Leaves in $REPORTS (gate-reports): new.jsonl with every sample, report.xml (JUnit) and summary.md; the summary goes to
 # GitHub's job summary too, where there is one. Exit status: that of `gemmbench check`, 0 no regression, 1 a regression

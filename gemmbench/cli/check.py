@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,19 +18,21 @@ from gemmbench.cli.comparing import CompareOptions, check_paths, comparing, end,
 from gemmbench.cli.options import RunOptions, UserError, measuring
 from gemmbench.facts.compare.aa import Floor, floor
 from gemmbench.facts.compare.basis import Basis
-from gemmbench.facts.compare.comparison import Comparison, compare, told
+from gemmbench.facts.compare.comparison import Comparison, compare, has_former, told
 from gemmbench.facts.compare.gate import LEAST_ROUNDS, MOST_ROUNDS
 from gemmbench.facts.compare.pairing import foreign, strictly
 from gemmbench.facts.concurrent import alone
 from gemmbench.facts.events import Event
+from gemmbench.facts.kernel_files import MARK
 from gemmbench.facts.records import FAILED, DeviceFacts, Policy, Row, RunFile, RunFileError
 from gemmbench.facts.series import HOST
 from gemmbench.facts.text import clean
 from gemmbench.render import aa
 from gemmbench.render.progress import Progress, place
-from gemmbench.rules.plan import Case
+from gemmbench.rules.plan import Case, Plan
 from gemmbench.rules.rebuild import rebuild
 from gemmbench.rules.selection import select
+from gemmbench.rules.variants import BY_NAME
 from gemmbench.worker import Worker
 
 _AA_FORMATS = ("table", "markdown", "json")
@@ -59,6 +62,13 @@ _AA_FORMATS = ("table", "markdown", "json")
     metavar="SECONDS",
     help="Measure suspicious rows again for at most so long altogether.",
 )
+@click.option(
+    "--against",
+    type=click.Path(path_type=Path),
+    metavar="FOLDER",
+    help="Time every kernel in turn with itself as it is in this folder: the kernels that the base was "
+    "measured with.",
+)
 @comparing
 @measuring
 def check(
@@ -68,12 +78,14 @@ def check(
     times: int | None,
     rounds: int,
     patience: float,
+    against: Path | None,
 ) -> None:
     """Measure a base's cases again, what looks slower until it is settled.
 
     Each suspicious row is measured again between two measurements of a control that tells whether the
     machine itself has changed, until its verdict is settled or --patience is over; only that decides.
-    --ratio holds ratios inside one run against the base's, for runners whose speed changes from job to job.
+    --ratio holds ratios inside one run against the base's, for runners whose speed changes from job to job;
+    --against holds each kernel against its former self, batch by batch in turn, which is more exact still.
     --aa measures the noise of this machine; its --save file is the best base. Devices are the base's, by
     name; budget, --cold and --memory are the base's unless given. Exit status as of compare.
     """
@@ -87,16 +99,25 @@ def check(
         raise UserError(f"--aa compares nothing: it has no {sorted(odd)[0]}, but {', '.join(_AA_FORMATS)}")
     if times and options.plot:
         raise UserError("--aa draws no chart: it compares nothing")
+    if against is not None:
+        _check_against(against, comparison, options, times)
+        comparison = replace(comparison, rules=replace(comparison.rules, in_turn=True))
     check_paths(bases, options.plot, options.save, comparison)
     with running.user_errors():
         basis = Basis(tuple(map(alone, load_all(bases))), comparison.rules, tuple(comparison.noise_runs()))
     policy = _policy(basis.header.policy, options.policy)
+    if against is not None:  # two kernels are built and verified
+        policy = replace(policy, time_limit_s=2 * policy.time_limit_s)
     with Worker(running.make_machine) as worker, running.user_errors():
         found, host = running.every_device(worker)
         devices, places = _chosen(basis, found, options.device)
-        plan = rebuild(_wanted(basis, bool(times)), devices, places)
+        plan = rebuild(
+            _wanted(basis, bool(times)), devices, places, str(against.absolute()) if against else ""
+        )
         if not any(isinstance(step, Case) for step in plan):
             raise UserError(f"{basis.bases[0].path} has no rows that can be measured again{_of_ratio(basis)}")
+        if against is not None and "source" not in basis.rules.across:
+            _check_former(basis, plan, against)
         header = running.header_of(devices, host, policy)
         if options.dry_run:
             running.print_plan(plan, devices, policy)
@@ -124,6 +145,48 @@ def check(
         raise click.exceptions.Exit(EXIT_INTERRUPTED)
     if times:
         _end_repeated(job.rows)
+
+
+def _check_against(folder: Path, comparison: CompareOptions, options: RunOptions, times: int | None) -> None:
+    """Whether there are kernels to hold others against, and nothing was asked for that this cannot give.
+
+    Raises:
+        UserError: there are none, or it was.
+    """
+    try:
+        found = (folder / MARK).is_file()
+    except OSError:  # no permission, too long a name
+        found = False
+    if not found:
+        raise UserError(f"--against {folder} is no folder of kernels: it has no {MARK}")
+    if times:
+        raise UserError("--aa compares nothing: it takes no --against")
+    if comparison.rules.ratio:
+        raise UserError("--against holds each kernel against its former self: it takes no --ratio")
+    if comparison.noises:
+        raise UserError("--against shows its own noise: it takes no --noise")
+    if options.policy.energy:
+        raise UserError("--against runs two kernels in turn: it takes no --energy")
+
+
+def _check_former(basis: Basis, plan: Plan, folder: Path) -> None:
+    """Whether a folder has any of the kernels that a base was measured with, before time is spent on it.
+
+    Raises:
+        UserError: it has none.
+    """
+    theirs = {(key[2:]): row.source for key, row in basis.rows.items()}
+    for step in plan:
+        if isinstance(step, Case) and step.former:
+            parameters = {name: int(value) for name, value in step.parameters.items()}
+            with contextlib.suppress(OSError, UnicodeDecodeError):
+                found = BY_NAME[step.variant].fingerprint(step.dtype, parameters, step.former)
+                if found == theirs.get(step.key[2:]):
+                    return
+    raise UserError(
+        f"--against {folder} has none of the kernels that {basis.bases[0].path} was measured with "
+        "(--across source compares nevertheless)"
+    )
 
 
 @dataclass
@@ -170,12 +233,16 @@ def _wanted(basis: Basis, every: bool) -> list[Row]:
     An A/A measurement takes them all: it is a base for either mode.
     """
     keys = {key for key, row in basis.rows.items() if row.status == "ok"}
+    if basis.rules.in_turn:
+        keys = {key for key in keys if has_former(basis.rows[key])}
     if basis.rules.ratio and not every:
         keys &= {*basis.references, *basis.references.values()}
     return [replace(row, device=key[1]) for key, row in basis.rows.items() if key in keys]
 
 
 def _of_ratio(basis: Basis) -> str:
+    if basis.rules.in_turn:
+        return " in turn with their former selves"
     names = ", ".join(basis.rules.ratio)
     return f" as a ratio to {names}" if names else ""
 
@@ -209,6 +276,8 @@ def _chosen(
             "(--device chooses one, --across device,driver compares nevertheless)"
         )
     for slot, device in pairs:
+        if basis.rules.in_turn:  # both kernels run here
+            continue
         if why := foreign(theirs[slot], device, basis.rules.across):
             hint = f"--across {'device,driver' if why.startswith('other device') else 'driver'}"
             raise UserError(f"{why} ({hint} compares nevertheless)")

@@ -250,6 +250,14 @@ class Resources:
 
 
 @dataclass(frozen=True)
+class Former:
+    """The same case with the kernel as it was before, its batches taken in turn with the row's own."""
+
+    source: str  # hash of the former kernel's source and its -D list
+    samples: dict[str, Scope]  # by scope, one for each of the row's own samples
+
+
+@dataclass(frozen=True)
 class Row:
     """One result, or why there is none."""
 
@@ -274,6 +282,7 @@ class Row:
     source: str = ""  # hash of the kernel source and its -D list
     notes: tuple[str, ...] = ()
     measured_utc: str = ""  # ISO 8601; of a kept row that an earlier run has measured
+    former: Former | None = None  # of a check against other kernels
 
     @property
     def key(self) -> RowKey:
@@ -415,7 +424,8 @@ def _check_row(path: Path, number: int, row: Row, header: Header) -> None:
 
     Raises:
         RunFileError: a device that the header lacks, a time, an energy or a number of bytes that is not
-            positive, a GEMM without a problem, a transfer without a size.
+            positive, a GEMM without a problem, a transfer without a size, a former self whose samples
+            are not as many.
     """
 
     def bad(field_name: str, why: str) -> RunFileError:
@@ -440,14 +450,20 @@ def _check_row(path: Path, number: int, row: Row, header: Header) -> None:
             raise bad("problem", "a dimension is negative")
     elif row.status == "ok" and row.work is None:
         raise bad("work", f"a {row.kind} row must have one")
-    for name, scope in row.samples.items():
-        if name not in SCOPES:
-            raise bad("samples", f"{name!r} is not one of {', '.join(SCOPES)}")
-        if scope.batch < 1:
-            raise bad(f"samples.{name}.batch", f"{scope.batch} is not 1 or more")
-        for second in scope.seconds:
-            if not 0 < second < float("inf"):
-                raise bad(f"samples.{name}.seconds", f"{second} is not a positive finite time")
+    for place, samples in (
+        ("samples", row.samples),
+        ("former.samples", row.former.samples if row.former else {}),
+    ):
+        for name, scope in samples.items():
+            if name not in SCOPES:
+                raise bad(place, f"{name!r} is not one of {', '.join(SCOPES)}")
+            if scope.batch < 1:
+                raise bad(f"{place}.{name}.batch", f"{scope.batch} is not 1 or more")
+            for second in scope.seconds:
+                if not 0 < second < float("inf"):
+                    raise bad(f"{place}.{name}.seconds", f"{second} is not a positive finite time")
+    if row.former and _counts(row.former.samples) != _counts(row.samples):
+        raise bad("former.samples", "there is not one for each of the row's own")
     if row.measured_utc:
         for name, text in (("measured_utc", row.measured_utc), ("started_utc, line 1", header.started_utc)):
             try:
@@ -458,6 +474,10 @@ def _check_row(path: Path, number: int, row: Row, header: Header) -> None:
     for name, value in (("joules", energy.joules), ("idle_w", energy.idle_w), ("window_s", energy.window_s)):
         if value is not None and not 0 < value < float("inf"):
             raise bad(f"energy.{name}", f"{value} is not a positive finite number")
+
+
+def _counts(samples: dict[str, Scope]) -> dict[str, int]:
+    return {name: len(scope.seconds) for name, scope in samples.items()}
 
 
 def _are_others(row: Row, devices: int) -> bool:

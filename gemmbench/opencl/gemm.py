@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import random
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -21,8 +23,8 @@ from gemmbench.opencl.memory import choose
 from gemmbench.opencl.runtime import Built, Runtime, errors
 from gemmbench.rules import reference
 from gemmbench.rules.exact import ExactTest
-from gemmbench.rules.executor import Tell
-from gemmbench.rules.gemm_row import completed
+from gemmbench.rules.executor import FORMER, NotMeasuredError, Tell
+from gemmbench.rules.gemm_row import completed, in_turn, verified
 from gemmbench.rules.plan import Case
 from gemmbench.rules.prediction import refuse_if_too_slow
 from gemmbench.rules.variants import BY_NAME, Layout, Variant, round_up
@@ -35,8 +37,8 @@ class GemmExecutor:
 
     def __init__(self, runtime: Runtime) -> None:
         self.runtime = runtime
-        self._exact: dict[tuple[str, str, tuple[tuple[str, int], ...]], str] = {}
-        self._retargeted: dict[tuple[str, tuple[str, ...]], Built] = {}
+        self._exact: dict[tuple[str, str, tuple[tuple[str, int], ...], str], str] = {}
+        self._retargeted: dict[tuple[str, tuple[str, ...], str], Built] = {}
 
     def run(self, case: Case, policy: Policy, tell: Tell) -> Row:
         """See `rules.executor.Executor`."""
@@ -57,10 +59,71 @@ class GemmExecutor:
         if problem.flops:
             refuse_if_too_slow(problem, policy, partial(self._trial, bind=bind))
         mode = choose(policy.memory, self.runtime.facts)
+        make = partial(self.bench, self.runtime, variant, case, mode, policy)
+        row = replace(row, memory=mode)
         with errors():
-            bench = self.bench(self.runtime, variant, case, mode, policy, bind)
+            if case.former:
+                return self._in_turn(case, row, parameters, make, bind, policy, tell)
             energy = partial(measure_energy, device=self.runtime.facts)
-            return completed(replace(row, memory=mode), problem, bench, policy, tell, energy)
+            return completed(row, problem, make(bind), policy, tell, energy)
+
+    def _in_turn(
+        self,
+        case: Case,
+        row: Row,
+        parameters: Mapping[str, int],
+        make: Callable[[Bind], Bench],
+        bind: Bind,
+        policy: Policy,
+        tell: Tell,
+    ) -> Row:
+        """Measure a case in turn with its kernel as it is in the case's other folder.
+
+        Raises:
+            NotMeasuredError: unsupported: there is nothing to hold the case against.
+        """
+        assert case.problem is not None
+        variant, problem = BY_NAME[case.variant], case.problem
+        tell(FORMER)
+        try:
+            with _of_former():
+                before = self._former(case, variant, parameters)
+                # One of them is bound first, and its temporaries lie before the other's: by chance, so that
+                # it evens out from process to process.
+                flipped = random.random() < 0.5
+                first, second = (before, bind) if flipped else (bind, before)
+                bench = make(first)
+                benches = (bench.sharing(second), bench) if flipped else (bench, bench.sharing(second))
+        except NotMeasuredError as error:
+            if not error.restart:
+                row = verified(row, problem, make(bind))
+            if row.status == "wrong":
+                return row
+            raise
+        tell("verifying")
+        row = verified(row, problem, benches[0])
+        if row.status != "ok" or not problem.flops:
+            return row
+        tell(FORMER)
+        with _of_former():
+            check = benches[1].verify()
+            if check.verdict == "wrong":
+                raise NotMeasuredError("unsupported", "; ".join(check.reasons))
+        source = variant.fingerprint(problem.dtype, _numbers(case), case.former)
+        return in_turn(row, benches, source, policy, tell)
+
+    def _former(self, case: Case, variant: Variant, parameters: Mapping[str, int]) -> Bind:
+        """The kernel as it is in the case's other folder, known to be right.
+
+        Raises:
+            NotMeasuredError: it is not.
+        """
+        programs = self.programs(variant, case.dtype, parameters, case.former)
+        bind = partial(self.bind, variant, parameters, programs)
+        wrong = self._exact_error(variant, case.dtype, parameters, bind, case.former)
+        if wrong:
+            raise NotMeasuredError("unsupported", wrong)
+        return bind
 
     def inspect(self, case: Case) -> Row:
         """A row with what the case's kernels take as built; nothing is run.
@@ -78,20 +141,28 @@ class GemmExecutor:
         assert case.problem is not None
         return BY_NAME[case.variant].compiled(case.problem, self.runtime.facts, _numbers(case))
 
-    def programs(self, variant: Variant, dtype: str, parameters: Mapping[str, int]) -> dict[str, Built]:
+    def programs(
+        self, variant: Variant, dtype: str, parameters: Mapping[str, int], root: str = ""
+    ) -> dict[str, Built]:
         """The programs of a variant by file, each built once.
+
+        Args:
+            variant: whose.
+            dtype: the data type.
+            parameters: the variant's.
+            root: another kernels folder than gemmbench's own.
 
         Raises:
             NotMeasuredError: they do not compile, or not for the variant's target.
         """
         options = variant.options(dtype, parameters)
-        return {file: self._program(file, options, variant.target) for file in variant.files}
+        return {file: self._program(file, options, variant.target, root) for file in variant.files}
 
-    def _program(self, file: str, options: tuple[str, ...], target: str) -> Built:
-        built = self.runtime.build(file, options)
+    def _program(self, file: str, options: tuple[str, ...], target: str, root: str) -> Built:
+        built = self.runtime.build(file, options, root)
         if not target:
             return built
-        key = (file, options)
+        key = (file, options, root)
         if key not in self._retargeted:
             self._retargeted[key] = ptx.rebuild(self.runtime, file, built, target)
         return self._retargeted[key]
@@ -149,9 +220,11 @@ class GemmExecutor:
             prepared.append(Prepared(step.role, step.kernel, kernel, rounded, group, held))
         return prepared
 
-    def _exact_error(self, variant: Variant, dtype: str, parameters: Mapping[str, int], bind: Bind) -> str:
+    def _exact_error(
+        self, variant: Variant, dtype: str, parameters: Mapping[str, int], bind: Bind, root: str = ""
+    ) -> str:
         """What is wrong on shapes around the tile, with guard cells and NaN where nothing may be read."""
-        key = (variant.name, dtype, tuple(sorted(parameters.items())))
+        key = (variant.name, dtype, tuple(sorted(parameters.items())), root)
         if key not in self._exact:
             problem = reference.edge_problem(dtype, variant.edge(parameters))
             errors_found = (
@@ -195,6 +268,26 @@ class GemmExecutor:
                 queue.finish()
                 took = time.perf_counter() - begin
         return took
+
+
+@contextmanager
+def _of_former() -> Iterator[None]:
+    """Whatever goes wrong with a former kernel, or with two at once: nothing is known of the present one.
+
+    It may take other arguments than today's host code gives it, and fail in any way.
+    """
+    told = "its kernel in the other folder"
+    try:
+        yield
+    except NotMeasuredError as error:
+        raise NotMeasuredError("unsupported", f"{told}: {error.reason}", error.restart) from None
+    except OSError as error:  # its path is this machine's business
+        why = (error.strerror or "cannot be read").lower()
+        raise NotMeasuredError("unsupported", f"{told}: {why}") from None
+    except UnicodeDecodeError:
+        raise NotMeasuredError("unsupported", f"{told}: is not UTF-8") from None
+    except Exception as error:
+        raise NotMeasuredError("unsupported", f"{told}: {type(error).__name__}: {error}") from None
 
 
 def _numbers(case: Case) -> dict[str, int]:

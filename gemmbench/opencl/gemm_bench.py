@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Protocol
@@ -58,6 +59,21 @@ class Prepared:
         return cl.enqueue_nd_range_kernel(queue, self.kernel, self.items, self.group)
 
 
+class Turns:
+    """Whose turn it is among operand sets; benches that share them share it: none finds what another left."""
+
+    def __init__(self, sets: int) -> None:
+        self._sets, self._next = sets, 0
+
+    def place(self, after: int = 0) -> int:
+        """The set of the problem after so many further ones."""
+        return (self._next + after) % self._sets
+
+    def took(self, count: int) -> None:
+        """So many problems were run."""
+        self._next += count
+
+
 class Bench:
     """One problem on the device, ready to be run again and again."""
 
@@ -76,8 +92,7 @@ class Bench:
         self._values = load_operands(case)
         self.sets = operand_sets(problem, runtime.facts, policy)
         self._operands: list[tuple[Operand, Operand, Operand]] = []
-        self._prepared: list[Sequence[Step]] = []  # for the device scope
-        self._hosted: list[Sequence[Step]] = []  # for the host scope
+        self._buffers: list[tuple[Mapping[str, Any], Mapping[str, Any]]] = []  # of the device and host scope
         matrices = {"A": self._values.a, "B": self._values.b, "C": self._values.c}
         as_image = {spec.source: name for name, spec in variant.images.items()}
         for _ in range(self.sets):
@@ -90,25 +105,47 @@ class Bench:
             # into the image at once.
             plain = {name: operands[name].buffer for name in matrices if name not in as_image}
             plain |= {name: runtime.filled(matrices[name]) for name in as_image}
-            layout = Layout.tight(problem)
-            self._prepared.append(bind(problem, layout, plain))
             direct = plain | {image: operands[name].buffer for name, image in as_image.items()}
-            self._hosted.append(bind(problem, layout, direct) if as_image else self._prepared[-1])
-        self._wall: list[tuple[float, float]] = []  # wall and event seconds of each device batch
-        self._next = 0
+            self._buffers.append((plain, direct if as_image else plain))
+        self._turns = Turns(self.sets)
+        self._bound(bind)
         self._sums = variant.sums.get(problem.dtype, "")
         unwritten = reference.poison(problem.result)
+        beta = problem.beta != 0
+        self._unwritten = self._values.c if beta else np.full_like(self._values.c, unwritten)
         with errors():
             for a, b, c in self._operands:
                 a.fill(self._values.a)
                 b.fill(self._values.b)
-                c.fill(self._values.c if problem.beta != 0 else np.full_like(self._values.c, unwritten))
+                c.fill(self._unwritten)
                 c.keep_on_device(runtime.queue)
             runtime.queue.finish()
+
+    def _bound(self, bind: Bind) -> None:
+        """Prepare the launches, for the device and the host scope, of every operand set."""
+        layout = Layout.tight(self._problem)
+        self._prepared: list[Sequence[Step]] = []
+        self._hosted: list[Sequence[Step]] = []
+        for plain, direct in self._buffers:
+            self._prepared.append(bind(self._problem, layout, plain))
+            same = direct is plain
+            self._hosted.append(self._prepared[-1] if same else bind(self._problem, layout, direct))
+        self._wall: list[tuple[float, float]] = []  # wall and event seconds of each device batch
+
+    def sharing(self, bind: Bind) -> Bench:
+        """Another bench of the same problem on the same operands, with other launches."""
+        other = copy(self)
+        other._bound(bind)
+        return other
 
     def verify(self) -> Check:
         """Run once as the host scope does and check the answer that came back to the host."""
         problem, values = self._problem, self._values
+        c = self._operands[0][2]
+        c.reclaim(self.runtime.queue)
+        c.fill(self._unwritten)  # another bench may have written it
+        c.keep_on_device(self.runtime.queue)
+        self.runtime.queue.finish()
         self._host_run(0)
         result = self._operands[0][2].read().reshape(problem.m, problem.n)
         found = reference.residual(
@@ -146,19 +183,19 @@ class Bench:
         events: list[tuple[str, Any]] = []
         begin = time.perf_counter()
         for number in range(count):
-            for step in plan[(self._next + number) % self.sets]:
+            for step in plan[self._turns.place(number)]:
                 events.append((step.role, step.enqueue(queue)))
         queue.finish()
         wall = time.perf_counter() - begin
-        self._next += count
+        self._turns.took(count)
         return wall, events
 
     def host_batch(self, count: int) -> Mapping[str, float]:
         """Run ``count`` problems from host memory to host memory; wall seconds of one."""
         total = 0.0
         for _ in range(count):
-            index = self._next % self.sets
-            self._next += 1
+            index = self._turns.place()
+            self._turns.took(1)
             total += self._host_run(index)
             self._restore_c(index)
         return {"host": total / count}
@@ -174,11 +211,15 @@ class Bench:
         ratio = float(np.median([event / wall for wall, event in held]))
         if 0.5 <= ratio <= 1.05:
             return dict(samples), ()
+        note = f"events say {ratio:.2g} times the wall clock: kernel and device scope are wall-clock times"
+        return self.by_wall_clock(samples), (note,)
+
+    def by_wall_clock(self, samples: Mapping[str, Scope]) -> dict[str, Scope]:
+        """Samples of which those of the device are the wall clock's."""
         kept = samples["kernel"]
         walls = tuple(wall for wall, _ in self._wall[-len(kept.seconds) :])
-        note = f"events say {ratio:.2g} times the wall clock: kernel and device scope are wall-clock times"
         clocked = Scope(walls, kept.batch, kept.stop)
-        return {**samples, "kernel": clocked, "device": clocked}, (note,)
+        return {**samples, "kernel": clocked, "device": clocked}
 
     def _on_device(self, index: int) -> Sequence[Step]:
         """The launches of one operand set, its operands being the device's."""

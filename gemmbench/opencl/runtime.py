@@ -55,20 +55,25 @@ class Runtime:
             profiling = cl.command_queue_properties.PROFILING_ENABLE
             self.queue = cl.CommandQueue(self.context, self.device, properties=profiling)
             self.plain_queue = cl.CommandQueue(self.context, self.device)
-        self._programs: dict[tuple[str, tuple[str, ...]], Built] = {}
+        self._programs: dict[tuple[str, tuple[str, ...], str], Built] = {}
 
-    def build(self, file: str, options: tuple[str, ...]) -> Built:
+    def build(self, file: str, options: tuple[str, ...], root: str = "") -> Built:
         """The program of one ``.cl`` file under one -D list, built once.
+
+        Args:
+            file: named relative to the kernels folder.
+            options: that it is built with.
+            root: another kernels folder than gemmbench's own.
 
         Raises:
             NotMeasuredError: it does not compile; the reason holds the driver's log, shortened.
         """
-        key = (file, options)
+        key = (file, options, root)
         if key not in self._programs:
             begin = time.perf_counter()
             with warnings.catch_warnings(), errors():
                 warnings.simplefilter("ignore", cl.CompilerWarning)
-                program = cl.Program(self.context, text(file))
+                program = cl.Program(self.context, text(file, root))
                 try:
                     program.build(self._options(options), devices=[self.device])
                 except cl.RuntimeError as error:

@@ -107,6 +107,8 @@ def _caption(comparison: Comparison) -> str:
     what = f"{rules.scope} scope" if rules.scope else "finest scope"
     if rules.ratio:
         what += f", as ratios to {', '.join(map(clean, rules.ratio))} of the same run"
+    if rules.in_turn:
+        what += ", batch by batch in turn with its former self"
     return f"change of the time, {what}; + is slower"
 
 
@@ -153,7 +155,7 @@ def _places(lines: Sequence[Line], names: Mapping[int, str]) -> str:
 def _remarks(comparison: Comparison) -> list[Note]:
     noise = comparison.noise
     floor = f"{units.percent(noise.typical)} from run to run for a typical row ({noise.source})"
-    if not noise.rows:  # of no repetitions
+    if not noise.rows and not comparison.rules.in_turn:  # of no repetitions
         floor += "; several bases, or --noise FILE with an A/A measurement (check --aa), tell it better"
     found = [Note("noise floor", floor, "dim")]
     found += [Note("left out", f"{count} {why}", "dim") for why, count in comparison.left_out.items()]
@@ -235,6 +237,7 @@ def to_json(comparison: Comparison) -> str:
         "confidence": comparison.rules.confidence,
         "scope": comparison.rules.scope,
         "ratio": list(comparison.rules.ratio),
+        "in_turn": comparison.rules.in_turn,
         "noise": {"typical": noise.typical, "source": noise.source},
         "verdicts": {verdict: comparison.counts[verdict] for verdict in VERDICTS},
         "left_out": dict(comparison.left_out),

@@ -11,6 +11,9 @@ from gemmbench.rules.plan import Case
 
 Tell = Callable[[str], None]  # told each stage that is entered: building, verifying, settling, timing
 
+FORMER = "verifying the former kernel"
+"""The stage in which what goes wrong is not the case's own kernel's fault."""
+
 
 class NotMeasuredError(Exception):
     """A case ends without a rate; carries the row's status and the reason for the user.

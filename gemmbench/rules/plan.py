@@ -48,6 +48,7 @@ class Case:
     source: str = ""
     operands: Operands = field(default_factory=Operands)
     notes: tuple[str, ...] = ()  # of its row, beside those of the executor
+    former: str = ""  # a kernels folder: its kernel is timed in turn with itself as it is there
 
     @property
     def key(self) -> RowKey:

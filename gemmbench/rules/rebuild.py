@@ -14,13 +14,16 @@ from gemmbench.rules.probes import ALL_DTYPES, WIDTHS
 from gemmbench.rules.variants import BY_NAME, ParameterError
 
 
-def rebuild(rows: Iterable[Row], devices: Sequence[DeviceFacts], places: Mapping[int, int]) -> Plan:
+def rebuild(
+    rows: Iterable[Row], devices: Sequence[DeviceFacts], places: Mapping[int, int], former: str = ""
+) -> Plan:
     """The cases that would measure rows again, in their order.
 
     Args:
         rows: of a saved run.
         devices: those to measure on.
         places: for each device of the saved run that is here, its position in `devices`.
+        former: a kernels folder with whose kernels they are to be timed in turn.
 
     Returns:
         A case for each row, or a row that says why there is none: a kernel, parameter or probe that this
@@ -36,7 +39,7 @@ def rebuild(rows: Iterable[Row], devices: Sequence[DeviceFacts], places: Mapping
             step = _gemm(row, devices[max(place, 0)])
         else:
             step = probes[place].get(replace(row, device=0).key) or _unknown(row, f"probe {row.variant} so")
-        steps.append(_placed(step, place))
+        steps.append(_placed(step, place, former))
     return tuple(steps)
 
 
@@ -66,7 +69,7 @@ def _unknown(row: Row, what: str) -> Skip:
     return Skip(replace(empty, reason=reason, problem=row.problem, label=row.label))
 
 
-def _placed(step: Case | Skip, place: int) -> Case | Skip:
+def _placed(step: Case | Skip, place: int, former: str) -> Case | Skip:
     if isinstance(step, Skip):
         return Skip(replace(step.row, device=place))
-    return replace(step, device=place)
+    return replace(step, device=place, former=former)

@@ -16,6 +16,7 @@ import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from datetime import datetime, timezone
 from itertools import product
 from pathlib import Path
@@ -39,6 +40,7 @@ JOBS = {"cpu-intel": 30, "cpu-pocl": 30, "h200": 100}  # what noisy rows want ag
 THRESHOLDS = (0.05, 0.025)
 SLOW = (0.0, 0.025, 0.05, 0.1)
 LIVE_PLANTED = ((0.1, 0.05), (0.05, 0.025))  # slowdown and threshold
+KERNELS = "naive,tiled,register,prefetch,dot-v8,register-wide,cpu-packed"
 SEED = 20261121
 MOST_ALARMS = 1.0  # in 1,000 rows
 
@@ -54,7 +56,10 @@ def main() -> int:
     )
     parser.add_argument("--pairs", type=int, default=1, help="live bases, each checked unchanged; 0: none")
     parser.add_argument("--trials", type=int, default=1, help="live checks of each planted slowdown")
-    parser.add_argument("--modes", default="plain,ratio", help="of the live part, with commas")
+    parser.add_argument(
+        "--modes", default="against", help="of the live part, with commas: plain, ratio, against"
+    )
+    parser.add_argument("--kernels", default=KERNELS, help="of the live part, with commas")
     parser.add_argument("--reference", default="numpy", help="of the live part's ratios: a kernel")
     parser.add_argument("--device", default="pocl", help="of the live part, as gemmbench --device")
     parser.add_argument("--sizes", default="64,128,256,512", help="of the live part, with commas")
@@ -77,14 +82,23 @@ def main() -> int:
     if options.pairs:
         sizes = tuple(int(size) for size in options.sizes.split(","))
         what = gate_live.Live(
-            options.device, sizes, options.budget, options.bases, options.patience, options.reference
+            options.device,
+            sizes,
+            options.budget,
+            options.bases,
+            options.patience,
+            options.reference,
+            tuple(options.kernels.split(",")),
         )
         try:
-            measured = live(what, options.pairs, options.trials, options.modes.split(","))
+            for measured in live(what, options.pairs, options.trials, options.modes.split(",")):
+                if options.write:  # pair by pair: it takes long
+                    write(cells, options.seed, measured)
         except (SelectionError, WorkerError) as error:
             print(f"gate_proof: {error}", file=sys.stderr)
             return 2
-        print(live_table(measured))
+        if measured:
+            print(live_table(measured))
     if options.write:
         write(cells, options.seed, measured)
     still = [cell for cell in cells if not cell.slow and cell.threshold == THRESHOLDS[0]]
@@ -97,7 +111,8 @@ def write(cells: Sequence[Cell], seed: int, measured: Measured | None) -> None:
     names = {cell.where for cell in cells}
     others = [cell for cell in kept.simulated if cell.where not in names]
     simulated = sorted([*others, *cells], key=lambda cell: cell.where)
-    results = Results(simulated, seed if cells else kept.seed, measured or kept.live)
+    live = [one for one in kept.live if not (measured and one.modes & measured.modes)]
+    results = Results(simulated, seed if cells else kept.seed, [measured, *live] if measured else live)
     RESULT.write_bytes(msgspec.json.format(msgspec.json.encode(results), indent=1) + b"\n")
     DOCUMENT.write_text(document(results, [recorded(path) for path in sorted(DATA.glob("*.jsonl"))]))
 
@@ -122,10 +137,14 @@ def cell(path: Path, ratio: bool, threshold: float, slow: float, trials: int, se
     return Cell.of(recording.name, mode, threshold, slow, tally)
 
 
-def live(what: gate_live.Live, pairs: int, trials: int, names: Sequence[str]) -> Measured:
-    """Pairs of a base and an unchanged check; the planted trials are spread over their bases."""
+def live(what: gate_live.Live, pairs: int, trials: int, names: Sequence[str]) -> Iterator[Measured]:
+    """Pairs of a base and an unchanged check, the planted trials spread over their bases; after each pair."""
     bench = gate_live.bench(what)
-    every = {"plain": ("plain", ()), "ratio": (f"ratio to {what.reference}", (what.reference,))}
+    every = {
+        "plain": ("plain", Setting(0)),
+        "ratio": (f"ratio to {what.reference}", Setting(0, (what.reference,))),
+        "against": ("against the former kernels", Setting(0, in_turn=True)),
+    }
     modes = dict(every[name] for name in names)
     tallies = {key: Tally() for key in product(modes, _live_settings())}
     took: dict[float, list[float]] = {}
@@ -133,16 +152,18 @@ def live(what: gate_live.Live, pairs: int, trials: int, names: Sequence[str]) ->
         print(f"pair {place + 1} of {pairs}", file=sys.stderr)
         before = gate_live.base(bench)
         for (mode, (slow, threshold)), tally in tallies.items():
+            setting = replace(modes[mode], threshold=threshold)
             for _ in range(share if slow else 1):
-                found = gate_live.trial(bench, before, Setting(threshold, modes[mode]), slow, tally)
+                found = gate_live.trial(bench, before, setting, slow, tally, tally.trials)
                 if found is not None and mode == next(iter(modes)):
                     took.setdefault(slow, []).append(found)
-    cells = [
-        Cell.of(what.device, mode, threshold, slow, tally)
-        for (mode, (slow, threshold)), tally in tallies.items()
-    ]
-    today = datetime.now(timezone.utc).strftime("%Y-%m-%d")
-    return Measured(cells, what, pairs, trials, took, today, bench.header.host.busy)
+        cells = [
+            Cell.of(what.device, mode, threshold, slow, tally)
+            for (mode, (slow, threshold)), tally in tallies.items()
+        ]
+        today = datetime.now(timezone.utc).strftime("%Y-%m-%d")
+        done = max(tally.trials for (_, (slow, _)), tally in tallies.items() if slow)
+        yield Measured(cells, what, place + 1, done, took, today, bench.header.host.busy)
 
 
 def _live_settings() -> Iterator[tuple[float, float]]:

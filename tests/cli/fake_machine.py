@@ -5,6 +5,7 @@ The environment reaches the child process, so it says what happens there:
 - ``GEMMBENCH_FAKE_DEVICES``: ``cpu``, ``pocl``, ``gpu``, several with spaces, nothing, or a fault;
 - ``GEMMBENCH_FAKE_FAULTS``: ``VARIANT SIZE FAULT`` with semicolons: ``tiled 16 sigsegv; naive 8 hang``; a
   parameter may stand for the size: ``register BM=32 sigsegv``;
+  of a fault like ``former-sigsegv`` its former self dies;
 - ``GEMMBENCH_FAKE_GAINS``: ``NAME=VALUE FACTOR`` with semicolons, what parameters do to rates: ``TM=8 1.5``;
 - ``GEMMBENCH_FAKE_LOG``: a file that gets a line for each case that is run;
 - ``GEMMBENCH_FAKE_PID``: a file for the process id of a child that hangs.
@@ -19,7 +20,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from gemmbench.facts.records import Check, DeviceFacts, HostFacts, Policy, Resources, Row, Work
-from gemmbench.rules.executor import NotMeasuredError, Tell
+from gemmbench.rules.executor import FORMER, NotMeasuredError, Tell
 from gemmbench.rules.plan import Case
 from tests import fake_runs
 
@@ -52,7 +53,9 @@ class FakeMachine:
         for fault in os.environ.get("GEMMBENCH_FAKE_FAULTS", "").split(";"):
             marks = {str(size), *(f"{name}={value}" for name, value in case.parameters.items())}
             if fault and fault.split()[0] == case.variant and fault.split()[1] in marks:
-                self._fail(fault.split()[2])
+                if case.former and fault.split()[2].startswith("former-"):
+                    tell(FORMER)
+                self._fail(fault.split()[2].removeprefix("former-"))
         if log := os.environ.get("GEMMBENCH_FAKE_LOG"):
             with Path(log).open("a") as file:
                 print(case.label, dict(case.parameters), file=file)

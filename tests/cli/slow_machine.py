@@ -2,6 +2,7 @@
 
 - ``GEMMBENCH_FAKE_NOISE``: standard deviation of a row's time from run to run, such as 0.01;
 - ``GEMMBENCH_FAKE_SLOW``: ``VARIANT SIZE FACTOR`` with semicolons: ``tiled 16 1.1``; ``* * 1.1`` for all;
+  A former self (``check --against``) is never slower, but of the same moment's noise;
 - ``GEMMBENCH_FAKE_COUNT``: a file that counts cases, so that every process draws noise of its own.
 """
 
@@ -12,26 +13,37 @@ import random
 from dataclasses import replace
 from pathlib import Path
 
-from gemmbench.facts.records import DeviceFacts, Policy, Row
+from gemmbench.facts.records import DeviceFacts, Former, Policy, Row, Scope
 from gemmbench.rules.executor import Tell
 from gemmbench.rules.plan import Case
+from gemmbench.rules.variants import BY_NAME
 from tests.cli.fake_machine import FakeMachine
 
 
 class SlowMachine(FakeMachine):
     def run(self, case: Case, device: DeviceFacts | None, policy: Policy, tell: Tell) -> Row:
         row = super().run(case, device, policy, tell)
-        factor = 1 + float(os.environ["GEMMBENCH_FAKE_NOISE"]) * random.Random(_count()).gauss(0, 1)
+        draw = random.Random(_count())
+        moment = 1 + float(os.environ["GEMMBENCH_FAKE_NOISE"]) * draw.gauss(0, 1)
+        factor = moment
         size = str(case.problem.m if case.problem else case.parameters.get("width", 0))
         for rule in filter(None, os.environ.get("GEMMBENCH_FAKE_SLOW", "").split(";")):
             variant, where, times = rule.split()
             if variant in (case.variant, "*") and where in (size, "*"):
                 factor *= float(times)
-        samples = {
-            name: replace(scope, seconds=tuple(second * factor for second in scope.seconds))
-            for name, scope in row.samples.items()
-        }
-        return replace(row, samples=samples)
+        former = None
+        if case.former:
+            parameters = {name: int(value) for name, value in case.parameters.items()}
+            was = BY_NAME[case.variant].fingerprint(case.dtype, parameters, case.former)
+            former = Former(was, _scaled(row, moment * (1 + 0.002 * draw.gauss(0, 1))))
+        return replace(row, samples=_scaled(row, factor), former=former, source=case.source)
+
+
+def _scaled(row: Row, factor: float) -> dict[str, Scope]:
+    return {
+        name: replace(scope, seconds=tuple(second * factor for second in scope.seconds))
+        for name, scope in row.samples.items()
+    }
 
 
 def _count() -> int:

@@ -16,6 +16,7 @@ from click.testing import CliRunner
 
 from gemmbench import cli
 from gemmbench.cli import EXIT_INCONCLUSIVE, EXIT_USAGE, EXIT_WRONG, running
+from gemmbench.facts import kernel_files
 from gemmbench.facts.records import load
 from gemmbench.facts.text import listed
 from tests.cli import slow_machine
@@ -140,6 +141,69 @@ def test_ratio_mode_on_a_slower_machine(call: Call, monkeypatch: pytest.MonkeyPa
     result = call("check", "aa.jsonl", "--ratio", "numpy", "--format", "json")
     assert result.exit_code == EXIT_WRONG
     assert [name for name, verdict in verdicts(result.stdout).items() if verdict == "slower"] == ["tiled 8"]
+
+
+@pytest.fixture
+def former() -> str:
+    """The kernels that the base was measured with."""
+    shutil.copytree(kernel_files.folder(), "former")
+    return "former"
+
+
+def test_against_its_former_self_a_kernel_is_judged_whatever_the_machine_does(
+    call: Call, former: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The machine's speed lies 30 % apart from one moment to the next; the base has a single run."""
+    monkeypatch.setenv("GEMMBENCH_FAKE_NOISE", "0.3")
+    monkeypatch.setenv("GEMMBENCH_FAKE_SLOW", "tiled 16 1.1")
+    words = ("check", "once.jsonl", "--against", former, "--format", "json", "--save", "new.jsonl")
+    result = call(*words)
+    assert result.exit_code == EXIT_WRONG
+    found = verdicts(result.stdout)
+    assert found.pop("tiled 16") == "slower"
+    assert set(found.values()) == {"same"}
+    assert len(found) == 5  # numpy has no kernel of ours
+    assert json.loads(result.stdout)["left_out"] == {"without a kernel that another folder could have": 2}
+    monkeypatch.setenv("GEMMBENCH_FAKE_SLOW", "")
+    assert call(*words, "--force").exit_code == 0
+    rows = [row for row in load("new.jsonl").rows if row.former]
+    assert len(rows) >= 6
+
+
+def test_against_other_kernels_than_the_bases_is_no_comparison(call: Call, former: str) -> None:
+    file = Path(former, "gemm", "01_naive.cl")
+    file.write_text(file.read_text() + "/* another */\n")
+    result = call("check", "once.jsonl", "--against", former, "-v")
+    assert result.exit_code == 0
+    told = " ".join(result.stdout.split())
+    assert "incomparable: naive at 8, 16: the other kernels folder has another than the base's" in told
+    assert call("check", "once.jsonl", "--against", former, "--missing", "fail").exit_code == EXIT_WRONG
+    result = call("check", "once.jsonl", "--against", former, "--across", "source", "--format", "json")
+    assert verdicts(result.stdout)["naive 8"] == "same"
+
+
+def test_a_folder_without_any_of_the_bases_kernels_is_told_before_anything_is_measured(
+    call: Call, former: str
+) -> None:
+    for file in Path(former).rglob("*.cl*"):
+        file.write_text(file.read_text() + "\n")
+    result = call("check", "once.jsonl", "--against", former, "--save", "new.jsonl")
+    assert result.exit_code == EXIT_USAGE
+    assert result.stderr == (
+        "gemmbench: --against former has none of the kernels that once.jsonl was measured with "
+        "(--across source compares nevertheless)\n"
+    )
+    assert not Path("new.jsonl").exists()
+
+
+@pytest.mark.parametrize(("fault", "verdict"), [("former-sigsegv", "missing"), ("sigsegv", "broken")])
+def test_whose_fault_it_was(
+    call: Call, former: str, monkeypatch: pytest.MonkeyPatch, fault: str, verdict: str
+) -> None:
+    monkeypatch.setenv("GEMMBENCH_FAKE_FAULTS", f"tiled 16 {fault}")
+    result = call("check", "once.jsonl", "--against", former, "--format", "json")
+    assert verdicts(result.stdout)["tiled 16"] == verdict
+    assert result.exit_code == (EXIT_WRONG if verdict == "broken" else 0)
 
 
 def test_a_crash_is_a_regression(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -277,6 +341,11 @@ ERRORS: dict[str, tuple[str, str]] = {
     "save, aa":    ("check once.jsonl --aa 2 --save once.jsonl --force", "--save once.jsonl would replace once.jsonl, which is read"),
     "no file":     ("check none.jsonl", "none.jsonl: no such file"),
     "plot":        ("check aa.jsonl --plot x.gif", "a chart is a"),
+    "against":     ("check aa.jsonl --against none", "--against none is no folder of kernels: it has no common.clh"),
+    "against, aa": ("check aa.jsonl --against KERNELS --aa 3", "--aa compares nothing: it takes no --against"),
+    "against, ratio": ("check aa.jsonl --against KERNELS --ratio naive", "former self: it takes no --ratio"),
+    "against, noise": ("check aa.jsonl --against KERNELS --noise once.jsonl", "--against shows its own noise: it takes no --noise"),
+    "against, energy": ("check aa.jsonl --against KERNELS --energy", "--against runs two kernels in turn: it takes no --energy"),
 }  # fmt: skip
 
 
@@ -284,7 +353,7 @@ ERRORS: dict[str, tuple[str, str]] = {
 def test_errors_are_one_sentence(name: str, call: Call) -> None:
     words, sentence = ERRORS[name]
     before = {path: path.read_bytes() for path in Path().iterdir()}
-    result = call(*words.split())
+    result = call(*(str(kernel_files.folder()) if word == "KERNELS" else word for word in words.split()))
     assert result.exit_code == EXIT_USAGE
     assert sentence in result.stderr
     assert result.stderr.count("\n") == 1

@@ -21,6 +21,7 @@ import yaml
 from junitparser import JUnitXml
 
 from gemmbench import __version__
+from gemmbench.facts import kernel_files
 from gemmbench.facts.records import Row, Run, load
 from tests.compare_runs import save
 
@@ -151,6 +152,17 @@ def test_a_job_passes_and_fails(server: str, job: str, broken: bool, measured: R
     if server == "github":
         assert "::notice title=gemmbench::" in printed
         assert bool(re.search("^::(error|warning).*gone", printed, re.MULTILINE)) == broken
+
+
+def test_kernels_are_held_against_their_former_selves(measured: Run, tmp_path: Path) -> None:
+    """The third use that gate.sh names; whether slower ones fail, test_check.py says."""
+    (tmp_path / "bench").mkdir()
+    save(str(tmp_path / "bench" / "base.jsonl"), measured)
+    words = f"bench/base.jsonl --against '{kernel_files.folder()}' --threshold '900 %'"
+    status, printed = run(tmp_path, [(f"REPORTS=. sh '{RECIPES / 'gate.sh'}' {words}", False)])
+    assert status == 0, printed
+    assert all(row.former for row in load(tmp_path / "new.jsonl").rows)
+    assert "2 same" in (tmp_path / "summary.md").read_text(encoding="utf-8").splitlines()[0]
 
 
 @pytest.mark.parametrize("name", ["github-actions.yml", "gitlab-ci.yml"])

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
+from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from gemmbench.facts import kernel_files
 from gemmbench.facts.problem import Gemm
 from gemmbench.facts.records import DeviceFacts, Policy, Row
 from gemmbench.opencl import runtime as runtime_module
@@ -181,8 +185,8 @@ def test_a_broken_kernel_is_caught(device: DeviceFacts, fault: str, monkeypatch:
     name, old, new = BREAKS[fault]
     text = runtime_module.text
 
-    def broken(file: str) -> str:
-        source = text(file)
+    def broken(file: str, root: str) -> str:
+        source = text(file, root)
         return source.replace(old, new)
 
     assert any(old in text(file) for file in BY_NAME[name].files)
@@ -197,9 +201,96 @@ def test_a_broken_kernel_is_caught(device: DeviceFacts, fault: str, monkeypatch:
 
 
 def test_a_build_error_shows_the_drivers_log(device: DeviceFacts, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runtime_module, "text", lambda _: "__kernel void naive() { undeclared = 1; }")
+    monkeypatch.setattr(runtime_module, "text", lambda *_: "__kernel void naive() { undeclared = 1; }")
     (step,) = gemm_plan([device], [BY_NAME["naive"]], [Gemm(8, 8, 8)])
     assert isinstance(step, Case)
     with pytest.raises(NotMeasuredError, match=r"(?s)01_naive.cl does not compile: .*undeclared") as caught:
         GemmExecutor(Runtime(device)).run(step, QUICK, lambda _: None)
     assert len(caught.value.reason) < 2000
+
+
+def in_turn(
+    device: DeviceFacts, folder: Path, old: str = "", new: str = "", beta: float = 0.0, memory: str = "auto"
+) -> Row:
+    """naive, in turn with itself as it is in a copy of the kernels in which something is replaced."""
+    shutil.copytree(kernel_files.folder(), folder)
+    file = folder / "gemm" / "01_naive.cl"
+    source = file.read_text(encoding="utf-8")
+    assert old in source
+    file.write_text(source.replace(old, new), encoding="utf-8")
+    (step,) = gemm_plan([device], [BY_NAME["naive"]], [Gemm(50, 50, 50, beta=beta)])
+    assert isinstance(step, Case)
+    policy = replace(QUICK, memory=memory)
+    return executor(device).run(replace(step, former=str(folder)), policy, lambda _: None)
+
+
+@pytest.mark.parametrize("memory", ["mapped", "staged"])
+@pytest.mark.parametrize("beta", [0.0, 0.5])
+def test_a_kernel_is_timed_in_turn_with_its_former_self(
+    device: DeviceFacts, tmp_path: Path, beta: float, memory: str
+) -> None:
+    row = in_turn(device, tmp_path / "kernels", "/*", "/* as it was\n *", beta, memory)
+    assert row.status == "ok"
+    assert row.former is not None
+    assert row.former.source == BY_NAME["naive"].fingerprint("float", {}, str(tmp_path / "kernels"))
+    assert row.former.source != row.source
+    assert set(row.samples) == {"kernel", "device", "host"}
+    for name, scope in row.samples.items():
+        assert len(scope.seconds) == len(row.former.samples[name].seconds) >= 3
+        assert scope.seconds != row.former.samples[name].seconds
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        ("sum +=", "sum -=", "700 of 735 elements differ"),
+        ("sum +=", "sum + undeclared;", "gemm/01_naive.cl does not compile"),
+        ("__kernel void naive(", "__kernel void former(", "the driver reported an error"),
+        ("__kernel void naive(", "__kernel void naive(const int more, ", ""),
+    ],
+)
+def test_a_former_self_that_is_wrong_is_nothing_to_hold_a_kernel_against(
+    device: DeviceFacts, tmp_path: Path, old: str, new: str, reason: str
+) -> None:
+    with pytest.raises(NotMeasuredError) as caught:
+        in_turn(device, tmp_path / "kernels", old, new)
+    assert caught.value.status == "unsupported"
+    assert caught.value.reason.startswith(f"its kernel in the other folder: {reason}")
+    assert str(tmp_path) not in caught.value.reason
+
+
+@pytest.mark.parametrize("memory", ["mapped", "staged"])
+def test_a_former_self_that_writes_nothing_at_this_size_is_caught(
+    device: DeviceFacts, tmp_path: Path, memory: str
+) -> None:
+    """C holds the present kernel's answer by then."""
+    old, new = "row >= m || column >= n", "row >= m || column >= n || m == 50"
+    with pytest.raises(NotMeasuredError, match="holds a NaN") as caught:
+        in_turn(device, tmp_path / "kernels", old, new, memory=memory)
+    assert caught.value.status == "unsupported"
+
+
+def test_a_wrong_kernel_is_wrong_whatever_its_former_self_is(
+    device: DeviceFacts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At this size alone, so that it passes the exact test."""
+    text = runtime_module.text
+
+    def broken(file: str, root: str) -> str:
+        source = text(file, root)
+        return source if root else source.replace("column >= n", "column >= n || m == 50")
+
+    monkeypatch.setattr(runtime_module, "text", broken)
+    (step,) = gemm_plan([device], [BY_NAME["naive"]], [Gemm(50, 50, 50)])
+    assert isinstance(step, Case)
+    case = replace(step, former=str(tmp_path))
+    row = GemmExecutor(Runtime(device)).run(case, QUICK, lambda _: None)
+    assert row.status == "wrong"
+
+
+def test_a_former_self_that_is_not_there_is_told(device: DeviceFacts, tmp_path: Path) -> None:
+    (step,) = gemm_plan([device], [BY_NAME["naive"]], [Gemm(8, 8, 8)])
+    assert isinstance(step, Case)
+    with pytest.raises(NotMeasuredError, match=r"^its kernel in the other folder: no such file") as caught:
+        executor(device).run(replace(step, former=str(tmp_path)), QUICK, lambda _: None)
+    assert caught.value.status == "unsupported"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import random
 from collections.abc import Callable, Generator
 from dataclasses import replace
 from typing import Any, cast
@@ -11,9 +13,9 @@ import pytest
 from gemmbench import checking
 from gemmbench.facts import skips
 from gemmbench.facts.compare.basis import Basis, Rules
-from gemmbench.facts.compare.comparison import Comparison, Line
+from gemmbench.facts.compare.comparison import Comparison, Line, compare
 from gemmbench.facts.problem import Gemm
-from gemmbench.facts.records import DeviceFacts, Policy, Row, RowKey, Scope
+from gemmbench.facts.records import DeviceFacts, Former, Policy, Row, RowKey, Scope
 from gemmbench.rules.plan import Case
 from gemmbench.worker import Worker
 from tests.compare_runs import again, repeated, small
@@ -47,17 +49,22 @@ def slower(row: Row, factor: float) -> Row:
     return replace(row, samples=samples)
 
 
-def checked(change: Change, variants: tuple[str, ...] = ("tiled", "register", "numpy")) -> Comparison:
+def checked(
+    change: Change, variants: tuple[str, ...] = ("tiled", "register", "numpy"), rules: Rules | None = None
+) -> Comparison:
     """What a check says; it measures the chosen variants."""
+    rules = rules or Rules()
     rows = small(variants).rows
     base = replace(BASE, rows=tuple(row for row in BASE.rows if row.variant in variants))
+    if rules.in_turn:
+        base = replace(base, rows=tuple(replace(row, source="before") for row in base.rows))
     plan = tuple(
         Case(row.kind, row.device, row.variant, row.dtype, row.parameters, gemm(row), row.source)
         for row in rows
     )
     worker = cast(Worker, Scripted(change))
     header = base.header
-    job = checking.Job(Basis((base,), Rules()), plan, header, header.policy, worker, clock=lambda: 0.0)
+    job = checking.Job(Basis((base,), rules), plan, header, header.policy, worker, clock=lambda: 0.0)
     steps = checking.check(job)
     while True:
         try:
@@ -144,3 +151,77 @@ def test_a_row_that_is_skipped_for_once_in_its_second_looks_goes_on() -> None:
         return skipped(row) if times == 3 else slower(row, 1.2)
 
     assert of(checked(change), "tiled").verdict == "slower"
+
+
+def test_in_turn_a_suspicious_row_needs_no_control() -> None:
+    """The machine becomes slower all the while; the base's rates are no matter."""
+    draw = random.Random(1)
+
+    def change(row: Row, times: int) -> Row:
+        mood = 1.5 + draw.random()
+        before = slower(row, mood * math.exp(draw.gauss(0, 0.003))).samples
+        now = slower(row, mood * (1.08 if is_(row, "tiled") else 1.0))
+        return replace(now, former=Former("before", before))
+
+    found = checked(change, ("tiled", "register"), Rules(in_turn=True))
+    assert of(found, "tiled").verdict == "slower"
+    judgement = of(found, "tiled").judgement
+    assert judgement is not None
+    assert judgement.ratio == pytest.approx(1.08, rel=0.01)
+    assert {line.verdict for line in found.lines if not is_(line.row, "tiled")} == {"same"}
+    assert not any("control" in remark for remark in found.remarks)
+
+
+def test_in_turn_a_row_without_a_former_self_is_missing() -> None:
+    def change(row: Row, times: int) -> Row:
+        return replace(row, status="unsupported", reason="the kernel in old is wrong", samples={})
+
+    found = checked(change, ("tiled", "register"), Rules(in_turn=True))
+    assert {(line.verdict, line.reason) for line in found.lines} == {
+        ("missing", "unsupported: the kernel in old is wrong")
+    }
+    plain = checked(lambda row, times: row, ("tiled", "register"), Rules(in_turn=True))
+    assert {(line.verdict, line.reason) for line in plain.lines} == {
+        ("missing", "not measured in turn with its former self")
+    }
+
+
+@pytest.mark.parametrize("rules", [Rules(), Rules(in_turn=True)], ids=["plain", "in turn"])
+def test_a_row_that_was_too_slow_has_the_figures_of_its_second_looks(rules: Rules) -> None:
+    def change(row: Row, times: int) -> Row:
+        if is_(row, "tiled") and times == 1:
+            return replace(row, status="skipped", reason=skips.too_slow(9.0, 3.0), samples={})
+        return replace(row, former=Former("before", row.samples))
+
+    mine = of(checked(change, rules=rules), "tiled")
+    assert mine.verdict == "same"
+    assert mine.row.status == "ok"
+    assert mine.new_s is not None
+
+
+def test_a_file_of_a_check_is_the_base_of_the_next() -> None:
+    """Its rows' own kernels count, not their former ones."""
+    before = {row.key: replace(row, source="v2", former=Former("v1", row.samples)) for row in again(1).rows}
+    base = replace(again(1), rows=tuple(row for row in before.values() if row.variant == "tiled"))
+    new = replace(
+        again(2),
+        rows=tuple(
+            replace(row, source="v3", former=Former("v2", row.samples))
+            for row in again(2).rows
+            if row.variant == "tiled"
+        ),
+    )
+    found = compare([base], [new], Rules(in_turn=True))
+    assert {line.verdict for line in found.lines} == {"same"}
+    found = compare([replace(base, rows=new.rows)], [new], Rules(in_turn=True))
+    assert {line.verdict for line in found.lines} == {"incomparable"}
+
+
+def test_equal_kernels_are_told() -> None:
+    found = checked(
+        lambda row, _: replace(row, source="before", former=Former("before", row.samples)),
+        rules=Rules(in_turn=True),
+    )
+    assert any(
+        remark.endswith("have the same kernel in the other folder as here") for remark in found.remarks
+    )

@@ -11,6 +11,7 @@ import pytest
 from gemmbench.facts.records import (
     SCHEMA_VERSION,
     Energy,
+    Former,
     Header,
     HostFacts,
     Kind,
@@ -40,6 +41,7 @@ ROWS = tuple(
         "ok",
         problem=Problem(size, size, size),
         samples={"kernel": Scope((0.1, 0.2, 0.15), 1, "stable")},
+        former=Former("f0", {"kernel": Scope((0.3, 0.4, 0.35), 1, "ok")}) if size == 32 else None,
     )
     for size in (8, 16, 32)
 )
@@ -153,6 +155,8 @@ def test_where_output_goes_does_not_make_another_command(saved: Path) -> None:
         (3, b'"dtype":"float"', b'"dtype":"quad"', "line 3: dtype: 'quad' is not one of"),
         (4, b'"batch":1', b'"batch":0', "line 4: samples.kernel.batch: 0 is not 1 or more"),
         (4, b'"kernel":{', b'"colonel":{', "line 4: samples: 'colonel' is not one of kernel"),
+        (4, b"0.3,", b"0,", "line 4: former.samples.kernel.seconds: 0.0 is not a positive finite time"),
+        (4, b"0.3,", b"", "line 4: former.samples: there is not one for each of the row's own"),
         (4, b'"joules":null', b'"joules":0', "line 4: energy.joules: 0.0 is not a positive finite number"),
         (4, b'"idle_w":null', b'"idle_w":-3', "line 4: energy.idle_w: -3.0 is not a positive finite number"),
         (4, b'"window_s":null', b'"window_s":"1"', r"line 4: Expected .* - at `\$.energy.window_s`"),

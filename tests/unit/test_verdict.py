@@ -10,11 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gemmbench.facts.compare import gate
 from gemmbench.facts.compare import noise as floors
-from gemmbench.facts.compare.measures import Measure, mean, measure
+from gemmbench.facts.compare.measures import EXACT, Measure, former, in_turn, mean, measure
 from gemmbench.facts.compare.noise import Noise, Spread
 from gemmbench.facts.compare.verdict import VERDICTS, Limits, judge
-from gemmbench.facts.records import Problem, Scope
+from gemmbench.facts.records import Former, Problem, Scope
 from tests import fake_runs as fake
 
 QUIET = Spread(1e-4, 30)
@@ -227,3 +228,71 @@ def test_a_moderated_floor_lies_between_the_row_and_the_typical() -> None:
     noise = Noise(0.01, 4.0, "", {"a": (4 * 0.03**2, 4.0)})
     assert 0.01 < noise.of("a").deviation < 0.03
     assert noise.of("a", [[0.0, 0.2]]).deviation > noise.of("a").deviation
+
+
+# --- in turn with a former self ----------------------------------------------------------------------------
+
+
+def in_turn_row(pairs: list[tuple[float, float]]):
+    from dataclasses import replace
+
+    now, before = zip(*pairs, strict=True)
+    return replace(row(now), former=Former("before", {"kernel": Scope(before, 4, "stable")}))
+
+
+def test_a_ratio_of_neighbouring_batches_does_not_know_the_machines_speed() -> None:
+    draw = random.Random(1)
+    moods = [math.exp(draw.gauss(0, 0.5)) * 1e-3 for _ in range(41)]
+    made = in_turn_row([(1.04 * mood, mood) for mood in moods])
+    found = in_turn(made)
+    assert found is not None
+    assert found.value == pytest.approx(math.log(1.04))
+    assert found.error == pytest.approx(0, abs=1e-9)
+    assert former(made) == pytest.approx(sorted(moods)[20])
+    assert (in_turn(row((1e-3,) * 9)), in_turn(made, "host")) == (None, found)  # none, and the finest
+
+
+def test_what_has_no_noise_adds_none_to_the_interval() -> None:
+    new = [Measure(math.log(1.03), 1e-5, 9)]
+    held = judge([EXACT], new, Spread(0.005, 30), Limits())
+    measured = judge([Measure(0.0, 1e-5, 9)], new, Spread(0.005, 30), Limits())
+    assert math.log(held.high / held.low) == pytest.approx(
+        math.log(measured.high / measured.low) / 2**0.5, rel=1e-4
+    )
+    assert held.floor < measured.floor
+    assert held.ratio == pytest.approx(1.03)
+
+
+def test_the_floor_of_ratios_has_no_figures_own_error_in_it() -> None:
+    """Of 40 unchanged rows with a floor and errors of 2 %, one in twenty intervals may miss."""
+    draw = random.Random(3)
+    missed = 0
+    for _ in range(2000):
+        new = [Measure(draw.gauss(0, 0.02 * 2**0.5), 0.02, 500)]
+        held = judge([EXACT], new, Spread(0.02, 500), Limits())
+        missed += not held.low <= 1 <= held.high
+    assert 0.04 < missed / 2000 < 0.06
+
+
+def test_what_comes_second_in_a_pair_is_no_change() -> None:
+    """It takes 4 % longer, whichever of the two it is; of an odd number of pairs too."""
+    pairs = [(1.04, 1.0), (1.0, 1.04)] * 6
+    for some in (pairs, pairs[:-1]):
+        found = in_turn(in_turn_row(some))
+        assert found is not None
+        assert found.value == pytest.approx(0)
+        assert found.error == pytest.approx(0, abs=1e-9)
+
+
+def test_a_former_self_takes_no_more_confidence_than_three_bases_do() -> None:
+    new = [Measure(math.log(1.07), 0.003, 30)] * 3
+    spread, limits = Spread(0.005, 8), Limits()
+    assert gate.strict([EXACT], new, spread, limits, 0.99).verdict == "slower"
+    assert gate.strict([Measure(0.0, 0.003, 30)], new, spread, limits, 0.99).verdict == "inconclusive"
+
+
+def test_a_scatter_that_errors_explain_leaves_the_least() -> None:
+    noise = Noise(0.02, 10, "from how rows scatter")
+    assert noise.beyond([0.02, 0.03, 0.01]).typical == floors.LEAST_IN_TURN
+    assert noise.beyond([0.0]).typical == pytest.approx(0.02)
+    assert noise.beyond([0.012]).typical == pytest.approx(0.016)

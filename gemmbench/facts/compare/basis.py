@@ -9,11 +9,11 @@ from functools import cached_property
 
 from gemmbench.facts import derive
 from gemmbench.facts.compare import noise as floors
-from gemmbench.facts.compare.measures import Measure, measure
-from gemmbench.facts.compare.noise import Noise
+from gemmbench.facts.compare.measures import EXACT, Measure, in_turn, measure
+from gemmbench.facts.compare.noise import LEAST_IN_TURN, Noise
 from gemmbench.facts.compare.pairing import Repetition, difference, repetitions
 from gemmbench.facts.compare.thresholds import Thresholds
-from gemmbench.facts.compare.verdict import CONFIDENCE, Limits
+from gemmbench.facts.compare.verdict import CONFIDENCE, Limits, is_exact
 from gemmbench.facts.records import Header, Row, RowKey, Run
 from gemmbench.facts.series import HOST
 
@@ -29,6 +29,16 @@ class Rules:
     scope: str | None = None  # None: the finest that was measured
     ratio: tuple[str, ...] = ()  # variants, or PEAK: each row is taken as a ratio to the first that it has
     across: frozenset[str] = frozenset()  # of pairing.DIFFERENCES
+    in_turn: bool = False  # the new run's rows were measured in turn with the base's kernels
+
+    @property
+    def relative(self) -> bool:
+        """Whether ratios inside one run are compared: a machine that has become slower is no matter."""
+        return self.in_turn or bool(self.ratio)
+
+    def measured(self, row: Row) -> Measure | None:
+        """What a row says by itself: its cost, or the ratio to its former self."""
+        return in_turn(row, self.scope) if self.in_turn else measure(row, self.scope)
 
     def limits(self, row: Row) -> Limits:
         """What a row is held against."""
@@ -120,7 +130,7 @@ class Basis:
 
         None where one of its rows is not ok, or the reference is of an earlier hour than the row.
         """
-        mine = measure(rows[key], self.rules.scope) if key in rows else None
+        mine = self.rules.measured(rows[key]) if key in rows else None
         if not self.rules.ratio or mine is None:
             return mine
         reference = self.references.get(key)
@@ -141,6 +151,12 @@ class Basis:
             across: other than the rules'.
         """
         across = self.rules.across if across is None else across
+        if self.rules.in_turn:
+            row, former = before.rows[key], now.rows[key].former
+            base = before.run in self.bases  # or another new repetition
+            then = row.source if base or not row.former else row.former.source
+            other = former is not None and former.source != then and "source" not in across
+            return f"the other kernels folder has another than the base's {then or 'none'}" if other else ""
         reason = difference((before.run, before.rows[key]), (now.run, now.rows[key]), across)
         reference = self.references.get(key)
         if reason or not reference or reference not in before.rows or reference not in now.rows:
@@ -150,6 +166,8 @@ class Basis:
 
     def base_figures(self, key: RowKey, against: Repetition | None = None) -> list[Measure]:
         """A row's figures in the bases, or only in those that may be compared with another repetition."""
+        if self.rules.in_turn:
+            return [EXACT] if any(self._comparable(key, against)) else []
         figures = (self.figure(each.rows, key) for each in self._comparable(key, against))
         return [found for found in figures if found is not None]
 
@@ -167,7 +185,7 @@ class Basis:
 
     def groups(self, news: Sequence[Repetition] = ()) -> dict[RowKey, list[list[float]]]:
         """Values of what was measured several times, by row, each group of one machine and one version."""
-        sides = [self.repetitions, news, *self._noise_sides]
+        sides = [news] if self.rules.in_turn else [self.repetitions, news, *self._noise_sides]
         return {key: [group for side in sides for group in self._alike(side, key)] for key in self.rows}
 
     def unused_noises(self) -> Iterator[tuple[Run, str]]:
@@ -222,9 +240,13 @@ class Basis:
         scattered = floors.scattered(
             [value for key in self.rows if (value := self._scaled(key, news)) is not None]
         )
+        if scattered and self.rules.in_turn:  # wide for their own errors, which each row counts itself
+            figures = [self.figure(each.rows, key) for each in news for key in each.rows]
+            scattered = scattered.beyond([found.error for found in figures if found])
         if measured and scattered and scattered.typical > measured.typical:
             return replace(measured, typical=scattered.typical, source=scattered.source)
-        return measured or scattered or floors.assumed()
+        found = measured or scattered or floors.assumed()
+        return replace(found, typical=max(found.typical, LEAST_IN_TURN)) if self.rules.in_turn else found
 
     def _scaled(self, key: RowKey, news: Sequence[Repetition]) -> float | None:
         """A row's ratio in units of what one run's noise would make it scatter by; None if there is none."""
@@ -234,7 +256,7 @@ class Basis:
         if not base or not new:
             return None
         apart = sum(one.value for one in new) / len(new) - sum(one.value for one in base) / len(base)
-        return apart / math.sqrt(1 / len(base) + 1 / len(new))
+        return apart / math.sqrt((0 if is_exact(base) else 1 / len(base)) + 1 / len(new))
 
 
 def _samples(key: RowKey, row: Row) -> tuple[object, ...]:

@@ -8,17 +8,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from gemmbench.facts.compare.basis import Basis, Rules
-from gemmbench.facts.compare.measures import Measure, work
+from gemmbench.facts.compare.measures import Measure, former, work
 from gemmbench.facts.compare.noise import Noise
 from gemmbench.facts.compare.pairing import Repetition
 from gemmbench.facts.compare.verdict import FAILING, LOST, Judgement, Verdict, judge
 from gemmbench.facts.records import FAILED, Row, RowKey, Run
-from gemmbench.facts.series import HOST
+from gemmbench.facts.series import AUTO, HOST
 from gemmbench.facts.skips import LEAST_RUNS, is_too_slow
 
 _NO_RATE = "without a rate on either side"
 _KEPT = "kept from an earlier run, not measured in the new one"
 _NO_REFERENCE = "without a reference to be a ratio to"
+_NO_KERNEL = "without a kernel that another folder could have"
 
 
 @dataclass(frozen=True)
@@ -129,6 +130,10 @@ def _line(basis: Basis, noise: Noise, key: RowKey, news: Sequence[Repetition]) -
         return replace(mine, row=failed, verdict="broken", reason=told(failed))
     if was_ok and basis.rules.ratio and key not in basis.references:
         return _NO_REFERENCE
+    if was_ok and not basis.rows[key].samples:  # a product without terms
+        return _NO_RATE
+    if was_ok and basis.rules.in_turn and not has_former(basis.rows[key]):
+        return _NO_KERNEL
     if not news:
         return mine if was_ok else _NO_RATE
     right = [each for each in news if each.rows[key].status == "ok"]
@@ -157,7 +162,7 @@ def _unmeasured(basis: Basis, mine: Line, now: Repetition) -> Line:
     longer = now.run.header.policy.budget_s / LEAST_RUNS / one_s
     if longer < 1:
         return mine
-    sure = longer > 1 + basis.rules.limits(mine.row).threshold and not basis.rules.ratio
+    sure = longer > 1 + basis.rules.limits(mine.row).threshold and not basis.rules.relative
     return replace(mine, verdict="broken" if sure else "inconclusive", too_slow=True)
 
 
@@ -173,8 +178,10 @@ def _compared(basis: Basis, noise: Noise, mine: Line, right: Sequence[Repetition
     mine = replace(mine, row=fit.rows[key], device=title(fit.run, fit.rows[key]))
     base = basis.base_figures(key, fit)
     new = [found for each in right if (found := basis.figure(each.rows, key)) is not None]
-    if not base or not new:  # only in ratio mode: the row itself is ok on both sides
-        reason = _without_reference(basis, key, right if base else olds)
+    if not base or not new:  # only where ratios are compared: the row itself is ok on both sides
+        of_ratio = key in basis.references
+        why = "not measured in turn with its former self"
+        reason = _without_reference(basis, key, right if base else olds) if of_ratio else why
         return replace(mine, verdict="missing", reason=reason)
     doubts = [
         f"{whose} integrity is suspect: {'; '.join(row.check.reasons) or 'no reason given'}"
@@ -226,7 +233,9 @@ def judged(
         limits = replace(limits, confidence=confidence)
     found = judge(base, new, noise.of(mine.key), limits)
     reference = basis.references.get(mine.key)
-    units = 1 if reference else work(mine.row)
+    units: float = 1 if reference else work(mine.row)
+    if basis.rules.in_turn:
+        units = former(mine.row, basis.rules.scope)
     return replace(
         mine,
         verdict=found.verdict,
@@ -238,6 +247,11 @@ def judged(
         runs=(len(base), len(new)),
         reference=basis.rows[reference] if reference else None,
     )
+
+
+def has_former(row: Row) -> bool:
+    """Whether another kernels folder could have the kernel of a row, too: a GEMM's own, known beforehand."""
+    return row.kind == "gemm" and bool(row.source and row.samples) and row.variant != AUTO
 
 
 def title(run: Run, row: Row) -> str:

@@ -17,7 +17,7 @@ from typing import Literal
 
 from gemmbench.facts.compare.measures import Measure, mean
 from gemmbench.facts.compare.noise import Noise, Spread
-from gemmbench.facts.compare.verdict import Judgement, Limits, judge
+from gemmbench.facts.compare.verdict import Judgement, Limits, is_exact, judge
 from gemmbench.facts.records import RowKey
 
 LEAST_ROUNDS = 3  # before anything is settled: fewer say too little of the noise from run to run
@@ -198,7 +198,7 @@ def strict(
     usual = judge(base, new, spread, limits)
     if usual.verdict != "slower":
         return usual
-    least = confidence if len(base) >= FEW else max(confidence, CONFIDENCE_OF_FEW)
+    least = confidence if len(base) >= FEW or is_exact(base) else max(confidence, CONFIDENCE_OF_FEW)
     sure = judge(base, new, spread, replace(limits, confidence=max(least, limits.confidence)))
     if sure.verdict == "slower":
         return sure

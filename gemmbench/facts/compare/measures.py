@@ -33,6 +33,10 @@ class Measure:
         )
 
 
+EXACT = Measure(0.0, 0.0, math.inf)
+"""What a ratio to a former self is held against: 1, which no noise has."""
+
+
 def measure(row: Row, scope: str | None = None) -> Measure | None:
     """The median cost of a row, in seconds for one unit of its work.
 
@@ -47,13 +51,49 @@ def measure(row: Row, scope: str | None = None) -> Measure | None:
     Returns:
         None unless the row is ok and has samples.
     """
-    if row.status != "ok":
-        return None
-    chosen = scope if scope in row.samples and row.samples[scope].seconds else derive.finest_scope(row)
+    chosen = _scope(row, scope)
     if chosen is None:
         return None
     centre, error, freedom = _centre(row.samples[chosen].seconds)
     return Measure(centre - math.log(work(row)), error, freedom)
+
+
+def in_turn(row: Row, scope: str | None = None) -> Measure | None:
+    """How much longer a row took than its former self: the median of the ratios of neighbouring batches.
+
+    What changes the speed of the machine for longer than two batches is in both, and not in their ratio. What
+    came second in one pair came first in the next: pairs of either order have a median of their own, and the
+    figure is the mean of the two. Arguments as of `measure`.
+
+    Returns:
+        None unless the row is ok and its samples were taken in turn with its former self's.
+    """
+    chosen = _scope(row, scope)
+    if chosen is None or row.former is None or chosen not in row.former.samples:
+        return None
+    pairs = zip(row.samples[chosen].seconds, row.former.samples[chosen].seconds, strict=True)
+    ratios = tuple(now / before for now, before in pairs)
+    orders = (ratios[::2], ratios[1::2]) if len(ratios) >= 2 * _LEAST_SAMPLES else (ratios,)
+    return mean([Measure(*_centre(one)) for one in orders])
+
+
+def former(row: Row, scope: str | None = None) -> float:
+    """Seconds that a row's former self took for one problem; arguments as of `measure`.
+
+    Raises:
+        ValueError: it has none.
+    """
+    chosen = _scope(row, scope)
+    if chosen is None or row.former is None or chosen not in row.former.samples:
+        raise ValueError(f"{row.variant} was not measured in turn with a former self")
+    return math.exp(_centre(row.former.samples[chosen].seconds)[0])
+
+
+def _scope(row: Row, scope: str | None) -> str | None:
+    """The scope that counts of a row; None unless it is ok and has samples."""
+    if row.status != "ok":
+        return None
+    return scope if scope in row.samples and row.samples[scope].seconds else derive.finest_scope(row)
 
 
 def work(row: Row) -> int:

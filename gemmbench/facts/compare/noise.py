@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 ASSUMED = 0.01  # of a machine that nobody has measured; a quiet GPU has less, a shared CPU more
+LEAST_IN_TURN = 0.005  # of ratios taken in turn: where a process puts code and buffers stays
 _ASSUMED_WORTH = 30.0
 _FEW_ROWS = 5  # below this, how much rows differ in their noise is not estimated
 _FEW_ROWS_WORTH = 4.0
@@ -52,6 +53,15 @@ class Noise:
         A scatter or an assumption does not tell a noisy row from a quiet one; the row's own figures soon do.
         """
         return self if self.rows else replace(self, worth=min(self.worth, _FEW_ROWS_WORTH))
+
+    def beyond(self, errors: Sequence[float]) -> Noise:
+        """The same without what the figures' own errors make of it, but not less than `LEAST_IN_TURN`.
+
+        Args:
+            errors: standard errors of the figures that it is from.
+        """
+        rest = self.typical**2 - float(np.median(errors)) ** 2
+        return replace(self, typical=max(math.sqrt(max(rest, 0.0)), LEAST_IN_TURN))
 
     def of(self, key: Hashable, also: Iterable[Sequence[float]] = ()) -> Spread:
         """The floor of one row.

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
-from gemmbench.facts.compare.measures import Measure
+from gemmbench.facts.compare.measures import EXACT, Measure
 from gemmbench.facts.compare.noise import Spread
 
 Verdict = Literal["slower", "broken", "inconclusive", "missing", "incomparable", "new", "same", "faster"]
@@ -63,14 +63,17 @@ def judge(base: Sequence[Measure], new: Sequence[Measure], spread: Spread, limit
     difference of two means of logarithms, with the fewer degrees of freedom of what it is made from.
 
     Args:
-        base: a figure for each base run, one or more.
+        base: a figure for each base run, one or more; `EXACT` alone where the new figures are ratios to it.
         new: a figure for each new run, one or more.
         spread: the noise floor of this row.
         limits: threshold and confidence.
     """
-    sides = (base, new)
+    sides = (new,) if is_exact(base) else (base, new)
     difference = sum(one.value for one in new) / len(new) - sum(one.value for one in base) / len(base)
-    variance = sum(max(spread.deviation, one.error) ** 2 / len(side) ** 2 for side in sides for one in side)
+    together = math.hypot if is_exact(base) else max  # the floor of ratios has no figure's own error in it
+    variance = sum(
+        together(spread.deviation, one.error) ** 2 / len(side) ** 2 for side in sides for one in side
+    )
     own = [one.freedom for side in sides for one in side if one.error > spread.deviation]
     freedom = min([spread.freedom, *own])
     half = quantile(limits.confidence, freedom) * math.sqrt(variance)
@@ -89,6 +92,11 @@ def judge(base: Sequence[Measure], new: Sequence[Measure], spread: Spread, limit
     else:
         reason = _why(difference, half, floor, past) if may_be_slower else "the same or faster, not slower"
     return Judgement(verdict, _exp(difference), _exp(low), _exp(high), _exp(floor) - 1, may_be_slower, reason)
+
+
+def is_exact(base: Sequence[Measure]) -> bool:
+    """Whether new figures are held against something that has no noise."""
+    return list(base) == [EXACT]
 
 
 def _why(difference: float, half: float, floor: float, past: float) -> str:

@@ -231,9 +231,15 @@ class Variant:
         itemsize = DTYPES[dtype].itemsize
         return self.local_elements({**parameters, "itemsize": itemsize}) * itemsize
 
-    def fingerprint(self, dtype: str, parameters: Values) -> str:
-        """Hash of what would be compiled: rows are comparable only if it is the same; "" for a library."""
-        return fingerprint(self.files, self.options(dtype, parameters)) if self.files else ""
+    def fingerprint(self, dtype: str, parameters: Values, root: str = "") -> str:
+        """Hash of what would be compiled: rows are comparable only if it is the same; "" for a library.
+
+        Args:
+            dtype: the data type.
+            parameters: the variant's.
+            root: another kernels folder than gemmbench's own.
+        """
+        return fingerprint(self.files, self.options(dtype, parameters), root) if self.files else ""
 
 
 def _listed(parameters: Values) -> str:
