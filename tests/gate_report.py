@@ -271,10 +271,10 @@ machine is a virtual one, and **not a quiet one**: its two processors are now an
 minutes, so that what multiply-adds limit takes twice as long, and what latency limits does not. Kept are the rows
 that all runs have.
 
-The H200's is **thin**: four repetitions of twelve rows, each size from four different runs that were made for other
-purposes, with budgets of 0.25 to 0.5 s, some hours apart. They show how near its runs lie to each
-other; of what happens once in a thousand rows four runs can say next to nothing: no alarm in 1,200 rows leaves room
-for 2.5 in 1,000 (95 % confidence) even if the rows were independent, and drawn from four runs they are not.
+The H200's is one A/A measurement, `check once.jsonl --aa 10` of five kernels at 256, 1024 and 2048, 0.3 s a row, ten
+processes within some minutes: of what changes from day to day it knows nothing. No alarm in 1,500 rows leaves room for
+2 in 1,000 (95 % confidence) even if the rows were independent, and drawn from ten runs they are not. cuBLAS at 256 lies 13 %
+from run to run there, which is why ratios to it find less than rates as they are.
 
 ## Simulated jobs
 

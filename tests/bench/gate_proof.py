@@ -35,7 +35,7 @@ from tests.gate_simulation import Setting, Tally, condensed, recorded, simulate 
 
 DATA = ROOT / "tests" / "data" / "aa"
 RESULT, DOCUMENT = ROOT / "docs" / "gate-proof.json", ROOT / "docs" / "gate-proof.md"
-REFERENCES = {"cpu-intel": "numpy", "cpu-pocl": "numpy", "h200": "naive"}  # of ratio mode, by recording
+REFERENCES = {"cpu-intel": "numpy", "cpu-pocl": "numpy", "h200": "cublas"}  # of ratio mode, by recording
 JOBS = {"cpu-intel": 30, "cpu-pocl": 30, "h200": 100}  # what noisy rows want again takes time
 THRESHOLDS = (0.05, 0.025)
 SLOW = (0.0, 0.025, 0.05, 0.1)
