@@ -35,6 +35,7 @@ class Live:
     patience_s: float  # of a check's second looks
     reference: str  # of ratio mode
     kernels: tuple[str, ...] = (planted_machine.VARIANT, "cpu-packed", "numpy")
+    base_budget_s: float = 0.0  # of a base; 0: as of the checks
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,8 @@ def base(bench: Bench) -> Run:
     """Measure a base: every case several times, each in a process of its own."""
     with Worker(machine.default) as worker:
         nothing = Basis((Run(bench.header, ()),), Setting(0.05).rules)  # it compares nothing yet
-        job = checking.Job(nothing, bench.plan, bench.header, bench.header.policy, worker)
+        policy = replace(bench.header.policy, budget_s=bench.live.base_budget_s or bench.live.budget_s)
+        job = checking.Job(nothing, bench.plan, bench.header, policy, worker)
         result_of(checking.repeat(job, bench.live.bases))
         return replace(job.run, header=bench.header)
 

@@ -10,7 +10,8 @@ from gemmbench.facts.compare.measures import measure
 from tests.gate_live import Live
 from tests.gate_simulation import Recording, Tally
 
-COMMAND = "python tests/bench/gate_proof.py --device intel --bases 1 --pairs 40 --trials 100 --write"
+_HOW = "--device intel --bases 1 --base-budget 0.15 --budget 0.8 --patience 15 --pairs 40 --trials 100"
+COMMAND = f"python tests/bench/gate_proof.py {_HOW} --write"
 MOST_OPEN = 0.5  # of the rows: beyond it, that there is no false alarm is no merit
 TARGETS = ((0.1, 0.05, 95), (0.05, 0.025, 80))  # slowdown, threshold, found in 100
 

@@ -245,8 +245,10 @@ class Basis:
             scattered = scattered.beyond([found.error for found in figures if found])
         if measured and scattered and scattered.typical > measured.typical:
             return replace(measured, typical=scattered.typical, source=scattered.source)
-        found = measured or scattered or floors.assumed()
-        return replace(found, typical=max(found.typical, LEAST_IN_TURN)) if self.rules.in_turn else found
+        if not self.rules.in_turn:
+            return measured or scattered or floors.assumed()
+        found = measured or scattered or floors.assumed(LEAST_IN_TURN)
+        return replace(found, typical=max(found.typical, LEAST_IN_TURN))
 
     def _scaled(self, key: RowKey, news: Sequence[Repetition]) -> float | None:
         """A row's ratio in units of what one run's noise would make it scatter by; None if there is none."""
