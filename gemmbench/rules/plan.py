@@ -16,6 +16,7 @@ from gemmbench.rules import variants
 from gemmbench.rules.probes import FLOPS, PROBES, QUICK, WIDTHS
 from gemmbench.rules.reference import could_overflow
 from gemmbench.rules.variants import Variant
+from gemmbench.rules.variants.pieces import unsupported_type
 
 _INDEX_LIMIT = 2**31 - 1  # kernels count elements in 32-bit integers
 
@@ -204,14 +205,6 @@ def quick_widths(device: DeviceFacts, dtype: str) -> tuple[int, ...]:
     """The vector widths likely to hold a device's peak: scalar, its native width, and 16 on a CPU."""
     native = min(device.vector_widths.get(dtype, 1), max(WIDTHS))  # OpenCL C has vectors of 16 at most
     return tuple(sorted({1, *([native, 16] if device.type == "cpu" else [min(native, 4), 2])} - {0}))
-
-
-def unsupported_type(device: DeviceFacts, dtype: str) -> str:
-    """Why a device cannot compute with a data type, or ""."""
-    if dtype in device.dtypes:
-        return ""
-    extension = DTYPES[dtype].extension
-    return f"the device does not list {extension}" if extension else f"the device has no {dtype}"
 
 
 def why_not(device: DeviceFacts, variant: Variant, problem: Gemm, parameters: Mapping[str, int]) -> str:

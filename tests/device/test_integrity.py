@@ -35,8 +35,8 @@ def plant(monkeypatch: pytest.MonkeyPatch) -> Plant:
     """Replace a piece of the probe's text, which must be there."""
     pieces: list[tuple[str, str]] = []
 
-    def text(file: str) -> str:
-        source = kernel_files.text(file)
+    def text(file: str, root: str) -> str:
+        source = kernel_files.text(file, root)
         for old, new in pieces:
             assert old in source, f"{old!r} is not in {file}"
             source = source.replace(old, new)

@@ -43,12 +43,12 @@ def test_a_fault_in_a_kernel_is_suspect(
 ) -> None:
     if variant.startswith("image") and not device.images:
         pytest.skip("the device has no images")
-    text: Callable[[str], str] = runtime.text
+    text: Callable[[str, str], str] = runtime.text
     changed: list[bool] = []
 
-    def faulty(file: str) -> str:
-        changed.append(right in text(file))
-        return text(file).replace(right, wrong)
+    def faulty(file: str, root: str) -> str:
+        changed.append(right in text(file, root))
+        return text(file, root).replace(right, wrong)
 
     monkeypatch.setattr(runtime, "text", faulty)
     row = memory.run(device, memory.case(device, variant), fresh=True)

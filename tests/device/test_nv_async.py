@@ -58,7 +58,11 @@ def answers(
     plainly = copied_plainly if VARIANT.lacks(device, dtype) else str
     text = runtime_module.text
     changed = edit(text(FILE))
-    monkeypatch.setattr(runtime_module, "text", lambda file: plainly(changed) if file == FILE else text(file))
+
+    def replaced(file: str, root: str) -> str:
+        return plainly(changed) if file == FILE else text(file, root)
+
+    monkeypatch.setattr(runtime_module, "text", replaced)
 
     executor = GemmExecutor(Runtime(device))
     parameters = VARIANT.preset(device.family, {**TILE, **sizes}, dtype)

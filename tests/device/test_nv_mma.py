@@ -28,7 +28,7 @@ def test_the_bytes_that_are_left_do_not_overflow(
 ) -> None:
     macro = re.search(r"^#define A_LEFT.*", kernel_files.raw("gemm/20_nv_mma.cl"), re.MULTILINE)
     assert macro
-    monkeypatch.setattr(runtime_module, "text", lambda _: SOURCE.format(macro=macro[0]))
+    monkeypatch.setattr(runtime_module, "text", lambda *_: SOURCE.format(macro=macro[0]))
     runtime = Runtime(device)
     kernel = runtime.kernel(runtime.build("left.cl", (f"-DSIZE={size}",)), "left", (1,))
     got = np.zeros(1, np.int32)

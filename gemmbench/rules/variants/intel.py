@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
+from gemmbench.facts.records import DeviceFacts
 from gemmbench.rules.variants.model import OURS, Constraint, Parameter, Variant
-from gemmbench.rules.variants.pieces import multiply
+from gemmbench.rules.variants.pieces import multiply, unsupported_type
+
+_SUBGROUPS = "cl_intel_subgroups"
+
+
+def _lacks(device: DeviceFacts, dtype: str) -> str:
+    if device.family.endswith("-pocl") and _SUBGROUPS in device.extensions:
+        return f"PoCL lists {_SUBGROUPS}, and does not link its functions"
+    return unsupported_type(device, dtype)
+
 
 INTEL_BLOCK = Variant(
     name="intel-block",
@@ -33,8 +43,9 @@ INTEL_BLOCK = Variant(
     constraints=(
         Constraint(lambda p: p["TN"] in (2, 4, 8), "TN is 2, 4 or 8: block reads come in these widths"),
     ),
-    extensions=lambda _: ("cl_intel_subgroups", "cl_intel_required_subgroup_size"),
+    extensions=lambda _: (_SUBGROUPS, "cl_intel_required_subgroup_size"),
     type_extensions={"double": ("cl_intel_subgroups_long",), "half": ("cl_intel_subgroups_short",)},
+    lacks=_lacks,
     sub_group=lambda p: p["LANES"],
     edge=lambda p: max(p["LANES"] * p["TN"], p["GY"] * p["TM"]),
 )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from gemmbench.facts.dtypes import DTYPES
+from gemmbench.facts.records import DeviceFacts
 from gemmbench.rules.variants.model import Constraint, Formula, Parameter, Pass, Shape, Values, round_up
 
 PLAIN = ("m", "n", "k", "alpha", "A", "lda", "B", "ldb", "beta", "C", "ldc")
@@ -118,3 +120,11 @@ def group_shape(
 def group_of(v: Values) -> tuple[int, int]:
     """The group that WX and WY say."""
     return v["WX"], v["WY"]
+
+
+def unsupported_type(device: DeviceFacts, dtype: str) -> str:
+    """Why a device cannot compute with a data type, or ""."""
+    if dtype in device.dtypes:
+        return ""
+    extension = DTYPES[dtype].extension
+    return f"the device does not list {extension}" if extension else f"the device has no {dtype}"
