@@ -310,6 +310,7 @@ the kernels that only the test's child process reads. The full measurement is
 
 and wants the machine for an hour: 40 pairs of a base and an unchanged check, and 100 checks of each planted slowdown,
 in the base's sizes in turn. The check is that of `--against`, each kernel in turn with its former self, which is what a
-machine takes whose rates lie 20 % apart from run to run; `--modes plain,ratio` does the others. What was done:
+machine takes whose rates lie 20 % apart from run to run; `--modes plain,ratio` does the others. There a planted check is
+of the planted row alone, so that its floor is the one of fewer than twelve rows. What was done:
 
 """  # noqa: E501
