@@ -10,14 +10,21 @@ from pathlib import Path
 import pytest
 
 from gemmbench import cli
-from gemmbench.facts import derive, units
-from gemmbench.facts.records import load
-from gemmbench.rules.variants import ORDER
+from gemmbench.facts import derive, kernel_files, units
+from gemmbench.facts.records import Row, load
+from gemmbench.rules.variants import BY_NAME, ORDER
 from tests import generate_readme
 from tests.cli.conftest import ROOT, Call
+from tests.compare_runs import save
 
 PAGES = ("README.md", "CONTRIBUTING.md", "plots/README.md")
 COMMAND = re.compile(r"(?:^|`)(gemmbench [a-z][^`#\n]*)", re.MULTILINE)
+
+
+def with_source(row: Row) -> Row:
+    """A fake machine's row with the hash of the kernel that a real one would have built."""
+    parameters = {name: int(value) for name, value in row.parameters.items()}
+    return replace(row, source=BY_NAME[row.variant].fingerprint(row.dtype, parameters))
 
 
 def commands(page: str) -> list[str]:
@@ -56,9 +63,13 @@ def test_every_command_is_understood(
             "--save",
         )
         assert call(*run, "base.jsonl").exit_code == 0
+        made = load("base.jsonl")
+        save("base.jsonl", replace(made, rows=tuple(map(with_source, made.rows))))
         for name in ("new.jsonl", "once.jsonl"):
             shutil.copy("base.jsonl", name)
-        words = [{"BASE...": "base.jsonl", "NEW": "new.jsonl"}.get(word, word) for word in words]
+        files = {"BASE...": "base.jsonl", "BASE": "base.jsonl", "NEW": "new.jsonl"}
+        files["../before/kernels"] = str(kernel_files.folder())
+        words = [files.get(word, word) for word in words]
         words += ["--dry-run"] if words[0] == "check" else []
         words += ["--force"] if "--save" in words else []  # they save in another folder, or later
     if words in (["show"], ["plot"]):

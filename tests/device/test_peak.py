@@ -112,7 +112,7 @@ def test_a_probe_that_does_not_compile_is_failed_with_the_drivers_words(
     device: DeviceFacts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broken = '#error "broken on purpose"\n'
-    monkeypatch.setattr("gemmbench.opencl.runtime.text", lambda file: broken)
+    monkeypatch.setattr("gemmbench.opencl.runtime.text", lambda *_: broken)
     bench = ChainBench(Runtime(device), PROBES["mad24"], "int", 1)  # type: ignore[arg-type]
     with pytest.raises(NotMeasuredError, match="no form of the probe compiles") as caught:
         bench.race(1.0)
