@@ -40,7 +40,7 @@ def main() -> None:
     name, dtype, *fault = sys.argv[1:]
     if fault == ["no-barrier"]:
         text = runtime_module.text
-        runtime_module.text = lambda file: text(file).replace("barrier(CLK_LOCAL_MEM_FENCE);", ";")
+        runtime_module.text = lambda *file: text(*file).replace("barrier(CLK_LOCAL_MEM_FENCE);", ";")
     (device,) = devices()
     assert "Oclgrind" in device.platform, device.platform
     executor = GemmExecutor(Keeping(device))
