@@ -8,7 +8,7 @@ import numpy as np
 
 from gemmbench.facts.dtypes import DTYPES
 from gemmbench.facts.formats import encode
-from gemmbench.rules.probes import Instruction
+from gemmbench.model.instructions import Instruction
 from gemmbench.rules.reference import Array
 
 _EXACT = 2  # the check's operands are whole numbers of at most this, so that every sum is exact

@@ -18,7 +18,8 @@ FACES = ("render", "charts", "compare")
 # part of the package: the other parts that it may import; itself and gemmbench.__version__ always
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "facts": (),
-    "rules": ("facts",),
+    "model": ("facts",),
+    "rules": ("facts", "model"),
     **dict.fromkeys(MACHINES, ("facts", "rules", *MACHINES)),
     "automatic": ("facts", "rules", *MACHINES),
     "checking": ("facts", "rules", *MACHINES, "session"),

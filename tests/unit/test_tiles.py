@@ -7,8 +7,9 @@ import pytest
 
 from gemmbench.facts.dtypes import DTYPES
 from gemmbench.facts.formats import decode
+from gemmbench.model.instructions import Instruction
 from gemmbench.rules import tiles
-from gemmbench.rules.probes import PROBES, Instruction, MatrixProbe
+from gemmbench.rules.probes import PROBES, MatrixProbe
 
 INSTRUCTIONS = [
     instruction

@@ -16,12 +16,12 @@ from gemmbench.rules.probes.chains import (
     ChainProbe,
     Form,
 )
-from gemmbench.rules.probes.matrix import ARM_MATRIX, DPAS, MMA, WGMMA, Instruction, MatrixProbe
+from gemmbench.rules.probes.matrix import ARM_MATRIX, DPAS, MMA, WGMMA, MatrixProbe
 from gemmbench.rules.probes.model import Probe
 
 __all__ = [
     "ALL_DTYPES", "CHAINS", "FLOPS", "PEAK_DTYPES", "PROBES", "QUICK", "UNROLLS", "WIDTHS", "ChainProbe",
-    "Form", "Instruction", "MatrixProbe", "Probe",
+    "Form", "MatrixProbe", "Probe",
 ]  # fmt: skip
 
 PEAK_DTYPES: tuple[str, ...] = ("float", "double", "half", "int")

@@ -9,7 +9,7 @@ from typing import Any
 from gemmbench.facts.dtypes import DEVICE_DTYPES, DTYPES
 from gemmbench.facts.kernel_files import fingerprint
 from gemmbench.facts.records import DeviceFacts, Parameters
-from gemmbench.rules.probes.model import Capability, lacks_capability
+from gemmbench.model.instructions import Capability, lacks_capability
 
 WIDTHS: tuple[int, ...] = (1, 2, 4, 8, 16)
 CHAINS: tuple[int, ...] = (1, 2, 4, 8, 12, 16)  # independent recurrences; a kernel of chains.clh each

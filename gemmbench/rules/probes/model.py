@@ -35,24 +35,3 @@ class Probe(Protocol):
 
     def fingerprint(self, dtype: str, parameters: Parameters) -> str:
         """Hash of everything that may be compiled for a row."""
-
-
-Capability = tuple[int, int]
-"""NVIDIA's compute capability: (9, 0)."""
-
-
-def lacks_capability(device: DeviceFacts, name: str, wanted: Capability, only: bool = False) -> str:
-    """Why an instruction of NVIDIA's cannot run on a device, or "".
-
-    Args:
-        device: any.
-        name: the instruction's.
-        wanted: the compute capability that has it.
-        only: whether later ones lack it.
-    """
-    found = device.compute_capability
-    if found == wanted or (found > wanted and not only):
-        return ""
-    needs = f"{name} needs an NVIDIA device of compute capability {wanted[0]}.{wanted[1]}"
-    has = f"; this one has {found[0]}.{found[1]}" if found > (0, 0) else ""
-    return needs + ("" if only else " or later") + has

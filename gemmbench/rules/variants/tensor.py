@@ -8,7 +8,7 @@ from dataclasses import replace
 from gemmbench.facts import theory
 from gemmbench.facts.problem import Gemm
 from gemmbench.facts.records import DeviceFacts
-from gemmbench.rules.probes.matrix import MMA, WGMMA
+from gemmbench.model.instructions import MMA, WGMMA
 from gemmbench.rules.variants.model import OURS, Constraint, Parameter, Pass, Values, Variant, round_up
 from gemmbench.rules.variants.pieces import multiply, transpose_padded
 
