@@ -175,12 +175,11 @@ def _check_former(basis: Basis, plan: Plan, folder: Path) -> None:
     Raises:
         UserError: it has none.
     """
-    theirs = {(key[2:]): row.source for key, row in basis.rows.items()}
+    theirs = {key[2:]: row.source for key, row in basis.rows.items()}
     for step in plan:
         if isinstance(step, Case) and step.former:
-            parameters = {name: int(value) for name, value in step.parameters.items()}
             with contextlib.suppress(OSError, UnicodeDecodeError):
-                found = BY_NAME[step.variant].fingerprint(step.dtype, parameters, step.former)
+                found = BY_NAME[step.variant].fingerprint(step.dtype, step.numbers, step.former)
                 if found == theirs.get(step.key[2:]):
                     return
     raise UserError(

@@ -106,10 +106,11 @@ class GemmExecutor:
             return row
         tell(FORMER)
         with _of_former():
+            benches[1].blank()
             check = benches[1].verify()
             if check.verdict == "wrong":
                 raise NotMeasuredError("unsupported", "; ".join(check.reasons))
-        source = variant.fingerprint(problem.dtype, _numbers(case), case.former)
+        source = variant.fingerprint(problem.dtype, case.numbers, case.former)
         return in_turn(row, benches, source, policy, tell)
 
     def _former(self, case: Case, variant: Variant, parameters: Mapping[str, int]) -> Bind:
@@ -139,7 +140,7 @@ class GemmExecutor:
     def _compiled(self, case: Case) -> dict[str, int]:
         """The parameters of a case, and those with which its variant has kernels compiled for the problem."""
         assert case.problem is not None
-        return BY_NAME[case.variant].compiled(case.problem, self.runtime.facts, _numbers(case))
+        return BY_NAME[case.variant].compiled(case.problem, self.runtime.facts, case.numbers)
 
     def programs(
         self, variant: Variant, dtype: str, parameters: Mapping[str, int], root: str = ""
@@ -174,7 +175,7 @@ class GemmExecutor:
         return replace(
             case.row("ok"),
             build_s=sum(built.seconds for built in programs.values()) if programs else None,
-            choice=dict(variant.chosen(case.problem, self.runtime.facts, _numbers(case))),
+            choice=dict(variant.chosen(case.problem, self.runtime.facts, case.numbers)),
             resources=resources.of_variant(self.runtime, variant, parameters, programs, case.problem),
         )
 
@@ -288,8 +289,3 @@ def _of_former() -> Iterator[None]:
         raise NotMeasuredError("unsupported", f"{told}: is not UTF-8") from None
     except Exception as error:
         raise NotMeasuredError("unsupported", f"{told}: {type(error).__name__}: {error}") from None
-
-
-def _numbers(case: Case) -> dict[str, int]:
-    """A case's parameters, all of which are numbers."""
-    return {name: int(value) for name, value in case.parameters.items()}

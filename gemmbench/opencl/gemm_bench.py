@@ -114,12 +114,10 @@ class Bench:
         beta = problem.beta != 0
         self._unwritten = self._values.c if beta else np.full_like(self._values.c, unwritten)
         with errors():
-            for a, b, c in self._operands:
+            for a, b, _ in self._operands:
                 a.fill(self._values.a)
                 b.fill(self._values.b)
-                c.fill(self._unwritten)
-                c.keep_on_device(runtime.queue)
-            runtime.queue.finish()
+            self.blank()
 
     def _bound(self, bind: Bind) -> None:
         """Prepare the launches, for the device and the host scope, of every operand set."""
@@ -138,14 +136,16 @@ class Bench:
         other._bound(bind)
         return other
 
+    def blank(self) -> None:
+        """Put every C back as it was before any run, also of another bench: its values, or poison."""
+        for *_, c in self._operands:
+            c.fill(self._unwritten)
+            c.keep_on_device(self.runtime.queue)
+        self.runtime.queue.finish()
+
     def verify(self) -> Check:
         """Run once as the host scope does and check the answer that came back to the host."""
         problem, values = self._problem, self._values
-        c = self._operands[0][2]
-        c.reclaim(self.runtime.queue)
-        c.fill(self._unwritten)  # another bench may have written it
-        c.keep_on_device(self.runtime.queue)
-        self.runtime.queue.finish()
         self._host_run(0)
         result = self._operands[0][2].read().reshape(problem.m, problem.n)
         found = reference.residual(

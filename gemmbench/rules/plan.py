@@ -58,6 +58,11 @@ class Case:
         return row_key(self.kind, self.device, self.variant, self.dtype, self.parameters, problem)
 
     @property
+    def numbers(self) -> dict[str, int]:
+        """The parameters of a GEMM, all of which are numbers."""
+        return {name: int(value) for name, value in self.parameters.items()}
+
+    @property
     def label(self) -> str:
         """For people, in progress lines."""
         if self.problem:

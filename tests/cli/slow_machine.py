@@ -33,8 +33,7 @@ class SlowMachine(FakeMachine):
                 factor *= float(times)
         former = None
         if case.former:
-            parameters = {name: int(value) for name, value in case.parameters.items()}
-            was = BY_NAME[case.variant].fingerprint(case.dtype, parameters, case.former)
+            was = BY_NAME[case.variant].fingerprint(case.dtype, case.numbers, case.former)
             former = Former(was, _scaled(row, moment * (1 + 0.002 * draw.gauss(0, 1))))
         return replace(row, samples=_scaled(row, factor), former=former, source=case.source)
 

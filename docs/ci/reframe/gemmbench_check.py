@@ -71,7 +71,7 @@ class GemmbenchCheck(rfm.RunOnlyRegressionTest):
 
     descr = "GEMM and peak rates of every OpenCL device of a node, against a saved base"
     valid_systems = ["*"]  # noqa: RUF012  ReFrame asks for lists
-    valid_prog_environs = ["*"]  # noqa: RUF012  here too
+    valid_prog_environs = ["*"]  # noqa: RUF012  ReFrame asks for lists
     executable = "gemmbench"
     exclusive_access = True
     time_limit = "2h"
