@@ -90,7 +90,7 @@ class Book:
         for title, lines in self.sections.items():
             if title not in before:
                 told.append(f"+ new: {title}")
-            elif before[title] != [_indented(line) for line in _kept(lines)]:
+            elif before[title] != _kept(lines):
                 told += [title, *(f"    {line}" for line in _changed(before[title], lines))]
         return told or ["the order of sections differs"]
 
