@@ -1,4 +1,7 @@
-"""Golden files: text that a person can read and a test compares; ``pytest --update-golden`` writes them."""
+"""Golden files, and a second run that leaves out what the first has passed.
+
+Golden files are text that a person can read and a test compares; ``pytest --update-golden`` writes them.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,39 @@ GOLDEN = Path(__file__).parent / "golden"
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write tests/golden anew")
+    parser.addoption(
+        "--unless-passed",
+        metavar="FILE",
+        help="leave out what FILE lists as passed (not tests marked 'installed'); then list what passed",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if path := config.getoption("--unless-passed"):
+        config.pluginmanager.register(Passed(config.invocation_params.dir / path))
+
+
+class Passed:
+    """The tests that have passed so far, in a file: a run on a machine with more drivers adds the others."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._ids = set(path.read_text(encoding="utf-8").splitlines()) if path.exists() else set()
+
+    def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
+        done = [
+            item for item in items if item.nodeid in self._ids and not item.get_closest_marker("installed")
+        ]
+        config.hook.pytest_deselected(items=done)
+        items[:] = [item for item in items if item not in set(done)]
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.when == "call" and report.passed:
+            self._ids.add(report.nodeid)
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        if not hasattr(session.config, "workerinput"):  # xdist's workers report to this process
+            self._path.write_text("".join(f"{name}\n" for name in sorted(self._ids)), encoding="utf-8")
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""The fake machine, sampling as the real one does: batches that last, one window for each scope.
+"""The fake machine, sampling beside others as the real one does: batches that last, a window for each scope.
 
 - ``GEMMBENCH_FAKE_WINDOWS``: a folder that gets a file for each device, a line for each batch: the window's
   number, when the batch began and ended by the clock that all processes share;
@@ -27,8 +27,8 @@ _FAULTY_BATCH = 10
 class SteppingMachine(FakeMachine):
     def run(self, case: Case, device: DeviceFacts | None, policy: Policy, tell: Tell) -> Row:
         row = super().run(case, device, policy, tell)
-        if device is None or case.kind != "gemm":
-            return row
+        if device is None or case.kind != "gemm" or isinstance(measure._PACE.get(), measure._Alone):
+            return row  # alone nothing has to last
         samples = {}
         for number, scope in enumerate(row.samples):
             batch = _Batch(case.device, number, scope)
@@ -44,8 +44,7 @@ class _Batch:
 
     def run(self, _: int) -> Mapping[str, float]:
         self._count += 1
-        beside = not isinstance(measure._PACE.get(), measure._Alone)
-        if beside and self._count == _FAULTY_BATCH:
+        if self._count == _FAULTY_BATCH:
             for rule in filter(None, os.environ.get("GEMMBENCH_FAKE_STEPS", "").split(";")):
                 device, window, fault = rule.split()
                 if (int(device), int(window)) == (self._device, self._window):
@@ -53,7 +52,7 @@ class _Batch:
         begin = time.monotonic()
         time.sleep(_SLOWEST_S / (1 + self._device))
         end = time.monotonic()
-        if beside and (folder := os.environ.get("GEMMBENCH_FAKE_WINDOWS")):
+        if folder := os.environ.get("GEMMBENCH_FAKE_WINDOWS"):
             with (Path(folder) / str(self._device)).open("a") as file:
                 print(self._window, begin, end, file=file)
         return {self._scope: end - begin}

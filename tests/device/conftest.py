@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 from functools import cache
+from pathlib import Path
 
 import pytest
 
 from gemmbench.facts.records import DeviceFacts
-from gemmbench.opencl.machine import OpenCLMachine, default
+from gemmbench.opencl.gemm import GemmExecutor
+from gemmbench.opencl.machine import OpenCLMachine, caching
+from gemmbench.opencl.runtime import Runtime
+
+_KERNELS = Path(__file__).parents[2] / "build" / "test-kernels"  # `make clean` removes it
+_EXECUTORS: dict[int, GemmExecutor] = {}
 
 
 @cache
 def machine() -> OpenCLMachine:
-    return default()
+    """With the drivers' caches on: build times are not what these tests look at."""
+    _KERNELS.mkdir(parents=True, exist_ok=True)
+    return caching(str(_KERNELS))
 
 
 @cache
@@ -20,11 +28,26 @@ def all_devices() -> tuple[DeviceFacts, ...]:
     return machine().devices()
 
 
+def executor(device: DeviceFacts) -> GemmExecutor:
+    """The one of this process, which builds each program once; not for tests that change a kernel's text."""
+    if device.index not in _EXECUTORS:
+        _EXECUTORS[device.index] = GemmExecutor(Runtime(device))
+    return _EXECUTORS[device.index]
+
+
+def runtime(device: DeviceFacts) -> Runtime:
+    """That executor's."""
+    return executor(device).runtime
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """A test that takes ``device`` runs on every device there is; without one it runs, and fails."""
+    """A test that takes ``device`` runs on every device there is; without one it runs, and fails.
+
+    Its name tells the driver, not the index, which another driver may change.
+    """
     if "device" in metafunc.fixturenames:
         devices = all_devices()
-        ids = [f"{device.index}-{device.platform.split()[0]}-{device.driver}" for device in devices]
+        ids = [f"{device.platform.split()[0]}-{device.driver}" for device in devices]
         metafunc.parametrize("device", devices or [None], ids=ids or ["none"], scope="session")
 
 

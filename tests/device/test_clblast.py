@@ -21,6 +21,7 @@ from gemmbench.opencl.clblast import ClblastExecutor
 from gemmbench.opencl.runtime import Runtime
 from gemmbench.rules.executor import NotMeasuredError
 from gemmbench.rules.plan import Case, Operands, Skip, gemm_plan
+from gemmbench.rules.reference import edge_problem
 from gemmbench.rules.variants import BY_NAME, Layout
 
 QUICK = Policy(budget_s=0.02, settle_s=0.0, batch_s=0.001, min_batches=3)
@@ -49,7 +50,7 @@ def _there_is_a_library(request: pytest.FixtureRequest) -> None:
 
 
 def executor(device: DeviceFacts) -> ClblastExecutor:
-    """Its own, with the exact test left out: that costs a compilation of every kernel."""
+    """One for all tests: its exact test, and CLBlast itself, compile every kernel once for each context."""
     if device.index not in _EXECUTORS:
         _EXECUTORS[device.index] = ClblastExecutor(Runtime(device))
     return _EXECUTORS[device.index]
@@ -65,9 +66,7 @@ def planned(device: DeviceFacts, problem: Gemm, operands: Operands | None = None
 def measured(
     device: DeviceFacts, problem: Gemm, policy: Policy = QUICK, operands: Operands | None = None
 ) -> Row:
-    made = executor(device)
-    made._exact[CLBLAST.name, problem.dtype, ()] = ""  # below, at smaller sizes
-    return made.run(planned(device, problem, operands), policy, lambda _: None)
+    return executor(device).run(planned(device, problem, operands), policy, lambda _: None)
 
 
 @pytest.mark.parametrize("dtype", CLBLAST.dtypes)
@@ -83,9 +82,10 @@ def test_exact_on_every_edge(device: DeviceFacts, dtype: str) -> None:
 
 
 def test_exact_with_its_kernels_for_large_problems(device: DeviceFacts) -> None:
-    made = ClblastExecutor(Runtime(device))
-    problem = Gemm(8, 8, 8)
-    assert made._exact_error(CLBLAST, problem.dtype, {}, partial(made.bind, CLBLAST, {}, {})) == ""
+    """At the size of the exact test that each run begins with."""
+    made = executor(device)
+    problem = edge_problem("float", CLBLAST.edge({}))
+    assert made.exact_run(problem, partial(made.bind, CLBLAST, {}, {})) == ""
 
 
 @pytest.mark.parametrize("memory", ["mapped", "staged", "pageable"])

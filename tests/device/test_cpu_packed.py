@@ -8,9 +8,8 @@ import pytest
 
 from gemmbench.facts.problem import Gemm
 from gemmbench.facts.records import DeviceFacts
-from gemmbench.opencl.gemm import GemmExecutor
-from gemmbench.opencl.runtime import Runtime
 from gemmbench.rules.variants import BY_NAME
+from tests.device.conftest import executor
 
 VARIANT = BY_NAME["cpu-packed"]
 
@@ -32,13 +31,13 @@ PACKED = [(0, 0), (0, 1), (1, 0), (1, 1)]
 @pytest.mark.parametrize("dtype", ["float", "double"])
 @pytest.mark.parametrize("bits", [128, 256, 512])
 def test_exact_however_it_is_packed(device: DeviceFacts, bits: int, dtype: str) -> None:
-    executor = GemmExecutor(Runtime(device))
+    made = executor(device)
     preset = VARIANT.preset(device.family, dtype=dtype, vector_bits=bits)
-    programs = {file: executor.runtime.build(file, VARIANT.options(dtype, preset)) for file in VARIANT.files}
+    programs = {file: made.runtime.build(file, VARIANT.options(dtype, preset)) for file in VARIANT.files}
     for pack_a, pack_b in PACKED:
         blocks = {"PACKA": pack_a, "PACKB": pack_b, "KC": 16, "TILES": 2, "PANELS": 1}
-        bind = partial(executor.bind, VARIANT, {**preset, **blocks}, programs)
+        bind = partial(made.bind, VARIANT, {**preset, **blocks}, programs)
         for m, n, k in SHAPES:
             for alpha, beta in ((1.0, 0.0), (2.0, -1.0)):
                 problem = Gemm(m, n, k, dtype, alpha, beta)
-                assert executor.exact_run(problem, bind) == "", (problem, blocks)
+                assert made.exact_run(problem, bind) == "", (problem, blocks)

@@ -10,7 +10,7 @@ from gemmbench.facts.records import DeviceFacts, Energy, Policy
 from gemmbench.opencl import gemm
 from gemmbench.rules.plan import Case, gemm_plan
 from gemmbench.rules.variants import BY_NAME
-from tests.device.test_gemm import executor
+from tests.device.conftest import executor
 
 
 @pytest.mark.parametrize("wanted", [True, False])

@@ -22,6 +22,7 @@ from gemmbench.opencl.runtime import Runtime
 from gemmbench.rules.executor import NotMeasuredError
 from gemmbench.rules.plan import Case, Operands, Skip, gemm_plan
 from gemmbench.rules.variants import BY_NAME, LADDER
+from tests.device.conftest import executor
 
 QUICK = Policy(budget_s=0.02, settle_s=0.0, batch_s=0.001, min_batches=3)
 
@@ -42,15 +43,6 @@ EDGES = [
     (257, 64, 33),
 ]
 SCALARS = [(1.0, 0.0), (2.0, -1.0), (0.0, 0.0), (0.0, 1.0), (-1.0, 0.5)]
-
-
-_EXECUTORS: dict[int, GemmExecutor] = {}
-
-
-def executor(device: DeviceFacts) -> GemmExecutor:
-    if device.index not in _EXECUTORS:
-        _EXECUTORS[device.index] = GemmExecutor(Runtime(device))
-    return _EXECUTORS[device.index]
 
 
 def bound(device: DeviceFacts, name: str, dtype: str) -> tuple[GemmExecutor, Any]:

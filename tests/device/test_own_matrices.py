@@ -14,12 +14,11 @@ from gemmbench.baselines.numpy_blas import NumpyExecutor
 from gemmbench.facts.dtypes import DTYPES
 from gemmbench.facts.problem import Gemm
 from gemmbench.facts.records import DeviceFacts, Policy, Row
-from gemmbench.opencl.gemm import GemmExecutor
-from gemmbench.opencl.runtime import Runtime
 from gemmbench.rules.executor import NotMeasuredError
 from gemmbench.rules.operands import read_header
 from gemmbench.rules.plan import Case, Operands, gemm_plan
 from gemmbench.rules.variants import BY_NAME
+from tests.device.conftest import executor
 
 Array = npt.NDArray[Any]
 
@@ -36,15 +35,6 @@ LAYOUTS: dict[str, tuple[Callable[[Array], Array], bool]] = {
     "big-endian": (lambda matrix: matrix.astype(BIG_ENDIAN), False),
     "big-endian by columns": (lambda matrix: np.asfortranarray(matrix.astype(BIG_ENDIAN)), True),
 }
-
-
-_EXECUTORS: dict[int, GemmExecutor] = {}
-
-
-def executor(device: DeviceFacts) -> GemmExecutor:
-    if device.index not in _EXECUTORS:
-        _EXECUTORS[device.index] = GemmExecutor(Runtime(device))
-    return _EXECUTORS[device.index]
 
 
 def matrices(dtype: str, m: int = M, n: int = N, k: int = K) -> dict[str, Array]:

@@ -9,8 +9,8 @@ import pyopencl as cl
 import pytest
 
 from gemmbench.facts.records import DeviceFacts
-from gemmbench.opencl.runtime import Runtime
 from gemmbench.rules.variants import round_up
+from tests.device import conftest
 
 FILE = "gemm/00_pad_chunks.cl"
 GROUP = (32, 8)
@@ -28,7 +28,7 @@ def test_rows_are_copied_and_zeros_stand_behind_them(
     source = np.random.default_rng(columns).integers(1, 200, (rows, lds)).astype(dtype)
     padded = np.full((rows + 1, pitch), 77, dtype)
 
-    runtime = Runtime(device)
+    runtime = conftest.runtime(device)
     kernel = runtime.kernel(runtime.build(FILE, (f"-DREAL_{name}",)), "pad_chunks", GROUP)
     target = runtime.filled(padded)
     arguments = (np.int32(rows), np.int32(columns), runtime.filled(source), np.int32(lds), np.int32(pitch))

@@ -15,6 +15,7 @@ from gemmbench.opencl.runtime import Runtime
 from gemmbench.rules.executor import NotMeasuredError
 from gemmbench.rules.plan import Case, peak_plan
 from gemmbench.rules.probes import PROBES, ChainProbe, Form, MatrixProbe
+from tests.device.conftest import runtime
 
 QUICK = Policy(budget_s=0.05, settle_s=0.0, batch_s=0.001, min_batches=3)
 
@@ -36,14 +37,6 @@ MATRIX_ROWS = [
     for dtype in probe.dtypes
     for parameters in probe.cases(dtype, ())
 ]
-
-_RUNTIMES: dict[int, Runtime] = {}
-
-
-def runtime(device: DeviceFacts) -> Runtime:
-    if device.index not in _RUNTIMES:
-        _RUNTIMES[device.index] = Runtime(device)
-    return _RUNTIMES[device.index]
 
 
 @pytest.mark.parametrize(("probe", "dtype", "form", "width"), CHAIN_FORMS)

@@ -6,10 +6,9 @@ import pytest
 
 from gemmbench.facts.problem import Gemm
 from gemmbench.facts.records import DeviceFacts
-from gemmbench.opencl.gemm import GemmExecutor
-from gemmbench.opencl.runtime import Runtime
 from gemmbench.rules.plan import Case, gemm_plan
 from gemmbench.rules.variants import BY_NAME
+from tests.device.conftest import executor
 
 
 @pytest.mark.parametrize("name", ["naive", "tiled", "padded", "image-4x8"])
@@ -17,7 +16,7 @@ def test_a_variant_is_inspected_pass_by_pass(device: DeviceFacts, name: str) -> 
     variant = BY_NAME[name]
     (case,) = gemm_plan([device], [variant], [Gemm(64, 64, 64)])
     assert isinstance(case, Case)
-    row = GemmExecutor(Runtime(device)).inspect(case)
+    row = executor(device).inspect(case)
     assert (row.status, row.samples) == ("ok", {})
     assert [kernel.role for kernel in row.resources].count("multiply") == 1
     for kernel in row.resources:

@@ -12,6 +12,7 @@ from gemmbench.facts.records import DeviceFacts
 from gemmbench.opencl.runtime import Runtime
 from gemmbench.rules.variants import BY_NAME, Layout, Pass, Values, round_up
 from gemmbench.rules.variants.tensor import VARIANTS, compiled_for
+from tests.device import conftest
 
 SHAPES = [(1, 1, 1), (5, 9, 7), (33, 130, 65), (64, 70, 31), (3, 200, 129)]
 CASES = [(variant.name, dtype) for variant in VARIANTS for dtype in variant.dtypes]
@@ -41,7 +42,7 @@ def run(runtime: Runtime, step: Pass, dtype: str, values: Values) -> tuple[np.nd
 
 @pytest.mark.parametrize(("name", "dtype"), CASES)
 def test_operands_arrive_as_they_should(device: DeviceFacts, name: str, dtype: str) -> None:
-    variant, runtime, roles = BY_NAME[name], Runtime(device), set()
+    variant, runtime, roles = BY_NAME[name], conftest.runtime(device), set()
     if dtype == "double" and dtype not in device.dtypes:
         pytest.skip("the device has no double")
     for m, n, k in SHAPES:

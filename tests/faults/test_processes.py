@@ -76,6 +76,7 @@ def test_the_drivers_process_is_killed_at_random(
     assert keys(tmp_path / "whole.jsonl") == keys(path)
 
 
+@pytest.mark.installed
 @pytest.mark.fault("child-killed-cl")
 def test_a_real_drivers_process_is_killed_at_random(start: Start, tmp_path: Path, entry: Entry) -> None:
     path = tmp_path / "run.jsonl"

@@ -1,0 +1,41 @@
+"""``pytest --unless-passed FILE``, with which a second pass runs what the first had to leave out."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+TESTS = """
+import os, pytest
+def test_that_passes(): pass
+def test_that_lacks_a_driver():
+    if not os.environ["DRIVER"]: pytest.skip("no driver")
+@pytest.mark.installed
+def test_of_all_that_is_installed(): pass
+"""
+
+
+def test_a_second_run_leaves_out_what_has_passed(tmp_path: Path) -> None:
+    (tmp_path / "test_some.py").write_text(TESTS, encoding="utf-8")
+
+    def run(driver: str) -> str:
+        words = ("-p", "tests.conftest", "-o", "markers=installed", "--unless-passed", "passed", "-n", "2")
+        done = subprocess.run(
+            [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *words],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_ADDOPTS": "", "DRIVER": driver},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout
+        return " ".join(re.findall(r"\d+ (?:passed|skipped)", done.stdout.splitlines()[-1]))
+
+    assert run("") == "2 passed 1 skipped"
+    assert run("there") == "2 passed"
+    assert run("there") == "1 passed"
+    assert len((tmp_path / "passed").read_text(encoding="utf-8").splitlines()) == 3
