@@ -85,7 +85,7 @@ def figures(runs: Sequence[Run]) -> tuple[int, dict[str, Figure]]:
     first, *others = runs
     for setting in standing.settings(first):
         problem = standing.common_problem(first, setting) if setting.dtype == DTYPE else None
-        if problem and problem.m == problem.n == problem.k:
+        if problem and problem.is_square:
             found: dict[str, Figure] = {}
             for run in (*reversed(others), first):
                 places = standing.standings(run, setting, problem)

@@ -30,17 +30,16 @@ from gemmbench.charts.rungs import (
     Place,
     Rung,
     cell,
-    common_problem,
     heading,
     log_across,
     name_rows,
     places,
     rungs,
-    shape,
 )
 from gemmbench.facts import derive, units
 from gemmbench.facts.records import Problem, Row, Run
 from gemmbench.facts.series import BASELINE, HOST, LIBRARIES, panels
+from gemmbench.facts.standing import Setting, common_problem
 from gemmbench.facts.text import clean
 
 _BAR = 0.62
@@ -82,8 +81,7 @@ def ladder(runs: Sequence[Run], families: Families) -> list[Pane]:
     found, beside = [], with_gemms(runs)
     for run in beside:
         for panel in panels(run, "m"):
-            mine = [row for row in run.rows if (row.device, row.dtype) == (panel.device, panel.dtype)]
-            problem = common_problem(row for row in mine if row.kind == "gemm")
+            problem = common_problem(run, Setting(panel.device, panel.dtype))
             if panel.device == HOST or problem is None:
                 continue
             all_rungs = rungs(run, panel.device, (panel.dtype,), problem, families)
@@ -129,7 +127,7 @@ def _paint(axes: Axes, one: Ladder) -> None:
     axes.set_ylim(bottom + 1.9, -0.8)
     if host:
         _host_line(axes, host / unit, f"{BASELINE}, host: {units.rate(host)}")
-    below = f"{one.dtype}, kernel scope, {shape(one.problem)}; in full colour the step from the rung above"
+    below = f"{one.dtype}, kernel scope, {one.problem.title}; in full colour the step from the rung above"
     titles(axes, one.title, below, (("faster than the rung above", UP), ("slower", DOWN)))
     footnote(axes, one.notes)
 

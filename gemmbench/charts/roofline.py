@@ -105,10 +105,7 @@ def _problem(row: Row) -> Problem:
 
 def _name(row: Row) -> str:
     """A problem for people: its label, its size, or its shape."""
-    problem = _problem(row)
-    if row.label:
-        return clean(row.label)
-    return str(problem.m) if problem.m == problem.n == problem.k else f"{problem.m}x{problem.n}x{problem.k}"
+    return clean(row.label) or _problem(row).size
 
 
 def _paint(axes: Axes, one: Roofs) -> None:

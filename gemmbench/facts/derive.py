@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -327,61 +326,3 @@ def derived(run: Run, row: Row) -> dict[str, object]:
         "width": row.parameters.get("width"),
         "noise": noise(row),
     }
-
-
-@dataclass(frozen=True)
-class BreakEven:
-    """The smallest size from which the device, transfers included, beats the host's BLAS."""
-
-    variant: str
-    size: float | None  # None: not in range
-    low: float | None = None  # the interval that the samples' confidence intervals allow
-    high: float | None = None
-    from_start: bool = False  # it wins from the smallest size measured
-
-
-def break_even(device_rows: Iterable[Row], host_rows: Iterable[Row], axis: str) -> BreakEven | None:
-    """Where a variant's host-scope time falls below the host BLAS's, and stays there.
-
-    Both series are interpolated linearly in log time over log size; the interval comes from the ends of the
-    two 95 % confidence intervals taken against and for the device.
-
-    Args:
-        device_rows: rows of one variant on one device.
-        host_rows: rows of the host's BLAS over the same problems.
-        axis: the dimension that varies: ``m`` or ``k``.
-
-    Returns:
-        None if the two series share no size.
-    """
-    mine = {getattr(row.problem, axis): row for row in device_rows if row.status == "ok"}
-    theirs = {getattr(row.problem, axis): row for row in host_rows if row.status == "ok"}
-    points: list[tuple[int, Summary, Summary]] = []
-    for size in sorted(size for size in mine.keys() & theirs.keys() if size > 0):
-        device, host = summary(mine[size], "host"), summary(theirs[size], "host")
-        if device and host:
-            points.append((size, device, host))
-    if not points:
-        return None
-    variant = mine[points[0][0]].variant
-
-    def crossing(device_end: str, host_end: str) -> float | None:
-        """Size of the last change of sign; the smallest size if there is none and the device wins."""
-        lead = [math.log(getattr(host, host_end) / getattr(device, device_end)) for _, device, host in points]
-        if lead[-1] <= 0:
-            return None
-        last = max((n for n, value in enumerate(lead) if value <= 0), default=None)
-        if last is None:
-            return float(points[0][0])
-        left, right = math.log(points[last][0]), math.log(points[last + 1][0])
-        share = -lead[last] / (lead[last + 1] - lead[last])
-        return math.exp(left + share * (right - left))
-
-    size = crossing("median", "median")
-    return BreakEven(
-        variant,
-        size,
-        crossing("low", "high"),
-        crossing("high", "low"),
-        from_start=size == points[0][0],
-    )

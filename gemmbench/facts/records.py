@@ -20,6 +20,7 @@ import msgspec
 
 from gemmbench.facts.dtypes import DTYPES
 from gemmbench.facts.file_lock import lock
+from gemmbench.facts.problem import Dimensions
 
 SCHEMA_VERSION = 1
 # 1: the first one (gemmbench 0.1).
@@ -170,7 +171,7 @@ class Header:
 
 
 @dataclass(frozen=True)
-class Problem:
+class Problem(Dimensions):
     """The GEMM of a row: C = alpha A B + beta C."""
 
     m: int

@@ -140,37 +140,6 @@ def test_the_fields_of_the_contract() -> None:
     assert best["kernel_gflops"] is None
 
 
-def test_break_even_lies_between_the_sizes_where_the_lead_changes() -> None:
-    device = [gemm("naive", size, 1e-3 + 1e-6 * size) for size in (64, 128, 256, 512)]
-    host = [gemm("numpy", size, 1e-5 * size, device=-1) for size in (64, 128, 256, 512)]
-    found = derive.break_even(device, host, "m")
-    assert found is not None
-    assert found.size is not None
-    assert 64 < found.low < found.size < found.high < 128  # type: ignore[operator]
-    assert found.size == pytest.approx(111, rel=0.05)  # 1e-3 + 1e-6 s = 1e-5 s
-    assert not found.from_start
-
-
-def test_break_even_that_is_not_in_range_or_from_the_start() -> None:
-    slow = [gemm("naive", size, 1.0) for size in (64, 128)]
-    quick = [gemm("numpy", size, 0.1, device=-1) for size in (64, 128)]
-    found = derive.break_even(slow, quick, "m")
-    assert found is not None
-    assert found.size is None
-    found = derive.break_even(quick, slow, "m")
-    assert found is not None
-    assert (found.size, found.from_start) == (64, True)
-    assert derive.break_even([], quick, "m") is None
-
-
-def test_a_lead_that_is_lost_again_is_no_break_even() -> None:
-    device = [gemm("naive", 64, 1.0), gemm("naive", 128, 1.0), gemm("naive", 256, 9.0)]
-    host = [gemm("numpy", size, 2.0, device=-1) for size in (64, 128, 256)]
-    found = derive.break_even(device, host, "m")
-    assert found is not None
-    assert found.size is None
-
-
 def test_efficiency_is_flops_over_joules() -> None:
     row = replace(gemm("naive", 1000, 0.02), energy=Energy(0.5, "", "board", "NVML", 60.0, 1.2, 600))
     assert derive.gflop_per_joule(row) == pytest.approx(2 / 0.5)

@@ -18,7 +18,8 @@ FACES = ("render", "charts", "compare")
 # part of the package: the other parts that it may import; itself and gemmbench.__version__ always
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "facts": (),
-    "rules": ("facts",),
+    "stats": ("facts",),
+    "rules": ("facts", "stats"),
     **dict.fromkeys(MACHINES, ("facts", "rules", *MACHINES)),
     "automatic": ("facts", "rules", *MACHINES),
     "checking": ("facts", "rules", *MACHINES, "session"),
@@ -29,7 +30,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "measured": ("facts", "rules", "cache_folder"),
     "tuned": ("facts", "rules", "cache_folder"),
     "tuning": ("facts", "rules", *MACHINES),
-    **dict.fromkeys(FACES, ("facts",)),
+    **dict.fromkeys(FACES, ("facts", "stats")),
     "cli": ("facts", "rules", *MACHINES, *OUTLINE, *KEPT, "automatic", "tuning", *FACES),
     "__main__": ("cli",),
     "": (),  # gemmbench/__init__.py
