@@ -15,9 +15,8 @@ from gemmbench.charts.pane import (
     PALE,
     Families,
     Pane,
-    best_peak,
+    about_peaks,
     footnote,
-    lent,
     own_title,
     short,
     titles,
@@ -88,7 +87,7 @@ def precision(runs: Sequence[Run], families: Families) -> list[Pane]:
             asked = {row.dtype for row in rows}
             dtypes = tuple(sorted(asked, key=lambda name: (DTYPES[name].itemsize, list(DTYPES).index(name))))
             ladder = tuple(rungs(run, device, dtypes, problem, families))
-            tops = {dtype: top for dtype in dtypes if (top := best_peak(run, device, dtype, runs))}
+            tops = {dtype: top for dtype in dtypes if (top := derive.peak(run, device, dtype, others=runs))}
             lacking = [dtype for dtype in dtypes if dtype not in tops]
             one = Types(
                 own_title(run, device, mine),
@@ -98,7 +97,7 @@ def precision(runs: Sequence[Run], families: Families) -> list[Pane]:
                 {dtype: top.rate for dtype, top in tops.items()},
                 (
                     *([f"The run has no measured peak of {', '.join(lacking)}."] if lacking else []),
-                    *lent(tops),
+                    *about_peaks(run, tops.values()),
                 ),
             )
             lines = len(ladder) + len({rung.family for rung in ladder}) + 1

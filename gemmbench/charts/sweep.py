@@ -22,7 +22,7 @@ from gemmbench.charts.curves import (
     missing,
     status,
 )
-from gemmbench.charts.pane import BLACK, GREY, Families, Pane, Peak, best_peak, lent
+from gemmbench.charts.pane import BLACK, GREY, Families, Pane, about_peaks
 from gemmbench.facts import derive, units
 from gemmbench.facts.records import Row, Run
 from gemmbench.facts.series import BASELINE, HOST, LIBRARIES, Panel, Series
@@ -103,15 +103,17 @@ def _per_joule(row: Row) -> tuple[float, float, float] | None:
 
 
 def _throughput(box: Box, axes: Axes, runs: Sequence[Run]) -> None:
-    peaks = [
-        best_peak(run, panel.device, panel.dtype, runs) if panel.device != HOST else None
-        for run, panel in box.parts
-    ]
+    peaks = [derive.peak(run, panel.device, panel.dtype, others=runs) for run, panel in box.parts]
     labels = _curves(axes, box, _rates("kernel"))
     labels += _peak_lines(axes, box, peaks)
     frame(axes, box, "GFLOPS", units.number, f"{box.dtype}, kernel scope; {_BAND}")
     at_ends(axes, labels, box)
-    notes = dict.fromkeys(note for peak in peaks if peak for note in lent({box.dtype: peak}))
+    notes = dict.fromkeys(
+        note
+        for (run, _), peak in zip(box.parts, peaks, strict=True)
+        if peak
+        for note in about_peaks(run, [peak])
+    )
     missing(axes, box, box.series, status, notes=list(notes))
 
 
@@ -187,7 +189,7 @@ def _line(axes: Axes, one: Series, sizes: Sequence[int], values: Values, look: L
     return end_of(sizes, middle)
 
 
-def _peak_lines(axes: Axes, box: Box, peaks: Sequence[Peak | None]) -> list[Label]:
+def _peak_lines(axes: Axes, box: Box, peaks: Sequence[derive.Peak | None]) -> list[Label]:
     """The peak that each part is held against; there may be none."""
     labels = []
     for (run, panel), peak in zip(box.parts, peaks, strict=True):
