@@ -184,7 +184,7 @@ def _slowdowns(axes: Axes, picture: _Picture) -> None:
                     wide = True
                 axes.plot(
                     place + shift,
-                    found.value,
+                    found.median,
                     color=picture.colours[variant],
                     marker=marker,
                     linestyle="none",

@@ -11,7 +11,7 @@ from gemmbench.facts.dtypes import DTYPES
 from gemmbench.facts.problem import Gemm
 from gemmbench.facts.records import SCOPES, Problem, Row, Run, moment
 from gemmbench.facts.series import AUTO, BASELINE, HOST
-from gemmbench.facts.stats import Summary, drift, summarize, two_humped
+from gemmbench.facts.stats import Interval, Summary, drift, summarize, two_humped
 from gemmbench.facts.units import GIGA
 
 OUTDONE = 1.05  # a GEMM this many times as fast as the measured peak disproves it
@@ -70,12 +70,9 @@ def finest_scope(row: Row) -> str | None:
 
 
 @dataclass(frozen=True)
-class Rate:
+class Rate(Interval):
     """A rate in flop/s (or bytes/s) with the 95 % confidence interval of its median."""
 
-    median: float
-    low: float
-    high: float
     best: float  # from the fastest batch
 
 

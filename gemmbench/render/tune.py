@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 
 from gemmbench.facts import units
 from gemmbench.facts.records import Row, Run, Status
+from gemmbench.facts.stats import Interval
 from gemmbench.facts.text import clean, clean_lines, listed
-from gemmbench.facts.tuning import Attempt, Comparison, Result, Speedup, result
+from gemmbench.facts.tuning import Attempt, Comparison, Result, result
 from gemmbench.render.heading import heading
 from gemmbench.render.notes import STYLES, WORDS
 from gemmbench.render.sheet import Cell, Note, Sheet
@@ -120,7 +121,7 @@ def _final(one: Comparison) -> tuple[Cell, ...]:
     size = Cell(one.problem.shape + ("" if one.searched else " (not searched)"))
     if one.speedup is None:
         return size, Cell("-"), Cell("-"), Cell("not timed", style="dim")
-    style = "green" if one.speedup.is_faster else "red" if one.speedup.is_slower else ""
+    style = "green" if one.speedup.is_above(1) else "red" if one.speedup.is_below(1) else ""
     return (
         size,
         Cell(units.ratio(one.speedup.median)),
@@ -129,11 +130,11 @@ def _final(one: Comparison) -> tuple[Cell, ...]:
     )
 
 
-def _word(speedup: Speedup) -> str:
-    return "faster" if speedup.is_faster else "slower" if speedup.is_slower else "not beyond doubt"
+def _word(speedup: Interval) -> str:
+    return "faster" if speedup.is_above(1) else "slower" if speedup.is_below(1) else "not beyond doubt"
 
 
-def _interval(speedup: Speedup) -> str:
+def _interval(speedup: Interval) -> str:
     return f"{units.ratio(speedup.low)} to {units.ratio(speedup.high)}"
 
 
@@ -162,13 +163,13 @@ def _verdict(found: Result) -> str:
     how = f"{units.ratio(found.overall.median)} times as fast ({_interval(found.overall)})"
     if found.is_kept:
         return f"The winner is kept: {how} as the shipped preset."
-    what = "slower" if found.overall.is_slower else "not faster beyond doubt"
+    what = "slower" if found.overall.is_below(1) else "not faster beyond doubt"
     return f"The shipped preset stays: the best found is {how}, which is {what}."
 
 
 def _losses(found: Result) -> list[Note]:
     """Where the winner is slower, for whoever works at other sizes than those of the search."""
-    lost = [one for one in found.comparisons if one.speedup and one.speedup.is_slower]
+    lost = [one for one in found.comparisons if one.speedup and one.speedup.is_below(1)]
     if not lost or not found.is_kept:
         return []
     where = ", ".join(
