@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -70,32 +71,43 @@ def _summarize(samples: tuple[float, ...]) -> Summary:
         raise ValueError("a sample is not a positive finite number")
     low, high = float(values.min()), float(values.max())
     if values.size >= 3 and low < high:
-        low, high = ends(resampled_medians(values))
+        _, low, high, _ = resampled(values)
     return Summary(float(np.median(values)), low, high, values.size, float(values.min()))
 
 
-def resampled_medians(
-    values: npt.NDArray[np.float64], random: int | np.random.Generator = SEED, resamples: int = RESAMPLES
-) -> npt.NDArray[np.float64]:
-    """The bootstrap distribution of the median: medians of as many samples, drawn anew from the same ones.
+class Resampled(NamedTuple):
+    """Medians of samples drawn anew from the same ones, and what they say of the samples' own median."""
+
+    medians: npt.NDArray[np.float64]
+    low: float  # ends of its 95 % confidence interval, by the percentile method
+    high: float
+    error: float  # its standard error
+
+
+def resampled(
+    values: npt.NDArray[np.float64], random: int | np.random.Generator = SEED, times: int = RESAMPLES
+) -> Resampled:
+    """The bootstrap of the median (scipy's).
 
     Args:
         values: two or more.
         random: a seed, or a generator that goes on from one call to the next.
-        resamples: how often to draw.
+        times: how often samples are drawn anew.
     """
     from scipy.stats import bootstrap  # half a second to import, so only when needed
 
-    drawn = bootstrap((values,), np.median, n_resamples=resamples, method="percentile", random_state=random)
-    medians: npt.NDArray[np.float64] = drawn.bootstrap_distribution
-    return medians
-
-
-def ends(resampled: npt.NDArray[np.float64]) -> tuple[float, float]:
-    """The ends of the 95 % confidence interval (the percentile method) from a bootstrap distribution."""
-    tail = (1 - CONFIDENCE) / 2
-    low, high = np.percentile(resampled, (100 * tail, 100 * (1 - tail)))
-    return float(low), float(high)
+    drawn = bootstrap(
+        (values,),
+        np.median,
+        confidence_level=CONFIDENCE,
+        n_resamples=times,
+        method="percentile",
+        random_state=random,
+    )
+    interval = drawn.confidence_interval
+    return Resampled(
+        drawn.bootstrap_distribution, float(interval.low), float(interval.high), float(drawn.standard_error)
+    )
 
 
 @dataclass(frozen=True)
@@ -141,8 +153,7 @@ def log_median(samples: tuple[float, ...]) -> Measure:
     freedom = max(2.0, logs.size * kept - 1)
     if not np.ptp(logs):
         return Measure(centre, 0.0, freedom)
-    error = float(np.std(resampled_medians(logs), ddof=1))
-    return Measure(centre, error / math.sqrt(kept), freedom)
+    return Measure(centre, resampled(logs).error / math.sqrt(kept), freedom)
 
 
 def _correlation(logs: np.ndarray) -> float:

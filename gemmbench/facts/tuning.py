@@ -17,7 +17,7 @@ import numpy.typing as npt
 from gemmbench.facts import derive
 from gemmbench.facts.events import Staged, Started
 from gemmbench.facts.records import FAILED, Parameters, Problem, Row, Run, Status
-from gemmbench.facts.stats import SEED, Interval, ends, resampled_medians
+from gemmbench.facts.stats import CONFIDENCE, SEED, Interval, resampled
 
 SCOPE = "device"  # that decides: packing and padding count
 FINALIST = "finalist"
@@ -209,11 +209,12 @@ def speedup(pairs: Sequence[Pair]) -> Interval:
     def medians(samples: Sequence[float]) -> npt.NDArray[np.float64]:
         values = np.asarray(samples, dtype=float)
         many = values.size > 1
-        return resampled_medians(values, random, _RESAMPLES) if many else values.repeat(_RESAMPLES)
+        return resampled(values, random, _RESAMPLES).medians if many else values.repeat(_RESAMPLES)
 
     logs = np.stack([np.log(medians(slow) / medians(fast)) for slow, fast in pairs])
     chosen = random.integers(len(pairs), size=(len(pairs), _RESAMPLES))
-    low, high = ends(logs[chosen, np.arange(_RESAMPLES)].mean(axis=0))
+    means = logs[chosen, np.arange(_RESAMPLES)].mean(axis=0)
+    low, high = np.quantile(means, ((1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2))
     middle = float(np.mean([np.log(np.median(slow) / np.median(fast)) for slow, fast in pairs]))
     return Interval(math.exp(middle), math.exp(low), math.exp(high))
 
