@@ -250,7 +250,7 @@ def _mark_break_even(axes: Axes, box: Box, panel: Panel) -> None:
     if even.from_start:
         text = f"{even.kernel.label} wins from the start"
     elif even.low is not None and even.high is not None:
-        text += f" ({round(even.low)} to {round(even.high)})"
+        text += f" ({round(even.low)} to {round(even.high)}): {even.kernel.label}"
     left = even.size < (box.sizes[0] * box.sizes[-1]) ** 0.5  # the room is above the lines there, else below
     axes.annotate(
         clean(text),

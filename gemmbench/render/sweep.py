@@ -132,24 +132,29 @@ def _conclusion(panel: Panel) -> list[Note]:
     if not evens:
         return []
     earliest, fastest = evens[0], max(evens, key=lambda even: even.lead)
+    if earliest.size is None:
+        return [Note("Break-even", f"{_none(evens, panel.axis)}.", "bold")]
     sentences = [_sentence(earliest, panel.axis)]
     if fastest is not earliest and fastest.size is not None:
         sentences.append(_sentence(fastest, panel.axis))
     return [Note("Break-even", "; ".join(sentences) + ".", "bold")]
 
 
+def _none(evens: Sequence[BreakEven], axis: str) -> str:
+    """That no kernel passes the host's BLAS, and how close the closest comes."""
+    closest, largest = evens[0], max(even.largest for even in evens)
+    chance = f" (within the noise perhaps from {axis} = {round(closest.low)})" if closest.low else ""
+    return (
+        f"none up to {axis} = {largest}; transfers counted, the closest is {clean(closest.kernel.label)}, "
+        f"at {units.percent(closest.lead)} of {BASELINE}{chance}"
+    )
+
+
 def _sentence(even: BreakEven, axis: str) -> str:
-    """What a break-even says, in words."""
-    label = clean(even.kernel.label)
-    if even.size is None:
-        chance = f" (within the noise perhaps from {axis} = {round(even.low)})" if even.low else ""
-        return (
-            f"none up to {axis} = {even.largest}; transfers counted, the closest is {label}, "
-            f"at {units.percent(even.lead)} of {BASELINE}{chance}"
-        )
-    size = round(even.size)
+    """From which size a kernel beats the host's BLAS; the break-even has a size."""
+    label, size = clean(even.kernel.label), round(even.size or 0)
     if even.from_start:
-        sure = "" if even.high is not None and even.high <= even.size else ", though within the noise"
+        sure = "" if even.high == even.size else ", though within the noise"
         return f"{label} beats {BASELINE} from the smallest size on ({axis} = {size}){sure}"
     low = round(even.low) if even.low is not None else None
     interval = f"{low} to {round(even.high)}" if even.high else f"{low} or more, the noise leaves it open"
