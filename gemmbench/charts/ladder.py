@@ -36,7 +36,7 @@ from gemmbench.charts.rungs import (
 )
 from gemmbench.facts import derive, units
 from gemmbench.facts.records import Problem, Row, Run
-from gemmbench.facts.series import BASELINE, HOST, LIBRARIES, Panel, panels
+from gemmbench.facts.series import AUTO, BASELINE, HOST, LIBRARIES, Panel, panels
 from gemmbench.facts.standing import Setting, common_problem
 from gemmbench.facts.text import clean
 
@@ -66,6 +66,13 @@ class Ladder:
     def base(self) -> Rung:
         """The first rung that was measured: what speed-ups are over."""
         return next(rung for rung in self.rungs if self.rate(rung))
+
+    @property
+    def best(self) -> float:
+        """The best rate; that of `auto` is another's."""
+        return max(
+            (rate for rung in self.rungs if rung.variant != AUTO and (rate := self.rate(rung))), default=0.0
+        )
 
     @property
     def rates(self) -> list[float]:
@@ -165,7 +172,7 @@ def _bars(axes: Axes, one: Ladder, stands: Sequence[Place], unit: float, divisor
         if one.peak:
             figures.append(_of_peak(one, place.rung.rows[one.dtype]))
         for column, text in enumerate(figures):
-            cell(axes, column, place.y, text, bold=rate == max(one.rates))
+            cell(axes, column, place.y, text, bold=rate == one.best)
         before = rate / unit
 
 
