@@ -384,8 +384,8 @@ def test_long_logs_are_cut_and_say_so() -> None:
 
 @pytest.mark.parametrize("width", range(16, 60))
 def test_words_that_belong_together_stay_on_one_line(width: int) -> None:
-    sheet = Sheet(notes=(Note("Break-even", f"it is {unbroken('from m = 195')} on, and {unbroken('m = 7')}"),))
-    lines = text(sheet, width)
+    words = f"it is {unbroken('from m = 195')} on, and {unbroken('m = 7')}"
+    lines = text(Sheet(notes=(Note("Break-even", words),)), width)
     assert "from m = 195" in lines
     assert "m = 7" in lines
     assert lines.isascii(), "with ordinary spaces"
