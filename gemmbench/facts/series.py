@@ -83,33 +83,20 @@ def panels(run: Run, axis: str, order: Sequence[str] = (), dtype: str | None = N
         order: variants in the order of the ladder; others follow as they come, the host's own last.
         dtype: only this type.
     """
+    rows = [row for row in run.rows if row.kind == "gemm" and row.problem and dtype in (None, row.dtype)]
+    found = []
 
     def size(row: Row) -> int:
         return int(getattr(row.problem, axis))
 
-    return [
-        Panel(device, name, axis, series(rows, size, order))
-        for (device, name), rows in by_device_and_type(run, dtype).items()
-    ]
-
-
-def by_device_and_type(run: Run, dtype: str | None = None) -> dict[tuple[int, str], list[Row]]:
-    """The GEMM rows of each device and data type, by device; the host's rows go with every device.
-
-    A type that only the host has rows of is the host's own.
-
-    Args:
-        run: the run.
-        dtype: only this type.
-    """
-    rows = [row for row in run.rows if row.kind == "gemm" and dtype in (None, row.dtype)]
-    types = dict.fromkeys(row.dtype for row in rows)
-    found = {
-        (device, name): [row for row in rows if row.dtype == name and row.device in (device, HOST)]
-        for name in types
-        for device in {row.device for row in rows if row.dtype == name and row.device != HOST} or {HOST}
-    }
-    return {key: found[key] for key in sorted(found, key=lambda key: key[0])}
+    for name in dict.fromkeys(row.dtype for row in rows):
+        typed = [row for row in rows if row.dtype == name]
+        devices = sorted({row.device for row in typed if row.device != HOST}) or [HOST]
+        found += [
+            Panel(device, name, axis, series([r for r in typed if r.device in (device, HOST)], size, order))
+            for device in devices
+        ]
+    return sorted(found, key=lambda panel: panel.device)
 
 
 def series(rows: Sequence[Row], place: Callable[[Row], int], order: Sequence[str] = ()) -> tuple[Series, ...]:

@@ -8,7 +8,7 @@ from rich.console import RenderableType
 
 from gemmbench.facts import derive, units
 from gemmbench.facts.records import SCOPES, Row, Run
-from gemmbench.facts.series import AUTO, HOST, by_device_and_type
+from gemmbench.facts.series import AUTO, HOST
 from gemmbench.facts.text import clean, listed
 from gemmbench.render import energy, notes
 from gemmbench.render.heading import heading
@@ -23,16 +23,16 @@ def detail(run: Run, order: Sequence[str] = (), dtype: str | None = None) -> Ren
 
 def sheets(run: Run, order: Sequence[str] = (), dtype: str | None = None) -> list[Sheet]:
     """One line for each GEMM row, in tables by device and data type; the host's rows with each device."""
+    rows = [row for row in run.rows if row.kind == "gemm" and dtype in (None, row.dtype)]
     rank = {name: place for place, name in enumerate(order)}
-    return [
-        _sheet(
-            run,
-            device,
-            name,
-            sorted(rows, key=lambda row: (row.device == HOST, rank.get(row.variant, len(rank)))),
-        )
-        for (device, name), rows in by_device_and_type(run, dtype).items()
-    ]
+    found = []
+    for device in sorted({row.device for row in rows if row.device != HOST}) or [HOST]:
+        for name in dict.fromkeys(row.dtype for row in rows):
+            mine = [row for row in rows if row.dtype == name and row.device in (device, HOST)]
+            if mine:
+                mine.sort(key=lambda row: (row.device == HOST, rank.get(row.variant, len(rank))))
+                found.append(_sheet(run, device, name, mine))
+    return found
 
 
 def shape(row: Row) -> str:

@@ -10,7 +10,7 @@ from rich.console import RenderableType
 
 from gemmbench.facts import derive, units
 from gemmbench.facts.records import FAILED, Problem, Row, Run
-from gemmbench.facts.series import AUTO, BASELINE, HOST, by_device_and_type
+from gemmbench.facts.series import AUTO, BASELINE, HOST
 from gemmbench.facts.text import clean
 from gemmbench.render import energy, notes
 from gemmbench.render.heading import heading
@@ -30,10 +30,14 @@ def workloads(run: Run, scope: str = "kernel", order: Sequence[str] = ()) -> Ren
 
 def sheets(run: Run, scope: str = "kernel", order: Sequence[str] = ()) -> list[Sheet]:
     """A line for each shape in the order of the run: best kernel, its GFLOPS in two scopes, numpy's."""
-    return [
-        _sheet(run, device, dtype, rows, scope, order)
-        for (device, dtype), rows in by_device_and_type(run).items()
-    ]
+    rows = [row for row in run.rows if row.kind == "gemm" and row.problem]
+    found = []
+    for device in sorted({row.device for row in rows if row.device != HOST}) or [HOST]:
+        for dtype in dict.fromkeys(row.dtype for row in rows):
+            mine = [row for row in rows if row.dtype == dtype and row.device in (device, HOST)]
+            if mine:
+                found.append(_sheet(run, device, dtype, mine, scope, order))
+    return found
 
 
 @dataclass(frozen=True)
