@@ -21,6 +21,7 @@ import platformdirs
 
 from gemmbench.facts.file_lock import lock
 from gemmbench.facts.records import DeviceFacts
+from gemmbench.facts.text import reason_of
 
 _T = TypeVar("_T")
 _PATIENCE_S = 10.0  # that another process may take to replace a file
@@ -78,7 +79,7 @@ class DeviceFiles(Generic[_T]):
         except (FileNotFoundError, NotADirectoryError):
             return None
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
-            self._note(f"{self._words.unread}: {path}: {why(error)}")
+            self._note(f"{self._words.unread}: {path}: {reason_of(error)}")
             return None
 
     def write(self, device: DeviceFacts, content: _T) -> bool:
@@ -89,7 +90,7 @@ class DeviceFiles(Generic[_T]):
         try:
             replace_file(path, msgspec.json.encode(content))
         except OSError as error:
-            self._note(f"{self._words.unwritten}: {path}: {why(error)}")
+            self._note(f"{self._words.unwritten}: {path}: {reason_of(error)}")
             return False
         return True
 
@@ -117,7 +118,7 @@ class DeviceFiles(Generic[_T]):
                     self._note(f"what was there is now {aside}")
                 return self.write(device, change(content))
         except OSError as error:
-            self._note(f"{self._words.unwritten}: {path}: {why(error)}")
+            self._note(f"{self._words.unwritten}: {path}: {reason_of(error)}")
             return False
 
     def _path_to_write(self, device: DeviceFacts) -> Path | None:
@@ -194,9 +195,3 @@ def replace_file(path: Path, data: bytes) -> None:
         with contextlib.suppress(OSError):
             Path(name).unlink()
         raise
-
-
-def why(error: Exception) -> str:
-    """What went wrong with a file, to stand in a sentence."""
-    text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    return text[:1].lower() + text[1:]

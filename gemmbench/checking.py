@@ -234,7 +234,7 @@ def _remarks(basis: Basis, settled: Sequence[Settled]) -> list[str]:
     machines = {control: one.machine for one in settled if one.machine and (control := one.suspect.control)}
     for control, machine in machines.items():
         row = basis.rows[control]
-        size = f" {row.problem.m}x{row.problem.n}x{row.problem.k}" if row.problem else ""
+        size = f" {row.problem.shape}" if row.problem else ""
         found.append(
             f"control {row.variant}{size}: {1 / machine.ratio:.3f} of its speed in the base "
             f"({1 / machine.high:.3f} to {1 / machine.low:.3f})"

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from gemmbench.facts.records import DeviceFacts, Energy
+from gemmbench.facts.text import reason_of
 
 POWERCAP = Path("/sys/class/powercap")
 
@@ -266,4 +267,4 @@ def _text(file: Path) -> str:
             f"{file} is for root only; until the next start, sudo chmod a+r {zones}/{file.name} opens it"
         ) from None
     except OSError as error:
-        raise CounterError(f"{file}: {(error.strerror or str(error)).lower()}") from None
+        raise CounterError(f"{file}: {reason_of(error)}") from None

@@ -102,7 +102,7 @@ def source(variant: Variant) -> str:
 
 
 def _note(preset: Preset, path: Path) -> str:
-    sizes = ", ".join(f"{p.m}x{p.n}x{p.k}" for p in preset.problems)
+    sizes = ", ".join(problem.shape for problem in preset.problems)
     gain = f", {number(preset.speedup)} times the shipped preset's rate" if preset.speedup else ""
     when = f"{preset.found_utc[:10]}, at {sizes}{gain}"
     return f"tuned parameters from {path} ({when}); --no-tuned leaves them out"

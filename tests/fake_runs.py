@@ -110,6 +110,9 @@ HOST = HostFacts(
     blas="OpenBLAS 0.3.30, 2 threads",
 )
 
+SOURCE = "0123456789ab"  # hash of every kernel's
+NO_SOURCE = ("numpy", "clblast", "cublas", "auto")  # what has no kernel source of its own
+
 
 def header(command: Sequence[str], devices: Sequence[DeviceFacts] = (CPU,)) -> Header:
     placed = tuple(replace(device, index=place) for place, device in enumerate(devices))
@@ -155,6 +158,7 @@ def gemm_row(
         check=Check("ok", {"residual_over_bound": 0.031}),
         build_s=0.21 if device >= 0 else None,
         memory="mapped" if device >= 0 else "",
+        source="" if variant in NO_SOURCE else SOURCE,
     )
 
 

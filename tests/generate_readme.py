@@ -85,7 +85,7 @@ def figures(runs: Sequence[Run]) -> tuple[int, dict[str, Figure]]:
     first, *others = runs
     for setting in standing.settings(first):
         problem = standing.common_problem(first, setting) if setting.dtype == DTYPE else None
-        if problem and problem.m == problem.n == problem.k:
+        if problem and problem.is_square:
             found: dict[str, Figure] = {}
             for run in (*reversed(others), first):
                 places = standing.standings(run, setting, problem)
@@ -179,10 +179,11 @@ def tensor(run: Run, peaks: Run) -> str:
         title = rows[0].notes[0].partition(",")[0] if name == "cublas" else f"`{name}`"
         lines.append(f"| {title} | {' | '.join(text[name, dtype] for dtype in TENSOR_TYPES)} |")
         earlier += [title] if any(is_earlier(run, row) for row in rows) else []
-    dp4a = derive.peak(peaks, 0, "char", matrix=False) or 0.0
+    dp4a = derive.peak(peaks, 0, "char", matrix=False)
+    peak = units.number(dp4a.rate / TERA) if dp4a else "-"
     below = (
         "cuBLAS takes its dp4a path for int8 operands that are not transposed, as here, and not the tensor "
-        f"cores (the peak of dp4a, measured: {units.number(dp4a / TERA)} TOPS): {text['nv-wgmma', 'char']} "
+        f"cores (the peak of dp4a, measured: {peak} TOPS): {text['nv-wgmma', 'char']} "
         f"against {text['cublas', 'char']} is not tensor core against tensor core."
     )
     return "\n".join([*lines, *_below(below), *_below(earlier_forms(", ".join(earlier)))])

@@ -24,7 +24,7 @@ from gemmbench.charts.pane import WIDTH, Families, Pane
 from gemmbench.facts.chart_files import SUFFIXES
 from gemmbench.facts.concurrent import alone
 from gemmbench.facts.records import Run
-from gemmbench.facts.text import clean
+from gemmbench.facts.text import clean, reason_of
 from gemmbench.facts.tuning import is_tuning
 
 
@@ -228,7 +228,7 @@ def _write(paint: Callable[[], Figure], path: Path) -> None:
     try:
         path.write_bytes(_few_colours(drawn) if suffix == ".png" else drawn.getvalue())
     except OSError as error:
-        raise ChartError(f"cannot write {path}: {(error.strerror or str(error)).lower()}") from None
+        raise ChartError(f"cannot write {path}: {reason_of(error)}") from None
 
 
 def _few_colours(png: BytesIO) -> bytes:

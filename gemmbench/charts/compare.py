@@ -101,12 +101,6 @@ def _across(axes: Axes, lines: Sequence[Line]) -> None:
 
 def words(row: Row) -> str:
     """A row's name: variant, size, and the type where it is not float."""
-    problem = row.problem
-    if problem is None:
-        where = listed(row.parameters)
-    elif problem.m == problem.n == problem.k:
-        where = str(problem.m)
-    else:
-        where = f"{problem.m}x{problem.n}x{problem.k}"
+    where = row.problem.size if row.problem else listed(row.parameters)
     parts = (clean(row.variant), "" if row.dtype == "float" else row.dtype, clean(row.label) or where)
     return " ".join(filter(None, parts))[:48]

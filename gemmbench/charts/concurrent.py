@@ -124,13 +124,11 @@ def _title(run: Run, places: Sequence[int]) -> str:
 
 def _place(row: Row) -> str:
     """A size."""
-    problem = row.problem
-    if problem is None:
+    if row.problem is None:
         if "bytes" in row.parameters:
             return short(units.size(int(row.parameters["bytes"])))
         return f"width {row.parameters['width']}" if "width" in row.parameters else ""
-    square = problem.m == problem.n == problem.k
-    return clean(row.label) or (str(problem.m) if square else f"{problem.m}x{problem.n}x{problem.k}")
+    return clean(row.label) or row.problem.size
 
 
 def _aggregate(axes: Axes, picture: _Picture) -> None:
@@ -186,7 +184,7 @@ def _slowdowns(axes: Axes, picture: _Picture) -> None:
                     wide = True
                 axes.plot(
                     place + shift,
-                    found.value,
+                    found.median,
                     color=picture.colours[variant],
                     marker=marker,
                     linestyle="none",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -17,10 +17,8 @@ from gemmbench.charts.pane import (
     UP,
     Families,
     Pane,
-    Peak,
-    best_peak,
+    about_peaks,
     footnote,
-    lent,
     own_title,
     titles,
     with_gemms,
@@ -30,17 +28,16 @@ from gemmbench.charts.rungs import (
     Place,
     Rung,
     cell,
-    common_problem,
     heading,
     log_across,
     name_rows,
     places,
     rungs,
-    shape,
 )
 from gemmbench.facts import derive, units
 from gemmbench.facts.records import Problem, Row, Run
-from gemmbench.facts.series import BASELINE, HOST, LIBRARIES, panels
+from gemmbench.facts.series import AUTO, BASELINE, HOST, LIBRARIES, Panel, panels
+from gemmbench.facts.standing import Setting, common_problem
 from gemmbench.facts.text import clean
 
 _BAR = 0.62
@@ -50,12 +47,14 @@ _BAR = 0.62
 class Ladder:
     """What one pane shows: every variant of one device and type at one problem."""
 
+    run: Run
+    others: tuple[Run, ...]  # whose peaks count where the run has none
     title: str
     dtype: str
     problem: Problem
     rungs: tuple[Rung, ...]  # on the device
     host: Rung | None
-    peak: Peak | None
+    peak: derive.Peak | None
     notes: tuple[str, ...]  # on the peak
 
     def rate(self, rung: Rung) -> float | None:
@@ -67,6 +66,13 @@ class Ladder:
     def base(self) -> Rung:
         """The first rung that was measured: what speed-ups are over."""
         return next(rung for rung in self.rungs if self.rate(rung))
+
+    @property
+    def best(self) -> float:
+        """The best rate; that of `auto` is another's."""
+        return max(
+            (rate for rung in self.rungs if rung.variant != AUTO and (rate := self.rate(rung))), default=0.0
+        )
 
     @property
     def rates(self) -> list[float]:
@@ -82,20 +88,21 @@ def ladder(runs: Sequence[Run], families: Families) -> list[Pane]:
     found, beside = [], with_gemms(runs)
     for run in beside:
         for panel in panels(run, "m"):
-            mine = [row for row in run.rows if (row.device, row.dtype) == (panel.device, panel.dtype)]
-            problem = common_problem(row for row in mine if row.kind == "gemm")
+            problem = common_problem(run, Setting(panel.device, panel.dtype))
             if panel.device == HOST or problem is None:
                 continue
             all_rungs = rungs(run, panel.device, (panel.dtype,), problem, families)
-            peak = best_peak(run, panel.device, panel.dtype, runs)
+            peak = derive.peak(run, panel.device, panel.dtype, others=runs)
             one = Ladder(
+                run,
+                tuple(runs),
                 own_title(run, panel.device, beside),
                 panel.dtype,
                 problem,
                 tuple(rung for rung in all_rungs if not rung.is_host),
                 next((rung for rung in all_rungs if rung.is_host and rung.variant == BASELINE), None),
                 peak,
-                tuple(lent({panel.dtype: peak}) if peak else ["The run has no measured peak of this type."]),
+                tuple(_about(run, panel, peak)),
             )
             if sum(one.rate(rung) is not None for rung in one.rungs) >= 2:
                 lines = len(one.rungs) + len({rung.family for rung in one.rungs}) + 2
@@ -129,15 +136,25 @@ def _paint(axes: Axes, one: Ladder) -> None:
     axes.set_ylim(bottom + 1.9, -0.8)
     if host:
         _host_line(axes, host / unit, f"{BASELINE}, host: {units.rate(host)}")
-    below = f"{one.dtype}, kernel scope, {shape(one.problem)}; in full colour the step from the rung above"
+    below = f"{one.dtype}, kernel scope, {one.problem.title}; in full colour the step from the rung above"
     titles(axes, one.title, below, (("faster than the rung above", UP), ("slower", DOWN)))
     footnote(axes, one.notes)
 
 
-def _of_peak(peak: Peak, rate: float, row: Row) -> str:
-    """A rate's share of the peak; nothing where it ran on other units."""
-    here = derive.on_matrix_units(derive.what_ran(row), row.dtype) == peak.matrix
-    return units.percent(rate / peak.rate) if here else "-"
+def _about(run: Run, panel: Panel, peak: derive.Peak | None) -> Iterator[str]:
+    """What a footnote says of the peak."""
+    if peak is None:
+        yield "The run has no measured peak of this type."
+        return
+    yield from about_peaks(run, [peak])
+    if len(derive.units_used(run, panel.device, panel.dtype)) > 1:
+        yield "Of peak: of the peak of the units that a kernel runs on; the highest is drawn."
+
+
+def _of_peak(one: Ladder, row: Row) -> str:
+    """A rate's share of the peak of its own units; nothing where that was not measured."""
+    fraction = derive.peak_fraction(one.run, row, others=one.others)
+    return "-" if fraction is None else units.percent(fraction)
 
 
 def _bars(axes: Axes, one: Ladder, stands: Sequence[Place], unit: float, divisor: float) -> None:
@@ -153,9 +170,9 @@ def _bars(axes: Axes, one: Ladder, stands: Sequence[Place], unit: float, divisor
         _step(axes, place.y, before, rate / unit)
         figures = [f"{units.number(rate / unit)}x", units.number(rate / divisor)]
         if one.peak:
-            figures.append(_of_peak(one.peak, rate, place.rung.rows[one.dtype]))
+            figures.append(_of_peak(one, place.rung.rows[one.dtype]))
         for column, text in enumerate(figures):
-            cell(axes, column, place.y, text, bold=rate == max(one.rates))
+            cell(axes, column, place.y, text, bold=rate == one.best)
         before = rate / unit
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.offsetbox import AnnotationBbox, HPacker, TextArea
 
 from gemmbench.facts import derive, units
+from gemmbench.facts.derive import Peak
 from gemmbench.facts.records import Run
 from gemmbench.facts.series import HOST
 from gemmbench.facts.text import clean
@@ -55,46 +56,18 @@ def own_title(run: Run, device: int, beside: Sequence[Run]) -> str:
     return device_title(run, device) + (f" | {stem(run)}" if len(beside) > 1 else "")
 
 
-def kept_peak(run: Run, device: int, dtype: str, matrix: bool | None = None) -> list[str]:
-    """What a footnote says of a peak that was measured before its run; matrix as of `derive.peak`."""
-    row = derive.peak_row(run, device, dtype, matrix)
-    elapsed_s = derive.kept_for(run, row) if row else None
-    return [] if elapsed_s is None else [f"The {dtype} peak was measured {units.age(elapsed_s)} earlier."]
-
-
-@dataclass(frozen=True)
-class Peak:
-    """What a chart holds the rates of a type against."""
-
-    rate: float  # flop/s
-    matrix: bool  # whether of units that only multiply matrices
-    lender: str  # the run that it is of, if that is another
-    notes: tuple[str, ...]  # for a footnote
-
-
-def best_peak(run: Run, device: int, dtype: str, runs: Sequence[Run]) -> Peak | None:
-    """The highest peak of the units that a run's GEMMs of a type used; None if there is none.
-
-    Each unit's is the run's own, else what another of the runs has of the same device.
-    """
-    title, found = device_title(run, device), list[Peak]()
-    same = [(other, place) for other in (run, *runs) for place in places_of(other, title)]
-    for matrix in derive.units_used(run, device, dtype):
-        for other, place in same:
-            if rate := derive.peak(other, place, dtype, matrix):
-                lender = "" if other is run else stem(other)
-                found.append(Peak(rate, matrix, lender, tuple(kept_peak(other, place, dtype, matrix))))
-                break
-    return max(found, key=lambda peak: peak.rate, default=None)
-
-
-def lent(peaks: Mapping[str, Peak]) -> list[str]:
-    """What a footnote says of peaks, by data type: how old they are, and of which runs."""
-    notes = [note for peak in peaks.values() for note in peak.notes]
-    for lender in dict.fromkeys(peak.lender for peak in peaks.values() if peak.lender):
-        dtypes = [dtype for dtype, peak in peaks.items() if peak.lender == lender]
+def about_peaks(run: Run, peaks: Iterable[Peak]) -> list[str]:
+    """What a footnote says of the peaks that a run is held against: how old they are, and of which runs."""
+    notes, borrowed = [], dict[str, list[str]]()
+    for peak in peaks:
+        dtype = peak.row.dtype
+        if (elapsed_s := derive.kept_for(peak.run, peak.row)) is not None:
+            notes.append(f"The {dtype} peak was measured {units.age(elapsed_s)} earlier.")
+        if peak.run is not run:
+            borrowed.setdefault(stem(peak.run), []).append(dtype)
+    for name, dtypes in borrowed.items():
         are = "peak is that" if len(dtypes) == 1 else "peaks are those"
-        notes.append(f"The {', '.join(dtypes)} {are} of {lender}.")
+        notes.append(f"The {', '.join(dtypes)} {are} of {name}.")
     return notes
 
 

@@ -15,9 +15,8 @@ from gemmbench.charts.pane import (
     PALE,
     Families,
     Pane,
-    best_peak,
+    about_peaks,
     footnote,
-    lent,
     own_title,
     short,
     titles,
@@ -28,18 +27,17 @@ from gemmbench.charts.rungs import (
     Place,
     Rung,
     cell,
-    common_problem,
     heading,
     log_across,
     name_rows,
     places,
     rungs,
-    shape,
 )
 from gemmbench.facts import derive, units
 from gemmbench.facts.dtypes import DTYPES, GEMM_DTYPES
 from gemmbench.facts.records import Problem, Row, Run
 from gemmbench.facts.series import HOST
+from gemmbench.facts.standing import common_problem, settings
 from gemmbench.facts.text import clean
 
 _SIGNS = {
@@ -79,7 +77,7 @@ def precision(runs: Sequence[Run], families: Families) -> list[Pane]:
     found, mine = [], with_gemms(runs)
     for run in mine:
         for device in sorted({row.device for row in run.rows if row.kind == "gemm" and row.device != HOST}):
-            problem = common_problem(row for row in run.rows if row.kind == "gemm" and row.device == device)
+            problem = common_problem(run, *(one for one in settings(run) if one.device == device))
             if problem is None:
                 continue
             rows = [row for row in run.rows if row.problem == problem and row.device == device]
@@ -89,7 +87,7 @@ def precision(runs: Sequence[Run], families: Families) -> list[Pane]:
             asked = {row.dtype for row in rows}
             dtypes = tuple(sorted(asked, key=lambda name: (DTYPES[name].itemsize, list(DTYPES).index(name))))
             ladder = tuple(rungs(run, device, dtypes, problem, families))
-            tops = {dtype: top for dtype in dtypes if (top := best_peak(run, device, dtype, runs))}
+            tops = {dtype: top for dtype in dtypes if (top := derive.peak(run, device, dtype, others=runs))}
             lacking = [dtype for dtype in dtypes if dtype not in tops]
             one = Types(
                 own_title(run, device, mine),
@@ -99,7 +97,7 @@ def precision(runs: Sequence[Run], families: Families) -> list[Pane]:
                 {dtype: top.rate for dtype, top in tops.items()},
                 (
                     *([f"The run has no measured peak of {', '.join(lacking)}."] if lacking else []),
-                    *lent(tops),
+                    *about_peaks(run, tops.values()),
                 ),
             )
             lines = len(ladder) + len({rung.family for rung in ladder}) + 1
@@ -152,7 +150,7 @@ def _paint(axes: Axes, one: Types) -> None:
     low, high = min(everything) / divisor, max(everything) / divisor
     log_across(axes, low, high, f"{letter}FLOPS", lambda value: short(units.number(value)))
     axes.set_ylim(bottom + 0.8, -0.8)
-    below = f"kernel scope, {shape(one.problem)}, {letter}FLOPS; dash-dotted: each type's measured peak"
+    below = f"kernel scope, {one.problem.title}, {letter}FLOPS; dash-dotted: each type's measured peak"
     keys = tuple((f"{_SIGNS[one.look(dtype)[1]]} {dtype}", one.look(dtype)[0]) for dtype in one.dtypes)
     titles(axes, one.title, below, keys, _LIFT if len(keys) > _FEW else 0)  # not into the columns' heads
     footnote(axes, one.notes)

@@ -17,9 +17,8 @@ from gemmbench.charts.pane import (
     GREY,
     Families,
     Pane,
-    best_peak,
+    about_peaks,
     device_title,
-    lent,
     own_title,
     places_of,
     short,
@@ -73,10 +72,10 @@ def _roofs(run: Run, device: int, dtype: str, runs: Sequence[Run], families: Fam
     under = (device, HOST) if run.header.devices[device].type == "cpu" else (device,)
     rows = [row for row in run.rows if row.kind == "gemm" and row.dtype == dtype and row.device in under]
     rows = [row for row in rows if derive.intensity(row) > 0]
-    peak = best_peak(run, device, dtype, runs)
+    peak = derive.peak(run, device, dtype, others=runs)
     if peak is None or not any(derive.shown_rate(row, "kernel") for row in rows):
         return None
-    notes = lent({dtype: peak})
+    notes = about_peaks(run, [peak])
     same = [(other, place) for other in (run, *runs) for place in places_of(other, device_title(run, device))]
     bandwidths = [(top, other) for other, place in same if (top := derive.bandwidth(other, place))]
     if not bandwidths:
@@ -105,10 +104,7 @@ def _problem(row: Row) -> Problem:
 
 def _name(row: Row) -> str:
     """A problem for people: its label, its size, or its shape."""
-    problem = _problem(row)
-    if row.label:
-        return clean(row.label)
-    return str(problem.m) if problem.m == problem.n == problem.k else f"{problem.m}x{problem.n}x{problem.k}"
+    return clean(row.label) or _problem(row).size
 
 
 def _paint(axes: Axes, one: Roofs) -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from gemmbench.charts.pane import BLACK, DARK, GREY, Families
-from gemmbench.facts import derive
 from gemmbench.facts.records import Problem, Row, Run
 from gemmbench.facts.series import HOST, panels
 from gemmbench.facts.text import clean
@@ -39,22 +38,6 @@ class Place:
 
     y: float
     rung: Rung
-
-
-def common_problem(rows: Iterable[Row]) -> Problem | None:
-    """The problem that most rows were measured at; the largest of several."""
-    counts: dict[Problem, int] = {}
-    for row in rows:
-        if row.problem and derive.shown_rate(row, "kernel"):
-            counts[row.problem] = counts.get(row.problem, 0) + 1
-    return max(counts, key=lambda p: (counts[p], p.m * p.n * p.k), default=None)
-
-
-def shape(problem: Problem) -> str:
-    """A problem for people: ``m = n = k = 2048``, ``m x n x k = 96 x 3025 x 363``."""
-    if problem.m == problem.n == problem.k:
-        return f"m = n = k = {problem.m}"
-    return f"m x n x k = {problem.m} x {problem.n} x {problem.k}"
 
 
 def rungs(run: Run, device: int, dtypes: Sequence[str], problem: Problem, families: Families) -> list[Rung]:

@@ -22,11 +22,12 @@ from gemmbench.charts.curves import (
     missing,
     status,
 )
-from gemmbench.charts.pane import BLACK, GREY, Families, Pane, Peak, best_peak, lent
+from gemmbench.charts.pane import BLACK, GREY, Families, Pane, about_peaks
 from gemmbench.facts import derive, units
 from gemmbench.facts.records import Row, Run
 from gemmbench.facts.series import BASELINE, HOST, LIBRARIES, Panel, Series
 from gemmbench.facts.text import clean
+from gemmbench.stats.break_even import break_evens
 
 Values = Callable[[Row], tuple[float, float, float] | None]  # median, low, high
 Paint = Callable[[Box, Axes], None]
@@ -102,15 +103,17 @@ def _per_joule(row: Row) -> tuple[float, float, float] | None:
 
 
 def _throughput(box: Box, axes: Axes, runs: Sequence[Run]) -> None:
-    peaks = [
-        best_peak(run, panel.device, panel.dtype, runs) if panel.device != HOST else None
-        for run, panel in box.parts
-    ]
+    peaks = [derive.peak(run, panel.device, panel.dtype, others=runs) for run, panel in box.parts]
     labels = _curves(axes, box, _rates("kernel"))
     labels += _peak_lines(axes, box, peaks)
     frame(axes, box, "GFLOPS", units.number, f"{box.dtype}, kernel scope; {_BAND}")
     at_ends(axes, labels, box)
-    notes = dict.fromkeys(note for peak in peaks if peak for note in lent({box.dtype: peak}))
+    notes = dict.fromkeys(
+        note
+        for (run, _), peak in zip(box.parts, peaks, strict=True)
+        if peak
+        for note in about_peaks(run, [peak])
+    )
     missing(axes, box, box.series, status, notes=list(notes))
 
 
@@ -186,7 +189,7 @@ def _line(axes: Axes, one: Series, sizes: Sequence[int], values: Values, look: L
     return end_of(sizes, middle)
 
 
-def _peak_lines(axes: Axes, box: Box, peaks: Sequence[Peak | None]) -> list[Label]:
+def _peak_lines(axes: Axes, box: Box, peaks: Sequence[derive.Peak | None]) -> list[Label]:
     """The peak that each part is held against; there may be none."""
     labels = []
     for (run, panel), peak in zip(box.parts, peaks, strict=True):
@@ -219,7 +222,10 @@ def _host_device(axes: Axes, box: Box, styles: Mapping[tuple[int, str], Look]) -
 
 
 def _contenders(panel: Panel, families: Families, most: int = 2) -> tuple[Series, ...]:
-    """The kernels with the best rate in the host scope, at any size, and the host's own BLAS."""
+    """What the chart compares: few kernels, and the host's own BLAS.
+
+    Those with the best rate in the host scope, at any size, and the one that the break-even is of.
+    """
 
     def best(one: Series) -> float:
         return max(
@@ -227,31 +233,24 @@ def _contenders(panel: Panel, families: Families, most: int = 2) -> tuple[Series
         )
 
     kernels = (one for one in panel.series if families.get(one.variant) != LIBRARIES)
-    mine = sorted((one for one in kernels if not one.is_host and best(one) > 0), key=best, reverse=True)
-    return (*mine[:most], *(one for one in panel.series if one.is_host and one.variant == BASELINE))
+    fastest = sorted((one for one in kernels if not one.is_host and best(one) > 0), key=best, reverse=True)
+    earliest = (even.kernel for even in break_evens(panel)[:1] if even.size is not None)
+    hosts = (one for one in panel.series if one.is_host and one.variant == BASELINE)
+    return tuple(dict.fromkeys((*fastest[:most], *earliest, *hosts)))
 
 
 def _mark_break_even(axes: Axes, box: Box, panel: Panel) -> None:
-    hosts = [one for one in panel.series if one.is_host]
-    evens = [
-        even
-        for one in panel.series
-        for host in hosts
-        if one is not host
-        if (even := derive.break_even(one.rows.values(), host.rows.values(), panel.axis)) and even.size
-    ]
-    if not evens:
+    even = next(iter(break_evens(panel)), None)
+    if even is None or even.size is None:
         return
-    even = min(evens, key=lambda even: even.size or 0.0)
-    assert even.size is not None  # filtered above
     axes.axvline(even.size, color=BLACK, linewidth=1.0, linestyle=":", label="break-even")
     right = even.high if even.high is not None else box.sizes[-1]
     axes.axvspan(even.low or even.size, right, color=BLACK, alpha=0.10, linewidth=0)
-    text = f"break-even {box.panel.axis} = {round(even.size)}"
+    text = f"break-even {panel.axis} = {round(even.size)}"
     if even.from_start:
-        text = f"{even.variant} wins from the start"
+        text = f"{even.kernel.label} wins from the start"
     elif even.low is not None and even.high is not None:
-        text += f" ({round(even.low)} to {round(even.high)})"
+        text += f" ({round(even.low)} to {round(even.high)}): {even.kernel.label}"
     left = even.size < (box.sizes[0] * box.sizes[-1]) ** 0.5  # the room is above the lines there, else below
     axes.annotate(
         clean(text),

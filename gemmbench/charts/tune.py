@@ -21,7 +21,7 @@ from gemmbench.charts.pane import (
     titles,
 )
 from gemmbench.facts import units
-from gemmbench.facts.records import Problem, Run
+from gemmbench.facts.records import Run
 from gemmbench.facts.text import clean, listed
 from gemmbench.facts.tuning import Attempt, Result, is_tuning, result
 
@@ -77,7 +77,7 @@ def _paint(axes: Axes, run: Run, found: Result, beside: Sequence[Run]) -> None:
     titles(
         axes,
         own_title(run, first.device, beside),
-        f"tune {clean(first.variant)} {first.dtype} at {', '.join(map(_shape, sizes))}{mean}",
+        f"tune {clean(first.variant)} {first.dtype} at {', '.join(problem.shape for problem in sizes)}{mean}",
         keys,
     )
     best = found.ranked[0]
@@ -110,7 +110,3 @@ def _finals(found: Result) -> list[str]:
         f"Timed again in turns, the winner is {median} ({low} to {high}) times as fast as the shipped "
         f"preset: {decision}."
     ]
-
-
-def _shape(problem: Problem) -> str:
-    return f"{problem.m}x{problem.n}x{problem.k}"

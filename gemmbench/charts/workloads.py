@@ -145,5 +145,4 @@ def _bar(axes: Axes, y: float, line: Series, number: int, rate: float, colour: s
 def _name(row: Row) -> str:
     """A shape for people: its label above m x n x k."""
     assert row.problem is not None  # a gemm row has one
-    shape = f"{row.problem.m} x {row.problem.n} x {row.problem.k}"
-    return f"{clean(row.label)}\n{shape}" if row.label else shape
+    return f"{clean(row.label)}\n{row.problem.shape}" if row.label else row.problem.shape

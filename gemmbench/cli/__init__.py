@@ -15,6 +15,7 @@ from typing import Any
 import click
 
 from gemmbench import __version__
+from gemmbench.facts.text import reason_of
 
 #            name        module     what it does, one line
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -98,7 +99,7 @@ class _Lazy(click.Group):
             if error.filename is not None or error.errno not in _FULL:
                 raise
             _drop_output()
-            _say(f"gemmbench: cannot write the output: {(error.strerror or str(error)).lower()}")
+            _say(f"gemmbench: cannot write the output: {reason_of(error)}")
             status = EXIT_USAGE
         sys.exit(status if isinstance(status, int) else 0)
 

@@ -18,6 +18,7 @@ from gemmbench.facts.compare.comparison import Comparison
 from gemmbench.facts.compare.pairing import DIFFERENCES
 from gemmbench.facts.compare.thresholds import ThresholdError, Thresholds
 from gemmbench.facts.records import SCOPES, Run, load
+from gemmbench.facts.text import reason_of
 from gemmbench.render import compare as pages
 from gemmbench.rules import variants
 
@@ -210,7 +211,7 @@ def write(path: Path, output: Any, quiet: bool = False) -> None:
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise UserError(f"cannot write {path}: {(error.strerror or str(error)).lower()}") from None
+        raise UserError(f"cannot write {path}: {reason_of(error)}") from None
     if not quiet:
         click.echo(f"Wrote {path}.", err=True)
 

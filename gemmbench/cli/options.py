@@ -16,6 +16,7 @@ from gemmbench.cli import EXIT_USAGE
 from gemmbench.facts import chart_files
 from gemmbench.facts.dtypes import GEMM_DTYPES
 from gemmbench.facts.records import MEMORY_MODES, SCOPES, Policy
+from gemmbench.facts.text import reason_of
 from gemmbench.rules import variants
 from gemmbench.rules.variants import Variant
 
@@ -379,6 +380,6 @@ def check_folder(option: str, path: Path) -> None:
             raise UserError(f"{option} {path}: it is a folder")
         target = path if path.exists() else path.parent
     except OSError as error:  # a name too long, a folder that may not be entered
-        raise UserError(f"{option} {path}: {(error.strerror or str(error)).lower()}") from None
+        raise UserError(f"{option} {path}: {reason_of(error)}") from None
     if not os.access(target, os.W_OK):
         raise UserError(f"{option} {path}: permission denied")

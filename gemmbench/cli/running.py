@@ -39,7 +39,7 @@ from gemmbench.facts.records import (
     essential,
 )
 from gemmbench.facts.series import AUTO
-from gemmbench.facts.text import clean, spelt_out
+from gemmbench.facts.text import clean, reason_of, spelt_out
 from gemmbench.measured import KeptMeasurements
 from gemmbench.opencl import machine
 from gemmbench.peaks import KeptPeaks
@@ -308,7 +308,7 @@ def drawn(paint: Callable[[], None], path: Path, quiet: bool = False) -> None:
     except charts.ChartError as error:
         raise UserError(str(error)) from None
     except OSError as error:
-        raise UserError(f"cannot write {path}: {(error.strerror or str(error)).lower()}") from None
+        raise UserError(f"cannot write {path}: {reason_of(error)}") from None
     if not quiet:
         click.echo(f"Drew {path}.", err=True)
 

@@ -8,18 +8,9 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from gemmbench.facts import derive
-from gemmbench.facts.compare.measures import Measure, measure
-from gemmbench.facts.compare.verdict import CONFIDENCE, quantile
+from gemmbench.facts.compare.measures import measure
 from gemmbench.facts.records import BESIDE, DeviceFacts, Row, RowKey, Run
-
-
-@dataclass(frozen=True)
-class Ratio:
-    """A ratio of two times with the ends of its 95 % confidence interval; 2 is half the speed."""
-
-    value: float
-    low: float
-    high: float
+from gemmbench.facts.stats import Interval, Measure
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,10 +25,10 @@ class Part:
         """Its position in the header."""
         return self.together.device
 
-    def slowdown(self, scope: str) -> Ratio | None:
-        """Time beside the others over time alone; None unless both were measured."""
+    def slowdown(self, scope: str) -> Interval | None:
+        """Time beside the others over time alone, 2 is half the speed; None unless both were measured."""
         pair = self.measures(scope)
-        return _ratio(pair[0].over(pair[1])) if pair else None
+        return pair[0].over(pair[1]).interval() if pair else None
 
     def measures(self, scope: str) -> tuple[Measure, Measure] | None:
         """Beside the others, and alone; None unless both have a rate there."""
@@ -78,13 +69,13 @@ class Joint:
         """The sum of the same devices' medians alone."""
         return _sum([speed(part.alone, scope) for part in self.figured if part.alone])
 
-    def total(self, scope: str) -> Ratio | None:
+    def total(self, scope: str) -> Interval | None:
         """The sum alone over the aggregate: what all devices at once lose."""
         pairs = [pair for part in self.figured if (pair := part.measures(scope))]
         if not pairs:
             return None
         beside, alone = (_summed([pair[side] for pair in pairs]) for side in (0, 1))
-        return _ratio(beside.over(alone))
+        return beside.over(alone).interval()
 
 
 @lru_cache(maxsize=64)
@@ -138,7 +129,7 @@ def derived(run: Run, row: Row) -> dict[str, object]:
     found = part.slowdown("kernel") if part else None
     return {
         "beside": list(row.beside),
-        "slowdown": found.value if found else None,
+        "slowdown": found.median if found else None,
         "slowdown_low": found.low if found else None,
         "slowdown_high": found.high if found else None,
     }
@@ -171,12 +162,3 @@ def _summed(measures: Sequence[Measure]) -> Measure:
         sum((one.error * part / total) ** 2 for one, part in zip(measures, speeds, strict=True))
     )
     return Measure(-math.log(total), error, min(one.freedom for one in measures))
-
-
-def _ratio(found: Measure) -> Ratio:
-    half = quantile(CONFIDENCE, found.freedom) * found.error
-    return Ratio(math.exp(found.value), _exp(found.value - half), _exp(found.value + half))
-
-
-def _exp(value: float) -> float:
-    return math.exp(value) if value < 700 else math.inf

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -11,7 +11,7 @@ from gemmbench.facts.dtypes import DTYPES
 from gemmbench.facts.problem import Gemm
 from gemmbench.facts.records import SCOPES, Problem, Row, Run, moment
 from gemmbench.facts.series import AUTO, BASELINE, HOST
-from gemmbench.facts.stats import Summary, drift, summarize, two_humped
+from gemmbench.facts.stats import Interval, Summary, drift, summarize, two_humped
 from gemmbench.facts.units import GIGA
 
 OUTDONE = 1.05  # a GEMM this many times as fast as the measured peak disproves it
@@ -70,12 +70,9 @@ def finest_scope(row: Row) -> str | None:
 
 
 @dataclass(frozen=True)
-class Rate:
+class Rate(Interval):
     """A rate in flop/s (or bytes/s) with the 95 % confidence interval of its median."""
 
-    median: float
-    low: float
-    high: float
     best: float  # from the fastest batch
 
 
@@ -181,8 +178,20 @@ def units_used(run: Run, device: int, dtype: str) -> tuple[bool, ...]:
     return tuple(sorted(ran)) or (False,)
 
 
-def peak(run: Run, device: int, dtype: str, matrix: bool | None = None) -> float | None:
-    """The best peak in flop/s measured in this run for a device and type; None if there is none.
+@dataclass(frozen=True)
+class Peak:
+    """What rates are held against: the best measured rate of one kind of a device's units."""
+
+    rate: float  # flop/s
+    row: Row
+    run: Run  # that the row is of
+    matrix: bool  # whether of units that only multiply matrices
+
+
+def peak(
+    run: Run, device: int, dtype: str, matrix: bool | None = None, others: Sequence[Run] = ()
+) -> Peak | None:
+    """The peak that a device's GEMMs of a type are held against; None if there is none.
 
     Rows whose integrity is suspect do not count, nor do those of matrix units that were fed with zeros, with
     which some run faster. A peak that a GEMM has outdone is none: see `outdone`.
@@ -192,25 +201,49 @@ def peak(run: Run, device: int, dtype: str, matrix: bool | None = None) -> float
         device: its position in the header.
         dtype: of the operands.
         matrix: of matrix units, or of the others; None for the highest of those that the run's GEMMs used.
+        others: runs that may have a peak of the same device, each kind of units for itself, where the run has
+            none.
     """
-    found = _believed(run, device, dtype, matrix)
-    return found[0] if found else None
-
-
-def peak_row(run: Run, device: int, dtype: str, matrix: bool | None = None) -> Row | None:
-    """The row that `peak` is from."""
-    found = _believed(run, device, dtype, matrix)
-    return found[1] if found else None
-
-
-def _believed(run: Run, device: int, dtype: str, matrix: bool | None) -> tuple[float, Row] | None:
-    wanted = units_used(run, device, dtype) if matrix is None else (matrix,)
-    found = [
-        top
-        for units in wanted
-        if not outdone(run, device, dtype, units) and (top := _peak(run, device, dtype, units)) is not None
+    if device == HOST:
+        return None
+    title = run.header.devices[device].title
+    sources = [(run, device)] + [
+        (other, index)
+        for other in others
+        if other is not run
+        for index, facts in enumerate(other.header.devices)
+        if facts.title == title
     ]
-    return max(found, key=lambda pair: pair[0], default=None)
+    tops = [
+        next((top for source, index in sources if (top := _believed(source, index, dtype, units))), None)
+        for units in (units_used(run, device, dtype) if matrix is None else (matrix,))
+    ]
+    return max((top for top in tops if top), key=lambda top: top.rate, default=None)
+
+
+def held_against(run: Run, row: Row, others: Sequence[Run] = ()) -> Peak | None:
+    """The peak that a row's rate is held against: of its device, and of the units that its kernel runs on.
+
+    The host's BLAS runs on the processor of a CPU device: there, and only there, the same peak applies.
+    """
+    if what_ran(row) != BASELINE:
+        devices: Iterable[int] = (row.device,)
+    else:
+        devices = range(len(run.header.devices)) if _on_cpus_alone(run) else ()
+    matrix = on_matrix_units(what_ran(row), row.dtype)
+    tops = [top for device in devices if (top := peak(run, device, row.dtype, matrix, others))]
+    return max(tops, key=lambda top: top.rate, default=None)
+
+
+def peak_fraction(run: Run, row: Row, scope: str = "kernel", others: Sequence[Run] = ()) -> float | None:
+    """One scope's rate over the peak that it is held against; arguments as of `held_against`."""
+    reached, top = shown_rate(row, scope), held_against(run, row, others)
+    return reached.median / top.rate if reached and top else None
+
+
+def _believed(run: Run, device: int, dtype: str, matrix: bool) -> Peak | None:
+    top = _peak(run, device, dtype, matrix)
+    return Peak(*top, run, matrix) if top and not outdone(run, device, dtype, matrix) else None
 
 
 @lru_cache(maxsize=64)
@@ -280,20 +313,6 @@ def bandwidth(run: Run, device: int) -> float | None:
     return max(best, default=None)
 
 
-def peak_fraction(run: Run, row: Row, scope: str = "kernel") -> float | None:
-    """One scope's rate over the peak measured in the same run, of the units that the kernel runs on."""
-    found = shown_rate(row, scope)
-    # The host's BLAS runs on the processor of a CPU device: there, and only there, the same peak applies.
-    index = HOST if what_ran(row) == BASELINE else row.device
-    if index < 0:
-        if not _on_cpus_alone(run):
-            return None
-        places = range(len(run.header.devices))
-        index = max(places, key=lambda n: peak(run, n, row.dtype) or 0.0, default=HOST)
-    top = peak(run, index, row.dtype, on_matrix_units(what_ran(row), row.dtype))
-    return found.median / top if found and top else None
-
-
 def derived(run: Run, row: Row) -> dict[str, object]:
     """The derived fields that ``show --format json`` puts beside the stored ones; null where unknown."""
 
@@ -327,61 +346,3 @@ def derived(run: Run, row: Row) -> dict[str, object]:
         "width": row.parameters.get("width"),
         "noise": noise(row),
     }
-
-
-@dataclass(frozen=True)
-class BreakEven:
-    """The smallest size from which the device, transfers included, beats the host's BLAS."""
-
-    variant: str
-    size: float | None  # None: not in range
-    low: float | None = None  # the interval that the samples' confidence intervals allow
-    high: float | None = None
-    from_start: bool = False  # it wins from the smallest size measured
-
-
-def break_even(device_rows: Iterable[Row], host_rows: Iterable[Row], axis: str) -> BreakEven | None:
-    """Where a variant's host-scope time falls below the host BLAS's, and stays there.
-
-    Both series are interpolated linearly in log time over log size; the interval comes from the ends of the
-    two 95 % confidence intervals taken against and for the device.
-
-    Args:
-        device_rows: rows of one variant on one device.
-        host_rows: rows of the host's BLAS over the same problems.
-        axis: the dimension that varies: ``m`` or ``k``.
-
-    Returns:
-        None if the two series share no size.
-    """
-    mine = {getattr(row.problem, axis): row for row in device_rows if row.status == "ok"}
-    theirs = {getattr(row.problem, axis): row for row in host_rows if row.status == "ok"}
-    points: list[tuple[int, Summary, Summary]] = []
-    for size in sorted(size for size in mine.keys() & theirs.keys() if size > 0):
-        device, host = summary(mine[size], "host"), summary(theirs[size], "host")
-        if device and host:
-            points.append((size, device, host))
-    if not points:
-        return None
-    variant = mine[points[0][0]].variant
-
-    def crossing(device_end: str, host_end: str) -> float | None:
-        """Size of the last change of sign; the smallest size if there is none and the device wins."""
-        lead = [math.log(getattr(host, host_end) / getattr(device, device_end)) for _, device, host in points]
-        if lead[-1] <= 0:
-            return None
-        last = max((n for n, value in enumerate(lead) if value <= 0), default=None)
-        if last is None:
-            return float(points[0][0])
-        left, right = math.log(points[last][0]), math.log(points[last + 1][0])
-        share = -lead[last] / (lead[last + 1] - lead[last])
-        return math.exp(left + share * (right - left))
-
-    size = crossing("median", "median")
-    return BreakEven(
-        variant,
-        size,
-        crossing("low", "high"),
-        crossing("high", "low"),
-        from_start=size == points[0][0],
-    )

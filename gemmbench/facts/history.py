@@ -23,11 +23,12 @@ import numpy as np
 from gemmbench.facts.compare import noise as floors
 from gemmbench.facts.compare.basis import Basis, Rules
 from gemmbench.facts.compare.comparison import title
-from gemmbench.facts.compare.measures import Measure, mean, work
+from gemmbench.facts.compare.measures import work
 from gemmbench.facts.compare.noise import Noise
 from gemmbench.facts.compare.pairing import repetitions
 from gemmbench.facts.compare.verdict import Judgement, judge
 from gemmbench.facts.records import Row, RowKey, Run, RunFileError, moment
+from gemmbench.facts.stats import Measure, mean
 
 SIGNIFICANCE = 0.05
 LEAST = 3  # runs on either side of a change

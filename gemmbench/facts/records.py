@@ -20,6 +20,8 @@ import msgspec
 
 from gemmbench.facts.dtypes import DTYPES
 from gemmbench.facts.file_lock import lock
+from gemmbench.facts.problem import Dimensions
+from gemmbench.facts.text import reason_of
 
 SCHEMA_VERSION = 1
 # 1: the first one (gemmbench 0.1).
@@ -170,7 +172,7 @@ class Header:
 
 
 @dataclass(frozen=True)
-class Problem:
+class Problem(Dimensions):
     """The GEMM of a row: C = alpha A B + beta C."""
 
     m: int
@@ -378,11 +380,7 @@ def _read(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise RunFileError(f"{path}: {_why(error)}") from None
-
-
-def _why(error: OSError) -> str:
-    return (error.strerror or str(error)).lower()
+        raise RunFileError(f"{path}: {reason_of(error)}") from None
 
 
 def _parse(path: Path) -> tuple[Run, bool]:
@@ -546,7 +544,7 @@ class RunFile:
                 f"{path} exists already; --resume goes on with it, --force replaces it"
             ) from None
         except OSError as error:
-            raise RunFileError(f"cannot write {path}: {_why(error)}") from None
+            raise RunFileError(f"cannot write {path}: {reason_of(error)}") from None
         try:
             if not lock(file._descriptor):
                 raise BusyError(f"another gemmbench is writing {path}; wait for it, or choose another file")
@@ -562,7 +560,7 @@ class RunFile:
         try:
             os.ftruncate(self._descriptor, length)
         except OSError as error:
-            raise RunFileError(f"cannot write {self.path}: {_why(error)}") from None
+            raise RunFileError(f"cannot write {self.path}: {reason_of(error)}") from None
 
     def append(self, row: Row) -> None:
         """Add one row and put it on the disk."""
@@ -579,7 +577,7 @@ class RunFile:
         except OSError as error:
             if error.errno == errno.EINVAL:  # a pipe or /dev/stdout cannot be synced
                 return
-            raise RunFileError(f"cannot write {self.path}: {_why(error)}") from None
+            raise RunFileError(f"cannot write {self.path}: {reason_of(error)}") from None
 
     def close(self) -> None:
         """Close the file; closing twice is fine."""

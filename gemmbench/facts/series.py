@@ -28,6 +28,11 @@ class Series:
         """Whether it ran on the host, not on an OpenCL device."""
         return self.device == HOST
 
+    @property
+    def is_kernel(self) -> bool:
+        """Whether it is a kernel of the ladder itself: neither `auto` nor a library, which has no source."""
+        return self.variant != AUTO and any(row.source for row in self.rows.values())
+
 
 @dataclass(frozen=True, eq=False)
 class Panel:
@@ -62,7 +67,7 @@ def sweep_axis(rows: Iterable[Row]) -> str | None:
     problems = {row.problem for row in rows if row.kind == "gemm" and row.problem}
     if len({(problem.alpha, problem.beta) for problem in problems}) != 1 or len(problems) < 2:
         return None
-    if all(problem.m == problem.n == problem.k for problem in problems):
+    if all(problem.is_square for problem in problems):
         return "m"
     if len({(problem.m, problem.n) for problem in problems}) == 1:
         return "k"

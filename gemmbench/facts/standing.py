@@ -72,17 +72,25 @@ def _is_ranked(row: Row) -> bool:
     return row.device != HOST and row.variant != AUTO
 
 
-def common_problem(run: Run, setting: Setting) -> Problem | None:
-    """The largest problem that most of the measured variants have a figure for; None if nothing has one."""
-    counts = {
-        problem: sum(place.rate is not None for place in standings(run, setting, problem).values())
-        for problem in problems(run, setting)
-    }
-    measured = {row.variant for row in _rows(run, setting) if derive.shown_rate(row, "kernel")}
-    enough = [problem for problem, count in counts.items() if 2 * count > len(measured)]
-    most = max(counts.values(), default=0)
-    likely = enough or [problem for problem, count in counts.items() if count == most and count]
-    return likely[-1] if likely else None
+def common_problem(run: Run, *settings: Setting) -> Problem | None:
+    """The problem that variants are shown at, where they are shown at one: in `kernels`, README and charts.
+
+    Args:
+        run: the run.
+        settings: a device with one data type, or with each of several that are shown beside each other.
+
+    Returns:
+        The largest problem that most of the measured variants have a figure for; None if nothing has one.
+    """
+    figures: dict[Problem, set[tuple[str, str]]] = {}
+    for row in (row for setting in settings for row in _rows(run, setting)):
+        if row.problem and derive.shown_rate(row, "kernel"):
+            figures.setdefault(row.problem, set()).add((row.variant, row.dtype))
+    measured = set().union(*figures.values())
+    most = max(map(len, figures.values()), default=0)
+    least = min(most, len(measured) // 2 + 1)
+    enough = [problem for problem, names in figures.items() if len(names) >= least]
+    return max(reversed(enough), key=lambda problem: problem.flops, default=None)
 
 
 def _rows(run: Run, setting: Setting) -> list[Row]:

@@ -1,4 +1,4 @@
-"""Statistics of samples: pure functions."""
+"""Statistics of samples, and the intervals that every figure comes with: pure functions."""
 
 from __future__ import annotations
 
@@ -6,24 +6,41 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 CONFIDENCE = 0.95
-_RESAMPLES = 999
+RESAMPLES = 999
+SEED = 20261121  # the same samples give the same interval, in every table and on every machine
+LEAST_SAMPLES = 3  # with fewer there is no telling how uncertain their median is
+_MOST_CORRELATED = 0.9  # an estimate from ten samples says no more than this
 _CLEAR = 1.5  # groups this many of their spreads apart differ: noise alone does so in one row of fifty
-_SEED = 20261121  # the same samples give the same interval, in every table and on every machine
 
 
 @dataclass(frozen=True)
-class Summary:
+class Interval:
+    """A figure with the ends of its 95 % confidence interval; a ratio of speeds is above 1 where faster."""
+
+    median: float
+    low: float
+    high: float
+
+    def is_above(self, value: float) -> bool:
+        """Whether the whole interval is."""
+        return self.low > value
+
+    def is_below(self, value: float) -> bool:
+        """Whether the whole interval is."""
+        return self.high < value
+
+
+@dataclass(frozen=True)
+class Summary(Interval):
     """What is shown of one list of samples, in the samples' own unit."""
 
     n: int
-    median: float
-    low: float  # lower end of the 95 % confidence interval of the median
-    high: float  # upper end
     minimum: float
 
     @property
@@ -35,7 +52,7 @@ class Summary:
 
 
 def summarize(samples: Sequence[float]) -> Summary:
-    """Median, minimum and the bootstrap interval of the median (scipy's percentile method).
+    """Median, minimum and the bootstrap interval of the median.
 
     With fewer than three samples there is no interval: its ends are the extremes and `noise` is infinite.
 
@@ -54,18 +71,117 @@ def _summarize(samples: tuple[float, ...]) -> Summary:
         raise ValueError("a sample is not a positive finite number")
     low, high = float(values.min()), float(values.max())
     if values.size >= 3 and low < high:
-        from scipy.stats import bootstrap  # half a second to import, so only when needed
+        _, low, high, _ = resampled(values)
+    return Summary(float(np.median(values)), low, high, values.size, float(values.min()))
 
-        interval = bootstrap(
-            (values,),
-            np.median,
-            confidence_level=CONFIDENCE,
-            n_resamples=_RESAMPLES,
-            method="percentile",
-            random_state=_SEED,
-        ).confidence_interval
-        low, high = float(interval.low), float(interval.high)
-    return Summary(values.size, float(np.median(values)), low, high, float(values.min()))
+
+class Resampled(NamedTuple):
+    """Medians of samples drawn anew from the same ones, and what they say of the samples' own median."""
+
+    medians: npt.NDArray[np.float64]
+    low: float  # ends of its 95 % confidence interval, by the percentile method
+    high: float
+    error: float  # its standard error
+
+
+def resampled(
+    values: npt.NDArray[np.float64], random: int | np.random.Generator = SEED, times: int = RESAMPLES
+) -> Resampled:
+    """The bootstrap of the median (scipy's).
+
+    Args:
+        values: two or more.
+        random: a seed, or a generator that goes on from one call to the next.
+        times: how often samples are drawn anew.
+    """
+    from scipy.stats import bootstrap  # half a second to import, so only when needed
+
+    drawn = bootstrap(
+        (values,),
+        np.median,
+        confidence_level=CONFIDENCE,
+        n_resamples=times,
+        method="percentile",
+        random_state=random,
+    )
+    interval = drawn.confidence_interval
+    return Resampled(
+        drawn.bootstrap_distribution, float(interval.low), float(interval.high), float(drawn.standard_error)
+    )
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A figure as a logarithm, and how uncertain it is: what may be added, and held against a noise floor."""
+
+    value: float  # natural logarithm of the seconds for one unit of work, or of the ratio of two such
+    error: float  # standard error of the value as its own samples tell it; infinite if they are too few
+    freedom: float  # degrees of freedom of the error
+
+    def over(self, other: Measure) -> Measure:
+        """The ratio of this to another figure of the same run."""
+        return Measure(
+            self.value - other.value, math.hypot(self.error, other.error), min(self.freedom, other.freedom)
+        )
+
+    def interval(self) -> Interval:
+        """The figure itself, no longer its logarithm."""
+        half = student(CONFIDENCE, self.freedom) * self.error
+        high = self.value + half
+        low = math.exp(self.value - half)
+        return Interval(math.exp(self.value), low, math.exp(high) if high < 700 else math.inf)
+
+
+EXACT = Measure(0.0, 0.0, math.inf)
+"""What a ratio to a former self is held against: 1, which no noise has."""
+
+
+@lru_cache(maxsize=65536)
+def log_median(samples: tuple[float, ...]) -> Measure:
+    """The median of the samples' logarithms.
+
+    The error is the bootstrap's of the median, which asks nothing of the samples' distribution; a rank
+    test would give a verdict, but no error to add to the noise from run to run. The bootstrap draws as if
+    batches were independent. They are not: a batch resembles the one before it. So that the error is widened
+    by what their correlation leaves of their number, n (1 - r) / (1 + r).
+    """
+    logs = np.log(np.asarray(samples, dtype=float))
+    centre = float(np.median(logs))
+    if logs.size < LEAST_SAMPLES:
+        return Measure(centre, math.inf, 1.0)
+    kept = (1 - (correlation := _correlation(logs))) / (1 + correlation)
+    freedom = max(2.0, logs.size * kept - 1)
+    if not np.ptp(logs):
+        return Measure(centre, 0.0, freedom)
+    return Measure(centre, resampled(logs).error / math.sqrt(kept), freedom)
+
+
+def _correlation(logs: np.ndarray) -> float:
+    """Of each sample with the one before it; 0 where it is negative, which narrows nothing."""
+    around = logs - logs.mean()
+    total = float(around @ around)
+    if total == 0:
+        return 0.0
+    # 1 / n: independent samples have a correlation of -1 / n, since their own mean is taken off
+    return min(max(float(around[1:] @ around[:-1]) / total + 1 / logs.size, 0.0), _MOST_CORRELATED)
+
+
+def mean(measures: Sequence[Measure]) -> Measure:
+    """The mean of figures taken beside each other, as of the two controls around a row."""
+    count = len(measures)
+    return Measure(
+        sum(one.value for one in measures) / count,
+        math.sqrt(sum(one.error**2 for one in measures)) / count,
+        sum(one.freedom for one in measures),
+    )
+
+
+@lru_cache(maxsize=4096)
+def student(confidence: float, freedom: float) -> float:
+    """Student's two-sided quantile."""
+    from scipy.stats import t
+
+    return float(t.ppf((1 + confidence) / 2, freedom))
 
 
 def quantile(samples: Sequence[float], share: float) -> float:

@@ -40,3 +40,10 @@ def spelt_out(text: str) -> str:
 def listed(parameters: Mapping[str, int | float | str]) -> str:
     """Parameters for people: ``TS=16, WPT=4``."""
     return ", ".join(f"{clean(name)}={clean(str(value))}" for name, value in parameters.items())
+
+
+def reason_of(error: Exception) -> str:
+    """What went wrong, to follow a colon; of an `OSError` the system's words, without number and path."""
+    if isinstance(error, OSError):
+        return (error.strerror or str(error)).lower()
+    return str(error)[:1].lower() + str(error)[1:]

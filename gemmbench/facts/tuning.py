@@ -17,14 +17,13 @@ import numpy.typing as npt
 from gemmbench.facts import derive
 from gemmbench.facts.events import Staged, Started
 from gemmbench.facts.records import FAILED, Parameters, Problem, Row, Run, Status
-from gemmbench.facts.stats import CONFIDENCE
+from gemmbench.facts.stats import CONFIDENCE, SEED, Interval, resampled
 
 SCOPE = "device"  # that decides: packing and padding count
 FINALIST = "finalist"
 
 _NO_USE: tuple[Status, ...] = ("unsupported", "failed", "wrong")  # a shipped preset that anything beats
-_RESAMPLES = 2000
-_SEED = 20261121  # the same samples give the same interval
+_RESAMPLES = 2000  # of rounds and samples: more than samples alone need
 
 
 def round_label(number: int) -> str:
@@ -52,31 +51,12 @@ class Attempt:
 
 
 @dataclass(frozen=True)
-class Speedup:
-    """How many times as fast as the shipped preset, with its 95 % confidence interval."""
-
-    median: float
-    low: float
-    high: float
-
-    @property
-    def is_faster(self) -> bool:
-        """Whether the whole interval is."""
-        return self.low > 1
-
-    @property
-    def is_slower(self) -> bool:
-        """Whether the whole interval is."""
-        return self.high < 1
-
-
-@dataclass(frozen=True)
 class Comparison:
     """The winner beside the shipped preset at one problem."""
 
     problem: Problem
     searched: bool  # one of the problems of the search
-    speedup: Speedup | None
+    speedup: Interval | None  # how many times as fast as the shipped preset
     reason: str = ""  # why there is none
 
 
@@ -87,7 +67,7 @@ class Result:
     attempts: tuple[Attempt, ...]
     winner: Parameters | None  # of the finalists; None if there were none, or the shipped preset won
     finished: bool  # the finals were held to their end
-    overall: Speedup | None  # at the problems of the search together
+    overall: Interval | None  # the same, at the problems of the search together
     comparisons: tuple[Comparison, ...]
     fault: Row | None = None  # of the winner, when it took turns with the shipped preset
 
@@ -118,7 +98,7 @@ class Result:
         """Whether the winner takes the shipped preset's place: it beats it with confidence, or that fails."""
         if self.winner is None or not self.finished or self.fault is not None:
             return False
-        return self.stands_alone or (self.overall is not None and self.overall.is_faster)
+        return self.stands_alone or (self.overall is not None and self.overall.is_above(1))
 
 
 def is_tuning(run: Run) -> bool:
@@ -210,7 +190,7 @@ def median_s(row: Row) -> float | None:
 Pair = tuple[Sequence[float], Sequence[float]]
 
 
-def speedup(pairs: Sequence[Pair]) -> Speedup:
+def speedup(pairs: Sequence[Pair]) -> Interval:
     """The geometric mean of ratios of medians, with its bootstrap interval.
 
     Rounds are drawn anew as well as the samples within each, so that what changes from round to round (a
@@ -224,19 +204,19 @@ def speedup(pairs: Sequence[Pair]) -> Speedup:
     """
     if not pairs:
         raise ValueError("no rounds")
-    rng = np.random.default_rng(_SEED)
+    random = np.random.default_rng(SEED)
 
     def medians(samples: Sequence[float]) -> npt.NDArray[np.float64]:
         values = np.asarray(samples, dtype=float)
-        drawn: npt.NDArray[np.float64] = np.median(rng.choice(values, (_RESAMPLES, values.size)), axis=1)
-        return drawn
+        many = values.size > 1
+        return resampled(values, random, _RESAMPLES).medians if many else values.repeat(_RESAMPLES)
 
     logs = np.stack([np.log(medians(slow) / medians(fast)) for slow, fast in pairs])
-    chosen = rng.integers(len(pairs), size=(len(pairs), _RESAMPLES))
+    chosen = random.integers(len(pairs), size=(len(pairs), _RESAMPLES))
     means = logs[chosen, np.arange(_RESAMPLES)].mean(axis=0)
     low, high = np.quantile(means, ((1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2))
     middle = float(np.mean([np.log(np.median(slow) / np.median(fast)) for slow, fast in pairs]))
-    return Speedup(math.exp(middle), math.exp(low), math.exp(high))
+    return Interval(math.exp(middle), math.exp(low), math.exp(high))
 
 
 def _by_parameters(rows: Iterable[Row]) -> tuple[Attempt, ...]:

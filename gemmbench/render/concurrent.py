@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from gemmbench.facts import concurrent, units
-from gemmbench.facts.concurrent import Joint, Part, Ratio
+from gemmbench.facts.concurrent import Joint, Part
 from gemmbench.facts.records import Row, Run
+from gemmbench.facts.stats import Interval
 from gemmbench.facts.text import clean
 from gemmbench.render import notes, probe_grid
 from gemmbench.render.detail import shape
@@ -108,7 +109,7 @@ def _of_all(joint: Joint, scope: str) -> tuple[Cell, ...]:
     return *figures, *_ratio(joint.total(scope))
 
 
-def _ratio(found: Ratio | None) -> tuple[Cell, Cell]:
+def _ratio(found: Interval | None) -> tuple[Cell, Cell]:
     interval = f"{units.number(found.low)} to {units.number(found.high)}" if found else "-"
     return Cell(_times(found)), Cell(interval)
 
@@ -122,8 +123,8 @@ def _figure(row: Row | None, scope: str) -> Cell:
     return Cell(units.gflops(found) if found else "-")
 
 
-def _times(found: Ratio | None) -> str:
-    return units.number(found.value) if found else "-"
+def _times(found: Interval | None) -> str:
+    return units.number(found.median) if found else "-"
 
 
 # --- all devices together, size by size ---------------------------------------------------------------------
@@ -177,10 +178,10 @@ def _aggregate(joint: Joint | None, scope: str, best: float) -> Cell:
 
 def _kept(joint: Joint | None, scope: str) -> str:
     total = joint.total(scope) if joint else None
-    return units.percent(1 / total.value) if total else "-"
+    return units.percent(1 / total.median) if total else "-"
 
 
-def _slowdown_of(joint: Joint | None, place: int, scope: str) -> Ratio | None:
+def _slowdown_of(joint: Joint | None, place: int, scope: str) -> Interval | None:
     return (
         next((part.slowdown(scope) for part in joint.parts if part.device == place), None) if joint else None
     )
@@ -261,11 +262,11 @@ def conclusion(joints: Sequence[Joint], scope: str) -> str:
     row, total, alone = joint.row, joint.total(scope), joint.sum_alone(scope)
     assert total is not None  # of every joint that has an aggregate
     assert alone is not None
-    slowdowns = [ratio.value for part in joint.figured if (ratio := part.slowdown(scope))]
+    slowdowns = [ratio.median for part in joint.figured if (ratio := part.slowdown(scope))]
     spread = dict.fromkeys(map(units.number, (min(slowdowns), max(slowdowns))))
     what = f"{unit(row)} in the {scope} scope" if row.kind == "gemm" else unit(row)
     return (
         f"{units.gflops(best)} {what} with {clean(row.variant)} {where(row)}, "
-        f"{units.percent(1 / total.value)} of the {units.gflops(alone)} that the devices reach one by one "
+        f"{units.percent(1 / total.median)} of the {units.gflops(alone)} that the devices reach one by one "
         f"(slowdown {' to '.join(spread)})"
     )

@@ -40,9 +40,7 @@ def shape(row: Row) -> str:
     problem = row.problem
     if problem is None:
         return "-"
-    text = f"{problem.m}x{problem.n}x{problem.k}"
-    if problem.m == problem.n == problem.k:
-        text = str(problem.m)
+    text = problem.size
     if (problem.alpha, problem.beta) != (1.0, 0.0):
         text += f" a={problem.alpha:g} b={problem.beta:g}"
     return text

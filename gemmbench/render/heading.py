@@ -30,10 +30,10 @@ def _peak(run: Run, device: int, dtype: str, matrix: bool) -> str:
             f"{name} not known: {units.rate(claimed, integer)} was measured, {clean(faster.variant)} reached "
             f"{units.rate(reached, integer)}; --remeasure"
         )
-    top, row = derive.peak(run, device, dtype, matrix), derive.peak_row(run, device, dtype, matrix)
-    if top is None or row is None:
+    top = derive.peak(run, device, dtype, matrix)
+    if top is None:
         return f"{name} not measured"
-    return f"{name} {units.rate(top, integer)} ({measured(run, row)})"
+    return f"{name} {units.rate(top.rate, integer)} ({measured(run, top.row)})"
 
 
 def measured(run: Run, row: Row) -> str:

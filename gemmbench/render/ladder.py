@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gemmbench.facts import derive, standing, units
-from gemmbench.facts.records import Problem, Run
+from gemmbench.facts.records import Run
 from gemmbench.facts.series import HOST
 from gemmbench.facts.standing import FIRST_RUNG, Setting, Standing
 from gemmbench.facts.text import clean
@@ -86,7 +86,7 @@ def _measured(run: Run) -> tuple[Sheet, dict[str, tuple[Cell, Cell]]]:
         return Sheet(caption=f"{clean(run.path)} has no measured GEMM row"), {}
     setting, problem = where
     places = standing.standings(run, setting, problem)
-    caption = f"GFLOPS ({setting.dtype}, kernel scope, {_size(problem)}; * the best) and times {FIRST_RUNG}'s"
+    caption = f"GFLOPS ({setting.dtype}, kernel scope, {problem.title}; * the best) and times {FIRST_RUNG}'s"
     cells = {variant: (_figure(place), _speed_up(place)) for variant, place in places.items()}
     return Sheet(heading=heading(run, setting.device, setting.dtype), caption=caption), cells
 
@@ -99,12 +99,6 @@ def _figure(place: Standing) -> Cell:
 
 def _speed_up(place: Standing) -> Cell:
     return Cell(f"x {units.number(place.over_naive)}") if place.over_naive else _NOTHING
-
-
-def _size(problem: Problem) -> str:
-    if problem.m == problem.n == problem.k:
-        return f"m = n = k = {problem.m}"
-    return f"m = {problem.m}, n = {problem.n}, k = {problem.k}"
 
 
 def describe(entry: LadderEntry, picture: str, run: Run | None = None) -> RenderableType:

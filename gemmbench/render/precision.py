@@ -93,7 +93,7 @@ def _sheet(run: Run, grid: _Grid) -> Sheet:
     over = f"; /{REFERENCE}: times the rate of {REFERENCE}" if others else ""
     return Sheet(
         heading=_heading(run, grid),
-        caption=f"GFLOPS, {grid.scope} scope, {_size(grid.problem)}; * best of its type{over}",
+        caption=f"GFLOPS, {grid.scope} scope, {grid.problem.title}; * best of its type{over}",
         blocks=(
             grid.dtypes,
             tuple(f"{_short(name)}/{REFERENCE}" for name in others),
@@ -170,12 +170,6 @@ def _conclusion(grid: _Grid) -> list[Note]:
 
     sentence = "; ".join(words(dtype, row) for dtype, row in best.items())
     return [Note("Fastest", f"{sentence}.", "bold")] if best else []
-
-
-def _size(problem: Problem) -> str:
-    if problem.m == problem.n == problem.k:
-        return f"m = n = k = {problem.m}"
-    return f"m = {problem.m}, n = {problem.n}, k = {problem.k}"
 
 
 def _short(dtype: str) -> str:

@@ -145,7 +145,7 @@ def place(row: Row) -> str:
     """What a row is about: ``register float 512x512x512``, ``flops half width 4``."""
     where = row.dtype
     if row.problem:
-        where += f" {row.problem.m}x{row.problem.n}x{row.problem.k}"
+        where += f" {row.problem.shape}"
     elif "width" in row.parameters:
         where += f" width {row.parameters['width']}"
     elif "bytes" in row.parameters:

@@ -10,6 +10,9 @@ from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderR
 from rich.table import Table
 from rich.text import Text
 
+_NO_BREAK = "\u00a0"
+_STAND_IN = "\ue000"  # of a no-break space while lines are broken: rich breaks them there, too
+
 
 @dataclass(frozen=True)
 class Cell:
@@ -106,11 +109,18 @@ def stack(sheets: Iterable[Sheet]) -> RenderableType:
     return Group(*_separated(iter(sheets)))
 
 
+def unbroken(text: str) -> str:
+    """Words of a note that stay on one line, if they fit it."""
+    return text.replace(" ", _NO_BREAK)
+
+
 def hanging(console: Console, text: str, width: int, style: str = "") -> Text:
     """Text wrapped to a width, all but its first line indented by two."""
-    lines = Text(text, style=style, overflow="fold").wrap(console, max(8, width - 2))
+    whole = Text(text.replace(_NO_BREAK, _STAND_IN), style=style, overflow="fold")
+    lines = whole.wrap(console, max(8, width - 2))
     for line in lines:
         line.rstrip()
+        line.plain = line.plain.replace(_STAND_IN, " ")
     return Text("\n  ").join(lines)
 
 

@@ -8,13 +8,14 @@ from rich.console import RenderableType
 
 from gemmbench.facts import derive, units
 from gemmbench.facts.records import Run
-from gemmbench.facts.series import AUTO, BASELINE, HOST, Panel, Series, panels
+from gemmbench.facts.series import BASELINE, HOST, Panel, Series, panels
 from gemmbench.facts.text import clean
 from gemmbench.render import energy, notes
 from gemmbench.render.detail import detail
 from gemmbench.render.heading import heading
 from gemmbench.render.notes import STYLES, WORDS, Where
-from gemmbench.render.sheet import Cell, Note, Sheet, stack
+from gemmbench.render.sheet import Cell, Note, Sheet, stack, unbroken
+from gemmbench.stats.break_even import BreakEven, baseline, break_evens
 
 __all__ = ["detail", "sheets", "sweep"]
 
@@ -122,52 +123,40 @@ def _host_over_device(one: Series) -> str:
 
 
 def _conclusion(panel: Panel) -> list[Note]:
-    """From which size the device beats the host's BLAS: the earliest variant, and the fastest if another."""
-    host = next((one for one in panel.series if one.is_host and one.variant == BASELINE), None)
-    mine = [one for one in panel.series if not one.is_host and one.variant != AUTO]
-    if not mine or not panel.sizes:
+    """From which size a kernel beats the host's BLAS: the earliest, and the fastest if that is another."""
+    if not panel.sizes or not any(one.is_kernel for one in panel.series):
         return []
-    if host is None:
+    if baseline(panel) is None:
         return [Note("Break-even", f"not known: {BASELINE} was not measured beside the device", "dim")]
-    found = {
-        one: even
-        for one in mine
-        if (even := derive.break_even(one.rows.values(), host.rows.values(), panel.axis)) is not None
-    }
-    if not found:
+    evens = break_evens(panel)
+    if not evens:
         return []
-    earliest = min(found, key=lambda one: (found[one].size or float("inf"), -_lead(one, host)))
-    fastest = max(found, key=lambda one: _lead(one, host))
-    sentences = [_sentence(found[earliest], earliest, host, panel)]
-    if fastest is not earliest and found[fastest].size is not None:
-        sentences.append(_sentence(found[fastest], fastest, host, panel))
+    earliest, fastest = evens[0], max(evens, key=lambda even: even.lead)
+    if earliest.size is None:
+        return [Note("Break-even", f"{_none(evens, panel.axis)}.", "bold")]
+    sentences = [_sentence(earliest, panel.axis)]
+    if fastest is not earliest and fastest.size is not None:
+        sentences.append(_sentence(fastest, panel.axis))
     return [Note("Break-even", "; ".join(sentences) + ".", "bold")]
 
 
-def _lead(one: Series, host: Series) -> float:
-    """How many times the host's BLAS a series reaches in the host scope, at the largest size of both."""
-    for size in sorted(one.rows.keys() & host.rows.keys(), reverse=True):
-        mine, theirs = derive.rate(one.rows[size], "host"), derive.rate(host.rows[size], "host")
-        if mine and theirs:
-            return mine.median / theirs.median
-    return 0.0
+def _none(evens: Sequence[BreakEven], axis: str) -> str:
+    """That no kernel passes the host's BLAS, and how close the closest comes."""
+    closest, largest = evens[0], max(even.largest for even in evens)
+    chance = f" (within the noise perhaps from {axis} = {round(closest.low)})" if closest.low else ""
+    return (
+        f"none up to {axis} = {largest}; transfers counted, the closest is {clean(closest.kernel.label)}, "
+        f"at {units.percent(closest.lead)} of {BASELINE}{chance}"
+    )
 
 
-def _sentence(even: derive.BreakEven, one: Series, host: Series, panel: Panel) -> str:
-    """What a break-even says, in words."""
-    label, axis = clean(one.label), panel.axis
-    if even.size is None:
-        chance = f" (within the noise perhaps from {axis} = {round(even.low)})" if even.low else ""
-        reached = units.percent(_lead(one, host))
-        shared = max(one.rows.keys() & host.rows.keys())
-        return (
-            f"none up to {axis} = {shared}; transfers counted, the closest is {label}, "
-            f"at {reached} of {BASELINE}{chance}"
-        )
+def _sentence(even: BreakEven, axis: str) -> str:
+    """From which size a kernel beats the host's BLAS; the break-even has a size."""
+    label, size = clean(even.kernel.label), round(even.size or 0)
     if even.from_start:
-        sure = "" if even.high is not None and even.high <= even.size else ", though within the noise"
-        return f"{label} beats {BASELINE} from the smallest size on ({axis} = {round(even.size)}){sure}"
+        sure = "" if even.high == even.size else ", though within the noise"
+        return f"{label} beats {BASELINE} from the smallest size on ({axis} = {size}){sure}"
     low = round(even.low) if even.low is not None else None
-    high = round(even.high) if even.high is not None else None
-    interval = f"{low} to {high}" if high is not None else f"{low} or more, the noise leaves it open"
-    return f"from {axis} = {round(even.size)} ({interval}) {label} beats {BASELINE}, transfers counted"
+    interval = f"{low} to {round(even.high)}" if even.high else f"{low} or more, the noise leaves it open"
+    start = unbroken(f"from {axis} = {size}")
+    return f"{start} ({interval}) {label} beats {BASELINE}, transfers counted"

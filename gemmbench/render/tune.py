@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from gemmbench.facts import units
-from gemmbench.facts.records import Problem, Row, Run, Status
+from gemmbench.facts.records import Row, Run, Status
+from gemmbench.facts.stats import Interval
 from gemmbench.facts.text import clean, clean_lines, listed
-from gemmbench.facts.tuning import Attempt, Comparison, Result, Speedup, result
+from gemmbench.facts.tuning import Attempt, Comparison, Result, result
 from gemmbench.render.heading import heading
 from gemmbench.render.notes import STYLES, WORDS
 from gemmbench.render.sheet import Cell, Note, Sheet
@@ -73,7 +74,7 @@ def _ranking(run: Run, first: Row, found: Result, top: int) -> Sheet:
         )
         for one in shown
     )
-    at = ", ".join(map(_shape, sizes))
+    at = ", ".join(problem.shape for problem in sizes)
     mean = " (geometric mean)" if len(sizes) > 1 else ""
     failed = f", {len(found.failed)} without a rate" if found.failed else ""
     return Sheet(
@@ -112,15 +113,15 @@ def _finals(found: Result) -> Sheet:
         keys=("m x n x k",),
         blocks=(("times", "95 % interval", "verdict"),),
         rows=tuple(_final(one) for one in found.comparisons),
-        notes=tuple(Note(_shape(one.problem), one.reason, "dim") for one in found.comparisons if one.reason),
+        notes=tuple(Note(one.problem.shape, one.reason, "dim") for one in found.comparisons if one.reason),
     )
 
 
 def _final(one: Comparison) -> tuple[Cell, ...]:
-    size = Cell(_shape(one.problem) + ("" if one.searched else " (not searched)"))
+    size = Cell(one.problem.shape + ("" if one.searched else " (not searched)"))
     if one.speedup is None:
         return size, Cell("-"), Cell("-"), Cell("not timed", style="dim")
-    style = "green" if one.speedup.is_faster else "red" if one.speedup.is_slower else ""
+    style = "green" if one.speedup.is_above(1) else "red" if one.speedup.is_below(1) else ""
     return (
         size,
         Cell(units.ratio(one.speedup.median)),
@@ -129,11 +130,11 @@ def _final(one: Comparison) -> tuple[Cell, ...]:
     )
 
 
-def _word(speedup: Speedup) -> str:
-    return "faster" if speedup.is_faster else "slower" if speedup.is_slower else "not beyond doubt"
+def _word(speedup: Interval) -> str:
+    return "faster" if speedup.is_above(1) else "slower" if speedup.is_below(1) else "not beyond doubt"
 
 
-def _interval(speedup: Speedup) -> str:
+def _interval(speedup: Interval) -> str:
     return f"{units.ratio(speedup.low)} to {units.ratio(speedup.high)}"
 
 
@@ -148,7 +149,7 @@ def _verdict(found: Result) -> str:
     if found.winner is None:
         return "The shipped preset stays: none of the best few was faster when they were timed again."
     if found.fault is not None:
-        at = f" at {_shape(found.fault.problem)}" if found.fault.problem else ""
+        at = f" at {found.fault.problem.shape}" if found.fault.problem else ""
         what = f"{_FAULTS[found.fault.status]}{at}, {_AGAIN}"
         return f"The shipped preset stays: the best found {what}: {clean_lines(found.fault.reason)}"
     trouble = found.default.trouble if found.default else None
@@ -162,20 +163,16 @@ def _verdict(found: Result) -> str:
     how = f"{units.ratio(found.overall.median)} times as fast ({_interval(found.overall)})"
     if found.is_kept:
         return f"The winner is kept: {how} as the shipped preset."
-    what = "slower" if found.overall.is_slower else "not faster beyond doubt"
+    what = "slower" if found.overall.is_below(1) else "not faster beyond doubt"
     return f"The shipped preset stays: the best found is {how}, which is {what}."
 
 
 def _losses(found: Result) -> list[Note]:
     """Where the winner is slower, for whoever works at other sizes than those of the search."""
-    lost = [one for one in found.comparisons if one.speedup and one.speedup.is_slower]
+    lost = [one for one in found.comparisons if one.speedup and one.speedup.is_below(1)]
     if not lost or not found.is_kept:
         return []
     where = ", ".join(
-        f"{_shape(one.problem)} ({units.ratio(one.speedup.median)})" for one in lost if one.speedup
+        f"{one.problem.shape} ({units.ratio(one.speedup.median)})" for one in lost if one.speedup
     )
     return [Note("slower", f"at {where}; gemmbench tune --forget brings the shipped preset back", "yellow")]
-
-
-def _shape(problem: Problem) -> str:
-    return f"{problem.m}x{problem.n}x{problem.k}"

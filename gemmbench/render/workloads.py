@@ -193,6 +193,5 @@ def _conclusion(lines: Sequence[_Line], scope: str) -> list[Note]:
 
 
 def _place(row: Row) -> str:
-    problem = row.problem
-    assert problem is not None
-    return clean(row.label) or f"{problem.m}x{problem.n}x{problem.k}"
+    assert row.problem is not None
+    return clean(row.label) or row.problem.shape

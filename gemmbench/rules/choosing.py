@@ -16,11 +16,12 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from gemmbench.facts import derive, units
-from gemmbench.facts.problem import Gemm
+from gemmbench.facts.problem import Dimensions, Gemm
 from gemmbench.facts.records import DeviceFacts, Parameters, Row
 from gemmbench.facts.series import BASELINE, HOST
 from gemmbench.facts.text import listed
 from gemmbench.rules.variants import LADDER
+from gemmbench.stats.break_even import crossing
 
 CHOOSABLE: tuple[str, ...] = (*LADDER, BASELINE)  # libraries that a machine may lack are only baselines
 
@@ -40,7 +41,7 @@ _TIE = 0.03  # host times that differ by less are told apart by the device's
 
 
 @dataclass(frozen=True)
-class Point:
+class Point(Dimensions):
     """What one variant took for one problem."""
 
     variant: str
@@ -51,16 +52,6 @@ class Point:
     k: int
     host_s: float  # median, operands and result in host memory
     device_s: float | None  # median over every pass; None for the host's own BLAS
-
-    @property
-    def flops(self) -> int:
-        """2 m n k."""
-        return 2 * self.m * self.n * self.k
-
-    @property
-    def shape(self) -> str:
-        """``m x n x k`` for people."""
-        return f"{self.m}x{self.n}x{self.k}"
 
 
 @dataclass(frozen=True)
@@ -156,7 +147,7 @@ def by_default(device: DeviceFacts, problem: Gemm, variants: Sequence[str]) -> C
 def break_even(problem: Gemm, known: Sequence[Point]) -> float | None:
     """The size (m = n = k of as many flops) from which a kernel beats the host's BLAS, transfers counted.
 
-    Interpolated in log time over log flops between measured shapes as narrow as the problem.
+    Interpolated as `stats.break_even.crossing` does between measured shapes as narrow as the problem.
 
     Returns:
         None if the two share no shapes, or no kernel is ahead at the largest.
@@ -167,17 +158,11 @@ def break_even(problem: Gemm, known: Sequence[Point]) -> float | None:
         is_host = point.variant == BASELINE
         times[is_host] = min(point.host_s, times.get(is_host, math.inf))
     leads = sorted(
-        (math.log(m * n * k), math.log(times[True] / times[False]))
+        ((m * n * k) ** (1 / 3), math.log(times[True] / times[False]))
         for (m, n, k), times in best.items()
         if len(times) == 2
     )
-    if not leads or leads[-1][1] <= 0:
-        return None
-    behind = max((place for place, (_, lead) in enumerate(leads) if lead <= 0), default=None)
-    if behind is None:
-        return math.exp(leads[0][0] / 3)
-    (left, low), (right, high) = leads[behind], leads[behind + 1]
-    return math.exp((left + (right - left) * -low / (high - low)) / 3)
+    return crossing(leads)
 
 
 def _narrow(shape: Gemm | Point) -> frozenset[str]:

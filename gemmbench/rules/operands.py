@@ -13,6 +13,7 @@ import numpy as np
 
 from gemmbench.facts.dtypes import DTYPES, PLAIN_DTYPES
 from gemmbench.facts.problem import Gemm
+from gemmbench.facts.text import reason_of
 from gemmbench.rules.executor import NotMeasuredError
 from gemmbench.rules.plan import Case, Operands
 from gemmbench.rules.reference import Array, random_operands
@@ -80,7 +81,7 @@ def read_header(path: str) -> MatrixHeader:
             shape, dtype = _array_header(path, file)
             held = os.fstat(file.fileno()).st_size - file.tell()
     except OSError as error:
-        raise OperandError(f"cannot read {path}: {_why(error)}") from None
+        raise OperandError(f"cannot read {path}: {reason_of(error).lower()}") from None
     if len(shape) != 2:
         raise OperandError(f"{path} has {len(shape)} dimension{'s'[: len(shape) != 1]}, where a matrix has 2")
     name = _dtype_name(path, dtype)
@@ -104,7 +105,7 @@ def read_matrix(path: str, wanted: MatrixHeader) -> Array:
     try:
         values: Array = np.load(path, allow_pickle=False)
     except (OSError, ValueError) as error:
-        raise OperandError(f"cannot read {path}: {_why(error)}") from None
+        raise OperandError(f"cannot read {path}: {reason_of(error).lower()}") from None
     values = np.ascontiguousarray(values, DTYPES[wanted.dtype].numpy)
     if not np.isfinite(values).all():
         row, column = np.argwhere(~np.isfinite(values))[0]
@@ -144,10 +145,6 @@ def _dtype_name(path: str, dtype: np.dtype[Any]) -> str:
     raise OperandError(f"{path} holds {native}, where {wanted} is wanted (numpy's astype converts)")
 
 
-def _why(error: OSError | ValueError) -> str:
-    return ((error.strerror if isinstance(error, OSError) else None) or str(error)).lower()
-
-
 def save_result(path: str, values: Array) -> None:
     """Write C as a .npy file.
 
@@ -158,4 +155,4 @@ def save_result(path: str, values: Array) -> None:
         with Path(path).open("wb") as file:
             np.save(file, values)
     except OSError as error:
-        raise NotMeasuredError("failed", f"cannot write {path}: {_why(error)}") from None
+        raise NotMeasuredError("failed", f"cannot write {path}: {reason_of(error).lower()}") from None

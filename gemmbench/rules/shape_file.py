@@ -6,7 +6,7 @@ import csv
 from collections.abc import Iterator
 from pathlib import Path
 
-from gemmbench.facts.text import spelt_out
+from gemmbench.facts.text import reason_of, spelt_out
 from gemmbench.rules.workloads import Shape
 
 REQUIRED = ("m", "n", "k")
@@ -30,7 +30,7 @@ def read_shapes(path: Path) -> tuple[Shape, ...]:
         with path.open(encoding="utf-8-sig", newline="") as file:  # -sig: spreadsheets write a mark before it
             return tuple(_shapes(path, csv.reader(file, strict=True, skipinitialspace=True)))
     except OSError as error:
-        raise ShapeFileError(f"{path}: {(error.strerror or str(error)).lower()}") from None
+        raise ShapeFileError(f"{path}: {reason_of(error)}") from None
     except UnicodeDecodeError:
         raise ShapeFileError(f"{path}: not text in UTF-8, which a CSV file of shapes is") from None
 

@@ -16,6 +16,7 @@ from gemmbench.facts.records import (
     RunFileError,
     Status,
 )
+from gemmbench.facts.text import reason_of
 
 _PASSING: tuple[Status, ...] = ("skipped", "crashed", "timed-out")  # what may be otherwise in another call
 
@@ -42,7 +43,7 @@ class Cache:
                 f"another tuner is at work on {path}; wait for it, or give --cache another file"
             ) from None
         except OSError as error:
-            raise RunFileError(f"cannot write {path}: {(error.strerror or str(error)).lower()}") from None
+            raise RunFileError(f"cannot write {path}: {reason_of(error)}") from None
         self.rows: list[Row] = []
         self._searched: dict[RowKey, Row] = {}
         self._timed: set[Problem | None] = set()  # where the shipped preset has a time

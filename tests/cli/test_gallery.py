@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import html
+import json
 import re
 import shlex
 from collections.abc import Iterator
@@ -15,9 +17,9 @@ import pytest
 from click.testing import CliRunner
 
 from gemmbench import charts, cli
+from gemmbench.facts import units
 from gemmbench.facts.chart_files import named
-from gemmbench.facts.records import load
-from gemmbench.rules.variants import FAMILIES
+from gemmbench.facts.records import Problem, load
 from tests.cli.conftest import ROOT
 from tests.generate_readme import earlier_forms, is_earlier
 
@@ -41,22 +43,28 @@ def command(run: Path, folder: str = "") -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def drawn() -> dict[Path, list[str]]:
-    """What ``make plots`` draws from each run: the names of the charts in the order of their kinds."""
-    names = {}
+def pictures(tmp_path_factory: pytest.TempPathFactory) -> dict[Path, Path]:
+    """What ``make plots`` draws from each run: a folder with the charts as SVG."""
+    found = {}
     for run in RUNS:
-        suited = charts.suited([load(file) for file in dict.fromkeys((run, peak_of(run)))], FAMILIES)
-        names[run] = [named(run, kind).stem for kind, reason in suited.items() if not reason]
-    return names
+        found[run] = folder = tmp_path_factory.mktemp(run.stem)
+        files = [str(file) for file in (run, peak_of(run))]
+        words = ["plot", *files, "--kind", "all", "--out", str(folder / f"{run.stem}.svg")]
+        result = CliRunner().invoke(cli.main, words, prog_name="gemmbench")
+        assert result.exit_code == 0, result.output
+    return found
 
 
-def test_plot_draws_the_charts_that_suit_a_run(drawn: dict[Path, list[str]], tmp_path: Path) -> None:
-    """Of the run with the fewest: drawing all of them takes half a minute."""
-    run = min(RUNS, key=lambda run: len(drawn[run]))
-    words = ["plot", str(run), str(peak_of(run)), "--kind", "all", "--out", str(tmp_path / f"{run.stem}.svg")]
-    result = CliRunner().invoke(cli.main, words, prog_name="gemmbench")
-    assert result.exit_code == 0, result.output
-    assert sorted(path.stem for path in tmp_path.iterdir()) == sorted(drawn[run])
+@pytest.fixture(scope="module")
+def drawn(pictures: dict[Path, Path]) -> dict[Path, list[str]]:
+    """The names of each run's charts in the order of their kinds."""
+    found = {}
+    for run, folder in pictures.items():
+        made = {path.stem for path in folder.iterdir()}
+        ordered = [named(run, kind).stem for kind in charts.KINDS]
+        found[run] = [name for name in ordered if name in made]
+        assert len(found[run]) == len(made), run.name
+    return found
 
 
 def test_the_gallery_holds_what_make_plots_draws_and_nothing_else(drawn: dict[Path, list[str]]) -> None:
@@ -120,3 +128,93 @@ def lists(drawn: dict[Path, list[str]]) -> Iterator[str]:
         for run in runs:
             name, kind = next(iter(kinds[run].items()))
             yield f"\n![{run.stem}: {kind}]({name}.png)"
+
+
+# --- one answer: what a table of a run says, its charts and its JSON say ------------------------------------
+
+
+def said(*words: str, columns: int = 80) -> str:
+    """What a command prints."""
+    done = CliRunner().invoke(cli.main, list(words), prog_name="gemmbench", env={"COLUMNS": str(columns)})
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def texts(pictures: dict[Path, Path], run: Path, kind: str) -> list[tuple[str, bool]]:
+    """Every text of a chart, in the order of drawing, and whether it is bold; none without the chart."""
+    path = pictures[run] / named(run.with_suffix(".svg"), kind).name
+    if not path.exists():
+        return []
+    found = re.findall(r'<text style="([^"]*)"[^>]*>([^<]*)</text>', path.read_text(encoding="utf-8"))
+    return [(html.unescape(text), "font-weight: 700" in style) for style, text in found]
+
+
+@pytest.mark.parametrize("run", RUNS, ids=lambda run: run.stem)
+def test_table_and_chart_have_one_break_even(run: Path, pictures: dict[Path, Path]) -> None:
+    shown = [text for text, _ in texts(pictures, run, "host-device")]
+    drawn = [
+        match
+        for text in shown
+        if (match := re.fullmatch(r"break-even (. = \d+) (\(\d+ to \d+\)): (\S+)|(\S+) wins from .*", text))
+    ]
+    for columns in (40, 80, 200):
+        table = said("show", str(run), columns=columns)
+        told = re.findall(
+            r"Break-even: (?:from (. = \d+) (\(\d+ to \d+\)) (\S+) beats|(\S+) beats numpy from the small)",
+            " ".join(table.split()),
+        )
+        assert told == [tuple(part or "" for part in match.groups()) for match in drawn]
+        assert all(f"from {start}" in table for start, *_ in told if start), "on one line, however narrow"
+    if run.stem == "h200-square":
+        assert [match[3] for match in drawn] == ["naive"]
+
+
+@pytest.mark.parametrize("run", RUNS, ids=lambda run: run.stem)
+def test_table_and_chart_show_the_ladder_at_one_problem(run: Path, pictures: dict[Path, Path]) -> None:
+    """And each kernel's rate there, the best of them, and its share of the peak."""
+    table = said("kernels", "--run", str(run), columns=200)
+    told = re.search(r"GFLOPS \((\w+), kernel scope, (.*?); \* the best\)", table)
+    chart = texts(pictures, run, "ladder")
+    assert bool(told) == bool(chart)
+    if not told:
+        return
+    dtype, title = told.groups()
+    first = [text.startswith("speed-up over ") for text, _ in chart].index(True)
+    assert sum(f"{dtype}, kernel scope, {title};" in text for text, _ in chart) == 1
+    heads = [text for text, _ in chart]
+    pane = chart[first : heads.index("speed-up")]  # of the first device and type
+    divisor = 1e12 if "TFLOPS" in heads[: heads.index("speed-up") + 2] else 1e9
+    figures = [at for at, (text, _) in enumerate(pane) if re.fullmatch(r"[\d.,]+x", text)][:-1]  # the peak's
+    rows = json.loads(said("show", str(run), "--format", "json"))
+    kernels = dict(re.findall(r"^  (\S+) +(\*?[\d.,]+) +(?:x [\d.]+|-) ", table, re.MULTILINE))
+    kernels.pop("numpy", None)
+    assert len(figures) == len(kernels)
+    for at, (name, figure) in zip(figures, kernels.items(), strict=True):
+        rate, share = pane[at + 1][0], pane[at + 2][0]
+        known = float(figure.strip("*").replace(",", "")) * 1e9
+        assert float(rate.replace(",", "")) * divisor == pytest.approx(known, rel=0.01), name
+        assert pane[at][1] == figure.startswith("*"), name
+        fractions = [
+            row["peak_fraction"]
+            for row in rows
+            if (row["kind"], row["variant"], row["dtype"]) == ("gemm", name, dtype)
+            if Problem(row["m"], row["n"], row["k"]).title == title
+        ]
+        if fractions[0] is not None:
+            assert share == units.percent(max(fractions)), name
+
+
+@pytest.mark.parametrize("run", RUNS, ids=lambda run: run.stem)
+def test_table_and_chart_have_one_peak(run: Path, pictures: dict[Path, Path]) -> None:
+    def scaled(value: str, letter: str) -> float:
+        return float(value.replace(",", "")) * {"G": 1.0, "T": 1e3}[letter]
+
+    chart = [text for text, _ in texts(pictures, run, "throughput")]
+    table = " ".join(said("show", str(run), columns=200).split())
+    for text in chart:
+        if match := re.fullmatch(r"(\w+) peak ([\d.,]+)", text):
+            dtype, top = match.groups()
+            told = re.findall(rf"{dtype} peak (?:of the matrix units )?([\d.,]+) ([GT])I?", table)
+            assert told or f"{dtype} peak is that of {peak_of(run).stem}" in " ".join(chart)
+            if told:
+                assert max(scaled(*each) for each in told) == pytest.approx(scaled(top, "G"), rel=0.01)

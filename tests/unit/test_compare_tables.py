@@ -14,10 +14,10 @@ import pytest
 from gemmbench.facts.compare.aa import carries, floor, serves
 from gemmbench.facts.compare.basis import Rules
 from gemmbench.facts.compare.comparison import Comparison, compare
-from gemmbench.facts.compare.measures import Measure
 from gemmbench.facts.compare.noise import Spread
 from gemmbench.facts.compare.verdict import VERDICTS, Limits, judge
 from gemmbench.facts.records import Run
+from gemmbench.facts.stats import Measure
 from gemmbench.render import aa
 from gemmbench.render import compare as pages
 from gemmbench.render.junit import to_junit

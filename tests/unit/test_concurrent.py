@@ -83,15 +83,15 @@ def test_slowdown_and_sums() -> None:
     slowdowns = [part.slowdown("kernel") for part in joint.parts]
     for found, expected in zip(slowdowns, (1.25, 2.0), strict=True):
         assert found is not None
-        assert found.value == pytest.approx(expected, rel=0.01)
-        assert found.low < found.value < found.high
+        assert found.median == pytest.approx(expected, rel=0.01)
+        assert found.low < found.median < found.high
         assert found.high / found.low < 1.02
     assert joint.aggregate("kernel") == pytest.approx(105e9, rel=0.01)
     assert joint.sum_alone("kernel") == pytest.approx(150e9, rel=0.01)
     total = joint.total("kernel")
     assert total is not None
-    assert total.value == pytest.approx(150 / 105, rel=0.01)
-    assert total.low < total.value < total.high
+    assert total.median == pytest.approx(150 / 105, rel=0.01)
+    assert total.low < total.median < total.high
 
 
 def test_a_part_without_a_figure_is_in_no_sum() -> None:

@@ -18,9 +18,9 @@ from gemmbench.facts.compare.gate import (
     controls,
     settle,
 )
-from gemmbench.facts.compare.measures import Measure
 from gemmbench.facts.compare.noise import Noise
 from gemmbench.facts.compare.verdict import Limits
+from gemmbench.facts.stats import Measure
 
 
 def known(deviation: float) -> Noise:

@@ -19,7 +19,8 @@ FACES = ("render", "charts", "compare")
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "facts": (),
     "model": ("facts",),
-    "rules": ("facts", "model"),
+    "stats": ("facts",),
+    "rules": ("facts", "model", "stats"),
     **dict.fromkeys(MACHINES, ("facts", "rules", *MACHINES)),
     "automatic": ("facts", "rules", *MACHINES),
     "checking": ("facts", "rules", *MACHINES, "session"),
@@ -30,7 +31,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "measured": ("facts", "rules", "cache_folder"),
     "tuned": ("facts", "rules", "cache_folder"),
     "tuning": ("facts", "rules", *MACHINES),
-    **dict.fromkeys(FACES, ("facts",)),
+    **dict.fromkeys(FACES, ("facts", "stats")),
     "cli": ("facts", "rules", *MACHINES, *OUTLINE, *KEPT, "automatic", "tuning", *FACES),
     "__main__": ("cli",),
     "": (),  # gemmbench/__init__.py

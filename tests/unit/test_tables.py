@@ -12,7 +12,7 @@ from gemmbench.facts.text import clean, clean_lines
 from gemmbench.render.devices import devices
 from gemmbench.render.ladder import LadderEntry, describe, ladder
 from gemmbench.render.peak import peak
-from gemmbench.render.sheet import _chunks
+from gemmbench.render.sheet import Note, Sheet, _chunks, unbroken
 from gemmbench.render.show import show
 from gemmbench.render.sweep import detail, sweep
 from tests import fake_runs as fake
@@ -380,3 +380,12 @@ def test_clean(raw: str, shown: str) -> None:
 def test_long_logs_are_cut_and_say_so() -> None:
     assert clean_lines("\n".join("abcdefgh")) == "a\nb\nc\nd\ne\n(and 3 more lines)"
     assert clean_lines("a\n\nb\r\n") == "a\nb"
+
+
+@pytest.mark.parametrize("width", range(16, 60))
+def test_words_that_belong_together_stay_on_one_line(width: int) -> None:
+    words = f"it is {unbroken('from m = 195')} on, and {unbroken('m = 7')}"
+    lines = text(Sheet(notes=(Note("Break-even", words),)), width)
+    assert "from m = 195" in lines
+    assert "m = 7" in lines
+    assert lines.isascii(), "with ordinary spaces"

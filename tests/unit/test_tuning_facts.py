@@ -23,20 +23,20 @@ def test_a_clear_gain_is_faster() -> None:
     found = speedup([(samples(2, n), samples(1, n + 9)) for n in range(3)])
     assert found.low < found.median < found.high
     assert found.median == pytest.approx(2, rel=0.01)
-    assert found.is_faster
-    assert not found.is_slower
+    assert found.is_above(1)
+    assert not found.is_below(1)
 
 
 def test_the_same_on_both_sides_is_neither() -> None:
     found = speedup([(samples(1, n), samples(1, n + 9)) for n in range(3)])
-    assert not found.is_faster
-    assert not found.is_slower
+    assert not found.is_above(1)
+    assert not found.is_below(1)
 
 
 def test_a_drift_that_both_sides_feel_does_not_matter() -> None:
     moods = (1.0, 1.5, 3.0)
     found = speedup([(samples(1.05 * mood, n), samples(mood, n + 9)) for n, mood in enumerate(moods)])
-    assert found.is_faster
+    assert found.is_above(1)
     assert found.median == pytest.approx(1.05, rel=0.01)
 
 
@@ -44,7 +44,7 @@ def test_rounds_that_disagree_are_a_wide_interval() -> None:
     """Twelve good samples in each of three rounds do not make up for rounds that say different things."""
     found = speedup([(samples(gain, 1), samples(1, 2)) for gain in (1.3, 1.2, 0.9)])
     assert found.median > 1
-    assert not found.is_faster
+    assert not found.is_above(1)
 
 
 def test_no_rounds_is_an_error() -> None:
@@ -70,7 +70,7 @@ def test_a_winner_is_kept_and_told_where_it_loses() -> None:
     assert found.overall
     assert found.overall.median == pytest.approx(1.3, rel=0.01)
     verdicts = {
-        one.problem.m: (one.searched, one.speedup.is_faster, one.speedup.is_slower)
+        one.problem.m: (one.searched, one.speedup.is_above(1), one.speedup.is_below(1))
         for one in found.comparisons
         if one.speedup
     }
@@ -145,7 +145,7 @@ def test_a_winner_with_a_fault_in_the_rounds_is_not_kept(status: Status, size: i
     assert found.fault
     assert (found.fault.status, found.fault.reason) == (status, "why")
     assert found.overall
-    assert found.overall.is_faster
+    assert found.overall.is_above(1)
     assert not found.is_kept
     rows = tuple(spoilt(row, row.parameters != winner) for row in run.rows)
     assert tuning.result(replace(run, rows=rows)).is_kept  # the shipped preset's fault is no reason

@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 
 from gemmbench.facts.compare import gate
 from gemmbench.facts.compare import noise as floors
-from gemmbench.facts.compare.measures import EXACT, Measure, former, in_turn, mean, measure
+from gemmbench.facts.compare.measures import former, in_turn, measure
 from gemmbench.facts.compare.noise import Noise, Spread
 from gemmbench.facts.compare.verdict import VERDICTS, Limits, judge
 from gemmbench.facts.records import Former, Problem, Scope
+from gemmbench.facts.stats import EXACT, Measure, mean
 from tests import fake_runs as fake
 
 QUIET = Spread(1e-4, 30)

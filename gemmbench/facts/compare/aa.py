@@ -15,8 +15,9 @@ from gemmbench.facts.compare import gate
 from gemmbench.facts.compare.basis import Basis, Rules
 from gemmbench.facts.compare.comparison import title
 from gemmbench.facts.compare.noise import Noise, Spread
-from gemmbench.facts.compare.verdict import Limits, judge, quantile
+from gemmbench.facts.compare.verdict import Limits, judge
 from gemmbench.facts.records import Row, RowKey, Run
+from gemmbench.facts.stats import student
 
 POWER = 0.95  # how often a slowdown of twice the threshold is to be found
 SHARE = 0.95  # of the rows that a machine's threshold is to serve
@@ -115,7 +116,7 @@ def carries(spread: Spread, base: int, new: int, confidence: float) -> float | N
         confidence: of the interval.
     """
     both = spread.deviation * math.sqrt(1 / base + 1 / new)
-    needed = (quantile(confidence, spread.freedom) + quantile(2 * POWER - 1, spread.freedom)) * both
+    needed = (student(confidence, spread.freedom) + student(2 * POWER - 1, spread.freedom)) * both
 
     def short(threshold: float) -> float:
         return math.log((1 + 2 * threshold) / (1 + threshold)) - needed

@@ -9,13 +9,14 @@ from functools import cached_property
 
 from gemmbench.facts import derive
 from gemmbench.facts.compare import noise as floors
-from gemmbench.facts.compare.measures import EXACT, Measure, in_turn, measure
+from gemmbench.facts.compare.measures import in_turn, measure
 from gemmbench.facts.compare.noise import LEAST_IN_TURN, Noise
 from gemmbench.facts.compare.pairing import Repetition, difference, repetitions
 from gemmbench.facts.compare.thresholds import Thresholds
-from gemmbench.facts.compare.verdict import CONFIDENCE, Limits, is_exact
+from gemmbench.facts.compare.verdict import Limits, is_exact
 from gemmbench.facts.records import Header, Row, RowKey, Run
 from gemmbench.facts.series import HOST
+from gemmbench.facts.stats import CONFIDENCE, EXACT, Measure
 
 PEAK = "peak"  # as a reference: the best measured peak of the row's data type
 

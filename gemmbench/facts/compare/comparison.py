@@ -8,13 +8,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from gemmbench.facts.compare.basis import Basis, Rules
-from gemmbench.facts.compare.measures import Measure, former, work
+from gemmbench.facts.compare.measures import former, work
 from gemmbench.facts.compare.noise import Noise
 from gemmbench.facts.compare.pairing import Repetition
 from gemmbench.facts.compare.verdict import FAILING, LOST, Judgement, Verdict, judge
 from gemmbench.facts.records import FAILED, Row, RowKey, Run
 from gemmbench.facts.series import AUTO, HOST
 from gemmbench.facts.skips import LEAST_RUNS, is_too_slow
+from gemmbench.facts.stats import Measure
 
 _NO_RATE = "without a rate on either side"
 _KEPT = "kept from an earlier run, not measured in the new one"

@@ -15,10 +15,10 @@ from collections.abc import Callable, Collection, Generator, Iterable, Mapping, 
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from gemmbench.facts.compare.measures import Measure, mean
 from gemmbench.facts.compare.noise import Noise, Spread
 from gemmbench.facts.compare.verdict import Judgement, Limits, is_exact, judge
 from gemmbench.facts.records import RowKey
+from gemmbench.facts.stats import Measure, mean
 
 LEAST_ROUNDS = 3  # before anything is settled: fewer say too little of the noise from run to run
 MOST_ROUNDS = 10

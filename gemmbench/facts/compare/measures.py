@@ -3,38 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import lru_cache
-
-import numpy as np
+from dataclasses import replace
 
 from gemmbench.facts import derive
 from gemmbench.facts.records import Row
-
-_RESAMPLES = 999
-_SEED = 20261121  # the same samples give the same verdict on every machine
-_MOST_CORRELATED = 0.9  # an estimate from ten samples says no more than this
-_LEAST_SAMPLES = 3  # with fewer there is no telling how uncertain their median is
-
-
-@dataclass(frozen=True)
-class Measure:
-    """One row in one run."""
-
-    value: float  # natural logarithm of the seconds for one unit of work, or of the ratio of two such
-    error: float  # standard error of the value as its own samples tell it; infinite if they are too few
-    freedom: float  # degrees of freedom of the error
-
-    def over(self, other: Measure) -> Measure:
-        """The ratio of this to another figure of the same run."""
-        return Measure(
-            self.value - other.value, math.hypot(self.error, other.error), min(self.freedom, other.freedom)
-        )
-
-
-EXACT = Measure(0.0, 0.0, math.inf)
-"""What a ratio to a former self is held against: 1, which no noise has."""
+from gemmbench.facts.stats import LEAST_SAMPLES, Measure, log_median, mean
 
 
 def measure(row: Row, scope: str | None = None) -> Measure | None:
@@ -54,8 +27,8 @@ def measure(row: Row, scope: str | None = None) -> Measure | None:
     chosen = _scope(row, scope)
     if chosen is None:
         return None
-    centre, error, freedom = _centre(row.samples[chosen].seconds)
-    return Measure(centre - math.log(work(row)), error, freedom)
+    cost = log_median(row.samples[chosen].seconds)
+    return replace(cost, value=cost.value - math.log(work(row)))
 
 
 def in_turn(row: Row, scope: str | None = None) -> Measure | None:
@@ -73,8 +46,8 @@ def in_turn(row: Row, scope: str | None = None) -> Measure | None:
         return None
     pairs = zip(row.samples[chosen].seconds, row.former.samples[chosen].seconds, strict=True)
     ratios = tuple(now / before for now, before in pairs)
-    orders = (ratios[::2], ratios[1::2]) if len(ratios) >= 2 * _LEAST_SAMPLES else (ratios,)
-    return mean([Measure(*_centre(one)) for one in orders])
+    orders = (ratios[::2], ratios[1::2]) if len(ratios) >= 2 * LEAST_SAMPLES else (ratios,)
+    return mean([log_median(one) for one in orders])
 
 
 def former(row: Row, scope: str | None = None) -> float:
@@ -86,7 +59,7 @@ def former(row: Row, scope: str | None = None) -> float:
     chosen = _scope(row, scope)
     if chosen is None or row.former is None or chosen not in row.former.samples:
         raise ValueError(f"{row.variant} was not measured in turn with a former self")
-    return math.exp(_centre(row.former.samples[chosen].seconds)[0])
+    return math.exp(log_median(row.former.samples[chosen].seconds).value)
 
 
 def _scope(row: Row, scope: str | None) -> str | None:
@@ -99,46 +72,3 @@ def _scope(row: Row, scope: str | None) -> str | None:
 def work(row: Row) -> int:
     """Units of work in one sample of a row: flops, else bytes, else 1."""
     return derive.flops_of(row) or (row.work.bytes if row.work else 0) or 1
-
-
-def mean(measures: Sequence[Measure]) -> Measure:
-    """The mean of figures taken beside each other, as of the two controls around a row."""
-    count = len(measures)
-    return Measure(
-        sum(one.value for one in measures) / count,
-        math.sqrt(sum(one.error**2 for one in measures)) / count,
-        sum(one.freedom for one in measures),
-    )
-
-
-@lru_cache(maxsize=65536)
-def _centre(seconds: tuple[float, ...]) -> tuple[float, float, float]:
-    """Median of the logarithms, its standard error, and the error's degrees of freedom.
-
-    The error is scipy's bootstrap of the median, which asks nothing of the samples' distribution; a rank
-    test would give a verdict, but no error to add to the noise from run to run. The bootstrap draws as if
-    batches were independent. They are not: a batch resembles the one before it. So that the error is widened
-    by what their correlation leaves of their number, n (1 - r) / (1 + r).
-    """
-    logs = np.log(np.asarray(seconds, dtype=float))
-    centre = float(np.median(logs))
-    if logs.size < _LEAST_SAMPLES:
-        return centre, math.inf, 1.0
-    kept = (1 - (correlation := _correlation(logs))) / (1 + correlation)
-    freedom = max(2.0, logs.size * kept - 1)
-    if not np.ptp(logs):
-        return centre, 0.0, freedom
-    from scipy.stats import bootstrap  # half a second to import, so only when needed
-
-    drawn = bootstrap((logs,), np.median, n_resamples=_RESAMPLES, method="percentile", random_state=_SEED)
-    return centre, float(drawn.standard_error) / math.sqrt(kept), freedom
-
-
-def _correlation(logs: np.ndarray) -> float:
-    """Of each sample with the one before it; 0 where it is negative, which narrows nothing."""
-    around = logs - logs.mean()
-    total = float(around @ around)
-    if total == 0:
-        return 0.0
-    # 1 / n: independent samples have a correlation of -1 / n, since their own mean is taken off
-    return min(max(float(around[1:] @ around[:-1]) / total + 1 / logs.size, 0.0), _MOST_CORRELATED)

@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 
 from gemmbench.facts.records import Row
+from gemmbench.facts.text import reason_of
 
 DEFAULT = 0.05
 _RANGE = re.compile(r"\s*(\d*)\s*(\.\.)?\s*(\d*)\s*")
@@ -111,7 +112,7 @@ def load(path: Path, default: float | None = None) -> Thresholds:
     try:
         found = msgspec.toml.decode(path.read_bytes(), type=_File)
     except OSError as error:
-        raise ThresholdError(f"{path}: {(error.strerror or str(error)).lower()}") from None
+        raise ThresholdError(f"{path}: {reason_of(error)}") from None
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise ThresholdError(f"{path}: {_placed(str(error))}") from None
     own = _value(path, "default", found.default) if found.default is not None else DEFAULT

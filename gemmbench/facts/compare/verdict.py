@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Literal
 
-from gemmbench.facts.compare.measures import EXACT, Measure
 from gemmbench.facts.compare.noise import Spread
+from gemmbench.facts.stats import CONFIDENCE, EXACT, Measure, student
 
 Verdict = Literal["slower", "broken", "inconclusive", "missing", "incomparable", "new", "same", "faster"]
 VERDICTS: dict[Verdict, str] = {
@@ -26,7 +25,6 @@ VERDICTS: dict[Verdict, str] = {
 
 LOST: tuple[Verdict, ...] = ("missing", "incomparable")
 FAILING: tuple[Verdict, ...] = ("slower", "broken")
-CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True)
@@ -76,8 +74,8 @@ def judge(base: Sequence[Measure], new: Sequence[Measure], spread: Spread, limit
     )
     own = [one.freedom for side in sides for one in side if one.error > spread.deviation]
     freedom = min([spread.freedom, *own])
-    half = quantile(limits.confidence, freedom) * math.sqrt(variance)
-    floor = quantile(limits.confidence, spread.freedom) * spread.deviation
+    half = student(limits.confidence, freedom) * math.sqrt(variance)
+    floor = student(limits.confidence, spread.freedom) * spread.deviation
     floor *= math.sqrt(sum(1 / len(side) for side in sides))
     low, high, past = difference - half, difference + half, limits.high
     may_be_slower = not high <= past
@@ -107,14 +105,6 @@ def _why(difference: float, half: float, floor: float, past: float) -> str:
     if half > past:
         return "its own samples are noisier than the threshold"
     return f"too close to the {'upper' if difference > 0 else 'lower'} threshold to tell"
-
-
-@lru_cache(maxsize=4096)
-def quantile(confidence: float, freedom: float) -> float:
-    """Student's two-sided quantile."""
-    from scipy.stats import t
-
-    return float(t.ppf((1 + confidence) / 2, freedom))
 
 
 def _exp(value: float) -> float:

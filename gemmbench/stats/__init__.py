@@ -1,0 +1,1 @@
+"""What samples say: break-even sizes."""
