@@ -40,8 +40,9 @@ from gemmbench.charts.rungs import (
 )
 from gemmbench.facts import derive, units
 from gemmbench.facts.records import Problem, Row, Run
-from gemmbench.facts.series import BASELINE, HOST, LIBRARIES, panels
+from gemmbench.facts.series import HOST, panels
 from gemmbench.facts.text import clean
+from gemmbench.rules.variants import BASELINE, LIBRARIES
 
 _BAR = 0.62
 
@@ -136,7 +137,7 @@ def _paint(axes: Axes, one: Ladder) -> None:
 
 def _of_peak(peak: Peak, rate: float, row: Row) -> str:
     """A rate's share of the peak; nothing where it ran on other units."""
-    here = derive.on_matrix_units(derive.what_ran(row), row.dtype) == peak.matrix
+    here = (row.ran_on == "matrix") == peak.matrix
     return units.percent(rate / peak.rate) if here else "-"
 
 

@@ -25,8 +25,9 @@ from gemmbench.charts.curves import (
 from gemmbench.charts.pane import BLACK, GREY, Families, Pane, Peak, best_peak, lent
 from gemmbench.facts import derive, units
 from gemmbench.facts.records import Row, Run
-from gemmbench.facts.series import BASELINE, HOST, LIBRARIES, Panel, Series
+from gemmbench.facts.series import HOST, Panel, Series
 from gemmbench.facts.text import clean
+from gemmbench.rules.variants import BASELINE, LIBRARIES
 
 Values = Callable[[Row], tuple[float, float, float] | None]  # median, low, high
 Paint = Callable[[Box, Axes], None]

@@ -9,9 +9,6 @@ from gemmbench.facts.records import Row, Run
 from gemmbench.facts.text import listed
 
 HOST = -1
-LIBRARIES = "libraries"  # their family: no kernels of ours, each on its own
-BASELINE = "numpy"  # the host's own BLAS: what offloading has to beat
-AUTO = "auto"  # whose rows are those of the variant that it took
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,6 +16,7 @@ from gemmbench.facts.records import (
     RunFileError,
     Status,
 )
+from gemmbench.facts.tuning import TRIAL
 
 _PASSING: tuple[Status, ...] = ("skipped", "crashed", "timed-out")  # what may be otherwise in another call
 
@@ -66,7 +67,7 @@ class Cache:
         larger budget. The shipped preset, which all is held against, is worth another try.
         """
         self.rows.append(row)
-        if row.label:
+        if row.phase != TRIAL:
             return
         if row.parameters == self.rows[0].parameters:  # the first attempt is always the shipped preset
             if row.status == "ok":

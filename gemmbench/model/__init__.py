@@ -1,0 +1,1 @@
+"""Plain data: what every other part of gemmbench speaks of."""
