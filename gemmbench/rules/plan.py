@@ -72,7 +72,8 @@ class Case:
     def label(self) -> str:
         """For people, in progress lines."""
         if self.problem:
-            name = f"{self.problem.label} " if self.problem.label else ""
+            called = self.problem.label or self.phase
+            name = f"{called} " if called else ""
             return f"{self.variant} {self.dtype} {name}{self.problem.shape}"
         width = self.parameters.get("width", 1)
         others = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -178,7 +179,7 @@ def test_where_output_goes_does_not_make_another_command(saved: Path) -> None:
         (2, b'"needs_s":null', b'"needs_s":NaN', "line 2: NaN and Infinity are not allowed"),
         (2, b'"needs_s":null', b'"needs_s":0', "line 2: needs_s: 0.0 is not a positive finite time"),
         (2, b'"phase":""', b'"phase":1', r"line 2: Expected `str`, got `int` - at `\$.phase`"),
-        (2, b'"race":[]', b'"race":[1]', r"line 2: Expected `str`, got `int` - at `\$.race\[...\]`"),
+        (2, b'"race":[]', b'"race":[1]', r"line 2: Expected `str`, got `int` - at `\$.race\[0\]`"),
         (2, b'"check_after":null', b'"check_after":{"verdict":"odd"}', "line 2: Invalid enum value 'odd'"),
         (2, b'"supersedes":false', b'"supersedes":"no"', r"line 2: .* - at `\$.supersedes`"),
         (4, b'{"kind"', b'"kind"', "line 4: "),
@@ -262,7 +263,7 @@ def test_a_full_disk_loses_only_the_row_in_flight(saved: Path) -> None:
     assert load(saved).rows == ROWS
 
 
-# --- rows that were measured again ----------------------------------------------------------------------------
+# --- rows that were measured again --------------------------------------------------------------------------
 
 
 def again(row: Row, seconds: float, supersedes: bool = True) -> Row:
@@ -278,7 +279,7 @@ def test_of_rows_that_were_measured_again_the_last_counts_where_the_first_stood(
         for row in (*ROWS, second, third):
             file.append(row)
     assert load(path).rows == (third, *ROWS[1:])
-    assert to_json(load(path)).count('"m": 8,') == 1
+    assert [row["m"] for row in json.loads(to_json(load(path)))] == [8, 16, 32]
     with RunFile.resume(path, HEADER) as file:
         assert file.done == (third, *ROWS[1:])
 
