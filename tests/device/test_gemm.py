@@ -221,7 +221,7 @@ def in_turn(
     (step,) = gemm_plan([device], [BY_NAME["naive"]], [Gemm(50, 50, 50, beta=beta)])
     assert isinstance(step, Case)
     policy = replace(QUICK, memory=memory)
-    return executor(device).run(replace(step, former=str(folder)), policy, lambda _: None)
+    return executor(device).run(replace(step, former=str(folder)), policy, lambda *_, **__: None)
 
 
 @pytest.mark.parametrize("memory", ["mapped", "staged"])
