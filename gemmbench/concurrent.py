@@ -22,8 +22,9 @@ from gemmbench.automatic import named
 from gemmbench.facts.concurrent import case_key, same_place
 from gemmbench.facts.events import Event, Finished, Staged
 from gemmbench.facts.records import DeviceFacts, Energy, Policy, Row, RowKey
-from gemmbench.facts.series import AUTO, HOST
+from gemmbench.facts.series import HOST
 from gemmbench.rules.plan import Case, Plan, Skip
+from gemmbench.rules.variants import AUTO
 from gemmbench.session import Steps
 from gemmbench.worker import Worker, timed_out
 
@@ -240,7 +241,7 @@ class _Member:
         """Take in what its child says next; a stage, for people."""
         kind, value = self._worker.receive()
         if kind == "stage":
-            return str(value)
+            return str(value.stage)
         if kind == "ready":
             self.state = "ready"
             return "waiting for the others"

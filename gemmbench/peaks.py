@@ -1,7 +1,7 @@
 """Measured peaks, kept in the user's cache folder: a device and driver need not be measured for every sweep.
 
 A file for each device and driver holds rows as a saved run does. A row serves a case again if kernel sources
-and gemmbench's version are the same.
+and the versions of gemmbench and of its rows are the same.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 from gemmbench import __version__
 from gemmbench.cache_folder import DeviceFiles, Words
 from gemmbench.facts import derive
-from gemmbench.facts.records import BUSY_CORES, DeviceFacts, Row, RowKey, Run
+from gemmbench.facts.records import BUSY_CORES, SCHEMA_VERSION, DeviceFacts, Row, RowKey, Run
 from gemmbench.rules.plan import Case, Plan, Skip
 
 _KINDS = ("peak", "bandwidth")
@@ -30,6 +30,7 @@ class _File:
     gemmbench: str
     device: str  # for whoever looks into the folder
     rows: tuple[Row, ...]  # of device 0
+    schema_version: int = 1  # of the rows
 
 
 class KeptPeaks:
@@ -78,13 +79,17 @@ class KeptPeaks:
                 if row.device == place and row.kind in _KINDS and row.status == "ok"
                 if row.check.verdict == "ok" and row.source and not row.measured_utc
                 if row.key not in resumed
-                if not derive.outdone(run, place, row.dtype, row.variant in derive.MATRIX_UNITS)
+                if not derive.outdone(run, place, row.dtype, row.ran_on == "matrix")
             ]
             if mine:
                 rows = {**self._by_key(device), **{row.key: row for row in mine}}
-                self._files.write(device, _File(__version__, device.title, tuple(rows.values())))
+                self._files.write(
+                    device, _File(__version__, device.title, tuple(rows.values()), SCHEMA_VERSION)
+                )
 
     def _by_key(self, device: DeviceFacts) -> dict[RowKey, Row]:
         """The rows kept for a device."""
         found = self._files.read(device)
-        return {row.key: row for row in found.rows} if found and found.gemmbench == __version__ else {}
+        if not found or (found.gemmbench, found.schema_version) != (__version__, SCHEMA_VERSION):
+            return {}
+        return {row.key: row for row in found.rows}

@@ -15,14 +15,14 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any, Protocol
 
 from gemmbench.facts.events import Staged
 from gemmbench.facts.records import DeviceFacts, HostFacts, Policy, Row
-from gemmbench.rules.executor import FORMER, NotMeasuredError, Tell
+from gemmbench.rules.executor import NotMeasuredError, Tell
 from gemmbench.rules.measure import Turn, paced
 from gemmbench.rules.plan import Case
 
@@ -70,7 +70,7 @@ class Worker:
     def __init__(self, make: MakeMachine) -> None:
         self._make = make
         self._context = multiprocessing.get_context("spawn")
-        self._stage = ""  # of the case that runs
+        self._of_former = False  # whether the case that runs is at the kernel of another folder
         self._process: SpawnProcess | None = None
         self._pipe: Connection | None = None
         self._output = tempfile.TemporaryFile()  # noqa: SIM115  what drivers print; lives as long as the worker
@@ -132,7 +132,7 @@ class Worker:
             row = timed_out(case, time.monotonic() - begin, policy)
         else:
             row = case.row("crashed", str(answer))
-        if self._stage == FORMER:
+        if self._of_former:
             return case.row("unsupported", f"its kernel in the other folder: {row.status}: {row.reason}")
         return row
 
@@ -154,7 +154,7 @@ class Worker:
     def _wait(self, pipe: Connection, limit_s: float) -> Generator[Staged, None, Any]:
         """The answer; None if time ran out, a sentence if the child died."""
         end = time.monotonic() + limit_s
-        self._stage = ""
+        self._of_former = False
         while True:
             left = end - time.monotonic()
             try:
@@ -167,8 +167,8 @@ class Worker:
             kind, value = self.receive()
             if kind != "stage":
                 return value
-            self._stage = value
-            yield Staged(value)
+            self._of_former = value.of_former
+            yield value
 
     def _start(self) -> Connection:
         if self._process is not None and self._process.is_alive() and self._pipe is not None:
@@ -379,8 +379,8 @@ def _child(pipe: Connection, make: MakeMachine, output: _Output) -> None:
         os.dup2(output.descriptor, 1)
         os.dup2(output.descriptor, 2)
 
-    def tell(stage: str) -> None:
-        pipe.send(("stage", stage))
+    def tell(stage: str, *, of_former: bool = False) -> None:
+        pipe.send(("stage", Staged(stage, of_former)))
 
     machine: Machine | None = None
     with contextlib.suppress(EOFError, ConnectionError):
@@ -407,7 +407,7 @@ def _child(pipe: Connection, make: MakeMachine, output: _Output) -> None:
                 else:
                     row = machine.run(case, device, policy, tell)
             except NotMeasuredError as error:
-                row = case.row(error.status, error.reason)
+                row = replace(case.row(error.status, error.reason), needs_s=error.needs_s)
                 kind = "broken" if error.restart else "row"
             except MemoryError as error:
                 row, kind = case.row("failed", f"the host ran out of memory {error}".strip()), "broken"

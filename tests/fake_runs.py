@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from gemmbench.facts.records import (
+    SCHEMA_VERSION,
     Check,
     DeviceFacts,
     Energy,
@@ -17,11 +18,14 @@ from gemmbench.facts.records import (
     Parameters,
     Policy,
     Problem,
+    RanOn,
     Row,
     Run,
     Scope,
     Work,
 )
+from gemmbench.model import schema1
+from gemmbench.rules.variants import BY_NAME
 
 ORDER = ("naive", "tiled", "register", "padded", "dot-v8", "block2x2-v4", "numpy")
 HOSTILE = '[bold]x[/] | <b>&"$x^2$`\n\x1b[31m'
@@ -116,7 +120,16 @@ NO_SOURCE = ("numpy", "clblast", "cublas", "auto")  # what has no kernel source 
 
 def header(command: Sequence[str], devices: Sequence[DeviceFacts] = (CPU,)) -> Header:
     placed = tuple(replace(device, index=place) for place, device in enumerate(devices))
-    return Header(1, "0.1.0", tuple(command), "2026-11-21T04:30:00Z", placed, HOST, Policy())
+    plain = Header(SCHEMA_VERSION, "0.1.0", tuple(command), "2026-11-21T04:30:00Z", placed, HOST, Policy())
+    return schema1.header(plain)  # with the view and the scope that the command gives
+
+
+def ran_on(variant: str, dtype: str) -> RanOn:
+    """As the variant's entry says, of a type that it lacks as of its first; \"device\" for other names."""
+    if variant not in BY_NAME:
+        return "device"
+    entry = BY_NAME[variant]
+    return entry.ran_on(dtype if dtype in entry.dtypes else entry.dtypes[0])
 
 
 def scope(seconds: float, spread: float = 0.002, count: int = 12, stop: str = "stable") -> Scope:
@@ -159,6 +172,7 @@ def gemm_row(
         build_s=0.21 if device >= 0 else None,
         memory="mapped" if device >= 0 else "",
         source="" if variant in NO_SOURCE else SOURCE,
+        ran_on=ran_on(variant, dtype),
     )
 
 
@@ -467,7 +481,7 @@ def fake_matrix_peak() -> Run:
         for operands, share in (("random", 1.0), ("zeros", 1.16)):
             parameters: Parameters = {"shape": "m16n8k16", "accumulator": sums, "operands": operands}
             row = peak_row(1, top * share, dtype=dtype)
-            rows.append(replace(row, variant=probe, parameters=parameters))
+            rows.append(replace(row, variant=probe, parameters=parameters, ran_on="matrix"))
     parameters = {"extension": "cl_intel_subgroup_matrix_multiply_accumulate"}
     rows.append(Row("peak", 0, "dpas", "half", parameters, "unsupported", "the device does not list it"))
     return Run(header(("gemmbench", "peak"), (GPU,)), tuple(rows), "matrix.jsonl")

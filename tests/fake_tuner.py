@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from gemmbench.facts.problem import Gemm
 from gemmbench.facts.records import DeviceFacts, Policy, Row, Run
-from gemmbench.facts.tuning import FINALIST, round_label
+from gemmbench.facts.tuning import FINALIST, TRIAL, round_phase
 from gemmbench.rules import tuning as rules
 from gemmbench.rules.plan import Case, Skip
 from gemmbench.rules.variants import BY_NAME
@@ -19,6 +19,7 @@ GFLOPS = 20.0
 WORDS = ("tune", "--kernel", "register", "--dtype", "float", "-m", "512", "-n", "512", "-k", "512")
 PROBLEM = Gemm(SIZE, SIZE, SIZE)
 REGISTER = BY_NAME["register"]
+NEEDS_S = 9.0
 LEAST_S = 0.1  # that the machine takes for a case, building included
 
 
@@ -35,7 +36,7 @@ class Machine:
     Attributes:
         now: seconds on its clock.
         measured: the cases that it was given.
-        trouble: the status and reason of cases that a function picks.
+        trouble: the status and reason of cases that a function picks; those skipped need `NEEDS_S`.
     """
 
     def __init__(self, device: DeviceFacts = fake.CPU, gflops: Callable[[Case], float] | None = None) -> None:
@@ -55,24 +56,25 @@ class Machine:
         self.policies.append(policy)
         found = self.trouble(case)
         if found:
-            return case.row(*found)  # type: ignore[arg-type]
+            row = case.row(*found)  # type: ignore[arg-type]
+            return replace(row, needs_s=NEEDS_S if row.status == "skipped" else None)
         plain = case.row("ok")
         assert plain.problem is not None
         row = fake.gemm_row(case.variant, plain.problem, self._gflops(case), parameters=case.parameters)
-        return replace(row, label=plain.label, source=plain.source, dtype=case.dtype)
+        return replace(row, phase=plain.phase, source=plain.source, dtype=case.dtype)
 
 
-def row(parameters: Mapping[str, int], gflops: float, size: int = SIZE, label: str = "") -> Row:
+def row(parameters: Mapping[str, int], gflops: float, size: int = SIZE, phase: str = TRIAL) -> Row:
     """One row of a tuner's file."""
-    step = rules.case(fake.CPU, REGISTER, Gemm(size, size, size), parameters, label)
+    step = rules.case(fake.CPU, REGISTER, Gemm(size, size, size), parameters, phase)
     assert isinstance(step, Case)
     made = fake.gemm_row("register", step.row("ok").problem, gflops, parameters=dict(parameters))  # type: ignore[arg-type]
-    return replace(made, label=label, source=step.source)
+    return replace(made, phase=phase, source=step.source)
 
 
 def bad(parameters: Mapping[str, int], status: str, reason: str) -> Row:
     """A row of the search without a rate."""
-    step = rules.case(fake.CPU, REGISTER, PROBLEM, parameters)
+    step = rules.case(fake.CPU, REGISTER, PROBLEM, parameters, TRIAL)
     assert not isinstance(step, Skip)
     return step.row(status, reason)  # type: ignore[arg-type]
 
@@ -97,13 +99,13 @@ def fake_tune(gain: float = 1.3, elsewhere: float = 0.9) -> Run:
     winner = {name: int(value) for name, value in rows[31].parameters.items()}
     other = {name: int(value) for name, value in rows[30].parameters.items()}
     rows += [
-        row(shipped, 20.0, label=FINALIST),
-        row(winner, 20.0 * max(gain, 1.01), label=FINALIST),
-        row(other, 19.0, label=FINALIST),
+        row(shipped, 20.0, phase=FINALIST),
+        row(winner, 20.0 * max(gain, 1.01), phase=FINALIST),
+        row(other, 19.0, phase=FINALIST),
     ]
     for number in (1, 2, 3):
-        label = round_label(number)
+        phase = round_phase(number)
         mood = 1 + 0.02 * number
         for size, factor in ((SIZE, gain), (SIZE // 4, elsewhere), (SIZE - 1, 1.0)):
-            rows += [row(shipped, 20.0 * mood, size, label), row(winner, 20.0 * mood * factor, size, label)]
+            rows += [row(shipped, 20.0 * mood, size, phase), row(winner, 20.0 * mood * factor, size, phase)]
     return Run(fake.header(WORDS), tuple(rows), "register.jsonl")

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from gemmbench.facts import derive, standing, units
 from gemmbench.facts.records import Row, Run, load
-from gemmbench.facts.series import AUTO, HOST
-from gemmbench.rules.variants import BY_NAME, VARIANTS, Variant
+from gemmbench.facts.series import HOST
+from gemmbench.rules.variants import AUTO, BY_NAME, VARIANTS, Variant
 
 ROOT = Path(__file__).resolve().parents[1]
 LADDER, TENSOR = "ladder", "table of tensor cores"  # the parts
@@ -170,7 +170,7 @@ def tensor(run: Run, peaks: Run) -> str:
         f"|---|{'--:|' * len(TENSOR_TYPES)}",
     ]
     earlier, text = [], {}
-    for name in (*derive.MATRIX_KERNELS, "cublas"):
+    for name in (variant.name for variant in VARIANTS if variant.matrix_units):
         mine = {dtype: found.get(name) for dtype, (_, found) in places.items()}
         rows = [place.row for place in mine.values() if place and place.rate]
         for dtype, place in mine.items():

@@ -24,8 +24,9 @@ from gemmbench.charts.pane import (
 )
 from gemmbench.facts import derive
 from gemmbench.facts.records import Row, Run
-from gemmbench.facts.series import BASELINE, Panel, Series, panels, sweep_axis
+from gemmbench.facts.series import Panel, Series, panels, sweep_axis
 from gemmbench.facts.text import clean
+from gemmbench.rules.variants import BASELINE
 
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p")
 Dashes = str | tuple[int, tuple[float, ...]]

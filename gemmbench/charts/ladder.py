@@ -36,9 +36,10 @@ from gemmbench.charts.rungs import (
 )
 from gemmbench.facts import derive, units
 from gemmbench.facts.records import Problem, Row, Run
-from gemmbench.facts.series import AUTO, BASELINE, HOST, LIBRARIES, Panel, panels
+from gemmbench.facts.series import HOST, Panel, panels
 from gemmbench.facts.standing import Setting, common_problem
 from gemmbench.facts.text import clean
+from gemmbench.rules.variants import AUTO, BASELINE, LIBRARIES
 
 _BAR = 0.62
 

@@ -25,8 +25,9 @@ from gemmbench.charts.curves import (
 from gemmbench.charts.pane import BLACK, GREY, Families, Pane, about_peaks
 from gemmbench.facts import derive, units
 from gemmbench.facts.records import Row, Run
-from gemmbench.facts.series import BASELINE, HOST, LIBRARIES, Panel, Series
+from gemmbench.facts.series import HOST, Panel, Series
 from gemmbench.facts.text import clean
+from gemmbench.rules.variants import BASELINE, LIBRARIES
 from gemmbench.stats.break_even import break_evens
 
 Values = Callable[[Row], tuple[float, float, float] | None]  # median, low, high

@@ -27,6 +27,7 @@ from gemmbench.facts.kernel_files import MARK
 from gemmbench.facts.records import FAILED, DeviceFacts, Policy, Row, RunFile, RunFileError
 from gemmbench.facts.series import HOST
 from gemmbench.facts.text import clean
+from gemmbench.facts.tuning import is_tuning
 from gemmbench.render import aa
 from gemmbench.render.progress import Progress, place
 from gemmbench.rules.plan import Case, Plan
@@ -118,7 +119,9 @@ def check(
             raise UserError(f"{basis.bases[0].path} has no rows that can be measured again{_of_ratio(basis)}")
         if against is not None and "source" not in basis.rules.across:
             _check_former(basis, plan, against)
-        header = running.header_of(devices, host, policy)
+        # The base's tables suit its cases, but a search, or every case several times, is another thing.
+        view = "" if times or is_tuning(basis.bases[0]) else basis.header.view
+        header = running.header_of(devices, host, policy, view, basis.header.scope)
         if options.dry_run:
             running.print_plan(plan, devices, policy)
             return
@@ -277,9 +280,9 @@ def _chosen(
     for slot, device in pairs:
         if basis.rules.in_turn:  # both kernels run here
             continue
-        if why := foreign(theirs[slot], device, basis.rules.across):
-            hint = f"--across {'device,driver' if why.startswith('other device') else 'driver'}"
-            raise UserError(f"{why} ({hint} compares nevertheless)")
+        if different := foreign(theirs[slot], device, basis.rules.across):
+            across = "device,driver" if different.kind == "device" else "driver"
+            raise UserError(f"{different.reason} (--across {across} compares nevertheless)")
     return tuple(device for _, device in pairs), {slot: number for number, (slot, _) in enumerate(pairs)}
 
 

@@ -113,7 +113,7 @@ def gemm(
             steps += fitting(cases, optional_kernels(kernels))
         return steps
 
-    running.measure(options, plan, table, chart="ladder")
+    running.measure(options, plan, table, "gemm", chart="ladder")
 
 
 def _check_beta(own: Operands, beta: float) -> None:

@@ -22,7 +22,6 @@ from gemmbench.cli.options import (
     scope_option,
 )
 from gemmbench.cli.tuned import find_tuned, tuned_option
-from gemmbench.facts.derive import on_matrix_units
 from gemmbench.facts.dtypes import GEMM_DTYPES
 from gemmbench.facts.problem import Gemm
 from gemmbench.facts.records import DeviceFacts
@@ -69,7 +68,7 @@ class LadderOptions:
 def peak_steps(devices: Sequence[DeviceFacts], dtype: str, kernels: Iterable[Variant]) -> Plan:
     """A short peak for each device that has the type: of the units that the kernels multiply with."""
     steps: Plan = ()
-    matrix = any(on_matrix_units(kernel.name, dtype) for kernel in kernels if dtype in kernel.dtypes)
+    matrix = any(kernel.ran_on(dtype) == "matrix" for kernel in kernels if dtype in kernel.dtypes)
     for index, device in enumerate(devices):
         if dtype in device.dtypes:
             steps += peak_plan([device], [dtype], quick_widths(device, dtype), first=index, reach="plain")

@@ -18,7 +18,7 @@ from gemmbench.facts.dtypes import GEMM_DTYPES
 from gemmbench.facts.records import MEMORY_MODES, SCOPES, Policy
 from gemmbench.facts.text import reason_of
 from gemmbench.rules import variants
-from gemmbench.rules.variants import Variant
+from gemmbench.rules.variants import BASELINE, Variant
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -185,7 +185,7 @@ kernel_option = click.option(
 )
 baseline_option = click.option(
     "--baseline",
-    default="numpy",
+    default=BASELINE,
     show_default=True,
     metavar="NAMES",
     help=f"Libraries beside the kernels: {', '.join(variants.BASELINES)}; several with commas, all or none. "

@@ -78,7 +78,7 @@ def peak(
         compute = peak_plan(devices, dtypes, WIDTHS, reach=reach) if probes.COMPUTE in families else ()
         return compute + memory_plan(devices, families)
 
-    running.measure(options, plan, renderer(form, bool(options.verbose)))
+    running.measure(options, plan, renderer(form, bool(options.verbose)), "peak")
 
 
 def _describe(name: str) -> None:

@@ -54,7 +54,12 @@ def precision(options: RunOptions, ladder: LadderOptions, sizes: str) -> None:
         return table(run, ladder.scope, ORDER)
 
     running.measure(
-        options, lambda devices: interleaved(ladder.plan(devices, shapes)), render, chart="precision"
+        options,
+        lambda devices: interleaved(ladder.plan(devices, shapes)),
+        render,
+        "precision",
+        ladder.scope,
+        chart="precision",
     )
 
 

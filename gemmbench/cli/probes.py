@@ -28,17 +28,10 @@ def entry(name: str) -> ProbeEntry:
     """One probe, with all there is to tell."""
     if name in PROBES:
         probe = PROBES[name]
-        return ProbeEntry(name, COMPUTE, probe.idea, _compute_facts(probe), _pictures(_files(probe)))
+        return ProbeEntry(name, COMPUTE, probe.idea, _compute_facts(probe), _pictures(probe.files))
     mine = memory.BY_NAME[name]
     files = (mine.file,) if mine.file else ()
     return ProbeEntry(name, mine.family, mine.idea, _memory_facts(mine), _pictures(files))
-
-
-def _files(probe: Probe) -> tuple[str, ...]:
-    """The files that it compiles."""
-    if isinstance(probe, ChainProbe):
-        return tuple(dict.fromkeys(form.file for forms in probe.forms.values() for form in forms))
-    return (probe.file,) if isinstance(probe, MatrixProbe) else ()
 
 
 def _pictures(files: tuple[str, ...]) -> tuple[str, ...]:

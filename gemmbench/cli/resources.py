@@ -28,7 +28,7 @@ def built(selector: str, chosen: Sequence[Variant], dtypes: Sequence[str]) -> Ru
     with Worker(running.make_machine) as worker, running.user_errors():
         found, host = running.every_device(worker)
         devices = select(found, selector)
-        header = running.header_of(devices, host, policy)
+        header = running.header_of(devices, host, policy, view="")
         plan: Plan = ()
         for dtype in dtypes:
             plan += gemm_plan(devices, chosen, [Gemm(_SIZE, _SIZE, _SIZE, dtype)])

@@ -38,7 +38,6 @@ from gemmbench.facts.records import (
     RunFileError,
     essential,
 )
-from gemmbench.facts.series import AUTO
 from gemmbench.facts.text import clean, reason_of, spelt_out
 from gemmbench.measured import KeptMeasurements
 from gemmbench.opencl import machine
@@ -46,7 +45,7 @@ from gemmbench.peaks import KeptPeaks
 from gemmbench.render.progress import Progress, place
 from gemmbench.rules.plan import Case, Plan
 from gemmbench.rules.selection import SelectionError, select
-from gemmbench.rules.variants import FAMILIES, ParameterError
+from gemmbench.rules.variants import AUTO, FAMILIES, ParameterError
 from gemmbench.worker import Worker, WorkerError
 
 make_machine = machine.default  # replaced in tests
@@ -103,13 +102,22 @@ class _Outcome:
     error: RunFileError | None = None
 
 
-def measure(options: RunOptions, make_plan: MakePlan, render: Render, chart: str | None = None) -> None:
+def measure(
+    options: RunOptions,
+    make_plan: MakePlan,
+    render: Render,
+    view: str,
+    scope: str = "",
+    chart: str | None = None,
+) -> None:
     """Select devices, plan, run, save, print and draw; ends with the command's exit status.
 
     Args:
         options: the shared options.
         make_plan: the plan for the selected devices.
         render: the table of the finished (or interrupted) run.
+        view: that `show` gives the saved run; see `render.show`.
+        scope: what ``--scope`` chose.
         chart: kind of chart for ``--plot``; None for the one that suits the run.
     """
     with Worker(make_machine) as worker, user_errors():
@@ -119,7 +127,7 @@ def measure(options: RunOptions, make_plan: MakePlan, render: Render, chart: str
         kept, measured = KeptPeaks(), KeptMeasurements()
         if click.get_current_context().meta.get(REMEASURE) is False:
             plan = kept.fill(plan, devices)
-        header = header_of(devices, host, options.policy)
+        header = header_of(devices, host, options.policy, view, scope)
         groups = choose_groups(plan, devices) if options.concurrent else ()
         if options.dry_run:
             print_plan(plan, devices, options.policy, groups)
@@ -206,8 +214,10 @@ def _run(
     return outcome
 
 
-def header_of(devices: Sequence[DeviceFacts], host: HostFacts, policy: Policy) -> Header:
-    """The first line of a run on these devices."""
+def header_of(
+    devices: Sequence[DeviceFacts], host: HostFacts, policy: Policy, view: str, scope: str = ""
+) -> Header:
+    """The first line of a run on these devices; view and scope as of `measure`."""
     context = click.get_current_context()
     words: tuple[str, ...] = context.meta[COMMAND_WORDS]
     return Header(
@@ -219,6 +229,8 @@ def header_of(devices: Sequence[DeviceFacts], host: HostFacts, policy: Policy) -
         devices=tuple(replace(device, library=Path(device.library).name) for device in devices),
         host=host,
         policy=policy,
+        view=view,
+        scope=scope,
     )
 
 

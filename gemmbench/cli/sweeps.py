@@ -10,6 +10,7 @@ from gemmbench.cli.ladder import LadderOptions, ladder_options
 from gemmbench.cli.options import RunOptions, choose_sizes
 from gemmbench.facts.records import Run
 from gemmbench.render import sweep as tables
+from gemmbench.render.show import AXES
 from gemmbench.rules.variants import ORDER
 from gemmbench.rules.workloads import Shape
 
@@ -17,15 +18,15 @@ _size = click.IntRange(min=1)
 _sizes = click.option("--sizes", metavar="LIST", help="These sizes, with commas, instead of a range.")
 
 
-def _run(options: RunOptions, ladder: LadderOptions, axis: str, shapes: tuple[Shape, ...]) -> None:
-    """Sweep shapes whose dimension ``axis`` varies: m with n and k, or k alone."""
+def _run(options: RunOptions, ladder: LadderOptions, view: str, shapes: tuple[Shape, ...]) -> None:
+    """Sweep shapes of which one dimension varies, m with n and k or k alone, as the view says."""
 
     def table(run: Run) -> RenderableType:
         if ladder.scope == "all" or options.verbose:
             return tables.detail(run, ORDER)
-        return tables.sweep(run, axis, ladder.scope, ORDER)
+        return tables.sweep(run, AXES[view], ladder.scope, ORDER)
 
-    running.measure(options, lambda devices: ladder.plan(devices, shapes), table)
+    running.measure(options, lambda devices: ladder.plan(devices, shapes), table, view, ladder.scope)
 
 
 @click.command()
@@ -41,7 +42,7 @@ def square(options: RunOptions, ladder: LadderOptions, low: int | None, high: in
     wins with transfers counted.
     """
     chosen = choose_sizes(sizes, low, high)
-    _run(options, ladder, "m", tuple(Shape("", size, size, size) for size in chosen))
+    _run(options, ladder, "square", tuple(Shape("", size, size, size) for size in chosen))
 
 
 @click.command(name="sweep-k")
@@ -60,4 +61,4 @@ def sweep_k(
     --k-max, or the values of --sizes.
     """
     chosen = choose_sizes(sizes, low, high)
-    _run(options, ladder, "k", tuple(Shape("", m, n, size) for size in chosen))
+    _run(options, ladder, "sweep-k", tuple(Shape("", m, n, size) for size in chosen))

@@ -30,7 +30,7 @@ from gemmbench.facts.dtypes import GEMM_DTYPES
 from gemmbench.facts.problem import Gemm
 from gemmbench.facts.records import DeviceFacts, Header, HostFacts, Policy, Run, RunFileError
 from gemmbench.facts.text import clean, listed
-from gemmbench.facts.tuning import result
+from gemmbench.facts.tuning import VIEW, result
 from gemmbench.opencl import machine
 from gemmbench.render.sheet import stack
 from gemmbench.render.tune import TOP, sheets
@@ -266,7 +266,7 @@ def _header(task: Task, host: HostFacts) -> Header:
     words = ["tune", "--kernel", task.variant.name, "--dtype", task.problems[0].dtype]
     for problem in task.problems:
         words += ["-m", str(problem.m), "-n", str(problem.n), "-k", str(problem.k)]
-    return replace(running.header_of([task.device], host, Policy()), command=tuple(words))
+    return replace(running.header_of([task.device], host, Policy(), VIEW), command=tuple(words))
 
 
 def _default_cache(task: Task) -> Path:

@@ -58,7 +58,7 @@ def workloads(
             return detail(run, ORDER)
         return table(run, ladder.scope, ORDER)
 
-    running.measure(options, lambda devices: ladder.plan(devices, shapes), render)
+    running.measure(options, lambda devices: ladder.plan(devices, shapes), render, "workloads", ladder.scope)
 
 
 def _choose_sets(text: str | None, file: Path | None) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from functools import lru_cache
 
 from gemmbench.facts import derive
 from gemmbench.facts.compare.measures import measure
-from gemmbench.facts.records import BESIDE, DeviceFacts, Row, RowKey, Run
+from gemmbench.facts.records import DeviceFacts, Row, RowKey, Run
 from gemmbench.facts.stats import Interval, Measure
 
 
@@ -99,7 +99,7 @@ def joints(run: Run) -> tuple[Joint, ...]:
 
 def case_key(row: Row) -> RowKey:
     """The key of the case that a row is of, whatever was beside it."""
-    return replace(row, parameters=_own(row)).key
+    return replace(row, beside=()).key
 
 
 def same_place(row: Row) -> Hashable:
@@ -107,12 +107,8 @@ def same_place(row: Row) -> Hashable:
 
     GEMMs run with presets that differ from device to device; microbenchmarks are told apart by theirs.
     """
-    parameters = () if row.kind == "gemm" else tuple(sorted(_own(row).items()))
+    parameters = () if row.kind == "gemm" else tuple(sorted(row.parameters.items()))
     return row.kind, row.variant, row.dtype, row.problem, parameters
-
-
-def _own(row: Row) -> dict[str, int | float | str]:
-    return {name: value for name, value in row.parameters.items() if name != BESIDE}
 
 
 def speed(row: Row, scope: str) -> float | None:
@@ -128,7 +124,6 @@ def derived(run: Run, row: Row) -> dict[str, object]:
     part = next((part for joint in joints(run) for part in joint.parts if part.together is row), None)
     found = part.slowdown("kernel") if part else None
     return {
-        "beside": list(row.beside),
         "slowdown": found.median if found else None,
         "slowdown_low": found.low if found else None,
         "slowdown_high": found.high if found else None,

@@ -10,15 +10,11 @@ from functools import lru_cache
 from gemmbench.facts.dtypes import DTYPES
 from gemmbench.facts.problem import Gemm
 from gemmbench.facts.records import SCOPES, Problem, Row, Run, moment
-from gemmbench.facts.series import AUTO, BASELINE, HOST
+from gemmbench.facts.series import HOST
 from gemmbench.facts.stats import Interval, Summary, drift, summarize, two_humped
 from gemmbench.facts.units import GIGA
 
 OUTDONE = 1.05  # a GEMM this many times as fast as the measured peak disproves it
-MATRIX_UNITS = ("mma", "wgmma")  # probes of units that only multiply matrices
-MATRIX_KERNELS = ("nv-mma", "nv-wgmma")  # variants that multiply with nothing else
-# Of char it multiplies operands that are not transposed, as here, with dot products of four bytes (dp4a).
-_CUBLAS_WITHOUT = ("float", "char")
 NOISY = 0.01  # the sampling rule's goal: beyond it a row is labelled
 DRIFTING = 0.03  # from here on a trend of the samples is told
 
@@ -155,13 +151,13 @@ def finest_seconds(row: Row) -> tuple[float, ...]:
 
 
 def what_ran(row: Row) -> str:
-    """The variant that a row's figures are of: what `auto` took, for its own."""
-    return str(row.choice.get("kernel", row.variant)) if row.variant == AUTO else row.variant
+    """The variant that a row's figures are of: what was chosen for it, where its own one chooses."""
+    return str(row.choice.get("kernel", row.variant)) if row.kind == "gemm" else row.variant
 
 
-def on_matrix_units(variant: str, dtype: str) -> bool:
-    """Whether a variant multiplies a type with units that only multiply matrices."""
-    return variant in MATRIX_KERNELS or (variant == "cublas" and dtype not in _CUBLAS_WITHOUT)
+def on_host(row: Row) -> bool:
+    """Whether a row's figures are of the host's own BLAS."""
+    return row.device == HOST or row.ran_on == "host"
 
 
 @lru_cache(maxsize=64)
@@ -171,7 +167,7 @@ def units_used(run: Run, device: int, dtype: str) -> tuple[bool, ...]:
     Ordinary ones, where nothing ran.
     """
     ran = {
-        on_matrix_units(what_ran(row), dtype)
+        row.ran_on == "matrix"
         for row in run.rows
         if (row.kind, row.device, row.dtype, row.status) == ("gemm", device, dtype, "ok")
     }
@@ -226,11 +222,11 @@ def held_against(run: Run, row: Row, others: Sequence[Run] = ()) -> Peak | None:
 
     The host's BLAS runs on the processor of a CPU device: there, and only there, the same peak applies.
     """
-    if what_ran(row) != BASELINE:
+    if not on_host(row):
         devices: Iterable[int] = (row.device,)
     else:
         devices = range(len(run.header.devices)) if _on_cpus_alone(run) else ()
-    matrix = on_matrix_units(what_ran(row), row.dtype)
+    matrix = row.ran_on == "matrix"
     tops = [top for device in devices if (top := peak(run, device, row.dtype, matrix, others))]
     return max(tops, key=lambda top: top.rate, default=None)
 
@@ -264,7 +260,7 @@ def outdone(run: Run, device: int, dtype: str, matrix: bool = False) -> tuple[fl
         (found.median, row)
         for row in run.rows
         if row.kind == "gemm" and row.dtype == dtype and row.device in (device, HOST)
-        if on_matrix_units(what_ran(row), dtype) == matrix and (what_ran(row) != BASELINE or shared)
+        if (row.ran_on == "matrix") == matrix and (shared or not on_host(row))
         if (found := shown_rate(row, "kernel")) is not None
     ]
     best, row = max(rates, key=lambda pair: pair[0], default=(0.0, None))
@@ -277,7 +273,7 @@ def _peak(run: Run, device: int, dtype: str, matrix: bool) -> tuple[float, Row] 
         (found.best, row)
         for row in run.rows
         if (row.kind, row.device, row.dtype) == ("peak", device, dtype)
-        if (row.variant in MATRIX_UNITS) == matrix and row.check.verdict == "ok"
+        if (row.ran_on == "matrix") == matrix and row.check.verdict == "ok"
         if row.parameters.get("operands") != "zeros"
         if (found := rate(row, "kernel")) is not None
     ]

@@ -22,22 +22,24 @@ from gemmbench.facts.dtypes import DTYPES
 from gemmbench.facts.file_lock import lock
 from gemmbench.facts.problem import Dimensions
 from gemmbench.facts.text import reason_of
+from gemmbench.model import schema1
 
-SCHEMA_VERSION = 1
-# 1: the first one (gemmbench 0.1).
+SCHEMA_VERSION = 2
+# 1: the first one. What a table or a verdict needed beside the figures stood in the command and in sentences.
+# 2: it is typed. The header has `view` and `scope`. A row has `needs_s`, `phase`, `beside` (which was a
+#    parameter), `ran_on`, `race` (which were notes), `check_after` and `supersedes`. `model.schema1` fills
+#    them in for files of schema 1.
 
 Kind = Literal["gemm", "peak", "bandwidth", "transfer", "latency"]
 Status = Literal["ok", "wrong", "unsupported", "skipped", "failed", "crashed", "timed-out"]
 Verdict = Literal["ok", "wrong", "suspect", "none"]
+RanOn = Literal["device", "matrix", "host"]
 Parameters = dict[str, int | float | str]
 
 FAILED: tuple[Status, ...] = ("wrong", "crashed", "failed", "timed-out")
 """What became of a case that ran, and went wrong."""
 
 SCOPES: tuple[str, ...] = ("kernel", "device", "host")
-
-BESIDE = "beside"
-"""The parameter of a row that was measured while other devices did the same: their positions, ``0+2``."""
 
 _COUNTS = ("bytes", "width")  # parameters that are whole numbers of 1 or more
 
@@ -169,6 +171,8 @@ class Header:
     devices: tuple[DeviceFacts, ...]
     host: HostFacts
     policy: Policy
+    view: str = ""  # which tables and charts the run gets: the name of what measured it; "" suits any rows
+    scope: str = ""  # that its tables show, or "all"; "" if nothing was asked for
 
 
 @dataclass(frozen=True)
@@ -285,16 +289,31 @@ class Row:
     notes: tuple[str, ...] = ()
     measured_utc: str = ""  # ISO 8601; of a kept row that an earlier run has measured
     former: Former | None = None  # of a check against other kernels
+    ran_on: RanOn = "device"  # its ordinary units, or those that only multiply matrices; or the host
+    beside: tuple[int, ...] = ()  # positions of the devices that did the same at the same time, sorted
+    needs_s: float | None = None  # what a case takes that was skipped because its budget is shorter
+    phase: str = ""  # of a tuner: see `facts.tuning`
+    race: tuple[str, ...] = ()  # how the candidates of a microbenchmark did, a line for each choice
+    check_after: Check | None = None  # the same check again, after the samples
+    supersedes: bool = False  # measured again: the earlier rows of its case no longer count
 
     @property
     def key(self) -> RowKey:
         """What makes this row the same case as a row of another run."""
-        return row_key(self.kind, self.device, self.variant, self.dtype, self.parameters, self.problem)
+        return row_key(
+            self.kind, self.device, self.variant, self.dtype, self.parameters, self.problem, self.beside
+        )
 
     @property
-    def beside(self) -> tuple[int, ...]:
-        """Positions of the devices that did the same at the same time; none if it ran alone."""
-        return tuple(int(word) for word in str(self.parameters.get(BESIDE, "")).split("+") if word)
+    def case_parameters(self) -> Parameters:
+        """Parameters for people, with the devices beside it: what tells rows of a problem apart."""
+        others = {"beside": "+".join(map(str, self.beside))} if self.beside else {}
+        return {**self.parameters, **others}
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """Its notes and how its race went, in the order in which they came up."""
+        return (*self.race, *self.notes) if self.kind == "peak" else (*self.notes, *self.race)
 
     def placed(self, device: int, beside: Iterable[int]) -> Row:
         """The same row on a device, measured while others did the same.
@@ -303,12 +322,7 @@ class Row:
             device: its position.
             beside: those of the others; none if it ran alone.
         """
-        others = "+".join(map(str, sorted(beside)))
-        return replace(
-            self,
-            device=device,
-            parameters={**self.parameters, BESIDE: others} if others else self.parameters,
-        )
+        return replace(self, device=device, beside=tuple(sorted(beside)))
 
 
 def moment(text: str) -> datetime:
@@ -321,14 +335,41 @@ def moment(text: str) -> datetime:
     return found if found.tzinfo else found.replace(tzinfo=timezone.utc)
 
 
-RowKey = tuple[str, int, str, str, tuple[tuple[str, int | float | str], ...], Problem | None]
+RowKey = tuple[str, int, str, str, tuple[tuple[str, int | float | str], ...], Problem | None, tuple[int, ...]]
 
 
 def row_key(
-    kind: str, device: int, variant: str, dtype: str, parameters: Parameters, problem: Problem | None
+    kind: str,
+    device: int,
+    variant: str,
+    dtype: str,
+    parameters: Parameters,
+    problem: Problem | None,
+    beside: tuple[int, ...] = (),
 ) -> RowKey:
     """The identity of a case, hashable."""
-    return kind, device, variant, dtype, tuple(sorted(parameters.items())), problem
+    return kind, device, variant, dtype, tuple(sorted(parameters.items())), problem, beside
+
+
+def current(rows: Iterable[Row]) -> tuple[Row, ...]:
+    """Rows without those that were measured again: the last of a case stands where the first stood.
+
+    Only a row that says so (`Row.supersedes`) takes the place of others: an A/A measurement has every case
+    several times, and each of them counts. A tuner's phases are cases of their own.
+    """
+    kept: list[Row | None] = []
+    standing: dict[tuple[RowKey, str], list[int]] = {}
+    for row in rows:
+        earlier = standing.setdefault((row.key, row.phase), [])
+        if row.supersedes and earlier:
+            for index in earlier[1:]:
+                kept[index] = None
+            del earlier[1:]
+            kept[earlier[0]] = row
+        else:
+            earlier.append(len(kept))
+            kept.append(row)
+    return tuple(row for row in kept if row is not None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -367,10 +408,10 @@ def load(path: str | Path) -> Run:
         RunFileError: no such file, a newer schema, a truncated line, a NaN, a wrong type; the message
             names file, line and field.
     """
-    run, whole = _parse(Path(path))
-    if not whole:
+    run, cut = _parse(Path(path))
+    if cut:
         raise RunFileError(
-            f"{path}: line {len(run.rows) + 2} is cut short; the run that wrote it was interrupted "
+            f"{path}: line {cut} is cut short; the run that wrote it was interrupted "
             "(running the same command again with --resume repairs it)"
         )
     return run
@@ -383,8 +424,8 @@ def _read(path: Path) -> bytes:
         raise RunFileError(f"{path}: {reason_of(error)}") from None
 
 
-def _parse(path: Path) -> tuple[Run, bool]:
-    """The run in a file, and whether its last line is whole."""
+def _parse(path: Path) -> tuple[Run, int]:
+    """The run in a file, and the number of its last line if that is cut short; 0 if it is whole."""
     data = _read(path)
     if not data:
         raise RunFileError(f"{path}: line 1: the file is empty, so it has no header")
@@ -401,10 +442,19 @@ def _parse(path: Path) -> tuple[Run, bool]:
     if version < 1:
         raise RunFileError(f"{path}: line 1: schema_version {version} does not exist")
     header = _decode(path, 1, lines[0], Header)
-    rows = tuple(_decode(path, number, line, Row) for number, line in enumerate(lines[1:], 2))
-    for number, row in enumerate(rows, 2):
+    if version == 1:
+        header = schema1.header(header)
+    rows = []
+    for number, line in enumerate(lines[1:], 2):
+        row = _decode(path, number, line, Row)
+        if version == 1:
+            try:
+                row = schema1.row(row, header.view == "tune")
+            except schema1.FieldError as error:
+                raise RunFileError(f"{path}: line {number}: {error}") from None
         _check_row(path, number, row, header)
-    return Run(header, rows, str(path)), not tail
+        rows.append(row)
+    return Run(header, current(rows), str(path)), len(lines) + 1 if tail else 0
 
 
 def _decode(path: Path, number: int, line: bytes, kind: type[_T]) -> _T:
@@ -433,8 +483,10 @@ def _check_row(path: Path, number: int, row: Row, header: Header) -> None:
         raise bad("device", f"{row.device} is not in the header's list of {len(header.devices)}")
     if row.dtype not in DTYPES:
         raise bad("dtype", f"{row.dtype!r} is not one of {', '.join(DTYPES)}")
-    if BESIDE in row.parameters and not _are_others(row, len(header.devices)):
-        raise bad(f"parameters.{BESIDE}", f"{row.parameters[BESIDE]!r} does not name other devices")
+    if not all(0 <= other < len(header.devices) and other != row.device for other in row.beside):
+        raise bad("beside", f"{list(row.beside)} does not name other devices")
+    if row.needs_s is not None and not 0 < row.needs_s < float("inf"):
+        raise bad("needs_s", f"{row.needs_s} is not a positive finite time")
     for name in _COUNTS:
         count = row.parameters.get(name, 1)
         if not isinstance(count, int) or count < 1:
@@ -478,14 +530,6 @@ def _counts(samples: dict[str, Scope]) -> dict[str, int]:
     return {name: len(scope.seconds) for name, scope in samples.items()}
 
 
-def _are_others(row: Row, devices: int) -> bool:
-    """Whether the devices that a row was measured beside are some of the header's, and not its own."""
-    words = str(row.parameters[BESIDE]).split("+")
-    if not all(word.isascii() and word.isdecimal() and len(word) < 6 for word in words):
-        return False
-    return all(int(word) < devices and int(word) != row.device for word in words)
-
-
 class RunFile:
     """A run being written: each row is one write, flushed to disk before the next case starts.
 
@@ -520,7 +564,7 @@ class RunFile:
             if os.fstat(file._descriptor).st_size == 0:  # new, or killed before its header was written
                 file._write(encode(header))
                 return file
-            run, whole = _parse(path)
+            run, cut = _parse(path)
             for what, then, now in (
                 ("another command", essential(run.header.command), essential(header.command)),
                 ("other devices", _devices(run.header), _devices(header)),
@@ -528,7 +572,7 @@ class RunFile:
             ):
                 if then != now:
                     raise RunFileError(f"cannot resume {path}: it was made by {what}: {then} is not {now}")
-            if not whole:
+            if cut:
                 file._cut(_read(path).rindex(b"\n") + 1)
             file.done = run.rows
         return file

@@ -9,9 +9,6 @@ from gemmbench.facts.records import Row, Run
 from gemmbench.facts.text import listed
 
 HOST = -1
-LIBRARIES = "libraries"  # their family: no kernels of ours, each on its own
-BASELINE = "numpy"  # the host's own BLAS: what offloading has to beat
-AUTO = "auto"  # whose rows are those of the variant that it took
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,7 +28,7 @@ class Series:
     @property
     def is_kernel(self) -> bool:
         """Whether it is a kernel of the ladder itself: neither `auto` nor a library, which has no source."""
-        return self.variant != AUTO and any(row.source for row in self.rows.values())
+        return any(row.source and "kernel" not in row.choice for row in self.rows.values())
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,9 +6,7 @@ from dataclasses import dataclass
 
 from gemmbench.facts import derive
 from gemmbench.facts.records import Problem, Row, Run
-from gemmbench.facts.series import AUTO, HOST
-
-FIRST_RUNG = "naive"  # what every speed-up is held against
+from gemmbench.facts.series import HOST
 
 
 @dataclass(frozen=True)
@@ -26,7 +24,7 @@ class Standing:
     row: Row  # its fastest, where it ran with several sets of parameters
     rate: derive.Rate | None  # kernel scope; the host's own BLAS has only the host scope
     rank: int | None  # 1 is the fastest on the device; None without a rate, and for the host's own BLAS
-    over_naive: float | None  # in the kernel scope, so never of the host's own BLAS
+    speedup: float | None  # over the first rung, in the kernel scope, so never of the host's own BLAS
 
 
 def settings(run: Run) -> list[Setting]:
@@ -43,8 +41,15 @@ def problems(run: Run, setting: Setting) -> list[Problem]:
     return sorted(found, key=lambda problem: found[problem])
 
 
-def standings(run: Run, setting: Setting, problem: Problem) -> dict[str, Standing]:
-    """Each variant's place on a problem, in the order of the rows; the host's own BLAS among them."""
+def standings(run: Run, setting: Setting, problem: Problem, first_rung: str = "") -> dict[str, Standing]:
+    """Each variant's place on a problem, in the order of the rows; the host's own BLAS among them.
+
+    Args:
+        run: any.
+        setting: device and data type.
+        problem: m, n, k.
+        first_rung: the variant that speed-ups are over; "" for none.
+    """
     best: dict[str, tuple[Row, derive.Rate | None]] = {}
     for row in _rows(run, setting):
         if row.problem != problem:
@@ -55,7 +60,7 @@ def standings(run: Run, setting: Setting, problem: Problem) -> dict[str, Standin
             best[row.variant] = (row, rate)
     on_device = [rate.median for row, rate in best.values() if rate and _is_ranked(row)]
     order = sorted(on_device, reverse=True)
-    first = best.get(FIRST_RUNG, (None, None))[1]
+    first = best.get(first_rung, (None, None))[1]
     return {
         variant: Standing(
             row,
@@ -69,7 +74,7 @@ def standings(run: Run, setting: Setting, problem: Problem) -> dict[str, Standin
 
 def _is_ranked(row: Row) -> bool:
     """Not the host's own BLAS, and not what `auto` took of the others."""
-    return row.device != HOST and row.variant != AUTO
+    return row.device != HOST and derive.what_ran(row) == row.variant
 
 
 def common_problem(run: Run, *settings: Setting) -> Problem | None:

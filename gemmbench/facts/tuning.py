@@ -1,7 +1,7 @@
 """What a tuner's rows say: attempts in the order of the search, and the winner against the shipped preset.
 
-A tuner's file is a saved run. Its rows carry what they are for as the label of their problem: none for the
-search, `FINALIST` for the few that were timed again, and a round's number for the winner beside the preset.
+A tuner's file is a saved run. A row's phase says what it is for: `TRIAL` in the search, `FINALIST` of the few
+that were timed again, `round_phase` of the winner beside the preset.
 The first attempt of a search is always the shipped preset.
 """
 
@@ -19,15 +19,17 @@ from gemmbench.facts.events import Staged, Started
 from gemmbench.facts.records import FAILED, Parameters, Problem, Row, Run, Status
 from gemmbench.facts.stats import CONFIDENCE, SEED, Interval, resampled
 
+VIEW = "tune"  # of its runs
 SCOPE = "device"  # that decides: packing and padding count
+TRIAL = "trial"
 FINALIST = "finalist"
 
 _NO_USE: tuple[Status, ...] = ("unsupported", "failed", "wrong")  # a shipped preset that anything beats
 _RESAMPLES = 2000  # of rounds and samples: more than samples alone need
 
 
-def round_label(number: int) -> str:
-    """The label of the rows of one round, from 1."""
+def round_phase(number: int) -> str:
+    """The phase of the rows of one round, from 1."""
     return f"round {number}"
 
 
@@ -103,7 +105,7 @@ class Result:
 
 def is_tuning(run: Run) -> bool:
     """Whether a tuner has made it."""
-    return "tune" in run.header.command[:2]
+    return run.header.view == VIEW
 
 
 @dataclass(frozen=True)
@@ -145,9 +147,9 @@ def result(run: Run) -> Result:
     """What the rows of a tuner's file say; of several finals the last counts."""
     found = attempts(run.rows)
     finals = _last_finals(run.rows)
-    rounds = [row for row in finals if row.label != FINALIST]
+    rounds = [row for row in finals if row.phase != FINALIST]
     searched = tuple(dict.fromkeys(row.problem for row in found[0].rows if row.problem)) if found else ()
-    heat = [one for one in _by_parameters(row for row in finals if row.label == FINALIST) if one.rate]
+    heat = [one for one in _by_parameters(row for row in finals if row.phase == FINALIST) if one.rate]
     best = max(heat, key=lambda one: one.rate or 0, default=None)
     if best is None or best.parameters == found[0].parameters:
         return Result(found, None, bool(finals), None, ())
@@ -169,7 +171,7 @@ def result(run: Run) -> Result:
 
 def attempts(rows: Iterable[Row]) -> tuple[Attempt, ...]:
     """The search's rows by configuration, in the order of trying."""
-    return _by_parameters(row for row in rows if not row.label)
+    return _by_parameters(row for row in rows if row.phase == TRIAL)
 
 
 def mean_rate(rows: Sequence[Row]) -> float | None:
@@ -232,9 +234,9 @@ def _last_finals(rows: Sequence[Row]) -> tuple[Row, ...]:
     starts = [
         place
         for place, row in enumerate(rows)
-        if row.label == FINALIST and (place == 0 or rows[place - 1].label != FINALIST)
+        if row.phase == FINALIST and (place == 0 or rows[place - 1].phase != FINALIST)
     ]
-    return tuple(row for row in rows[starts[-1] :] if row.label) if starts else ()
+    return tuple(row for row in rows[starts[-1] :] if row.phase != TRIAL) if starts else ()
 
 
 def _pairs(rounds: Sequence[Row], slow: Parameters, fast: Parameters, problem: Problem) -> list[Pair]:
@@ -242,7 +244,7 @@ def _pairs(rounds: Sequence[Row], slow: Parameters, fast: Parameters, problem: P
     sides: dict[str, dict[bool, Sequence[float]]] = {}
     for row in rounds:
         if row.problem == problem and row.status == "ok" and row.parameters in (slow, fast):
-            sides.setdefault(row.label, {})[row.parameters == fast] = row.samples[SCOPE].seconds
+            sides.setdefault(row.phase, {})[row.parameters == fast] = row.samples[SCOPE].seconds
     return [(side[False], side[True]) for side in sides.values() if len(side) == len((slow, fast))]
 
 

@@ -89,7 +89,8 @@ class BandwidthExecutor:
             samples={"kernel": found.scope},
             check=check,
             build_s=entered.build_s,
-            notes=(*entered.notes, race.note()),
+            notes=entered.notes,
+            race=(race.summary(),),
         )
 
 
@@ -119,7 +120,7 @@ class _Race:
                 break
         return mine
 
-    def note(self) -> str:
+    def summary(self) -> str:
         """What the race found: the best rate of each value of each choice that differed."""
         names = dict.fromkeys(name for _, contender in self._rates for name in contender.choice)
         found = []

@@ -85,9 +85,9 @@ class ChainBench:
             race.enter(partial(self._contenders, self._form_of(best), others[0], chains), late=True)
         return race
 
-    def notes(self, race: Race) -> tuple[str, ...]:
+    def summary(self, race: Race) -> tuple[str, ...]:
         """How the race went."""
-        return race.notes(form="forms", chains="chains")
+        return race.summary(form="forms", chains="chains")
 
     def wrong_result(self, contender: Contender) -> str:
         """How the sums of a short run differ from the host's, or "": where the fault is known, its name."""

@@ -23,7 +23,7 @@ from gemmbench.opencl.memory import choose
 from gemmbench.opencl.runtime import Built, Runtime, errors
 from gemmbench.rules import reference
 from gemmbench.rules.exact import ExactTest
-from gemmbench.rules.executor import FORMER, NotMeasuredError, Tell
+from gemmbench.rules.executor import VERIFYING_FORMER, NotMeasuredError, Tell
 from gemmbench.rules.gemm_row import completed, in_turn, verified
 from gemmbench.rules.plan import Case
 from gemmbench.rules.prediction import refuse_if_too_slow
@@ -84,7 +84,7 @@ class GemmExecutor:
         """
         assert case.problem is not None
         variant, problem = BY_NAME[case.variant], case.problem
-        tell(FORMER)
+        tell(VERIFYING_FORMER, of_former=True)
         try:
             with _of_former():
                 before = self._former(case, variant, parameters)
@@ -104,7 +104,7 @@ class GemmExecutor:
         row = verified(row, problem, benches[0])
         if row.status != "ok" or not problem.flops:
             return row
-        tell(FORMER)
+        tell(VERIFYING_FORMER, of_former=True)
         with _of_former():
             benches[1].blank()
             check = benches[1].verify()

@@ -8,7 +8,7 @@ from gemmbench.facts.records import DeviceFacts, HostFacts, Policy, Row
 from gemmbench.opencl import drivers
 from gemmbench.rules.executor import Executor, Tell
 from gemmbench.rules.plan import Case
-from gemmbench.rules.variants import BY_NAME
+from gemmbench.rules.variants import BASELINE, BY_NAME, CLBLAST, CUBLAS
 
 # Build times are a result, so that no cache may answer for the compiler. Read when libraries are loaded.
 _NO_CACHES = {"PYOPENCL_NO_CACHE": "1", "POCL_KERNEL_CACHE": "0", "CUDA_CACHE_DISABLE": "1"}
@@ -56,19 +56,19 @@ class OpenCLMachine:
         return self._executors[key]
 
     def _make(self, kind: str, device: DeviceFacts | None) -> Executor:
-        if kind == "numpy":
+        if kind == BASELINE:
             from gemmbench.baselines.numpy_blas import NumpyExecutor
 
             return NumpyExecutor()
         assert device is not None
         from gemmbench.opencl.runtime import Runtime
 
-        if kind == "cublas":
+        if kind == CUBLAS:
             from gemmbench.baselines.cublas_gemm import CublasExecutor
 
             return CublasExecutor(device)
         runtime = Runtime(device)
-        if kind == "clblast":
+        if kind == CLBLAST:
             from gemmbench.opencl.clblast import ClblastExecutor
 
             return ClblastExecutor(runtime)

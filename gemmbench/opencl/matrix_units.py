@@ -55,9 +55,9 @@ class MatrixBench:
             raise NotMeasuredError("failed", self._failure)
         return race
 
-    def notes(self, race: Race) -> tuple[str, ...]:
+    def summary(self, race: Race) -> tuple[str, ...]:
         """How the race went."""
-        return race.notes(chains="chains", unroll="unroll depths", groups="groups a unit")
+        return race.summary(chains="chains", unroll="unroll depths", groups="groups a unit")
 
     def wrong_result(self, contender: Contender) -> str:
         """How D of a short run on small whole numbers differs from the host's, or ""."""

@@ -51,7 +51,7 @@ class Bench(Protocol):
             NotMeasuredError: there is none that the device takes.
         """
 
-    def notes(self, race: Race) -> tuple[str, ...]:
+    def summary(self, race: Race) -> tuple[str, ...]:
         """How the race went."""
 
     def wrong_result(self, contender: Contender) -> str:
@@ -118,14 +118,15 @@ class PeakExecutor:
             samples={"kernel": timed.samples},
             check=check,
             build_s=bench.build_s,
-            notes=bench.notes(race),
+            race=bench.summary(race),
+            notes=race.notes,
         )
 
     def _bench(self, case: Case) -> Bench:
         probe = PROBES[case.variant]
         if isinstance(probe, ChainProbe):
             return ChainBench(self._runtime, probe, case.dtype, int(case.parameters["width"]))
-        assert isinstance(probe, MatrixProbe), f"{probe.name} has no kernel"
+        assert isinstance(probe, MatrixProbe)
         return MatrixBench(self._runtime, probe, case.dtype, case.parameters)
 
     def _time(self, best: Contender, trips: int, raced: float, policy: Policy) -> _Timed:

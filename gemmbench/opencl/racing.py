@@ -102,7 +102,7 @@ class Race:
         }
         return depths[max(depths)] / depths[min(depths)] if len(depths) > 1 else None
 
-    def notes(self, **words: str) -> tuple[str, ...]:
+    def summary(self, **words: str) -> tuple[str, ...]:
         """What the race found: the best rate of each value of some choices, in the words for them."""
         lines = []
         for choice, word in words.items():
@@ -114,6 +114,11 @@ class Race:
             order = best if separator == " " else sorted(best)
             shown = ", ".join(f"{value}{separator}{number(best[value] / GIGA)}" for value in order)
             lines.append(f"raced {word} (G/s): {shown}")
-        if self._cut_short:
-            lines.append("the race was cut short by its budget: a larger --budget tries more")
         return tuple(lines)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What is to be said of its figures."""
+        if not self._cut_short:
+            return ()
+        return ("the race was cut short by its budget: a larger --budget tries more",)

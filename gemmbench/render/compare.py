@@ -193,7 +193,7 @@ def where(row: Row) -> str:
         return f"{clean(row.label)} {shape(row)}".strip()
     if list(row.parameters) == ["bytes"]:
         return units.size(int(row.parameters["bytes"]))
-    return listed(row.parameters)
+    return listed(row.case_parameters)
 
 
 def _names(lines: Sequence[Line]) -> dict[int, str]:
@@ -204,7 +204,7 @@ def _names(lines: Sequence[Line]) -> dict[int, str]:
     found = {}
     for (*_, place), mine in alike.items():
         for line in mine:
-            more = listed(line.row.parameters) if len(mine) > 1 and line.row.kind == "gemm" else ""
+            more = listed(line.row.case_parameters) if len(mine) > 1 and line.row.kind == "gemm" else ""
             found[id(line)] = f"{place} {more}".strip()
     return found
 
@@ -212,7 +212,7 @@ def _names(lines: Sequence[Line]) -> dict[int, str]:
 def full_name(line: Line) -> str:
     """A row for machines and annotations: ``register float 512 (BM=64)``."""
     row = line.row
-    parameters = listed(row.parameters) if row.kind == "gemm" else ""
+    parameters = listed(row.case_parameters) if row.kind == "gemm" else ""
     name = f"{clean(row.variant)} {row.dtype} {where(row)}".strip()
     return f"{name} ({parameters})" if parameters else name
 
@@ -261,7 +261,7 @@ def _flat(line: Line) -> dict[str, object]:
         "variant": row.variant,
         "dtype": row.dtype,
         "device": line.device,
-        "parameters": row.parameters,
+        "parameters": row.case_parameters,
         "label": row.label,
         "m": problem.m if problem else None,
         "n": problem.n if problem else None,

@@ -8,12 +8,13 @@ from rich.console import RenderableType
 
 from gemmbench.facts import derive, units
 from gemmbench.facts.records import SCOPES, Row, Run
-from gemmbench.facts.series import AUTO, HOST
+from gemmbench.facts.series import HOST
 from gemmbench.facts.text import clean, listed
 from gemmbench.render import energy, notes
 from gemmbench.render.heading import heading
 from gemmbench.render.notes import STYLES, WORDS
 from gemmbench.render.sheet import Cell, Note, Sheet, stack
+from gemmbench.rules.variants import AUTO
 
 
 def detail(run: Run, order: Sequence[str] = (), dtype: str | None = None) -> RenderableType:
@@ -72,7 +73,7 @@ def _sheet(run: Run, device: int, dtype: str, rows: Sequence[Row]) -> Sheet:
         fraction, spread = derive.peak_fraction(run, row), derive.noise(row)
         return (
             Cell(clean(row.variant)),
-            Cell(f"{clean(row.label)} {shape(row)}".strip()),
+            Cell(f"{clean(row.label or row.phase)} {shape(row)}".strip()),
             *(figure(row, scope) for scope in SCOPES),
             Cell(units.percent(fraction) if fraction is not None else "-"),
             Cell(

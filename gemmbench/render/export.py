@@ -84,16 +84,16 @@ def _flat(run: Run, row: Row) -> dict[str, object]:
         **_device(run, row),
         **medians,
         "device": row.device,
-        "label": row.label,
+        "label": row.label or row.phase,
         "alpha": row.problem.alpha if row.problem else None,
         "beta": row.problem.beta if row.problem else None,
-        "parameters": listed(row.parameters),
+        "parameters": listed(row.case_parameters),
         "choice": listed(row.choice),
         "build_s": row.build_s,
         "memory": row.memory,
         "verdict": row.check.verdict,
         "source": row.source,
-        "notes": "; ".join(row.notes),
+        "notes": "; ".join(row.remarks),
     }
     return {name: clean(value) if isinstance(value, str) else finite(value) for name, value in known.items()}
 

@@ -8,13 +8,13 @@ from rich.text import Text
 
 from gemmbench.facts import derive, units
 from gemmbench.facts.records import SCOPES, Row, Run
-from gemmbench.facts.series import AUTO
 from gemmbench.facts.text import clean, clean_lines, listed
 from gemmbench.render import energy, notes
 from gemmbench.render.detail import shape
 from gemmbench.render.heading import heading
 from gemmbench.render.notes import STYLES, WORDS
 from gemmbench.render.sheet import Cell, Note, Sheet
+from gemmbench.rules.variants import AUTO
 
 
 def gemm(run: Run) -> RenderableType:

@@ -132,7 +132,7 @@ def to_csv(found: History) -> str:
                 writer.writerow(
                     {
                         **_named(track),
-                        "parameters": listed(point.row.parameters),
+                        "parameters": listed(point.row.case_parameters),
                         "started_utc": found.times[point.run].isoformat(),
                         "file": clean(found.runs[point.run].path),
                         "cost": track.cost(point),
@@ -160,7 +160,7 @@ def _track(found: History, track: Track) -> dict[str, object]:
     last = track.last
     return {
         **_named(track),
-        "parameters": track.row.parameters,
+        "parameters": track.row.case_parameters,
         "unit": "ratio" if track.is_ratio else "s",
         "points": [{"run": point.run, "cost": track.cost(point)} for point in track.points],
         "changes": [

@@ -12,13 +12,14 @@ from rich.text import Text
 from gemmbench.facts import derive, standing, units
 from gemmbench.facts.records import Run
 from gemmbench.facts.series import HOST
-from gemmbench.facts.standing import FIRST_RUNG, Setting, Standing
+from gemmbench.facts.standing import Setting, Standing
 from gemmbench.facts.text import clean
 from gemmbench.render.detail import shape
 from gemmbench.render.heading import heading
 from gemmbench.render.notes import STYLES, WORDS
 from gemmbench.render.picture import Picture
 from gemmbench.render.sheet import Cell, Note, Sheet
+from gemmbench.rules.variants import FIRST_RUNG
 
 _NOTHING = Cell("-", style="dim")
 
@@ -85,7 +86,7 @@ def _measured(run: Run) -> tuple[Sheet, dict[str, tuple[Cell, Cell]]]:
     if where is None:
         return Sheet(caption=f"{clean(run.path)} has no measured GEMM row"), {}
     setting, problem = where
-    places = standing.standings(run, setting, problem)
+    places = standing.standings(run, setting, problem, FIRST_RUNG)
     caption = f"GFLOPS ({setting.dtype}, kernel scope, {problem.title}; * the best) and times {FIRST_RUNG}'s"
     cells = {variant: (_figure(place), _speed_up(place)) for variant, place in places.items()}
     return Sheet(heading=heading(run, setting.device, setting.dtype), caption=caption), cells
@@ -98,7 +99,7 @@ def _figure(place: Standing) -> Cell:
 
 
 def _speed_up(place: Standing) -> Cell:
-    return Cell(f"x {units.number(place.over_naive)}") if place.over_naive else _NOTHING
+    return Cell(f"x {units.number(place.speedup)}") if place.speedup else _NOTHING
 
 
 def describe(entry: LadderEntry, picture: str, run: Run | None = None) -> RenderableType:
@@ -130,7 +131,7 @@ def _places(variant: str, run: Run) -> list[Sheet]:
     for setting in standing.settings(run):
         lines, scope = [], "kernel"
         for problem in standing.problems(run, setting):
-            places = standing.standings(run, setting, problem)
+            places = standing.standings(run, setting, problem, FIRST_RUNG)
             if variant in places:
                 ranked = sum(place.rank is not None for place in places.values())
                 lines.append(_place(run, places[variant], ranked))
@@ -147,7 +148,7 @@ def _place(run: Run, place: Standing, ranked: int) -> tuple[Cell, ...]:
         Cell(f"{place.rank} of {ranked}" if place.rank else "-", best=place.rank == 1),
         replace(_figure(place), best=False),
         Cell(units.percent(fraction) if fraction is not None and place.rate else "-"),
-        Cell(units.number(place.over_naive) if place.over_naive else "-"),
+        Cell(units.number(place.speedup) if place.speedup else "-"),
     )
 
 

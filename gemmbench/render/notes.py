@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Sequence
 
 from gemmbench.facts import derive, units
 from gemmbench.facts.records import DeviceFacts, Parameters, Row, Run, Status
-from gemmbench.facts.series import AUTO
 from gemmbench.facts.text import clean, clean_lines
 from gemmbench.render.sheet import Note
+from gemmbench.rules.variants import AUTO
 
 Where = Callable[[Row], str]  # a row's place in the table: "2048"
 

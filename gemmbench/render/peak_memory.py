@@ -198,7 +198,7 @@ def _figure(row: Row, text: str, best: bool = False) -> Cell:
 def _below(run: Run, rows: Sequence[Row], verbose: bool) -> tuple[Note, ...]:
     """What could not be measured, what is not believed, what is noisy, remarks."""
     told = probe_grid.every if verbose else probe_grid.brief
-    shown = rows if verbose else [probe_grid.without_races(row) for row in rows]
+    shown = [probe_grid.with_race(row) for row in rows] if verbose else rows
     return (
         *notes.troubles(rows, _where),
         *probe_grid.suspects(rows, _where),

@@ -9,12 +9,13 @@ from rich.console import RenderableType
 
 from gemmbench.facts import derive, units
 from gemmbench.facts.records import Problem, Row, Run
-from gemmbench.facts.series import BASELINE, HOST
+from gemmbench.facts.series import HOST
 from gemmbench.facts.text import clean, clean_lines
 from gemmbench.render import energy, notes
 from gemmbench.render.heading import heading
 from gemmbench.render.notes import STYLES, WORDS
 from gemmbench.render.sheet import Cell, Note, Sheet, stack
+from gemmbench.rules.variants import BASELINE
 
 REFERENCE = "float"  # what the other types are held against
 

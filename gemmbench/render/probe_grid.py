@@ -15,8 +15,6 @@ from gemmbench.render.heading import heading
 from gemmbench.render.notes import STYLES, WORDS
 from gemmbench.render.sheet import Cell, Note, Sheet
 
-_RACE = "raced "  # how a note on the candidates of a race begins
-
 
 @dataclass(frozen=True)
 class Grid:
@@ -73,7 +71,7 @@ def sheet(run: Run, device: int, rows: Sequence[Row], grid: Grid, verbose: bool)
         notes=(
             *below,
             *kept(run, rows, grid.where),
-            *told(run, rows if verbose else [without_races(row) for row in rows], grid.where),
+            *told(run, [with_race(row) for row in rows] if verbose else rows, grid.where),
             *notes.warnings([run.header.devices[device] if device != HOST else None]),
         ),
     )
@@ -128,9 +126,9 @@ def kept(run: Run, rows: Sequence[Row], where: notes.Where) -> list[Note]:
     ]
 
 
-def without_races(row: Row) -> Row:
-    """A row that does not tell how its race went."""
-    return replace(row, notes=tuple(note for note in row.notes if not note.startswith(_RACE)))
+def with_race(row: Row) -> Row:
+    """A row whose notes tell how its race went, too."""
+    return replace(row, notes=row.remarks)
 
 
 def suspects(rows: Sequence[Row], where: notes.Where) -> list[Note]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -10,10 +10,33 @@ from rich.text import Text
 from gemmbench.facts.concurrent import alone
 from gemmbench.facts.records import SCOPES, Run
 from gemmbench.facts.series import sweep_axis
-from gemmbench.facts.tuning import is_tuning
 from gemmbench.render import concurrent, detail, peak, precision, sweep, tune, workloads
 from gemmbench.render.gemm import gemm
 from gemmbench.render.sheet import Sheet, stack
+
+View = Callable[[Run, str, Sequence[str]], list[Sheet]]  # from a run, a scope and the ladder's order
+
+AXES: Mapping[str, str] = {"square": "m", "sweep-k": "k"}
+"""The dimension that varies, by the view of a sweep."""
+
+
+def _swept(run: Run, scope: str, order: Sequence[str]) -> list[Sheet]:
+    return sweep.sheets(run, AXES[run.header.view], scope, order)
+
+
+def _by_rows(run: Run, scope: str, order: Sequence[str]) -> list[Sheet]:
+    """What suits rows of which no view is known: a sweep if they are one, or else a line for each."""
+    axis = sweep_axis(run.rows)
+    return sweep.sheets(run, axis, scope, order) if axis else detail.sheets(run, order)
+
+
+VIEWS: Mapping[str, View] = {
+    **dict.fromkeys(AXES, _swept),
+    "precision": precision.sheets,
+    "workloads": workloads.sheets,
+    "tune": lambda run, scope, order: tune.sheets(run),
+}
+"""The tables of GEMM rows by the header's view; other views have those that suit the rows."""
 
 
 def show(run: Run, order: Sequence[str] = (), verbose: bool = False) -> RenderableType:
@@ -25,7 +48,7 @@ def show(run: Run, order: Sequence[str] = (), verbose: bool = False) -> Renderab
         verbose: a line for each GEMM row, with every scope, and how every race went.
     """
     at_once, run = concurrent_sheets(run, order, verbose), alone(run)
-    if len({row.problem for row in run.rows if row.kind == "gemm"}) == 1 and _made_by(run, "gemm"):
+    if run.header.view == "gemm" and len({row.problem for row in run.rows if row.kind == "gemm"}) == 1:
         rest = [*peak.sheets(run, verbose), *peak.other_sheets(run), *at_once]
         return Group(gemm(run), *([Text(""), stack(rest)] if rest else []))
     found = [*sheets(run, order, verbose), *at_once]
@@ -40,7 +63,8 @@ def sheets(run: Run, order: Sequence[str] = (), verbose: bool = False) -> list[S
     at_once, run = concurrent_sheets(run, order, verbose), alone(run)
     scope = _scope(run)
     every = verbose or scope == "all"
-    gemms = detail.sheets(run, order) if every else _gemm_sheets(run, scope, order)
+    view = VIEWS.get(run.header.view, _by_rows)
+    gemms = detail.sheets(run, order) if every else view(run, scope, order)
     return [*gemms, *peak.sheets(run, verbose), *peak.other_sheets(run), *at_once]
 
 
@@ -49,24 +73,6 @@ def concurrent_sheets(run: Run, order: Sequence[str] = (), verbose: bool = False
     return concurrent.sheets(run, _scope(run), order, verbose)
 
 
-def _gemm_sheets(run: Run, scope: str, order: Sequence[str]) -> list[Sheet]:
-    if is_tuning(run):
-        return tune.sheets(run)
-    if _made_by(run, "workloads"):
-        return workloads.sheets(run, scope, order)
-    if _made_by(run, "precision"):
-        return precision.sheets(run, scope, order)
-    axis = sweep_axis(run.rows) or ("m" if _made_by(run, "square") else None)
-    return sweep.sheets(run, axis, scope, order) if axis else detail.sheets(run, order)
-
-
 def _scope(run: Run) -> str:
-    """The ``--scope`` that the run was made with."""
-    words = " ".join(run.header.command).replace("--scope=", "--scope ").split()
-    places = [place for place, word in enumerate(words[:-1], 1) if word == "--scope"]
-    scope = words[places[-1]] if places else "kernel"
-    return scope if scope in (*SCOPES, "all") else "kernel"
-
-
-def _made_by(run: Run, command: str) -> bool:
-    return command in run.header.command[:2]
+    """The scope that the run's tables show."""
+    return run.header.scope if run.header.scope in (*SCOPES, "all") else "kernel"

@@ -8,13 +8,14 @@ from rich.console import RenderableType
 
 from gemmbench.facts import derive, units
 from gemmbench.facts.records import Run
-from gemmbench.facts.series import BASELINE, HOST, Panel, Series, panels
+from gemmbench.facts.series import HOST, Panel, Series, panels
 from gemmbench.facts.text import clean
 from gemmbench.render import energy, notes
 from gemmbench.render.detail import detail
 from gemmbench.render.heading import heading
 from gemmbench.render.notes import STYLES, WORDS, Where
 from gemmbench.render.sheet import Cell, Note, Sheet, stack, unbroken
+from gemmbench.rules.variants import BASELINE
 from gemmbench.stats.break_even import BreakEven, baseline, break_evens
 
 __all__ = ["detail", "sheets", "sweep"]

@@ -67,7 +67,7 @@ class TuneProgress:
             if self._bar and self._task is not None:
                 self._bar.advance(self._task)
             if self._lines:
-                self._console.print(Text(f"{event.row.label}: {line(event.row)}"), soft_wrap=True)
+                self._console.print(Text(f"{event.row.phase}: {line(event.row)}"), soft_wrap=True)
         if self._bar and self._task is not None:
             stage = f"{self._label}: {clean(event.stage)}" if isinstance(event, Staged) else self._label
             self._bar.update(self._task, description=f"{self.standing()} | {stage}")

@@ -10,12 +10,13 @@ from rich.console import RenderableType
 
 from gemmbench.facts import derive, units
 from gemmbench.facts.records import FAILED, Problem, Row, Run
-from gemmbench.facts.series import AUTO, BASELINE, HOST
+from gemmbench.facts.series import HOST
 from gemmbench.facts.text import clean
 from gemmbench.render import energy, notes
 from gemmbench.render.heading import heading
 from gemmbench.render.notes import WORDS
 from gemmbench.render.sheet import Cell, Note, Sheet, stack
+from gemmbench.rules.variants import AUTO, BASELINE
 
 _COLUMNS = (("m", "n", "k"), ("best", "kernel", "host"), ("of peak", BASELINE, "ratio"))
 _FORMATS = (units.gflops, units.gflops, units.percent, units.gflops, units.number)  # kernel to ratio

@@ -12,28 +12,19 @@ very small, are predicted from shapes as narrow alone: such products read memory
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from gemmbench.facts import derive, units
 from gemmbench.facts.problem import Dimensions, Gemm
 from gemmbench.facts.records import DeviceFacts, Parameters, Row
-from gemmbench.facts.series import BASELINE, HOST
+from gemmbench.facts.series import HOST
 from gemmbench.facts.text import listed
-from gemmbench.rules.variants import LADDER
+from gemmbench.rules.variants import BASELINE, LADDER, VARIANTS, Likely
 from gemmbench.stats.break_even import crossing
 
 CHOOSABLE: tuple[str, ...] = (*LADDER, BASELINE)  # libraries that a machine may lack are only baselines
 
-# What to try on a device of which nothing is known, the likeliest first.
-_LIKELY: Mapping[str, tuple[str, ...]] = {
-    "cpu": ("cpu-packed", BASELINE),
-    "gpu": ("nv-wgmma", "nv-mma", "nv-async", "gpu-tile", "intel-block", BASELINE),
-}
-_LIKELY_NARROW: Mapping[str, tuple[str, ...]] = {
-    "cpu": ("cpu-packed", "dot-v16", BASELINE),
-    "gpu": ("gpu-tile", "naive", "nv-wgmma", "nv-mma", BASELINE),
-}
 _NARROW = 16  # a dimension of no more, beside one of more, makes a shape narrow
 _REACH = 1.0  # powers of two by which a dimension of a shape may differ that still tells something
 _CLOSE = 0.25  # powers of two up to which one shape alone tells enough
@@ -105,8 +96,13 @@ def points(rows: Iterable[Row], device: int) -> tuple[Point, ...]:
 
 def likely(device: DeviceFacts, problem: Gemm) -> tuple[str, ...]:
     """The variants to consider for a problem even where nothing is known of them, the likeliest first."""
-    table = _LIKELY_NARROW if _narrow(problem) else _LIKELY
-    return table["cpu" if device.type == "cpu" else "gpu"]
+    where: Likely
+    if device.type == "cpu":
+        where = "narrow-cpu" if _narrow(problem) else "cpu"
+    else:
+        where = "narrow-gpu" if _narrow(problem) else "gpu"
+    ranks = {variant.name: variant.likely[where] for variant in VARIANTS if where in variant.likely}
+    return tuple(sorted(ranks, key=ranks.__getitem__))
 
 
 def untried(problem: Gemm, known: Sequence[Point], variants: Collection[str]) -> tuple[str, ...]:

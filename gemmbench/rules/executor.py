@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Protocol
 
 from gemmbench.facts import skips
 from gemmbench.facts.records import Policy, Row, Status
 from gemmbench.rules.plan import Case
 
-Tell = Callable[[str], None]  # told each stage that is entered: building, verifying, settling, timing
 
-FORMER = "verifying the former kernel"
-"""The stage in which what goes wrong is not the case's own kernel's fault."""
+class Tell(Protocol):
+    """Is told each stage that is entered: building, verifying, settling, timing."""
+
+    def __call__(self, stage: str, *, of_former: bool = False) -> None:
+        """Take a stage in.
+
+        Args:
+            stage: in words, for people.
+            of_former: whether the kernel of another folder runs: what goes wrong is not the case's own fault.
+        """
+
+
+VERIFYING_FORMER = "verifying the former kernel"
 
 
 class NotMeasuredError(Exception):
@@ -20,18 +29,23 @@ class NotMeasuredError(Exception):
 
     Attributes:
         restart: the driver can no longer be trusted: run the next case in a fresh process.
+        needs_s: what a skipped case would take; None where that is not why.
     """
 
-    def __init__(self, status: Status, reason: str, restart: bool = False) -> None:
+    def __init__(
+        self, status: Status, reason: str, restart: bool = False, needs_s: float | None = None
+    ) -> None:
         super().__init__(reason)
         self.status = status
         self.reason = reason
         self.restart = restart
+        self.needs_s = needs_s
 
 
 def too_slow(predicted_s: float, policy: Policy) -> NotMeasuredError:
     """A case that cannot finish in its budget, with what it would take."""
-    return NotMeasuredError("skipped", skips.too_slow(predicted_s, policy.budget_s))
+    reason = skips.too_slow(predicted_s, policy.budget_s)
+    return NotMeasuredError("skipped", reason, needs_s=predicted_s)
 
 
 class Executor(Protocol):

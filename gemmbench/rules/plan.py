@@ -9,8 +9,17 @@ from typing import Literal
 
 from gemmbench.facts.dtypes import DTYPES
 from gemmbench.facts.problem import Gemm
-from gemmbench.facts.records import DeviceFacts, Kind, Parameters, Problem, Row, RowKey, Status, row_key
-from gemmbench.facts.series import AUTO
+from gemmbench.facts.records import (
+    DeviceFacts,
+    Kind,
+    Parameters,
+    Problem,
+    RanOn,
+    Row,
+    RowKey,
+    Status,
+    row_key,
+)
 from gemmbench.facts.units import size
 from gemmbench.rules import variants
 from gemmbench.rules.probes import FLOPS, PROBES, QUICK, WIDTHS
@@ -50,6 +59,8 @@ class Case:
     operands: Operands = field(default_factory=Operands)
     notes: tuple[str, ...] = ()  # of its row, beside those of the executor
     former: str = ""  # a kernels folder: its kernel is timed in turn with itself as it is there
+    ran_on: RanOn = "device"  # of its row
+    phase: str = ""  # likewise, of a tuner
 
     @property
     def key(self) -> RowKey:
@@ -66,7 +77,8 @@ class Case:
     def label(self) -> str:
         """For people, in progress lines."""
         if self.problem:
-            name = f"{self.problem.label} " if self.problem.label else ""
+            called = self.problem.label or self.phase
+            name = f"{called} " if called else ""
             return f"{self.variant} {self.dtype} {name}{self.problem.shape}"
         width = self.parameters.get("width", 1)
         others = [
@@ -90,6 +102,8 @@ class Case:
             label=self.problem.label if self.problem else "",
             source=self.source,
             notes=self.notes,
+            ran_on=self.ran_on,
+            phase=self.phase,
         )
 
 
@@ -141,7 +155,7 @@ def gemm_plan(
     for index, device in enumerate(devices):
         for problem in problems:
             for variant in chosen:
-                if variant.executor != "numpy":
+                if not variant.on_host:
                     plan.append(_gemm_case(index, device, variant, problem, overrides or {}, operands, tuned))
                 elif index == 0:  # the host's own BLAS is measured once, among the first device's rows
                     plan.append(_host_case(variant, problem, operands))
@@ -156,10 +170,10 @@ def fitting(plan: Plan, optional: Collection[str]) -> Plan:
     """
 
     def place(step: Case | Skip) -> tuple[object, ...]:
-        _, device, _, dtype, _, problem = step.row.key if isinstance(step, Skip) else step.key
+        _, device, _, dtype, _, problem, _ = step.row.key if isinstance(step, Skip) else step.key
         return device, dtype, problem
 
-    kernels = {name for name in optional if name != AUTO}
+    kernels = {name for name in optional if name != variants.AUTO}
     served = {place(step) for step in plan if isinstance(step, Case) and step.variant in kernels}
     return tuple(
         step
@@ -201,7 +215,9 @@ def peak_plan(
                     if reach == "matrix" and parameters["operands"] == "zeros":
                         continue
                     source = probe.fingerprint(dtype, parameters)
-                    case = Case("peak", index, probe.name, dtype, parameters, source=source)
+                    case = Case(
+                        "peak", index, probe.name, dtype, parameters, source=source, ran_on=probe.ran_on
+                    )
                     plan.append(Skip(case.row("unsupported", lacks)) if lacks else case)
     return tuple(plan)
 
@@ -243,6 +259,7 @@ def _gemm_case(
         variant.fingerprint(problem.dtype, parameters),
         operands or Operands(),
         (kept.note,) if kept else (),
+        ran_on=variant.ran_on(problem.dtype),
     )
     reason = _unsupported(device, variant, problem, full)
     if reason:
@@ -252,7 +269,16 @@ def _gemm_case(
 
 
 def _host_case(variant: Variant, problem: Gemm, operands: Operands | None) -> Case | Skip:
-    case = Case("gemm", -1, variant.name, problem.dtype, {}, problem, "", operands or Operands())
+    case = Case(
+        "gemm",
+        -1,
+        variant.name,
+        problem.dtype,
+        {},
+        problem,
+        operands=operands or Operands(),
+        ran_on=variant.ran_on(problem.dtype),
+    )
     if problem.dtype not in variant.dtypes:
         return Skip(case.row("unsupported", f"{variant.name} has no BLAS for {problem.dtype}"))
     return case

@@ -118,11 +118,13 @@ def other_problems(problems: Sequence[Gemm]) -> tuple[Gemm, ...]:
 
 
 def case(
-    device: DeviceFacts, variant: Variant, problem: Gemm, parameters: Values, label: str = ""
+    device: DeviceFacts, variant: Variant, problem: Gemm, parameters: Values, phase: str = ""
 ) -> Case | Skip:
-    """One configuration on one problem, as every command would measure it."""
-    (step,) = gemm_plan([device], [variant], [replace(problem, label=label)], parameters)
-    return step
+    """One configuration on one problem, as every command would measure it, for a phase of the tuner."""
+    (step,) = gemm_plan([device], [variant], [problem], parameters)
+    if isinstance(step, Skip):
+        return Skip(replace(step.row, phase=phase))
+    return replace(step, phase=phase)
 
 
 def look(budget_s: float, time_limit_s: float, default_s: float | None = None) -> Policy:

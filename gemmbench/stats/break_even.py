@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gemmbench.facts import derive
-from gemmbench.facts.series import BASELINE, Panel, Series
+from gemmbench.facts.series import Panel, Series
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ def break_evens(panel: Panel) -> tuple[BreakEven, ...]:
 
 def baseline(panel: Panel) -> Series | None:
     """The host's own BLAS; None if it was not measured beside the device."""
-    return next((one for one in panel.series if one.is_host and one.variant == BASELINE), None)
+    return next((each for each in panel.series if each.is_host), None)
 
 
 def crossing(leads: Sequence[tuple[float, float]]) -> float | None:

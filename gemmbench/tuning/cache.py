@@ -17,6 +17,7 @@ from gemmbench.facts.records import (
     Status,
 )
 from gemmbench.facts.text import reason_of
+from gemmbench.facts.tuning import TRIAL
 
 _PASSING: tuple[Status, ...] = ("skipped", "crashed", "timed-out")  # what may be otherwise in another call
 
@@ -67,7 +68,7 @@ class Cache:
         larger budget. The shipped preset, which all is held against, is worth another try.
         """
         self.rows.append(row)
-        if row.label:
+        if row.phase != TRIAL:
             return
         if row.parameters == self.rows[0].parameters:  # the first attempt is always the shipped preset
             if row.status == "ok":

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from gemmbench.facts import tuning as facts
+from gemmbench.facts import units
 from gemmbench.facts.events import Started
 from gemmbench.facts.problem import Gemm
 from gemmbench.facts.records import DeviceFacts, Parameters, Policy, Row, RunFileError
@@ -144,9 +145,9 @@ class _Session:
             sides = [shipped.parameters, winner]
             for problem in problems:
                 for parameters in sides if number % 2 else sides[::-1]:
-                    self._retime(problem, parameters, facts.round_label(number), plan.policy)
+                    self._retime(problem, parameters, facts.round_phase(number), plan.policy)
         for problem in plan.left_out:
-            step = self._case(problem, winner, facts.round_label(1))
+            step = self._case(problem, winner, facts.round_phase(1))
             left_out = (
                 step.row if isinstance(step, Skip) else step.row("skipped", "--budget left no time for it")
             )
@@ -188,16 +189,16 @@ class _Session:
         self._tell(Tried(attempt, recalled))
         return attempt
 
-    def _retime(self, problem: Gemm, parameters: Parameters, label: str, policy: Policy) -> None:
-        row = self._run(self._case(problem, parameters, label), policy)
+    def _retime(self, problem: Gemm, parameters: Parameters, phase: str, policy: Policy) -> None:
+        row = self._run(self._case(problem, parameters, phase), policy)
         self._cache.append(row)
         self._tell(Retimed(row))
 
     def _case(
-        self, problem: Gemm, parameters: Mapping[str, int | float | str], label: str = ""
+        self, problem: Gemm, parameters: Mapping[str, int | float | str], phase: str = facts.TRIAL
     ) -> Case | Skip:
         chosen = {name: int(value) for name, value in parameters.items()}
-        return rules.case(self._task.device, self._task.variant, problem, chosen, label)
+        return rules.case(self._task.device, self._task.variant, problem, chosen, phase)
 
     def _run(self, step: Case | Skip, policy: Policy) -> Row:
         if isinstance(step, Skip):
@@ -215,7 +216,7 @@ class _Session:
 
 def _without_advice(row: Row, default_s: float | None) -> Row:
     """A skipped row's advice is for the --budget of other commands."""
-    if row.status != "skipped" or "--budget" not in row.reason:
+    if row.needs_s is None:
         return row
     why = "far slower than the shipped preset" if default_s else "longer than a look at this --budget"
-    return replace(row, reason=f"{row.reason.partition(',')[0]}: {why}, so not timed")
+    return replace(row, reason=f"would take about {units.seconds(row.needs_s)}: {why}, so not timed")

@@ -19,19 +19,83 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import geometric_mean
 
-from gemmbench.facts import derive, regret, units
-from gemmbench.facts.records import Run, load
-from gemmbench.facts.regret import Regret
+from gemmbench.facts import derive, units
+from gemmbench.facts.records import Problem, Row, Run, load
+from gemmbench.facts.series import HOST
 from gemmbench.rules.choosing import CHOOSABLE, points, ranked
+from gemmbench.rules.variants import AUTO
 
 LIMIT = 1.03
 NOISY = 1.1
 INCONCLUSIVE = 3
 SIZES = "64,96,128,192,256,384,512,768,1024"
+
+
+@dataclass(frozen=True)
+class Regret:
+    """Times of one problem, in the same scope."""
+
+    problem: Problem
+    automatic: Row
+    best: Row
+    own: Row | None  # of the variant that `auto` took, measured under its own name
+    automatic_s: float
+    best_s: float
+    own_s: float | None
+
+    @property
+    def ratio(self) -> float:
+        """Time of auto's row over the best row's: 1 is none, and noise may make it less."""
+        return self.automatic_s / self.best_s
+
+    @property
+    def noise(self) -> float | None:
+        """The same variant measured twice: auto's time over that of the row of its own name."""
+        return self.automatic_s / self.own_s if self.own_s else None
+
+
+def regrets(
+    run: Run, device: int, dtype: str, choosable: Collection[str], scope: str = "host"
+) -> tuple[Regret, ...]:
+    """The problems that `auto` and a variant that it may take were both measured on.
+
+    Args:
+        run: with rows of auto.
+        device: its position in the header; rows of the host's BLAS go with every device.
+        dtype: of the operands.
+        choosable: the variants that auto may take.
+        scope: that is compared.
+    """
+    groups: dict[Problem, list[tuple[float, Row]]] = {}
+    for row in run.rows:
+        if row.kind != "gemm" or row.dtype != dtype or row.device not in (device, HOST) or not row.problem:
+            continue
+        times = derive.summary(row, scope)
+        if row.status == "ok" and times and (row.variant == AUTO or row.variant in choosable):
+            groups.setdefault(row.problem, []).append((times.median, row))
+    found = []
+    for problem, timed in groups.items():
+        automatic = [(seconds, row) for seconds, row in timed if row.variant == AUTO]
+        others = [(seconds, row) for seconds, row in timed if row.variant != AUTO]
+        if not automatic or not others:
+            continue
+        best_s, best = min(others, key=lambda pair: pair[0])
+        automatic_s, row = automatic[-1]
+        ran = derive.what_ran(row)
+        own_s, own = next(((s, one) for s, one in others if one.variant == ran), (None, None))
+        found.append(Regret(problem, row, best, own, automatic_s, best_s, own_s))
+    return tuple(found)
+
+
+def mean_ratio(found: Iterable[Regret]) -> float | None:
+    """The geometric mean of the ratios; None if there are none."""
+    ratios = [regret.ratio for regret in found]
+    return geometric_mean(ratios) if ratios else None
 
 
 def main() -> int:
@@ -68,7 +132,7 @@ def main() -> int:
 
 def report(run: Run, device: int, dtype: str) -> int:
     """Print a driver's table; its exit status."""
-    found = regret.regrets(run, device, dtype, CHOOSABLE)
+    found = regrets(run, device, dtype, CHOOSABLE)
     print(run.header.devices[device].title)
     print(
         f"{'size':>6}  {'auto took':<16}{'GFLOPS':>8}  {'best':<16}{'GFLOPS':>8}{'regret':>10}{'noise':>10}",
@@ -83,7 +147,7 @@ def report(run: Run, device: int, dtype: str) -> int:
         print(f"  {one.best.variant:<16}{units.gflops(flops / one.best_s):>8}{loss(one.ratio):>10}", end="")
         print(f"{loss(one.noise):>10}  {blind[0]:<24}{loss(blind[1]):>10}")
         unseen += [blind[1]] if blind[1] else []
-    mean = regret.mean(found)
+    mean = mean_ratio(found)
     noise = allowance([one.noise for one in found if one.noise])
     unseen_mean = geometric_mean(unseen) if unseen else None
     print(f"geometric mean {loss(mean)} (limit {loss(LIMIT * noise)}, {loss(noise)} of it noise)", end="")

@@ -20,7 +20,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from gemmbench.facts.records import Check, DeviceFacts, HostFacts, Policy, Resources, Row, Work
-from gemmbench.rules.executor import FORMER, NotMeasuredError, Tell
+from gemmbench.rules.executor import VERIFYING_FORMER, NotMeasuredError, Tell
 from gemmbench.rules.plan import Case
 from tests import fake_runs
 
@@ -54,7 +54,7 @@ class FakeMachine:
             marks = {str(size), *(f"{name}={value}" for name, value in case.parameters.items())}
             if fault and fault.split()[0] == case.variant and fault.split()[1] in marks:
                 if case.former and fault.split()[2].startswith("former-"):
-                    tell(FORMER)
+                    tell(VERIFYING_FORMER, of_former=True)
                 self._fail(fault.split()[2].removeprefix("former-"))
         if log := os.environ.get("GEMMBENCH_FAKE_LOG"):
             with Path(log).open("a") as file:
@@ -76,6 +76,7 @@ class FakeMachine:
             row = replace(row, energy=fake_runs.energy(row, device))
         label = case.problem.label if case.problem else ""
         row = replace(row, label=label, notes=(*case.notes, *row.notes))
+        row = replace(row, ran_on=case.ran_on, phase=case.phase)
         return replace(row, device=case.device, dtype=case.dtype, parameters=case.parameters)
 
     def inspect(self, case: Case, device: DeviceFacts) -> Row:
@@ -103,7 +104,7 @@ class FakeMachine:
             self._broken = True
             raise NotMeasuredError("failed", "clCreateBuffer failed: out of resources", restart=True)
         if fault == "skipped":
-            raise NotMeasuredError("skipped", "would take about 19 s")
+            raise NotMeasuredError("skipped", "would take about 19 s", needs_s=19.0)
         if fault == "wrong":
             raise NotMeasuredError("wrong", Check("wrong", {}, ("residual 3.1 times the bound",)).reasons[0])
         if fault == "os-error":

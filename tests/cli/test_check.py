@@ -100,6 +100,28 @@ def test_aa_without_results_does_not_end_well(
     assert load("new.jsonl").rows
 
 
+def test_a_base_that_is_called_like_a_command_is_no_run_of_it(call: Call) -> None:
+    shutil.copy("once.jsonl", "tune")
+    assert call("check", "tune", "--save", "new.jsonl", "-q").exit_code == 0
+    assert load("new.jsonl").header.view == "square"
+    shown, sweep = call("show", "new.jsonl").stdout, call("show", "once.jsonl").stdout
+    assert shown.splitlines()[:3] == sweep.splitlines()[:3]
+    assert "configuration" not in shown
+
+
+def test_a_base_of_workloads_that_is_measured_again_keeps_its_table_and_scope(call: Call) -> None:
+    words = ("workloads", "--set", "odd", "--kernel", "naive,tiled", "--no-peak", "--scope", "device", "-q")
+    assert call(*words, "--save", "base.jsonl").exit_code == 0
+    call("check", "base.jsonl", "--save", "new.jsonl", "-q")
+    header = load("new.jsonl").header
+    assert (header.view, header.scope) == ("workloads", "device")
+    assert "each shape's best kernel by device scope" in call("show", "new.jsonl").stdout
+
+
+def test_every_case_several_times_is_no_sweep(call: Call) -> None:
+    assert load("aa.jsonl").header.view == ""
+
+
 def test_nothing_has_changed(call: Call) -> None:
     result = call("check", "aa.jsonl", "--format", "json")
     assert (result.exit_code, result.stderr) == (0, "")

@@ -79,7 +79,7 @@ def test_show_is_what_the_command_printed(words: str, call: Call, tmp_path: Path
     assert shown.stdout.endswith(tail)
     assert "**2 devices at once" in call("show", path, "--format", "markdown").stdout
     found = json.loads(call("show", path, "--format", "json").stdout)
-    beside = [row for row in found if "beside" in row["parameters"]]
+    beside = [row for row in found if row["beside"]]
     assert beside
     assert {tuple(row["beside"]) for row in beside} == {(0,), (1,)}
     assert any(row["slowdown_low"] <= row["slowdown"] <= row["slowdown_high"] for row in beside)

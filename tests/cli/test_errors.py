@@ -140,7 +140,7 @@ ERRORS: dict[str, tuple[str, str]] = {
     "show, cut":            ("show cut.jsonl",                                  "cut.jsonl: line 45 is cut short"),
     "show, cut header":     ("show cut-header.jsonl",                           "line 1 is cut short"),
     "show, empty":          ("show empty.jsonl",                                "empty.jsonl: line 1: the file is empty"),
-    "show, newer":          ("show newer.jsonl",                                "schema_version 99 is newer than the 1 this gemmbench reads; update gemmbench"),
+    "show, newer":          ("show newer.jsonl",                                "schema_version 99 is newer than the 2 this gemmbench reads; update gemmbench"),
     "show, NaN":            ("show nan.jsonl",                                  "nan.jsonl: line 2: NaN and Infinity are not allowed"),
     "show, type":           ("show type.jsonl",                                 "type.jsonl: line 2: Expected `str`, got `int` - at `$.variant`"),
     "show, no run":         ("show picture.jsonl",                              "picture.jsonl: line 1: "),

@@ -182,7 +182,9 @@ def test_killed_and_resumed_measures_nothing_twice(start: Start, tmp_path: Path)
     out, err = process.communicate(timeout=120)
     assert process.returncode == 0, err
     assert (tmp_path / "t.jsonl").read_bytes().startswith(before)
-    searched = [line for line in log.read_text().splitlines() if line.startswith("register float 64x64x64")]
+    searched = [
+        line for line in log.read_text().splitlines() if line.startswith("register float trial 64x64x64")
+    ]
     assert len(set(searched)) == len(searched)
     assert len(searched) == len(result(load(tmp_path / "t.jsonl")).attempts)
     assert "The winner is kept" in out
@@ -212,7 +214,9 @@ def test_the_default_file_is_resumed(call: Call, monkeypatch: pytest.MonkeyPatch
     assert path.parent.name == "tuning"
     tried = len(result(load(path)).attempts)
     call(*TUNE, "--budget", "2", "--seed", "2", "--strategy", "mls")
-    searched = [line for line in log.read_text().splitlines() if line.startswith("register float 64x64x64")]
+    searched = [
+        line for line in log.read_text().splitlines() if line.startswith("register float trial 64x64x64")
+    ]
     assert len(set(searched)) == len(searched) == len(result(load(path)).attempts) > tried - 1
     call(*TUNE, "--budget", "0.2", "--force")
     assert len(result(load(path)).attempts) < tried

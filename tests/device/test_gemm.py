@@ -214,7 +214,7 @@ def in_turn(
     (step,) = gemm_plan([device], [BY_NAME["naive"]], [Gemm(50, 50, 50, beta=beta)])
     assert isinstance(step, Case)
     policy = replace(QUICK, memory=memory)
-    return executor(device).run(replace(step, former=str(folder)), policy, lambda _: None)
+    return executor(device).run(replace(step, former=str(folder)), policy, lambda *_, **__: None)
 
 
 @pytest.mark.parametrize("memory", ["mapped", "staged"])
@@ -277,7 +277,7 @@ def test_a_wrong_kernel_is_wrong_whatever_its_former_self_is(
     (step,) = gemm_plan([device], [BY_NAME["naive"]], [Gemm(50, 50, 50)])
     assert isinstance(step, Case)
     case = replace(step, former=str(tmp_path))
-    row = GemmExecutor(Runtime(device)).run(case, QUICK, lambda _: None)
+    row = GemmExecutor(Runtime(device)).run(case, QUICK, lambda *_, **__: None)
     assert row.status == "wrong"
 
 
@@ -285,5 +285,5 @@ def test_a_former_self_that_is_not_there_is_told(device: DeviceFacts, tmp_path: 
     (step,) = gemm_plan([device], [BY_NAME["naive"]], [Gemm(8, 8, 8)])
     assert isinstance(step, Case)
     with pytest.raises(NotMeasuredError, match=r"^its kernel in the other folder: no such file") as caught:
-        executor(device).run(replace(step, former=str(tmp_path)), QUICK, lambda _: None)
+        executor(device).run(replace(step, former=str(tmp_path)), QUICK, lambda *_, **__: None)
     assert caught.value.status == "unsupported"

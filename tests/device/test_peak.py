@@ -91,14 +91,14 @@ def test_a_row_has_its_work_its_choice_and_its_evidence(device: DeviceFacts) -> 
     assert {"doubling", "event_over_wall"} <= set(row.check.figures)
     assert row.build_s is not None
     assert row.build_s > 0
-    assert [note.split(":")[0] for note in row.notes][:2] == ["raced forms (G/s)", "raced chains (G/s)"]
+    assert [line.split(":")[0] for line in row.race] == ["raced forms (G/s)", "raced chains (G/s)"]
 
 
 def test_a_race_out_of_budget_says_so(device: DeviceFacts) -> None:
     bench = ChainBench(runtime(device), PROBES["flops"], "float", 4)  # type: ignore[arg-type]
     race = bench.race(0.0)
     assert {contender.choice["form"] for contender in race.ranked()} == {"a*b+c"}
-    assert "the race was cut short" in bench.notes(race)[-1]
+    assert "the race was cut short" in race.notes[-1]
 
 
 def test_a_probe_that_does_not_compile_is_failed_with_the_drivers_words(

@@ -97,7 +97,8 @@ def test_it_is_held_against_the_peak_of_the_units_that_it_ran_on() -> None:
     assert derive.peak_fraction(run, large) == pytest.approx(300 / 345, rel=0.02)
     gpu = Run(fake.header(("square",), (fake.GPU,)), run.rows)
     assert derive.peak_fraction(gpu, small) is None
-    tensor = replace(large, choice={"kernel": "nv-mma", "why": ""}, samples={"kernel": fake.scope(1e-7)})
+    tensor = replace(large, choice={"kernel": "nv-mma", "why": ""}, ran_on="matrix")
+    tensor = replace(tensor, samples={"kernel": fake.scope(1e-7)})
     outdone = Run(fake.header(("square",), (fake.GPU,)), (fake.peak_row(4, 345.0), tensor))
     assert derive.outdone(outdone, 0, "float") is None
-    assert derive.what_ran(replace(tensor, variant="tiled")) == "tiled"
+    assert derive.what_ran(replace(tensor, choice={"TS": 16}, variant="tiled")) == "tiled"

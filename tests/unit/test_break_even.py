@@ -28,6 +28,7 @@ def panel(times: Mapping[str, Mapping[int, float]], source: str = "abc") -> Pane
             "ok",
             problem=Problem(size, size, size),
             samples={"host": Scope(samples, 1, "stable")},
+            choice={"kernel": "tiled"} if variant == "auto" else {},
             source="" if variant in ("numpy", "cublas") else source,
         )
 

@@ -434,7 +434,7 @@ def tensor_run() -> tuple[Run, Run]:
     run = Run(fake.header(("gemmbench", "square"), (fake.GPU,)), tuple(rows), "tensor.jsonl")
     peaks = [fake.peak_row(2, 132e3, dtype="half")]
     peaks += [
-        replace(fake.peak_row(1, top, dtype=dtype), variant="wgmma")
+        replace(fake.peak_row(1, top, dtype=dtype), variant="wgmma", ran_on="matrix")
         for dtype, top in (("half", 950e3), ("tf32", 480e3))
     ]
     return run, replace(run, rows=tuple(peaks), path="peak.jsonl")

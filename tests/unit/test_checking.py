@@ -132,7 +132,7 @@ def test_rows_of_one_kernel_of_which_some_are_uncertain_excuse_no_other() -> Non
 
 
 def skipped(row: Row) -> Row:
-    return replace(row, status="skipped", reason=skips.too_slow(99.0, 3.0), samples={})
+    return replace(row, status="skipped", reason=skips.too_slow(99.0, 3.0), needs_s=99.0, samples={})
 
 
 @pytest.mark.parametrize(("always", "verdict"), [(True, "broken"), (False, "same")])
@@ -190,7 +190,8 @@ def test_in_turn_a_row_without_a_former_self_is_missing() -> None:
 def test_a_row_that_was_too_slow_has_the_figures_of_its_second_looks(rules: Rules) -> None:
     def change(row: Row, times: int) -> Row:
         if is_(row, "tiled") and times == 1:
-            return replace(row, status="skipped", reason=skips.too_slow(9.0, 3.0), samples={})
+            reason = skips.too_slow(9.0, 3.0)
+            return replace(row, status="skipped", reason=reason, needs_s=9.0, samples={})
         return replace(row, former=Former("before", row.samples))
 
     mine = of(checked(change, rules=rules), "tiled")

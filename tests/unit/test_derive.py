@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 
 from gemmbench.facts import derive
-from gemmbench.facts.records import Check, Energy, Problem, Row, Run, Scope, Work
+from gemmbench.facts.records import Check, Energy, Parameters, Problem, Row, Run, Scope, Work
 from gemmbench.render.heading import heading
+from gemmbench.rules.variants import BY_NAME
 from tests.unit.test_records import HEADER
 
 
@@ -61,9 +62,11 @@ def test_the_fraction_is_of_the_best_believed_peak_of_the_same_type() -> None:
 
 def test_a_kernel_on_matrix_units_is_held_against_their_peak_with_random_operands() -> None:
     def unit(name: str, rate: float, operands: str) -> Row:
-        return replace(peak(rate), variant=name, parameters={"shape": "m16n8k8", "operands": operands})
+        parameters: Parameters = {"shape": "m16n8k8", "operands": operands}
+        return replace(peak(rate), variant=name, parameters=parameters, ran_on="matrix")
 
     plain, tensor = gemm("naive", 1000, 0.02, "kernel"), gemm("nv-mma", 1000, 0.002, "kernel")
+    tensor = replace(tensor, ran_on="matrix")
     peaks = (
         peak(4e11),
         unit("mma", 1.5e12, "random"),
@@ -94,11 +97,8 @@ def test_operations_on_integers_are_no_flops() -> None:
 
 
 def test_cublas_multiplies_floats_with_the_ordinary_units_alone() -> None:
-    assert [derive.on_matrix_units("cublas", name) for name in ("float", "double", "half")] == [
-        False,
-        True,
-        True,
-    ]
+    ran_on = [BY_NAME["cublas"].ran_on(name) for name in ("float", "double", "half")]
+    assert ran_on == ["device", "matrix", "matrix"]
 
 
 def test_cublas_by_dp4a_is_not_held_against_the_peak_of_tensor_cores() -> None:
@@ -106,13 +106,13 @@ def test_cublas_by_dp4a_is_not_held_against_the_peak_of_tensor_cores() -> None:
         return replace(row, dtype="char")
 
     row = of_char(gemm("cublas", 1000, 2e9 / 1.2e14, "device"))
-    tensor = replace(peak(1.9e15, dtype="char"), variant="wgmma", parameters={"operands": "random"})
+    tensor = replace(peak(1.9e15, dtype="char"), variant="wgmma", ran_on="matrix")
     assert derive.peak_fraction(Run(HEADER, (tensor, row)), row) is None
     dp4a = replace(peak(1.34e14, dtype="char"), variant="dot8")
     run = Run(HEADER, (tensor, dp4a, row))
     assert derive.peak_fraction(run, row) == pytest.approx(1.2 / 1.34, rel=0.01)
     assert derive.units_used(run, 0, "char") == (False,)
-    ours = of_char(gemm("nv-wgmma", 1000, 2e9 / 1.4e15, "kernel"))
+    ours = replace(of_char(gemm("nv-wgmma", 1000, 2e9 / 1.4e15, "kernel")), ran_on="matrix")
     assert derive.peak_fraction(run, ours) == pytest.approx(1.4 / 1.9, rel=0.01)
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from gemmbench import peaks
 from gemmbench.facts import derive
-from gemmbench.facts.records import Check, DeviceFacts, Problem, Row, Run
+from gemmbench.facts.records import SCHEMA_VERSION, Check, DeviceFacts, Problem, Row, Run
 from gemmbench.peaks import KeptPeaks
 from gemmbench.rules.plan import Case, Plan, Skip
 from tests import fake_runs as fake
@@ -75,6 +75,16 @@ def test_other_cases_are_measured(tmp_path: Path, other: dict[str, object]) -> N
 def test_another_device_or_driver_is_measured(tmp_path: Path, other: dict[str, object]) -> None:
     kept_in(tmp_path)
     assert fill(tmp_path, device=replace(fake.CPU, **other)) == (CASE,)  # type: ignore[arg-type]
+
+
+def test_rows_of_an_earlier_schema_are_measured_again(tmp_path: Path) -> None:
+    """They do not say which units they ran on."""
+    kept_in(tmp_path)
+    (file,) = tmp_path.glob("*.json")
+    text = file.read_text()
+    assert f',"schema_version":{SCHEMA_VERSION}' in text
+    file.write_text(text.replace(f',"schema_version":{SCHEMA_VERSION}', ""))
+    assert fill(tmp_path) == (CASE,)
 
 
 def test_another_version_of_gemmbench_measures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -114,9 +114,6 @@ def test_every_row_that_a_cpu_lacks_has_its_reason_if_asked_for() -> None:
     assert found["mixed"] == ["run"] * 2  # half is only stored there
     assert found["mma"] == ["mma needs an NVIDIA device of compute capability 8.0 or later"] * 4
     assert found["wgmma"] == ["wgmma needs an NVIDIA device of compute capability 9.0"] * 4
-    assert found["dpas"] == ["the device does not list cl_intel_subgroup_matrix_multiply_accumulate"]
-    listed = replace(DEVICE, extensions=("cl_intel_subgroup_matrix_multiply_accumulate",))
-    assert "no kernel yet" in rows(listed, "half", "every")["dpas"][0]
     assert rows(DEVICE, "bfloat16", "every")["flops"] == ["the device does not list cl_intel_bfloat16"] * 2
     assert rows(DEVICE, "char", "every")["dot8"] == ["run"]  # four products written out
 

@@ -54,7 +54,8 @@ def test_a_spent_budget_keeps_the_rest_out_but_for_evidence() -> None:
     assert not race.enter(lambda: [scripted(1e-9, "late")])
     assert race.enter(lambda: [scripted(4e-6, unroll=16)], late=True)
     assert {contender.choice["form"] for contender in race.ranked()} == {"fma", "mad"}
-    forms, chains, cut = race.notes(form="forms", chains="chains")
+    forms, chains = race.summary(form="forms", chains="chains")
+    (cut,) = race.notes
     assert forms == "raced forms (G/s): fma 0.400, mad 0.200"
     assert chains == "raced chains (G/s): 2: 0.400"
     assert "cut short" in cut

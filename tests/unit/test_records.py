@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -22,14 +23,23 @@ from gemmbench.facts.records import (
     RunFile,
     RunFileError,
     Scope,
+    current,
     encode,
     load,
 )
+from gemmbench.render.export import to_json
 from tests.unit.test_plan import DEVICE
 
 HOST = HostFacts("cpu", 2, 1 << 30, "Linux", "3.11", "2.0", "openblas")
 HEADER = Header(
-    SCHEMA_VERSION, "0.1.0", ("square", "--max", "64"), "2026-11-21T00:00:00", (DEVICE,), HOST, Policy()
+    SCHEMA_VERSION,
+    "0.1.0",
+    ("square", "--max", "64"),
+    "2026-11-21T00:00:00",
+    (DEVICE,),
+    HOST,
+    Policy(),
+    view="square",
 )
 ROWS = tuple(
     Row(
@@ -142,9 +152,9 @@ def test_where_output_goes_does_not_make_another_command(saved: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "old", "new", "message"),
     [
-        (1, b'"schema_version":1', b'"schema_version":9', "line 1: schema_version 9 is newer than the 1"),
-        (1, b'"schema_version":1', b'"schema_version":0', "line 1: schema_version 0 does not exist"),
-        (1, b'"schema_version":1', b'"schema_version":"1"', r"line 1: Expected `int`, got `str`"),
+        (1, b'"schema_version":2', b'"schema_version":9', "line 1: schema_version 9 is newer than the 2"),
+        (1, b'"schema_version":2', b'"schema_version":0', "line 1: schema_version 0 does not exist"),
+        (1, b'"schema_version":2', b'"schema_version":"1"', r"line 1: Expected `int`, got `str`"),
         (2, b"0.1,", b"NaN,", "line 2: NaN and Infinity are not allowed"),
         (2, b"0.1,", b"-0.1,", "line 2: samples.kernel.seconds: -0.1 is not a positive finite time"),
         (2, b"0.1,", b"1e999,", "line 2: "),
@@ -160,6 +170,18 @@ def test_where_output_goes_does_not_make_another_command(saved: Path) -> None:
         (4, b'"joules":null', b'"joules":0', "line 4: energy.joules: 0.0 is not a positive finite number"),
         (4, b'"idle_w":null', b'"idle_w":-3', "line 4: energy.idle_w: -3.0 is not a positive finite number"),
         (4, b'"window_s":null', b'"window_s":"1"', r"line 4: Expected .* - at `\$.energy.window_s`"),
+        (1, b'"view":"square"', b'"view":2', r"line 1: Expected `str`, got `int` - at `\$.view`"),
+        (1, b'"scope":""', b'"scope":null', r"line 1: Expected `str`, got `null` - at `\$.scope`"),
+        (2, b'"ran_on":"device"', b'"ran_on":"moon"', r"line 2: Invalid enum value 'moon' - at `\$.ran_on`"),
+        (2, b'"beside":[]', b'"beside":[0]', r"line 2: beside: \[0\] does not name other devices"),
+        (2, b'"beside":[]', b'"beside":[1]', r"line 2: beside: \[1\] does not name other devices"),
+        (2, b'"beside":[]', b'"beside":"1"', r"line 2: Expected `array`, got `str` - at `\$.beside`"),
+        (2, b'"needs_s":null', b'"needs_s":NaN', "line 2: NaN and Infinity are not allowed"),
+        (2, b'"needs_s":null', b'"needs_s":0', "line 2: needs_s: 0.0 is not a positive finite time"),
+        (2, b'"phase":""', b'"phase":1', r"line 2: Expected `str`, got `int` - at `\$.phase`"),
+        (2, b'"race":[]', b'"race":[1]', r"line 2: Expected `str`, got `int` - at `\$.race\[0\]`"),
+        (2, b'"check_after":null', b'"check_after":{"verdict":"odd"}', "line 2: Invalid enum value 'odd'"),
+        (2, b'"supersedes":false', b'"supersedes":"no"', r"line 2: .* - at `\$.supersedes`"),
         (4, b'{"kind"', b'"kind"', "line 4: "),
     ],
 )
@@ -239,6 +261,51 @@ def test_a_full_disk_loses_only_the_row_in_flight(saved: Path) -> None:
         os._exit(2)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
     assert load(saved).rows == ROWS
+
+
+# --- rows that were measured again --------------------------------------------------------------------------
+
+
+def again(row: Row, seconds: float, supersedes: bool = True) -> Row:
+    return replace(
+        row, samples={"kernel": Scope((seconds,), 1, "stable")}, former=None, supersedes=supersedes
+    )
+
+
+def test_of_rows_that_were_measured_again_the_last_counts_where_the_first_stood(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    second, third = again(ROWS[0], 0.5), again(ROWS[0], 0.7)
+    with RunFile.create(path, HEADER) as file:
+        for row in (*ROWS, second, third):
+            file.append(row)
+    assert load(path).rows == (third, *ROWS[1:])
+    assert [row["m"] for row in json.loads(to_json(load(path)))] == [8, 16, 32]
+    with RunFile.resume(path, HEADER) as file:
+        assert file.done == (third, *ROWS[1:])
+
+
+def test_what_was_only_repeated_stays(tmp_path: Path) -> None:
+    """An A/A measurement has every case several times; one that supersedes takes the place of all."""
+    path = tmp_path / "run.jsonl"
+    repeated = again(ROWS[0], 0.5, supersedes=False)
+    path.write_bytes(b"".join(map(encode, (HEADER, ROWS[0], repeated))))
+    assert load(path).rows == (ROWS[0], repeated)
+    last = again(ROWS[0], 0.7)
+    path.write_bytes(b"".join(map(encode, (HEADER, ROWS[0], ROWS[1], repeated, last, ROWS[2]))))
+    assert load(path).rows == (last, *ROWS[1:])
+
+
+def test_another_case_or_phase_is_not_superseded(tmp_path: Path) -> None:
+    beside = replace(again(ROWS[0], 0.5), beside=(1,))
+    finalist = replace(again(ROWS[0], 0.6), phase="finalist")
+    assert current((ROWS[0], beside, finalist)) == (ROWS[0], beside, finalist)
+
+
+def test_a_line_cut_short_is_named_by_its_number_in_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    path.write_bytes(b"".join(map(encode, (HEADER, ROWS[0], again(ROWS[0], 0.5), ROWS[1])))[:-9])
+    with pytest.raises(RunFileError, match="line 4 is cut short"):
+        load(path)
 
 
 def test_a_line_holds_no_rate() -> None:

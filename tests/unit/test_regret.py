@@ -5,8 +5,8 @@ import math
 import pytest
 
 from gemmbench.facts.records import Problem, Row, Run
-from gemmbench.facts.regret import mean, regrets
 from tests import fake_runs as fake
+from tests.bench.auto_regret import mean_ratio, regrets
 
 SMALL, LARGE = Problem(64, 64, 64), Problem(512, 512, 512)
 CHOOSABLE = ("tiled", "naive", "numpy")
@@ -36,7 +36,7 @@ def test_the_ratio_is_of_autos_row_over_the_best_that_it_could_have_taken() -> N
     small, large = regrets(run, 0, "float", CHOOSABLE)
     assert (small.ratio, small.best.variant, small.noise) == (1.5, "tiled", 1.5)
     assert (large.ratio, large.best.variant, large.noise) == (0.8, "numpy", 0.8)
-    assert mean([small, large]) == pytest.approx(math.sqrt(1.5 * 0.8))
+    assert mean_ratio([small, large]) == pytest.approx(math.sqrt(1.5 * 0.8))
 
 
 def test_noise_is_known_only_where_the_choice_was_measured_by_itself() -> None:
@@ -49,4 +49,4 @@ def test_without_auto_or_without_others_there_is_no_regret() -> None:
     assert regrets(run_of(row("naive", SMALL, 1.0)), 0, "float", CHOOSABLE) == ()
     assert regrets(run_of(row("auto", SMALL, 1.0)), 0, "float", CHOOSABLE) == ()
     assert regrets(run_of(row("naive", SMALL, 1.0), row("auto", SMALL, 1.0)), 0, "half", CHOOSABLE) == ()
-    assert mean(()) is None
+    assert mean_ratio(()) is None

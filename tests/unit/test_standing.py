@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from gemmbench.facts.records import Problem, Row, Run
 from gemmbench.facts.standing import Setting, common_problem, problems, settings, standings
+from gemmbench.rules.variants import FIRST_RUNG
 from tests import fake_runs as fake
 
 FLOAT = Setting(0, "float")
@@ -27,7 +28,7 @@ def squares(**rates: tuple[float | None, ...]) -> Run:
 
 def test_the_fastest_on_the_device_is_first_and_the_host_has_no_rank() -> None:
     run = squares(naive=(2.0,), tiled=(8.0,), register=(6.0,), padded=(None,), numpy=(100.0,))
-    places = standings(run, FLOAT, Problem(64, 64, 64))
+    places = standings(run, FLOAT, Problem(64, 64, 64), FIRST_RUNG)
     assert {name: place.rank for name, place in places.items()} == {
         "naive": 3,
         "tiled": 1,
@@ -35,7 +36,7 @@ def test_the_fastest_on_the_device_is_first_and_the_host_has_no_rank() -> None:
         "padded": None,
         "numpy": None,
     }
-    assert {name: place.over_naive and round(place.over_naive, 3) for name, place in places.items()} == {
+    assert {name: place.speedup and round(place.speedup, 3) for name, place in places.items()} == {
         "naive": 1.0,
         "tiled": 4.0,
         "register": 3.0,
@@ -47,7 +48,7 @@ def test_the_fastest_on_the_device_is_first_and_the_host_has_no_rank() -> None:
 
 def test_without_naive_there_is_no_speed_up() -> None:
     run = squares(naive=(None,), tiled=(8.0,))
-    assert standings(run, FLOAT, Problem(64, 64, 64))["tiled"].over_naive is None
+    assert standings(run, FLOAT, Problem(64, 64, 64), FIRST_RUNG)["tiled"].speedup is None
 
 
 def test_the_best_parameters_count() -> None:

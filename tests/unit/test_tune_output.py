@@ -14,7 +14,7 @@ from rich.console import Console
 from gemmbench import charts
 from gemmbench.facts.events import Staged, Started
 from gemmbench.facts.records import Run
-from gemmbench.facts.tuning import FINALIST, Retimed, Retiming, Searching, Tried, result
+from gemmbench.facts.tuning import FINALIST, TRIAL, Retimed, Retiming, Searching, Tried, result
 from gemmbench.render.sheet import stack
 from gemmbench.render.show import show
 from gemmbench.render.tune import preset_line, sheets
@@ -61,9 +61,9 @@ def test_verdicts() -> None:
     assert "slower:" not in same  # what is not kept loses nowhere
     assert "as a preset" not in same
     assert "which is slower." in flat(printed(fake_tune(gain=0.8)))
-    searched = replace(run, rows=tuple(row for row in run.rows if not row.label))
+    searched = replace(run, rows=tuple(row for row in run.rows if row.phase == TRIAL))
     assert "so that nothing is kept" in flat(printed(searched))
-    heat = tuple(row for row in run.rows if row.label == FINALIST)
+    heat = tuple(row for row in run.rows if row.phase == FINALIST)
     alone = replace(run, rows=run.rows[:3] + heat[:1])
     assert "none of the best few was faster" in flat(printed(alone))
     only = replace(run, rows=run.rows[:1])
@@ -87,7 +87,7 @@ def test_verdicts() -> None:
 def test_what_is_said_of_a_shipped_preset_without_a_rate(status: str, verdict: str) -> None:
     run = fake_tune()
     shipped = tuner.bad({k: int(str(v)) for k, v in run.rows[0].parameters.items()}, status, "no room")
-    others = [row for row in run.rows[1:] if row.label in ("", FINALIST)]
+    others = [row for row in run.rows[1:] if row.phase in (TRIAL, FINALIST)]
     rows = (shipped, *(row for row in others if row.parameters != shipped.parameters))
     text = flat(printed(replace(run, rows=rows)))
     assert verdict in text
@@ -109,7 +109,7 @@ def test_rounds_that_the_shipped_preset_has_no_time_in_keep_nothing() -> None:
     run = fake_tune()
     rows = tuple(
         replace(row, status="skipped", samples={})
-        if row.label.startswith("round") and row.parameters == run.rows[0].parameters
+        if row.phase.startswith("round") and row.parameters == run.rows[0].parameters
         else row
         for row in run.rows
     )

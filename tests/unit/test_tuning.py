@@ -17,7 +17,7 @@ if importlib.util.find_spec("kernel_tuner") is None:
 from gemmbench.facts import tuning as facts
 from gemmbench.facts.problem import Gemm
 from gemmbench.facts.records import DeviceFacts, Header, RunFileError, load
-from gemmbench.facts.tuning import Event, Retimed, Retiming, Searching, Tried
+from gemmbench.facts.tuning import TRIAL, Event, Retimed, Retiming, Searching, Tried
 from gemmbench.rules import tuning as rules
 from gemmbench.rules.plan import Case
 from gemmbench.rules.tuning import STRATEGIES, Space
@@ -60,7 +60,7 @@ def keys(cases: Sequence[Case]) -> list[Key]:
 
 
 def of_search(machine: Machine) -> list[Case]:
-    return [case for case in machine.measured if case.problem and not case.problem.label]
+    return [case for case in machine.measured if case.phase == TRIAL]
 
 
 def test_it_finds_the_best_and_holds_it_against_the_shipped_preset(tmp_path: Path) -> None:
@@ -83,7 +83,7 @@ def test_nothing_is_measured_twice_in_a_search(tmp_path: Path) -> None:
 def test_the_finals_take_turns(tmp_path: Path) -> None:
     machine = Machine()
     run(tmp_path / "t.jsonl", machine)
-    rounds = [case for case in machine.measured if case.problem and case.problem.label.startswith("round")]
+    rounds = [case for case in machine.measured if case.phase.startswith("round")]
     at = [case.problem.m for case in rounds if case.problem]
     assert at[:4] == [512, 512, 128, 128]
     sides = [case.parameters == REGISTER.preset("cpu-intel") for case in rounds]
@@ -114,7 +114,7 @@ def test_the_shipped_preset_stays_where_the_winner_was_luck(tmp_path: Path) -> N
 
     def gflops(case: Case) -> float:
         assert case.problem
-        return 24.0 if case.parameters == lucky and "round" not in case.problem.label else 20.0
+        return 24.0 if case.parameters == lucky and "round" not in case.phase else 20.0
 
     found = run(tmp_path / "t.jsonl", Machine(gflops=gflops), budget_s=200.0)
     assert found.winner == lucky
@@ -144,7 +144,7 @@ def test_a_shipped_preset_that_fails_is_beaten_by_whatever_runs(
     found = run(tmp_path / "t.jsonl", machine)
     assert found.winner is not None
     assert found.is_kept == kept
-    assert not [case for case in machine.measured if case.problem and "round" in case.problem.label]
+    assert not [case for case in machine.measured if "round" in case.phase]
 
 
 def test_where_everything_fails_there_is_no_winner(tmp_path: Path) -> None:
@@ -219,7 +219,7 @@ def test_looks_are_short_and_finals_are_not(tmp_path: Path) -> None:
     looks = [
         policy.budget_s
         for case, policy in zip(machine.measured, machine.policies, strict=True)
-        if case.problem and not case.problem.label
+        if case.phase == TRIAL
     ]
     assert looks[0] == 30  # whatever the shipped preset takes
     assert max(looks[1:]) < 1
@@ -292,7 +292,7 @@ def test_a_file_is_a_saved_run(tmp_path: Path) -> None:
     saved = load(path)
     assert facts.is_tuning(saved)
     assert facts.result(saved).winner == found.winner
-    assert len({row.key for row in saved.rows if not row.label}) == len(found.attempts)
+    assert len({row.key for row in saved.rows if row.phase == TRIAL}) == len(found.attempts)
 
 
 def test_two_tuners_on_one_file_are_refused(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from gemmbench.facts import tuning
 from gemmbench.facts.records import Row, Run, Status
-from gemmbench.facts.tuning import FINALIST, speedup
+from gemmbench.facts.tuning import FINALIST, TRIAL, speedup
 from tests import fake_runs as fake
 from tests import fake_tuner as tuner
 
@@ -87,7 +87,7 @@ def test_what_is_not_faster_beyond_doubt_is_not_kept() -> None:
 def test_the_shipped_preset_may_win_the_heat() -> None:
     run = tuner.fake_tune()
     shipped = run.rows[0].parameters
-    rows = [row for row in run.rows if row.label in ("", FINALIST)]
+    rows = [row for row in run.rows if row.phase in (TRIAL, FINALIST)]
     rows = [replace(row, parameters=shipped) if row is rows[-2] else row for row in rows]
     found = tuning.result(Run(run.header, tuple(rows)))
     assert found.winner is None
@@ -97,21 +97,21 @@ def test_the_shipped_preset_may_win_the_heat() -> None:
 
 def test_without_finals_nothing_is_kept() -> None:
     run = tuner.fake_tune()
-    found = tuning.result(replace(run, rows=tuple(row for row in run.rows if not row.label)))
+    found = tuning.result(replace(run, rows=tuple(row for row in run.rows if row.phase == TRIAL)))
     assert not found.finished
     assert not found.is_kept
-    heat = tuple(row for row in run.rows if row.label in ("", FINALIST))
+    heat = tuple(row for row in run.rows if row.phase in (TRIAL, FINALIST))
     assert not tuning.result(replace(run, rows=heat)).is_kept
 
 
 def test_only_the_last_finals_count() -> None:
     """An earlier call's were held on another day, with another winner perhaps."""
     first, second = tuner.fake_tune(gain=1.3), tuner.fake_tune(gain=1.0)
-    finals = tuple(row for row in second.rows if row.label)
-    more = tuple(row for row in first.rows if not row.label)[:1]
+    finals = tuple(row for row in second.rows if row.phase != TRIAL)
+    more = tuple(row for row in first.rows if row.phase == TRIAL)[:1]
     assert not tuning.result(replace(first, rows=first.rows + more + finals)).is_kept
     assert not tuning.result(replace(first, rows=first.rows + finals)).is_kept
-    heat = tuple(row for row in first.rows if row.label == FINALIST)
+    heat = tuple(row for row in first.rows if row.phase == FINALIST)
     assert not tuning.result(replace(first, rows=first.rows + heat)).is_kept  # interrupted after its heat
 
 
@@ -119,7 +119,7 @@ def test_a_round_that_one_side_did_not_finish_does_not_count() -> None:
     run = tuner.fake_tune()
     rows = [
         replace(row, status="crashed", reason="killed", samples={})
-        if row.label == "round 2" and row.problem and row.problem.m == 128
+        if row.phase == "round 2" and row.problem and row.problem.m == 128
         else row
         for row in run.rows
     ]
@@ -136,7 +136,7 @@ def test_a_winner_with_a_fault_in_the_rounds_is_not_kept(status: Status, size: i
     winner = tuning.result(run).winner
 
     def spoilt(row: Row, at: bool) -> Row:
-        place = row.label == "round 2" and row.problem is not None and row.problem.m == size
+        place = row.phase == "round 2" and row.problem is not None and row.problem.m == size
         return replace(row, status=status, reason="why", samples={}) if place and at else row
 
     rows = tuple(spoilt(row, row.parameters == winner) for row in run.rows)
@@ -176,8 +176,8 @@ def test_without_a_comparison_the_best_is_kept_only_where_the_shipped_preset_is_
 ) -> None:
     run = tuner.fake_tune()
     shipped = tuner.bad({k: int(str(v)) for k, v in run.rows[0].parameters.items()}, status, "no room")
-    rows = [shipped, *(row for row in run.rows[1:] if row.label in ("", FINALIST))]
-    rows = [row for row in rows if row.label == "" or row.parameters != shipped.parameters]
+    rows = [shipped, *(row for row in run.rows[1:] if row.phase in (TRIAL, FINALIST))]
+    rows = [row for row in rows if row.phase == TRIAL or row.parameters != shipped.parameters]
     found = tuning.result(replace(run, rows=tuple(rows)))
     assert found.winner is not None
     assert found.overall is None

@@ -105,7 +105,7 @@ class Basis:
 
     def _variant(self, key: RowKey, name: str) -> RowKey | None:
         """A variant's row of the same problem and type; of its largest problem for a microbenchmark."""
-        _, device, _, dtype, _, problem = key
+        _, device, _, dtype, _, problem, _ = key
         fits = [
             other
             for other, row in self.rows.items()
@@ -116,7 +116,7 @@ class Basis:
 
     def _peak(self, key: RowKey) -> RowKey | None:
         """The fastest believed peak of the same device and type; of any device for the host's own BLAS."""
-        _, device, _, dtype, _, _ = key
+        _, device, _, dtype, *_ = key
         rates = {
             other: found.best
             for other, row in self.rows.items()

@@ -13,7 +13,7 @@ from gemmbench.facts.compare.noise import Noise
 from gemmbench.facts.compare.pairing import Repetition
 from gemmbench.facts.compare.verdict import FAILING, LOST, Judgement, Verdict, judge
 from gemmbench.facts.records import FAILED, Row, RowKey, Run
-from gemmbench.facts.series import AUTO, HOST
+from gemmbench.facts.series import HOST
 from gemmbench.facts.skips import LEAST_RUNS, is_too_slow
 from gemmbench.facts.stats import Measure
 
@@ -252,7 +252,7 @@ def judged(
 
 def has_former(row: Row) -> bool:
     """Whether another kernels folder could have the kernel of a row, too: a GEMM's own, known beforehand."""
-    return row.kind == "gemm" and bool(row.source and row.samples) and row.variant != AUTO
+    return row.kind == "gemm" and bool(row.source and row.samples)
 
 
 def title(run: Run, row: Row) -> str:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from gemmbench.facts.records import DeviceFacts, Header, Row, RowKey, Run
 from gemmbench.facts.series import HOST
 from gemmbench.facts.text import clean
 
-DIFFERENCES: dict[str, str] = {
+Kind = Literal["device", "driver", "source", "sampling", "memory"]
+
+DIFFERENCES: dict[Kind, str] = {
     "device": "other device",
     "driver": "other driver",
     "source": "other kernel source",
@@ -17,6 +20,14 @@ DIFFERENCES: dict[str, str] = {
     "memory": "operands reached the device in another way",
 }
 """What makes two rows incomparable, unless a comparison is told to go across it."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """What keeps two devices' rows from being compared."""
+
+    kind: Kind
+    reason: str  # for the user
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,9 +87,9 @@ def strictly(wanted: Sequence[DeviceFacts], found: Sequence[DeviceFacts]) -> lis
     return places
 
 
-def foreign(base: DeviceFacts, new: DeviceFacts, across: Collection[str] = ()) -> str:
-    """Why no row of one device may be compared with any of another, or ""; arguments as of `difference`."""
-    return _told(_device_facts(base, new), across)
+def foreign(base: DeviceFacts, new: DeviceFacts, across: Collection[str] = ()) -> Difference | None:
+    """Why no row of one device may be compared with any of another, or None; arguments as of `difference`."""
+    return _first(_device_facts(base, new), across)
 
 
 def _identity(device: DeviceFacts) -> tuple[str, str]:
@@ -93,26 +104,24 @@ def difference(base: tuple[Run, Row], new: tuple[Run, Row], across: Collection[s
         new: another run and its row.
         across: names of `DIFFERENCES` that do not matter.
     """
-    then, now = base[0].header, new[0].header
-    if then.schema_version != now.schema_version:
-        return f"other schema: {now.schema_version}, not {then.schema_version}"
-    return _told(_facts(base, new), across)
+    different = _first(_facts(base, new), across)
+    return different.reason if different else ""
 
 
-def _told(facts: Iterable[tuple[str, str, str]], across: Collection[str]) -> str:
+def _first(facts: Iterable[tuple[Kind, str, str]], across: Collection[str]) -> Difference | None:
     """The first difference."""
-    for name, before, after in facts:
-        if before != after and name not in across:
-            return f"{DIFFERENCES[name]}: {_word(after)}, not {_word(before)}"
-    return ""
+    for kind, before, after in facts:
+        if before != after and kind not in across:
+            return Difference(kind, f"{DIFFERENCES[kind]}: {_word(after)}, not {_word(before)}")
+    return None
 
 
-def _device_facts(old: DeviceFacts, young: DeviceFacts) -> Iterable[tuple[str, str, str]]:
+def _device_facts(old: DeviceFacts, young: DeviceFacts) -> Iterable[tuple[Kind, str, str]]:
     yield "device", old.name, young.name
     yield "driver", f"{old.platform} {old.driver}", f"{young.platform} {young.driver}"
 
 
-def _facts(base: tuple[Run, Row], new: tuple[Run, Row]) -> Iterable[tuple[str, str, str]]:
+def _facts(base: tuple[Run, Row], new: tuple[Run, Row]) -> Iterable[tuple[Kind, str, str]]:
     """Name, base's and new's value of whatever must be the same."""
     (then, before), (now, after) = base, new
     old, young = then.device(before), now.device(after)

@@ -16,7 +16,7 @@ from gemmbench.rules.probes.chains import (
     ChainProbe,
     Form,
 )
-from gemmbench.rules.probes.matrix import ARM_MATRIX, DPAS, MMA, WGMMA, MatrixProbe
+from gemmbench.rules.probes.matrix import MMA, WGMMA, MatrixProbe
 from gemmbench.rules.probes.model import Probe
 
 __all__ = [
@@ -27,9 +27,8 @@ __all__ = [
 PEAK_DTYPES: tuple[str, ...] = ("float", "double", "half", "int")
 """What ``peak`` measures if it is not told."""
 
-PROBES: Mapping[str, Probe] = {
-    probe.name: probe for probe in (FLOPS, MIXED, MAD24, DOT8, MMA, WGMMA, DPAS, ARM_MATRIX)
-}
+_EVERY: tuple[Probe, ...] = (FLOPS, MIXED, MAD24, DOT8, MMA, WGMMA)
+PROBES: Mapping[str, Probe] = {probe.name: probe for probe in _EVERY}
 QUICK: tuple[Probe, ...] = (FLOPS, MMA, WGMMA)
 """Those of a ``peak`` that is not told which; where a device has no matrix units, nothing is said of them."""
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from gemmbench.facts.dtypes import DEVICE_DTYPES, DTYPES
 from gemmbench.facts.kernel_files import fingerprint
-from gemmbench.facts.records import DeviceFacts, Parameters
+from gemmbench.facts.records import DeviceFacts, Parameters, RanOn
 from gemmbench.model.instructions import Capability, lacks_capability
 
 WIDTHS: tuple[int, ...] = (1, 2, 4, 8, 16)
@@ -59,6 +59,8 @@ class ChainProbe:
     forms: Mapping[str, tuple[Form, ...]]  # by data type, most promising first
     operations: int = 2  # of one step on one lane: a multiplication and an addition
     widths: tuple[int, ...] = WIDTHS  # at which it makes sense
+
+    ran_on: ClassVar[RanOn] = "device"
 
     @property
     def dtypes(self) -> tuple[str, ...]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import ClassVar
 
 from gemmbench.facts.kernel_files import fingerprint
-from gemmbench.facts.records import DeviceFacts, Parameters
+from gemmbench.facts.records import DeviceFacts, Parameters, RanOn
 from gemmbench.model import instructions
 from gemmbench.model.instructions import Instruction, InstructionFamily
 
@@ -26,6 +27,8 @@ class MatrixProbe:
     unrolls: tuple[int, ...]  # even, since steps alternate between two operands
     groups: tuple[int, ...]  # work-groups for each compute unit, raced
     tiles: int  # different operands, as in the file
+
+    ran_on: ClassVar[RanOn] = "matrix"
 
     @property
     def name(self) -> str:
@@ -107,44 +110,4 @@ WGMMA = MatrixProbe(
     unrolls=(4, 8),
     groups=(1, 2, 3),
     tiles=8,
-)
-
-
-@dataclass(frozen=True)
-class ReservedProbe:
-    """A matrix extension that gemmbench knows and has no kernel for yet: its rows say so."""
-
-    name: str
-    idea: str
-    dtypes: tuple[str, ...]
-    extension: str
-
-    @property
-    def files(self) -> tuple[str, ...]:
-        """See `Probe`: none yet."""
-        return ()
-
-    def cases(self, dtype: str, widths: Iterable[int]) -> tuple[Parameters, ...]:
-        """See `Probe`."""
-        return ({"extension": self.extension},)
-
-    def lacks(self, device: DeviceFacts, dtype: str) -> str:
-        """See `Probe`."""
-        if self.extension in device.extensions:
-            return f"the device lists {self.extension}, for which gemmbench has no kernel yet"
-        return f"the device does not list {self.extension}"
-
-    def fingerprint(self, dtype: str, parameters: Parameters) -> str:
-        """See `Probe`: nothing is compiled."""
-        return ""
-
-
-DPAS = ReservedProbe(
-    "dpas",
-    "Intel's matrix engines, through sub-groups",
-    ("half", "bfloat16", "tf32", "char"),
-    "cl_intel_subgroup_matrix_multiply_accumulate",
-)
-ARM_MATRIX = ReservedProbe(
-    "arm-matrix", "products of small matrices of bytes on Arm's GPUs", ("char",), "cl_arm_matrix_multiply"
 )

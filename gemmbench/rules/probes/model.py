@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol
 
-from gemmbench.facts.records import DeviceFacts, Parameters
+from gemmbench.facts.records import DeviceFacts, Parameters, RanOn
 
 
 class Probe(Protocol):
@@ -18,6 +18,10 @@ class Probe(Protocol):
     @property
     def idea(self) -> str:
         """One line."""
+
+    @property
+    def ran_on(self) -> RanOn:
+        """The units that its rows are of."""
 
     @property
     def dtypes(self) -> tuple[str, ...]:

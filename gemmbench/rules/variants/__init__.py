@@ -10,11 +10,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from gemmbench.rules.variants import auto, cpu, gpu, intel, libraries, mobile, tensor, tutorial, vendors
+from gemmbench.rules.variants.auto import AUTO
+from gemmbench.rules.variants.libraries import BASELINE, CLBLAST, CUBLAS
 from gemmbench.rules.variants.model import (
+    LIBRARIES,
     OURS,
     Constraint,
     Image,
     Layout,
+    Likely,
     Parameter,
     ParameterError,
     Pass,
@@ -24,17 +28,24 @@ from gemmbench.rules.variants.model import (
 )
 
 __all__ = [
+    "AUTO",
+    "BASELINE",
     "BASELINES",
     "BEST",
     "BY_NAME",
+    "CLBLAST",
+    "CUBLAS",
     "FAMILIES",
+    "FIRST_RUNG",
     "LADDER",
+    "LIBRARIES",
     "ORDER",
     "PUBLISHED",
     "VARIANTS",
     "Constraint",
     "Image",
     "Layout",
+    "Likely",
     "Parameter",
     "ParameterError",
     "Pass",
@@ -59,6 +70,7 @@ BY_NAME: Mapping[str, Variant] = {variant.name: variant for variant in VARIANTS}
 ORDER: tuple[str, ...] = tuple(BY_NAME)
 FAMILIES: Mapping[str, str] = {variant.name: variant.family for variant in VARIANTS}
 LADDER: tuple[str, ...] = tuple(v.name for v in VARIANTS if v.executor == "opencl")
+FIRST_RUNG = LADDER[0]  # what every speed-up is over
 BASELINES: tuple[str, ...] = tuple(v.name for v in libraries.VARIANTS)
 BEST: tuple[str, ...] = tuple(v.name for v in VARIANTS if v.family == OURS)
 PUBLISHED: tuple[str, ...] = tuple(name for name in LADDER if name not in BEST)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from gemmbench.facts.dtypes import GEMM_DTYPES
-from gemmbench.facts.series import AUTO
 from gemmbench.rules.variants.model import OURS, Variant
+
+AUTO = "auto"  # whose rows are those of the variant that it took
 
 VARIANTS = (
     Variant(

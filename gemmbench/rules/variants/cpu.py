@@ -88,6 +88,7 @@ def _blocks(problem: Gemm, device: DeviceFacts, parameters: Values) -> dict[str,
 CPU_PACKED = Variant(
     name="cpu-packed",
     family=OURS,
+    likely={"cpu": 1, "narrow-cpu": 1},
     idea="for CPUs: B packed into panels, a micro-tile of C in vector registers, a work-item per block of C",
     source="gemmbench, after the structure of BLIS (Van Zee and van de Geijn, ACM TOMS 41, 2015)",
     passes=(

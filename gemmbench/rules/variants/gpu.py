@@ -125,6 +125,7 @@ def _whole_parts(lanes: Formula) -> Constraint:
 GPU_TILE = Variant(
     name="gpu-tile",
     family=OURS,
+    likely={"gpu": 4, "narrow-gpu": 1},
     idea="tiles on two levels, three stages that overlap, vectors everywhere, groups in bands",
     source=_SOURCE,
     passes=_passes("18_gpu_tile.cl", "gpu_tile", _whole_a),
@@ -281,6 +282,7 @@ _COPY = 16  # bytes
 NV_ASYNC = Variant(
     name="nv-async",
     family=OURS,
+    likely={"gpu": 3},
     idea="copies without registers (cp.async), micro-tiles walked up and down, last tiles cut along k",
     source=_SOURCE,
     passes=(

@@ -7,8 +7,11 @@ answers for both.
 from __future__ import annotations
 
 from gemmbench.facts.records import DeviceFacts
-from gemmbench.facts.series import LIBRARIES
-from gemmbench.rules.variants.model import Variant
+from gemmbench.rules.variants.model import LIBRARIES, Variant
+
+BASELINE = "numpy"  # the host's own BLAS: what offloading has to beat
+CLBLAST = "clblast"
+CUBLAS = "cublas"
 
 
 def _without_cuda(device: DeviceFacts, _: str) -> str:
@@ -18,15 +21,16 @@ def _without_cuda(device: DeviceFacts, _: str) -> str:
 
 VARIANTS = (
     Variant(
-        name="numpy",
+        name=BASELINE,
         family=LIBRARIES,
         idea="the host's own BLAS through numpy.matmul: what the device must beat, transfers included",
         source="NumPy; the BLAS it was built with is named in the run",
         dtypes=("float", "double"),
+        likely={"cpu": 2, "gpu": 6, "narrow-cpu": 3, "narrow-gpu": 5},
         executor="numpy",
     ),
     Variant(
-        name="clblast",
+        name=CLBLAST,
         family=LIBRARIES,
         idea="CLBlast, the tuned OpenCL BLAS, on the same device",
         source="Nugteren, CLBlast: A Tuned OpenCL BLAS Library, IWOCL 2018; it succeeds ViennaCL and clBLAS",
@@ -37,13 +41,15 @@ VARIANTS = (
         executor="clblast",
     ),
     Variant(
-        name="cublas",
+        name=CUBLAS,
         family=LIBRARIES,
         idea="cuBLAS, NVIDIA's own BLAS, on the same GPU through CUDA",
         source="NVIDIA, cuBLAS; on tensor cores in every type but float, and char, which takes its dp4a path "
         "where it is not transposed; sums of half kept in float",
         dtypes=("float", "double", "half", "bfloat16", "tf32", "char"),
         sums={"half": "float"},
+        # Of char, operands that are not transposed, as here, take dot products of four bytes (dp4a).
+        matrix_units=("double", "half", "bfloat16", "tf32"),
         lacks=_without_cuda,
         edge=lambda _: 256,
         library="libcublas and an NVIDIA GPU",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from gemmbench.rules.variants.model import Constraint, Parameter, Variant
 from gemmbench.rules.variants.pieces import (
     BT,
@@ -56,7 +58,7 @@ _FOUR = "a 4 x 4 block of C per work-item, by vectors of {}: more reuse, more re
 VARIANTS = (
     _dot_products("dot-v4", _DOT, "11_dot.cl", "dot_rows"),
     _dot_products("dot-v8", _DOT, "11_dot.cl", "dot_rows"),
-    _dot_products("dot-v16", _DOT, "11_dot.cl", "dot_rows"),
+    replace(_dot_products("dot-v16", _DOT, "11_dot.cl", "dot_rows"), likely={"narrow-cpu": 2}),
     _dot_products("dotf-v8", _DOTF, "12_dotf.cl", "dotf_rows"),
     _dot_products("dotf-v16", _DOTF, "12_dotf.cl", "dotf_rows"),
     _dot_products("block2x2-v4", _TWO, "13_block2x2.cl", "block2x2", 2),

@@ -18,7 +18,7 @@ from typing import Literal
 from gemmbench.facts.dtypes import DTYPES, PLAIN_DTYPES
 from gemmbench.facts.kernel_files import fingerprint
 from gemmbench.facts.problem import Gemm
-from gemmbench.facts.records import DeviceFacts
+from gemmbench.facts.records import DeviceFacts, RanOn
 
 Values = Mapping[str, int]  # parameters, and in formulas also m, n, k and the extents
 Formula = Callable[[Values], int]
@@ -26,7 +26,10 @@ Shape = Callable[[Values], tuple[int, ...]]
 Chooser = Callable[[Gemm, DeviceFacts, Values], dict[str, int]]
 Role = Literal["multiply", "transpose", "pad", "pack", "image", "unpad"]
 
+Likely = Literal["cpu", "gpu", "narrow-cpu", "narrow-gpu"]  # narrow: a dimension is very small beside others
+
 OURS = "ours"  # the family of the kernels that are gemmbench's own
+LIBRARIES = "libraries"  # no kernels of ours, each on its own
 
 PIXEL = 4  # elements in a pixel of an RGBA image
 
@@ -125,6 +128,8 @@ class Variant:
     compiled_for: Callable[[str], tuple[str, ...]] = lambda dtype: (f"-DREAL_{dtype}",)  # a data type
     sums: Mapping[str, str] = field(default_factory=dict)  # the type of sums, by data type, if it is not C's
     target: str = ""  # of PTX, for marked instructions that the driver's own lacks: "sm_90a"; see opencl/ptx
+    matrix_units: tuple[str, ...] = ()  # the data types that it multiplies with units for nothing else
+    likely: Mapping[Likely, int] = field(default_factory=dict)  # where it may be the best; 1 is tried first
     edge: Formula = lambda _: 16  # the largest tile edge: shapes around it exercise the edges
     library: str = ""  # what must be installed for it, in words
     executor: Literal["opencl", "numpy", "clblast", "cublas", "auto"] = "opencl"
@@ -133,6 +138,17 @@ class Variant:
     def files(self) -> tuple[str, ...]:
         """The ``.cl`` files it is made of, each once."""
         return tuple(dict.fromkeys(step.file for step in self.passes))
+
+    @property
+    def on_host(self) -> bool:
+        """Whether it multiplies on the host, whatever devices there are."""
+        return self.executor == "numpy"
+
+    def ran_on(self, dtype: str) -> RanOn:
+        """What a row of a data type is of."""
+        if self.on_host:
+            return "host"
+        return "matrix" if dtype in self.matrix_units else "device"
 
     def preset(
         self, family: str, overrides: Values | None = None, dtype: str = "float", vector_bits: int = 0

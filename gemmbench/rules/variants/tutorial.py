@@ -63,6 +63,7 @@ _REGISTER_WIDE_PARAMETERS = {
 NAIVE = Variant(
     name="naive",
     family=FAMILY,
+    likely={"narrow-gpu": 2},
     idea="one work-item per element of C, the k-loop over global memory",
     source=_SOURCE.format(1),
     passes=(multiply("01_naive.cl", "naive", lambda v: (v["n"], v["m"]), group_of),),

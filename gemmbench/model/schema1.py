@@ -1,0 +1,107 @@
+"""Saved runs of schema 1, read as those of the schema after it.
+
+In schema 1 some state was text: which tables a run gets stood in its command, the devices beside a row in a
+parameter, what a skipped case needs in its reason, a tuner's phase in the label, how a race went in notes.
+This module alone reads such text; what it returns is typed. Its tables are of the day when schema 2 came and
+do not follow the registries: a variant that is renamed later keeps its old name in old files.
+
+A file that was begun with schema 1 and resumed later has rows of both schemas: fields that are set stay as
+they are.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gemmbench.facts.records import Header, RanOn, Row
+
+_VIEWS = ("peak", "gemm", "square", "sweep-k", "precision", "workloads", "tune")  # commands that measured
+_SCOPES = ("kernel", "device", "host", "all")
+
+_NEEDS = re.compile(r"(?:^|: )would take about ([\d.,]+(?:e[+-]?\d+)?) (ns|us|ms|s)\b")
+_SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
+_PHASE = re.compile(r"finalist|round \d+")
+_RACED = "raced "  # how a note on the candidates of a race began
+
+_HOST = "numpy"
+# Variants and probes that multiply with matrix units, and the types for which they do not.
+_MATRIX: Mapping[str, tuple[str, ...]] = {
+    "nv-mma": (),
+    "nv-wgmma": (),
+    "cublas": ("float", "char"),
+    "mma": (),
+    "wgmma": (),
+}
+
+
+class FieldError(ValueError):
+    """A field that cannot be read; the message names it and says why."""
+
+
+def header(old: Header) -> Header:
+    """A header with its view and its scope, from the command that made the run."""
+    words = old.command[1:] if old.command[:1] == ("gemmbench",) else old.command
+    view = words[0] if words and words[0] in _VIEWS else ""
+    return replace(old, view=view, scope=_scope(words))
+
+
+def _scope(words: tuple[str, ...]) -> str:
+    """What ``--scope`` chose, given as one word or as two; the last one counts."""
+    found = ""
+    for place, word in enumerate(words):
+        name, equals, value = word.partition("=")
+        if name == "--scope":
+            found = value if equals else "".join(words[place + 1 : place + 2])
+    return found if found in _SCOPES else ""
+
+
+def row(old: Row, of_tuner: bool) -> Row:
+    """A row with its state in fields.
+
+    Args:
+        old: as its line was decoded.
+        of_tuner: whether a tuner's file holds it.
+
+    Raises:
+        FieldError: the devices beside it are no positions.
+    """
+    races = tuple(note for note in old.notes if note.startswith(_RACED))
+    phase = old.label if _PHASE.fullmatch(old.label) else "trial"
+    new = replace(
+        old,
+        ran_on=_ran_on(old) if old.ran_on == "device" else old.ran_on,
+        needs_s=_needs_s(old) if old.needs_s is None else old.needs_s,
+        race=(*old.race, *races),
+        notes=tuple(note for note in old.notes if note not in races),
+    )
+    if of_tuner and not old.phase:
+        new = replace(new, phase=phase, label="")
+    return _with_beside(new)
+
+
+def _ran_on(old: Row) -> RanOn:
+    variant = str(old.choice.get("kernel", old.variant)) if old.kind == "gemm" else old.variant
+    if variant == _HOST:
+        return "host"
+    return "matrix" if old.dtype not in _MATRIX.get(variant, (old.dtype,)) else "device"
+
+
+def _needs_s(old: Row) -> float | None:
+    found = _NEEDS.search(old.reason) if old.status == "skipped" else None
+    return float(found[1].replace(",", "")) * _SECONDS[found[2]] if found else None
+
+
+def _with_beside(old: Row) -> Row:
+    """Positions of devices out of the parameters, where they stood as ``0+2``."""
+    if "beside" not in old.parameters:
+        return old
+    text = str(old.parameters["beside"])
+    words = text.split("+")
+    if not all(word.isascii() and word.isdecimal() and len(word) < 6 for word in words):
+        raise FieldError(f"parameters.beside: {text!r} does not name other devices")
+    parameters = {name: value for name, value in old.parameters.items() if name != "beside"}
+    return replace(old, parameters=parameters, beside=tuple(sorted(map(int, words))))

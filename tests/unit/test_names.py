@@ -1,0 +1,60 @@
+"""A variant is its ``.cl`` file and one registry entry: nobody else knows it by name."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import gemmbench
+from gemmbench.rules import variants
+
+PACKAGE = Path(gemmbench.__file__).parent
+LADDER = Path(variants.__file__).parent
+HISTORY = "schema1.py"  # which variants there were when old files were written
+
+# What is called like a variant and is none: the lines that it may stand on.
+HOMONYMS = {
+    "auto": r"memory|mode|MEMORY_MODES|default=",  # how operands reach a device
+    "clblast": r"find_library",  # as the linker calls it
+    "cublas": r"find_library",
+    "wide": r'"high"|Shape\(',
+}
+
+
+def named(source: str) -> Iterator[tuple[int, str]]:
+    """Line and name of every variant that stands in quotes."""
+    lines = source.splitlines()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Constant) and node.value in variants.BY_NAME:
+            allowed = HOMONYMS.get(str(node.value))
+            if not allowed or not re.search(allowed, lines[node.lineno - 1]):
+                yield node.lineno, str(node.value)
+
+
+def test_no_variant_is_known_by_name_outside_the_ladder() -> None:
+    modules = [path for path in PACKAGE.rglob("*.py") if LADDER not in path.parents]
+    found = [
+        f"{path.relative_to(PACKAGE)}:{line}: {name}"
+        for path in modules
+        if path.name != HISTORY
+        for line, name in named(path.read_text(encoding="utf-8"))
+    ]
+    assert len(modules) > 40
+    assert not found, "\n".join(found)
+
+
+def test_a_name_in_quotes_is_found() -> None:
+    assert sorted(named('LIKELY = ("nv-mma", "tiles")\nkernel = "auto"')) == [(1, "nv-mma"), (2, "auto")]
+
+
+def test_likely_variants_are_in_one_order_for_each_sort_of_problem() -> None:
+    for where in ("cpu", "gpu", "narrow-cpu", "narrow-gpu"):
+        ranks = [entry.likely[where] for entry in variants.VARIANTS if where in entry.likely]  # type: ignore[index]
+        assert sorted(ranks) == [*range(1, len(ranks) + 1)]
+
+
+def test_matrix_units_take_types_that_their_variant_takes() -> None:
+    assert all({*entry.matrix_units} <= {*entry.dtypes} for entry in variants.VARIANTS)
+    assert [entry.name for entry in variants.VARIANTS if entry.on_host] == [variants.BASELINE]

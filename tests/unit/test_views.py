@@ -1,0 +1,87 @@
+"""Which tables and charts a run gets: what its header says, whatever its command was."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from gemmbench import charts
+from gemmbench.facts.records import Run
+from gemmbench.render import detail, precision, sweep, tune, workloads
+from gemmbench.render.export import to_markdown
+from gemmbench.render.gemm import gemm
+from gemmbench.render.show import VIEWS, sheets, show
+from tests import fake_runs as fake
+from tests import fake_tuner as tuner
+from tests.unit.test_tables import text
+
+MISLEADING = ("tune", "workloads", "precision", "gemm", "--scope", "host")
+
+
+def seen_as(view: str, run: Run, scope: str = "") -> Run:
+    return replace(run, header=replace(run.header, view=view, scope=scope, command=MISLEADING))
+
+
+@pytest.mark.parametrize(
+    ("view", "run", "tables"),
+    [
+        ("square", fake.fake_square(), lambda run: sweep.sheets(run, "m", "kernel", fake.ORDER)),
+        ("sweep-k", fake.fake_sweep_k(), lambda run: sweep.sheets(run, "k", "kernel", fake.ORDER)),
+        ("precision", fake.fake_many(), lambda run: precision.sheets(run, "kernel", fake.ORDER)),
+        ("workloads", fake.fake_workloads(), lambda run: workloads.sheets(run, "kernel", fake.ORDER)),
+        ("workloads", fake.fake_square(), lambda run: workloads.sheets(run, "kernel", fake.ORDER)),
+        ("tune", tuner.fake_tune(), tune.sheets),
+        ("gemm", fake.fake_workloads(), lambda run: detail.sheets(run, fake.ORDER)),
+        ("", fake.fake_workloads(), lambda run: detail.sheets(run, fake.ORDER)),
+        ("", fake.fake_square(), lambda run: sweep.sheets(run, "m", "kernel", fake.ORDER)),
+        ("of a later version", fake.fake_sweep_k(), lambda run: sweep.sheets(run, "k", "kernel", fake.ORDER)),
+    ],
+)
+def test_the_view_decides_and_the_command_does_not(
+    view: str, run: Run, tables: Callable[[Run], list[sweep.Sheet]]
+) -> None:
+    run = seen_as(view, run)
+    expected = tables(run)
+    assert expected
+    assert sheets(run, fake.ORDER)[: len(expected)] == expected
+
+
+def test_every_view_of_a_table_is_tested() -> None:
+    assert {*VIEWS} == {"square", "sweep-k", "precision", "workloads", "tune"}
+
+
+@pytest.mark.parametrize("scope", ["kernel", "device", "host"])
+def test_the_scope_is_the_headers(scope: str) -> None:
+    run = seen_as("square", fake.fake_square(), scope)
+    assert f"{scope} scope" in to_markdown(run, fake.ORDER)
+
+
+@pytest.mark.parametrize("view", ["square", "tune"])
+def test_all_scopes_and_verbose_are_a_line_for_each_row(view: str) -> None:
+    run = seen_as(view, fake.fake_square(), "all")
+    expected = detail.sheets(run, fake.ORDER)
+    assert sheets(run, fake.ORDER)[: len(expected)] == expected
+    assert sheets(seen_as(view, run), fake.ORDER, verbose=True)[: len(expected)] == expected
+
+
+def test_one_problem_gets_its_page_if_that_was_asked_for() -> None:
+    page = seen_as("gemm", fake.fake_gemm())
+    assert text(gemm(page)) in text(show(page, fake.ORDER))
+    assert text(gemm(page)) not in text(show(seen_as("", page), fake.ORDER))
+
+
+def test_a_sweep_of_one_size_stays_a_sweep_of_its_own_dimension() -> None:
+    rows = tuple(row for row in fake.fake_sweep_k().rows if not row.problem or row.problem.k == 1024)
+    run = seen_as("sweep-k", replace(fake.fake_sweep_k(), rows=rows))
+    assert "k, with m = 1024 and n = 1024" in to_markdown(run, fake.ORDER)
+
+
+def test_a_tuners_charts_are_the_views() -> None:
+    run = seen_as("square", fake.fake_square())
+    assert not charts.suited([run])["throughput"]
+    assert charts.suited([seen_as("tune", fake.fake_square())])["throughput"]
+    search = seen_as("tune", tuner.fake_tune())
+    assert charts.default_kind(search) == "tune"
+    assert charts.suited([seen_as("", search)])["tune"]
