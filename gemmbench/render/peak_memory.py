@@ -12,7 +12,7 @@ from gemmbench.render import notes, probe_grid
 from gemmbench.render.heading import heading
 from gemmbench.render.notes import STYLES, WORDS
 from gemmbench.render.probe_grid import Grid
-from gemmbench.render.sheet import Cell, Note, Sheet
+from gemmbench.render.sheet import Cell, Note, Sheet, unbroken
 
 _CHOICES = ("pattern", "unroll", "group", "items")
 _SHARES = (("p10", 0.1), ("median", 0.5), ("p90", 0.9), ("p99", 0.99))
@@ -50,7 +50,7 @@ def _size(row: Row) -> str:
 def _where(row: Row) -> str:
     if _sized(row):
         # No break: a note that speaks of several sizes parts them at the last space.
-        size = _size(row).replace(" ", "\N{NO-BREAK SPACE}")
+        size = unbroken(_size(row))
         return f"{clean(row.variant)} of {size}"
     width = row.parameters.get("width")
     return clean(row.variant) if width is None else f"{clean(row.variant)}, width {width}"

@@ -53,7 +53,7 @@ def test_races_and_noisy_rows_are_named_only_if_verbose() -> None:
     assert "raced (GB/s)" not in brief
     assert "raced (GB/s)" in verbose
     assert "rows; raise --budget (now 3 s); -v names them" in brief
-    assert "upload-pageable of 1.00\N{NO-BREAK SPACE}KiB, 4.00\N{NO-BREAK SPACE}KiB" in verbose
+    assert "upload-pageable of 1.00 KiB, 4.00 KiB" in verbose
 
 
 def test_ceilings_are_derived_and_say_from_what() -> None:
