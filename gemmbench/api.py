@@ -7,6 +7,7 @@ was measured until then is saved. No signal handler is set here.
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -31,7 +32,7 @@ from gemmbench.facts.records import BUSY_CORES, DeviceFacts, HostFacts
 from gemmbench.facts.text import clean
 from gemmbench.facts.tuning import Result, result
 from gemmbench.opencl import machine
-from gemmbench.options import Measuring, build, command_line
+from gemmbench.options import Measuring, build, command_line, specs
 from gemmbench.render import compare as compare_pages
 from gemmbench.render import export
 from gemmbench.render import history as history_pages
@@ -174,6 +175,7 @@ class History(histories.History):
 
 
 _T = TypeVar("_T")
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 def _as(kind: type[_T], value: Any) -> _T:
@@ -181,34 +183,61 @@ def _as(kind: type[_T], value: Any) -> _T:
     return kind(**{each.name: getattr(value, each.name) for each in fields(value) if each.init})
 
 
+def _takes(kind: type[options.Options]) -> Callable[[_Function], _Function]:
+    """Give a function that takes the options of a class their signature and their help."""
+
+    def decorate(function: _Function) -> _Function:
+        signature = inspect.signature(function)
+        own = [each for each in signature.parameters.values() if each.kind is not each.VAR_KEYWORD]
+        listed = {name: both for name, both in specs(kind).items() if not both[0].shell}
+        keywords = [
+            inspect.Parameter(
+                name, inspect.Parameter.KEYWORD_ONLY, default=each.default, annotation=each.type
+            )
+            for name, (_, each) in listed.items()
+        ]
+        function.__signature__ = signature.replace(parameters=[*own, *keywords])  # type: ignore[attr-defined]
+        lines = [f"    {name}: {spec.help}" for name, (spec, _) in listed.items()]
+        function.__doc__ = "\n".join([inspect.getdoc(function) or "", "", "Options:", *lines])
+        return function
+
+    return decorate
+
+
 # --- measuring ----------------------------------------------------------------------------------------------
 
 
+@_takes(options.Peak)
 def peak(**values: Any) -> Run:
     """Measure what the device can do: ``gemmbench peak``."""
     return _measured(build(options.Peak, values))
 
 
+@_takes(options.Square)
 def square(**values: Any) -> Run:
     """Sweep square problems, m = n = k: ``gemmbench square``."""
     return _measured(build(options.Square, values))
 
 
+@_takes(options.SweepK)
 def sweep_k(**values: Any) -> Run:
     """Sweep k with m and n fixed: ``gemmbench sweep-k``."""
     return _measured(build(options.SweepK, values))
 
 
+@_takes(options.Precision)
 def precision(**values: Any) -> Run:
     """Measure data types side by side: ``gemmbench precision``."""
     return _measured(build(options.Precision, values))
 
 
+@_takes(options.Workloads)
 def workloads(**values: Any) -> Run:
     """Measure real shapes: ``gemmbench workloads``."""
     return _measured(build(options.Workloads, values))
 
 
+@_takes(options.Gemm)
 def gemm(**values: Any) -> Run:
     """Measure one problem: ``gemmbench gemm``."""
     return _measured(build(options.Gemm, values))
@@ -356,6 +385,7 @@ def warn_if_busy(host: HostFacts, quiet: bool) -> None:
 Source = records.Run | str | Path
 
 
+@_takes(options.Compare)
 def compare(baseline: Source | Iterable[Source], new: Source | Iterable[Source], **values: Any) -> Comparison:
     """Compare runs with baseline runs: ``gemmbench compare``.
 
@@ -409,6 +439,7 @@ def draw_comparison(comparison: comparisons.Comparison, path: Path) -> bool:
     return True
 
 
+@_takes(options.History)
 def history(*runs: Source, **values: Any) -> History:
     """Follow every row over many runs: ``gemmbench history``.
 
@@ -471,6 +502,7 @@ def _check_rows(run: records.Run) -> None:
         raise UsageError(f"{run.path} has no rows to compare")
 
 
+@_takes(options.Check)
 def check(*baselines: Source, **values: Any) -> Comparison | Floor:
     """Measure a baseline run's cases again and compare: ``gemmbench check``.
 
@@ -564,6 +596,7 @@ def comparison_of(job: checking.Job, outcome: CheckOutcome) -> Comparison:
 # --- tuning -------------------------------------------------------------------------------------------------
 
 
+@_takes(options.Tune)
 def tune(**values: Any) -> Result:
     """Search a kernel's parameters and keep the best: ``gemmbench tune``.
 

@@ -31,6 +31,7 @@ from gemmbench.facts.dtypes import GEMM_DTYPES
 from gemmbench.facts.kernel_files import MARK
 from gemmbench.facts.problem import Gemm as Problem
 from gemmbench.facts.records import MEMORY_MODES, SCOPES, DeviceFacts, Policy, Run
+from gemmbench.render import export
 from gemmbench.rules import memory, tuning, variants
 from gemmbench.rules.memory import bandwidth_plan, memory_plan
 from gemmbench.rules.operands import OperandError, read_header
@@ -59,7 +60,7 @@ COMPUTE = "compute"
 FAMILIES: dict[str, str] = {COMPUTE: "what arithmetic and matrix units can do", **memory.FAMILIES}
 """What ``peak --only`` takes, in the order of the tables."""
 
-RUN_FORMATS = ("table", "json", "csv", "markdown")
+RUN_FORMATS = ("table", *export.FORMATS)
 COMPARISON_FORMATS = ("table", "markdown", "junit", "json", "github")
 HISTORY_FORMATS = ("table", "markdown", "csv", "json")
 EVERY_PROBE = "all"  # of --describe without a name

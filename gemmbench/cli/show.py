@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 import click
@@ -29,9 +28,5 @@ def show(file: Path, form: str, verbose: bool) -> None:
 
 def as_text(form: str) -> Callable[[Run], str] | None:
     """What turns a run into text for machines; None for a table, which is for people."""
-    formats: dict[str, Callable[[Run], str]] = {
-        "json": export.to_json,
-        "csv": export.to_csv,
-        "markdown": partial(export.to_markdown, order=ORDER),
-    }
-    return formats.get(form)
+    text = export.FORMATS.get(form)
+    return None if text is None else lambda run: text(run, ORDER)

@@ -6,7 +6,7 @@ import csv
 import io
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -55,6 +55,14 @@ def to_csv(run: Run) -> str:
 def to_markdown(run: Run, order: Sequence[str] = ()) -> str:
     """GitHub tables: the same as in the terminal, the best in bold."""
     return "\n".join(map(sheet_markdown, sheets(run, order))) or "No rows.\n"
+
+
+FORMATS: dict[str, Callable[[Run, Sequence[str]], str]] = {
+    "json": lambda run, _: to_json(run),
+    "csv": lambda run, _: to_csv(run),
+    "markdown": to_markdown,
+}
+"""What ``--format`` takes beside ``table``: text of a run, with variants in the order of the ladder."""
 
 
 def _device(run: Run, row: Row) -> dict[str, str]:
