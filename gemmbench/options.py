@@ -138,9 +138,10 @@ class Whole:
 
 @dataclass(frozen=True)
 class Number:
-    """A finite number, NaN being on neither side of any limit."""
+    """A number."""
 
     above: float = -math.inf
+    finite: bool = True  # otherwise whoever takes it checks
 
     def convert(self, value: Any) -> float:
         """Text is read as Python reads it."""
@@ -148,7 +149,7 @@ class Number:
             number = float(value)
         except (TypeError, ValueError):
             raise ValueError(f"{value!r} is not a valid number.") from None
-        if not math.isfinite(number):
+        if self.finite and not math.isfinite(number):
             raise ValueError(f"{value} is not a finite number")
         if number <= self.above:
             raise ValueError(f"{value} is not above {self.above:g}")
@@ -864,7 +865,9 @@ class Comparing(Options):
         many=True,
         metavar="FILE.jsonl",
     )
-    confidence: float = option("Of the interval of each ratio.", Number(), 95.0, metavar="PERCENT")
+    confidence: float = option(
+        "Of the interval of each ratio.", Number(finite=False), 95.0, metavar="PERCENT"
+    )
     scope: str = option(
         "Which time is compared; finest: the kernel's, or the host's for what runs there.",
         Choice(("finest", *SCOPES)),
@@ -896,7 +899,7 @@ class Comparing(Options):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 50 < self.confidence < 100:
+        if not 50 < self.confidence < 100:  # NaN is on neither side
             raise UsageError(f"--confidence is above 50 and below 100, not {self.confidence:g}")
         _ = self.rules, self.written
 
@@ -969,7 +972,10 @@ class Check(Comparing, Measuring):
         "Measure a suspicious row again at most so many times.", Whole(LEAST_ROUNDS), MOST_ROUNDS
     )
     patience: float = option(
-        "Measure suspicious rows again for at most so long altogether.", Number(), 600.0, metavar="SECONDS"
+        "Measure suspicious rows again for at most so long altogether.",
+        Number(finite=False),
+        600.0,
+        metavar="SECONDS",
     )
     against: Path | None = option(
         "Time every kernel in turn with itself as it is in this folder: the kernels that the base was "
@@ -1001,7 +1007,7 @@ class Check(Comparing, Measuring):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not self.patience >= 0:
+        if not self.patience >= 0:  # NaN is on neither side
             raise UsageError(f"--patience is 0 or more, not {self.patience:g}")
         if self.aa:
             formats = ("table", "markdown", "json")

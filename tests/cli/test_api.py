@@ -380,7 +380,7 @@ def test_readmes_lines_in_a_console(
         assert not console.push(line), line
     captured = capsys.readouterr()
     assert captured.err == ""
-    assert "register" in captured.out
+    assert "cpu-packed" in captured.out
     assert isinstance(console.locals["run"], gb.Run)
     assert console.locals["rows"]
     assert Path("out.png").exists()

@@ -324,7 +324,7 @@ def test_microbenchmarks_are_measured_again_too(call: Call) -> None:
 # ruff: noqa: E501
 ERRORS: dict[str, tuple[str, str]] = {
     "no base":     ("check", "Missing argument"),
-    "resume":      ("check aa.jsonl --save new.jsonl --resume", "check starts anew"),
+    "resume":      ("check aa.jsonl --save new.jsonl --resume", "No such option '--resume'"),
     "exists":      ("check aa.jsonl --save once.jsonl", "once.jsonl exists already"),
     "aa once":     ("check aa.jsonl --aa 1", "--aa"),
     "aa junit":    ("check aa.jsonl --aa 2 --format junit", "--aa compares nothing: it has no junit, but table"),
