@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.console import Group as Page
 from rich.text import Text
 
-from gemmbench import NothingMeasured, UsageError, checking, options
+from gemmbench import NothingMeasured, UsageError, checking
 from gemmbench.checking import CheckOutcome
 from gemmbench.facts import history as histories
 from gemmbench.facts import records
@@ -32,7 +32,11 @@ from gemmbench.facts.records import BUSY_CORES, DeviceFacts, HostFacts
 from gemmbench.facts.text import clean
 from gemmbench.facts.tuning import Result, result
 from gemmbench.opencl import machine
-from gemmbench.options import Measuring, build, command_line, specs
+from gemmbench.options import comparing, measuring
+from gemmbench.options.declare import Options, build, command_line, specs
+from gemmbench.options.measuring import Measuring
+from gemmbench.options.names import check_overwriting, check_plot_path
+from gemmbench.options.tuning import Tune
 from gemmbench.render import compare as compare_pages
 from gemmbench.render import export
 from gemmbench.render import history as history_pages
@@ -123,7 +127,7 @@ class Run(records.Run):
             UsageError: there is nothing to draw, no such kind, or the file cannot be written.
         """
         path = Path(path)
-        options.check_plot_path(path)
+        check_plot_path(path)
         draw([self], kind, path)
 
     def records(self) -> list[dict[str, Any]]:
@@ -183,7 +187,7 @@ def _as(kind: type[_T], value: Any) -> _T:
     return kind(**{each.name: getattr(value, each.name) for each in fields(value) if each.init})
 
 
-def _takes(kind: type[options.Options]) -> Callable[[_Function], _Function]:
+def _takes(kind: type[Options]) -> Callable[[_Function], _Function]:
     """Give a function that takes the options of a class their signature and their help."""
 
     def decorate(function: _Function) -> _Function:
@@ -207,40 +211,40 @@ def _takes(kind: type[options.Options]) -> Callable[[_Function], _Function]:
 # --- measuring ----------------------------------------------------------------------------------------------
 
 
-@_takes(options.Peak)
+@_takes(measuring.Peak)
 def peak(**values: Any) -> Run:
     """Measure what the device can do: ``gemmbench peak``."""
-    return _measured(build(options.Peak, values))
+    return _measured(build(measuring.Peak, values))
 
 
-@_takes(options.Square)
+@_takes(measuring.Square)
 def square(**values: Any) -> Run:
     """Sweep square problems, m = n = k: ``gemmbench square``."""
-    return _measured(build(options.Square, values))
+    return _measured(build(measuring.Square, values))
 
 
-@_takes(options.SweepK)
+@_takes(measuring.SweepK)
 def sweep_k(**values: Any) -> Run:
     """Sweep k with m and n fixed: ``gemmbench sweep-k``."""
-    return _measured(build(options.SweepK, values))
+    return _measured(build(measuring.SweepK, values))
 
 
-@_takes(options.Precision)
+@_takes(measuring.Precision)
 def precision(**values: Any) -> Run:
     """Measure data types side by side: ``gemmbench precision``."""
-    return _measured(build(options.Precision, values))
+    return _measured(build(measuring.Precision, values))
 
 
-@_takes(options.Workloads)
+@_takes(measuring.Workloads)
 def workloads(**values: Any) -> Run:
     """Measure real shapes: ``gemmbench workloads``."""
-    return _measured(build(options.Workloads, values))
+    return _measured(build(measuring.Workloads, values))
 
 
-@_takes(options.Gemm)
+@_takes(measuring.Gemm)
 def gemm(**values: Any) -> Run:
     """Measure one problem: ``gemmbench gemm``."""
-    return _measured(build(options.Gemm, values))
+    return _measured(build(measuring.Gemm, values))
 
 
 def devices() -> list[DeviceFacts]:
@@ -385,7 +389,7 @@ def warn_if_busy(host: HostFacts, quiet: bool) -> None:
 Source = records.Run | str | Path
 
 
-@_takes(options.Compare)
+@_takes(comparing.Compare)
 def compare(baseline: Source | Iterable[Source], new: Source | Iterable[Source], **values: Any) -> Comparison:
     """Compare runs with baseline runs: ``gemmbench compare``.
 
@@ -397,7 +401,7 @@ def compare(baseline: Source | Iterable[Source], new: Source | Iterable[Source],
     Raises:
         UsageError: an option, or a file, cannot be used.
     """
-    chosen = build(options.Compare, values)
+    chosen = build(comparing.Compare, values)
     comparison = compared(runs_of(baseline), runs_of(new), chosen)
     if chosen.plot:
         draw_comparison(comparison, chosen.plot)
@@ -405,7 +409,7 @@ def compare(baseline: Source | Iterable[Source], new: Source | Iterable[Source],
 
 
 def compared(
-    baselines: Sequence[records.Run], news: Sequence[records.Run], chosen: options.Compare
+    baselines: Sequence[records.Run], news: Sequence[records.Run], chosen: comparing.Compare
 ) -> Comparison:
     """The verdicts of new runs.
 
@@ -439,7 +443,7 @@ def draw_comparison(comparison: comparisons.Comparison, path: Path) -> bool:
     return True
 
 
-@_takes(options.History)
+@_takes(comparing.History)
 def history(*runs: Source, **values: Any) -> History:
     """Follow every row over many runs: ``gemmbench history``.
 
@@ -450,21 +454,21 @@ def history(*runs: Source, **values: Any) -> History:
     Raises:
         UsageError: an option, or a file, cannot be used, or no row has a time.
     """
-    chosen = build(options.History, values)
+    chosen = build(comparing.History, values)
     found = followed(runs_of(runs), chosen)
     if chosen.plot:
         draw_history(found, chosen.plot)
     return found
 
 
-def followed(runs: Sequence[records.Run], chosen: options.History) -> History:
+def followed(runs: Sequence[records.Run], chosen: comparing.History) -> History:
     """The tracks of every row.
 
     Raises:
         UsageError: a run has no rows, or no row has a time.
     """
     outputs = [("--plot", chosen.plot)] if chosen.plot else []
-    options.check_overwriting(outputs, [("", path) for path in _paths(runs)])
+    check_overwriting(outputs, [("", path) for path in _paths(runs)])
     with user_errors():
         for run in runs:
             _check_rows(run)
@@ -502,7 +506,7 @@ def _check_rows(run: records.Run) -> None:
         raise UsageError(f"{run.path} has no rows to compare")
 
 
-@_takes(options.Check)
+@_takes(comparing.Check)
 def check(*baselines: Source, **values: Any) -> Comparison | Floor:
     """Measure a baseline run's cases again and compare: ``gemmbench check``.
 
@@ -518,7 +522,7 @@ def check(*baselines: Source, **values: Any) -> Comparison | Floor:
         NothingMeasured: no case gave a result.
         UsageError: an option, a file or a device cannot be used.
     """
-    chosen = build(options.Check, values)
+    chosen = build(comparing.Check, values)
     with checked(runs_of(baselines), chosen) as job:
         outcome = follow_check(job, chosen)
     if outcome.interrupted:
@@ -551,7 +555,7 @@ def check_repeated(job: checking.Job) -> None:
 
 @contextmanager
 def checked(
-    baselines: Sequence[records.Run], chosen: options.Check, command: Sequence[str] = ()
+    baselines: Sequence[records.Run], chosen: comparing.Check, command: Sequence[str] = ()
 ) -> Iterator[checking.Job]:
     """What ``gemmbench check`` would measure, ready to run.
 
@@ -578,7 +582,7 @@ def checked(
             yield job
 
 
-def follow_check(job: checking.Job, chosen: options.Check) -> CheckOutcome:
+def follow_check(job: checking.Job, chosen: comparing.Check) -> CheckOutcome:
     """Measure, with progress and warnings on stderr."""
     warn_if_busy(job.header.host, chosen.quiet)
     job.open_file()
@@ -596,7 +600,7 @@ def comparison_of(job: checking.Job, outcome: CheckOutcome) -> Comparison:
 # --- tuning -------------------------------------------------------------------------------------------------
 
 
-@_takes(options.Tune)
+@_takes(Tune)
 def tune(**values: Any) -> Result:
     """Search a kernel's parameters and keep the best: ``gemmbench tune``.
 
@@ -607,7 +611,7 @@ def tune(**values: Any) -> Result:
     """
     from gemmbench.tuning.run import check_tuner
 
-    chosen = build(options.Tune, values)
+    chosen = build(Tune, values)
     check_tuner()
     with tuning(chosen) as prepared_tuning:
         outcome = follow_tuning(prepared_tuning, chosen)
@@ -626,7 +630,7 @@ def tune(**values: Any) -> Result:
 
 
 @contextmanager
-def tuning(chosen: options.Tune) -> Iterator[Tuning]:
+def tuning(chosen: Tune) -> Iterator[Tuning]:
     """What ``gemmbench tune`` would search, ready to run.
 
     Raises:
@@ -651,7 +655,7 @@ def tuning(chosen: options.Tune) -> Iterator[Tuning]:
         yield prepared_tuning
 
 
-def follow_tuning(prepared_tuning: Tuning, chosen: options.Tune) -> TuningOutcome:
+def follow_tuning(prepared_tuning: Tuning, chosen: Tune) -> TuningOutcome:
     """Search, with progress and warnings on stderr.
 
     Raises:

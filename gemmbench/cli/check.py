@@ -17,7 +17,7 @@ from gemmbench.facts.compare.aa import Floor, floor
 from gemmbench.facts.compare.comparison import told
 from gemmbench.facts.records import FAILED
 from gemmbench.facts.text import clean
-from gemmbench.options import Check
+from gemmbench.options.comparing import Check
 from gemmbench.render import aa
 from gemmbench.render.progress import place
 

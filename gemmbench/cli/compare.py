@@ -11,7 +11,7 @@ from gemmbench import UsageError, api
 from gemmbench.cli import EXIT_INCONCLUSIVE, EXIT_WRONG, running
 from gemmbench.cli.options import takes
 from gemmbench.facts.compare.comparison import Comparison
-from gemmbench.options import Compare, Comparing
+from gemmbench.options.comparing import Compare, Comparing
 from gemmbench.render import compare as pages
 
 

@@ -6,7 +6,7 @@ import click
 
 from gemmbench.cli import running
 from gemmbench.cli.options import takes
-from gemmbench.options import Gemm
+from gemmbench.options.measuring import Gemm
 
 
 @click.command()

@@ -10,7 +10,7 @@ from rich.console import RenderableType
 from gemmbench import api
 from gemmbench.cli import running
 from gemmbench.cli.options import takes
-from gemmbench.options import History
+from gemmbench.options.comparing import History
 from gemmbench.render import history as pages
 
 

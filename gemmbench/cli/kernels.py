@@ -12,7 +12,8 @@ from gemmbench.cli.options import click_option
 from gemmbench.cli.resources import built
 from gemmbench.facts.dtypes import GEMM_DTYPES, PLAIN_DTYPES
 from gemmbench.facts.kernel_files import opening
-from gemmbench.options import Square, choose_dtypes, choose_kernels
+from gemmbench.options.measuring import Square
+from gemmbench.options.names import choose_dtypes, choose_kernels
 from gemmbench.render.ladder import LadderEntry, describe, ladder
 from gemmbench.render.resources import sheets
 from gemmbench.render.sheet import stack

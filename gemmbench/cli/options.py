@@ -9,8 +9,7 @@ from typing import Any
 
 import click
 
-from gemmbench import options
-from gemmbench.options import Choice, Count, File, Flag, Number, Options, Whole, specs
+from gemmbench.options.declare import Choice, Count, File, Flag, Kind, Number, Options, Whole, specs
 
 Command = Callable[..., Any]
 
@@ -49,7 +48,7 @@ def click_option(kind: type[Options], name: str) -> Callable[[Command], Command]
     return click.option(*spec.words(name), name, default=field.default, help=spec.help or None, **extra)
 
 
-def _type(kind: options.Kind) -> click.ParamType[Any]:
+def _type(kind: Kind) -> click.ParamType[Any]:
     """What help shows of a kind; the kind itself converts."""
     if isinstance(kind, Choice):
         return click.Choice(kind.names)

@@ -7,7 +7,8 @@ import click
 from gemmbench.cli import probes, running
 from gemmbench.cli.options import takes
 from gemmbench.cli.show import as_text
-from gemmbench.options import EVERY_PROBE, FAMILIES, Peak, choose
+from gemmbench.options.measuring import EVERY_PROBE, FAMILIES, Peak
+from gemmbench.options.names import choose
 from gemmbench.render import probes as pages
 
 

@@ -11,7 +11,7 @@ from gemmbench import UsageError, api
 from gemmbench.cli import running
 from gemmbench.facts.chart_files import named
 from gemmbench.facts.records import Run
-from gemmbench.options import check_plot_path
+from gemmbench.options.names import check_plot_path
 from gemmbench.rules.variants import FAMILIES
 
 

@@ -6,7 +6,7 @@ import click
 
 from gemmbench.cli import running
 from gemmbench.cli.options import takes
-from gemmbench.options import Precision
+from gemmbench.options.measuring import Precision
 
 
 @click.command()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from gemmbench.facts.kernel_files import opening
-from gemmbench.options import COMPUTE
+from gemmbench.options.measuring import COMPUTE
 from gemmbench.render.probes import ProbeEntry
 from gemmbench.rules import memory
 from gemmbench.rules.memory import MemoryProbe

@@ -13,7 +13,7 @@ from gemmbench import UsageError, api
 from gemmbench.cli import COMMAND_WORDS, EXIT_INTERRUPTED, EXIT_WRONG
 from gemmbench.concurrent import Group
 from gemmbench.facts.records import DeviceFacts, Policy, Run
-from gemmbench.options import Measuring
+from gemmbench.options.measuring import Measuring
 from gemmbench.render.progress import place
 from gemmbench.rules.plan import Case, Plan
 from gemmbench.suite.run import Outcome

@@ -10,7 +10,7 @@ import click
 from gemmbench import api
 from gemmbench.cli import running
 from gemmbench.facts.records import Run
-from gemmbench.options import RUN_FORMATS
+from gemmbench.options.measuring import RUN_FORMATS
 from gemmbench.render import export
 from gemmbench.rules.variants import ORDER
 

@@ -6,7 +6,7 @@ import click
 
 from gemmbench.cli import running
 from gemmbench.cli.options import takes
-from gemmbench.options import Square, SweepK
+from gemmbench.options.measuring import Square, SweepK
 
 
 @click.command()

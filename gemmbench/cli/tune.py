@@ -11,7 +11,7 @@ from gemmbench.cli.options import takes
 from gemmbench.facts.dtypes import GEMM_DTYPES
 from gemmbench.facts.text import clean, listed
 from gemmbench.facts.tuning import result
-from gemmbench.options import Tune
+from gemmbench.options.tuning import Tune
 from gemmbench.render.sheet import stack
 from gemmbench.render.tune import sheets
 from gemmbench.rules.variants import LADDER

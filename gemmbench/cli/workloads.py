@@ -7,7 +7,7 @@ from rich.text import Text
 
 from gemmbench.cli import running
 from gemmbench.cli.options import takes
-from gemmbench.options import Workloads
+from gemmbench.options.measuring import Workloads
 from gemmbench.rules.workloads import SETS
 
 

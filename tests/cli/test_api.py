@@ -19,23 +19,25 @@ from typing import Any
 import pytest
 
 import gemmbench as gb
-from gemmbench import api, options
+from gemmbench import api
 from gemmbench.facts.events import Event
 from gemmbench.facts.records import load
-from gemmbench.options import Count, Flag, command_line, specs
+from gemmbench.options import measuring
+from gemmbench.options.declare import Count, Flag, Options, build, command_line, specs
+from gemmbench.options.tuning import Tune
 from gemmbench.render.progress import Progress
 from tests.cli.conftest import ROOT, Call
 from tests.cli.test_errors import ERRORS, files  # noqa: F401  a fixture
 
 QUICK = {"sizes": [8, 16], "kernels": "naive,tiled", "budget": 0.1}
-COMMANDS: dict[str, type[options.Options]] = {
-    "peak": options.Peak,
-    "square": options.Square,
-    "sweep-k": options.SweepK,
-    "gemm": options.Gemm,
-    "precision": options.Precision,
-    "workloads": options.Workloads,
-    "tune": options.Tune,
+COMMANDS: dict[str, type[Options]] = {
+    "peak": measuring.Peak,
+    "square": measuring.Square,
+    "sweep-k": measuring.SweepK,
+    "gemm": measuring.Gemm,
+    "precision": measuring.Precision,
+    "workloads": measuring.Workloads,
+    "tune": Tune,
 }
 
 
@@ -180,7 +182,7 @@ def test_the_saved_command_line_asks_for_the_same(call: Call, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("kind", COMMANDS.values())
-def test_a_command_line_says_every_option(kind: type[options.Options]) -> None:
+def test_a_command_line_says_every_option(kind: type[Options]) -> None:
     values: dict[str, Any] = {}
     for name, (spec, field) in specs(kind).items():
         if not spec.shell and isinstance(spec.kind, Flag):
@@ -188,11 +190,11 @@ def test_a_command_line_says_every_option(kind: type[options.Options]) -> None:
     for name in ("resume", "force", "concurrent", "all"):
         values.pop(name, None)
     values |= {"device": "1", "quiet": True, "verbose": 2, "budget": 0.5}
-    values |= {"kernel": "tiled"} if kind is options.Tune else {}
-    chosen = options.build(kind, values)
+    values |= {"kernel": "tiled"} if kind is Tune else {}
+    chosen = build(kind, values)
     again = keywords(list(command_line(chosen)))
     assert again.pop("verbose") is True
-    assert options.build(kind, {**again, "verbose": 2}) == chosen
+    assert build(kind, {**again, "verbose": 2}) == chosen
 
 
 def test_records_are_what_show_prints_as_json(call: Call, tmp_path: Path) -> None:
