@@ -2,23 +2,40 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
-from gemmbench import session
+from gemmbench import UsageError, session
 from gemmbench.facts.compare import gate
 from gemmbench.facts.compare.basis import Basis
-from gemmbench.facts.compare.comparison import Comparison, Line, compare, judged, told
+from gemmbench.facts.compare.comparison import Comparison, Line, compare, has_former, judged, told
 from gemmbench.facts.compare.gate import Answer, Settled, Suspect, Wanted
 from gemmbench.facts.compare.measures import measure
-from gemmbench.facts.compare.pairing import Repetition, repetitions, slots
+from gemmbench.facts.compare.pairing import Repetition, foreign, repetitions, slots, strictly
 from gemmbench.facts.events import Event
-from gemmbench.facts.records import FAILED, Header, Policy, Row, RowKey, Run, RunFile
+from gemmbench.facts.records import (
+    FAILED,
+    DeviceFacts,
+    Header,
+    Policy,
+    Row,
+    RowKey,
+    Run,
+    RunFile,
+    RunFileError,
+)  # fmt: skip
 from gemmbench.facts.series import HOST
+from gemmbench.facts.text import clean
+from gemmbench.facts.tuning import is_tuning
 from gemmbench.rules.plan import Case, Plan
-from gemmbench.rules.variants import BASELINES
-from gemmbench.worker import Worker
+from gemmbench.rules.rebuild import rebuild
+from gemmbench.rules.selection import select
+from gemmbench.rules.variants import BASELINES, BY_NAME
+from gemmbench.suite.run import Listen, every_device, header_of, user_errors
+from gemmbench.worker import MakeMachine, Worker
 
 
 @dataclass(frozen=True)
@@ -27,6 +44,54 @@ class Patience:
 
     seconds: float = 600.0
     rounds: int = gate.MOST_ROUNDS
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How rows are sampled; what is None is as in the base."""
+
+    budget_s: float | None = None
+    time_limit_s: float | None = None
+    memory: str | None = None
+    cold: bool = False
+    energy: bool = False
+
+    def policy(self, base: Policy) -> Policy:
+        """The base's, but for what was given."""
+        budget_s = base.budget_s if self.budget_s is None else self.budget_s
+        limit_s = base.time_limit_s if self.budget_s is None else 60 + 20 * budget_s
+        return replace(
+            base,
+            budget_s=budget_s,
+            time_limit_s=limit_s if self.time_limit_s is None else self.time_limit_s,
+            memory=base.memory if self.memory is None else self.memory,
+            cold=self.cold or base.cold,
+            energy=self.energy,
+        )
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to check, and what becomes of the rows."""
+
+    basis: Basis
+    command: tuple[str, ...]  # the command line that asks for this
+    sampling: Sampling = field(default_factory=Sampling)
+    device: str = ""  # as --device takes it; "": the base's
+    times: int | None = None  # measure every case so many times, and compare nothing
+    against: Path | None = None  # a folder of kernels that each kernel takes turns with
+    save: Path | None = None
+    force: bool = False
+    patience: Patience = field(default_factory=Patience)
+
+
+@dataclass
+class CheckOutcome:
+    """How a check ended."""
+
+    comparison: Comparison | None = None  # None for an A/A measurement, and if it did not get so far
+    interrupted: bool = False
+    error: RunFileError | None = None  # a row could not be saved
 
 
 @dataclass
@@ -42,6 +107,9 @@ class Job:
     patience: Patience = field(default_factory=Patience)
     clock: Callable[[], float] = time.monotonic
     rows: list[Row] = field(default_factory=list)
+    times: int | None = None  # see `Request`
+    save: Path | None = None
+    force: bool = False
     steps: session.Steps = field(init=False)
 
     def __post_init__(self) -> None:
@@ -51,6 +119,65 @@ class Job:
     def run(self) -> Run:
         """The rows so far as a run."""
         return Run(self.header, tuple(self.rows), str(self.file.path) if self.file else "")
+
+    def open_file(self) -> None:
+        """Create the file that rows are saved in, if they are.
+
+        Raises:
+            RunFileError: it exists, or cannot be written.
+        """
+        if self.save:
+            self.file = RunFile.create(self.save, self.header, self.force)
+            self.steps = session.Steps(self.header.devices, self.policy, self.file)
+
+
+@contextlib.contextmanager
+def prepared(request: Request, make_machine: MakeMachine) -> Iterator[Job]:
+    """Choose devices and plan; the measuring process lives as long as the context.
+
+    Raises:
+        UsageError: the base, the options and this machine do not fit together.
+    """
+    basis, against = request.basis, request.against
+    policy = request.sampling.policy(basis.header.policy)
+    if against is not None:  # two kernels are built and verified
+        policy = replace(policy, time_limit_s=2 * policy.time_limit_s)
+    with Worker(make_machine) as worker, user_errors():
+        all_devices, host = every_device(worker)
+        devices, places = _chosen(basis, all_devices, request.device)
+        folder = str(against.absolute()) if against else ""
+        plan = rebuild(_wanted(basis, bool(request.times)), devices, places, folder)
+        if not any(isinstance(step, Case) for step in plan):
+            raise UsageError(
+                f"{basis.bases[0].path} has no rows that can be measured again{_of_ratio(basis)}"
+            )
+        if against is not None and "source" not in basis.rules.across:
+            _check_former(basis, plan, against)
+        # The base's tables suit its cases, but a search, or every case several times, is another thing.
+        view = "" if request.times or is_tuning(basis.bases[0]) else basis.header.view
+        header = header_of(devices, host, policy, request.command, view, basis.header.scope)
+        yield Job(
+            basis, plan, header, policy, worker, patience=request.patience, times=request.times,
+            save=request.save, force=request.force,
+        )  # fmt: skip
+
+
+def follow(job: Job, listen: Listen) -> CheckOutcome:
+    """Measure to the end, to Ctrl-C or to a full disk."""
+    steps: Generator[Event, None, Comparison | None]
+    steps = repeat(job, job.times) if job.times else check(job)
+    try:
+        while True:
+            listen(next(steps))
+    except StopIteration as ended:
+        return CheckOutcome(ended.value)
+    except KeyboardInterrupt:
+        return CheckOutcome(interrupted=True)
+    except RunFileError as error:  # a full disk, for example: the rows so far are worth showing
+        return CheckOutcome(error=error)
+    finally:
+        if job.file:
+            job.file.close()
 
 
 def once(job: Job) -> Generator[Event, None, None]:
@@ -240,3 +367,79 @@ def _remarks(basis: Basis, settled: Sequence[Settled]) -> list[str]:
             f"({1 / machine.high:.3f} to {1 / machine.low:.3f})"
         )
     return found
+
+
+def _check_former(basis: Basis, plan: Plan, folder: Path) -> None:
+    """Whether a folder has any of the kernels that a base was measured with, before time is spent on it.
+
+    Raises:
+        UsageError: it has none.
+    """
+    theirs = {key[2:]: row.source for key, row in basis.rows.items()}
+    for step in plan:
+        if isinstance(step, Case) and step.former:
+            with contextlib.suppress(OSError, UnicodeDecodeError):
+                found = BY_NAME[step.variant].fingerprint(step.dtype, step.numbers, step.former)
+                if found == theirs.get(step.key[2:]):
+                    return
+    raise UsageError(
+        f"--against {folder} has none of the kernels that {basis.bases[0].path} was measured with "
+        "(--across source compares nevertheless)"
+    )
+
+
+def _wanted(basis: Basis, every: bool) -> list[Row]:
+    """The base's rows that are measured again: in ratio mode only those that a ratio needs.
+
+    An A/A measurement takes them all: it is a base for either mode.
+    """
+    keys = {key for key, row in basis.rows.items() if row.status == "ok"}
+    if basis.rules.in_turn:
+        keys = {key for key in keys if has_former(basis.rows[key])}
+    if basis.rules.ratio and not every:
+        keys &= {*basis.references, *basis.references.values()}
+    return [replace(row, device=key[1]) for key, row in basis.rows.items() if key in keys]
+
+
+def _of_ratio(basis: Basis) -> str:
+    if basis.rules.in_turn:
+        return " in turn with their former selves"
+    names = ", ".join(basis.rules.ratio)
+    return f" as a ratio to {names}" if names else ""
+
+
+def _chosen(
+    basis: Basis, found: Sequence[DeviceFacts], selector: str
+) -> tuple[tuple[DeviceFacts, ...], dict[int, int]]:
+    """The devices to measure on, and for each of the base's that is among them its position.
+
+    They are those that the base was measured on, by platform and name; of those that a selector names, what
+    is left stands in order for what is left of the base's.
+
+    Raises:
+        UsageError: they are not here, or differ in what `--across` does not allow.
+    """
+    theirs = basis.header.devices
+    used = sorted({key[1] for key in basis.rows if HOST < key[1] < len(theirs)})
+    if not used:
+        return select(found, selector), {}
+    devices = select(found, selector) if selector else found
+    places = strictly([theirs[slot] for slot in used], devices)
+    others = iter([number for number in range(len(devices)) if selector and number not in places])
+    matched = [number if number is not None else next(others, None) for number in places]
+    pairs = [
+        (slot, devices[number]) for slot, number in zip(used, matched, strict=True) if number is not None
+    ]
+    if not pairs:
+        here = ", ".join(clean(device.title) for device in found)
+        raise UsageError(
+            f"the base's device is not here: {clean(theirs[used[0]].title)}; there are {here} "
+            "(--device chooses one, --across device,driver compares nevertheless)"
+        )
+    for slot, device in pairs:
+        if basis.rules.in_turn:  # both kernels run here
+            continue
+        if different := foreign(theirs[slot], device, basis.rules.across):
+            across = "device,driver" if different.kind == "device" else "driver"
+            raise UsageError(f"{different.reason} (--across {across} compares nevertheless)")
+    return tuple(device for _, device in pairs), {slot: number for number, (slot, _) in enumerate(pairs)}

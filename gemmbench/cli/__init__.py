@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from gemmbench import __version__
+from gemmbench import NothingMeasured, UsageError, __version__
 from gemmbench.facts.text import reason_of
 
 #            name        module     what it does, one line
@@ -92,6 +92,9 @@ class _Lazy(click.Group):
         except click.ClickException as error:
             _say(f"gemmbench: {_sentence(error)}")
             status = error.exit_code
+        except (UsageError, NothingMeasured) as error:
+            _say(f"gemmbench: {' '.join(str(error).split())}")
+            status = EXIT_USAGE
         except click.Abort:
             _say("gemmbench: interrupted")
             status = EXIT_INTERRUPTED

@@ -6,19 +6,14 @@ from pathlib import Path
 
 import click
 
+from gemmbench import UsageError, api
 from gemmbench.cli import running
-from gemmbench.cli.options import (
-    UserError,
-    choose_dtypes,
-    choose_kernels,
-    device_option,
-    dtype_option,
-    kernel_option,
-)
+from gemmbench.cli.options import click_option
 from gemmbench.cli.resources import built
 from gemmbench.facts.dtypes import GEMM_DTYPES, PLAIN_DTYPES
 from gemmbench.facts.kernel_files import opening
-from gemmbench.facts.records import load
+from gemmbench.options.measuring import Square
+from gemmbench.options.names import choose_dtypes, choose_kernels
 from gemmbench.render.ladder import LadderEntry, describe, ladder
 from gemmbench.render.resources import sheets
 from gemmbench.render.sheet import stack
@@ -39,9 +34,9 @@ from gemmbench.rules.variants import VARIANTS, Values, Variant
     is_flag=True,
     help="Build every kernel for a device: memory, registers, work-group sizes, and how many work-items fit.",
 )
-@device_option
-@kernel_option
-@dtype_option
+@click_option(Square, "device")
+@click_option(Square, "kernels")
+@click_option(Square, "dtype")
 def kernels(
     name: str | None, file: Path | None, resources: bool, device: str, kernels: str, dtype: str
 ) -> None:
@@ -51,17 +46,18 @@ def kernels(
     """
     if resources:
         if name or file:
-            raise UserError(
+            raise UsageError(
                 "--resources builds kernels and shows what they take: --describe and --run do not fit"
             )
         written = [variant for variant in choose_kernels(kernels) if variant.passes]
         if not written:
-            raise UserError(f"--kernel {kernels}: a library's kernels are its own, there is nothing to build")
-        made = built(device, written, choose_dtypes(dtype, GEMM_DTYPES))
+            raise UsageError(
+                f"--kernel {kernels}: a library's kernels are its own, there is nothing to build"
+            )
+        made = built(device, written, choose_dtypes(dtype, GEMM_DTYPES), running.command_words())
         running.show(stack(sheets(made)))
         return
-    with running.user_errors():
-        run = load(file) if file else None
+    run = api.load(file) if file else None
     if name is None:
         running.show(ladder([entry(variant) for variant in VARIANTS], run))
         return

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import click
 
+from gemmbench import UsageError, api
 from gemmbench.cli import running
-from gemmbench.cli.options import UserError, check_plot_path
 from gemmbench.facts.chart_files import named
-from gemmbench.facts.records import Run, load
+from gemmbench.facts.records import Run
+from gemmbench.options.names import check_plot_path
 from gemmbench.rules.variants import FAMILIES
 
 
@@ -45,9 +46,8 @@ def plot(files: tuple[Path, ...], kind: str | None, out: Path | None) -> None:
     if not files:
         raise click.UsageError("Missing argument 'FILES...'.", click.get_current_context())
     if kind not in (None, "all", *charts.KINDS):
-        raise UserError(f"unknown kind of chart {kind!r}; there are {', '.join(charts.KINDS)} and all")
-    with running.user_errors():
-        runs = [load(file) for file in dict.fromkeys(files)]
+        raise UsageError(f"unknown kind of chart {kind!r}; there are {', '.join(charts.KINDS)} and all")
+    runs = api.runs_of(files)
     path = out or Path(f"{files[0].stem}.png")
     check_plot_path(path)
     if kind == "all":
@@ -60,7 +60,7 @@ def _draw_all(runs: Sequence[Run], path: Path) -> None:
     """Every kind that the runs have rows for, and why the others are not drawn.
 
     Raises:
-        UserError: none could be drawn, or a file cannot be written.
+        UsageError: none could be drawn, or a file cannot be written.
     """
     from gemmbench import charts
 
@@ -72,6 +72,6 @@ def _draw_all(runs: Sequence[Run], path: Path) -> None:
         if why:
             click.echo(f"Not drawn: {kind}: {why}.", err=True)
     if not paths:
-        raise UserError(f"nothing to draw: no kind of chart suits {', '.join(run.path for run in runs)}")
+        raise UsageError(f"nothing to draw: no kind of chart suits {', '.join(run.path for run in runs)}")
     for kind, each in paths.items():
         running.draw(runs, kind, each)

@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from gemmbench.facts.kernel_files import opening
+from gemmbench.options.measuring import COMPUTE
 from gemmbench.render.probes import ProbeEntry
 from gemmbench.rules import memory
 from gemmbench.rules.memory import MemoryProbe
 from gemmbench.rules.probes import CHAINS, PROBES, UNROLLS, ChainProbe, MatrixProbe, Probe
-
-COMPUTE = "compute"
-FAMILIES: dict[str, str] = {COMPUTE: "what arithmetic and matrix units can do", **memory.FAMILIES}
-"""What ``--only`` takes, in the order of the tables."""
 
 NAMES: tuple[str, ...] = (*PROBES, *memory.BY_NAME)
 

@@ -6,7 +6,8 @@ import csv
 import io
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import msgspec
 
@@ -29,7 +30,13 @@ CSV_FIELDS: tuple[str, ...] = (
 
 def to_json(run: Run) -> str:
     """A JSON array, a row on each line: the derived fields beside the stored ones, samples included."""
-    return "[\n" + ",\n".join(_json(run, row) for row in run.rows) + "\n]\n" if run.rows else "[]\n"
+    lines = [json.dumps(record, allow_nan=False, ensure_ascii=True) for record in to_records(run)]
+    return "[\n" + ",\n".join(lines) + "\n]\n" if lines else "[]\n"
+
+
+def to_records(run: Run) -> list[dict[str, Any]]:
+    """A plain dictionary for each row: the derived fields beside the stored ones; None where unknown."""
+    return [_record(run, row) for row in run.rows]
 
 
 def to_csv(run: Run) -> str:
@@ -50,6 +57,14 @@ def to_markdown(run: Run, order: Sequence[str] = ()) -> str:
     return "\n".join(map(sheet_markdown, sheets(run, order))) or "No rows.\n"
 
 
+FORMATS: dict[str, Callable[[Run, Sequence[str]], str]] = {
+    "json": lambda run, _: to_json(run),
+    "csv": lambda run, _: to_csv(run),
+    "markdown": to_markdown,
+}
+"""What ``--format`` takes beside ``table``: text of a run, with variants in the order of the ladder."""
+
+
 def _device(run: Run, row: Row) -> dict[str, str]:
     device = run.device(row)
     if device is None:
@@ -57,10 +72,10 @@ def _device(run: Run, row: Row) -> dict[str, str]:
     return {"device_name": device.name, "driver": f"{device.platform} {device.driver}"}
 
 
-def _json(run: Run, row: Row) -> str:
+def _record(run: Run, row: Row) -> dict[str, Any]:
     merged = msgspec.to_builtins(row) | derive.derived(run, row) | _device(run, row)
     merged |= concurrent.derived(run, row)
-    return json.dumps(finite(merged), allow_nan=False, ensure_ascii=True)
+    return {name: finite(value) for name, value in merged.items()}
 
 
 def finite(value: object) -> object:

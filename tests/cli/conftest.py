@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from gemmbench import cli
-from gemmbench.cli import running
+from gemmbench import api, cli
 from tests.cli import fake_machine
 
 ROOT = Path(__file__).parents[2]
@@ -23,10 +22,9 @@ Start = Callable[..., "subprocess.Popen[str]"]
 
 _DRIVER = """
 import importlib, os
-from gemmbench import cli
-from gemmbench.cli import running
+from gemmbench import api, cli
 machine = importlib.import_module("tests.cli." + os.environ.get("GEMMBENCH_FAKE_MACHINE", "fake_machine"))
-running.make_machine = machine.make
+api.make_machine = machine.make
 cli.main()
 """
 
@@ -34,7 +32,7 @@ cli.main()
 @pytest.fixture(autouse=True)
 def machine(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))  # no peaks of other runs
-    monkeypatch.setattr(running, "make_machine", fake_machine.make)
+    monkeypatch.setattr(api, "make_machine", fake_machine.make)
     for name in (
         "GEMMBENCH_DEVICE",
         "GEMMBENCH_FAKE_DEVICES",

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from gemmbench import cli
-from gemmbench.cli import EXIT_INCONCLUSIVE, EXIT_USAGE, EXIT_WRONG, running
+from gemmbench import api, cli
+from gemmbench.cli import EXIT_INCONCLUSIVE, EXIT_USAGE, EXIT_WRONG
 from gemmbench.facts import kernel_files
 from gemmbench.facts.records import load
 from gemmbench.facts.text import listed
@@ -51,7 +51,7 @@ def base(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def prepare(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
-    monkeypatch.setattr(running, "make_machine", slow_machine.make)
+    monkeypatch.setattr(api, "make_machine", slow_machine.make)
     monkeypatch.setenv("GEMMBENCH_FAKE_NOISE", "0.01")
     monkeypatch.setenv("GEMMBENCH_FAKE_COUNT", str(folder / "count"))
     monkeypatch.delenv("GEMMBENCH_FAKE_SLOW", raising=False)
@@ -346,7 +346,7 @@ def test_microbenchmarks_are_measured_again_too(call: Call) -> None:
 # ruff: noqa: E501
 ERRORS: dict[str, tuple[str, str]] = {
     "no base":     ("check", "Missing argument"),
-    "resume":      ("check aa.jsonl --save new.jsonl --resume", "check starts anew"),
+    "resume":      ("check aa.jsonl --save new.jsonl --resume", "No such option '--resume'"),
     "exists":      ("check aa.jsonl --save once.jsonl", "once.jsonl exists already"),
     "aa once":     ("check aa.jsonl --aa 1", "--aa"),
     "aa junit":    ("check aa.jsonl --aa 2 --format junit", "--aa compares nothing: it has no junit, but table"),
@@ -393,9 +393,9 @@ def test_a_base_without_a_row_that_worked(call: Call) -> None:
 
 _DRIVER = """
 from gemmbench import cli
-from gemmbench.cli import running
+from gemmbench import api
 from tests.cli import slow_machine
-running.make_machine = slow_machine.make
+api.make_machine = slow_machine.make
 cli.main()
 """
 

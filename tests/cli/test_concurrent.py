@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gemmbench.cli import running
+from gemmbench import api
 from gemmbench.facts.records import Row, driver_name, load
 from tests.cli import stepping_machine
 from tests.cli.conftest import Call, Start
@@ -23,7 +23,7 @@ ALL = ("--device", "all", "--concurrent")
 
 @pytest.fixture
 def stepping(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(running, "make_machine", stepping_machine.make)
+    monkeypatch.setattr(api, "make_machine", stepping_machine.make)
 
 
 def rows_of(path: Path) -> dict[tuple[int, tuple[int, ...]], Row]:

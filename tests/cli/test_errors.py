@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gemmbench.cli import running
+from gemmbench import api
 from gemmbench.facts.records import encode
 from gemmbench.opencl import drivers
 from tests import fake_runs
@@ -229,7 +229,7 @@ def test_drivers_that_fail_while_they_are_listed(
 
 
 def test_a_child_that_cannot_start(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(running, "make_machine", fake_machine.make_nothing)
+    monkeypatch.setattr(api, "make_machine", fake_machine.make_nothing)
     result = call("devices")
     assert result.stderr.count("\n") == 1
     assert "PermissionError: [Errno 13] permission denied: '/tmp/gemmbench'" in result.stderr

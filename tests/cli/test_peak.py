@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gemmbench.cli import running
+from gemmbench import api
 from gemmbench.facts.records import DeviceFacts, Policy, Row, load
 from gemmbench.rules.executor import Tell
 from gemmbench.rules.memory import BY_NAME, FAMILIES
@@ -31,7 +31,7 @@ class Sourced(FakeMachine):
 
 @pytest.fixture
 def sourced(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(running, "make_machine", Sourced)
+    monkeypatch.setattr(api, "make_machine", Sourced)
 
 
 def test_a_resumed_peak_is_not_kept_as_todays(call: Call, sourced: None, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gemmbench.cli import tune
+from gemmbench import api
 from gemmbench.facts.records import load
 from gemmbench.facts.tuning import result
 from tests.cli import fake_machine
@@ -226,7 +226,7 @@ def test_on_a_gpu_others_compile_ahead(call: Call, monkeypatch: pytest.MonkeyPat
     log = tmp_path / "log"
     monkeypatch.setenv("GEMMBENCH_FAKE_DEVICES", "gpu")
     monkeypatch.setenv("GEMMBENCH_FAKE_LOG", str(log))
-    monkeypatch.setattr(tune, "make_caching_machine", fake_machine.make_caching)
+    monkeypatch.setattr(api, "make_caching_machine", fake_machine.make_caching)
     done = call(*TUNE, "--builders", "2", "--budget", "5", "--cache", str(tmp_path / "t.jsonl"))
     assert done.exit_code == 0, done.stderr
     assert "built" in log.read_text()

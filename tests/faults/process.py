@@ -20,10 +20,10 @@ LIMIT_S = 300  # a machine that is busy with other things is slow, not wrong
 
 _DRIVER = """
 from gemmbench import cli
-from gemmbench.cli import running
+from gemmbench import api
 from tests.faults import machine
 machine.prepare()
-running.make_machine = machine.{make}
+api.make_machine = machine.{make}
 cli.main()
 """
 

@@ -12,7 +12,7 @@ PACKAGE = Path(__file__).resolve().parents[2] / "gemmbench"
 
 MACHINES = ("opencl", "baselines", "energy", "worker")
 KEPT = ("cache_folder", "peaks", "measured", "tuned")
-OUTLINE = ("session", "concurrent", "checking")
+OUTLINE = ("session", "concurrent", "checking", "suite")
 FACES = ("render", "charts", "compare")
 LADDER = "rules.variants"  # the variants as plain data
 
@@ -24,18 +24,21 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "rules": ("facts", "model", "stats"),
     **dict.fromkeys(MACHINES, ("facts", "rules", *MACHINES)),
     "automatic": ("facts", "rules", *MACHINES),
-    "checking": ("facts", "rules", *MACHINES, "session"),
+    "checking": ("facts", "rules", *MACHINES, "session", "suite"),
     "session": ("facts", "rules", *MACHINES, "automatic"),
     "concurrent": ("facts", "rules", *MACHINES, "automatic", "session"),
     "cache_folder": ("facts",),
     "peaks": ("facts", "rules", "cache_folder"),
     "measured": ("facts", "rules", "cache_folder"),
     "tuned": ("facts", "rules", "cache_folder"),
-    "tuning": ("facts", "rules", *MACHINES),
+    "suite": ("facts", "rules", *MACHINES, *KEPT, "automatic", "session", "concurrent"),
+    "tuning": ("facts", "rules", *MACHINES, *KEPT, "suite"),
     **dict.fromkeys(FACES, ("facts", "stats", LADDER)),
-    "cli": ("facts", "rules", *MACHINES, *OUTLINE, *KEPT, "automatic", "tuning", *FACES),
+    "options": ("facts", "rules", "render"),
+    "api": ("facts", "rules", *MACHINES, *OUTLINE, *KEPT, "tuning", *FACES, "options"),
+    "cli": ("facts", "rules", *MACHINES, *OUTLINE, *KEPT, "tuning", *FACES, "options", "api"),
     "__main__": ("cli",),
-    "": (),  # gemmbench/__init__.py
+    "": ("api",),  # gemmbench/__init__.py
 }
 
 # distribution's import name: the modules (or parts) that may import it
@@ -45,7 +48,7 @@ THIRD_PARTY: dict[str, tuple[str, ...]] = {
     "platformdirs": ("cache_folder",),
     "pyopencl": ("opencl",),
     "click": ("cli",),
-    "rich": ("render", "cli"),
+    "rich": ("render", "options", "api", "cli"),
     "matplotlib": ("charts",),
     "PIL": ("charts",),
     "scipy": ("facts.stats", "facts.compare", "facts.history"),
@@ -137,6 +140,10 @@ def test_every_part_has_its_row() -> None:
         ("opencl.drivers", "import pyopencl"),
         ("opencl.machine", "from pyopencl import Context"),
         ("worker", "import pyopencl"),
+        ("suite.run", "import click"),
+        ("api", "import click"),
+        ("api", "from gemmbench.cli import running"),
+        ("options", "from gemmbench.suite import run"),
         ("session", "from gemmbench import cli"),
         ("session", "from gemmbench.render.tables import table"),
         ("render.tables", "from gemmbench.rules.plan import Case"),

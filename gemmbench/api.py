@@ -1,0 +1,683 @@
+"""The API: what `import gemmbench` offers, and what the command line is made of.
+
+Keyword arguments are the options of the command line, as `options` declares them. Progress, warnings and
+advice go to stderr, progress only where that is a terminal. Ctrl-C ends a call with KeyboardInterrupt; what
+was measured until then is saved. No signal handler is set here.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from rich.console import Console
+from rich.console import Group as Page
+from rich.text import Text
+
+from gemmbench import NothingMeasured, UsageError, checking
+from gemmbench.checking import CheckOutcome
+from gemmbench.facts import history as histories
+from gemmbench.facts import records
+from gemmbench.facts.compare import comparison as comparisons
+from gemmbench.facts.compare.aa import Floor, floor
+from gemmbench.facts.compare.basis import Basis
+from gemmbench.facts.compare.comparison import Line
+from gemmbench.facts.concurrent import alone, joints
+from gemmbench.facts.records import BUSY_CORES, DeviceFacts, HostFacts
+from gemmbench.facts.text import clean, reason_of
+from gemmbench.facts.tuning import Result, result
+from gemmbench.opencl import machine
+from gemmbench.options import comparing, measuring
+from gemmbench.options.declare import Options, build, command_line, specs
+from gemmbench.options.measuring import Measuring
+from gemmbench.options.names import check_overwriting, check_plot_path
+from gemmbench.options.tuning import Tune
+from gemmbench.render import compare as compare_pages
+from gemmbench.render import export
+from gemmbench.render import history as history_pages
+from gemmbench.render.progress import Progress, place
+from gemmbench.render.sheet import stack
+from gemmbench.render.show import concurrent_sheets
+from gemmbench.render.show import show as show_table
+from gemmbench.rules.variants import FAMILIES, ORDER
+from gemmbench.suite import run as suite
+from gemmbench.suite.run import Measurement, Outcome, user_errors
+from gemmbench.worker import Worker
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from gemmbench.tuning.run import Tuning, TuningOutcome
+
+make_machine = machine.default  # replaced in tests
+make_caching_machine = machine.caching  # replaced in tests
+
+__all__ = [
+    "NothingMeasured", "Run", "UsageError", "check", "compare", "devices", "gemm", "history", "load", "peak",
+    "precision", "square", "sweep_k", "tune", "workloads",
+]  # fmt: skip
+
+# --- results ------------------------------------------------------------------------------------------------
+
+
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """Leave it to the caller: rich would end the process with exit status 1, a wrong result's."""
+        raise BrokenPipeError
+
+
+def stdout() -> Console:
+    """Where tables go: nothing in them is taken for markup or highlighted."""
+    return _Console(file=sys.stdout, highlight=False, markup=False, emoji=False, soft_wrap=False)
+
+
+def stderr() -> Console:
+    """Where progress goes."""
+    return Console(file=sys.stderr, highlight=False, markup=False, emoji=False)
+
+
+def say(sentence: str) -> None:
+    """A line on stderr."""
+    print(sentence, file=sys.stderr, flush=True)
+
+
+@dataclass(frozen=True, eq=False)
+class Run(records.Run):
+    """A run's header and rows, with the tables, charts and records that are made of them."""
+
+    own_table: Callable[[records.Run, bool], RenderableType] | None = field(default=None, repr=False)
+    concurrent: bool = field(default=False, repr=False)  # devices were measured alone, then all at once
+
+    @property
+    def ok(self) -> bool:
+        """Whether no result is wrong. What could not be measured is no wrong result: see a row's status."""
+        return all(row.status != "wrong" for row in self.rows)
+
+    def show(self, verbose: bool = False) -> None:
+        """Print the command's own table on stdout, or all tables of a loaded run.
+
+        Args:
+            verbose: every row, every scope.
+        """
+        stdout().print(self.table(verbose))
+
+    def table(self, verbose: bool = False) -> RenderableType:
+        """What `show` prints, for rich."""
+        if self.own_table is None:
+            return show_table(self, ORDER, verbose)
+        if not self.concurrent:
+            return self.own_table(self, verbose)
+        below = concurrent_sheets(self, ORDER, verbose)
+        own = self.own_table(alone(self), verbose)
+        return Page(own, *([Text(""), stack(below)] if below else []))
+
+    def plot(self, path: str | Path, kind: str | None = None) -> None:
+        """Draw a chart.
+
+        Args:
+            path: a .png, .svg or .pdf file; it is replaced.
+            kind: one of ``gemmbench plot --kind list``; without it, what suits the run.
+
+        Raises:
+            UsageError: there is nothing to draw, no such kind, or the file cannot be written.
+        """
+        path = Path(path)
+        check_plot_path(path)
+        draw([self], kind, path)
+
+    def records(self) -> list[dict[str, Any]]:
+        """A plain dictionary for each row: what ``show --format json`` prints, rates and samples included."""
+        return export.to_records(self)
+
+    def check_measured(self) -> None:
+        """Whether there is a result of what was asked for.
+
+        Raises:
+            NothingMeasured: no case gave one on the device.
+        """
+        on_device = [row for row in self.rows if row.device >= 0]
+        asked = [
+            row for row in on_device if row.kind == "gemm"
+        ] or on_device  # a peak beside them is no answer
+        if asked and all(row.status != "ok" for row in asked):
+            first = asked[0]
+            what = clean(f"{first.variant} {first.dtype}: {first.status}: {first.reason}")
+            raise NothingMeasured(f"nothing was measured on the device: {what}", self)
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison(comparisons.Comparison):
+    """Verdicts of new runs against baseline runs, a line for each row."""
+
+    @property
+    def slower(self) -> tuple[Line, ...]:
+        """The rows that have become slower beyond doubt."""
+        return tuple(line for line in self.lines if line.verdict == "slower")
+
+    @property
+    def ok(self) -> bool:
+        """Whether there is no regression: nothing slower, nothing that broke."""
+        return not any(line.fails for line in self.lines)
+
+    def show(self, verbose: bool = False) -> None:
+        """Print the table of ``gemmbench compare``."""
+        stdout().print(compare_pages.table(self, verbose))
+
+
+@dataclass(frozen=True, eq=False)
+class History(histories.History):
+    """Every row's track over many runs."""
+
+    def show(self, verbose: bool = False) -> None:
+        """Print the table of ``gemmbench history``."""
+        stdout().print(history_pages.table(self, verbose))
+
+
+_T = TypeVar("_T")
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+def _as(kind: type[_T], value: Any) -> _T:
+    """A dataclass's value as one of its subclass."""
+    return kind(**{each.name: getattr(value, each.name) for each in fields(value) if each.init})
+
+
+def _takes(kind: type[Options]) -> Callable[[_Function], _Function]:
+    """Give a function that takes the options of a class their signature and their help."""
+
+    def decorate(function: _Function) -> _Function:
+        signature = inspect.signature(function)
+        own = [each for each in signature.parameters.values() if each.kind is not each.VAR_KEYWORD]
+        listed = {name: both for name, both in specs(kind).items() if not both[0].shell}
+        keywords = [
+            inspect.Parameter(
+                name, inspect.Parameter.KEYWORD_ONLY, default=each.default, annotation=each.type
+            )
+            for name, (_, each) in listed.items()
+        ]
+        function.__signature__ = signature.replace(parameters=[*own, *keywords])  # type: ignore[attr-defined]
+        lines = [f"    {name}: {spec.help}" for name, (spec, _) in listed.items()]
+        function.__doc__ = "\n".join([inspect.getdoc(function) or "", "", "Options:", *lines])
+        return function
+
+    return decorate
+
+
+# --- measuring ----------------------------------------------------------------------------------------------
+
+
+@_takes(measuring.Peak)
+def peak(**values: Any) -> Run:
+    """Measure what the device can do: ``gemmbench peak``."""
+    return _measured(build(measuring.Peak, values))
+
+
+@_takes(measuring.Square)
+def square(**values: Any) -> Run:
+    """Sweep square problems, m = n = k: ``gemmbench square``."""
+    return _measured(build(measuring.Square, values))
+
+
+@_takes(measuring.SweepK)
+def sweep_k(**values: Any) -> Run:
+    """Sweep k with m and n fixed: ``gemmbench sweep-k``."""
+    return _measured(build(measuring.SweepK, values))
+
+
+@_takes(measuring.Precision)
+def precision(**values: Any) -> Run:
+    """Measure data types side by side: ``gemmbench precision``."""
+    return _measured(build(measuring.Precision, values))
+
+
+@_takes(measuring.Workloads)
+def workloads(**values: Any) -> Run:
+    """Measure real shapes: ``gemmbench workloads``."""
+    return _measured(build(measuring.Workloads, values))
+
+
+@_takes(measuring.Gemm)
+def gemm(**values: Any) -> Run:
+    """Measure one problem: ``gemmbench gemm``."""
+    return _measured(build(measuring.Gemm, values))
+
+
+def devices() -> list[DeviceFacts]:
+    """Every OpenCL device, in the order of ``--device``.
+
+    Raises:
+        UsageError: there is none.
+    """
+    return list(devices_and_host()[0])
+
+
+def devices_and_host() -> tuple[tuple[DeviceFacts, ...], HostFacts]:
+    """Every OpenCL device, and the machine around them.
+
+    Raises:
+        UsageError: there is no device.
+    """
+    with Worker(make_machine) as worker:
+        return suite.every_device(worker)
+
+
+def load(path: str | Path) -> Run:
+    """A saved run.
+
+    Raises:
+        UsageError: it cannot be read; the sentence names file, line and field.
+    """
+    with user_errors():
+        return _as(Run, records.load(path))
+
+
+@contextmanager
+def prepared(chosen: Measuring, command: Sequence[str] = ()) -> Iterator[Measurement]:
+    """What a command would measure, ready to run; no kernel is built yet.
+
+    Args:
+        chosen: the command's options.
+        command: the words of the command line, for the saved file; without them those that say the same.
+
+    Raises:
+        UsageError: there is no such device, or the options do not fit it.
+    """
+    request = suite.Request(
+        tuple(command) or command_line(chosen),
+        chosen.plan,
+        chosen.device,
+        chosen.policy,
+        chosen.command,
+        chosen.scope if isinstance(chosen, measuring.Ladder) else "",
+        chosen.save,
+        chosen.resume,
+        chosen.force,
+        chosen.concurrent,
+        chosen.uses_cached_peaks,
+        chosen.uses_presets,
+    )
+    with suite.prepared(request, make_machine) as measurement:
+        yield measurement
+
+
+def follow(measurement: Measurement, chosen: Measuring) -> tuple[Outcome, Run]:
+    """Measure, with progress and warnings on stderr.
+
+    Returns:
+        How it ended, and the run that came of it.
+
+    Raises:
+        RunFileError: see `Measurement.run`.
+    """
+    warn_if_busy(measurement.header.host, chosen.quiet)
+    with Progress(stderr(), quiet=chosen.quiet, verbose=chosen.verbose) as progress:
+        outcome = measurement.run(progress.handle)
+    for note in () if chosen.quiet else outcome.notes:
+        say(note)
+    run = outcome.run
+    return outcome, Run(run.header, run.rows, run.path, chosen.table, chosen.concurrent)
+
+
+def _measured(chosen: Measuring) -> Run:
+    """Measure as the options say.
+
+    Raises:
+        KeyboardInterrupt: Ctrl-C; the rows so far are saved.
+        NothingMeasured: no case gave a result on the device.
+        UsageError: a file cannot be used, or there is no such device.
+    """
+    with prepared(chosen) as measurement:
+        outcome, run = follow(measurement, chosen)
+    if outcome.interrupted:
+        raise KeyboardInterrupt
+    if outcome.error:
+        raise UsageError(str(outcome.error))
+    if run.ok:
+        run.check_measured()
+    if chosen.plot:
+        draw([run], chart_of(run, chosen), chosen.plot)
+    return run
+
+
+def chart_of(run: records.Run, chosen: Measuring) -> str | None:
+    """The kind of chart that ``--plot`` draws; None for what suits the run."""
+    return "concurrent" if any(joint.figured for joint in joints(run)) else chosen.chart
+
+
+def draw(runs: Sequence[records.Run], kind: str | None, path: Path) -> None:
+    """Draw a chart of runs.
+
+    Raises:
+        UsageError: it cannot be drawn or written.
+    """
+    from gemmbench import charts  # matplotlib takes a second to import
+
+    if kind not in (None, *charts.KINDS):
+        raise UsageError(f"unknown kind of chart {kind!r}; there are {', '.join(charts.KINDS)}")
+    chosen = kind or charts.default_kind(runs[0])
+    drawn(lambda: charts.draw(runs, chosen, path, FAMILIES), path)
+
+
+def drawn(paint: Callable[[], None], path: Path) -> None:
+    """Call what draws a chart into a file.
+
+    Raises:
+        UsageError: it cannot be drawn or written.
+    """
+    from gemmbench import charts
+
+    try:
+        paint()
+    except charts.ChartError as error:
+        raise UsageError(str(error)) from None
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {reason_of(error)}") from None
+
+
+def warn_if_busy(host: HostFacts, quiet: bool) -> None:
+    """Say so where other programs use the processor."""
+    if host.busy >= BUSY_CORES and not quiet:
+        cores = f"{host.busy:.1f} of {host.cores} cores"
+        say(f"Other programs keep {cores} busy: rates will be low and noisy.")
+
+
+# --- comparing ----------------------------------------------------------------------------------------------
+
+Source = records.Run | str | Path
+
+
+@_takes(comparing.Compare)
+def compare(baseline: Source | Iterable[Source], new: Source | Iterable[Source], **values: Any) -> Comparison:
+    """Compare runs with baseline runs: ``gemmbench compare``.
+
+    Args:
+        baseline: a run or its file, or several, which are pooled.
+        new: a run or its file, or several.
+        values: the command's options.
+
+    Raises:
+        UsageError: an option, or a file, cannot be used.
+    """
+    chosen = build(comparing.Compare, values)
+    comparison = compared(runs_of(baseline), runs_of(new), chosen)
+    if chosen.plot:
+        draw_comparison(comparison, chosen.plot)
+    return comparison
+
+
+def compared(
+    baselines: Sequence[records.Run], news: Sequence[records.Run], chosen: comparing.Compare
+) -> Comparison:
+    """The verdicts of new runs.
+
+    Raises:
+        UsageError: a run of ``--noise`` cannot be read, or one has no rows.
+    """
+    old_paths, new_paths = _paths(baselines), _paths(news)
+    resolved = {path.resolve() for path in old_paths}
+    if same := next((path for path in new_paths if path.resolve() in resolved), None):
+        raise UsageError(f"{same} is both base and new: a run is no slower than itself")
+    chosen.check_paths((*old_paths, *new_paths), chosen.plot)
+    with user_errors():
+        noises = [records.load(path) for path in chosen.noise]
+        for run in (*baselines, *news):
+            _check_rows(run)
+        return _as(Comparison, comparisons.compare(baselines, news, chosen.rules, noises))
+
+
+def draw_comparison(comparison: comparisons.Comparison, path: Path) -> bool:
+    """Draw a comparison's ratios, if it has any.
+
+    Raises:
+        UsageError: the file cannot be written.
+    """
+    if not any(line.judgement for line in comparison.lines):
+        return False
+    from gemmbench import charts
+    from gemmbench.charts.compare import ratios
+
+    drawn(lambda: charts.draw_panes(lambda: ratios(comparison), path, "compared rows"), path)
+    return True
+
+
+@_takes(comparing.History)
+def history(*runs: Source, **values: Any) -> History:
+    """Follow every row over many runs: ``gemmbench history``.
+
+    Args:
+        runs: runs or their files.
+        values: the command's options.
+
+    Raises:
+        UsageError: an option, or a file, cannot be used, or no row has a time.
+    """
+    chosen = build(comparing.History, values)
+    found = followed(runs_of(runs), chosen)
+    if chosen.plot:
+        draw_history(found, chosen.plot)
+    return found
+
+
+def followed(runs: Sequence[records.Run], chosen: comparing.History) -> History:
+    """The tracks of every row.
+
+    Raises:
+        UsageError: a run has no rows, or no row has a time.
+    """
+    outputs = [("--plot", chosen.plot)] if chosen.plot else []
+    check_overwriting(outputs, [("", path) for path in _paths(runs)])
+    with user_errors():
+        for run in runs:
+            _check_rows(run)
+        tracks = histories.history(runs, chosen.rules)
+    if not tracks.tracks:
+        raise UsageError("there is nothing to follow: no row of these runs has a time")
+    return _as(History, tracks)
+
+
+def draw_history(tracks: histories.History, path: Path) -> None:
+    """Draw the tracks.
+
+    Raises:
+        UsageError: the file cannot be written.
+    """
+    from gemmbench import charts
+    from gemmbench.charts.history import tracks as panes
+
+    drawn(lambda: charts.draw_panes(lambda: panes(tracks), path, "rows", across=2), path)
+
+
+def runs_of(sources: Source | Iterable[Source]) -> list[records.Run]:
+    """Runs as they are, files loaded, each file once."""
+    if isinstance(sources, (records.Run, str, Path)):
+        sources = (sources,)
+    return [source if isinstance(source, records.Run) else load(source) for source in dict.fromkeys(sources)]
+
+
+def _paths(runs: Iterable[records.Run]) -> list[Path]:
+    return [Path(run.path) for run in runs if run.path]
+
+
+def _check_rows(run: records.Run) -> None:
+    if not run.rows:
+        raise UsageError(f"{run.path} has no rows to compare")
+
+
+@_takes(comparing.Check)
+def check(*baselines: Source, **values: Any) -> Comparison | Floor:
+    """Measure a baseline run's cases again and compare: ``gemmbench check``.
+
+    Args:
+        baselines: runs or their files, which are pooled.
+        values: the command's options.
+
+    Returns:
+        The comparison; with ``aa=`` the threshold that this machine's noise allows.
+
+    Raises:
+        KeyboardInterrupt: Ctrl-C; the rows so far are saved.
+        NothingMeasured: no case gave a result.
+        UsageError: an option, a file or a device cannot be used.
+    """
+    chosen = build(comparing.Check, values)
+    with checked(runs_of(baselines), chosen) as job:
+        outcome = follow_check(job, chosen)
+    if outcome.interrupted:
+        raise KeyboardInterrupt
+    if outcome.error:
+        raise UsageError(str(outcome.error))
+    if chosen.aa:
+        check_repeated(job)
+        return floor([job.run], chosen.rules)
+    comparison = comparison_of(job, outcome)
+    if not comparison.compared:
+        raise NothingMeasured(
+            f"nothing was compared: {compare_pages.why_nothing(comparison)}", _as(Run, job.run)
+        )
+    if chosen.plot:
+        draw_comparison(comparison, chosen.plot)
+    return comparison
+
+
+def check_repeated(job: checking.Job) -> None:
+    """Whether an A/A measurement has a result.
+
+    Raises:
+        NothingMeasured: it has none.
+    """
+    if all(row.status != "ok" for row in job.rows):
+        what = f"nothing was measured: {place(job.rows[0])}: {clean(comparisons.told(job.rows[0]))}"
+        raise NothingMeasured(what, _as(Run, job.run))
+
+
+@contextmanager
+def checked(
+    baselines: Sequence[records.Run], chosen: comparing.Check, command: Sequence[str] = ()
+) -> Iterator[checking.Job]:
+    """What ``gemmbench check`` would measure, ready to run.
+
+    Raises:
+        UsageError: the runs, the options and this machine do not fit together.
+    """
+    chosen.check_paths(_paths(baselines), chosen.plot, chosen.save)
+    with user_errors():
+        for run in baselines:
+            _check_rows(run)
+        noises = tuple(records.load(path) for path in chosen.noise)
+        request = checking.Request(
+            Basis(tuple(map(alone, baselines)), chosen.rules, noises),
+            tuple(command) or (*command_line(chosen), *(run.path for run in baselines)),
+            checking.Sampling(chosen.budget, chosen.time_limit, chosen.memory, chosen.cold, chosen.energy),
+            chosen.device,
+            chosen.aa,
+            chosen.against,
+            chosen.save,
+            chosen.force,
+            checking.Patience(chosen.patience, chosen.rounds),
+        )
+        with checking.prepared(request, make_machine) as job:
+            yield job
+
+
+def follow_check(job: checking.Job, chosen: comparing.Check) -> CheckOutcome:
+    """Measure, with progress and warnings on stderr."""
+    warn_if_busy(job.header.host, chosen.quiet)
+    job.open_file()
+    with Progress(stderr(), quiet=chosen.quiet, verbose=chosen.verbose) as progress:
+        return checking.follow(job, progress.handle)
+
+
+def comparison_of(job: checking.Job, outcome: CheckOutcome) -> Comparison:
+    """What came of a check, or of its rows so far."""
+    basis = job.basis
+    made = outcome.comparison or comparisons.compare(basis.bases, [job.run], basis.rules, basis.noises)
+    return _as(Comparison, made)
+
+
+# --- tuning -------------------------------------------------------------------------------------------------
+
+
+@_takes(Tune)
+def tune(**values: Any) -> Result:
+    """Search a kernel's parameters and keep the best: ``gemmbench tune``.
+
+    Raises:
+        KeyboardInterrupt: Ctrl-C; the same call goes on where it was.
+        NothingMeasured: no configuration could be measured.
+        UsageError: an option, a file or a device cannot be used, or there is no kernel-tuner.
+    """
+    from gemmbench.tuning.run import check_tuner
+
+    chosen = build(Tune, values)
+    check_tuner()
+    with tuning(chosen) as prepared_tuning:
+        outcome = follow_tuning(prepared_tuning, chosen)
+    if outcome.error:
+        raise UsageError(str(outcome.error))
+    if outcome.interrupted:
+        raise KeyboardInterrupt
+    kept = prepared_tuning.keep(outcome.run)
+    for note in () if chosen.quiet else kept:
+        say(note)
+    best = result(outcome.run)
+    check_tuned(outcome.run)
+    if chosen.plot:
+        draw([outcome.run], "tune", chosen.plot)
+    return best
+
+
+@contextmanager
+def tuning(chosen: Tune) -> Iterator[Tuning]:
+    """What ``gemmbench tune`` would search, ready to run.
+
+    Raises:
+        UsageError: there is no such device, or nothing suits it.
+    """
+    from gemmbench.tuning import run as tuning_run
+
+    assert chosen.variant is not None
+    request = tuning_run.Request(
+        chosen.variant,
+        chosen.problems,
+        chosen.device,
+        chosen.strategy,
+        chosen.seed,
+        chosen.budget,
+        chosen.time_limit,
+        chosen.builders,
+        chosen.cache,
+        chosen.force,
+    )
+    with tuning_run.prepared(request, make_machine, make_caching_machine) as prepared_tuning:
+        yield prepared_tuning
+
+
+def follow_tuning(prepared_tuning: Tuning, chosen: Tune) -> TuningOutcome:
+    """Search, with progress and warnings on stderr.
+
+    Raises:
+        RunFileError: the cache file cannot be used.
+    """
+    from gemmbench.render.tune_progress import TuneProgress
+
+    warn_if_busy(prepared_tuning.host, chosen.quiet)
+    with TuneProgress(stderr(), chosen.quiet, chosen.verbose) as progress:
+        return prepared_tuning.run(progress.handle)
+
+
+def check_tuned(run: records.Run) -> None:
+    """Whether a tuner's run has a configuration with a time.
+
+    Raises:
+        NothingMeasured: it has none.
+    """
+    best = result(run)
+    if not best.ranked:
+        trouble = best.default.trouble if best.default else None
+        reason = f": {trouble.status}: {clean(trouble.reason)}" if trouble else ""
+        raise NothingMeasured(f"no configuration could be measured{reason}", _as(Run, run))

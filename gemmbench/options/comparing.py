@@ -1,0 +1,257 @@
+"""The options of the commands that compare runs."""
+
+# ruff: noqa: RUF009  `option` is `dataclasses.field` with a `Spec`
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import ClassVar
+
+from gemmbench import UsageError
+from gemmbench.facts.compare.basis import Rules
+from gemmbench.facts.compare.gate import LEAST_ROUNDS, MOST_ROUNDS
+from gemmbench.facts.compare.pairing import DIFFERENCES
+from gemmbench.facts.kernel_files import MARK
+from gemmbench.facts.records import MEMORY_MODES, SCOPES
+from gemmbench.options.declare import CHART, FILE, Choice, Number, Options, Whole, flag, hidden, option
+from gemmbench.options.measuring import Measuring, device_option
+from gemmbench.options.names import (
+    check_folder,
+    check_overwriting,
+    check_plot_path,
+    choose,
+    format_and_file,
+    references,
+    threshold_of,
+    time_scope,
+)
+
+COMPARISON_FORMATS = ("table", "markdown", "junit", "json", "github")
+HISTORY_FORMATS = ("table", "markdown", "csv", "json")
+
+
+def _scope_option() -> str:
+    scope: str = option(
+        "Which time is compared; finest: the kernel's, or the host's for what runs there.",
+        Choice(("finest", *SCOPES)),
+        "finest",
+    )
+    return scope
+
+
+def _ratio_option() -> str | None:
+    ratio: str | None = option(
+        "Compare ratios inside one run: every row over this kernel, numpy, or peak; of several names the "
+        "first that a row has.",
+        metavar="NAMES",
+    )
+    return ratio
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparing(Options):
+    """How runs are compared, and what becomes of the verdicts."""
+
+    threshold: str | None = option(
+        "How much longer a row may take: '5 %' or 0.05.  [default: 5 %]", metavar="PERCENT"
+    )
+    thresholds: Path | None = option(
+        "Thresholds for single rows, by variant, type and size.", FILE, metavar="FILE.toml"
+    )
+    noise: tuple[Path, ...] = option(
+        "An A/A measurement of this machine (check --aa --save) for the noise floor; may be repeated.",
+        FILE,
+        (),
+        many=True,
+        metavar="FILE.jsonl",
+    )
+    confidence: float = option(
+        "Of the interval of each ratio.", Number(finite=False), 95.0, metavar="PERCENT"
+    )
+    scope: str = _scope_option()
+    ratio: str | None = _ratio_option()
+    across: str | None = option(
+        f"Compare although these differ: {', '.join(DIFFERENCES)}; several with commas.", metavar="WHAT"
+    )
+    missing: str = option(
+        "Whether a row of the base that could not be compared fails.",
+        Choice(("tell", "fail")),
+        "tell",
+        shell=True,
+    )
+    strict: bool = flag("Rows that may be slower fail too, with exit status 3.", shell=True)
+    format: str = option("", Choice(COMPARISON_FORMATS), "table", shell=True)
+    write: tuple[str, ...] = option(
+        "Write a format into a file as well: junit=report.xml; may be repeated.",
+        default=(),
+        many=True,
+        metavar="FORMAT=FILE",
+        shell=True,
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 50 < self.confidence < 100:  # NaN is on neither side
+            raise UsageError(f"--confidence is above 50 and below 100, not {self.confidence:g}")
+        _ = self.rules, self.written
+
+    @cached_property
+    def rules(self) -> Rules:
+        """Thresholds, confidence, scope and mode."""
+        differences = () if self.across is None else choose(self.across, tuple(DIFFERENCES), "difference")
+        return Rules(
+            thresholds=threshold_of(self.threshold, self.thresholds),
+            confidence=self.confidence / 100,
+            scope=time_scope(self.scope),
+            ratio=references(self.ratio),
+            across=frozenset(differences),
+            in_turn=self.in_turn,
+        )
+
+    @property
+    def in_turn(self) -> bool:
+        """Whether each kernel takes turns with its previous version."""
+        return False
+
+    @cached_property
+    def written(self) -> tuple[tuple[str, Path], ...]:
+        """The formats of --write, and their files."""
+        return tuple(format_and_file(text, COMPARISON_FORMATS) for text in self.write)
+
+    def check_paths(self, runs: Iterable[Path], plot: Path | None, save: Path | None = None) -> None:
+        """Find out beforehand whether everything can be written, and that nothing is written over.
+
+        Args:
+            runs: files that are compared.
+            plot: ``--plot``.
+            save: ``--save``.
+
+        Raises:
+            UsageError: a file cannot be written, or is also read, or also written by another option.
+        """
+        check_plot_path(plot)
+        for _, path in self.written:
+            check_folder("--write", path)
+        outputs = [(name, path) for name, path in (("--save", save), ("--plot", plot)) if path is not None]
+        outputs += [("--write", path) for _, path in self.written]
+        inputs = [("", path) for path in runs] + [("--noise ", path) for path in self.noise]
+        inputs += [("--thresholds ", self.thresholds)] if self.thresholds else []
+        check_overwriting(outputs, inputs)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compare(Comparing):
+    """The options of ``compare``."""
+
+    command: ClassVar[str] = "compare"
+
+    plot: Path | None = option("Draw the ratios.", FILE, metavar=CHART)
+    verbose: bool = flag("Every row, also where many are the same.", flags=("-v", "--verbose"), shell=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Check(Comparing, Measuring):
+    """The options of ``check``; what is None is the base's."""
+
+    command: ClassVar[str] = "check"
+
+    aa: int | None = option(
+        "Compare nothing: measure the cases so many times, and say which threshold this machine carries.",
+        Whole(2),
+        metavar="TIMES",
+    )
+    rounds: int = option(
+        "Measure a suspicious row again at most so many times.", Whole(LEAST_ROUNDS), MOST_ROUNDS
+    )
+    patience: float = option(
+        "Measure suspicious rows again for at most so long altogether.",
+        Number(finite=False),
+        600.0,
+        metavar="SECONDS",
+    )
+    against: Path | None = option(
+        "Time every kernel in turn with itself as it is in this folder: the kernels that the base was "
+        "measured with.",
+        FILE,
+        metavar="FOLDER",
+    )
+    device: str = device_option("the base's, by name")
+    concurrent: bool = hidden(False)
+    resume: bool = hidden(False)
+    budget: float | None = option(
+        "Sampling time for each row.  [default: the base's]", Number(0), metavar="SECONDS"
+    )
+    time_limit: float | None = option(
+        "Stop a row that takes longer altogether.  [default: the base's; with --budget 60 + 20 x budget]",
+        Number(0),
+        metavar="SECONDS",
+    )
+    memory: str | None = option(
+        "How operands reach the device.  [default: as in the base]", Choice(("auto", *MEMORY_MODES))
+    )
+    cold: bool = flag("Rotate operands past the last-level cache.  [default: as in the base]")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.patience >= 0:  # NaN is on neither side
+            raise UsageError(f"--patience is 0 or more, not {self.patience:g}")
+        if self.aa:
+            formats = ("table", "markdown", "json")
+            if odd := {self.format, *(form for form, _ in self.written)} - {*formats}:
+                raise UsageError(
+                    f"--aa compares nothing: it has no {sorted(odd)[0]}, but {', '.join(formats)}"
+                )
+            if self.plot:
+                raise UsageError("--aa draws no chart: it compares nothing")
+        if self.against is not None:
+            self._check_against(self.against)
+
+    @property
+    def in_turn(self) -> bool:
+        """With --against."""
+        return self.against is not None
+
+    def _check_against(self, folder: Path) -> None:
+        try:
+            has_kernels = (folder / MARK).is_file()
+        except OSError:  # no permission, too long a name
+            has_kernels = False
+        if not has_kernels:
+            raise UsageError(f"--against {folder} is no folder of kernels: it has no {MARK}")
+        if self.aa:
+            raise UsageError("--aa compares nothing: it takes no --against")
+        if self.rules.ratio:
+            raise UsageError("--against holds each kernel against its former self: it takes no --ratio")
+        if self.noise:
+            raise UsageError("--against shows its own noise: it takes no --noise")
+        if self.energy:
+            raise UsageError("--against runs two kernels in turn: it takes no --energy")
+
+
+@dataclass(frozen=True, kw_only=True)
+class History(Options):
+    """The options of ``history``."""
+
+    command: ClassVar[str] = "history"
+
+    threshold: str | None = option(
+        "How large a change must be to count: '5 %' or 0.05.  [default: 5 %]", metavar="PERCENT"
+    )
+    scope: str = _scope_option()
+    ratio: str | None = _ratio_option()
+    format: str = option("", Choice(HISTORY_FORMATS), "table", shell=True)
+    plot: Path | None = option("Draw the rows.", FILE, metavar=CHART)
+    verbose: bool = flag("Every row, also where many are steady.", flags=("-v", "--verbose"), shell=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_plot_path(self.plot)
+        _ = self.rules
+
+    @cached_property
+    def rules(self) -> Rules:
+        """Thresholds, scope and mode."""
+        return Rules(threshold_of(self.threshold), scope=time_scope(self.scope), ratio=references(self.ratio))

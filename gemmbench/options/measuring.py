@@ -1,0 +1,609 @@
+"""The options of the commands that measure, with the plan and the table that they ask for."""
+
+# ruff: noqa: RUF009  `option` is `dataclasses.field` with a `Spec`
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+from gemmbench import UsageError
+from gemmbench.facts.dtypes import GEMM_DTYPES
+from gemmbench.facts.problem import Gemm as Problem
+from gemmbench.facts.records import MEMORY_MODES, SCOPES, DeviceFacts, Policy, Run
+from gemmbench.options.declare import (
+    CHART,
+    FILE,
+    INPUT,
+    LENGTH,
+    SIZE,
+    Choice,
+    Count,
+    Flag,
+    Number,
+    Options,
+    flag,
+    hidden,
+    option,
+)
+from gemmbench.options.names import (
+    check_folder,
+    check_plot_path,
+    check_save_path,
+    choose,
+    choose_dtypes,
+    choose_kernels,
+    choose_params,
+    choose_sizes,
+    optional_kernels,
+)
+from gemmbench.render import export
+from gemmbench.rules import memory, variants
+from gemmbench.rules.memory import bandwidth_plan, memory_plan
+from gemmbench.rules.operands import OperandError, read_header
+from gemmbench.rules.plan import (
+    Case,
+    FindTuned,
+    Operands,
+    Plan,
+    Reach,
+    Skip,
+    fitting,
+    gemm_plan,
+    peak_plan,
+    quick_widths,
+)
+from gemmbench.rules.probes import ALL_DTYPES, PEAK_DTYPES, WIDTHS
+from gemmbench.rules.shape_file import ShapeFileError, read_shapes
+from gemmbench.rules.variants import ORDER, Variant
+from gemmbench.rules.workloads import PROMPT, SETS, Shape, merged
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+DEFAULT_BUDGET_S = 3.0
+COMPUTE = "compute"
+FAMILIES: dict[str, str] = {COMPUTE: "what arithmetic and matrix units can do", **memory.FAMILIES}
+"""What ``peak --only`` takes, in the order of the tables."""
+
+RUN_FORMATS = ("table", *export.FORMATS)
+EVERY_PROBE = "all"  # of --describe without a name
+_DEFAULT_SIZE = 1024
+
+
+def device_option(default: str = "the best found") -> str:
+    """Which device; `default` is what help says is used without it."""
+    selected: str = option(
+        "Index (0), platform:device (0:1), part of a name (pocl, intel, h200), several with commas, or all.  "
+        f"[default: {default}]",
+        default="",
+        env="GEMMBENCH_DEVICE",
+        metavar="WHICH",
+    )
+    return selected
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measuring(Options):
+    """Where a command measures, how long, and what becomes of the result."""
+
+    chart: ClassVar[str | None] = None  # the kind that --plot draws; None for what suits the run
+    cached_peaks: ClassVar[bool] = False  # see `suite.run.Request`
+
+    device: str = device_option()
+    concurrent: bool = flag(
+        "Run GEMMs (of peak: bandwidth, transfers) on each device alone, then on all of them at once."
+    )
+    save: Path | None = option("Save every sample.", FILE, metavar="FILE.jsonl")
+    resume: bool = flag("Go on with a --save file that was interrupted.")
+    force: bool = flag("Replace an existing --save file.")
+    plot: Path | None = option("Draw the result.", FILE, metavar=CHART)
+    budget: float | None = option(
+        f"Sampling time for each row.  [default: {DEFAULT_BUDGET_S}]", Number(0), metavar="SECONDS"
+    )
+    time_limit: float | None = option(
+        "Stop a row that takes longer altogether.  [default: 60 + 20 x budget]",
+        Number(0),
+        metavar="SECONDS",
+    )
+    memory: str | None = option(
+        "How operands reach the device.  [default: auto]", Choice(("auto", *MEMORY_MODES))
+    )
+    cold: bool = flag("Rotate operands past the last-level cache (default: warm).")
+    energy: bool = flag("Joules too, where there is a counter (2 to 3 s more for each row).")
+    dry_run: bool = flag("Say what would be measured, and measure nothing.", shell=True)
+    quiet: bool = flag("No progress, no advice: the table only.", flags=("-q", "--quiet"))
+    verbose: int = option("Details: every row, every scope.", Count(), 0, flags=("-v", "--verbose"))
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.resume and self.save is None:
+            raise UsageError("--resume needs --save FILE")
+        if self.force and self.save is None and self.other_output is None:
+            raise UsageError("--force needs --save FILE")
+        if self.resume and self.force:
+            raise UsageError("--resume keeps the rows that a file has and --force drops them: choose one")
+        check_plot_path(self.plot)
+        check_save_path(self.save, self.resume or self.force)
+
+    @property
+    def other_output(self) -> Path | None:
+        """A file beside --save that --force replaces."""
+        return None
+
+    @property
+    def policy(self) -> Policy:
+        """How rows are sampled."""
+        budget = DEFAULT_BUDGET_S if self.budget is None else self.budget
+        limit = 60 + 20 * budget if self.time_limit is None else self.time_limit
+        memory_mode = self.memory or "auto"
+        return Policy(
+            budget_s=budget, time_limit_s=limit, memory=memory_mode, cold=self.cold, energy=self.energy
+        )
+
+    @property
+    def uses_presets(self) -> bool:
+        """Whether the tuner's presets are used."""
+        return False
+
+    @property
+    def uses_cached_peaks(self) -> bool:
+        """Whether peaks that an earlier run has measured are not measured again."""
+        return False
+
+    def plan(self, devices: Sequence[DeviceFacts], find_tuned: FindTuned) -> Plan:
+        """What is measured on these devices.
+
+        Raises:
+            ParameterError: a parameter does not fit.
+            UsageError: the options do not fit these devices.
+        """
+        raise NotImplementedError
+
+    def table(self, run: Run, verbose: bool) -> RenderableType:
+        """The command's own table of a run."""
+        from gemmbench.render.show import show
+
+        return show(run, ORDER, verbose)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Peak(Measuring):
+    """The options of ``peak``."""
+
+    command: ClassVar[str] = "peak"
+
+    types: str | None = option(
+        "Data types of the compute family, several with commas; every probe of a type that is named.  "
+        f"[default: {','.join(PEAK_DTYPES)}]",
+        metavar="TYPES",
+    )
+    only: str | None = option(
+        f"{', '.join(FAMILIES)}; several with commas.  [default: {COMPUTE}]", metavar="FAMILIES"
+    )
+    all: bool = flag("Every family, every type, every probe.")
+    describe: str | None = option(
+        "Say what is measured and how, of every probe or of one, and measure nothing.",
+        metavar="[PROBE]",
+        bare=EVERY_PROBE,
+        shell=True,
+    )
+    format: str = option("", Choice(RUN_FORMATS), "table", shell=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.describe is not None:
+            return
+        if self.only and self.all:
+            raise UsageError("--only chooses families and --all takes every one of them: choose one")
+        if self.types is not None and COMPUTE not in self.families:
+            raise UsageError(f"--types is for the {COMPUTE} family, which --only leaves out")
+        _ = self.dtypes
+
+    @cached_property
+    def families(self) -> tuple[str, ...]:
+        """The families of probes."""
+        return tuple(FAMILIES) if self.all else choose(self.only or COMPUTE, tuple(FAMILIES), "family")
+
+    @cached_property
+    def dtypes(self) -> tuple[str, ...]:
+        """The data types of the compute family."""
+        if self.types is not None:
+            return choose_dtypes(self.types, ALL_DTYPES)
+        return ALL_DTYPES if self.all else PEAK_DTYPES
+
+    def plan(self, devices: Sequence[DeviceFacts], find_tuned: FindTuned) -> Plan:
+        """Compute first, then memory, transfers and latencies."""
+        reach: Reach = "every" if self.types is not None or self.all else "quick"
+        compute = peak_plan(devices, self.dtypes, WIDTHS, reach=reach) if COMPUTE in self.families else ()
+        return compute + memory_plan(devices, self.families)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ladder(Measuring):
+    """What is measured of the GEMM kernels, and how it is shown."""
+
+    kernels: str = option(
+        "Several with commas (gemmbench kernels lists them). all: every kernel; ladder: the published ones; "
+        "best: gemmbench's own, as far as the device runs them.",
+        default="all",
+        flags=("--kernel",),
+        metavar="NAMES",
+    )
+    dtype: str | None = option(
+        f"{', '.join(GEMM_DTYPES)} (int8); several with commas.", default="float", metavar="TYPES"
+    )
+    baseline: str = option(
+        f"Libraries beside the kernels: {', '.join(variants.BASELINES)}; several with commas, all or none. "
+        "numpy is the host's own BLAS, the others run on the device.",
+        default=variants.BASELINE,
+        metavar="NAMES",
+    )
+    params: tuple[str, ...] = option(
+        "A kernel parameter other than its preset; may be repeated.",
+        default=(),
+        flags=("--param",),
+        metavar="NAME=VALUE",
+        many=True,
+    )
+    tuned: bool = option(
+        "Parameters that `gemmbench tune` has kept for this device, in the place of the shipped ones.",
+        Flag(),
+        True,
+        flags=("--tuned/--no-tuned",),
+    )
+    alpha: float = option("C = alpha A B + beta C.", Number(), 1.0)
+    beta: float = option("C = alpha A B + beta C.", Number(), 0.0)
+    scope: str = option(
+        "What the table shows: the kernel alone, all device passes, or host memory to host memory.",
+        Choice((*SCOPES, "all")),
+        "kernel",
+    )
+    peak: bool = option(
+        "Measure peak and bandwidth first, or take them from an earlier run.",
+        Flag(),
+        True,
+        flags=("--peak/--no-peak",),
+    )
+    remeasure: bool = flag("Measure the peak anew, also if an earlier run has kept it.")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _ = self.variants, self.dtypes, choose_params(self.params)
+
+    @cached_property
+    def variants(self) -> tuple[Variant, ...]:
+        """The kernels and the libraries beside them."""
+        return choose_kernels(self.kernels, self.baseline)
+
+    @cached_property
+    def dtypes(self) -> tuple[str, ...]:
+        """The data types."""
+        return choose_dtypes("float" if self.dtype is None else self.dtype, GEMM_DTYPES)
+
+    @property
+    def shapes(self) -> tuple[Shape, ...]:
+        """The problems, of every data type alike."""
+        raise NotImplementedError
+
+    @property
+    def uses_presets(self) -> bool:
+        """Unless --no-tuned."""
+        return self.tuned
+
+    @property
+    def uses_cached_peaks(self) -> bool:
+        """Unless --remeasure."""
+        return not self.remeasure
+
+    def plan(self, devices: Sequence[DeviceFacts], find_tuned: FindTuned) -> Plan:
+        """The bandwidth and the peaks that rates are held against, then every shape."""
+        steps: Plan = bandwidth_plan(devices) if self.peak else ()
+        for dtype in self.dtypes:
+            if self.peak:
+                steps += peak_steps(devices, dtype, self.variants)
+            steps += self._gemms(devices, dtype, find_tuned)
+        return steps
+
+    def _gemms(
+        self, devices: Sequence[DeviceFacts], dtype: str, find_tuned: FindTuned, own: Operands | None = None
+    ) -> Plan:
+        problems = [
+            Problem(shape.m, shape.n, shape.k, dtype, self.alpha, self.beta, shape.name)
+            for shape in self.shapes
+        ]
+        params = choose_params(self.params)
+        cases = gemm_plan(devices, self.variants, problems, params, own, find_tuned)
+        return fitting(cases, optional_kernels(self.kernels))
+
+    def every_row(self, verbose: bool) -> bool:
+        """Whether the table has a line for each row, with every scope."""
+        return verbose or self.scope == "all"
+
+
+def peak_steps(devices: Sequence[DeviceFacts], dtype: str, kernels: Iterable[Variant]) -> Plan:
+    """A short peak for each device that has the type: of the units that the kernels multiply with."""
+    steps: Plan = ()
+    matrix = any(kernel.ran_on(dtype) == "matrix" for kernel in kernels if dtype in kernel.dtypes)
+    for index, device in enumerate(devices):
+        if dtype in device.dtypes:
+            steps += peak_plan([device], [dtype], quick_widths(device, dtype), first=index, reach="plain")
+        if matrix:
+            steps += peak_plan([device], [dtype], (), first=index, reach="matrix")
+    return steps
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sweep(Ladder):
+    """Shapes of which one dimension varies, or all of them together."""
+
+    axis: ClassVar[str]  # m with n and k, or k alone
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _ = self.shapes
+
+    def table(self, run: Run, verbose: bool) -> RenderableType:
+        """A line for each size."""
+        from gemmbench.render import sweep
+
+        if self.every_row(verbose):
+            return sweep.detail(run, ORDER)
+        return sweep.sweep(run, self.axis, self.scope, ORDER)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Square(Sweep):
+    """The options of ``square``."""
+
+    command: ClassVar[str] = "square"
+    axis: ClassVar[str] = "m"
+
+    min: int | None = option("The smallest size.  [default: 64]", SIZE)
+    max: int = option("The largest size.", SIZE, 1024)
+    sizes: str | None = option("These sizes, with commas, instead of a range.", metavar="LIST")
+
+    @cached_property
+    def shapes(self) -> tuple[Shape, ...]:
+        """m = n = k."""
+        return tuple(Shape("", size, size, size) for size in choose_sizes(self.sizes, self.min, self.max))
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepK(Sweep):
+    """The options of ``sweep-k``."""
+
+    command: ClassVar[str] = "sweep-k"
+    axis: ClassVar[str] = "k"
+
+    m: int = option("Rows of A and C.", SIZE, 1024)
+    n: int = option("Columns of B and C.", SIZE, 1024)
+    k_min: int | None = option("The smallest k.  [default: 64]", SIZE)
+    k_max: int = option("The largest k.", SIZE, 2048)
+    sizes: str | None = option("These sizes, with commas, instead of a range.", metavar="LIST")
+
+    @cached_property
+    def shapes(self) -> tuple[Shape, ...]:
+        """m and n are the same for all."""
+        sizes = choose_sizes(self.sizes, self.k_min, self.k_max)
+        return tuple(Shape("", self.m, self.n, size) for size in sizes)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Precision(Ladder):
+    """The options of ``precision``."""
+
+    command: ClassVar[str] = "precision"
+    chart: ClassVar[str | None] = "precision"
+
+    sizes: str = option(
+        "m = n = k; several with commas give a table each.",
+        default=str(_DEFAULT_SIZE),
+        flags=("--sizes", "--size"),
+        metavar="LIST",
+    )
+    dtype: str | None = option(
+        "Data types, the columns of the table; several with commas.",
+        default="half,float,double",
+        metavar="TYPES",
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.plot and len(self.dtypes) < 2:
+            raise UsageError("--plot holds data types against each other; --dtype has only one")
+        _ = self.shapes
+
+    @cached_property
+    def shapes(self) -> tuple[Shape, ...]:
+        """m = n = k."""
+        sizes = choose_sizes(self.sizes, None, _DEFAULT_SIZE)
+        return tuple(Shape("", size, size, size) for size in sizes)
+
+    def plan(self, devices: Sequence[DeviceFacts], find_tuned: FindTuned) -> Plan:
+        """A kernel's data types one after another, so that both sides of a ratio are close in time."""
+
+        def position(step: Case | Skip) -> tuple[bool, int, int, int]:
+            what = step.row if isinstance(step, Skip) else step
+            if what.problem is None:
+                return False, 0, 0, 0
+            return True, max(what.device, 0), what.problem.m, ORDER.index(what.variant)
+
+        return tuple(sorted(super().plan(devices, find_tuned), key=position))
+
+    def table(self, run: Run, verbose: bool) -> RenderableType:
+        """Data types side by side."""
+        from gemmbench.render import detail, precision
+
+        if self.every_row(verbose):
+            return detail.detail(run, ORDER)
+        return precision.precision(run, self.scope, ORDER)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workloads(Ladder):
+    """The options of ``workloads``."""
+
+    command: ClassVar[str] = "workloads"
+
+    set: str | None = option(
+        f"{', '.join(SETS)} or all; several with commas.  [default: all, or none beside --file]",
+        metavar="NAMES",
+    )
+    file: Path | None = option(
+        "Your own shapes: columns m, n, k and, if you like, name.", FILE, metavar="FILE.csv"
+    )
+    batch: int = option("Images, or sequences, at once.", SIZE, 1)
+    prompt: int = option("Tokens of a prompt.", SIZE, PROMPT)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _ = self.shapes
+
+    @cached_property
+    def set_names(self) -> tuple[str, ...]:
+        """The sets, in their own order."""
+        if self.set is None:
+            return () if self.file else tuple(SETS)
+        words = choose(self.set, (*SETS, "all"), "set of shapes")
+        return tuple(name for name in SETS if name in words or "all" in words)
+
+    @cached_property
+    def shapes(self) -> tuple[Shape, ...]:
+        """The shapes of the sets and of the file, each m, n, k once."""
+        shapes = [shape for name in self.set_names for shape in SETS[name].shapes(self.batch, self.prompt)]
+        if self.file:
+            try:
+                shapes += read_shapes(self.file)
+            except ShapeFileError as error:
+                raise UsageError(str(error)) from None
+        return merged(shapes)
+
+    def table(self, run: Run, verbose: bool) -> RenderableType:
+        """The best kernel for each shape."""
+        from gemmbench.render import detail, workloads
+
+        if self.every_row(verbose):
+            return detail.detail(run, ORDER)
+        return workloads.workloads(run, self.scope, ORDER)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gemm(Ladder):
+    """The options of ``gemm``."""
+
+    command: ClassVar[str] = "gemm"
+    chart: ClassVar[str | None] = "ladder"
+
+    m: int | None = option(f"Rows of A and C.  [default: {_DEFAULT_SIZE}]", LENGTH, flags=("-m",))
+    n: int | None = option("Columns of B and C.  [default: m]", LENGTH, flags=("-n",))
+    k: int | None = option("Columns of A, rows of B.  [default: m]", LENGTH, flags=("-k",))
+    a: Path | None = option("Your own A (m x k).", INPUT, metavar="A.npy")
+    b: Path | None = option("Your own B (k x n).", INPUT, metavar="B.npy")
+    c: Path | None = option("Your own C (m x n), for beta.", INPUT, metavar="C.npy")
+    out: Path | None = option("Write the result; needs one --kernel.", INPUT, metavar="OUT.npy")
+    dtype: str | None = option(
+        f"{', '.join(GEMM_DTYPES)} (int8); several with commas.  [default: float]", metavar="TYPES"
+    )
+    scope: str = hidden("kernel")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if any((self.a, self.b, self.c)):
+            if self.dtype not in (None, self._size[3]):
+                raise UsageError(f"the files hold {self._size[3]}, but --dtype is {self.dtype}")
+            if self.c and self.beta == 0:
+                raise UsageError("--c is given but beta is 0, so it would not be read; give --beta too")
+            if not self.c and self.beta != 0:
+                raise UsageError(
+                    f"--beta {self.beta:g} adds to C, but there is no --c; give it, or leave --beta out"
+                )
+        if self.out:
+            if len(self.variants) != 1 or len(self.dtypes) != 1:
+                raise UsageError("--out needs exactly one --kernel and one --dtype, whose result it holds")
+            check_folder("--out", self.out)
+            if self.out.exists() and not self.force:
+                raise UsageError(f"--out {self.out} exists already; --force replaces it")
+
+    @property
+    def other_output(self) -> Path | None:
+        """The result."""
+        return self.out
+
+    @cached_property
+    def variants(self) -> tuple[Variant, ...]:
+        """The kernels and libraries; no library where a result is written."""
+        return choose_kernels(self.kernels, "none" if self.out else self.baseline)
+
+    @cached_property
+    def dtypes(self) -> tuple[str, ...]:
+        """The data types, or that of the files."""
+        dtype = self._size[3] if any((self.a, self.b, self.c)) else self.dtype
+        return choose_dtypes(dtype or "float", GEMM_DTYPES)
+
+    @property
+    def shapes(self) -> tuple[Shape, ...]:
+        """One."""
+        return (Shape("", *self._size[:3]),)
+
+    @cached_property
+    def _size(self) -> tuple[int, int, int, str]:
+        """m, n, k and the data type of the files, if there are any.
+
+        Only the files' first bytes are read: the elements are the business of the process that multiplies.
+
+        Raises:
+            UsageError: a file cannot be read, or sizes or types disagree.
+        """
+        if not any((self.a, self.b, self.c)):
+            m = _DEFAULT_SIZE if self.m is None else self.m
+            return m, m if self.n is None else self.n, m if self.k is None else self.k, ""
+        given = (("m", self.m), ("n", self.n), ("k", self.k))
+        lengths = {axis: (length, f"-{axis}") for axis, length in given if length is not None}
+        dtype: tuple[str, Path] | None = None
+        for path, rows, columns in ((self.a, "m", "k"), (self.b, "k", "n"), (self.c, "m", "n")):
+            if path is None:
+                continue
+            path = path.absolute()
+            try:
+                header = read_header(str(path))
+            except OperandError as error:
+                raise UsageError(str(error)) from None
+            if dtype is not None and dtype[0] != header.dtype:
+                raise UsageError(f"{path} holds {header.dtype}, but {dtype[1]} holds {dtype[0]}")
+            dtype = (header.dtype, path)
+            for axis, length in ((rows, header.rows), (columns, header.columns)):
+                if axis in lengths and lengths[axis][0] != length:
+                    raise UsageError(
+                        f"{path} makes {axis} {length}, but {lengths[axis][1]} makes it {lengths[axis][0]}"
+                    )
+                lengths[axis] = (length, str(path))
+        missing = [axis for axis in ("m", "n", "k") if axis not in lengths]
+        if missing:
+            raise UsageError(
+                f"the files do not say how long {' and '.join(missing)} is; give -{missing[0]} too"
+            )
+        assert dtype is not None
+        return lengths["m"][0], lengths["n"][0], lengths["k"][0], dtype[0]
+
+    def plan(self, devices: Sequence[DeviceFacts], find_tuned: FindTuned) -> Plan:
+        """The peaks that rates are held against, unless there is nothing to multiply, then every kernel."""
+        if self.out and len(devices) > 1:
+            raise UsageError("--out needs exactly one --device, whose result it holds")
+        files = (self.a, self.b, self.c, self.out)
+        own = Operands(*(str(file.absolute()) if file else None for file in files))
+        steps: Plan = ()
+        for dtype in self.dtypes:
+            if self.peak and all(self._size[:3]):
+                steps += peak_steps(devices, dtype, self.variants)
+            steps += self._gemms(devices, dtype, find_tuned, own)
+        return steps
+
+    def table(self, run: Run, verbose: bool) -> RenderableType:
+        """A page for each kernel."""
+        from gemmbench.render.gemm import gemm
+
+        return gemm(run)

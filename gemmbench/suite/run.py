@@ -1,0 +1,230 @@
+"""One run from its request to its saved rows: select devices, plan, use cached peaks, measure, save."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from pathlib import Path
+
+from gemmbench import UsageError, __version__, concurrent, session
+from gemmbench.automatic import Automatic
+from gemmbench.cache_folder import NoHomeError
+from gemmbench.concurrent import Group
+from gemmbench.facts.concurrent import alone
+from gemmbench.facts.events import Event, Finished
+from gemmbench.facts.records import (
+    SCHEMA_VERSION,
+    DeviceFacts,
+    Header,
+    HostFacts,
+    Policy,
+    Row,
+    RowKey,
+    Run,
+    RunFile,
+    RunFileError,
+    essential,
+)
+from gemmbench.facts.text import spelt_out
+from gemmbench.measured import KeptMeasurements
+from gemmbench.peaks import KeptPeaks
+from gemmbench.rules.plan import Case, FindTuned, Plan
+from gemmbench.rules.selection import SelectionError, select
+from gemmbench.rules.variants import AUTO, ParameterError
+from gemmbench.tuned import KeptPresets
+from gemmbench.worker import MakeMachine, Worker, WorkerError
+
+MakePlan = Callable[[Sequence[DeviceFacts], FindTuned], Plan]
+Listen = Callable[[Event], None]
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to measure, where and how long, and what becomes of the rows."""
+
+    command: tuple[str, ...]  # the command line that asks for this
+    plan: MakePlan
+    device: str  # as --device takes it
+    policy: Policy
+    view: str = ""  # that `show` gives the saved run
+    scope: str = ""  # what --scope chose
+    save: Path | None = None
+    resume: bool = False
+    force: bool = False
+    concurrent: bool = False  # each case on each device alone, then on all of them at once
+    cached_peaks: bool = False  # peaks that an earlier run has measured are not measured again
+    tuned: bool = False  # the tuner's presets are used
+
+
+@dataclass
+class Outcome:
+    """What came of a request."""
+
+    run: Run
+    interrupted: bool = False
+    error: RunFileError | None = None  # a row could not be saved
+    notes: tuple[str, ...] = ()  # about files in the user's cache folder that could not be used
+
+
+@dataclass
+class Measurement:
+    """A request on this machine, ready to run."""
+
+    request: Request
+    header: Header
+    plan: Plan
+    groups: tuple[Group, ...]  # of cases that run on several devices at once
+    peaks: KeptPeaks
+    presets: KeptPresets
+    worker: Worker
+    make_machine: MakeMachine
+
+    def run(self, listen: Listen = lambda _: None) -> Outcome:
+        """Measure. Ctrl-C and a full disk end the run; the rows before them are in the outcome.
+
+        Raises:
+            RunFileError: the file cannot be written, or is of another run; nothing was measured.
+        """
+        header, request, measured = self.header, self.request, KeptMeasurements()
+        chooses = any(isinstance(step, Case) and step.variant == AUTO for step in self.plan)
+        points = measured.points(header.devices, header.host) if chooses else {}
+        automatic = Automatic(points, _preset_finder(self.presets, request.tuned))
+        outcome = Outcome(Run(header, (), str(request.save or "")))
+        rows: list[Row] = []
+        resumed: set[RowKey] = set()
+        file = _open(request, header)
+        try:
+            with closing(self._events(file, automatic)) as events:
+                for event in events:
+                    if isinstance(event, Finished):
+                        rows.append(event.row)
+                        if event.resumed:
+                            resumed.add(event.row.key)
+                    listen(event)
+        except KeyboardInterrupt:
+            outcome.interrupted = True
+        except RunFileError as error:  # a full disk, for example: the rows so far are worth showing
+            outcome.error = error
+        finally:
+            if file:
+                file.close()
+        outcome.run = replace(outcome.run, rows=tuple(rows))
+        self.peaks.keep(alone(outcome.run), resumed)
+        measured.keep(header, automatic.lessons)
+        outcome.notes = (*self.peaks.notes, *measured.notes, *self.presets.notes)
+        return outcome
+
+    def _events(self, file: RunFile | None, automatic: Automatic) -> Generator[Event, None, None]:
+        header, policy = self.header, self.request.policy
+        if not self.groups:
+            yield from session.run(self.plan, header.devices, policy, self.worker, file, automatic)
+            return
+        steps = session.Steps(header.devices, policy, file, automatic)
+        with concurrent.Crew(self.worker, lambda: Worker(self.make_machine), len(header.devices)) as crew:
+            yield from concurrent.run(self.groups, crew, steps)
+
+
+@contextmanager
+def prepared(request: Request, make_machine: MakeMachine) -> Iterator[Measurement]:
+    """Select devices and plan; the measuring process lives as long as the context.
+
+    Raises:
+        UsageError: there is no such device, or the plan cannot be made.
+    """
+    with Worker(make_machine) as worker, user_errors():
+        all_devices, host = every_device(worker)
+        devices = select(all_devices, request.device)
+        peaks, presets = KeptPeaks(), KeptPresets()
+        plan = request.plan(devices, _preset_finder(presets, request.tuned))
+        if request.cached_peaks:
+            plan = peaks.fill(plan, devices)
+        header = header_of(devices, host, request.policy, request.command, request.view, request.scope)
+        groups = _choose_groups(plan, devices) if request.concurrent else ()
+        yield Measurement(request, header, plan, groups, peaks, presets, worker, make_machine)
+
+
+@contextmanager
+def user_errors() -> Iterator[None]:
+    """Errors whose message is for the user become `UsageError`."""
+    try:
+        yield
+    except (NoHomeError, ParameterError, RunFileError, SelectionError, WorkerError) as error:
+        raise UsageError(str(error)) from None
+
+
+def every_device(worker: Worker) -> tuple[tuple[DeviceFacts, ...], HostFacts]:
+    """The devices of this machine, and the host.
+
+    Raises:
+        UsageError: there are none; the sentence holds the command that brings one.
+    """
+    from gemmbench.opencl.drivers import no_device_message
+
+    with user_errors():
+        devices, host = worker.devices()
+    if not devices:
+        raise UsageError(no_device_message())
+    return devices, host
+
+
+def header_of(
+    devices: Sequence[DeviceFacts],
+    host: HostFacts,
+    policy: Policy,
+    command: Sequence[str],
+    view: str = "",
+    scope: str = "",
+) -> Header:
+    """The first line of a run on these devices.
+
+    Args:
+        devices: in the order of the rows' positions.
+        host: the machine around them.
+        policy: how long things are measured.
+        command: the command line that asks for it.
+        view: that `show` gives the saved run; see `render.show`.
+        scope: what ``--scope`` chose.
+    """
+    return Header(
+        schema_version=SCHEMA_VERSION,
+        gemmbench=__version__,
+        command=essential(map(spelt_out, command)),
+        started_utc=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        # Whoever is shown the file has no use for the folders of this machine.
+        devices=tuple(replace(device, library=Path(device.library).name) for device in devices),
+        host=host,
+        policy=policy,
+        view=view,
+        scope=scope,
+    )
+
+
+def _preset_finder(presets: KeptPresets, wanted: bool) -> FindTuned:
+    return presets.find if wanted else lambda *_: None
+
+
+def _open(request: Request, header: Header) -> RunFile | None:
+    if request.save is None:
+        return None
+    if request.resume:
+        return RunFile.resume(request.save, header)
+    return RunFile.create(request.save, header, request.force)
+
+
+def _choose_groups(plan: Plan, devices: Sequence[DeviceFacts]) -> tuple[Group, ...]:
+    """A plan in groups of which each is run on every device alone, then on all at once.
+
+    Raises:
+        UsageError: there are not two devices, or no case that two of them run.
+    """
+    if len(devices) < 2:
+        raise UsageError("--concurrent needs two devices or more: --device all, or several with commas")
+    groups = concurrent.grouped(plan)
+    if not any(group.cases for group in groups):
+        raise UsageError(
+            "--concurrent finds nothing that two of the devices run: it takes GEMMs, and of peak --only "
+            "memory,transfer"
+        )
+    return groups

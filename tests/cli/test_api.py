@@ -1,0 +1,396 @@
+"""``import gemmbench``: the same as the command line, from Python."""
+
+from __future__ import annotations
+
+import code
+import inspect
+import json
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import threading
+import types
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import gemmbench as gb
+from gemmbench import api
+from gemmbench.facts.events import Event
+from gemmbench.facts.records import load
+from gemmbench.options import measuring
+from gemmbench.options.declare import Count, Flag, Options, build, command_line, specs
+from gemmbench.options.tuning import Tune
+from gemmbench.render.progress import Progress
+from tests.cli.conftest import ROOT, Call
+from tests.cli.test_errors import ERRORS, files  # noqa: F401  a fixture
+
+QUICK = {"sizes": [8, 16], "kernels": "naive,tiled", "budget": 0.1}
+COMMANDS: dict[str, type[Options]] = {
+    "peak": measuring.Peak,
+    "square": measuring.Square,
+    "sweep-k": measuring.SweepK,
+    "gemm": measuring.Gemm,
+    "precision": measuring.Precision,
+    "workloads": measuring.Workloads,
+    "tune": Tune,
+}
+
+
+def keywords(words: list[str]) -> dict[str, Any]:
+    """The words of a command line as keyword arguments, left as text."""
+    by_flag = {
+        flag: (name, spec)
+        for name, (spec, _) in specs(COMMANDS[words[0]]).items()
+        for each in spec.words(name)
+        for flag in each.split("/")
+    }
+    values: dict[str, Any] = {}
+    rest = iter(words[1:])
+    for word in rest:
+        name, spec = by_flag.get(word, (word.strip("-"), None))
+        if spec is None or isinstance(spec.kind, (Flag, Count)):
+            values[name] = not word.startswith("--no-")
+        elif spec.many:
+            values.setdefault(name, []).append(next(rest))
+        else:
+            values[name] = next(rest)
+    return values
+
+
+def function(command: str) -> Callable[..., Any]:
+    found: Callable[..., Any] = getattr(gb, command.replace("-", "_"))
+    return found
+
+
+# --- errors -------------------------------------------------------------------------------------------------
+
+SENTENCES = [name for name, (text, _) in ERRORS.items() if text.split()[0] in COMMANDS and name != "option"]
+
+
+@pytest.mark.parametrize("name", SENTENCES)
+def test_bad_input_is_the_command_lines_sentence(name: str, call: Call) -> None:
+    words = ERRORS[name][0].split(" ")
+    says = call(*words).stderr.removeprefix("gemmbench: ").strip()
+    says = re.sub(r" \(gemmbench \S+ --help tells more\)$", "", says)
+    with pytest.raises((gb.UsageError, gb.NothingMeasured)) as error:
+        function(words[0])(**keywords(words))
+    assert " ".join(str(error.value).split()).rstrip(".") == says
+    assert (error.type is gb.NothingMeasured) == ("half" in name)
+
+
+@pytest.mark.parametrize(
+    ("values", "sentence"),
+    [
+        ({"kernel": "naive"}, "square has no option 'kernel'; did you mean kernels?"),
+        ({"dry_run": True}, "square has no option 'dry_run'; there are"),
+        ({"max": 8.5}, "Invalid value for '--max': 8.5 is not a valid integer range"),
+        ({"budget": [1]}, "Invalid value for '--budget': [1] is not a valid number"),
+        ({"cold": "yes"}, "Invalid value for '--cold': 'yes' is not a valid boolean"),
+        ({"kernels": 3.5}, "Invalid value for '--kernel': 3.5 is not a valid string"),
+        ({"scope": "all of them"}, "Invalid value for '--scope': 'all of them' is not one of 'kernel',"),
+        ({"save": 3}, "Invalid value for '--save': 3 is not the name of a file"),
+        ({"device": "nonsense"}, "no device is 'nonsense'; choose 0 ("),
+    ],
+)
+def test_what_python_can_pass_wrong(values: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(gb.UsageError) as error:
+        gb.square(**values)
+    assert str(error.value).startswith(sentence)
+
+
+def test_nothing_measured_has_the_rows() -> None:
+    with pytest.raises(gb.NothingMeasured, match="naive half: unsupported") as error:
+        gb.square(device="pocl", dtype="half", sizes=8, kernels="naive", quiet=True)
+    assert error.value.run is not None
+    assert [row["status"] for row in error.value.run.records() if row["variant"] == "naive"] == [
+        "unsupported"
+    ]
+
+
+def test_a_wrong_result_is_a_run_that_is_not_ok(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert gb.square(**QUICK).ok
+    monkeypatch.setenv("GEMMBENCH_FAKE_FAULTS", "tiled 16 wrong")
+    run = gb.square(**QUICK)
+    assert not run.ok
+    assert [row["status"] for row in run.records() if row["variant"] == "tiled"] == ["ok", "wrong"]
+
+
+def test_no_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GEMMBENCH_FAKE_DEVICES", "")
+    with pytest.raises(gb.UsageError, match="no OpenCL"):
+        gb.devices()
+
+
+# --- runs ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "square --sizes 8,16 --kernel naive,tiled",
+        "square --sizes 8,16 --kernel naive,tiled --scope all --dtype float,double",
+        "square --sizes 8 --kernel naive --device all --concurrent",
+        "sweep-k --k-max 128 --kernel tiled --no-peak --param TS=8 --remeasure",
+        "peak --types float --energy",
+        "gemm -m 8 -k 4 --kernel naive --no-tuned",
+        "precision --size 8 --kernel naive",
+        "workloads --set odd --kernel naive --baseline none",
+    ],
+)
+def test_show_is_the_commands_own_table(
+    command: str, call: Call, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    words = command.replace("coarse", "naive,coarse").split() if "WPT" in command else command.split()
+    if "WPT" in command:
+        words = [
+            "sweep-k",
+            "--k-max",
+            "128",
+            "--kernel",
+            "tiled",
+            "--no-peak",
+            "--param",
+            "TS=8",
+            "--remeasure",
+        ]
+    table = call(*words, "--save", str(tmp_path / "line.jsonl"))
+    assert table.exit_code == 0, table.stderr
+    run = function(words[0])(**keywords(words), save=tmp_path / "api.jsonl")
+    run.show()
+    assert capsys.readouterr().out == table.stdout
+    saved = load(tmp_path / "api.jsonl")
+    assert [row.key for row in saved.rows] == [row.key for row in load(tmp_path / "line.jsonl").rows]
+    loaded = gb.load(tmp_path / "api.jsonl")
+    loaded.show(verbose=True)
+    assert capsys.readouterr().out == call("show", str(tmp_path / "api.jsonl"), "-v").stdout
+
+
+def test_the_saved_command_line_asks_for_the_same(call: Call, tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    gb.gemm(m=8, kernels=["naive", "tiled"], params={"TS": 8}, peak=False, cold=True, save=path)
+    words = load(path).header.command
+    assert words == (
+        "gemm", "-m", "8", "--kernel", "naive,tiled", "--param", "TS=8", "--no-peak", "--cold",
+    )  # fmt: skip
+    resumed = call(*words, "--save", str(path), "--resume")
+    assert (resumed.exit_code, len(load(path).rows)) == (0, 3), resumed.stderr
+
+
+@pytest.mark.parametrize("kind", COMMANDS.values())
+def test_a_command_line_says_every_option(kind: type[Options]) -> None:
+    values: dict[str, Any] = {}
+    for name, (spec, field) in specs(kind).items():
+        if not spec.shell and isinstance(spec.kind, Flag):
+            values[name] = not field.default
+    for name in ("resume", "force", "concurrent", "all"):
+        values.pop(name, None)
+    values |= {"device": "1", "quiet": True, "verbose": 2, "budget": 0.5}
+    values |= {"kernel": "tiled"} if kind is Tune else {}
+    chosen = build(kind, values)
+    again = keywords(list(command_line(chosen)))
+    assert again.pop("verbose") is True
+    assert build(kind, {**again, "verbose": 2}) == chosen
+
+
+def test_records_are_what_show_prints_as_json(call: Call, tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    run = gb.square(**QUICK, device="all", energy=True, save=path)
+    assert run.records() == json.loads(call("show", str(path), "--format", "json").stdout)
+    assert gb.load(path).records() == run.records()
+    contract = (
+        "kind variant dtype m n k status reason kernel_gflops device_gflops host_gflops peak_fraction "
+        "gflops gbps latency_s energy_j width noise"
+    )
+    assert all(row.keys() >= set(contract.split()) for row in run.records())
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "plots").glob("*.jsonl")), ids=lambda path: path.stem)
+def test_records_of_every_saved_run(path: Path, call: Call) -> None:
+    assert gb.load(path).records() == json.loads(call("show", str(path), "--format", "json").stdout)
+
+
+def test_a_run_measures_nothing_twice(call: Call, tmp_path: Path) -> None:
+    """Presets, cached peaks and `auto`, which no command line is needed for."""
+    from gemmbench.facts.records import load
+
+    path = tmp_path / "run.jsonl"
+    call("tune", "--kernel", "tiled", "--sizes", "64", "--budget", "3")
+    gb.square(sizes=64, kernels="tiled,auto", save=path)
+    rows = {row.variant: row for row in load(path).rows if row.kind == "gemm"}
+    assert rows["auto"].choice["kernel"]
+    assert gb.square(sizes=64, kernels="tiled", tuned=False).records()
+
+
+def test_plot(tmp_path: Path) -> None:
+    run = gb.square(**QUICK)
+    run.plot(tmp_path / "out.svg", kind="host-device")
+    assert (tmp_path / "out.svg").read_bytes().startswith(b"<?xml")
+    gb.square(**QUICK, plot=tmp_path / "own.png")
+    assert (tmp_path / "own.png").exists()
+    with pytest.raises(gb.UsageError, match="unknown kind of chart 'nonsense'; there are"):
+        run.plot(tmp_path / "out.svg", kind="nonsense")
+    with pytest.raises(gb.UsageError, match=r"a chart is a \.png"):
+        run.plot("out.gif")
+
+
+def test_devices(call: Call) -> None:
+    assert [device.name for device in gb.devices()] == [
+        device["name"] for device in json.loads(call("devices", "--json").stdout)
+    ]
+
+
+# --- runs against runs --------------------------------------------------------------------------------------
+
+
+def test_compare_check_and_history(call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    base = gb.square(**QUICK, save="base.jsonl")
+    run = gb.square(**QUICK)
+    same = gb.compare(gb.load("base.jsonl"), run)
+    assert (same.ok, same.slower) == (True, ())
+    again = gb.compare("base.jsonl", run, threshold="10 %")
+    assert again.counts == same.counts
+    history = gb.history("base.jsonl", run, scope="host")
+    assert {track.row.variant for track in history.tracks} >= {"naive", "tiled"}
+    checked = gb.check(base, budget=0.05, quiet=True)
+    assert isinstance(checked, api.Comparison)
+    assert checked.news[0].header.policy.budget_s == 0.05
+    assert isinstance(gb.check("base.jsonl", aa=2), api.Floor)
+    with pytest.raises(gb.UsageError, match="is both base and new"):
+        gb.compare("base.jsonl", "base.jsonl")
+    with pytest.raises(gb.UsageError, match=r"would replace base\.jsonl, which is read"):
+        gb.check("base.jsonl", save="base.jsonl", force=True)
+
+
+def test_a_slower_run_is_slower(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GEMMBENCH_FAKE_GAINS", "TS=8 1.0")
+    params = {"params": {"TS": 8}, "sizes": "64,128", "kernels": "tiled"}
+    base = gb.square(**params)
+    monkeypatch.setenv("GEMMBENCH_FAKE_GAINS", "TS=8 0.5")
+    comparison = gb.compare(base, gb.square(**params))
+    assert {line.row.variant for line in comparison.slower} == {"tiled"}
+    assert not comparison.ok
+
+
+def test_tune(tmp_path: Path) -> None:
+    result = gb.tune(kernel="tiled", sizes=64, budget=2, cache=tmp_path / "cache.jsonl", quiet=True)
+    assert result.ranked
+    with pytest.raises(gb.UsageError, match="tune takes one --kernel at a time, not 2"):
+        gb.tune(kernel="tiled,naive")
+
+
+# --- surroundings -------------------------------------------------------------------------------------------
+
+
+def test_off_the_main_thread_no_signal_handler_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    threads: list[bool] = []
+    real = signal.signal
+
+    def spied(*arguments: Any) -> Any:
+        threads.append(threading.current_thread() is threading.main_thread())
+        return real(*arguments)
+
+    monkeypatch.setattr(signal, "signal", spied)
+    results: list[Any] = []
+
+    def work() -> None:
+        try:
+            results.append(gb.square(**QUICK))
+        except BaseException as error:
+            results.append(error)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert isinstance(results[0], gb.Run), results
+    assert results[0].ok
+    assert threads == []
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
+
+
+def test_ctrl_c_leaves_what_was_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "run.jsonl"
+    handle = Progress.handle
+    finished = 0
+
+    def interrupting(self: Progress, event: Event) -> None:
+        nonlocal finished
+        handle(self, event)
+        finished += type(event).__name__ == "Finished"
+        if finished == 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Progress, "handle", interrupting)
+    with pytest.raises(KeyboardInterrupt):
+        gb.square(**QUICK, peak=False, save=path)
+    assert len(load(path).rows) == 3
+    monkeypatch.setattr(Progress, "handle", handle)
+    assert len(gb.square(**QUICK, peak=False, save=path, resume=True).rows) == 6
+
+
+def test_importing_is_cheap_and_names_stay(tmp_path: Path) -> None:
+    heavy = "{'numpy', 'scipy', 'matplotlib', 'pyopencl', 'rich', 'msgspec', 'click', 'gemmbench.api'}"
+    script = f"""
+import sys, types, gemmbench
+assert not {heavy} & sys.modules.keys(), sys.modules.keys()
+assert set(gemmbench.__all__) <= set(dir(gemmbench))
+gemmbench.gemm, gemmbench.tune
+assert 'pyopencl' not in sys.modules and 'matplotlib' not in sys.modules and 'click' not in sys.modules
+gemmbench.tune = types.ModuleType('gemmbench.tune')  # as the import of a submodule of that name does
+assert callable(gemmbench.tune)
+gemmbench.probes = types.ModuleType('gemmbench.probes')
+assert not callable(gemmbench.probes)
+try: gemmbench.nonsense
+except AttributeError as error: print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("module 'gemmbench' has no attribute 'nonsense'\n", "")
+
+
+def test_the_functions_are_documented() -> None:
+    for name in gb.__all__:
+        assert inspect.getdoc(getattr(gb, name)), name
+    assert "max" in inspect.signature(gb.square).parameters
+    assert "The largest size." in (gb.square.__doc__ or "")
+
+
+# --- what README says ---------------------------------------------------------------------------------------
+
+
+def readme_lines() -> list[str]:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"^```python\n(.*?)^```$", text, re.M | re.S)
+    return block.splitlines()
+
+
+def test_readmes_lines_in_a_console(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Line by line, as in a notebook: nothing asks for a ``__main__`` guard."""
+    monkeypatch.chdir(tmp_path)
+    lines = readme_lines()
+    assert lines[0] == "import gemmbench as gb"
+    gb.square(max=128, kernels="best", save="base.jsonl", quiet=True)
+    console = code.InteractiveConsole()
+    for line in lines:
+        assert not console.push(line), line
+    captured = capsys.readouterr()
+    assert captured.err == ""
+    assert "cpu-packed" in captured.out
+    assert isinstance(console.locals["run"], gb.Run)
+    assert console.locals["rows"]
+    assert Path("out.png").exists()
+    assert Path("run.jsonl").exists()
+
+
+def test_the_helpers_of_this_file() -> None:
+    assert keywords(shlex.split("square --no-peak --param A=1 --param B=2 -v --budget 1")) == {
+        "peak": False, "params": ["A=1", "B=2"], "verbose": True, "budget": "1",
+    }  # fmt: skip
+    assert isinstance(gb, types.ModuleType)
