@@ -72,6 +72,7 @@ class FakeMachine:
             top *= TOP[case.dtype] / TOP["float"]  # no multiplication is faster than its type's peak
             gflops = top * case.problem.k / (case.problem.k + 64) * _gain(case)
             row = fake_runs.gemm_row(case.variant, case.row("ok").problem, gflops, case.device, transfer=0.5)  # type: ignore[arg-type]
+            row = replace(row, source=case.source)
         if policy.energy:
             row = replace(row, energy=fake_runs.energy(row, device))
         label = case.problem.label if case.problem else ""
