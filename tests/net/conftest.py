@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from gemmbench.cli import running
+from gemmbench import api
 from tests.cli import fake_machine
 from tests.net.record import Book
 
@@ -55,13 +55,13 @@ def surroundings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (work / "plots").symlink_to(ROOT / "plots")
     (work / "tests" / "data").symlink_to(ROOT / "tests" / "data")
     monkeypatch.chdir(work)
-    monkeypatch.setattr(running, "make_machine", fake_machine.make)
+    monkeypatch.setattr(api, "make_machine", fake_machine.make)
 
 
 @pytest.fixture
 def use(monkeypatch: pytest.MonkeyPatch) -> Use:
     """Measure with another fake machine: the module that has its ``make``."""
-    return lambda module: monkeypatch.setattr(running, "make_machine", module.make)
+    return lambda module: monkeypatch.setattr(api, "make_machine", module.make)
 
 
 @pytest.fixture
