@@ -16,9 +16,9 @@ from gemmbench.facts.compare.pairing import Repetition, repetitions, slots
 from gemmbench.facts.events import Event
 from gemmbench.facts.records import FAILED, Header, Policy, Row, RowKey, Run, RunFile
 from gemmbench.facts.series import HOST
+from gemmbench.measure.child import Worker
 from gemmbench.rules.plan import Case, Plan
 from gemmbench.rules.variants import BASELINES
-from gemmbench.worker import Worker
 
 
 @dataclass(frozen=True)

@@ -27,13 +27,13 @@ from gemmbench.facts.kernel_files import MARK
 from gemmbench.facts.records import FAILED, DeviceFacts, Policy, Row, RunFile, RunFileError
 from gemmbench.facts.series import HOST
 from gemmbench.facts.text import clean
+from gemmbench.measure.child import Worker
 from gemmbench.render import aa
 from gemmbench.render.progress import Progress, place
 from gemmbench.rules.plan import Case, Plan
 from gemmbench.rules.rebuild import rebuild
 from gemmbench.rules.selection import select
 from gemmbench.rules.variants import BY_NAME
-from gemmbench.worker import Worker
 
 _AA_FORMATS = ("table", "markdown", "json")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from gemmbench.cli import running
-from gemmbench.worker import Worker
+from gemmbench.measure.child import Worker
 
 
 @click.command()

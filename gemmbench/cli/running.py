@@ -40,6 +40,7 @@ from gemmbench.facts.records import (
 )
 from gemmbench.facts.series import AUTO
 from gemmbench.facts.text import clean, spelt_out
+from gemmbench.measure.child import Worker, WorkerError
 from gemmbench.measured import KeptMeasurements
 from gemmbench.opencl import machine
 from gemmbench.peaks import KeptPeaks
@@ -47,7 +48,6 @@ from gemmbench.render.progress import Progress, place
 from gemmbench.rules.plan import Case, Plan
 from gemmbench.rules.selection import SelectionError, select
 from gemmbench.rules.variants import FAMILIES, ParameterError
-from gemmbench.worker import Worker, WorkerError
 
 make_machine = machine.default  # replaced in tests
 

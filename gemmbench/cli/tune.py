@@ -31,6 +31,7 @@ from gemmbench.facts.problem import Gemm
 from gemmbench.facts.records import DeviceFacts, Header, HostFacts, Policy, Run, RunFileError
 from gemmbench.facts.text import clean, listed
 from gemmbench.facts.tuning import result
+from gemmbench.measure.child import Worker
 from gemmbench.opencl import machine
 from gemmbench.render.sheet import stack
 from gemmbench.render.tune import TOP, sheets
@@ -40,7 +41,6 @@ from gemmbench.rules.plan import saved_problem
 from gemmbench.rules.selection import select
 from gemmbench.rules.variants import BY_NAME, LADDER
 from gemmbench.tuned import KeptPresets, Preset, source
-from gemmbench.worker import Worker
 
 if TYPE_CHECKING:
     from gemmbench.tuning.session import Ahead, Task

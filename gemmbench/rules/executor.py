@@ -11,16 +11,16 @@ from gemmbench.rules.plan import Case
 
 Tell = Callable[[str], None]  # told each stage that is entered: building, verifying, settling, timing
 
-FORMER = "verifying the former kernel"
-"""The stage in which what goes wrong is not the case's own kernel's fault."""
-
 
 class NotMeasuredError(Exception):
     """A case ends without a rate; carries the row's status and the reason for the user.
 
     Attributes:
         restart: the driver can no longer be trusted: run the next case in a fresh process.
+        handle: of an instrument, in whose turn it was raised.
     """
+
+    handle: int | None = None
 
     def __init__(self, status: Status, reason: str, restart: bool = False) -> None:
         super().__init__(reason)

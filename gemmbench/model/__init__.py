@@ -1,0 +1,1 @@
+"""Plain data: what is measured, by which instrument, and what came of it."""
