@@ -126,6 +126,9 @@ class FakeInstrument:
             self._scripts[asked.handle] = _chained(one, rest)
         return self._next[asked.handle] * asked.count * asked.work
 
+    def pause_limit(self, is_paused: bool) -> None:
+        self.log.append(("pause", is_paused))
+
     def release(self, handle: int) -> None:
         self.log.append(("release", handle))
 

@@ -88,6 +88,7 @@ class Child:
         self._batches: deque[int] = deque()  # the handles whose batches were asked for and not answered yet
         self._handle: int | None = None  # whose answer is waited for
         self._limit_s = self._left_s = _START_LIMIT_S
+        self._is_paused = False
         self._since = 0.0  # when an answer was first waited for
 
     # --- requests ---
@@ -95,11 +96,18 @@ class Child:
     def limit(self, seconds: float) -> None:
         """From now on all requests together may take so long; what is not spent waiting does not count."""
         self._limit_s = self._left_s = seconds
+        self._is_paused = False
+
+    def pause_limit(self, is_paused: bool) -> None:
+        """See `Instrument`."""
+        if is_paused != self._is_paused:
+            self._left_s, self._since = self.left_s, time.monotonic()
+            self._is_paused = is_paused
 
     @property
     def left_s(self) -> float:
         """How much longer the batches that were asked for may take."""
-        return self._left_s - (time.monotonic() - self._since)
+        return self._left_s - (0.0 if self._is_paused else time.monotonic() - self._since)
 
     def open(self) -> Opened:
         """List the devices and describe the host."""

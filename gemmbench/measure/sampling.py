@@ -355,6 +355,7 @@ class _Part:
         self.settling = Settling(policy, self.size * self.one_s, end)
         self.rule = Rule(policy, now, now + self.budget_s)
         self.begun, self.counts_from, self.batches = None, math.inf, []
+        self.handle.instrument.pause_limit(False)
         self.stream.ask()
 
     def take(self, now: float) -> None:
@@ -369,6 +370,20 @@ class _Part:
         elif batch.begin >= self.counts_from:
             self.batches.append(batch)
             self.rule.add(_first(batch), now)
+        # Waiting for the others, to begin or to have enough, is not its fault.
+        waits = self.counts_from == math.inf if self.begun else False
+        self.handle.instrument.pause_limit(waits or bool(self.rule.stop))
+
+    def count(self, begin: float) -> None:
+        """All have begun: from that moment on batches count."""
+        if self.counts_from == math.inf:
+            self.counts_from = begin
+            self.handle.instrument.pause_limit(False)
+
+    def leave(self) -> None:
+        """Drop what is in flight: it ends when the others have enough already."""
+        self.handle.instrument.pause_limit(False)
+        self.stream.rest()
 
     @property
     def sampled(self) -> Sampled:
@@ -450,7 +465,6 @@ def _common_window(
         begun = [part.begun for part in parts.values() if part.begun is not None]
         if len(begun) == len(parts):
             for part in parts.values():
-                part.counts_from = max(begun)
-    # What is in flight ends when the others have enough already.
-    each([number for number in parts if number not in failed], lambda part: part.stream.rest())
+                part.count(max(begun))
+    each([number for number in parts if number not in failed], _Part.leave)
     return failed

@@ -242,6 +242,9 @@ class Instrument(Protocol):
     def finish(self) -> Batch:
         """The oldest batch that was asked for."""
 
+    def pause_limit(self, is_paused: bool) -> None:
+        """Whether its time limit stands still, since it only keeps others company."""
+
     def release(self, handle: int) -> None:
         """Give a handle's memory back; where the instrument is gone there is nothing to do."""
 

@@ -22,6 +22,7 @@ from gemmbench.opencl.runtime import Runtime
 from gemmbench.rules.executor import NotMeasuredError
 from gemmbench.rules.plan import Case, Operands, Skip, gemm_plan
 from gemmbench.rules.variants import BY_NAME, LADDER
+from tests import in_process
 
 QUICK = Policy(budget_s=0.02, settle_s=0.0, batch_s=0.001, min_batches=3)
 
@@ -108,7 +109,7 @@ def measured(device: DeviceFacts, name: str, problem: Gemm, policy: Policy = QUI
     (step,) = gemm_plan([device], [BY_NAME[name]], [problem], **extra)
     if isinstance(step, Skip):
         return step.row
-    return executor(device).run(step, policy, lambda _: None)
+    return in_process.measured(executor(device), step, policy)
 
 
 @pytest.mark.parametrize("memory", ["mapped", "staged", "pageable"])
@@ -194,7 +195,7 @@ def test_a_broken_kernel_is_caught(device: DeviceFacts, fault: str, monkeypatch:
     (step,) = gemm_plan([device], [BY_NAME[name]], [Gemm(50, 50, 50)])
     if isinstance(step, Skip):
         pytest.skip(step.row.reason)
-    row = GemmExecutor(Runtime(device)).run(step, QUICK, lambda _: None)
+    row = in_process.measured(GemmExecutor(Runtime(device)), step, QUICK)
     assert row.status == "wrong", fault
     assert row.reason
     assert row.samples == {}
@@ -205,7 +206,7 @@ def test_a_build_error_shows_the_drivers_log(device: DeviceFacts, monkeypatch: p
     (step,) = gemm_plan([device], [BY_NAME["naive"]], [Gemm(8, 8, 8)])
     assert isinstance(step, Case)
     with pytest.raises(NotMeasuredError, match=r"(?s)01_naive.cl does not compile: .*undeclared") as caught:
-        GemmExecutor(Runtime(device)).run(step, QUICK, lambda _: None)
+        in_process.measured(GemmExecutor(Runtime(device)), step, QUICK)
     assert len(caught.value.reason) < 2000
 
 
@@ -221,7 +222,7 @@ def in_turn(
     (step,) = gemm_plan([device], [BY_NAME["naive"]], [Gemm(50, 50, 50, beta=beta)])
     assert isinstance(step, Case)
     policy = replace(QUICK, memory=memory)
-    return executor(device).run(replace(step, former=str(folder)), policy, lambda _: None)
+    return in_process.measured(executor(device), replace(step, former=str(folder)), policy)
 
 
 @pytest.mark.parametrize("memory", ["mapped", "staged"])
@@ -284,7 +285,7 @@ def test_a_wrong_kernel_is_wrong_whatever_its_former_self_is(
     (step,) = gemm_plan([device], [BY_NAME["naive"]], [Gemm(50, 50, 50)])
     assert isinstance(step, Case)
     case = replace(step, former=str(tmp_path))
-    row = GemmExecutor(Runtime(device)).run(case, QUICK, lambda _: None)
+    row = in_process.measured(GemmExecutor(Runtime(device)), case, QUICK)
     assert row.status == "wrong"
 
 
@@ -292,5 +293,5 @@ def test_a_former_self_that_is_not_there_is_told(device: DeviceFacts, tmp_path: 
     (step,) = gemm_plan([device], [BY_NAME["naive"]], [Gemm(8, 8, 8)])
     assert isinstance(step, Case)
     with pytest.raises(NotMeasuredError, match=r"^its kernel in the other folder: no such file") as caught:
-        executor(device).run(replace(step, former=str(tmp_path)), QUICK, lambda _: None)
+        in_process.measured(executor(device), replace(step, former=str(tmp_path)), QUICK)
     assert caught.value.status == "unsupported"
