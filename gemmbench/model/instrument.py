@@ -27,7 +27,7 @@ from gemmbench.rules.executor import NotMeasuredError
 from gemmbench.rules.plan import Case
 
 PROTOCOL = 1
-# 1: the first one (gemmbench 0.2).
+# 1: the first one (gemmbench 0.1).
 
 When = Literal["exact", "before", "after"]
 """exact: on small integer problems with guard cells; before: the timed operands, before the first batch."""
