@@ -239,6 +239,9 @@ class Instrument(Protocol):
     def answered(self) -> bool:
         """Whether `finish` would return, or raise, at once."""
 
+    def fileno(self) -> int:
+        """What can be selected while batches that were asked for are not answered."""
+
     def finish(self) -> Batch:
         """The oldest batch that was asked for."""
 
