@@ -201,7 +201,10 @@ class Child:
         self._settle()
         if handle in self._held:
             self._held.discard(handle)
-            self._call(Release(handle), Released)
+            with contextlib.suppress(
+                NotMeasuredError
+            ):  # what was measured stands; the next finds a new child
+                self._call(Release(handle), Released)
 
     def start_whole(self, case: Case, device: DeviceFacts | None, policy: Policy) -> None:
         """Ask for a case to be measured whole, and do not wait for it."""

@@ -50,7 +50,7 @@ def decode(line: bytes) -> Any:
         except msgspec.DecodeError:
             kind, content = json.loads(line)
             return msgspec.convert(content, type=_KINDS[kind])
-    except (msgspec.MsgspecError, LookupError, TypeError) as error:
+    except (msgspec.MsgspecError, LookupError, TypeError, ValueError) as error:
         raise ValueError(f"not of protocol {instrument.PROTOCOL} of the instrument: {error}") from None
 
 

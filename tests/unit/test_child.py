@@ -17,10 +17,20 @@ import pytest
 from gemmbench import __version__
 from gemmbench.facts.problem import Gemm
 from gemmbench.facts.records import Check, DeviceFacts, HostFacts, Policy
-from gemmbench.measure.child import Child, Worker, named
+from gemmbench.measure.child import Child, Worker, WorkerError, named
 from gemmbench.measure.pipe import decode, encode
 from gemmbench.model import instrument
-from gemmbench.model.instrument import PROTOCOL, Batch, Built, Handle, LostError, Prepared, Verified, When
+from gemmbench.model.instrument import (
+    PROTOCOL,
+    Batch,
+    Built,
+    Handle,
+    LostError,
+    Opened,
+    Prepared,
+    Verified,
+    When,
+)
 from gemmbench.rules.executor import NotMeasuredError
 from gemmbench.rules.plan import Case, Operands
 from tests import fake_runs
@@ -280,3 +290,42 @@ def test_anybody_can_speak_it(tmp_path: Path) -> None:
     )
     kinds = [json.loads(line)[0] for line in done.stdout.splitlines()]
     assert kinds == ["Opened", "Released"]
+
+
+# --- another checkout ---------------------------------------------------------------------------------------
+
+
+def checkout(folder: Path, instrument: str) -> Path:
+    package = folder / "gemmbench"
+    (package / "measure").mkdir(parents=True)
+    (package / "__init__.py").touch()
+    if instrument:
+        (package / "measure" / "__init__.py").touch()
+        (package / "measure" / "instrument.py").write_text(instrument)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (b'["Opened", {"colour": "blue"}]', "failed: not of protocol 1 of the instrument: "),
+        (b"hello", "failed: not of protocol 1 of the instrument: "),
+        (
+            encode(Opened((fake_runs.CPU,), fake_runs.HOST, PROTOCOL + 1, "9.9")).strip(),
+            "gemmbench 9.9 speaks protocol 2 of the instrument, this one 1",
+        ),
+    ],
+)
+def test_another_checkout_answers_and_is_refused_by_its_protocol(
+    answer: bytes, reason: str, tmp_path: Path
+) -> None:
+    source = f"import sys\nsys.stdin.readline()\nsys.stdout.buffer.write({answer!r} + b'\\n')"
+    with Worker(make, checkout(tmp_path, source)) as worker, pytest.raises(WorkerError, match=reason):
+        worker.devices()
+
+
+def test_a_checkout_without_an_instrument_is_one_sentence(tmp_path: Path) -> None:
+    with Worker(make, checkout(tmp_path, "")) as worker, pytest.raises(WorkerError) as caught:
+        worker.devices()
+    assert "No module named gemmbench.measure.instrument" in str(caught.value)
+    assert "\n" not in str(caught.value)
