@@ -109,13 +109,13 @@ class FakeInstrument:
             self._asked.clear()
             raise self.faults[number]
         begin = max(self._free, asked.begin)
-        one = next(self._scripts[asked.handle])
+        problem_s = next(self._scripts[asked.handle])
         self._next.pop(asked.handle, None)
-        self._free = begin + one * asked.count * asked.work
+        self._free = begin + problem_s * asked.count * asked.work
         self.clock.now = max(self.clock.now, self._free)
-        scopes = {"host": one * asked.work}
+        scopes = {"host": problem_s * asked.work}
         if asked.clock == "device":
-            scopes = {"kernel": one * asked.work, "device": one * asked.work}
+            scopes = {"kernel": problem_s * asked.work, "device": problem_s * asked.work}
         return Batch(scopes, begin, self._free, asked.count)
 
     _next: dict[int, float] = field(default_factory=dict)
@@ -123,10 +123,10 @@ class FakeInstrument:
     def _length(self, asked: _Asked) -> float:
         """How long a batch will take, without taking it."""
         if asked.handle not in self._next:
-            one = next(self._scripts[asked.handle])
-            self._next[asked.handle] = one
+            problem_s = next(self._scripts[asked.handle])
+            self._next[asked.handle] = problem_s
             rest = self._scripts[asked.handle]
-            self._scripts[asked.handle] = _chained(one, rest)
+            self._scripts[asked.handle] = _chained(problem_s, rest)
         return self._next[asked.handle] * asked.count * asked.work
 
     def pause_limit(self, is_paused: bool) -> None:

@@ -91,14 +91,14 @@ class Rule:
     def add(self, seconds: float, now: float) -> None:
         """One more sample, of the scope that decides."""
         self._samples.append(seconds)
-        taken = len(self._samples)
+        count = len(self._samples)
         if self.stop:
             return
-        if taken >= self._look:
+        if count >= self._look:
             if summarize(self._samples).noise <= self._policy.precision:
                 self.stop = "stable"
-            self._look = max(taken + 1, math.ceil(taken * _GROWTH))
-        if not self.stop and taken >= LEAST_SAMPLES and now + (now - self._begin) / taken > self._end:
+            self._look = max(count + 1, math.ceil(count * _GROWTH))
+        if not self.stop and count >= LEAST_SAMPLES and now + (now - self._begin) / count > self._end:
             self.stop = "budget"
 
 
@@ -252,8 +252,8 @@ def alone(
         one_s = handle.batch(clock, 1).wall_s
     size = batch_size(one_s, policy)
     batches = stream(handle, clock, size, size * one_s)
-    found = _window(batches.next, size, one_s, policy, begin, budget_s, settle, now)
-    return Sampled((*found.batches, *batches.rest()), size, found.stop)
+    sampled = _window(batches.next, size, one_s, policy, begin, budget_s, settle, now)
+    return Sampled((*sampled.batches, *batches.rest()), size, sampled.stop)
 
 
 class Metered:
@@ -296,8 +296,8 @@ class Pairs:
     def ratio(self) -> float:
         """Seconds of the first over those of the second: the geometric mean of the two orders' medians."""
         ratios = [
-            _first(one) / _first(other)
-            for one, other in zip(self.first.batches, self.second.batches, strict=True)
+            _first(first) / _first(second)
+            for first, second in zip(self.first.batches, self.second.batches, strict=True)
         ]
         return math.exp(np.mean([math.log(np.median(half)) for half in (ratios[::2], ratios[1::2]) if half]))
 
@@ -333,8 +333,8 @@ def in_turn(
     batches: tuple[list[Batch], list[Batch]] = ([], [])
     while not rule.stop:
         second_leads = len(batches[0]) % 2 == 0
-        one, other = order.next(), order.next()
-        for values, batch in zip(batches, (other, one) if second_leads else (one, other), strict=True):
+        pair = order.next(), order.next()
+        for values, batch in zip(batches, pair[::-1] if second_leads else pair, strict=True):
             values.append(batch)
         rule.add(_first(batches[0][-1]) / _first(batches[1][-1]), now())
     order.rest()
