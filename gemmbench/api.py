@@ -31,6 +31,7 @@ from gemmbench.facts.concurrent import alone, joints
 from gemmbench.facts.records import BUSY_CORES, DeviceFacts, HostFacts
 from gemmbench.facts.text import clean, reason_of
 from gemmbench.facts.tuning import Result, result
+from gemmbench.measure.child import Worker
 from gemmbench.opencl import machine
 from gemmbench.options import comparing, measuring
 from gemmbench.options.declare import Options, build, command_line, specs
@@ -47,7 +48,6 @@ from gemmbench.render.show import show as show_table
 from gemmbench.rules.variants import FAMILIES, ORDER
 from gemmbench.suite import run as suite
 from gemmbench.suite.run import Measurement, Outcome, user_errors
-from gemmbench.worker import Worker
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

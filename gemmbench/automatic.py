@@ -11,11 +11,11 @@ from dataclasses import replace
 from gemmbench.facts.events import Staged
 from gemmbench.facts.records import DeviceFacts, Policy, Row, Status
 from gemmbench.facts.series import HOST
+from gemmbench.measure.child import Worker
 from gemmbench.rules import choosing
 from gemmbench.rules.choosing import Choice, Point
 from gemmbench.rules.plan import Case, FindTuned, Operands, gemm_plan, saved_problem
 from gemmbench.rules.variants import BY_NAME
-from gemmbench.worker import Worker
 
 _TRIAL_SHARE = 0.2  # of the budget for a variant that is tried
 _LEAST_TRIAL_S = 0.3

@@ -30,12 +30,12 @@ from gemmbench.facts.records import (
 from gemmbench.facts.series import HOST
 from gemmbench.facts.text import clean
 from gemmbench.facts.tuning import is_tuning
+from gemmbench.measure.child import Maker, Worker
 from gemmbench.rules.plan import Case, Plan
 from gemmbench.rules.rebuild import rebuild
 from gemmbench.rules.selection import select
 from gemmbench.rules.variants import BASELINES, BY_NAME
 from gemmbench.suite.run import Listen, every_device, header_of, user_errors
-from gemmbench.worker import MakeMachine, Worker
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ class Job:
 
 
 @contextlib.contextmanager
-def prepared(request: Request, make_machine: MakeMachine) -> Iterator[Job]:
+def prepared(request: Request, make_machine: Maker) -> Iterator[Job]:
     """Choose devices and plan; the measuring process lives as long as the context.
 
     Raises:

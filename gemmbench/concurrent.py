@@ -1,32 +1,26 @@
 """run(plan) -> events on several devices: each case on each device alone, then on all of them at once.
 
-Every device has a child process of its own. Those of one case keep step: each verifies its answer and waits;
-when all are ready they start, once all are busy batches count, when all have samples enough batches no longer
-count, and once that is so everywhere they stop: every sample was taken while all devices were busy. A child
-that dies or hangs costs its own row: the others begin their window anew without it.
-
-    child   verifying -> ready    a batch -> begun    sampling -> sampled    sampling on -> past    row
-    parent           all ready: go     all begun: count    all sampled: past        all past: stop
+Every device has a child process of its own. Those of one case are prepared and verified one after another,
+and then sampled at once: see `measure.sampling.together`.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from multiprocessing.connection import Connection, wait
-from typing import Literal
 
 from gemmbench.automatic import named
 from gemmbench.facts.concurrent import case_key, same_place
 from gemmbench.facts.events import Event, Finished, Staged
 from gemmbench.facts.records import DeviceFacts, Energy, Policy, Row, RowKey
 from gemmbench.facts.series import HOST
+from gemmbench.measure.child import Ready, Worker
+from gemmbench.measure.sampling import AloneError, Sampled, Window, together
+from gemmbench.rules.executor import NotMeasuredError
 from gemmbench.rules.plan import Case, Plan, Skip
 from gemmbench.rules.variants import AUTO
 from gemmbench.session import Steps
-from gemmbench.worker import Worker, timed_out
 
 _MEMORY_KINDS = ("bandwidth", "transfer")  # run at once where there are no GEMMs
 _ENERGY = Energy(why="not measured: with other devices busy a counter may count them too")
@@ -166,19 +160,20 @@ def _at_once(
     if len(able) == 1:
         case, _ = able.pop()
         rows[case.key] = case.row("skipped", "no other device has a figure of its own")
+    beside: dict[int, set[int]] = {}
     if able:
         yield steps.started(group.label)
         members = [
             _Member(crew.of(inner.device), inner, steps.devices[inner.device], steps.policy)
             for _, inner in able
         ]
-        yield from _in_step(members)
+        yield from _measure(members)
         for (case, inner), member in zip(able, members, strict=True):
             why = str(alone[case.key].choice.get("why", ""))
-            assert member.row is not None  # of every member that has been in step
+            assert member.row is not None  # of every member that was measured
             found = member.row if case is inner else named(case, inner, why, member.row)
             rows[case.key] = replace(found, energy=_ENERGY if found.status == "ok" else found.energy)
-    beside = {member.case.device: member.beside for member in (members if able else [])}
+            beside[case.device] = member.beside
     every = {case.device for case in group.cases}
     return {
         key: row.placed(row.device, beside.get(row.device) or every - {row.device})
@@ -186,170 +181,69 @@ def _at_once(
     }
 
 
-State = Literal["running", "ready", "starting", "begun", "busy", "sampled", "leaving", "past", "done"]
-_SAID: dict[str, State] = {"begun": "begun", "sampled": "sampled", "past": "past"}
-_WINDOW: tuple[State, ...] = ("starting", "begun", "busy", "sampled", "leaving", "past")
-_WORKING: tuple[State, ...] = (
-    "running",
-    "starting",
-    "busy",
-    "leaving",
-)  # its own time passes, nobody else is waited for
-
-
 class _Member:
     """One device's part in a case that several run at once."""
 
     def __init__(self, worker: Worker, case: Case, device: DeviceFacts, policy: Policy) -> None:
-        self.case = case
+        self.worker, self.case, self.device = worker, case, device
+        self.policy = replace(policy, energy=False)
         self.row: Row | None = None
         self.beside: set[int] = set()  # the devices that were busy through its latest window
-        self._worker, self._policy = worker, replace(policy, energy=False)
-        self._device = device
-        self._state: State = "running"
-        self._starts = 0  # of windows begun anew
-        self._left_s = policy.time_limit_s  # of its own time: waiting for others is not its fault
-        self._since = 0.0
+        self.ready: Ready | None = None
+        self.sampled: list[Sampled] = []
 
-    def begin(self) -> Connection:
-        """Start its child on the case."""
-        self._since = time.monotonic()
-        return self._worker.begin(self.case, self._device, self._policy)
+    def begin(self) -> Generator[Staged, None, None]:
+        """Bring its child to the first batch, or to an end."""
+        outcome = yield from self.worker.begun(self.case, self.device, self.policy)
+        self.row, self.ready = (outcome, None) if isinstance(outcome, Row) else (None, outcome)
 
-    @property
-    def state(self) -> State:
-        """How far it is."""
-        return self._state
+    def end(self) -> None:
+        """Give its memory back, and make its row if there is none yet."""
+        if self.ready:
+            with self.ready.handle:
+                self.row = self.row or self.ready.completed(self.sampled)
 
-    @state.setter
-    def state(self, new: State) -> None:
-        now = time.monotonic()
-        if self._works:
-            self._left_s -= now - self._since
-        self._since, self._state = now, new
+    def lose(self, error: Exception, gone: Sequence[_Member]) -> None:
+        """It went wrong, or nobody is left beside it."""
+        if isinstance(error, AloneError):
+            statuses = ", ".join(f"{member.row.device} {member.row.status}" for member in gone if member.row)
+            error = NotMeasuredError("skipped", f"no other device was left beside it: {statuses}")
+        self.row = self.worker.row_of(self.case, error)
 
-    @property
-    def _works(self) -> bool:
-        return self._state in _WORKING
 
-    @property
-    def left_s(self) -> float | None:
-        """Its own time that is left; None while it waits for others."""
-        return self._left_s - (time.monotonic() - self._since) if self._works else None
+def _measure(members: Sequence[_Member]) -> Iterator[Staged]:
+    """Measure the members' case on all of them at once; afterwards each has its row."""
+    for member in members:
+        for stage in member.begin():
+            yield Staged(f"{member.case.device}: {stage.stage}")
+    whole = [member for member in members if member.row is None and member.ready is None]
+    for member in whole:
+        member.worker.start_whole(member.case, member.device, member.policy)
+        member.beside = {other.case.device for other in whole} - {member.case.device}
+    for member in whole:
+        member.row = yield from member.worker.finished_whole(member.case)
+    windows = next((member.ready.windows for member in members if member.ready), ())
+    for window in windows:
+        yield Staged(f"timing {window.clock}")
+        _sample([member for member in members if member.row is None], members, window)
+    for member in members:
+        member.end()
 
-    def hear(self) -> str:
-        """Take in what its child says next; a stage, for people."""
-        kind, value = self._worker.receive()
-        if kind == "stage":
-            return str(value.stage)
-        if kind == "ready":
-            self.state = "ready"
-            return "waiting for the others"
-        if kind in _SAID:
-            if value == self._starts:  # not said before it heard that it must begin anew
-                self.state = _SAID[kind]
+
+def _sample(live: Sequence[_Member], members: Sequence[_Member], window: Window) -> None:
+    """One window of those that still have no row."""
+    devices = {member.case.device for member in live}
+    for member in live:
+        member.beside = devices - {member.case.device} or member.beside
+    handles = [member.ready.handle for member in live if member.ready]
+    policy = members[0].policy
+    results = together(handles, window.clock, policy, window.budget_s, window.settle)
+    outcomes = list(zip(live, results, strict=True))
+    left = {member.case.device for member, result in outcomes if isinstance(result, Sampled)}
+    # Those that went wrong come first: whoever was left alone names them.
+    for member, result in sorted(outcomes, key=lambda outcome: isinstance(outcome[1], AloneError)):
+        if isinstance(result, Sampled):
+            member.sampled.append(result)
+            member.beside = left - {member.case.device}
         else:
-            self._finish(value if isinstance(value, Row) else self.case.row("crashed", str(value)))
-        return ""
-
-    def expire(self) -> None:
-        """Its time is over."""
-        self._worker.stop()
-        self._finish(timed_out(self.case, self._policy.time_limit_s, self._policy))
-
-    def _finish(self, row: Row) -> None:
-        self.row = row
-        self.state = "done"
-
-    def go(self, beside: set[int]) -> None:
-        """Enter a window with others."""
-        self.beside = beside
-        self.state = "starting"
-        self._worker.order("go")
-
-    def count(self) -> None:
-        """All are busy."""
-        self.state = "busy"
-        self._worker.order("count")
-
-    def leave(self) -> None:
-        """All have samples enough."""
-        self.state = "leaving"
-        self._worker.order("past")
-
-    def stop(self) -> None:
-        """No batch counts any more, anywhere."""
-        self.state = "running"
-        self._worker.order("stop")
-
-    def anew(self, beside: set[int]) -> None:
-        """Begin the window again: one of the others is gone."""
-        self.beside = beside
-        self._starts += 1
-        self.state = "starting"
-        self._worker.order("anew")
-
-    def give_up(self, reason: str) -> None:
-        """Nobody is left to keep step with."""
-        self.state = "running"
-        self._worker.order("nobody", reason)
-
-
-def _in_step(members: Sequence[_Member]) -> Iterator[Staged]:
-    """Lead the members through their case; afterwards each has its row."""
-    channels = {member.begin(): member for member in members}
-    try:
-        while any(member.row is None for member in members):
-            _lead(members)
-            working = [left for member in members if (left := member.left_s) is not None]
-            speaking = wait(
-                [channel for channel, member in channels.items() if member.row is None],
-                max(0.0, min(working, default=1.0)),
-            )
-            for channel in speaking:
-                assert isinstance(channel, Connection)
-                member = channels[channel]
-                if stage := member.hear():
-                    yield Staged(f"{member.case.device}: {stage}")
-            for member in members:
-                if (left := member.left_s) is not None and left <= 0:
-                    member.expire()
-    finally:
-        for member in members:
-            if member.row is None:  # Ctrl-C, say
-                member.expire()
-
-
-def _lead(members: Sequence[_Member]) -> None:
-    """Give the orders that the members' states ask for."""
-    left = [member for member in members if member.state != "done"]
-    gone = [member for member in members if member.state == "done"]
-    window = [member for member in left if member.state in _WINDOW]
-    places = {member.case.device for member in left}
-    if window and any(member.beside - places for member in window):
-        for member in window:
-            if len(left) > 1:
-                member.anew(places - {member.case.device})
-            else:
-                member.give_up(_why_alone(gone))
-    elif window and all(member.state == "begun" for member in left):
-        for member in window:
-            member.count()
-    elif window and all(member.state == "sampled" for member in left):
-        for member in window:
-            member.leave()
-    elif window and all(member.state == "past" for member in left):
-        for member in window:
-            member.stop()
-    elif left and all(member.state == "ready" for member in left):
-        for member in left:
-            if len(left) > 1:
-                member.go(places - {member.case.device})
-            else:
-                member.give_up(_why_alone(gone))
-
-
-def _why_alone(gone: Sequence[_Member]) -> str:
-    rows = [member.row for member in gone if member.row]
-    told = ", ".join(f"{row.device} {row.status}" for row in rows)
-    return f"no other device was left beside it: {told}"
+            member.lose(result, members)

@@ -7,9 +7,9 @@ from collections.abc import Generator, Iterable, Sequence
 from gemmbench.automatic import Automatic
 from gemmbench.facts.events import Event, Finished, Planned, Started
 from gemmbench.facts.records import DeviceFacts, Policy, Row, RunFile, RunFileError
+from gemmbench.measure.child import Worker
 from gemmbench.rules.plan import Case, Plan, Skip
 from gemmbench.rules.variants import AUTO
-from gemmbench.worker import Worker
 
 _OVERHEAD_S = 0.5  # building and verifying, for the first estimate of the time left
 _ENERGY_S = 2.5  # resting, warming up and the window

@@ -69,6 +69,12 @@ class FakeCuda:
         milliseconds._obj.value = 0.01
         return 0
 
+    def cuEventQuery(self, event: Any) -> int:
+        return 0
+
+    def cuEventSynchronize(self, event: Any) -> int:
+        return 0
+
     def cuStreamSynchronize(self, stream: Any) -> int:
         return 0
 

@@ -15,11 +15,11 @@ from gemmbench.facts.compare.basis import Basis
 from gemmbench.facts.compare.comparison import Comparison
 from gemmbench.facts.problem import Gemm
 from gemmbench.facts.records import SCHEMA_VERSION, Header, Policy, Run
+from gemmbench.measure.child import Worker
 from gemmbench.opencl import machine
 from gemmbench.rules.plan import Case, Plan, gemm_plan
 from gemmbench.rules.selection import select
 from gemmbench.rules.variants import BY_NAME
-from gemmbench.worker import Worker
 from tests import planted_machine
 from tests.gate_simulation import Setting, Tally, result_of
 

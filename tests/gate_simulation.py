@@ -26,8 +26,8 @@ from gemmbench.facts.compare.thresholds import Thresholds
 from gemmbench.facts.problem import Gemm
 from gemmbench.facts.records import DeviceFacts, Policy, Row, RowKey, Run, Scope, encode, load
 from gemmbench.facts.series import HOST
+from gemmbench.measure.child import Worker
 from gemmbench.rules.plan import Case
-from gemmbench.worker import Worker
 
 REDRAWN = 6  # sets of batches for each recorded row: more would only cost time
 MOST_BASES = 5
@@ -134,11 +134,11 @@ class Replay:
     turn: int = 0
 
     def stop(self) -> None:
-        """See `worker.Worker`."""
+        """See `measure.child.Worker`."""
         self.turn += 1
 
     def run(self, case: Case, device: DeviceFacts | None, policy: Policy) -> Generator[Any, None, Row]:
-        """See `worker.Worker`."""
+        """See `measure.child.Worker`."""
         yield from ()
         return self.measured(case.key)
 

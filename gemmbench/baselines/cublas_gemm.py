@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
@@ -11,19 +11,16 @@ from functools import partial
 import numpy as np
 
 from gemmbench.baselines.cublas import Cublas, step
-from gemmbench.baselines.cuda import Cuda
-from gemmbench.energy import measure_energy
+from gemmbench.baselines.cuda import Cuda, Stopwatch
 from gemmbench.facts.problem import Gemm
-from gemmbench.facts.records import Check, DeviceFacts, Launch, Policy, Row, Scope
+from gemmbench.facts.records import Check, DeviceFacts, Policy
+from gemmbench.model.instrument import Batch, Built, Prepared, Verified, When
 from gemmbench.opencl.memory import page_aligned
 from gemmbench.rules import reference
 from gemmbench.rules.exact import ExactTest
-from gemmbench.rules.executor import Tell
-from gemmbench.rules.gemm_row import completed
 from gemmbench.rules.memory import operand_sets
 from gemmbench.rules.operands import load_operands, save_result
-from gemmbench.rules.plan import Case
-from gemmbench.rules.prediction import refuse_if_too_slow
+from gemmbench.rules.plan import Case, Operands
 from gemmbench.rules.reference import Array
 from gemmbench.rules.variants import BY_NAME, Layout, round_up
 
@@ -44,20 +41,18 @@ class CublasExecutor:
         self._library = Cublas(self._cuda.stream)
         self._exact: dict[str, str] = {}  # by data type
 
-    def run(self, case: Case, policy: Policy, tell: Tell) -> Row:
-        """See `rules.executor.Executor`."""
-        assert case.problem is not None
-        problem = case.problem
-        tell("verifying")
-        if exact := self._exact_error(case):
-            check = Check("wrong", {}, (exact,))
-            return replace(case.row("ok"), status="wrong", reason=exact, check=check)
-        if problem.flops:
-            refuse_if_too_slow(problem, policy, self._trial)
-        row = replace(case.row("ok"), memory="pageable" if policy.memory == "pageable" else "staged")
-        with CublasBench(self._cuda, self._library, case, policy, self._facts) as bench:
-            energy = partial(measure_energy, device=self._facts)
-            return completed(row, problem, bench, policy, tell, energy)
+    def build(self, case: Case) -> Built:
+        """See `measure.instrument.Executor`."""
+        return Built()
+
+    def prepare(
+        self, case: Case, policy: Policy, like: object = None, problem: Gemm | None = None
+    ) -> CublasBench:
+        """See `measure.instrument.Executor`."""
+        if problem:
+            case = replace(case, problem=replace(problem, beta=0.0), operands=Operands())
+        exact_error = partial(self._exact_error, case)
+        return CublasBench(self._cuda, self._library, case, policy, self._facts, exact_error)
 
     def _exact_error(self, case: Case) -> str:
         """See `opencl.gemm.GemmExecutor`."""
@@ -84,24 +79,6 @@ class CublasExecutor:
             self._cuda.to_host(result, device["C"])
         return test.error(result)
 
-    def _trial(self, problem: Gemm) -> float:
-        """Seconds of one run of a smaller problem, the first and slow one not counted."""
-        a, b, _ = reference.random_operands(problem)
-        with ExitStack() as stack:
-            device = {
-                name: stack.enter_context(self._cuda.memory(nbytes))
-                for name, nbytes in problem.bytes_of.items()
-            }
-            self._cuda.to_device(device["A"], a)
-            self._cuda.to_device(device["B"], b)
-            took = 0.0
-            for _ in range(2):
-                self._cuda.start()
-                plain = replace(problem, beta=0.0)
-                self._library.enqueue(plain, Layout.tight(plain), device["A"], device["B"], device["C"])
-                took = self._cuda.stop()
-        return took
-
 
 @dataclass(frozen=True)
 class _Set:
@@ -111,27 +88,59 @@ class _Set:
     device: dict[str, int]  # addresses
 
 
-class CublasBench:
-    """One problem on the GPU: a `rules.gemm_row.Bench`, to be closed."""
+@dataclass(frozen=True)
+class _Queued:
+    """A batch in the stream: a `measure.instrument.Running`."""
 
-    def __init__(self, cuda: Cuda, library: Cublas, case: Case, policy: Policy, facts: DeviceFacts) -> None:
+    cuda: Cuda
+    watch: Stopwatch
+    count: int
+    begin: float
+
+    def done(self) -> bool:
+        """See `measure.instrument.Running`."""
+        return self.cuda.reached(self.watch)
+
+    def finish(self) -> Batch:
+        """See `measure.instrument.Running`: CUDA's events stand around the whole batch."""
+        took = self.cuda.seconds(self.watch)
+        seconds = {"device": max(took, _TICK_S) / self.count}
+        return Batch(seconds, self.begin, time.monotonic(), self.count)
+
+
+class CublasBench:
+    """One problem on the GPU: a `measure.instrument.Bench`.
+
+    Raises:
+        NotMeasuredError: failed: there is not that much memory left.
+    """
+
+    def __init__(
+        self,
+        cuda: Cuda,
+        library: Cublas,
+        case: Case,
+        policy: Policy,
+        facts: DeviceFacts,
+        exact_error: Callable[[], str],
+    ) -> None:
         assert case.problem is not None
         self._cuda, self._library, self._case, self._problem = cuda, library, case, case.problem
+        self._exact_error = exact_error
         self._values = load_operands(case)
-        self.sets = operand_sets(case.problem, facts, policy)
+        self._sets = operand_sets(case.problem, facts, policy)
         self._pinned = policy.memory != "pageable"
-        self._stack = ExitStack()
-        self._operands: list[_Set] = []
         self._next = 0
-
-    def __enter__(self) -> CublasBench:
         with ExitStack() as stack:  # closes what there is, should the memory not suffice
-            self._operands = [self._made(stack) for _ in range(self.sets)]
+            self._operands = [self._made(stack) for _ in range(self._sets)]
             self._cuda.finish()
             self._stack = stack.pop_all()
-        return self
+        memory = "staged" if self._pinned else "pageable"
+        notes = (f"{library.title}, {_CLOCK}",)
+        self.prepared = Prepared(("device", "host"), ("device",), Built(), memory, self._sets, notes)
 
-    def __exit__(self, *_: object) -> None:
+    def release(self) -> None:
+        """Give the memory back."""
         self._operands.clear()
         self._stack.close()
 
@@ -154,8 +163,11 @@ class CublasBench:
         c = self._values.c
         return c if self._problem.beta != 0 else np.full_like(c, reference.poison(self._problem.result))
 
-    def verify(self) -> Check:
-        """See `rules.gemm_row.Bench`."""
+    def verify(self, when: When) -> Verified:
+        """See `measure.instrument.Bench`; there are no launches: CUDA has no such stamps."""
+        if when == "exact":
+            wrong = self._exact_error()
+            return Verified(Check("wrong", {}, (wrong,)) if wrong else Check("ok"))
         self._host_run(self._operands[0])
         values, result = self._values, np.array(self._operands[0].host["C"])
         sums = BY_NAME[self._case.variant].sums.get(self._problem.dtype, "")
@@ -166,34 +178,28 @@ class CublasBench:
         if check.verdict == "ok" and self._case.operands.out:
             save_result(self._case.operands.out, result)
         self._restore_c(self._operands[0])
-        return check
+        return Verified(check)
 
-    def launches(self) -> tuple[Launch, ...]:
-        """None: CUDA has no such stamps."""
-        return ()
-
-    def device_batch(self, count: int) -> Mapping[str, float]:
-        """See `rules.gemm_row.Bench`: the device scope alone, since the library's kernels are its own."""
-        self._cuda.start()
+    def start(self, clock: str, count: int, work: int = 1) -> Batch | _Queued:
+        """See `measure.instrument.Bench`: no kernel scope, since the library's kernels are its own."""
+        begin = time.monotonic()
+        if clock == "host":
+            return self._host_batch(count, begin)
+        watch = self._cuda.start()
         for number in range(count):
-            self._enqueue(self._operands[(self._next + number) % self.sets])
-        took = self._cuda.stop()
+            self._enqueue(self._operands[(self._next + number) % self._sets])
+        self._cuda.stop(watch)
         self._next += count
-        return {"device": max(took, _TICK_S) / count}
+        return _Queued(self._cuda, watch, count, begin)
 
-    def host_batch(self, count: int) -> Mapping[str, float]:
-        """See `rules.gemm_row.Bench`."""
+    def _host_batch(self, count: int, begin: float) -> Batch:
         total = 0.0
         for _ in range(count):
-            one = self._operands[self._next % self.sets]
+            one = self._operands[self._next % self._sets]
             self._next += 1
             total += self._host_run(one)
             self._restore_c(one)
-        return {"host": total / count}
-
-    def trust_events(self, samples: Mapping[str, Scope]) -> tuple[dict[str, Scope], tuple[str, ...]]:
-        """As they are: CUDA's events stand around the whole batch, with nothing between to be left out."""
-        return dict(samples), (f"{self._library.title}, {_CLOCK}",)
+        return Batch({"host": total / count}, begin, time.monotonic(), count)
 
     def _enqueue(self, one: _Set) -> None:
         a, b, c = (one.device[name] for name in ("A", "B", "C"))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import cycle
 from typing import Any
 
 import numpy as np
@@ -19,6 +21,15 @@ _ADVICE = "install NVIDIA's driver with CUDA (libcuda1 on Debian)"
 _LEAST_BYTES = 16  # CUDA has no empty memory
 _NAME_BYTES = 256
 _OUT_OF_MEMORY = 2
+_NOT_READY = 600
+
+
+@dataclass(frozen=True)
+class Stopwatch:
+    """Two events in a stream."""
+
+    begin: ctypes.c_void_p
+    end: ctypes.c_void_p
 
 
 class Cuda:
@@ -37,9 +48,8 @@ class Cuda:
         self._call("cuCtxSetCurrent", context)
         self.stream = ctypes.c_void_p()
         self._call("cuStreamCreate", ctypes.byref(self.stream), 0)
-        self._begin, self._end = ctypes.c_void_p(), ctypes.c_void_p()
-        for event in (self._begin, self._end):
-            self._call("cuEventCreate", ctypes.byref(event), 0)
+        # Two: while one batch runs, the next is put behind it.
+        self._watches = cycle([self._stopwatch() for _ in range(2)])
 
     @contextmanager
     def memory(self, nbytes: int) -> Iterator[int]:
@@ -88,17 +98,36 @@ class Cuda:
         """
         self._call("cuStreamSynchronize", self.stream)
 
-    def start(self) -> None:
-        """Start the stopwatch when the device gets there."""
-        self._call("cuEventRecord", self._begin, self.stream)
+    def start(self) -> Stopwatch:
+        """A stopwatch that starts when the device gets there; the one before it may still be running."""
+        watch = next(self._watches)
+        self._call("cuEventRecord", watch.begin, self.stream)
+        return watch
 
-    def stop(self) -> float:
-        """Wait for all that was enqueued; the device's seconds since `start`."""
-        self._call("cuEventRecord", self._end, self.stream)
-        self.finish()
+    def stop(self, watch: Stopwatch) -> None:
+        """Stop it when the device gets there."""
+        self._call("cuEventRecord", watch.end, self.stream)
+
+    def reached(self, watch: Stopwatch) -> bool:
+        """Whether the device has stopped it, or failed."""
+        return int(self._library.cuEventQuery(watch.end)) != _NOT_READY
+
+    def seconds(self, watch: Stopwatch) -> float:
+        """Wait until it is stopped; the device's seconds on it.
+
+        Raises:
+            NotMeasuredError: failed: some of what was enqueued did.
+        """
+        self._call("cuEventSynchronize", watch.end)
         milliseconds = ctypes.c_float()
-        self._call("cuEventElapsedTime", ctypes.byref(milliseconds), self._begin, self._end)
+        self._call("cuEventElapsedTime", ctypes.byref(milliseconds), watch.begin, watch.end)
         return milliseconds.value * 1e-3
+
+    def _stopwatch(self) -> Stopwatch:
+        watch = Stopwatch(ctypes.c_void_p(), ctypes.c_void_p())
+        for event in (watch.begin, watch.end):
+            self._call("cuEventCreate", ctypes.byref(event), 0)
+        return watch
 
     def _find(self, facts: DeviceFacts) -> ctypes.c_int:
         """The GPU in the device's PCI slot; where that is not known, the only one of its name."""

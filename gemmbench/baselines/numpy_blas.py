@@ -5,74 +5,73 @@ from __future__ import annotations
 import os
 import platform
 import time
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import threadpoolctl
 
-from gemmbench.energy import measure_energy
 from gemmbench.facts.problem import Gemm
-from gemmbench.facts.records import HostFacts, Policy, Row
+from gemmbench.facts.records import Check, HostFacts, Policy
+from gemmbench.model.instrument import Batch, Built, Prepared, Verified, When
 from gemmbench.rules import reference
-from gemmbench.rules.executor import Tell, too_slow
-from gemmbench.rules.measure import least_s, sample
 from gemmbench.rules.operands import load_operands, save_result
-from gemmbench.rules.plan import Case
+from gemmbench.rules.plan import Case, Operands
 from gemmbench.rules.reference import Array
 
 _LOOK_S = 0.2
-_TRIAL = 512  # edge of the trial that a large case's cost is predicted from
 
 
 class NumpyExecutor:
     """Runs gemm cases with numpy.matmul. There is no device, so only the host scope is measured."""
 
-    def run(self, case: Case, policy: Policy, tell: Tell) -> Row:
-        """See `rules.executor.Executor`."""
+    def build(self, case: Case) -> Built:
+        """See `measure.instrument.Executor`."""
+        return Built()
+
+    def prepare(
+        self, case: Case, policy: Policy, like: object = None, problem: Gemm | None = None
+    ) -> NumpyBench:
+        """See `measure.instrument.Executor`."""
+        return NumpyBench(replace(case, problem=problem, operands=Operands()) if problem else case)
+
+
+class NumpyBench:
+    """One problem on the host: a `measure.instrument.Bench`."""
+
+    prepared = Prepared(("host",))
+
+    def __init__(self, case: Case) -> None:
         assert case.problem is not None
-        problem = case.problem
-        tell("verifying")
-        self._refuse_if_too_slow(problem, policy)
-        values = load_operands(case)
-        c = values.c.copy()
-        out = np.empty_like(c)
+        self._case, self._problem = case, case.problem
+        self._values = load_operands(case)
+        self._c = self._values.c.copy()
+        self._out = np.empty_like(self._c)
 
-        def batch(count: int) -> Mapping[str, float]:
-            begin = time.perf_counter()
-            for _ in range(count):
-                gemm(problem, values.a, values.b, c, out)
-            return {"host": (time.perf_counter() - begin) / count}
+    def verify(self, when: When) -> Verified:
+        """See `measure.instrument.Bench`; the library is not tested on problems of ours."""
+        if when == "exact":
+            return Verified(Check("ok"))
+        values = self._values
+        gemm(self._problem, values.a, values.b, self._c, self._out)
+        found = reference.residual(
+            self._problem, values.a, values.b, values.c, self._out, zero_mean=values.generated
+        )
+        check = reference.judge(found, "")
+        if check.verdict == "ok" and self._case.operands.out:
+            save_result(self._case.operands.out, self._out)
+        return Verified(check)
 
-        gemm(problem, values.a, values.b, c, out)
-        found = reference.residual(problem, values.a, values.b, c, out, zero_mean=values.generated)
-        row = replace(case.row("ok"), check=reference.judge(found, ""))
-        if row.check.verdict == "wrong":
-            return replace(row, status="wrong", reason="; ".join(row.check.reasons))
-        if case.operands.out:
-            save_result(case.operands.out, out)
-        if not problem.flops:
-            return replace(row, notes=("nothing to time: the product has no terms",))
-        tell("timing host")
-        row = replace(row, samples=sample(batch, policy, policy.budget_s))
-        if policy.energy:
-            tell("measuring energy")
-            row = replace(row, energy=measure_energy(batch, None))
-        return row
+    def start(self, clock: str, count: int, work: int = 1) -> Batch:
+        """See `measure.instrument.Bench`."""
+        begin = time.monotonic()
+        for _ in range(count):
+            gemm(self._problem, self._values.a, self._values.b, self._c, self._out)
+        end = time.monotonic()
+        return Batch({"host": (end - begin) / count}, begin, end, count)
 
-    def _refuse_if_too_slow(self, problem: Gemm, policy: Policy) -> None:
-        trial = replace(problem, m=min(problem.m, _TRIAL), n=min(problem.n, _TRIAL), k=min(problem.k, _TRIAL))
-        if not problem.flops or trial.flops * 8 > problem.flops:
-            return
-        a, b, c = reference.random_operands(trial)
-        out = np.empty_like(c)
-        gemm(trial, a, b, c, out)
-        begin = time.perf_counter()
-        gemm(trial, a, b, c, out)
-        predicted = least_s((time.perf_counter() - begin) * problem.flops / trial.flops)
-        if predicted > policy.budget_s:
-            raise too_slow(predicted, policy)
+    def release(self) -> None:
+        """Nothing to do: arrays go with the last reference."""
 
 
 def gemm(problem: Gemm, a: Array, b: Array, c: Array, out: Array) -> None:

@@ -8,12 +8,12 @@ from gemmbench import api
 from gemmbench.facts.events import Finished, Planned, Started
 from gemmbench.facts.problem import Gemm
 from gemmbench.facts.records import Policy, Row, Run
+from gemmbench.measure.child import Worker
 from gemmbench.render.progress import Progress
 from gemmbench.rules.plan import Plan, Skip, gemm_plan
 from gemmbench.rules.selection import select
 from gemmbench.rules.variants import Variant
 from gemmbench.suite.run import every_device, header_of, user_errors
-from gemmbench.worker import Worker
 
 _SIZE = 1024  # of the problem that groups are shaped for
 _BUILD_S = 1.0  # for the first estimate of the time left

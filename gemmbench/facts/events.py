@@ -28,7 +28,6 @@ class Staged:
     """The case in flight reached a stage: building, verifying, settling, timing."""
 
     stage: str
-    of_former: bool = False  # the kernel of another folder runs, not the case's own
 
 
 @dataclass(frozen=True)

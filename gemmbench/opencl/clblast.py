@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from gemmbench.baselines.clblast import Clblast
 from gemmbench.facts.problem import Gemm
-from gemmbench.facts.records import Policy, Row
+from gemmbench.facts.records import Policy
 from gemmbench.opencl.gemm import GemmExecutor
-from gemmbench.opencl.gemm_bench import WallBench
+from gemmbench.opencl.gemm_bench import Bench, WallBench
 from gemmbench.opencl.runtime import Built, Runtime
-from gemmbench.rules.executor import NotMeasuredError, Tell
+from gemmbench.rules.executor import NotMeasuredError
 from gemmbench.rules.plan import Case
 from gemmbench.rules.variants import Layout, Variant
 
@@ -48,14 +48,15 @@ class ClblastExecutor(GemmExecutor):
     def __init__(self, runtime: Runtime) -> None:
         super().__init__(runtime)
         self._library = Clblast()
+        self.notes = (f"{self._library.title}, {_CLOCK}",)
 
-    def run(self, case: Case, policy: Policy, tell: Tell) -> Row:
-        """See `rules.executor.Executor`."""
-        assert case.problem is not None
-        if not case.problem.flops:
+    def prepare(
+        self, case: Case, policy: Policy, like: Bench | None = None, problem: Gemm | None = None
+    ) -> Bench:
+        """See `measure.instrument.Executor`."""
+        if case.problem is not None and not case.problem.flops:
             raise NotMeasuredError("unsupported", "CLBlast takes no matrix without elements")
-        row = super().run(case, policy, tell)
-        return replace(row, notes=(f"{self._library.title}, {_CLOCK}", *row.notes)) if row.samples else row
+        return super().prepare(case, policy, like, problem)
 
     def bind(
         self,

@@ -1,10 +1,8 @@
-"""Runs the ladder's variants: verify, then sample the kernel, device and host scopes."""
+"""Brings the ladder's variants to an OpenCL device: builds, binds, and tests them exactly."""
 
 from __future__ import annotations
 
-import random
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -13,20 +11,18 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
-from gemmbench.energy import measure_energy
 from gemmbench.facts.dtypes import DTYPES
 from gemmbench.facts.problem import Gemm
-from gemmbench.facts.records import Check, Policy, Row
+from gemmbench.facts.records import Policy
+from gemmbench.model import instrument
 from gemmbench.opencl import ptx, resources
-from gemmbench.opencl.gemm_bench import Bench, Bind, Prepared, Step
+from gemmbench.opencl.gemm_bench import Bench, Bind, Prepared, Step, Timed
 from gemmbench.opencl.memory import choose
 from gemmbench.opencl.runtime import Built, Runtime, errors
 from gemmbench.rules import reference
 from gemmbench.rules.exact import ExactTest
-from gemmbench.rules.executor import VERIFYING_FORMER, NotMeasuredError, Tell
-from gemmbench.rules.gemm_row import completed, in_turn, verified
-from gemmbench.rules.plan import Case
-from gemmbench.rules.prediction import refuse_if_too_slow
+from gemmbench.rules.executor import NotMeasuredError
+from gemmbench.rules.plan import Case, Operands
 from gemmbench.rules.variants import BY_NAME, Layout, Variant, round_up
 
 
@@ -34,108 +30,51 @@ class GemmExecutor:
     """Runs gemm cases on one OpenCL device. Exact tests are done once for each variant and data type."""
 
     bench: type[Bench] = Bench  # what times a problem
+    notes: tuple[str, ...] = ()  # of rows that have samples
 
     def __init__(self, runtime: Runtime) -> None:
         self.runtime = runtime
         self._exact: dict[tuple[str, str, tuple[tuple[str, int], ...], str], str] = {}
         self._retargeted: dict[tuple[str, tuple[str, ...], str], Built] = {}
 
-    def run(self, case: Case, policy: Policy, tell: Tell) -> Row:
-        """See `rules.executor.Executor`."""
+    def build(self, case: Case) -> instrument.Built:
+        """See `measure.instrument.Executor`."""
+        with _of_other_folder(case):
+            return self._built(case, self._programs_of(case))
+
+    def prepare(
+        self, case: Case, policy: Policy, like: Bench | None = None, problem: Gemm | None = None
+    ) -> Bench:
+        """See `measure.instrument.Executor`."""
+        variant, parameters, root = BY_NAME[case.variant], self._compiled(case), case.former
+        with errors(), _of_other_folder(case):
+            programs = self._programs_of(case)
+            bind = partial(self.bind, variant, parameters, programs)
+            timed = Timed(
+                bind,
+                partial(self._exact_error, variant, case.dtype, parameters, bind, root),
+                self._built(case, programs),
+                self.notes,
+            )
+            if like is not None:
+                return like.sharing(timed)
+            if problem is not None:
+                case = replace(case, problem=replace(problem, beta=0.0), operands=Operands())
+            mode = choose(policy.memory, self.runtime.facts)
+            return self.bench(self.runtime, variant, case, mode, policy, timed)
+
+    def _programs_of(self, case: Case) -> dict[str, Built]:
+        return self.programs(BY_NAME[case.variant], case.dtype, self._compiled(case), case.former)
+
+    def _built(self, case: Case, programs: Mapping[str, Built]) -> instrument.Built:
         assert case.problem is not None
-        variant, problem = BY_NAME[case.variant], case.problem
-        parameters = self._compiled(case)
-
-        tell("building")
-        programs = self.programs(variant, problem.dtype, parameters)
-        row = self._built_row(case, variant, parameters, programs)
-
-        tell("verifying")
-        bind = partial(self.bind, variant, parameters, programs)
-        exact = self._exact_error(variant, problem.dtype, parameters, bind)
-        if exact:
-            check = Check("wrong", {}, (exact,))
-            return replace(row, status="wrong", reason=exact, check=check)
-        if problem.flops:
-            refuse_if_too_slow(problem, policy, partial(self._trial, bind=bind))
-        mode = choose(policy.memory, self.runtime.facts)
-        make = partial(self.bench, self.runtime, variant, case, mode, policy)
-        row = replace(row, memory=mode)
-        with errors():
-            if case.former:
-                return self._in_turn(case, row, parameters, make, bind, policy, tell)
-            energy = partial(measure_energy, device=self.runtime.facts)
-            return completed(row, problem, make(bind), policy, tell, energy)
-
-    def _in_turn(
-        self,
-        case: Case,
-        row: Row,
-        parameters: Mapping[str, int],
-        make: Callable[[Bind], Bench],
-        bind: Bind,
-        policy: Policy,
-        tell: Tell,
-    ) -> Row:
-        """Measure a case in turn with its kernel as it is in the case's other folder.
-
-        Raises:
-            NotMeasuredError: unsupported: there is nothing to hold the case against.
-        """
-        assert case.problem is not None
-        variant, problem = BY_NAME[case.variant], case.problem
-        tell(VERIFYING_FORMER, of_former=True)
-        try:
-            with _of_former():
-                before = self._former(case, variant, parameters)
-                # One of them is bound first, and its temporaries lie before the other's: by chance, so that
-                # it evens out from process to process.
-                flipped = random.random() < 0.5
-                first, second = (before, bind) if flipped else (bind, before)
-                bench = make(first)
-                benches = (bench.sharing(second), bench) if flipped else (bench, bench.sharing(second))
-        except NotMeasuredError as error:
-            if not error.restart:
-                row = verified(row, problem, make(bind))
-            if row.status == "wrong":
-                return row
-            raise
-        tell("verifying")
-        row = verified(row, problem, benches[0])
-        if row.status != "ok" or not problem.flops:
-            return row
-        tell(VERIFYING_FORMER, of_former=True)
-        with _of_former():
-            benches[1].blank()
-            check = benches[1].verify()
-            if check.verdict == "wrong":
-                raise NotMeasuredError("unsupported", "; ".join(check.reasons))
-        source = variant.fingerprint(problem.dtype, case.numbers, case.former)
-        return in_turn(row, benches, source, policy, tell)
-
-    def _former(self, case: Case, variant: Variant, parameters: Mapping[str, int]) -> Bind:
-        """The kernel as it is in the case's other folder, known to be right.
-
-        Raises:
-            NotMeasuredError: it is not.
-        """
-        programs = self.programs(variant, case.dtype, parameters, case.former)
-        bind = partial(self.bind, variant, parameters, programs)
-        wrong = self._exact_error(variant, case.dtype, parameters, bind, case.former)
-        if wrong:
-            raise NotMeasuredError("unsupported", wrong)
-        return bind
-
-    def inspect(self, case: Case) -> Row:
-        """A row with what the case's kernels take as built; nothing is run.
-
-        Raises:
-            NotMeasuredError: they do not compile.
-        """
-        variant = BY_NAME[case.variant]
-        parameters = self._compiled(case)
-        programs = self.programs(variant, case.dtype, parameters)
-        return self._built_row(case, variant, parameters, programs)
+        variant, numbers = BY_NAME[case.variant], case.numbers
+        return instrument.Built(
+            sum(built.seconds for built in programs.values()) if programs else None,
+            resources.of_variant(self.runtime, variant, self._compiled(case), programs, case.problem),
+            dict(variant.chosen(case.problem, self.runtime.facts, numbers)),
+            variant.fingerprint(case.dtype, numbers, case.former),
+        )
 
     def _compiled(self, case: Case) -> dict[str, int]:
         """The parameters of a case, and those with which its variant has kernels compiled for the problem."""
@@ -167,17 +106,6 @@ class GemmExecutor:
         if key not in self._retargeted:
             self._retargeted[key] = ptx.rebuild(self.runtime, file, built, target)
         return self._retargeted[key]
-
-    def _built_row(
-        self, case: Case, variant: Variant, parameters: Mapping[str, int], programs: Mapping[str, Built]
-    ) -> Row:
-        assert case.problem is not None
-        return replace(
-            case.row("ok"),
-            build_s=sum(built.seconds for built in programs.values()) if programs else None,
-            choice=dict(variant.chosen(case.problem, self.runtime.facts, case.numbers)),
-            resources=resources.of_variant(self.runtime, variant, parameters, programs, case.problem),
-        )
 
     def bind(
         self,
@@ -251,41 +179,23 @@ class GemmExecutor:
             queue.finish()
         return test.error(result)
 
-    def _trial(self, problem: Gemm, bind: Bind) -> float:
-        """Seconds of one run of a smaller problem, the first and slow one not counted."""
-        with errors():
-            layout = Layout.tight(problem)
-            a, b, _ = reference.random_operands(problem)
-            buffers = {name: self.runtime.buffer(nbytes) for name, nbytes in problem.bytes_of.items()}
-            queue = self.runtime.queue
-            cl.enqueue_copy(queue, buffers["A"], a)
-            cl.enqueue_copy(queue, buffers["B"], b)
-            launches = bind(replace(problem, beta=0.0), layout, buffers)
-            took = 0.0
-            for _ in range(2):
-                begin = time.perf_counter()
-                for launch in launches:
-                    launch.enqueue(queue)
-                queue.finish()
-                took = time.perf_counter() - begin
-        return took
-
 
 @contextmanager
-def _of_former() -> Iterator[None]:
-    """Whatever goes wrong with a former kernel, or with two at once: nothing is known of the present one.
+def _of_other_folder(case: Case) -> Iterator[None]:
+    """What goes wrong with kernels of another folder is a refusal, and no fault of the process.
 
-    It may take other arguments than today's host code gives it, and fail in any way.
+    They may take other arguments than today's host code gives them, and fail in any way.
     """
-    told = "its kernel in the other folder"
     try:
         yield
-    except NotMeasuredError as error:
-        raise NotMeasuredError("unsupported", f"{told}: {error.reason}", error.restart) from None
-    except OSError as error:  # its path is this machine's business
-        why = (error.strerror or "cannot be read").lower()
-        raise NotMeasuredError("unsupported", f"{told}: {why}") from None
-    except UnicodeDecodeError:
-        raise NotMeasuredError("unsupported", f"{told}: is not UTF-8") from None
+    except NotMeasuredError:
+        raise
     except Exception as error:
-        raise NotMeasuredError("unsupported", f"{told}: {type(error).__name__}: {error}") from None
+        if not case.former:
+            raise
+        reason = f"{type(error).__name__}: {error}"
+        if isinstance(error, OSError):  # its path is this machine's business
+            reason = (error.strerror or "cannot be read").lower()
+        elif isinstance(error, UnicodeDecodeError):
+            reason = "is not UTF-8"
+        raise NotMeasuredError("unsupported", reason) from None

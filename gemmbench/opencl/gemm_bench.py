@@ -13,7 +13,9 @@ import numpy as np
 import pyopencl as cl
 
 from gemmbench.facts.problem import Gemm
-from gemmbench.facts.records import Check, Launch, Policy, Scope
+from gemmbench.facts.records import Check, Launch, Policy
+from gemmbench.model import instrument
+from gemmbench.model.instrument import Batch
 from gemmbench.opencl.memory import Operand, operand
 from gemmbench.opencl.runtime import Runtime, errors
 from gemmbench.rules import reference
@@ -21,8 +23,6 @@ from gemmbench.rules.memory import operand_sets
 from gemmbench.rules.operands import load_operands, save_result
 from gemmbench.rules.plan import Case
 from gemmbench.rules.variants import Layout, Variant
-
-_LONG_RUN_S = 1e-3  # from here on the enqueueing cannot explain a gap between event and wall clock
 
 
 class Step(Protocol):
@@ -59,11 +59,26 @@ class Prepared:
         return cl.enqueue_nd_range_kernel(queue, self.kernel, self.items, self.group)
 
 
+@dataclass(frozen=True)
+class Timed:
+    """What a bench runs on its operands."""
+
+    bind: Bind
+    exact_error: Callable[[], str]  # what is wrong on small problems with guard cells, or ""
+    built: instrument.Built
+    notes: tuple[str, ...] = ()
+
+
 class Turns:
-    """Whose turn it is among operand sets; benches that share them share it: none finds what another left."""
+    """The state of operand sets; benches that share them share it: none finds what another left.
+
+    Attributes:
+        on_device: whether the operands of every set are the device's, not the host's.
+    """
 
     def __init__(self, sets: int) -> None:
         self._sets, self._next = sets, 0
+        self.on_device = False
 
     def place(self, after: int = 0) -> int:
         """The set of the problem after so many further ones."""
@@ -72,6 +87,33 @@ class Turns:
     def took(self, count: int) -> None:
         """So many problems were run."""
         self._next += count
+
+
+class Queued:
+    """A batch in the queue."""
+
+    def __init__(self, bench: Bench, events: Sequence[tuple[str, Any]], count: int, begin: float) -> None:
+        self._bench, self._events, self._count, self._begin = bench, events, count, begin
+
+    def done(self) -> bool:
+        """See `measure.instrument.Running`."""
+        with errors():
+            status = self._events[-1][1].command_execution_status
+        return int(status) <= int(cl.command_execution_status.COMPLETE)
+
+    def finish(self) -> Batch:
+        """See `measure.instrument.Running`."""
+        with errors():
+            self._events[-1][1].wait()
+            end = time.monotonic()
+            stamps = [(role, event.profile.start, event.profile.end) for role, event in self._events]
+        device = sum(stop - start for _, start, stop in stamps) * 1e-9
+        kernel = sum(stop - start for role, start, stop in stamps if role == "multiply") * 1e-9
+        tick = self._bench.runtime.facts.timer_resolution_ns * 1e-9
+        count = self._count
+        seconds = {"kernel": max(kernel, tick) / count, "device": max(device, tick) / count}
+        span = stamps[0][1] * 1e-9, stamps[-1][2] * 1e-9
+        return Batch(seconds, self._begin, end, count, device=span)
 
 
 class Bench:
@@ -84,7 +126,7 @@ class Bench:
         case: Case,
         mode: str,
         policy: Policy,
-        bind: Bind,
+        timed: Timed,
     ) -> None:
         assert case.problem is not None
         problem = case.problem
@@ -108,44 +150,83 @@ class Bench:
             direct = plain | {image: operands[name].buffer for name, image in as_image.items()}
             self._buffers.append((plain, direct if as_image else plain))
         self._turns = Turns(self.sets)
-        self._bound(bind)
+        self._memory = mode
+        self._bound(timed)
         self._sums = variant.sums.get(problem.dtype, "")
         unwritten = reference.poison(problem.result)
         beta = problem.beta != 0
         self._unwritten = self._values.c if beta else np.full_like(self._values.c, unwritten)
         with errors():
-            for a, b, _ in self._operands:
+            for a, b, c in self._operands:
                 a.fill(self._values.a)
                 b.fill(self._values.b)
-            self.blank()
+                c.fill(self._unwritten)
+                c.keep_on_device(runtime.queue)
+            runtime.queue.finish()
 
-    def _bound(self, bind: Bind) -> None:
+    def _bound(self, timed: Timed) -> None:
         """Prepare the launches, for the device and the host scope, of every operand set."""
         layout = Layout.tight(self._problem)
+        self._timed = timed
         self._prepared: list[Sequence[Step]] = []
         self._hosted: list[Sequence[Step]] = []
         for plain, direct in self._buffers:
-            self._prepared.append(bind(self._problem, layout, plain))
+            self._prepared.append(timed.bind(self._problem, layout, plain))
             same = direct is plain
-            self._hosted.append(self._prepared[-1] if same else bind(self._problem, layout, direct))
-        self._wall: list[tuple[float, float]] = []  # wall and event seconds of each device batch
+            self._hosted.append(self._prepared[-1] if same else timed.bind(self._problem, layout, direct))
 
-    def sharing(self, bind: Bind) -> Bench:
+    def sharing(self, timed: Timed) -> Bench:
         """Another bench of the same problem on the same operands, with other launches."""
         other = copy(self)
-        other._bound(bind)
+        other._bound(timed)
         return other
 
-    def blank(self) -> None:
-        """Put every C back as it was before any run, also of another bench: its values, or poison."""
-        for *_, c in self._operands:
-            c.fill(self._unwritten)
-            c.keep_on_device(self.runtime.queue)
-        self.runtime.queue.finish()
+    @property
+    def prepared(self) -> instrument.Prepared:
+        """See `measure.instrument.Bench`."""
+        return instrument.Prepared(
+            ("device", "host"), self._ahead, self._timed.built, self._memory, self.sets, self._timed.notes
+        )
 
-    def verify(self) -> Check:
+    @property
+    def _ahead(self) -> tuple[str, ...]:
+        """A CPU waits for nobody, and what the parent does meanwhile is not to be in its batches."""
+        return () if self.runtime.facts.type == "cpu" else ("device",)
+
+    def release(self) -> None:
+        """Nothing to do: buffers go with the last reference."""
+
+    def verify(self, when: instrument.When) -> instrument.Verified:
+        """See `measure.instrument.Bench`."""
+        if when == "exact":
+            wrong = self._timed.exact_error()
+            return instrument.Verified(Check("wrong", {}, (wrong,)) if wrong else Check("ok"))
+        with errors():
+            return instrument.Verified(self._check(), self.launches())
+
+    def start(self, clock: str, count: int, work: int = 1) -> Batch | Queued:
+        """See `measure.instrument.Bench`."""
+        with errors():
+            return self._host_batch(count) if clock == "host" else self._device_batch(count)
+
+    def _device_batch(self, count: int) -> Batch | Queued:
+        """Put so many problems into the queue, back to back."""
+        plan = self._on_device()
+        begin = time.monotonic()
+        queued = Queued(self, self._enqueue(plan, count), count, begin)
+        if not self._ahead:
+            return queued.finish()
+        self.runtime.queue.flush()
+        return queued
+
+    def _check(self) -> Check:
         """Run once as the host scope does and check the answer that came back to the host."""
         problem, values = self._problem, self._values
+        c = self._operands[0][2]
+        c.reclaim(self.runtime.queue)
+        c.fill(self._unwritten)  # another bench may have written it
+        c.keep_on_device(self.runtime.queue)
+        self.runtime.queue.finish()
         self._host_run(0)
         result = self._operands[0][2].read().reshape(problem.m, problem.n)
         found = reference.residual(
@@ -159,78 +240,44 @@ class Bench:
 
     def launches(self) -> tuple[Launch, ...]:
         """The device's stamps of one run."""
-        events = [(launch.name, launch.enqueue(self.runtime.queue)) for launch in self._on_device(0)]
+        launched = self._on_device()[0]
+        events = [(launch.name, launch.enqueue(self.runtime.queue)) for launch in launched]
         self.runtime.queue.finish()
         return tuple(Launch(name, *_stamps(event)) for name, event in events)
 
-    def device_batch(self, count: int) -> Mapping[str, float]:
-        """Run ``count`` problems back to back; seconds of one in the kernel and the device scope."""
-        wall, events = self._back_to_back(count)
-        kernel = device = 0.0
-        for role, event in events:
-            took = (event.profile.end - event.profile.start) * 1e-9
-            device += took
-            if role == "multiply":
-                kernel += took
-        tick = self.runtime.facts.timer_resolution_ns * 1e-9
-        self._wall.append((wall / count, device / count))
-        return {"kernel": max(kernel, tick) / count, "device": max(device, tick) / count}
-
-    def _back_to_back(self, count: int) -> tuple[float, list[tuple[str, Any]]]:
-        """Run ``count`` problems; wall seconds of all, and each step's role and event."""
-        queue = self.runtime.queue
-        plan = [self._on_device(index) for index in range(self.sets)]
+    def _enqueue(self, plan: Sequence[Sequence[Step]], count: int) -> list[tuple[str, Any]]:
+        """Put ``count`` problems into the queue; each step's role and event."""
         events: list[tuple[str, Any]] = []
-        begin = time.perf_counter()
         for number in range(count):
             for step in plan[self._turns.place(number)]:
-                events.append((step.role, step.enqueue(queue)))
-        queue.finish()
-        wall = time.perf_counter() - begin
+                events.append((step.role, step.enqueue(self.runtime.queue)))
         self._turns.took(count)
-        return wall, events
+        return events
 
-    def host_batch(self, count: int) -> Mapping[str, float]:
+    def _host_batch(self, count: int) -> Batch:
         """Run ``count`` problems from host memory to host memory; wall seconds of one."""
-        total = 0.0
+        begin, total = time.monotonic(), 0.0
         for _ in range(count):
             index = self._turns.place()
             self._turns.took(1)
             total += self._host_run(index)
             self._restore_c(index)
-        return {"host": total / count}
+        return Batch({"host": total / count}, begin, time.monotonic(), count)
 
-    def trust_events(self, samples: Mapping[str, Scope]) -> tuple[dict[str, Scope], tuple[str, ...]]:
-        """Hold the event clock against the wall clock; where they cannot both be right, take the wall's.
-
-        Only batches whose problems are long enough for the enqueueing not to explain a gap are held.
-        """
-        held = [(wall, event) for wall, event in self._wall if wall >= _LONG_RUN_S]
-        if not held:
-            return dict(samples), ()
-        ratio = float(np.median([event / wall for wall, event in held]))
-        if 0.5 <= ratio <= 1.05:
-            return dict(samples), ()
-        note = f"events say {ratio:.2g} times the wall clock: kernel and device scope are wall-clock times"
-        return self.by_wall_clock(samples), (note,)
-
-    def by_wall_clock(self, samples: Mapping[str, Scope]) -> dict[str, Scope]:
-        """Samples of which those of the device are the wall clock's."""
-        kept = samples["kernel"]
-        walls = tuple(wall for wall, _ in self._wall[-len(kept.seconds) :])
-        clocked = Scope(walls, kept.batch, kept.stop)
-        return {**samples, "kernel": clocked, "device": clocked}
-
-    def _on_device(self, index: int) -> Sequence[Step]:
-        """The launches of one operand set, its operands being the device's."""
-        for matrix in self._operands[index]:
-            matrix.keep_on_device(self.runtime.queue)
-        self.runtime.queue.finish()
-        return self._prepared[index]
+    def _on_device(self) -> Sequence[Sequence[Step]]:
+        """The launches of every operand set, all operands being the device's."""
+        if not self._turns.on_device:
+            for matrices in self._operands:
+                for matrix in matrices:
+                    matrix.keep_on_device(self.runtime.queue)
+            self.runtime.queue.finish()
+            self._turns.on_device = True
+        return self._prepared
 
     def _host_run(self, index: int) -> float:
         """From operands in host memory to C in host memory; wall seconds."""
         a, b, c = self._operands[index]
+        self._turns.on_device = False
         queue = self.runtime.plain_queue
         for matrix in (a, b, c):
             matrix.reclaim(queue)
@@ -251,6 +298,7 @@ class Bench:
         """Put C back as it was before, where the next problem reads it."""
         if self._problem.beta != 0:
             c = self._operands[index][2]
+            self._turns.on_device = False
             c.reclaim(self.runtime.plain_queue)
             c.fill(self._values.c)
 
@@ -258,18 +306,20 @@ class Bench:
 class WallBench(Bench):
     """A bench for steps whose events do not tell: wall clock, and no kernel scope."""
 
+    _ahead = ()
+
     def launches(self) -> tuple[Launch, ...]:
         """None that are known."""
         return ()
 
-    def device_batch(self, count: int) -> Mapping[str, float]:
-        """Run ``count`` problems back to back; wall seconds of one as the device scope."""
-        wall, _ = self._back_to_back(count)
-        return {"device": wall / count}
-
-    def trust_events(self, samples: Mapping[str, Scope]) -> tuple[dict[str, Scope], tuple[str, ...]]:
-        """There are none to hold against the wall clock."""
-        return dict(samples), ()
+    def _device_batch(self, count: int) -> Batch:
+        """Run so many problems back to back; wall seconds of one as the device scope."""
+        plan = self._on_device()
+        begin = time.monotonic()
+        self._enqueue(plan, count)
+        self.runtime.queue.finish()
+        end = time.monotonic()
+        return Batch({"device": (end - begin) / count}, begin, end, count)
 
 
 def _stamps(event: Any) -> tuple[float, float, float]:

@@ -3,15 +3,30 @@
 from __future__ import annotations
 
 import os
+from importlib import import_module
+from typing import Any
 
 from gemmbench.facts.records import DeviceFacts, HostFacts, Policy, Row
 from gemmbench.opencl import drivers
-from gemmbench.rules.executor import Executor, Tell
+from gemmbench.rules.executor import Tell
 from gemmbench.rules.plan import Case
 from gemmbench.rules.variants import BASELINE, BY_NAME, CLBLAST, CUBLAS
 
 # Build times are a result, so that no cache may answer for the compiler. Read when libraries are loaded.
 _NO_CACHES = {"PYOPENCL_NO_CACHE": "1", "POCL_KERNEL_CACHE": "0", "CUDA_CACHE_DISABLE": "1"}
+
+
+EXECUTORS = {
+    "opencl": "gemmbench.opencl.gemm:GemmExecutor",
+    CLBLAST: "gemmbench.opencl.clblast:ClblastExecutor",
+    CUBLAS: "gemmbench.baselines.cublas_gemm:CublasExecutor",
+    BASELINE: "gemmbench.baselines.numpy_blas:NumpyExecutor",
+    "peak": "gemmbench.opencl.peak:PeakExecutor",
+    "bandwidth": "gemmbench.opencl.bandwidth:BandwidthExecutor",
+    "latency": "gemmbench.opencl.latency_probes:LatencyExecutor",
+    "transfer": "gemmbench.opencl.transfer_probes:TransferExecutor",
+}
+"""Module and class by kind, imported when first asked for."""
 
 
 class OpenCLMachine:
@@ -20,77 +35,48 @@ class OpenCLMachine:
     pyopencl is imported only after the drivers are registered, which is why imports stand in methods.
     """
 
+    whole = ("peak", "bandwidth", "latency", "transfer")
+
     def __init__(self) -> None:
         self._registered = drivers.register()
-        self._executors: dict[tuple[int, str], Executor] = {}
+        self._executors: dict[tuple[int, str], Any] = {}
 
     def devices(self) -> tuple[DeviceFacts, ...]:
-        """See `worker.Machine`."""
+        """See `measure.instrument.Machine`."""
         from gemmbench.opencl import discovery
 
         return discovery.devices(self._registered)
 
     def host(self) -> HostFacts:
-        """See `worker.Machine`."""
+        """See `measure.instrument.Machine`."""
         from gemmbench.baselines.numpy_blas import host_facts
 
         return host_facts()
 
     def run(self, case: Case, device: DeviceFacts | None, policy: Policy, tell: Tell) -> Row:
-        """See `worker.Machine`."""
-        return self._executor(case, device).run(case, policy, tell)
+        """See `measure.instrument.Machine`."""
+        row: Row = self.executor(case, device).run(case, policy, tell)
+        return row
 
-    def inspect(self, case: Case, device: DeviceFacts) -> Row:
-        """See `worker.Machine`."""
-        from gemmbench.opencl.gemm import GemmExecutor
-
-        executor = self._executor(case, device)
-        assert isinstance(executor, GemmExecutor)
-        return executor.inspect(case)
-
-    def _executor(self, case: Case, device: DeviceFacts | None) -> Executor:
+    def executor(self, case: Case, device: DeviceFacts | None) -> Any:
+        """See `measure.instrument.Machine`."""
         kind = BY_NAME[case.variant].executor if case.kind == "gemm" else case.kind
         key = (device.index if device else -1, kind)
         if key not in self._executors:
             self._executors[key] = self._make(kind, device)
         return self._executors[key]
 
-    def _make(self, kind: str, device: DeviceFacts | None) -> Executor:
+    def _make(self, kind: str, device: DeviceFacts | None) -> object:
+        module, _, name = EXECUTORS[kind].partition(":")
+        make = getattr(import_module(module), name)
         if kind == BASELINE:
-            from gemmbench.baselines.numpy_blas import NumpyExecutor
-
-            return NumpyExecutor()
+            return make()
         assert device is not None
+        if kind == CUBLAS:
+            return make(device)
         from gemmbench.opencl.runtime import Runtime
 
-        if kind == CUBLAS:
-            from gemmbench.baselines.cublas_gemm import CublasExecutor
-
-            return CublasExecutor(device)
-        runtime = Runtime(device)
-        if kind == CLBLAST:
-            from gemmbench.opencl.clblast import ClblastExecutor
-
-            return ClblastExecutor(runtime)
-        if kind == "peak":
-            from gemmbench.opencl.peak import PeakExecutor
-
-            return PeakExecutor(runtime)
-        if kind == "bandwidth":
-            from gemmbench.opencl.bandwidth import BandwidthExecutor
-
-            return BandwidthExecutor(runtime)
-        if kind == "latency":
-            from gemmbench.opencl.latency_probes import LatencyExecutor
-
-            return LatencyExecutor(runtime)
-        if kind == "transfer":
-            from gemmbench.opencl.transfer_probes import TransferExecutor
-
-            return TransferExecutor(runtime)
-        from gemmbench.opencl.gemm import GemmExecutor
-
-        return GemmExecutor(runtime)
+        return make(Runtime(device))
 
 
 def default() -> OpenCLMachine:

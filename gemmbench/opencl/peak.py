@@ -12,6 +12,7 @@ from typing import Protocol
 import numpy as np
 
 from gemmbench.facts.records import Policy, Row, Scope, Work
+from gemmbench.measure.sampling import sample
 from gemmbench.opencl.chains import ChainBench
 from gemmbench.opencl.matrix_units import MatrixBench
 from gemmbench.opencl.racing import Contender, Race
@@ -20,7 +21,6 @@ from gemmbench.opencl.timing import Elapsed, doubling
 from gemmbench.rules import integrity
 from gemmbench.rules.ceilings import Unit, ceiling
 from gemmbench.rules.executor import Tell
-from gemmbench.rules.measure import sample
 from gemmbench.rules.plan import Case
 from gemmbench.rules.probes import PROBES, ChainProbe, MatrixProbe
 

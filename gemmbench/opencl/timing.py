@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from gemmbench.facts.records import Policy, Scope
-from gemmbench.rules.measure import sample
+from gemmbench.measure.sampling import sample
 from gemmbench.rules.memory_integrity import DOUBLING_TOLERANCE
 
 Enqueue = Callable[[], Any]  # puts one launch into the queue; its event
@@ -74,7 +74,7 @@ class Sampled:
 
 
 def sampled(queue: Any, enqueue: Enqueue, policy: Policy, budget_s: float) -> Sampled:
-    """Sample a launch by the rules of `rules.measure`, both clocks side by side."""
+    """Sample a launch by the rules of `measure.sampling`, both clocks side by side."""
 
     def batch(count: int) -> Mapping[str, float]:
         spent = elapsed(queue, enqueue, count)

@@ -11,10 +11,10 @@ import numpy as np
 import pyopencl as cl
 
 from gemmbench.facts.records import Check, Policy, Row, Work
+from gemmbench.measure.sampling import sample
 from gemmbench.opencl.memory import page_aligned
 from gemmbench.opencl.runtime import Runtime, errors
 from gemmbench.rules.executor import Tell
-from gemmbench.rules.measure import sample
 from gemmbench.rules.memory import BY_NAME, FLOAT_BYTES, MIB, MemoryProbe
 from gemmbench.rules.memory_data import RepeatedTable
 from gemmbench.rules.plan import Case

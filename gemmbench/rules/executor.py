@@ -2,26 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 from gemmbench.facts import skips
 from gemmbench.facts.records import Policy, Row, Status
 from gemmbench.rules.plan import Case
 
-
-class Tell(Protocol):
-    """Is told each stage that is entered: building, verifying, settling, timing."""
-
-    def __call__(self, stage: str, *, of_former: bool = False) -> None:
-        """Take a stage in.
-
-        Args:
-            stage: in words, for people.
-            of_former: whether the kernel of another folder runs: what goes wrong is not the case's own fault.
-        """
-
-
-VERIFYING_FORMER = "verifying the former kernel"
+Tell = Callable[[str], None]  # told each stage that is entered: building, verifying, settling, timing
 
 
 class NotMeasuredError(Exception):
@@ -30,7 +18,10 @@ class NotMeasuredError(Exception):
     Attributes:
         restart: the driver can no longer be trusted: run the next case in a fresh process.
         needs_s: what a skipped case would take; None where that is not why.
+        handle: of an instrument, in whose turn it was raised.
     """
+
+    handle: int | None = None
 
     def __init__(
         self, status: Status, reason: str, restart: bool = False, needs_s: float | None = None

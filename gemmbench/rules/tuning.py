@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 
 from gemmbench.facts.problem import Gemm
 from gemmbench.facts.records import DeviceFacts, Policy
-from gemmbench.rules.measure import least_s
 from gemmbench.rules.plan import Case, Skip, gemm_plan, why_not
+from gemmbench.rules.prediction import least_s
 from gemmbench.rules.variants import Values, Variant
 
 #   name                  what it does after a random sample

@@ -28,13 +28,13 @@ from gemmbench.facts.records import (
     essential,
 )
 from gemmbench.facts.text import spelt_out
+from gemmbench.measure.child import Maker, Worker, WorkerError
 from gemmbench.measured import KeptMeasurements
 from gemmbench.peaks import KeptPeaks
 from gemmbench.rules.plan import Case, FindTuned, Plan
 from gemmbench.rules.selection import SelectionError, select
 from gemmbench.rules.variants import AUTO, ParameterError
 from gemmbench.tuned import KeptPresets
-from gemmbench.worker import MakeMachine, Worker, WorkerError
 
 MakePlan = Callable[[Sequence[DeviceFacts], FindTuned], Plan]
 Listen = Callable[[Event], None]
@@ -79,7 +79,7 @@ class Measurement:
     peaks: KeptPeaks
     presets: KeptPresets
     worker: Worker
-    make_machine: MakeMachine
+    make_machine: Maker
 
     def run(self, listen: Listen = lambda _: None) -> Outcome:
         """Measure. Ctrl-C and a full disk end the run; the rows before them are in the outcome.
@@ -127,7 +127,7 @@ class Measurement:
 
 
 @contextmanager
-def prepared(request: Request, make_machine: MakeMachine) -> Iterator[Measurement]:
+def prepared(request: Request, make_machine: Maker) -> Iterator[Measurement]:
     """Select devices and plan; the measuring process lives as long as the context.
 
     Raises:

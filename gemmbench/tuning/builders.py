@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 
 from gemmbench.facts.records import DeviceFacts, Policy
+from gemmbench.measure.child import Worker
 from gemmbench.rules.plan import Case
-from gemmbench.worker import Worker
 
 _PATIENCE_S = 10.0  # for children to end
 

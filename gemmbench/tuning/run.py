@@ -17,13 +17,13 @@ from gemmbench.cache_folder import device_key, subfolder
 from gemmbench.facts.problem import Gemm
 from gemmbench.facts.records import DeviceFacts, Header, HostFacts, Policy, Run, RunFileError
 from gemmbench.facts.tuning import VIEW, Tell, result
+from gemmbench.measure.child import Maker, Worker
 from gemmbench.rules import tuning as rules
 from gemmbench.rules.plan import saved_problem
 from gemmbench.rules.selection import select
 from gemmbench.rules.variants import BY_NAME
 from gemmbench.suite.run import every_device, header_of, user_errors
 from gemmbench.tuned import KeptPresets, Preset, source
-from gemmbench.worker import MakeMachine, Worker
 
 if TYPE_CHECKING:
     from gemmbench.tuning.session import Ahead, Task
@@ -138,7 +138,7 @@ class Tuning:
         from gemmbench.tuning.builders import Builders
 
         folder = held.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True))
-        make: MakeMachine = partial(self.make_caching, folder)  # type: ignore[assignment]
+        make: Maker = partial(self.make_caching, folder)
         self.worker.stop()
         policy = Policy(time_limit_s=self.request.time_limit_s)
         builders = held.enter_context(Builders(partial(Worker, make), count, self.device, policy))
@@ -146,7 +146,7 @@ class Tuning:
 
 
 @contextmanager
-def prepared(request: Request, make_machine: MakeMachine, make_caching: MakeCaching) -> Iterator[Tuning]:
+def prepared(request: Request, make_machine: Maker, make_caching: MakeCaching) -> Iterator[Tuning]:
     """Select the device and lay out the space; the measuring process lives as long as the context.
 
     Raises:
@@ -162,7 +162,7 @@ def prepared(request: Request, make_machine: MakeMachine, make_caching: MakeCach
 
 
 @contextmanager
-def selected(selector: str, make_machine: MakeMachine) -> Iterator[tuple[Worker, DeviceFacts, HostFacts]]:
+def selected(selector: str, make_machine: Maker) -> Iterator[tuple[Worker, DeviceFacts, HostFacts]]:
     """The one device that is tuned, and the process that measures on it.
 
     Raises:

@@ -12,12 +12,12 @@ from gemmbench.facts.events import Started
 from gemmbench.facts.problem import Gemm
 from gemmbench.facts.records import DeviceFacts, Parameters, Policy, Row, RunFileError
 from gemmbench.facts.tuning import Attempt, Retimed, Retiming, Searching, Tell, Tried
+from gemmbench.measure.child import Worker
 from gemmbench.rules import tuning as rules
 from gemmbench.rules.plan import Case, Skip
 from gemmbench.rules.variants import Variant
 from gemmbench.tuning.cache import Cache
 from gemmbench.tuning.search import Hooks, search
-from gemmbench.worker import Worker
 
 Measure = Callable[[Case, Policy], Row]
 Ahead = Callable[[Sequence[Case]], None]  # told what will probably be measured next

@@ -1,4 +1,4 @@
-"""The fake machine, sampling beside others as the real one does: batches that last, a window for each scope.
+"""The fake machine, taken apart as the real one is: batches that last, one window for each scope.
 
 - ``GEMMBENCH_FAKE_WINDOWS``: a folder that gets a file for each device, a line for each batch: the window's
   number, when the batch began and ended by the clock that all processes share;
@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
-from dataclasses import replace
+from collections import Counter
 from pathlib import Path
 
-from gemmbench.facts.records import DeviceFacts, Policy, Row
-from gemmbench.rules import measure
-from gemmbench.rules.executor import Tell
+from gemmbench.facts.problem import Gemm
+from gemmbench.facts.records import Policy, Row
+from gemmbench.model.instrument import Batch, Built, Prepared, Verified, When
 from gemmbench.rules.plan import Case
 from tests.cli.fake_machine import FakeMachine
 
@@ -25,37 +24,48 @@ _FAULTY_BATCH = 10
 
 
 class SteppingMachine(FakeMachine):
-    def run(self, case: Case, device: DeviceFacts | None, policy: Policy, tell: Tell) -> Row:
-        row = super().run(case, device, policy, tell)
-        if device is None or case.kind != "gemm" or isinstance(measure._PACE.get(), measure._Alone):
-            return row  # alone nothing has to last
-        samples = {}
-        for number, scope in enumerate(row.samples):
-            batch = _Batch(case.device, number, scope)
-            quick = replace(policy, batch_s=0.0, settle_s=0.0, precision=0.0)
-            samples |= measure.sample(batch.run, quick, 0.2 / (1 + case.device), one_s=1.0)
-        return replace(row, samples=samples)
+    whole = ("peak", "bandwidth", "transfer", "latency")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._prepared: Counter[object] = Counter()
+
+    def prepare(self, case: Case, policy: Policy, like: object = None, problem: Gemm | None = None) -> _Bench:
+        self._prepared[case.key] += 1
+        row = super().run(case, None, policy, lambda _: None)
+        return _Bench(case.device, row, beside=self._prepared[case.key] > 1)  # alone comes first
 
 
-class _Batch:
-    def __init__(self, device: int, window: int, scope: str) -> None:
-        self._device, self._window, self._scope = device, window, scope
-        self._count = 0
+class _Bench:
+    def __init__(self, device: int, row: Row, beside: bool) -> None:
+        self._device, self._row, self._beside = device, row, beside
+        self._clocks = tuple(row.samples)
+        self._counts: Counter[str] = Counter()
+        self.prepared = Prepared(self._clocks, built=Built())
 
-    def run(self, _: int) -> Mapping[str, float]:
-        self._count += 1
-        if self._count == _FAULTY_BATCH:
+    def verify(self, when: When) -> Verified:
+        return Verified(self._row.check)
+
+    def start(self, clock: str, count: int, work: int = 1) -> Batch:
+        self._counts[clock] += 1
+        window = self._clocks.index(clock)
+        if self._beside and self._counts[clock] == _FAULTY_BATCH:
             for rule in filter(None, os.environ.get("GEMMBENCH_FAKE_STEPS", "").split(";")):
-                device, window, fault = rule.split()
-                if (int(device), int(window)) == (self._device, self._window):
+                device, faulty, fault = rule.split()
+                if (int(device), int(faulty)) == (self._device, window):
                     FakeMachine()._fail(fault)
         begin = time.monotonic()
+        if self._device < 0:  # the host's BLAS takes what the fake machine says
+            return Batch({clock: self._row.samples[clock].seconds[0]}, begin, begin, count)
         time.sleep(_SLOWEST_S / (1 + self._device))
         end = time.monotonic()
-        if folder := os.environ.get("GEMMBENCH_FAKE_WINDOWS"):
+        if self._beside and (folder := os.environ.get("GEMMBENCH_FAKE_WINDOWS")):
             with (Path(folder) / str(self._device)).open("a") as file:
-                print(self._window, begin, end, file=file)
-        return {self._scope: end - begin}
+                print(window, begin, end, file=file)
+        return Batch({clock: end - begin}, begin, end, count)
+
+    def release(self) -> None:
+        """Nothing to do."""
 
 
 def make() -> SteppingMachine:

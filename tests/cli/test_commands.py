@@ -310,5 +310,5 @@ def test_help_imports_no_command(call: Call) -> None:
     code = "import sys; from gemmbench.cli import main\ntry: main(['--help'])\nfinally: print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = set(done.stdout.split())
-    assert not loaded & {"numpy", "rich", "msgspec", "matplotlib", "scipy", "pyopencl", "gemmbench.worker"}
+    assert not loaded & {"numpy", "rich", "msgspec", "matplotlib", "scipy", "pyopencl", "gemmbench.measure"}
     assert "click" in loaded

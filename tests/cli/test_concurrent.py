@@ -222,7 +222,7 @@ ERRORS = {
     "nothing": ("peak --device all --concurrent", "--concurrent finds nothing that two of the devices run"),
     "latency": ("peak --only latency --device all --concurrent", "--concurrent finds nothing that two"),
     "host": ("square --kernel numpy --device all --concurrent", "--concurrent finds nothing that two"),
-    "check": ("check base.jsonl --concurrent", "check measures one device after another: it takes no"),
+    "check": ("check base.jsonl --concurrent", "No such option '--concurrent'"),
 }
 
 

@@ -17,6 +17,7 @@ from gemmbench.rules.choosing import CHOOSABLE
 from gemmbench.rules.executor import NotMeasuredError
 from gemmbench.rules.plan import Case, Operands, gemm_plan
 from gemmbench.rules.variants import BY_NAME
+from tests import in_process
 from tests.device.conftest import machine
 
 QUICK = Policy(budget_s=0.05, settle_s=0.0, batch_s=0.001, min_batches=3)
@@ -28,7 +29,7 @@ class InProcess:
     def run(self, case: Case, device: DeviceFacts | None, policy: Policy) -> Generator[Staged, None, Row]:
         yield Staged("running")
         try:
-            return machine().run(case, device, policy, lambda _: None)
+            return in_process.measured(machine().executor(case, device), case, policy, device)
         except NotMeasuredError as error:
             return case.row(error.status, error.reason)
 

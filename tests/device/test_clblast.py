@@ -17,12 +17,14 @@ from gemmbench.baselines import clblast
 from gemmbench.baselines.clblast import Clblast
 from gemmbench.facts.problem import Gemm
 from gemmbench.facts.records import DeviceFacts, Policy, Row
+from gemmbench.model.instrument import Batch
 from gemmbench.opencl.clblast import ClblastExecutor
 from gemmbench.opencl.runtime import Runtime
 from gemmbench.rules.executor import NotMeasuredError
 from gemmbench.rules.plan import Case, Operands, Skip, gemm_plan
 from gemmbench.rules.reference import edge_problem
 from gemmbench.rules.variants import BY_NAME, Layout
+from tests import in_process
 
 QUICK = Policy(budget_s=0.02, settle_s=0.0, batch_s=0.001, min_batches=3)
 CLBLAST = BY_NAME["clblast"]
@@ -66,7 +68,8 @@ def planned(device: DeviceFacts, problem: Gemm, operands: Operands | None = None
 def measured(
     device: DeviceFacts, problem: Gemm, policy: Policy = QUICK, operands: Operands | None = None
 ) -> Row:
-    return executor(device).run(planned(device, problem, operands), policy, lambda _: None)
+    made = executor(device)
+    return in_process.measured(made, planned(device, problem, operands), policy)
 
 
 @pytest.mark.parametrize("dtype", CLBLAST.dtypes)
@@ -121,12 +124,14 @@ def test_the_clock_stops_when_all_calls_have_run(
     device: DeviceFacts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made, case = executor(device), planned(device, Gemm(15, 15, 15))
-    bench = made.bench(made.runtime, CLBLAST, case, "pageable", QUICK, partial(made.bind, CLBLAST, {}, {}))
-    bench.device_batch(1)  # operands have reached the device
+    bench = made.prepare(case, replace(QUICK, memory="pageable"))
+    bench.start("device", 1)  # operands have reached the device
     queue = Watched(made.runtime.queue)
     monkeypatch.setattr(made.runtime, "queue", queue)
-    assert bench.device_batch(3)["device"] > 0
-    assert queue.log == ["finish", "call", "call", "call", "finish"]
+    batch = bench.start("device", 3)
+    assert isinstance(batch, Batch)
+    assert batch.seconds["device"] > 0
+    assert queue.log == ["call", "call", "call", "finish"]
 
 
 def test_cold_runs_rotate_operands(device: DeviceFacts) -> None:

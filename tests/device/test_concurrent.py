@@ -12,12 +12,12 @@ from gemmbench.facts.concurrent import joints
 from gemmbench.facts.events import Finished
 from gemmbench.facts.problem import Gemm
 from gemmbench.facts.records import Policy, Run, RunFile, load
+from gemmbench.measure.child import Worker
 from gemmbench.opencl.machine import default
 from gemmbench.rules.memory import memory_plan
 from gemmbench.rules.plan import Case, Plan, gemm_plan
 from gemmbench.rules.variants import BY_NAME
 from gemmbench.session import Steps
-from gemmbench.worker import Worker
 from tests import fake_runs
 from tests.device.conftest import all_devices
 

@@ -7,9 +7,10 @@ import pytest
 from gemmbench.energy import Batch
 from gemmbench.facts.problem import Gemm
 from gemmbench.facts.records import DeviceFacts, Energy, Policy
-from gemmbench.opencl import gemm
+from gemmbench.gemm import measure
 from gemmbench.rules.plan import Case, gemm_plan
 from gemmbench.rules.variants import BY_NAME
+from tests import in_process
 from tests.device.conftest import executor
 
 
@@ -22,10 +23,10 @@ def test_energy_is_measured_when_asked(
         assert facts == {"device": device}
         return Energy(0.25, "", "board", "FAKE")
 
-    monkeypatch.setattr(gemm, "measure_energy", fake_measure)
+    monkeypatch.setattr(measure, "measure_energy", fake_measure)
     (case,) = gemm_plan([device], [BY_NAME["naive"]], [Gemm(32, 32, 32)])
     assert isinstance(case, Case)
     policy = Policy(budget_s=0.02, settle_s=0.0, batch_s=0.001, min_batches=3, energy=wanted)
-    row = executor(device).run(case, policy, lambda stage: None)
+    row = in_process.measured(executor(device), case, policy, device)
     assert row.status == "ok"
     assert row.energy.joules == (0.25 if wanted else None)

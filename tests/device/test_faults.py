@@ -8,9 +8,9 @@ from gemmbench import session
 from gemmbench.facts.events import Finished
 from gemmbench.facts.problem import Gemm
 from gemmbench.facts.records import DeviceFacts, Policy, Row, RunFile, load
+from gemmbench.measure.child import Worker
 from gemmbench.rules.plan import gemm_plan
 from gemmbench.rules.variants import BY_NAME
-from gemmbench.worker import Worker
 from tests.device import faulty
 from tests.unit.test_records import HEADER
 

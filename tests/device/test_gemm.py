@@ -22,6 +22,7 @@ from gemmbench.opencl.runtime import Runtime
 from gemmbench.rules.executor import NotMeasuredError
 from gemmbench.rules.plan import Case, Operands, Skip, gemm_plan
 from gemmbench.rules.variants import BY_NAME, LADDER
+from tests import in_process
 from tests.device.conftest import executor
 
 QUICK = Policy(budget_s=0.02, settle_s=0.0, batch_s=0.001, min_batches=3)
@@ -100,7 +101,7 @@ def measured(device: DeviceFacts, name: str, problem: Gemm, policy: Policy = QUI
     (step,) = gemm_plan([device], [BY_NAME[name]], [problem], **extra)
     if isinstance(step, Skip):
         return step.row
-    return executor(device).run(step, policy, lambda _: None)
+    return in_process.measured(executor(device), step, policy)
 
 
 @pytest.mark.parametrize("memory", ["mapped", "staged", "pageable"])
@@ -187,7 +188,7 @@ def test_a_broken_kernel_is_caught(device: DeviceFacts, fault: str, monkeypatch:
     if isinstance(step, Skip) and BY_NAME[name].device_type not in ("", device.type):
         pytest.skip(step.row.reason)  # cpu-packed is for CPUs: on a GPU there is no copy of it to break
     assert isinstance(step, Case)
-    row = GemmExecutor(Runtime(device)).run(step, QUICK, lambda _: None)
+    row = in_process.measured(GemmExecutor(Runtime(device)), step, QUICK)
     assert row.status == "wrong", fault
     assert row.reason
     assert row.samples == {}
@@ -198,7 +199,7 @@ def test_a_build_error_shows_the_drivers_log(device: DeviceFacts, monkeypatch: p
     (step,) = gemm_plan([device], [BY_NAME["naive"]], [Gemm(8, 8, 8)])
     assert isinstance(step, Case)
     with pytest.raises(NotMeasuredError, match=r"(?s)01_naive.cl does not compile: .*undeclared") as caught:
-        GemmExecutor(Runtime(device)).run(step, QUICK, lambda _: None)
+        in_process.measured(GemmExecutor(Runtime(device)), step, QUICK)
     assert len(caught.value.reason) < 2000
 
 
@@ -214,7 +215,7 @@ def in_turn(
     (step,) = gemm_plan([device], [BY_NAME["naive"]], [Gemm(50, 50, 50, beta=beta)])
     assert isinstance(step, Case)
     policy = replace(QUICK, memory=memory)
-    return executor(device).run(replace(step, former=str(folder)), policy, lambda *_, **__: None)
+    return in_process.measured(executor(device), replace(step, former=str(folder)), policy)
 
 
 @pytest.mark.parametrize("memory", ["mapped", "staged"])
@@ -277,7 +278,7 @@ def test_a_wrong_kernel_is_wrong_whatever_its_former_self_is(
     (step,) = gemm_plan([device], [BY_NAME["naive"]], [Gemm(50, 50, 50)])
     assert isinstance(step, Case)
     case = replace(step, former=str(tmp_path))
-    row = GemmExecutor(Runtime(device)).run(case, QUICK, lambda *_, **__: None)
+    row = in_process.measured(GemmExecutor(Runtime(device)), case, QUICK)
     assert row.status == "wrong"
 
 
@@ -285,5 +286,5 @@ def test_a_former_self_that_is_not_there_is_told(device: DeviceFacts, tmp_path: 
     (step,) = gemm_plan([device], [BY_NAME["naive"]], [Gemm(8, 8, 8)])
     assert isinstance(step, Case)
     with pytest.raises(NotMeasuredError, match=r"^its kernel in the other folder: no such file") as caught:
-        executor(device).run(replace(step, former=str(tmp_path)), QUICK, lambda *_, **__: None)
+        in_process.measured(executor(device), replace(step, former=str(tmp_path)), QUICK)
     assert caught.value.status == "unsupported"

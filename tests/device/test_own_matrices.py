@@ -18,6 +18,7 @@ from gemmbench.rules.executor import NotMeasuredError
 from gemmbench.rules.operands import read_header
 from gemmbench.rules.plan import Case, Operands, gemm_plan
 from gemmbench.rules.variants import BY_NAME
+from tests import in_process
 from tests.device.conftest import executor
 
 Array = npt.NDArray[Any]
@@ -59,7 +60,7 @@ def case(device: DeviceFacts, variant: str, problem: Gemm, own: Operands) -> Cas
 def run(device: DeviceFacts, variant: str, problem: Gemm, own: Operands) -> Row:
     step = case(device, variant, problem, own)
     machine = NumpyExecutor() if variant == "numpy" else executor(device)
-    return machine.run(step, QUICK, lambda _: None)
+    return in_process.measured(machine, step, QUICK)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -122,7 +123,7 @@ def test_a_file_that_changes_under_way_is_named(device: DeviceFacts, tmp_path: P
     step = case(device, "naive", Gemm(M, N, K, beta=1.0), own)
     np.save(tmp_path / "b.npy", np.ones((K, N + 1), "f4"))
     with pytest.raises(NotMeasuredError, match=r"b\.npy changed while it was in use: 34 x 13 float"):
-        executor(device).run(step, QUICK, lambda _: None)
+        in_process.measured(executor(device), step, QUICK)
 
 
 def test_a_result_that_cannot_be_written_is_a_row(device: DeviceFacts, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ if importlib.util.find_spec("kernel_tuner") is None:
 from gemmbench.facts import tuning as facts
 from gemmbench.facts.problem import Gemm
 from gemmbench.facts.records import SCHEMA_VERSION, DeviceFacts, Header, Policy, load
+from gemmbench.measure.child import Worker
 from gemmbench.opencl import machine
 from gemmbench.rules import tuning as rules
 from gemmbench.rules.plan import Case
@@ -23,7 +24,6 @@ from gemmbench.rules.variants import BY_NAME
 from gemmbench.tuning.builders import Builders
 from gemmbench.tuning.cache import Cache
 from gemmbench.tuning.session import Task, measured_by, tune
-from gemmbench.worker import Worker
 from tests import fake_runs
 
 TILED = BY_NAME["tiled"]

@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import NoReturn
 
 from gemmbench.facts.records import DeviceFacts, Policy, Row
+from gemmbench.measure.instrument import Machine
 from gemmbench.opencl import machine
 from gemmbench.rules.executor import Tell
 from gemmbench.rules.plan import Case
-from gemmbench.worker import Machine
 from tests.cli.fake_machine import FakeMachine
 
 PAUSE_S = 0.02

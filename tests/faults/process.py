@@ -116,7 +116,7 @@ def driver_child(parent: int) -> int:
                 words = Path(f"/proc/{pid}/cmdline").read_bytes()
             except OSError:
                 continue
-            if b"spawn_main" in words:
+            if b"gemmbench.measure.instrument" in words:
                 return int(pid)
     return 0
 

@@ -8,16 +8,17 @@ import signal
 import subprocess
 import sys
 import time
-from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
 
 from gemmbench.facts.problem import Gemm
 from gemmbench.facts.records import Policy, load
+from gemmbench.measure.child import Worker, WorkerError
+from gemmbench.measure.pipe import Pipe
 from gemmbench.rules.plan import Case, gemm_plan
 from gemmbench.rules.variants import BY_NAME
-from gemmbench.worker import Worker, WorkerError
+from gemmbench.tuning.session import measured_by
 from tests import fake_runs
 from tests.cli.conftest import Call
 from tests.faults import machine
@@ -192,11 +193,11 @@ def test_a_lock_is_gone_with_its_file(call: Call) -> None:
 class Stillborn(Worker):
     """Every child is dead before it is asked anything."""
 
-    def _start(self) -> Connection:
+    def _start(self) -> Pipe:
         pipe = super()._start()
         assert self._process is not None
         self._process.kill()
-        self._process.join()
+        self._process.wait()
         return pipe
 
 
@@ -204,10 +205,8 @@ def test_a_child_that_dies_again_and_again_is_a_row() -> None:
     (case,) = gemm_plan([fake_runs.CPU], [BY_NAME["naive"]], [Gemm(8, 8, 8)])
     assert isinstance(case, Case)
     with Stillborn(machine.make) as worker:
-        steps = worker.run(case, fake_runs.CPU, Policy())
-        with pytest.raises(StopIteration) as ended:
-            next(steps)
-        assert ended.value.value.status == "crashed"
-        assert "killed by SIGKILL" in ended.value.value.reason
+        row = measured_by(worker, fake_runs.CPU)(case, Policy())
+        assert row.status == "crashed"
+        assert "killed by SIGKILL" in row.reason
         with pytest.raises(WorkerError, match="killed by SIGKILL"):
             worker.devices()

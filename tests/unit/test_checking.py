@@ -16,8 +16,8 @@ from gemmbench.facts.compare.basis import Basis, Rules
 from gemmbench.facts.compare.comparison import Comparison, Line, compare
 from gemmbench.facts.problem import Gemm
 from gemmbench.facts.records import DeviceFacts, Former, Policy, Row, RowKey, Scope
+from gemmbench.measure.child import Worker
 from gemmbench.rules.plan import Case
-from gemmbench.worker import Worker
 from tests.compare_runs import again, repeated, small
 
 BASE = repeated([again(seed) for seed in range(5)])

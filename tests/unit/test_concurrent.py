@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,7 +19,6 @@ from gemmbench.facts.problem import Gemm
 from gemmbench.facts.records import (
     Check,
     DeviceFacts,
-    Policy,
     Problem,
     Row,
     Run,
@@ -32,7 +31,6 @@ from gemmbench.facts.records import (
 from gemmbench.render import concurrent as tables
 from gemmbench.render.export import sheet_markdown, to_csv, to_json
 from gemmbench.render.show import show
-from gemmbench.rules.measure import Turn, paced, sample
 from gemmbench.rules.memory import memory_plan
 from gemmbench.rules.plan import Case, gemm_plan, peak_plan
 from gemmbench.rules.variants import BY_NAME
@@ -174,34 +172,6 @@ def test_transfers_and_bandwidth_are_grouped_where_there_are_no_gemms() -> None:
     assert kinds == {"bandwidth", "transfer"}
     sizes = [group.cases for group in grouped(plan) if group.cases and group.cases[0].kind == "transfer"]
     assert all(len({case.parameters["bytes"] for case in cases}) == 1 for cases in sizes)
-
-
-# --- the pace -----------------------------------------------------------------------------------------------
-
-
-def test_only_batches_between_early_and_late_count() -> None:
-    seconds = iter(range(1, 100))
-    turns: Iterator[Turn]
-    turns = iter(("more", "early", "more", "anew", "early", "more", "more", "late"))
-    heard: list[str] = []
-
-    class Scripted:
-        def begin(self) -> None:
-            heard.append("begin")
-
-        def turn(self, enough: bool) -> Turn:
-            return next(turns)
-
-    with paced(Scripted()):
-        found = sample(lambda _: {"kernel": float(next(seconds))}, Policy(), 1.0, one_s=1.0, settle=False)
-    assert heard == ["begin"]
-    assert found["kernel"].seconds == (6.0, 7.0)  # 1 to 4 went, 5 was early, 8 late
-    turns = iter(("early", "more", "more", "past", "past", "late"))
-    with paced(Scripted()):
-        found = sample(lambda _: {"kernel": float(next(seconds))}, Policy(), 1.0, one_s=1.0, settle=False)
-    assert found["kernel"].seconds == (10.0, 11.0)  # 12 began before, and ended after, the others had enough
-    alone = sample(lambda _: {"kernel": 1.0}, Policy(), 1.0, one_s=1.0, settle=False)
-    assert len(alone["kernel"].seconds) == Policy().min_batches
 
 
 # --- compared -----------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from gemmbench.opencl.machine import OpenCLMachine
 from gemmbench.rules.executor import NotMeasuredError
 from gemmbench.rules.plan import Case, Operands, Skip, gemm_plan
 from gemmbench.rules.variants import BY_NAME, Layout, round_up
-from tests import fake_runs
+from tests import fake_runs, in_process
 from tests.fake_cuda import FakeCublas, FakeCuda
 
 DEVICE = replace(fake_runs.GPU, pci="0000:17:00.0")
@@ -49,7 +49,7 @@ def case(problem: Gemm, operands: Operands | None = None) -> Case:
 
 
 def measured(problem: Gemm, policy: Policy = QUICK, operands: Operands | None = None) -> Row:
-    return CublasExecutor(DEVICE).run(case(problem, operands), policy, lambda _: None)
+    return in_process.measured(CublasExecutor(DEVICE), case(problem, operands), policy)
 
 
 @pytest.mark.parametrize("dtype", CUBLAS.dtypes)
@@ -93,7 +93,7 @@ def test_half_is_held_to_sums_in_float(install: Install) -> None:
     install(library=FakeCublas(off_by=0.02))
     with_exact = CublasExecutor(DEVICE)
     with_exact._exact["half"] = ""  # the exact test would find it first
-    row = with_exact.run(case(Gemm(64, 64, 64, "half")), QUICK, lambda _: None)
+    row = in_process.measured(with_exact, case(Gemm(64, 64, 64, "half")), QUICK)
     assert row.status == "wrong"
     assert "residual" in row.reason
 
@@ -119,7 +119,7 @@ def test_reading_c_where_beta_is_0_is_found(install: Install) -> None:
     executor = CublasExecutor(DEVICE)
     assert "differ on the exact test; C[0][0] is nan" in executor.exact_run(Gemm(3, 4, 5))
     executor._exact["float"] = ""
-    row = executor.run(case(Gemm(8, 8, 8)), QUICK, lambda _: None)
+    row = in_process.measured(executor, case(Gemm(8, 8, 8)), QUICK)
     assert (row.status, row.reason) == ("wrong", "row 0 of C holds a NaN or an infinity")
 
 
@@ -142,7 +142,7 @@ def test_transfers_are_in_the_host_scope(install: Install) -> None:
     driver, _ = install()
     executor = CublasExecutor(DEVICE)
     executor._exact["float"] = ""
-    executor.run(case(Gemm(8, 8, 8, beta=1.0)), replace(QUICK, budget_s=1e-9), lambda _: None)
+    in_process.measured(executor, case(Gemm(8, 8, 8, beta=1.0)), replace(QUICK, budget_s=1e-9))
     # three operands once; then verified once, run once to see how long it takes, and in three batches of some
     assert driver.copies[:7] == ["up"] * 6 + ["down"]
     assert driver.copies[3:] == ["up", "up", "up", "down"] * ((len(driver.copies) - 3) // 4)
@@ -173,7 +173,7 @@ def test_the_users_own_matrices_are_multiplied(install: Install, tmp_path: Path)
 
 def refusal(device: object = DEVICE, problem: Gemm | None = None) -> NotMeasuredError:
     with pytest.raises(NotMeasuredError) as caught:
-        CublasExecutor(device).run(case(problem or Gemm(8, 8, 8)), QUICK, lambda _: None)  # type: ignore[arg-type]
+        in_process.measured(CublasExecutor(device), case(problem or Gemm(8, 8, 8)), QUICK)  # type: ignore[arg-type]
     return caught.value
 
 

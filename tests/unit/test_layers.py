@@ -10,7 +10,7 @@ import pytest
 
 PACKAGE = Path(__file__).resolve().parents[2] / "gemmbench"
 
-MACHINES = ("opencl", "baselines", "energy", "worker")
+MACHINES = ("opencl", "baselines", "energy", "model", "measure", "gemm")
 KEPT = ("cache_folder", "peaks", "measured", "tuned")
 OUTLINE = ("session", "concurrent", "checking", "suite")
 FACES = ("render", "charts", "compare")
@@ -44,7 +44,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
 # distribution's import name: the modules (or parts) that may import it
 THIRD_PARTY: dict[str, tuple[str, ...]] = {
     "numpy": ("facts", "rules", *MACHINES, "tuning.search", "charts", "cli"),
-    "msgspec": ("facts", "cache_folder", "render", "cli"),
+    "msgspec": ("facts", "measure", "cache_folder", "render", "cli"),
     "platformdirs": ("cache_folder",),
     "pyopencl": ("opencl",),
     "click": ("cli",),
@@ -119,7 +119,7 @@ def test_imports_follow_the_layers(path: Path) -> None:
 def test_every_part_has_its_row() -> None:
     parts = {module_name(path).split(".")[0] for path in MODULES}
     assert parts <= MAY_IMPORT.keys()
-    assert {"facts", "rules", "opencl", "worker", "session", "render", "cli"} <= parts
+    assert {"facts", "rules", "opencl", "measure", "session", "render", "cli"} <= parts
 
 
 @pytest.mark.parametrize(
@@ -139,11 +139,11 @@ def test_every_part_has_its_row() -> None:
         ("opencl.runtime", "from gemmbench.cli import main"),
         ("opencl.drivers", "import pyopencl"),
         ("opencl.machine", "from pyopencl import Context"),
-        ("worker", "import pyopencl"),
         ("suite.run", "import click"),
         ("api", "import click"),
         ("api", "from gemmbench.cli import running"),
         ("options", "from gemmbench.suite import run"),
+        ("measure.child", "import pyopencl"),
         ("session", "from gemmbench import cli"),
         ("session", "from gemmbench.render.tables import table"),
         ("render.tables", "from gemmbench.rules.plan import Case"),

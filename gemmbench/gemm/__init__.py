@@ -1,0 +1,1 @@
+"""One GEMM: how it is verified, timed and compared."""

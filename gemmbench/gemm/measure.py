@@ -1,0 +1,283 @@
+"""One GEMM from its plan to its row: predicted, prepared, verified, sampled, its energy read."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Generator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from gemmbench.energy import measure_energy
+from gemmbench.facts.events import Staged
+from gemmbench.facts.problem import Gemm
+from gemmbench.facts.records import DeviceFacts, Former, Policy, Row, Scope
+from gemmbench.measure.sampling import Metered, Sampled, Window, alone, in_turn
+from gemmbench.model.instrument import Handle, Instrument, LostError
+from gemmbench.rules.executor import NotMeasuredError
+from gemmbench.rules.plan import Case
+from gemmbench.rules.prediction import refuse_if_too_slow
+
+_HOST_SHARE = 0.4  # of the budget; the rest is the device's scopes'
+_HOST_SHARE_IN_TURN = 0.15  # it is mostly the kernel's time that a ratio is wanted of
+_LEAST_IN_TURN = 40  # pairs: what fewer seem to agree on is often chance
+_BATCH_IN_TURN = 0.4  # of a batch's length for two: what disturbs the machine is then in fewer ratios
+_LONG_RUN_S = 1e-3  # from here on the enqueueing cannot explain a gap between event and wall clock
+
+Stages = Generator[Staged, None, Row]
+
+
+@dataclass(frozen=True)
+class Ready:
+    """A `measure.child.Ready`."""
+
+    row: Row
+    handle: Handle
+    policy: Policy
+
+    @property
+    def windows(self) -> tuple[Window, ...]:
+        """What is to be sampled, in this order."""
+        return _windows(self.handle, self.policy, _HOST_SHARE)
+
+    def completed(self, sampled: Sequence[Sampled]) -> Row:
+        """The row with its samples, window by window."""
+        samples, notes = _trusted(sampled)
+        prepared = self.handle.prepared
+        if self.policy.cold and prepared.sets > 1:
+            notes = (*notes, f"cold: rotates among {prepared.sets} operand sets")
+        return replace(self.row, samples=samples, notes=(*self.row.notes, *prepared.notes, *notes))
+
+
+class _WrongError(Exception):
+    """A kernel's answer is wrong; holds the row."""
+
+    def __init__(self, row: Row) -> None:
+        super().__init__()
+        self.row = row
+
+
+def measured(instrument: Instrument, case: Case, device: DeviceFacts | None, policy: Policy) -> Stages:
+    """Verify and measure a case, yielding its stages.
+
+    Raises:
+        NotMeasuredError: there is no rate, and why.
+    """
+    try:
+        if case.former:
+            return (yield from _against_former(instrument, case, device, policy))
+        ready = yield from begun(instrument, case, device, policy)
+    except _WrongError as error:
+        return error.row
+    if isinstance(ready, Row):
+        return ready
+    with ready.handle as handle:
+        windows = []
+        for window in ready.windows:
+            yield Staged(f"timing {window.clock}")
+            windows.append(alone(handle, window.clock, policy, window.budget_s, window.settle))
+        row = ready.completed(windows)
+        if policy.energy:
+            yield Staged("measuring energy")
+            with Metered(handle, handle.prepared.clocks[0]) as run:
+                row = replace(row, energy=measure_energy(run, device=device))
+    return row
+
+
+def begun(
+    instrument: Instrument, case: Case, device: DeviceFacts | None, policy: Policy
+) -> Generator[Staged, None, Ready | Row]:
+    """Predict, prepare and verify a case; its row if there is nothing to time.
+
+    Raises:
+        NotMeasuredError: there is no rate, and why.
+    """
+    yield Staged("building")
+    with ExitStack() as held:
+        try:
+            is_exact = _predict(instrument, case, device, policy)
+            handle = held.enter_context(instrument.prepare(case, device, policy))
+            yield Staged("verifying")
+            row = _verified(case, handle, is_exact)
+        except _WrongError as error:
+            return error.row
+        if not _problem(case).flops:
+            return replace(row, notes=(*row.notes, "nothing to time: the product has no terms"))
+        held.pop_all()
+    return Ready(row, handle, policy)
+
+
+def _against_former(instrument: Instrument, case: Case, device: DeviceFacts | None, policy: Policy) -> Stages:
+    """Measure a case in turn with its kernel as it is in the case's other folder.
+
+    Raises:
+        NotMeasuredError: unsupported: there is nothing to hold the case against.
+    """
+    yield Staged("building")
+    present = replace(case, former="")
+    is_exact = _predict(instrument, present, device, policy)
+    with ExitStack() as held:
+        handles: dict[str, Handle] = {}
+
+        def prepare(side: Case) -> Handle:
+            like = next((handle.number for handle in handles.values()), None)
+            handle = handles[side.former] = instrument.prepare(side, device, policy, like)
+            return held.enter_context(handle)
+
+        yield Staged("verifying the former kernel")
+        # One of them is prepared first, and its temporaries lie before the other's: by chance, so that it
+        # evens out from process to process.
+        if random.random() < 0.5:
+            prepare(present)
+        try:
+            former = prepare(case)
+            exact = former.verify("exact").check
+            if exact.verdict == "wrong":
+                raise NotMeasuredError("unsupported", "; ".join(exact.reasons))
+        except NotMeasuredError as error:
+            if not error.restart and not isinstance(error, LostError):
+                # Of a wrong kernel it is of no interest what it was before.
+                _verified(present, handles.get("") or prepare(present), is_exact)
+            raise _of_former(error) from None
+        now = handles.get("") or prepare(present)
+        yield Staged("verifying")
+        row = _verified(present, now, is_exact)
+        if not _problem(case).flops:
+            return replace(row, notes=(*row.notes, "nothing to time: the product has no terms"))
+        try:
+            yield Staged("verifying the former kernel")
+            check = former.verify("before").check
+            if check.verdict == "wrong":
+                raise _of_former(NotMeasuredError("unsupported", "; ".join(check.reasons)))
+            least = max(policy.min_batches, _LEAST_IN_TURN)
+            batch_s = policy.batch_s * _BATCH_IN_TURN
+            short = replace(policy, batch_s=batch_s, settle_s=0.0, min_batches=least)
+            windows = []
+            for window in _windows(now, short, _HOST_SHARE_IN_TURN):
+                yield Staged(f"timing {window.clock}")
+                windows.append(in_turn(now, former, window.clock, short, window.budget_s))
+        except NotMeasuredError as error:
+            raise (_of_former(error) if error.handle == former.number else error) from None
+        sides = [pairs.first for pairs in windows], [pairs.second for pairs in windows]
+        (samples, notes), (before, doubts) = map(_trusted, sides)
+        if bool(notes) != bool(doubts):  # one clock for both
+            samples, before = (_by_wall_clock(side) for side in sides)
+        source = former.prepared.built.source
+    return replace(
+        row, samples=samples, former=Former(source, before), notes=(*row.notes, *(notes or doubts))
+    )
+
+
+def _of_former(error: NotMeasuredError) -> NotMeasuredError:
+    """Whatever goes wrong with a former kernel: nothing is known of the present one."""
+    reason = f"{error.status}: {error.reason}" if isinstance(error, LostError) else error.reason
+    return NotMeasuredError("unsupported", f"its kernel in the other folder: {reason}", error.restart)
+
+
+def _problem(case: Case) -> Gemm:
+    assert case.problem is not None  # of every case of this kind
+    return case.problem
+
+
+def _predict(instrument: Instrument, case: Case, device: DeviceFacts | None, policy: Policy) -> bool:
+    """Refuse a case that cannot finish in its budget; whether its kernels were found to be exact on the way.
+
+    Raises:
+        NotMeasuredError: skipped, with the time it would take.
+        _WrongError: they are not.
+    """
+    is_exact = False
+    quick = replace(policy, cold=False)
+
+    def trial(smaller: Gemm) -> float:
+        """Seconds of one run of a smaller problem, the first and slow one not counted."""
+        nonlocal is_exact
+        with instrument.prepare(case, device, quick, problem=smaller) as handle:
+            if not is_exact:
+                _check_exact(case, handle)
+                is_exact = True
+            clock = handle.prepared.clocks[0]
+            handle.batch(clock, 1)
+            batch = handle.batch(clock, 1)
+            # Events of kernels are not believed before they are held against the wall clock.
+            return batch.wall_s if "kernel" in batch.seconds else batch.seconds[clock]
+
+    if _problem(case).flops:
+        refuse_if_too_slow(_problem(case), policy, trial)
+    return is_exact
+
+
+def _row(case: Case, handle: Handle) -> Row:
+    prepared = handle.prepared
+    return replace(
+        case.row("ok"),
+        build_s=prepared.built.build_s,
+        choice=dict(prepared.built.choice),
+        resources=prepared.built.resources,
+        memory=prepared.memory,
+    )
+
+
+def _check_exact(case: Case, handle: Handle) -> None:
+    """Run a case's kernels on shapes around the tile, with guard cells and NaN where nothing may be read."""
+    check = handle.verify("exact").check
+    if check.verdict == "wrong":
+        row = replace(_row(case, handle), memory="")  # the operands were not touched
+        raise _WrongError(replace(row, status="wrong", reason="; ".join(check.reasons), check=check))
+
+
+def _verified(case: Case, handle: Handle, is_exact: bool) -> Row:
+    """A row with its check and launches.
+
+    Raises:
+        _WrongError: the answer is wrong.
+    """
+    if not is_exact:
+        _check_exact(case, handle)
+    verified = handle.verify("before")
+    row = replace(_row(case, handle), check=verified.check, launches=verified.launches)
+    if row.check.verdict == "wrong":
+        raise _WrongError(replace(row, status="wrong", reason="; ".join(row.check.reasons)))
+    return row
+
+
+def _windows(handle: Handle, policy: Policy, host_share: float) -> tuple[Window, ...]:
+    """Every clock of a handle; the last is the host's, and the others share what it leaves of the budget."""
+    *finer, last = handle.prepared.clocks
+    if not finer:
+        return (Window(last, policy.budget_s, True),)
+    share = policy.budget_s * (1 - host_share) / len(finer)
+    windows = [Window(clock, share, clock == finer[0]) for clock in finer]
+    return (*windows, Window(last, policy.budget_s * host_share, False))
+
+
+def _trusted(windows: Sequence[Sampled]) -> tuple[dict[str, Scope], tuple[str, ...]]:
+    """Hold the event clock against the wall clock; where they cannot both be right, take the wall's.
+
+    Only batches whose problems are long enough for the enqueueing not to explain a gap are held.
+    """
+    samples = {name: scope for sampled in windows for name, scope in sampled.scopes.items()}
+    events = [
+        batch
+        for sampled in windows
+        for batch in sampled.batches
+        if {"kernel", "device"} <= batch.seconds.keys()
+    ]
+    held = [batch.seconds["device"] / batch.wall_s for batch in events if batch.wall_s >= _LONG_RUN_S]
+    ratio = float(np.median(held)) if held else 1.0
+    if 0.5 <= ratio <= 1.05:
+        return samples, ()
+    note = f"events say {ratio:.2g} times the wall clock: kernel and device scope are wall-clock times"
+    return _by_wall_clock(windows), (note,)
+
+
+def _by_wall_clock(windows: Sequence[Sampled]) -> dict[str, Scope]:
+    """Samples of which those of the device are the wall clock's."""
+    samples: dict[str, Scope] = {}
+    for sampled in windows:
+        walls = tuple(batch.wall_s for batch in sampled.batches)
+        clocked = Scope(walls, sampled.size, sampled.stop)
+        samples |= sampled.scopes
+        samples |= dict.fromkeys(sampled.scopes.keys() & {"kernel", "device"}, clocked)
+    return samples

@@ -1,0 +1,500 @@
+"""The parent's side of an instrument: starts its process, asks, and survives its death."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Protocol, TypeVar, cast
+
+from gemmbench.facts.events import Staged
+from gemmbench.facts.problem import Gemm
+from gemmbench.facts.records import DeviceFacts, HostFacts, Policy, Row
+from gemmbench.measure.pipe import Pipe
+from gemmbench.measure.sampling import Sampled, Window
+from gemmbench.model.instrument import (
+    PROTOCOL,
+    AskBatch,
+    Batch,
+    Build,
+    Built,
+    Handle,
+    Instrument,
+    LostError,
+    Open,
+    Opened,
+    Prepare,
+    Prepared,
+    Refusal,
+    Release,
+    Released,
+    Request,
+    Run,
+    Stage,
+    Verified,
+    Verify,
+    When,
+    Whole,
+    WholeError,
+    numbers,
+)
+from gemmbench.rules.executor import NotMeasuredError
+from gemmbench.rules.plan import Case
+
+CONDUCTORS = {"gemm": "gemmbench.gemm.measure"}
+"""The parent's side of each kind of case: a module that is a `Conductor`, imported when first needed."""
+
+_START_LIMIT_S = 120.0  # for the child to import the drivers and list the devices
+_END_LIMIT_S = 10.0  # for a killed child to be gone; one that hangs in the kernel stays behind
+_DRIVER_WORDS = 300  # of the driver's own output, kept with a crash
+
+_T = TypeVar("_T")
+
+Maker = Callable[..., object] | partial[object]
+"""A function that the child imports by name and calls; the arguments of a partial are text."""
+
+
+class Ready(Protocol):
+    """A case that was verified, and is to be sampled."""
+
+    @property
+    def handle(self) -> Handle:
+        """What is sampled; to be released."""
+
+    @property
+    def windows(self) -> Sequence[Window]:
+        """What is to be sampled of it, in this order."""
+
+    def completed(self, sampled: Sequence[Sampled]) -> Row:
+        """The row with its samples, window by window."""
+
+
+class Conductor(Protocol):
+    """Measures one kind of case. Both functions yield stages, and raise `NotMeasuredError`."""
+
+    def measured(
+        self, instrument: Instrument, case: Case, device: DeviceFacts | None, policy: Policy
+    ) -> Generator[Staged, None, Row]:
+        """Verify and measure a case."""
+
+    def begun(
+        self, instrument: Instrument, case: Case, device: DeviceFacts | None, policy: Policy
+    ) -> Generator[Staged, None, Ready | Row]:
+        """Verify a case and leave the sampling to the caller, who has others beside it."""
+
+
+class WorkerError(Exception):
+    """The child could not list the devices; the message is for the user."""
+
+
+class Child:
+    """An instrument in a process of its own: see `model.instrument.Instrument`.
+
+    A process that dies, hangs or refuses with `restart` is replaced at the next request, and the handles that
+    it held are prepared again when they are next used.
+
+    Args:
+        make: makes the machine, in the child.
+        checkout: a folder with another ``gemmbench/`` than this one; None for this one.
+    """
+
+    def __init__(self, make: Maker, checkout: Path | None = None) -> None:
+        self._make, self._checkout = make, checkout
+        self._process: subprocess.Popen[bytes] | None = None
+        self._pipe: Pipe | None = None
+        self._output = tempfile.TemporaryFile()  # noqa: SIM115  what drivers print; lives as long as this
+        self._numbers = numbers()
+        self._asked: dict[int, Prepare] = {}  # by handle, to prepare it again
+        self._held: set[int] = set()  # the handles that the living process knows
+        self._batches: deque[int] = deque()  # the handles whose batches were asked for and not answered yet
+        self._handle: int | None = None  # whose answer is waited for
+        self._limit_s = self._left_s = _START_LIMIT_S
+        self._is_paused = False
+        self._since = 0.0  # when an answer was first waited for
+
+    # --- requests ---
+
+    def limit(self, seconds: float) -> None:
+        """From now on all requests together may take so long; what is not spent waiting does not count."""
+        self._limit_s = self._left_s = seconds
+        self._is_paused = False
+
+    def pause_limit(self, is_paused: bool) -> None:
+        """See `Instrument`."""
+        if is_paused != self._is_paused:
+            self._left_s, self._since = self.left_s, time.monotonic()
+            self._is_paused = is_paused
+
+    @property
+    def left_s(self) -> float:
+        """How much longer the batches that were asked for may take."""
+        return self._left_s - (0.0 if self._is_paused else time.monotonic() - self._since)
+
+    def open(self) -> Opened:
+        """List the devices and describe the host."""
+        return self._call(Open(), Opened)
+
+    def build(self, case: Case, device: DeviceFacts) -> Built:
+        """See `Instrument`."""
+        return self._call(Build(case, device), Built)
+
+    def prepare(
+        self,
+        case: Case,
+        device: DeviceFacts | None,
+        policy: Policy,
+        like: int | None = None,
+        problem: Gemm | None = None,
+    ) -> Handle:
+        """See `Instrument`."""
+        if like is not None:
+            self._hold(like)
+        number = next(self._numbers)
+        request = Prepare(number, case, device, policy, like, problem)
+        prepared = self._call(request, Prepared)
+        self._asked[number] = request
+        self._held.add(number)
+        return Handle(self, number, prepared)
+
+    def verify(self, handle: int, when: When) -> Verified:
+        """See `Instrument`."""
+        self._hold(handle)
+        return self._call(Verify(handle, when), Verified, handle)
+
+    def start(self, handle: int, clock: str, count: int, work: int = 1) -> None:
+        """See `Instrument`."""
+        self._hold(handle)
+        if not self._batches:
+            self._since = time.monotonic()
+        self._send(AskBatch(handle, clock, count, work))
+        self._batches.append(handle)
+
+    def answered(self) -> bool:
+        """See `Instrument`."""
+        return self._pipe is None or self._pipe.wait() or self.left_s <= 0
+
+    def fileno(self) -> int:
+        """See `Instrument`."""
+        assert self._pipe is not None  # else it has answered, by being gone
+        return self._pipe.fileno()
+
+    def finish(self) -> Batch:
+        """See `Instrument`."""
+        self._handle = self._batches.popleft() if self._batches else None
+        batch: Batch = self._expect(Batch)
+        return batch
+
+    def release(self, handle: int) -> None:
+        """See `Instrument`."""
+        self._asked.pop(handle, None)
+        self._settle()
+        if handle in self._held:
+            self._held.discard(handle)
+            with contextlib.suppress(NotMeasuredError):  # what was measured stands
+                self._call(Release(handle), Released)
+
+    def start_whole(self, case: Case, device: DeviceFacts | None, policy: Policy) -> None:
+        """Ask for a case to be measured whole, and do not wait for it."""
+        self._settle()
+        self._since = time.monotonic()
+        self._send(Run(case, device, policy))
+
+    def finish_whole(self) -> Generator[Staged, None, Row]:
+        """The row of that case, after its stages."""
+        while not isinstance(answer := self._expect(object), Row):
+            yield Staged(answer.stage)
+        return answer
+
+    # --- the wire ---
+
+    def _hold(self, handle: int) -> None:
+        """Prepare a handle again if the process that knew it is gone; once, since what fails raises."""
+        if self._process is not None and self._process.poll() is not None and not self._batches:
+            self.stop()
+        if handle not in self._held:
+            request = self._asked[handle]
+            if request.like is not None and request.like in self._asked:
+                self._hold(request.like)
+            else:
+                request = replace(request, like=None)
+            self._call(request, Prepared)
+            self._held.add(handle)
+
+    def _call(self, request: Request, kind: type[_T], handle: int | None = None) -> _T:
+        self._settle()
+        self._since = time.monotonic()
+        self._send(request)
+        self._handle = handle
+        answer: _T = self._expect(kind)
+        return answer
+
+    def _settle(self) -> None:
+        """Drop the answers that nobody has come for."""
+        while self._batches:
+            with contextlib.suppress(NotMeasuredError):
+                self.finish()
+
+    def _send(self, request: Request) -> None:
+        """Send a request; to a new child if the last died while idle, which is no fault of this case.
+
+        Of one that dies before it has read the request there is an obituary instead of an answer.
+        """
+        needs_handle = isinstance(request, AskBatch | Verify | Release)
+        pipe = self._pipe if needs_handle else self._start()
+        if pipe is None:
+            raise LostError("crashed", "the driver's process is gone")
+        try:
+            pipe.send(request)
+        except OSError:
+            if not needs_handle:
+                self.stop()
+                with contextlib.suppress(OSError):
+                    self._start().send(request)
+
+    def _expect(self, kind: type[_T]) -> Any:
+        """The next answer.
+
+        Raises:
+            NotMeasuredError: it is a refusal.
+            LostError: the child died or outlasted its time.
+            WholeError: see `Instrument.prepare`.
+        """
+        answer = self._received()
+        if isinstance(answer, NotMeasuredError):
+            answer.handle = self._handle
+            raise answer
+        if isinstance(answer, Whole):
+            raise WholeError
+        assert isinstance(answer, kind), answer
+        return answer
+
+    def _received(self) -> Any:
+        pipe = self._pipe
+        if pipe is None:  # it went with an earlier batch
+            return LostError("crashed", "the driver's process is gone")
+        if not pipe.wait(self.left_s):
+            self.stop()
+            limit_s = self._limit_s
+            return LostError("timed-out", f"stopped after {limit_s:.0f} s (--time-limit {limit_s:g})")
+        try:
+            answer = pipe.receive()
+        except EOFError:
+            return LostError("crashed", self._obituary())
+        if not isinstance(answer, Stage):
+            self._left_s, self._since = self.left_s, time.monotonic()
+        if isinstance(answer, Refusal):
+            if answer.restart:  # an answer, but the driver is not to be trusted any more
+                self.stop()
+            return NotMeasuredError(answer.status, answer.reason, answer.restart, answer.needs_s)
+        return answer
+
+    # --- the process ---
+
+    def _start(self) -> Pipe:
+        if self._process is not None and self._process.poll() is None and self._pipe is not None:
+            return self._pipe
+        self.stop()
+        self._output.seek(0)
+        self._output.truncate()
+        folders = [str(self._checkout)] if self._checkout else []
+        with _without_interrupts():
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "gemmbench.measure.instrument", *named(self._make)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._output,
+                env={
+                    **os.environ,
+                    "PYTHONPATH": os.pathsep.join([*folders, *filter(None, sys.path)]),
+                    "PYTHONSAFEPATH": "1",  # nothing is imported from wherever the user stands
+                },
+            )
+        assert self._process.stdout is not None
+        assert self._process.stdin is not None
+        self._pipe = Pipe(self._process.stdout, self._process.stdin)
+        return self._pipe
+
+    def _obituary(self) -> str:
+        """How the child died, with the last words of its driver."""
+        process = self._process
+        assert process is not None
+        code = process.wait()  # it has closed its end of the pipe already
+        self.stop()
+        if code < 0:
+            try:
+                name = signal.Signals(-code).name
+            except ValueError:
+                name = str(-code)
+            how = f"the driver's process was killed by {name}"
+            if name == "SIGKILL":
+                how += " (often: the machine ran out of memory)"
+        else:
+            how = f"the driver's process ended with status {code}"
+        words = self.last_words()
+        return f"{how}: {words}" if words else how
+
+    def last_words(self) -> str:
+        """The end of what the child's libraries printed."""
+        self._output.seek(0)
+        text = self._output.read().decode("utf-8", "replace")
+        return " ".join(text.split())[-_DRIVER_WORDS:]
+
+    def stop(self) -> None:
+        """End the child, at once; the next request starts another."""
+        self._held.clear()
+        self._batches.clear()
+        process, self._process = self._process, None
+        pipe, self._pipe = self._pipe, None
+        if process is not None:
+            process.kill()
+            if pipe is None or pipe.ended(_END_LIMIT_S):
+                process.wait()
+        if pipe is not None:
+            pipe.close()
+
+    def kill(self) -> None:
+        """End the child from another thread: the one that waits for its answer sees it die and tidies up."""
+        process = self._process
+        if process is not None:
+            process.kill()
+
+    def __enter__(self: _Self) -> _Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+        self._output.close()
+
+
+_Self = TypeVar("_Self", bound=Child)
+
+
+class Worker(Child):
+    """A child process that runs cases one by one; whatever happens to it, there is a row to return."""
+
+    def devices(self) -> tuple[tuple[DeviceFacts, ...], HostFacts]:
+        """Every device and the host.
+
+        Raises:
+            WorkerError: the child died or hung while listing them, or is of another protocol.
+        """
+        self.limit(_START_LIMIT_S)
+        try:
+            opened = self.open()
+        except NotMeasuredError as error:
+            how = f"failed: {error.reason}"
+            if error.status == "timed-out":
+                how = f"took more than {_START_LIMIT_S:.0f} s"
+            raise WorkerError(f"listing the OpenCL devices {how}") from None
+        except ValueError as error:
+            raise WorkerError(f"listing the OpenCL devices failed: {error}") from None
+        if opened.protocol != PROTOCOL:
+            raise WorkerError(
+                f"gemmbench {opened.gemmbench} speaks protocol {opened.protocol} of the instrument, "
+                f"this one {PROTOCOL}"
+            )
+        return opened.devices, opened.host
+
+    def run(self, case: Case, device: DeviceFacts | None, policy: Policy) -> Generator[Staged, None, Row]:
+        """Measure one case, yielding its stages."""
+        self.limit(policy.time_limit_s)
+        try:
+            if case.kind in CONDUCTORS:
+                with contextlib.suppress(WholeError):
+                    return (yield from _conductor(case).measured(self, case, device, policy))
+            self.start_whole(case, device, policy)
+            return (yield from self.finish_whole())
+        except Exception as error:
+            return self.row_of(case, error)
+
+    def begun(
+        self, case: Case, device: DeviceFacts, policy: Policy
+    ) -> Generator[Staged, None, Ready | Row | None]:
+        """Bring a case to its first batch, yielding its stages.
+
+        Returns:
+            What is ready, or a row if there is nothing to sample; None for what is measured whole.
+        """
+        self.limit(policy.time_limit_s)
+        if case.kind in CONDUCTORS:
+            try:
+                return (yield from _conductor(case).begun(self, case, device, policy))
+            except WholeError:
+                pass
+            except Exception as error:
+                return self.row_of(case, error)
+        return None
+
+    def finished_whole(self, case: Case) -> Generator[Staged, None, Row]:
+        """The row of a case that `start_whole` began."""
+        try:
+            return (yield from self.finish_whole())
+        except Exception as error:
+            return self.row_of(case, error)
+
+    def row_of(self, case: Case, error: Exception) -> Row:
+        """The row of a case that raised something instead of giving a result."""
+        if isinstance(error, NotMeasuredError):
+            return replace(case.row(error.status, error.reason), needs_s=error.needs_s)
+        self.stop()  # whatever it was, the next case begins anew
+        return case.row("failed", f"{type(error).__name__}: {error}".removesuffix(": "))
+
+    def inspect(self, case: Case, device: DeviceFacts, policy: Policy) -> Row:
+        """Build one case's kernels and run nothing."""
+        self.limit(policy.time_limit_s)
+        try:
+            built = self.build(case, device)
+        except NotMeasuredError as error:
+            return case.row(error.status, error.reason)
+        return replace(case.row("ok"), build_s=built.build_s, choice=built.choice, resources=built.resources)
+
+
+def _conductor(case: Case) -> Conductor:
+    return cast(Conductor, import_module(CONDUCTORS[case.kind]))
+
+
+def named(make: Maker) -> tuple[str, ...]:
+    """How a child is told what makes its machine: ``module:function`` and the arguments."""
+    if isinstance(make, partial):
+        return (*named(make.func), *map(str, make.args))
+    return (f"{make.__module__}:{make.__qualname__}",)
+
+
+@contextlib.contextmanager
+def _without_interrupts() -> Iterator[None]:
+    """Ctrl-C waits: a child that is born meanwhile inherits that, until it ignores Ctrl-C for itself.
+
+    So does SIGTERM, but in this process alone.
+    """
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    # The mask is for the child, which inherits it; here another thread may still be handed the signal.
+    held: list[int] = []
+    handlers = {}
+    if threading.current_thread() is threading.main_thread():
+        handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+        if handlers[signal.SIGTERM] == signal.SIG_DFL:  # it ends this process, whatever that is at
+            del handlers[signal.SIGTERM]
+    for number in handlers:
+        signal.signal(number, lambda number, _: held.append(number))
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    if held:
+        raise KeyboardInterrupt

@@ -1,0 +1,245 @@
+"""The instrument's own process: ``python -m gemmbench.measure.instrument MAKER [ARGUMENT...]``.
+
+It answers the requests of `model.instrument` until its parent goes. The maker, ``module:function``, makes the
+machine that does the work.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import sys
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from importlib import import_module
+from typing import Any, Protocol
+
+from gemmbench import __version__
+from gemmbench.facts.problem import Gemm
+from gemmbench.facts.records import DeviceFacts, HostFacts, Policy, Row
+from gemmbench.measure.pipe import Pipe
+from gemmbench.model.instrument import (
+    PROTOCOL,
+    Answer,
+    AskBatch,
+    Batch,
+    Build,
+    Built,
+    Open,
+    Opened,
+    Prepare,
+    Prepared,
+    Refusal,
+    Release,
+    Released,
+    Request,
+    Run,
+    Stage,
+    Verified,
+    Verify,
+    When,
+    Whole,
+)
+from gemmbench.rules.executor import NotMeasuredError, Tell
+from gemmbench.rules.plan import Case
+
+_LOOK_S = 1e-4  # between two looks at a batch that runs while no request is there
+
+
+class Running(Protocol):
+    """A batch in the device's queue."""
+
+    def done(self) -> bool:
+        """Whether the device has finished it."""
+
+    def finish(self) -> Batch:
+        """Wait for it, and read its clocks."""
+
+
+class Bench(Protocol):
+    """A case that is ready to run."""
+
+    prepared: Prepared
+
+    def verify(self, when: When) -> Verified:
+        """Check what the timed launches compute."""
+
+    def start(self, clock: str, count: int, work: int) -> Batch | Running:
+        """Run a batch, or put it into the queue if the clock is one of `Prepared.ahead`."""
+
+    def release(self) -> None:
+        """Give back what is not given back with the last reference."""
+
+
+class Executor(Protocol):
+    """Runs cases of one kind on one device, or on the host."""
+
+    def build(self, case: Case) -> Built:
+        """Compile a case's kernels and run nothing."""
+
+    def prepare(self, case: Case, policy: Policy, like: Any, problem: Gemm | None) -> Bench:
+        """Put a case's operands in place; `like` is a bench of this executor whose operands it shares."""
+
+
+class Machine(Protocol):
+    """All devices of this process. `opencl.machine.OpenCLMachine` is the real one.
+
+    Every method but `whole` raises `NotMeasuredError`: there is no rate, and why.
+    """
+
+    @property
+    def whole(self) -> Collection[str]:
+        """The kinds of cases that it runs whole."""
+
+    def devices(self) -> tuple[DeviceFacts, ...]:
+        """Every device, in the order of ``--device``."""
+
+    def host(self) -> HostFacts:
+        """The machine around them."""
+
+    def executor(self, case: Case, device: DeviceFacts | None) -> Executor:
+        """What runs a case."""
+
+    def run(self, case: Case, device: DeviceFacts | None, policy: Policy, tell: Tell) -> Row:
+        """Verify and measure a case of a kind in `whole`."""
+
+
+class Server:
+    """Answers requests with a machine, which is made when it is first needed."""
+
+    def __init__(self, make: Callable[[], Machine], tell: Callable[[Stage], None]) -> None:
+        self._make, self._tell = make, tell
+        self._made: Machine | None = None
+        self._benches: dict[int, Bench] = {}
+        self._free_since = 0.0  # when the last batch ended
+
+    def answer(self, request: Request) -> Answer | Running:
+        """Do what is asked; a batch may still be running."""
+        return self._guarded(lambda: self._answer(request))
+
+    def finish(self, running: Running) -> Answer:
+        """Wait for a batch."""
+        done = self._guarded(lambda: self._stamped(running.finish()))
+        assert isinstance(done, Batch | Refusal)
+        return done
+
+    def _answer(self, request: Request) -> Answer | Running:
+        self._made = machine = self._made or self._make()
+        if isinstance(request, Open):
+            return Opened(machine.devices(), machine.host(), PROTOCOL, __version__)
+        if isinstance(request, Build):
+            return machine.executor(request.case, request.device).build(request.case)
+        if isinstance(request, Prepare):
+            return self._prepare(machine, request)
+        if isinstance(request, Run):
+            return machine.run(
+                request.case, request.device, request.policy, lambda stage: self._tell(Stage(stage))
+            )
+        if isinstance(request, Release):
+            if bench := self._benches.pop(request.handle, None):
+                bench.release()
+            return Released()
+        bench = self._benches[request.handle]
+        if isinstance(request, Verify):
+            return bench.verify(request.when)
+        started = bench.start(request.clock, request.count, request.work)
+        return self._stamped(started) if isinstance(started, Batch) else started
+
+    def _prepare(self, machine: Machine, request: Prepare) -> Answer:
+        case = request.case
+        if case.kind in machine.whole:
+            return Whole()
+        like = None if request.like is None else self._benches[request.like]
+        executor = machine.executor(case, request.device)
+        bench = executor.prepare(case, request.policy, like, request.problem)
+        self._benches[request.handle] = bench
+        return bench.prepared
+
+    def _stamped(self, batch: Batch) -> Batch:
+        """A batch that was in the queue before the last had ended began when that ended."""
+        begin, self._free_since = max(batch.begin, self._free_since), batch.end
+        return batch if begin == batch.begin else replace(batch, begin=begin)
+
+    def _guarded(self, do: Callable[[], Answer | Running]) -> Answer | Running:
+        try:
+            return do()
+        except NotMeasuredError as error:
+            return Refusal(error.status, error.reason, error.restart, error.needs_s)
+        except MemoryError as error:
+            return Refusal("failed", f"the host ran out of memory {error}".strip(), restart=True)
+        except Exception as error:
+            return Refusal("failed", f"{type(error).__name__}: {error}".removesuffix(": "), restart=True)
+
+
+def serve(pipe: Pipe, make: Callable[[], Machine]) -> None:
+    """Answer requests until the pipe closes.
+
+    A batch that is asked for while another runs is put into the queue before that one's clocks are read, so
+    that the device does not wait for the parent.
+    """
+    server = Server(make, pipe.send)
+    running: Running | None = None
+    with contextlib.suppress(EOFError, OSError):
+        while True:
+            if running:
+                while not running.done() and not pipe.wait(_LOOK_S):
+                    pass
+                if not pipe.wait():
+                    pipe.send(server.finish(running))
+                    running = None
+            request = pipe.receive()
+            if running and not isinstance(request, AskBatch):
+                pipe.send(server.finish(running))
+                running = None
+            answer = server.answer(request)
+            if running:
+                pipe.send(server.finish(running))
+                running = None
+            if isinstance(answer, Answer):
+                pipe.send(answer)
+            else:
+                running = answer
+
+
+def _private() -> Pipe:
+    """The pipe that stdin and stdout were; drivers print to both as they please, which goes to stderr."""
+    pipe = Pipe(os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb"))
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    os.dup2(2, 1)
+    return pipe
+
+
+def _die_with_parent() -> None:
+    """Where Linux offers it: a parent that is killed takes a child along that hangs in a kernel."""
+    if sys.platform == "linux":
+        pr_set_pdeathsig = 1
+        with contextlib.suppress(OSError, AttributeError):
+            ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
+
+
+def main(maker: str, *arguments: str) -> None:
+    """The process's life.
+
+    Args:
+        maker: ``module:function``.
+        arguments: of that function.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's business
+    _die_with_parent()
+    pipe = _private()
+
+    def make() -> Machine:
+        module, _, function = maker.partition(":")
+        made: Machine = getattr(import_module(module), function)(*arguments)
+        return made
+
+    serve(pipe, make)
+    os._exit(0)  # a driver that hangs while it unloads must not keep the parent
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,485 @@
+"""The stopping rule, and the three ways of asking for batches: alone, in turn, together.
+
+1. Settle: run until three consecutive batches agree within 1 %, or the settling time is over.
+2. Batch so that a batch lasts at least ``batch_s`` (the clock's tick and the enqueueing vanish in it) and no
+   more than ``max_batch_s``.
+3. Sample until the 95 % confidence interval of the median is within the precision, or the budget is spent.
+4. Keep every sample.
+"""
+
+from __future__ import annotations
+
+import math
+import select
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import cycle, repeat
+
+import numpy as np
+
+from gemmbench.facts.records import Policy, Scope
+from gemmbench.facts.skips import LEAST_SAMPLES
+from gemmbench.facts.stats import summarize
+from gemmbench.model.instrument import Batch, Handle, Instrument
+from gemmbench.rules.executor import NotMeasuredError
+
+Clock = Callable[[], float]
+Wait = Callable[[Sequence[Instrument], float], None]
+
+_AGREEING = 3
+_MOST_IN_BATCH = 1000
+_GROWTH = 1.25  # the interval is looked at again when there are this many times more samples
+_LONG_S = 0.1  # beside a batch of this length what the parent takes to ask for the next is nothing
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """The batches of one window, oldest first."""
+
+    batches: tuple[Batch, ...]
+    size: int  # problems in each
+    stop: str  # why sampling ended: "stable", "budget"
+
+    @property
+    def scopes(self) -> dict[str, Scope]:
+        """The samples of each scope, in seconds for one problem."""
+        names = self.batches[0].seconds if self.batches else {}
+        return {
+            name: Scope(tuple(batch.seconds[name] for batch in self.batches), self.size, self.stop)
+            for name in names
+        }
+
+
+@dataclass(frozen=True)
+class Window:
+    """One clock's share of a row."""
+
+    clock: str
+    budget_s: float
+    settle: bool
+
+
+# --- the rule -----------------------------------------------------------------------------------------------
+
+
+def batch_size(one_s: float, policy: Policy) -> int:
+    """How many problems of ``one_s`` seconds fill a batch: ``batch_s`` at least, ``max_batch_s`` at most."""
+    if one_s <= 0:
+        return _MOST_IN_BATCH
+    wanted = math.ceil(policy.batch_s / one_s)
+    allowed = max(1, math.floor(policy.max_batch_s / one_s))
+    return max(1, min(wanted, allowed, _MOST_IN_BATCH))
+
+
+class Rule:
+    """When there are samples enough.
+
+    Args:
+        policy: precision and least number of batches.
+        begin: when the first batch may begin.
+        end: when the budget is spent.
+    """
+
+    def __init__(self, policy: Policy, begin: float, end: float) -> None:
+        self._policy, self._begin, self._end = policy, begin, end
+        self._samples: list[float] = []
+        self._look = policy.min_batches
+        self.stop = ""
+
+    def add(self, seconds: float, now: float) -> None:
+        """One more sample, of the scope that decides."""
+        self._samples.append(seconds)
+        count = len(self._samples)
+        if self.stop:
+            return
+        if count >= self._look:
+            if summarize(self._samples).noise <= self._policy.precision:
+                self.stop = "stable"
+            self._look = max(count + 1, math.ceil(count * _GROWTH))
+        if not self.stop and count >= LEAST_SAMPLES and now + (now - self._begin) / count > self._end:
+            self.stop = "budget"
+
+
+class Settling:
+    """Whether batches agree by now, or the time for that is over."""
+
+    def __init__(self, policy: Policy, batch_s: float, end: float) -> None:
+        self._policy, self._batch_s, self._end = policy, batch_s, end
+        self._last: list[float] = []
+        self._agreed = False
+
+    def over(self, now: float) -> bool:
+        """Whether the next batch is a sample."""
+        return self._agreed or now + self._batch_s >= self._end
+
+    def add(self, seconds: float) -> None:
+        """One more batch, which is no sample."""
+        last = self._last = [*self._last[1 - _AGREEING :], seconds]
+        self._agreed = len(last) == _AGREEING and max(last) <= min(last) * (1 + self._policy.precision)
+
+
+def _first(batch: Batch) -> float:
+    """The seconds of the finest scope, which decides."""
+    return next(iter(batch.seconds.values()))
+
+
+def _settle_end(now: float, policy: Policy, budget_s: float) -> float:
+    return now + min(policy.settle_s, budget_s / 3)
+
+
+def _window(
+    run: Callable[[], Batch],
+    size: int,
+    one_s: float,
+    policy: Policy,
+    begin: float,
+    budget_s: float,
+    settle: bool,
+    clock: Clock,
+) -> Sampled:
+    """Settle and sample with a function that runs the next batch."""
+    if settle:
+        settling = Settling(policy, size * one_s, _settle_end(clock(), policy, budget_s))
+        while not settling.over(clock()):
+            settling.add(_first(run()))
+    rule = Rule(policy, clock(), begin + budget_s)
+    batches: list[Batch] = []
+    while not rule.stop:
+        batches.append(run())
+        rule.add(_first(batches[-1]), clock())
+    return Sampled(tuple(batches), size, rule.stop)
+
+
+def sample(
+    run: Callable[[int], Mapping[str, float]],
+    policy: Policy,
+    budget_s: float,
+    clock: Clock = time.monotonic,
+    one_s: float | None = None,
+    settle: bool = True,
+) -> dict[str, Scope]:
+    """Sample a function of this process until its first scope is stable or the budget is spent.
+
+    Args:
+        run: runs so many problems; seconds for one problem by scope, the scope that decides first.
+        policy: batch lengths, precision, least number of batches.
+        budget_s: seconds for everything that happens here.
+        clock: seconds; replaced in tests.
+        one_s: how long one problem takes, if known; otherwise one is run to find out.
+        settle: whether to settle first.
+
+    Returns:
+        The samples of each scope, in seconds for one problem.
+    """
+    begin = clock()
+    if one_s is None:
+        run(1)
+        one_s = clock() - begin
+    size = batch_size(one_s, policy)
+
+    def batch() -> Batch:
+        return Batch(run(size), 0.0, 0.0, size)
+
+    return _window(batch, size, one_s, policy, begin, budget_s, settle, clock).scopes
+
+
+# --- the ways of asking -------------------------------------------------------------------------------------
+
+
+class Stream:
+    """Batches of one size, one after another; where that helps, one is asked for before the last is read.
+
+    Args:
+        order: the handles whose batches come next, without an end.
+        clock: that batches are timed by.
+        size: problems in a batch.
+        batch_s: about how long one takes.
+    """
+
+    def __init__(self, order: Iterator[Handle], clock: str, size: int, batch_s: float) -> None:
+        self._order, self._clock, self._size, self._batch_s = order, clock, size, batch_s
+        self._asked: deque[Handle] = deque()
+
+    def ask(self) -> None:
+        """Ask for batches until there are enough in flight."""
+        while not self._asked or (len(self._asked) < 2 and self._is_ahead(self._asked[-1])):
+            handle = next(self._order)
+            handle.start(self._clock, self._size)
+            self._asked.append(handle)
+
+    def next(self) -> Batch:
+        """Wait for the next batch."""
+        self.ask()
+        return self._asked.popleft().finish()
+
+    def rest(self) -> tuple[Batch, ...]:
+        """Those in flight, and no more."""
+        return tuple(self._asked.popleft().finish() for _ in range(len(self._asked)))
+
+    def _is_ahead(self, handle: Handle) -> bool:
+        return self._clock in handle.prepared.ahead and self._batch_s < _LONG_S
+
+
+def stream(handle: Handle, clock: str, size: int, batch_s: float) -> Stream:
+    """The batches of one handle."""
+    return Stream(repeat(handle), clock, size, batch_s)
+
+
+def alone(
+    handle: Handle,
+    clock: str,
+    policy: Policy,
+    budget_s: float,
+    settle: bool = True,
+    one_s: float | None = None,
+    now: Clock = time.monotonic,
+) -> Sampled:
+    """Sample a handle until its first scope is stable or the budget is spent.
+
+    Args:
+        handle: what is sampled.
+        clock: that its batches are timed by.
+        policy: batch lengths, precision, least number of batches.
+        budget_s: seconds for everything that happens here.
+        settle: whether to settle first.
+        one_s: how long one problem takes, if known; otherwise one is run to find out.
+        now: seconds; replaced in tests.
+    """
+    begin = now()
+    if one_s is None:
+        one_s = handle.batch(clock, 1).wall_s
+    size = batch_size(one_s, policy)
+    batches = stream(handle, clock, size, size * one_s)
+    sampled = _window(batches.next, size, one_s, policy, begin, budget_s, settle, now)
+    return Sampled((*sampled.batches, *batches.rest()), size, sampled.stop)
+
+
+class Metered:
+    """Runs batches of a handle back to back while somebody reads a meter: a context manager."""
+
+    def __init__(self, handle: Handle, clock: str) -> None:
+        self._handle, self._clock = handle, clock
+        self._size, self._batch_s = 0, math.inf
+        self._stream: Stream | None = None
+
+    def __call__(self, count: int) -> None:
+        """Run so many problems."""
+        if self._stream is None or count != self._size:
+            self._drain()
+            self._size = count
+            self._stream = stream(self._handle, self._clock, count, self._batch_s)
+        batch = self._stream.next()
+        self._batch_s = batch.wall_s * count
+
+    def _drain(self) -> None:
+        if self._stream is not None:
+            self._stream.rest()
+
+    def __enter__(self) -> Metered:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            self._drain()
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Batches of two handles, taken in pairs: the second's first in the first pair, then by turns."""
+
+    first: Sampled
+    second: Sampled
+
+    @property
+    def ratio(self) -> float:
+        """Seconds of the first over those of the second: the geometric mean of the two orders' medians."""
+        ratios = [
+            _first(first) / _first(second)
+            for first, second in zip(self.first.batches, self.second.batches, strict=True)
+        ]
+        return math.exp(np.mean([math.log(np.median(half)) for half in (ratios[::2], ratios[1::2]) if half]))
+
+
+def in_turn(
+    first: Handle,
+    second: Handle,
+    clock: str,
+    policy: Policy,
+    budget_s: float,
+    now: Clock = time.monotonic,
+) -> Pairs:
+    """Sample two handles, batch by batch in turn, until the ratio of their first scopes is stable.
+
+    Each pair is taken in the other order than the pair before, so that what changes the machine's speed for
+    longer than a batch changes both. Which of them was prepared first, and so has its memory before the
+    other's, is the caller's to draw by chance. Nothing is asked ahead of two processes: they would overlap.
+
+    Args:
+        first: one of them.
+        second: the other.
+        clock: that batches are timed by.
+        policy: for a batch, and for how many pairs at least.
+        budget_s: seconds for both together.
+        now: seconds; replaced in tests.
+    """
+    begin = now()
+    one_s = first.batch(clock, 1).wall_s + second.batch(clock, 1).wall_s
+    size = batch_size(one_s, policy)
+    shared = first.instrument is second.instrument
+    order = Stream(cycle((second, first, first, second)), clock, size, size * one_s if shared else math.inf)
+    rule = Rule(policy, now(), begin + budget_s)
+    batches: tuple[list[Batch], list[Batch]] = ([], [])
+    while not rule.stop:
+        second_leads = len(batches[0]) % 2 == 0
+        pair = order.next(), order.next()
+        for values, batch in zip(batches, pair[::-1] if second_leads else pair, strict=True):
+            values.append(batch)
+        rule.add(_first(batches[0][-1]) / _first(batches[1][-1]), now())
+    order.rest()
+    sides = [Sampled(tuple(values), size, rule.stop) for values in batches]
+    return Pairs(sides[0], sides[1])
+
+
+@dataclass
+class _Part:
+    """One handle's way through a window."""
+
+    handle: Handle
+    clock: str
+    size: int
+    one_s: float
+    budget_s: float  # that is left of it
+    stream: Stream = field(init=False)
+    settling: Settling = field(init=False)
+    begun: float | None = None  # when its first batch after settling had ended
+    counts_from: float = math.inf  # when all had begun
+    rule: Rule = field(init=False)
+    batches: list[Batch] = field(default_factory=list)
+
+    def enter(self, policy: Policy, settle: bool, now: float) -> None:
+        """Begin the window, or begin it again."""
+        self.stream = stream(self.handle, self.clock, self.size, self.size * self.one_s)
+        end = _settle_end(now, policy, self.budget_s) if settle else now
+        self.settling = Settling(policy, self.size * self.one_s, end)
+        self.rule = Rule(policy, now, now + self.budget_s)
+        self.begun, self.counts_from, self.batches = None, math.inf, []
+        self.handle.instrument.pause_limit(False)
+        self.stream.ask()
+
+    def take(self, now: float) -> None:
+        """Take a batch that is there, and keep the instrument busy."""
+        batch = self.stream.next()
+        self.stream.ask()
+        if self.begun is None:
+            if self.settling.over(now):
+                self.begun = batch.end
+            else:
+                self.settling.add(_first(batch))
+        elif batch.begin >= self.counts_from:
+            self.batches.append(batch)
+            self.rule.add(_first(batch), now)
+        # Waiting for the others, to begin or to have enough, is not its fault.
+        waits = self.counts_from == math.inf if self.begun else False
+        self.handle.instrument.pause_limit(waits or bool(self.rule.stop))
+
+    def count(self, begin: float) -> None:
+        """All have begun: from that moment on batches count."""
+        if self.counts_from == math.inf:
+            self.counts_from = begin
+            self.handle.instrument.pause_limit(False)
+
+    def leave(self) -> None:
+        """Drop what is in flight: it ends when the others have enough already."""
+        self.handle.instrument.pause_limit(False)
+        self.stream.rest()
+
+    @property
+    def sampled(self) -> Sampled:
+        """What counts of it."""
+        return Sampled(tuple(self.batches), self.size, self.rule.stop)
+
+
+def wait_for_any(instruments: Sequence[Instrument], seconds: float) -> None:
+    """Wait until one of some child processes has answered, for so long at most."""
+    select.select(instruments, [], [], seconds)
+
+
+def together(
+    handles: Sequence[Handle],
+    clock: str,
+    policy: Policy,
+    budget_s: float,
+    settle: bool = True,
+    now: Clock = time.monotonic,
+    wait: Wait = wait_for_any,
+) -> list[Sampled | Exception]:
+    """Sample several instruments at once: batches count while all of them are busy.
+
+    The common window begins when each has finished a batch after settling, and ends when each has samples
+    enough; those that have them earlier run on. What goes wrong with one costs that one: the others begin
+    anew without it.
+
+    Args:
+        handles: of an instrument each.
+        clock: that batches are timed by.
+        policy: batch lengths, precision, least number of batches.
+        budget_s: seconds for each.
+        settle: whether to settle first.
+        now: seconds; replaced in tests.
+        wait: returns when one of the instruments may have answered; replaced in tests.
+
+    Returns:
+        The samples of each handle, or what went wrong with it: `AloneError` if nobody was left beside it.
+    """
+    lost: dict[int, Exception] = {}
+    parts: dict[int, _Part] = {}
+    for number, handle in enumerate(handles):
+        begin = now()
+        try:
+            one_s = handle.batch(clock, 1).wall_s
+        except NotMeasuredError as error:
+            lost[number] = error
+            continue
+        parts[number] = _Part(handle, clock, batch_size(one_s, policy), one_s, budget_s - (now() - begin))
+    while len(parts) > 1:
+        failed = _common_window(parts, policy, settle, now, wait)
+        if not failed:
+            break
+        lost |= failed
+        parts = {number: part for number, part in parts.items() if number not in failed}
+    if len(parts) == 1:
+        lost |= {number: AloneError() for number in parts}
+    return [lost[number] if number in lost else parts[number].sampled for number in range(len(handles))]
+
+
+class AloneError(Exception):
+    """Nobody was left to be sampled together with."""
+
+
+def _common_window(
+    parts: Mapping[int, _Part], policy: Policy, settle: bool, now: Clock, wait: Wait
+) -> dict[int, Exception]:
+    """Run all parts until each has enough; what went wrong, whereupon nothing counts."""
+    failed: dict[int, Exception] = {}
+
+    def each(numbers: Sequence[int], do: Callable[[_Part], object]) -> None:
+        for number in numbers:
+            try:
+                do(parts[number])
+            except Exception as error:
+                failed[number] = error
+
+    each([*parts], lambda part: part.enter(policy, settle, now()))
+    while not failed and not all(part.rule.stop for part in parts.values()):
+        answered = [number for number, part in parts.items() if part.handle.instrument.answered()]
+        if not answered:
+            wait([part.handle.instrument for part in parts.values()], _LONG_S)
+        each(answered, lambda part: part.take(now()))
+        begun = [part.begun for part in parts.values() if part.begun is not None]
+        if len(begun) == len(parts):
+            for part in parts.values():
+                part.count(max(begun))
+    each([number for number in parts if number not in failed], _Part.leave)
+    return failed

@@ -1,0 +1,298 @@
+"""The instrument: what a parent asks of the process that holds the drivers, and what that answers.
+
+A request and an answer are one line of JSON each, ``["verb", {...}]``; before its answer to `Run` an
+instrument may send stages. Answers come in the order of the requests. The instrument decides nothing: when
+to stop, what comes next and what alternates with what is the parent's business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+from gemmbench.facts.problem import Gemm
+from gemmbench.facts.records import (
+    Check,
+    DeviceFacts,
+    HostFacts,
+    Launch,
+    Parameters,
+    Policy,
+    Resources,
+    Row,
+    Status,
+)
+from gemmbench.rules.executor import NotMeasuredError
+from gemmbench.rules.plan import Case
+
+PROTOCOL = 1
+# 1: the first one (gemmbench 0.1).
+
+When = Literal["exact", "before", "after"]
+"""exact: on small integer problems with guard cells; before: the timed operands, before the first batch."""
+
+
+# --- requests -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Open:
+    """List the devices and describe the host. Answered by `Opened`."""
+
+
+@dataclass(frozen=True)
+class Build:
+    """Compile a case's kernels and run nothing. Answered by `Built`."""
+
+    case: Case
+    device: DeviceFacts
+
+
+@dataclass(frozen=True)
+class Prepare:
+    """Compile a case and put its operands in place. Answered by `Prepared`.
+
+    The kernels of a case with a ``former`` folder are those of that folder.
+    """
+
+    handle: int  # that later requests name it by; the parent's choice
+    case: Case
+    device: DeviceFacts | None  # None: the host
+    policy: Policy  # for its ``memory`` and ``cold`` alone
+    like: int | None = None  # a handle whose operands it shares
+    problem: Gemm | None = None  # the case's kernels on another problem: a trial
+
+
+@dataclass(frozen=True)
+class Verify:
+    """Check what the timed launches compute. Answered by `Verified`."""
+
+    handle: int
+    when: When
+
+
+@dataclass(frozen=True)
+class AskBatch:
+    """Run problems back to back. Answered by `Batch`."""
+
+    handle: int
+    clock: str
+    count: int
+    work: int = 1  # times the trips of a probe's loop
+
+
+@dataclass(frozen=True)
+class Release:
+    """Give a handle's memory back. Answered by `Released`."""
+
+    handle: int
+
+
+@dataclass(frozen=True)
+class Run:
+    """Measure a case whole. Answered by a `Row`; only for kinds whose `Prepare` is answered by `Whole`."""
+
+    case: Case
+    device: DeviceFacts | None
+    policy: Policy
+
+
+Request = Open | Build | Prepare | Verify | AskBatch | Release | Run
+
+
+# --- answers ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Opened:
+    """What the instrument is, and what it measures on."""
+
+    devices: tuple[DeviceFacts, ...]
+    host: HostFacts
+    protocol: int
+    gemmbench: str  # its version
+
+
+@dataclass(frozen=True)
+class Built:
+    """A case's kernels as compiled."""
+
+    build_s: float | None = None
+    resources: tuple[Resources, ...] = ()
+    choice: Parameters = field(default_factory=dict)  # what was chosen for the problem
+    source: str = ""  # hash of the kernel source and its -D list
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A case that is ready to run."""
+
+    clocks: tuple[str, ...]  # that batches can be timed by
+    ahead: tuple[str, ...] = ()  # those of which a batch can be put into the queue while another runs
+    built: Built = field(default_factory=Built)
+    memory: str = ""  # how operands reach the device: mapped, staged, pageable
+    sets: int = 1  # of operands that it rotates among
+    notes: tuple[str, ...] = ()  # for the row, where it has samples
+
+
+@dataclass(frozen=True)
+class Verified:
+    """What a verification established."""
+
+    check: Check
+    launches: tuple[Launch, ...] = ()  # the device's stamps of one run; none if they are not known
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One batch. Stamps are in seconds of the machine's monotonic clock, which all processes share."""
+
+    seconds: Mapping[str, float]  # of one problem, by scope; the finest scope first
+    begin: float
+    end: float
+    count: int = 1
+    each: Mapping[str, tuple[float, ...]] = field(
+        default_factory=dict
+    )  # of every problem, where it was timed
+    cycles: int | None = None  # of the device's own clock
+    device: tuple[float, float] | None = None  # first START and last END in seconds of the device's clock
+
+    @property
+    def wall_s(self) -> float:
+        """Seconds of one problem by the wall clock."""
+        return (self.end - self.begin) / self.count
+
+
+@dataclass(frozen=True)
+class Released:
+    """A handle is gone."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """How far `Run` is."""
+
+    stage: str
+
+
+@dataclass(frozen=True)
+class Whole:
+    """The instrument does not take this kind of case apart: ask it to `Run`."""
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """`NotMeasuredError`, on the wire."""
+
+    status: Status
+    reason: str
+    restart: bool = False
+    needs_s: float | None = None
+
+
+Answer = Opened | Built | Prepared | Verified | Batch | Released | Stage | Whole | Refusal | Row
+
+
+# --- errors -------------------------------------------------------------------------------------------------
+
+
+class LostError(NotMeasuredError):
+    """The instrument died or outlasted its time; its handles are prepared again when they are next used."""
+
+
+class WholeError(Exception):
+    """The instrument answers for this kind of case with whole rows only."""
+
+
+# --- what parents program against ---------------------------------------------------------------------------
+
+
+class Instrument(Protocol):
+    """Prepares, verifies and times cases. `measure.child.Child` is the real one, in a process of its own.
+
+    Every method raises `NotMeasuredError` if the instrument refuses, `LostError` if it is gone.
+    """
+
+    def build(self, case: Case, device: DeviceFacts) -> Built:
+        """Compile a case's kernels and run nothing."""
+
+    def prepare(
+        self,
+        case: Case,
+        device: DeviceFacts | None,
+        policy: Policy,
+        like: int | None = None,
+        problem: Gemm | None = None,
+    ) -> Handle:
+        """Put a case's operands in place: see `Prepare`.
+
+        Raises:
+            WholeError: the instrument has whole rows of this kind only.
+        """
+
+    def verify(self, handle: int, when: When) -> Verified:
+        """Check what the timed launches compute."""
+
+    def start(self, handle: int, clock: str, count: int, work: int = 1) -> None:
+        """Ask for a batch, and do not wait for it."""
+
+    def answered(self) -> bool:
+        """Whether `finish` would return, or raise, at once."""
+
+    def fileno(self) -> int:
+        """What can be selected while batches that were asked for are not answered."""
+
+    def finish(self) -> Batch:
+        """The oldest batch that was asked for."""
+
+    def pause_limit(self, is_paused: bool) -> None:
+        """Whether its time limit stands still, since it only keeps others company."""
+
+    def release(self, handle: int) -> None:
+        """Give a handle's memory back; where the instrument is gone there is nothing to do."""
+
+
+@dataclass(frozen=True)
+class Handle:
+    """A prepared case of an instrument."""
+
+    instrument: Instrument
+    number: int
+    prepared: Prepared
+
+    def verify(self, when: When) -> Verified:
+        """Check what the timed launches compute."""
+        return self.instrument.verify(self.number, when)
+
+    def start(self, clock: str, count: int, work: int = 1) -> None:
+        """Ask for a batch, and do not wait for it."""
+        self.instrument.start(self.number, clock, count, work)
+
+    def finish(self) -> Batch:
+        """The batch that was asked for first, of all handles of the instrument."""
+        return self.instrument.finish()
+
+    def batch(self, clock: str, count: int, work: int = 1) -> Batch:
+        """Run problems back to back."""
+        self.start(clock, count, work)
+        return self.finish()
+
+    def release(self) -> None:
+        """Give its memory back."""
+        self.instrument.release(self.number)
+
+    def __enter__(self) -> Handle:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None or issubclass(kind, Exception):  # who interrupts does not wait for an answer
+            self.release()
+
+
+def numbers() -> Iterator[int]:
+    """Handles for an instrument: each another."""
+    number = 0
+    while True:
+        yield number
+        number += 1

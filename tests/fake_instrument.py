@@ -1,0 +1,151 @@
+"""An instrument without a device: a scripted clock, cases that take scripted seconds, faults on demand."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import repeat
+
+from gemmbench.facts.problem import Gemm
+from gemmbench.facts.records import Check, DeviceFacts, Policy
+from gemmbench.model.instrument import Batch, Built, Handle, Prepared, Verified, When, numbers
+from gemmbench.rules.plan import Case
+
+Fault = Callable[[], None]
+
+
+@dataclass
+class FakeClock:
+    """Seconds that pass when an instrument works; several instruments may share one."""
+
+    now: float = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@dataclass
+class _Asked:
+    handle: int
+    clock: str
+    count: int
+    work: int
+    begin: float
+
+
+@dataclass
+class FakeInstrument:
+    """Prepares everything; a batch takes what its case's script says, in the clock's time.
+
+    Attributes:
+        seconds: of one problem, by variant and as many as there are batches.
+        prepared: what `prepare` answers.
+        verdicts: by `when`, of the checks that are not ok.
+        faults: raise something in the batch of a number, counted from 0 over all handles.
+        log: every request in its order.
+    """
+
+    clock: FakeClock = field(default_factory=FakeClock)
+    seconds: dict[str, Iterable[float]] = field(default_factory=dict)
+    prepared: Prepared = field(default_factory=lambda: Prepared(("device", "host")))
+    verdicts: dict[str, Check] = field(default_factory=dict)
+    faults: dict[int, Exception] = field(default_factory=dict)
+    log: list[tuple[object, ...]] = field(default_factory=list)
+    most_in_flight: int = 0
+
+    def __post_init__(self) -> None:
+        self._numbers = numbers()
+        self._scripts: dict[int, Iterator[float]] = {}
+        self._cases: dict[int, tuple[Case, Gemm | None]] = {}
+        self._asked: deque[_Asked] = deque()
+        self._free = self.clock.now  # when the device has done all that was asked for so far
+        self._batches = 0
+
+    def build(self, case: Case, device: DeviceFacts) -> Built:
+        self.log.append(("build", case.variant))
+        return self.prepared.built
+
+    def prepare(
+        self,
+        case: Case,
+        device: DeviceFacts | None,
+        policy: Policy,
+        like: int | None = None,
+        problem: Gemm | None = None,
+    ) -> Handle:
+        number = next(self._numbers)
+        self.log.append(("prepare", number, case.variant, like, problem))
+        key = f"former {case.variant}" if case.former else case.variant
+        self._scripts[number] = iter(self.seconds.get(key, repeat(0.001)))
+        self._cases[number] = case, problem
+        return Handle(self, number, self.prepared)
+
+    def verify(self, handle: int, when: When) -> Verified:
+        self.log.append(("verify", handle, when))
+        return Verified(self.verdicts.get(when, Check("ok")))
+
+    def start(self, handle: int, clock: str, count: int, work: int = 1) -> None:
+        self._asked.append(_Asked(handle, clock, count, work, self.clock.now))
+        self.most_in_flight = max(self.most_in_flight, len(self._asked))
+
+    def answered(self) -> bool:
+        """Whether the clock has come to the end of the oldest batch: see `pass_time`."""
+        return bool(self._asked) and self.next_end() <= self.clock.now
+
+    def next_end(self) -> float:
+        """When the oldest batch in flight will have ended."""
+        asked = self._asked[0]
+        return max(self._free, asked.begin) + self._length(asked)
+
+    def fileno(self) -> int:
+        raise NotImplementedError  # nobody selects it
+
+    def finish(self) -> Batch:
+        asked = self._asked.popleft()
+        self.log.append(("batch", asked.handle, asked.clock, asked.count, asked.work))
+        number, self._batches = self._batches, self._batches + 1
+        if number in self.faults:
+            self._asked.clear()
+            raise self.faults[number]
+        begin = max(self._free, asked.begin)
+        problem_s = next(self._scripts[asked.handle])
+        self._next.pop(asked.handle, None)
+        self._free = begin + problem_s * asked.count * asked.work
+        self.clock.now = max(self.clock.now, self._free)
+        scopes = {"host": problem_s * asked.work}
+        if asked.clock == "device":
+            scopes = {"kernel": problem_s * asked.work, "device": problem_s * asked.work}
+        return Batch(scopes, begin, self._free, asked.count)
+
+    _next: dict[int, float] = field(default_factory=dict)
+
+    def _length(self, asked: _Asked) -> float:
+        """How long a batch will take, without taking it."""
+        if asked.handle not in self._next:
+            problem_s = next(self._scripts[asked.handle])
+            self._next[asked.handle] = problem_s
+            rest = self._scripts[asked.handle]
+            self._scripts[asked.handle] = _chained(problem_s, rest)
+        return self._next[asked.handle] * asked.count * asked.work
+
+    def pause_limit(self, is_paused: bool) -> None:
+        self.log.append(("pause", is_paused))
+
+    def release(self, handle: int) -> None:
+        self.log.append(("release", handle))
+
+
+def _chained(first: float, rest: Iterator[float]) -> Iterator[float]:
+    yield first
+    yield from rest
+
+
+def pass_time(instruments: Sequence[FakeInstrument], _: float) -> None:
+    """Wait for several instruments of one clock, which goes to the next end of a batch."""
+    instruments[0].clock.now = min(instrument.next_end() for instrument in instruments)
+
+
+def with_ahead(prepared: Prepared, *clocks: str) -> Prepared:
+    """The same, with clocks whose batches are queued while another runs."""
+    return replace(prepared, ahead=clocks)

@@ -1,0 +1,121 @@
+"""An instrument in this process: one executor, for tests of what it does to a device."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Generator
+from typing import Any
+
+from gemmbench.facts.events import Staged
+from gemmbench.facts.problem import Gemm
+from gemmbench.facts.records import DeviceFacts, Policy, Row
+from gemmbench.gemm.measure import measured as conducted
+from gemmbench.measure.instrument import Executor, Server
+from gemmbench.model.instrument import (
+    AskBatch,
+    Batch,
+    Build,
+    Built,
+    Handle,
+    Prepare,
+    Refusal,
+    Release,
+    Request,
+    Verified,
+    Verify,
+    When,
+    numbers,
+)
+from gemmbench.rules.executor import NotMeasuredError
+from gemmbench.rules.plan import Case
+
+
+class _Machine:
+    """One executor for whatever is asked."""
+
+    whole = ()
+
+    def __init__(self, executor: Executor) -> None:
+        self._executor = executor
+
+    def executor(self, case: Case, device: DeviceFacts | None) -> Executor:
+        return self._executor
+
+
+class InProcess:
+    """See `model.instrument.Instrument`."""
+
+    def __init__(self, executor: Executor) -> None:
+        self._server = Server(lambda: _Machine(executor), lambda _: None)  # type: ignore[arg-type, return-value]
+        self._numbers = numbers()
+        self._asked: deque[Any] = deque()
+
+    def _call(self, request: Request) -> Any:
+        return self._checked(self._server.answer(request))
+
+    def _checked(self, answer: Any) -> Any:
+        if isinstance(answer, Refusal):
+            raise NotMeasuredError(answer.status, answer.reason, answer.restart)
+        return answer
+
+    def build(self, case: Case, device: DeviceFacts) -> Built:
+        built: Built = self._call(Build(case, device))
+        return built
+
+    def prepare(
+        self,
+        case: Case,
+        device: DeviceFacts | None,
+        policy: Policy,
+        like: int | None = None,
+        problem: Gemm | None = None,
+    ) -> Handle:
+        number = next(self._numbers)
+        return Handle(self, number, self._call(Prepare(number, case, device, policy, like, problem)))
+
+    def verify(self, handle: int, when: When) -> Verified:
+        verified: Verified = self._call(Verify(handle, when))
+        return verified
+
+    def start(self, handle: int, clock: str, count: int, work: int = 1) -> None:
+        self._asked.append(self._server.answer(AskBatch(handle, clock, count, work)))
+
+    def answered(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        raise NotImplementedError  # nobody selects it
+
+    def finish(self) -> Batch:
+        asked = self._asked.popleft()
+        if not isinstance(asked, Batch | Refusal):
+            asked = self._server.finish(asked)
+        batch: Batch = self._checked(asked)
+        return batch
+
+    def pause_limit(self, is_paused: bool) -> None:
+        """There is none."""
+
+    def release(self, handle: int) -> None:
+        self._call(Release(handle))
+
+
+def measured(executor: Executor, case: Case, policy: Policy, device: DeviceFacts | None = None) -> Row:
+    """Measure a gemm case as a run does.
+
+    Raises:
+        NotMeasuredError: there is no rate, and why.
+    """
+    return result_of(conducted(InProcess(executor), case, device, policy))
+
+
+def result_of(steps: Generator[Staged, None, Row], stages: list[str] | None = None) -> Row:
+    """The row of a case that is measured, its stages added to a list."""
+    while True:
+        try:
+            stage = next(steps).stage
+        except StopIteration as end:
+            row: Row = end.value
+            return row
+        if stages is not None:
+            stages.append(stage)

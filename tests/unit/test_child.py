@@ -1,0 +1,331 @@
+"""The child process with a machine that does what the test says: what is asked, answered, lost and found."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from gemmbench import __version__
+from gemmbench.facts.problem import Gemm
+from gemmbench.facts.records import Check, DeviceFacts, HostFacts, Policy
+from gemmbench.measure.child import Child, Worker, WorkerError, named
+from gemmbench.measure.pipe import decode, encode
+from gemmbench.model import instrument
+from gemmbench.model.instrument import (
+    PROTOCOL,
+    Batch,
+    Built,
+    Handle,
+    LostError,
+    Opened,
+    Prepared,
+    Verified,
+    When,
+)
+from gemmbench.rules.executor import NotMeasuredError
+from gemmbench.rules.plan import Case, Operands
+from tests import fake_runs
+from tests.in_process import result_of
+
+POLICY = Policy(budget_s=0.1, settle_s=0.0, batch_s=0.001, min_batches=3)
+_FLIGHT_S = 0.5
+
+
+class Machine:
+    """Cases are named after what they do: its own process id is in every batch."""
+
+    whole = ()
+
+    def devices(self) -> tuple[DeviceFacts, ...]:
+        print("the driver prints to stdout", flush=True)
+        return (fake_runs.CPU,)
+
+    def host(self) -> HostFacts:
+        return fake_runs.HOST
+
+    def executor(self, case: Case, device: DeviceFacts | None) -> Machine:
+        return self
+
+    def build(self, case: Case) -> Built:
+        return Built(source=case.variant)
+
+    def prepare(self, case: Case, policy: Policy, like: object = None, problem: Gemm | None = None) -> Bench:
+        if case.variant == "refused":
+            raise NotMeasuredError("unsupported", "not here")
+        return Bench(case, like)
+
+
+class Bench:
+    def __init__(self, case: Case, like: object) -> None:
+        self.variant, self.like = case.variant, like
+        self.prepared = Prepared(("device",), ahead=("device",))
+
+    def verify(self, when: When) -> Verified:
+        return Verified(Check("ok", {"shares": float(isinstance(self.like, Bench))}))
+
+    def start(self, clock: str, count: int, work: int) -> object:
+        if self.variant == "dies":
+            os.write(1, b"the last words")
+            os.kill(os.getpid(), signal.SIGSEGV)
+        if self.variant == "hangs":
+            time.sleep(60)
+        if self.variant == "fails":
+            raise OSError(5, "input/output error")
+        return Flight(time.monotonic(), count) if self.variant == "flies" else self._batch(count, work)
+
+    def _batch(self, count: int, work: int) -> Batch:
+        begin = time.monotonic()
+        return Batch({"pid": float(os.getpid()), "work": float(work)}, begin, time.monotonic(), count)
+
+    def release(self) -> None:
+        """Nothing to do."""
+
+
+class Flight:
+    """A batch on a device with a queue: it has ended half a second after those before it."""
+
+    _free = 0.0
+
+    def __init__(self, begin: float, count: int) -> None:
+        self.begin, self.count = begin, count
+        self.end = Flight._free = max(begin, Flight._free) + _FLIGHT_S
+
+    def done(self) -> bool:
+        return time.monotonic() >= self.end
+
+    def finish(self) -> Batch:
+        time.sleep(max(0.0, self.end - time.monotonic()))
+        return Batch({"queued": self.begin}, self.begin, self.end, self.count)
+
+
+def make() -> Machine:
+    return Machine()
+
+
+def make_with(text: str, other: str) -> Machine:
+    assert (text, other) == ("a b", "ä")
+    return Machine()
+
+
+@pytest.fixture
+def child() -> Iterator[Child]:
+    with Child(make) as child:
+        yield child
+
+
+def case(variant: str = "plain") -> Case:
+    return Case("gemm", 0, variant, "float", {"A": 1, "B": 0.5}, Gemm(8, 8, 8, label="x"))
+
+
+def prepared(child: Child, variant: str = "plain", like: int | None = None) -> Handle:
+    return child.prepare(case(variant), fake_runs.CPU, POLICY, like)
+
+
+def pid(handle: Handle) -> int:
+    return int(handle.batch("device", 1).seconds["pid"])
+
+
+def test_it_says_what_it_is_and_what_a_driver_prints_is_no_answer(child: Child) -> None:
+    opened = child.open()
+    assert opened.devices == (fake_runs.CPU,)
+    assert (opened.protocol, opened.gemmbench) == (PROTOCOL, __version__)
+    assert child.last_words() == "the driver prints to stdout"
+
+
+def test_every_verb(child: Child) -> None:
+    assert child.build(case(), fake_runs.CPU).source == "plain"
+    first = prepared(child)
+    second = prepared(child, like=first.number)
+    assert [handle.verify("before").check.figures["shares"] for handle in (first, second)] == [0.0, 1.0]
+    batch = second.batch("device", 3, work=2)
+    assert (batch.count, batch.seconds["work"]) == (3, 2.0)
+    assert time.monotonic() - 5 < batch.begin <= batch.end < time.monotonic()
+    first.release()
+    assert pid(second) == pid(prepared(child))
+
+
+def test_arguments_of_the_maker_are_text() -> None:
+    assert named(partial(make_with, "a b", "ä"))[1:] == ("a b", "ä")
+    with Child(partial(make_with, "a b", "ä")) as child:
+        assert child.open().devices == (fake_runs.CPU,)
+
+
+def test_the_next_batch_is_queued_before_the_last_is_read(child: Child) -> None:
+    handle = prepared(child, "flies")
+    handle.start("device", 1)
+    handle.start("device", 1)
+    first = handle.finish()
+    handle.start("device", 1)
+    second, third = handle.finish(), handle.finish()
+    assert second.seconds["queued"] < first.end
+    assert third.seconds["queued"] < second.end
+    assert (second.begin, third.begin) == (first.end, second.end)  # each began when the last had ended
+
+
+def test_a_refusal_leaves_the_process_and_another_error_does_not(child: Child) -> None:
+    handle = prepared(child)
+    before = pid(handle)
+    with pytest.raises(NotMeasuredError, match="not here"):
+        prepared(child, "refused")
+    assert pid(handle) == before
+    with pytest.raises(NotMeasuredError, match=r"OSError: .*input/output error") as caught:
+        prepared(child, "fails").batch("device", 1)
+    assert (caught.value.status, caught.value.restart) == ("failed", True)
+    assert pid(handle) != before
+
+
+def test_a_death_is_charged_to_the_handle_that_was_called_and_the_other_is_prepared_again(
+    child: Child,
+) -> None:
+    first, other = prepared(child), prepared(child, "dies")
+    before = pid(first)
+    first.start("device", 1)
+    other.start("device", 1)
+    first.finish()
+    with pytest.raises(LostError, match="killed by SIGSEGV: the last words") as caught:
+        other.finish()
+    assert (caught.value.status, caught.value.handle) == ("crashed", other.number)
+    assert pid(first) != before
+
+
+def test_who_shares_operands_is_prepared_again_with_them(child: Child) -> None:
+    first = prepared(child)
+    second = prepared(child, like=first.number)
+    child.stop()
+    assert second.verify("before").check.figures["shares"] == 1.0
+    first.release()
+    child.stop()
+    assert second.verify("before").check.figures["shares"] == 0.0  # what they were is gone
+
+
+def test_one_that_died_while_idle_is_nobodys_fault(child: Child) -> None:
+    handle = prepared(child)
+    before = pid(handle)
+    os.kill(before, signal.SIGKILL)
+    time.sleep(0.2)
+    assert pid(handle) != before
+
+
+def test_the_time_limit_is_of_all_requests_together(child: Child) -> None:
+    handle = prepared(child, "flies")
+    child.limit(2.5 * _FLIGHT_S)
+    for _ in range(2):
+        handle.batch("device", 1)
+        time.sleep(2 * _FLIGHT_S)  # what the parent does meanwhile is not its fault
+    with pytest.raises(LostError, match=r"stopped after 1 s \(--time-limit 1.25\)") as caught:
+        handle.batch("device", 1)
+    assert caught.value.status == "timed-out"
+
+
+def test_keeping_others_company_is_free(child: Child) -> None:
+    handle = prepared(child, "flies")
+    child.limit(1.5 * _FLIGHT_S)
+    child.pause_limit(True)
+    for _ in range(3):
+        handle.batch("device", 1)
+    child.pause_limit(False)
+    handle.batch("device", 1)
+    with pytest.raises(LostError):
+        handle.batch("device", 1)
+
+
+def test_who_stops_in_the_middle_does_not_read_an_answer_to_something_else(child: Child) -> None:
+    handle = prepared(child, "flies")
+    handle.start("device", 1)
+    handle.start("device", 1)
+    assert handle.verify("before").check.verdict == "ok"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_one_that_waits_uses_no_processor(child: Child) -> None:
+    handle = prepared(child)
+    process = pid(handle)
+
+    def spent_s() -> float:
+        fields = Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    before = spent_s()
+    time.sleep(1.0)
+    assert spent_s() - before <= 0.01
+
+
+def test_a_whole_run_is_a_row_whatever_happens() -> None:
+    with Worker(make) as worker:
+        for variant, status in (("dies", "crashed"), ("hangs", "timed-out"), ("fails", "failed")):
+            steps = worker.run(case(variant), fake_runs.CPU, Policy(budget_s=0.1, time_limit_s=5.0))
+            row = result_of(steps)
+            assert row.status == status, row.reason
+
+
+def test_names_that_are_no_text_cross_the_pipe() -> None:
+    path = os.fsdecode(b"caf\xe9 \xff.npy")
+    request = instrument.Prepare(0, Case("gemm", 0, "x", "float", {}, operands=Operands(path)), None, POLICY)
+    line = encode(request)
+    assert line.endswith(b"\n")
+    assert line.count(b"\n") == 1
+    assert decode(line) == request
+
+
+def test_anybody_can_speak_it(tmp_path: Path) -> None:
+    """Another language than Python, say, in a folder with modules of its own."""
+    (tmp_path / "msgspec.py").write_text("raise SystemExit('the wrong one')")
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "PYTHONSAFEPATH": "1"}
+    done = subprocess.run(
+        [sys.executable, "-m", "gemmbench.measure.instrument", *named(make)],
+        input=b'["Open", {}]\n["Release", {"handle": 7}]\n',
+        stdout=subprocess.PIPE,
+        cwd=tmp_path,
+        env=environment,
+        check=True,
+    )
+    kinds = [json.loads(line)[0] for line in done.stdout.splitlines()]
+    assert kinds == ["Opened", "Released"]
+
+
+# --- another checkout ---------------------------------------------------------------------------------------
+
+
+def checkout(folder: Path, instrument: str) -> Path:
+    package = folder / "gemmbench"
+    (package / "measure").mkdir(parents=True)
+    (package / "__init__.py").touch()
+    if instrument:
+        (package / "measure" / "__init__.py").touch()
+        (package / "measure" / "instrument.py").write_text(instrument)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (b'["Opened", {"colour": "blue"}]', "failed: not of protocol 1 of the instrument: "),
+        (b"hello", "failed: not of protocol 1 of the instrument: "),
+        (
+            encode(Opened((fake_runs.CPU,), fake_runs.HOST, PROTOCOL + 1, "9.9")).strip(),
+            "gemmbench 9.9 speaks protocol 2 of the instrument, this one 1",
+        ),
+    ],
+)
+def test_another_checkout_answers_and_is_refused_by_its_protocol(
+    answer: bytes, reason: str, tmp_path: Path
+) -> None:
+    source = f"import sys\nsys.stdin.readline()\nsys.stdout.buffer.write({answer!r} + b'\\n')"
+    with Worker(make, checkout(tmp_path, source)) as worker, pytest.raises(WorkerError, match=reason):
+        worker.devices()
+
+
+def test_a_checkout_without_an_instrument_is_one_sentence(tmp_path: Path) -> None:
+    with Worker(make, checkout(tmp_path, "")) as worker, pytest.raises(WorkerError) as caught:
+        worker.devices()
+    assert "No module named gemmbench.measure.instrument" in str(caught.value)
+    assert "\n" not in str(caught.value)
