@@ -15,9 +15,8 @@ from gemmbench.facts.concurrent import case_key, same_place
 from gemmbench.facts.events import Event, Finished, Staged
 from gemmbench.facts.records import DeviceFacts, Energy, Policy, Row, RowKey
 from gemmbench.facts.series import AUTO, HOST
-from gemmbench.gemm.measure import Ready, Window
-from gemmbench.measure.child import Worker
-from gemmbench.measure.sampling import AloneError, Sampled, together
+from gemmbench.measure.child import Ready, Worker
+from gemmbench.measure.sampling import AloneError, Sampled, Window, together
 from gemmbench.rules.executor import NotMeasuredError
 from gemmbench.rules.plan import Case, Plan, Skip
 from gemmbench.session import Steps

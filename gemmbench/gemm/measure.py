@@ -13,7 +13,7 @@ from gemmbench.energy import measure_energy
 from gemmbench.facts.events import Staged
 from gemmbench.facts.problem import Gemm
 from gemmbench.facts.records import DeviceFacts, Former, Policy, Row, Scope
-from gemmbench.measure.sampling import Metered, Sampled, alone, in_turn
+from gemmbench.measure.sampling import Metered, Sampled, Window, alone, in_turn
 from gemmbench.model.instrument import Handle, Instrument, LostError
 from gemmbench.rules.executor import NotMeasuredError
 from gemmbench.rules.plan import Case
@@ -26,15 +26,6 @@ _BATCH_IN_TURN = 0.4  # of a batch's length for two: what disturbs the machine i
 _LONG_RUN_S = 1e-3  # from here on the enqueueing cannot explain a gap between event and wall clock
 
 Stages = Generator[Staged, None, Row]
-
-
-@dataclass(frozen=True)
-class Window:
-    """One clock's share of a row."""
-
-    clock: str
-    budget_s: float
-    settle: bool
 
 
 @dataclass(frozen=True)

@@ -11,17 +11,18 @@ import tempfile
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from gemmbench.facts.events import Staged
 from gemmbench.facts.problem import Gemm
 from gemmbench.facts.records import DeviceFacts, HostFacts, Policy, Row
 from gemmbench.measure.pipe import Pipe
+from gemmbench.measure.sampling import Sampled, Window
 from gemmbench.model.instrument import (
     PROTOCOL,
     AskBatch,
@@ -51,12 +52,32 @@ from gemmbench.rules.executor import NotMeasuredError
 from gemmbench.rules.plan import Case
 
 # The parent's side of each kind of case: a module with a `measured(instrument, case, device, policy)`.
-CONDUCTORS = {"gemm": "gemmbench.gemm.measure"}
+CONDUCTORS = {
+    "gemm": "gemmbench.gemm.measure",
+    **dict.fromkeys(("peak", "bandwidth", "transfer", "latency"), "gemmbench.probes.measure"),
+}
 
 _START_LIMIT_S = 120.0  # for the child to import the drivers and list the devices
 _DRIVER_WORDS = 300  # of the driver's own output, kept with a crash
 
 _T = TypeVar("_T")
+
+
+class Ready(Protocol):
+    """A case that was verified, and is to be sampled."""
+
+    @property
+    def handle(self) -> Handle:
+        """What is sampled."""
+
+    @property
+    def windows(self) -> tuple[Window, ...]:
+        """What is to be sampled, in this order."""
+
+    @property
+    def completed(self) -> Callable[[Sequence[Sampled]], Row]:
+        """The row with its samples, window by window."""
+
 
 Maker = Callable[..., object] | partial[object]
 """A function that the child imports by name and calls; the arguments of a partial are text."""

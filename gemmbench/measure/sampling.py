@@ -34,6 +34,15 @@ _LONG_S = 0.1  # beside a batch of this length what the parent takes to ask for 
 
 
 @dataclass(frozen=True)
+class Window:
+    """One clock's share of a row."""
+
+    clock: str
+    budget_s: float
+    settle: bool
+
+
+@dataclass(frozen=True)
 class Sampled:
     """The batches of one window, oldest first."""
 

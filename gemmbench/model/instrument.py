@@ -22,6 +22,7 @@ from gemmbench.facts.records import (
     Resources,
     Row,
     Status,
+    Work,
 )
 from gemmbench.rules.executor import NotMeasuredError
 from gemmbench.rules.plan import Case
@@ -134,6 +135,8 @@ class Prepared:
     memory: str = ""  # how operands reach the device: mapped, staged, pageable
     sets: int = 1  # of operands that it rotates among
     notes: tuple[str, ...] = ()  # for the row, where it has samples
+    unit: Work = field(default_factory=Work)  # what a probe's problem does with ``work=1``
+    trips: tuple[int, int] = (1, 1)  # the least and the most ``work`` of a probe that is measured
 
 
 @dataclass(frozen=True)

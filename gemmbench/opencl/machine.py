@@ -15,16 +15,16 @@ from gemmbench.rules.variants import BY_NAME
 # Build times are a result, so that no cache may answer for the compiler. Read when libraries are loaded.
 _NO_CACHES = {"PYOPENCL_NO_CACHE": "1", "POCL_KERNEL_CACHE": "0", "CUDA_CACHE_DISABLE": "1"}
 
-
+_PROBES = "gemmbench.opencl.peak:ProbeExecutor"
 EXECUTORS = {
     "opencl": "gemmbench.opencl.gemm:GemmExecutor",
     "clblast": "gemmbench.opencl.clblast:ClblastExecutor",
     "cublas": "gemmbench.baselines.cublas_gemm:CublasExecutor",
     "numpy": "gemmbench.baselines.numpy_blas:NumpyExecutor",
-    "peak": "gemmbench.opencl.peak:PeakExecutor",
-    "bandwidth": "gemmbench.opencl.bandwidth:BandwidthExecutor",
-    "latency": "gemmbench.opencl.latency_probes:LatencyExecutor",
-    "transfer": "gemmbench.opencl.transfer_probes:TransferExecutor",
+    "peak": _PROBES,
+    "bandwidth": _PROBES,
+    "latency": _PROBES,
+    "transfer": _PROBES,
 }
 """Module and class by kind, imported when first asked for."""
 
@@ -35,7 +35,7 @@ class OpenCLMachine:
     pyopencl is imported only after the drivers are registered, which is why imports stand in methods.
     """
 
-    whole = ("peak", "bandwidth", "latency", "transfer")
+    whole: tuple[str, ...] = ()
 
     def __init__(self) -> None:
         self._registered = drivers.register()
