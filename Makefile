@@ -61,7 +61,7 @@ plots: $(VENV)/.dev  ## draw the gallery again from the saved runs in plots/, an
 readme: $(VENV)/.run  ## write the tables of kernels in README.md again, from the saved runs in plots/
 	@$(BIN)/python tests/generate_readme.py
 
-bench: $(VENV)/.run  ## peak beside Debian's clpeak, and what Python costs for each launch
+bench: $(VENV)/.run  ## peak beside clpeak, what Python costs for each launch, how long a device waits between batches
 	@status=0; for script in tests/bench/*.py; do \
 	  echo "$$script"; $(BIN)/python "$$script" || status=$$?; echo; done; exit $$status
 

@@ -196,6 +196,12 @@ class _Member:
         outcome = yield from self.worker.begun(self.case, self.device, self.policy)
         self.row, self.ready = (outcome, None) if isinstance(outcome, Row) else (None, outcome)
 
+    def end(self) -> None:
+        """Give its memory back, and make its row if there is none yet."""
+        if self.ready:
+            with self.ready.handle:
+                self.row = self.row or self.ready.completed(self.taken)
+
     def lose(self, error: Exception, gone: Sequence[_Member]) -> None:
         """It went wrong, or nobody is left beside it."""
         if isinstance(error, AloneError):
@@ -220,9 +226,7 @@ def _measure(members: Sequence[_Member]) -> Iterator[Staged]:
         yield Staged(f"timing {window.clock}")
         _sample([member for member in members if member.row is None], members, window)
     for member in members:
-        if member.ready and member.row is None:
-            with member.ready.handle:
-                member.row = member.ready.completed(member.taken)
+        member.end()
 
 
 def _sample(live: Sequence[_Member], members: Sequence[_Member], window: Window) -> None:

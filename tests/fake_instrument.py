@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import repeat
 
@@ -98,6 +98,9 @@ class FakeInstrument:
         asked = self._asked[0]
         return max(self._free, asked.begin) + self._length(asked)
 
+    def fileno(self) -> int:
+        raise NotImplementedError  # nobody selects it
+
     def finish(self) -> Batch:
         asked = self._asked.popleft()
         self.log.append(("batch", asked.handle, asked.clock, asked.count, asked.work))
@@ -138,14 +141,9 @@ def _chained(first: float, rest: Iterator[float]) -> Iterator[float]:
     yield from rest
 
 
-def pass_time(clock: FakeClock, instruments: Iterable[FakeInstrument]) -> Callable[[float], None]:
-    """What waits for several instruments: the clock goes to the next end of a batch."""
-    every = list(instruments)
-
-    def wait(_: float) -> None:
-        clock.now = min(instrument.next_end() for instrument in every if instrument._asked)
-
-    return wait
+def pass_time(instruments: Sequence[FakeInstrument], _: float) -> None:
+    """Wait for several instruments of one clock, which goes to the next end of a batch."""
+    instruments[0].clock.now = min(instrument.next_end() for instrument in instruments)
 
 
 def with_ahead(prepared: Prepared, *clocks: str) -> Prepared:

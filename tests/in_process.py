@@ -84,6 +84,9 @@ class InProcess:
     def answered(self) -> bool:
         return True
 
+    def fileno(self) -> int:
+        raise NotImplementedError  # nobody selects it
+
     def finish(self) -> Batch:
         asked = self._asked.popleft()
         if not isinstance(asked, Batch | Refusal):

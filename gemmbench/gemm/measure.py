@@ -30,7 +30,7 @@ Stages = Generator[Staged, None, Row]
 
 @dataclass(frozen=True)
 class Ready:
-    """A case that was verified, and is to be sampled."""
+    """A `measure.child.Ready`."""
 
     row: Row
     handle: Handle

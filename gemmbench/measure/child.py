@@ -16,7 +16,7 @@ from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, cast
 
 from gemmbench.facts.events import Staged
 from gemmbench.facts.problem import Gemm
@@ -30,6 +30,7 @@ from gemmbench.model.instrument import (
     Build,
     Built,
     Handle,
+    Instrument,
     LostError,
     Open,
     Opened,
@@ -51,16 +52,21 @@ from gemmbench.model.instrument import (
 from gemmbench.rules.executor import NotMeasuredError
 from gemmbench.rules.plan import Case
 
-# The parent's side of each kind of case: a module with a `measured(instrument, case, device, policy)`.
 CONDUCTORS = {
     "gemm": "gemmbench.gemm.measure",
     **dict.fromkeys(("peak", "bandwidth", "transfer", "latency"), "gemmbench.probes.measure"),
 }
+"""The parent's side of each kind of case: a module that is a `Conductor`, imported when first needed."""
 
 _START_LIMIT_S = 120.0  # for the child to import the drivers and list the devices
+_END_LIMIT_S = 10.0  # for a killed child to be gone; one that hangs in the kernel stays behind
 _DRIVER_WORDS = 300  # of the driver's own output, kept with a crash
 
 _T = TypeVar("_T")
+
+
+Maker = Callable[..., object] | partial[object]
+"""A function that the child imports by name and calls; the arguments of a partial are text."""
 
 
 class Ready(Protocol):
@@ -68,19 +74,28 @@ class Ready(Protocol):
 
     @property
     def handle(self) -> Handle:
-        """What is sampled."""
+        """What is sampled; to be released."""
 
     @property
-    def windows(self) -> tuple[Window, ...]:
-        """What is to be sampled, in this order."""
+    def windows(self) -> Sequence[Window]:
+        """What is to be sampled of it, in this order."""
 
-    @property
-    def completed(self) -> Callable[[Sequence[Sampled]], Row]:
+    def completed(self, taken: Sequence[Sampled]) -> Row:
         """The row with its samples, window by window."""
 
 
-Maker = Callable[..., object] | partial[object]
-"""A function that the child imports by name and calls; the arguments of a partial are text."""
+class Conductor(Protocol):
+    """Measures one kind of case. Both functions yield stages, and raise `NotMeasuredError`."""
+
+    def measured(
+        self, instrument: Instrument, case: Case, device: DeviceFacts | None, policy: Policy
+    ) -> Generator[Staged, None, Row]:
+        """Verify and measure a case."""
+
+    def begun(
+        self, instrument: Instrument, case: Case, device: DeviceFacts | None, policy: Policy
+    ) -> Generator[Staged, None, Ready | Row]:
+        """Verify a case and leave the sampling to the caller, who has others beside it."""
 
 
 class WorkerError(Exception):
@@ -173,6 +188,11 @@ class Child:
         """See `Instrument`."""
         return self._pipe is None or self._pipe.wait() or self.left_s <= 0
 
+    def fileno(self) -> int:
+        """See `Instrument`."""
+        assert self._pipe is not None  # else it has answered, by being gone
+        return self._pipe.fileno()
+
     def finish(self) -> Batch:
         """See `Instrument`."""
         self._handle = self._batches.popleft() if self._batches else None
@@ -185,7 +205,10 @@ class Child:
         self._settle()
         if handle in self._held:
             self._held.discard(handle)
-            self._call(Release(handle), Released)
+            with contextlib.suppress(
+                NotMeasuredError
+            ):  # what was measured stands; the next finds a new child
+                self._call(Release(handle), Released)
 
     def start_whole(self, case: Case, device: DeviceFacts | None, policy: Policy) -> None:
         """Ask for a case to be measured whole, and do not wait for it."""
@@ -312,11 +335,9 @@ class Child:
         """How the child died, with the last words of its driver."""
         process = self._process
         assert process is not None
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(5)
-        code = process.returncode
+        code = process.wait()  # it has closed its end of the pipe already
         self.stop()
-        if code is not None and code < 0:
+        if code < 0:
             try:
                 name = signal.Signals(-code).name
             except ValueError:
@@ -340,13 +361,13 @@ class Child:
         self._held.clear()
         self._batches.clear()
         process, self._process = self._process, None
+        pipe, self._pipe = self._pipe, None
         if process is not None:
             process.kill()
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(10)
-        if self._pipe is not None:
-            self._pipe.close()
-            self._pipe = None
+            if pipe is None or pipe.ended(_END_LIMIT_S):
+                process.wait()
+        if pipe is not None:
+            pipe.close()
 
     def kill(self) -> None:
         """End the child from another thread: the one that waits for its answer sees it die and tidies up."""
@@ -377,14 +398,13 @@ class Worker(Child):
         self.limit(_START_LIMIT_S)
         try:
             opened = self.open()
-        except LostError as error:
-            if error.status == "timed-out":
-                raise WorkerError(
-                    f"listing the OpenCL devices took more than {_START_LIMIT_S:.0f} s"
-                ) from None
-            raise WorkerError(f"listing the OpenCL devices failed: {error.reason}") from None
         except NotMeasuredError as error:
-            raise WorkerError(f"listing the OpenCL devices failed: {error.reason}") from None
+            how = f"failed: {error.reason}"
+            if error.status == "timed-out":
+                how = f"took more than {_START_LIMIT_S:.0f} s"
+            raise WorkerError(f"listing the OpenCL devices {how}") from None
+        except ValueError as error:
+            raise WorkerError(f"listing the OpenCL devices failed: {error}") from None
         if opened.protocol != PROTOCOL:
             raise WorkerError(
                 f"gemmbench {opened.gemmbench} speaks protocol {opened.protocol} of the instrument, "
@@ -397,16 +417,16 @@ class Worker(Child):
         self.limit(policy.time_limit_s)
         try:
             if case.kind in CONDUCTORS:
-                conductor = import_module(CONDUCTORS[case.kind])
                 with contextlib.suppress(WholeError):
-                    row: Row = yield from conductor.measured(self, case, device, policy)
-                    return row
+                    return (yield from _conductor(case).measured(self, case, device, policy))
             self.start_whole(case, device, policy)
             return (yield from self.finish_whole())
         except Exception as error:
             return self.row_of(case, error)
 
-    def begun(self, case: Case, device: DeviceFacts, policy: Policy) -> Generator[Staged, None, Any]:
+    def begun(
+        self, case: Case, device: DeviceFacts, policy: Policy
+    ) -> Generator[Staged, None, Ready | Row | None]:
         """Bring a case to its first batch, yielding its stages.
 
         Returns:
@@ -415,7 +435,7 @@ class Worker(Child):
         self.limit(policy.time_limit_s)
         if case.kind in CONDUCTORS:
             try:
-                return (yield from import_module(CONDUCTORS[case.kind]).begun(self, case, device, policy))
+                return (yield from _conductor(case).begun(self, case, device, policy))
             except WholeError:
                 pass
             except Exception as error:
@@ -444,6 +464,10 @@ class Worker(Child):
         except NotMeasuredError as error:
             return case.row(error.status, error.reason)
         return replace(case.row("ok"), build_s=built.build_s, choice=built.choice, resources=built.resources)
+
+
+def _conductor(case: Case) -> Conductor:
+    return cast(Conductor, import_module(CONDUCTORS[case.kind]))
 
 
 def named(make: Maker) -> tuple[str, ...]:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import json
+import select
+import socket
 import threading
-from queue import Empty, SimpleQueue
+import time
+from collections import deque
 from typing import IO, Any
 
 import msgspec
@@ -23,7 +26,6 @@ _KINDS: dict[str, type] = {
         Row,
     )
 }
-_news = threading.Event()  # a line has come, on any pipe of this process
 
 
 def encode(message: object) -> bytes:
@@ -42,30 +44,38 @@ def decode(line: bytes) -> Any:
         ValueError: it is none.
     """
     try:
-        kind, value = msgspec.json.decode(line, type=tuple[str, msgspec.Raw])
-        return msgspec.json.decode(value, type=_KINDS[kind])
-    except (msgspec.DecodeError, KeyError):
-        kind, content = json.loads(line)
-        return msgspec.convert(content, type=_KINDS[kind])
+        try:
+            kind, value = msgspec.json.decode(line, type=tuple[str, msgspec.Raw])
+            return msgspec.json.decode(value, type=_KINDS[kind])
+        except msgspec.DecodeError:
+            kind, content = json.loads(line)
+            return msgspec.convert(content, type=_KINDS[kind])
+    except (msgspec.MsgspecError, LookupError, TypeError, ValueError) as error:
+        raise ValueError(f"not of protocol {instrument.PROTOCOL} of the instrument: {error}") from None
 
 
 class Pipe:
-    """Both directions of a connection. A thread reads, so that waiting has an end on every system."""
+    """Both directions of a connection.
+
+    A thread reads and rings a bell, since not every system can wait for a pipe for so long and no longer. The
+    bell is a socket: unlike a lock's, its waiting is not disturbed by a clock that is set meanwhile.
+    """
 
     def __init__(self, source: IO[bytes], sink: IO[bytes]) -> None:
         self._source, self._sink = source, sink
-        self._lines: SimpleQueue[bytes] = SimpleQueue()  # an empty line: the other end is closed
+        self._bell, self._ringer = socket.socketpair()
+        self._lines: deque[bytes] = deque()
         self._next = b""  # a line that was waited for, and not received yet
         self._closed = False
         threading.Thread(target=self._read, daemon=True).start()
 
     def _read(self) -> None:
         line = b"?"
-        with self._source:
+        with self._source, self._ringer, contextlib.suppress(OSError):  # nobody listens any more
             while line:
                 line = self._source.readline()
-                self._lines.put(line)
-                _news.set()
+                self._lines.append(line)
+                self._ringer.send(b"!")
 
     def send(self, message: object) -> None:
         """Send a request or an answer.
@@ -76,13 +86,18 @@ class Pipe:
         self._sink.write(encode(message))
         self._sink.flush()
 
+    def fileno(self) -> int:
+        """What can be selected for a line."""
+        return self._bell.fileno()
+
     def wait(self, seconds: float | None = 0.0) -> bool:
         """Wait for a line, or the other end's closing, for so long at most; whether it is there."""
         if not self._next and not self._closed:
-            try:
-                self._next = self._lines.get(timeout=None if seconds is None else max(0.0, seconds))
-            except Empty:
+            patience = None if seconds is None else max(0.0, seconds)
+            if not select.select([self], [], [], patience)[0]:
                 return False
+            self._bell.recv(1)
+            self._next = self._lines.popleft()
             # An unfinished line: the other end was killed while it wrote.
             self._closed = not self._next.endswith(b"\n")
         return True
@@ -92,6 +107,7 @@ class Pipe:
 
         Raises:
             EOFError: the other end is closed.
+            ValueError: it is neither.
         """
         self.wait(None)
         if self._closed:
@@ -99,13 +115,15 @@ class Pipe:
         line, self._next = self._next, b""
         return decode(line)
 
+    def ended(self, seconds: float) -> bool:
+        """Whether the other end is closed within so long; what it still says is dropped."""
+        end = time.monotonic() + seconds
+        while not self._closed and self.wait(end - time.monotonic()):
+            self._next = b""
+        return self._closed
+
     def close(self) -> None:
         """Close what is written to; the other end closes the rest."""
+        self._bell.close()
         with contextlib.suppress(OSError):  # what was still to be written
             self._sink.close()
-
-
-def wait_for_news(seconds: float) -> None:
-    """Wait until a line has come on any pipe of this process since the last call, for so long at most."""
-    _news.wait(seconds)
-    _news.clear()

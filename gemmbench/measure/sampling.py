@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import math
+import select
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,25 +22,16 @@ import numpy as np
 from gemmbench.facts.records import Policy, Scope
 from gemmbench.facts.skips import LEAST_SAMPLES
 from gemmbench.facts.stats import summarize
-from gemmbench.measure.pipe import wait_for_news
-from gemmbench.model.instrument import Batch, Handle
+from gemmbench.model.instrument import Batch, Handle, Instrument
 from gemmbench.rules.executor import NotMeasuredError
 
 Clock = Callable[[], float]
+Wait = Callable[[Sequence[Instrument], float], None]
 
 _AGREEING = 3
 _MOST_IN_BATCH = 1000
 _GROWTH = 1.25  # the interval is looked at again when there are this many times more samples
 _LONG_S = 0.1  # beside a batch of this length what the parent takes to ask for the next is nothing
-
-
-@dataclass(frozen=True)
-class Window:
-    """One clock's share of a row."""
-
-    clock: str
-    budget_s: float
-    settle: bool
 
 
 @dataclass(frozen=True)
@@ -58,6 +50,15 @@ class Sampled:
             name: Scope(tuple(batch.seconds[name] for batch in self.batches), self.size, self.stop)
             for name in names
         }
+
+
+@dataclass(frozen=True)
+class Window:
+    """One clock's share of a row."""
+
+    clock: str
+    budget_s: float
+    settle: bool
 
 
 # --- the rule -----------------------------------------------------------------------------------------------
@@ -400,6 +401,11 @@ class _Part:
         return Sampled(tuple(self.batches), self.size, self.rule.stop)
 
 
+def wait_for_any(instruments: Sequence[Instrument], seconds: float) -> None:
+    """Wait until one of some child processes has answered, for so long at most."""
+    select.select(instruments, [], [], seconds)
+
+
 def together(
     handles: Sequence[Handle],
     clock: str,
@@ -407,7 +413,7 @@ def together(
     budget_s: float,
     settle: bool = True,
     now: Clock = time.monotonic,
-    wait: Callable[[float], None] = wait_for_news,
+    wait: Wait = wait_for_any,
 ) -> list[Sampled | Exception]:
     """Sample several instruments at once: batches count while all of them are busy.
 
@@ -422,7 +428,7 @@ def together(
         budget_s: seconds for each.
         settle: whether to settle first.
         now: seconds; replaced in tests.
-        wait: returns when an instrument may have answered; replaced in tests.
+        wait: returns when one of the instruments may have answered; replaced in tests.
 
     Returns:
         The samples of each handle, or what went wrong with it: `AloneError` if nobody was left beside it.
@@ -453,7 +459,7 @@ class AloneError(Exception):
 
 
 def _common_window(
-    parts: Mapping[int, _Part], policy: Policy, settle: bool, now: Clock, wait: Callable[[float], None]
+    parts: Mapping[int, _Part], policy: Policy, settle: bool, now: Clock, wait: Wait
 ) -> dict[int, Exception]:
     """Run all parts until each has enough; what went wrong, whereupon nothing counts."""
     failed: dict[int, Exception] = {}
@@ -469,7 +475,7 @@ def _common_window(
     while not failed and not all(part.rule.stop for part in parts.values()):
         answered = [number for number, part in parts.items() if part.handle.instrument.answered()]
         if not answered:
-            wait(_LONG_S)
+            wait([part.handle.instrument for part in parts.values()], _LONG_S)
         each(answered, lambda part: part.take(now()))
         begun = [part.begun for part in parts.values() if part.begun is not None]
         if len(begun) == len(parts):

@@ -28,7 +28,7 @@ from gemmbench.rules.executor import NotMeasuredError
 from gemmbench.rules.plan import Case
 
 PROTOCOL = 1
-# 1: the first one (gemmbench 0.2).
+# 1: the first one (gemmbench 0.1).
 
 When = Literal["exact", "before", "after"]
 """exact: on small integer problems with guard cells; before: the timed operands, before the first batch."""
@@ -241,6 +241,9 @@ class Instrument(Protocol):
 
     def answered(self) -> bool:
         """Whether `finish` would return, or raise, at once."""
+
+    def fileno(self) -> int:
+        """What can be selected while batches that were asked for are not answered."""
 
     def finish(self) -> Batch:
         """The oldest batch that was asked for."""

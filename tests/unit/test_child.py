@@ -17,16 +17,27 @@ import pytest
 from gemmbench import __version__
 from gemmbench.facts.problem import Gemm
 from gemmbench.facts.records import Check, DeviceFacts, HostFacts, Policy
-from gemmbench.measure.child import Child, Worker, named
+from gemmbench.measure.child import Child, Worker, WorkerError, named
 from gemmbench.measure.pipe import decode, encode
 from gemmbench.model import instrument
-from gemmbench.model.instrument import PROTOCOL, Batch, Built, Handle, LostError, Prepared, Verified, When
+from gemmbench.model.instrument import (
+    PROTOCOL,
+    Batch,
+    Built,
+    Handle,
+    LostError,
+    Opened,
+    Prepared,
+    Verified,
+    When,
+)
 from gemmbench.rules.executor import NotMeasuredError
 from gemmbench.rules.plan import Case, Operands
 from tests import fake_runs
+from tests.in_process import result_of
 
 POLICY = Policy(budget_s=0.1, settle_s=0.0, batch_s=0.001, min_batches=3)
-_FLIGHT_S = 0.05
+_FLIGHT_S = 0.5
 
 
 class Machine:
@@ -80,7 +91,7 @@ class Bench:
 
 
 class Flight:
-    """A batch on a device with a queue: it has ended 50 ms after those before it."""
+    """A batch on a device with a queue: it has ended half a second after those before it."""
 
     _free = 0.0
 
@@ -166,7 +177,7 @@ def test_a_refusal_leaves_the_process_and_another_error_does_not(child: Child) -
     with pytest.raises(NotMeasuredError, match="not here"):
         prepared(child, "refused")
     assert pid(handle) == before
-    with pytest.raises(NotMeasuredError, match="OSError: .*input/output error") as caught:
+    with pytest.raises(NotMeasuredError, match=r"OSError: .*input/output error") as caught:
         prepared(child, "fails").batch("device", 1)
     assert (caught.value.status, caught.value.restart) == ("failed", True)
     assert pid(handle) != before
@@ -205,18 +216,25 @@ def test_one_that_died_while_idle_is_nobodys_fault(child: Child) -> None:
 
 
 def test_the_time_limit_is_of_all_requests_together(child: Child) -> None:
-    child.open()
-    child.limit(0.12)
     handle = prepared(child, "flies")
-    with pytest.raises(LostError, match=r"stopped after 0 s \(--time-limit 0.12\)") as caught:
-        for _ in range(9):
-            handle.batch("device", 1)
-            time.sleep(0.05)  # what the parent does meanwhile is not its fault
+    child.limit(2.5 * _FLIGHT_S)
+    for _ in range(2):
+        handle.batch("device", 1)
+        time.sleep(2 * _FLIGHT_S)  # what the parent does meanwhile is not its fault
+    with pytest.raises(LostError, match=r"stopped after 1 s \(--time-limit 1.25\)") as caught:
+        handle.batch("device", 1)
     assert caught.value.status == "timed-out"
-    child.limit(0.12)
-    child.open()
+
+
+def test_keeping_others_company_is_free(child: Child) -> None:
+    handle = prepared(child, "flies")
+    child.limit(1.5 * _FLIGHT_S)
     child.pause_limit(True)
-    for _ in range(9):
+    for _ in range(3):
+        handle.batch("device", 1)
+    child.pause_limit(False)
+    handle.batch("device", 1)
+    with pytest.raises(LostError):
         handle.batch("device", 1)
 
 
@@ -244,11 +262,9 @@ def test_one_that_waits_uses_no_processor(child: Child) -> None:
 def test_a_whole_run_is_a_row_whatever_happens() -> None:
     with Worker(make) as worker:
         for variant, status in (("dies", "crashed"), ("hangs", "timed-out"), ("fails", "failed")):
-            steps = worker.run(case(variant), fake_runs.CPU, Policy(budget_s=0.1, time_limit_s=2.0))
-            with pytest.raises(StopIteration) as ended:
-                for _ in range(9):
-                    next(steps)
-            assert ended.value.value.status == status, ended.value.value.reason
+            steps = worker.run(case(variant), fake_runs.CPU, Policy(budget_s=0.1, time_limit_s=5.0))
+            row = result_of(steps)
+            assert row.status == status, row.reason
 
 
 def test_names_that_are_no_text_cross_the_pipe() -> None:
@@ -274,3 +290,42 @@ def test_anybody_can_speak_it(tmp_path: Path) -> None:
     )
     kinds = [json.loads(line)[0] for line in done.stdout.splitlines()]
     assert kinds == ["Opened", "Released"]
+
+
+# --- another checkout ---------------------------------------------------------------------------------------
+
+
+def checkout(folder: Path, instrument: str) -> Path:
+    package = folder / "gemmbench"
+    (package / "measure").mkdir(parents=True)
+    (package / "__init__.py").touch()
+    if instrument:
+        (package / "measure" / "__init__.py").touch()
+        (package / "measure" / "instrument.py").write_text(instrument)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (b'["Opened", {"colour": "blue"}]', "failed: not of protocol 1 of the instrument: "),
+        (b"hello", "failed: not of protocol 1 of the instrument: "),
+        (
+            encode(Opened((fake_runs.CPU,), fake_runs.HOST, PROTOCOL + 1, "9.9")).strip(),
+            "gemmbench 9.9 speaks protocol 2 of the instrument, this one 1",
+        ),
+    ],
+)
+def test_another_checkout_answers_and_is_refused_by_its_protocol(
+    answer: bytes, reason: str, tmp_path: Path
+) -> None:
+    source = f"import sys\nsys.stdin.readline()\nsys.stdout.buffer.write({answer!r} + b'\\n')"
+    with Worker(make, checkout(tmp_path, source)) as worker, pytest.raises(WorkerError, match=reason):
+        worker.devices()
+
+
+def test_a_checkout_without_an_instrument_is_one_sentence(tmp_path: Path) -> None:
+    with Worker(make, checkout(tmp_path, "")) as worker, pytest.raises(WorkerError) as caught:
+        worker.devices()
+    assert "No module named gemmbench.measure.instrument" in str(caught.value)
+    assert "\n" not in str(caught.value)

@@ -1,0 +1,72 @@
+"""What an instrument's bench does on every device: batches that are queued behind each other, and stamps."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from gemmbench.facts.problem import Gemm
+from gemmbench.facts.records import DeviceFacts, Policy
+from gemmbench.measure.sampling import alone, in_turn
+from gemmbench.model.instrument import Handle
+from gemmbench.opencl.gemm_bench import Bench
+from gemmbench.rules.plan import Case, gemm_plan
+from gemmbench.rules.variants import BY_NAME
+from tests.device.test_gemm import executor
+from tests.in_process import InProcess
+
+QUICK = Policy(budget_s=0.1, settle_s=0.0, batch_s=0.002, min_batches=5)
+
+
+@pytest.fixture
+def queued(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CPU devices have a queue as well as GPUs, only nobody uses it."""
+    monkeypatch.setattr(Bench, "_ahead", ("device",))
+
+
+def prepared(device: DeviceFacts, like: Handle | None = None, beta: float = 0.5) -> Handle:
+    (case,) = gemm_plan([device], [BY_NAME["tiled"]], [Gemm(96, 80, 64, beta=beta)])
+    assert isinstance(case, Case)
+    instrument = like.instrument if like else InProcess(executor(device))
+    return instrument.prepare(case, device, QUICK, like.number if like else None)
+
+
+@pytest.mark.usefixtures("queued")
+def test_batches_run_behind_each_other(device: DeviceFacts) -> None:
+    handle = prepared(device)
+    handle.batch("device", 1)
+    for _ in range(3):
+        handle.start("device", 8)
+    before = time.monotonic()
+    batches = [handle.finish() for _ in range(3)]
+    for batch in batches:
+        assert batch.begin <= batch.end <= time.monotonic()
+        assert batch.begin <= before or batch.begin in {other.end for other in batches}
+        assert 0 < batch.seconds["kernel"] <= batch.seconds["device"]
+    spans = [batch.device for batch in batches if batch.device]
+    assert len(spans) == 3
+    assert spans == sorted(spans)
+    assert all(end > begin for begin, end in spans)
+
+
+@pytest.mark.usefixtures("queued")
+def test_sampling_ahead_alone_and_in_turn_leaves_the_right_answer(device: DeviceFacts) -> None:
+    first = prepared(device)
+    second = prepared(device, first)
+    assert first.verify("before").check.verdict == "ok"
+    assert len(alone(first, "device", QUICK, 0.1).batches) >= 4
+    pairs = in_turn(first, second, "device", QUICK, 0.1)
+    assert len(pairs.first.batches) == len(pairs.second.batches) >= 3
+    assert len(alone(first, "host", QUICK, 0.1).batches) >= 3
+    for handle in (first, second):
+        assert handle.verify("before").check.verdict == "ok"
+    assert first.batch("device", 2).seconds["device"] > 0  # operands go back to the device
+
+
+def test_the_hosts_clock_holds_the_devices_batch(device: DeviceFacts) -> None:
+    handle = prepared(device)
+    begin = time.monotonic()
+    batch = handle.batch("device", 4)
+    assert begin <= batch.begin < batch.end <= time.monotonic()
+    assert batch.wall_s == pytest.approx((batch.end - batch.begin) / 4)
