@@ -205,9 +205,7 @@ class Child:
         self._settle()
         if handle in self._held:
             self._held.discard(handle)
-            with contextlib.suppress(
-                NotMeasuredError
-            ):  # what was measured stands; the next finds a new child
+            with contextlib.suppress(NotMeasuredError):  # what was measured stands
                 self._call(Release(handle), Released)
 
     def start_whole(self, case: Case, device: DeviceFacts | None, policy: Policy) -> None:
