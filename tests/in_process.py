@@ -34,8 +34,6 @@ from gemmbench.rules.plan import Case
 class _Machine:
     """One executor for whatever is asked."""
 
-    whole = ()
-
     def __init__(self, executor: Executor) -> None:
         self._executor = executor
 
@@ -47,7 +45,7 @@ class InProcess:
     """See `model.instrument.Instrument`."""
 
     def __init__(self, executor: Executor) -> None:
-        self._server = Server(lambda: _Machine(executor), lambda _: None)  # type: ignore[arg-type, return-value]
+        self._server = Server(lambda: _Machine(executor))  # type: ignore[arg-type, return-value]
         self._numbers = numbers()
         self._asked: deque[Any] = deque()
 

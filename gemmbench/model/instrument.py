@@ -1,8 +1,8 @@
 """The instrument: what a parent asks of the process that holds the drivers, and what that answers.
 
-A request and an answer are one line of JSON each, ``["verb", {...}]``; before its answer to `Run` an
-instrument may send stages. Answers come in the order of the requests. The instrument decides nothing: when
-to stop, what comes next and what alternates with what is the parent's business.
+A request and an answer are one line of JSON each, ``["verb", {...}]``. Answers come in the order of the
+requests. The instrument decides nothing: when to stop, what comes next and what alternates with what is the
+parent's business.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from gemmbench.facts.records import (
     Parameters,
     Policy,
     Resources,
-    Row,
     Status,
     Work,
 )
@@ -90,16 +89,7 @@ class Release:
     handle: int
 
 
-@dataclass(frozen=True)
-class Run:
-    """Measure a case whole. Answered by a `Row`; only for kinds whose `Prepare` is answered by `Whole`."""
-
-    case: Case
-    device: DeviceFacts | None
-    policy: Policy
-
-
-Request = Open | Build | Prepare | Verify | AskBatch | Release | Run
+Request = Open | Build | Prepare | Verify | AskBatch | Release
 
 
 # --- answers ------------------------------------------------------------------------------------------------
@@ -173,18 +163,6 @@ class Released:
 
 
 @dataclass(frozen=True)
-class Stage:
-    """How far `Run` is."""
-
-    stage: str
-
-
-@dataclass(frozen=True)
-class Whole:
-    """The instrument does not take this kind of case apart: ask it to `Run`."""
-
-
-@dataclass(frozen=True)
 class Refusal:
     """`NotMeasuredError`, on the wire."""
 
@@ -193,7 +171,7 @@ class Refusal:
     restart: bool = False
 
 
-Answer = Opened | Built | Prepared | Verified | Batch | Released | Stage | Whole | Refusal | Row
+Answer = Opened | Built | Prepared | Verified | Batch | Released | Refusal
 
 
 # --- errors -------------------------------------------------------------------------------------------------
@@ -201,10 +179,6 @@ Answer = Opened | Built | Prepared | Verified | Batch | Released | Stage | Whole
 
 class LostError(NotMeasuredError):
     """The instrument died or outlasted its time; its handles are prepared again when they are next used."""
-
-
-class WholeError(Exception):
-    """The instrument answers for this kind of case with whole rows only."""
 
 
 # --- what parents program against ---------------------------------------------------------------------------
@@ -227,11 +201,7 @@ class Instrument(Protocol):
         like: int | None = None,
         problem: Gemm | None = None,
     ) -> Handle:
-        """Put a case's operands in place: see `Prepare`.
-
-        Raises:
-            WholeError: the instrument has whole rows of this kind only.
-        """
+        """Put a case's operands in place: see `Prepare`."""
 
     def verify(self, handle: int, when: When) -> Verified:
         """Check what the timed launches compute."""

@@ -6,9 +6,8 @@ import os
 from importlib import import_module
 from typing import Any
 
-from gemmbench.facts.records import DeviceFacts, HostFacts, Policy, Row
+from gemmbench.facts.records import DeviceFacts, HostFacts
 from gemmbench.opencl import drivers
-from gemmbench.rules.executor import Tell
 from gemmbench.rules.plan import Case
 from gemmbench.rules.variants import BY_NAME
 
@@ -35,8 +34,6 @@ class OpenCLMachine:
     pyopencl is imported only after the drivers are registered, which is why imports stand in methods.
     """
 
-    whole: tuple[str, ...] = ()
-
     def __init__(self) -> None:
         self._registered = drivers.register()
         self._executors: dict[tuple[int, str], Any] = {}
@@ -52,11 +49,6 @@ class OpenCLMachine:
         from gemmbench.baselines.numpy_blas import host_facts
 
         return host_facts()
-
-    def run(self, case: Case, device: DeviceFacts | None, policy: Policy, tell: Tell) -> Row:
-        """See `measure.instrument.Machine`."""
-        row: Row = self.executor(case, device).run(case, policy, tell)
-        return row
 
     def executor(self, case: Case, device: DeviceFacts | None) -> Any:
         """See `measure.instrument.Machine`."""

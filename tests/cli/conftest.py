@@ -15,7 +15,8 @@ from click.testing import CliRunner, Result
 
 from gemmbench import cli
 from gemmbench.cli import running
-from tests.cli import fake_machine
+from gemmbench.measure import child
+from tests.cli import fake_machine, recorded
 
 ROOT = Path(__file__).parents[2]
 Call = Callable[..., Result]
@@ -25,8 +26,10 @@ _DRIVER = """
 import importlib, os
 from gemmbench import cli
 from gemmbench.cli import running
+from tests.cli import recorded
 machine = importlib.import_module("tests.cli." + os.environ.get("GEMMBENCH_FAKE_MACHINE", "fake_machine"))
 running.make_machine = machine.make
+recorded.install(getattr(machine, "RECORDED", recorded.KINDS))
 cli.main()
 """
 
@@ -35,6 +38,7 @@ cli.main()
 def machine(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))  # no peaks of other runs
     monkeypatch.setattr(running, "make_machine", fake_machine.make)
+    monkeypatch.setattr(child, "CONDUCTORS", dict.fromkeys(recorded.KINDS, recorded.__name__))
     for name in (
         "GEMMBENCH_DEVICE",
         "GEMMBENCH_FAKE_DEVICES",

@@ -372,8 +372,9 @@ def test_a_base_without_a_row_that_worked(call: Call) -> None:
 _DRIVER = """
 from gemmbench import cli
 from gemmbench.cli import running
-from tests.cli import slow_machine
+from tests.cli import recorded, slow_machine
 running.make_machine = slow_machine.make
+recorded.install()
 cli.main()
 """
 
