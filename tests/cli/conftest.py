@@ -38,7 +38,7 @@ cli.main()
 def machine(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))  # no peaks of other runs
     monkeypatch.setattr(running, "make_machine", fake_machine.make)
-    monkeypatch.setattr(child, "CONDUCTORS", dict.fromkeys(recorded.KINDS, recorded.__name__))
+    monkeypatch.setattr(child, "CONDUCTORS", dict(recorded.CONDUCTORS))
     for name in (
         "GEMMBENCH_DEVICE",
         "GEMMBENCH_FAKE_DEVICES",

@@ -9,17 +9,18 @@ import msgspec
 
 from gemmbench.facts.events import Staged
 from gemmbench.facts.records import DeviceFacts, Policy, Row
-from gemmbench.measure.child import CONDUCTORS
+from gemmbench.measure import child
 from gemmbench.measure.sampling import Sampled, Window
 from gemmbench.model.instrument import Handle, Instrument, Prepared, Verified, When
 from gemmbench.rules.plan import Case
 
 KINDS = ("gemm", "peak", "bandwidth", "transfer", "latency")
+CONDUCTORS = dict.fromkeys(KINDS, __name__)
 
 
 def install(kinds: Iterable[str] = KINDS) -> None:
     """Have cases of some kinds conducted by this module."""
-    CONDUCTORS.update(dict.fromkeys(kinds, __name__))
+    child.CONDUCTORS.update(dict.fromkeys(kinds, __name__))
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,8 @@ from gemmbench.cli import EXIT_INCONCLUSIVE, EXIT_USAGE, EXIT_WRONG, running
 from gemmbench.facts import kernel_files
 from gemmbench.facts.records import load
 from gemmbench.facts.text import listed
-from tests.cli import slow_machine
+from gemmbench.measure import child
+from tests.cli import recorded, slow_machine
 from tests.cli.conftest import Call, Start
 from tests.compare_runs import save
 
@@ -52,6 +53,7 @@ def base(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def prepare(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
     monkeypatch.setattr(running, "make_machine", slow_machine.make)
+    monkeypatch.setattr(child, "CONDUCTORS", recorded.CONDUCTORS)
     monkeypatch.setenv("GEMMBENCH_FAKE_NOISE", "0.01")
     monkeypatch.setenv("GEMMBENCH_FAKE_COUNT", str(folder / "count"))
     monkeypatch.delenv("GEMMBENCH_FAKE_SLOW", raising=False)
