@@ -10,7 +10,7 @@ import pyopencl as cl
 
 from gemmbench.facts.dtypes import DTYPES
 from gemmbench.facts.records import Parameters, Work
-from gemmbench.opencl.launching import MOST_TRIPS, Bench, Launcher, launcher, prepared
+from gemmbench.opencl.launching import MOST_TRIPS, Bench, Launcher, launcher
 from gemmbench.opencl.runtime import Runtime
 from gemmbench.rules.integrity import compare_results
 from gemmbench.rules.probes import ChainProbe, Form, kernels_of
@@ -49,8 +49,8 @@ class Chains:
         form = self._forms[str(parameters["form"])]
         chains, unroll = int(parameters["chains"]), int(parameters["unroll"])
         options = form.options(self.width, unroll, kernels_of(int(parameters["kernels"])))
-        source = (form.file, options)
-        built, launched = launcher(self.runtime, source, f"chains_{chains}", self.items, self._group)
+        kernel = f"chains_{chains}"
+        launched = launcher(self.runtime, form.file, options, kernel, self.items, self._group)
         choice: Parameters = {
             "chains": chains,
             "form": form.name,
@@ -60,7 +60,7 @@ class Chains:
         }
         unit = Work(flops=self._probe.operations * self.items * self.width * chains * unroll)
         chain = Chain(self, launched, form, chains, unroll)
-        return Bench(self.runtime.queue, chain, prepared(built, source, choice, unit, (1, MOST_TRIPS)), self)
+        return Bench(self, chain, choice, unit, (1, MOST_TRIPS))
 
     def drawn(self, recurrence: str) -> _Shared:
         """Drawn once for all forms that compute the same."""

@@ -10,11 +10,10 @@ import numpy as np
 import pyopencl as cl
 
 from gemmbench.facts.records import Parameters, Work
-from gemmbench.model.instrument import Batch, Built, Prepared, Verified, When
-from gemmbench.opencl.launching import MOST_TRIPS, Bench, Loop, launcher, prepared, timed, verified
+from gemmbench.model.instrument import Batch, Prepared, Verified, When
+from gemmbench.opencl.launching import MOST_TRIPS, Bench, Loop, MemoryRow, launcher, timed, verified
 from gemmbench.opencl.runtime import Runtime, errors
-from gemmbench.rules.memory import MemoryProbe
-from gemmbench.rules.memory_data import RepeatedTable, random_cycle
+from gemmbench.rules.memory_data import random_cycle
 
 _WORD = np.dtype(np.uint32)
 _MOST_WARMING = 1 << 20  # hops: a set with more nodes fits no cache
@@ -24,12 +23,10 @@ _SHORTEST_S = 1e-9  # stamps without a difference are closer than the clock's ti
 class Chase:
     """A random cycle through a set of one size."""
 
-    def __init__(
-        self, runtime: Runtime, probe: MemoryProbe, parameters: Parameters, table: RepeatedTable
-    ) -> None:
-        self._runtime, self._probe = runtime, probe
+    def __init__(self, row: MemoryRow) -> None:
+        self._row, runtime = row, row.runtime
         self._spacing = 64 if runtime.facts.type == "cpu" else 128  # bytes: a line of a cache
-        nodes = int(parameters["bytes"]) // self._spacing
+        nodes = int(row.parameters["bytes"]) // self._spacing
         memory, self._cycle = random_cycle(nodes, self._spacing // _WORD.itemsize)
         flags = cl.mem_flags.READ_ONLY | cl.mem_flags.COPY_HOST_PTR
         self._nodes = cl.Buffer(runtime.context, flags, hostbuf=memory)
@@ -37,36 +34,33 @@ class Chase:
 
     def bench(self, parameters: Parameters) -> Bench:
         """See `launching.Operands`: its trips are hops."""
-        source = (self._probe.file, self._probe.options)
-        built, launched = launcher(self._runtime, source, self._probe.kernel, 1, 1)
+        runtime, probe = self._row.runtime, self._row.probe
+        launched = launcher(runtime, probe.file, probe.options, probe.kernel, 1, 1)
         loop = Loop(launched, lambda hops: (self._nodes, self._where, np.uint32(hops)), self._check)
         self._start()
         if self._cycle.size <= _MOST_WARMING:
-            timed(self._runtime.queue, lambda: loop.enqueue(self._cycle.size))
-        facts = prepared(built, source, {"spacing": self._spacing}, Work(), (2, MOST_TRIPS))
-        return Bench(self._runtime.queue, loop, facts, self)
+            timed(runtime.queue, lambda: loop.enqueue(self._cycle.size))
+        return Bench(self, loop, {"spacing": self._spacing}, Work(), (2, MOST_TRIPS))
 
     def _start(self) -> None:
-        cl.enqueue_copy(self._runtime.queue, self._where, np.zeros(1, _WORD))
+        cl.enqueue_copy(self._row.runtime.queue, self._where, np.zeros(1, _WORD))
 
     def _check(self, loop: Loop, hops: int) -> str:
         self._start()
         loop.enqueue(hops)
         got, expected = np.empty(1, _WORD), int(self._cycle[hops % self._cycle.size])
-        cl.enqueue_copy(self._runtime.queue, got, self._where)
+        cl.enqueue_copy(self._row.runtime.queue, got, self._where)
         return "" if got[0] == expected else f"{hops} hops end at {int(got[0])}, not at {expected}"
 
 
 class Launches:
     """A kernel that does nothing: operands and bench at once."""
 
-    def __init__(
-        self, runtime: Runtime, probe: MemoryProbe, parameters: Parameters, table: RepeatedTable
-    ) -> None:
-        self._runtime, self._probe = runtime, probe
-        built, launched = launcher(runtime, (probe.file, probe.options), probe.kernel, 1, 1)
+    def __init__(self, row: MemoryRow) -> None:
+        self._runtime, self._probe = row.runtime, row.probe
+        launched = launcher(row.runtime, row.probe.file, row.probe.options, row.probe.kernel, 1, 1)
         self._kernel, self.operands = launched.kernel, self
-        self.prepared = Prepared(("host",), built=Built(built.seconds))
+        self.prepared = Prepared(("host",), built=launched.build)
 
     def bench(self, parameters: Parameters) -> Launches:
         """See `launching.Operands`."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import pyopencl as cl
@@ -14,6 +14,8 @@ from gemmbench.facts.records import Check, Parameters, Work
 from gemmbench.model import instrument
 from gemmbench.model.instrument import Batch, Prepared, Verified, When
 from gemmbench.opencl.runtime import Built, Runtime, errors
+from gemmbench.rules.memory import MemoryProbe
+from gemmbench.rules.memory_data import RepeatedTable
 
 _SHORTEST_S = 1e-9  # an event of no length is shorter than its clock's tick
 MOST_TRIPS = 1 << 29  # twice as many still fit the kernels' int
@@ -23,6 +25,10 @@ Enqueue = Callable[[], Any]  # puts one launch into the queue; its event
 
 class Candidate(Protocol):
     """One way to run a probe: a kernel, and how it is launched."""
+
+    @property
+    def launcher(self) -> Launcher:
+        """The kernel with its geometry."""
 
     def enqueue(self, work: int) -> Any:
         """One launch of so much work; its event."""
@@ -43,6 +49,16 @@ class Operands(Protocol):
 
 
 @dataclass(frozen=True)
+class MemoryRow:
+    """A row of a probe of memory, transfers or latencies."""
+
+    runtime: Runtime
+    probe: MemoryProbe
+    parameters: Parameters  # the row's, or those of one of its candidates
+    table: RepeatedTable  # what sets are filled with
+
+
+@dataclass(frozen=True)
 class Launcher:
     """A kernel with its geometry."""
 
@@ -50,6 +66,7 @@ class Launcher:
     kernel: Any
     items: int
     group: int
+    build: instrument.Built  # of its program
 
     def enqueue(self, arguments: Sequence[Any], items: int = 0) -> Any:
         """One launch, perhaps of another number of work-items; its event."""
@@ -78,16 +95,27 @@ class Bench:
     """A candidate that is timed by its events and the wall clock: see `measure.instrument.Bench`.
 
     Args:
-        queue: that it is launched in.
-        candidate: what is launched.
-        prepared: what is told of it.
         operands: what it shares with others.
+        candidate: what is launched.
+        choice: what tells it from the others, for the row.
+        unit: what it does in a unit of work.
+        trips: the least and the most units of work in a launch that is measured.
+        notes: for the row.
     """
 
-    def __init__(self, queue: Any, candidate: Candidate, prepared: Prepared, operands: Operands) -> None:
-        self.candidate, self.prepared, self.operands = candidate, prepared, operands
-        self._queue = queue
-        self._work = prepared.trips[0]  # of the latest launch
+    def __init__(
+        self,
+        operands: Operands,
+        candidate: Candidate,
+        choice: Parameters,
+        unit: Work,
+        trips: tuple[int, int],
+        notes: tuple[str, ...] = (),
+    ) -> None:
+        self.operands, self.candidate = operands, candidate
+        built = replace(candidate.launcher.build, choice=choice)
+        self.prepared = Prepared(("device",), built=built, notes=notes, unit=unit, trips=trips)
+        self._work = trips[0]  # of the latest launch
 
     def verify(self, when: When) -> Verified:
         """Check what launches like the latest compute."""
@@ -98,7 +126,7 @@ class Bench:
         """See `measure.instrument.Bench`."""
         self._work = work
         with errors():
-            return timed(self._queue, lambda: self.candidate.enqueue(work), count)
+            return timed(self.candidate.launcher.queue, lambda: self.candidate.enqueue(work), count)
 
     def release(self) -> None:
         """Nothing to do: buffers go with the last reference."""
@@ -119,36 +147,20 @@ def verified(wrong: str) -> Verified:
     return Verified(Check("suspect", {}, (wrong,)) if wrong else Check("ok"))
 
 
-def prepared(
-    built: Built,
-    source: tuple[str, tuple[str, ...]],
-    choice: Parameters,
-    unit: Work,
-    trips: tuple[int, int],
-    notes: tuple[str, ...] = (),
-) -> Prepared:
-    """What is told of a candidate.
-
-    Args:
-        built: its program.
-        source: the program's file and options.
-        choice: what tells it from other candidates, for the row.
-        unit: what it does in a unit of work.
-        trips: the least and the most units of work in a launch that is measured.
-        notes: for the row.
-    """
-    file, options = source
-    facts = instrument.Built(built.seconds, choice=choice, source=fingerprint((file,), options))
-    return Prepared(("device",), built=facts, notes=notes, unit=unit, trips=trips)
-
-
 def launcher(
-    runtime: Runtime, source: tuple[str, tuple[str, ...]], kernel: str, items: int, group: int
-) -> tuple[Built, Launcher]:
-    """A kernel of a file compiled with options, and its program.
+    runtime: Runtime,
+    file: str,
+    options: tuple[str, ...],
+    kernel: str,
+    items: int,
+    group: int,
+    built: Built | None = None,
+) -> Launcher:
+    """A kernel of a file compiled with options, or of a program that was built from them.
 
     Raises:
         NotMeasuredError: it is refused, or needs too many registers for such a group.
     """
-    built = runtime.build(*source)
-    return built, Launcher(runtime.queue, runtime.kernel(built, kernel, (group,)), items, group)
+    built = built or runtime.build(file, options)
+    build = instrument.Built(built.seconds, source=fingerprint((file,), options))
+    return Launcher(runtime.queue, runtime.kernel(built, kernel, (group,)), items, group, build)

@@ -11,7 +11,7 @@ import pyopencl as cl
 from gemmbench.facts.dtypes import DTYPES
 from gemmbench.facts.records import Parameters, Work
 from gemmbench.opencl import ptx
-from gemmbench.opencl.launching import MOST_TRIPS, Bench, Launcher, prepared
+from gemmbench.opencl.launching import MOST_TRIPS, Bench, Launcher, launcher
 from gemmbench.opencl.runtime import Built, Runtime
 from gemmbench.rules import tiles
 from gemmbench.rules.integrity import compare_results
@@ -44,23 +44,19 @@ class Tiles:
         probe, instruction = self.probe, self.instruction
         chains, unroll, groups = (int(parameters[name]) for name in ("chains", "unroll", "groups"))
         options = probe.options(instruction, chains, unroll)
-        built = self._program(options)
-        kernel = self.runtime.kernel(built, probe.name, (_GROUP,))
-        all_groups = groups * self._units
+        built, items = self._program(options), groups * self._units * _GROUP
+        launched = launcher(self.runtime, probe.file, options, probe.name, items, _GROUP, built)
         choice: Parameters = {
             "form": f"{probe.name} {instruction.shape}",
             "chains": chains,
             "unroll": unroll,
             "groups": groups,
-            "items": all_groups * _GROUP,
+            "items": items,
             "group": _GROUP,
         }
-        unit = Work(flops=instruction.operations * all_groups * self.products(chains) * unroll)
-        product = Product(
-            self, Launcher(self.runtime.queue, kernel, all_groups * _GROUP, _GROUP), chains, unroll
-        )
-        facts = prepared(built, (probe.file, options), choice, unit, (1, MOST_TRIPS))
-        return Bench(self.runtime.queue, product, facts, self)
+        products = groups * self._units * self.products(chains)
+        unit = Work(flops=instruction.operations * products * unroll)
+        return Bench(self, Product(self, launched, chains, unroll), choice, unit, (1, MOST_TRIPS))
 
     def products(self, chains: int) -> int:
         """Of one work-group."""

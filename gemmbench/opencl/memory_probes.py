@@ -11,20 +11,19 @@ import pyopencl as cl
 
 from gemmbench.facts.records import Parameters, Work
 from gemmbench.facts.units import size
-from gemmbench.opencl.launching import Bench, Launcher, launcher, prepared, timed
+from gemmbench.opencl.launching import Bench, Launcher, MemoryRow, launcher, timed
 from gemmbench.opencl.runtime import Runtime
 from gemmbench.opencl.sets import Sets
 from gemmbench.rules.memory import (
     FLOAT_BYTES,
     TEXEL_BYTES,
-    MemoryProbe,
     Way,
     candidates,
     image_shape,
     last_level_cache,
     set_bytes,
 )
-from gemmbench.rules.memory_data import SCALAR, RepeatedTable, walked_texels, written
+from gemmbench.rules.memory_data import SCALAR, walked_texels, written
 from gemmbench.rules.reference import Array
 
 Arguments = Callable[[int, int], Sequence[Any]]  # of a kernel, from first unit and number of units
@@ -85,95 +84,82 @@ class Pass:
 class GlobalMemory:
     """Read, write, copy and triad, at one vector width: the streams that a row's candidates share."""
 
-    def __init__(
-        self, runtime: Runtime, probe: MemoryProbe, parameters: Parameters, table: RepeatedTable
-    ) -> None:
-        self._runtime, self._probe, self._table = runtime, probe, table
-        self._width = int(parameters["width"])
+    def __init__(self, row: MemoryRow) -> None:
+        self._row, self._width = row, int(row.parameters["width"])
+        facts, probe = row.runtime.facts, row.probe
         self._unit_bytes = (probe.loads + probe.stores) * self._width * FLOAT_BYTES
-        self._vectors = max(1, set_bytes(runtime.facts) // self._unit_bytes // _WHOLE) * _WHOLE
+        self._vectors = max(1, set_bytes(facts) // self._unit_bytes // _WHOLE) * _WHOLE
         self._elements = self._vectors * self._width
-        self._sets = Sets(runtime, table)
+        self._sets = Sets(row.runtime, row.table)
         self._sources = [
             self._sets.filled(self._elements, number * _SECOND_OFFSET) for number in range(probe.loads)
         ]
-        ways = [Way.of(candidate) for candidate in candidates(probe, runtime.facts, parameters)]
-        most = self._elements if probe.stores else max(_items(runtime, way, self._vectors) for way in ways)
-        self._target = self._sets.blank(most)
+        self._target = self._sets.blank(self._elements if probe.stores else _most_items(row, self._vectors))
 
     def bench(self, parameters: Parameters) -> Bench:
         """See `launching.Operands`."""
-        runtime, way = self._runtime, Way.of(parameters)
+        runtime, probe, way = self._row.runtime, self._row.probe, Way.of(parameters)
         options = (
             "-DREAL_float",
             f"-DWIDTH={self._width}",
             f"-DUNROLL={way.unroll}",
             f"-DPATTERN_{way.pattern.upper()}",
         )
-        source = (self._probe.file, options)
-        items = _items(runtime, way, self._vectors)
-        built, launched = launcher(runtime, source, self._probe.kernel, items, way.group)
-        total = self._vectors * self._unit_bytes
-        choice = {"pattern": way.pattern, **_choice(way, items), "set_bytes": total}
-        unit = Work(bytes=total // _PARTS)
-        facts = prepared(built, source, choice, unit, (_PARTS, _PARTS), (_set_note(runtime, total),))
-        vectors = self._vectors
+        vectors, total = self._vectors, self._vectors * self._unit_bytes
+        items = _items(runtime, way, vectors)
+        launched = launcher(runtime, probe.file, options, probe.kernel, items, way.group)
+        choice: Parameters = {"pattern": way.pattern, **_choice(way, items), "set_bytes": total}
         passed = Pass(launched, self._arguments, vectors, vectors, not way.groups, self._check)
-        return Bench(runtime.queue, passed, facts, self)
+        unit, notes = Work(bytes=total // _PARTS), (_set_note(runtime, total),)
+        return Bench(self, passed, choice, unit, (_PARTS, _PARTS), notes)
 
     def _arguments(self, first: int, count: int) -> tuple[Any, ...]:
         return *self._sources, self._target, np.uint32(first), np.uint32(count)
 
     def _check(self, passed: Pass) -> str:
         sets, elements = self._sets, self._elements
-        if self._probe.stores:
+        if self._row.probe.stores:
             sets.erase(self._target, elements)
         passed.launch(0, self._vectors)
-        if self._probe.stores:
+        if self._row.probe.stores:
             return sets.wrong_words(self._target, elements, self._expected)
-        return sets.wrong_sum(self._target, passed.launcher.items, self._table.sum_of(0, elements))
+        return sets.wrong_sum(self._target, passed.launcher.items, self._row.table.sum_of(0, elements))
 
     def _expected(self, first: int, count: int) -> Array:
         """What a launch leaves at elements of the target."""
         if not self._sources:
             return written(first, count)
-        values = self._table.values(first, count)
+        values = self._row.table.values(first, count)
         if len(self._sources) == 1:
             return values
-        triad: Array = values + np.float32(SCALAR) * self._table.values(first + _SECOND_OFFSET, count)
+        triad: Array = values + np.float32(SCALAR) * self._row.table.values(first + _SECOND_OFFSET, count)
         return triad
 
 
 class Image:
     """An image of RGBA floats, read in one walking order."""
 
-    def __init__(
-        self, runtime: Runtime, probe: MemoryProbe, parameters: Parameters, table: RepeatedTable
-    ) -> None:
-        self._runtime, self._probe, self._table = runtime, probe, table
-        self._shifts = image_shape(runtime.facts)
+    def __init__(self, row: MemoryRow) -> None:
+        self._row, self._shifts = row, image_shape(row.runtime.facts)
         self._texels = 1 << sum(self._shifts)
         self._elements = self._texels * TEXEL_BYTES // FLOAT_BYTES
-        self._sets = Sets(runtime, table)
-        self._picture = _image_of(runtime, self._sets.filled(self._elements), self._shifts)
-        ways = [Way.of(candidate) for candidate in candidates(probe, runtime.facts, parameters)]
-        self._sums = self._sets.blank(max(_items(runtime, way, self._texels) for way in ways))
+        self._sets = Sets(row.runtime, row.table)
+        self._picture = _image_of(row.runtime, self._sets.filled(self._elements), self._shifts)
+        self._sums = self._sets.blank(_most_items(row, self._texels))
         self._part = 0  # texels in a launch; known once a kernel is there to be timed
 
     def bench(self, parameters: Parameters) -> Bench:
         """See `launching.Operands`."""
-        runtime, way = self._runtime, Way.of(parameters)
-        source = (self._probe.file, (*self._probe.options, f"-DUNROLL={way.unroll}"))
+        runtime, probe, way = self._row.runtime, self._row.probe, Way.of(parameters)
+        options = (*probe.options, f"-DUNROLL={way.unroll}")
         items = _items(runtime, way, self._texels)
-        built, launched = launcher(runtime, source, self._probe.kernel, items, way.group)
+        launched = launcher(runtime, probe.file, options, probe.kernel, items, way.group)
         self._part = self._part or self._affordable(launched)
-        choice = {**_choice(way, items), "set_bytes": self._texels * TEXEL_BYTES}
+        choice: Parameters = {**_choice(way, items), "set_bytes": self._texels * TEXEL_BYTES}
         width, height = (1 << shift for shift in self._shifts)
-        unit = Work(bytes=self._part * TEXEL_BYTES // _PARTS)
-        note = f"an image of {width} x {height} texels"
-        facts = prepared(built, source, choice, unit, (_PARTS, _PARTS), (note,))
         passed = Pass(launched, self._arguments, self._texels, self._part, False, self._check)
-        return Bench(runtime.queue, passed, facts, self)
+        unit, note = Work(bytes=self._part * TEXEL_BYTES // _PARTS), f"an image of {width} x {height} texels"
+        return Bench(self, passed, choice, unit, (_PARTS, _PARTS), (note,))
 
     def _arguments(self, first: int, count: int) -> tuple[Any, ...]:
         return self._picture, self._sums, *map(np.uint32, (*self._shifts, first, count))
@@ -181,11 +167,11 @@ class Image:
     def _check(self, passed: Pass) -> str:
         passed.launch(0, self._part)
         if self._part == self._texels:
-            expected = self._table.sum_of(0, self._elements)
+            expected = self._row.table.sum_of(0, self._elements)
         else:
-            order = self._probe.name.removeprefix("image-")
+            order = self._row.probe.name.removeprefix("image-")
             positions = walked_texels(order, self._part, *self._shifts)
-            expected = self._table.sum_at(positions, TEXEL_BYTES // FLOAT_BYTES)
+            expected = self._row.table.sum_at(positions, TEXEL_BYTES // FLOAT_BYTES)
         return self._sets.wrong_sum(self._sums, passed.launcher.items, expected)
 
     def _affordable(self, launched: Launcher) -> int:
@@ -215,6 +201,12 @@ def _items(runtime: Runtime, way: Way, units: int) -> int:
     if way.groups:
         return max(1, runtime.facts.compute_units) * way.groups * way.group
     return -(-units // (way.unroll * way.group)) * way.group
+
+
+def _most_items(row: MemoryRow, units: int) -> int:
+    """Of all candidates of a row."""
+    every = candidates(row.probe, row.runtime.facts, row.parameters)
+    return max(_items(row.runtime, Way.of(candidate), units) for candidate in every)
 
 
 def _choice(way: Way, items: int) -> Parameters:

@@ -6,21 +6,21 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from gemmbench.facts.problem import Gemm
-from gemmbench.facts.records import Parameters, Policy
+from gemmbench.facts.records import Policy
 from gemmbench.opencl.cache_probes import LocalMemory, WorkingSet
 from gemmbench.opencl.chains import Chains
 from gemmbench.opencl.latency_probes import Chase, Launches
-from gemmbench.opencl.launching import Operands
+from gemmbench.opencl.launching import MemoryRow, Operands
 from gemmbench.opencl.matrix_units import Tiles
 from gemmbench.opencl.memory_probes import GlobalMemory, Image
 from gemmbench.opencl.runtime import Runtime, errors
 from gemmbench.opencl.transfer_probes import Copies, Maps
-from gemmbench.rules.memory import BY_NAME, MemoryProbe
+from gemmbench.rules.memory import BY_NAME
 from gemmbench.rules.memory_data import RepeatedTable
 from gemmbench.rules.plan import Case
 from gemmbench.rules.probes import PROBES, ChainProbe, MatrixProbe
 
-_MEMORY: Mapping[str, Callable[[Runtime, MemoryProbe, Parameters, RepeatedTable], Operands]] = {
+_MEMORY: Mapping[str, Callable[[MemoryRow], Operands]] = {
     "global": GlobalMemory,
     "image": Image,
     "working-set": WorkingSet,
@@ -49,7 +49,7 @@ class ProbeExecutor:
     def _operands(self, case: Case) -> Operands:
         if case.kind != "peak":
             probe = BY_NAME[case.variant]
-            return _MEMORY[probe.bench](self._runtime, probe, case.parameters, self._table)
+            return _MEMORY[probe.bench](MemoryRow(self._runtime, probe, case.parameters, self._table))
         arithmetic = PROBES[case.variant]
         if isinstance(arithmetic, ChainProbe):
             return Chains(self._runtime, arithmetic, case.dtype, int(case.parameters["width"]))

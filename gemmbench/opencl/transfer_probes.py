@@ -11,11 +11,10 @@ import pyopencl as cl
 
 from gemmbench.facts.records import Parameters, Work
 from gemmbench.model.instrument import Batch, Built, Prepared, Verified, When
-from gemmbench.opencl.launching import verified
+from gemmbench.opencl.launching import MemoryRow, verified
 from gemmbench.opencl.memory import page_aligned
-from gemmbench.opencl.runtime import Runtime, errors
-from gemmbench.rules.memory import FLOAT_BYTES, MemoryProbe
-from gemmbench.rules.memory_data import RepeatedTable
+from gemmbench.opencl.runtime import errors
+from gemmbench.rules.memory import FLOAT_BYTES
 from gemmbench.rules.reference import Array
 
 _BLANK = b"\xff" * FLOAT_BYTES
@@ -58,10 +57,10 @@ class TransferBench:
 class _Buffer:
     """A buffer of one size, and the values that are moved to it or from it."""
 
-    def __init__(self, runtime: Runtime, parameters: Parameters, table: RepeatedTable, flags: int) -> None:
-        self._runtime = runtime
-        self.values = table.values(0, int(parameters["bytes"]) // FLOAT_BYTES)
-        self._buffer = runtime.buffer(self.values.nbytes, flags)
+    def __init__(self, row: MemoryRow, flags: int) -> None:
+        self._runtime, self._up = row.runtime, row.probe.direction == "up"
+        self.values = row.table.values(0, int(row.parameters["bytes"]) // FLOAT_BYTES)
+        self._buffer = row.runtime.buffer(self.values.nbytes, flags)
 
     def _erase(self) -> None:
         cl.enqueue_fill_buffer(self._runtime.queue, self._buffer, _BLANK, 0, self.values.nbytes)
@@ -77,17 +76,14 @@ class _Buffer:
 class Copies(_Buffer):
     """Copies between host memory and a buffer."""
 
-    def __init__(
-        self, runtime: Runtime, probe: MemoryProbe, parameters: Parameters, table: RepeatedTable
-    ) -> None:
-        super().__init__(runtime, parameters, table, cl.mem_flags.READ_WRITE)
-        self._up = probe.direction == "up"
+    def __init__(self, row: MemoryRow) -> None:
+        super().__init__(row, cl.mem_flags.READ_WRITE)
         values = self.values
-        self._host = self._pinned() if probe.pinned else page_aligned(values.size, values.dtype)
+        self._host = self._pinned() if row.probe.pinned else page_aligned(values.size, values.dtype)
         if self._up:
             self._host[...] = values
         else:
-            cl.enqueue_copy(runtime.queue, self._buffer, values)
+            cl.enqueue_copy(row.runtime.queue, self._buffer, values)
         self.blank()
 
     def bench(self, parameters: Parameters) -> TransferBench:
@@ -146,15 +142,12 @@ class Copies(_Buffer):
 class Maps(_Buffer):
     """A buffer that is mapped; where host and device share memory, the buffer lies there."""
 
-    def __init__(
-        self, runtime: Runtime, probe: MemoryProbe, parameters: Parameters, table: RepeatedTable
-    ) -> None:
-        shared = cl.mem_flags.ALLOC_HOST_PTR if runtime.facts.unified_memory else 0
-        super().__init__(runtime, parameters, table, cl.mem_flags.READ_WRITE | shared)
-        self._up = probe.direction == "up"
+    def __init__(self, row: MemoryRow) -> None:
+        shared = cl.mem_flags.ALLOC_HOST_PTR if row.runtime.facts.unified_memory else 0
+        super().__init__(row, cl.mem_flags.READ_WRITE | shared)
         self._arrived: Array | None = None  # in the first map after `blank`
         if not self._up:
-            cl.enqueue_copy(runtime.plain_queue, self._buffer, self.values)
+            cl.enqueue_copy(row.runtime.plain_queue, self._buffer, self.values)
 
     def bench(self, parameters: Parameters) -> TransferBench:
         """See `launching.Operands`."""
