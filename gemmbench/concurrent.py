@@ -189,7 +189,7 @@ class _Member:
         self.row: Row | None = None
         self.beside: set[int] = set()  # the devices that were busy through its latest window
         self.ready: Ready | None = None
-        self.taken: list[Sampled] = []
+        self.sampled: list[Sampled] = []
 
     def begin(self) -> Generator[Staged, None, None]:
         """Bring its child to the first batch, or to an end."""
@@ -200,12 +200,12 @@ class _Member:
         """Give its memory back, and make its row if there is none yet."""
         if self.ready:
             with self.ready.handle:
-                self.row = self.row or self.ready.completed(self.taken)
+                self.row = self.row or self.ready.completed(self.sampled)
 
     def lose(self, error: Exception, gone: Sequence[_Member]) -> None:
         """It went wrong, or nobody is left beside it."""
         if isinstance(error, AloneError):
-            statuses = ", ".join(f"{one.row.device} {one.row.status}" for one in gone if one.row)
+            statuses = ", ".join(f"{member.row.device} {member.row.status}" for member in gone if member.row)
             error = NotMeasuredError("skipped", f"no other device was left beside it: {statuses}")
         self.row = self.worker.row_of(self.case, error)
 
@@ -236,7 +236,7 @@ def _sample(live: Sequence[_Member], members: Sequence[_Member], window: Window)
     # Those that went wrong come first: whoever was left alone names them.
     for member, result in sorted(outcomes, key=lambda outcome: isinstance(outcome[1], AloneError)):
         if isinstance(result, Sampled):
-            member.taken.append(result)
+            member.sampled.append(result)
             member.beside = left - {member.case.device}
         else:
             member.lose(result, members)

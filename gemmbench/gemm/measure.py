@@ -41,9 +41,9 @@ class Ready:
         """What is to be sampled, in this order."""
         return _windows(self.handle, self.policy, _HOST_SHARE)
 
-    def completed(self, taken: Sequence[Sampled]) -> Row:
+    def completed(self, sampled: Sequence[Sampled]) -> Row:
         """The row with its samples, window by window."""
-        samples, notes = _trusted(taken)
+        samples, notes = _trusted(sampled)
         prepared = self.handle.prepared
         if self.policy.cold and prepared.sets > 1:
             notes = (*notes, f"cold: rotates among {prepared.sets} operand sets")
@@ -73,11 +73,11 @@ def measured(instrument: Instrument, case: Case, device: DeviceFacts | None, pol
     if isinstance(ready, Row):
         return ready
     with ready.handle as handle:
-        taken = []
+        windows = []
         for window in ready.windows:
             yield Staged(f"timing {window.clock}")
-            taken.append(alone(handle, window.clock, policy, window.budget_s, window.settle))
-        row = ready.completed(taken)
+            windows.append(alone(handle, window.clock, policy, window.budget_s, window.settle))
+        row = ready.completed(windows)
         if policy.energy:
             yield Staged("measuring energy")
             with Metered(handle, handle.prepared.clocks[0]) as run:
@@ -153,13 +153,13 @@ def _against_former(instrument: Instrument, case: Case, device: DeviceFacts | No
             least = max(policy.min_batches, _LEAST_IN_TURN)
             batch_s = policy.batch_s * _BATCH_IN_TURN
             short = replace(policy, batch_s=batch_s, settle_s=0.0, min_batches=least)
-            taken = []
+            windows = []
             for window in _windows(now, short, _HOST_SHARE_IN_TURN):
                 yield Staged(f"timing {window.clock}")
-                taken.append(in_turn(now, former, window.clock, short, window.budget_s))
+                windows.append(in_turn(now, former, window.clock, short, window.budget_s))
         except NotMeasuredError as error:
             raise (_of_former(error) if error.handle == former.number else error) from None
-        sides = [pairs.first for pairs in taken], [pairs.second for pairs in taken]
+        sides = [pairs.first for pairs in windows], [pairs.second for pairs in windows]
         (samples, notes), (before, doubts) = map(_trusted, sides)
         if bool(notes) != bool(doubts):  # one clock for both
             samples, before = (_by_wall_clock(side) for side in sides)
@@ -252,15 +252,15 @@ def _windows(handle: Handle, policy: Policy, host_share: float) -> tuple[Window,
     return (*windows, Window(last, policy.budget_s * host_share, False))
 
 
-def _trusted(taken: Sequence[Sampled]) -> tuple[dict[str, Scope], tuple[str, ...]]:
+def _trusted(windows: Sequence[Sampled]) -> tuple[dict[str, Scope], tuple[str, ...]]:
     """Hold the event clock against the wall clock; where they cannot both be right, take the wall's.
 
     Only batches whose problems are long enough for the enqueueing not to explain a gap are held.
     """
-    samples = {name: scope for sampled in taken for name, scope in sampled.scopes.items()}
+    samples = {name: scope for sampled in windows for name, scope in sampled.scopes.items()}
     events = [
         batch
-        for sampled in taken
+        for sampled in windows
         for batch in sampled.batches
         if {"kernel", "device"} <= batch.seconds.keys()
     ]
@@ -269,13 +269,13 @@ def _trusted(taken: Sequence[Sampled]) -> tuple[dict[str, Scope], tuple[str, ...
     if 0.5 <= ratio <= 1.05:
         return samples, ()
     note = f"events say {ratio:.2g} times the wall clock: kernel and device scope are wall-clock times"
-    return _by_wall_clock(taken), (note,)
+    return _by_wall_clock(windows), (note,)
 
 
-def _by_wall_clock(taken: Sequence[Sampled]) -> dict[str, Scope]:
+def _by_wall_clock(windows: Sequence[Sampled]) -> dict[str, Scope]:
     """Samples of which those of the device are the wall clock's."""
     samples: dict[str, Scope] = {}
-    for sampled in taken:
+    for sampled in windows:
         walls = tuple(batch.wall_s for batch in sampled.batches)
         clocked = Scope(walls, sampled.size, sampled.stop)
         samples |= sampled.scopes

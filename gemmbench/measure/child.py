@@ -76,7 +76,7 @@ class Ready(Protocol):
     def windows(self) -> Sequence[Window]:
         """What is to be sampled of it, in this order."""
 
-    def completed(self, taken: Sequence[Sampled]) -> Row:
+    def completed(self, sampled: Sequence[Sampled]) -> Row:
         """The row with its samples, window by window."""
 
 

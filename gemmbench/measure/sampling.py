@@ -91,14 +91,14 @@ class Rule:
     def add(self, seconds: float, now: float) -> None:
         """One more sample, of the scope that decides."""
         self._samples.append(seconds)
-        taken = len(self._samples)
+        count = len(self._samples)
         if self.stop:
             return
-        if taken >= self._look:
+        if count >= self._look:
             if summarize(self._samples).noise <= self._policy.precision:
                 self.stop = "stable"
-            self._look = max(taken + 1, math.ceil(taken * _GROWTH))
-        if not self.stop and taken >= LEAST_SAMPLES and now + (now - self._begin) / taken > self._end:
+            self._look = max(count + 1, math.ceil(count * _GROWTH))
+        if not self.stop and count >= LEAST_SAMPLES and now + (now - self._begin) / count > self._end:
             self.stop = "budget"
 
 
@@ -127,62 +127,6 @@ def _first(batch: Batch) -> float:
 
 def _settle_end(now: float, policy: Policy, budget_s: float) -> float:
     return now + min(policy.settle_s, budget_s / 3)
-
-
-def _window(
-    run: Callable[[], Batch],
-    size: int,
-    one_s: float,
-    policy: Policy,
-    begin: float,
-    budget_s: float,
-    settle: bool,
-    clock: Clock,
-) -> Sampled:
-    """Settle and sample with a function that runs the next batch."""
-    if settle:
-        settling = Settling(policy, size * one_s, _settle_end(clock(), policy, budget_s))
-        while not settling.over(clock()):
-            settling.add(_first(run()))
-    rule = Rule(policy, clock(), begin + budget_s)
-    batches: list[Batch] = []
-    while not rule.stop:
-        batches.append(run())
-        rule.add(_first(batches[-1]), clock())
-    return Sampled(tuple(batches), size, rule.stop)
-
-
-def sample(
-    run: Callable[[int], Mapping[str, float]],
-    policy: Policy,
-    budget_s: float,
-    clock: Clock = time.monotonic,
-    one_s: float | None = None,
-    settle: bool = True,
-) -> dict[str, Scope]:
-    """Sample a function of this process until its first scope is stable or the budget is spent.
-
-    Args:
-        run: runs so many problems; seconds for one problem by scope, the scope that decides first.
-        policy: batch lengths, precision, least number of batches.
-        budget_s: seconds for everything that happens here.
-        clock: seconds; replaced in tests.
-        one_s: how long one problem takes, if known; otherwise one is run to find out.
-        settle: whether to settle first.
-
-    Returns:
-        The samples of each scope, in seconds for one problem.
-    """
-    begin = clock()
-    if one_s is None:
-        run(1)
-        one_s = clock() - begin
-    size = batch_size(one_s, policy)
-
-    def batch() -> Batch:
-        return Batch(run(size), 0.0, 0.0, size)
-
-    return _window(batch, size, one_s, policy, begin, budget_s, settle, clock).scopes
 
 
 # --- the ways of asking -------------------------------------------------------------------------------------
@@ -251,9 +195,17 @@ def alone(
     if one_s is None:
         one_s = handle.batch(clock, 1).wall_s
     size = batch_size(one_s, policy)
-    batches = stream(handle, clock, size, size * one_s)
-    found = _window(batches.next, size, one_s, policy, begin, budget_s, settle, now)
-    return Sampled((*found.batches, *batches.rest()), size, found.stop)
+    source = stream(handle, clock, size, size * one_s)
+    if settle:
+        settling = Settling(policy, size * one_s, _settle_end(now(), policy, budget_s))
+        while not settling.over(now()):
+            settling.add(_first(source.next()))
+    rule = Rule(policy, now(), begin + budget_s)
+    batches: list[Batch] = []
+    while not rule.stop:
+        batches.append(source.next())
+        rule.add(_first(batches[-1]), now())
+    return Sampled((*batches, *source.rest()), size, rule.stop)
 
 
 class Metered:
@@ -296,8 +248,8 @@ class Pairs:
     def ratio(self) -> float:
         """Seconds of the first over those of the second: the geometric mean of the two orders' medians."""
         ratios = [
-            _first(one) / _first(other)
-            for one, other in zip(self.first.batches, self.second.batches, strict=True)
+            _first(first) / _first(second)
+            for first, second in zip(self.first.batches, self.second.batches, strict=True)
         ]
         return math.exp(np.mean([math.log(np.median(half)) for half in (ratios[::2], ratios[1::2]) if half]))
 
@@ -333,8 +285,8 @@ def in_turn(
     batches: tuple[list[Batch], list[Batch]] = ([], [])
     while not rule.stop:
         second_leads = len(batches[0]) % 2 == 0
-        one, other = order.next(), order.next()
-        for values, batch in zip(batches, (other, one) if second_leads else (one, other), strict=True):
+        pair = order.next(), order.next()
+        for values, batch in zip(batches, pair[::-1] if second_leads else pair, strict=True):
             values.append(batch)
         rule.add(_first(batches[0][-1]) / _first(batches[1][-1]), now())
     order.rest()

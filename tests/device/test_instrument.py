@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -11,6 +12,7 @@ from gemmbench.facts.records import DeviceFacts, Policy
 from gemmbench.measure.sampling import alone, in_turn
 from gemmbench.model.instrument import Handle
 from gemmbench.opencl.gemm_bench import Bench
+from gemmbench.opencl.memory import Mapped
 from gemmbench.rules.plan import Case, gemm_plan
 from gemmbench.rules.variants import BY_NAME
 from tests.device.test_gemm import executor
@@ -25,11 +27,14 @@ def queued(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Bench, "_ahead", ("device",))
 
 
-def prepared(device: DeviceFacts, like: Handle | None = None, beta: float = 0.5) -> Handle:
+def prepared(
+    device: DeviceFacts, like: Handle | None = None, beta: float = 0.5, memory: str = "auto"
+) -> Handle:
     (case,) = gemm_plan([device], [BY_NAME["tiled"]], [Gemm(96, 80, 64, beta=beta)])
     assert isinstance(case, Case)
     instrument = like.instrument if like else InProcess(executor(device))
-    return instrument.prepare(case, device, QUICK, like.number if like else None)
+    policy = replace(QUICK, memory=memory)
+    return instrument.prepare(case, device, policy, like.number if like else None)
 
 
 @pytest.mark.usefixtures("queued")
@@ -62,6 +67,22 @@ def test_sampling_ahead_alone_and_in_turn_leaves_the_right_answer(device: Device
     for handle in (first, second):
         assert handle.verify("before").check.verdict == "ok"
     assert first.batch("device", 2).seconds["device"] > 0  # operands go back to the device
+
+
+def test_operands_go_to_the_device_when_the_host_had_them(
+    device: DeviceFacts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moved: list[object] = []
+    keep = Mapped.keep_on_device
+    monkeypatch.setattr(Mapped, "keep_on_device", lambda self, queue: (moved.append(self), keep(self, queue)))
+    handle = prepared(device, memory="mapped", beta=0.0)
+    moved.clear()
+    counts = []
+    for clock in ("device", "device", "host", "device"):
+        handle.batch(clock, 2)
+        counts.append(len(moved))
+        moved.clear()
+    assert counts == [3, 0, 0, 3]
 
 
 def test_the_hosts_clock_holds_the_devices_batch(device: DeviceFacts) -> None:
