@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Generator, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from weakref import WeakKeyDictionary
 
@@ -153,7 +152,7 @@ def _task(
 
 
 def _begun(task: _Task) -> Generator[Staged, None, Ready]:
-    begin = {"bandwidth": _bandwidth, "transfer": _transfer, "latency": _chase}[task.case.kind]
+    begin = _transfer if task.case.kind == "transfer" else _memory
     return (yield from begin(task, BY_NAME[task.case.variant]))
 
 
@@ -301,7 +300,7 @@ def race_matrices(race: Race, probe: MatrixProbe) -> None:
 # --- memory, transfers, latencies ---------------------------------------------------------------------------
 
 
-def _bandwidth(task: _Task, probe: MemoryProbe) -> Generator[Staged, None, Ready]:
+def _memory(task: _Task, probe: MemoryProbe) -> Generator[Staged, None, Ready]:
     """Race the ways to walk through memory, and establish that the winner is real."""
     case, device = task.case, task.device
     yield Staged("racing")
@@ -313,25 +312,31 @@ def _bandwidth(task: _Task, probe: MemoryProbe) -> Generator[Staged, None, Ready
         winner = race.final(_FINALISTS)
         yield Staged("checking")
         wrong = _wrong(winner)
-        prepared = winner.prepared
-        work = Work(bytes=prepared.unit.bytes * winner.work)
         twice = doubling(sized(winner, 1), winner.work // 2, MEMORY.tolerance, launches=2)
-        notes, build_s = (*prepared.notes, race.note()), race.build_s
         race.kept = winner
+    prepared, is_latency = winner.prepared, probe.kind == "latency"
+    work = Work(bytes=prepared.unit.bytes * winner.work)
+    most = None if is_latency else core_ceiling(device)
 
     def completed(taken: Sequence[Sampled]) -> Row:
         (sampled,) = taken
-        samples = {"kernel": sampled.scopes["kernel"]}
-        row = replace(case.row("ok"), work=work, choice=prepared.built.choice, samples=samples)
-        row = replace(row, build_s=build_s, notes=notes)
-        rate = work.bytes / min(samples["kernel"].seconds)
-        agreement, most = _event_over_wall(sampled.batches), core_ceiling(device)
-        known, none = task.known.rates, None
-        evidence = Evidence(task.unit, rate, twice, none, agreement, wrong, most, known, subject=MEMORY)
+        scope, hops = sampled.scopes["kernel"], winner.work if is_latency else 1
+        each = Scope(tuple(seconds / hops for seconds in scope.seconds), scope.batch * hops, scope.stop)
+        row = replace(
+            case.row("ok"),
+            work=work,
+            choice={**prepared.built.choice, **({"hops": hops} if is_latency else {})},
+            samples={"kernel": each},
+            build_s=race.build_s,
+            notes=() if is_latency else (*prepared.notes, race.note()),
+        )
+        rate, agreement = work.bytes / min(each.seconds), _event_over_wall(sampled.batches)
+        known = task.known.rates
+        evidence = Evidence(task.unit, rate, twice, None, agreement, wrong, most, known, subject=MEMORY)
         return task.judged(row, evidence)
 
-    share = _STEP_SHARE if probe.bench == "working-set" else _SAMPLING_SHARE
-    return _ready(task, winner, share, completed)
+    staircase = probe.bench in ("working-set", "chase")
+    return _ready(task, winner, _STEP_SHARE if staircase else _SAMPLING_SHARE, completed)
 
 
 def _ready(task: _Task, handle: Handle, share: float, completed: Callable[[Sequence[Sampled]], Row]) -> Ready:
@@ -386,32 +391,6 @@ def _map_moves(task: _Task, probe: MemoryProbe) -> bool:
                 seconds.append(nbytes / race.best_rate)
         moving[probe.direction] = seconds[1] > _MAP_GROWTH * seconds[0]
     return moving[probe.direction]
-
-
-def _chase(task: _Task, probe: MemoryProbe) -> Generator[Staged, None, Ready]:
-    """Seconds for each hop through a set of one size."""
-    yield Staged("building")
-    with ExitStack() as held:
-        handle = held.enter_context(task.instrument.prepare(task.case, task.device, task.policy))
-        built, hops = handle.prepared.built, trips_for(handle, LAUNCH_S)
-        winner = sized(handle, hops)
-        winner.batch(winner.prepared.clocks[0], 1)
-        yield Staged("checking")
-        wrong = _wrong(winner)
-        twice = doubling(handle, hops // 2, MEMORY.tolerance)
-        held.pop_all()
-
-    def completed(taken: Sequence[Sampled]) -> Row:
-        (sampled,) = taken
-        scope = sampled.scopes["kernel"]
-        each = Scope(tuple(seconds / hops for seconds in scope.seconds), scope.batch * hops, scope.stop)
-        choice, samples = {**built.choice, "hops": hops}, {"kernel": each}
-        row = replace(task.case.row("ok"), work=Work(), choice=choice, samples=samples, build_s=built.build_s)
-        agreement, none = _event_over_wall(sampled.batches), None
-        evidence = Evidence(task.unit, 0.0, twice, none, agreement, wrong, none, {}, subject=MEMORY)
-        return task.judged(row, evidence)
-
-    return _ready(task, winner, _STEP_SHARE, completed)
 
 
 def _launches(task: _Task) -> Stages:

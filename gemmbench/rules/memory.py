@@ -127,6 +127,8 @@ def candidates(probe: MemoryProbe, device: DeviceFacts, parameters: Parameters) 
         device: that it runs on.
         parameters: of the row.
     """
+    if probe.kind == "latency":
+        return ({},)
     if probe.kind == "transfer":
         copies = ("blocking", "enqueued", *(["two queues"] if probe.pinned else []))
         return tuple({"way": way} for way in (("map",) if probe.bench == "map" else copies))
