@@ -216,12 +216,6 @@ def _measure(members: Sequence[_Member]) -> Iterator[Staged]:
     for member in members:
         for stage in member.begin():
             yield Staged(f"{member.case.device}: {stage.stage}")
-    whole = [member for member in members if member.row is None and member.ready is None]
-    for member in whole:
-        member.worker.start_whole(member.case, member.device, member.policy)
-        member.beside = {other.case.device for other in whole} - {member.case.device}
-    for member in whole:
-        member.row = yield from member.worker.finished_whole(member.case)
     windows = next((member.ready.windows for member in members if member.ready), ())
     for window in windows:
         yield Staged(f"timing {window.clock}")

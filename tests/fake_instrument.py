@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import repeat
+from typing import Any
 
 from gemmbench.facts.problem import Gemm
-from gemmbench.facts.records import Check, DeviceFacts, Policy
+from gemmbench.facts.records import Check, DeviceFacts, Policy, Scope
+from gemmbench.measure.sampling import alone
 from gemmbench.model.instrument import Batch, Built, Handle, Prepared, Verified, When, numbers
 from gemmbench.rules.plan import Case
 
@@ -149,3 +151,34 @@ def pass_time(instruments: Sequence[FakeInstrument], _: float) -> None:
 def with_ahead(prepared: Prepared, *clocks: str) -> Prepared:
     """The same, with clocks whose batches are queued while another runs."""
     return replace(prepared, ahead=clocks)
+
+
+@dataclass
+class _Function:
+    """An instrument that runs so many problems by calling a function."""
+
+    run: Callable[[int], Mapping[str, float]]
+    clock: Callable[[], float]
+    _asked: deque[int] = field(default_factory=deque)
+
+    def start(self, handle: int, clock: str, count: int, work: int = 1) -> None:
+        self._asked.append(count)
+
+    def finish(self) -> Batch:
+        count, begin = self._asked.popleft(), self.clock()
+        seconds = self.run(count)
+        return Batch(seconds, begin, self.clock(), count)
+
+
+def sample(
+    run: Callable[[int], Mapping[str, float]],
+    policy: Policy,
+    budget_s: float,
+    clock: Callable[[], float],
+    one_s: float | None = None,
+    settle: bool = True,
+) -> dict[str, Scope]:
+    """The samples of a function that runs so many problems: seconds of one by scope."""
+    instrument: Any = _Function(run, clock)
+    handle = Handle(instrument, 0, Prepared(("device",)))
+    return alone(handle, "device", policy, budget_s, settle, one_s, clock).scopes

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Generator
+from importlib import import_module
 from typing import Any
 
 from gemmbench.facts.events import Staged
 from gemmbench.facts.problem import Gemm
 from gemmbench.facts.records import DeviceFacts, Policy, Row
-from gemmbench.gemm.measure import measured as conducted
+from gemmbench.measure.child import CONDUCTORS
 from gemmbench.measure.instrument import Executor, Server
 from gemmbench.model.instrument import (
     AskBatch,
@@ -33,8 +34,6 @@ from gemmbench.rules.plan import Case
 class _Machine:
     """One executor for whatever is asked."""
 
-    whole = ()
-
     def __init__(self, executor: Executor) -> None:
         self._executor = executor
 
@@ -46,7 +45,7 @@ class InProcess:
     """See `model.instrument.Instrument`."""
 
     def __init__(self, executor: Executor) -> None:
-        self._server = Server(lambda: _Machine(executor), lambda _: None)  # type: ignore[arg-type, return-value]
+        self._server = Server(lambda: _Machine(executor))  # type: ignore[arg-type, return-value]
         self._numbers = numbers()
         self._asked: deque[Any] = deque()
 
@@ -100,13 +99,16 @@ class InProcess:
         self._call(Release(handle))
 
 
-def measured(executor: Executor, case: Case, policy: Policy, device: DeviceFacts | None = None) -> Row:
-    """Measure a gemm case as a run does.
+def measured(
+    executor: Executor, case: Case, policy: Policy, device: DeviceFacts | None = None, **more: object
+) -> Row:
+    """Measure a case as a run does; a conductor may take more.
 
     Raises:
         NotMeasuredError: there is no rate, and why.
     """
-    return result_of(conducted(InProcess(executor), case, device, policy))
+    conductor = import_module(CONDUCTORS[case.kind])
+    return result_of(conductor.measured(InProcess(executor), case, device, policy, **more))
 
 
 def result_of(steps: Generator[Staged, None, Row], stages: list[str] | None = None) -> Row:

@@ -40,19 +40,18 @@ from gemmbench.model.instrument import (
     Release,
     Released,
     Request,
-    Run,
-    Stage,
     Verified,
     Verify,
     When,
-    Whole,
-    WholeError,
     numbers,
 )
 from gemmbench.rules.executor import NotMeasuredError
 from gemmbench.rules.plan import Case
 
-CONDUCTORS = {"gemm": "gemmbench.gemm.measure"}
+CONDUCTORS = {
+    "gemm": "gemmbench.gemm.measure",
+    **dict.fromkeys(("peak", "bandwidth", "transfer", "latency"), "gemmbench.probes.measure"),
+}
 """The parent's side of each kind of case: a module that is a `Conductor`, imported when first needed."""
 
 _START_LIMIT_S = 120.0  # for the child to import the drivers and list the devices
@@ -60,6 +59,7 @@ _END_LIMIT_S = 10.0  # for a killed child to be gone; one that hangs in the kern
 _DRIVER_WORDS = 300  # of the driver's own output, kept with a crash
 
 _T = TypeVar("_T")
+
 
 Maker = Callable[..., object] | partial[object]
 """A function that the child imports by name and calls; the arguments of a partial are text."""
@@ -204,18 +204,6 @@ class Child:
             with contextlib.suppress(NotMeasuredError):  # what was measured stands
                 self._call(Release(handle), Released)
 
-    def start_whole(self, case: Case, device: DeviceFacts | None, policy: Policy) -> None:
-        """Ask for a case to be measured whole, and do not wait for it."""
-        self._settle()
-        self._since = time.monotonic()
-        self._send(Run(case, device, policy))
-
-    def finish_whole(self) -> Generator[Staged, None, Row]:
-        """The row of that case, after its stages."""
-        while not isinstance(answer := self._expect(object), Row):
-            yield Staged(answer.stage)
-        return answer
-
     # --- the wire ---
 
     def _hold(self, handle: int) -> None:
@@ -268,14 +256,11 @@ class Child:
         Raises:
             NotMeasuredError: it is a refusal.
             LostError: the child died or outlasted its time.
-            WholeError: see `Instrument.prepare`.
         """
         answer = self._received()
         if isinstance(answer, NotMeasuredError):
             answer.handle = self._handle
             raise answer
-        if isinstance(answer, Whole):
-            raise WholeError
         assert isinstance(answer, kind), answer
         return answer
 
@@ -291,8 +276,7 @@ class Child:
             answer = pipe.receive()
         except EOFError:
             return LostError("crashed", self._obituary())
-        if not isinstance(answer, Stage):
-            self._left_s, self._since = self.left_s, time.monotonic()
+        self._left_s, self._since = self.left_s, time.monotonic()
         if isinstance(answer, Refusal):
             if answer.restart:  # an answer, but the driver is not to be trusted any more
                 self.stop()
@@ -410,36 +394,19 @@ class Worker(Child):
         """Measure one case, yielding its stages."""
         self.limit(policy.time_limit_s)
         try:
-            if case.kind in CONDUCTORS:
-                with contextlib.suppress(WholeError):
-                    return (yield from _conductor(case).measured(self, case, device, policy))
-            self.start_whole(case, device, policy)
-            return (yield from self.finish_whole())
+            return (yield from _conductor(case).measured(self, case, device, policy))
         except Exception as error:
             return self.row_of(case, error)
 
-    def begun(
-        self, case: Case, device: DeviceFacts, policy: Policy
-    ) -> Generator[Staged, None, Ready | Row | None]:
+    def begun(self, case: Case, device: DeviceFacts, policy: Policy) -> Generator[Staged, None, Ready | Row]:
         """Bring a case to its first batch, yielding its stages.
 
         Returns:
-            What is ready, or a row if there is nothing to sample; None for what is measured whole.
+            What is ready, or a row if there is nothing to sample.
         """
         self.limit(policy.time_limit_s)
-        if case.kind in CONDUCTORS:
-            try:
-                return (yield from _conductor(case).begun(self, case, device, policy))
-            except WholeError:
-                pass
-            except Exception as error:
-                return self.row_of(case, error)
-        return None
-
-    def finished_whole(self, case: Case) -> Generator[Staged, None, Row]:
-        """The row of a case that `start_whole` began."""
         try:
-            return (yield from self.finish_whole())
+            return (yield from _conductor(case).begun(self, case, device, policy))
         except Exception as error:
             return self.row_of(case, error)
 

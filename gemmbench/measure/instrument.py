@@ -11,14 +11,14 @@ import ctypes
 import os
 import signal
 import sys
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import replace
 from importlib import import_module
 from typing import Any, Protocol
 
 from gemmbench import __version__
 from gemmbench.facts.problem import Gemm
-from gemmbench.facts.records import DeviceFacts, HostFacts, Policy, Row
+from gemmbench.facts.records import DeviceFacts, HostFacts, Policy
 from gemmbench.measure.pipe import Pipe
 from gemmbench.model.instrument import (
     PROTOCOL,
@@ -35,14 +35,11 @@ from gemmbench.model.instrument import (
     Release,
     Released,
     Request,
-    Run,
-    Stage,
     Verified,
     Verify,
     When,
-    Whole,
 )
-from gemmbench.rules.executor import NotMeasuredError, Tell
+from gemmbench.rules.executor import NotMeasuredError
 from gemmbench.rules.plan import Case
 
 _LOOK_S = 1e-4  # between two looks at a batch that runs while no request is there
@@ -86,12 +83,8 @@ class Executor(Protocol):
 class Machine(Protocol):
     """All devices of this process. `opencl.machine.OpenCLMachine` is the real one.
 
-    Every method but `whole` raises `NotMeasuredError`: there is no rate, and why.
+    Every method raises `NotMeasuredError`: there is no rate, and why.
     """
-
-    @property
-    def whole(self) -> Collection[str]:
-        """The kinds of cases that it runs whole."""
 
     def devices(self) -> tuple[DeviceFacts, ...]:
         """Every device, in the order of ``--device``."""
@@ -102,15 +95,12 @@ class Machine(Protocol):
     def executor(self, case: Case, device: DeviceFacts | None) -> Executor:
         """What runs a case."""
 
-    def run(self, case: Case, device: DeviceFacts | None, policy: Policy, tell: Tell) -> Row:
-        """Verify and measure a case of a kind in `whole`."""
-
 
 class Server:
     """Answers requests with a machine, which is made when it is first needed."""
 
-    def __init__(self, make: Callable[[], Machine], tell: Callable[[Stage], None]) -> None:
-        self._make, self._tell = make, tell
+    def __init__(self, make: Callable[[], Machine]) -> None:
+        self._make = make
         self._made: Machine | None = None
         self._benches: dict[int, Bench] = {}
         self._free_since = 0.0  # when the last batch ended
@@ -133,10 +123,6 @@ class Server:
             return machine.executor(request.case, request.device).build(request.case)
         if isinstance(request, Prepare):
             return self._prepare(machine, request)
-        if isinstance(request, Run):
-            return machine.run(
-                request.case, request.device, request.policy, lambda stage: self._tell(Stage(stage))
-            )
         if isinstance(request, Release):
             if bench := self._benches.pop(request.handle, None):
                 bench.release()
@@ -149,8 +135,6 @@ class Server:
 
     def _prepare(self, machine: Machine, request: Prepare) -> Answer:
         case = request.case
-        if case.kind in machine.whole:
-            return Whole()
         like = None if request.like is None else self._benches[request.like]
         executor = machine.executor(case, request.device)
         bench = executor.prepare(case, request.policy, like, request.problem)
@@ -179,7 +163,7 @@ def serve(pipe: Pipe, make: Callable[[], Machine]) -> None:
     A batch that is asked for while another runs is put into the queue before that one's clocks are read, so
     that the device does not wait for the parent.
     """
-    server = Server(make, pipe.send)
+    server = Server(make)
     running: Running | None = None
     with contextlib.suppress(EOFError, OSError):
         while True:

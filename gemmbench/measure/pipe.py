@@ -13,17 +13,15 @@ from typing import IO, Any
 
 import msgspec
 
-from gemmbench.facts.records import Row
 from gemmbench.model import instrument
 
 _KINDS: dict[str, type] = {
     kind.__name__: kind
     for kind in (
         *(instrument.Open, instrument.Build, instrument.Prepare, instrument.Verify),
-        *(instrument.AskBatch, instrument.Release, instrument.Run),
+        *(instrument.AskBatch, instrument.Release),
         *(instrument.Opened, instrument.Built, instrument.Prepared, instrument.Verified),
-        *(instrument.Batch, instrument.Released, instrument.Stage, instrument.Whole, instrument.Refusal),
-        Row,
+        *(instrument.Batch, instrument.Released, instrument.Refusal),
     )
 }
 

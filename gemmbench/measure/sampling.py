@@ -129,62 +129,6 @@ def _settle_end(now: float, policy: Policy, budget_s: float) -> float:
     return now + min(policy.settle_s, budget_s / 3)
 
 
-def _window(
-    run: Callable[[], Batch],
-    size: int,
-    one_s: float,
-    policy: Policy,
-    begin: float,
-    budget_s: float,
-    settle: bool,
-    clock: Clock,
-) -> Sampled:
-    """Settle and sample with a function that runs the next batch."""
-    if settle:
-        settling = Settling(policy, size * one_s, _settle_end(clock(), policy, budget_s))
-        while not settling.over(clock()):
-            settling.add(_first(run()))
-    rule = Rule(policy, clock(), begin + budget_s)
-    batches: list[Batch] = []
-    while not rule.stop:
-        batches.append(run())
-        rule.add(_first(batches[-1]), clock())
-    return Sampled(tuple(batches), size, rule.stop)
-
-
-def sample(
-    run: Callable[[int], Mapping[str, float]],
-    policy: Policy,
-    budget_s: float,
-    clock: Clock = time.monotonic,
-    one_s: float | None = None,
-    settle: bool = True,
-) -> dict[str, Scope]:
-    """Sample a function of this process until its first scope is stable or the budget is spent.
-
-    Args:
-        run: runs so many problems; seconds for one problem by scope, the scope that decides first.
-        policy: batch lengths, precision, least number of batches.
-        budget_s: seconds for everything that happens here.
-        clock: seconds; replaced in tests.
-        one_s: how long one problem takes, if known; otherwise one is run to find out.
-        settle: whether to settle first.
-
-    Returns:
-        The samples of each scope, in seconds for one problem.
-    """
-    begin = clock()
-    if one_s is None:
-        run(1)
-        one_s = clock() - begin
-    size = batch_size(one_s, policy)
-
-    def batch() -> Batch:
-        return Batch(run(size), 0.0, 0.0, size)
-
-    return _window(batch, size, one_s, policy, begin, budget_s, settle, clock).scopes
-
-
 # --- the ways of asking -------------------------------------------------------------------------------------
 
 
@@ -251,9 +195,17 @@ def alone(
     if one_s is None:
         one_s = handle.batch(clock, 1).wall_s
     size = batch_size(one_s, policy)
-    batches = stream(handle, clock, size, size * one_s)
-    sampled = _window(batches.next, size, one_s, policy, begin, budget_s, settle, now)
-    return Sampled((*sampled.batches, *batches.rest()), size, sampled.stop)
+    source = stream(handle, clock, size, size * one_s)
+    if settle:
+        settling = Settling(policy, size * one_s, _settle_end(now(), policy, budget_s))
+        while not settling.over(now()):
+            settling.add(_first(source.next()))
+    rule = Rule(policy, now(), begin + budget_s)
+    batches: list[Batch] = []
+    while not rule.stop:
+        batches.append(source.next())
+        rule.add(_first(batches[-1]), now())
+    return Sampled((*batches, *source.rest()), size, rule.stop)
 
 
 class Metered:

@@ -1,8 +1,8 @@
 """The instrument: what a parent asks of the process that holds the drivers, and what that answers.
 
-A request and an answer are one line of JSON each, ``["verb", {...}]``; before its answer to `Run` an
-instrument may send stages. Answers come in the order of the requests. The instrument decides nothing: when
-to stop, what comes next and what alternates with what is the parent's business.
+A request and an answer are one line of JSON each, ``["verb", {...}]``. Answers come in the order of the
+requests. The instrument decides nothing: when to stop, what comes next and what alternates with what is the
+parent's business.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from gemmbench.facts.records import (
     Parameters,
     Policy,
     Resources,
-    Row,
     Status,
+    Work,
 )
 from gemmbench.rules.executor import NotMeasuredError
 from gemmbench.rules.plan import Case
@@ -89,16 +89,7 @@ class Release:
     handle: int
 
 
-@dataclass(frozen=True)
-class Run:
-    """Measure a case whole. Answered by a `Row`; only for kinds whose `Prepare` is answered by `Whole`."""
-
-    case: Case
-    device: DeviceFacts | None
-    policy: Policy
-
-
-Request = Open | Build | Prepare | Verify | AskBatch | Release | Run
+Request = Open | Build | Prepare | Verify | AskBatch | Release
 
 
 # --- answers ------------------------------------------------------------------------------------------------
@@ -134,6 +125,8 @@ class Prepared:
     memory: str = ""  # how operands reach the device: mapped, staged, pageable
     sets: int = 1  # of operands that it rotates among
     notes: tuple[str, ...] = ()  # for the row, where it has samples
+    unit: Work = field(default_factory=Work)  # what a probe's problem does with ``work=1``
+    trips: tuple[int, int] = (1, 1)  # the least and the most ``work`` of a probe that is measured
 
 
 @dataclass(frozen=True)
@@ -170,18 +163,6 @@ class Released:
 
 
 @dataclass(frozen=True)
-class Stage:
-    """How far `Run` is."""
-
-    stage: str
-
-
-@dataclass(frozen=True)
-class Whole:
-    """The instrument does not take this kind of case apart: ask it to `Run`."""
-
-
-@dataclass(frozen=True)
 class Refusal:
     """`NotMeasuredError`, on the wire."""
 
@@ -191,7 +172,7 @@ class Refusal:
     needs_s: float | None = None
 
 
-Answer = Opened | Built | Prepared | Verified | Batch | Released | Stage | Whole | Refusal | Row
+Answer = Opened | Built | Prepared | Verified | Batch | Released | Refusal
 
 
 # --- errors -------------------------------------------------------------------------------------------------
@@ -199,10 +180,6 @@ Answer = Opened | Built | Prepared | Verified | Batch | Released | Stage | Whole
 
 class LostError(NotMeasuredError):
     """The instrument died or outlasted its time; its handles are prepared again when they are next used."""
-
-
-class WholeError(Exception):
-    """The instrument answers for this kind of case with whole rows only."""
 
 
 # --- what parents program against ---------------------------------------------------------------------------
@@ -225,11 +202,7 @@ class Instrument(Protocol):
         like: int | None = None,
         problem: Gemm | None = None,
     ) -> Handle:
-        """Put a case's operands in place: see `Prepare`.
-
-        Raises:
-            WholeError: the instrument has whole rows of this kind only.
-        """
+        """Put a case's operands in place: see `Prepare`."""
 
     def verify(self, handle: int, when: When) -> Verified:
         """Check what the timed launches compute."""

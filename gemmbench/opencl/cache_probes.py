@@ -2,117 +2,110 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 
-from gemmbench.facts.records import Parameters
-from gemmbench.opencl.launching import Builder, Contender, Entered, Loop
-from gemmbench.opencl.runtime import Runtime
+from gemmbench.facts.records import Parameters, Work
+from gemmbench.opencl.launching import MOST_TRIPS, Bench, Loop, MemoryRow, launcher
 from gemmbench.opencl.sets import Sets
-from gemmbench.rules.memory import FLOAT_BYTES, MemoryProbe, Way, ways, working_set_widths
-from gemmbench.rules.memory_data import RepeatedTable
+from gemmbench.rules.memory import FLOAT_BYTES, Way, candidates
 
 _EMULATED = "emulated: the driver keeps local memory in ordinary memory"
 _VISIT_BYTES = 64 << 10  # read in a row: prefetchers of CPUs may get going
 _CHECKED_VISITS = 256
-_LOCAL_BYTES = 48 << 10  # more would leave room for few groups side by side
 
 
-def working_set(
-    runtime: Runtime, probe: MemoryProbe, parameters: Parameters, table: RepeatedTable
-) -> Entered:
+class _Reading:
+    """A set of so many elements that loops read, and a sum for each work-item."""
+
+    def __init__(self, row: MemoryRow, elements: int) -> None:
+        self._row, self._sets = row, Sets(row.runtime, row.table)
+        self._data = self._sets.filled(elements)
+        self._sums = self._sets.blank(max(self._groups(way) * way.group for way in _ways(row)))
+
+    def _groups(self, way: Way) -> int:
+        return max(1, self._row.runtime.facts.compute_units) * way.groups
+
+    def _loop(
+        self,
+        parameters: Parameters,
+        numbers: tuple[int, ...],
+        trip_bytes: int,
+        least: int,
+        check: Callable[[Loop, int], str],
+        notes: tuple[str, ...] = (),
+    ) -> Bench:
+        """A loop with such arguments before the number of its trips."""
+        way, width, probe = Way.of(parameters), int(parameters["width"]), self._row.probe
+        items = self._groups(way) * way.group
+        options = ("-DREAL_float", f"-DWIDTH={width}", f"-DUNROLL={way.unroll}", f"-DGROUP={way.group}")
+        launched = launcher(self._row.runtime, probe.file, options, probe.kernel, items, way.group)
+        choice: Parameters = {"width": width, "unroll": way.unroll, "group": way.group, "items": items}
+        loop = Loop(
+            launched, lambda trips: (self._data, self._sums, *map(np.uint32, (*numbers, trips))), check
+        )
+        return Bench(self, loop, choice, Work(bytes=trip_bytes), (least, MOST_TRIPS), notes)
+
+    def bench(self, parameters: Parameters) -> Bench:
+        """See `launching.Operands`."""
+        raise NotImplementedError
+
+
+class WorkingSet(_Reading):
     """A set of global memory of one size, read by every work-group."""
-    set_bytes = int(parameters["bytes"])
-    sets = Sets(runtime, table)
-    data = sets.filled(set_bytes // FLOAT_BYTES)
-    builder = Builder(runtime, probe.file)
-    entries = [
-        (way, width)
-        for way in ways("working-set", runtime.facts)
-        for width in working_set_widths(runtime.facts)
-        if way.unroll * way.group * width * FLOAT_BYTES <= set_bytes
-    ]
-    sums = sets.blank(max(_groups(runtime, way) * way.group for way, _ in entries))
 
-    def loop(way: Way, width: int) -> Loop | None:
-        groups = _groups(runtime, way)
+    def __init__(self, row: MemoryRow) -> None:
+        self._bytes = int(row.parameters["bytes"])
+        super().__init__(row, self._bytes // FLOAT_BYTES)
+
+    def bench(self, parameters: Parameters) -> Bench:
+        """See `launching.Operands`: its trips are visits of each group."""
+        way, width = Way.of(parameters), int(parameters["width"])
+        groups = self._groups(way)
         block = way.unroll * way.group * width  # elements
-        blocks = set_bytes // FLOAT_BYTES // block
+        blocks = self._bytes // FLOAT_BYTES // block
         steps = max(1, _VISIT_BYTES // FLOAT_BYTES // block)
 
-        def arguments(visits: int) -> Sequence[Any]:
-            return data, sums, *map(np.uint32, (blocks * block // width, blocks - 1, steps, visits))
-
-        def check(one: Loop, visits: int) -> str:
+        def check(loop: Loop, visits: int) -> str:
             visits = min(visits, _CHECKED_VISITS)
-            one.load(visits).enqueue()
-            expected = table.sums_of_visits(groups, block, blocks, steps, visits)
-            return sets.wrong_group_sums(sums, expected, way.group)
+            loop.enqueue(visits)
+            expected = self._row.table.sums_of_visits(groups, block, blocks, steps, visits)
+            return self._sets.wrong_group_sums(self._sums, expected, way.group)
 
-        launcher = builder.launcher(probe.kernel, _options(way, width), groups * way.group, way.group)
-        if launcher is None:
-            return None
         moved = groups * steps * block * FLOAT_BYTES
-        whole = -(-set_bytes // moved)  # visits in which the groups together read as much as the set holds
-        return Loop(launcher, _choice(way, width, groups), arguments, moved, check, whole)
-
-    return _entered(builder, [loop(way, width) for way, width in entries])
+        least = max(2, -(-self._bytes // moved))  # the groups together read as much as the set holds
+        return self._loop(parameters, (blocks * block // width, blocks - 1, steps), moved, least, check)
 
 
-def local(runtime: Runtime, probe: MemoryProbe, parameters: Parameters, table: RepeatedTable) -> Entered:
+class LocalMemory(_Reading):
     """Local memory, read or copied at one vector width."""
-    width = int(parameters["width"])
-    facts = runtime.facts
-    arrays = probe.loads + probe.stores
-    room = min(facts.local_mem_bytes, _LOCAL_BYTES) // (arrays * width * FLOAT_BYTES)
-    usable = [way for way in ways("local", facts) if 2 * way.unroll * way.group <= room]
-    if not usable:
-        return Entered((), 0.0, f"{facts.local_mem_bytes} bytes of local memory hold no array to read")
-    sets = Sets(runtime, table)
-    data = sets.filled(max(2 * way.unroll * way.group for way in usable) * width)
-    sums = sets.blank(max(_groups(runtime, way) * way.group for way in usable))
-    builder = Builder(runtime, probe.file)
 
-    def loop(way: Way) -> Loop | None:
-        groups = _groups(runtime, way)
+    def __init__(self, row: MemoryRow) -> None:
+        most = max(2 * way.unroll * way.group for way in _ways(row))
+        super().__init__(row, most * int(row.parameters["width"]))
+
+    def bench(self, parameters: Parameters) -> Bench:
+        """See `launching.Operands`."""
+        way, width = Way.of(parameters), int(parameters["width"])
+        groups, probe = self._groups(way), self._row.probe
         block = way.unroll * way.group  # vectors; a round is two blocks
 
-        def arguments(trips: int) -> Sequence[Any]:
-            return data, sums, np.uint32(2 * block - 1), np.uint32(trips)
+        def check(loop: Loop, trips: int) -> str:
+            trips += trips % 2  # whole rounds
+            loop.enqueue(trips)
+            once = self._row.table.sum_of(0, 2 * block * width)
+            # Of a copy, every word has the number of the last trip that wrote it on top.
+            written = once + block * width * ((trips - 1) + (trips - 2))
+            expected = written if probe.stores else trips // 2 * once
+            sums = np.full(groups, expected % (1 << 32), np.uint32)
+            return self._sets.wrong_group_sums(self._sums, sums, way.group)
 
-        def check(one: Loop, trips: int) -> str:
-            one.load(trips).enqueue()
-            if probe.stores:  # every word has the number of the last trip that wrote it on top
-                added = block * width * ((trips - 1) + (trips - 2))
-                expected = table.sum_of(0, 2 * block * width) + added
-            else:
-                expected = trips // 2 * table.sum_of(0, 2 * block * width)  # trips are even
-            return sets.wrong_group_sums(sums, np.full(groups, expected % (1 << 32), np.uint32), way.group)
-
-        launcher = builder.launcher(probe.kernel, _options(way, width), groups * way.group, way.group)
-        if launcher is None:
-            return None
-        moved = groups * block * width * FLOAT_BYTES * arrays
-        return Loop(launcher, _choice(way, width, groups), arguments, moved, check)
-
-    notes = (_EMULATED,) if facts.local_mem_emulated else ()
-    return _entered(builder, [loop(way) for way in usable], notes)
+        moved = groups * block * width * FLOAT_BYTES * (probe.loads + probe.stores)
+        notes = (_EMULATED,) if self._row.runtime.facts.local_mem_emulated else ()
+        return self._loop(parameters, (2 * block - 1,), moved, 2, check, notes)
 
 
-def _entered(builder: Builder, loops: Sequence[Loop | None], notes: tuple[str, ...] = ()) -> Entered:
-    contenders: list[Contender] = [loop for loop in loops if loop is not None]
-    return Entered(contenders, builder.seconds, builder.failure, notes)
-
-
-def _groups(runtime: Runtime, way: Way) -> int:
-    return max(1, runtime.facts.compute_units) * way.groups
-
-
-def _options(way: Way, width: int) -> tuple[str, ...]:
-    return "-DREAL_float", f"-DWIDTH={width}", f"-DUNROLL={way.unroll}", f"-DGROUP={way.group}"
-
-
-def _choice(way: Way, width: int, groups: int) -> Parameters:
-    return {"width": width, "unroll": way.unroll, "group": way.group, "items": groups * way.group}
+def _ways(row: MemoryRow) -> list[Way]:
+    """All that are raced."""
+    return [Way.of(candidate) for candidate in candidates(row.probe, row.runtime.facts, row.parameters)]

@@ -6,25 +6,24 @@ import os
 from importlib import import_module
 from typing import Any
 
-from gemmbench.facts.records import DeviceFacts, HostFacts, Policy, Row
+from gemmbench.facts.records import DeviceFacts, HostFacts
 from gemmbench.opencl import drivers
-from gemmbench.rules.executor import Tell
 from gemmbench.rules.plan import Case
-from gemmbench.rules.variants import BASELINE, BY_NAME, CLBLAST, CUBLAS
+from gemmbench.rules.variants import BASELINE, BY_NAME, CUBLAS
 
 # Build times are a result, so that no cache may answer for the compiler. Read when libraries are loaded.
 _NO_CACHES = {"PYOPENCL_NO_CACHE": "1", "POCL_KERNEL_CACHE": "0", "CUDA_CACHE_DISABLE": "1"}
 
-
+_PROBES = "gemmbench.opencl.peak:ProbeExecutor"
 EXECUTORS = {
     "opencl": "gemmbench.opencl.gemm:GemmExecutor",
     CLBLAST: "gemmbench.opencl.clblast:ClblastExecutor",
     CUBLAS: "gemmbench.baselines.cublas_gemm:CublasExecutor",
     BASELINE: "gemmbench.baselines.numpy_blas:NumpyExecutor",
-    "peak": "gemmbench.opencl.peak:PeakExecutor",
-    "bandwidth": "gemmbench.opencl.bandwidth:BandwidthExecutor",
-    "latency": "gemmbench.opencl.latency_probes:LatencyExecutor",
-    "transfer": "gemmbench.opencl.transfer_probes:TransferExecutor",
+    "peak": _PROBES,
+    "bandwidth": _PROBES,
+    "latency": _PROBES,
+    "transfer": _PROBES,
 }
 """Module and class by kind, imported when first asked for."""
 
@@ -34,8 +33,6 @@ class OpenCLMachine:
 
     pyopencl is imported only after the drivers are registered, which is why imports stand in methods.
     """
-
-    whole = ("peak", "bandwidth", "latency", "transfer")
 
     def __init__(self) -> None:
         self._registered = drivers.register()
@@ -52,11 +49,6 @@ class OpenCLMachine:
         from gemmbench.baselines.numpy_blas import host_facts
 
         return host_facts()
-
-    def run(self, case: Case, device: DeviceFacts | None, policy: Policy, tell: Tell) -> Row:
-        """See `measure.instrument.Machine`."""
-        row: Row = self.executor(case, device).run(case, policy, tell)
-        return row
 
     def executor(self, case: Case, device: DeviceFacts | None) -> Any:
         """See `measure.instrument.Machine`."""

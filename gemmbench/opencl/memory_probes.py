@@ -3,153 +3,197 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import cycle
 from typing import Any
 
 import numpy as np
 import pyopencl as cl
 
-from gemmbench.facts.records import Parameters
+from gemmbench.facts.records import Parameters, Work
 from gemmbench.facts.units import size
-from gemmbench.opencl.launching import Builder, Contender, Entered, Launcher, Pass
+from gemmbench.opencl.launching import Bench, Launcher, MemoryRow, launcher, timed
 from gemmbench.opencl.runtime import Runtime
 from gemmbench.opencl.sets import Sets
-from gemmbench.opencl.timing import elapsed
 from gemmbench.rules.memory import (
     FLOAT_BYTES,
     TEXEL_BYTES,
-    MemoryProbe,
     Way,
+    candidates,
     image_shape,
     last_level_cache,
     set_bytes,
-    ways,
 )
-from gemmbench.rules.memory_data import SCALAR, RepeatedTable, walked_texels, written
+from gemmbench.rules.memory_data import SCALAR, walked_texels, written
 from gemmbench.rules.reference import Array
 
 Arguments = Callable[[int, int], Sequence[Any]]  # of a kernel, from first unit and number of units
 
+_PARTS = 4  # units of work in a launch that is sampled: the race is run with one of them
 _SAMPLE_SHIFT = 10  # a 1024th of the image tells how slow its texels are
 _LAUNCH_S = 0.05
 _WHOLE = 1 << 12  # vectors: halves and quarters of a set then begin at the beginning of a page
 _SECOND_OFFSET = 12345  # the triad's c is the same sequence as its b, from here on
 
 
-def global_memory(
-    runtime: Runtime, probe: MemoryProbe, parameters: Parameters, table: RepeatedTable
-) -> Entered:
-    """Read, write, copy and triad, at one vector width."""
-    width = int(parameters["width"])
-    streams = probe.loads + probe.stores
-    vectors = max(1, set_bytes(runtime.facts) // streams // (width * FLOAT_BYTES) // _WHOLE) * _WHOLE
-    total = vectors * streams * width * FLOAT_BYTES
-    elements = vectors * width
-    sets = Sets(runtime, table)
-    sources = [sets.filled(elements, number * _SECOND_OFFSET) for number in range(probe.loads)]
-    builder = Builder(runtime, probe.file)
-    usable = ways("global", runtime.facts)
-    if not probe.stores:
-        # A work-item of a read stores its sum: it must have read much more than that.
-        usable = tuple(way for way in usable if way.groups)
-    geometry = [(way, _items(runtime, way, vectors)) for way in usable]
-    target = sets.blank(elements if probe.stores else max(items for _, items in geometry))
+class Pass:
+    """A kernel that goes once through a set; or through a part of it, and next time through the next.
 
-    def arguments(first: int, count: int) -> tuple[Any, ...]:
-        return *sources, target, np.uint32(first), np.uint32(count)
+    Args:
+        launcher: the kernel with its geometry.
+        arguments: of the kernel.
+        units: vectors or texels in the set.
+        part: of them in a launch of the most work.
+        flat: whether there are as many work-items as there is work: fewer for a part.
+        check: how the result of a launch of all of a part differs from what the host expects, or "".
+    """
 
-    def expected(first: int, count: int) -> Array:
-        if not sources:
-            return written(first, count)
-        found = table.values(first, count)
-        if len(sources) == 1:
-            return found
-        triad: Array = found + np.float32(SCALAR) * table.values(first + _SECOND_OFFSET, count)
-        return triad
+    def __init__(
+        self,
+        launcher: Launcher,
+        arguments: Arguments,
+        units: int,
+        part: int,
+        flat: bool,
+        check: Callable[[Pass], str],
+    ) -> None:
+        self.launcher = launcher
+        self._arguments, self._units, self.part, self._flat = arguments, units, part, flat
+        self._check = check
+        self._stretches: dict[int, Any] = {}
 
-    def check(one: Pass) -> str:
-        if probe.stores:
-            sets.erase(target, elements)
-        one.load(0, vectors).enqueue()
-        if probe.stores:
-            return sets.wrong_words(target, elements, expected)
-        return sets.wrong_sum(target, one.launcher.items, table.sum_of(0, elements))
+    def launch(self, first: int, count: int) -> Any:
+        """A stretch of the set."""
+        items = self.launcher.items
+        if self._flat:
+            group = self.launcher.group
+            items = max(group, items * count // self._units // group * group)
+        return self.launcher.enqueue(self._arguments(first, count), items)
 
-    contenders = []
-    for way, items in geometry:
+    def enqueue(self, work: int) -> Any:
+        """Quarters of a part, stretch after stretch: what a cache has kept of one is gone in a round."""
+        count = self.part * work // _PARTS
+        if work not in self._stretches:
+            self._stretches[work] = cycle(range(0, self._units - count + 1, count))
+        return self.launch(next(self._stretches[work]), count)
+
+    def wrong(self, work: int) -> str:
+        """See `launching.Candidate`."""
+        return self._check(self)
+
+
+class GlobalMemory:
+    """Read, write, copy and triad, at one vector width: the streams that a row's candidates share."""
+
+    def __init__(self, row: MemoryRow) -> None:
+        self._row, self._width = row, int(row.parameters["width"])
+        facts, probe = row.runtime.facts, row.probe
+        self._unit_bytes = (probe.loads + probe.stores) * self._width * FLOAT_BYTES
+        self._vectors = max(1, set_bytes(facts) // self._unit_bytes // _WHOLE) * _WHOLE
+        self._elements = self._vectors * self._width
+        self._sets = Sets(row.runtime, row.table)
+        self._sources = [
+            self._sets.filled(self._elements, number * _SECOND_OFFSET) for number in range(probe.loads)
+        ]
+        self._target = self._sets.blank(self._elements if probe.stores else _most_items(row, self._vectors))
+
+    def bench(self, parameters: Parameters) -> Bench:
+        """See `launching.Operands`."""
+        runtime, probe, way = self._row.runtime, self._row.probe, Way.of(parameters)
         options = (
             "-DREAL_float",
-            f"-DWIDTH={width}",
+            f"-DWIDTH={self._width}",
             f"-DUNROLL={way.unroll}",
             f"-DPATTERN_{way.pattern.upper()}",
         )
-        launcher = builder.launcher(probe.kernel, options, items, way.group)
-        if launcher:
-            choice: Parameters = {"pattern": way.pattern, **_choice(way, items), "set_bytes": total}
-            unit = streams * width * FLOAT_BYTES
-            flat = not way.groups
-            contenders.append(Pass(launcher, choice, arguments, vectors, vectors, unit, check, flat))
-    return Entered(contenders, builder.seconds, builder.failure, (_set_note(runtime, total),))
+        vectors, total = self._vectors, self._vectors * self._unit_bytes
+        items = _items(runtime, way, vectors)
+        launched = launcher(runtime, probe.file, options, probe.kernel, items, way.group)
+        choice: Parameters = {"pattern": way.pattern, **_choice(way, items), "set_bytes": total}
+        passed = Pass(launched, self._arguments, vectors, vectors, not way.groups, self._check)
+        unit, notes = Work(bytes=total // _PARTS), (_set_note(runtime, total),)
+        return Bench(self, passed, choice, unit, (_PARTS, _PARTS), notes)
+
+    def _arguments(self, first: int, count: int) -> tuple[Any, ...]:
+        return *self._sources, self._target, np.uint32(first), np.uint32(count)
+
+    def _check(self, passed: Pass) -> str:
+        sets, elements = self._sets, self._elements
+        if self._row.probe.stores:
+            sets.erase(self._target, elements)
+        passed.launch(0, self._vectors)
+        if self._row.probe.stores:
+            return sets.wrong_words(self._target, elements, self._expected)
+        return sets.wrong_sum(self._target, passed.launcher.items, self._row.table.sum_of(0, elements))
+
+    def _expected(self, first: int, count: int) -> Array:
+        """What a launch leaves at elements of the target."""
+        if not self._sources:
+            return written(first, count)
+        values = self._row.table.values(first, count)
+        if len(self._sources) == 1:
+            return values
+        triad: Array = values + np.float32(SCALAR) * self._row.table.values(first + _SECOND_OFFSET, count)
+        return triad
 
 
-def image(runtime: Runtime, probe: MemoryProbe, parameters: Parameters, table: RepeatedTable) -> Entered:
+class Image:
     """An image of RGBA floats, read in one walking order."""
-    width_shift, height_shift = image_shape(runtime.facts)
-    texels = 1 << (width_shift + height_shift)
-    elements = texels * TEXEL_BYTES // FLOAT_BYTES
-    sets = Sets(runtime, table)
-    picture = _image_of(runtime, sets.filled(elements), 1 << width_shift, 1 << height_shift)
-    builder = Builder(runtime, probe.file)
-    geometry = [(way, _items(runtime, way, texels)) for way in ways("image", runtime.facts) if way.groups]
-    sums = sets.blank(max(items for _, items in geometry))
-    shifts = (np.uint32(width_shift), np.uint32(height_shift))
 
-    def arguments(first: int, count: int) -> tuple[Any, ...]:
-        return picture, sums, *shifts, np.uint32(first), np.uint32(count)
+    def __init__(self, row: MemoryRow) -> None:
+        self._row, self._shifts = row, image_shape(row.runtime.facts)
+        self._texels = 1 << sum(self._shifts)
+        self._elements = self._texels * TEXEL_BYTES // FLOAT_BYTES
+        self._sets = Sets(row.runtime, row.table)
+        self._picture = _image_of(row.runtime, self._sets.filled(self._elements), self._shifts)
+        self._sums = self._sets.blank(_most_items(row, self._texels))
+        self._part = 0  # texels in a launch; known once a kernel is there to be timed
 
-    def check(one: Pass) -> str:
-        one.load(0, one.part).enqueue()
-        if one.part == texels:
-            expected = table.sum_of(0, elements)
-        else:
-            order = probe.name.removeprefix("image-")
-            places = walked_texels(order, one.part, width_shift, height_shift)
-            expected = table.sum_at(places, TEXEL_BYTES // FLOAT_BYTES)
-        return sets.wrong_sum(sums, one.launcher.items, expected)
-
-    contenders: list[Contender] = []
-    part = 0
-    for way, items in geometry:
+    def bench(self, parameters: Parameters) -> Bench:
+        """See `launching.Operands`."""
+        runtime, probe, way = self._row.runtime, self._row.probe, Way.of(parameters)
         options = (*probe.options, f"-DUNROLL={way.unroll}")
-        launcher = builder.launcher(probe.kernel, options, items, way.group)
-        if launcher:
-            choice: Parameters = {**_choice(way, items), "set_bytes": texels * TEXEL_BYTES}
-            part = part or _affordable(launcher, arguments, texels)
-            contenders.append(Pass(launcher, choice, arguments, texels, part, TEXEL_BYTES, check))
-    note = f"an image of {1 << width_shift} x {1 << height_shift} texels"
-    return Entered(contenders, builder.seconds, builder.failure, (note,))
+        items = _items(runtime, way, self._texels)
+        launched = launcher(runtime, probe.file, options, probe.kernel, items, way.group)
+        self._part = self._part or self._affordable(launched)
+        choice: Parameters = {**_choice(way, items), "set_bytes": self._texels * TEXEL_BYTES}
+        width, height = (1 << shift for shift in self._shifts)
+        passed = Pass(launched, self._arguments, self._texels, self._part, False, self._check)
+        unit, note = Work(bytes=self._part * TEXEL_BYTES // _PARTS), f"an image of {width} x {height} texels"
+        return Bench(self, passed, choice, unit, (_PARTS, _PARTS), (note,))
+
+    def _arguments(self, first: int, count: int) -> tuple[Any, ...]:
+        return self._picture, self._sums, *map(np.uint32, (*self._shifts, first, count))
+
+    def _check(self, passed: Pass) -> str:
+        passed.launch(0, self._part)
+        if self._part == self._texels:
+            expected = self._row.table.sum_of(0, self._elements)
+        else:
+            order = self._row.probe.name.removeprefix("image-")
+            positions = walked_texels(order, self._part, *self._shifts)
+            expected = self._row.table.sum_at(positions, TEXEL_BYTES // FLOAT_BYTES)
+        return self._sets.wrong_sum(self._sums, passed.launcher.items, expected)
+
+    def _affordable(self, launched: Launcher) -> int:
+        """How many texels a launch may read: all, or a power of two where the driver reads them slowly."""
+        sample = max(_PARTS, self._texels >> _SAMPLE_SHIFT)
+        arguments = self._arguments(0, sample)
+        # The first launch may compile.
+        spent = [timed(launched.queue, lambda: launched.enqueue(arguments)) for _ in range(2)][1]
+        part, part_s = sample, spent.seconds["kernel"]
+        while part < self._texels and 2 * part_s <= _LAUNCH_S:
+            part, part_s = 2 * part, 2 * part_s
+        return part
 
 
-def _affordable(launcher: Launcher, arguments: Arguments, texels: int) -> int:
-    """How many texels a launch may read: all, or a power of two where the driver reads them slowly."""
-    sample = texels >> min(_SAMPLE_SHIFT, texels.bit_length() - 1)
-
-    def enqueue() -> Any:
-        return launcher.enqueue(arguments(0, sample))
-
-    elapsed(launcher.queue, enqueue)  # the first launch may compile
-    part, spent = sample, elapsed(launcher.queue, enqueue).event
-    while part < texels and 2 * spent <= _LAUNCH_S:
-        part, spent = 2 * part, 2 * spent
-    return part
-
-
-def _image_of(runtime: Runtime, buffer: Any, width: int, height: int) -> Any:
+def _image_of(runtime: Runtime, buffer: Any, shifts: tuple[int, int]) -> Any:
     """An image with a buffer's floats."""
+    shape = (1 << shifts[0], 1 << shifts[1])
     layout = cl.ImageFormat(cl.channel_order.RGBA, cl.channel_type.FLOAT)
-    found = cl.create_image(runtime.context, cl.mem_flags.READ_ONLY, layout, shape=(width, height))
-    cl.enqueue_copy(runtime.queue, found, buffer, offset=0, origin=(0, 0), region=(width, height))
+    image = cl.create_image(runtime.context, cl.mem_flags.READ_ONLY, layout, shape=shape)
+    cl.enqueue_copy(runtime.queue, image, buffer, offset=0, origin=(0, 0), region=shape)
     runtime.queue.finish()
-    return found
+    return image
 
 
 def _items(runtime: Runtime, way: Way, units: int) -> int:
@@ -157,6 +201,12 @@ def _items(runtime: Runtime, way: Way, units: int) -> int:
     if way.groups:
         return max(1, runtime.facts.compute_units) * way.groups * way.group
     return -(-units // (way.unroll * way.group)) * way.group
+
+
+def _most_items(row: MemoryRow, units: int) -> int:
+    """Of all candidates of a row."""
+    every = candidates(row.probe, row.runtime.facts, row.parameters)
+    return max(_items(row.runtime, Way.of(candidate), units) for candidate in every)
 
 
 def _choice(way: Way, items: int) -> Parameters:

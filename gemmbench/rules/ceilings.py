@@ -44,6 +44,8 @@ _LOWER_MARGIN = 1.25  # the two were not measured at the same moment
 _FASTEST_CLOCK_HZ = 7e9  # no processor sold runs faster: a bound, not an estimate
 _VECTOR_BITS = 512
 _FMA_PORTS = 2
+_CORE_BYTES_PER_CYCLE = 3 * 64  # two 512-bit loads and a store
+_COPY_MARGIN = 2.0  # a store may read the line first, unless the driver knows a copy when it sees one
 
 
 def ceiling(device: DeviceFacts, dtype_bytes: int) -> float | None:
@@ -58,15 +60,29 @@ def ceiling(device: DeviceFacts, dtype_bytes: int) -> float | None:
     return device.compute_units * _FMA_PORTS * lanes * 2 * _FASTEST_CLOCK_HZ
 
 
+def core_ceiling(device: DeviceFacts) -> float | None:
+    """Bytes per second that the cores of a CPU cannot exceed; None for other devices."""
+    if device.type != "cpu" or device.compute_units < 1:
+        return None
+    return device.compute_units * _CORE_BYTES_PER_CYCLE * _FASTEST_CLOCK_HZ
+
+
 def impossible_ratio(unit: Unit, rate: float, known: Mapping[Unit, float]) -> str:
-    """Why a rate cannot be true beside other units' rates in operations per second, or "".
+    """Why a rate cannot be true beside other units' rates, in operations or bytes per second, or "".
 
     A rate can be too high beside the best of another type; or so low beside another at the same width that
-    its loop must do more than was counted.
+    its loop must do more than was counted. Copying and the triad can move no more than reading and writing
+    do together, nearly.
     """
+    if unit[0] in ("global-copy", "global-triad"):
+        most = sum(_best(known, (probe, unit[1])) for probe in ("global-read", "global-write"))
+        if not rate <= _COPY_MARGIN * most:
+            return (
+                f"{rate / most:.1f} times what reading and writing move together, where {_most(_COPY_MARGIN)}"
+            )
     for faster, slower, limit in RATIO_CEILINGS:
         if faster == unit[:2]:
-            best = max((found for other, found in known.items() if other[:2] == slower), default=math.inf)
+            best = _best(known, slower)
             if rate > limit * best:
                 return f"{rate / best:.1f} times the rate of {_name(slower)}, where {_most(limit)}"
         elif slower == unit[:2]:
@@ -77,6 +93,11 @@ def impossible_ratio(unit: Unit, rate: float, known: Mapping[Unit, float]) -> st
                     "does more than is counted, or something else was running"
                 )
     return ""
+
+
+def _best(known: Mapping[Unit, float], kind: Kind) -> float:
+    """The best rate of any width."""
+    return max((rate for unit, rate in known.items() if unit[:2] == kind), default=math.inf)
 
 
 def _most(limit: float) -> str:

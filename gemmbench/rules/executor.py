@@ -1,15 +1,9 @@
-"""What runs a case: the seam between the outline and the machines."""
+"""A case that ends without a rate, and why."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Protocol
-
 from gemmbench.facts import skips
-from gemmbench.facts.records import Policy, Row, Status
-from gemmbench.rules.plan import Case
-
-Tell = Callable[[str], None]  # told each stage that is entered: building, verifying, settling, timing
+from gemmbench.facts.records import Policy, Status
 
 
 class NotMeasuredError(Exception):
@@ -37,15 +31,3 @@ def too_slow(predicted_s: float, policy: Policy) -> NotMeasuredError:
     """A case that cannot finish in its budget, with what it would take."""
     reason = skips.too_slow(predicted_s, policy.budget_s)
     return NotMeasuredError("skipped", reason, needs_s=predicted_s)
-
-
-class Executor(Protocol):
-    """Runs cases of one kind on one machine: OpenCL, numpy, a vendor's library."""
-
-    def run(self, case: Case, policy: Policy, tell: Tell) -> Row:
-        """Verify a case, then measure it.
-
-        Raises:
-            NotMeasuredError: it was wrong, unsupported, too slow for its budget, or failed.
-        """
-        ...

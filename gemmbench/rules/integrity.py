@@ -1,4 +1,4 @@
-"""When a peak figure is believed: the evidence of a row, and the verdict on it."""
+"""When a probe's figure is believed: the evidence of a row, and the verdict on it."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import numpy as np
 from gemmbench.facts.dtypes import DTYPES, DType
 from gemmbench.facts.formats import decode
 from gemmbench.facts.records import Check
+from gemmbench.facts.units import GIGA, number
 from gemmbench.facts.units import rate as shown_rate
 from gemmbench.rules.ceilings import Unit, impossible_ratio
 from gemmbench.rules.reference import Array
 
-DOUBLING_TOLERANCE = 0.05
 EVENT_RANGE = (0.5, 1.05)  # of the wall clock, over launches of milliseconds
 
 FOLDED = 2.5  # deeper unrolling saves less than this: a loop's own instructions are a few beside a trip's
@@ -25,41 +25,58 @@ _SLACK = 24.0
 
 
 @dataclass(frozen=True)
+class Subject:
+    """What evidence is about: how far doubling may be off, and how the reasons call things."""
+
+    tolerance: float  # of the doubling test
+    work: str
+    instead: str = ""  # what is done where the event clock is not believed
+
+
+ARITHMETIC = Subject(0.05, "trips", ", which is used instead")
+# More than for arithmetic: memory and the last cache are shared with neighbours.
+MEMORY = Subject(0.1, "work")
+
+
+@dataclass(frozen=True)
 class Evidence:
-    """What was measured about a peak beside its rate."""
+    """What was measured about a figure beside its rate."""
 
     unit: Unit
-    rate: float  # operations per second
-    doubling: float  # time of twice the trips over time of the trips
+    rate: float  # operations or bytes per second; 0 for a latency
+    doubling: float  # time of twice the work over time of the work
     unrolling: float | None  # rate with deep over rate with shallow unrolling, if both were raced
     event_over_wall: float  # event time over wall time of the same launches
     wrong_result: str  # how the kernel's result differs from the host's, "" if it does not
-    ceiling: float | None  # operations per second that cannot be exceeded, if known
+    ceiling: float | None  # operations or bytes per second that cannot be exceeded, if known
     known: Mapping[Unit, float]  # believed rates of other units
-    raced: float = 0.0  # operations per second that the same kernel reached in the race before
+    raced: float = 0.0  # per second, that the same kernel reached in the race before
+    subject: Subject = ARITHMETIC
 
 
 def judge(evidence: Evidence) -> Check:
     """`ok`, or `suspect` with every reason. NaN is suspect."""
     reasons: list[str] = []
+    subject = evidence.subject
     if evidence.wrong_result:
         reasons.append(evidence.wrong_result)
-    if not abs(evidence.doubling / 2 - 1) <= DOUBLING_TOLERANCE:
-        reasons.append(f"doubling the trips multiplies the time by {evidence.doubling:.2f}, not by 2")
+    if not abs(evidence.doubling / 2 - 1) <= subject.tolerance:
+        reasons.append(
+            f"doubling the {subject.work} multiplies the time by {evidence.doubling:.2f}, not by 2"
+        )
     if evidence.unrolling is not None and not evidence.unrolling <= FOLDED:
         reasons.append(
             f"unrolling makes steps {evidence.unrolling:.1f} times as fast: a compiler folds several into one"
         )
     if not events_agree(evidence.event_over_wall):
         reasons.append(
-            f"the event clock says {evidence.event_over_wall:.2g} times the wall clock, which is used instead"
+            f"the event clock says {evidence.event_over_wall:.2g} times the wall clock{subject.instead}"
         )
     if evidence.ceiling is not None and not evidence.rate <= evidence.ceiling:
-        most = shown_rate(evidence.ceiling, not DTYPES[evidence.unit[1]].is_float)
+        most = _shown(evidence, evidence.ceiling)
         reasons.append(f"the rate is above {most}, which no device with these units can reach")
     if not evidence.rate >= SLOWED * evidence.raced:
-        integers = not DTYPES[evidence.unit[1]].is_float
-        raced = shown_rate(evidence.raced, integers)
+        raced = _shown(evidence, evidence.raced)
         reasons.append(f"the race before it saw {raced}: the machine has become slower since")
     ratio = impossible_ratio(evidence.unit, evidence.rate, evidence.known)
     if ratio:
@@ -68,6 +85,12 @@ def judge(evidence: Evidence) -> Check:
     if evidence.unrolling is not None:
         figures["unrolling"] = evidence.unrolling
     return Check("suspect" if reasons else "ok", figures, tuple(reasons))
+
+
+def _shown(evidence: Evidence, rate: float) -> str:
+    if evidence.subject is MEMORY:
+        return f"{number(rate / GIGA)} GB/s"
+    return shown_rate(rate, not DTYPES[evidence.unit[1]].is_float)
 
 
 def events_agree(event_over_wall: float) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import product
 from typing import Literal
 
@@ -39,6 +39,7 @@ class MemoryProbe:
         False  # the host's side of a transfer: page-locked memory of the driver's, or the user's own
     )
     direction: Direction = ""  # of a transfer: up to the device, down to the host
+    chain: int = 0  # launches that are enqueued in one go; 0: each is waited for
 
     @property
     def family(self) -> str:
@@ -63,6 +64,12 @@ class Way:
     group: int  # work-items in a group
     groups: int  # for each compute unit; 0: as many as give every work-item its vectors once
     pattern: str = ""  # of global.cl
+
+    @classmethod
+    def of(cls, candidate: Parameters) -> Way:
+        """That of a candidate: see `candidates`."""
+        unroll, group, groups = (int(candidate[name]) for name in ("unroll", "group", "groups"))
+        return cls(unroll, group, groups, str(candidate.get("pattern", "")))
 
 
 def _ways(
@@ -98,6 +105,7 @@ WAYS: Mapping[str, Mapping[str, tuple[Way, ...]]] = {
         "gpu": _ways((2, 4, 8), (64, 128, 256, 512), (16,)),
     },
 }
+_LOCAL_BYTES = 48 << 10  # more would leave room for few groups side by side
 _WORKING_SET_WIDTHS: Mapping[str, tuple[int, ...]] = {"cpu": (4, 16), "gpu": (1, 4)}
 
 
@@ -105,16 +113,39 @@ def _kind(device: DeviceFacts) -> str:
     return "cpu" if device.type == "cpu" else "gpu"
 
 
-def working_set_widths(device: DeviceFacts) -> tuple[int, ...]:
-    """The vector widths that the working-set probe races."""
-    return _WORKING_SET_WIDTHS[_kind(device)]
-
-
 def ways(bench: str, device: DeviceFacts) -> tuple[Way, ...]:
-    """The contenders for a device: those whose groups it takes."""
-    kind = _kind(device)
+    """How a device may share the work: the ways whose groups it takes."""
     most = min(device.max_work_group_size, *device.max_work_item_sizes[:1])
-    return tuple(way for way in WAYS[bench][kind] if way.group <= most)
+    return tuple(way for way in WAYS[bench][_kind(device)] if way.group <= most)
+
+
+def candidates(probe: MemoryProbe, device: DeviceFacts, parameters: Parameters) -> tuple[Parameters, ...]:
+    """What is raced for a row: ways to share the work, and vector widths where those are raced too.
+
+    Args:
+        probe: of the row.
+        device: that it runs on.
+        parameters: of the row.
+    """
+    if probe.kind == "latency":
+        return ({},)
+    if probe.kind == "transfer":
+        copies = ("blocking", "enqueued", *(["two queues"] if probe.pinned else []))
+        return tuple({"way": way} for way in (("map",) if probe.bench == "map" else copies))
+    staircase = probe.bench == "working-set"
+    widths = _WORKING_SET_WIDTHS[_kind(device)] if staircase else (int(parameters["width"]),)
+    if probe.bench == "local":
+        room = min(device.local_mem_bytes, _LOCAL_BYTES) // (probe.loads + probe.stores) // 2
+    else:
+        room = int(parameters.get("bytes", _LARGEST_SET))
+    return tuple(
+        {**asdict(way), "width": width}
+        for way in ways(probe.bench, device)
+        for width in widths
+        # A work-item of a read stores its sum: it must have read much more than that.
+        if way.groups or probe.stores
+        if way.unroll * way.group * width * FLOAT_BYTES <= room
+    )
 
 
 # --- the probes ---------------------------------------------------------------------------------------------
@@ -231,6 +262,7 @@ PROBES: tuple[MemoryProbe, ...] = (
         "each kernel of a long chain of empty ones, enqueued in one go and waited for at the end",
         "memory/empty.cl",
         "empty",
+        chain=500,
     ),
     _transfer("up", "pageable", "copy", "from ordinary, page-aligned host memory to a buffer"),
     _transfer("down", "pageable", "copy", "from a buffer to ordinary, page-aligned host memory"),

@@ -14,7 +14,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from gemmbench import api, cli
-from tests.cli import fake_machine
+from gemmbench.measure import child
+from tests.cli import fake_machine, recorded
 
 ROOT = Path(__file__).parents[2]
 Call = Callable[..., Result]
@@ -23,8 +24,10 @@ Start = Callable[..., "subprocess.Popen[str]"]
 _DRIVER = """
 import importlib, os
 from gemmbench import api, cli
+from tests.cli import recorded
 machine = importlib.import_module("tests.cli." + os.environ.get("GEMMBENCH_FAKE_MACHINE", "fake_machine"))
 api.make_machine = machine.make
+recorded.install(getattr(machine, "RECORDED", recorded.KINDS))
 cli.main()
 """
 
@@ -33,6 +36,7 @@ cli.main()
 def machine(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))  # no peaks of other runs
     monkeypatch.setattr(api, "make_machine", fake_machine.make)
+    monkeypatch.setattr(child, "CONDUCTORS", dict(recorded.CONDUCTORS))
     for name in (
         "GEMMBENCH_DEVICE",
         "GEMMBENCH_FAKE_DEVICES",

@@ -1,4 +1,4 @@
-"""A machine that measures nothing: scripted samples at once, and faults on demand.
+"""A machine that measures nothing: scripted rows at once (see `recorded`), and faults on demand.
 
 The environment reaches the child process, so it says what happens there:
 
@@ -18,12 +18,15 @@ import signal
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+from gemmbench.facts.problem import Gemm
 from gemmbench.facts.records import Check, DeviceFacts, HostFacts, Policy, Resources, Row, Work
 from gemmbench.model.instrument import Built
-from gemmbench.rules.executor import NotMeasuredError, Tell
+from gemmbench.rules.executor import NotMeasuredError
 from gemmbench.rules.plan import Case
 from tests import fake_runs
+from tests.cli.recorded import Recorded
 
 DEVICES = {"cpu": fake_runs.CPU, "pocl": fake_runs.POCL, "gpu": fake_runs.GPU}
 TOP = {"float": 345.0, "double": 176.0, "half": 28.0, "int": 88.0}
@@ -33,7 +36,7 @@ LAST_WORDS = "fatal error in the driver's compiler"
 
 
 class FakeMachine:
-    whole = ("gemm", "peak", "bandwidth", "transfer", "latency")
+    device: DeviceFacts | None = None  # of the case that comes
 
     def __init__(self) -> None:
         self._broken = False  # by running out of memory: whoever runs a case here again is wrong
@@ -49,15 +52,18 @@ class FakeMachine:
     def host(self) -> HostFacts:
         return fake_runs.HOST
 
-    def run(self, case: Case, device: DeviceFacts | None, policy: Policy, tell: Tell) -> Row:
+    def prepare(self, case: Case, policy: Policy, like: object = None, problem: Gemm | None = None) -> Any:
+        return Recorded(self.run(case, self.device, policy))
+
+    def run(self, case: Case, device: DeviceFacts | None, policy: Policy) -> Row:
         assert not self._broken, "this process should have been replaced"
-        tell("timing")
         size = case.problem.m if case.problem else case.parameters.get("width", 0)
         for fault in os.environ.get("GEMMBENCH_FAKE_FAULTS", "").split(";"):
             marks = {str(size), *(f"{name}={value}" for name, value in case.parameters.items())}
             if fault and fault.split()[0] == case.variant and fault.split()[1] in marks:
                 if fault.split()[2] == "former-sigsegv":
-                    raise NotMeasuredError("unsupported", "its kernel in the other folder: crashed")
+                    died = "crashed: the driver's process was killed by SIGSEGV: fatal error in the driver's compiler"
+                    raise NotMeasuredError("unsupported", f"its kernel in the other folder: {died}")
                 self._fail(fault.split()[2])
         if log := os.environ.get("GEMMBENCH_FAKE_LOG"):
             with Path(log).open("a") as file:
@@ -84,6 +90,7 @@ class FakeMachine:
         return replace(row, device=case.device, dtype=case.dtype, parameters=case.parameters)
 
     def executor(self, case: Case, device: DeviceFacts | None) -> FakeMachine:
+        self.device = device
         return self
 
     def build(self, case: Case) -> Built:

@@ -14,15 +14,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from gemmbench.facts.records import DeviceFacts, Former, Policy, Row, Scope
-from gemmbench.rules.executor import Tell
 from gemmbench.rules.plan import Case
 from gemmbench.rules.variants import BY_NAME
 from tests.cli.fake_machine import FakeMachine
 
 
 class SlowMachine(FakeMachine):
-    def run(self, case: Case, device: DeviceFacts | None, policy: Policy, tell: Tell) -> Row:
-        row = super().run(case, device, policy, tell)
+    def run(self, case: Case, device: DeviceFacts | None, policy: Policy) -> Row:
+        row = super().run(case, device, policy)
         draw = random.Random(_count())
         moment = 1 + float(os.environ["GEMMBENCH_FAKE_NOISE"]) * draw.gauss(0, 1)
         factor = moment

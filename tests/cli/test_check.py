@@ -19,7 +19,8 @@ from gemmbench.cli import EXIT_INCONCLUSIVE, EXIT_USAGE, EXIT_WRONG
 from gemmbench.facts import kernel_files
 from gemmbench.facts.records import load
 from gemmbench.facts.text import listed
-from tests.cli import slow_machine
+from gemmbench.measure import child
+from tests.cli import recorded, slow_machine
 from tests.cli.conftest import Call, Start
 from tests.compare_runs import save
 
@@ -52,6 +53,7 @@ def base(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def prepare(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
     monkeypatch.setattr(api, "make_machine", slow_machine.make)
+    monkeypatch.setattr(child, "CONDUCTORS", recorded.CONDUCTORS)
     monkeypatch.setenv("GEMMBENCH_FAKE_NOISE", "0.01")
     monkeypatch.setenv("GEMMBENCH_FAKE_COUNT", str(folder / "count"))
     monkeypatch.delenv("GEMMBENCH_FAKE_SLOW", raising=False)
@@ -394,8 +396,9 @@ def test_a_base_without_a_row_that_worked(call: Call) -> None:
 _DRIVER = """
 from gemmbench import cli
 from gemmbench import api
-from tests.cli import slow_machine
+from tests.cli import recorded, slow_machine
 api.make_machine = slow_machine.make
+recorded.install()
 cli.main()
 """
 

@@ -13,6 +13,7 @@ import pytest
 
 from gemmbench import api
 from gemmbench.facts.records import Row, driver_name, load
+from gemmbench.measure import child
 from tests.cli import stepping_machine
 from tests.cli.conftest import Call, Start
 from tests.cli.test_faults import is_alive, wait_for
@@ -24,6 +25,7 @@ ALL = ("--device", "all", "--concurrent")
 @pytest.fixture
 def stepping(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(api, "make_machine", stepping_machine.make)
+    monkeypatch.setitem(child.CONDUCTORS, "gemm", "gemmbench.gemm.measure")
 
 
 def rows_of(path: Path) -> dict[tuple[int, tuple[int, ...]], Row]:

@@ -12,7 +12,6 @@ import pytest
 
 from gemmbench import api
 from gemmbench.facts.records import DeviceFacts, Policy, Row, load
-from gemmbench.rules.executor import Tell
 from gemmbench.rules.memory import BY_NAME, FAMILIES
 from gemmbench.rules.plan import Case
 from gemmbench.rules.probes import PROBES
@@ -25,8 +24,8 @@ SQUARE = ("square", "--sizes", "8", "--kernel", "naive", "--baseline", "none", "
 class Sourced(FakeMachine):
     """As real machines do, rows hold the hash of the kernels that made them."""
 
-    def run(self, case: Case, device: DeviceFacts | None, policy: Policy, tell: Tell) -> Row:
-        return replace(super().run(case, device, policy, tell), source=case.source)
+    def run(self, case: Case, device: DeviceFacts | None, policy: Policy) -> Row:
+        return replace(super().run(case, device, policy), source=case.source)
 
 
 @pytest.fixture

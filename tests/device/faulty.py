@@ -23,8 +23,6 @@ class FaultyMachine:
         self._real = real
         self.devices, self.host = real.devices, real.host
 
-    whole = ()
-
     def executor(self, case: Case, device: DeviceFacts | None) -> Any:
         assert device is not None
         if case.problem and case.problem.m == ENDLESS:

@@ -6,16 +6,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from gemmbench.facts.records import DeviceFacts, Policy, Row
-from gemmbench.opencl.bandwidth import BandwidthExecutor
-from gemmbench.opencl.latency_probes import LatencyExecutor
+from gemmbench.opencl.peak import ProbeExecutor
 from gemmbench.opencl.runtime import Runtime
-from gemmbench.opencl.transfer_probes import TransferExecutor
-from gemmbench.rules.executor import Executor
 from gemmbench.rules.memory import FAMILIES, GIB, KIB, memory_plan
 from gemmbench.rules.plan import Case
+from tests import in_process
 
 POLICY = Policy(budget_s=0.05, settle_s=0.005, batch_s=0.001, min_batches=3)
-EXECUTORS = {"bandwidth": BandwidthExecutor, "latency": LatencyExecutor, "transfer": TransferExecutor}
 WIDTHS = (1, 4, 16)
 SIZES = (4 * KIB, 64 * KIB)
 
@@ -49,8 +46,7 @@ def case(device: DeviceFacts, variant: str) -> Case:
 def run(device: DeviceFacts, case: Case, fresh: bool = False) -> Row:
     """Run one case in this process; in a context of its own if something was broken for it."""
     opened = Runtime(small(device)) if fresh else _opened(device)
-    executor: Executor = EXECUTORS[case.kind](opened)
-    return executor.run(case, POLICY, lambda _: None)
+    return in_process.measured(ProbeExecutor(opened), case, POLICY, small(device))
 
 
 _RUNTIMES: dict[int, Runtime] = {}

@@ -13,14 +13,18 @@ from gemmbench.facts import kernel_files
 from gemmbench.facts.derive import rate
 from gemmbench.facts.dtypes import DType
 from gemmbench.facts.records import DeviceFacts, Policy, Row
-from gemmbench.opencl import chains, racing
-from gemmbench.opencl.peak import PeakExecutor
+from gemmbench.model.instrument import Batch
+from gemmbench.opencl import launching
+from gemmbench.opencl.launching import Enqueue, timed
+from gemmbench.opencl.peak import ProbeExecutor
 from gemmbench.opencl.runtime import Runtime
-from gemmbench.opencl.timing import Elapsed, Enqueue, elapsed
+from gemmbench.probes import measure
+from gemmbench.probes.measure import Known
 from gemmbench.rules.plan import Case, peak_plan
 from gemmbench.rules.probes import FLOPS, PROBES
 from gemmbench.rules.recurrences import RECURRENCES, Lanes
 from gemmbench.rules.reference import Array
+from tests import in_process
 
 POLICY = Policy(budget_s=1.0, settle_s=0.05, batch_s=0.001, min_batches=3)
 WIDTH = 16  # of every CPU driver's fast vectors
@@ -43,29 +47,36 @@ def plant(monkeypatch: pytest.MonkeyPatch) -> Plant:
         return source
 
     monkeypatch.setattr("gemmbench.opencl.runtime.text", text)
-    monkeypatch.setattr(chains, "CHAINS", (1, 8))  # what is raced takes most of a test's time
-    monkeypatch.setattr(chains, "UNROLLS", (4,))
+    monkeypatch.setattr(measure, "CHAINS", (1, 8))  # what is raced takes most of a test's time
+    monkeypatch.setattr(measure, "UNROLLS", (4,))
     return lambda old, new: pieces.append((old, new))
 
 
-def run(executor: PeakExecutor, device: DeviceFacts, dtype: str, width: int = WIDTH) -> Row:
+class Peaks:
+    """A device's, and what its rows have shown."""
+
+    def __init__(self, device: DeviceFacts) -> None:
+        self.executor, self.known = ProbeExecutor(Runtime(device)), Known()
+
+
+def run(peaks: Peaks, device: DeviceFacts, dtype: str, width: int = WIDTH) -> Row:
     (case,) = peak_plan([device], [dtype], [width], reach="plain")
     assert isinstance(case, Case)
-    return executor.run(case, POLICY, lambda stage: None)
+    return in_process.measured(peaks.executor, case, POLICY, device, known=peaks.known)
 
 
 def suspicion(
-    device: DeviceFacts, dtype: str = "float", executor: PeakExecutor | None = None, width: int = WIDTH
+    device: DeviceFacts, dtype: str = "float", peaks: Peaks | None = None, width: int = WIDTH
 ) -> str:
     """Why the row is suspect."""
-    row = run(executor or PeakExecutor(Runtime(device)), device, dtype, width)
+    row = run(peaks or Peaks(device), device, dtype, width)
     assert row.check.verdict == "suspect"
     return "; ".join(row.check.reasons)
 
 
 def test_without_a_fault_nothing_is_suspected_of_the_results(device: DeviceFacts, plant: Plant) -> None:
     """Of the times little can be said here: other programs may be running."""
-    row = run(PeakExecutor(Runtime(device)), device, "float")
+    row = run(Peaks(device), device, "float")
     assert not any("seed" in reason or "stored" in reason for reason in row.check.reasons)
 
 
@@ -99,7 +110,7 @@ def test_a_recurrence_that_can_be_folded_is_betrayed_by_time_alone(
 
     plant("x[c] = x[c] * x[c] + b", "x[c] = x[c] + b")
     monkeypatch.setitem(RECURRENCES, "square", replace(RECURRENCES["square"], step=add))
-    monkeypatch.setattr(chains, "UNROLLS", (4, 16))
+    monkeypatch.setattr(measure, "UNROLLS", (4, 16))
     found = suspicion(device, "int", width=width)
     assert re.search(reason, found)
     assert "stored" not in found
@@ -122,12 +133,12 @@ def test_a_trip_count_that_is_ignored_past_the_check_shows_in_time(device: Devic
 def test_an_event_clock_that_shows_a_fraction_is_not_believed(
     device: DeviceFacts, plant: Plant, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def hasty(queue: object, enqueue: Enqueue, count: int = 1) -> Elapsed:
-        found = elapsed(queue, enqueue, count)
-        return replace(found, event=found.event / 70)
+    def hasty(queue: object, enqueue: Enqueue, count: int = 1) -> Batch:
+        batch = timed(queue, enqueue, count)
+        return replace(batch, seconds={"kernel": batch.seconds["kernel"] / 70})
 
-    monkeypatch.setattr(racing, "elapsed", hasty)
-    row = run(PeakExecutor(Runtime(device)), device, "float")
+    monkeypatch.setattr(launching, "timed", hasty)
+    row = run(Peaks(device), device, "float")
     assert row.check.verdict == "suspect"
     (reason,) = [reason for reason in row.check.reasons if "clock" in reason]
     assert reason.endswith("times the wall clock, which is used instead")
@@ -143,8 +154,8 @@ def test_an_instruction_that_is_not_counted_shows_beside_another_type(
     """Five multiply-adds where one is counted: double then seems faster than float."""
     if "double" not in device.dtypes:
         pytest.skip("the device has no double")
-    executor = PeakExecutor(Runtime(device))
-    executor.known["flops", "double", WIDTH] = max(honest(executor, device, "double"), 1.0)
+    peaks = Peaks(device)
+    peaks.known.rates["flops", "double", WIDTH] = max(honest(peaks, device, "double"), 1.0)
     more = " ".join(f"y{n}[c] = y{n}[c] * b + a;" for n in range(4))
     plant("STEP(c);", f"STEP(c); {more}")
     plant("VECTOR x[CHAINS];", "VECTOR x[CHAINS], y0[CHAINS], y1[CHAINS], y2[CHAINS], y3[CHAINS];")
@@ -152,14 +163,14 @@ def test_an_instruction_that_is_not_counted_shows_beside_another_type(
     plant(
         "#define TO_TOTAL(c) x[c]", "#define TO_TOTAL(c) (x[c] + (y0[c] + y1[c] + y2[c] + y3[c]) * (REAL)0)"
     )
-    found = suspicion(device, "float", executor)
+    found = suspicion(device, "float", peaks)
     assert "double ran" in found
     assert "this loop does more than is counted" in found
     assert "sums" not in found
 
 
-def honest(executor: PeakExecutor, device: DeviceFacts, dtype: str) -> float:
-    shown = rate(run(executor, device, dtype), "kernel")
+def honest(peaks: Peaks, device: DeviceFacts, dtype: str) -> float:
+    shown = rate(run(peaks, device, dtype), "kernel")
     assert shown is not None
     return shown.best
 
@@ -168,8 +179,8 @@ def test_operations_that_are_not_there_show_beside_another_type(
     device: DeviceFacts, plant: Plant, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Sixteen operations counted where there are two."""
-    executor = PeakExecutor(Runtime(device))
-    executor.known["flops", "float", WIDTH] = honest(executor, device, "float")
+    peaks = Peaks(device)
+    peaks.known.rates["flops", "float", WIDTH] = honest(peaks, device, "float")
     monkeypatch.setitem(PROBES, "flops", replace(FLOPS, operations=16))  # type: ignore[index]
     dtype = "double" if "double" in device.dtypes else "int"
-    assert "times the rate of float, where" in suspicion(device, dtype, executor)
+    assert "times the rate of float, where" in suspicion(device, dtype, peaks)

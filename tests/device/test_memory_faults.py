@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from gemmbench.facts.records import DeviceFacts
-from gemmbench.opencl import runtime, timing, transfer_probes
-from gemmbench.opencl.timing import Elapsed, Enqueue
+from gemmbench.model.instrument import Batch
+from gemmbench.opencl import launching, runtime, transfer_probes
+from gemmbench.opencl.launching import Enqueue
 from tests.device import memory
 
 IGNORED = "doubling the work multiplies the time by "
@@ -61,13 +63,13 @@ def test_a_fault_in_a_kernel_is_suspect(
 def test_an_event_that_reports_a_fraction_of_the_time_is_suspect(
     device: DeviceFacts, variant: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    honest = timing.elapsed
+    honest = launching.timed
 
-    def lying(queue: Any, enqueue: Enqueue, count: int = 1) -> Elapsed:
-        spent = honest(queue, enqueue, count)
-        return Elapsed(spent.event / 70, spent.wall)
+    def lying(queue: Any, enqueue: Enqueue, count: int = 1) -> Batch:
+        batch = honest(queue, enqueue, count)
+        return replace(batch, seconds={"kernel": batch.seconds["kernel"] / 70})
 
-    monkeypatch.setattr(timing, "elapsed", lying)
+    monkeypatch.setattr(launching, "timed", lying)
     row = memory.run(device, memory.case(device, variant), fresh=True)
     assert row.check.verdict == "suspect"
     assert any(reason.startswith("the event clock says 0.0") for reason in row.check.reasons)

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from gemmbench.facts.records import DeviceFacts, Policy
-from gemmbench.opencl import chains
-from gemmbench.opencl.chains import ChainBench
-from gemmbench.opencl.matrix_units import MatrixBench
-from gemmbench.opencl.peak import PeakExecutor
+from gemmbench.opencl.chains import Chains
+from gemmbench.opencl.matrix_units import Tiles
+from gemmbench.opencl.peak import ProbeExecutor
 from gemmbench.opencl.runtime import Runtime
+from gemmbench.probes.measure import race_chains
+from gemmbench.probes.racing import Race
 from gemmbench.rules.executor import NotMeasuredError
 from gemmbench.rules.plan import Case, peak_plan
-from gemmbench.rules.probes import PROBES, ChainProbe, Form, MatrixProbe
+from gemmbench.rules.probes import PROBES, ChainProbe, Form, MatrixProbe, kernels_in
+from tests import in_process
 from tests.device.conftest import runtime
 
 QUICK = Policy(budget_s=0.05, settle_s=0.0, batch_s=0.001, min_batches=3)
@@ -41,27 +44,20 @@ MATRIX_ROWS = [
 
 @pytest.mark.parametrize(("probe", "dtype", "form", "width"), CHAIN_FORMS)
 def test_a_form_computes_what_it_says(
-    device: DeviceFacts,
-    probe: ChainProbe,
-    dtype: str,
-    form: Form,
-    width: int,
-    monkeypatch: pytest.MonkeyPatch,
+    device: DeviceFacts, probe: ChainProbe, dtype: str, form: Form, width: int
 ) -> None:
     lacks = form.lacks(device)
     if lacks:
         pytest.skip(lacks)
-    monkeypatch.setattr(chains, "CHAINS", (1, 2))
-    monkeypatch.setattr(chains, "UNROLLS", (4,))
-    bench = ChainBench(runtime(device), replace(probe, forms={dtype: (form,)}), dtype, width)
-    found = {int(contender.choice["chains"]): contender for contender in bench.race(0.0).ranked()}
-    assert set(found) == {1, 2}
-    for count, contender in found.items():
-        assert bench.wrong_result(contender) == ""
-        items = contender.launcher.items
-        assert contender.operations == probe.operations * items * width * count * 4
+    operands = Chains(runtime(device), replace(probe, forms={dtype: (form,)}), dtype, width)
+    for count in (1, 2):
+        program = {"form": form.name, "unroll": 4, "kernels": kernels_in((1, 2))}
+        bench = operands.bench({**program, "chains": count})
+        chain: Any = bench.candidate
+        assert chain.wrong() == ""
+        assert bench.prepared.unit.flops == probe.operations * operands.items * width * count * 4
     # A check that finds nothing must be one that can: here with fewer steps in mind.
-    assert bench.wrong_result(replace(found[2], steps=1)) != ""
+    assert replace(chain, steps=1).wrong() != ""
 
 
 @pytest.mark.parametrize(("probe", "dtype", "parameters"), MATRIX_ROWS)
@@ -71,17 +67,17 @@ def test_a_matrix_instruction_computes_products(
     lacks = probe.lacks(device, dtype)
     if lacks:
         pytest.skip(lacks)
-    few = replace(probe, chains=probe.chains[-1:], unrolls=probe.unrolls[:1], groups=(1,))
-    bench = MatrixBench(runtime(device), few, dtype, parameters)
-    (contender,) = bench.race(0.0).ranked()
-    assert bench.wrong_result(contender) == ""
-    assert bench.wrong_result(replace(contender, steps=contender.steps + 2)) != ""
+    operands = Tiles(runtime(device), probe, dtype, parameters)
+    bench = operands.bench({"chains": probe.chains[-1], "unroll": probe.unrolls[0], "groups": 1})
+    product: Any = bench.candidate
+    assert product.wrong() == ""
+    assert replace(product, steps=product.steps + 2).wrong() != ""
 
 
 def test_a_row_has_its_work_its_choice_and_its_evidence(device: DeviceFacts) -> None:
     (case,) = peak_plan([device], ["float"], [4], reach="plain")
     assert isinstance(case, Case)
-    row = PeakExecutor(runtime(device)).run(case, QUICK, lambda stage: None)
+    row = in_process.measured(ProbeExecutor(runtime(device)), case, QUICK, device)
     assert row.status == "ok"
     assert row.work is not None
     loop = ("items", "chains", "unroll", "trips")
@@ -95,10 +91,13 @@ def test_a_row_has_its_work_its_choice_and_its_evidence(device: DeviceFacts) -> 
 
 
 def test_a_race_out_of_budget_says_so(device: DeviceFacts) -> None:
-    bench = ChainBench(runtime(device), PROBES["flops"], "float", 4)  # type: ignore[arg-type]
-    race = bench.race(0.0)
-    assert {contender.choice["form"] for contender in race.ranked()} == {"a*b+c"}
-    assert "the race was cut short" in race.notes[-1]
+    (case,) = peak_plan([device], ["float"], [4], reach="plain")
+    assert isinstance(case, Case)
+    instrument = in_process.InProcess(ProbeExecutor(runtime(device)))
+    with Race(instrument, case, device, QUICK, budget_s=0.0) as race:
+        race_chains(race, PROBES["flops"], device, "float")  # type: ignore[arg-type]
+        assert {entry.choice["form"] for entry in race.entries} == {"a*b+c"}
+        assert "the race was cut short" in race.notes[-1]
 
 
 def test_a_probe_that_does_not_compile_is_failed_with_the_drivers_words(
@@ -106,8 +105,8 @@ def test_a_probe_that_does_not_compile_is_failed_with_the_drivers_words(
 ) -> None:
     broken = '#error "broken on purpose"\n'
     monkeypatch.setattr("gemmbench.opencl.runtime.text", lambda *_: broken)
-    bench = ChainBench(Runtime(device), PROBES["mad24"], "int", 1)  # type: ignore[arg-type]
+    case = Case("peak", device.index, "mad24", "int", {"width": 1})
     with pytest.raises(NotMeasuredError, match="no form of the probe compiles") as caught:
-        bench.race(1.0)
+        in_process.measured(ProbeExecutor(Runtime(device)), case, QUICK, device)
     assert caught.value.status == "failed"
     assert "broken on purpose" in caught.value.reason

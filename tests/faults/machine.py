@@ -19,7 +19,6 @@ from typing import NoReturn
 from gemmbench.facts.records import DeviceFacts, Policy, Row
 from gemmbench.measure.instrument import Machine
 from gemmbench.opencl import machine
-from gemmbench.rules.executor import Tell
 from gemmbench.rules.plan import Case
 from tests.cli.fake_machine import FakeMachine
 
@@ -37,11 +36,11 @@ class FaultMachine(FakeMachine):
             for device in found
         )
 
-    def run(self, case: Case, device: DeviceFacts | None, policy: Policy, tell: Tell) -> Row:
+    def run(self, case: Case, device: DeviceFacts | None, policy: Policy) -> Row:
         pause = os.environ.get("GEMMBENCH_FAKE_PAUSE")
         if pause and Path(pause).exists():
             time.sleep(PAUSE_S)
-        row = super().run(case, device, policy, tell)
+        row = super().run(case, device, policy)
         name = os.environ.get("GEMMBENCH_FAKE_NAME")
         return row if name is None else replace(row, notes=(name,), reason="" if row.status == "ok" else name)
 

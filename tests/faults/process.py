@@ -21,9 +21,12 @@ LIMIT_S = 300  # a machine that is busy with other things is slow, not wrong
 _DRIVER = """
 from gemmbench import cli
 from gemmbench import api
+from tests.cli import recorded
 from tests.faults import machine
 machine.prepare()
 api.make_machine = machine.{make}
+if "{make}" == "make":
+    recorded.install()
 cli.main()
 """
 

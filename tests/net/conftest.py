@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from gemmbench import api
-from tests.cli import fake_machine
+from gemmbench.measure import child
+from tests.cli import fake_machine, recorded
 from tests.net.record import Book
 
 ROOT = Path(__file__).parents[2]
@@ -56,12 +57,19 @@ def surroundings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (work / "tests" / "data").symlink_to(ROOT / "tests" / "data")
     monkeypatch.chdir(work)
     monkeypatch.setattr(api, "make_machine", fake_machine.make)
+    monkeypatch.setattr(child, "CONDUCTORS", dict(recorded.CONDUCTORS))
 
 
 @pytest.fixture
 def use(monkeypatch: pytest.MonkeyPatch) -> Use:
     """Measure with another fake machine: the module that has its ``make``."""
-    return lambda module: monkeypatch.setattr(api, "make_machine", module.make)
+
+    def use_module(module: Any) -> None:
+        monkeypatch.setattr(api, "make_machine", module.make)
+        if getattr(module, "RECORDED", recorded.KINDS) != recorded.KINDS:
+            monkeypatch.setitem(child.CONDUCTORS, "gemm", "gemmbench.gemm.measure")
+
+    return use_module
 
 
 @pytest.fixture

@@ -43,8 +43,6 @@ _FLIGHT_S = 0.5
 class Machine:
     """Cases are named after what they do: its own process id is in every batch."""
 
-    whole = ()
-
     def devices(self) -> tuple[DeviceFacts, ...]:
         print("the driver prints to stdout", flush=True)
         return (fake_runs.CPU,)

@@ -10,7 +10,7 @@ import pytest
 
 PACKAGE = Path(__file__).resolve().parents[2] / "gemmbench"
 
-MACHINES = ("opencl", "baselines", "energy", "model", "measure", "gemm")
+MACHINES = ("opencl", "baselines", "energy", "model", "measure", "gemm", "probes")
 KEPT = ("cache_folder", "peaks", "measured", "tuned")
 OUTLINE = ("session", "concurrent", "checking", "suite")
 FACES = ("render", "charts", "compare")

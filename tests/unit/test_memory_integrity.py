@@ -7,16 +7,20 @@ from dataclasses import replace
 
 import pytest
 
-from gemmbench.rules.memory_integrity import Evidence, core_ceiling, judge
+from gemmbench.rules.ceilings import core_ceiling
+from gemmbench.rules.integrity import MEMORY, Evidence, judge
 from tests.unit.test_plan import DEVICE
 
 GOOD = Evidence(
-    doubling=2.03,
-    event_over_wall=0.99,
-    probe="global-copy",
+    unit=("global-copy", "float", 4),
     rate=2e10,
+    doubling=2.03,
+    unrolling=None,
+    event_over_wall=0.99,
+    wrong_result="",
     ceiling=1e12,
-    known={"global-read": 1.5e10, "global-write": 1e10},
+    known={("global-read", "float", 4): 1.5e10, ("global-write", "float", 16): 1e10},
+    subject=MEMORY,
 )
 
 
@@ -33,7 +37,7 @@ def test_good_evidence_is_ok() -> None:
         ({"event_over_wall": 0.01}, "the event clock says 0.01 times the wall clock"),
         ({"event_over_wall": 1.3}, "the event clock says 1.3"),
         ({"event_over_wall": math.nan}, "nan"),
-        ({"wrong": "the sum is another"}, "the sum is another"),
+        ({"wrong_result": "the sum is another"}, "the sum is another"),
         ({"rate": 2e12}, "above 1,000 GB/s, which no device with these units can reach"),
         ({"rate": math.nan}, "no device with these units can reach"),
         ({"rate": 6e10}, "2.4 times what reading and writing move together, where 2 is the most possible"),
@@ -46,7 +50,7 @@ def test_each_fault_is_suspect_and_says_why(fault: dict[str, object], reason: st
 
 
 def test_reading_alone_has_no_such_bound() -> None:
-    assert judge(replace(GOOD, probe="global-read", rate=6e10)).verdict == "ok"
+    assert judge(replace(GOOD, unit=("global-read", "float", 4), rate=6e10)).verdict == "ok"
 
 
 def test_only_cores_have_a_ceiling() -> None:

@@ -2,70 +2,166 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+import math
 
-from gemmbench.opencl.launching import Launcher
-from gemmbench.opencl.racing import Contender, Race
-from gemmbench.opencl.timing import Elapsed
+import pytest
 
-LAUNCHER = Launcher(None, None, 1, 1)
+from gemmbench.facts.records import Parameters, Policy, Work
+from gemmbench.model.instrument import Handle, LostError
+from gemmbench.probes.racing import Race, doubling, trips_for
+from gemmbench.rules.executor import NotMeasuredError
+from gemmbench.rules.plan import Case
+from tests.fake_probes import FakeProbes, refusal
+from tests.unit.test_plan import DEVICE
 
-
-@dataclass(frozen=True)
-class Scripted(Contender):
-    """One that takes so many seconds for a trip, and whose event clock shows a share of them."""
-
-    trip_s: float = 1e-6
-    event_share: float = 1.0
-
-    def run(self, trips: int, count: int = 1) -> Elapsed:
-        wall = trips * self.trip_s
-        return Elapsed(wall * self.event_share, wall)
+CASE = Case("peak", 0, "flops", "float", {})
+POLICY = Policy()
 
 
-def scripted(trip_s: float, form: str = "fma", unroll: int = 4, event_share: float = 1.0) -> Scripted:
-    choice = {"form": form, "unroll": unroll, "chains": 2}
-    return Scripted(LAUNCHER, (), choice, 100 * unroll, unroll, trip_s, event_share)
+def scripted(trip_s: float, form: str = "fma", unroll: int = 4) -> Parameters:
+    return {"form": form, "unroll": unroll, "chains": 2, "seconds": trip_s}
+
+
+def instrument(event_share: float = 1.0, build_s: float = 0.1) -> FakeProbes:
+    return FakeProbes(
+        trip_s=lambda candidate: float(candidate["seconds"]),
+        unit=lambda candidate: Work(flops=100 * int(candidate["unroll"])),
+        event_share=event_share,
+        build_s=build_s,
+    )
+
+
+def race(fake: FakeProbes | None = None, budget_s: float = math.inf, hopeless: float = math.inf) -> Race:
+    fake = fake or instrument()
+    return Race(fake, CASE, DEVICE, POLICY, budget_s, hopeless, now=fake.clock)
+
+
+def handle(trip_s: float, event_share: float = 1.0) -> Handle:
+    case = Case("peak", 0, "flops", "float", scripted(trip_s))
+    return instrument(event_share).prepare(case, DEVICE, POLICY)
 
 
 def test_a_launch_is_made_as_long_as_wanted() -> None:
-    assert scripted(1e-6).trips_for(0.01) == 10_000
-    assert scripted(1.0).trips_for(0.01) == 1
-    assert scripted(1e-6, event_share=1 / 70).trips_for(0.01) == 10_000  # by the wall clock then
-    assert scripted(1e-18).trips_for(0.01) == 1 << 29  # twice as many still fit an int
+    assert trips_for(handle(1e-6), 0.01) == 10_000
+    assert trips_for(handle(1.0), 0.01) == 1
+    assert trips_for(handle(1e-6, event_share=1 / 70), 0.01) == 10_000  # by the wall clock then
+    assert trips_for(handle(1e-18), 0.01) == 1 << 29  # twice as many still fit an int
+
+
+def test_a_launch_has_the_work_that_a_probe_needs() -> None:
+    fake = instrument()
+    fake.trips = (50_000, 1 << 29)
+    case = Case("bandwidth", 0, "working-set", "float", scripted(1e-6))
+    assert trips_for(fake.prepare(case, DEVICE, POLICY), 0.01) == 50_000
+    fake.trips = (4, 4)
+    assert trips_for(fake.prepare(case, DEVICE, POLICY), 0.01) == 4
 
 
 def test_the_fastest_wins_by_its_operations() -> None:
-    race = Race(1.0)
-    assert race.enter(lambda: [scripted(1e-6), scripted(3e-6, unroll=16)])
-    assert not race.enter(list)
-    assert [contender.steps for contender in race.ranked()] == [16, 4]
-    assert race.best_rate == 1600 / 3e-6
-    assert len(race.close_to_best(0.97)) == 1
-    assert len(race.close_to_best(0.7)) == 2
+    with race() as found:
+        assert found.enter([scripted(1e-6), scripted(3e-6, unroll=16)])
+        assert not found.enter([])
+        assert [entry.choice["unroll"] for entry in found.ranked()] == [16, 4]
+        assert found.best_rate == pytest.approx(1600 / 3e-6)
+        assert len(found.close_to_best(0.97)) == 1
+        assert len(found.close_to_best(0.7)) == 2
 
 
 def test_a_spent_budget_keeps_the_rest_out_but_for_evidence() -> None:
-    times: Iterator[float] = iter([0.0, 0.5, 2.0, 3.0])
-    race = Race(1.0, clock=lambda: next(times))
-    assert race.enter(lambda: [scripted(1e-6)])  # the first is timed whatever it costs
-    assert race.enter(lambda: [scripted(2e-6, "mad")])
-    assert not race.enter(lambda: [scripted(1e-9, "late")])
-    assert race.enter(lambda: [scripted(4e-6, unroll=16)], late=True)
-    assert {contender.choice["form"] for contender in race.ranked()} == {"fma", "mad"}
-    forms, chains = race.summary(form="forms", chains="chains")
-    (cut,) = race.notes
+    with race(instrument(build_s=0.8), budget_s=1.0) as found:
+        assert found.enter([scripted(1e-6)])  # the first is timed whatever it costs
+        assert found.enter([scripted(2e-6, "mad")])
+        assert not found.enter([scripted(1e-9, "late")])
+        assert found.enter([scripted(4e-6, unroll=16)], late=True)
+        assert {entry.choice["form"] for entry in found.ranked()} == {"fma", "mad"}
+        forms, chains = found.summary(form="forms", chains="chains")
+        (cut,) = found.notes
     assert forms == "raced forms (G/s): fma 0.400, mad 0.200"
     assert chains == "raced chains (G/s): 2: 0.400"
     assert "cut short" in cut
 
 
-def test_unrolling_is_told_for_the_same_contender_at_another_depth() -> None:
-    race = Race(1.0)
-    race.enter(lambda: [scripted(1e-6), scripted(1e-6, unroll=16), scripted(5e-6, "mad")])
-    best, *_, worst = race.ranked()
-    assert best.steps == 16
-    assert race.unrolling(best) == 4.0  # sixteen steps in the time of four: folded
-    assert worst.choice["form"] == "mad"
-    assert race.unrolling(worst) is None
+def test_unrolling_is_told_for_the_same_candidate_at_another_depth() -> None:
+    fake = instrument()
+    fake.trip_s = lambda candidate: 5e-6 if candidate["form"] == "mad" else 1e-6
+    with race(fake) as found:
+        found.enter([scripted(0), scripted(0, unroll=16), scripted(0, "mad")])
+        best, *_, worst = found.ranked()
+        assert best.choice["unroll"] == 16
+        # sixteen steps in the time of four: folded
+        assert found.unrolling(best) == pytest.approx(4.0)
+        assert worst.choice["form"] == "mad"
+        assert found.unrolling(worst) is None
+
+
+def test_what_a_compiler_refuses_is_left_out() -> None:
+    fake = instrument()
+    fake.trip_s = lambda candidate: refusal("no fma") if candidate["form"] == "fma" else 1e-6
+    with race(fake) as found:
+        assert not found.enter([scripted(1e-6)])
+        assert found.enter([scripted(1e-6), scripted(1e-6, "mad"), scripted(1e-6, "fma")])
+        assert [entry.choice["form"] for entry in found.entries] == ["mad"]
+        assert found.failure == "no fma"
+        assert found.build_s == 0.1
+
+
+@pytest.mark.parametrize(
+    "error", [LostError("crashed", "gone"), NotMeasuredError("failed", "no memory", restart=True)]
+)
+def test_an_instrument_that_is_gone_ends_the_race(error: Exception) -> None:
+    fake = instrument()
+    fake.trip_s = lambda _: error
+    with race(fake) as found, pytest.raises(type(error)):
+        found.enter([scripted(1e-6)])
+
+
+def test_candidates_share_operands_and_all_but_the_one_that_is_kept_are_given_back() -> None:
+    fake = instrument()
+    with race(fake) as found:
+        found.enter([scripted(1e-6), scripted(2e-6), scripted(3e-6, unroll=16)])
+        found.kept = found.entries[1].handle
+    assert [entry[3] for entry in fake.log if entry[0] == "prepare"] == [None, 0, 0]
+    assert fake.released == {0, 2}
+    assert found.build_s == pytest.approx(0.2)  # two of them are of one program
+
+
+def test_a_hopeless_candidate_is_run_but_once_more() -> None:
+    fake = instrument()
+    with race(fake, hopeless=3.0) as found:
+        fake.trips = (4, 4)
+        found.enter([scripted(1e-6), scripted(4e-6), scripted(2e-6)])
+        runs = [entry[1] for entry in fake.log if entry[0] == "batch"]
+    assert [runs.count(number) for number in range(3)] == [3, 1, 3]
+
+
+def test_the_final_is_run_with_the_work_that_is_sampled() -> None:
+    fake = instrument()
+    fake.trips = (4, 4)
+    with race(fake) as found:
+        found.enter([scripted(seconds * 1e-6) for seconds in (5, 2, 3, 4)])
+        winner = found.final(3)
+        assert winner.number == 1
+        assert winner.work == 4
+        work = [(entry[1], entry[4]) for entry in fake.log if entry[0] == "batch"]
+        assert work.count((1, 1)) == work.count((1, 4)) == 3
+        assert work.count((0, 4)) == 0  # it did not reach the final
+        winner.batch("device", 1, work=2)
+    assert [entry[4] for entry in fake.log if entry[0] == "batch"][-1] == 8
+
+
+def test_the_note_has_each_choice_that_differed() -> None:
+    with race() as found:
+        found.enter([scripted(1e-6), scripted(1e-6)])
+        assert found.note() == "raced (GB/s): one way only"
+        found.enter([scripted(2e-6, "mad")])
+        expected = "raced (GB/s): form fma: 0.400, mad: 0.200; seconds 1e-06: 0.400, 2e-06: 0.200"
+        assert found.note() == expected
+
+
+def test_twice_the_work_is_told_from_work_that_is_not_done() -> None:
+    assert doubling(handle(1e-6), 10_000, 0.05) == pytest.approx(2.0)
+    fake = instrument()
+    folded = fake.prepare(Case("peak", 0, "flops", "float", scripted(1e-6)), DEVICE, POLICY)
+    fake.ignored_past = 10_000
+    assert doubling(folded, 10_000, 0.05) == pytest.approx(1.0)
+    assert doubling(folded, 1000, 0.05, launches=2) == pytest.approx(2.0)

@@ -7,13 +7,13 @@ from dataclasses import replace
 import pytest
 
 from gemmbench.facts.problem import Gemm
-from gemmbench.measure.sampling import sample
 from gemmbench.rules import tuning
 from gemmbench.rules.plan import Skip
 from gemmbench.rules.prediction import least_s, refuse_if_too_slow
 from gemmbench.rules.tuning import TuningError
 from gemmbench.rules.variants import BY_NAME, LADDER, Constraint
 from tests import fake_runs as fake
+from tests.fake_instrument import sample
 
 REGISTER = BY_NAME["register"]
 SQUARE = Gemm(512, 512, 512)

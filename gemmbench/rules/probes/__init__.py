@@ -15,13 +15,15 @@ from gemmbench.rules.probes.chains import (
     WIDTHS,
     ChainProbe,
     Form,
+    kernels_in,
+    kernels_of,
 )
 from gemmbench.rules.probes.matrix import MMA, WGMMA, MatrixProbe
 from gemmbench.rules.probes.model import Probe
 
 __all__ = [
     "ALL_DTYPES", "CHAINS", "FLOPS", "PEAK_DTYPES", "PROBES", "QUICK", "UNROLLS", "WIDTHS", "ChainProbe",
-    "Form", "MatrixProbe", "Probe",
+    "Form", "MatrixProbe", "Probe", "kernels_in", "kernels_of",
 ]  # fmt: skip
 
 PEAK_DTYPES: tuple[str, ...] = ("float", "double", "half", "int")

@@ -16,6 +16,16 @@ CHAINS: tuple[int, ...] = (1, 2, 4, 8, 12, 16)  # independent recurrences; a ker
 UNROLLS: tuple[int, ...] = (4, 16)  # steps of every chain in a trip of the loop
 
 
+def kernels_in(chains: Iterable[int]) -> int:
+    """The kernels of one program, as a candidate's parameter: a bit for each number of chains."""
+    return sum(1 << count for count in chains)
+
+
+def kernels_of(bits: int) -> tuple[int, ...]:
+    """The numbers of chains that `kernels_in` made bits of."""
+    return tuple(count for count in CHAINS if bits >> count & 1)
+
+
 @dataclass(frozen=True)
 class Form:
     """One way to write the step of a recurrence: a program of its own, so that it fails alone."""

@@ -1,0 +1,1 @@
+"""Probes: arithmetic, matrix units, memory, transfers and launches."""

@@ -1,0 +1,413 @@
+"""One row of a probe from its plan to its evidence: raced, checked, sampled, judged."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass, field, replace
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from gemmbench.facts.dtypes import DTYPES
+from gemmbench.facts.events import Staged
+from gemmbench.facts.records import DeviceFacts, Parameters, Policy, Row, Scope, Work
+from gemmbench.facts.stats import summarize
+from gemmbench.measure.sampling import Sampled, Window, alone
+from gemmbench.model.instrument import Batch, Handle, Instrument
+from gemmbench.probes.racing import LAUNCH_S, Entry, Race, doubling, event_s, sized, trips_for
+from gemmbench.rules import integrity
+from gemmbench.rules.ceilings import Unit, ceiling, core_ceiling
+from gemmbench.rules.executor import NotMeasuredError
+from gemmbench.rules.integrity import ARITHMETIC, MEMORY, Evidence
+from gemmbench.rules.memory import BY_NAME, MIB, MemoryProbe, candidates
+from gemmbench.rules.plan import Case
+from gemmbench.rules.probes import CHAINS, PROBES, UNROLLS, ChainProbe, Form, MatrixProbe, kernels_in
+
+_CPU_BATCH_S = 0.03  # several launches: threads that sleep between launches may wake on one core
+_GPU_REST_S = 0.25
+_RACE_SHARE = 1 / 2  # of a row's budget
+_SAMPLING_SHARE = 1 / 6  # for one round of sampling: the best batch is asked for, not the median
+_SAMPLING_ROUNDS = 3
+_SLOWER = 0.95
+
+_FAVOURITES = 2
+_MARGIN = 0.97  # a candidate this close to the best stays in the race for unrolling
+
+_MEMORY_BATCH_S = 0.02
+_HOPELESS = 3.0  # times the best time: not run again
+_FINALISTS = 3
+_STEP_SHARE = 1 / 8  # of a row's budget for a step of a staircase, which has many
+_TRANSFER_SHARE = 1 / 10  # there are many sizes
+
+_MAP_SAMPLE_BYTES = 32 * MIB  # a map that moves this much shows in its time
+_MAP_GROWTH = 2.0  # at least, from a quarter of it, if anything is moved
+
+_LAUNCH_SHARE = 1 / 4
+_FIRST_LAUNCHES = 50  # not sampled
+_MOST_LAUNCHES = 1000  # a distribution wants many
+_LEAST_LAUNCHES = 20
+
+Stages = Generator[Staged, None, Row]
+
+
+@dataclass
+class Known:
+    """What the rows of a device so far have shown."""
+
+    rates: dict[Unit, float] = field(default_factory=dict)  # the best that were believed, per second
+    moving: dict[str, bool] = field(default_factory=dict)  # by direction: whether mapping moves anything
+
+
+_KNOWN: WeakKeyDictionary[Instrument, dict[int, Known]] = WeakKeyDictionary()
+
+
+@dataclass(frozen=True)
+class Ready:
+    """A case whose winner is known and was checked, and is to be sampled."""
+
+    handle: Handle
+    policy: Policy
+    windows: tuple[Window, ...]
+    completed: Callable[[Sequence[Sampled]], Row]
+
+
+@dataclass(frozen=True)
+class _Task:
+    """A row to be measured."""
+
+    instrument: Instrument
+    case: Case
+    device: DeviceFacts
+    policy: Policy
+    known: Known
+
+    def race(self, budget_s: float = float("inf"), hopeless: float = float("inf")) -> Race:
+        """A race between candidates of the row."""
+        return Race(self.instrument, self.case, self.device, self.policy, budget_s, hopeless)
+
+    def judged(self, row: Row, evidence: Evidence) -> Row:
+        """The row with the verdict on it; a rate that is believed is known from now on."""
+        check = integrity.judge(evidence)
+        if check.verdict == "ok" and evidence.rate:
+            rates, unit = self.known.rates, evidence.unit
+            rates[unit] = max(evidence.rate, rates.get(unit, 0.0))
+        return replace(row, check=check)
+
+    @property
+    def unit(self) -> Unit:
+        """What its rate is known of."""
+        return self.case.variant, self.case.dtype, int(self.case.parameters.get("width", 0))
+
+
+def measured(
+    instrument: Instrument, case: Case, device: DeviceFacts | None, policy: Policy, known: Known | None = None
+) -> Stages:
+    """Race, check and sample a case, yielding its stages.
+
+    Args:
+        instrument: that does it.
+        case: of a probe.
+        device: that it runs on.
+        policy: budget, precision, least number of batches.
+        known: what earlier rows have shown; None: those of this instrument.
+
+    Raises:
+        NotMeasuredError: there is no rate, and why.
+    """
+    task = _task(instrument, case, device, policy, known)
+    if case.kind == "peak":
+        return (yield from _arithmetic(task))
+    if BY_NAME[case.variant].bench == "launch":
+        return (yield from _launches(task))
+    ready = yield from _begun(task)
+    with ready.handle as handle:
+        yield Staged("timing")
+        return ready.completed(
+            [
+                alone(handle, window.clock, ready.policy, window.budget_s, window.settle)
+                for window in ready.windows
+            ]
+        )
+
+
+def begun(
+    instrument: Instrument, case: Case, device: DeviceFacts | None, policy: Policy
+) -> Generator[Staged, None, Ready]:
+    """Bring a case of memory or transfers to its first batch.
+
+    Raises:
+        NotMeasuredError: there is no rate, and why.
+    """
+    return (yield from _begun(_task(instrument, case, device, policy, None)))
+
+
+def _task(
+    instrument: Instrument, case: Case, device: DeviceFacts | None, policy: Policy, known: Known | None
+) -> _Task:
+    assert device is not None  # of every probe
+    if known is None:
+        known = _KNOWN.setdefault(instrument, {}).setdefault(device.index, Known())
+    return _Task(instrument, case, device, policy, known)
+
+
+def _begun(task: _Task) -> Generator[Staged, None, Ready]:
+    begin = _transfer if task.case.kind == "transfer" else _memory
+    return (yield from begin(task, BY_NAME[task.case.variant]))
+
+
+def _wrong(handle: Handle) -> str:
+    """How what is computed differs from the host's, or ""."""
+    return "; ".join(handle.verify("before").check.reasons)
+
+
+def _event_over_wall(batches: Sequence[Batch]) -> float:
+    event, wall = (
+        float(np.median([clock(batch) for batch in batches])) for clock in (event_s, lambda b: b.wall_s)
+    )
+    return event / wall
+
+
+# --- arithmetic ---------------------------------------------------------------------------------------------
+
+
+def _arithmetic(task: _Task) -> Stages:
+    """The compute probes: the winner's best batch counts, so that it is sampled on where it was slower."""
+    probe, case = PROBES[task.case.variant], task.case
+    yield Staged("racing")
+    with task.race(task.policy.budget_s * _RACE_SHARE) as race:
+        if isinstance(probe, ChainProbe):
+            race_chains(race, probe, task.device, case.dtype)
+            words = {"form": "forms", "chains": "chains"}
+        else:
+            assert isinstance(probe, MatrixProbe), f"{probe.name} has no kernel"
+            race_matrices(race, probe)
+            words = {"chains": "chains", "unroll": "unroll depths", "groups": "groups a unit"}
+        best = race.ranked()[0]
+        yield Staged("checking")
+        wrong = _wrong(best.handle)
+        winner = sized(best.handle, trips_for(best.handle, LAUNCH_S))
+        unit = winner.prepared.unit
+        work = Work(flops=unit.flops * winner.work)
+        yield Staged("timing")
+        batches, last = _sampled_fast(task, winner, work.flops / race.best_rate)
+        agreement = _event_over_wall(batches)
+        seconds = event_s if integrity.events_agree(agreement) else _wall_s
+        samples = Scope(tuple(map(seconds, batches)), last.size, last.stop)
+        twice = doubling(winner, 1, ARITHMETIC.tolerance, seconds=seconds)
+        row = replace(
+            case.row("ok"),
+            work=work,
+            choice={**best.choice, "trips": winner.work},
+            samples={"kernel": samples},
+            build_s=race.build_s,
+            race=race.summary(**words),
+            notes=race.notes,
+        )
+        evidence = Evidence(
+            unit=task.unit,
+            rate=work.flops / min(samples.seconds),
+            doubling=twice,
+            unrolling=race.unrolling(best),
+            event_over_wall=agreement,
+            wrong_result=wrong,
+            ceiling=ceiling(task.device, DTYPES[case.dtype].itemsize),
+            known=task.known.rates,
+            raced=race.best_rate,
+        )
+        return task.judged(row, evidence)
+
+
+def _wall_s(batch: Batch) -> float:
+    return batch.wall_s
+
+
+def _sampled_fast(task: _Task, winner: Handle, raced_s: float) -> tuple[list[Batch], Sampled]:
+    """Sample the winner; where the machine has become slower since the race, sample on. All is kept.
+
+    A GPU is rested first, not settled: it is fastest before its power limit slows it down, and the best
+    batch is asked for.
+    """
+    cpu = task.device.type == "cpu"
+    policy = replace(task.policy, batch_s=_CPU_BATCH_S if cpu else LAUNCH_S)
+    if not cpu:
+        time.sleep(_GPU_REST_S)
+    batches: list[Batch] = []
+    for _ in range(_SAMPLING_ROUNDS):
+        share_s, settle = policy.budget_s * _SAMPLING_SHARE, cpu and not batches
+        sampled = alone(winner, winner.prepared.clocks[0], policy, share_s, settle, one_s=LAUNCH_S)
+        batches += sampled.batches
+        if min(map(event_s, batches)) <= raced_s / _SLOWER:
+            break
+    return batches, sampled
+
+
+def race_chains(race: Race, probe: ChainProbe, device: DeviceFacts, dtype: str) -> None:
+    """Race forms, chains and unrolling; whatever comes close in one round goes into the next.
+
+    First every number of chains of one form, then the other forms at the numbers that were best, then
+    (if another form won) all its numbers, then the other unroll depths of what is close to the best.
+
+    Raises:
+        NotMeasuredError: no form compiles.
+    """
+    forms = probe.usable(device, dtype)
+    first, *others = UNROLLS
+
+    def enter(form: Form, unroll: int, chains: Sequence[int], late: bool = False) -> bool:
+        program: Parameters = {"form": form.name, "unroll": unroll, "kernels": kernels_in(chains)}
+        return race.enter([{**program, "chains": count} for count in chains], late)
+
+    def form_of(entry: Entry) -> Form:
+        return next(form for form in forms if form.name == entry.choice["form"])
+
+    for form in forms:  # the first that compiles
+        if enter(form, first, CHAINS):
+            break
+    else:
+        raise NotMeasuredError("failed", "no form of the probe compiles: " + race.failure)
+    favourites = tuple(int(entry.choice["chains"]) for entry in race.ranked()[:_FAVOURITES])
+    for other in forms:
+        if other is not form:
+            enter(other, first, favourites)
+    winner = form_of(race.ranked()[0])
+    if winner is not form:
+        enter(winner, first, [count for count in CHAINS if count not in favourites])
+    close: dict[str, list[int]] = {}
+    for entry in race.close_to_best(_MARGIN):
+        close.setdefault(str(entry.choice["form"]), []).append(int(entry.choice["chains"]))
+    for unroll in others:
+        for form in forms:
+            if form.name in close:
+                enter(form, unroll, close[form.name])
+    best = race.ranked()[0]
+    if others and race.unrolling(best) is None:  # the verdict on it needs a second depth
+        enter(form_of(best), others[0], [int(best.choice["chains"])], late=True)
+
+
+def race_matrices(race: Race, probe: MatrixProbe) -> None:
+    """Race numbers of chains, unroll depths and work-groups for each unit.
+
+    Raises:
+        NotMeasuredError: no program assembles.
+    """
+    for unroll in probe.unrolls:
+        for chains in probe.chains:
+            race.enter([{"chains": chains, "unroll": unroll, "groups": groups} for groups in probe.groups])
+    if not race.entries:
+        raise NotMeasuredError("failed", race.failure)
+
+
+# --- memory, transfers, latencies ---------------------------------------------------------------------------
+
+
+def _memory(task: _Task, probe: MemoryProbe) -> Generator[Staged, None, Ready]:
+    """Race the ways to walk through memory, and establish that the winner is real."""
+    case, device = task.case, task.device
+    yield Staged("racing")
+    with task.race(hopeless=_HOPELESS) as race:
+        race.enter(candidates(probe, device, case.parameters))
+        if not race.entries:
+            failure = race.failure or f"{device.local_mem_bytes} bytes of local memory hold no array to read"
+            raise NotMeasuredError("failed", f"the probe cannot be run: {failure}")
+        winner = race.final(_FINALISTS)
+        yield Staged("checking")
+        wrong = _wrong(winner)
+        twice = doubling(sized(winner, 1), winner.work // 2, MEMORY.tolerance, launches=2)
+        race.kept = winner
+    prepared, is_latency = winner.prepared, probe.kind == "latency"
+    work = Work(bytes=prepared.unit.bytes * winner.work)
+    most = None if is_latency else core_ceiling(device)
+
+    def completed(taken: Sequence[Sampled]) -> Row:
+        (sampled,) = taken
+        scope, hops = sampled.scopes["kernel"], winner.work if is_latency else 1
+        each = Scope(tuple(seconds / hops for seconds in scope.seconds), scope.batch * hops, scope.stop)
+        row = replace(
+            case.row("ok"),
+            work=work,
+            choice={**prepared.built.choice, **({"hops": hops} if is_latency else {})},
+            samples={"kernel": each},
+            build_s=race.build_s,
+            race=() if is_latency else (race.note(),),
+            notes=() if is_latency else prepared.notes,
+        )
+        rate, agreement = work.bytes / min(each.seconds), _event_over_wall(sampled.batches)
+        known = task.known.rates
+        evidence = Evidence(task.unit, rate, twice, None, agreement, wrong, most, known, subject=MEMORY)
+        return task.judged(row, evidence)
+
+    staircase = probe.bench in ("working-set", "chase")
+    return _ready(task, winner, _STEP_SHARE if staircase else _SAMPLING_SHARE, completed)
+
+
+def _ready(task: _Task, handle: Handle, share: float, completed: Callable[[Sequence[Sampled]], Row]) -> Ready:
+    """A winner that is sampled with a share of the budget."""
+    clock = handle.prepared.clocks[0]
+    windows = (Window(clock, task.policy.budget_s * share, settle=True),)
+    policy = task.policy if clock == "host" else replace(task.policy, batch_s=_MEMORY_BATCH_S)
+    return Ready(handle, policy, windows, completed)
+
+
+def _transfer(task: _Task, probe: MemoryProbe) -> Generator[Staged, None, Ready]:
+    """Race the ways to make a transfer."""
+    case = task.case
+    yield Staged("racing")
+    with task.race() as race:
+        race.enter(candidates(probe, task.device, case.parameters))
+        if not race.entries:
+            raise NotMeasuredError("failed", race.failure)
+        best = race.ranked()[0]
+        moved = probe.bench != "map" or _map_moves(task, probe)
+        yield Staged("checking")
+        check = best.handle.verify("before").check
+        race.kept = best.handle
+
+    def completed(taken: Sequence[Sampled]) -> Row:
+        (sampled,) = taken
+        note = "zero-copy: the buffer is mapped where it is, and nothing is transferred"
+        return replace(
+            case.row("ok"),
+            work=Work(bytes=int(case.parameters["bytes"]) if moved else 0),
+            choice=best.choice if moved else {"way": "zero-copy"},
+            samples=sampled.scopes,
+            check=check,
+            memory=probe.name.partition("-")[2],
+            notes=() if moved else (note,),
+        )
+
+    return _ready(task, best.handle, _TRANSFER_SHARE, completed)
+
+
+def _map_moves(task: _Task, probe: MemoryProbe) -> bool:
+    """Whether mapping transfers anything: if so, it takes longer the more there is."""
+    if task.device.unified_memory:
+        return False
+    moving = task.known.moving
+    if probe.direction not in moving:
+        seconds = []
+        for nbytes in (_MAP_SAMPLE_BYTES // 4, _MAP_SAMPLE_BYTES):
+            sample = replace(task, case=replace(task.case, parameters={"bytes": nbytes}))
+            with sample.race() as race:
+                race.enter(candidates(probe, task.device, {}))
+                seconds.append(nbytes / race.best_rate)
+        moving[probe.direction] = seconds[1] > _MAP_GROWTH * seconds[0]
+    return moving[probe.direction]
+
+
+def _launches(task: _Task) -> Stages:
+    """Seconds for each launch of an empty kernel."""
+    policy, chain = task.policy, BY_NAME[task.case.variant].chain
+    yield Staged("building")
+    with task.instrument.prepare(task.case, task.device, policy) as handle:
+        yield Staged("timing")
+        handle.batch("host", chain or _FIRST_LAUNCHES)
+        end = time.monotonic() + policy.budget_s * _LAUNCH_SHARE
+        samples: list[float] = []
+        while len(samples) < _MOST_LAUNCHES and (len(samples) < _LEAST_LAUNCHES or time.monotonic() < end):
+            batch = handle.batch("host", chain or _LEAST_LAUNCHES)
+            samples += batch.each.get("host", (batch.seconds["host"],))
+        stop = "stable" if summarize(samples).noise <= policy.precision else "budget"
+        scopes = {"host": Scope(tuple(samples), max(1, chain), stop)}
+        build_s = handle.prepared.built.build_s
+        return replace(task.case.row("ok"), work=Work(), samples=scopes, build_s=build_s)

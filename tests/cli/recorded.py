@@ -1,0 +1,75 @@
+"""The parent's side of the fake machine: whole rows, which its child tells in answer to `Prepare`."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from gemmbench.facts.events import Staged
+from gemmbench.facts.records import DeviceFacts, Policy, Row
+from gemmbench.measure import child
+from gemmbench.measure.sampling import Sampled, Window
+from gemmbench.model.instrument import Handle, Instrument, Prepared, Verified, When
+from gemmbench.rules.plan import Case
+
+KINDS = ("gemm", "peak", "bandwidth", "transfer", "latency")
+CONDUCTORS = dict.fromkeys(KINDS, __name__)
+
+
+def install(kinds: Iterable[str] = KINDS) -> None:
+    """Have cases of some kinds conducted by this module."""
+    child.CONDUCTORS.update(dict.fromkeys(kinds, __name__))
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """The child's side: see `measure.instrument.Bench`."""
+
+    row: Row
+
+    @property
+    def prepared(self) -> Prepared:
+        """With the row in a note."""
+        return Prepared((), notes=(msgspec.json.encode(self.row).decode(),))
+
+    def release(self) -> None:
+        """Nothing to do."""
+
+    def verify(self, when: When) -> Verified:
+        """Nobody asks."""
+        raise NotImplementedError
+
+    def start(self, clock: str, count: int, work: int) -> None:
+        """Nobody asks."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Ready:
+    """See `measure.child.Ready`: there is nothing to sample."""
+
+    handle: Handle
+    windows: tuple[Window, ...] = ()
+
+    def completed(self, taken: Sequence[Sampled]) -> Row:
+        """The row as it was told."""
+        return msgspec.json.decode(self.handle.prepared.notes[0], type=Row)
+
+
+def begun(
+    instrument: Instrument, case: Case, device: DeviceFacts | None, policy: Policy
+) -> Generator[Staged, None, Ready]:
+    """See `measure.child.Conductor`."""
+    yield Staged("timing")
+    return Ready(instrument.prepare(case, device, policy))
+
+
+def measured(
+    instrument: Instrument, case: Case, device: DeviceFacts | None, policy: Policy
+) -> Generator[Staged, None, Row]:
+    """See `measure.child.Conductor`."""
+    ready = yield from begun(instrument, case, device, policy)
+    with ready.handle:
+        return ready.completed(())

@@ -1,0 +1,225 @@
+"""Rows of probes on a scripted instrument: the winner, its work, its evidence and the verdict."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from gemmbench.facts.records import Policy, Row, Work
+from gemmbench.probes.measure import Known, begun, measured
+from gemmbench.rules.executor import NotMeasuredError
+from gemmbench.rules.plan import Case
+from tests import in_process
+from tests.fake_probes import FakeProbes, refusal
+from tests.unit.test_plan import DEVICE
+
+POLICY = Policy(budget_s=600.0, settle_s=0.0, batch_s=0.001, min_batches=3)
+FLOAT = Case("peak", 0, "flops", "float", {"width": 4})
+READ = Case("bandwidth", 0, "global-read", "float", {"width": 16})
+UPLOAD = Case("transfer", 0, "upload-pageable", "float", {"bytes": 4096})
+
+
+def run(fake: FakeProbes, case: Case, policy: Policy = POLICY, known: Known | None = None) -> Row:
+    return in_process.result_of(measured(fake, case, DEVICE, policy, known or Known()))
+
+
+def arithmetic(**changes: object) -> FakeProbes:
+    """The best has eight chains of the second form, unrolled to 16."""
+    fake = FakeProbes(
+        trip_s=lambda candidate: (
+            1e-6
+            * int(candidate["unroll"])
+            * int(candidate["chains"])
+            * (1.0 if candidate["chains"] == 8 else 1.5)
+            * {"a*b+c": 1.2, "fma(a,b,c)": 1.0}.get(str(candidate["form"]), 2.0)
+            * (0.9 if candidate["unroll"] == 16 else 1.0)
+        ),
+        unit=lambda candidate: Work(flops=1000 * int(candidate["unroll"]) * int(candidate["chains"])),
+    )
+    for name, value in changes.items():
+        setattr(fake, name, value)
+    return fake
+
+
+def test_the_winner_is_sampled_and_has_the_rows_work() -> None:
+    fake, known = arithmetic(), Known()
+    row = run(fake, FLOAT, known=known)
+    assert (row.status, row.check.verdict) == ("ok", "ok")
+    best = {"form": "fma(a,b,c)", "chains": 8, "unroll": 16}
+    assert {name: row.choice[name] for name in best} == best
+    assert row.work is not None
+    assert row.work.flops == 1000 * 16 * 8 * int(row.choice["trips"])
+    assert row.work.flops / min(row.samples["kernel"].seconds) == pytest.approx(1e9 / 0.9)
+    assert 0.009 < row.samples["kernel"].seconds[0] < 0.011
+    assert row.samples["kernel"].batch == 3
+    assert row.check.figures == pytest.approx({"doubling": 2.0, "event_over_wall": 1.0, "unrolling": 1 / 0.9})
+    assert row.race[0] == "raced forms (G/s): a*b+c 0.833, fma(a,b,c) 1.11, mad(a,b,c) 0.500"
+    assert row.race[1].startswith("raced chains (G/s): 1: 0.667, 2: 0.667, 4: 0.667, 8: 1.11, ")
+    assert row.build_s == pytest.approx(0.1 * 4)  # two depths of the winning form, one of the others
+    assert known.rates["flops", "float", 4] == pytest.approx(1e9 / 0.9)
+    assert len(fake.released) == len([entry for entry in fake.log if entry[0] == "prepare"])
+
+
+def test_forms_go_on_with_the_best_numbers_of_chains() -> None:
+    fake = arithmetic()
+    run(fake, FLOAT)
+    tried = [(entry["form"], entry["unroll"], entry["chains"]) for entry in fake.candidates]
+    first, second = tried[:6], tried[6:8]
+    assert first == [("a*b+c", 4, count) for count in (1, 2, 4, 8, 12, 16)]
+    assert second == [("fma(a,b,c)", 4, 8), ("fma(a,b,c)", 4, 1)]
+    assert [entry for entry in tried if entry[1] == 16] == [("fma(a,b,c)", 16, 8)]
+    programs = {(entry["form"], entry["unroll"], entry["kernels"]) for entry in fake.candidates}
+    assert ("a*b+c", 4, sum(1 << count for count in (1, 2, 4, 8, 12, 16))) in programs
+
+
+def test_a_budget_cuts_the_race_but_for_the_evidence() -> None:
+    row = run(arithmetic(), FLOAT, replace(POLICY, budget_s=0.0))
+    assert row.choice["form"] == "a*b+c"
+    assert "unrolling" in row.check.figures
+    assert row.notes[-1] == "the race was cut short by its budget: a larger --budget tries more"
+
+
+def test_a_form_that_does_not_compile_is_left_out() -> None:
+    fake = arithmetic()
+    honest = fake.trip_s
+    fake.trip_s = lambda entry: refusal("no fma") if entry["form"] == "fma(a,b,c)" else honest(entry)
+    assert run(fake, FLOAT).choice["form"] == "a*b+c"
+    fake.trip_s = lambda entry: refusal("broken")
+    with pytest.raises(NotMeasuredError, match="no form of the probe compiles: broken"):
+        run(fake, FLOAT)
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"ignored_past": 20}, "doubling the trips multiplies the time by 1.00, not by 2"),
+        ({"event_share": 1 / 70}, "event clock says 0.014 times the wall clock, which is used instead"),
+        (
+            {"unit": lambda entry: Work(flops=10**9 * int(entry["unroll"]))},
+            "which no device with these units",
+        ),
+    ],
+)
+def test_a_fault_is_suspect(changes: dict[str, object], reason: str) -> None:
+    known = Known()
+    row = run(arithmetic(**changes), FLOAT, known=known)
+    assert row.check.verdict == "suspect"
+    assert reason in "; ".join(row.check.reasons)
+    assert known.rates == {}  # nothing is held against it
+
+
+def test_samples_are_the_wall_clocks_where_events_cannot_be_believed() -> None:
+    row = run(arithmetic(event_share=1 / 70), FLOAT)
+    assert 0.009 < row.samples["kernel"].seconds[0] < 0.011
+
+
+def test_a_rate_is_held_against_what_is_known() -> None:
+    known = Known(rates={("flops", "float", 1): 1e8})
+    row = run(arithmetic(), replace(FLOAT, dtype="double"), known=known)
+    assert "times the rate of float, where 1.1 is the most possible" in row.check.reasons[0]
+    known = Known(rates={("global-read", "float", 4): 1e8, ("global-write", "float", 4): 1e8})
+    copy = run(memory(), replace(READ, variant="global-copy"), known=known)
+    assert "5.0 times what reading and writing move together" in copy.check.reasons[0]
+
+
+# --- memory -------------------------------------------------------------------------------------------------
+
+
+def memory(**changes: object) -> FakeProbes:
+    """A quarter of the set is 10 MB; the best way is by item."""
+    fake = FakeProbes(
+        trip_s=lambda entry: 0.01 * (1.0 if entry["pattern"] == "item" and entry["groups"] == 8 else 2.0),
+        unit=lambda _: Work(bytes=10_000_000),
+        trips=(4, 4),
+    )
+    for name, value in changes.items():
+        setattr(fake, name, value)
+    return fake
+
+
+def test_a_pass_is_sampled_whole_and_doubled_from_its_halves() -> None:
+    fake, known = memory(), Known()
+    row = run(fake, READ, known=known)
+    assert row.check.verdict == "ok"
+    assert row.choice["pattern"] == "item"
+    assert row.work == Work(bytes=40_000_000)
+    assert set(row.samples["kernel"].seconds) == {0.04}
+    assert row.race[-1].startswith("raced (GB/s): ")
+    assert "pattern item: 1.00, group: 0.500, streams: 0.500" in row.race[-1]
+    assert known.rates == {("global-read", "float", 16): pytest.approx(1e9)}
+    work = [entry[3:] for entry in fake.log if entry[0] == "batch"]
+    assert {(1, 1), (2, 2), (1, 4)} == set(work)
+    assert len(fake.released) == len([entry for entry in fake.log if entry[0] == "prepare"])
+
+
+def test_a_loop_that_ignores_its_trips_is_suspect() -> None:
+    fake = memory(trips=(2, 1 << 29), trip_s=lambda _: 1e-6, ignored_past=1000)
+    row = run(fake, replace(READ, variant="working-set", parameters={"bytes": 4096}))
+    assert row.check.reasons[0] == "doubling the work multiplies the time by 1.00, not by 2"
+
+
+def test_no_way_that_compiles_is_failed_with_the_reason() -> None:
+    with pytest.raises(NotMeasuredError, match="the probe cannot be run: no float16"):
+        run(memory(trip_s=lambda _: refusal("no float16")), READ)
+    small = replace(DEVICE, local_mem_bytes=16)
+    with pytest.raises(NotMeasuredError, match="16 bytes of local memory hold no array to read"):
+        in_process.result_of(measured(memory(), replace(READ, variant="local-read"), small, POLICY, Known()))
+
+
+def test_a_winner_can_be_sampled_by_somebody_else() -> None:
+    fake = memory()
+    steps = begun(fake, READ, DEVICE, POLICY)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="unhashable"):  # nothing is kept for an instrument without identity
+        next(steps)
+
+
+def transfers(**changes: object) -> FakeProbes:
+    fake = FakeProbes(
+        trip_s=lambda entry: {"blocking": 2e-6, "map": 3e-6}.get(str(entry["way"]), 1e-6),
+        unit=lambda entry: Work(bytes=int(entry["bytes"])),
+        trips=(1, 1),
+        clocks=("host",),
+    )
+    for name, value in changes.items():
+        setattr(fake, name, value)
+    return fake
+
+
+def test_the_fastest_way_to_transfer_is_sampled() -> None:
+    row = run(transfers(), UPLOAD)
+    assert row.choice == {"way": "enqueued"}
+    assert row.samples.keys() == {"host"}
+    assert row.work == Work(bytes=4096)
+    assert row.memory == "pageable"
+    assert row.build_s is None
+
+
+@pytest.mark.parametrize(("growth", "way"), [(4.0, "map"), (1.1, "zero-copy")])
+def test_a_map_that_takes_no_longer_for_more_moves_nothing(growth: float, way: str) -> None:
+    fake = transfers(trip_s=lambda entry: 1e-3 * (growth if int(entry["bytes"]) == 32 << 20 else 1.0))
+    gpu, known = replace(DEVICE, unified_memory=False), Known()
+    row = in_process.result_of(measured(fake, replace(UPLOAD, variant="upload-mapped"), gpu, POLICY, known))
+    assert row.choice == {"way": way}
+    assert row.work == Work(bytes=4096 if way == "map" else 0)
+    assert known.moving == {"up": way == "map"}
+
+
+def test_launches_are_a_distribution_and_a_chain_is_a_sample() -> None:
+    fake = FakeProbes(clocks=("host",), each=True)
+    row = run(fake, Case("latency", 0, "launch-round-trip", "int", {}))
+    assert len(row.samples["host"].seconds) == 1000
+    assert row.samples["host"].batch == 1
+    fake = FakeProbes(clocks=("host",))
+    row = run(fake, Case("latency", 0, "launch-chain", "int", {}))
+    assert row.samples["host"].seconds[0] == pytest.approx(1e-6)
+    assert row.samples["host"].batch == 500
+
+
+def test_a_chase_is_told_by_its_hops() -> None:
+    fake = FakeProbes(trip_s=lambda _: 1e-7, unit=lambda _: Work(), trips=(2, 1 << 29))
+    row = run(fake, Case("latency", 0, "pointer-chase", "int", {"bytes": 4096}))
+    assert row.choice["hops"] == pytest.approx(100_000, abs=1)
+    assert row.samples["kernel"].seconds[0] == pytest.approx(1e-7)
+    assert row.check.verdict == "ok"
+    assert fake.released == {0}
