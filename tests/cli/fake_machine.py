@@ -62,8 +62,8 @@ class FakeMachine:
             marks = {str(size), *(f"{name}={value}" for name, value in case.parameters.items())}
             if fault and fault.split()[0] == case.variant and fault.split()[1] in marks:
                 if fault.split()[2] == "former-sigsegv":
-                    died = "crashed: the driver's process was killed by SIGSEGV: fatal error in the driver's compiler"
-                    raise NotMeasuredError("unsupported", f"its kernel in the other folder: {died}")
+                    died = "the driver's process was killed by SIGSEGV: fatal error in the driver's compiler"
+                    raise NotMeasuredError("unsupported", f"its kernel in the other folder: crashed: {died}")
                 self._fail(fault.split()[2])
         if log := os.environ.get("GEMMBENCH_FAKE_LOG"):
             with Path(log).open("a") as file:
