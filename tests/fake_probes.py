@@ -39,6 +39,7 @@ class FakeProbes(FakeInstrument):
     each: bool = False
     candidates: list[Parameters] = field(default_factory=list)
     released: set[int] = field(default_factory=set)
+    __hash__ = object.__hash__  # what rows have shown is kept by instrument
 
     def prepare(
         self,

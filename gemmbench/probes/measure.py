@@ -319,8 +319,8 @@ def _memory(task: _Task, probe: MemoryProbe) -> Generator[Staged, None, Ready]:
     work = Work(bytes=prepared.unit.bytes * winner.work)
     most = None if is_latency else core_ceiling(device)
 
-    def completed(taken: Sequence[Sampled]) -> Row:
-        (sampled,) = taken
+    def completed(windows: Sequence[Sampled]) -> Row:
+        (sampled,) = windows
         scope, hops = sampled.scopes["kernel"], winner.work if is_latency else 1
         each = Scope(tuple(seconds / hops for seconds in scope.seconds), scope.batch * hops, scope.stop)
         row = replace(
@@ -363,8 +363,8 @@ def _transfer(task: _Task, probe: MemoryProbe) -> Generator[Staged, None, Ready]
         check = best.handle.verify("before").check
         race.kept = best.handle
 
-    def completed(taken: Sequence[Sampled]) -> Row:
-        (sampled,) = taken
+    def completed(windows: Sequence[Sampled]) -> Row:
+        (sampled,) = windows
         note = "zero-copy: the buffer is mapped where it is, and nothing is transferred"
         return replace(
             case.row("ok"),

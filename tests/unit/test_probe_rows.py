@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from gemmbench.facts.records import Policy, Row, Work
+from gemmbench.measure.sampling import alone
 from gemmbench.probes.measure import Known, begun, measured
 from gemmbench.rules.executor import NotMeasuredError
 from gemmbench.rules.plan import Case
@@ -169,9 +171,23 @@ def test_no_way_that_compiles_is_failed_with_the_reason() -> None:
 
 def test_a_winner_can_be_sampled_by_somebody_else() -> None:
     fake = memory()
-    steps = begun(fake, READ, DEVICE, POLICY)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="unhashable"):  # nothing is kept for an instrument without identity
-        next(steps)
+    ready: Any = in_process.result_of(begun(fake, READ, DEVICE, POLICY))  # type: ignore[arg-type]
+    prepared = {entry[1] for entry in fake.log if entry[0] == "prepare"}
+    assert prepared - fake.released == {ready.handle.number}
+    (window,) = ready.windows
+    assert window.budget_s == POLICY.budget_s / 6
+    sampled = alone(ready.handle, window.clock, ready.policy, window.budget_s, now=fake.clock)
+    row = ready.completed([sampled])
+    assert row.work == Work(bytes=40_000_000)
+    assert set(row.samples["kernel"].seconds) == {0.04}
+
+
+def test_what_is_known_is_kept_by_instrument() -> None:
+    fake = memory()
+    for variant, unit_bytes, verdict in (("read", 10, "ok"), ("write", 10, "ok"), ("copy", 50, "suspect")):
+        fake.unit = lambda _, size=unit_bytes: Work(bytes=size)
+        case = replace(READ, variant=f"global-{variant}")
+        assert in_process.result_of(measured(fake, case, DEVICE, POLICY)).check.verdict == verdict
 
 
 def transfers(**changes: object) -> FakeProbes:
