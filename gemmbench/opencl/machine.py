@@ -9,7 +9,7 @@ from typing import Any
 from gemmbench.facts.records import DeviceFacts, HostFacts
 from gemmbench.opencl import drivers
 from gemmbench.rules.plan import Case
-from gemmbench.rules.variants import BASELINE, BY_NAME, CUBLAS
+from gemmbench.rules.variants import BASELINE, BY_NAME, CLBLAST, CUBLAS
 
 # Build times are a result, so that no cache may answer for the compiler. Read when libraries are loaded.
 _NO_CACHES = {"PYOPENCL_NO_CACHE": "1", "POCL_KERNEL_CACHE": "0", "CUDA_CACHE_DISABLE": "1"}
