@@ -17,21 +17,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from gemmbench.api import (
-        Run,
-        check,
-        compare,
-        devices,
-        gemm,
-        history,
-        load,
-        peak,
-        precision,
-        square,
-        sweep_k,
-        tune,
-        workloads,
-    )
+    from gemmbench.api import Run
 
 __version__ = "0.1.0"
 

@@ -19,48 +19,42 @@ from rich.console import Console
 from rich.console import Group as Page
 from rich.text import Text
 
-from gemmbench import NothingMeasured, UsageError, checking
-from gemmbench.checking import CheckOutcome
-from gemmbench.facts import history as histories
-from gemmbench.facts import records
-from gemmbench.facts.compare import comparison as comparisons
-from gemmbench.facts.compare.aa import Floor, floor
-from gemmbench.facts.compare.basis import Basis
-from gemmbench.facts.compare.comparison import Line
-from gemmbench.facts.concurrent import alone, joints
-from gemmbench.facts.records import BUSY_CORES, DeviceFacts, HostFacts
-from gemmbench.facts.text import clean, reason_of
-from gemmbench.facts.tuning import Result, result
+from gemmbench import NothingMeasured, UsageError, views
+from gemmbench.ladder import FAMILIES, ORDER
+from gemmbench.measure import machine
 from gemmbench.measure.child import Worker
-from gemmbench.opencl import machine
+from gemmbench.model import run_file
+from gemmbench.model.device import BUSY_CORES, DeviceFacts, HostFacts
+from gemmbench.model.units import clean, reason_of
 from gemmbench.options import comparing, measuring
-from gemmbench.options.declare import Options, build, command_line, specs
+from gemmbench.options.comparing import Tune
+from gemmbench.options.declare import Options, build, check_overwriting, check_plot_path, command_line, specs
 from gemmbench.options.measuring import Measuring
-from gemmbench.options.names import check_overwriting, check_plot_path
-from gemmbench.options.tuning import Tune
-from gemmbench.render import compare as compare_pages
-from gemmbench.render import export
-from gemmbench.render import history as history_pages
-from gemmbench.render.progress import Progress, place
-from gemmbench.render.sheet import stack
-from gemmbench.render.show import concurrent_sheets
-from gemmbench.render.show import show as show_table
-from gemmbench.rules.variants import FAMILIES, ORDER
+from gemmbench.regress import check as checking
+from gemmbench.regress import compare as comparisons
+from gemmbench.regress import compare_table as compare_pages
+from gemmbench.regress import history as histories
+from gemmbench.regress import history_table as history_pages
+from gemmbench.regress.baseline import Basis
+from gemmbench.regress.check import CheckOutcome
+from gemmbench.regress.compare import Line
+from gemmbench.regress.gate import Floor, floor
+from gemmbench.report.progress import Progress, place
+from gemmbench.report.table import stack
 from gemmbench.suite import run as suite
 from gemmbench.suite.run import Measurement, Outcome, user_errors
+from gemmbench.suite.together_table import alone, joints_of
+from gemmbench.tune.result import Result, result
+from gemmbench.views import concurrent_sheets
+from gemmbench.views import show as show_table
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from gemmbench.tuning.run import Tuning, TuningOutcome
+    from gemmbench.tune.run import Tuning, TuningOutcome
 
 make_machine = machine.default  # replaced in tests
 make_caching_machine = machine.caching  # replaced in tests
-
-__all__ = [
-    "NothingMeasured", "Run", "UsageError", "check", "compare", "devices", "gemm", "history", "load", "peak",
-    "precision", "square", "sweep_k", "tune", "workloads",
-]  # fmt: skip
 
 # --- results ------------------------------------------------------------------------------------------------
 
@@ -87,10 +81,10 @@ def say(sentence: str) -> None:
 
 
 @dataclass(frozen=True, eq=False)
-class Run(records.Run):
+class Run(run_file.Run):
     """A run's header and rows, with the tables, charts and records that are made of them."""
 
-    own_table: Callable[[records.Run, bool], RenderableType] | None = field(default=None, repr=False)
+    own_table: Callable[[run_file.Run, bool], RenderableType] | None = field(default=None, repr=False)
     concurrent: bool = field(default=False, repr=False)  # devices were measured alone, then all at once
 
     @property
@@ -132,7 +126,7 @@ class Run(records.Run):
 
     def records(self) -> list[dict[str, Any]]:
         """A plain dictionary for each row: what ``show --format json`` prints, rates and samples included."""
-        return export.to_records(self)
+        return views.to_records(self)
 
     def check_measured(self) -> None:
         """Whether there is a result of what was asked for.
@@ -273,7 +267,7 @@ def load(path: str | Path) -> Run:
         UsageError: it cannot be read; the sentence names file, line and field.
     """
     with user_errors():
-        return _as(Run, records.load(path))
+        return _as(Run, run_file.load(path))
 
 
 @contextmanager
@@ -344,23 +338,23 @@ def _measured(chosen: Measuring) -> Run:
     return run
 
 
-def chart_of(run: records.Run, chosen: Measuring) -> str | None:
+def chart_of(run: run_file.Run, chosen: Measuring) -> str | None:
     """The kind of chart that ``--plot`` draws; None for what suits the run."""
-    return "concurrent" if any(joint.figured for joint in joints(run)) else chosen.chart
+    return "concurrent" if any(joint.figured for joint in joints_of(run)) else chosen.chart
 
 
-def draw(runs: Sequence[records.Run], kind: str | None, path: Path) -> None:
+def draw(runs: Sequence[run_file.Run], kind: str | None, path: Path) -> None:
     """Draw a chart of runs.
 
     Raises:
         UsageError: it cannot be drawn or written.
     """
-    from gemmbench import charts  # matplotlib takes a second to import
+    from gemmbench import chart_views  # matplotlib takes a second to import
 
-    if kind not in (None, *charts.KINDS):
-        raise UsageError(f"unknown kind of chart {kind!r}; there are {', '.join(charts.KINDS)}")
-    chosen = kind or charts.default_kind(runs[0])
-    drawn(lambda: charts.draw(runs, chosen, path, FAMILIES), path)
+    if kind not in (None, *chart_views.KINDS):
+        raise UsageError(f"unknown kind of chart {kind!r}; there are {', '.join(chart_views.KINDS)}")
+    chosen = kind or chart_views.default_kind(runs[0])
+    drawn(lambda: chart_views.draw(runs, chosen, path, FAMILIES), path)
 
 
 def drawn(paint: Callable[[], None], path: Path) -> None:
@@ -369,11 +363,11 @@ def drawn(paint: Callable[[], None], path: Path) -> None:
     Raises:
         UsageError: it cannot be drawn or written.
     """
-    from gemmbench import charts
+    from gemmbench.charts import figure
 
     try:
         paint()
-    except charts.ChartError as error:
+    except figure.ChartError as error:
         raise UsageError(str(error)) from None
     except OSError as error:
         raise UsageError(f"cannot write {path}: {reason_of(error)}") from None
@@ -388,7 +382,7 @@ def warn_if_busy(host: HostFacts, quiet: bool) -> None:
 
 # --- comparing ----------------------------------------------------------------------------------------------
 
-Source = records.Run | str | Path
+Source = run_file.Run | str | Path
 
 
 @_takes(comparing.Compare)
@@ -411,7 +405,7 @@ def compare(baseline: Source | Iterable[Source], new: Source | Iterable[Source],
 
 
 def compared(
-    baselines: Sequence[records.Run], news: Sequence[records.Run], chosen: comparing.Compare
+    baselines: Sequence[run_file.Run], news: Sequence[run_file.Run], chosen: comparing.Compare
 ) -> Comparison:
     """The verdicts of new runs.
 
@@ -424,7 +418,7 @@ def compared(
         raise UsageError(f"{same} is both base and new: a run is no slower than itself")
     chosen.check_paths((*old_paths, *new_paths), chosen.plot)
     with user_errors():
-        noises = [records.load(path) for path in chosen.noise]
+        noises = [run_file.load(path) for path in chosen.noise]
         for run in (*baselines, *news):
             _check_rows(run)
         return _as(Comparison, comparisons.compare(baselines, news, chosen.rules, noises))
@@ -438,10 +432,10 @@ def draw_comparison(comparison: comparisons.Comparison, path: Path) -> bool:
     """
     if not any(line.judgement for line in comparison.lines):
         return False
-    from gemmbench import charts
-    from gemmbench.charts.compare import ratios
+    from gemmbench.charts import figure
+    from gemmbench.regress.chart import ratios
 
-    drawn(lambda: charts.draw_panes(lambda: ratios(comparison), path, "compared rows"), path)
+    drawn(lambda: figure.draw_panes(lambda: ratios(comparison), path, "compared rows"), path)
     return True
 
 
@@ -463,7 +457,7 @@ def history(*runs: Source, **values: Any) -> History:
     return found
 
 
-def followed(runs: Sequence[records.Run], chosen: comparing.History) -> History:
+def followed(runs: Sequence[run_file.Run], chosen: comparing.History) -> History:
     """The tracks of every row.
 
     Raises:
@@ -486,24 +480,24 @@ def draw_history(tracks: histories.History, path: Path) -> None:
     Raises:
         UsageError: the file cannot be written.
     """
-    from gemmbench import charts
-    from gemmbench.charts.history import tracks as panes
+    from gemmbench.charts import figure
+    from gemmbench.regress.chart import tracks as panes
 
-    drawn(lambda: charts.draw_panes(lambda: panes(tracks), path, "rows", across=2), path)
+    drawn(lambda: figure.draw_panes(lambda: panes(tracks), path, "rows", across=2), path)
 
 
-def runs_of(sources: Source | Iterable[Source]) -> list[records.Run]:
+def runs_of(sources: Source | Iterable[Source]) -> list[run_file.Run]:
     """Runs as they are, files loaded, each file once."""
-    if isinstance(sources, (records.Run, str, Path)):
+    if isinstance(sources, (run_file.Run, str, Path)):
         sources = (sources,)
-    return [source if isinstance(source, records.Run) else load(source) for source in dict.fromkeys(sources)]
+    return [source if isinstance(source, run_file.Run) else load(source) for source in dict.fromkeys(sources)]
 
 
-def _paths(runs: Iterable[records.Run]) -> list[Path]:
+def _paths(runs: Iterable[run_file.Run]) -> list[Path]:
     return [Path(run.path) for run in runs if run.path]
 
 
-def _check_rows(run: records.Run) -> None:
+def _check_rows(run: run_file.Run) -> None:
     if not run.rows:
         raise UsageError(f"{run.path} has no rows to compare")
 
@@ -557,7 +551,7 @@ def check_repeated(job: checking.Job) -> None:
 
 @contextmanager
 def checked(
-    baselines: Sequence[records.Run], chosen: comparing.Check, command: Sequence[str] = ()
+    baselines: Sequence[run_file.Run], chosen: comparing.Check, command: Sequence[str] = ()
 ) -> Iterator[checking.Job]:
     """What ``gemmbench check`` would measure, ready to run.
 
@@ -568,7 +562,7 @@ def checked(
     with user_errors():
         for run in baselines:
             _check_rows(run)
-        noises = tuple(records.load(path) for path in chosen.noise)
+        noises = tuple(run_file.load(path) for path in chosen.noise)
         request = checking.Request(
             Basis(tuple(map(alone, baselines)), chosen.rules, noises),
             tuple(command) or (*command_line(chosen), *(run.path for run in baselines)),
@@ -611,7 +605,7 @@ def tune(**values: Any) -> Result:
         NothingMeasured: no configuration could be measured.
         UsageError: an option, a file or a device cannot be used, or there is no kernel-tuner.
     """
-    from gemmbench.tuning.run import check_tuner
+    from gemmbench.tune.run import check_tuner
 
     chosen = build(Tune, values)
     check_tuner()
@@ -638,10 +632,10 @@ def tuning(chosen: Tune) -> Iterator[Tuning]:
     Raises:
         UsageError: there is no such device, or nothing suits it.
     """
-    from gemmbench.tuning import run as tuning_run
+    from gemmbench.tune import run
 
     assert chosen.variant is not None
-    request = tuning_run.Request(
+    request = run.Request(
         chosen.variant,
         chosen.problems,
         chosen.device,
@@ -653,7 +647,7 @@ def tuning(chosen: Tune) -> Iterator[Tuning]:
         chosen.cache,
         chosen.force,
     )
-    with tuning_run.prepared(request, make_machine, make_caching_machine) as prepared_tuning:
+    with run.prepared(request, make_machine, make_caching_machine) as prepared_tuning:
         yield prepared_tuning
 
 
@@ -663,14 +657,14 @@ def follow_tuning(prepared_tuning: Tuning, chosen: Tune) -> TuningOutcome:
     Raises:
         RunFileError: the cache file cannot be used.
     """
-    from gemmbench.render.tune_progress import TuneProgress
+    from gemmbench.tune.table import TuneProgress
 
     warn_if_busy(prepared_tuning.host, chosen.quiet)
     with TuneProgress(stderr(), chosen.quiet, chosen.verbose) as progress:
         return prepared_tuning.run(progress.handle)
 
 
-def check_tuned(run: records.Run) -> None:
+def check_tuned(run: run_file.Run) -> None:
     """Whether a tuner's run has a configuration with a time.
 
     Raises:

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from gemmbench.facts.records import Row, Run, Scope, encode
+from gemmbench.model.row import Row, Scope
+from gemmbench.model.run_file import Run, encode
 from tests import fake_runs as fake
 
 Slow = Mapping[tuple[str, int], float]  # by variant and m: how many times as long it takes

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gemmbench.facts.dtypes import DTYPES, DType
-from gemmbench.facts.formats import decode, encode
+from gemmbench.model.dtypes import DTYPES, DType, decode, encode
 
 Array = Any
 

@@ -8,11 +8,12 @@ from dataclasses import dataclass, field, replace
 from itertools import repeat
 from typing import Any
 
-from gemmbench.facts.problem import Gemm
-from gemmbench.facts.records import Check, DeviceFacts, Policy, Scope
 from gemmbench.measure.sampling import alone
+from gemmbench.model.case import Case, Policy
+from gemmbench.model.device import DeviceFacts
 from gemmbench.model.instrument import Batch, Built, Handle, Prepared, Verified, When, numbers
-from gemmbench.rules.plan import Case
+from gemmbench.model.problem import Gemm
+from gemmbench.model.row import Check, Scope
 
 Fault = Callable[[], None]
 

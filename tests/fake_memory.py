@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from gemmbench.facts.records import Check, Parameters, Row, Run, Work
+from gemmbench.model.row import Check, Parameters, Row, Work
+from gemmbench.model.run_file import Run
 from tests import fake_runs as fake
 
 DEVICE = replace(fake.GPU, compute_capability=(9, 0), cache_bytes=4325376)

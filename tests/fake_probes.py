@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from itertools import repeat
 
-from gemmbench.facts.problem import Gemm
-from gemmbench.facts.records import DeviceFacts, Parameters, Policy, Work
-from gemmbench.model.instrument import Batch, Built, Handle, Prepared
-from gemmbench.rules.executor import NotMeasuredError
-from gemmbench.rules.plan import Case
+from gemmbench.model.case import Case, Policy
+from gemmbench.model.device import DeviceFacts
+from gemmbench.model.instrument import Batch, Built, Handle, NotMeasuredError, Prepared
+from gemmbench.model.problem import Gemm
+from gemmbench.model.row import Parameters, Work
 from tests.fake_instrument import FakeInstrument
 
 

@@ -7,25 +7,12 @@ import random
 from collections.abc import Sequence
 from dataclasses import replace
 
-from gemmbench.facts.records import (
-    SCHEMA_VERSION,
-    Check,
-    DeviceFacts,
-    Energy,
-    Header,
-    HostFacts,
-    Launch,
-    Parameters,
-    Policy,
-    Problem,
-    RanOn,
-    Row,
-    Run,
-    Scope,
-    Work,
-)
+from gemmbench.ladder import BY_NAME
 from gemmbench.model import schema1
-from gemmbench.rules.variants import BY_NAME
+from gemmbench.model.case import Policy
+from gemmbench.model.device import DeviceFacts, HostFacts
+from gemmbench.model.row import Check, Energy, Launch, Parameters, Problem, RanOn, Row, Scope, Work
+from gemmbench.model.run_file import SCHEMA_VERSION, Header, Run
 
 ORDER = ("naive", "tiled", "register", "padded", "dot-v8", "block2x2-v4", "numpy")
 HOSTILE = '[bold]x[/] | <b>&"$x^2$`\n\x1b[31m'

@@ -6,12 +6,14 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from gemmbench.facts.problem import Gemm
-from gemmbench.facts.records import DeviceFacts, Policy, Row, Run
-from gemmbench.facts.tuning import FINALIST, TRIAL, round_phase
-from gemmbench.rules import tuning as rules
-from gemmbench.rules.plan import Case, Skip
-from gemmbench.rules.variants import BY_NAME
+from gemmbench.ladder import BY_NAME
+from gemmbench.model.case import Case, Policy, Skip
+from gemmbench.model.device import DeviceFacts
+from gemmbench.model.problem import Gemm
+from gemmbench.model.row import Row
+from gemmbench.model.run_file import Run
+from gemmbench.tune import space as rules
+from gemmbench.tune.result import FINALIST, TRIAL, round_phase
 from tests import fake_runs as fake
 
 SIZE = 512

@@ -9,17 +9,18 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from gemmbench import __version__, checking
-from gemmbench.facts import kernel_files
-from gemmbench.facts.compare.basis import Basis
-from gemmbench.facts.compare.comparison import Comparison
-from gemmbench.facts.problem import Gemm
-from gemmbench.facts.records import SCHEMA_VERSION, Header, Policy, Run
+from gemmbench import __version__
+from gemmbench.ladder import BY_NAME
+from gemmbench.measure import machine
 from gemmbench.measure.child import Worker
-from gemmbench.opencl import machine
-from gemmbench.rules.plan import Case, Plan, gemm_plan
-from gemmbench.rules.selection import select
-from gemmbench.rules.variants import BY_NAME
+from gemmbench.model import kernel_files
+from gemmbench.model.case import Case, Plan, Policy
+from gemmbench.model.problem import Gemm
+from gemmbench.model.run_file import SCHEMA_VERSION, Header, Run
+from gemmbench.regress import check as checking
+from gemmbench.regress.baseline import Basis
+from gemmbench.regress.compare import Comparison
+from gemmbench.suite.plan import gemm_plan, select
 from tests import planted_machine
 from tests.gate_simulation import Setting, Tally, result_of
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from statistics import median, stdev
 
-from gemmbench.facts.compare.measures import measure
+from gemmbench.stats.rates import measure
 from tests.gate_live import Live
 from tests.gate_simulation import Recording, Tally
 

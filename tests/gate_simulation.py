@@ -17,17 +17,17 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from gemmbench import checking
-from gemmbench.facts import derive
-from gemmbench.facts.compare.basis import Basis, Rules
-from gemmbench.facts.compare.comparison import Comparison
-from gemmbench.facts.compare.pairing import repetitions
-from gemmbench.facts.compare.thresholds import Thresholds
-from gemmbench.facts.problem import Gemm
-from gemmbench.facts.records import DeviceFacts, Policy, Row, RowKey, Run, Scope, encode, load
-from gemmbench.facts.series import HOST
 from gemmbench.measure.child import Worker
-from gemmbench.rules.plan import Case
+from gemmbench.model.case import Case, Policy
+from gemmbench.model.device import HOST, DeviceFacts
+from gemmbench.model.problem import Gemm
+from gemmbench.model.row import Row, RowKey, Scope
+from gemmbench.model.run_file import Run, encode, load
+from gemmbench.regress import check
+from gemmbench.regress.baseline import Basis, Rules, repetitions
+from gemmbench.regress.compare import Comparison
+from gemmbench.regress.verdict import Thresholds
+from gemmbench.stats import rates
 
 REDRAWN = 6  # sets of batches for each recorded row: more would only cost time
 MOST_BASES = 5
@@ -94,7 +94,7 @@ def condensed(runs: Sequence[Run]) -> bytes:
 
 
 def _bare(row: Row) -> Row:
-    scope = derive.finest_scope(row)
+    scope = rates.finest_scope(row)
     assert scope is not None  # of every row that is ok
     return replace(row, samples={scope: row.samples[scope]}, launches=(), resources=(), notes=())
 
@@ -235,8 +235,8 @@ def _job(
     header = recording.run.header
     wanted = [*basis.references, *basis.references.values()] if setting.ratio else recording.rows
     plan = recording.plan(dict.fromkeys(wanted))
-    job = checking.Job(basis, plan, header, header.policy, cast(Worker, after), clock=lambda: 0.0)
-    return result_of(checking.check(job))
+    job = check.Job(basis, plan, header, header.policy, cast(Worker, after), clock=lambda: 0.0)
+    return result_of(check.check(job))
 
 
 def result_of(steps: Generator[Any, None, _T]) -> _T:

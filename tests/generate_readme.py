@@ -12,10 +12,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from gemmbench.facts import derive, standing, units
-from gemmbench.facts.records import Row, Run, load
-from gemmbench.facts.series import HOST
-from gemmbench.rules.variants import AUTO, BY_NAME, VARIANTS, Variant
+from gemmbench.ladder import BY_NAME, VARIANTS
+from gemmbench.ladder.libraries import AUTO
+from gemmbench.ladder.variant import Variant
+from gemmbench.model import units
+from gemmbench.model.device import HOST
+from gemmbench.model.row import Row
+from gemmbench.model.run_file import Run, load
+from gemmbench.stats import panels, rates
 
 ROOT = Path(__file__).resolve().parents[1]
 LADDER, TENSOR = "ladder", "table of tensor cores"  # the parts
@@ -54,7 +58,7 @@ class Figure:
 
 def is_earlier(run: Run, row: Row) -> bool:
     """Whether the kernels of a row had another source than today's entry, or other parameters."""
-    ran = derive.what_ran(row)
+    ran = rates.what_ran(row)
     if row.variant == AUTO:
         alike = (row.problem, row.dtype)
         return any(is_earlier(run, one) for one in run.rows if one.variant == ran and _case(one) == alike)
@@ -83,12 +87,12 @@ def figures(runs: Sequence[Run]) -> tuple[int, dict[str, Figure]]:
         ReadmeError: the first run has no squares in `DTYPE`.
     """
     first, *others = runs
-    for setting in standing.settings(first):
-        problem = standing.common_problem(first, setting) if setting.dtype == DTYPE else None
+    for setting in panels.settings(first):
+        problem = panels.common_problem(first, setting) if setting.dtype == DTYPE else None
         if problem and problem.is_square:
             found: dict[str, Figure] = {}
             for run in (*reversed(others), first):
-                places = standing.standings(run, setting, problem)
+                places = panels.standings(run, setting, problem)
                 found |= {
                     name: Figure(place.rate.median, is_earlier(run, place.row))
                     for name, place in places.items()
@@ -149,11 +153,11 @@ def tensor(run: Run, peaks: Run) -> str:
     Raises:
         ReadmeError: the types have no size in common.
     """
-    settings = {setting.dtype: setting for setting in standing.settings(run)}
+    settings = {setting.dtype: setting for setting in panels.settings(run)}
     places = {
-        dtype: (problem, standing.standings(run, settings[dtype], problem))
+        dtype: (problem, panels.standings(run, settings[dtype], problem))
         for dtype in TENSOR_TYPES
-        if dtype in settings and (problem := standing.common_problem(run, settings[dtype]))
+        if dtype in settings and (problem := panels.common_problem(run, settings[dtype]))
     }
     sizes = {problem for problem, _ in places.values()}
     if len(places) < len(TENSOR_TYPES) or len(sizes) > 1:
@@ -179,7 +183,7 @@ def tensor(run: Run, peaks: Run) -> str:
         title = rows[0].notes[0].partition(",")[0] if name == "cublas" else f"`{name}`"
         lines.append(f"| {title} | {' | '.join(text[name, dtype] for dtype in TENSOR_TYPES)} |")
         earlier += [title] if any(is_earlier(run, row) for row in rows) else []
-    dp4a = derive.peak(peaks, 0, "char", matrix=False)
+    dp4a = rates.peak(peaks, 0, "char", matrix=False)
     peak = units.number(dp4a.rate / TERA) if dp4a else "-"
     below = (
         "cuBLAS takes its dp4a path for int8 operands that are not transposed, as here, and not the tensor "

@@ -7,17 +7,18 @@ from collections.abc import Generator
 from importlib import import_module
 from typing import Any
 
-from gemmbench.facts.events import Staged
-from gemmbench.facts.problem import Gemm
-from gemmbench.facts.records import DeviceFacts, Policy, Row
 from gemmbench.measure.child import CONDUCTORS
 from gemmbench.measure.instrument import Executor, Server
+from gemmbench.model.case import Case, Policy
+from gemmbench.model.device import DeviceFacts
+from gemmbench.model.events import Staged
 from gemmbench.model.instrument import (
     AskBatch,
     Batch,
     Build,
     Built,
     Handle,
+    NotMeasuredError,
     Prepare,
     Refusal,
     Release,
@@ -27,8 +28,8 @@ from gemmbench.model.instrument import (
     When,
     numbers,
 )
-from gemmbench.rules.executor import NotMeasuredError
-from gemmbench.rules.plan import Case
+from gemmbench.model.problem import Gemm
+from gemmbench.model.row import Row
 
 
 class _Machine:

@@ -10,8 +10,8 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from gemmbench.facts import kernel_files
-from gemmbench.opencl import machine
+from gemmbench.measure import machine
+from gemmbench.model import kernel_files
 
 VARIANT, FILE = "naive", "gemm/01_naive.cl"
 _LOOP = """\

@@ -18,11 +18,11 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+from gemmbench import __version__
+from tests.faults.ledger import FAULTS, RESULTS, table
+
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))  # run as a script: what follows is imported from there, hence E402
-
-from gemmbench import __version__  # noqa: E402
-from tests.faults.ledger import FAULTS, RESULTS, table  # noqa: E402
 
 RESULT, DOCUMENT = ROOT / "docs" / "faults.json", ROOT / "docs" / "faults.md"
 AT_ONCE = 2

@@ -15,24 +15,24 @@ from typing import Any
 import click
 
 from gemmbench import NothingMeasured, UsageError, __version__
-from gemmbench.facts.text import reason_of
+from gemmbench.model.units import reason_of
 
 #            name        module     what it does, one line
 COMMANDS: dict[str, tuple[str, str]] = {
-    "devices": ("devices", "List every platform and device, and where its driver was found."),
-    "peak": ("peak", "Measure what the device can do: arithmetic, memory, transfers."),
+    "devices": ("kernels", "List every platform and device, and where its driver was found."),
+    "peak": ("measuring", "Measure what the device can do: arithmetic, memory, transfers."),
     "kernels": ("kernels", "List the ladder of GEMM kernels, or describe one."),
-    "gemm": ("gemm", "Measure one problem, on generated or on your own matrices."),
-    "square": ("sweeps", "Sweep square problems: m = n = k."),
-    "sweep-k": ("sweeps", "Sweep k with m and n fixed."),
-    "precision": ("precision", "Hold half, float and double side by side."),
-    "workloads": ("workloads", "Measure real shapes: AlexNet, a transformer, or your own."),
-    "tune": ("tune", "Search a kernel's parameters on this device, and keep the winner."),
-    "show": ("show", "Show a saved run as table, JSON, CSV or markdown."),
-    "plot": ("plot", "Draw charts from saved runs."),
+    "gemm": ("measuring", "Measure one problem, on generated or on your own matrices."),
+    "square": ("measuring", "Sweep square problems: m = n = k."),
+    "sweep-k": ("measuring", "Sweep k with m and n fixed."),
+    "precision": ("measuring", "Hold half, float and double side by side."),
+    "workloads": ("measuring", "Measure real shapes: AlexNet, a transformer, or your own."),
+    "tune": ("measuring", "Search a kernel's parameters on this device, and keep the winner."),
+    "show": ("saved", "Show a saved run as table, JSON, CSV or markdown."),
+    "plot": ("saved", "Draw charts from saved runs."),
     "compare": ("compare", "Hold a saved run against base runs: a verdict for each row."),
-    "check": ("check", "Measure a base's cases again, what looks slower until it is settled."),
-    "history": ("history", "Follow every row over many saved runs."),
+    "check": ("compare", "Measure a base's cases again, what looks slower until it is settled."),
+    "history": ("saved", "Follow every row over many saved runs."),
 }
 
 COMMAND_WORDS = "gemmbench.command"  # in the context's meta

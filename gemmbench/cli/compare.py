@@ -1,18 +1,25 @@
-"""``gemmbench compare``, and how commands that compare end."""
+"""`gemmbench compare` and `gemmbench check`."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
 
 from gemmbench import UsageError, api
-from gemmbench.cli import EXIT_INCONCLUSIVE, EXIT_WRONG, running
-from gemmbench.cli.options import takes
-from gemmbench.facts.compare.comparison import Comparison
-from gemmbench.options.comparing import Compare, Comparing
-from gemmbench.render import compare as pages
+from gemmbench.cli import EXIT_INCONCLUSIVE, EXIT_INTERRUPTED, EXIT_WRONG, running
+from gemmbench.cli.running import takes
+from gemmbench.model.row import FAILED
+from gemmbench.model.units import clean
+from gemmbench.options.comparing import Check, Compare, Comparing
+from gemmbench.regress import compare_table as pages
+from gemmbench.regress import history_table
+from gemmbench.regress.check import Job
+from gemmbench.regress.compare import Comparison, told
+from gemmbench.regress.gate import Floor, floor
+from gemmbench.report.progress import place
 
 
 @click.command()
@@ -86,7 +93,72 @@ def _rendered(comparison: Comparison, form: str, options: Comparing, every: bool
     if form == "github":
         return pages.to_github(comparison, options.strict, missing_fails)
     if form == "junit":
-        from gemmbench.render.junit import to_junit
+        from gemmbench.regress.compare_table import to_junit
 
         return to_junit(comparison, options.strict, missing_fails)
     return pages.table(comparison, every)
+
+
+# --- ``gemmbench check`` ------------------------------------------------------------------------------------
+
+
+@click.command()
+@click.argument("bases", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="BASE...")
+@takes(Check)
+def check(options: Check, bases: tuple[Path, ...]) -> None:
+    """Measure a base's cases again, what looks slower until it is settled.
+
+    Each suspicious row is measured again between two measurements of a control that tells whether the
+    machine itself has changed, until its verdict is settled or --patience is over; only that decides.
+    --ratio holds ratios inside one run against the base's, for runners whose speed changes from job to job;
+    --against holds each kernel against its former self, batch by batch in turn, which is more exact still.
+    --aa measures the noise of this machine; its --save file is the best base. Devices are the base's, by
+    name; budget, --cold and --memory are the base's unless given. Exit status as of compare.
+    """
+    with api.checked(api.runs_of(bases), options, running.command_words()) as job:
+        if options.dry_run:
+            running.print_plan(job.plan, job.header.devices, job.policy)
+            return
+        outcome = api.follow_check(job, options)
+    if job.file and not options.quiet:
+        click.echo(f"Saved {len(job.rows)} rows in {job.file.path}.", err=True)
+    if options.aa and job.rows:
+        _show_floor(floor([job.run], options.rules), options)
+    elif job.rows:
+        made = api.comparison_of(job, outcome)
+        present(made, options, bool(options.verbose), options.plot, options.quiet)
+        if outcome.comparison:
+            end(made, options)
+    if outcome.error:
+        raise UsageError(str(outcome.error))
+    if outcome.interrupted:
+        click.echo("gemmbench: interrupted; what is shown is from what was measured so far", err=True)
+        raise click.exceptions.Exit(EXIT_INTERRUPTED)
+    if options.aa:
+        _end_repeated(job)
+
+
+def _end_repeated(job: Job) -> None:
+    """End an A/A measurement of cases that were all ok in the base with the command's exit status.
+
+    Raises:
+        NothingMeasured: no case gave a result.
+    """
+    lost = [row for row in job.rows if row.status in FAILED]
+    if lost:
+        more = f" ({len(lost)} measurements of {len(job.rows)} in all)" if len(lost) > 1 else ""
+        click.echo(f"gemmbench: {place(lost[0])}: {clean(told(lost[0]))}{more}", err=True)
+        raise click.exceptions.Exit(EXIT_WRONG)
+    api.check_repeated(job)
+
+
+def _show_floor(measured: Floor, options: Check) -> None:
+    """Print and write an A/A measurement."""
+    forms: dict[str, Callable[[Floor], Any]] = {
+        "table": history_table.aa_table,
+        "markdown": history_table.aa_to_markdown,
+        "json": history_table.aa_to_json,
+    }
+    running.show(forms[options.format](measured))
+    for form, path in options.written:
+        running.write(path, forms[form](measured), options.quiet)

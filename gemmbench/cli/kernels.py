@@ -1,23 +1,39 @@
-"""``gemmbench kernels``."""
+"""`gemmbench kernels` and `gemmbench devices`."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
 
 from gemmbench import UsageError, api
 from gemmbench.cli import running
-from gemmbench.cli.options import click_option
-from gemmbench.cli.resources import built
-from gemmbench.facts.dtypes import GEMM_DTYPES, PLAIN_DTYPES
-from gemmbench.facts.kernel_files import opening
+from gemmbench.cli.running import click_option
+from gemmbench.gemm.sweep_table import LadderEntry, describe, ladder
+from gemmbench.ladder import VARIANTS
+from gemmbench.ladder.variant import Values, Variant
+from gemmbench.measure.child import Worker
+from gemmbench.model import units
+from gemmbench.model.case import Plan, Policy, Skip
+from gemmbench.model.device import DeviceFacts, HostFacts
+from gemmbench.model.dtypes import DEVICE_DTYPES, GEMM_DTYPES, PLAIN_DTYPES
+from gemmbench.model.events import Finished, Planned, Started
+from gemmbench.model.kernel_files import opening
+from gemmbench.model.problem import Gemm
+from gemmbench.model.row import Resources, Row
+from gemmbench.model.run_file import Run
+from gemmbench.model.units import clean, clean_lines
+from gemmbench.options.declare import choose_dtypes, choose_kernels
 from gemmbench.options.measuring import Square
-from gemmbench.options.names import choose_dtypes, choose_kernels
-from gemmbench.render.ladder import LadderEntry, describe, ladder
-from gemmbench.render.resources import sheets
-from gemmbench.render.sheet import stack
-from gemmbench.rules.variants import VARIANTS, Values, Variant
+from gemmbench.report import notes
+from gemmbench.report.progress import Progress
+from gemmbench.report.table import Cell, Note, Sheet, heading, stack
+from gemmbench.suite.plan import gemm_plan, select
+from gemmbench.suite.run import every_device, header_of, user_errors
 
 
 @click.command()
@@ -132,3 +148,205 @@ def picture(variant: Variant) -> str:
         if step.role == "multiply":
             return opening(step.file)
     return ""
+
+
+# --- ``gemmbench kernels --resources``: the ladder as built on a device, nothing run ------------------------
+
+
+_SIZE = 1024  # of the problem that groups are shaped for
+_BUILD_S = 1.0  # for the first estimate of the time left
+
+
+def built(selector: str, chosen: Sequence[Variant], dtypes: Sequence[str], command: Sequence[str]) -> Run:
+    """Build every variant for the devices that a selector names; rows with resources and without samples.
+
+    Raises:
+        UsageError: there is no such device.
+    """
+    policy = Policy()
+    with Worker(api.make_machine) as worker, user_errors():
+        found, host = every_device(worker)
+        devices = select(found, selector)
+        header = header_of(devices, host, policy, command)
+        plan: Plan = ()
+        for dtype in dtypes:
+            plan += gemm_plan(devices, chosen, [Gemm(_SIZE, _SIZE, _SIZE, dtype)])
+        rows: list[Row] = []
+        with Progress(api.stderr(), quiet=False, verbose=0) as progress:
+            tell = progress.handle
+            tell(Planned(len(plan), len(plan) * _BUILD_S))
+            for number, step in enumerate(plan, 1):
+                if isinstance(step, Skip):
+                    rows.append(step.row)
+                else:
+                    tell(Started(number, step.label))
+                    rows.append(worker.inspect(step, devices[step.device], policy))
+                tell(Finished(rows[-1]))
+    return Run(header, tuple(rows))
+
+
+# --- ``kernels --resources``: what each kernel takes as built for the device, and how many work-items fit.
+
+
+_LEGEND = (
+    Note(
+        "group", "work-items in a work-group as launched, of the most that the built kernel can have", "dim"
+    ),
+    Note("multiple", "work-group sizes should be a multiple of it", "dim"),
+    Note("private", "memory of each work-item; local: of each work-group", "dim"),
+)
+
+
+def sheets(run: Run) -> list[Sheet]:
+    """A table for each device and data type: a line for each kernel of each variant.
+
+    Args:
+        run: rows as built, without samples.
+    """
+    found = []
+    for device in dict.fromkeys(row.device for row in run.rows):
+        for dtype in dict.fromkeys(row.dtype for row in run.rows):
+            rows = [row for row in run.rows if (row.device, row.dtype) == (device, dtype)]
+            if rows:
+                found.append(_sheet(run, device, dtype, rows))
+    return found
+
+
+def _sheet(run: Run, device: int, dtype: str, rows: Sequence[Row]) -> Sheet:
+    every = [kernel for row in rows for kernel in row.resources]
+    told = any(kernel.registers is not None for kernel in every)
+    fits = any(kernel.fit is not None for kernel in every)
+    lines = []
+    for row in rows:
+        for place, kernel in enumerate(row.resources):
+            lines.append(
+                (
+                    Cell("" if place else clean(row.variant)),
+                    Cell(clean(kernel.kernel), style="" if kernel.role == "multiply" else "dim"),
+                    *_cells(kernel, told, fits),
+                )
+            )
+    columns = [("group", "most", "multiple"), ("private", "local")]
+    if told:
+        columns.append(("registers", "spills"))
+    if fits:
+        columns.append(("fit", "limit"))
+    advice = [] if told else [Note("registers", "this driver does not tell registers and spills", "dim")]
+    fit = [Note("fit", "work-items that a compute unit holds at once, and what keeps it from more", "dim")]
+    return Sheet(
+        heading=heading(run, device),
+        caption=f"{dtype}: kernels as built, with the parameters preset for this device",
+        keys=("", "kernel"),
+        blocks=tuple(columns),
+        rows=tuple(lines),
+        left=frozenset({"kernel", "limit"}),
+        notes=(
+            *_LEGEND,
+            *(fit if fits else []),
+            *advice,
+            *notes.troubles(rows, lambda row: row.dtype),
+        ),
+    )
+
+
+def _cells(kernel: Resources, told: bool, fits: bool) -> tuple[Cell, ...]:
+    def text(value: int | None) -> str:
+        return "-" if value is None else str(value)
+
+    cells = [Cell(str(kernel.group)), Cell(str(kernel.most)), Cell(str(kernel.multiple))]
+    cells += [Cell(units.size(kernel.private_bytes)), Cell(units.size(kernel.local_bytes))]
+    if told:
+        spilled = units.size(kernel.spill_bytes) if kernel.spill_bytes is not None else "-"
+        cells += [Cell(text(kernel.registers)), Cell(spilled, style="yellow" if kernel.spill_bytes else "")]
+    if fits:
+        cells += [Cell(text(kernel.fit)), Cell(clean(kernel.limit) or "-")]
+    return tuple(cells)
+
+
+# --- ``gemmbench devices`` ----------------------------------------------------------------------------------
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="A JSON array, one object for each device.")
+def devices(as_json: bool) -> None:
+    """List every platform and device, and where its driver was found."""
+    listed, host = api.devices_and_host()
+    if as_json:
+        import msgspec
+
+        click.echo(msgspec.json.format(msgspec.json.encode(listed), indent=2).decode())
+        return
+    api.stdout().print(devices_table(listed, host))
+
+
+# --- ``devices``: a card for each ---------------------------------------------------------------------------
+
+
+def devices_table(found: Sequence[DeviceFacts], host: HostFacts | None = None) -> RenderableType:
+    """Every device: what it is, what it has, where its driver came from; the host, if given, at the end."""
+    parts: list[RenderableType] = []
+    for device in found:
+        if parts:
+            parts.append(Text(""))
+        parts += [Text(f"{device.index}  {clean(device.name)}", style="bold"), _card(device)]
+    if host:
+        if parts:
+            parts.append(Text(""))
+        parts += [Text(f"host  {clean(host.cpu)}", style="bold"), _host(host)]
+    return Group(*parts)
+
+
+def _card(device: DeviceFacts) -> Table:
+    card = _grid()
+    local = f"local {units.size(device.local_mem_bytes)}" + (
+        " (emulated)" if device.local_mem_emulated else ""
+    )
+    cache = f"cache {units.size(device.cache_bytes)}" if device.cache_bytes else "cache -"
+    clock = f"{device.clock_mhz} MHz (advisory)" if device.clock_mhz else "-"
+    image = f"images to {device.image2d_max[0]} x {device.image2d_max[1]}" if device.images else "no images"
+    lines = [
+        ("address", f"{device.address} (--device {device.index})"),
+        ("platform", f"{clean(device.platform)}, {clean(device.version)}"),
+        ("device", clean(device.device_version)),
+        ("driver", f"{clean(device.driver)}, {clean(device.origin)}"),
+        ("library", clean(device.library) or "-"),
+        ("type", f"{clean(device.type)}, {device.compute_units} units"),
+        ("clock", clock),
+        (
+            "memory",
+            f"{units.size(device.global_mem_bytes)}"
+            f"{' shared with the host' if device.unified_memory else ''}, "
+            f"{units.size(device.max_alloc_bytes)} at once, {local}, {cache}",
+        ),
+        ("groups", f"to {device.max_work_group_size} work-items; {image}"),
+        ("types", _types(device)),
+    ]
+    for name, value in lines:
+        card.add_row(f"   {name}", Text(value))
+    for warning in device.warnings:
+        card.add_row("   warning", Text(clean_lines(warning), style="yellow"))
+    return card
+
+
+def _host(host: HostFacts) -> Table:
+    card = _grid()
+    card.add_row("   cores", Text(str(host.cores)))
+    card.add_row("   memory", Text(units.size(host.memory_bytes)))
+    card.add_row("   system", Text(f"{clean(host.system)}, Python {clean(host.python)}"))
+    card.add_row("   numpy", Text(f"{clean(host.numpy)}, {clean(host.blas)}"))
+    return card
+
+
+def _grid() -> Table:
+    card = Table.grid(padding=(0, 2, 0, 0))
+    card.add_column(style="dim", no_wrap=True, min_width=11)
+    card.add_column(overflow="fold")
+    return card
+
+
+def _types(device: DeviceFacts) -> str:
+    """The types with their native vector widths, then those it lacks."""
+    mine = [name for name in DEVICE_DTYPES if name in device.dtypes]
+    takes = [f"{name} x{device.vector_widths.get(name, 1)}" for name in mine]
+    lacks = [name for name in DEVICE_DTYPES if name not in mine]
+    return ", ".join(takes) + (f"; no {', '.join(lacks)}" if lacks else "")

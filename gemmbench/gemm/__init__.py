@@ -1,1 +1,1 @@
-"""One GEMM: how it is verified, timed and compared."""
+"""One GEMM: operands, verification, what runs it, its tables and charts."""

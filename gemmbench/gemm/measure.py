@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from gemmbench.energy import measure_energy
-from gemmbench.facts.events import Staged
-from gemmbench.facts.problem import Gemm
-from gemmbench.facts.records import DeviceFacts, Former, Policy, Row, Scope
-from gemmbench.measure.sampling import Metered, Sampled, Window, alone, in_turn
-from gemmbench.model.instrument import Handle, Instrument, LostError
-from gemmbench.rules.executor import NotMeasuredError
-from gemmbench.rules.plan import Case
-from gemmbench.rules.prediction import refuse_if_too_slow
+from gemmbench.measure.energy import measure_energy
+from gemmbench.measure.sampling import Metered, Sampled, Window, alone, in_turn, least_s
+from gemmbench.model.case import Case, Policy
+from gemmbench.model.device import DeviceFacts
+from gemmbench.model.events import Staged
+from gemmbench.model.instrument import Handle, Instrument, LostError, NotMeasuredError, too_slow
+from gemmbench.model.problem import Gemm
+from gemmbench.model.row import Former, Row, Scope
 
 _HOST_SHARE = 0.4  # of the budget; the rest is the device's scopes'
 _HOST_SHARE_IN_TURN = 0.15  # it is mostly the kernel's time that a ratio is wanted of
@@ -281,3 +280,35 @@ def _by_wall_clock(windows: Sequence[Sampled]) -> dict[str, Scope]:
         samples |= sampled.scopes
         samples |= dict.fromkeys(sampled.scopes.keys() & {"kernel", "device"}, clocked)
     return samples
+
+
+# --- Whether a case can finish in its budget, from smaller problems -----------------------------------------
+
+
+_SMALL = 256  # the first trial's edge
+_SHARE = 0.15  # of the budget that one trial may take
+
+
+def refuse_if_too_slow(problem: Gemm, policy: Policy, trial: Callable[[Gemm], float]) -> None:
+    """Predict a case's cost from growing trials.
+
+    Args:
+        problem: the case's, with some flops.
+        policy: its budget.
+        trial: runs a smaller problem; seconds that it took.
+
+    Raises:
+        NotMeasuredError: skipped, with the time it would take.
+    """
+    edge = _SMALL
+    while True:
+        smaller = replace(problem, m=min(problem.m, edge), n=min(problem.n, edge), k=min(problem.k, edge))
+        if smaller.flops * 2 >= problem.flops:
+            return  # the trial would be the case itself
+        took = trial(smaller)
+        predicted = least_s(took * problem.flops / smaller.flops)
+        if predicted <= policy.budget_s:
+            return
+        if took * 8 > policy.budget_s * _SHARE:
+            raise too_slow(predicted, policy)
+        edge *= 2

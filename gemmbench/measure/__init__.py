@@ -1,1 +1,1 @@
-"""How anything is measured: the instrument in a child process, its parent's side, and sampling."""
+"""The instrument, in a process of its own, and how its batches become samples."""

@@ -17,9 +17,9 @@ from importlib import import_module
 from typing import Any, Protocol
 
 from gemmbench import __version__
-from gemmbench.facts.problem import Gemm
-from gemmbench.facts.records import DeviceFacts, HostFacts, Policy
-from gemmbench.measure.pipe import Pipe
+from gemmbench.measure.child import Pipe
+from gemmbench.model.case import Case, Policy
+from gemmbench.model.device import DeviceFacts, HostFacts
 from gemmbench.model.instrument import (
     PROTOCOL,
     Answer,
@@ -27,6 +27,7 @@ from gemmbench.model.instrument import (
     Batch,
     Build,
     Built,
+    NotMeasuredError,
     Open,
     Opened,
     Prepare,
@@ -39,8 +40,7 @@ from gemmbench.model.instrument import (
     Verify,
     When,
 )
-from gemmbench.rules.executor import NotMeasuredError
-from gemmbench.rules.plan import Case
+from gemmbench.model.problem import Gemm
 
 _LOOK_S = 1e-4  # between two looks at a batch that runs while no request is there
 
@@ -81,7 +81,7 @@ class Executor(Protocol):
 
 
 class Machine(Protocol):
-    """All devices of this process. `opencl.machine.OpenCLMachine` is the real one.
+    """All devices of this process. `measure.machine.OpenCLMachine` is the real one.
 
     Every method raises `NotMeasuredError`: there is no rate, and why.
     """

@@ -19,11 +19,10 @@ from itertools import cycle, repeat
 
 import numpy as np
 
-from gemmbench.facts.records import Policy, Scope
-from gemmbench.facts.skips import LEAST_SAMPLES
-from gemmbench.facts.stats import summarize
-from gemmbench.model.instrument import Batch, Handle, Instrument
-from gemmbench.rules.executor import NotMeasuredError
+from gemmbench.model.case import Policy
+from gemmbench.model.instrument import LEAST_RUNS, LEAST_SAMPLES, Batch, Handle, Instrument, NotMeasuredError
+from gemmbench.model.row import Scope
+from gemmbench.stats.intervals import summarize
 
 Clock = Callable[[], float]
 Wait = Callable[[Sequence[Instrument], float], None]
@@ -435,3 +434,8 @@ def _common_window(
                 part.count(max(begun))
     each([number for number in parts if number not in failed], _Part.leave)
     return failed
+
+
+def least_s(one_s: float) -> float:
+    """The least that a row costs whose problem takes ``one_s`` seconds: verified once, then three of each."""
+    return LEAST_RUNS * one_s

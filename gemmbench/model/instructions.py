@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gemmbench.facts.records import DeviceFacts
+from gemmbench.model.device import DeviceFacts
 
 Capability = tuple[int, int]
 """NVIDIA's compute capability: (9, 0)."""

@@ -11,20 +11,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
-from gemmbench.facts.problem import Gemm
-from gemmbench.facts.records import (
-    Check,
-    DeviceFacts,
-    HostFacts,
-    Launch,
-    Parameters,
-    Policy,
-    Resources,
-    Status,
-    Work,
-)
-from gemmbench.rules.executor import NotMeasuredError
-from gemmbench.rules.plan import Case
+from gemmbench.model.case import Case, Policy
+from gemmbench.model.device import DeviceFacts, HostFacts
+from gemmbench.model.problem import Gemm
+from gemmbench.model.row import Check, Launch, Parameters, Resources, Row, Status, Work
+from gemmbench.model.units import seconds
 
 PROTOCOL = 1
 # 1: the first one (gemmbench 0.1).
@@ -176,6 +167,50 @@ Answer = Opened | Built | Prepared | Verified | Batch | Released | Refusal
 
 
 # --- errors -------------------------------------------------------------------------------------------------
+
+
+class NotMeasuredError(Exception):
+    """A case ends without a rate; carries the row's status and the reason for the user.
+
+    Attributes:
+        restart: the driver can no longer be trusted: run the next case in a fresh process.
+        needs_s: what a skipped case would take; None where that is not why.
+        handle: of an instrument, in whose turn it was raised.
+    """
+
+    handle: int | None = None
+
+    def __init__(
+        self, status: Status, reason: str, restart: bool = False, needs_s: float | None = None
+    ) -> None:
+        super().__init__(reason)
+        self.status = status
+        self.reason = reason
+        self.restart = restart
+        self.needs_s = needs_s
+
+
+def too_slow(predicted_s: float, policy: Policy) -> NotMeasuredError:
+    """A case that cannot finish in its budget, with what it would take."""
+    reason = too_slow_reason(predicted_s, policy.budget_s)
+    return NotMeasuredError("skipped", reason, needs_s=predicted_s)
+
+
+LEAST_SAMPLES = 3  # that a row must have, however short its budget
+LEAST_RUNS = 1 + 2 * LEAST_SAMPLES  # of its problem that it takes: verified once, then as many batches twice
+
+
+def too_slow_reason(predicted_s: float, budget_s: float) -> str:
+    """The reason of a row that cannot finish in its budget, with what it would take."""
+    return (
+        f"would take about {seconds(predicted_s)}, more than the budget of {seconds(budget_s)}; "
+        f"--budget {int(predicted_s) + 1} runs it"
+    )
+
+
+def is_too_slow(row: Row) -> bool:
+    """Whether a row was skipped since it would have taken more than its budget."""
+    return row.status == "skipped" and row.needs_s is not None
 
 
 class LostError(NotMeasuredError):

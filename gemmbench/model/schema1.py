@@ -17,7 +17,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from gemmbench.facts.records import Header, RanOn, Row
+    from gemmbench.model.row import RanOn, Row
+    from gemmbench.model.run_file import Header
 
 _VIEWS = ("peak", "gemm", "square", "sweep-k", "precision", "workloads", "tune")  # commands that measured
 _SCOPES = ("kernel", "device", "host", "all")

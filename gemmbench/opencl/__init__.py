@@ -1,1 +1,1 @@
-"""OpenCL devices: the only place that imports pyopencl."""
+"""OpenCL: drivers, discovery, building and launching, PTX, resources."""

@@ -13,8 +13,8 @@ from typing import Any
 
 import pyopencl as cl
 
-from gemmbench.facts.dtypes import DEVICE_DTYPES, DTYPES
-from gemmbench.facts.records import DeviceFacts
+from gemmbench.model.device import DeviceFacts
+from gemmbench.model.dtypes import DEVICE_DTYPES, DTYPES
 from gemmbench.opencl import drivers
 
 _TYPES = (  # an OpenCL device type is a set of bits

@@ -13,7 +13,6 @@ Nothing here imports pyopencl: the loader reads its environment once, at the fir
 from __future__ import annotations
 
 import atexit
-import ctypes
 import ctypes.util
 import importlib.metadata
 import importlib.util

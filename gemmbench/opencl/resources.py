@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import math
 import re
+import time
 from collections.abc import Mapping
 from typing import Any
 
 import pyopencl as cl
 
-from gemmbench.facts import theory
-from gemmbench.facts.problem import Gemm
-from gemmbench.facts.records import DeviceFacts, Resources
-from gemmbench.opencl.runtime import Built, Runtime, errors
-from gemmbench.rules.variants import Pass, Values, Variant
+from gemmbench.ladder.variant import Pass, Values, Variant
+from gemmbench.model.device import DeviceFacts
+from gemmbench.model.instrument import NotMeasuredError
+from gemmbench.model.problem import Gemm
+from gemmbench.model.row import Resources
+from gemmbench.opencl.runtime import Built, Runtime, build_failure, errors
+from gemmbench.stats import ceilings
 
 # ptxas hands out registers in this many for each work-item.
 _REGISTER_STEP = 8
@@ -85,11 +88,11 @@ def fit(
     if facts.type != "gpu":
         return None, ""  # a CPU's core runs one work-group after the other
     rooms: dict[str, int] = {}
-    if known := theory.MULTIPROCESSOR.get(facts.compute_capability):
+    if known := ceilings.MULTIPROCESSOR.get(facts.compute_capability):
         resident, shared = known
         rooms["work-items"] = resident // group
         if local:
-            rooms["local memory"] = shared * 1024 // (local + theory.OF_A_GROUP)
+            rooms["local memory"] = shared * 1024 // (local + ceilings.OF_A_GROUP)
     elif local and not facts.local_mem_emulated:
         rooms["local memory"] = facts.local_mem_bytes // local  # what one group may have is the least
     if registers and file:
@@ -106,3 +109,72 @@ def _attribute(runtime: Runtime, name: str) -> int:
         return 0
     with errors():
         return int(getattr(runtime.device, name))
+
+
+# --- NVIDIA's binary route: instructions that the driver refuses in OpenCL C, put into the program's
+# binary.
+#
+# The driver compiles OpenCL C for the plain target of the device, ``sm_90``, which has no ``wgmma``. But a
+# program's binary is PTX text, and it is compiled again when a program is made from it. So a kernel states
+# such
+# instructions in ``asm volatile`` as comments; the first compilation passes them on, operands filled in:
+#
+#     asm volatile("//@sm_90a wgmma.fence.sync.aligned;" ::: "memory");
+#
+# `rebuild` takes the marks of a target away, aims the text at that target and builds it.
+
+
+_TARGET = re.compile(r"^\s*\.target\s+(sm_\d+)\w*", re.MULTILINE)
+
+
+def released(text: str, target: str) -> str:
+    """PTX text aimed at a target, the instructions marked for it no longer comments.
+
+    Args:
+        text: PTX, with comments of the form ``//@TARGET instructions``.
+        target: ``sm_90a``.
+
+    Raises:
+        NotMeasuredError: the text is for another architecture, or is no PTX.
+    """
+    found = _TARGET.search(text)
+    if found is None:
+        raise NotMeasuredError("failed", "the driver's program binary is not PTX text")
+    if found[1] != target.rstrip("af"):
+        raise NotMeasuredError("unsupported", f"the driver compiles for {found[1]}, not for {target}")
+    text = text[: found.start(1)] + target + text[found.end() :]
+    return re.sub(rf"//@{re.escape(target)}[^\S\n]", "", text)
+
+
+def rebuild(runtime: Runtime, file: str, built: Built, target: str) -> Built:
+    """A program built again from its own PTX, aimed at a target.
+
+    Args:
+        runtime: the device, NVIDIA's.
+        file: what the program was built from, for messages.
+        built: the program as the driver compiled it.
+        target: whose marks are taken away.
+
+    Returns:
+        The new program; its seconds are those of both builds.
+
+    Raises:
+        NotMeasuredError: the binary is not what it is expected to be, or its instructions do not assemble.
+    """
+    begin = time.perf_counter()
+    with errors():
+        (binary,) = built.program.get_info(cl.program_info.BINARIES)
+        text = released(_as_text(binary), target)
+        program = cl.Program(runtime.context, [runtime.device], [text.encode()])
+        try:
+            program.build(["-cl-nv-verbose"])  # registers and spills
+        except cl.Error as error:
+            raise NotMeasuredError(
+                "failed", build_failure(f"{file} as PTX for {target}", str(error))
+            ) from None
+        log = program.get_build_info(runtime.device, cl.program_build_info.LOG) or ""
+    return Built(program, built.seconds + time.perf_counter() - begin, log.strip())
+
+
+def _as_text(binary: Any) -> str:
+    return bytes(binary).decode("latin-1").rstrip("\0")

@@ -1,1 +1,1 @@
-"""Every command's options, each declared once: the command line and the API are made of them."""
+"""Every command's options, declared once for the command line and the API."""

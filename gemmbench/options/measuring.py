@@ -10,10 +10,17 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from gemmbench import UsageError
-from gemmbench.facts.dtypes import GEMM_DTYPES
-from gemmbench.facts.problem import Gemm as Problem
-from gemmbench.facts.records import MEMORY_MODES, SCOPES, DeviceFacts, Policy, Run
+from gemmbench import UsageError, ladder, views
+from gemmbench.gemm.operands import OperandError, read_header
+from gemmbench.gemm.workloads import PROMPT, SETS, Shape, ShapeFileError, merged, read_shapes
+from gemmbench.ladder import ORDER, libraries
+from gemmbench.ladder.variant import Variant
+from gemmbench.model.case import MEMORY_MODES, Case, Operands, Plan, Policy, Skip
+from gemmbench.model.device import DeviceFacts
+from gemmbench.model.dtypes import GEMM_DTYPES
+from gemmbench.model.problem import Gemm as Problem
+from gemmbench.model.row import SCOPES
+from gemmbench.model.run_file import Run
 from gemmbench.options.declare import (
     CHART,
     FILE,
@@ -25,11 +32,6 @@ from gemmbench.options.declare import (
     Flag,
     Number,
     Options,
-    flag,
-    hidden,
-    option,
-)
-from gemmbench.options.names import (
     check_folder,
     check_plot_path,
     check_save_path,
@@ -38,28 +40,15 @@ from gemmbench.options.names import (
     choose_kernels,
     choose_params,
     choose_sizes,
+    flag,
+    hidden,
+    option,
     optional_kernels,
 )
-from gemmbench.render import export
-from gemmbench.rules import memory, variants
-from gemmbench.rules.memory import bandwidth_plan, memory_plan
-from gemmbench.rules.operands import OperandError, read_header
-from gemmbench.rules.plan import (
-    Case,
-    FindTuned,
-    Operands,
-    Plan,
-    Reach,
-    Skip,
-    fitting,
-    gemm_plan,
-    peak_plan,
-    quick_widths,
-)
-from gemmbench.rules.probes import ALL_DTYPES, PEAK_DTYPES, WIDTHS
-from gemmbench.rules.shape_file import ShapeFileError, read_shapes
-from gemmbench.rules.variants import ORDER, Variant
-from gemmbench.rules.workloads import PROMPT, SETS, Shape, merged
+from gemmbench.probes import ALL_DTYPES, PEAK_DTYPES, memory
+from gemmbench.probes.arithmetic import WIDTHS
+from gemmbench.probes.memory import bandwidth_plan, memory_plan
+from gemmbench.suite.plan import FindTuned, Reach, fitting, gemm_plan, peak_plan, quick_widths
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -69,7 +58,7 @@ COMPUTE = "compute"
 FAMILIES: dict[str, str] = {COMPUTE: "what arithmetic and matrix units can do", **memory.FAMILIES}
 """What ``peak --only`` takes, in the order of the tables."""
 
-RUN_FORMATS = ("table", *export.FORMATS)
+RUN_FORMATS = ("table", *views.FORMATS)
 EVERY_PROBE = "all"  # of --describe without a name
 _DEFAULT_SIZE = 1024
 
@@ -165,7 +154,7 @@ class Measuring(Options):
 
     def table(self, run: Run, verbose: bool) -> RenderableType:
         """The command's own table of a run."""
-        from gemmbench.render.show import show
+        from gemmbench.views import show
 
         return show(run, ORDER, verbose)
 
@@ -237,9 +226,9 @@ class Ladder(Measuring):
         f"{', '.join(GEMM_DTYPES)} (int8); several with commas.", default="float", metavar="TYPES"
     )
     baseline: str = option(
-        f"Libraries beside the kernels: {', '.join(variants.BASELINES)}; several with commas, all or none. "
+        f"Libraries beside the kernels: {', '.join(ladder.BASELINES)}; several with commas, all or none. "
         "numpy is the host's own BLAS, the others run on the device.",
-        default=variants.BASELINE,
+        default=libraries.BASELINE,
         metavar="NAMES",
     )
     params: tuple[str, ...] = option(
@@ -348,11 +337,11 @@ class Sweep(Ladder):
 
     def table(self, run: Run, verbose: bool) -> RenderableType:
         """A line for each size."""
-        from gemmbench.render import sweep
+        from gemmbench.gemm import problem_table, sweep_table
 
         if self.every_row(verbose):
-            return sweep.detail(run, ORDER)
-        return sweep.sweep(run, self.axis, self.scope, ORDER)
+            return problem_table.detail(run, ORDER)
+        return sweep_table.sweep(run, self.axis, self.scope, ORDER)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -436,11 +425,11 @@ class Precision(Ladder):
 
     def table(self, run: Run, verbose: bool) -> RenderableType:
         """Data types side by side."""
-        from gemmbench.render import detail, precision
+        from gemmbench.gemm import problem_table, shape_tables
 
         if self.every_row(verbose):
-            return detail.detail(run, ORDER)
-        return precision.precision(run, self.scope, ORDER)
+            return problem_table.detail(run, ORDER)
+        return shape_tables.precision(run, self.scope, ORDER)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -484,11 +473,11 @@ class Workloads(Ladder):
 
     def table(self, run: Run, verbose: bool) -> RenderableType:
         """The best kernel for each shape."""
-        from gemmbench.render import detail, workloads
+        from gemmbench.gemm import problem_table, shape_tables
 
         if self.every_row(verbose):
-            return detail.detail(run, ORDER)
-        return workloads.workloads(run, self.scope, ORDER)
+            return problem_table.detail(run, ORDER)
+        return shape_tables.workloads(run, self.scope, ORDER)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -604,6 +593,6 @@ class Gemm(Ladder):
 
     def table(self, run: Run, verbose: bool) -> RenderableType:
         """A page for each kernel."""
-        from gemmbench.render.gemm import gemm
+        from gemmbench.gemm.problem_table import gemm
 
         return gemm(run)

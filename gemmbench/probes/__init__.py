@@ -1,1 +1,24 @@
 """Probes: arithmetic, matrix units, memory, transfers and launches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from gemmbench.model.dtypes import DTYPES
+from gemmbench.probes.arithmetic import DOT8, FLOPS, MAD24, MIXED, MMA, WGMMA, Probe
+
+# --- The compute probes: what they need, what they race, and which rows they make ---------------------------
+
+
+PEAK_DTYPES: tuple[str, ...] = ("float", "double", "half", "int")
+"""What ``peak`` measures if it is not told."""
+
+_EVERY: tuple[Probe, ...] = (FLOPS, MIXED, MAD24, DOT8, MMA, WGMMA)
+PROBES: Mapping[str, Probe] = {probe.name: probe for probe in _EVERY}
+QUICK: tuple[Probe, ...] = (FLOPS, MMA, WGMMA)
+"""Those of a ``peak`` that is not told which; where a device has no matrix units, nothing is said of them."""
+
+ALL_DTYPES: tuple[str, ...] = tuple(
+    name for name in DTYPES if any(name in probe.dtypes for probe in PROBES.values())
+)
+"""Every type that some probe measures."""

@@ -9,20 +9,20 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from gemmbench.facts.dtypes import DTYPES
-from gemmbench.facts.events import Staged
-from gemmbench.facts.records import DeviceFacts, Parameters, Policy, Row, Scope, Work
-from gemmbench.facts.stats import summarize
 from gemmbench.measure.sampling import Sampled, Window, alone
-from gemmbench.model.instrument import Batch, Handle, Instrument
-from gemmbench.probes.racing import LAUNCH_S, Entry, Race, doubling, event_s, sized, trips_for
-from gemmbench.rules import integrity
-from gemmbench.rules.ceilings import Unit, ceiling, core_ceiling
-from gemmbench.rules.executor import NotMeasuredError
-from gemmbench.rules.integrity import ARITHMETIC, MEMORY, Evidence
-from gemmbench.rules.memory import BY_NAME, MIB, MemoryProbe, candidates
-from gemmbench.rules.plan import Case
-from gemmbench.rules.probes import CHAINS, PROBES, UNROLLS, ChainProbe, Form, MatrixProbe, kernels_in
+from gemmbench.model.case import Case, Policy
+from gemmbench.model.device import DeviceFacts
+from gemmbench.model.dtypes import DTYPES
+from gemmbench.model.events import Staged
+from gemmbench.model.instrument import Batch, Handle, Instrument, NotMeasuredError
+from gemmbench.model.row import Parameters, Row, Scope, Work
+from gemmbench.model.units import MIB
+from gemmbench.probes import PROBES, integrity
+from gemmbench.probes.arithmetic import CHAINS, UNROLLS, ChainProbe, Form, MatrixProbe, kernels_in
+from gemmbench.probes.integrity import ARITHMETIC, MEMORY, Evidence, Unit, ceiling, core_ceiling
+from gemmbench.probes.memory import BY_NAME, MemoryProbe, candidates
+from gemmbench.probes.race import LAUNCH_S, Entry, Race, doubling, event_s, sized, trips_for
+from gemmbench.stats.intervals import summarize
 
 _CPU_BATCH_S = 0.03  # several launches: threads that sleep between launches may wake on one core
 _GPU_REST_S = 0.25

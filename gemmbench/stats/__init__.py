@@ -1,1 +1,1 @@
-"""What samples say: break-even sizes."""
+"""From samples to intervals, ratios, rates, peaks, break-even sizes and ranks."""

@@ -1,1 +1,1 @@
-"""Plans and runs: what to measure, in which order, and what is cached between runs."""
+"""From a plan to rows: selection, session, `auto`, several devices at once, what is cached between runs."""

@@ -8,33 +8,22 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
 
-from gemmbench import UsageError, __version__, concurrent, session
-from gemmbench.automatic import Automatic
-from gemmbench.cache_folder import NoHomeError
-from gemmbench.concurrent import Group
-from gemmbench.facts.concurrent import alone
-from gemmbench.facts.events import Event, Finished
-from gemmbench.facts.records import (
-    SCHEMA_VERSION,
-    DeviceFacts,
-    Header,
-    HostFacts,
-    Policy,
-    Row,
-    RowKey,
-    Run,
-    RunFile,
-    RunFileError,
-    essential,
-)
-from gemmbench.facts.text import spelt_out
+from gemmbench import UsageError, __version__
+from gemmbench.ladder.libraries import AUTO
+from gemmbench.ladder.variant import ParameterError
 from gemmbench.measure.child import Maker, Worker, WorkerError
-from gemmbench.measured import KeptMeasurements
-from gemmbench.peaks import KeptPeaks
-from gemmbench.rules.plan import Case, FindTuned, Plan
-from gemmbench.rules.selection import SelectionError, select
-from gemmbench.rules.variants import AUTO, ParameterError
-from gemmbench.tuned import KeptPresets
+from gemmbench.model.case import Case, Plan, Policy
+from gemmbench.model.device import DeviceFacts, HostFacts
+from gemmbench.model.events import Event, Finished
+from gemmbench.model.row import Row, RowKey
+from gemmbench.model.run_file import SCHEMA_VERSION, Header, Run, RunFile, RunFileError, essential
+from gemmbench.model.units import spelt_out
+from gemmbench.suite import session, together
+from gemmbench.suite.cached import KeptMeasurements, KeptPeaks, KeptPresets, NoHomeError
+from gemmbench.suite.plan import FindTuned, SelectionError, select
+from gemmbench.suite.session import Automatic
+from gemmbench.suite.together import Group
+from gemmbench.suite.together_table import alone
 
 MakePlan = Callable[[Sequence[DeviceFacts], FindTuned], Plan]
 Listen = Callable[[Event], None]
@@ -122,8 +111,8 @@ class Measurement:
             yield from session.run(self.plan, header.devices, policy, self.worker, file, automatic)
             return
         steps = session.Steps(header.devices, policy, file, automatic)
-        with concurrent.Crew(self.worker, lambda: Worker(self.make_machine), len(header.devices)) as crew:
-            yield from concurrent.run(self.groups, crew, steps)
+        with together.Crew(self.worker, lambda: Worker(self.make_machine), len(header.devices)) as crew:
+            yield from together.run(self.groups, crew, steps)
 
 
 @contextmanager
@@ -184,7 +173,7 @@ def header_of(
         host: the machine around them.
         policy: how long things are measured.
         command: the command line that asks for it.
-        view: that `show` gives the saved run; see `render.show`.
+        view: that `show` gives the saved run; see `views`.
         scope: what ``--scope`` chose.
     """
     return Header(
@@ -221,7 +210,7 @@ def _choose_groups(plan: Plan, devices: Sequence[DeviceFacts]) -> tuple[Group, .
     """
     if len(devices) < 2:
         raise UsageError("--concurrent needs two devices or more: --device all, or several with commas")
-    groups = concurrent.grouped(plan)
+    groups = together.grouped(plan)
     if not any(group.cases for group in groups):
         raise UsageError(
             "--concurrent finds nothing that two of the devices run: it takes GEMMs, and of peak --only "

@@ -24,11 +24,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import geometric_mean
 
-from gemmbench.facts import derive, units
-from gemmbench.facts.records import Problem, Row, Run, load
-from gemmbench.facts.series import HOST
-from gemmbench.rules.choosing import CHOOSABLE, points, ranked
-from gemmbench.rules.variants import AUTO
+from gemmbench.ladder.libraries import AUTO
+from gemmbench.model import units
+from gemmbench.model.device import HOST
+from gemmbench.model.row import Problem, Row
+from gemmbench.model.run_file import Run, load
+from gemmbench.stats import rates
+from gemmbench.suite.choosing import CHOOSABLE, points, ranked
 
 LIMIT = 1.03
 NOISY = 1.1
@@ -75,7 +77,7 @@ def regrets(
     for row in run.rows:
         if row.kind != "gemm" or row.dtype != dtype or row.device not in (device, HOST) or not row.problem:
             continue
-        times = derive.summary(row, scope)
+        times = rates.summary(row, scope)
         if row.status == "ok" and times and (row.variant == AUTO or row.variant in choosable):
             groups.setdefault(row.problem, []).append((times.median, row))
     found = []
@@ -86,7 +88,7 @@ def regrets(
             continue
         best_s, best = min(others, key=lambda pair: pair[0])
         automatic_s, row = automatic[-1]
-        ran = derive.what_ran(row)
+        ran = rates.what_ran(row)
         own_s, own = next(((s, one) for s, one in others if one.variant == ran), (None, None))
         found.append(Regret(problem, row, best, own, automatic_s, best_s, own_s))
     return tuple(found)
@@ -142,7 +144,7 @@ def report(run: Run, device: int, dtype: str) -> int:
     unseen: list[float] = []
     for one in found:
         flops = 2 * one.problem.m * one.problem.n * one.problem.k
-        took, blind = derive.what_ran(one.automatic), blindly(run, device, dtype, one)
+        took, blind = rates.what_ran(one.automatic), blindly(run, device, dtype, one)
         print(f"{one.problem.m:>6}  {took:<16}{units.gflops(flops / one.automatic_s):>8}", end="")
         print(f"  {one.best.variant:<16}{units.gflops(flops / one.best_s):>8}{loss(one.ratio):>10}", end="")
         print(f"{loss(one.noise):>10}  {blind[0]:<24}{loss(blind[1]):>10}")
@@ -159,7 +161,7 @@ def report(run: Run, device: int, dtype: str) -> int:
 
 def blindly(run: Run, device: int, dtype: str, one: Regret) -> tuple[str, float | None]:
     """What the measurements of the other sizes would have taken, and the ratio of its time to the best."""
-    problem = derive.gemm_of(one.best)
+    problem = rates.gemm_of(one.best)
     known = points((row for row in run.rows if row.problem != one.problem), device)
     choices = ranked(problem, known)
     if not choices:

@@ -21,9 +21,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree
 
-from gemmbench.facts import derive, units
-from gemmbench.facts.records import DeviceFacts, Row, load
-from gemmbench.facts.units import GIGA
+from gemmbench.model import units
+from gemmbench.model.device import DeviceFacts
+from gemmbench.model.row import Row
+from gemmbench.model.run_file import load
+from gemmbench.model.units import GIGA
+from gemmbench.stats import rates
 
 LARGE_BYTES = 1 << 26  # of a transfer: smaller ones of a CPU stay in its caches
 FAMILIES = ("compute", "memory", "transfer", "latency")
@@ -51,9 +54,9 @@ class Figure:
         if not mine or row.status != "ok" or row.check.verdict not in ("ok", "none"):
             return None
         if self.shorter_is_better:
-            times = derive.summary(row, derive.finest_scope(row) or "")
+            times = rates.summary(row, rates.finest_scope(row) or "")
             return times.median if times else None
-        found = derive.rate(row, "kernel") if row.kind == "peak" else derive.byte_rate(row)
+        found = rates.rate(row, "kernel") if row.kind == "peak" else rates.byte_rate(row)
         return found.best if found else None
 
     def best(self, values: Sequence[float]) -> float | None:
@@ -164,7 +167,7 @@ def reachable(selector: str) -> Iterator[DeviceFacts]:
     PoCL's wheel is left out: it is made to be loaded by pyopencl's own loader.
     """
     from gemmbench.opencl.discovery import devices
-    from gemmbench.rules.selection import select
+    from gemmbench.suite.plan import select
 
     yield from (
         device

@@ -26,9 +26,9 @@ sys.path.insert(0, str(ROOT))  # run as a script: what follows is imported from 
 
 import msgspec  # noqa: E402
 
-from gemmbench.facts.records import load  # noqa: E402
 from gemmbench.measure.child import WorkerError  # noqa: E402
-from gemmbench.rules.selection import SelectionError  # noqa: E402
+from gemmbench.model.run_file import load  # noqa: E402
+from gemmbench.suite.plan import SelectionError  # noqa: E402
 from tests import gate_live  # noqa: E402
 from tests.gate_report import Cell, Measured, Results, document, live_table, simulated_table  # noqa: E402
 from tests.gate_simulation import Setting, Tally, condensed, recorded, simulate  # noqa: E402

@@ -17,16 +17,16 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import cycle, pairwise
 
-from gemmbench.facts.problem import Gemm
-from gemmbench.facts.records import DeviceFacts, Policy
+from gemmbench.ladder import BY_NAME
+from gemmbench.measure import machine
 from gemmbench.measure.child import Worker
 from gemmbench.measure.sampling import Stream, batch_size
+from gemmbench.model.case import Case, Policy
+from gemmbench.model.device import DeviceFacts
 from gemmbench.model.instrument import Batch, Handle
-from gemmbench.opencl import machine
+from gemmbench.model.problem import Gemm
 from gemmbench.opencl.drivers import no_device_message
-from gemmbench.rules.plan import Case, gemm_plan
-from gemmbench.rules.selection import select
-from gemmbench.rules.variants import BY_NAME
+from gemmbench.suite.plan import gemm_plan, select
 
 LIMITS = {"alone": 0.002, "in turn": 0.01}  # of a batch
 SIZES = (128, 512, 1024, 2048, 4096)

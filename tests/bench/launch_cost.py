@@ -31,10 +31,10 @@ drivers.register()
 import numpy as np  # noqa: E402
 import pyopencl as cl  # noqa: E402
 
-from gemmbench.facts.records import DeviceFacts  # noqa: E402
+from gemmbench.gemm.opencl_bench import Prepared  # noqa: E402
+from gemmbench.model.device import DeviceFacts  # noqa: E402
 from gemmbench.opencl import discovery  # noqa: E402
-from gemmbench.opencl.gemm import Prepared  # noqa: E402
-from gemmbench.rules.selection import select  # noqa: E402
+from gemmbench.suite.plan import select  # noqa: E402
 
 LIMIT_S = 10e-6
 BATCH = 200

@@ -20,11 +20,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from gemmbench.facts.problem import Gemm
-from gemmbench.facts.records import Check, DeviceFacts, HostFacts, Policy, Resources, Row, Work
-from gemmbench.model.instrument import Built
-from gemmbench.rules.executor import NotMeasuredError
-from gemmbench.rules.plan import Case
+from gemmbench.model.case import Case, Policy
+from gemmbench.model.device import DeviceFacts, HostFacts
+from gemmbench.model.instrument import Built, NotMeasuredError
+from gemmbench.model.problem import Gemm
+from gemmbench.model.row import Check, Resources, Row, Work
 from tests import fake_runs
 from tests.cli.recorded import Recorded
 

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 
 import msgspec
 
-from gemmbench.facts.events import Staged
-from gemmbench.facts.records import DeviceFacts, Policy, Row
 from gemmbench.measure import child
 from gemmbench.measure.sampling import Sampled, Window
+from gemmbench.model.case import Case, Policy
+from gemmbench.model.device import DeviceFacts
+from gemmbench.model.events import Staged
 from gemmbench.model.instrument import Handle, Instrument, Prepared, Verified, When
-from gemmbench.rules.plan import Case
+from gemmbench.model.row import Row
 
 KINDS = ("gemm", "peak", "bandwidth", "transfer", "latency")
 CONDUCTORS = dict.fromkeys(KINDS, __name__)

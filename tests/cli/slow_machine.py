@@ -13,9 +13,10 @@ import random
 from dataclasses import replace
 from pathlib import Path
 
-from gemmbench.facts.records import DeviceFacts, Former, Policy, Row, Scope
-from gemmbench.rules.plan import Case
-from gemmbench.rules.variants import BY_NAME
+from gemmbench.ladder import BY_NAME
+from gemmbench.model.case import Case, Policy
+from gemmbench.model.device import DeviceFacts
+from gemmbench.model.row import Former, Row, Scope
 from tests.cli.fake_machine import FakeMachine
 
 

@@ -14,10 +14,10 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from gemmbench.facts.problem import Gemm
-from gemmbench.facts.records import Policy, Row
+from gemmbench.model.case import Case, Policy
 from gemmbench.model.instrument import Batch, Built, Prepared, Verified, When
-from gemmbench.rules.plan import Case
+from gemmbench.model.problem import Gemm
+from gemmbench.model.row import Row
 from tests.cli.fake_machine import FakeMachine
 
 _SLOWEST_S = 0.004  # a batch of device 0; that of device 1 lasts half, and so on

@@ -20,12 +20,13 @@ import pytest
 
 import gemmbench as gb
 from gemmbench import api
-from gemmbench.facts.events import Event
-from gemmbench.facts.records import load
+from gemmbench.model.events import Event
+from gemmbench.model.run_file import load
 from gemmbench.options import measuring
+from gemmbench.options.comparing import Tune
 from gemmbench.options.declare import Count, Flag, Options, build, command_line, specs
-from gemmbench.options.tuning import Tune
-from gemmbench.render.progress import Progress
+from gemmbench.regress import gate
+from gemmbench.report.progress import Progress
 from tests.cli.conftest import ROOT, Call
 from tests.cli.test_errors import ERRORS, files  # noqa: F401  a fixture
 
@@ -216,7 +217,7 @@ def test_records_of_every_saved_run(path: Path, call: Call) -> None:
 
 def test_a_run_measures_nothing_twice(call: Call, tmp_path: Path) -> None:
     """Presets, cached peaks and `auto`, which no command line is needed for."""
-    from gemmbench.facts.records import load
+    from gemmbench.model.run_file import load
 
     path = tmp_path / "run.jsonl"
     call("tune", "--kernel", "tiled", "--sizes", "64", "--budget", "3")
@@ -260,7 +261,7 @@ def test_compare_check_and_history(call: Call, tmp_path: Path, monkeypatch: pyte
     checked = gb.check(base, budget=0.05, quiet=True)
     assert isinstance(checked, api.Comparison)
     assert checked.news[0].header.policy.budget_s == 0.05
-    assert isinstance(gb.check("base.jsonl", aa=2), api.Floor)
+    assert isinstance(gb.check("base.jsonl", aa=2), gate.Floor)
     with pytest.raises(gb.UsageError, match="is both base and new"):
         gb.compare("base.jsonl", "base.jsonl")
     with pytest.raises(gb.UsageError, match=r"would replace base\.jsonl, which is read"):

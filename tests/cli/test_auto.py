@@ -9,9 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gemmbench.facts.records import Problem, Row, load
-from gemmbench.rules.variants import BY_NAME
-from gemmbench.tuned import KeptPresets, Preset, source
+from gemmbench.ladder import BY_NAME
+from gemmbench.model.row import Problem, Row
+from gemmbench.model.run_file import load
+from gemmbench.suite.cached import KeptPresets, Preset, source
 from tests import fake_runs
 from tests.cli.conftest import Call
 

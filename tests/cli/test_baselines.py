@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from gemmbench.facts.records import load
-from gemmbench.rules.variants import BASELINES, BEST, LADDER, PUBLISHED
+from gemmbench.ladder import BASELINES, BEST, LADDER, PUBLISHED
+from gemmbench.model.run_file import load
 from tests.cli.conftest import Call
 
 SQUARE = ("square", "--sizes", "8", "--no-peak", "--device", "0")

@@ -16,10 +16,10 @@ from click.testing import CliRunner
 
 from gemmbench import api, cli
 from gemmbench.cli import EXIT_INCONCLUSIVE, EXIT_USAGE, EXIT_WRONG
-from gemmbench.facts import kernel_files
-from gemmbench.facts.records import load
-from gemmbench.facts.text import listed
 from gemmbench.measure import child
+from gemmbench.model import kernel_files
+from gemmbench.model.run_file import load
+from gemmbench.model.units import listed
 from tests.cli import recorded, slow_machine
 from tests.cli.conftest import Call, Start
 from tests.compare_runs import save

@@ -11,8 +11,8 @@ import click
 import pytest
 
 from gemmbench import cli
-from gemmbench.facts.records import load
-from gemmbench.rules.variants import BY_NAME, VARIANTS
+from gemmbench.ladder import BY_NAME, VARIANTS
+from gemmbench.model.run_file import load
 from tests.cli.conftest import Call
 
 Golden = Callable[[str, str], None]

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from gemmbench.cli import EXIT_INCONCLUSIVE, EXIT_USAGE, EXIT_WRONG
-from gemmbench.facts.records import encode
+from gemmbench.model.run_file import encode
 from tests import fake_runs as fake
 from tests.cli.conftest import Call
 from tests.compare_runs import again, on, repeated, save, small

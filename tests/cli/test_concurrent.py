@@ -12,8 +12,10 @@ from pathlib import Path
 import pytest
 
 from gemmbench import api
-from gemmbench.facts.records import Row, driver_name, load
 from gemmbench.measure import child
+from gemmbench.model.device import driver_name
+from gemmbench.model.row import Row
+from gemmbench.model.run_file import load
 from tests.cli import stepping_machine
 from tests.cli.conftest import Call, Start
 from tests.cli.test_faults import is_alive, wait_for

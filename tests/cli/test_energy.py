@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gemmbench.facts.records import load
+from gemmbench.model.run_file import load
 from tests.cli.conftest import Call
 
 Golden = Callable[[str, str], None]

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from gemmbench import api
-from gemmbench.facts.records import encode
+from gemmbench.model.run_file import encode
 from gemmbench.opencl import drivers
 from tests import fake_runs
 from tests.cli import fake_machine

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from gemmbench.facts.records import load
+from gemmbench.model.run_file import load
 from tests.cli import fake_machine
 from tests.cli.conftest import Call, Start
 

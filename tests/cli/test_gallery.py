@@ -16,10 +16,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from gemmbench import charts, cli
-from gemmbench.facts import units
-from gemmbench.facts.chart_files import named
-from gemmbench.facts.records import Problem, load
+from gemmbench import chart_views, cli
+from gemmbench.charts import named
+from gemmbench.model import units
+from gemmbench.model.row import Problem
+from gemmbench.model.run_file import load
 from tests.cli.conftest import ROOT
 from tests.generate_readme import earlier_forms, is_earlier
 
@@ -61,7 +62,7 @@ def drawn(pictures: dict[Path, Path]) -> dict[Path, list[str]]:
     found = {}
     for run, folder in pictures.items():
         made = {path.stem for path in folder.iterdir()}
-        ordered = [named(run, kind).stem for kind in charts.KINDS]
+        ordered = [named(run, kind).stem for kind in chart_views.KINDS]
         found[run] = [name for name in ordered if name in made]
         assert len(found[run]) == len(made), run.name
     return found
@@ -113,7 +114,7 @@ def lists(drawn: dict[Path, list[str]]) -> Iterator[str]:
         yield "| run | made by | charts |"
         yield "|---|---|---|"
         kinds = {
-            run: {name: kind for kind in charts.KINDS if (name := named(run, kind).stem) in drawn[run]}
+            run: {name: kind for kind in chart_views.KINDS if (name := named(run, kind).stem) in drawn[run]}
             for run in runs
         }
         for run in runs:

@@ -11,10 +11,12 @@ from pathlib import Path
 import pytest
 
 from gemmbench import api
-from gemmbench.facts.records import DeviceFacts, Policy, Row, load
-from gemmbench.rules.memory import BY_NAME, FAMILIES
-from gemmbench.rules.plan import Case
-from gemmbench.rules.probes import PROBES
+from gemmbench.model.case import Case, Policy
+from gemmbench.model.device import DeviceFacts
+from gemmbench.model.row import Row
+from gemmbench.model.run_file import load
+from gemmbench.probes import PROBES
+from gemmbench.probes.memory import BY_NAME, FAMILIES
 from tests.cli.conftest import Call
 from tests.cli.fake_machine import FakeMachine
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from gemmbench import charts
-from gemmbench.facts.records import Run, encode
+from gemmbench import chart_views
+from gemmbench.model.run_file import Run, encode
 from tests import fake_runs
 from tests.cli.conftest import Call
 
@@ -31,7 +31,7 @@ def drawn() -> set[str]:
 def test_list_needs_no_file(call: Call) -> None:
     result = call("plot", "--kind", "list")
     assert result.exit_code == 0
-    assert [line.split()[0] for line in result.stdout.splitlines()] == list(charts.KINDS)
+    assert [line.split()[0] for line in result.stdout.splitlines()] == list(chart_views.KINDS)
 
 
 def test_all_draws_every_kind_that_suits_and_says_why_the_others_do_not(call: Call) -> None:
@@ -45,7 +45,7 @@ def test_all_draws_every_kind_that_suits_and_says_why_the_others_do_not(call: Ca
     assert "Drew out-ladder.svg." in said
     assert "Not drawn: peak: beside GEMM rows only --kind peak draws it." in said
     assert any(line.startswith("Not drawn: energy: square.jsonl has no measured energy") for line in said)
-    assert len(said) == len(charts.KINDS)
+    assert len(said) == len(chart_views.KINDS)
 
 
 def test_all_names_its_files_after_the_first_run(call: Call) -> None:

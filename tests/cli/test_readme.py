@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 
 from gemmbench import cli
-from gemmbench.facts import derive, kernel_files, units
-from gemmbench.facts.records import Row, load
-from gemmbench.rules.variants import BY_NAME, ORDER
+from gemmbench.ladder import BY_NAME, ORDER
+from gemmbench.model import kernel_files, units
+from gemmbench.model.row import Row
+from gemmbench.model.run_file import load
+from gemmbench.stats import rates as derive
 from tests import generate_readme
 from tests.cli.conftest import ROOT, Call
 from tests.compare_runs import save

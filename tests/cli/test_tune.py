@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from gemmbench import api
-from gemmbench.facts.records import load
-from gemmbench.facts.tuning import result
+from gemmbench.model.run_file import load
+from gemmbench.tune.result import result
 from tests.cli import fake_machine
 from tests.cli.conftest import Call, Start
 from tests.cli.test_faults import is_alive, wait_for
@@ -310,7 +310,7 @@ def test_a_file_of_another_kernel_is_refused_and_left_as_it_was(call: Call, tmp_
 def test_without_kernel_tuner_one_sentence_names_the_extra(
     call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in [name for name in sys.modules if name.startswith(("kernel_tuner", "gemmbench.tuning"))]:
+    for name in [name for name in sys.modules if name.startswith(("kernel_tuner", "gemmbench.tune."))]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "kernel_tuner", None)
     done = call(*TUNE)

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from gemmbench.facts.records import DeviceFacts
-from gemmbench.opencl.gemm import GemmExecutor
-from gemmbench.opencl.machine import OpenCLMachine, caching
+from gemmbench.gemm.opencl import GemmExecutor
+from gemmbench.measure.machine import OpenCLMachine, caching
+from gemmbench.model.device import DeviceFacts
 from gemmbench.opencl.runtime import Runtime
 
 _KERNELS = Path(__file__).parents[2] / "build" / "test-kernels"  # `make clean` removes it

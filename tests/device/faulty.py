@@ -5,9 +5,9 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
-from gemmbench.facts.records import DeviceFacts
-from gemmbench.opencl.machine import OpenCLMachine, default
-from gemmbench.rules.plan import Case
+from gemmbench.measure.machine import OpenCLMachine, default
+from gemmbench.model.case import Case
+from gemmbench.model.device import DeviceFacts
 
 ENDLESS, SEGFAULT, HUNGRY = 21, 22, 23  # sizes
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from gemmbench.facts.records import DeviceFacts, Policy, Row
-from gemmbench.opencl.peak import ProbeExecutor
+from gemmbench.model.case import Case, Policy
+from gemmbench.model.device import DeviceFacts
+from gemmbench.model.row import Row
+from gemmbench.model.units import GIB, KIB
 from gemmbench.opencl.runtime import Runtime
-from gemmbench.rules.memory import FAMILIES, GIB, KIB, memory_plan
-from gemmbench.rules.plan import Case
+from gemmbench.probes.memory import FAMILIES, memory_plan
+from gemmbench.probes.opencl import ProbeExecutor
 from tests import in_process
 
 POLICY = Policy(budget_s=0.05, settle_s=0.005, batch_s=0.001, min_batches=3)

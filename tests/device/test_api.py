@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import gemmbench as gb
-from gemmbench.facts.records import DeviceFacts
+from gemmbench.model.device import BUSY_CORES, DeviceFacts
 
 TINY = {"sizes": "32,64", "kernels": "naive,auto", "budget": 0.05, "quiet": True}
 
@@ -40,7 +40,8 @@ def test_a_run(device: DeviceFacts, tmp_path: Path, capsys: pytest.CaptureFixtur
     thread.join()
     kept = [row["variant"] for row in again[0].records() if row["measured_utc"]]
     measured = [row["variant"] for row in rows if row["kind"] == "peak" and row["check"]["verdict"] == "ok"]
-    assert set(kept) >= set(measured), "the peaks of the first run serve the second"
+    if base.header.host.busy < BUSY_CORES:  # peaks that were measured beside other programs are not kept
+        assert set(kept) >= set(measured), "the peaks of the first run serve the second"
     comparison = gb.compare(path, again[0], across="sampling")
     assert comparison.compared
     comparison.show()

@@ -9,14 +9,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gemmbench.automatic import Automatic
-from gemmbench.facts.events import Staged
-from gemmbench.facts.problem import Gemm
-from gemmbench.facts.records import DeviceFacts, Policy, Row
-from gemmbench.rules.choosing import CHOOSABLE
-from gemmbench.rules.executor import NotMeasuredError
-from gemmbench.rules.plan import Case, Operands, gemm_plan
-from gemmbench.rules.variants import BY_NAME
+from gemmbench.ladder import BY_NAME
+from gemmbench.model.case import Case, Operands, Policy
+from gemmbench.model.device import DeviceFacts
+from gemmbench.model.events import Staged
+from gemmbench.model.instrument import NotMeasuredError
+from gemmbench.model.problem import Gemm
+from gemmbench.model.row import Row
+from gemmbench.suite.choosing import CHOOSABLE
+from gemmbench.suite.plan import gemm_plan
+from gemmbench.suite.session import Automatic
 from tests import in_process
 from tests.device.conftest import machine
 

@@ -23,8 +23,9 @@ import yaml
 from junitparser import JUnitXml
 
 from gemmbench import __version__
-from gemmbench.facts import kernel_files
-from gemmbench.facts.records import Row, Run, load
+from gemmbench.model import kernel_files
+from gemmbench.model.row import Row
+from gemmbench.model.run_file import Run, load
 from tests.compare_runs import save
 from tests.device.conftest import all_devices
 

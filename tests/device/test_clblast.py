@@ -13,17 +13,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gemmbench.baselines import clblast
-from gemmbench.baselines.clblast import Clblast
-from gemmbench.facts.problem import Gemm
-from gemmbench.facts.records import DeviceFacts, Policy, Row
-from gemmbench.model.instrument import Batch
-from gemmbench.opencl.clblast import ClblastExecutor
+from gemmbench.gemm import clblast
+from gemmbench.gemm.clblast import Clblast, ClblastExecutor
+from gemmbench.gemm.verify import edge_problem
+from gemmbench.ladder import BY_NAME
+from gemmbench.ladder.variant import Layout
+from gemmbench.model.case import Case, Operands, Policy, Skip
+from gemmbench.model.device import DeviceFacts
+from gemmbench.model.instrument import Batch, NotMeasuredError
+from gemmbench.model.problem import Gemm
+from gemmbench.model.row import Row
 from gemmbench.opencl.runtime import Runtime
-from gemmbench.rules.executor import NotMeasuredError
-from gemmbench.rules.plan import Case, Operands, Skip, gemm_plan
-from gemmbench.rules.reference import edge_problem
-from gemmbench.rules.variants import BY_NAME, Layout
+from gemmbench.suite.plan import gemm_plan
 from tests import in_process
 
 QUICK = Policy(budget_s=0.02, settle_s=0.0, batch_s=0.001, min_batches=3)

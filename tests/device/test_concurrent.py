@@ -7,17 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from gemmbench.concurrent import Crew, grouped, run
-from gemmbench.facts.concurrent import joints
-from gemmbench.facts.events import Finished
-from gemmbench.facts.problem import Gemm
-from gemmbench.facts.records import Policy, Run, RunFile, load
+from gemmbench.ladder import BY_NAME
 from gemmbench.measure.child import Worker
-from gemmbench.opencl.machine import default
-from gemmbench.rules.memory import memory_plan
-from gemmbench.rules.plan import Case, Plan, gemm_plan
-from gemmbench.rules.variants import BY_NAME
-from gemmbench.session import Steps
+from gemmbench.measure.machine import default
+from gemmbench.model.case import Case, Plan, Policy
+from gemmbench.model.events import Finished
+from gemmbench.model.problem import Gemm
+from gemmbench.model.run_file import Run, RunFile, load
+from gemmbench.probes.memory import memory_plan
+from gemmbench.suite.plan import gemm_plan
+from gemmbench.suite.session import Steps
+from gemmbench.suite.together import Crew, grouped, run
+from gemmbench.suite.together_table import joints_of
 from tests import fake_runs
 from tests.device.conftest import all_devices
 
@@ -50,14 +51,14 @@ def test_gemms_at_once(tmp_path: Path) -> None:
     found = measured(plan, tmp_path / "run.jsonl")
     assert {row.status for row in found.rows} == {"ok"}
     assert {row.check.verdict for row in found.rows} == {"ok"}
-    assert [joint.devices for joint in joints(found)] == [(0, 1), (0, 1)]
-    for joint in joints(found):
+    assert [joint.devices for joint in joints_of(found)] == [(0, 1), (0, 1)]
+    for joint in joints_of(found):
         for part in joint.parts:
             assert part.together.samples.keys() == {"kernel", "device", "host"}
             assert all(len(scope.seconds) >= 3 for scope in part.together.samples.values())
             slowdown = part.slowdown("host")
             assert slowdown is not None
-            assert slowdown.low <= slowdown.value <= slowdown.high
+            assert slowdown.low <= slowdown.median <= slowdown.high
 
 
 def test_transfers_and_bandwidth_at_once(tmp_path: Path) -> None:
@@ -67,5 +68,5 @@ def test_transfers_and_bandwidth_at_once(tmp_path: Path) -> None:
     plan = tuple(case for case in cases if case.parameters["bytes"] == MIB)
     assert len(plan) == 2 * len(wanted)
     found = measured(plan, tmp_path / "run.jsonl")
-    assert [joint.devices for joint in joints(found)] == [(0, 1)] * len(wanted)
-    assert all(joint.aggregate("kernel") for joint in joints(found))
+    assert [joint.devices for joint in joints_of(found)] == [(0, 1)] * len(wanted)
+    assert all(joint.aggregate("kernel") for joint in joints_of(found))

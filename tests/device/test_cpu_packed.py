@@ -6,9 +6,9 @@ from functools import partial
 
 import pytest
 
-from gemmbench.facts.problem import Gemm
-from gemmbench.facts.records import DeviceFacts
-from gemmbench.rules.variants import BY_NAME
+from gemmbench.ladder import BY_NAME
+from gemmbench.model.device import DeviceFacts
+from gemmbench.model.problem import Gemm
 from tests.device.conftest import executor
 
 VARIANT = BY_NAME["cpu-packed"]

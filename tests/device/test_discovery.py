@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from gemmbench.facts.dtypes import DTYPES
+from gemmbench.model.dtypes import DTYPES
 
 # As the loader has it, so that an environment that hides the system's drivers hides them here.
 VENDORS = Path(os.environ.get("OCL_ICD_VENDORS") or "/etc/OpenCL/vendors")

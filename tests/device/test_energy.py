@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from gemmbench.energy import Batch
-from gemmbench.facts.problem import Gemm
-from gemmbench.facts.records import DeviceFacts, Energy, Policy
 from gemmbench.gemm import measure
-from gemmbench.rules.plan import Case, gemm_plan
-from gemmbench.rules.variants import BY_NAME
+from gemmbench.ladder import BY_NAME
+from gemmbench.measure.energy import Batch
+from gemmbench.model.case import Case, Policy
+from gemmbench.model.device import DeviceFacts
+from gemmbench.model.problem import Gemm
+from gemmbench.model.row import Energy
+from gemmbench.suite.plan import gemm_plan
 from tests import in_process
 from tests.device.conftest import executor
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gemmbench import session
-from gemmbench.facts.events import Finished
-from gemmbench.facts.problem import Gemm
-from gemmbench.facts.records import DeviceFacts, Policy, Row, RunFile, load
+from gemmbench.ladder import BY_NAME
 from gemmbench.measure.child import Worker
-from gemmbench.rules.plan import gemm_plan
-from gemmbench.rules.variants import BY_NAME
+from gemmbench.model.case import Policy
+from gemmbench.model.device import DeviceFacts
+from gemmbench.model.events import Finished
+from gemmbench.model.problem import Gemm
+from gemmbench.model.row import Row
+from gemmbench.model.run_file import RunFile, load
+from gemmbench.suite import session
+from gemmbench.suite.plan import gemm_plan
 from tests.device import faulty
 from tests.unit.test_records import HEADER
 

@@ -13,15 +13,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gemmbench.facts import kernel_files
-from gemmbench.facts.problem import Gemm
-from gemmbench.facts.records import DeviceFacts, Policy, Row
+from gemmbench.gemm.opencl import GemmExecutor
+from gemmbench.ladder import BY_NAME, LADDER
+from gemmbench.model import kernel_files
+from gemmbench.model.case import Case, Operands, Policy, Skip
+from gemmbench.model.device import DeviceFacts
+from gemmbench.model.instrument import NotMeasuredError
+from gemmbench.model.problem import Gemm
+from gemmbench.model.row import Row
 from gemmbench.opencl import runtime as runtime_module
-from gemmbench.opencl.gemm import GemmExecutor
 from gemmbench.opencl.runtime import Runtime
-from gemmbench.rules.executor import NotMeasuredError
-from gemmbench.rules.plan import Case, Operands, Skip, gemm_plan
-from gemmbench.rules.variants import BY_NAME, LADDER
+from gemmbench.suite.plan import gemm_plan
 from tests import in_process
 from tests.device.conftest import executor
 

@@ -7,14 +7,15 @@ from dataclasses import replace
 
 import pytest
 
-from gemmbench.facts.problem import Gemm
-from gemmbench.facts.records import DeviceFacts, Policy
+from gemmbench.gemm.opencl_bench import Bench
+from gemmbench.ladder import BY_NAME
 from gemmbench.measure.sampling import alone, in_turn
+from gemmbench.model.case import Case, Policy
+from gemmbench.model.device import DeviceFacts
 from gemmbench.model.instrument import Handle
-from gemmbench.opencl.gemm_bench import Bench
-from gemmbench.opencl.memory import Mapped
-from gemmbench.rules.plan import Case, gemm_plan
-from gemmbench.rules.variants import BY_NAME
+from gemmbench.model.problem import Gemm
+from gemmbench.opencl.runtime import Mapped
+from gemmbench.suite.plan import gemm_plan
 from tests.device.test_gemm import executor
 from tests.in_process import InProcess
 

@@ -9,21 +9,21 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gemmbench.facts import kernel_files
-from gemmbench.facts.derive import rate
-from gemmbench.facts.dtypes import DType
-from gemmbench.facts.records import DeviceFacts, Policy, Row
+from gemmbench.model import kernel_files
+from gemmbench.model.case import Case, Policy
+from gemmbench.model.device import DeviceFacts
+from gemmbench.model.dtypes import DType, ReferenceArray
 from gemmbench.model.instrument import Batch
-from gemmbench.opencl import launching
-from gemmbench.opencl.launching import Enqueue, timed
-from gemmbench.opencl.peak import ProbeExecutor
+from gemmbench.model.row import Row
 from gemmbench.opencl.runtime import Runtime
-from gemmbench.probes import measure
+from gemmbench.probes import PROBES, launching, measure
+from gemmbench.probes.arithmetic import FLOPS
+from gemmbench.probes.launching import Enqueue, timed
 from gemmbench.probes.measure import Known
-from gemmbench.rules.plan import Case, peak_plan
-from gemmbench.rules.probes import FLOPS, PROBES
-from gemmbench.rules.recurrences import RECURRENCES, Lanes
-from gemmbench.rules.reference import Array
+from gemmbench.probes.opencl import ProbeExecutor
+from gemmbench.probes.reference import RECURRENCES, Lanes
+from gemmbench.stats.rates import rate
+from gemmbench.suite.plan import peak_plan
 from tests import in_process
 
 POLICY = Policy(budget_s=1.0, settle_s=0.05, batch_s=0.001, min_batches=3)
@@ -105,7 +105,7 @@ def test_a_recurrence_that_can_be_folded_is_betrayed_by_time_alone(
     if device.type != "cpu":
         pytest.skip("whether this compiler folds is its own affair, and it may fold nothing")
 
-    def add(lanes: Lanes, n: int, dtype: DType) -> Array:
+    def add(lanes: Lanes, n: int, dtype: DType) -> ReferenceArray:
         return np.asarray(lanes.x + lanes.second)
 
     plant("x[c] = x[c] * x[c] + b", "x[c] = x[c] + b")

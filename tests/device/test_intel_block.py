@@ -7,13 +7,14 @@ from functools import partial
 
 import pytest
 
-from gemmbench.facts.problem import Gemm
-from gemmbench.facts.records import DeviceFacts
+from gemmbench.gemm.opencl import GemmExecutor
+from gemmbench.ladder import BY_NAME
+from gemmbench.model.case import Skip
+from gemmbench.model.device import DeviceFacts
+from gemmbench.model.problem import Gemm
 from gemmbench.opencl import runtime as runtime_module
-from gemmbench.opencl.gemm import GemmExecutor
 from gemmbench.opencl.runtime import Runtime
-from gemmbench.rules.plan import Skip, gemm_plan
-from gemmbench.rules.variants import BY_NAME
+from gemmbench.suite.plan import gemm_plan
 
 VARIANT = BY_NAME["intel-block"]
 NEEDED = "cl_intel_subgroups"

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from gemmbench.facts import derive
-from gemmbench.facts.records import DeviceFacts, Row
-from gemmbench.rules.memory import BY_NAME, FLOAT_BYTES, PROBES
+from gemmbench.model.device import DeviceFacts
+from gemmbench.model.row import Row
+from gemmbench.probes.memory import BY_NAME, FLOAT_BYTES, PROBES
+from gemmbench.stats import rates
 from tests.device import memory
 
 CLOCKS = ("doubling the work", "the event clock", "times what reading and writing")  # not asserted in tests
@@ -29,12 +30,12 @@ def test_answers_are_right_and_rows_whole(device: DeviceFacts, name: str) -> Non
         assert (row.status, row.key, row.source) == ("ok", case.key, case.source)
         assert wrong(row) == []
         assert row.work is not None
-        seconds = derive.finest_seconds(row)
+        seconds = rates.finest_seconds(row)
         assert len(seconds) >= 3
         assert min(seconds) > 0
         if probe.kind == "bandwidth":
             assert row.work.bytes % ((probe.loads + probe.stores) * FLOAT_BYTES) == 0
-            assert derive.byte_rate(row)
+            assert rates.byte_rate(row)
             assert row.choice["items"]
             assert row.check.figures.keys() == {"doubling", "event_over_wall"}
             assert row.race[-1].startswith("raced (GB/s): ")
@@ -51,7 +52,7 @@ def test_a_map_in_shared_memory_is_called_zero_copy(device: DeviceFacts) -> None
     for name in ("upload-mapped", "download-mapped"):
         row = memory.run(device, memory.case(device, name))
         assert row.choice == {"way": "zero-copy"}
-        assert derive.byte_rate(row) is None
+        assert rates.byte_rate(row) is None
         assert "nothing is transferred" in row.notes[0]
 
 

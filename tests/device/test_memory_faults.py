@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
-from gemmbench.facts.records import DeviceFacts
+from gemmbench.model import kernel_files
+from gemmbench.model.device import DeviceFacts
 from gemmbench.model.instrument import Batch
-from gemmbench.opencl import launching, runtime, transfer_probes
-from gemmbench.opencl.launching import Enqueue
+from gemmbench.opencl import runtime
+from gemmbench.probes import launching, opencl
+from gemmbench.probes.launching import Enqueue
 from tests.device import memory
 
 IGNORED = "doubling the work multiplies the time by "
@@ -45,7 +47,7 @@ def test_a_fault_in_a_kernel_is_suspect(
 ) -> None:
     if variant.startswith("image") and not device.images:
         pytest.skip("the device has no images")
-    text: Callable[[str, str], str] = runtime.text
+    text: Callable[[str, str], str] = kernel_files.text
     changed: list[bool] = []
 
     def faulty(file: str, root: str) -> str:
@@ -79,7 +81,7 @@ def test_an_event_that_reports_a_fraction_of_the_time_is_suspect(
 def test_a_transfer_that_moves_nothing_is_suspect(
     device: DeviceFacts, variant: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transfer_probes, "_timed", lambda transfer: lambda: 1e-6)
+    monkeypatch.setattr(opencl, "_timed", lambda transfer: lambda: 1e-6)
     row = memory.run(device, memory.case(device, variant), fresh=True)
     assert row.check.verdict == "suspect"
     assert row.check.reasons == ("what arrived is not what was sent",)

@@ -8,12 +8,12 @@ from functools import partial
 
 import pytest
 
-from gemmbench.facts.problem import Gemm
-from gemmbench.facts.records import DeviceFacts
+from gemmbench.gemm.opencl import GemmExecutor
+from gemmbench.ladder import BY_NAME
+from gemmbench.model.device import DeviceFacts
+from gemmbench.model.problem import Gemm
 from gemmbench.opencl import runtime as runtime_module
-from gemmbench.opencl.gemm import GemmExecutor
 from gemmbench.opencl.runtime import Runtime
-from gemmbench.rules.variants import BY_NAME
 
 VARIANT = BY_NAME["nv-async"]
 FILE = "gemm/19_nv_async.cl"

@@ -8,8 +8,8 @@ import numpy as np
 import pyopencl as cl
 import pytest
 
-from gemmbench.facts import kernel_files
-from gemmbench.facts.records import DeviceFacts
+from gemmbench.model import kernel_files
+from gemmbench.model.device import DeviceFacts
 from gemmbench.opencl import runtime as runtime_module
 from gemmbench.opencl.runtime import Runtime
 

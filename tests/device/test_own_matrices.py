@@ -10,14 +10,16 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from gemmbench.baselines.numpy_blas import NumpyExecutor
-from gemmbench.facts.dtypes import DTYPES
-from gemmbench.facts.problem import Gemm
-from gemmbench.facts.records import DeviceFacts, Policy, Row
-from gemmbench.rules.executor import NotMeasuredError
-from gemmbench.rules.operands import read_header
-from gemmbench.rules.plan import Case, Operands, gemm_plan
-from gemmbench.rules.variants import BY_NAME
+from gemmbench.gemm.numpy_blas import NumpyExecutor
+from gemmbench.gemm.operands import read_header
+from gemmbench.ladder import BY_NAME
+from gemmbench.model.case import Case, Operands, Policy
+from gemmbench.model.device import DeviceFacts
+from gemmbench.model.dtypes import DTYPES
+from gemmbench.model.instrument import NotMeasuredError
+from gemmbench.model.problem import Gemm
+from gemmbench.model.row import Row
+from gemmbench.suite.plan import gemm_plan
 from tests import in_process
 from tests.device.conftest import executor
 

@@ -8,8 +8,8 @@ import numpy as np
 import pyopencl as cl
 import pytest
 
-from gemmbench.facts.records import DeviceFacts
-from gemmbench.rules.variants import round_up
+from gemmbench.ladder.variant import round_up
+from gemmbench.model.device import DeviceFacts
 from tests.device import conftest
 
 FILE = "gemm/00_pad_chunks.cl"

@@ -7,16 +7,17 @@ from typing import Any
 
 import pytest
 
-from gemmbench.facts.records import DeviceFacts, Policy
-from gemmbench.opencl.chains import Chains
-from gemmbench.opencl.matrix_units import Tiles
-from gemmbench.opencl.peak import ProbeExecutor
+from gemmbench.model.case import Case, Policy
+from gemmbench.model.device import DeviceFacts
+from gemmbench.model.instrument import NotMeasuredError
 from gemmbench.opencl.runtime import Runtime
+from gemmbench.probes import PROBES
+from gemmbench.probes.arithmetic import ChainProbe, Form, MatrixProbe, kernels_in
+from gemmbench.probes.arithmetic_opencl import Chains, Tiles
 from gemmbench.probes.measure import race_chains
-from gemmbench.probes.racing import Race
-from gemmbench.rules.executor import NotMeasuredError
-from gemmbench.rules.plan import Case, peak_plan
-from gemmbench.rules.probes import PROBES, ChainProbe, Form, MatrixProbe, kernels_in
+from gemmbench.probes.opencl import ProbeExecutor
+from gemmbench.probes.race import Race
+from gemmbench.suite.plan import peak_plan
 from tests import in_process
 from tests.device.conftest import runtime
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from gemmbench.facts.problem import Gemm
-from gemmbench.facts.records import DeviceFacts
-from gemmbench.rules.plan import Case, gemm_plan
-from gemmbench.rules.variants import BY_NAME
+from gemmbench.ladder import BY_NAME
+from gemmbench.model.case import Case
+from gemmbench.model.device import DeviceFacts
+from gemmbench.model.problem import Gemm
+from gemmbench.suite.plan import gemm_plan
 from tests.device.conftest import executor
 
 

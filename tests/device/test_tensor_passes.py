@@ -6,12 +6,13 @@ import numpy as np
 import pyopencl as cl
 import pytest
 
-from gemmbench.facts.dtypes import DTYPES
-from gemmbench.facts.problem import Gemm
-from gemmbench.facts.records import DeviceFacts
+from gemmbench.ladder import BY_NAME
+from gemmbench.ladder.nvidia import VARIANTS, compiled_for
+from gemmbench.ladder.variant import Layout, Pass, Values, round_up
+from gemmbench.model.device import DeviceFacts
+from gemmbench.model.dtypes import DTYPES
+from gemmbench.model.problem import Gemm
 from gemmbench.opencl.runtime import Runtime
-from gemmbench.rules.variants import BY_NAME, Layout, Pass, Values, round_up
-from gemmbench.rules.variants.tensor import VARIANTS, compiled_for
 from tests.device import conftest
 
 SHAPES = [(1, 1, 1), (5, 9, 7), (33, 130, 65), (64, 70, 31), (3, 200, 129)]

@@ -10,21 +10,20 @@ from pathlib import Path
 
 import pytest
 
+from gemmbench.ladder import BY_NAME
+from gemmbench.measure import machine
+from gemmbench.measure.child import Worker
+from gemmbench.model.case import Case, Policy
+from gemmbench.model.device import DeviceFacts
+from gemmbench.model.problem import Gemm
+from gemmbench.model.run_file import SCHEMA_VERSION, Header, load
+from gemmbench.tune import result as facts
+from gemmbench.tune import space as rules
+from gemmbench.tune.session import Builders, Cache, Task, measured_by, tune
+from tests import fake_runs
+
 if importlib.util.find_spec("kernel_tuner") is None:
     pytest.skip("kernel-tuner is an extra", allow_module_level=True)
-
-from gemmbench.facts import tuning as facts
-from gemmbench.facts.problem import Gemm
-from gemmbench.facts.records import SCHEMA_VERSION, DeviceFacts, Header, Policy, load
-from gemmbench.measure.child import Worker
-from gemmbench.opencl import machine
-from gemmbench.rules import tuning as rules
-from gemmbench.rules.plan import Case
-from gemmbench.rules.variants import BY_NAME
-from gemmbench.tuning.builders import Builders
-from gemmbench.tuning.cache import Cache
-from gemmbench.tuning.session import Task, measured_by, tune
-from tests import fake_runs
 
 TILED = BY_NAME["tiled"]
 PROBLEM = Gemm(64, 64, 64)

@@ -16,10 +16,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
-from gemmbench.facts.records import DeviceFacts, Policy, Row
+from gemmbench.measure import machine
 from gemmbench.measure.instrument import Machine
-from gemmbench.opencl import machine
-from gemmbench.rules.plan import Case
+from gemmbench.model.case import Case, Policy
+from gemmbench.model.device import DeviceFacts
+from gemmbench.model.row import Row
 from tests.cli.fake_machine import FakeMachine
 
 PAUSE_S = 0.02

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from gemmbench.facts.records import load
+from gemmbench.model.run_file import load
 
 ROOT = Path(__file__).parents[2]
 LIMIT_S = 300  # a machine that is busy with other things is slow, not wrong

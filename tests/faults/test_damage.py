@@ -12,7 +12,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from gemmbench.facts.records import Kind, Row, Run, RunFile, RunFileError, Scope, Work, encode, load
+from gemmbench.model.row import Kind, Row, Scope, Work
+from gemmbench.model.run_file import Run, RunFile, RunFileError, encode, load
 from tests import fake_runs
 from tests.cli.conftest import Call
 from tests.faults.ledger import Entry

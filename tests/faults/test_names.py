@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from gemmbench.facts.records import Run, RunFile
+from gemmbench.model.run_file import Run, RunFile
 from tests import fake_runs
 from tests.cli.conftest import Call
 from tests.faults.ledger import Entry

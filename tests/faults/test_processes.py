@@ -12,26 +12,19 @@ from pathlib import Path
 
 import pytest
 
-from gemmbench.facts.problem import Gemm
-from gemmbench.facts.records import Policy, load
-from gemmbench.measure.child import Worker, WorkerError
-from gemmbench.measure.pipe import Pipe
-from gemmbench.rules.plan import Case, gemm_plan
-from gemmbench.rules.variants import BY_NAME
-from gemmbench.tuning.session import measured_by
+from gemmbench.ladder import BY_NAME
+from gemmbench.measure.child import Pipe, Worker, WorkerError
+from gemmbench.model.case import Case, Policy
+from gemmbench.model.problem import Gemm
+from gemmbench.model.run_file import load
+from gemmbench.suite.plan import gemm_plan
+from gemmbench.tune.session import measured_by
 from tests import fake_runs
 from tests.cli.conftest import Call
 from tests.faults import machine
 from tests.faults.conftest import Start
 from tests.faults.ledger import Entry
-from tests.faults.process import (
-    assert_no_orphans,
-    assert_sentence,
-    driver_child,
-    finish,
-    keys,
-    wait_for,
-)
+from tests.faults.process import assert_no_orphans, assert_sentence, driver_child, finish, keys, wait_for
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="finds children and orphans in /proc")
 

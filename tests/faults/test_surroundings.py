@@ -21,7 +21,7 @@ from pathlib import Path
 import pytest
 from rich.cells import cell_len
 
-from gemmbench.facts.records import load
+from gemmbench.model.run_file import load
 from tests.cli.conftest import Call
 from tests.faults.conftest import Start
 from tests.faults.ledger import RESULTS, Entry

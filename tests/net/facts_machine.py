@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 
-from gemmbench.facts.records import DeviceFacts, HostFacts, load
+from gemmbench.model.device import DeviceFacts, HostFacts
+from gemmbench.model.run_file import load
 from tests.cli.fake_machine import FakeMachine
 
 

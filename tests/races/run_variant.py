@@ -9,13 +9,14 @@ import sys
 from functools import partial
 from typing import Any
 
-from gemmbench.facts.problem import Gemm
-from gemmbench.facts.records import DeviceFacts
+from gemmbench.gemm.opencl import GemmExecutor
+from gemmbench.ladder import BY_NAME
+from gemmbench.ladder.variant import Variant
+from gemmbench.model.device import DeviceFacts
+from gemmbench.model.problem import Gemm
 from gemmbench.opencl import runtime as runtime_module
 from gemmbench.opencl.discovery import devices
-from gemmbench.opencl.gemm import GemmExecutor
 from gemmbench.opencl.runtime import Runtime
-from gemmbench.rules.variants import BY_NAME, Variant
 
 
 class Keeping(Runtime):

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from gemmbench.rules.variants import BY_NAME, LADDER, Variant
+from gemmbench.ladder import BY_NAME, LADDER
+from gemmbench.ladder.variant import Variant
 from tests.fake_runs import CPU
 
 SCRIPT = Path(__file__).with_name("run_variant.py")

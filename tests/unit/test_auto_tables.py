@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from gemmbench.facts import derive, standing
-from gemmbench.facts.records import Problem, Row, Run
-from gemmbench.facts.standing import Setting
-from gemmbench.render.detail import detail
-from gemmbench.render.gemm import gemm
-from gemmbench.render.sweep import sweep
-from gemmbench.render.workloads import workloads
-from gemmbench.rules.variants import ORDER
+from gemmbench.gemm.problem_table import detail, gemm
+from gemmbench.gemm.shape_tables import workloads
+from gemmbench.gemm.sweep_table import sweep
+from gemmbench.ladder import ORDER
+from gemmbench.model.row import Problem, Row
+from gemmbench.model.run_file import Run
+from gemmbench.stats import panels, rates
+from gemmbench.stats.panels import Setting
 from tests import fake_runs as fake
 from tests.unit.test_tables import text
 
@@ -84,7 +84,7 @@ def test_the_best_kernel_of_a_shape_is_named_not_auto() -> None:
 
 
 def test_its_rank_is_that_of_what_it_took() -> None:
-    places = standing.standings(run_of(), Setting(0, "float"), LARGE)
+    places = panels.standings(run_of(), Setting(0, "float"), LARGE)
     assert (places["tiled"].rank, places["auto"].rank) == (1, None)
 
 
@@ -92,13 +92,13 @@ def test_it_is_held_against_the_peak_of_the_units_that_it_ran_on() -> None:
     """On a GPU a peak of matrix units would be no peak for others, and the host's BLAS has none there."""
     run = run_of(fake.peak_row(4, 345.0))
     small, large = (row for row in run.rows if row.variant == "auto")
-    assert derive.what_ran(small) == "numpy"
-    assert derive.peak_fraction(run, small) == pytest.approx(60 / 345, rel=0.02)
-    assert derive.peak_fraction(run, large) == pytest.approx(300 / 345, rel=0.02)
+    assert rates.what_ran(small) == "numpy"
+    assert rates.peak_fraction(run, small) == pytest.approx(60 / 345, rel=0.02)
+    assert rates.peak_fraction(run, large) == pytest.approx(300 / 345, rel=0.02)
     gpu = Run(fake.header(("square",), (fake.GPU,)), run.rows)
-    assert derive.peak_fraction(gpu, small) is None
+    assert rates.peak_fraction(gpu, small) is None
     tensor = replace(large, choice={"kernel": "nv-mma", "why": ""}, ran_on="matrix")
     tensor = replace(tensor, samples={"kernel": fake.scope(1e-7)})
     outdone = Run(fake.header(("square",), (fake.GPU,)), (fake.peak_row(4, 345.0), tensor))
-    assert derive.outdone(outdone, 0, "float") is None
-    assert derive.what_ran(replace(tensor, choice={"TS": 16}, variant="tiled")) == "tiled"
+    assert rates.outdone(outdone, 0, "float") is None
+    assert rates.what_ran(replace(tensor, choice={"TS": 16}, variant="tiled")) == "tiled"

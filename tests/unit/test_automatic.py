@@ -8,13 +8,15 @@ from typing import Any
 
 import pytest
 
-from gemmbench.automatic import Automatic
-from gemmbench.facts.events import Staged
-from gemmbench.facts.problem import Gemm
-from gemmbench.facts.records import DeviceFacts, Policy, Problem, Row
-from gemmbench.rules import choosing
-from gemmbench.rules.plan import Case, Operands, Tuned, gemm_plan
-from gemmbench.rules.variants import BY_NAME
+from gemmbench.ladder import BY_NAME
+from gemmbench.model.case import Case, Operands, Policy
+from gemmbench.model.device import DeviceFacts
+from gemmbench.model.events import Staged
+from gemmbench.model.problem import Gemm
+from gemmbench.model.row import Problem, Row
+from gemmbench.suite import choosing
+from gemmbench.suite.plan import Tuned, gemm_plan
+from gemmbench.suite.session import Automatic
 from tests import fake_runs as fake
 
 PROBLEM = Gemm(64, 64, 64, label="mine")

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 import pytest
 
-from gemmbench.facts.records import Problem, Row, Run, Scope
-from gemmbench.facts.series import Panel, panels
-from gemmbench.stats.break_even import break_evens, crossing
+from gemmbench.model.row import Problem, Row, Scope
+from gemmbench.model.run_file import Run
+from gemmbench.stats.panels import Panel, break_evens, crossing, panels
 from tests.unit.test_records import HEADER
 
 SIZES = (64, 128, 256, 512)

@@ -17,12 +17,14 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 from PIL import Image
 
-from gemmbench import charts
-from gemmbench.charts.curves import spread, thinned
-from gemmbench.charts.precision import Types
-from gemmbench.facts.chart_files import SUFFIXES, named
-from gemmbench.facts.dtypes import GEMM_DTYPES
-from gemmbench.facts.records import Problem, Run
+from gemmbench import chart_views
+from gemmbench.charts import SUFFIXES, named
+from gemmbench.charts import figure as charts
+from gemmbench.charts.lines import spread, thinned
+from gemmbench.gemm.ladder_chart import Types
+from gemmbench.model.dtypes import GEMM_DTYPES
+from gemmbench.model.row import Problem
+from gemmbench.model.run_file import Run
 from tests import fake_runs as fake
 from tests.fake_tuner import fake_tune
 
@@ -51,7 +53,7 @@ def only(figure: Figure) -> Axes:
 
 def draw(run: Run, kind: str) -> Figure:
     """A chart with the families of the whole ladder, laid out."""
-    figure = charts.figure([run], kind, fake.FAMILIES)
+    figure = chart_views.figure([run], kind, fake.FAMILIES)
     figure.draw_without_rendering()
     return figure
 
@@ -98,24 +100,24 @@ SUITED: dict[str, Run] = {  # a run for each kind
 @pytest.mark.parametrize("kind", SUITED)
 def test_the_same_run_gives_the_same_file(kind: str, tmp_path: Path) -> None:
     path = tmp_path / "chart.svg"
-    charts.draw([SUITED[kind]], kind, path)
+    chart_views.draw([SUITED[kind]], kind, path)
     first = path.read_bytes()
-    charts.draw([SUITED[kind]], kind, path)
+    chart_views.draw([SUITED[kind]], kind, path)
     assert path.read_bytes() == first
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_every_format(suffix: str, tmp_path: Path) -> None:
     path = tmp_path / f"chart{suffix}"
-    charts.draw([fake.fake_square()], "throughput", path)
+    chart_views.draw([fake.fake_square()], "throughput", path)
     first = path.read_bytes()
     assert first.startswith({".png": b"\x89PNG", ".svg": b"<?xml", ".pdf": b"%PDF"}[suffix])
-    charts.draw([fake.fake_square()], "throughput", path)
+    chart_views.draw([fake.fake_square()], "throughput", path)
     assert path.read_bytes() == first
 
 
 def test_throughput_series_axes_and_titles() -> None:
-    axes = only(charts.figure([fake.fake_square()], "throughput"))
+    axes = only(chart_views.figure([fake.fake_square()], "throughput"))
     x, y = curve(axes, "register")
     assert list(x) == list(fake.SIZES)
     assert y == pytest.approx([21.0, 33.1, 88.2, 180.0, 241.7, 260.9], rel=0.06)
@@ -130,7 +132,7 @@ def test_throughput_series_axes_and_titles() -> None:
 
 
 def test_numpy_is_dashed_black_and_the_peak_a_labelled_line() -> None:
-    axes = only(charts.figure([fake.fake_square()], "throughput"))
+    axes = only(chart_views.figure([fake.fake_square()], "throughput"))
     numpy = next(line for line in axes.lines if line.get_label() == "numpy")
     assert numpy.get_color() == "#000000"
     assert numpy.is_dashed()
@@ -140,7 +142,7 @@ def test_numpy_is_dashed_black_and_the_peak_a_labelled_line() -> None:
 
 
 def test_missing_points_are_gaps_and_are_named() -> None:
-    axes = only(charts.figure([fake.fake_troubled()], "throughput"))
+    axes = only(chart_views.figure([fake.fake_troubled()], "throughput"))
     assert list(np.isnan(curve(axes, "tiled")[1])) == [False, False, True, False, False, True]
     assert list(np.isnan(curve(axes, "register")[1])) == [False, False, False, True, False, False]
     assert np.isnan(curve(axes, "dot-v8")[1]).all()
@@ -151,7 +153,7 @@ def test_missing_points_are_gaps_and_are_named() -> None:
 
 
 def test_bands_hold_their_lines() -> None:
-    axes = only(charts.figure([fake.fake_square()], "throughput"))
+    axes = only(chart_views.figure([fake.fake_square()], "throughput"))
     band = axes.collections[1].get_paths()[0].vertices  # of tiled, the second series: 6 % noise at 64
     at_64 = band[np.isclose(band[:, 0], 64), 1]
     assert at_64.min() < curve(axes, "tiled")[1][0] < at_64.max()
@@ -159,7 +161,7 @@ def test_bands_hold_their_lines() -> None:
 
 
 def test_every_line_differs_in_colour_and_marker() -> None:
-    axes = only(charts.figure([fake.fake_square()], "throughput"))
+    axes = only(chart_views.figure([fake.fake_square()], "throughput"))
     lines = [line for line in axes.lines if line.get_label() not in ("numpy", "peak")]
     assert len({line.get_color() for line in lines}) == len(lines) == 6
     assert len({line.get_marker() for line in lines}) == 6
@@ -171,7 +173,7 @@ def test_more_variants_than_colours_still_differ() -> None:
         for number in range(18)
         for n in (64, 128)
     ]
-    axes = only(charts.figure([Run(fake.header(("square",)), tuple(rows))], "throughput"))
+    axes = only(chart_views.figure([Run(fake.header(("square",)), tuple(rows))], "throughput"))
     looks = {
         (str(line.get_color()), str(line.get_linestyle()), str(line.get_marker())) for line in axes.lines
     }
@@ -207,7 +209,7 @@ CROWDED = {
 def test_no_words_overlap_or_leave_the_picture(name: str) -> None:
     """Every kind that suits the run, with thirty variants where it is the whole ladder."""
     run = CROWDED[name]()
-    kinds = [kind for kind, why in charts.suited([run], fake.FAMILIES).items() if not why]
+    kinds = [kind for kind, why in chart_views.suited([run], fake.FAMILIES).items() if not why]
     assert kinds
     for kind in kinds:
         figure = draw(run, kind)
@@ -251,7 +253,7 @@ def test_host_device_shows_the_fastest_two_and_the_host() -> None:
 
 
 def test_host_device_marks_the_break_even() -> None:
-    axes = only(charts.figure([fake.fake_square()], "host-device"))
+    axes = only(chart_views.figure([fake.fake_square()], "host-device"))
     x, _ = curve(axes, "break-even")
     assert 512 < x[0] < 1024
     assert any(item.startswith("break-even m = 9") for item in texts(axes))
@@ -264,12 +266,12 @@ def test_host_device_marks_the_break_even() -> None:
 
 def test_host_device_without_a_break_even_has_no_mark() -> None:
     run = fake.fake_many()
-    pocl = next(a for a in charts.figure([run], "host-device").axes if "PoCL" in a.get_title(loc="left"))
+    pocl = next(a for a in chart_views.figure([run], "host-device").axes if "PoCL" in a.get_title(loc="left"))
     assert "break-even" not in [line.get_label() for line in pocl.lines]
 
 
 def test_time_falls_with_rate() -> None:
-    figure = charts.figure([fake.fake_square()], "time")
+    figure = chart_views.figure([fake.fake_square()], "time")
     axes = only(figure)
     _, y = curve(axes, "tiled")
     assert y[-1] == pytest.approx(2 * 2048**3 / 4.5e9, rel=0.02)
@@ -278,7 +280,7 @@ def test_time_falls_with_rate() -> None:
 
 
 def test_a_panel_for_each_device_and_type() -> None:
-    figure = charts.figure([fake.fake_many()], "throughput")
+    figure = chart_views.figure([fake.fake_many()], "throughput")
     titles = [(axes.get_title(loc="left").split("\n")[-1], texts(axes)) for axes in figure.axes]
     pocl = "pthread-Intel(R) Xeon(R) Processor @ 2.10GHz | PoCL 3.0-rc2"  # it fits one line
     assert [title for title, _ in titles] == ["Intel OpenCL 2026.22.8.0"] * 2 + [pocl] * 2
@@ -287,7 +289,7 @@ def test_a_panel_for_each_device_and_type() -> None:
 
 def test_two_runs_lie_over_each_other_under_their_names() -> None:
     runs = [fake.fake_square(), replace(fake.fake_square(), path="somewhere/new.jsonl")]
-    axes = only(charts.figure(runs, "throughput"))
+    axes = only(chart_views.figure(runs, "throughput"))
     assert {"register (square)", "register (new)", "numpy, host (new)"} <= set(texts(axes))
     first, second = (line for line in axes.lines if line.get_label() == "register")
     assert first.get_color() == second.get_color()
@@ -416,12 +418,12 @@ def test_roofline_without_bandwidth_says_so_and_another_run_may_lend_it() -> Non
     assert "memory" not in [line.get_label() for line in axes.lines]
     assert "No memory roof" in words(axes)
     lender = replace(without(whole, "gemm"), path="peak.jsonl")
-    axes = only(charts.figure([without(run, "peak"), lender], "roofline"))
+    axes = only(chart_views.figure([without(run, "peak"), lender], "roofline"))
     assert {"memory", "peak"} <= {line.get_label() for line in axes.lines}
     assert "The float peak is that of peak. The memory roof is that of peak." in words(axes)
     assert "peak" not in axes.get_title(loc="left")  # the lender has no pane, so no names are needed
     other = replace(lender, header=fake.header(("gemmbench", "peak"), (fake.CPU,)))
-    axes = only(charts.figure([run, other], "roofline"))
+    axes = only(chart_views.figure([run, other], "roofline"))
     assert "memory" not in [line.get_label() for line in axes.lines], "another device's"
 
 
@@ -442,14 +444,14 @@ def tensor_run() -> tuple[Run, Run]:
 
 def test_kernels_on_matrix_units_are_under_the_roof_of_those() -> None:
     run, lender = tensor_run()
-    half = charts.figure([run, lender], "roofline").axes[0]
+    half = chart_views.figure([run, lender], "roofline").axes[0]
     assert curve(half, "peak")[1] == pytest.approx([950e3, 950e3], rel=0.01)
     assert half.get_ylim()[1] > 950e3
 
 
 def test_throughput_is_held_against_the_peak_of_the_units_that_were_used() -> None:
     run, lender = tensor_run()
-    half, tf32 = charts.figure([run, lender], "throughput").axes
+    half, tf32 = chart_views.figure([run, lender], "throughput").axes
     assert curve(half, "peak")[1] == pytest.approx([950e3, 950e3], rel=0.01)
     assert "The half peak is that of peak." in words(half)
     assert curve(tf32, "peak")[1] == pytest.approx([480e3, 480e3], rel=0.01)
@@ -461,7 +463,7 @@ def test_what_stands_below_a_title_ends_within_the_picture() -> None:
         rows = tuple(replace(row, dtype="bfloat16") if row.dtype == "tf32" else row for row in run.rows)
         more = tuple(replace(row, variant="nv-wgmma") for row in rows if row.dtype == "bfloat16")
         runs.append(replace(run, rows=(*rows, *more) if run.path.startswith("tensor") else rows))
-    figure = charts.figure(runs, "ladder")
+    figure = chart_views.figure(runs, "ladder")
     figure.draw_without_rendering()
     below = [item for axes in figure.axes for item in axes.findobj(Text) if "full colour" in item.get_text()]
     assert len(below) == 2
@@ -470,18 +472,18 @@ def test_what_stands_below_a_title_ends_within_the_picture() -> None:
 
 def test_ladder_and_precision_take_another_runs_peaks() -> None:
     run, lender = tensor_run()
-    half = charts.figure([run, lender], "ladder").axes[0]
+    half = chart_views.figure([run, lender], "ladder").axes[0]
     assert "The half peak is that of peak." in words(half)
     assert "71.5 %" in texts(half)
     assert "68.1 %" in texts(half)  # gpu-tile is held against the peak of the units that it ran on
     assert "of the units that a kernel runs on" in words(half)
-    axes = only(charts.figure([run, lender], "precision"))
+    axes = only(chart_views.figure([run, lender], "precision"))
     assert "The half, tf32 peaks are those of peak." in words(axes)
     assert "The run has no measured peak of half, tf32." in words(only(draw(run, "precision")))
 
 
 def test_roofline_of_a_cpu_holds_its_blas_and_unrelated_shapes_are_not_joined() -> None:
-    axes = only(charts.figure([fake.fake_workloads()], "roofline"))
+    axes = only(chart_views.figure([fake.fake_workloads()], "roofline"))
     numpy = next(line for line in axes.lines if line.get_label() == "numpy")
     assert numpy.get_linestyle() == "None"
     x, _ = curve(axes, "numpy")
@@ -519,7 +521,7 @@ def test_workloads_without_labels_and_with_a_skipped_row() -> None:
         replace(row, status="skipped", samples={}) if row.variant == "naive" and n == 1 else row  # type: ignore[arg-type]
         for n, row in enumerate(run.rows)
     ]
-    axes = only(charts.figure([replace(run, rows=tuple(rows))], "workloads"))
+    axes = only(chart_views.figure([replace(run, rows=tuple(rows))], "workloads"))
     assert axes.get_yticklabels()[0].get_text() == "96x3025x363"
     assert "skipped" in texts(axes)
 
@@ -537,7 +539,7 @@ def test_peak_of_many_types_takes_several_panes_and_matrix_units_their_own() -> 
 
 
 def test_peak_bars_labels_and_what_is_missing() -> None:
-    axes = only(charts.figure([fake.fake_peak()], "peak"))
+    axes = only(chart_views.figure([fake.fake_peak()], "peak"))
     heights = {bars.get_label(): bars.patches[0].get_height() for bars in axes.containers}
     assert heights["float 1"] == pytest.approx(345.0, rel=0.01)
     assert "int 8" not in heights
@@ -552,23 +554,23 @@ def test_peak_bars_labels_and_what_is_missing() -> None:
 
 def test_hostile_names_stay_text(tmp_path: Path) -> None:
     path = tmp_path / "chart.svg"
-    charts.draw([fake.fake_troubled()], "throughput", path)
+    chart_views.draw([fake.fake_troubled()], "throughput", path)
     words = [item.text for item in xml.etree.ElementTree.parse(path).iter() if item.tag.endswith("text")]
     assert any(word and '[bold]x[/] | <b>&"$x^2$`' in word for word in words)
 
 
 def test_the_users_own_matplotlib_style_does_not_leak_in_or_out(tmp_path: Path) -> None:
-    charts.draw([fake.fake_square()], "throughput", tmp_path / "a.png")
+    chart_views.draw([fake.fake_square()], "throughput", tmp_path / "a.png")
     matplotlib.rcParams["lines.linewidth"] = 9.0
     matplotlib.rcParams["axes.facecolor"] = "red"
-    charts.draw([fake.fake_square()], "throughput", tmp_path / "b.png")
+    chart_views.draw([fake.fake_square()], "throughput", tmp_path / "b.png")
     assert matplotlib.rcParams["lines.linewidth"] == 9.0
     assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
 
 
 def test_a_png_is_not_blank_and_readable_in_grey(tmp_path: Path) -> None:
     path = tmp_path / "chart.png"
-    charts.draw([fake.fake_square()], "throughput", path)
+    chart_views.draw([fake.fake_square()], "throughput", path)
     with Image.open(path) as picture:
         assert picture.width >= 1200
         assert np.asarray(picture.convert("L")).std() > 10
@@ -577,7 +579,7 @@ def test_a_png_is_not_blank_and_readable_in_grey(tmp_path: Path) -> None:
 def test_names_in_any_script_are_drawn(tmp_path: Path) -> None:
     run = fake.fake_square()
     named = replace(run, header=replace(run.header, devices=(replace(fake.CPU, name="显卡 ﷽"),)))
-    charts.draw([named], "throughput", tmp_path / "chart.png")
+    chart_views.draw([named], "throughput", tmp_path / "chart.png")
 
 
 @pytest.mark.parametrize(
@@ -606,7 +608,7 @@ def test_what_cannot_be_drawn_is_one_sentence(
     name: str, kind: str, file: str, message: str, tmp_path: Path
 ) -> None:
     with pytest.raises(charts.ChartError, match=message) as found:
-        charts.draw([fake.ALL[name]()], kind, tmp_path / file)
+        chart_views.draw([fake.ALL[name]()], kind, tmp_path / file)
     assert "\n" not in str(found.value)
     assert list(tmp_path.iterdir()) == []
 
@@ -614,7 +616,7 @@ def test_what_cannot_be_drawn_is_one_sentence(
 def test_a_folder_is_not_a_chart(tmp_path: Path) -> None:
     (tmp_path / "chart.png").mkdir()
     with pytest.raises(charts.ChartError, match="is a directory"):
-        charts.draw([fake.fake_peak()], "peak", tmp_path / "chart.png")
+        chart_views.draw([fake.fake_peak()], "peak", tmp_path / "chart.png")
 
 
 @pytest.mark.parametrize(
@@ -629,20 +631,20 @@ def test_a_folder_is_not_a_chart(tmp_path: Path) -> None:
     ],
 )
 def test_default_kinds(run: Run, kind: str) -> None:
-    assert charts.default_kind(run) == kind
+    assert chart_views.default_kind(run) == kind
 
 
 def test_suited_kinds_and_why_the_others_are_not() -> None:
-    found = charts.suited([fake.fake_square()])
-    assert list(found) == list(charts.KINDS)
+    found = chart_views.suited([fake.fake_square()])
+    assert list(found) == list(chart_views.KINDS)
     assert [kind for kind, why in found.items() if not why] == [
         "throughput", "host-device", "time", "ladder", "roofline",
     ]  # fmt: skip
     assert found["peak"] == "beside GEMM rows only --kind peak draws it"
     assert found["energy"].startswith("square.jsonl has no measured energy over several sizes")
-    pair = charts.suited([fake.fake_square(), fake.fake_workloads()])
+    pair = chart_views.suited([fake.fake_square(), fake.fake_workloads()])
     assert pair["energy"].startswith("square.jsonl, work.jsonl have no measured energy")
-    assert [kind for kind, why in charts.suited([fake.fake_peak()]).items() if not why] == ["peak"]
+    assert [kind for kind, why in chart_views.suited([fake.fake_peak()]).items() if not why] == ["peak"]
 
 
 def test_the_files_of_several_kinds() -> None:

@@ -10,14 +10,15 @@ from typing import Any, cast
 
 import pytest
 
-from gemmbench import checking
-from gemmbench.facts import skips
-from gemmbench.facts.compare.basis import Basis, Rules
-from gemmbench.facts.compare.comparison import Comparison, Line, compare
-from gemmbench.facts.problem import Gemm
-from gemmbench.facts.records import DeviceFacts, Former, Policy, Row, RowKey, Scope
 from gemmbench.measure.child import Worker
-from gemmbench.rules.plan import Case
+from gemmbench.model import instrument
+from gemmbench.model.case import Case, Policy
+from gemmbench.model.device import DeviceFacts
+from gemmbench.model.problem import Gemm
+from gemmbench.model.row import Former, Row, RowKey, Scope
+from gemmbench.regress import check
+from gemmbench.regress.baseline import Basis, Rules
+from gemmbench.regress.compare import Comparison, Line, compare
 from tests.compare_runs import again, repeated, small
 
 BASE = repeated([again(seed) for seed in range(5)])
@@ -64,8 +65,8 @@ def checked(
     )
     worker = cast(Worker, Scripted(change))
     header = base.header
-    job = checking.Job(Basis((base,), rules), plan, header, header.policy, worker, clock=lambda: 0.0)
-    steps = checking.check(job)
+    job = check.Job(Basis((base,), rules), plan, header, header.policy, worker, clock=lambda: 0.0)
+    steps = check.check(job)
     while True:
         try:
             next(steps)
@@ -132,7 +133,9 @@ def test_rows_of_one_kernel_of_which_some_are_uncertain_excuse_no_other() -> Non
 
 
 def skipped(row: Row) -> Row:
-    return replace(row, status="skipped", reason=skips.too_slow(99.0, 3.0), needs_s=99.0, samples={})
+    return replace(
+        row, status="skipped", reason=instrument.too_slow_reason(99.0, 3.0), needs_s=99.0, samples={}
+    )
 
 
 @pytest.mark.parametrize(("always", "verdict"), [(True, "broken"), (False, "same")])
@@ -190,7 +193,7 @@ def test_in_turn_a_row_without_a_former_self_is_missing() -> None:
 def test_a_row_that_was_too_slow_has_the_figures_of_its_second_looks(rules: Rules) -> None:
     def change(row: Row, times: int) -> Row:
         if is_(row, "tiled") and times == 1:
-            reason = skips.too_slow(9.0, 3.0)
+            reason = instrument.too_slow_reason(9.0, 3.0)
             return replace(row, status="skipped", reason=reason, needs_s=9.0, samples={})
         return replace(row, former=Former("before", row.samples))
 

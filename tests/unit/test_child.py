@@ -15,24 +15,24 @@ from pathlib import Path
 import pytest
 
 from gemmbench import __version__
-from gemmbench.facts.problem import Gemm
-from gemmbench.facts.records import Check, DeviceFacts, HostFacts, Policy
-from gemmbench.measure.child import Child, Worker, WorkerError, named
-from gemmbench.measure.pipe import decode, encode
+from gemmbench.measure.child import Child, Worker, WorkerError, decode, encode, named
 from gemmbench.model import instrument
+from gemmbench.model.case import Case, Operands, Policy
+from gemmbench.model.device import DeviceFacts, HostFacts
 from gemmbench.model.instrument import (
     PROTOCOL,
     Batch,
     Built,
     Handle,
     LostError,
+    NotMeasuredError,
     Opened,
     Prepared,
     Verified,
     When,
 )
-from gemmbench.rules.executor import NotMeasuredError
-from gemmbench.rules.plan import Case, Operands
+from gemmbench.model.problem import Gemm
+from gemmbench.model.row import Check
 from tests import fake_runs
 from tests.in_process import result_of
 

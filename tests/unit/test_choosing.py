@@ -6,12 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from gemmbench.facts.problem import Gemm
-from gemmbench.facts.records import Check, Problem, Row
-from gemmbench.rules import choosing
-from gemmbench.rules.choosing import CHOOSABLE, Point, break_even, by_default, likely, ranked, untried
-from gemmbench.rules.plan import Case, gemm_plan
-from gemmbench.rules.variants import BASELINES, BY_NAME, ORDER
+from gemmbench.ladder import BASELINES, BY_NAME, ORDER
+from gemmbench.model.case import Case
+from gemmbench.model.problem import Gemm
+from gemmbench.model.row import Check, Problem, Row
+from gemmbench.suite import choosing
+from gemmbench.suite.choosing import CHOOSABLE, Point, break_even, by_default, likely, ranked, untried
+from gemmbench.suite.plan import gemm_plan
 from tests import fake_runs as fake
 
 

@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from gemmbench.facts import skips
-from gemmbench.facts.compare.basis import Rules
-from gemmbench.facts.compare.comparison import Comparison, Line, compare
-from gemmbench.facts.compare.pairing import DIFFERENCES, slots, strictly
-from gemmbench.facts.compare.thresholds import Rule, Thresholds
-from gemmbench.facts.records import Check, Problem, Row, Run, Status, Work
+from gemmbench.model import instrument
+from gemmbench.model.row import Check, Problem, Row, Status, Work
+from gemmbench.model.run_file import Run
+from gemmbench.regress.baseline import DIFFERENCES, Rules, slots, strictly
+from gemmbench.regress.compare import Comparison, Line, compare
+from gemmbench.regress.verdict import Rule, Thresholds
 from tests import fake_runs as fake
 from tests.compare_runs import again, repeated, small
 
@@ -278,7 +278,7 @@ def test_new_runs_that_differ_among_themselves_are_not_pooled() -> None:
 
 
 def too_slow(predicted_s: float, budget_s: float = 3.0) -> Callable[[Row], Row]:
-    skipped = status("skipped", skips.too_slow(predicted_s, budget_s))
+    skipped = status("skipped", instrument.too_slow_reason(predicted_s, budget_s))
     return lambda row: replace(skipped(row), needs_s=predicted_s)
 
 

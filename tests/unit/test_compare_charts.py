@@ -12,13 +12,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from gemmbench import charts
-from gemmbench.charts.compare import ratios
-from gemmbench.charts.history import tracks
+from gemmbench.charts import figure as charts
 from gemmbench.charts.pane import Pane
-from gemmbench.facts.compare.basis import Rules
-from gemmbench.facts.compare.comparison import compare
-from gemmbench.facts.history import history
+from gemmbench.regress.baseline import Rules
+from gemmbench.regress.chart import ratios, tracks
+from gemmbench.regress.compare import compare
+from gemmbench.regress.history import history
 from tests import fake_runs as fake
 from tests.compare_runs import again
 from tests.unit.test_history import year

@@ -11,16 +11,15 @@ from dataclasses import replace
 
 import pytest
 
-from gemmbench.facts.compare.aa import carries, floor, serves
-from gemmbench.facts.compare.basis import Rules
-from gemmbench.facts.compare.comparison import Comparison, compare
-from gemmbench.facts.compare.noise import Spread
-from gemmbench.facts.compare.verdict import VERDICTS, Limits, judge
-from gemmbench.facts.records import Run
-from gemmbench.facts.stats import Measure
-from gemmbench.render import aa
-from gemmbench.render import compare as pages
-from gemmbench.render.junit import to_junit
+from gemmbench.model.run_file import Run
+from gemmbench.regress import compare_table as pages
+from gemmbench.regress import history_table
+from gemmbench.regress.baseline import Rules
+from gemmbench.regress.compare import Comparison, compare
+from gemmbench.regress.compare_table import to_junit
+from gemmbench.regress.gate import carries, floor, serves
+from gemmbench.regress.verdict import VERDICTS, Limits, Spread, judge
+from gemmbench.stats.intervals import Measure
 from tests import fake_runs as fake
 from tests.compare_runs import again, repeated, small
 from tests.unit.test_tables import text
@@ -183,32 +182,32 @@ def aa_run() -> Run:
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_aa_table(width: int, golden: Golden) -> None:
-    golden(f"aa-{width}.txt", text(aa.table(floor([aa_run()], Rules(ratio=("numpy",)))), width))
+    golden(f"aa-{width}.txt", text(history_table.aa_table(floor([aa_run()], Rules(ratio=("numpy",)))), width))
 
 
 def test_aa_markdown(golden: Golden) -> None:
-    golden("aa.md", aa.to_markdown(floor([aa_run()], Rules())))
+    golden("aa.md", history_table.aa_to_markdown(floor([aa_run()], Rules())))
 
 
 def test_aa_json() -> None:
-    data = json.loads(aa.to_json(floor([aa_run()], Rules(ratio=("numpy",)))))
+    data = json.loads(history_table.aa_to_json(floor([aa_run()], Rules(ratio=("numpy",)))))
     assert len(data["rows"]) == len(small().rows)
     assert data["plain"]["verdicts"] == 8 * len(small().rows)
     assert data["ratio"]["verdicts"] == 8 * (len(small().rows) - 6)
     assert data["plain"]["check"] < data["plain"]["compare"]
-    assert json.loads(aa.to_json(floor([aa_run()], Rules())))["ratio"] is None
+    assert json.loads(history_table.aa_to_json(floor([aa_run()], Rules())))["ratio"] is None
 
 
 def test_ratios_carry_more_where_the_machine_drifts() -> None:
     drifting = repeated([again(seed, noise=0.002, machine=1 + 0.04 * (seed % 4)) for seed in range(8)])
-    data = json.loads(aa.to_json(floor([drifting], Rules(ratio=("numpy",)))))
+    data = json.loads(history_table.aa_to_json(floor([drifting], Rules(ratio=("numpy",)))))
     assert data["ratio"]["check"] < 0.3 * data["plain"]["check"]
 
 
 def test_a_run_without_repetitions_says_nothing() -> None:
     found = floor([again(1)], Rules())
     assert found.rows == ()
-    assert "No row was measured twice" in text(aa.table(found))
+    assert "No row was measured twice" in text(history_table.aa_table(found))
 
 
 def test_the_threshold_that_noise_carries() -> None:

@@ -11,29 +11,21 @@ import matplotlib
 import pytest
 from rich.console import Console
 
-from gemmbench import charts
-from gemmbench.concurrent import grouped
-from gemmbench.facts import concurrent
-from gemmbench.facts.compare.comparison import compare
-from gemmbench.facts.problem import Gemm
-from gemmbench.facts.records import (
-    Check,
-    DeviceFacts,
-    Problem,
-    Row,
-    Run,
-    RunFile,
-    RunFileError,
-    Work,
-    encode,
-    load,
-)
-from gemmbench.render import concurrent as tables
-from gemmbench.render.export import sheet_markdown, to_csv, to_json
-from gemmbench.render.show import show
-from gemmbench.rules.memory import memory_plan
-from gemmbench.rules.plan import Case, gemm_plan, peak_plan
-from gemmbench.rules.variants import BY_NAME
+from gemmbench import chart_views
+from gemmbench.ladder import BY_NAME
+from gemmbench.model.case import Case
+from gemmbench.model.device import DeviceFacts
+from gemmbench.model.problem import Gemm
+from gemmbench.model.row import Check, Problem, Row, Work
+from gemmbench.model.run_file import Run, RunFile, RunFileError, encode, load
+from gemmbench.probes.memory import memory_plan
+from gemmbench.regress.compare import compare
+from gemmbench.report.table import sheet_markdown
+from gemmbench.suite import together_table
+from gemmbench.suite import together_table as tables
+from gemmbench.suite.plan import gemm_plan, peak_plan
+from gemmbench.suite.together import grouped
+from gemmbench.views import show, to_csv, to_json
 from tests import fake_runs
 from tests.fake_runs import CPU, GPU, POCL, gemm_row, header, scope
 
@@ -75,7 +67,7 @@ def run_of(rows: list[Row], devices: tuple[DeviceFacts, ...] = (H200, OTHER), co
 
 
 def test_slowdown_and_sums() -> None:
-    (joint,) = concurrent.joints(run_of(gemms((100.0, 50.0), (80.0, 25.0))))
+    (joint,) = together_table.joints_of(run_of(gemms((100.0, 50.0), (80.0, 25.0))))
     assert joint.devices == (0, 1)
     slowdowns = [part.slowdown("kernel") for part in joint.parts]
     for found, expected in zip(slowdowns, (1.25, 2.0), strict=True):
@@ -94,7 +86,7 @@ def test_slowdown_and_sums() -> None:
 def test_a_part_without_a_figure_is_in_no_sum() -> None:
     rows = gemms((100.0, 50.0, 30.0), (80.0, 25.0, 10.0))
     rows[-1] = replace(rows[-1], status="crashed", reason="gone", samples={})
-    (joint,) = concurrent.joints(run_of(rows, (CPU, POCL, GPU)))
+    (joint,) = together_table.joints_of(run_of(rows, (CPU, POCL, GPU)))
     assert [part.device for part in joint.figured] == [0, 1]
     assert joint.sum_alone("kernel") == pytest.approx(150e9, rel=0.01)
     assert joint.parts[2].slowdown("kernel") is None
@@ -103,14 +95,14 @@ def test_a_part_without_a_figure_is_in_no_sum() -> None:
 def test_one_device_is_no_aggregate() -> None:
     rows = gemms((100.0, 50.0), (80.0, 25.0))
     rows[-1] = replace(rows[-1], status="crashed", reason="gone", samples={})
-    (joint,) = concurrent.joints(run_of(rows))
+    (joint,) = together_table.joints_of(run_of(rows))
     assert joint.aggregate("kernel") is None
     assert joint.total("kernel") is None
 
 
 def test_what_moves_nothing_has_no_slowdown() -> None:
     rows = [replace(row, work=Work()) for row in transfers("upload-mapped", 1 << 20, (1.0, 1.0), (1.0, 1.0))]
-    (joint,) = concurrent.joints(run_of(rows))
+    (joint,) = together_table.joints_of(run_of(rows))
     assert joint.parts[0].slowdown("kernel") is None
     assert not joint.figured
 
@@ -118,9 +110,9 @@ def test_what_moves_nothing_has_no_slowdown() -> None:
 def test_rows_alone_are_all_that_other_tables_know() -> None:
     rows = gemms((100.0, 50.0), (80.0, 25.0))
     run = run_of(rows)
-    assert concurrent.alone(run).rows == tuple(rows[:2])
+    assert together_table.alone(run).rows == tuple(rows[:2])
     single = run_of(rows[:2])
-    assert concurrent.alone(single) is single
+    assert together_table.alone(single) is single
 
 
 @pytest.mark.parametrize(
@@ -134,7 +126,7 @@ def test_rows_alone_are_all_that_other_tables_know() -> None:
     ],
 )
 def test_what_shares_its_hardware(devices: tuple[DeviceFacts, ...], expected: object) -> None:
-    assert concurrent.shared(devices, range(len(devices))) == expected
+    assert together_table.shared(devices, range(len(devices))) == expected
 
 
 # --- the plan -----------------------------------------------------------------------------------------------
@@ -314,7 +306,7 @@ def test_transfers_conclude_at_the_largest_size() -> None:
 def test_charts(name: str) -> None:
     run = RUNS[name]()
     with matplotlib.rc_context():
-        picture = charts.figure([run], "concurrent")
+        picture = chart_views.figure([run], "concurrent")
         axes = picture.get_axes()
         assert len(axes) == (2 if name == "moved" else 4)
         aggregate, slowdown = axes[:2]
@@ -330,7 +322,7 @@ def test_other_charts_leave_rows_at_once_out() -> None:
     drawn = []
     for run in runs:
         with matplotlib.rc_context():
-            axes = charts.figure([run], "throughput").get_axes()
+            axes = chart_views.figure([run], "throughput").get_axes()
             drawn.append([len(one.get_lines()) for one in axes])
     assert drawn[0] == drawn[1]
-    assert charts.suited(runs[1:])["concurrent"].startswith("both.jsonl has no rows of several devices")
+    assert chart_views.suited(runs[1:])["concurrent"].startswith("both.jsonl has no rows of several devices")

@@ -7,10 +7,11 @@ from heapq import heapreplace
 
 import pytest
 
-from gemmbench.facts.dtypes import DTYPES
-from gemmbench.facts.problem import Gemm
-from gemmbench.facts.records import DeviceFacts
-from gemmbench.rules.variants import BY_NAME, Values
+from gemmbench.ladder import BY_NAME
+from gemmbench.ladder.variant import Values
+from gemmbench.model.device import DeviceFacts
+from gemmbench.model.dtypes import DTYPES
+from gemmbench.model.problem import Gemm
 from tests.unit.test_plan import DEVICE
 
 VARIANT = BY_NAME["cpu-packed"]

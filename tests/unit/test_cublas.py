@@ -5,19 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from gemmbench.baselines import cublas, cuda, shared_library
-from gemmbench.baselines.cublas import step
-from gemmbench.baselines.cublas_gemm import CublasExecutor
-from gemmbench.facts.problem import Gemm
-from gemmbench.facts.records import Policy, Row
-from gemmbench.opencl.machine import OpenCLMachine
-from gemmbench.rules.executor import NotMeasuredError
-from gemmbench.rules.plan import Case, Operands, Skip, gemm_plan
-from gemmbench.rules.variants import BY_NAME, Layout, round_up
+from gemmbench.gemm import cublas
+from gemmbench.gemm.cublas import CublasExecutor, step
+from gemmbench.ladder import BY_NAME
+from gemmbench.ladder.variant import Layout, round_up
+from gemmbench.measure.machine import OpenCLMachine
+from gemmbench.model.case import Case, Operands, Policy, Skip
+from gemmbench.model.instrument import NotMeasuredError
+from gemmbench.model.problem import Gemm
+from gemmbench.model.row import Row
+from gemmbench.suite.plan import gemm_plan
 from tests import fake_runs, in_process
 from tests.fake_cuda import FakeCublas, FakeCuda
 
@@ -35,8 +37,7 @@ def install(monkeypatch: pytest.MonkeyPatch) -> Install:
         driver: FakeCuda | None = None, library: FakeCublas | None = None
     ) -> tuple[FakeCuda, FakeCublas]:
         made = driver or FakeCuda(), library or FakeCublas()
-        monkeypatch.setattr(cuda, "opened", lambda *_: made[0])
-        monkeypatch.setattr(cublas, "opened", lambda *_: made[1])
+        monkeypatch.setattr(cublas, "opened", lambda title, *_: made[title == "cuBLAS"])
         return made
 
     return install
@@ -226,12 +227,17 @@ def test_without_a_slot_the_gpu_is_the_only_one_of_its_name(install: Install) ->
 
 def test_what_is_not_installed_is_unsupported_with_advice(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where this machine has either library: both are sought under no name."""
-    monkeypatch.setattr(cuda, "_FILES", ())
+    monkeypatch.setattr(cublas, "_FILES", ())
     with pytest.raises(NotMeasuredError) as caught:
         OpenCLMachine()._make("cublas", DEVICE)
     assert caught.value.status == "unsupported"
     assert caught.value.reason == "CUDA is not there: install NVIDIA's driver with CUDA (libcuda1 on Debian)"
-    monkeypatch.setattr(cuda, "opened", lambda *_: FakeCuda())
+    opened = cublas.opened
+
+    def without_cublas(title: str, *arguments: Any) -> Any:
+        return opened(title, *arguments) if title == "cuBLAS" else FakeCuda()
+
+    monkeypatch.setattr(cublas, "opened", without_cublas)
     monkeypatch.setattr(cublas, "_candidates", list)
     with pytest.raises(NotMeasuredError) as caught:
         OpenCLMachine()._make("cublas", DEVICE)
@@ -244,7 +250,7 @@ def test_a_library_that_lacks_another_says_which(tmp_path: Path) -> None:
     broken = tmp_path / "libbroken.so"
     broken.write_text("not a library")
     with pytest.raises(NotMeasuredError, match=r"thing is not there \(.*libbroken\.so: .*\): install it"):
-        shared_library.opened("thing", [str(broken), "libnothing-at-all.so"], "install it")
+        cublas.opened("thing", [str(broken), "libnothing-at-all.so"], "install it")
 
 
 def test_nvidias_packages_come_before_the_systems(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -4,10 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from gemmbench.facts import derive
-from gemmbench.facts.records import Check, Energy, Parameters, Problem, Row, Run, Scope, Work
-from gemmbench.render.heading import heading
-from gemmbench.rules.variants import BY_NAME
+from gemmbench.ladder import BY_NAME
+from gemmbench.model.row import Check, Energy, Parameters, Problem, Row, Scope, Work
+from gemmbench.model.run_file import Run
+from gemmbench.report.table import heading
+from gemmbench.stats import rates
 from tests.unit.test_records import HEADER
 
 
@@ -32,32 +33,32 @@ def peak(rate: float, verdict: str = "ok", dtype: str = "float") -> Row:
     return Row("peak", 0, "flops", dtype, {"width": 1}, "ok", work=work, samples=samples, check=check)
 
 
-def rate_of(found: derive.Peak | None) -> float | None:
+def rate_of(found: rates.Peak | None) -> float | None:
     return found.rate if found else None
 
 
 def test_a_gemm_rate_is_two_mnk_over_the_median() -> None:
     row = gemm("naive", 100, 0.001, "kernel")
-    found = derive.rate(row, "kernel")
+    found = rates.rate(row, "kernel")
     assert found is not None
     assert found.median == pytest.approx(2e6 / 0.001)
     assert found.low < found.median < found.high
-    assert derive.rate(row, "host") is None
+    assert rates.rate(row, "host") is None
 
 
 @pytest.mark.parametrize("status", ["wrong", "skipped", "failed"])
 def test_a_row_that_is_not_ok_has_no_rate(status: str) -> None:
     row = replace(gemm("naive", 100, 0.001, "kernel"), status=status)  # type: ignore[arg-type]
-    assert derive.rate(row, "kernel") is None
-    assert derive.derived(Run(HEADER, (row,)), row)["kernel_gflops"] is None
+    assert rates.rate(row, "kernel") is None
+    assert rates.derived(Run(HEADER, (row,)), row)["kernel_gflops"] is None
 
 
 def test_the_fraction_is_of_the_best_believed_peak_of_the_same_type() -> None:
     row = gemm("naive", 1000, 0.02, "kernel")  # 1e11 flop/s
     run = Run(HEADER, (peak(4e11), peak(2e11), peak(9e11, "suspect"), peak(8e11, dtype="double"), row))
-    assert rate_of(derive.peak(run, 0, "float")) == 4e11
-    assert derive.peak_fraction(run, row) == pytest.approx(0.25)
-    assert derive.peak_fraction(Run(HEADER, (row,)), row) is None
+    assert rate_of(rates.peak(run, 0, "float")) == 4e11
+    assert rates.peak_fraction(run, row) == pytest.approx(0.25)
+    assert rates.peak_fraction(Run(HEADER, (row,)), row) is None
 
 
 def test_a_kernel_on_matrix_units_is_held_against_their_peak_with_random_operands() -> None:
@@ -74,26 +75,26 @@ def test_a_kernel_on_matrix_units_is_held_against_their_peak_with_random_operand
         unit("mma", 9e12, "zeros"),
     )
     run = Run(HEADER, (*peaks, plain, tensor))
-    assert derive.units_used(run, 0, "float") == (False, True)
-    assert rate_of(derive.peak(run, 0, "float", matrix=False)) == 4e11
-    assert rate_of(derive.peak(run, 0, "float")) == 2e12
-    assert derive.peak_fraction(run, plain) == pytest.approx(0.25)
-    assert derive.peak_fraction(run, tensor) == pytest.approx(0.5)
+    assert rates.units_used(run, 0, "float") == (False, True)
+    assert rate_of(rates.peak(run, 0, "float", matrix=False)) == 4e11
+    assert rate_of(rates.peak(run, 0, "float")) == 2e12
+    assert rates.peak_fraction(run, plain) == pytest.approx(0.25)
+    assert rates.peak_fraction(run, tensor) == pytest.approx(0.5)
     assert heading(run, 0, "float")[-2:] == (
         "float peak 400 GFLOPS (this run)",
         "float peak of the matrix units 2,000 GFLOPS (this run)",
     )
-    assert derive.peak_fraction(Run(HEADER, (peak(4e11), tensor)), tensor) is None
-    assert derive.units_used(Run(HEADER, peaks), 0, "float") == (False,)
+    assert rates.peak_fraction(Run(HEADER, (peak(4e11), tensor)), tensor) is None
+    assert rates.units_used(Run(HEADER, peaks), 0, "float") == (False,)
     outdone = Run(HEADER, (peak(4e11), unit("mma", 0.5e12, "random"), plain, tensor))
-    assert derive.outdone(outdone, 0, "float") is None
-    assert derive.outdone(outdone, 0, "float", matrix=True) is not None
-    assert derive.peak_fraction(outdone, plain) == pytest.approx(0.25)
-    assert derive.peak_fraction(outdone, tensor) is None
+    assert rates.outdone(outdone, 0, "float") is None
+    assert rates.outdone(outdone, 0, "float", matrix=True) is not None
+    assert rates.peak_fraction(outdone, plain) == pytest.approx(0.25)
+    assert rates.peak_fraction(outdone, tensor) is None
 
 
 def test_operations_on_integers_are_no_flops() -> None:
-    assert [derive.unit(name) for name in ("half", "tf32", "char")] == ["GFLOPS", "GFLOPS", "GIOPS"]
+    assert [rates.unit(name) for name in ("half", "tf32", "char")] == ["GFLOPS", "GFLOPS", "GIOPS"]
 
 
 def test_cublas_multiplies_floats_with_the_ordinary_units_alone() -> None:
@@ -107,13 +108,13 @@ def test_cublas_by_dp4a_is_not_held_against_the_peak_of_tensor_cores() -> None:
 
     row = of_char(gemm("cublas", 1000, 2e9 / 1.2e14, "device"))
     tensor = replace(peak(1.9e15, dtype="char"), variant="wgmma", ran_on="matrix")
-    assert derive.peak_fraction(Run(HEADER, (tensor, row)), row) is None
+    assert rates.peak_fraction(Run(HEADER, (tensor, row)), row) is None
     dp4a = replace(peak(1.34e14, dtype="char"), variant="dot8")
     run = Run(HEADER, (tensor, dp4a, row))
-    assert derive.peak_fraction(run, row) == pytest.approx(1.2 / 1.34, rel=0.01)
-    assert derive.units_used(run, 0, "char") == (False,)
+    assert rates.peak_fraction(run, row) == pytest.approx(1.2 / 1.34, rel=0.01)
+    assert rates.units_used(run, 0, "char") == (False,)
     ours = replace(of_char(gemm("nv-wgmma", 1000, 2e9 / 1.4e15, "kernel")), ran_on="matrix")
-    assert derive.peak_fraction(run, ours) == pytest.approx(1.4 / 1.9, rel=0.01)
+    assert rates.peak_fraction(run, ours) == pytest.approx(1.4 / 1.9, rel=0.01)
 
 
 def test_a_peak_that_a_gemm_outdoes_is_none() -> None:
@@ -121,37 +122,37 @@ def test_a_peak_that_a_gemm_outdoes_is_none() -> None:
         gemm("naive", 1000, 0.02, "kernel"),
         gemm("tiled", 1000, 0.002, "kernel"),
     )  # 1e11, 1e12 flop/s
-    assert derive.outdone(Run(HEADER, (peak(9.6e11), fast)), 0, "float") is None  # within 5 %
+    assert rates.outdone(Run(HEADER, (peak(9.6e11), fast)), 0, "float") is None  # within 5 %
     run = Run(HEADER, (peak(9e11), slow, fast))
-    assert derive.peak(run, 0, "float") is None
-    assert derive.peak_fraction(run, slow) is None
-    claimed, reached, faster = derive.outdone(run, 0, "float") or (0, 0, slow)
+    assert rates.peak(run, 0, "float") is None
+    assert rates.peak_fraction(run, slow) is None
+    claimed, reached, faster = rates.outdone(run, 0, "float") or (0, 0, slow)
     assert (claimed, reached, faster.variant) == (9e11, pytest.approx(1e12), "tiled")
-    assert derive.peak(run, 0, "float", others=(Run(HEADER, (peak(2e12),)),)) is not None
+    assert rates.peak(run, 0, "float", others=(Run(HEADER, (peak(2e12),)),)) is not None
     assert any("peak not known" in piece and "tiled reached" in piece for piece in heading(run, 0, "float"))
 
 
 def test_the_fields_of_the_contract() -> None:
     row = gemm("naive", 1000, 0.02, "kernel")
-    fields = derive.derived(Run(HEADER, (row,)), row)
+    fields = rates.derived(Run(HEADER, (row,)), row)
     assert " ".join(fields) == (
         "kind variant dtype m n k status reason kernel_gflops device_gflops host_gflops peak_fraction "
         "gflops gbps latency_s energy_j gflop_per_j width noise"
     )
     assert fields["kernel_gflops"] == pytest.approx(100)
-    best = derive.derived(Run(HEADER, (peak(4e11),)), peak(4e11))
+    best = rates.derived(Run(HEADER, (peak(4e11),)), peak(4e11))
     assert best["gflops"] == pytest.approx(400)
     assert best["kernel_gflops"] is None
 
 
 def test_efficiency_is_flops_over_joules() -> None:
     row = replace(gemm("naive", 1000, 0.02), energy=Energy(0.5, "", "board", "NVML", 60.0, 1.2, 600))
-    assert derive.gflop_per_joule(row) == pytest.approx(2 / 0.5)
-    assert derive.watts(row) == pytest.approx(0.5 * 600 / 1.2)
-    fields = derive.derived(Run(HEADER, (row,)), row)
+    assert rates.gflop_per_joule(row) == pytest.approx(2 / 0.5)
+    assert rates.watts(row) == pytest.approx(0.5 * 600 / 1.2)
+    fields = rates.derived(Run(HEADER, (row,)), row)
     assert (fields["energy_j"], fields["gflop_per_j"]) == (0.5, pytest.approx(4))
     launch = replace(peak(4e11), energy=Energy(8.0))
-    assert derive.gflop_per_joule(launch) == pytest.approx(50)
+    assert rates.gflop_per_joule(launch) == pytest.approx(50)
 
 
 @pytest.mark.parametrize(
@@ -164,8 +165,8 @@ def test_efficiency_is_flops_over_joules() -> None:
     ],
 )
 def test_what_has_no_joules_or_no_answer_has_no_efficiency(row: Row) -> None:
-    assert derive.gflop_per_joule(row) is None
-    assert derive.watts(row) is None
+    assert rates.gflop_per_joule(row) is None
+    assert rates.watts(row) is None
 
 
 def shaped(*times: float, status: str = "ok") -> Row:
@@ -174,27 +175,27 @@ def shaped(*times: float, status: str = "ok") -> Row:
 
 
 def test_a_trend_is_told_from_three_percent_on() -> None:
-    assert derive.trend(shaped(*(1 + 0.01 * n for n in range(12)))) == pytest.approx(0.079, abs=0.005)
-    assert derive.trend(shaped(*(1.2 - 0.01 * n for n in range(12)))) == pytest.approx(-0.068, abs=0.005)
-    assert derive.trend(shaped(*(1 + 0.003 * n for n in range(12)))) == 0
-    assert derive.trend(shaped(*(1 + 0.01 * n for n in range(12)), status="wrong")) == 0
-    assert derive.trend(replace(shaped(1.0), samples={})) == 0
+    assert rates.trend(shaped(*(1 + 0.01 * n for n in range(12)))) == pytest.approx(0.079, abs=0.005)
+    assert rates.trend(shaped(*(1.2 - 0.01 * n for n in range(12)))) == pytest.approx(-0.068, abs=0.005)
+    assert rates.trend(shaped(*(1 + 0.003 * n for n in range(12)))) == 0
+    assert rates.trend(shaped(*(1 + 0.01 * n for n in range(12)), status="wrong")) == 0
+    assert rates.trend(replace(shaped(1.0), samples={})) == 0
 
 
 def test_two_speeds_are_told_unless_a_trend_explains_them() -> None:
-    assert derive.has_two_speeds(shaped(*(1.0, 1.1) * 6))
-    assert not derive.has_two_speeds(shaped(*(1.0,) * 6, *(1.1,) * 6))
-    assert derive.trend(shaped(*(1.0,) * 6, *(1.1,) * 6)) > 0
-    assert not derive.has_two_speeds(shaped(*(1.0, 1.02) * 6))
+    assert rates.has_two_speeds(shaped(*(1.0, 1.1) * 6))
+    assert not rates.has_two_speeds(shaped(*(1.0,) * 6, *(1.1,) * 6))
+    assert rates.trend(shaped(*(1.0,) * 6, *(1.1,) * 6)) > 0
+    assert not rates.has_two_speeds(shaped(*(1.0, 1.02) * 6))
 
 
 def test_noise_is_of_the_finest_scope() -> None:
     row = gemm("naive", 8, 1.0, "kernel")
-    assert derive.noise(row) == pytest.approx(0.003, abs=0.002)
-    assert not derive.is_noisy(row)
+    assert rates.noise(row) == pytest.approx(0.003, abs=0.002)
+    assert not rates.is_noisy(row)
     few = replace(row, samples={"kernel": Scope((1.0, 1.0), 1, "budget")})
-    assert derive.noise(few) is None
-    assert derive.is_noisy(few)
+    assert rates.noise(few) is None
+    assert rates.is_noisy(few)
 
 
 def memory(probe: str, rate: float, verdict: str = "ok", **changes: object) -> Row:
@@ -213,12 +214,12 @@ def test_bandwidth_is_the_best_sound_batch_of_global_memory() -> None:
         memory("global-triad", 8e12, device=1),
         replace(memory("global-read", 9e12), status="failed"),
     )
-    assert derive.bandwidth(Run(HEADER, rows), 0) == pytest.approx(5e12)
-    assert derive.bandwidth(Run(HEADER, rows[2:4]), 0) is None
+    assert rates.bandwidth(Run(HEADER, rows), 0) == pytest.approx(5e12)
+    assert rates.bandwidth(Run(HEADER, rows[2:4]), 0) is None
 
 
 def test_intensity_is_flops_over_the_bytes_of_all_operands() -> None:
-    assert derive.intensity(gemm("naive", 96, 1.0)) == pytest.approx(2 * 96 / (3 * 4))
-    assert derive.intensity(replace(gemm("naive", 1, 1.0), problem=Problem(0, 5, 0))) == 0
+    assert rates.intensity(gemm("naive", 96, 1.0)) == pytest.approx(2 * 96 / (3 * 4))
+    assert rates.intensity(replace(gemm("naive", 1, 1.0), problem=Problem(0, 5, 0))) == 0
     double = replace(gemm("naive", 96, 1.0), dtype="double")
-    assert derive.intensity(double) == pytest.approx(2 * 96 / (3 * 8))
+    assert rates.intensity(double) == pytest.approx(2 * 96 / (3 * 8))

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from gemmbench import energy
-from gemmbench.baselines import numpy_blas
-from gemmbench.energy import CounterError, Nvml, Rapl, measure, measure_energy, open_counter
-from gemmbench.facts.problem import Gemm
-from gemmbench.facts.records import Energy, Policy
-from gemmbench.gemm import measure as gemm_measure
-from gemmbench.rules.plan import Case
+from gemmbench.gemm import measure as measure_module
+from gemmbench.gemm import numpy_blas
+from gemmbench.measure import energy
+from gemmbench.measure.energy import CounterError, Nvml, Rapl, measure, measure_energy, open_counter
+from gemmbench.model.case import Case, Policy
+from gemmbench.model.problem import Gemm
+from gemmbench.model.row import Energy
 from tests import fake_runs as fake
 from tests import in_process
 from tests.in_process import result_of
@@ -307,11 +307,11 @@ def test_the_hosts_blas_is_measured_when_asked(wanted: bool, monkeypatch: pytest
         assert device is None
         return Energy(0.25, "", "package", "RAPL")
 
-    monkeypatch.setattr(gemm_measure, "measure_energy", fake_measure)
+    monkeypatch.setattr(measure_module, "measure_energy", fake_measure)
     case = Case("gemm", -1, "numpy", "float", {}, Gemm(8, 8, 8))
     policy = Policy(budget_s=0.01, settle_s=0.0, batch_s=0.001, min_batches=3, energy=wanted)
     instrument = in_process.InProcess(numpy_blas.NumpyExecutor())
-    row = result_of(gemm_measure.measured(instrument, case, None, policy), stages)
+    row = result_of(measure_module.measured(instrument, case, None, policy), stages)
     assert row.status == "ok"
     assert row.energy.joules == (0.25 if wanted else None)
     assert ("measuring energy" in stages) == wanted

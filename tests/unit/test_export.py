@@ -9,8 +9,9 @@ from dataclasses import replace
 
 import pytest
 
-from gemmbench.facts.records import Check, Run
-from gemmbench.render.export import CSV_FIELDS, to_csv, to_json, to_markdown
+from gemmbench.model.row import Check
+from gemmbench.model.run_file import Run
+from gemmbench.views import CSV_FIELDS, to_csv, to_json, to_markdown
 from tests import fake_runs as fake
 
 CONTRACT = [

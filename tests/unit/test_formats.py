@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gemmbench.facts.dtypes import DTYPES
-from gemmbench.facts.formats import decode, encode
+from gemmbench.model.dtypes import DTYPES, decode, encode
 
 
 @pytest.mark.parametrize(

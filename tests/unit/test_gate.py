@@ -8,19 +8,9 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from gemmbench.facts.compare.gate import (
-    FAILED,
-    LEAST_ROUNDS,
-    Answer,
-    Settled,
-    Suspect,
-    Wanted,
-    controls,
-    settle,
-)
-from gemmbench.facts.compare.noise import Noise
-from gemmbench.facts.compare.verdict import Limits
-from gemmbench.facts.stats import Measure
+from gemmbench.regress.gate import FAILED, LEAST_ROUNDS, Answer, Settled, Suspect, Wanted, controls, settle
+from gemmbench.regress.verdict import Limits, Noise
+from gemmbench.stats.intervals import Measure
 
 
 def known(deviation: float) -> Noise:

@@ -10,9 +10,9 @@ import msgspec
 import numpy as np
 import pytest
 
-from gemmbench.facts import kernel_files
-from gemmbench.facts.compare.measures import measure
-from gemmbench.facts.records import load
+from gemmbench.model import kernel_files
+from gemmbench.model.run_file import load
+from gemmbench.stats.rates import measure
 from tests import fake_runs, gate_simulation, planted_machine
 from tests.compare_runs import again, repeated, save
 from tests.gate_live import shares

@@ -7,14 +7,13 @@ from dataclasses import replace
 
 import pytest
 
-from gemmbench.facts.problem import Gemm
-from gemmbench.facts.records import Check, Policy, Row
 from gemmbench.gemm import measure
 from gemmbench.gemm.measure import measured
 from gemmbench.measure import sampling
-from gemmbench.model.instrument import Built, LostError, Prepared
-from gemmbench.rules.executor import NotMeasuredError
-from gemmbench.rules.plan import Case
+from gemmbench.model.case import Case, Policy
+from gemmbench.model.instrument import Built, LostError, NotMeasuredError, Prepared
+from gemmbench.model.problem import Gemm
+from gemmbench.model.row import Check, Row
 from tests.fake_instrument import FakeInstrument
 from tests.in_process import result_of
 

@@ -11,11 +11,11 @@ from dataclasses import replace
 
 import pytest
 
-from gemmbench.facts.compare.basis import Rules
-from gemmbench.facts.compare.thresholds import Thresholds
-from gemmbench.facts.history import History, Track, find_shifts, history
-from gemmbench.facts.records import Run, RunFileError
-from gemmbench.render import history as pages
+from gemmbench.model.run_file import Run, RunFileError
+from gemmbench.regress import history_table as pages
+from gemmbench.regress.baseline import Rules
+from gemmbench.regress.history import History, Track, find_shifts, history
+from gemmbench.regress.verdict import Thresholds
 from tests import fake_runs as fake
 from tests.compare_runs import again, on, repeated, small
 from tests.unit.test_tables import text

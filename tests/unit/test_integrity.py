@@ -8,9 +8,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gemmbench.facts.dtypes import DTYPES
-from gemmbench.rules.ceilings import ceiling, impossible_ratio
-from gemmbench.rules.integrity import Evidence, compare_results, events_agree, judge
+from gemmbench.model.dtypes import DTYPES
+from gemmbench.probes.integrity import (
+    Evidence,
+    ceiling,
+    compare_results,
+    events_agree,
+    impossible_ratio,
+    judge,
+)
 from tests.unit.test_plan import DEVICE
 
 FLOAT = ("flops", "float", 4)

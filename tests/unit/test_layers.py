@@ -1,69 +1,86 @@
-"""Imports go one way: the table of the design, held against every import statement of the package."""
+"""Imports go one way: the table of rooms, held against every import statement of the package.
+
+`python tests/unit/test_layers.py` prints the map of CONTRIBUTING.md from the same table.
+"""
 
 import ast
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 PACKAGE = Path(__file__).resolve().parents[2] / "gemmbench"
 
-MACHINES = ("opencl", "baselines", "energy", "model", "measure", "gemm", "probes")
-KEPT = ("cache_folder", "peaks", "measured", "tuned")
-OUTLINE = ("session", "concurrent", "checking", "suite")
-FACES = ("render", "charts", "compare")
-LADDER = "rules.variants"  # the variants as plain data
 
-# part of the package: the other parts that it may import; itself and gemmbench.__version__ always
-MAY_IMPORT: dict[str, tuple[str, ...]] = {
-    "facts": ("model",),
-    "model": ("facts",),
-    "stats": ("facts",),
-    "rules": ("facts", "model", "stats"),
-    **dict.fromkeys(MACHINES, ("facts", "rules", *MACHINES)),
-    "automatic": ("facts", "rules", *MACHINES),
-    "checking": ("facts", "rules", *MACHINES, "session", "suite"),
-    "session": ("facts", "rules", *MACHINES, "automatic"),
-    "concurrent": ("facts", "rules", *MACHINES, "automatic", "session"),
-    "cache_folder": ("facts",),
-    "peaks": ("facts", "rules", "cache_folder"),
-    "measured": ("facts", "rules", "cache_folder"),
-    "tuned": ("facts", "rules", "cache_folder"),
-    "suite": ("facts", "rules", *MACHINES, *KEPT, "automatic", "session", "concurrent"),
-    "tuning": ("facts", "rules", *MACHINES, *KEPT, "suite"),
-    **dict.fromkeys(FACES, ("facts", "stats", LADDER)),
-    "options": ("facts", "rules", "render"),
-    "api": ("facts", "rules", *MACHINES, *OUTLINE, *KEPT, "tuning", *FACES, "options"),
-    "cli": ("facts", "rules", *MACHINES, *OUTLINE, *KEPT, "tuning", *FACES, "options", "api"),
-    "__main__": ("cli",),
-    "": ("api",),  # gemmbench/__init__.py
+@dataclass(frozen=True)
+class Room:
+    """A folder (or single file) of the package: what it holds and which rooms above it it may import."""
+
+    holds: str
+    imports: tuple[str, ...] = ()
+
+
+BASE = ("model", "stats", "ladder")
+MACHINE = (*BASE, "report", "charts", "opencl", "measure")
+SUITE = (*MACHINE, "gemm", "probes")
+ALL = (*SUITE, "suite", "tune", "regress", "views", "chart_views", "options")
+
+# From the ground up. Features (gemm, probes, tune, regress) never import each other.
+ROOMS: dict[str, Room] = {
+    "model": Room("plain data: problem, data types, device, case, instrument protocol, row, run file, units"),
+    "stats": Room("samples to intervals, ratios, rates, peaks, break-even sizes, ranks", ("model",)),
+    "ladder": Room("the GEMM variants as data: the only room that knows a kernel's name", ("model", "stats")),
+    "report": Room("builders: table, notes, progress", BASE),
+    "charts": Room("builders: panes, lines, bars, log axes", BASE),
+    "opencl": Room("drivers, discovery, building and launching, PTX, resources", BASE),
+    "measure": Room("the instrument (the child process), sampling, energy, the host", (*BASE, "opencl")),
+    "gemm": Room("one GEMM: operands, verification, what runs it, its tables and charts", MACHINE),
+    "probes": Room("arithmetic, memory, transfer and latency probes, their tables and charts", MACHINE),
+    "suite": Room("plan, selection, session, `auto`, several devices at once, what is cached", SUITE),
+    "tune": Room("the tuner: space, search, session, table, chart", (*MACHINE, "suite")),
+    "regress": Room("compare, check, history, their tables and charts", (*MACHINE, "suite")),
+    "views": Room("which table a run gets; a run as JSON, CSV, markdown", (*SUITE, "suite", "tune")),
+    "chart_views": Room("which charts a run gets", (*SUITE, "suite", "tune")),
+    "options": Room(
+        "every command's options, declared once", (*SUITE, "suite", "tune", "regress", "views", "chart_views")
+    ),
+    "api": Room("the commands as functions: what `import gemmbench` offers", ALL),
+    "cli": Room("parse, call the API, show, exit", (*ALL, "api")),
+    "__main__": Room("`python -m gemmbench`", ("cli",)),
+    "": Room("the API's names, loaded when first used", ("api",)),
 }
 
-# distribution's import name: the modules (or parts) that may import it
+# distribution's import name: the modules (or rooms) that may import it
 THIRD_PARTY: dict[str, tuple[str, ...]] = {
-    "numpy": ("facts", "rules", *MACHINES, "tuning.search", "charts", "cli"),
-    "msgspec": ("facts", "measure", "cache_folder", "render", "cli"),
-    "platformdirs": ("cache_folder",),
-    "pyopencl": ("opencl",),
+    "numpy": (*SUITE, "suite", "tune", "regress"),
+    "msgspec": ("model", "measure", "suite", "regress", "views", "options", "cli"),
+    "platformdirs": ("suite",),
+    "pyopencl": ("opencl", "gemm", "probes"),
     "click": ("cli",),
-    "rich": ("render", "options", "api", "cli"),
-    "matplotlib": ("charts",),
+    "rich": ("report", "gemm", "probes", "suite", "tune", "regress", "views", "options", "api", "cli"),
+    "matplotlib": ("charts", "gemm", "probes", "suite", "tune", "regress", "chart_views"),
     "PIL": ("charts",),
-    "scipy": ("facts.stats", "facts.compare", "facts.history"),
-    "junitparser": ("render.junit",),
-    "threadpoolctl": ("baselines",),
-    "pynvml": ("energy",),
-    "kernel_tuner": ("tuning.search",),
+    "scipy": ("stats", "regress"),
+    "junitparser": ("regress",),
+    "threadpoolctl": ("measure.host",),
+    "pynvml": ("measure.energy",),
+    "kernel_tuner": ("tune.search",),
 }
 
-# The parent process imports these; pyopencl belongs to the child.
-WITHOUT_PYOPENCL = ("opencl", "opencl.drivers", "opencl.machine")
+# What only the child process imports: pyopencl stands in no other module.
+CHILD = (
+    "opencl.discovery", "opencl.runtime", "opencl.resources", "gemm.opencl", "gemm.opencl_bench",
+    "gemm.clblast", "gemm.cublas", "probes.opencl", "probes.launching", "probes.arithmetic_opencl",
+    "probes.memory_opencl",
+)  # fmt: skip
+OPEN = ("UsageError", "NothingMeasured", "__version__")  # that every room may take from gemmbench itself
 
 
-def within(module: str, parts: tuple[str, ...]) -> bool:
-    return any(module == part or module.startswith(part + ".") for part in parts)
+def within(module: str, rooms: tuple[str, ...]) -> bool:
+    return any(module == room or module.startswith(room + ".") for room in rooms)
 
 
 def imported(module: str, source: str, is_package: bool = False) -> Iterator[tuple[int, str]]:
@@ -77,30 +94,32 @@ def imported(module: str, source: str, is_package: bool = False) -> Iterator[tup
                 above = ["gemmbench", *filter(None, module.split("."))]
                 above = above[: len(above) - node.level + is_package]
                 base = ".".join([*above, *filter(None, [node.module])])
-            # ``from gemmbench import charts`` imports a module as much as ``import gemmbench.charts``
+            # ``from gemmbench import charts`` imports a module as much as ``import gemmbench.charts.figure``
             yield from ((node.lineno, f"{base}.{alias.name}") for alias in node.names)
 
 
 def violations(module: str, source: str, is_package: bool = False) -> list[str]:
     """What a module (named without ``gemmbench.``) imports against the rules."""
-    part = module.split(".")[0]
-    found = []
+    room = module.split(".")[0]
+    broken = []
     for line, name in imported(module, source, is_package):
         root, _, rest = name.partition(".")
         here = f"gemmbench.{module}:{line} imports {name}"
         if root == "gemmbench":
             target = rest.split(".")[0]
-            if target in MAY_IMPORT and target != part and not within(rest, MAY_IMPORT[part]):
-                found.append(f"{here}: {part} may import {', '.join(MAY_IMPORT[part]) or 'nothing'}")
+            if target in ROOMS and target != room and target not in ROOMS[room].imports:
+                broken.append(f"{here}: {room} may import {', '.join(ROOMS[room].imports) or 'nothing'}")
+            elif target not in (*ROOMS, *OPEN):
+                broken.append(f"{here}: there is no such room")
         elif root in sys.stdlib_module_names:
             continue
         elif root not in THIRD_PARTY:
-            found.append(f"{here}: {root} is in no row of the table")
+            broken.append(f"{here}: {root} is in no row of the table")
         elif not within(module, THIRD_PARTY[root]):
-            found.append(f"{here}: {root} belongs to {', '.join(THIRD_PARTY[root])}")
-        elif root == "pyopencl" and module in WITHOUT_PYOPENCL:
-            found.append(f"{here}: it must not import pyopencl")
-    return found
+            broken.append(f"{here}: {root} belongs to {', '.join(THIRD_PARTY[root])}")
+        elif root == "pyopencl" and module not in CHILD:
+            broken.append(f"{here}: it must not import pyopencl")
+    return broken
 
 
 def module_name(path: Path) -> str:
@@ -112,46 +131,66 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: module_name(path) or "gemmbench")
 def test_imports_follow_the_layers(path: Path) -> None:
-    found = violations(module_name(path), path.read_text(encoding="utf-8"), path.name == "__init__.py")
-    assert not found, "\n".join(found)
+    broken = violations(module_name(path), path.read_text(encoding="utf-8"), path.name == "__init__.py")
+    assert not broken, "\n".join(broken)
 
 
-def test_every_part_has_its_row() -> None:
-    parts = {module_name(path).split(".")[0] for path in MODULES}
-    assert parts <= MAY_IMPORT.keys()
-    assert {"facts", "rules", "opencl", "measure", "session", "render", "cli"} <= parts
+def test_every_room_is_there() -> None:
+    assert {module_name(path).split(".")[0] for path in MODULES} == ROOMS.keys()
+
+
+def test_no_room_imports_one_below_it() -> None:
+    order = list(ROOMS)
+    for name, room in ROOMS.items():
+        if name:
+            assert all(order.index(other) < order.index(name) for other in room.imports), name
+
+
+def room_map() -> str:
+    """The table of CONTRIBUTING.md."""
+    rows = [
+        f"| `gemmbench/{name}{'/' if (PACKAGE / name).is_dir() else '.py'}` | {room.holds} "
+        f"| {', '.join(room.imports) or 'nothing of gemmbench'} |"
+        for name, room in ROOMS.items()
+        if name and not name.startswith("_")
+    ]
+    return "\n".join(["| room | holds | may import |", "|---|---|---|", *rows])
+
+
+def test_the_map_in_contributing_is_that_of_the_table() -> None:
+    assert room_map() in (PACKAGE.parent / "CONTRIBUTING.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(
     ("module", "source"),
     [
-        ("facts.problem", "from gemmbench.rules.plan import Case"),
-        ("facts.problem", "from ..rules import plan"),
-        ("facts.problem", "from .. import rules"),
-        ("facts.problem", "import click"),
-        ("facts.problem", "def late():\n    import scipy.stats"),
-        ("opencl.gemm", "def late():\n    import pynvml"),
-        ("energy", "import pyopencl"),
-        ("rules.plan", "import gemmbench.opencl.runtime"),
-        ("rules.plan", "import pyopencl as cl"),
-        ("rules.plan", "from gemmbench import session"),
-        ("opencl.runtime", "from gemmbench.session import run"),
+        ("model.problem", "from gemmbench.suite.plan import gemm_plan"),
+        ("model.problem", "from ..suite import plan"),
+        ("model.problem", "from .. import suite"),
+        ("model.problem", "import click"),
+        ("model.problem", "def late():\n    import scipy.stats"),
+        ("model.problem", "from gemmbench.facts import units"),
+        ("gemm.measure", "def late():\n    import pynvml"),
+        ("measure.energy", "import pyopencl"),
+        ("measure.child", "import pyopencl"),
+        ("suite.plan", "import gemmbench.api"),
+        ("suite.plan", "import pyopencl as cl"),
+        ("gemm.measure", "from gemmbench.probes import measure"),
+        ("probes.measure", "from gemmbench.gemm.measure import measured"),
+        ("regress.compare", "from gemmbench.tune.result import result"),
+        ("opencl.runtime", "from gemmbench.suite.session import run"),
         ("opencl.runtime", "from gemmbench.cli import main"),
         ("opencl.drivers", "import pyopencl"),
-        ("opencl.machine", "from pyopencl import Context"),
+        ("measure.machine", "from pyopencl import Context"),
         ("suite.run", "import click"),
         ("api", "import click"),
         ("api", "from gemmbench.cli import running"),
-        ("options", "from gemmbench.suite import run"),
-        ("measure.child", "import pyopencl"),
-        ("session", "from gemmbench import cli"),
-        ("session", "from gemmbench.render.tables import table"),
-        ("render.tables", "from gemmbench.rules.plan import Case"),
-        ("render.tables", "import click"),
-        ("render.tables", "import matplotlib.pyplot as plt"),
-        ("charts", "from rich.table import Table"),
-        ("compare", "from gemmbench.session import run"),
-        ("cli.peak", "import pandas"),
+        ("options.declare", "from gemmbench.api import Run"),
+        ("report.table", "from gemmbench.suite.plan import gemm_plan"),
+        ("report.table", "import matplotlib.pyplot as plt"),
+        ("charts.pane", "from rich.table import Table"),
+        ("stats.rates", "from gemmbench.ladder import ORDER"),
+        ("cli.measuring", "import pandas"),
     ],
 )
 def test_what_is_forbidden_is_found(module: str, source: str) -> None:
@@ -161,14 +200,14 @@ def test_what_is_forbidden_is_found(module: str, source: str) -> None:
 @pytest.mark.parametrize(
     ("module", "source"),
     [
-        ("facts.stats", "from scipy.stats import bootstrap"),
-        ("facts.records", "from gemmbench import __version__"),
-        ("rules.plan", "from gemmbench.facts.problem import Gemm"),
-        ("render.tables", "from gemmbench.rules.variants import ORDER"),
+        ("stats.intervals", "from scipy.stats import bootstrap"),
+        ("model.row", "from gemmbench import __version__"),
+        ("suite.plan", "from gemmbench.model.problem import Gemm"),
+        ("report.table", "from gemmbench.ladder import ORDER"),
         ("opencl.runtime", "import pyopencl as cl"),
         ("opencl.runtime", "from . import drivers"),
-        ("cli.peak", "from gemmbench import charts, session"),
-        ("charts", "import matplotlib"),
+        ("cli.saved", "from gemmbench import api, suite"),
+        ("charts.figure", "import matplotlib"),
     ],
 )
 def test_what_is_allowed_passes(module: str, source: str) -> None:
@@ -181,3 +220,7 @@ def test_help_loads_no_heavy_library() -> None:
     code = f"import sys, gemmbench.cli; print(*sorted({heavy} & sys.modules.keys()))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == []
+
+
+if __name__ == "__main__":
+    print(room_map())

@@ -6,13 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from gemmbench import charts
-from gemmbench.facts import derive, standing
-from gemmbench.facts.problem import Gemm
-from gemmbench.facts.records import Problem, Row, Run
-from gemmbench.render.sweep import sheets
-from gemmbench.rules.plan import Case, Skip, fitting, gemm_plan
-from gemmbench.rules.variants import BY_NAME, FIRST_RUNG
+from gemmbench import chart_views
+from gemmbench.gemm.sweep_table import sheets
+from gemmbench.ladder import BY_NAME, FIRST_RUNG
+from gemmbench.model.case import Case, Skip
+from gemmbench.model.problem import Gemm
+from gemmbench.model.row import Problem, Row
+from gemmbench.model.run_file import Run
+from gemmbench.stats import panels, rates
+from gemmbench.suite.plan import fitting, gemm_plan
 from tests import fake_runs as fake
 
 SIZE = Problem(512, 512, 512)
@@ -31,18 +33,18 @@ def run_with(*rows: Row) -> Run:
 
 def test_the_device_scope_stands_for_the_kernels() -> None:
     row = library_row(200.0)
-    shown, device = derive.shown_rate(row, "kernel"), derive.rate(row, "device")
+    shown, device = rates.shown_rate(row, "kernel"), rates.rate(row, "device")
     assert shown == device is not None
-    assert derive.shown_rate(row, "host") == derive.rate(row, "host")
-    assert derive.rate(row, "kernel") is None
-    assert derive.derived(run_with(row), row)["kernel_gflops"] is None
-    assert derive.derived(run_with(row), row)["device_gflops"] == pytest.approx(200 / 1.01, rel=0.01)
+    assert rates.shown_rate(row, "host") == rates.rate(row, "host")
+    assert rates.rate(row, "kernel") is None
+    assert rates.derived(run_with(row), row)["kernel_gflops"] is None
+    assert rates.derived(run_with(row), row)["device_gflops"] == pytest.approx(200 / 1.01, rel=0.01)
 
 
 def test_a_kernel_shows_no_wider_scope_in_place_of_one_that_it_has() -> None:
     row = fake.gemm_row("naive", SIZE, 3.0)
-    assert [derive.shown_rate(row, scope) for scope in ("kernel", "device", "host")] == [
-        derive.rate(row, scope) for scope in ("kernel", "device", "host")
+    assert [rates.shown_rate(row, scope) for scope in ("kernel", "device", "host")] == [
+        rates.rate(row, scope) for scope in ("kernel", "device", "host")
     ]
 
 
@@ -51,14 +53,14 @@ def test_tables_show_it_and_rank_it() -> None:
     (sheet,) = sheets(run, "m", "kernel", ("naive", "clblast"))
     line = next(row for row in sheet.rows if row[0].text == "clblast")
     assert [cell.text for cell in line if cell.text] == ["clblast", "297", "86.0 %", "0.922"]
-    places = standing.standings(run, standing.Setting(0, "float"), SIZE, FIRST_RUNG)
+    places = panels.standings(run, panels.Setting(0, "float"), SIZE, FIRST_RUNG)
     assert (places["clblast"].rank, places["register"].rank) == (1, 2)
     assert places["clblast"].speedup == pytest.approx(297 / 1.1, rel=0.01)
 
 
 def test_charts_of_time_show_it() -> None:
     rows = [library_row(300.0, Problem(size, size, size)) for size in (256, 512)]
-    (axes,) = charts.figure([run_with(*rows)], "time", fake.FAMILIES).axes
+    (axes,) = chart_views.figure([run_with(*rows)], "time", fake.FAMILIES).axes
     line = next(line for line in axes.lines if line.get_label() == "clblast")
     times = dict(zip(line.get_xdata(), line.get_ydata(), strict=True))
     assert times[512] == pytest.approx(2 * 512**3 / 297e9, rel=0.01)

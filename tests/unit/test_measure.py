@@ -8,9 +8,8 @@ from collections.abc import Iterable, Iterator
 
 import pytest
 
-from gemmbench.facts.records import Policy
-from gemmbench.measure.sampling import batch_size
-from gemmbench.rules.prediction import least_s
+from gemmbench.measure.sampling import batch_size, least_s
+from gemmbench.model.case import Policy
 from tests.fake_instrument import sample
 
 POLICY = Policy(budget_s=10, settle_s=3, batch_s=0.01, max_batch_s=0.2, min_batches=10, precision=0.01)

@@ -1,6 +1,7 @@
 """Kept measurements: served again while device, driver, kernels and BLAS are the same; a bad folder costs a note."""
 
 # ruff: noqa: E501
+
 from __future__ import annotations
 
 from dataclasses import replace
@@ -8,10 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from gemmbench import measured
-from gemmbench.facts.records import Check, DeviceFacts, Header, HostFacts, Policy, Problem, Row
-from gemmbench.measured import KeptMeasurements
-from gemmbench.rules.choosing import Point
+from gemmbench import ladder
+from gemmbench.model.case import Policy
+from gemmbench.model.device import DeviceFacts, HostFacts
+from gemmbench.model.row import Check, Problem, Row
+from gemmbench.model.run_file import Header
+from gemmbench.suite import cached
+from gemmbench.suite.cached import KeptMeasurements
+from gemmbench.suite.choosing import Point
 from tests import fake_runs as fake
 
 PROBLEM = Problem(512, 512, 512)
@@ -59,7 +64,7 @@ def test_other_kernels_or_another_blas_end_it(tmp_path: Path, monkeypatch: pytes
     keep(tmp_path)
     assert names(*points(tmp_path, host=replace(fake.HOST, blas="OpenBLAS 1.0"))) == ["tiled"]
     assert names(*points(tmp_path, host=replace(fake.HOST, numpy="3.0"))) == ["tiled"]
-    monkeypatch.setattr(measured, "_fingerprint", lambda *_: "other kernels")
+    monkeypatch.setattr(cached, "_fingerprint", lambda *_: "other kernels")
     assert names(*points(tmp_path)) == ["numpy"]
 
 
@@ -67,10 +72,10 @@ def test_a_variant_or_a_parameter_that_is_gone_is_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keep(tmp_path)
-    gone = replace(measured.BY_NAME["tiled"], parameters={})
-    monkeypatch.setattr(measured, "BY_NAME", {**measured.BY_NAME, "tiled": gone})
+    gone = replace(ladder.BY_NAME["tiled"], parameters={})
+    monkeypatch.setattr(cached, "BY_NAME", {**ladder.BY_NAME, "tiled": gone})
     assert names(*points(tmp_path)) == ["numpy"]
-    monkeypatch.setattr(measured, "CHOOSABLE", ("numpy",))
+    monkeypatch.setattr(cached, "CHOOSABLE", ("numpy",))
     assert names(*points(tmp_path)) == ["numpy"]
 
 
@@ -82,7 +87,7 @@ def test_the_newest_stands_last_and_the_oldest_go(tmp_path: Path, monkeypatch: p
     found = points(tmp_path)
     assert [point.parameters for point in found] == [{"TS": 32}, {}, {"TS": 16}]
     assert found[-1].host_s < found[0].host_s * 0.6
-    monkeypatch.setattr(measured, "_MOST", 2)
+    monkeypatch.setattr(cached, "_MOST", 2)
     keep(tmp_path, TILED)
     assert names(*points(tmp_path)) == ["numpy", "tiled"]
 

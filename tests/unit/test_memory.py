@@ -9,27 +9,25 @@ from itertools import pairwise
 
 import pytest
 
-from gemmbench.facts import kernel_files
-from gemmbench.facts.records import DeviceFacts
-from gemmbench.rules.memory import (
+from gemmbench.model import kernel_files
+from gemmbench.model.case import Case, Skip
+from gemmbench.model.device import DeviceFacts, last_level_cache
+from gemmbench.model.units import GIB, MIB
+from gemmbench.probes.memory import (
     BY_NAME,
     FAMILIES,
-    GIB,
-    MIB,
     PROBES,
     TEXEL_BYTES,
     WAYS,
     MemoryProbe,
     bandwidth_plan,
     image_shape,
-    last_level_cache,
     memory_plan,
     set_bytes,
     transfer_sizes,
     ways,
     working_sets,
 )
-from gemmbench.rules.plan import Case, Skip
 from tests.unit.test_plan import DEVICE
 
 FILLS = {"memory/fill.cl"}  # what the probes' sets are filled by

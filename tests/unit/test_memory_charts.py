@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 from matplotlib.axes import Axes
 
-from gemmbench import charts
-from gemmbench.facts.records import Run
+from gemmbench import chart_views
+from gemmbench.charts import figure
+from gemmbench.model.run_file import Run
 from tests import fake_memory
 from tests import fake_runs as fake
 
@@ -26,7 +27,7 @@ def _own_style() -> Iterator[None]:
 
 
 def panes(kind: str, *runs: Run) -> list[Axes]:
-    return charts.figure(runs or (RUN,), kind).get_axes()
+    return chart_views.figure(runs or (RUN,), kind).get_axes()
 
 
 def words(axes: Axes) -> str:
@@ -42,20 +43,20 @@ def line(axes: Axes, label: str) -> tuple[np.ndarray, np.ndarray]:
 @pytest.mark.parametrize("suffix", ["png", "svg"])
 def test_the_same_run_gives_the_same_file(kind: str, suffix: str, tmp_path: Path) -> None:
     path = tmp_path / f"chart.{suffix}"
-    charts.draw([RUN], kind, path)
+    chart_views.draw([RUN], kind, path)
     first = path.read_bytes()
-    charts.draw([RUN], kind, path)
+    chart_views.draw([RUN], kind, path)
     assert path.read_bytes() == first
 
 
 @pytest.mark.parametrize("kind", ["staircase", "transfer", "latency"])
 def test_a_run_without_such_rows_is_told_so(kind: str) -> None:
-    with pytest.raises(charts.ChartError, match=r"square\.jsonl has no measured \S+ row"):
-        charts.figure([fake.fake_square()], kind)
+    with pytest.raises(figure.ChartError, match=r"square\.jsonl has no measured \S+ row"):
+        chart_views.figure([fake.fake_square()], kind)
 
 
 def test_a_memory_run_draws_its_staircase_by_default() -> None:
-    assert charts.default_kind(RUN) == "staircase"
+    assert chart_views.default_kind(RUN) == "staircase"
 
 
 def test_the_staircase_has_a_point_for_each_size() -> None:

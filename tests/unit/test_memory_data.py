@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gemmbench.rules.memory_data import (
+from gemmbench.probes.reference import (
     SCALAR,
     TABLE_ELEMENTS,
     RepeatedTable,

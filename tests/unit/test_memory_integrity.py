@@ -7,8 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from gemmbench.rules.ceilings import core_ceiling
-from gemmbench.rules.integrity import MEMORY, Evidence, judge
+from gemmbench.probes.integrity import MEMORY, Evidence, core_ceiling, judge
 from tests.unit.test_plan import DEVICE
 
 GOOD = Evidence(

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from gemmbench.facts.records import Check, Run
-from gemmbench.render.export import to_markdown
-from gemmbench.render.peak import peak
-from gemmbench.render.show import show
+from gemmbench.model.row import Check
+from gemmbench.model.run_file import Run
+from gemmbench.probes.peak_table import peak
+from gemmbench.views import show, to_markdown
 from tests import fake_memory
 from tests import fake_runs as fake
 from tests.unit.test_tables import WIDTHS, text

@@ -8,10 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import gemmbench
-from gemmbench.rules import variants
+from gemmbench import ladder
+from gemmbench.ladder import libraries
 
 PACKAGE = Path(gemmbench.__file__).parent
-LADDER = Path(variants.__file__).parent
+LADDER = Path(ladder.__file__).parent
 HISTORY = "schema1.py"  # which variants there were when old files were written
 
 # What is called like a variant and is none: the lines that it may stand on.
@@ -27,7 +28,7 @@ def named(source: str) -> Iterator[tuple[int, str]]:
     """Line and name of every variant that stands in quotes."""
     lines = source.splitlines()
     for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Constant) and node.value in variants.BY_NAME:
+        if isinstance(node, ast.Constant) and node.value in ladder.BY_NAME:
             allowed = HOMONYMS.get(str(node.value))
             if not allowed or not re.search(allowed, lines[node.lineno - 1]):
                 yield node.lineno, str(node.value)
@@ -51,10 +52,10 @@ def test_a_name_in_quotes_is_found() -> None:
 
 def test_likely_variants_are_in_one_order_for_each_sort_of_problem() -> None:
     for where in ("cpu", "gpu", "narrow-cpu", "narrow-gpu"):
-        ranks = [entry.likely[where] for entry in variants.VARIANTS if where in entry.likely]  # type: ignore[index]
+        ranks = [entry.likely[where] for entry in ladder.VARIANTS if where in entry.likely]  # type: ignore[index]
         assert sorted(ranks) == [*range(1, len(ranks) + 1)]
 
 
 def test_matrix_units_take_types_that_their_variant_takes() -> None:
-    assert all({*entry.matrix_units} <= {*entry.dtypes} for entry in variants.VARIANTS)
-    assert [entry.name for entry in variants.VARIANTS if entry.on_host] == [variants.BASELINE]
+    assert all({*entry.matrix_units} <= {*entry.dtypes} for entry in ladder.VARIANTS)
+    assert [entry.name for entry in ladder.VARIANTS if entry.on_host] == [libraries.BASELINE]

@@ -7,10 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from gemmbench.facts import kernel_files
-from gemmbench.facts.problem import Gemm
-from gemmbench.rules.plan import why_not
-from gemmbench.rules.variants import BY_NAME, Layout, ParameterError
+from gemmbench.ladder import BY_NAME
+from gemmbench.ladder.variant import Layout, ParameterError
+from gemmbench.model import kernel_files
+from gemmbench.model.problem import Gemm
+from gemmbench.suite.plan import why_not
 from tests.unit.test_plan import DEVICE
 
 VARIANT = BY_NAME["nv-wgmma"]

@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 PROBE = """
 import json
-from gemmbench.facts import kernel_files
+from gemmbench.model import kernel_files
 folder = kernel_files.folder()
 files = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
 text = {name: kernel_files.text(name) for name in files}
@@ -108,7 +108,7 @@ def test_the_wheel_is_typed_and_complete(checkout: Path, tmp_path: Path) -> None
 
 def test_a_broken_installation_says_so(checkout: Path, tmp_path: Path) -> None:
     shutil.copytree(checkout / "gemmbench", tmp_path / "gemmbench")
-    code = "from gemmbench.facts import kernel_files; kernel_files.folder()"
+    code = "from gemmbench.model import kernel_files; kernel_files.folder()"
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
     )

@@ -9,11 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from gemmbench import peaks
-from gemmbench.facts import derive
-from gemmbench.facts.records import SCHEMA_VERSION, Check, DeviceFacts, Problem, Row, Run
-from gemmbench.peaks import KeptPeaks
-from gemmbench.rules.plan import Case, Plan, Skip
+from gemmbench.model.case import Case, Plan, Skip
+from gemmbench.model.device import DeviceFacts
+from gemmbench.model.row import Check, Problem, Row
+from gemmbench.model.run_file import SCHEMA_VERSION, Run
+from gemmbench.stats import rates
+from gemmbench.suite import cached
+from gemmbench.suite.cached import KeptPeaks
 from tests import fake_runs as fake
 
 SOURCE = "0123456789abcdef"
@@ -42,7 +44,7 @@ def test_a_kept_row_takes_the_place_of_its_case(tmp_path: Path) -> None:
     (step,) = fill(tmp_path)
     assert isinstance(step, Skip)
     assert step.row == replace(ROW, measured_utc="2026-11-21T04:27:00+00:00")
-    assert derive.kept_for(run_of(step.row), step.row) == 180
+    assert rates.kept_for(run_of(step.row), step.row) == 180
 
 
 def test_it_is_the_row_of_the_device_that_asks(tmp_path: Path) -> None:
@@ -89,7 +91,7 @@ def test_rows_of_an_earlier_schema_are_measured_again(tmp_path: Path) -> None:
 
 def test_another_version_of_gemmbench_measures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kept_in(tmp_path)
-    monkeypatch.setattr(peaks, "__version__", "99.0")
+    monkeypatch.setattr(cached, "__version__", "99.0")
     assert fill(tmp_path) == (CASE,)
 
 

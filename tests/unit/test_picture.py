@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from gemmbench.cli.kernels import picture
-from gemmbench.render.picture import fitted
-from gemmbench.rules.variants import VARIANTS
+from gemmbench.ladder import VARIANTS
+from gemmbench.report.table import fitted
 
 DRAWING = """\
 tiled: square tiles in local memory.

@@ -4,10 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from gemmbench.facts.problem import Gemm
-from gemmbench.facts.records import DeviceFacts
-from gemmbench.rules.plan import Case, Skip, gemm_plan, peak_plan, quick_widths
-from gemmbench.rules.variants import BY_NAME, VARIANTS, ParameterError
+from gemmbench.ladder import BY_NAME, VARIANTS
+from gemmbench.ladder.variant import ParameterError
+from gemmbench.model.case import Case, Skip
+from gemmbench.model.device import DeviceFacts
+from gemmbench.model.problem import Gemm
+from gemmbench.suite.plan import gemm_plan, peak_plan, quick_widths
 
 DEVICE = DeviceFacts(
     index=0,

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from gemmbench.facts.records import Policy, Row, Work
 from gemmbench.measure.sampling import alone
+from gemmbench.model.case import Case, Policy
+from gemmbench.model.instrument import NotMeasuredError
+from gemmbench.model.row import Row, Work
 from gemmbench.probes.measure import Known, begun, measured
-from gemmbench.rules.executor import NotMeasuredError
-from gemmbench.rules.plan import Case
 from tests import in_process
 from tests.fake_probes import FakeProbes, refusal
 from tests.unit.test_plan import DEVICE

@@ -7,21 +7,15 @@ from dataclasses import replace
 
 import pytest
 
-from gemmbench.facts import kernel_files
-from gemmbench.facts.dtypes import DEVICE_DTYPES, DTYPES, GEMM_DTYPES
-from gemmbench.facts.records import DeviceFacts
-from gemmbench.rules.ceilings import RATIO_CEILINGS
-from gemmbench.rules.plan import Case, Skip, peak_plan
-from gemmbench.rules.probes import (
-    ALL_DTYPES,
-    CHAINS,
-    PEAK_DTYPES,
-    PROBES,
-    WIDTHS,
-    ChainProbe,
-    MatrixProbe,
-)
-from gemmbench.rules.recurrences import RECURRENCES, SEEDS
+from gemmbench.model import kernel_files
+from gemmbench.model.case import Case, Skip
+from gemmbench.model.device import DeviceFacts
+from gemmbench.model.dtypes import DEVICE_DTYPES, DTYPES, GEMM_DTYPES
+from gemmbench.probes import ALL_DTYPES, PEAK_DTYPES, PROBES
+from gemmbench.probes.arithmetic import CHAINS, WIDTHS, ChainProbe, MatrixProbe
+from gemmbench.probes.integrity import RATIO_CEILINGS
+from gemmbench.probes.reference import RECURRENCES, SEEDS
+from gemmbench.suite.plan import peak_plan
 from tests.unit.test_plan import DEVICE
 
 H200 = replace(DEVICE, type="gpu", compute_capability=(9, 0))

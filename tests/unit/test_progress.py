@@ -5,9 +5,9 @@ import io
 import pytest
 from rich.console import Console
 
-from gemmbench.facts.events import Event, Finished, Planned, Staged, Started
-from gemmbench.facts.records import Problem
-from gemmbench.render.progress import Progress, TimeLeft, line
+from gemmbench.model.events import Event, Finished, Planned, Staged, Started
+from gemmbench.model.row import Problem
+from gemmbench.report.progress import Progress, TimeLeft, line
 from tests import fake_runs as fake
 
 ROW = fake.gemm_row("register", Problem(512, 512, 512), 38.2)

@@ -6,11 +6,10 @@ import math
 
 import pytest
 
-from gemmbench.facts.records import Parameters, Policy, Work
-from gemmbench.model.instrument import Handle, LostError
-from gemmbench.probes.racing import Race, doubling, trips_for
-from gemmbench.rules.executor import NotMeasuredError
-from gemmbench.rules.plan import Case
+from gemmbench.model.case import Case, Policy
+from gemmbench.model.instrument import Handle, LostError, NotMeasuredError
+from gemmbench.model.row import Parameters, Work
+from gemmbench.probes.race import Race, doubling, trips_for
 from tests.fake_probes import FakeProbes, refusal
 from tests.unit.test_plan import DEVICE
 

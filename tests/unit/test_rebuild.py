@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gemmbench.facts.dtypes import GEMM_DTYPES
-from gemmbench.facts.problem import Gemm
-from gemmbench.facts.records import DeviceFacts, Problem, Row
-from gemmbench.rules.memory import FAMILIES, memory_plan
-from gemmbench.rules.plan import Case, Plan, Skip, gemm_plan, peak_plan
-from gemmbench.rules.probes import ALL_DTYPES, WIDTHS
-from gemmbench.rules.rebuild import rebuild
-from gemmbench.rules.variants import LADDER, VARIANTS
+from gemmbench.ladder import LADDER, VARIANTS
+from gemmbench.model.case import Case, Plan, Skip
+from gemmbench.model.device import DeviceFacts
+from gemmbench.model.dtypes import GEMM_DTYPES
+from gemmbench.model.problem import Gemm
+from gemmbench.model.row import Problem, Row
+from gemmbench.probes import ALL_DTYPES
+from gemmbench.probes.arithmetic import WIDTHS
+from gemmbench.probes.memory import FAMILIES, memory_plan
+from gemmbench.suite.plan import gemm_plan, peak_plan, rebuild
 from tests import fake_runs as fake
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gemmbench.facts.dtypes import DTYPES, DType
-from gemmbench.facts.formats import decode
-from gemmbench.rules.recurrences import RECURRENCES, SEEDS, Operands, expected_sums
+from gemmbench.model.dtypes import DTYPES, DType, decode
+from gemmbench.probes.reference import RECURRENCES, SEEDS, Operands, expected_sums
 
 CASES = [
     ("linear", "float"),

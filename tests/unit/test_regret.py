@@ -4,7 +4,8 @@ import math
 
 import pytest
 
-from gemmbench.facts.records import Problem, Row, Run
+from gemmbench.model.row import Problem, Row
+from gemmbench.model.run_file import Run
 from tests import fake_runs as fake
 from tests.bench.auto_regret import mean_ratio, regrets
 

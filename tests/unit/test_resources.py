@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from gemmbench.facts.records import Resources
+from gemmbench.cli.kernels import sheets
+from gemmbench.model.row import Resources
 from gemmbench.opencl.resources import fit, told
-from gemmbench.render.resources import sheets
 from tests.fake_runs import fake_square
 from tests.unit.test_plan import DEVICE
 

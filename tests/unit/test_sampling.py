@@ -7,11 +7,10 @@ from collections.abc import Iterable
 
 import pytest
 
-from gemmbench.facts.problem import Gemm
-from gemmbench.facts.records import Policy
 from gemmbench.measure.sampling import AloneError, Sampled, alone, in_turn, together
+from gemmbench.model.case import Case, Policy
 from gemmbench.model.instrument import Handle, LostError, Prepared
-from gemmbench.rules.plan import Case
+from gemmbench.model.problem import Gemm
 from tests.fake_instrument import FakeClock, FakeInstrument, pass_time
 
 POLICY = Policy(budget_s=10, settle_s=0.0, batch_s=0.01, max_batch_s=0.2, min_batches=10, precision=0.01)

@@ -9,14 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from gemmbench.facts import derive
-from gemmbench.facts.compare.comparison import compare
-from gemmbench.facts.records import Energy, Header, Problem, Row, RunFile, RunFileError, encode, load
-from gemmbench.facts.skips import is_too_slow, too_slow
-from gemmbench.facts.tuning import is_tuning, result
+from gemmbench.ladder import BY_NAME
 from gemmbench.model import schema1
-from gemmbench.rules.probes import PROBES
-from gemmbench.rules.variants import BY_NAME
+from gemmbench.model.instrument import is_too_slow, too_slow_reason
+from gemmbench.model.row import Energy, Problem, Row
+from gemmbench.model.run_file import Header, RunFile, RunFileError, encode, is_tuning, load
+from gemmbench.probes import PROBES
+from gemmbench.regress.compare import compare
+from gemmbench.stats import rates
+from gemmbench.tune.result import result
 from tests import fake_runs as fake
 from tests import fake_tuner as tuner
 
@@ -58,7 +59,7 @@ def test_real_files_have_their_state_in_fields(path: Path) -> None:
         assert list(row.remarks) == old["notes"]
         assert not any(note.startswith("raced") for note in row.notes)
         assert is_too_slow(row) == old["reason"].startswith("would take about")
-        name = derive.what_ran(row)
+        name = rates.what_ran(row)
         if row.status != "ok":
             continue
         if name in BY_NAME:
@@ -113,7 +114,7 @@ def test_devices_beside_a_row_are_no_parameter(
 
 @pytest.mark.parametrize("needs_s", [3e-5, 0.0123, 0.3, 9.0, 99.0, 12345.0])
 def test_what_a_skipped_case_needs_is_read_as_it_was_written(needs_s: float, tmp_path: Path) -> None:
-    reason = too_slow(needs_s, 1e-6)
+    reason = too_slow_reason(needs_s, 1e-6)
     rows = (
         fake.bad("naive", SIZE, "skipped", reason),
         fake.bad("auto", SIZE, "skipped", f"naive: {reason}"),

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from gemmbench.facts.records import DeviceFacts
-from gemmbench.rules.selection import SelectionError, select
+from gemmbench.model.device import DeviceFacts
+from gemmbench.suite.plan import SelectionError, select
 from tests.fake_runs import CPU
 
 

@@ -8,11 +8,10 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console, RenderableType
 
-from gemmbench.facts.records import Problem, Row, Run
-from gemmbench.render.export import to_markdown
-from gemmbench.render.precision import precision
-from gemmbench.render.show import show
-from gemmbench.render.workloads import workloads
+from gemmbench.gemm.shape_tables import precision, workloads
+from gemmbench.model.row import Problem, Row
+from gemmbench.model.run_file import Run
+from gemmbench.views import show, to_markdown
 from tests import fake_runs as fake
 
 CONV, DENSE, TALL = Problem(96, 3025, 363), Problem(1, 4096, 9216), Problem(4096, 16, 512)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gemmbench.facts.records import Problem, Row, Run
-from gemmbench.facts.standing import Setting, common_problem, problems, settings, standings
-from gemmbench.rules.variants import FIRST_RUNG
+from gemmbench.ladder import FIRST_RUNG
+from gemmbench.model.row import Problem, Row
+from gemmbench.model.run_file import Run
+from gemmbench.stats.panels import Setting, common_problem, problems, settings, standings
 from tests import fake_runs as fake
 
 FLOAT = Setting(0, "float")

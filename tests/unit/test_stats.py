@@ -5,13 +5,13 @@ import math
 import numpy as np
 import pytest
 
-from gemmbench.facts import stats
+from gemmbench.stats import intervals
 
 
 def test_the_interval_holds_the_median_and_narrows_with_more_samples() -> None:
     rng = np.random.default_rng(1)
-    few = stats.summarize(tuple(rng.normal(1, 0.05, 12)))
-    many = stats.summarize(tuple(rng.normal(1, 0.05, 300)))
+    few = intervals.summarize(tuple(rng.normal(1, 0.05, 12)))
+    many = intervals.summarize(tuple(rng.normal(1, 0.05, 300)))
     for found in (few, many):
         assert found.low <= found.median <= found.high
         assert found.minimum <= found.low
@@ -22,42 +22,42 @@ def test_ninety_five_of_a_hundred_intervals_hold_the_true_median() -> None:
     rng = np.random.default_rng(2)
     held = 0
     for _ in range(100):
-        found = stats.summarize(tuple(rng.lognormal(0, 0.1, 25)))
+        found = intervals.summarize(tuple(rng.lognormal(0, 0.1, 25)))
         held += found.low <= 1.0 <= found.high
     assert 88 <= held <= 100
 
 
 def test_the_same_samples_give_the_same_interval() -> None:
     samples = tuple(np.random.default_rng(3).uniform(1, 2, 40))
-    assert stats.summarize(samples) == stats.summarize(list(samples))
+    assert intervals.summarize(samples) == intervals.summarize(list(samples))
 
 
 def test_two_samples_have_no_noise_figure() -> None:
-    assert stats.summarize((1.0, 1.0)).noise == math.inf
+    assert intervals.summarize((1.0, 1.0)).noise == math.inf
 
 
 @pytest.mark.parametrize("samples", [(), (1.0, math.nan), (1.0, 0.0), (-1.0,), (math.inf,)])
 def test_what_is_not_a_time_is_refused(samples: tuple[float, ...]) -> None:
     with pytest.raises(ValueError, match=r"sample"):
-        stats.summarize(samples)
+        intervals.summarize(samples)
 
 
 def test_drift_and_humps_are_seen() -> None:
     rng = np.random.default_rng(4)
     steady = rng.normal(1, 0.005, 60)
-    assert stats.drift(steady) == 0
-    assert stats.drift(steady * np.linspace(1, 1.3, 60)) == pytest.approx(0.2, abs=0.05)
-    assert stats.drift(steady * np.linspace(1.3, 1, 60)) == pytest.approx(-0.16, abs=0.05)
-    assert stats.drift((1.0, 1.0, 1.5, 1.5)) == 0  # too few to tell
-    assert not stats.two_humped(steady)
-    assert stats.two_humped(np.where(np.arange(60) % 2, steady, steady * 1.2))
-    assert not stats.two_humped((1.0, 2.0, 3.0))
-    assert stats.two_humped((1.0, 1.0, 1.0, 1.1, 1.1, 1.1, 1.0, 1.1, 1.1))
+    assert intervals.drift(steady) == 0
+    assert intervals.drift(steady * np.linspace(1, 1.3, 60)) == pytest.approx(0.2, abs=0.05)
+    assert intervals.drift(steady * np.linspace(1.3, 1, 60)) == pytest.approx(-0.16, abs=0.05)
+    assert intervals.drift((1.0, 1.0, 1.5, 1.5)) == 0  # too few to tell
+    assert not intervals.two_humped(steady)
+    assert intervals.two_humped(np.where(np.arange(60) % 2, steady, steady * 1.2))
+    assert not intervals.two_humped((1.0, 2.0, 3.0))
+    assert intervals.two_humped((1.0, 1.0, 1.0, 1.1, 1.1, 1.1, 1.0, 1.1, 1.1))
 
 
 @pytest.mark.parametrize("count", [9, 12, 20, 60])
 def test_noise_alone_is_seldom_taken_for_a_trend_or_for_two_humps(count: int) -> None:
     rng = np.random.default_rng(5)
     runs = [rng.normal(1, 0.05, count) for _ in range(300)]
-    assert sum(stats.drift(run) != 0 for run in runs) <= 0.1 * len(runs)
-    assert sum(stats.two_humped(run) for run in runs) <= 0.1 * len(runs)
+    assert sum(intervals.drift(run) != 0 for run in runs) <= 0.1 * len(runs)
+    assert sum(intervals.two_humped(run) for run in runs) <= 0.1 * len(runs)

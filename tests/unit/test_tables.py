@@ -7,14 +7,16 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console, RenderableType
 
-from gemmbench.facts.records import Check, Policy, Problem, Row, Run, Scope, Work
-from gemmbench.facts.text import clean, clean_lines
-from gemmbench.render.devices import devices
-from gemmbench.render.ladder import LadderEntry, describe, ladder
-from gemmbench.render.peak import peak
-from gemmbench.render.sheet import Note, Sheet, _chunks, unbroken
-from gemmbench.render.show import show
-from gemmbench.render.sweep import detail, sweep
+from gemmbench.cli.kernels import devices_table
+from gemmbench.gemm.problem_table import detail
+from gemmbench.gemm.sweep_table import LadderEntry, describe, ladder, sweep
+from gemmbench.model.case import Policy
+from gemmbench.model.row import Check, Problem, Row, Scope, Work
+from gemmbench.model.run_file import Run
+from gemmbench.model.units import clean, clean_lines
+from gemmbench.probes.peak_table import peak
+from gemmbench.report.table import Note, Sheet, _chunks, unbroken
+from gemmbench.views import show
 from tests import fake_runs as fake
 
 Golden = Callable[[str, str], None]
@@ -64,7 +66,7 @@ def test_detail(width: int, golden: Golden) -> None:
 @pytest.mark.parametrize("width", WIDTHS)
 def test_devices(width: int, golden: Golden) -> None:
     found = [fake.CPU, replace(fake.POCL, name=fake.HOSTILE), fake.GPU]
-    golden(f"devices-{width}.txt", text(devices(found, fake.HOST), width))
+    golden(f"devices-{width}.txt", text(devices_table(found, fake.HOST), width))
 
 
 @pytest.mark.parametrize("width", WIDTHS)

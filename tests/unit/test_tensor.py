@@ -6,11 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from gemmbench.facts.dtypes import DTYPES
-from gemmbench.facts.problem import Gemm
-from gemmbench.rules.plan import Case, Skip, gemm_plan
-from gemmbench.rules.variants import Layout, ParameterError
-from gemmbench.rules.variants.tensor import NV_MMA
+from gemmbench.ladder.nvidia import NV_MMA
+from gemmbench.ladder.variant import Layout, ParameterError
+from gemmbench.model.case import Case, Skip
+from gemmbench.model.dtypes import DTYPES
+from gemmbench.model.problem import Gemm
+from gemmbench.suite.plan import gemm_plan
 from tests.unit.test_plan import DEVICE
 
 H200 = replace(

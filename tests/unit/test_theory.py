@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from gemmbench.facts.records import DeviceFacts
-from gemmbench.facts.theory import ceiling, group_local_bytes
+from gemmbench.model.device import DeviceFacts
+from gemmbench.stats.ceilings import ceiling, group_local_bytes
 from tests.fake_runs import CPU, GPU
 
 H200 = replace(GPU, compute_capability=(9, 0))

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from gemmbench.facts.compare.thresholds import ThresholdError, Thresholds, load, parse
-from gemmbench.facts.records import Problem, Row
+from gemmbench.model.row import Problem, Row
+from gemmbench.regress.verdict import ThresholdError, Thresholds, load, parse
 from tests import fake_runs as fake
 
 GOOD = """

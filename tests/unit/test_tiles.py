@@ -5,11 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gemmbench.facts.dtypes import DTYPES
-from gemmbench.facts.formats import decode
+from gemmbench.model.dtypes import DTYPES, decode
 from gemmbench.model.instructions import Instruction
-from gemmbench.rules import tiles
-from gemmbench.rules.probes import PROBES, MatrixProbe
+from gemmbench.probes import PROBES, reference
+from gemmbench.probes.arithmetic import MatrixProbe
 
 INSTRUCTIONS = [
     instruction
@@ -19,8 +18,8 @@ INSTRUCTIONS = [
 ]
 
 
-def drawn(kind: str, instruction: Instruction, count: int = 3) -> tiles.Tiles:
-    return tiles.draw(kind, instruction, count, np.random.default_rng(2))
+def drawn(kind: str, instruction: Instruction, count: int = 3) -> reference.Tiles:
+    return reference.draw(kind, instruction, count, np.random.default_rng(2))
 
 
 @pytest.mark.parametrize(
@@ -35,7 +34,7 @@ def test_operands_of_the_check_are_exact_in_every_type(mine: Instruction) -> Non
     assert (decode(a, DTYPES[mine.dtype]) == exact.a).all()
     assert (decode(b, DTYPES[mine.dtype]) == exact.b).all()
     # The longest check: three trips of sixteen steps; every whole number up to 2 / eps is exact.
-    most = np.abs(tiles.expected(exact, np.array([[0, 1], [2, 0]]), 48)).max()
+    most = np.abs(reference.expected(exact, np.array([[0, 1], [2, 0]]), 48)).max()
     eps = DTYPES[mine.accumulator].eps
     assert 0 < most < (2 / eps if eps else 2**31)
 
@@ -46,7 +45,7 @@ def test_d_is_what_steps_add_up_to() -> None:
     d = np.zeros((mine.m, mine.n))
     for step in range(4):
         d += exact.a[2, step % 2] @ exact.b[1].T
-    assert (tiles.expected(exact, np.array([[2, 1]]), 4)[0] == d).all()
+    assert (reference.expected(exact, np.array([[2, 1]]), 4)[0] == d).all()
 
 
 @pytest.mark.parametrize("dtype", ["half", "char"])

@@ -11,14 +11,13 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from gemmbench import charts
-from gemmbench.facts.events import Staged, Started
-from gemmbench.facts.records import Run
-from gemmbench.facts.tuning import FINALIST, TRIAL, Retimed, Retiming, Searching, Tried, result
-from gemmbench.render.sheet import stack
-from gemmbench.render.show import show
-from gemmbench.render.tune import preset_line, sheets
-from gemmbench.render.tune_progress import TuneProgress
+from gemmbench import chart_views
+from gemmbench.model.events import Staged, Started
+from gemmbench.model.run_file import Run
+from gemmbench.report.table import stack
+from gemmbench.tune.result import FINALIST, TRIAL, Retimed, Retiming, Searching, Tried, result
+from gemmbench.tune.table import TuneProgress, preset_line, sheets
+from gemmbench.views import show
 from tests import fake_runs as fake
 from tests import fake_tuner as tuner
 from tests.fake_tuner import fake_tune
@@ -208,7 +207,7 @@ def test_a_terminal_gets_a_bar() -> None:
 
 def test_the_chart_has_every_configuration_and_the_best_so_far() -> None:
     with matplotlib.rc_context():
-        (axes,) = charts.figure([fake_tune()], "tune").axes
+        (axes,) = chart_views.figure([fake_tune()], "tune").axes
     dots, crosses = axes.collections
     assert len(dots.get_offsets()) == 38
     assert [x for x, _ in np.asarray(crosses.get_offsets())] == [6, 10, 13]
@@ -221,9 +220,9 @@ def test_the_chart_has_every_configuration_and_the_best_so_far() -> None:
 
 
 def test_a_tuners_run_is_drawn_as_such_by_default() -> None:
-    assert charts.default_kind(fake_tune()) == "tune"
-    assert [kind for kind, why in charts.suited([fake_tune()]).items() if not why] == ["tune"]
-    assert charts.suited([fake.fake_square()])["tune"] == (
+    assert chart_views.default_kind(fake_tune()) == "tune"
+    assert [kind for kind, why in chart_views.suited([fake_tune()]).items() if not why] == ["tune"]
+    assert chart_views.suited([fake.fake_square()])["tune"] == (
         "square.jsonl has no measured configuration of a tuner"
     )
 
@@ -233,5 +232,5 @@ def test_without_a_shipped_rate_there_is_no_line_for_it() -> None:
     shipped = {name: int(str(value)) for name, value in run.rows[0].parameters.items()}
     rows = (tuner.bad(shipped, "crashed", "why"), *run.rows[1:20])
     with matplotlib.rc_context():
-        (axes,) = charts.figure([replace(run, rows=rows)], "tune").axes
+        (axes,) = chart_views.figure([replace(run, rows=rows)], "tune").axes
     assert [str(line.get_label()) for line in axes.lines] == ["best so far"]

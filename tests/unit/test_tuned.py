@@ -9,13 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from gemmbench import cache_folder
-from gemmbench.facts.file_lock import lock
-from gemmbench.facts.problem import Gemm
-from gemmbench.facts.records import DeviceFacts, Problem
-from gemmbench.rules.plan import Case, gemm_plan
-from gemmbench.rules.variants import BY_NAME, Constraint
-from gemmbench.tuned import KeptPresets, Preset, source
+from gemmbench.ladder import BY_NAME
+from gemmbench.ladder.variant import Constraint
+from gemmbench.model.case import Case
+from gemmbench.model.device import DeviceFacts
+from gemmbench.model.problem import Gemm
+from gemmbench.model.row import Problem
+from gemmbench.model.run_file import lock
+from gemmbench.suite import cached
+from gemmbench.suite.cached import KeptPresets, Preset, source
+from gemmbench.suite.plan import gemm_plan
 from tests import fake_runs as fake
 
 REGISTER = BY_NAME["register"]
@@ -111,13 +114,13 @@ def test_a_corrupt_file_costs_a_note_and_the_next_winner_mends_it(tmp_path: Path
 
 def test_two_tuners_that_end_together_lose_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kept(tmp_path, replace(PRESET, dtype="half"))
-    replace_file = cache_folder.replace_file
+    replace_file = cached.replace_file
 
     def slowly(path: Path, data: bytes) -> None:
         time.sleep(0.1)
         replace_file(path, data)
 
-    monkeypatch.setattr(cache_folder, "replace_file", slowly)
+    monkeypatch.setattr(cached, "replace_file", slowly)
     stores = [KeptPresets(tmp_path) for _ in range(3)]
     with ThreadPoolExecutor() as pool:
         pool.submit(stores[0].keep, fake.CPU, PRESET)
@@ -132,7 +135,7 @@ def test_two_tuners_that_end_together_lose_nothing(tmp_path: Path, monkeypatch: 
 def test_a_file_that_another_process_does_not_let_go_of_costs_a_note(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cache_folder, "_PATIENCE_S", 0.05)
+    monkeypatch.setattr(cached, "_PATIENCE_S", 0.05)
     store = kept(tmp_path)
     with store.path(fake.CPU).with_suffix(".lock").open("a") as held:
         assert lock(held.fileno())

@@ -11,22 +11,23 @@ from typing import Any
 
 import pytest
 
-if importlib.util.find_spec("kernel_tuner") is None:
-    pytest.skip("kernel-tuner is an extra", allow_module_level=True)
-
-from gemmbench.facts import tuning as facts
-from gemmbench.facts.problem import Gemm
-from gemmbench.facts.records import DeviceFacts, Header, RunFileError, load
-from gemmbench.facts.tuning import TRIAL, Event, Retimed, Retiming, Searching, Tried
-from gemmbench.rules import tuning as rules
-from gemmbench.rules.plan import Case
-from gemmbench.rules.tuning import STRATEGIES, Space
-from gemmbench.tuning.cache import Cache
-from gemmbench.tuning.search import Hooks, search
-from gemmbench.tuning.session import Task, tune
+from gemmbench.model import run_file
+from gemmbench.model.case import Case
+from gemmbench.model.device import DeviceFacts
+from gemmbench.model.problem import Gemm
+from gemmbench.model.run_file import Header, RunFileError, load
+from gemmbench.tune import result as facts
+from gemmbench.tune import space as rules
+from gemmbench.tune.result import TRIAL, Event, Retimed, Retiming, Searching, Tried
+from gemmbench.tune.search import Hooks, search
+from gemmbench.tune.session import Cache, Task, tune
+from gemmbench.tune.space import STRATEGIES, Space
 from tests import fake_runs as fake
 from tests import fake_tuner as tuner
 from tests.fake_tuner import PROBLEM, REGISTER, Machine
+
+if importlib.util.find_spec("kernel_tuner") is None:
+    pytest.skip("kernel-tuner is an extra", allow_module_level=True)
 
 HEADER = fake.header(tuner.WORDS)
 Key = tuple[tuple[str, object], ...]
@@ -290,7 +291,7 @@ def test_a_file_is_a_saved_run(tmp_path: Path) -> None:
     path = tmp_path / "t.jsonl"
     found = run(path, Machine())
     saved = load(path)
-    assert facts.is_tuning(saved)
+    assert run_file.is_tuning(saved)
     assert facts.result(saved).winner == found.winner
     assert len({row.key for row in saved.rows if row.phase == TRIAL}) == len(found.attempts)
 
@@ -416,6 +417,6 @@ def test_kernel_tuner_brings_no_opencl_into_the_parent() -> None:
     import sys
 
     heavy = "{'pyopencl', 'pandas', 'sklearn', 'pymoo', 'torch'}"
-    code = f"import sys, gemmbench.tuning.session; print(*sorted({heavy} & sys.modules.keys()))"
+    code = f"import sys, gemmbench.tune.session; print(*sorted({heavy} & sys.modules.keys()))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == []

@@ -7,9 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from gemmbench.facts import tuning
-from gemmbench.facts.records import Row, Run, Status
-from gemmbench.facts.tuning import FINALIST, TRIAL, speedup
+from gemmbench.model.row import Row, Status
+from gemmbench.model.run_file import Run
+from gemmbench.tune import result
+from gemmbench.tune.result import FINALIST, TRIAL, speedup
 from tests import fake_runs as fake
 from tests import fake_tuner as tuner
 
@@ -53,7 +54,7 @@ def test_no_rounds_is_an_error() -> None:
 
 
 def test_attempts_are_in_the_order_of_trying() -> None:
-    found = tuning.result(tuner.fake_tune())
+    found = result.result(tuner.fake_tune())
     assert [one.number for one in found.attempts] == list(range(1, 42))
     assert found.default is found.attempts[0]
     assert [one.trouble.status for one in found.failed if one.trouble] == ["crashed", "wrong", "timed-out"]
@@ -63,7 +64,7 @@ def test_attempts_are_in_the_order_of_trying() -> None:
 
 
 def test_a_winner_is_kept_and_told_where_it_loses() -> None:
-    found = tuning.result(tuner.fake_tune())
+    found = result.result(tuner.fake_tune())
     assert found.winner == tuner.fake_search()[31].parameters
     assert found.finished
     assert found.is_kept
@@ -78,7 +79,7 @@ def test_a_winner_is_kept_and_told_where_it_loses() -> None:
 
 
 def test_what_is_not_faster_beyond_doubt_is_not_kept() -> None:
-    found = tuning.result(tuner.fake_tune(gain=1.0))
+    found = result.result(tuner.fake_tune(gain=1.0))
     assert found.winner is not None
     assert found.finished
     assert not found.is_kept
@@ -89,7 +90,7 @@ def test_the_shipped_preset_may_win_the_heat() -> None:
     shipped = run.rows[0].parameters
     rows = [row for row in run.rows if row.phase in (TRIAL, FINALIST)]
     rows = [replace(row, parameters=shipped) if row is rows[-2] else row for row in rows]
-    found = tuning.result(Run(run.header, tuple(rows)))
+    found = result.result(Run(run.header, tuple(rows)))
     assert found.winner is None
     assert found.finished
     assert not found.is_kept
@@ -97,11 +98,11 @@ def test_the_shipped_preset_may_win_the_heat() -> None:
 
 def test_without_finals_nothing_is_kept() -> None:
     run = tuner.fake_tune()
-    found = tuning.result(replace(run, rows=tuple(row for row in run.rows if row.phase == TRIAL)))
+    found = result.result(replace(run, rows=tuple(row for row in run.rows if row.phase == TRIAL)))
     assert not found.finished
     assert not found.is_kept
     heat = tuple(row for row in run.rows if row.phase in (TRIAL, FINALIST))
-    assert not tuning.result(replace(run, rows=heat)).is_kept
+    assert not result.result(replace(run, rows=heat)).is_kept
 
 
 def test_only_the_last_finals_count() -> None:
@@ -109,10 +110,10 @@ def test_only_the_last_finals_count() -> None:
     first, second = tuner.fake_tune(gain=1.3), tuner.fake_tune(gain=1.0)
     finals = tuple(row for row in second.rows if row.phase != TRIAL)
     more = tuple(row for row in first.rows if row.phase == TRIAL)[:1]
-    assert not tuning.result(replace(first, rows=first.rows + more + finals)).is_kept
-    assert not tuning.result(replace(first, rows=first.rows + finals)).is_kept
+    assert not result.result(replace(first, rows=first.rows + more + finals)).is_kept
+    assert not result.result(replace(first, rows=first.rows + finals)).is_kept
     heat = tuple(row for row in first.rows if row.phase == FINALIST)
-    assert not tuning.result(replace(first, rows=first.rows + heat)).is_kept  # interrupted after its heat
+    assert not result.result(replace(first, rows=first.rows + heat)).is_kept  # interrupted after its heat
 
 
 def test_a_round_that_one_side_did_not_finish_does_not_count() -> None:
@@ -123,7 +124,7 @@ def test_a_round_that_one_side_did_not_finish_does_not_count() -> None:
         else row
         for row in run.rows
     ]
-    found = tuning.result(replace(run, rows=tuple(rows)))
+    found = result.result(replace(run, rows=tuple(rows)))
     (small,) = [one for one in found.comparisons if one.problem.m == 128]
     assert small.speedup is not None
     assert small.reason == "crashed: killed"
@@ -133,14 +134,14 @@ def test_a_round_that_one_side_did_not_finish_does_not_count() -> None:
 @pytest.mark.parametrize("size", [512, 128])
 def test_a_winner_with_a_fault_in_the_rounds_is_not_kept(status: Status, size: int) -> None:
     run = tuner.fake_tune()
-    winner = tuning.result(run).winner
+    winner = result.result(run).winner
 
     def spoilt(row: Row, at: bool) -> Row:
         place = row.phase == "round 2" and row.problem is not None and row.problem.m == size
         return replace(row, status=status, reason="why", samples={}) if place and at else row
 
     rows = tuple(spoilt(row, row.parameters == winner) for row in run.rows)
-    found = tuning.result(replace(run, rows=rows))
+    found = result.result(replace(run, rows=rows))
     assert found.winner == winner
     assert found.fault
     assert (found.fault.status, found.fault.reason) == (status, "why")
@@ -148,7 +149,7 @@ def test_a_winner_with_a_fault_in_the_rounds_is_not_kept(status: Status, size: i
     assert found.overall.is_above(1)
     assert not found.is_kept
     rows = tuple(spoilt(row, row.parameters != winner) for row in run.rows)
-    assert tuning.result(replace(run, rows=rows)).is_kept  # the shipped preset's fault is no reason
+    assert result.result(replace(run, rows=rows)).is_kept  # the shipped preset's fault is no reason
 
 
 def test_a_winner_that_there_was_no_time_for_at_a_size_may_be_kept() -> None:
@@ -157,7 +158,7 @@ def test_a_winner_that_there_was_no_time_for_at_a_size_may_be_kept() -> None:
         replace(row, status="skipped", samples={}) if row.problem and row.problem.m == 128 else row
         for row in run.rows
     )
-    assert tuning.result(replace(run, rows=rows)).is_kept
+    assert result.result(replace(run, rows=rows)).is_kept
 
 
 @pytest.mark.parametrize(
@@ -178,7 +179,7 @@ def test_without_a_comparison_the_best_is_kept_only_where_the_shipped_preset_is_
     shipped = tuner.bad({k: int(str(v)) for k, v in run.rows[0].parameters.items()}, status, "no room")
     rows = [shipped, *(row for row in run.rows[1:] if row.phase in (TRIAL, FINALIST))]
     rows = [row for row in rows if row.phase == TRIAL or row.parameters != shipped.parameters]
-    found = tuning.result(replace(run, rows=tuple(rows)))
+    found = result.result(replace(run, rows=tuple(rows)))
     assert found.winner is not None
     assert found.overall is None
     assert found.is_kept == kept
@@ -186,11 +187,11 @@ def test_without_a_comparison_the_best_is_kept_only_where_the_shipped_preset_is_
 
 def test_several_sizes_count_alike() -> None:
     one, two = tuner.row({"BM": 64}, 10.0), tuner.row({"BM": 64}, 40.0, size=1024)
-    assert tuning.mean_rate([one, two]) == pytest.approx(20e9 / 1.01, rel=0.01)
-    assert tuning.mean_rate([one, replace(two, status="wrong")]) is None
-    assert tuning.mean_rate([]) is None
+    assert result.mean_rate([one, two]) == pytest.approx(20e9 / 1.01, rel=0.01)
+    assert result.mean_rate([one, replace(two, status="wrong")]) is None
+    assert result.mean_rate([]) is None
 
 
 def test_an_empty_file_has_no_result() -> None:
-    found = tuning.result(Run(fake.header(tuner.WORDS), ()))
+    found = result.result(Run(fake.header(tuner.WORDS), ()))
     assert (found.attempts, found.winner, found.finished, found.is_kept) == ((), None, False, False)

@@ -6,12 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from gemmbench.facts.problem import Gemm
-from gemmbench.rules import tuning
-from gemmbench.rules.plan import Skip
-from gemmbench.rules.prediction import least_s, refuse_if_too_slow
-from gemmbench.rules.tuning import TuningError
-from gemmbench.rules.variants import BY_NAME, LADDER, Constraint
+from gemmbench.gemm.measure import refuse_if_too_slow
+from gemmbench.ladder import BY_NAME, LADDER
+from gemmbench.ladder.variant import Constraint
+from gemmbench.measure.sampling import least_s
+from gemmbench.model.case import Skip
+from gemmbench.model.problem import Gemm
+from gemmbench.tune import space as tuning
+from gemmbench.tune.space import TuningError
 from tests import fake_runs as fake
 from tests.fake_instrument import sample
 

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from gemmbench.facts import units
+from gemmbench.model import units
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,10 @@ import re
 
 import pytest
 
-from gemmbench.facts import kernel_files
-from gemmbench.facts.problem import Gemm
-from gemmbench.rules.variants import BY_NAME, LADDER, VARIANTS, ParameterError, Variant, round_up
+from gemmbench.ladder import BY_NAME, LADDER, VARIANTS
+from gemmbench.ladder.variant import ParameterError, Variant, round_up
+from gemmbench.model import kernel_files
+from gemmbench.model.problem import Gemm
 from tests.unit.test_plan import DEVICE
 
 OPENCL = [variant for variant in VARIANTS if variant.executor == "opencl"]

@@ -10,13 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gemmbench.facts.compare import gate
-from gemmbench.facts.compare import noise as floors
-from gemmbench.facts.compare.measures import former, in_turn, measure
-from gemmbench.facts.compare.noise import Noise, Spread
-from gemmbench.facts.compare.verdict import VERDICTS, Limits, judge
-from gemmbench.facts.records import Former, Problem, Scope
-from gemmbench.facts.stats import EXACT, Measure, mean
+from gemmbench.model.row import Former, Problem, Scope
+from gemmbench.regress import gate
+from gemmbench.regress import verdict as floors
+from gemmbench.regress.verdict import VERDICTS, Limits, Noise, Spread, judge
+from gemmbench.stats.intervals import EXACT, Measure, mean
+from gemmbench.stats.rates import former, in_turn, measure
 from tests import fake_runs as fake
 
 QUIET = Spread(1e-4, 30)

@@ -7,12 +7,13 @@ from dataclasses import replace
 
 import pytest
 
-from gemmbench import charts
-from gemmbench.facts.records import Run
-from gemmbench.render import detail, precision, sweep, tune, workloads
-from gemmbench.render.export import to_markdown
-from gemmbench.render.gemm import gemm
-from gemmbench.render.show import VIEWS, sheets, show
+from gemmbench import chart_views
+from gemmbench.gemm import problem_table, shape_tables, sweep_table
+from gemmbench.gemm.problem_table import gemm
+from gemmbench.model.run_file import Run
+from gemmbench.report import table as table_table
+from gemmbench.tune import table
+from gemmbench.views import VIEWS, sheets, show, to_markdown
 from tests import fake_runs as fake
 from tests import fake_tuner as tuner
 from tests.unit.test_tables import text
@@ -27,20 +28,32 @@ def seen_as(view: str, run: Run, scope: str = "") -> Run:
 @pytest.mark.parametrize(
     ("view", "run", "tables"),
     [
-        ("square", fake.fake_square(), lambda run: sweep.sheets(run, "m", "kernel", fake.ORDER)),
-        ("sweep-k", fake.fake_sweep_k(), lambda run: sweep.sheets(run, "k", "kernel", fake.ORDER)),
-        ("precision", fake.fake_many(), lambda run: precision.sheets(run, "kernel", fake.ORDER)),
-        ("workloads", fake.fake_workloads(), lambda run: workloads.sheets(run, "kernel", fake.ORDER)),
-        ("workloads", fake.fake_square(), lambda run: workloads.sheets(run, "kernel", fake.ORDER)),
-        ("tune", tuner.fake_tune(), tune.sheets),
-        ("gemm", fake.fake_workloads(), lambda run: detail.sheets(run, fake.ORDER)),
-        ("", fake.fake_workloads(), lambda run: detail.sheets(run, fake.ORDER)),
-        ("", fake.fake_square(), lambda run: sweep.sheets(run, "m", "kernel", fake.ORDER)),
-        ("of a later version", fake.fake_sweep_k(), lambda run: sweep.sheets(run, "k", "kernel", fake.ORDER)),
+        ("square", fake.fake_square(), lambda run: sweep_table.sheets(run, "m", "kernel", fake.ORDER)),
+        ("sweep-k", fake.fake_sweep_k(), lambda run: sweep_table.sheets(run, "k", "kernel", fake.ORDER)),
+        ("precision", fake.fake_many(), lambda run: shape_tables.sheets(run, "kernel", fake.ORDER)),
+        (
+            "workloads",
+            fake.fake_workloads(),
+            lambda run: shape_tables.workloads_sheets(run, "kernel", fake.ORDER),
+        ),
+        (
+            "workloads",
+            fake.fake_square(),
+            lambda run: shape_tables.workloads_sheets(run, "kernel", fake.ORDER),
+        ),
+        ("tune", tuner.fake_tune(), table.sheets),
+        ("gemm", fake.fake_workloads(), lambda run: problem_table.sheets(run, fake.ORDER)),
+        ("", fake.fake_workloads(), lambda run: problem_table.sheets(run, fake.ORDER)),
+        ("", fake.fake_square(), lambda run: sweep_table.sheets(run, "m", "kernel", fake.ORDER)),
+        (
+            "of a later version",
+            fake.fake_sweep_k(),
+            lambda run: sweep_table.sheets(run, "k", "kernel", fake.ORDER),
+        ),
     ],
 )
 def test_the_view_decides_and_the_command_does_not(
-    view: str, run: Run, tables: Callable[[Run], list[sweep.Sheet]]
+    view: str, run: Run, tables: Callable[[Run], list[table_table.Sheet]]
 ) -> None:
     run = seen_as(view, run)
     expected = tables(run)
@@ -61,7 +74,7 @@ def test_the_scope_is_the_headers(scope: str) -> None:
 @pytest.mark.parametrize("view", ["square", "tune"])
 def test_all_scopes_and_verbose_are_a_line_for_each_row(view: str) -> None:
     run = seen_as(view, fake.fake_square(), "all")
-    expected = detail.sheets(run, fake.ORDER)
+    expected = problem_table.sheets(run, fake.ORDER)
     assert sheets(run, fake.ORDER)[: len(expected)] == expected
     assert sheets(seen_as(view, run), fake.ORDER, verbose=True)[: len(expected)] == expected
 
@@ -80,8 +93,8 @@ def test_a_sweep_of_one_size_stays_a_sweep_of_its_own_dimension() -> None:
 
 def test_a_tuners_charts_are_the_views() -> None:
     run = seen_as("square", fake.fake_square())
-    assert not charts.suited([run])["throughput"]
-    assert charts.suited([seen_as("tune", fake.fake_square())])["throughput"]
+    assert not chart_views.suited([run])["throughput"]
+    assert chart_views.suited([seen_as("tune", fake.fake_square())])["throughput"]
     search = seen_as("tune", tuner.fake_tune())
-    assert charts.default_kind(search) == "tune"
-    assert charts.suited([seen_as("", search)])["tune"]
+    assert chart_views.default_kind(search) == "tune"
+    assert chart_views.suited([seen_as("", search)])["tune"]

@@ -1,6 +1,7 @@
 """The shapes that are shipped, against what their sources say, and a user's CSV."""
 
 # ruff: noqa: E501
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -8,11 +9,20 @@ from pathlib import Path
 
 import pytest
 
-from gemmbench.facts.problem import Gemm
-from gemmbench.rules.plan import Case, gemm_plan
-from gemmbench.rules.shape_file import ShapeFileError, read_shapes
-from gemmbench.rules.variants import BY_NAME
-from gemmbench.rules.workloads import CONVOLUTIONS, DENSE, PROJECTIONS, SETS, Shape, merged
+from gemmbench.gemm.workloads import (
+    CONVOLUTIONS,
+    DENSE,
+    PROJECTIONS,
+    SETS,
+    Shape,
+    ShapeFileError,
+    merged,
+    read_shapes,
+)
+from gemmbench.ladder import BY_NAME
+from gemmbench.model.case import Case
+from gemmbench.model.problem import Gemm
+from gemmbench.suite.plan import gemm_plan
 from tests.fake_runs import CPU
 
 

@@ -1,0 +1,170 @@
+"""Which charts a run gets, and how they come into a file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+
+from matplotlib.figure import Figure
+
+from gemmbench.charts.figure import ChartError, _composed, _set_style, _write
+from gemmbench.charts.pane import Families, Pane
+from gemmbench.gemm import ladder_chart, roofline_chart, sweep_chart
+from gemmbench.model.run_file import Run, is_tuning
+from gemmbench.model.units import clean
+from gemmbench.probes import memory_chart, peak_chart
+from gemmbench.suite import together_chart
+from gemmbench.suite.together_table import alone
+from gemmbench.tune import chart
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One kind of chart."""
+
+    idea: str  # in a line
+    needs: str  # what runs must have for it, to follow "no"
+    panes: Callable[[Sequence[Run], Families], list[Pane]]  # none if the runs lack what it needs
+    of_device: bool = False  # what the device can do, not what kernels reach
+    across: int = 2  # panes beside each other, if there are several
+
+
+_SIZES = "over several sizes, square or with only k varying"
+# Where several suit a run the first is its default.
+KINDS: dict[str, Kind] = {
+    "throughput": Kind(
+        "GFLOPS over size in the kernel scope, with the host's BLAS and the measured peak",
+        f"measured GEMM rows {_SIZES}",
+        sweep_chart.throughput,
+    ),
+    "host-device": Kind(
+        "GFLOPS over size with and without transfers, and the break-even size",
+        f"GEMM rows measured in the host scope {_SIZES}",
+        sweep_chart.host_device,
+    ),
+    "time": Kind("time over size in the kernel scope", f"measured GEMM rows {_SIZES}", sweep_chart.time),
+    "energy": Kind("joules for one problem over size", f"measured energy {_SIZES}", sweep_chart.energy),
+    "efficiency": Kind("GFLOP for each joule over size", f"measured energy {_SIZES}", sweep_chart.efficiency),
+    "workloads": Kind(
+        "GFLOPS of the fastest kernels at every shape",
+        "measured GEMM rows of several shapes that are no sweep",
+        sweep_chart.workloads,
+    ),
+    "precision": Kind(
+        "GFLOPS of every kernel in each data type, beside each type's measured peak",
+        "GEMM rows measured in two data types at the same problem",
+        ladder_chart.precision,
+    ),
+    "ladder": Kind(
+        "every kernel's speed-up over the first, step by step, up to the measured peak",
+        "two kernels measured at the same problem",
+        ladder_chart.ladder,
+    ),
+    "roofline": Kind(
+        "GFLOPS over arithmetic intensity, under the measured bandwidth and peak",
+        "measured GEMM rows with a measured peak of their type",
+        roofline_chart.roofline,
+    ),
+    "peak": Kind(
+        "the device's measured peak by data type and vector width",
+        "measured peak row",
+        peak_chart.peak,
+        of_device=True,
+        across=1,
+    ),
+    "staircase": Kind(
+        "GB/s over the size of the working set: a step for each cache",
+        "measured working-set row",
+        memory_chart.staircase,
+        of_device=True,
+    ),
+    "transfer": Kind(
+        "GB/s between host and device over the size of a transfer",
+        "measured transfer row",
+        memory_chart.transfer,
+        of_device=True,
+    ),
+    "latency": Kind(
+        "nanoseconds of a load over the size of its set, and the distribution of launches",
+        "measured latency row",
+        memory_chart.latency,
+        of_device=True,
+    ),
+    "tune": Kind(
+        "a tuner's search: every configuration in the order of trying, and the best so far",
+        "measured configuration of a tuner",
+        chart.tune,
+    ),
+    "concurrent": Kind(
+        "several devices at once beside each alone: the rate of all together, and each one's slowdown",
+        "rows of several devices at once (--concurrent)",
+        together_chart.panes,
+    ),
+}
+_NONE: Families = MappingProxyType({})
+
+
+def suited(runs: Sequence[Run], families: Families = _NONE) -> dict[str, str]:
+    """Every kind, in the order of `KINDS`: why it does not suit the runs, or "" where it does.
+
+    Rows of microbenchmarks beside GEMM rows are marks in the other charts and ask for none of their own.
+    """
+    return {name: _unsuited(runs, name, families) for name in KINDS}
+
+
+def default_kind(run: Run) -> str:
+    """The chart that suits the rows of a run."""
+    return next((name for name in KINDS if not _unsuited([run], name)), "peak")
+
+
+def _panes(runs: Sequence[Run], kind: str, families: Families) -> list[Pane]:
+    """The panes of a kind: but for one, each is of devices alone."""
+    return KINDS[kind].panes(runs if kind == "concurrent" else [*map(alone, runs)], families)
+
+
+def _unsuited(runs: Sequence[Run], kind: str, families: Families = _NONE) -> str:
+    if not _panes(runs, kind, families):
+        return _lacks(runs, kind)
+    if kind != "tune" and any(map(is_tuning, runs)):
+        return f"of a tuner's rows only --kind {kind} draws it"
+    beside = KINDS[kind].of_device and any(row.kind == "gemm" for run in runs for row in run.rows)
+    return f"beside GEMM rows only --kind {kind} draws it" if beside else ""
+
+
+def draw(runs: Sequence[Run], kind: str, path: Path, families: Families = _NONE) -> None:
+    """Draw saved runs into one file.
+
+    Args:
+        runs: sweeps of several lie over each other, their file names at the lines; other kinds have panes of
+            their own for each run.
+        kind: one of `KINDS`.
+        path: its suffix decides the format.
+        families: the family of each variant, in the order of the ladder.
+
+    Raises:
+        ChartError: unknown kind or suffix, no rows to draw, a file that cannot be written.
+    """
+    _write(lambda: figure(runs, kind, families), path)
+
+
+def figure(runs: Sequence[Run], kind: str, families: Families = _NONE) -> Figure:
+    """The chart as a matplotlib figure; sets matplotlib's style, so call it inside ``rc_context``.
+
+    Raises:
+        ChartError: unknown kind, or no rows to draw.
+    """
+    if kind not in KINDS:
+        raise ChartError(f"unknown chart {clean(kind)!r}; there are {', '.join(KINDS)}")
+    _set_style()
+    panes = _panes(runs, kind, families)
+    if not panes:
+        raise ChartError(f"nothing to draw: {_lacks(runs, kind)}")
+    return _composed(panes, KINDS[kind].across)
+
+
+def _lacks(runs: Sequence[Run], kind: str) -> str:
+    """Which rows the runs would need."""
+    names = ", ".join(clean(run.path) or "this run" for run in runs) or "no run"
+    return f"{names} {'have' if len(runs) > 1 else 'has'} no {KINDS[kind].needs}"

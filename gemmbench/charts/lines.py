@@ -1,0 +1,368 @@
+"""Lines over size: their looks, logarithmic axes, words at the line ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import to_hex, to_rgb
+from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter, NullLocator
+
+from gemmbench.charts.pane import BLACK, COLOURS, DARK, Families, device_title, footnote, short, stem, titles
+from gemmbench.ladder.libraries import BASELINE
+from gemmbench.model.row import Row
+from gemmbench.model.run_file import Run
+from gemmbench.model.units import clean
+from gemmbench.stats import rates as derive
+from gemmbench.stats.panels import Panel, Series, panels, sweep_axis
+
+_MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p")
+Dashes = str | tuple[int, tuple[float, ...]]
+_LINES: tuple[Dashes, ...] = ("-", (0, (1, 1.2)), (0, (5, 1.5, 1, 1.5)))
+_LIBRARY_LINES: tuple[Dashes, ...] = ((0, (5, 2.5)), (0, (5, 1.5, 1, 1.5)), (0, (1, 1.2)))
+_CROWD = len(COLOURS) + 2  # with more variants than this a colour is a family
+HEIGHT = 4.5  # of a pane, inches; more if its labels need it
+
+
+@dataclass(frozen=True, eq=False)
+class Box:
+    """What one pane shows: the same device and type from one or more runs."""
+
+    title: str
+    dtype: str
+    parts: tuple[tuple[Run, Panel], ...]
+    families: Families = field(default_factory=dict)
+
+    @property
+    def panel(self) -> Panel:
+        """The first run's."""
+        return self.parts[0][1]
+
+    @cached_property
+    def sizes(self) -> list[int]:
+        """Sizes that fit a logarithmic axis."""
+        return sorted({size for _, panel in self.parts for size in panel.sizes if size > 0})
+
+    @property
+    def series(self) -> list[Series]:
+        """Every run's."""
+        return [one for _, panel in self.parts for one in panel.series]
+
+    @cached_property
+    def crowded(self) -> bool:
+        """Whether there are too many variants for a colour each."""
+        return len({one.label for one in self.series if not self.is_library(one.variant)}) > _CROWD
+
+    @property
+    def bold(self) -> str:
+        """What strong lines mean, to follow the other words of a title."""
+        return "; bold: fastest of its family" if self.crowded else ""
+
+    @property
+    def gap(self) -> float:
+        """Inches between neighbouring words at the line ends."""
+        return 0.165 if self.crowded else 0.234
+
+    @property
+    def height(self) -> float:
+        """Inches: more where many lines want a label."""
+        return max(HEIGHT, 1.3 + self.gap * sum(1 + len(panel.series) for _, panel in self.parts))
+
+    def name(self, run: Run) -> str:
+        """What tells a run's lines from the others', or nothing if there is one run."""
+        return "" if len(self.parts) == 1 else f" ({stem(run)})"
+
+    def family(self, variant: str) -> str:
+        """The family of a variant; one that the ladder does not know is a family of its own kind."""
+        return self.families.get(variant, "others")
+
+    def is_library(self, variant: str) -> bool:
+        """Whether a variant is the host's BLAS or a library of its family."""
+        return variant == BASELINE or (
+            variant in self.families and self.families[variant] == self.families.get(BASELINE)
+        )
+
+    @cached_property
+    def hues(self) -> dict[str, str]:
+        """The colour of each family that has a line, libraries aside, in the ladder's order."""
+        mine = {self.family(one.variant) for one in self.series if not self.is_library(one.variant)}
+        ordered = [family for family in dict.fromkeys(self.families.values()) if family in mine]
+        ordered += sorted(mine - set(ordered))
+        return {family: COLOURS[place % len(COLOURS)] for place, family in enumerate(ordered)}
+
+    @cached_property
+    def keys(self) -> tuple[tuple[str, str], ...]:
+        """The families and their colours, where a colour is a family."""
+        if not self.crowded:
+            return ()
+        keys = [(clean(family), hue) for family, hue in self.hues.items()]
+        libraries = any(self.is_library(one.variant) for one in self.series)
+        return (*keys, *([("libraries", BLACK)] if libraries else []))
+
+
+def boxes(runs: Sequence[Run], families: Families) -> list[Box]:
+    """What the panes of runs that are sweeps show."""
+    groups: dict[tuple[str, str, str], list[tuple[Run, Panel]]] = {}
+    for run in runs:
+        axis = sweep_axis(run.rows)
+        for panel in panels(run, axis, tuple(families)) if axis else []:
+            if any(row.status == "ok" and row.samples for row in panel.rows):
+                key = (device_title(run, panel.device), panel.dtype, panel.shape)
+                groups.setdefault(key, []).append((run, panel))
+    return [Box(title, dtype, tuple(parts), families) for (title, dtype, _), parts in groups.items()]
+
+
+@dataclass(frozen=True)
+class End:
+    """The last point of a line, in data coordinates."""
+
+    x: float
+    y: float
+    aim: float  # where it would be at the largest size, had it gone on as it went: its words' height
+
+
+def end_of(sizes: Sequence[float], values: Sequence[float]) -> End | None:
+    """The end of a line on logarithmic axes; None if no value is known (the others are NaN)."""
+    known = [(size, value) for size, value in zip(sizes, values, strict=True) if np.isfinite(value)]
+    if not known:
+        return None
+    x, y = known[-1]
+    aim = y
+    if len(known) > 1 and x < sizes[-1]:
+        before_x, before_y = known[-2]
+        aim = y * (y / before_y) ** (np.log(sizes[-1] / x) / np.log(x / before_x))
+    return End(float(x), float(y), float(aim))
+
+
+@dataclass(frozen=True)
+class Label:
+    """Words for the right margin, at the height of a line's end."""
+
+    text: str
+    end: End
+    colour: str
+    bold: bool = False
+
+
+@dataclass(frozen=True)
+class Look:
+    """How a line is drawn."""
+
+    colour: str  # of its words too
+    marker: str
+    line: Dashes
+    open: bool = False
+    strength: int = 1  # 0: in the background, 2: in front
+
+    @property
+    def stroke(self) -> str:
+        """The colour of the line."""
+        return self.colour if self.strength else paled(self.colour)
+
+    @property
+    def width(self) -> float:
+        """Of the line, points."""
+        return (0.8, 1.6, 2.2)[self.strength]
+
+    @property
+    def band(self) -> float:
+        """Opacity of its confidence band."""
+        return (0.08, 0.22, 0.22)[self.strength]
+
+    @property
+    def size(self) -> float:
+        """Of the markers, points."""
+        return (2.6, 4.5, 4.5)[self.strength]
+
+
+def looks(box: Box) -> dict[tuple[int, str], Look]:
+    """The look of each series by run and label.
+
+    A few variants have a colour and a marker each. In a crowd a colour is a family, whose fastest member is
+    drawn strong and the others thin and pale. Libraries are black; openness tells the runs apart.
+    """
+    variants = {one.label: one.variant for one in box.series}
+    labels = [label for label, variant in variants.items() if not box.is_library(variant)]
+    libraries = sorted(variants.keys() - labels, key=lambda label: (variants[label] != BASELINE, label))
+    strong = _fastest_of_families(box)
+    found = {}
+    for number, (_, panel) in enumerate(box.parts):
+        for one in panel.series:
+            key, again = (number, one.label), number > 0
+            if one.label in libraries:
+                line = _LIBRARY_LINES[libraries.index(one.label) % len(_LIBRARY_LINES)]
+                found[key] = Look(BLACK, "", line)
+                continue
+            family = box.family(one.variant)
+            kin = [n for n in labels if box.family(variants[n]) == family] if box.crowded else labels
+            place, cycle = kin.index(one.label), len(_MARKERS if box.crowded else COLOURS)
+            marker, line = _MARKERS[place % len(_MARKERS)], _LINES[(place // cycle + number) % len(_LINES)]
+            if box.crowded:
+                found[key] = Look(box.hues[family], marker, line, again, 2 if one.label in strong else 0)
+            else:
+                found[key] = Look(COLOURS[place % len(COLOURS)], marker, line, again)
+    return found
+
+
+def _fastest_of_families(box: Box) -> frozenset[str]:
+    """The label of each family's best rate in the kernel scope, at any size."""
+    best: dict[str, tuple[float, str]] = {}
+    for one in box.series:
+        rates = [
+            found.median
+            for row in one.rows.values()
+            if (found := derive.shown_rate(row, "kernel")) is not None
+        ]
+        if rates and not box.is_library(one.variant):
+            family = box.family(one.variant)
+            best[family] = max(best.get(family, (0.0, "")), (max(rates), one.label))
+    return frozenset(label for _, label in best.values())
+
+
+def paled(colour: str, share: float = 0.42) -> str:
+    """A colour mixed with white."""
+    red, green, blue = (channel + (1 - channel) * share for channel in to_rgb(colour))
+    return to_hex((red, green, blue))
+
+
+def frame(axes: Axes, box: Box, unit: str, text: Callable[[float], str], below: str) -> None:
+    """Titles, logarithmic axes, the measured sizes as ticks."""
+    sizes = box.sizes
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log")
+    if len(sizes) > 1:
+        axes.set_xlim(sizes[0] / 1.08, sizes[-1] * 1.08)
+    axes.xaxis.set_major_locator(FixedLocator(thinned(sizes)))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: str(round(value))))
+    axes.xaxis.set_minor_locator(NullLocator())
+    log_ticks(axes, text)
+    axes.tick_params(length=3, color=DARK)
+    axes.set_xlabel(box.panel.shape)
+    axes.set_ylabel(unit)
+    titles(axes, box.title, below + box.bold, box.keys)
+
+
+def log_ticks(axes: Axes, text: Callable[[float], str]) -> None:
+    """Ticks of a logarithmic vertical axis: 1, 2, 5 over a short range, decades over a long one."""
+    low, high = axes.get_ylim()
+    steps = (1.0, 2.0, 5.0) if np.log10(high / low) < 3 else (1.0,)
+    axes.yaxis.set_major_locator(LogLocator(10, subs=steps, numticks=99))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: short(text(value))))
+    axes.yaxis.set_minor_locator(NullLocator())
+    axes.yaxis.set_minor_formatter(NullFormatter())
+
+
+def thinned(sizes: Sequence[int], room: float = 0.055) -> list[int]:
+    """The sizes whose labels do not touch on a logarithmic axis: the last always, and powers of two first."""
+    span = max(np.log(sizes[-1] / sizes[0]), 1e-9)
+    kept: list[int] = []
+    for size in sorted(sizes, key=lambda n: (n != sizes[-1], n != sizes[0], n & (n - 1) != 0, n)):
+        if all(abs(np.log(size / other)) / span >= room for other in kept):
+            kept.append(size)
+    return sorted(kept)
+
+
+def at_ends(axes: Axes, labels: Sequence[Label], box: Box, last: float | None = None) -> None:
+    """Name the lines in the right margin, pushed apart where they would overlap, a thin line to each end.
+
+    Args:
+        axes: the pane, with its limits set.
+        labels: the words.
+        box: says how far apart they stand.
+        last: where a line that goes all the way ends; the largest size if not given.
+    """
+    last = float(box.sizes[-1]) if last is None else last
+    low, high = (np.log10(limit) for limit in axes.get_ylim())
+
+    def height(value: float) -> float:
+        return float((np.log10(value) - low) / (high - low))
+
+    stands = spread([height(label.end.aim) for label in labels], box.gap / box.height, -0.02, 0.985)
+    for label, place in zip(labels, stands, strict=True):
+        ended = label.end.x < last
+        axes.annotate(
+            label.text,
+            (label.end.x, label.end.y),
+            xytext=(1.045 if box.crowded else 1.03, place),
+            textcoords="axes fraction",
+            color=label.colour,
+            fontsize=7.5 if box.crowded else 8.5,
+            fontweight="bold" if label.bold else "normal",
+            va="center",
+            ha="left",
+            annotation_clip=False,
+            arrowprops={
+                "arrowstyle": "-",
+                "color": label.colour,
+                "linewidth": 0.6,
+                "linestyle": ":" if ended else "-",
+                "alpha": 0.7 if ended or abs(height(label.end.y) - place) > 0.01 else 0.35,
+                "shrinkA": 1,
+                "shrinkB": 3,
+                "relpos": (0, 0.5),
+                "patchA": None,  # not clipped at the words: the search for where takes half the drawing
+            },
+        )
+
+
+def spread(heights: Sequence[float], apart: float, low: float, high: float) -> list[float]:
+    """Heights moved as little as possible so that neighbours are `apart`, within low and high if they fit.
+
+    Neighbours that collide become a block that sits at the mean of what its members want.
+    """
+    order = sorted(range(len(heights)), key=lambda n: heights[n])
+    blocks: list[list[int]] = []
+
+    def bottom(block: list[int]) -> float:
+        wanted = float(np.mean([heights[n] - place * apart for place, n in enumerate(block)]))
+        return max(low, min(wanted, high - (len(block) - 1) * apart))
+
+    for index in order:
+        blocks.append([index])
+        while len(blocks) > 1 and bottom(blocks[-2]) + len(blocks[-2]) * apart > bottom(blocks[-1]):
+            last = blocks.pop()
+            blocks[-1] += last
+    found = [0.0] * len(heights)
+    for block in blocks:
+        for place, index in enumerate(block):
+            found[index] = bottom(block) + place * apart
+    return found
+
+
+def missing(
+    axes: Axes,
+    box: Box,
+    shown: Sequence[Series],
+    why: Callable[[Row], str],
+    name: Callable[[int], str] = str,
+    notes: Sequence[str] = (),
+) -> None:
+    """Say below what the gaps are.
+
+    Args:
+        axes: the pane.
+        box: what it shows.
+        shown: the series that have a line, or would have.
+        why: in a word or a few, why a row has no point; "" if it has one.
+        name: a size's.
+        notes: what else is to be said.
+    """
+    where: dict[tuple[str, str], dict[str, None]] = {}  # sizes by reason and series
+    for one in shown:
+        for size, row in one.rows.items():
+            if reason := why(row):
+                where.setdefault((reason, clean(one.label)), {})[name(size)] = None
+    groups: dict[tuple[str, str], list[str]] = {}  # series by reason and sizes
+    for (reason, label), sizes in where.items():
+        at = "" if len(sizes) == len(box.sizes) else f" at {', '.join(sizes)}"
+        groups.setdefault((reason, at), []).append(label)
+    texts = [f"{', '.join(labels)}{at} ({reason})" for (reason, at), labels in groups.items()]
+    footnote(axes, [*notes, *(["No point: " + "; ".join(texts)] if texts else [])])
+
+
+def status(row: Row) -> str:
+    """Why a row has no time: its status, or nothing."""
+    return "" if row.status == "ok" else row.status

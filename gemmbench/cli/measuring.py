@@ -1,0 +1,282 @@
+"""The commands that measure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import click
+from rich.text import Text
+
+from gemmbench import api
+from gemmbench.cli import EXIT_INTERRUPTED, EXIT_WRONG, running
+from gemmbench.cli.running import takes
+from gemmbench.cli.saved import as_text
+from gemmbench.gemm.workloads import SETS
+from gemmbench.ladder import LADDER
+from gemmbench.model.dtypes import GEMM_DTYPES
+from gemmbench.model.kernel_files import opening
+from gemmbench.model.units import clean, listed
+from gemmbench.options.comparing import Tune
+from gemmbench.options.declare import choose
+from gemmbench.options.measuring import (
+    COMPUTE,
+    EVERY_PROBE,
+    FAMILIES,
+    Gemm,
+    Peak,
+    Precision,
+    Square,
+    SweepK,
+    Workloads,
+)
+from gemmbench.probes import PROBES, memory
+from gemmbench.probes import grid as pages
+from gemmbench.probes.arithmetic import CHAINS, UNROLLS, ChainProbe, MatrixProbe, Probe
+from gemmbench.probes.grid import ProbeEntry
+from gemmbench.probes.memory import MemoryProbe
+from gemmbench.report.table import stack
+from gemmbench.suite.cached import KeptPresets
+from gemmbench.tune import run as tuning
+from gemmbench.tune.result import result
+from gemmbench.tune.table import sheets
+
+
+@click.command()
+@takes(Gemm)
+def gemm(options: Gemm) -> None:
+    """Measure one problem, on generated or on your own matrices.
+
+    Times are split into queued, submitted and running for every launch, and into kernel, device and host
+    scope for the whole. --plot draws the kernels as a ladder up to the measured peak.
+    """
+    running.measure(options)
+
+
+# --- ``gemmbench peak`` -------------------------------------------------------------------------------------
+
+
+@click.command()
+@takes(Peak)
+def peak(options: Peak) -> None:
+    """Measure what the device can do: arithmetic, memory, transfers.
+
+    For every data type and vector width, several forms of a multiply-add, numbers of independent chains
+    and unroll depths are raced; the best is shown with its integrity: ok, or suspect and why. --all adds
+    the other types and matrix units, bandwidth of global and local memory and of images, the steps of the
+    caches, transfers, and the latencies of memory and of launches. What is measured here is kept, so that
+    square and the other sweeps can show fractions without measuring again.
+    """
+    if options.describe is None:
+        running.measure(options, as_text(options.format))
+    elif options.describe == EVERY_PROBE:
+        running.show(pages.probes(entries(), FAMILIES))
+    else:
+        chosen = choose(options.describe, NAMES, "probe")
+        running.show(pages.described([entry(probe) for probe in chosen]))
+
+
+# --- ``gemmbench precision`` --------------------------------------------------------------------------------
+
+
+@click.command()
+@takes(Precision)
+def precision(options: Precision) -> None:
+    """Hold half, float and double side by side.
+
+    Every kernel of the ladder in every data type on one square problem: GFLOPS, the fraction of the type's
+    own peak, and what half and double are of float. A type that the device lacks says so.
+    """
+    running.measure(options)
+
+
+# --- ``gemmbench square`` and ``gemmbench sweep-k`` ---------------------------------------------------------
+
+
+@click.command()
+@takes(Square)
+def square(options: Square) -> None:
+    """Sweep square problems: m = n = k.
+
+    Sizes are the powers of two from --min to --max, or those of --sizes. Every kernel is verified before it
+    is timed; the host's own BLAS runs beside them, and the break-even size says from where the device
+    wins with transfers counted.
+    """
+    running.measure(options)
+
+
+@click.command(name="sweep-k")
+@takes(SweepK)
+def sweep_k(options: SweepK) -> None:
+    """Sweep k with m and n fixed.
+
+    The write-ups' second experiment: a = c fixed while b varies. k takes the powers of two from --k-min to
+    --k-max, or the values of --sizes.
+    """
+    running.measure(options)
+
+
+# --- ``gemmbench workloads`` --------------------------------------------------------------------------------
+
+
+@click.command()
+@takes(Workloads)
+def workloads(options: Workloads) -> None:
+    """Measure real shapes: AlexNet, a transformer, or your own.
+
+    The layers of AlexNet lowered to GEMM, the projections of a 7B transformer for one token and for a
+    prompt, odd and non-square sizes, and a CSV file of your own. The table names the best kernel for each
+    shape; -v shows every kernel. --dry-run lists the shapes and where they come from.
+    """
+    if options.dry_run:
+        for name in options.set_names:
+            running.show(Text(f"{name}: {SETS[name].idea} ({SETS[name].source}).\n"))
+    running.measure(options)
+
+
+# --- What ``peak --describe`` tells of every probe, from the registries -------------------------------------
+
+
+NAMES: tuple[str, ...] = (*PROBES, *memory.BY_NAME)
+
+
+def entries() -> list[ProbeEntry]:
+    """Every probe, without its pictures."""
+    compute = [ProbeEntry(probe.name, COMPUTE, probe.idea) for probe in PROBES.values()]
+    others = [ProbeEntry(probe.name, probe.family, probe.idea) for probe in memory.PROBES]
+    return compute + others
+
+
+def entry(name: str) -> ProbeEntry:
+    """One probe, with all there is to tell."""
+    if name in PROBES:
+        probe = PROBES[name]
+        return ProbeEntry(name, COMPUTE, probe.idea, _compute_facts(probe), _pictures(probe.files))
+    mine = memory.BY_NAME[name]
+    files = (mine.file,) if mine.file else ()
+    return ProbeEntry(name, mine.family, mine.idea, _memory_facts(mine), _pictures(files))
+
+
+def _pictures(files: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(map(opening, files))
+
+
+def _compute_facts(probe: Probe) -> dict[str, str]:
+    found = {"types": ", ".join(probe.dtypes)}
+    if isinstance(probe, ChainProbe):
+        forms = dict.fromkeys(form.name for several in probe.forms.values() for form in several)
+        found["forms"] = ", ".join(forms)
+        found["raced"] = f"{_listed(CHAINS)} chains, {_listed(UNROLLS)} steps unrolled, every form"
+        found["counted"] = f"{probe.operations} operations for each step and lane"
+        found["widths"] = _listed(probe.widths)
+    elif isinstance(probe, MatrixProbe):
+        found["instructions"] = ", ".join(
+            f"{mine.dtype} {mine.shape} into {mine.accumulator}" for mine in probe.instructions
+        )
+        found["operands"] = "random, and zeros beside them: power decides"
+    return found
+
+
+def _memory_facts(probe: MemoryProbe) -> dict[str, str]:
+    found = {}
+    if probe.widths:
+        found["widths"] = _listed(probe.widths)
+    if probe.bench in memory.WAYS:
+        raced = {
+            kind: ", ".join(
+                f"{name} {_listed(dict.fromkeys(getattr(way, name) for way in ways))}"
+                for name in ("pattern", "unroll", "group", "groups")
+                if any(getattr(way, name) for way in ways)
+            )
+            for kind, ways in memory.WAYS[probe.bench].items()
+        }
+        found |= {f"raced, {kind}": text for kind, text in raced.items()}
+    if probe.kind == "bandwidth":
+        found["counted"] = f"{probe.loads + probe.stores} x 4 bytes for each element"
+    found["checked"] = _CHECKS[probe.kind] if probe.bench != "launch" else "nothing: there is no result"
+    return found
+
+
+_CHECKS = {
+    "bandwidth": "sums of the bits that were read, or words that were written, equal the host's; twice the "
+    "work takes twice the time; event and wall clock agree",
+    "latency": "the chase ends where the host says; twice the hops take twice the time; event and wall clock "
+    "agree",
+    "transfer": "what arrives is what was sent",
+}
+
+
+def _listed(values: Iterable[object]) -> str:
+    return ", ".join(map(str, values))
+
+
+# --- ``gemmbench tune`` -------------------------------------------------------------------------------------
+
+
+@click.command()
+@takes(Tune)
+def tune(options: Tune) -> None:
+    """Search a kernel's parameters on this device, and keep the winner.
+
+    A random sample of the declared space, then a local search from its best. Every configuration is verified
+    and measured in a process of its own, so that a crash, a hang or a wrong answer costs that configuration
+    only. The best few are timed again beside the shipped preset; the winner is kept, for every command, if it
+    beats the preset beyond doubt. Stopped or killed, the same command goes on where it was.
+    """
+    if options.forget:
+        _forget(options)
+        return
+    if not options.dry_run:
+        tuning.check_tuner()
+    with api.tuning(options) as prepared:
+        if options.dry_run:
+            _say_space(prepared, options)
+            return
+        outcome = api.follow_tuning(prepared, options)
+        run = outcome.run
+        if run.rows:
+            running.show(stack(sheets(run, options.top)))
+        if outcome.error:
+            raise outcome.error
+        for note in () if outcome.interrupted else prepared.keep(run):
+            if not options.quiet:
+                click.echo(note, err=True)
+    if options.plot and result(run).ranked:
+        running.draw([run], "tune", options.plot, options.quiet)
+    if outcome.interrupted:
+        where = f"{len(run.rows)} rows are saved in {outcome.path}; the same command goes on"
+        click.echo(f"gemmbench: interrupted; {where}", err=True)
+        raise click.exceptions.Exit(EXIT_INTERRUPTED)
+    if not options.quiet:
+        click.echo(f"{len(run.rows)} rows are in {outcome.path}; the same command searches on.", err=True)
+    first = result(run).default
+    if first and first.trouble and first.trouble.status == "wrong":  # the tuner's own failures are table rows
+        raise click.exceptions.Exit(EXIT_WRONG)
+    api.check_tuned(run)
+
+
+def _forget(options: Tune) -> None:
+    names = (options.variant,) if options.variant else LADDER
+    dtypes = GEMM_DTYPES if options.dtype is None else (options.only_dtype,)
+    with tuning.selected(options.device, api.make_machine) as (_, device, _host):
+        gone = tuning.forget(device, names, dtypes)
+        for preset in gone:
+            click.echo(f"Forgot {preset.variant} {preset.dtype}: {listed(preset.parameters)}")
+        if not gone:
+            click.echo(f"Nothing is kept for this in {KeptPresets().path(device)}.")
+
+
+def _say_space(prepared: tuning.Tuning, options: Tune) -> None:
+    console, space, problems = api.stdout(), prepared.space, prepared.problems
+    console.print(Text(clean(prepared.device.title)))
+    shapes = ", ".join(problem.shape for problem in problems)
+    console.print(Text(f"{options.variant} {problems[0].dtype} at {shapes}"))
+    for count, what in (
+        (space.combinations, "combinations of the values of its parameters"),
+        (space.allowed, "meet its constraints"),
+        (len(space.configurations), "suit the device"),
+    ):
+        console.print(Text(f"{count:>12,} {what}"))
+    for parameter, values in space.values.items():
+        marked = ", ".join(f"[{v}]" if v == space.default[parameter] else str(v) for v in values)
+        console.print(Text(f"  {parameter}: {marked}"))
+    console.print(Text(f"[ ] is the shipped preset; searched for about {options.budget:g} s (--budget)"))

@@ -1,1 +1,0 @@
-"""Saved runs against each other: what one figure is worth, the noise floor, verdicts, the gate."""

@@ -1,0 +1,512 @@
+"""One NVIDIA GPU through CUDA's driver interface: memory, copies, a stream, a stopwatch."""
+
+from __future__ import annotations
+
+import ctypes
+import ctypes.util
+import importlib.util
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import cycle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gemmbench.gemm import verify as reference
+from gemmbench.gemm.clblast import opened
+from gemmbench.gemm.operands import load_operands, operand_sets, save_result
+from gemmbench.gemm.verify import ExactTest
+from gemmbench.ladder import BY_NAME
+from gemmbench.ladder.variant import Layout, round_up
+from gemmbench.model.case import Case, Operands, Policy
+from gemmbench.model.device import DeviceFacts
+from gemmbench.model.dtypes import ReferenceArray
+from gemmbench.model.instrument import Batch, Built, NotMeasuredError, Prepared, Verified, When
+from gemmbench.model.problem import Gemm
+from gemmbench.model.row import Check
+from gemmbench.opencl.runtime import page_aligned
+
+_FILES = ("libcuda.so.1", "nvcuda.dll")
+_ADVICE = "install NVIDIA's driver with CUDA (libcuda1 on Debian)"
+_LEAST_BYTES = 16  # CUDA has no empty memory
+_NAME_BYTES = 256
+_OUT_OF_MEMORY = 2
+_NOT_READY = 600
+
+
+@dataclass(frozen=True)
+class Stopwatch:
+    """Two events in a stream."""
+
+    begin: ctypes.c_void_p
+    end: ctypes.c_void_p
+
+
+class Cuda:
+    """The GPU that OpenCL calls by these facts, as the current CUDA device of this process.
+
+    Raises:
+        NotMeasuredError: unsupported: there is no CUDA here, or it does not show this GPU.
+    """
+
+    def __init__(self, facts: DeviceFacts) -> None:
+        self._library = opened("CUDA", _FILES, _ADVICE)
+        self._call("cuInit", 0)
+        device = self._find(facts)
+        context = ctypes.c_void_p()
+        self._call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
+        self._call("cuCtxSetCurrent", context)
+        self.stream = ctypes.c_void_p()
+        self._call("cuStreamCreate", ctypes.byref(self.stream), 0)
+        # Two: while one batch runs, the next is put behind it.
+        self._watches = cycle([self._stopwatch() for _ in range(2)])
+
+    @contextmanager
+    def memory(self, nbytes: int) -> Iterator[int]:
+        """The address of so many bytes on the device.
+
+        Raises:
+            NotMeasuredError: failed: there is not that much left.
+        """
+        address = ctypes.c_uint64()
+        self._call("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(max(nbytes, _LEAST_BYTES)))
+        try:
+            yield address.value
+        finally:
+            self._library.cuMemFree_v2(address)
+
+    @contextmanager
+    def pinned(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Iterator[ReferenceArray]:
+        """An uninitialised array in host memory that the device reads and writes by itself."""
+        nbytes = max(int(np.prod(shape)) * dtype.itemsize, _LEAST_BYTES)
+        address = ctypes.c_void_p()
+        self._call("cuMemHostAlloc", ctypes.byref(address), ctypes.c_size_t(nbytes), 0)
+        try:
+            raw = (ctypes.c_uint8 * nbytes).from_address(address.value or 0)
+            yield np.frombuffer(memoryview(raw), dtype, int(np.prod(shape))).reshape(shape)
+        finally:
+            self._library.cuMemFreeHost(address)
+
+    def to_device(self, address: int, values: ReferenceArray) -> None:
+        """Enqueue a copy of a contiguous array to the device."""
+        if values.size:
+            place, length = ctypes.c_void_p(values.ctypes.data), ctypes.c_size_t(values.nbytes)
+            self._call("cuMemcpyHtoDAsync_v2", ctypes.c_uint64(address), place, length, self.stream)
+
+    def to_host(self, values: ReferenceArray, address: int) -> None:
+        """Copy from the device into a contiguous array; returns when the values are there."""
+        if values.size:
+            place, length = ctypes.c_void_p(values.ctypes.data), ctypes.c_size_t(values.nbytes)
+            self._call("cuMemcpyDtoHAsync_v2", place, ctypes.c_uint64(address), length, self.stream)
+        self.finish()
+
+    def finish(self) -> None:
+        """Wait for all that was enqueued.
+
+        Raises:
+            NotMeasuredError: failed: some of it did; the process is of no use for CUDA any more.
+        """
+        self._call("cuStreamSynchronize", self.stream)
+
+    def start(self) -> Stopwatch:
+        """A stopwatch that starts when the device gets there; the one before it may still be running."""
+        watch = next(self._watches)
+        self._call("cuEventRecord", watch.begin, self.stream)
+        return watch
+
+    def stop(self, watch: Stopwatch) -> None:
+        """Stop it when the device gets there."""
+        self._call("cuEventRecord", watch.end, self.stream)
+
+    def reached(self, watch: Stopwatch) -> bool:
+        """Whether the device has stopped it, or failed."""
+        return int(self._library.cuEventQuery(watch.end)) != _NOT_READY
+
+    def seconds(self, watch: Stopwatch) -> float:
+        """Wait until it is stopped; the device's seconds on it.
+
+        Raises:
+            NotMeasuredError: failed: some of what was enqueued did.
+        """
+        self._call("cuEventSynchronize", watch.end)
+        milliseconds = ctypes.c_float()
+        self._call("cuEventElapsedTime", ctypes.byref(milliseconds), watch.begin, watch.end)
+        return milliseconds.value * 1e-3
+
+    def _stopwatch(self) -> Stopwatch:
+        watch = Stopwatch(ctypes.c_void_p(), ctypes.c_void_p())
+        for event in (watch.begin, watch.end):
+            self._call("cuEventCreate", ctypes.byref(event), 0)
+        return watch
+
+    def _find(self, facts: DeviceFacts) -> ctypes.c_int:
+        """The GPU in the device's PCI slot; where that is not known, the only one of its name."""
+        device = ctypes.c_int()
+        if facts.pci:
+            if self._library.cuDeviceGetByPCIBusId(ctypes.byref(device), facts.pci.encode()):
+                raise NotMeasuredError("unsupported", f"CUDA does not show the GPU at {facts.pci}")
+            return device
+        count = ctypes.c_int()
+        self._call("cuDeviceGetCount", ctypes.byref(count))
+        named = [index for index in range(count.value) if self._name(index) == facts.name]
+        if len(named) != 1:
+            raise NotMeasuredError("unsupported", f"CUDA shows {len(named)} GPUs called {facts.name}")
+        self._call("cuDeviceGet", ctypes.byref(device), named[0])
+        return device
+
+    def _name(self, index: int) -> str:
+        device, name = ctypes.c_int(), ctypes.create_string_buffer(_NAME_BYTES)
+        self._call("cuDeviceGet", ctypes.byref(device), index)
+        self._call("cuDeviceGetName", name, _NAME_BYTES, device)
+        return name.value.decode(errors="replace")
+
+    def _call(self, function: str, *arguments: Any) -> None:
+        status = getattr(self._library, function)(*arguments)
+        if status:
+            text = ctypes.c_char_p()
+            self._library.cuGetErrorString(status, ctypes.byref(text))
+            words = (text.value or b"no such error").decode(errors="replace")
+            if function == "cuInit":
+                raise NotMeasuredError("unsupported", f"CUDA does not start: {words}")
+            what = "the device ran out of memory" if status == _OUT_OF_MEMORY else f"{function} failed"
+            raise NotMeasuredError("failed", f"{what}: CUDA says {words}", restart=status != _OUT_OF_MEMORY)
+
+
+# --- cuBLAS's C interface: one GEMM put into a CUDA stream, in every type that it multiplies ----------------
+
+
+_CUBLAS_FILES = ("libcublas.so.13", "libcublas.so.12", "cublas64_13.dll", "cublas64_12.dll")
+_CUBLAS_ADVICE = 'pip install "gemmbench[cublas]", or install the CUDA toolkit'
+
+_NOT_TRANSPOSED = 0
+_ANY_ALGORITHM = -1
+_VERSION_PARTS = (0, 1, 2)  # major, minor, patch
+
+_LACKING = (8, 15)  # the statuses that say that it cannot, not that it failed
+
+
+@dataclass(frozen=True)
+class _Form:
+    """How cuBLAS is told of a data type: numbers of ``cudaDataType`` and ``cublasComputeType_t``."""
+
+    operands: int
+    result: int
+    compute: int
+    scalar: Any  # ctypes type of alpha and beta
+    step: int = 1  # k and the length of rows must be multiples of it
+
+
+_FORMS: Mapping[str, _Form] = {
+    #              A, B   C  compute
+    "float": _Form(0, 0, 68, ctypes.c_float),  # in full: tf32 only where it is asked for
+    "double": _Form(1, 1, 70, ctypes.c_double),
+    "half": _Form(2, 2, 68, ctypes.c_float),
+    "bfloat16": _Form(14, 0, 68, ctypes.c_float),
+    "tf32": _Form(0, 0, 77, ctypes.c_float),
+    "char": _Form(3, 10, 72, ctypes.c_int32, step=4),  # not transposed: its dp4a path, no tensor cores
+}
+
+
+def step(dtype: str) -> int:
+    """What n, k and leading dimensions must be multiples of."""
+    return _FORMS[dtype].step
+
+
+class Cublas:
+    """The library, putting its work into one stream of the current CUDA device.
+
+    Raises:
+        NotMeasuredError: unsupported: it is not installed, or not for this GPU.
+    """
+
+    def __init__(self, stream: ctypes.c_void_p) -> None:
+        self._library = opened("cuBLAS", _candidates(), _CUBLAS_ADVICE)
+        self._library.cublasGetStatusString.restype = ctypes.c_char_p
+        self._handle = ctypes.c_void_p()
+        self._call("cublasCreate_v2", ctypes.byref(self._handle))
+        self._call("cublasSetStream_v2", self._handle, stream)
+        self.title = f"cuBLAS {'.'.join(str(self._property(part)) for part in _VERSION_PARTS)}"
+
+    def enqueue(self, problem: Gemm, layout: Layout, a: int, b: int, c: int) -> None:
+        """Put C = alpha A B + beta C, row-major, into the stream; returns before it has run.
+
+        cuBLAS knows columns only. A row-major matrix read by columns is its transpose, and the transpose of
+        A B is that of B times that of A: so B goes first, and n before m.
+
+        Args:
+            problem: any.
+            layout: leading dimensions.
+            a: the device address of A.
+            b: of B.
+            c: of C.
+
+        Raises:
+            NotMeasuredError: unsupported: not this type or shape on this GPU; failed: with its status.
+        """
+        if not problem.m or not problem.n:
+            return
+        form = _FORMS[problem.dtype]
+        # Where only k is not, it does not refuse: cuBLAS 13.1 reads past the ends of rows, and answers wrong.
+        if any(length % form.step for length in (problem.n, problem.k, layout.lda, layout.ldb)):
+            raise NotMeasuredError(
+                "unsupported",
+                f"cuBLAS takes {problem.dtype} only with n and k that are multiples of {form.step}",
+            )
+        self._call(
+            "cublasGemmEx",
+            self._handle,
+            *(_NOT_TRANSPOSED, _NOT_TRANSPOSED),
+            *(problem.n, problem.m, problem.k),
+            ctypes.byref(form.scalar(_scalar(form, problem.alpha))),
+            *(ctypes.c_void_p(b), form.operands, max(1, layout.ldb)),
+            *(ctypes.c_void_p(a), form.operands, max(1, layout.lda)),
+            ctypes.byref(form.scalar(_scalar(form, problem.beta))),
+            *(ctypes.c_void_p(c), form.result, max(1, layout.ldc)),
+            *(form.compute, _ANY_ALGORITHM),
+        )
+
+    def _property(self, part: int) -> int:
+        value = ctypes.c_int()
+        self._call("cublasGetProperty", part, ctypes.byref(value))
+        return value.value
+
+    def _call(self, function: str, *arguments: Any) -> None:
+        status = getattr(self._library, function)(*arguments)
+        if status:
+            words = (self._library.cublasGetStatusString(status) or b"?").decode(errors="replace")
+            if status in _LACKING:
+                raise NotMeasuredError("unsupported", f"cuBLAS does not do this here: {words} ({function})")
+            raise NotMeasuredError("failed", f"{function} failed: cuBLAS says {words}", restart=True)
+
+
+def _scalar(form: _Form, value: float) -> int | float:
+    return int(value) if form.scalar is ctypes.c_int32 else value
+
+
+def _candidates() -> list[str]:
+    """NVIDIA's packages for pip first, whose version suits what else they brought, then the system's."""
+    found = [str(path) for path in _packaged()]
+    found += _CUBLAS_FILES
+    named = ctypes.util.find_library("cublas")
+    return [*found, *([named] if named else []), *(str(path) for path in _toolkit())]
+
+
+def _packaged() -> Iterator[Path]:
+    """Of CUDA 12's packages it is in ``nvidia/cublas/lib``, of CUDA 13's in ``nvidia/cu13/lib``."""
+    spec = importlib.util.find_spec("nvidia")  # a folder without a module: nothing is imported
+    for folder in spec.submodule_search_locations or () if spec else ():
+        for file in _CUBLAS_FILES:
+            yield from sorted(Path(folder).glob(f"*/*/{file}"))
+            yield from sorted(Path(folder).glob(f"*/*/*/{file}"))
+
+
+def _toolkit() -> Iterator[Path]:
+    """Where the CUDA toolkit puts it."""
+    for root in filter(None, (os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda")):
+        for file in _CUBLAS_FILES:
+            yield from (path for part in ("lib64", "lib", "bin") if (path := Path(root, part, file)).exists())
+
+
+# --- cuBLAS on an NVIDIA GPU that OpenCL shows too: verified and sampled like the ladder --------------------
+
+
+_CLOCK = "device scope, by CUDA's events around each batch"
+_TICK_S = 5e-7  # of CUDA's events
+
+
+class CublasExecutor:
+    """One GPU and the library on it.
+
+    Raises:
+        NotMeasuredError: unsupported: there is no CUDA, no cuBLAS, or not this GPU.
+    """
+
+    def __init__(self, facts: DeviceFacts) -> None:
+        self._facts = facts
+        self._cuda = Cuda(facts)
+        self._library = Cublas(self._cuda.stream)
+        self._exact: dict[str, str] = {}  # by data type
+
+    def build(self, case: Case) -> Built:
+        """See `measure.instrument.Executor`."""
+        return Built()
+
+    def prepare(
+        self, case: Case, policy: Policy, like: object = None, problem: Gemm | None = None
+    ) -> CublasBench:
+        """See `measure.instrument.Executor`."""
+        if problem:
+            case = replace(case, problem=replace(problem, beta=0.0), operands=Operands())
+        exact_error = partial(self._exact_error, case)
+        return CublasBench(self._cuda, self._library, case, policy, self._facts, exact_error)
+
+    def _exact_error(self, case: Case) -> str:
+        """See `gemm.opencl.GemmExecutor`."""
+        if case.dtype not in self._exact:
+            odd = reference.edge_problem(case.dtype, BY_NAME[case.variant].edge({}))
+            m, n, k = (round_up(length, step(case.dtype)) for length in (odd.m, odd.n, odd.k))
+            tests = (replace(odd, m=m, n=n, k=k), replace(odd, m=m, n=n, k=k, alpha=1.0, beta=0.0))
+            self._exact[case.dtype] = next((error for test in tests if (error := self.exact_run(test))), "")
+        return self._exact[case.dtype]
+
+    def exact_run(self, problem: Gemm) -> str:
+        """Run one exact problem in padded, guarded memory; what is wrong, or ""."""
+        lengths = (problem.k + 3, problem.n + 5, problem.n + 7)
+        test = ExactTest.of(problem, Layout(*(round_up(n, step(problem.dtype)) for n in lengths)))
+        result = np.empty_like(test.host["C"])
+        with ExitStack() as stack:
+            device = {
+                name: stack.enter_context(self._cuda.memory(values.nbytes))
+                for name, values in test.host.items()
+            }
+            for name, values in test.host.items():
+                self._cuda.to_device(device[name], values)
+            self._library.enqueue(problem, test.layout, device["A"], device["B"], device["C"])
+            self._cuda.to_host(result, device["C"])
+        return test.error(result)
+
+
+@dataclass(frozen=True)
+class _Set:
+    """One set of operands."""
+
+    host: dict[str, ReferenceArray]  # m x k, k x n, m x n
+    device: dict[str, int]  # addresses
+
+
+@dataclass(frozen=True)
+class _Queued:
+    """A batch in the stream: a `measure.instrument.Running`."""
+
+    cuda: Cuda
+    watch: Stopwatch
+    count: int
+    begin: float
+
+    def done(self) -> bool:
+        """See `measure.instrument.Running`."""
+        return self.cuda.reached(self.watch)
+
+    def finish(self) -> Batch:
+        """See `measure.instrument.Running`: CUDA's events stand around the whole batch."""
+        took = self.cuda.seconds(self.watch)
+        seconds = {"device": max(took, _TICK_S) / self.count}
+        return Batch(seconds, self.begin, time.monotonic(), self.count)
+
+
+class CublasBench:
+    """One problem on the GPU: a `measure.instrument.Bench`.
+
+    Raises:
+        NotMeasuredError: failed: there is not that much memory left.
+    """
+
+    def __init__(
+        self,
+        cuda: Cuda,
+        library: Cublas,
+        case: Case,
+        policy: Policy,
+        facts: DeviceFacts,
+        exact_error: Callable[[], str],
+    ) -> None:
+        assert case.problem is not None
+        self._cuda, self._library, self._case, self._problem = cuda, library, case, case.problem
+        self._exact_error = exact_error
+        self._values = load_operands(case)
+        self._sets = operand_sets(case.problem, facts, policy)
+        self._pinned = policy.memory != "pageable"
+        self._next = 0
+        with ExitStack() as stack:  # closes what there is, should the memory not suffice
+            self._operands = [self._made(stack) for _ in range(self._sets)]
+            self._cuda.finish()
+            self._stack = stack.pop_all()
+        memory = "staged" if self._pinned else "pageable"
+        notes = (f"{library.title}, {_CLOCK}",)
+        self.prepared = Prepared(("device", "host"), ("device",), Built(), memory, self._sets, notes)
+
+    def release(self) -> None:
+        """Give the memory back."""
+        self._operands.clear()
+        self._stack.close()
+
+    def _made(self, stack: ExitStack) -> _Set:
+        values = {"A": self._values.a, "B": self._values.b, "C": self._c_before()}
+        made = _Set({}, {})
+        for name, matrix in values.items():
+            if self._pinned:
+                host = stack.enter_context(self._cuda.pinned(matrix.shape, matrix.dtype))
+            else:
+                host = page_aligned(matrix.size, matrix.dtype).reshape(matrix.shape)
+            host[...] = matrix
+            made.host[name] = host
+            made.device[name] = stack.enter_context(self._cuda.memory(matrix.nbytes))
+            self._cuda.to_device(made.device[name], host)
+        return made
+
+    def _c_before(self) -> ReferenceArray:
+        """C as the problem has it; poisoned where it must not be read."""
+        c = self._values.c
+        return c if self._problem.beta != 0 else np.full_like(c, reference.poison(self._problem.result))
+
+    def verify(self, when: When) -> Verified:
+        """See `measure.instrument.Bench`; there are no launches: CUDA has no such stamps."""
+        if when == "exact":
+            wrong = self._exact_error()
+            return Verified(Check("wrong", {}, (wrong,)) if wrong else Check("ok"))
+        self._host_run(self._operands[0])
+        values, result = self._values, np.array(self._operands[0].host["C"])
+        sums = BY_NAME[self._case.variant].sums.get(self._problem.dtype, "")
+        found = reference.residual(
+            self._problem, values.a, values.b, values.c, result, sums, zero_mean=values.generated
+        )
+        check = reference.judge(found, "")
+        if check.verdict == "ok" and self._case.operands.out:
+            save_result(self._case.operands.out, result)
+        self._restore_c(self._operands[0])
+        return Verified(check)
+
+    def start(self, clock: str, count: int, work: int = 1) -> Batch | _Queued:
+        """See `measure.instrument.Bench`: no kernel scope, since the library's kernels are its own."""
+        begin = time.monotonic()
+        if clock == "host":
+            return self._host_batch(count, begin)
+        watch = self._cuda.start()
+        for number in range(count):
+            self._enqueue(self._operands[(self._next + number) % self._sets])
+        self._cuda.stop(watch)
+        self._next += count
+        return _Queued(self._cuda, watch, count, begin)
+
+    def _host_batch(self, count: int, begin: float) -> Batch:
+        total = 0.0
+        for _ in range(count):
+            one = self._operands[self._next % self._sets]
+            self._next += 1
+            total += self._host_run(one)
+            self._restore_c(one)
+        return Batch({"host": total / count}, begin, time.monotonic(), count)
+
+    def _enqueue(self, one: _Set) -> None:
+        a, b, c = (one.device[name] for name in ("A", "B", "C"))
+        self._library.enqueue(self._problem, Layout.tight(self._problem), a, b, c)
+
+    def _host_run(self, one: _Set) -> float:
+        """From operands in host memory to C in host memory; wall seconds."""
+        self._cuda.finish()
+        begin = time.perf_counter()
+        for name in ("A", "B", "C") if self._problem.beta != 0 else ("A", "B"):
+            self._cuda.to_device(one.device[name], one.host[name])
+        self._enqueue(one)
+        self._cuda.to_host(one.host["C"], one.device["C"])
+        return time.perf_counter() - begin
+
+    def _restore_c(self, one: _Set) -> None:
+        """Put C back as it was before, where the next problem reads it."""
+        if self._problem.beta != 0:
+            one.host["C"][...] = self._values.c

@@ -1,0 +1,201 @@
+"""Brings the ladder's variants to an OpenCL device: builds, binds, and tests them exactly."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+
+from gemmbench.gemm import verify
+from gemmbench.gemm.opencl_bench import Bench, Bind, Prepared, Step, Timed
+from gemmbench.gemm.verify import ExactTest
+from gemmbench.ladder import BY_NAME
+from gemmbench.ladder.variant import Layout, Variant, round_up
+from gemmbench.model import instrument
+from gemmbench.model.case import Case, Operands, Policy
+from gemmbench.model.dtypes import DTYPES
+from gemmbench.model.instrument import NotMeasuredError
+from gemmbench.model.problem import Gemm
+from gemmbench.opencl import resources
+from gemmbench.opencl import resources as ptx
+from gemmbench.opencl.runtime import Built, Runtime, choose, errors
+
+
+class GemmExecutor:
+    """Runs gemm cases on one OpenCL device. Exact tests are done once for each variant and data type."""
+
+    bench: type[Bench] = Bench  # what times a problem
+    notes: tuple[str, ...] = ()  # of rows that have samples
+
+    def __init__(self, runtime: Runtime) -> None:
+        self.runtime = runtime
+        self._exact: dict[tuple[str, str, tuple[tuple[str, int], ...], str], str] = {}
+        self._retargeted: dict[tuple[str, tuple[str, ...], str], Built] = {}
+
+    def build(self, case: Case) -> instrument.Built:
+        """See `measure.instrument.Executor`."""
+        with _of_other_folder(case):
+            return self._built(case, self._programs_of(case))
+
+    def prepare(
+        self, case: Case, policy: Policy, like: Bench | None = None, problem: Gemm | None = None
+    ) -> Bench:
+        """See `measure.instrument.Executor`."""
+        variant, parameters, root = BY_NAME[case.variant], self._compiled(case), case.former
+        with errors(), _of_other_folder(case):
+            programs = self._programs_of(case)
+            bind = partial(self.bind, variant, parameters, programs)
+            timed = Timed(
+                bind,
+                partial(self._exact_error, variant, case.dtype, parameters, bind, root),
+                self._built(case, programs),
+                self.notes,
+            )
+            if like is not None:
+                return like.sharing(timed)
+            if problem is not None:
+                case = replace(case, problem=replace(problem, beta=0.0), operands=Operands())
+            mode = choose(policy.memory, self.runtime.facts)
+            return self.bench(self.runtime, variant, case, mode, policy, timed)
+
+    def _programs_of(self, case: Case) -> dict[str, Built]:
+        return self.programs(BY_NAME[case.variant], case.dtype, self._compiled(case), case.former)
+
+    def _built(self, case: Case, programs: Mapping[str, Built]) -> instrument.Built:
+        assert case.problem is not None
+        variant, numbers = BY_NAME[case.variant], case.numbers
+        return instrument.Built(
+            sum(built.seconds for built in programs.values()) if programs else None,
+            resources.of_variant(self.runtime, variant, self._compiled(case), programs, case.problem),
+            dict(variant.chosen(case.problem, self.runtime.facts, numbers)),
+            variant.fingerprint(case.dtype, numbers, case.former),
+        )
+
+    def _compiled(self, case: Case) -> dict[str, int]:
+        """The parameters of a case, and those with which its variant has kernels compiled for the problem."""
+        assert case.problem is not None
+        return BY_NAME[case.variant].compiled(case.problem, self.runtime.facts, case.numbers)
+
+    def programs(
+        self, variant: Variant, dtype: str, parameters: Mapping[str, int], root: str = ""
+    ) -> dict[str, Built]:
+        """The programs of a variant by file, each built once.
+
+        Args:
+            variant: whose.
+            dtype: the data type.
+            parameters: the variant's.
+            root: another kernels folder than gemmbench's own.
+
+        Raises:
+            NotMeasuredError: they do not compile, or not for the variant's target.
+        """
+        options = variant.options(dtype, parameters)
+        return {file: self._program(file, options, variant.target, root) for file in variant.files}
+
+    def _program(self, file: str, options: tuple[str, ...], target: str, root: str) -> Built:
+        built = self.runtime.build(file, options, root)
+        if not target:
+            return built
+        key = (file, options, root)
+        if key not in self._retargeted:
+            self._retargeted[key] = ptx.rebuild(self.runtime, file, built, target)
+        return self._retargeted[key]
+
+    def bind(
+        self,
+        variant: Variant,
+        parameters: Mapping[str, int],
+        programs: Mapping[str, Built],
+        problem: Gemm,
+        layout: Layout,
+        buffers: Mapping[str, Any],
+    ) -> Sequence[Step]:
+        """Kernels with their arguments set, in launch order; passes with nothing to do are left out.
+
+        Images that ``buffers`` holds under their name are taken as filled.
+        """
+        full = {**parameters, **variant.chosen(problem, self.runtime.facts, parameters)}
+        values = variant.values(problem, full, layout)
+        dtype = DTYPES[problem.dtype]
+        scalar = DTYPES[dtype.scalar].numpy.type
+        held = {
+            name: self.runtime.buffer(size)
+            for name, size in variant.temporary_bytes(problem, full, layout).items()
+        }
+        held |= {
+            name: self.runtime.image(*spec.shape(problem), dtype.numpy)
+            for name, spec in variant.images.items()
+        }
+        held |= buffers
+        known: dict[str, Any] = {name: np.int32(value) for name, value in values.items()}
+        known |= {"alpha": scalar(problem.alpha), "beta": scalar(problem.beta)}
+        known |= held
+
+        prepared: list[Step] = []
+        for step in variant.steps(values):
+            items, group = step.items(values), step.group(values)
+            if 0 in items or (step.role == "image" and buffers.keys() & variant.images.keys()):
+                continue
+            kernel = self.runtime.kernel(programs[step.file], step.kernel, group)
+            with errors():
+                kernel.set_args(*(known[name] for name in step.arguments))
+            rounded = tuple(round_up(*pair) for pair in zip(items, group, strict=True))
+            prepared.append(Prepared(step.role, step.kernel, kernel, rounded, group, held))
+        return prepared
+
+    def _exact_error(
+        self, variant: Variant, dtype: str, parameters: Mapping[str, int], bind: Bind, root: str = ""
+    ) -> str:
+        """What is wrong on shapes around the tile, with guard cells and NaN where nothing may be read."""
+        key = (variant.name, dtype, tuple(sorted(parameters.items())), root)
+        if key not in self._exact:
+            problem = verify.edge_problem(dtype, variant.edge(parameters))
+            errors_found = (
+                self.exact_run(problem, bind),
+                self.exact_run(replace(problem, alpha=1.0, beta=0.0), bind),
+            )
+            self._exact[key] = next((error for error in errors_found if error), "")
+        return self._exact[key]
+
+    def exact_run(self, problem: Gemm, bind: Bind) -> str:
+        """Run one exact problem in padded, guarded buffers; what is wrong, or ""."""
+        test = ExactTest.of(problem)
+        with errors():
+            queue = self.runtime.queue
+            buffers = {name: self.runtime.buffer(values.nbytes) for name, values in test.host.items()}
+            for name, values in test.host.items():
+                if values.size:
+                    cl.enqueue_copy(queue, buffers[name], values)
+            for launch in bind(problem, test.layout, buffers):
+                launch.enqueue(queue)
+            result = np.empty_like(test.host["C"])
+            cl.enqueue_copy(queue, result, buffers["C"])  # never empty: guard cells stand behind it
+            queue.finish()
+        return test.error(result)
+
+
+@contextmanager
+def _of_other_folder(case: Case) -> Iterator[None]:
+    """What goes wrong with kernels of another folder is a refusal, and no fault of the process.
+
+    They may take other arguments than today's host code gives them, and fail in any way.
+    """
+    try:
+        yield
+    except NotMeasuredError:
+        raise
+    except Exception as error:
+        if not case.former:
+            raise
+        reason = f"{type(error).__name__}: {error}"
+        if isinstance(error, OSError):  # its path is this machine's business
+            reason = (error.strerror or "cannot be read").lower()
+        elif isinstance(error, UnicodeDecodeError):
+            reason = "is not UTF-8"
+        raise NotMeasuredError("unsupported", reason) from None

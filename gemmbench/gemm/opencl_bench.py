@@ -1,0 +1,328 @@
+"""One GEMM problem on a device, ready to be run again and again: launches, operands, clocks."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Protocol
+
+import numpy as np
+import pyopencl as cl
+
+from gemmbench.gemm import verify as reference
+from gemmbench.gemm.operands import load_operands, operand_sets, save_result
+from gemmbench.ladder.variant import Layout, Variant
+from gemmbench.model import instrument
+from gemmbench.model.case import Case, Policy
+from gemmbench.model.instrument import Batch
+from gemmbench.model.problem import Gemm
+from gemmbench.model.row import Check, Launch
+from gemmbench.opencl.runtime import Operand, Runtime, errors, operand
+
+
+class Step(Protocol):
+    """One thing that a problem puts into a queue, its arguments set."""
+
+    @property
+    def role(self) -> str:
+        """Of its pass."""
+
+    @property
+    def name(self) -> str:
+        """For people."""
+
+    def enqueue(self, queue: Any) -> Any:
+        """Enqueue it; the event, if it has one."""
+
+
+Bind = Callable[[Gemm, Layout, Mapping[str, Any]], Sequence[Step]]
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """One launch with its arguments set: a `Step`."""
+
+    role: str
+    name: str
+    kernel: Any
+    items: tuple[int, ...]
+    group: tuple[int, ...]
+    held: Mapping[str, Any]  # its buffers: a kernel does not keep its arguments alive
+
+    def enqueue(self, queue: Any) -> Any:
+        """Enqueue it; the event."""
+        return cl.enqueue_nd_range_kernel(queue, self.kernel, self.items, self.group)
+
+
+@dataclass(frozen=True)
+class Timed:
+    """What a bench runs on its operands."""
+
+    bind: Bind
+    exact_error: Callable[[], str]  # what is wrong on small problems with guard cells, or ""
+    built: instrument.Built
+    notes: tuple[str, ...] = ()
+
+
+class Turns:
+    """The state of operand sets; benches that share them share it: none finds what another left.
+
+    Attributes:
+        on_device: whether the operands of every set are the device's, not the host's.
+    """
+
+    def __init__(self, sets: int) -> None:
+        self._sets, self._next = sets, 0
+        self.on_device = False
+
+    def place(self, after: int = 0) -> int:
+        """The set of the problem after so many further ones."""
+        return (self._next + after) % self._sets
+
+    def took(self, count: int) -> None:
+        """So many problems were run."""
+        self._next += count
+
+
+class Queued:
+    """A batch in the queue."""
+
+    def __init__(self, bench: Bench, events: Sequence[tuple[str, Any]], count: int, begin: float) -> None:
+        self._bench, self._events, self._count, self._begin = bench, events, count, begin
+
+    def done(self) -> bool:
+        """See `measure.instrument.Running`."""
+        with errors():
+            status = self._events[-1][1].command_execution_status
+        return int(status) <= int(cl.command_execution_status.COMPLETE)
+
+    def finish(self) -> Batch:
+        """See `measure.instrument.Running`."""
+        with errors():
+            self._events[-1][1].wait()
+            end = time.monotonic()
+            stamps = [(role, event.profile.start, event.profile.end) for role, event in self._events]
+        device = sum(stop - start for _, start, stop in stamps) * 1e-9
+        kernel = sum(stop - start for role, start, stop in stamps if role == "multiply") * 1e-9
+        tick = self._bench.runtime.facts.timer_resolution_ns * 1e-9
+        count = self._count
+        seconds = {"kernel": max(kernel, tick) / count, "device": max(device, tick) / count}
+        span = stamps[0][1] * 1e-9, stamps[-1][2] * 1e-9
+        return Batch(seconds, self._begin, end, count, device=span)
+
+
+class Bench:
+    """One problem on the device, ready to be run again and again."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        variant: Variant,
+        case: Case,
+        mode: str,
+        policy: Policy,
+        timed: Timed,
+    ) -> None:
+        assert case.problem is not None
+        problem = case.problem
+        self.runtime, self._problem, self._case = runtime, problem, case
+        self._values = load_operands(case)
+        self.sets = operand_sets(problem, runtime.facts, policy)
+        self._operands: list[tuple[Operand, Operand, Operand]] = []
+        self._buffers: list[tuple[Mapping[str, Any], Mapping[str, Any]]] = []  # of the device and host scope
+        matrices = {"A": self._values.a, "B": self._values.b, "C": self._values.c}
+        as_image = {spec.source: name for name, spec in variant.images.items()}
+        for _ in range(self.sets):
+            operands = {
+                name: operand(runtime, mode, values.shape, values.dtype, image=name in as_image)
+                for name, values in matrices.items()
+            }
+            self._operands.append((operands["A"], operands["B"], operands["C"]))
+            # The plain problem has B in a buffer, from which a pass fills the image; from host memory B goes
+            # into the image at once.
+            plain = {name: operands[name].buffer for name in matrices if name not in as_image}
+            plain |= {name: runtime.filled(matrices[name]) for name in as_image}
+            direct = plain | {image: operands[name].buffer for name, image in as_image.items()}
+            self._buffers.append((plain, direct if as_image else plain))
+        self._turns = Turns(self.sets)
+        self._memory = mode
+        self._bound(timed)
+        self._sums = variant.sums.get(problem.dtype, "")
+        unwritten = reference.poison(problem.result)
+        beta = problem.beta != 0
+        self._unwritten = self._values.c if beta else np.full_like(self._values.c, unwritten)
+        with errors():
+            for a, b, c in self._operands:
+                a.fill(self._values.a)
+                b.fill(self._values.b)
+                c.fill(self._unwritten)
+                c.keep_on_device(runtime.queue)
+            runtime.queue.finish()
+
+    def _bound(self, timed: Timed) -> None:
+        """Prepare the launches, for the device and the host scope, of every operand set."""
+        layout = Layout.tight(self._problem)
+        self._timed = timed
+        self._prepared: list[Sequence[Step]] = []
+        self._hosted: list[Sequence[Step]] = []
+        for plain, direct in self._buffers:
+            self._prepared.append(timed.bind(self._problem, layout, plain))
+            same = direct is plain
+            self._hosted.append(self._prepared[-1] if same else timed.bind(self._problem, layout, direct))
+
+    def sharing(self, timed: Timed) -> Bench:
+        """Another bench of the same problem on the same operands, with other launches."""
+        other = copy(self)
+        other._bound(timed)
+        return other
+
+    @property
+    def prepared(self) -> instrument.Prepared:
+        """See `measure.instrument.Bench`."""
+        return instrument.Prepared(
+            ("device", "host"), self._ahead, self._timed.built, self._memory, self.sets, self._timed.notes
+        )
+
+    @property
+    def _ahead(self) -> tuple[str, ...]:
+        """A CPU waits for nobody, and what the parent does meanwhile is not to be in its batches."""
+        return () if self.runtime.facts.type == "cpu" else ("device",)
+
+    def release(self) -> None:
+        """Nothing to do: buffers go with the last reference."""
+
+    def verify(self, when: instrument.When) -> instrument.Verified:
+        """See `measure.instrument.Bench`."""
+        if when == "exact":
+            wrong = self._timed.exact_error()
+            return instrument.Verified(Check("wrong", {}, (wrong,)) if wrong else Check("ok"))
+        with errors():
+            return instrument.Verified(self._check(), self.launches())
+
+    def start(self, clock: str, count: int, work: int = 1) -> Batch | Queued:
+        """See `measure.instrument.Bench`."""
+        with errors():
+            return self._host_batch(count) if clock == "host" else self._device_batch(count)
+
+    def _device_batch(self, count: int) -> Batch | Queued:
+        """Put so many problems into the queue, back to back."""
+        plan = self._on_device()
+        begin = time.monotonic()
+        queued = Queued(self, self._enqueue(plan, count), count, begin)
+        if not self._ahead:
+            return queued.finish()
+        self.runtime.queue.flush()
+        return queued
+
+    def _check(self) -> Check:
+        """Run once as the host scope does and check the answer that came back to the host."""
+        problem, values = self._problem, self._values
+        c = self._operands[0][2]
+        c.reclaim(self.runtime.queue)
+        c.fill(self._unwritten)  # another bench may have written it
+        c.keep_on_device(self.runtime.queue)
+        self.runtime.queue.finish()
+        self._host_run(0)
+        result = self._operands[0][2].read().reshape(problem.m, problem.n)
+        found = reference.residual(
+            problem, values.a, values.b, values.c, result, self._sums, zero_mean=values.generated
+        )
+        check = reference.judge(found, "")
+        if check.verdict == "ok" and self._case.operands.out:
+            save_result(self._case.operands.out, result)
+        self._restore_c(0)
+        return check
+
+    def launches(self) -> tuple[Launch, ...]:
+        """The device's stamps of one run."""
+        launched = self._on_device()[0]
+        events = [(launch.name, launch.enqueue(self.runtime.queue)) for launch in launched]
+        self.runtime.queue.finish()
+        return tuple(Launch(name, *_stamps(event)) for name, event in events)
+
+    def _enqueue(self, plan: Sequence[Sequence[Step]], count: int) -> list[tuple[str, Any]]:
+        """Put ``count`` problems into the queue; each step's role and event."""
+        events: list[tuple[str, Any]] = []
+        for number in range(count):
+            for step in plan[self._turns.place(number)]:
+                events.append((step.role, step.enqueue(self.runtime.queue)))
+        self._turns.took(count)
+        return events
+
+    def _host_batch(self, count: int) -> Batch:
+        """Run ``count`` problems from host memory to host memory; wall seconds of one."""
+        begin, total = time.monotonic(), 0.0
+        for _ in range(count):
+            index = self._turns.place()
+            self._turns.took(1)
+            total += self._host_run(index)
+            self._restore_c(index)
+        return Batch({"host": total / count}, begin, time.monotonic(), count)
+
+    def _on_device(self) -> Sequence[Sequence[Step]]:
+        """The launches of every operand set, all operands being the device's."""
+        if not self._turns.on_device:
+            for matrices in self._operands:
+                for matrix in matrices:
+                    matrix.keep_on_device(self.runtime.queue)
+            self.runtime.queue.finish()
+            self._turns.on_device = True
+        return self._prepared
+
+    def _host_run(self, index: int) -> float:
+        """From operands in host memory to C in host memory; wall seconds."""
+        a, b, c = self._operands[index]
+        self._turns.on_device = False
+        queue = self.runtime.plain_queue
+        for matrix in (a, b, c):
+            matrix.reclaim(queue)
+        queue.finish()
+        begin = time.perf_counter()
+        a.to_device(queue)
+        b.to_device(queue)
+        if self._problem.beta != 0:
+            c.to_device(queue)
+        else:
+            c.lend(queue)
+        for launch in self._hosted[index]:
+            launch.enqueue(queue)
+        c.to_host(queue)
+        return time.perf_counter() - begin
+
+    def _restore_c(self, index: int) -> None:
+        """Put C back as it was before, where the next problem reads it."""
+        if self._problem.beta != 0:
+            c = self._operands[index][2]
+            self._turns.on_device = False
+            c.reclaim(self.runtime.plain_queue)
+            c.fill(self._values.c)
+
+
+class WallBench(Bench):
+    """A bench for steps whose events do not tell: wall clock, and no kernel scope."""
+
+    _ahead = ()
+
+    def launches(self) -> tuple[Launch, ...]:
+        """None that are known."""
+        return ()
+
+    def _device_batch(self, count: int) -> Batch:
+        """Run so many problems back to back; wall seconds of one as the device scope."""
+        plan = self._on_device()
+        begin = time.monotonic()
+        self._enqueue(plan, count)
+        self.runtime.queue.finish()
+        end = time.monotonic()
+        return Batch({"device": (end - begin) / count}, begin, end, count)
+
+
+def _stamps(event: Any) -> tuple[float, float, float]:
+    """Queued, submitted and running durations of an event in seconds, never negative."""
+    profile = event.profile
+    stamps = (profile.queued, profile.submit, profile.start, profile.end)
+    queued, submitted, running = (max(0, b - a) * 1e-9 for a, b in pairwise(stamps))
+    return queued, submitted, running

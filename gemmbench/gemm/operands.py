@@ -1,0 +1,172 @@
+"""The matrices of a case: generated, or the user's own .npy files."""
+
+from __future__ import annotations
+
+import os
+import tokenize
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from gemmbench.gemm.verify import random_operands
+from gemmbench.model.case import Case, Operands, Policy
+from gemmbench.model.device import DeviceFacts, last_level_cache
+from gemmbench.model.dtypes import DTYPES, PLAIN_DTYPES, ReferenceArray
+from gemmbench.model.instrument import NotMeasuredError
+from gemmbench.model.problem import Gemm
+from gemmbench.model.units import reason_of
+
+_ARCHIVE = b"PK\x03\x04"  # how a .npz file begins
+
+
+class OperandError(ValueError):
+    """A matrix file that cannot be used; the message is for the user."""
+
+
+@dataclass(frozen=True)
+class Matrices:
+    """A (m x k), B (k x n), C before (m x n), and whether A and B were generated with mean zero."""
+
+    a: ReferenceArray
+    b: ReferenceArray
+    c: ReferenceArray
+    generated: bool
+
+
+@dataclass(frozen=True)
+class MatrixHeader:
+    """What the first bytes of a .npy file say."""
+
+    rows: int
+    columns: int
+    dtype: str  # gemmbench's name
+
+
+def load_operands(case: Case) -> Matrices:
+    """The matrices of a case.
+
+    Raises:
+        NotMeasuredError: a file cannot be read, does not fit the problem, or holds what no result can be
+            verified with.
+    """
+    assert case.problem is not None
+    try:
+        return _load(case.problem, case.operands)
+    except OperandError as error:
+        raise NotMeasuredError("failed", str(error)) from None
+
+
+@lru_cache(maxsize=1)  # variants take turns on one problem
+def _load(problem: Gemm, files: Operands) -> Matrices:
+    a, b, c = random_operands(problem)
+    if files.a:
+        a = read_matrix(files.a, MatrixHeader(problem.m, problem.k, problem.dtype))
+    if files.b:
+        b = read_matrix(files.b, MatrixHeader(problem.k, problem.n, problem.dtype))
+    if files.c:
+        c = read_matrix(files.c, MatrixHeader(problem.m, problem.n, problem.dtype))
+    return Matrices(a, b, c, generated=not (files.a or files.b or files.c))
+
+
+def read_header(path: str) -> MatrixHeader:
+    """Shape and type of the matrix in a .npy file, its elements unread.
+
+    Raises:
+        OperandError: not a readable .npy, cut short, not of two dimensions, or not of a plain type.
+    """
+    try:
+        with Path(path).open("rb") as file:
+            shape, dtype = _array_header(path, file)
+            held = os.fstat(file.fileno()).st_size - file.tell()
+    except OSError as error:
+        raise OperandError(f"cannot read {path}: {reason_of(error).lower()}") from None
+    if len(shape) != 2:
+        raise OperandError(f"{path} has {len(shape)} dimension{'s'[: len(shape) != 1]}, where a matrix has 2")
+    name = _dtype_name(path, dtype)
+    wanted = shape[0] * shape[1] * dtype.itemsize
+    if min(shape) < 0 or held < wanted:
+        what = f"{shape[0]} x {shape[1]} {name} are {wanted:,} bytes"
+        raise OperandError(f"{path} is cut short: {what}, of which it has {held:,}")
+    return MatrixHeader(*shape, name)
+
+
+def read_matrix(path: str, wanted: MatrixHeader) -> ReferenceArray:
+    """A matrix from a .npy file, in row-major order and the machine's byte order whatever the file's.
+
+    Raises:
+        OperandError: it cannot be read, is not what its header promised before, or holds NaN or infinity.
+    """
+    if read_header(path) != wanted:
+        raise OperandError(
+            f"{path} changed while it was in use: {wanted.rows} x {wanted.columns} {wanted.dtype} is wanted"
+        )
+    try:
+        values: ReferenceArray = np.load(path, allow_pickle=False)
+    except (OSError, ValueError) as error:
+        raise OperandError(f"cannot read {path}: {reason_of(error).lower()}") from None
+    values = np.ascontiguousarray(values, DTYPES[wanted.dtype].numpy)
+    if not np.isfinite(values).all():
+        row, column = np.argwhere(~np.isfinite(values))[0]
+        raise OperandError(
+            f"{path} holds {values[row, column]} at [{row}, {column}], with which no result can be verified"
+        )
+    return values
+
+
+def _array_header(path: str, file: BinaryIO) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    """Shape and type, the file left at the first element."""
+    if file.read(len(_ARCHIVE)) == _ARCHIVE:
+        raise OperandError(f"{path} is an archive of arrays (.npz); save the one you mean with numpy.save")
+    file.seek(0)
+    read: dict[tuple[int, int], Any] = {
+        (1, 0): np.lib.format.read_array_header_1_0,
+        (2, 0): np.lib.format.read_array_header_2_0,
+    }
+    try:
+        version = np.lib.format.read_magic(file)
+        shape, _, dtype = read[version](file)
+    except (ValueError, KeyError, SyntaxError, tokenize.TokenError):  # version 3 is for named fields alone
+        raise OperandError(f"cannot read {path}: not a .npy file of numbers") from None
+    return shape, dtype
+
+
+def _dtype_name(path: str, dtype: np.dtype[Any]) -> str:
+    """gemmbench's name of an array's data type, of either byte order."""
+    native = dtype.newbyteorder("=")
+    for name in PLAIN_DTYPES:
+        if DTYPES[name].numpy == native:
+            return name
+    if dtype.hasobject:
+        raise OperandError(f"{path} holds Python objects, where numbers are wanted")
+    *others, last = (str(DTYPES[name].numpy) for name in PLAIN_DTYPES)
+    wanted = f"{', '.join(others)} or {last}"
+    raise OperandError(f"{path} holds {native}, where {wanted} is wanted (numpy's astype converts)")
+
+
+def save_result(path: str, values: ReferenceArray) -> None:
+    """Write C as a .npy file.
+
+    Raises:
+        NotMeasuredError: it cannot be written.
+    """
+    try:
+        with Path(path).open("wb") as file:
+            np.save(file, values)
+    except OSError as error:
+        raise NotMeasuredError("failed", f"cannot write {path}: {reason_of(error).lower()}") from None
+
+
+# Where a driver does not tell the last-level cache, or tells another: no processor of the type has a larger.
+_MOST_SETS = 64  # of operands
+
+
+def operand_sets(problem: Gemm, device: DeviceFacts, policy: Policy) -> int:
+    """How many operand sets a GEMM rotates among: if it is to be cold, twice what the caches hold."""
+    if not policy.cold or not problem.operand_bytes:
+        return 1
+    wanted = 2 * last_level_cache(device)
+    room = max(1, device.global_mem_bytes // 2 // problem.operand_bytes)
+    return max(1, min(-(-wanted // problem.operand_bytes), _MOST_SETS, room))

@@ -1,0 +1,371 @@
+"""The table of ``precision``: data types across, variants down, then what each type buys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from statistics import geometric_mean
+
+from rich.console import RenderableType
+
+from gemmbench.gemm import problem_table
+from gemmbench.ladder.libraries import AUTO, BASELINE
+from gemmbench.model import units
+from gemmbench.model.device import HOST
+from gemmbench.model.row import FAILED, Problem, Row
+from gemmbench.model.run_file import Run
+from gemmbench.model.units import clean, clean_lines
+from gemmbench.report import notes
+from gemmbench.report.notes import STYLES, WORDS
+from gemmbench.report.table import Cell, Note, Sheet, heading, stack
+from gemmbench.stats import rates as derive
+
+REFERENCE = "float"  # what the other types are held against
+
+
+def precision(run: Run, scope: str = "kernel", order: Sequence[str] = ()) -> RenderableType:
+    """Data types across, variants down, a table for each device and size; scope is not ``all``."""
+    return stack(sheets(run, scope, order))
+
+
+def sheets(run: Run, scope: str = "kernel", order: Sequence[str] = ()) -> list[Sheet]:
+    """One table for each device and problem: GFLOPS and fraction of peak by type, speed-ups over float."""
+    rows = [row for row in run.rows if row.kind == "gemm" and row.problem]
+    devices = sorted({row.device for row in rows if row.device != HOST}) or [HOST]
+    problems = dict.fromkeys(row.problem for row in rows if row.problem)
+    dtypes = tuple(dict.fromkeys(row.dtype for row in rows))
+    rank = {name: place for place, name in enumerate(order)}
+    found = []
+    for device in devices:
+        for problem in problems:
+            mine = [row for row in rows if row.problem == problem and row.device in (device, HOST)]
+            mine.sort(key=lambda row: (row.device == HOST, rank.get(row.variant, len(rank))))
+            if mine:
+                found.append(_sheet(run, _Grid(device, problem, dtypes, scope, tuple(mine))))
+    return found
+
+
+@dataclass(frozen=True)
+class _Grid:
+    """What one table shows."""
+
+    device: int
+    problem: Problem
+    dtypes: tuple[str, ...]
+    scope: str
+    rows: tuple[Row, ...]  # in the order of the table
+
+    @property
+    def variants(self) -> list[str]:
+        return list(dict.fromkeys(row.variant for row in self.rows))
+
+    def row(self, variant: str, dtype: str) -> Row | None:
+        """The fastest, should there be several."""
+        mine = [row for row in self.rows if (row.variant, row.dtype) == (variant, dtype)]
+        return max(mine, key=lambda row: self.rate(row) or 0.0, default=None)
+
+    def rate(self, row: Row | None) -> float | None:
+        """The median in flop/s."""
+        found = derive.shown_rate(row, self.scope) if row else None
+        return found.median if found else None
+
+    def best(self, dtype: str) -> Row | None:
+        """The fastest of a type."""
+        mine = [row for row in self.rows if row.dtype == dtype and self.rate(row)]
+        return max(mine, key=lambda row: self.rate(row) or 0.0, default=None)
+
+    def lacking(self) -> dict[str, str]:
+        """The types that nothing on the device supports, and why."""
+        found = {}
+        for dtype in self.dtypes:
+            reasons = {
+                row.reason if row.status == "unsupported" else ""
+                for row in self.rows
+                if row.dtype == dtype and row.device == self.device
+            }
+            if len(reasons) == 1 and (reason := reasons.pop()):
+                found[dtype] = reason
+        return found
+
+
+def _sheet(run: Run, grid: _Grid) -> Sheet:
+    others = [name for name in grid.dtypes if name != REFERENCE and REFERENCE in grid.dtypes]
+    lacking = grid.lacking()
+    told = [row for row in grid.rows if row.dtype not in lacking or row.status != "unsupported"]
+    baseline = any(row.device == HOST for row in grid.rows) and grid.device != HOST and grid.scope != "host"
+    blas = f"{clean(run.header.host.blas)}, host scope"
+    over = f"; /{REFERENCE}: times the rate of {REFERENCE}" if others else ""
+    return Sheet(
+        heading=_heading(run, grid),
+        caption=f"GFLOPS, {grid.scope} scope, {grid.problem.title}; * best of its type{over}",
+        blocks=(
+            grid.dtypes,
+            tuple(f"{_short(name)}/{REFERENCE}" for name in others),
+            tuple(f"{name} %" for name in grid.dtypes),
+        ),
+        rows=tuple(_line(run, grid, variant, others) for variant in grid.variants),
+        notes=(
+            Note("%", "of the type's own peak, measured in this run", "dim"),
+            *([Note(BASELINE, blas, "dim")] if baseline else []),
+            *(Note(WORDS["unsupported"], f"{n}: {clean_lines(why)}", "dim") for n, why in lacking.items()),
+            *notes.troubles(told, _type, "type"),
+            *notes.noisy(run, grid.rows, _type),
+            *(
+                [Note("energy", "-v has the joules of every row", "dim")]
+                if problem_table.any_joules(grid.rows)
+                else []
+            ),
+            *notes.choices(grid.rows, _type, "type"),
+            *notes.remarks(grid.rows, _type, "type"),
+            *notes.warnings([run.header.devices[grid.device] if grid.device != HOST else None]),
+            *_conclusion(grid),
+        ),
+    )
+
+
+def _heading(run: Run, grid: _Grid) -> tuple[str, ...]:
+    """The device, and the peak of every type."""
+    first, *_ = (heading(run, grid.device, dtype) for dtype in grid.dtypes)
+    if grid.device == HOST:
+        return first
+    return (*first[:-1], *(heading(run, grid.device, dtype)[-1] for dtype in grid.dtypes))
+
+
+def _line(run: Run, grid: _Grid, variant: str, others: Sequence[str]) -> tuple[Cell, ...]:
+    rows = {dtype: grid.row(variant, dtype) for dtype in grid.dtypes}
+    return (
+        Cell(clean(variant)),
+        *(_figure(grid, row) for row in rows.values()),
+        *(_over(grid.rate(rows[dtype]), grid.rate(rows[REFERENCE])) for dtype in others),
+        *(_of_peak(run, grid, row) for row in rows.values()),
+    )
+
+
+def _figure(grid: _Grid, row: Row | None) -> Cell:
+    if row is None:
+        return Cell("")
+    if row.status != "ok":
+        return Cell(WORDS[row.status], style=STYLES[row.status])
+    rate = grid.rate(row)
+    if rate is None:
+        return Cell("-")
+    return Cell(units.gflops(rate), row is grid.best(row.dtype), "yellow" if derive.is_noisy(row) else "")
+
+
+def _over(rate: float | None, reference: float | None) -> Cell:
+    return Cell(units.number(rate / reference) if rate and reference else "-")
+
+
+def _of_peak(run: Run, grid: _Grid, row: Row | None) -> Cell:
+    fraction = derive.peak_fraction(run, row, grid.scope) if row and grid.rate(row) else None
+    return Cell(units.percent(fraction).removesuffix(" %") if fraction is not None else "-")
+
+
+def _conclusion(grid: _Grid) -> list[Note]:
+    """The device's fastest of each type, and what the type buys."""
+    device = replace(grid, rows=tuple(row for row in grid.rows if row.device == grid.device))
+    best = {dtype: row for dtype in grid.dtypes if (row := device.best(dtype))}
+    reference = grid.rate(best.get(REFERENCE))
+
+    def words(dtype: str, row: Row) -> str:
+        rate = grid.rate(row) or 0.0
+        over = f", {units.number(rate / reference)} times {REFERENCE}" if reference else ""
+        return f"{dtype} {clean(row.variant)} {units.rate(rate)}{over if dtype != REFERENCE else ''}"
+
+    sentence = "; ".join(words(dtype, row) for dtype, row in best.items())
+    return [Note("Fastest", f"{sentence}.", "bold")] if best else []
+
+
+def _short(dtype: str) -> str:
+    """For a heading: ``h`` for half, so that three types fit 80 columns."""
+    return dtype[0]
+
+
+def _type(row: Row) -> str:
+    return row.dtype
+
+
+# --- The table of ``workloads``: a line for each shape with its best kernel, then what holds for all of
+# them.
+
+
+_COLUMNS = (("m", "n", "k"), ("best", "kernel", "host"), ("of peak", BASELINE, "ratio"))
+_FORMATS = (units.gflops, units.gflops, units.percent, units.gflops, units.number)  # kernel to ratio
+_NO_ENERGY = (Cell(""), Cell(""))
+_NAME = 16  # letters of a name in a line, so that a line fits 80 columns
+
+
+def workloads(run: Run, scope: str = "kernel", order: Sequence[str] = ()) -> RenderableType:
+    """A table for each device and type; scope, which chooses the best kernel, is not ``all``."""
+    return stack(workloads_sheets(run, scope, order))
+
+
+def workloads_sheets(run: Run, scope: str = "kernel", order: Sequence[str] = ()) -> list[Sheet]:
+    """A line for each shape in the order of the run: best kernel, its GFLOPS in two scopes, numpy's."""
+    rows = [row for row in run.rows if row.kind == "gemm" and row.problem]
+    found = []
+    for device in sorted({row.device for row in rows if row.device != HOST}) or [HOST]:
+        for dtype in dict.fromkeys(row.dtype for row in rows):
+            mine = [row for row in rows if row.dtype == dtype and row.device in (device, HOST)]
+            if mine:
+                found.append(_workloads_sheet(run, device, dtype, mine, scope, order))
+    return found
+
+
+@dataclass(frozen=True)
+class _Line:
+    """What is shown of one shape."""
+
+    name: str
+    problem: Problem
+    rows: tuple[Row, ...]  # of every kernel on the device, or of the host alone
+    best: Row | None
+    host: Row | None  # numpy's
+
+    @property
+    def ratio(self) -> float | None:
+        """How many times numpy's rate the device reaches, transfers counted."""
+        mine, theirs = _rate(self.best, "host"), _rate(self.host, "host")
+        return mine / theirs if mine and theirs else None
+
+    def figures(self, run: Run) -> tuple[float | None, ...]:
+        """One for each of `_FORMATS`; rates are flop/s."""
+        return (
+            _rate(self.best, "kernel"),
+            _rate(self.best, "host"),
+            derive.peak_fraction(run, self.best) if self.best else None,
+            _rate(self.host, "host"),
+            self.ratio,
+        )
+
+
+def _rate(row: Row | None, scope: str) -> float | None:
+    found = derive.shown_rate(row, scope) if row else None
+    return found.median if found else None
+
+
+def _lines(device: int, rows: Sequence[Row], scope: str, order: Sequence[str]) -> list[_Line]:
+    rank = {name: place for place, name in enumerate(order)}
+    found = []
+    for problem in dict.fromkeys(row.problem for row in rows):
+        assert problem is not None
+        same = sorted(
+            (row for row in rows if row.problem == problem),
+            key=lambda row: rank.get(row.variant, len(rank)),
+        )
+        mine = [row for row in same if row.device == device]
+        mine = [row for row in mine if row.variant != AUTO] or mine  # its figures are another's
+        rated = [(rate.median, row) for row in mine if (rate := derive.shown_rate(row, scope))]
+        best = max(rated, key=lambda pair: pair[0], default=(0.0, None))[1]
+        host = next((row for row in same if row.device == HOST and row.variant == BASELINE), None)
+        found.append(_Line(clean(same[0].label), problem, tuple(mine), best, host))
+    return found
+
+
+def _workloads_sheet(
+    run: Run, device: int, dtype: str, rows: Sequence[Row], scope: str, order: Sequence[str]
+) -> Sheet:
+    lines = _lines(device, rows, scope, order)
+    figures = [line.figures(run) for line in lines]
+    joules = problem_table.any_joules(rows)
+    body = [
+        (
+            Cell(_broken(line.name) or "-"),
+            *(Cell(str(length)) for length in (line.problem.m, line.problem.n, line.problem.k)),
+            Cell(clean(line.best.variant) if line.best else _why(line)),
+            *_cells(found),
+            *((problem_table.cells(line.best) if line.best else _NO_ENERGY) if joules else ()),
+        )
+        for line, found in zip(lines, figures, strict=True)
+    ]
+    if len(lines) > 1:
+        means = [_mean(column) for column in zip(*figures, strict=True)]
+        empty = [Cell("")] * 4
+        body.append((Cell("geometric mean"), *empty, *_cells(means), *(_NO_ENERGY if joules else ())))
+    hosts = [line.host for line in lines]
+    shown = [row for line in lines for row in (line.best, line.host) if row]
+    return Sheet(
+        heading=heading(run, device, dtype),
+        caption=f"{dtype} {derive.unit(dtype)}, each shape's best kernel by {scope} scope; "
+        f"ratio: host over {BASELINE}",
+        blocks=(*_COLUMNS, problem_table.COLUMNS) if joules else _COLUMNS,
+        rows=tuple(body),
+        left=frozenset({"best"}),
+        notes=(
+            *([Note(BASELINE, clean(run.header.host.blas), "dim")] if any(hosts) else []),
+            *notes.troubles([row for row in rows if row.status in FAILED], _place, "shape"),
+            *_missing(rows),
+            *notes.noisy(run, shown, _place),
+            *problem_table.remarks(run, shown, _place),
+            *notes.choices(rows, _place, "shape"),
+            *notes.remarks(shown, _place, "shape"),
+            *notes.warnings([run.header.devices[device] if device != HOST else None]),
+            *_workloads_conclusion(lines, scope),
+        ),
+    )
+
+
+def _cells(figures: Iterable[float | None]) -> tuple[Cell, ...]:
+    return tuple(
+        Cell(form(figure)) if figure is not None else Cell("-", style="dim")
+        for form, figure in zip(_FORMATS, figures, strict=True)
+    )
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    """The geometric mean of what is known; None if nothing is."""
+    known = [value for value in values if value]
+    return geometric_mean(known) if known else None
+
+
+def _broken(name: str) -> str:
+    """A long name over several lines, broken where shapes of several names are joined, or at a space."""
+    lines = [""]
+    for word in name.split():
+        if lines[-1] and len(lines[-1]) + 1 + len(word) > _NAME:
+            lines.append("")
+        lines[-1] = f"{lines[-1]} {word}".strip()
+    return "\n".join(lines)
+
+
+def _why(line: _Line) -> str:
+    """In place of the best kernel, where there is none: the status that all rows share."""
+    statuses = {row.status for row in line.rows}
+    return WORDS[statuses.pop()] if len(statuses) == 1 else "-"
+
+
+def _missing(rows: Sequence[Row]) -> list[Note]:
+    """How many rows were not worth running; with one best kernel for a line, their reasons would be noise."""
+    advice = "-v says why"
+    return [
+        Note(WORDS[status], f"{count} of {len(rows)} rows; {advice}", "dim")
+        for status in ("skipped", "unsupported")
+        if (count := sum(row.status == status for row in rows))
+    ]
+
+
+def _workloads_conclusion(lines: Sequence[_Line], scope: str) -> list[Note]:
+    """The kernel to take if it may be only one, and where offloading pays."""
+    found = []
+    measured = [line for line in lines if line.best]
+    rates: dict[str, list[float]] = {}
+    for line in measured:
+        for row in line.rows:
+            if rate := derive.shown_rate(row, scope):
+                rates.setdefault(row.variant, []).append(rate.median)
+    everywhere = {name: geometric_mean(known) for name, known in rates.items() if len(known) == len(measured)}
+    if len(measured) > 1 and len(rates) > 1 and everywhere:
+        name = max(everywhere, key=lambda name: everywhere[name])
+        figure = f"{units.rate(everywhere[name])} geometric mean over {len(measured)} shapes"
+        found.append(Note("One kernel for all", f"{clean(name)}, {figure}.", "bold"))
+    ratios = [line.ratio for line in lines if line.ratio is not None]
+    if ratios:
+        wins = sum(ratio > 1 for ratio in ratios)
+        sentence = f"the device beats {BASELINE} on {wins} of {len(ratios)} shapes, transfers counted."
+        found.append(Note("Offloading", sentence, "bold"))
+    return found
+
+
+def _place(row: Row) -> str:
+    assert row.problem is not None
+    return clean(row.label) or row.problem.shape

@@ -1,0 +1,311 @@
+"""The tables of ``square`` and ``sweep-k``: sizes across, variants down, then the conclusion."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from gemmbench.gemm import problem_table
+from gemmbench.gemm.problem_table import detail
+from gemmbench.ladder import FIRST_RUNG
+from gemmbench.ladder.libraries import BASELINE
+from gemmbench.model import units
+from gemmbench.model.device import HOST
+from gemmbench.model.run_file import Run
+from gemmbench.model.units import clean
+from gemmbench.report import notes
+from gemmbench.report.notes import STYLES, WORDS, Where, shape
+from gemmbench.report.table import Cell, Note, Picture, Sheet, heading, stack, unbroken
+from gemmbench.stats import panels as standing
+from gemmbench.stats import rates
+from gemmbench.stats.panels import BreakEven, Panel, Series, Setting, Standing, baseline, break_evens, panels
+
+
+def sweep(
+    run: Run, axis: str, scope: str = "kernel", order: Sequence[str] = (), dtype: str | None = None
+) -> RenderableType:
+    """Sizes across, variants down, a table for each device and type.
+
+    Args:
+        run: the run.
+        axis: ``m`` for square problems, ``k`` where only k varies.
+        scope: ``kernel``, ``device``, ``host``, or ``all`` for a line per row with every scope.
+        order: variants in the order of the ladder; others follow.
+        dtype: only this type.
+    """
+    return detail(run, order, dtype) if scope == "all" else stack(sheets(run, axis, scope, order, dtype))
+
+
+def sheets(
+    run: Run, axis: str, scope: str = "kernel", order: Sequence[str] = (), dtype: str | None = None
+) -> list[Sheet]:
+    """One table of GFLOPS for each device and data type, and one of GFLOP/J; scope is not ``all``."""
+    return [
+        sheet
+        for panel in panels(run, axis, order, dtype)
+        for sheet in (_sheet(run, panel, scope), problem_table.energy_sheet(run, panel, _place(panel)))
+        if sheet
+    ]
+
+
+def _sheet(run: Run, panel: Panel, scope: str) -> Sheet:
+    sizes = panel.sizes
+    place = _place(panel)
+    best = {
+        size: max((found.median for one in panel.series if (found := _rate(one, size, scope))), default=None)
+        for size in sizes
+    }
+
+    rows = tuple(
+        (
+            Cell(clean(one.label)),
+            *(_cell(one, size, scope, best[size]) for size in sizes),
+            Cell(_of_peak(run, one, scope)),
+            Cell(_host_over_device(one)),
+        )
+        for one in panel.series
+    )
+    baseline = any(one.is_host for one in panel.series) and panel.device != HOST and scope != "host"
+    blas = f"{clean(run.header.host.blas)}, host scope"
+    measured = any(value is not None for value in best.values())
+    return Sheet(
+        heading=heading(run, panel.device, panel.dtype),
+        caption=f"{panel.dtype} {rates.unit(panel.dtype)}, {scope} scope, over {panel.shape}; "
+        "* best of its column",
+        blocks=(tuple(str(size) for size in sizes), ("of peak", "host/device")),
+        rows=rows,
+        notes=(
+            *([Note(BASELINE, blas, "dim")] if baseline else []),
+            *notes.troubles(panel.rows, place),
+            *notes.noisy(run, panel.rows, place),
+            *([] if problem_table.any_joules(panel.rows) else problem_table.remarks(run, panel.rows, place)),
+            *notes.choices(panel.rows, place),
+            *notes.remarks(panel.rows, place),
+            *notes.warnings([run.header.devices[panel.device] if panel.device != HOST else None]),
+            *(_conclusion(panel) if measured else []),
+        ),
+    )
+
+
+def _place(panel: Panel) -> Where:
+    """A row's place in the tables of a panel: its size."""
+    return lambda row: str(getattr(row.problem, panel.axis))
+
+
+def _rate(one: Series, size: int, scope: str) -> rates.Rate | None:
+    return rates.shown_rate(one.rows[size], scope) if size in one.rows else None
+
+
+def _cell(one: Series, size: int, scope: str, best: float | None) -> Cell:
+    if size not in one.rows:
+        return Cell("")
+    row = one.rows[size]
+    if row.status != "ok":
+        return Cell(WORDS[row.status], style=STYLES[row.status])
+    found = _rate(one, size, scope)
+    if found is None:
+        return Cell("-")
+    return Cell(units.gflops(found.median), found.median == best, "yellow" if rates.is_noisy(row) else "")
+
+
+def _of_peak(run: Run, one: Series, scope: str) -> str:
+    """The fraction at the variant's best size."""
+    fractions = [rates.peak_fraction(run, row, scope) for row in one.rows.values()]
+    return units.percent(max((value for value in fractions if value is not None), default=float("nan")))
+
+
+def _host_over_device(one: Series) -> str:
+    """What is left of the device's rate, transfers counted, at the largest size that has both."""
+    for row in reversed(one.rows.values()):
+        host, device = rates.rate(row, "host"), rates.rate(row, "device")
+        if host and device:
+            return units.number(host.median / device.median)
+    return "-"
+
+
+def _conclusion(panel: Panel) -> list[Note]:
+    """From which size a kernel beats the host's BLAS: the earliest, and the fastest if that is another."""
+    if not panel.sizes or not any(one.is_kernel for one in panel.series):
+        return []
+    if baseline(panel) is None:
+        return [Note("Break-even", f"not known: {BASELINE} was not measured beside the device", "dim")]
+    evens = break_evens(panel)
+    if not evens:
+        return []
+    earliest, fastest = evens[0], max(evens, key=lambda even: even.lead)
+    if earliest.size is None:
+        return [Note("Break-even", f"{_none(evens, panel.axis)}.", "bold")]
+    sentences = [_sentence(earliest, panel.axis)]
+    if fastest is not earliest and fastest.size is not None:
+        sentences.append(_sentence(fastest, panel.axis))
+    return [Note("Break-even", "; ".join(sentences) + ".", "bold")]
+
+
+def _none(evens: Sequence[BreakEven], axis: str) -> str:
+    """That no kernel passes the host's BLAS, and how close the closest comes."""
+    closest, largest = evens[0], max(even.largest for even in evens)
+    chance = f" (within the noise perhaps from {axis} = {round(closest.low)})" if closest.low else ""
+    return (
+        f"none up to {axis} = {largest}; transfers counted, the closest is {clean(closest.kernel.label)}, "
+        f"at {units.percent(closest.lead)} of {BASELINE}{chance}"
+    )
+
+
+def _sentence(even: BreakEven, axis: str) -> str:
+    """From which size a kernel beats the host's BLAS; the break-even has a size."""
+    label, size = clean(even.kernel.label), round(even.size or 0)
+    if even.from_start:
+        sure = "" if even.high == even.size else ", though within the noise"
+        return f"{label} beats {BASELINE} from the smallest size on ({axis} = {size}){sure}"
+    low = round(even.low) if even.low is not None else None
+    interval = f"{low} to {round(even.high)}" if even.high else f"{low} or more, the noise leaves it open"
+    start = unbroken(f"from {axis} = {size}")
+    return f"{start} ({interval}) {label} beats {BASELINE}, transfers counted"
+
+
+# --- ``kernels``: the ladder, one of its rungs explained, and what a saved run says of them -----------------
+
+
+_NOTHING = Cell("-", style="dim")
+
+
+@dataclass(frozen=True)
+class LadderEntry:
+    """What is told of a variant."""
+
+    name: str
+    idea: str
+    source: str  # where the algorithm comes from
+    family: str
+    needs: str = ""  # extensions, images, local memory; "" for nothing special
+    parameters: Mapping[str, str] = field(default_factory=dict)  # name -> idea, values, presets
+    passes: tuple[str, ...] = ()
+    needs_of_presets: Mapping[str, str] = field(default_factory=dict)  # where they differ
+
+
+def ladder(entries: Sequence[LadderEntry], run: Run | None = None) -> RenderableType:
+    """Every variant in the order given, by family: its idea and what it needs.
+
+    With a run also what each reached there, in its first device and type, at the largest size that most have:
+    GFLOPS, and how many times naive's.
+    """
+    parts: list[RenderableType] = []
+    figures: dict[str, tuple[Cell, Cell]] = {}
+    if run:
+        measured, figures = _measured(run)
+        parts += [measured, Text("")]
+    widths = [max((len(entry.name) for entry in entries), default=0) + 2]
+    widths += [max(len(cell.plain) for cell in column) for column in zip(*figures.values(), strict=True)]
+    for family in dict.fromkeys(entry.family for entry in entries):
+        if parts and not isinstance(parts[-1], Text):
+            parts.append(Text(""))
+        grid = Table.grid(padding=(0, 2, 0, 0))
+        for place, width in enumerate(widths):
+            grid.add_column(no_wrap=True, min_width=width, justify="right" if place else "left")
+        grid.add_column(overflow="fold")
+        for entry in entries:
+            if entry.family == family:
+                cells = figures.get(entry.name, (_NOTHING, _NOTHING)) if figures else ()
+                grid.add_row(Text(f"  {entry.name}", style="bold"), *(c.rich() for c in cells), _idea(entry))
+        parts += [Text(family, style="dim"), grid]
+    return Group(*parts)
+
+
+def _idea(entry: LadderEntry) -> Text:
+    idea = Text(entry.idea)
+    if entry.needs:
+        idea.append(f" (needs {entry.needs})", style="dim")
+    return idea
+
+
+def _measured(run: Run) -> tuple[Sheet, dict[str, tuple[Cell, Cell]]]:
+    """Whose figures the ladder shows, and the figure of each variant."""
+    where = next(
+        (
+            (setting, problem)
+            for setting in standing.settings(run)
+            if (problem := standing.common_problem(run, setting))
+        ),
+        None,
+    )
+    if where is None:
+        return Sheet(caption=f"{clean(run.path)} has no measured GEMM row"), {}
+    setting, problem = where
+    places = standing.standings(run, setting, problem, FIRST_RUNG)
+    caption = f"GFLOPS ({setting.dtype}, kernel scope, {problem.title}; * the best) and times {FIRST_RUNG}'s"
+    cells = {variant: (_figure(place), _speed_up(place)) for variant, place in places.items()}
+    return Sheet(heading=heading(run, setting.device, setting.dtype), caption=caption), cells
+
+
+def _figure(place: Standing) -> Cell:
+    if place.row.status != "ok":
+        return Cell(WORDS[place.row.status], style=STYLES[place.row.status])
+    return Cell(units.gflops(place.rate.median) if place.rate else "-", best=place.rank == 1)
+
+
+def _speed_up(place: Standing) -> Cell:
+    return Cell(f"x {units.number(place.speedup)}") if place.speedup else _NOTHING
+
+
+def describe(entry: LadderEntry, picture: str, run: Run | None = None) -> RenderableType:
+    """One variant: idea, source, needs, parameters, passes, its place in a run, and its kernel's picture."""
+    card = Table.grid(padding=(0, 2, 0, 0))
+    card.add_column(style="dim", no_wrap=True)
+    card.add_column(overflow="fold")
+    card.add_row("source", Text(entry.source))
+    card.add_row("needs", Text(entry.needs or "nothing special"))
+    for family, text in entry.needs_of_presets.items():
+        card.add_row("", Text(f"{family}: {text}"))
+    for place, step in enumerate(entry.passes):
+        card.add_row("" if place else "passes", Text(f"{place + 1}. {step}"))
+    for place, (name, text) in enumerate(entry.parameters.items()):
+        card.add_row("" if place else "parameters", Text(f"{name}: {text}"))
+    head = Text(entry.name, style="bold")
+    head.append(f"  {entry.family}", style="dim")
+    parts: list[RenderableType] = [head, Text(entry.idea), Text(""), card]
+    for sheet in _places(entry.name, run) if run else []:
+        parts += [Text(""), sheet]
+    if picture:
+        parts += [Text(""), Picture(picture)]
+    return Group(*parts)
+
+
+def _places(variant: str, run: Run) -> list[Sheet]:
+    """A variant's place among the others at every size, a table for each device and type that it ran with."""
+    found = []
+    for setting in standing.settings(run):
+        lines, scope = [], "kernel"
+        for problem in standing.problems(run, setting):
+            places = standing.standings(run, setting, problem, FIRST_RUNG)
+            if variant in places:
+                ranked = sum(place.rank is not None for place in places.values())
+                lines.append(_ladder_place(run, places[variant], ranked))
+                scope = "host" if places[variant].row.device == HOST else "kernel"
+        if lines:
+            found.append(_place_sheet(run, setting, scope, lines))
+    return found or [Sheet(notes=(Note("", f"{clean(run.path)} has no row of {variant}."),))]
+
+
+def _ladder_place(run: Run, place: Standing, ranked: int) -> tuple[Cell, ...]:
+    fraction = rates.peak_fraction(run, place.row)
+    return (
+        Cell(shape(place.row)),
+        Cell(f"{place.rank} of {ranked}" if place.rank else "-", best=place.rank == 1),
+        replace(_figure(place), best=False),
+        Cell(units.percent(fraction) if fraction is not None and place.rate else "-"),
+        Cell(units.number(place.speedup) if place.speedup else "-"),
+    )
+
+
+def _place_sheet(run: Run, setting: Setting, scope: str, lines: Sequence[tuple[Cell, ...]]) -> Sheet:
+    return Sheet(
+        heading=heading(run, setting.device, setting.dtype),
+        caption=f"{setting.dtype}, {scope} scope; rank among the kernels on the device",
+        keys=("size",),
+        blocks=(("rank", "GFLOPS", "of peak", f"x {FIRST_RUNG}"),),
+        rows=tuple(lines),
+    )

@@ -1,0 +1,346 @@
+"""Ours for GPUs, without matrix units: `gpu-tile` anywhere, `nv-async` with NVIDIA's asynchronous copies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from gemmbench.ladder.variant import (
+    COLUMNS,
+    OURS,
+    ROWS,
+    Constraint,
+    Formula,
+    Parameter,
+    Pass,
+    Values,
+    Variant,
+    multiply,
+    pad,
+    round_up,
+    tile_edge,
+    tile_parameters,
+)
+from gemmbench.model.device import DeviceFacts
+from gemmbench.model.problem import Gemm
+
+_SOURCE = "gemmbench"
+
+
+def _items(v: Values) -> int:
+    """Work-items of a group that makes a BM x BN tile."""
+    return v["BM"] // v["TM"] * (v["BN"] // v["TN"])
+
+
+# --- operands by whole vectors -----------------------------------------------------------------------------
+
+
+Fits = Callable[[Values], bool]
+
+
+def _aligned_a(v: Values) -> bool:
+    """Whether rows of A start at multiples of a vector."""
+    return v["lda"] % v["WIDTH"] == 0
+
+
+def _whole_a(v: Values) -> bool:
+    """Whether they end there too, so that no vector holds what lies past k."""
+    return _aligned_a(v) and v["k"] % v["WIDTH"] == 0
+
+
+def _aligned_b(v: Values) -> bool:
+    """Whether rows of B start at multiples of a vector; what one holds past n reaches no element of C."""
+    return v["ldb"] % v["WIDTH"] == 0
+
+
+def _passes(file: str, kernel: str, fits_a: Fits) -> tuple[Pass, ...]:
+    """The multiplication of A and B as they are or, where vectors do not fit their rows, padded."""
+
+    def one(plain_a: bool, plain_b: bool) -> Pass:
+        a = ("A", "lda") if plain_a else ("AP", "kw")
+        b = ("B", "ldb") if plain_b else ("BP", "nw")
+        step = multiply(
+            file,
+            kernel,
+            lambda v: (-(-v["m"] // v["BM"]) * -(-v["n"] // v["BN"]) * _items(v),),
+            lambda v: (_items(v),),
+            ("m", "n", "k", "alpha", *a, *b, "beta", "C", "ldc"),
+        )
+        return replace(step, when=lambda v: (fits_a(v), _aligned_b(v)) == (plain_a, plain_b))
+
+    return (
+        replace(pad("m", "k", "A", "lda", "m", "kw", "AP"), when=lambda v: not fits_a(v)),
+        replace(pad("k", "n", "B", "ldb", "k", "nw", "BP"), when=lambda v: not _aligned_b(v)),
+        *(one(plain_a, plain_b) for plain_a in (True, False) for plain_b in (True, False)),
+    )
+
+
+_EXTENTS: Mapping[str, Formula] = {
+    "kw": lambda v: round_up(v["k"], v["WIDTH"]),
+    "nw": lambda v: round_up(v["n"], v["WIDTH"]),
+}
+
+
+def _temporaries(fits_a: Fits) -> Mapping[str, Formula]:
+    return {
+        "AP": lambda v: 0 if fits_a(v) else v["m"] * v["kw"],
+        "BP": lambda v: 0 if _aligned_b(v) else v["k"] * v["nw"],
+    }
+
+
+_TALL = Constraint(
+    lambda p: p["TM"] % p["WIDTH"] == 0, "TM must be a multiple of WIDTH, so that rows are whole vectors"
+)
+_BROAD = Constraint(
+    lambda p: p["TN"] % p["WIDTH"] == 0, "TN must be a multiple of WIDTH, so that columns are whole vectors"
+)
+_ALIGNED = Constraint(
+    lambda p: p["PAD"] % p["WIDTH"] == 0, "PAD must be a multiple of WIDTH, so that rows stay aligned"
+)
+_SHARED = Constraint(
+    lambda p: (
+        p["BK"] % p["WIDTH"] == 0
+        and p["BM"] * p["BK"] // p["WIDTH"] % _items(p) == 0
+        and p["BK"] * p["BN"] // p["WIDTH"] % _items(p) == 0
+    ),
+    "the vectors of a tile must be a multiple of the work-items in a group, so that each moves as many",
+)
+
+
+def _whole_parts(lanes: Formula) -> Constraint:
+    return Constraint(
+        lambda p: (
+            lanes(p) % p["LX"] == 0
+            and p["BN"] % (p["LX"] * p["TN"]) == 0
+            and p["BM"] % (lanes(p) // p["LX"] * p["TM"]) == 0
+        ),
+        "a tile must be whole sub-groups: BN a multiple of LX x TN, BM of the lanes down one x TM",
+    )
+
+
+# --- gpu-tile ---------------------------------------------------------------------------------------------
+
+GPU_TILE = Variant(
+    name="gpu-tile",
+    family=OURS,
+    likely={"gpu": 4, "narrow-gpu": 1},
+    idea="tiles on two levels, three stages that overlap, vectors everywhere, groups in bands",
+    source=_SOURCE,
+    passes=_passes("18_gpu_tile.cl", "gpu_tile", _whole_a),
+    parameters={
+        **tile_parameters((64, 128, 256), (4, 8, 16)),
+        "WIDTH": Parameter("elements of a vector", (2, 4, 8)),
+        "PAD": Parameter("elements that rows of A's tile are longer than it", (0, 4, 8), least=0),
+        "LANES": Parameter("work-items of a sub-group", (16, 32, 64)),
+        "LX": Parameter("of them, across the tile", (4, 8, 16)),
+        "AHEAD": Parameter(
+            "1: the fragments of the next step load while this one multiplies", (0, 1), least=0
+        ),
+        "BAND": Parameter("tile rows that groups walk down before the next column", (1, 4, 8, 16)),
+    },
+    presets={
+        "default": {
+            "BM": 64,
+            "BN": 64,
+            "BK": 8,
+            "TM": 8,
+            "TN": 4,
+            "WIDTH": 4,
+            "PAD": 4,
+            "LANES": 32,
+            "LX": 8,
+            "AHEAD": 1,
+            "BAND": 8,
+        },
+        "gpu": {"BM": 128, "BN": 128, "TM": 8, "TN": 8},
+        "gpu:double": {"BM": 64, "BN": 64, "TM": 8, "TN": 4, "WIDTH": 2},
+        "gpu-nvidia": {"BM": 128, "BN": 128, "TM": 8, "TN": 16, "LX": 4, "AHEAD": 0, "BAND": 16},
+    },
+    constraints=(
+        ROWS,
+        COLUMNS,
+        _TALL,
+        _BROAD,
+        _ALIGNED,
+        _whole_parts(lambda p: p["LANES"]),
+        _SHARED,
+        Constraint(lambda p: p["BK"] % 2 == 0, "BK must be even: two sets of fragments take turns"),
+    ),
+    extents=_EXTENTS,
+    temporaries=_temporaries(_whole_a),
+    local_elements=lambda p: 2 * p["BK"] * (p["BM"] + p["PAD"] + p["BN"]),
+    edge=tile_edge,
+)
+
+# --- nv-async ---------------------------------------------------------------------------------------------
+
+_WARP = 32
+_ASYNC_COPIES = (8, 0)  # the first compute capability that has them
+_MOST_PARTS = 64
+_LEAST_STEPS = 8  # tiles along k that a part has
+_FLOPS_PER_ELEMENT = 60  # that a GPU computes in the time that it moves an element to memory or from it
+_LEAST_GAIN = 0.01  # of the time: for less, a second kernel is not worth starting
+
+
+def _lacks_async(device: DeviceFacts, _: str) -> str:
+    """Why a device cannot run it, or ""; all that can have both types."""
+    if device.compute_capability < _ASYNC_COPIES:
+        return "asynchronous copies need an NVIDIA GPU of compute capability 8.0 or more"
+    return ""
+
+
+def _tiles(v: Values) -> int:
+    return -(-v["m"] // v["BM"]) * -(-v["n"] // v["BN"])
+
+
+def _even_load(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]:
+    """Which tiles are cut along k, and into how many parts, so that no unit idles in the last round.
+
+    Time in units of a whole tile: units take tiles in turn, so that ``rest`` tiles of the last round take 1,
+    and cut into parts ``ceil(rest * parts / units) / parts``, and what it takes to write the parts, read them
+    and write C.
+
+    Returns:
+        WHOLE, the number of tiles that are not cut, and PARTS of each that is.
+    """
+    tiles, units = _tiles({**p, "m": problem.m, "n": problem.n}), max(1, device.compute_units)
+    rest = tiles % units
+    steps = -(-problem.k // p["BK"])
+
+    def took(parts: int) -> float:
+        if parts == 1:
+            return 1.0
+        moved = rest * (2 * parts + 1) * _FLOPS_PER_ELEMENT / (2 * problem.k * units)
+        return -(-rest * parts // units) / parts + moved
+
+    best = min(range(1, max(1, min(steps // _LEAST_STEPS, _MOST_PARTS)) + 1), key=took)
+    if not rest or best == 1 or 1 - took(best) < _LEAST_GAIN * -(-tiles // units):
+        return {"WHOLE": tiles, "PARTS": 1}
+    return {"WHOLE": tiles - rest, "PARTS": best}
+
+
+def _cut(v: Values) -> bool:
+    """Whether there are tiles cut into parts."""
+    return v["WHOLE"] < _tiles(v)
+
+
+def _async_multiply(plain_b: bool) -> Pass:
+    b = ("B", "ldb") if plain_b else ("BP", "nw")
+    step = multiply(
+        "19_nv_async.cl",
+        "nv_async",
+        lambda v: ((v["WHOLE"] + (_tiles(v) - v["WHOLE"]) * v["PARTS"]) * _items(v),),
+        lambda v: (_items(v),),
+        ("m", "n", "k", "alpha", "AT", "mw", *b, "beta", "C", "ldc", "P", "WHOLE", "PARTS"),
+    )
+    return replace(step, when=lambda v: _aligned_b(v) == plain_b)
+
+
+_TALL_ROWS = 64  # of a tile of transpose_tall
+_TALL_GROUP = (32, 8)
+_VECTORS_GROUP = (64, 4)  # of pad_vectors
+
+_TRANSPOSE_A = Pass(
+    "transpose",
+    "gemm/00_transpose_tall.cl",
+    "transpose_tall",
+    ("m", "k", "A", "lda", "AT", "mw"),
+    lambda v: (v["k"], -(-v["mw"] // _TALL_ROWS) * _TALL_GROUP[1]),
+    lambda _: _TALL_GROUP,
+)
+
+_PAD_B = Pass(
+    "pad",
+    "gemm/00_pad_vectors.cl",
+    "pad_vectors",
+    ("k", "n", "B", "ldb", "BP", "nw"),
+    lambda v: (v["nw"] // v["WIDTH"], v["k"]),
+    lambda _: _VECTORS_GROUP,
+    when=lambda v: not _aligned_b(v),
+)
+
+_SUM_PARTS = replace(
+    multiply(
+        "19_nv_async.cl",
+        "sum_parts",
+        lambda v: ((_tiles(v) - v["WHOLE"]) * v["BM"] * v["BN"] // v["WIDTH"],),
+        lambda _: (256,),
+        ("m", "n", "alpha", "beta", "C", "ldc", "P", "WHOLE", "PARTS"),
+    ),
+    when=_cut,
+)
+
+_BY_ROWS = Constraint(
+    lambda p: _items(p) * p["WIDTH"] % p["BM"] == 0 and _items(p) * p["WIDTH"] % p["BN"] == 0,
+    "the work-items of a group must be a multiple of the vectors in a row of A's tile, and of B's",
+)
+
+_COPY = 16  # bytes
+
+NV_ASYNC = Variant(
+    name="nv-async",
+    family=OURS,
+    likely={"gpu": 3},
+    idea="copies without registers (cp.async), micro-tiles walked up and down, last tiles cut along k",
+    source=_SOURCE,
+    passes=(
+        _TRANSPOSE_A,
+        _PAD_B,
+        _async_multiply(True),
+        _async_multiply(False),
+        _SUM_PARTS,
+    ),
+    parameters={
+        **tile_parameters((64, 128, 256), (4, 8, 16)),
+        "WIDTH": Parameter("elements of a copy, which is 16 bytes", (2, 4)),
+        "PAD": Parameter("elements that rows of A's tile are longer than it", (0, 4), least=0),
+        "STAGES": Parameter("pairs of tiles in local memory", (2, 3, 4), least=2),
+        "LX": Parameter("lanes of a warp across the tile", (4, 8, 16)),
+        "BAND": Parameter("tile rows that groups walk down before the next column", (1, 4, 8, 16)),
+        "REGISTERS": Parameter("that a work-item may take; 0: as many as it likes", (0, 128, 168), least=0),
+    },
+    presets={
+        "default": {
+            "BM": 128,
+            "BN": 64,
+            "BK": 16,
+            "TM": 8,
+            "TN": 8,
+            "WIDTH": 4,
+            "PAD": 4,
+            "STAGES": 3,
+            "LX": 4,
+            "BAND": 16,
+            "REGISTERS": 0,
+        },
+        "default:double": {"BM": 64, "WIDTH": 2, "STAGES": 2, "LX": 8},
+    },
+    constraints=(
+        Constraint(
+            lambda p: p["WIDTH"] * p["itemsize"] == _COPY,
+            "WIDTH must be 4 for float and 2 for double: a copy moves 16 bytes",
+        ),
+        ROWS,
+        COLUMNS,
+        _TALL,
+        _BROAD,
+        _ALIGNED,
+        _whole_parts(lambda _: _WARP),
+        _SHARED,
+        _BY_ROWS,
+    ),
+    choose=_even_load,
+    extents={"mw": lambda v: round_up(v["m"], v["WIDTH"]), "nw": _EXTENTS["nw"]},
+    temporaries={
+        "AT": lambda v: v["k"] * v["mw"],
+        "BP": lambda v: 0 if _aligned_b(v) else v["k"] * v["nw"],
+        "P": lambda v: (_tiles(v) - v["WHOLE"]) * v["PARTS"] * v["BM"] * v["BN"],
+    },
+    local_elements=lambda p: p["STAGES"] * p["BK"] * (p["BM"] + p["PAD"] + p["BN"]),
+    parameter_flags=lambda p: (f"-cl-nv-maxrregcount={p['REGISTERS']}",) if p["REGISTERS"] else (),
+    lacks=_lacks_async,
+    dtypes=("float", "double"),
+    edge=tile_edge,
+)
+
+VARIANTS = (GPU_TILE, NV_ASYNC)

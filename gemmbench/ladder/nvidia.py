@@ -1,0 +1,318 @@
+"""Ours for units that only multiply matrices: NVIDIA's tensor cores."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from gemmbench.ladder.variant import (
+    OURS,
+    Constraint,
+    Parameter,
+    Pass,
+    Values,
+    Variant,
+    multiply,
+    round_up,
+    transpose_padded,
+)
+from gemmbench.model.device import DeviceFacts
+from gemmbench.model.instructions import MMA, WGMMA
+from gemmbench.model.problem import Gemm
+from gemmbench.stats import ceilings
+
+_CHUNK = 16  # bytes that are copied at once, where rows have to start
+_WARP = 32
+
+_STORED: Mapping[str, str] = {
+    "half": "ushort",
+    "bfloat16": "ushort",
+    "tf32": "float",
+    "double": "double",
+    "char": "uchar",
+}
+"""What the passes around a multiplication, which only move elements, take them for."""
+
+
+def compiled_for(dtype: str) -> tuple[str, ...]:
+    """How kernels are told a data type: what an element is stored in, and what it is."""
+    stored = _STORED.get(dtype, dtype)  # a row of a type that a variant lacks has options, too
+    return f"-DREAL_{stored}", f"-DMMA_{dtype}"
+
+
+# --- operands whose rows start where chunks do ------------------------------------------------------------
+
+
+def _even_a(v: Values) -> bool:
+    return v["lda"] * v["itemsize"] % _CHUNK == 0
+
+
+def _even_b(v: Values) -> bool:
+    return v["ldb"] * v["itemsize"] % _CHUNK == 0
+
+
+def _is_char(v: Values) -> bool:
+    """Whether a register of B holds several elements along k, and no instruction brings them there."""
+    return v["itemsize"] == 1
+
+
+def _a(v: Values) -> str:
+    return "A" if _even_a(v) else "AP"
+
+
+def _b(v: Values) -> str:
+    return "BT" if _is_char(v) else "B" if _even_b(v) else "BP"
+
+
+_BYTES_EDGE, _BYTES_WORDS = 64, 16  # of a tile that is transposed: bytes, and words in a row
+
+_TRANSPOSE_BYTES = Pass(
+    "transpose",
+    "gemm/00_transpose_bytes.cl",
+    "transpose_bytes",
+    ("k", "n", "B", "ldb", "n", "kw", "BT", "kw"),
+    lambda v: (-(-v["n"] // _BYTES_EDGE) * _BYTES_WORDS, -(-v["kw"] // _BYTES_EDGE) * _BYTES_WORDS),
+    lambda _: (_BYTES_WORDS, _BYTES_WORDS),
+    when=_is_char,
+)
+
+
+def _pad_chunks(rows: str, columns: str, source: str, ld: str, pitch: str, target: str) -> Pass:
+    """target (rows x pitch) = source (rows x columns), zeros past it; pitch is a multiple of a chunk."""
+    return Pass(
+        "pad",
+        "gemm/00_pad_chunks.cl",
+        "pad_chunks",
+        (rows, columns, source, ld, pitch, target),
+        lambda v: (v[pitch] * v["itemsize"] // _CHUNK, v[rows]),
+        lambda _: (32, 8),
+    )
+
+
+_LENGTHS = {"A": "lda", "AP": "kw", "B": "ldb", "BP": "nw", "BT": "kw"}
+
+
+# --- nv-mma -----------------------------------------------------------------------------------------------
+
+
+def _items(v: Values) -> int:
+    """Work-items of a group: a warp for each part of its tile."""
+    return v["BM"] // v["WM"] * (v["BN"] // v["WN"]) * _WARP
+
+
+def _multiply(a: str, b: str) -> Pass:
+    """The multiplication of operands as they are, padded or transposed."""
+    step = multiply(
+        "20_nv_mma.cl",
+        "nv_mma",
+        lambda v: (-(-v["m"] // v["BM"]) * -(-v["n"] // v["BN"]) * _items(v),),
+        lambda v: (_items(v),),
+        ("m", "n", "k", "alpha", a, _LENGTHS[a], b, _LENGTHS[b], "beta", "C", "ldc"),
+    )
+    return replace(step, when=lambda v: (_a(v), _b(v)) == (a, b))
+
+
+NV_MMA = Variant(
+    name="nv-mma",
+    family=OURS,
+    likely={"gpu": 2, "narrow-gpu": 4},
+    idea="tensor cores by mma.sync, fed by asynchronous copies through several tiles of local memory",
+    source="gemmbench; the instructions as NVIDIA's PTX ISA describes them",
+    passes=(
+        replace(_pad_chunks("m", "k", "A", "lda", "kw", "AP"), when=lambda v: _a(v) == "AP"),
+        replace(_pad_chunks("k", "n", "B", "ldb", "nw", "BP"), when=lambda v: _b(v) == "BP"),
+        _TRANSPOSE_BYTES,
+        *(_multiply(a, b) for a in ("A", "AP") for b in ("B", "BP", "BT")),
+    ),
+    parameters={
+        "BM": Parameter("rows of C in a work-group's tile", (64, 128, 192, 256)),
+        "BN": Parameter("columns of C in a work-group's tile", (64, 128, 192, 256)),
+        "ROW": Parameter("bytes of a row of A's tile: the depth of both tiles", (32, 64, 128)),
+        "WM": Parameter("rows of C that a warp makes", (32, 64, 96, 128)),
+        "WN": Parameter("columns of C that a warp makes", (32, 64, 96, 128)),
+        "STAGES": Parameter("tiles of A and B in local memory", (2, 3, 4, 6, 8), least=2),
+        "AHEAD": Parameter(
+            "whether a step's registers load while the one before multiplies", (0, 1), least=0
+        ),
+        "BAND": Parameter("tile rows that groups walk down before the next column", (4, 8, 16)),
+    },
+    presets={
+        "default": {
+            "BM": 128,
+            "BN": 128,
+            "ROW": 64,
+            "WM": 64,
+            "WN": 64,
+            "STAGES": 3,
+            "AHEAD": 1,
+            "BAND": 8,
+        },
+        "gpu-nvidia": {"BN": 256, "STAGES": 4},  # 96 KiB of local memory
+        "default:double": {"BM": 64, "BN": 64, "ROW": 128, "WM": 32, "WN": 32, "STAGES": 3},
+        "gpu-nvidia:double": {"BM": 128, "STAGES": 4},  # 96 KiB, too
+    },
+    constraints=(
+        Constraint(
+            lambda p: p["WM"] % 32 == 0, "WM must be a multiple of 32: half a warp's rows are whole products"
+        ),
+        Constraint(lambda p: p["WN"] % 16 == 0, "WN must be a multiple of 16, the columns of two products"),
+        Constraint(lambda p: p["BM"] % p["WM"] == 0, "BM must be a multiple of WM, to be whole warps"),
+        Constraint(lambda p: p["BN"] % p["WN"] == 0, "BN must be a multiple of WN, to be whole warps"),
+        Constraint(lambda p: p["BN"] % 64 == 0, "BN must be a multiple of 64: rows of B fill every bank"),
+        Constraint(
+            lambda p: p["ROW"] in (32, 64, 128),
+            "ROW must be 32, 64 or 128: whole steps of 32 bytes, no more than there are banks",
+        ),
+        Constraint(
+            lambda p: p["itemsize"] < 8 or p["ROW"] >= 64,
+            "ROW must be 64 or 128 for double, whose steps are 64 bytes deep",
+        ),
+        Constraint(
+            lambda p: all(count & count - 1 == 0 for count in (p["BM"] // p["WM"], p["BN"] // p["WN"])),
+            "BM / WM and BN / WN must be powers of two, so that all lanes order chunks alike",
+        ),
+        Constraint(lambda p: _items(p) >= 64, "two warps or more must make a tile: they copy 8 rows at once"),
+    ),
+    extents={
+        "kw": lambda v: round_up(v["k"], _CHUNK // v["itemsize"]),
+        "nw": lambda v: round_up(v["n"], _CHUNK // v["itemsize"]),
+    },
+    temporaries={
+        "AP": lambda v: v["m"] * v["kw"] if _a(v) == "AP" else 0,
+        "BP": lambda v: v["k"] * v["nw"] if _b(v) == "BP" else 0,
+        "BT": lambda v: v["n"] * v["kw"] if _b(v) == "BT" else 0,
+    },
+    local_elements=lambda p: p["STAGES"] * (p["BM"] + p["BN"]) * p["ROW"] // p["itemsize"],
+    local_limit=ceilings.group_local_bytes,
+    dtypes=tuple(_STORED),
+    matrix_units=tuple(_STORED),
+    lacks=MMA.lacks,
+    compiled_for=compiled_for,
+    sums={"half": "float"},
+    edge=lambda p: max(p["BM"], p["BN"]),
+)
+
+
+# --- nv-wgmma ---------------------------------------------------------------------------------------------
+
+_GROUP = 3 * 4 * _WARP  # work-items: two groups of four warps multiply, the third copies
+_ROW = 128  # bytes of a row of a tile in local memory: how deep tiles are
+_MAPS = 3 * 128  # bytes of a work-group's maps of A, B and C for the copy engine
+_LOCAL = 225 << 10  # bytes of local memory for tiles: a group has 227 KiB, with maps and barriers
+_MOST_STAGES = 6
+_MOST_SUMS = 256 * 192  # elements of C in a tile, for the registers of two groups of warps
+
+_COST: Mapping[int, float] = {256: 1.0, 192: 1.02, 128: 1.08}
+"""Of a column of a tile, by how many it has: products of fewer columns read local memory more often."""
+
+
+def _is_turned(v: Values) -> bool:
+    """Whether B must be transposed: wgmma takes rows of k only with elements of two bytes."""
+    return v["itemsize"] != 2
+
+
+def _wgmma_b(v: Values) -> str:
+    return "BT" if _is_turned(v) else _b(v)
+
+
+def _room(rows: int, columns: int) -> int:
+    """How many tiles of A and B local memory holds beside what leaves of C at a time: a half of its rows."""
+    return (_LOCAL // _ROW - 2 * columns) // (rows + columns)
+
+
+def _tiles_bytes(p: Values) -> int:
+    """Of local memory; those of the widest tile where a problem has yet to choose one."""
+    columns = p.get("BN", max(_COST))
+    stages = p.get("STAGES", _room(p["BM"], columns))
+    return (stages * (p["BM"] + columns) + 2 * columns) * _ROW
+
+
+def _shape(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]:
+    """The width of tiles with which the work-groups are done first: all of them wait for the last."""
+    groups = p.get("GROUPS", max(1, device.compute_units))
+    down = -(-problem.m // p["BM"])
+
+    def cost(columns: int) -> float:
+        return -(-down * -(-problem.n // columns) // groups) * columns * _COST[columns]
+
+    wide = [columns for columns in _COST if p["BM"] * columns <= _MOST_SUMS]
+    columns = p.get("BN") or min(wide, key=cost)
+    return {"BN": columns, "STAGES": min(_MOST_STAGES, _room(p["BM"], columns)), "GROUPS": groups}
+
+
+def _wgmma(a: str, b: str) -> Pass:
+    """The multiplication of operands as they are, padded or transposed."""
+    step = multiply(
+        "21_nv_wgmma.cl",
+        "nv_wgmma",
+        lambda v: (min(v["GROUPS"], -(-v["m"] // v["BM"]) * -(-v["n"] // v["BN"])) * _GROUP,),
+        lambda _: (_GROUP,),
+        ("m", "n", "k", "alpha", a, _LENGTHS[a], b, _LENGTHS[b], "beta", "C", "ldc", "MAPS"),
+    )
+    return replace(step, when=lambda v: (_a(v), _wgmma_b(v)) == (a, b))
+
+
+NV_WGMMA = Variant(
+    name="nv-wgmma",
+    family=OURS,
+    likely={"gpu": 1, "narrow-gpu": 3},
+    idea="tensor cores by wgmma, straight from local memory that the copy engine keeps full",
+    source="gemmbench; the instructions as NVIDIA's PTX ISA describes them",
+    passes=(
+        replace(_pad_chunks("m", "k", "A", "lda", "kw", "AP"), when=lambda v: _a(v) == "AP"),
+        replace(_pad_chunks("k", "n", "B", "ldb", "nw", "BP"), when=lambda v: _wgmma_b(v) == "BP"),
+        _TRANSPOSE_BYTES,
+        replace(
+            transpose_padded("k", "n", "B", "ldb", "n", "kw", "BT", "kw"),
+            when=lambda v: _is_turned(v) and not _is_char(v),
+        ),
+        *(_wgmma(a, b) for a in ("A", "AP") for b in ("B", "BP", "BT")),
+    ),
+    parameters={
+        "BM": Parameter("rows of C in a work-group's tile", (128, 256)),
+        "BN": Parameter("columns of C in a work-group's tile", (128, 192, 256)),
+        "STAGES": Parameter("tiles of A and B in local memory", (3, 4, 5, 6), least=2),
+        "BAND": Parameter("tile rows that groups walk down before the next column", (4, 8, 16)),
+        "GROUPS": Parameter("work-groups that make the tiles by turns", (132,), launch=True),
+    },
+    presets={"default": {"BM": 128, "BAND": 8}},
+    constraints=(
+        Constraint(
+            lambda p: p["BM"] in (128, 256),
+            "BM must be 128 or 256: one or two products of 64 rows for each of two groups of warps",
+        ),
+        Constraint(
+            lambda p: p.get("BN", 128) in _COST, "BN must be 128, 192 or 256, the columns of a product"
+        ),
+        Constraint(
+            lambda p: p["BM"] * p.get("BN", 128) <= _MOST_SUMS,
+            "BM x BN must not be above 256 x 192: the sums have to fit in registers",
+        ),
+        Constraint(
+            lambda p: p.get("STAGES", 2) <= _room(p["BM"], p.get("BN", 128)),
+            "(STAGES x (BM + BN) + 2 x BN) x 128 bytes must fit in 225 KiB of local memory",
+        ),
+    ),
+    choose=_shape,
+    extents={
+        "kw": lambda v: round_up(v["k"], _ROW // v["itemsize"]),
+        "nw": lambda v: round_up(v["n"], _ROW // v["itemsize"]),
+    },
+    temporaries={
+        "AP": NV_MMA.temporaries["AP"],
+        "BP": lambda v: v["k"] * v["nw"] if _wgmma_b(v) == "BP" else 0,
+        "BT": lambda v: v["n"] * v["kw"] if _wgmma_b(v) == "BT" else 0,
+        "MAPS": lambda v: v["GROUPS"] * _MAPS // v["itemsize"],
+    },
+    local_elements=lambda p: _tiles_bytes(p) // p["itemsize"],
+    local_limit=ceilings.group_local_bytes,
+    dtypes=("half", "bfloat16", "tf32", "char"),
+    matrix_units=("half", "bfloat16", "tf32", "char"),
+    lacks=WGMMA.lacks,
+    compiled_for=compiled_for,
+    sums={"half": "float"},
+    target=WGMMA.target,
+    edge=lambda p: max(p["BM"], p.get("BN", max(_COST))),
+)
+
+VARIANTS = (NV_MMA, NV_WGMMA)

@@ -1,0 +1,500 @@
+"""The first steps: the ten kernels of Nugteren's tutorial, in row-major terms."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from gemmbench.ladder.variant import (
+    AT,
+    AT_EXTENTS,
+    BT,
+    BT_EXTENTS,
+    COLUMNS,
+    PADDED,
+    PIXEL,
+    ROWS,
+    TRANSPOSE_A,
+    TRANSPOSE_B,
+    WITH_AT,
+    WITH_BT,
+    Constraint,
+    Image,
+    Parameter,
+    Pass,
+    Values,
+    Variant,
+    group_of,
+    group_shape,
+    multiply,
+    pad,
+    round_up,
+    tile_edge,
+    tile_group,
+    tile_items,
+    tile_parameters,
+    transpose,
+    transpose_padded,
+)
+from gemmbench.model.device import DeviceFacts
+from gemmbench.model.problem import Gemm
+
+FAMILY = "first steps"
+_SOURCE = "C. Nugteren, Tutorial: OpenCL SGEMM tuning for Kepler, kernel {}"
+
+_WIDTH = Parameter("elements of a vector", (2, 4, 8, 16))
+_PAD = Parameter("elements that local rows are longer than the tile", (1, 2, 4))
+
+# A transposed and padded (kp x mp), B padded (kp x np): vectors need no edges.
+_PAD_BOTH = (
+    transpose_padded("m", "k", "A", "lda", "kp", "mp", "AP", "mp"),
+    pad("k", "n", "B", "ldb", "kp", "np", "BP"),
+)
+_BOTH_PADDED = {"AP": lambda v: v["mp"] * v["kp"], "BP": lambda v: v["kp"] * v["np"]}
+_WITH_BOTH = ("m", "n", "alpha", "mp", "np", "kp", "AP", "BP", "beta", "C", "ldc")
+
+_VECTORS = (
+    Constraint(lambda p: p["TM"] % p["WIDTH"] == 0, "TM must be a multiple of WIDTH, to be whole vectors"),
+    Constraint(lambda p: p["TN"] % p["WIDTH"] == 0, "TN must be a multiple of WIDTH, to be whole vectors"),
+)
+
+
+def _items(p: Values) -> int:
+    return p["BM"] // p["TM"] * (p["BN"] // p["TN"])
+
+
+_WHOLE_LOADS = Constraint(
+    lambda p: (
+        p["BK"] * p["BM"] // p["WIDTH"] % _items(p) == 0 and p["BK"] * p["BN"] // p["WIDTH"] % _items(p) == 0
+    ),
+    "the vectors of a tile must be a multiple of the work-items in a group, so that each loads as many",
+)
+
+_REGISTER_WIDE_PARAMETERS = {
+    **tile_parameters((64, 128), (4, 8, 16)),
+    "WIDTH": _WIDTH,
+    "PAD": Parameter("vectors that local rows are longer than the tile", (0, 1), least=0),
+}
+
+NAIVE = Variant(
+    name="naive",
+    family=FAMILY,
+    likely={"narrow-gpu": 2},
+    idea="one work-item per element of C, the k-loop over global memory",
+    source=_SOURCE.format(1),
+    passes=(multiply("01_naive.cl", "naive", lambda v: (v["n"], v["m"]), group_of),),
+    parameters=group_shape("columns of C", "rows of C", (8, 16, 32), (1, 2, 4, 8, 16)),
+    presets={"default": {"WX": 16, "WY": 16}, "gpu": {"WX": 32, "WY": 8}},
+)
+
+TILED = Variant(
+    name="tiled",
+    family=FAMILY,
+    idea="square tiles of A and B staged in local memory by the work-group",
+    source=_SOURCE.format(2),
+    passes=(multiply("02_tiled.cl", "tiled", lambda v: (v["n"], v["m"]), lambda v: (v["TS"], v["TS"])),),
+    parameters={"TS": Parameter("edge of the square tiles", (8, 16, 32))},
+    presets={"default": {"TS": 16}, "cpu-intel": {"TS": 32}, "gpu-nvidia": {"TS": 32}},
+    local_elements=lambda p: 2 * p["TS"] * p["TS"],
+    edge=lambda p: p["TS"],
+)
+
+COARSE = Variant(
+    name="coarse",
+    family=FAMILY,
+    idea="more work per work-item: WPT elements of a column, so that one of B's values serves them all",
+    source=_SOURCE.format(3),
+    passes=(
+        multiply(
+            "03_coarse.cl",
+            "coarse",
+            lambda v: (round_up(v["n"], v["TS"]), round_up(v["m"], v["TS"]) // v["WPT"]),
+            lambda v: (v["TS"], v["TS"] // v["WPT"]),
+        ),
+    ),
+    parameters={
+        "TS": Parameter("edge of the square tiles", (16, 32, 64)),
+        "WPT": Parameter("elements of C of a work-item", (2, 4, 8, 16)),
+    },
+    presets={
+        "default": {"TS": 32, "WPT": 8},
+        "cpu-intel": {"TS": 64, "WPT": 16},
+        "gpu-nvidia": {"TS": 64, "WPT": 16},
+        "gpu-nvidia:double": {"TS": 32},
+    },
+    constraints=(Constraint(lambda p: p["TS"] % p["WPT"] == 0, "TS must be a multiple of WPT"),),
+    local_elements=lambda p: 2 * p["TS"] * p["TS"],
+    edge=lambda p: p["TS"],
+)
+
+WIDE = Variant(
+    name="wide",
+    family=FAMILY,
+    idea="vector types for loads and arithmetic: WIDTH columns of C per work-item",
+    source=_SOURCE.format(4),
+    passes=(
+        multiply(
+            "04_wide.cl",
+            "wide",
+            lambda v: (round_up(v["n"], v["TS"]) // v["WIDTH"], round_up(v["m"], v["TS"])),
+            lambda v: (v["TS"] // v["WIDTH"], v["TS"]),
+        ),
+    ),
+    parameters={
+        "TS": Parameter("edge of the square tiles", (16, 32, 64)),
+        "WIDTH": Parameter("columns of C of a work-item, a vector", (2, 4, 8, 16)),
+    },
+    presets={
+        "default": {"TS": 32, "WIDTH": 4},
+        "cpu": {"TS": 64, "WIDTH": 16},
+        "gpu-nvidia": {"TS": 64, "WIDTH": 4},
+        "gpu-nvidia:double": {"TS": 16, "WIDTH": 2},
+    },
+    constraints=(Constraint(lambda p: p["TS"] % p["WIDTH"] == 0, "TS must be a multiple of WIDTH"),),
+    local_elements=lambda p: 2 * p["TS"] * p["TS"],
+    edge=lambda p: p["TS"],
+)
+
+RECT = Variant(
+    name="rect",
+    family=FAMILY,
+    idea="A transposed beforehand: rectangular tiles, their depth apart from their width",
+    source=_SOURCE.format(5),
+    passes=(
+        TRANSPOSE_A,
+        multiply(
+            "05_rect.cl",
+            "rect",
+            lambda v: (round_up(v["n"], v["BN"]), round_up(v["m"], v["BM"]) // v["TM"]),
+            lambda v: (v["BN"], v["BM"] // v["TM"]),
+            WITH_AT,
+        ),
+    ),
+    parameters={
+        "BM": Parameter("rows of C in a work-group's tile", (32, 64, 128)),
+        "BN": Parameter("columns of C in a work-group's tile", (32, 64, 128)),
+        "BK": Parameter("depth of the tiles of A and B", (8, 16, 32)),
+        "TM": Parameter("elements of C of a work-item", (4, 8, 16, 32)),
+    },
+    presets={
+        "default": {"BM": 64, "BN": 64, "BK": 16, "TM": 16},
+        "cpu-intel": {"BM": 32, "BN": 128, "BK": 32},
+        "gpu-nvidia": {"BM": 128, "BK": 32, "TM": 32},
+        "gpu-nvidia:double": {"BM": 32, "TM": 16},
+    },
+    constraints=(ROWS,),
+    extents=AT_EXTENTS,
+    temporaries=AT,
+    local_elements=lambda p: p["BK"] * (p["BM"] + p["BN"]),
+    edge=tile_edge,
+)
+
+REGISTER = Variant(
+    name="register",
+    family=FAMILY,
+    idea="two-dimensional register blocking: each work-item owns a TM x TN micro-tile",
+    source=_SOURCE.format(6),
+    passes=(TRANSPOSE_A, multiply("06_register.cl", "register_blocked", tile_items, tile_group, WITH_AT)),
+    parameters=tile_parameters(),
+    presets={
+        "default": {"BM": 64, "BN": 64, "BK": 16, "TM": 8, "TN": 8},
+        "cpu-intel": {"BM": 128, "BN": 128, "BK": 16, "TM": 4, "TN": 4},
+        "gpu": {"BM": 128, "BN": 128, "BK": 16, "TM": 8, "TN": 8},
+        "gpu-nvidia": {"BK": 32},
+        "gpu-nvidia:double": {"BM": 64, "BK": 16, "TN": 4},
+    },
+    constraints=(ROWS, COLUMNS),
+    extents=AT_EXTENTS,
+    temporaries=AT,
+    local_elements=lambda p: p["BK"] * (p["BM"] + p["BN"]),
+    edge=tile_edge,
+)
+
+REGISTER_WIDE = Variant(
+    name="register-wide",
+    family=FAMILY,
+    idea="register blocking whose loads are vectors, local rows padded against bank conflicts",
+    source=_SOURCE.format(7),
+    passes=(
+        *_PAD_BOTH,
+        multiply("07_register_wide.cl", "register_wide", tile_items, tile_group, _WITH_BOTH),
+    ),
+    parameters=_REGISTER_WIDE_PARAMETERS,
+    presets={
+        "default": {"BM": 64, "BN": 64, "BK": 16, "TM": 8, "TN": 8, "WIDTH": 4, "PAD": 0},
+        "cpu": {"BK": 32, "TN": 16, "WIDTH": 8},
+        "cpu-intel": {"BM": 128, "BN": 128, "BK": 16, "TM": 16, "WIDTH": 16},
+        "gpu:double": {"BN": 128, "TM": 4, "WIDTH": 2},
+    },
+    constraints=(ROWS, COLUMNS, *_VECTORS),
+    extents=PADDED,
+    temporaries=_BOTH_PADDED,
+    local_elements=lambda p: p["BK"] * (p["BM"] + p["BN"] + 2 * p["PAD"] * p["WIDTH"]),
+    edge=tile_edge,
+)
+
+SUBGROUP = Variant(
+    name="subgroup",
+    family=FAMILY,
+    idea="no local memory: a sub-group shares A's values by shuffle, or through the read-only path",
+    source=_SOURCE.format(8),
+    passes=(
+        pad("m", "k", "A", "lda", "mp", "kp", "AP"),
+        pad("k", "n", "B", "ldb", "kp", "np", "BP"),
+        multiply(
+            "08_subgroup.cl",
+            "subgroup",
+            lambda v: (v["np"] // v["TN"], v["mp"] // v["TM"]),
+            lambda v: (v["LANES"], v["GY"]),
+            ("m", "n", "alpha", "np", "kp", "AP", "BP", "beta", "C", "ldc"),
+        ),
+    ),
+    parameters={
+        "LANES": Parameter("work-items in a row of the group: a sub-group", (8, 16, 32)),
+        "GY": Parameter("rows of work-items in a group", (1, 2, 4, 8)),
+        "TM": Parameter("rows of C of a work-item", (4, 8, 16)),
+        "TN": Parameter("columns of C of a work-item", (4, 8)),
+        "WIDTH": Parameter("elements of a vector", (2, 4, 8)),
+        "EXCHANGE": Parameter("1: A's values by shuffle; 2: by the read-only path", (1, 2)),
+    },
+    presets={
+        "default": {"LANES": 16, "GY": 4, "TM": 8, "TN": 4, "WIDTH": 4, "EXCHANGE": 2},
+        "cpu": {"LANES": 8, "TM": 16, "TN": 8, "WIDTH": 8},
+        "cpu-intel": {"TM": 8, "WIDTH": 4},
+        "gpu": {"LANES": 32, "GY": 8, "TM": 16},
+        "gpu:double": {"LANES": 8, "GY": 4, "TM": 8, "TN": 8},
+        "gpu-intel": {"LANES": 16, "EXCHANGE": 1},
+    },
+    constraints=(
+        Constraint(
+            lambda p: p["TN"] % p["WIDTH"] == 0, "TN must be a multiple of WIDTH, to be whole vectors"
+        ),
+        Constraint(lambda p: p["EXCHANGE"] <= 2, "EXCHANGE is 1 (shuffle) or 2 (read-only path)"),
+    ),
+    extents={
+        "mp": lambda v: round_up(v["m"], v["GY"] * v["TM"]),
+        "np": lambda v: round_up(v["n"], v["LANES"] * v["TN"]),
+        "kp": lambda v: round_up(v["k"], v["LANES"] if v["EXCHANGE"] == 1 else v["WIDTH"]),
+    },
+    temporaries={"AP": lambda v: v["mp"] * v["kp"], "BP": lambda v: v["kp"] * v["np"]},
+    extensions=lambda p: (
+        ("cl_khr_subgroup_shuffle|cl_intel_subgroups", "cl_intel_required_subgroup_size")
+        if p["EXCHANGE"] == 1
+        else ()
+    ),
+    sub_group=lambda p: p["LANES"] if p["EXCHANGE"] == 1 else 0,
+    edge=lambda p: max(p["LANES"] * p["TN"], p["GY"] * p["TM"]),
+)
+
+PREFETCH = Variant(
+    name="prefetch",
+    family=FAMILY,
+    idea="double-buffered local memory: the next tile loads while this one multiplies",
+    source=_SOURCE.format(9),
+    passes=(*_PAD_BOTH, multiply("09_prefetch.cl", "prefetched", tile_items, tile_group, _WITH_BOTH)),
+    parameters=_REGISTER_WIDE_PARAMETERS,
+    presets={
+        "default": {"BM": 64, "BN": 64, "BK": 16, "TM": 8, "TN": 8, "WIDTH": 4, "PAD": 0},
+        "cpu": {"TN": 16, "WIDTH": 8},
+        "gpu": {"BM": 128, "BN": 128, "BK": 8},
+        "gpu:double": {"BM": 64, "BK": 8, "WIDTH": 2},
+        "gpu-nvidia:double": {"BK": 16},
+    },
+    constraints=(ROWS, COLUMNS, *_VECTORS, _WHOLE_LOADS),
+    extents=PADDED,
+    temporaries=_BOTH_PADDED,
+    local_elements=lambda p: 2 * p["BK"] * (p["BM"] + p["BN"] + 2 * p["PAD"] * p["WIDTH"]),
+    edge=tile_edge,
+)
+
+PADDED_TILES = Variant(
+    name="padded",
+    family=FAMILY,
+    idea="incomplete tiles: pad A and B with zeros, transpose B, multiply whole tiles, unpad C",
+    source=_SOURCE.format(10),
+    passes=(
+        pad("m", "k", "A", "lda", "mp", "kp", "AP"),
+        transpose("k", "n", "B", "ldb", "BT", "ldbt"),
+        pad("n", "k", "BT", "ldbt", "np", "kp", "BP"),
+        multiply(
+            "10_padded.cl",
+            "padded",
+            lambda v: (v["np"] // v["TN"], v["mp"] // v["TM"]),
+            tile_group,
+            ("np", "kp", "AP", "BP", "CP"),
+        ),
+        Pass(
+            "unpad",
+            "gemm/10_padded.cl",
+            "unpad",
+            ("m", "n", "alpha", "CP", "np", "beta", "C", "ldc"),
+            lambda v: (v["n"], v["m"]),
+            lambda _: (16, 16),
+        ),
+    ),
+    parameters={**tile_parameters((64, 80, 128, 160), (4, 8, 10)), "PAD": _PAD},
+    presets={
+        "default": {"BM": 64, "BN": 64, "BK": 16, "TM": 8, "TN": 8, "PAD": 1},
+        "cpu-intel": {"BM": 128, "BN": 128, "BK": 16, "TM": 4, "TN": 4},
+        "gpu": {"BM": 128, "BN": 128, "BK": 16, "TM": 8, "TN": 8},
+        "gpu-nvidia": {"BK": 32},
+        "gpu-nvidia:double": {"BN": 64, "BK": 16},
+    },
+    constraints=(ROWS, COLUMNS),
+    extents={**PADDED, "ldbt": lambda v: v["k"]},
+    temporaries={
+        "AP": lambda v: v["mp"] * v["kp"],
+        "BT": lambda v: v["n"] * v["k"],
+        "BP": lambda v: v["np"] * v["kp"],
+        "CP": lambda v: v["mp"] * v["np"],
+    },
+    local_elements=lambda p: p["BK"] * (p["BM"] + p["BN"] + 2 * p["PAD"]),
+    edge=tile_edge,
+)
+
+VARIANTS = (
+    NAIVE, TILED, COARSE, WIDE, RECT, REGISTER, REGISTER_WIDE, SUBGROUP, PREFETCH, PADDED_TILES,
+)  # fmt: skip
+
+
+# --- For mobile GPUs: few registers, no fast local memory, B transposed -------------------------------------
+
+
+MOBILE = "mobile"
+_ANDROID = "Profiling GEMM on Android (Mali-T760); Gronqvist and Lokhotmov, GPU Pro 5"
+
+
+def _dot_products(name: str, idea: str, file: str, kernel: str, block: int = 1) -> Variant:
+    """A variant whose name ends in its vector width and whose work-items make block x block of C."""
+    width = int(name.rpartition("-v")[2])
+    across, down = ("columns of C", "rows of C") if block == 1 else ("blocks of C", "blocks of C")
+    return Variant(
+        name=name,
+        family=MOBILE,
+        idea=idea.format(width),
+        source=_ANDROID,
+        passes=(
+            TRANSPOSE_B,
+            multiply(
+                file,
+                kernel,
+                lambda v: (-(-v["n"] // block), -(-v["m"] // block)),
+                group_of,
+                WITH_BT,
+            ),
+        ),
+        parameters={
+            "WIDTH": Parameter("elements of a vector", (width,)),
+            **group_shape(across, down, (4, 8, 16), (1, 4, 8, 16)),
+        },
+        presets={"default": {"WIDTH": width, "WX": 8, "WY": 8}},
+        constraints=(Constraint(lambda p: p["WIDTH"] == width, f"WIDTH is {width} in {name}"),),
+        extents=BT_EXTENTS,
+        temporaries=BT,
+        edge=lambda p: max(p["WIDTH"], block * p["WX"], block * p["WY"]),
+    )
+
+
+_DOT = "B transposed: each element of C is a dot product of two rows, by vectors of {}"
+_DOTF = "the same by the built-in dot on the 4-wide parts of vectors of {}"
+_TWO = "a 2 x 2 block of C per work-item: four dot products share the rows they load, by vectors of {}"
+_FOUR = "a 4 x 4 block of C per work-item, by vectors of {}: more reuse, more registers"
+
+MOBILE_VARIANTS = (
+    _dot_products("dot-v4", _DOT, "11_dot.cl", "dot_rows"),
+    _dot_products("dot-v8", _DOT, "11_dot.cl", "dot_rows"),
+    replace(_dot_products("dot-v16", _DOT, "11_dot.cl", "dot_rows"), likely={"narrow-cpu": 2}),
+    _dot_products("dotf-v8", _DOTF, "12_dotf.cl", "dotf_rows"),
+    _dot_products("dotf-v16", _DOTF, "12_dotf.cl", "dotf_rows"),
+    _dot_products("block2x2-v4", _TWO, "13_block2x2.cl", "block2x2", 2),
+    _dot_products("block2x2-v8", _TWO, "13_block2x2.cl", "block2x2", 2),
+    _dot_products("block4x4-v4", _FOUR, "14_block4x4.cl", "block4x4", 4),
+    _dot_products("block4x4-v8", _FOUR, "14_block4x4.cl", "block4x4", 4),
+)
+
+
+# --- What the makers of mobile GPUs published: ARM's sample, Qualcomm's articles ----------------------------
+
+
+MALI = Variant(
+    name="mali-sgemm",
+    family="vendor samples",
+    idea="four steps along k by vectors: A's row loaded, B's column gathered; B is not transposed",
+    source="ARM, Mali OpenCL SDK 1.1, SGEMM sample",
+    passes=(multiply("15_mali_sgemm.cl", "mali_sgemm", lambda v: (v["n"], v["m"]), group_of),),
+    parameters=group_shape("columns of C", "rows of C", (4, 8, 16, 32), (1, 2, 4, 8, 16)),
+    presets={"default": {"WX": 16, "WY": 8}},
+)
+
+_FEW_ROWS = 8  # fewer rows than a micro-tile has: another kernel
+_ROWS = 8
+_GROUP = 128  # work-items that the article's groups aim at
+_MOST_ACROSS = 64
+
+
+def _article_shape(problem: Gemm, device: DeviceFacts, _: Values) -> dict[str, int]:
+    """The article's rules for a work-group: few part-filled groups, and heuristics by size.
+
+    Among the powers of two for either side: first the shape that starts the fewest work-items past the edges
+    of C, then one that gives every compute unit a group, then the one closest to 128 work-items, then the
+    squarest micro-tile area, which reads least of A and B.
+    """
+    across = -(-problem.n // PIXEL)
+    rows = 1 if problem.m < _FEW_ROWS else _ROWS
+    down = -(-problem.m // rows)
+    most = min(device.max_work_group_size, _GROUP)
+    sides = [1 << bit for bit in range(8)]
+
+    def cost(shape: tuple[int, int]) -> tuple[float, ...]:
+        x, y = shape
+        started = round_up(max(across, 1), x) * round_up(max(down, 1), y)
+        groups = started // (x * y)
+        return (started, groups < device.compute_units, -x * y, abs(x * PIXEL - y * rows))
+
+    limits = (*device.max_work_item_sizes, most, most)
+    shapes = [
+        (x, y)
+        for x in sides
+        for y in sides
+        if x * y <= most and x <= min(limits[0], _MOST_ACROSS) and y <= limits[1]
+    ]
+    best = min(shapes, key=cost)
+    return {"WX": best[0], "WY": best[1]}
+
+
+def _image_multiply(kernel: str, rows: int) -> Pass:
+    step = multiply(
+        "16_image.cl",
+        kernel,
+        lambda v: (-(-v["n"] // PIXEL), -(-v["m"] // rows)),
+        group_of,
+        ("m", "n", "k", "alpha", "A", "lda", "BI", "beta", "C", "ldc"),
+    )
+    few = rows < _ROWS
+    return replace(step, when=lambda v: (v["m"] < _FEW_ROWS) == few)
+
+
+IMAGE = Variant(
+    name="image-4x8",
+    family="vendor samples",
+    idea="B as an image through the texture cache, A and C as buffers; 4 columns by 8 rows per work-item",
+    source="Qualcomm, Matrix Multiply on Adreno GPUs, parts 1 and 2",
+    passes=(
+        Pass(
+            "image",
+            "gemm/16_image.cl",
+            "fill_image",
+            ("k", "n", "B", "ldb", "BI"),
+            lambda v: (-(-v["n"] // PIXEL), v["k"]),
+            lambda _: (16, 8),
+        ),
+        _image_multiply("image_4x8", _ROWS),
+        _image_multiply("image_4x1", 1),
+    ),
+    parameters=group_shape("pixels of C", "micro-tiles of C", (4, 8, 16, 32), (1, 2, 4, 8, 16)),
+    choose=_article_shape,
+    images={"BI": Image("B", "k", "n")},
+    flags=("-cl-fast-relaxed-math",),
+    dtypes=("float", "half"),
+)
+
+VENDOR_VARIANTS = (MALI, IMAGE)

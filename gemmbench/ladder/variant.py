@@ -1,0 +1,393 @@
+"""What an entry of the ladder is made of.
+
+Kernels take row-major operands with their leading dimensions. A pass names its arguments; each name is one of
+
+* ``m n k alpha beta A lda B ldb C ldc``: the problem (lengths in elements),
+* an extent of the variant (``extents``): a length derived from problem and parameters,
+* a temporary of the variant (``temporaries``): a device buffer of that many elements,
+* an image of the variant (``images``): an operand as a two-dimensional RGBA image.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import product
+from typing import Literal
+
+from gemmbench.model.device import DeviceFacts
+from gemmbench.model.dtypes import DTYPES, PLAIN_DTYPES
+from gemmbench.model.kernel_files import fingerprint
+from gemmbench.model.problem import Gemm
+from gemmbench.model.row import RanOn
+
+Values = Mapping[str, int]  # parameters, and in formulas also m, n, k and the extents
+Formula = Callable[[Values], int]
+Shape = Callable[[Values], tuple[int, ...]]
+Chooser = Callable[[Gemm, DeviceFacts, Values], dict[str, int]]
+Role = Literal["multiply", "transpose", "pad", "pack", "image", "unpad"]
+
+Likely = Literal["cpu", "gpu", "narrow-cpu", "narrow-gpu"]  # narrow: a dimension is very small beside others
+
+OURS = "ours"  # the family of the kernels that are gemmbench's own
+LIBRARIES = "libraries"  # no kernels of ours, each on its own
+
+PIXEL = 4  # elements in a pixel of an RGBA image
+
+
+class ParameterError(ValueError):
+    """A parameter that a variant does not have, or a value that it cannot take."""
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A tunable of a variant: a -D of its kernels unless it only shapes the launch."""
+
+    idea: str
+    values: tuple[int, ...]  # worth trying; others that meet the constraints are accepted
+    launch: bool = False  # of the launch alone: the kernels are compiled without it
+    least: int = 1
+
+
+@dataclass(frozen=True)
+class Constraint:
+    """A rule that parameters must meet, and the sentence for a user who broke it."""
+
+    rule: Callable[[Values], bool]  # may name ``itemsize``, too: the bytes of an element of A or B
+    sentence: str
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Leading dimensions in elements."""
+
+    lda: int
+    ldb: int
+    ldc: int
+
+    @classmethod
+    def tight(cls, problem: Gemm) -> Layout:
+        """Rows without anything between them."""
+        return cls(problem.k, problem.n, problem.n)
+
+
+@dataclass(frozen=True)
+class Pass:
+    """One kernel launch."""
+
+    role: Role
+    file: str  # relative to the kernels folder
+    kernel: str
+    arguments: tuple[str, ...]
+    items: Shape  # work-items wanted; rounded up to whole groups
+    group: Shape  # work-items in a group
+    when: Callable[[Values], bool] = lambda _: True  # problems that it is for
+
+
+@dataclass(frozen=True)
+class Image:
+    """An operand as an RGBA image: a row of the matrix in a row of pixels, four columns in each."""
+
+    source: str  # the operand that a pass of role "image" fills it from
+    rows: str  # which of m, n, k
+    columns: str
+
+    def shape(self, problem: Gemm) -> tuple[int, int]:
+        """Width and height in pixels; an image is never empty."""
+        rows, columns = getattr(problem, self.rows), getattr(problem, self.columns)
+        return max(1, -(-columns // PIXEL)), max(1, rows)
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One rung of the ladder."""
+
+    name: str
+    family: str
+    idea: str
+    source: str
+    passes: tuple[Pass, ...] = ()
+    parameters: Mapping[str, Parameter] = field(default_factory=dict)
+    presets: Mapping[str, Values] = field(default_factory=dict)  # see `preset`
+    constraints: tuple[Constraint, ...] = ()
+    choose: Chooser | None = None  # parameters that no preset fixes, from problem and device
+    extents: Mapping[str, Formula] = field(default_factory=dict)
+    temporaries: Mapping[str, Formula] = field(default_factory=dict)  # elements
+    images: Mapping[str, Image] = field(default_factory=dict)
+    local_elements: Formula = lambda _: 0  # of local memory, the most that one pass uses; see `local_bytes`
+    local_limit: Callable[[DeviceFacts], int] = lambda device: device.local_mem_bytes  # for a group
+    extensions: Callable[[Values], tuple[str, ...]] = lambda _: ()  # "a|b": one of them is enough
+    type_extensions: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # beside these, by data type
+    sub_group: Formula = lambda _: 0  # work-items that its sub-groups must have; 0: it does not matter
+    flags: tuple[str, ...] = ()  # compiler options beside the -D list
+    parameter_flags: Callable[[Values], tuple[str, ...]] = lambda _: ()  # those that parameters ask for
+    dtypes: tuple[str, ...] = PLAIN_DTYPES
+    device_type: str = ""  # of the only devices that it is for: "cpu"; "" for any
+    # Why a device cannot multiply a type with it, or "", where another rule than the device's own list of
+    # types decides: matrix units take types that OpenCL C lacks.
+    lacks: Callable[[DeviceFacts, str], str] | None = None
+    compiled_for: Callable[[str], tuple[str, ...]] = lambda dtype: (f"-DREAL_{dtype}",)  # a data type
+    sums: Mapping[str, str] = field(default_factory=dict)  # the type of sums, by data type, if it is not C's
+    target: str = ""  # of PTX, for marked instructions that the driver's own lacks: "sm_90a"; see opencl/ptx
+    matrix_units: tuple[str, ...] = ()  # the data types that it multiplies with units for nothing else
+    likely: Mapping[Likely, int] = field(default_factory=dict)  # where it may be the best; 1 is tried first
+    edge: Formula = lambda _: 16  # the largest tile edge: shapes around it exercise the edges
+    library: str = ""  # what must be installed for it, in words
+    executor: Literal["opencl", "numpy", "clblast", "cublas", "auto"] = "opencl"
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The ``.cl`` files it is made of, each once."""
+        return tuple(dict.fromkeys(step.file for step in self.passes))
+
+    @property
+    def on_host(self) -> bool:
+        """Whether it multiplies on the host, whatever devices there are."""
+        return self.executor == "numpy"
+
+    def ran_on(self, dtype: str) -> RanOn:
+        """What a row of a data type is of."""
+        if self.on_host:
+            return "host"
+        return "matrix" if dtype in self.matrix_units else "device"
+
+    def preset(
+        self, family: str, overrides: Values | None = None, dtype: str = "float", vector_bits: int = 0
+    ) -> dict[str, int]:
+        """Its parameters for a family of devices (``cpu-pocl``) and a data type, the user's own over them.
+
+        The presets apply in this order, each over the one before: ``default``, the width of the device's
+        vector registers (``256-bit``), its type (``cpu``), the family, and then the same for the data type
+        alone (``gpu:double``).
+
+        Raises:
+            ParameterError: an override is unknown or breaks a constraint.
+        """
+        kinds = ("default", f"{vector_bits}-bit", family.partition("-")[0], family)
+        keys = (*kinds, *(f"{kind}:{dtype}" for kind in kinds))
+        chosen = {name: value for key in keys for name, value in self.presets.get(key, {}).items()}
+        for name, value in (overrides or {}).items():
+            if name not in self.parameters:
+                known = ", ".join(self.parameters) or "none"
+                raise ParameterError(f"{self.name} has no parameter {name} (it has {known})")
+            chosen[name] = value
+        for name, value in chosen.items():
+            least = self.parameters[name].least
+            if value < least:
+                raise ParameterError(f"{self.name}: {name} must be {least} or more, not {value}")
+        if broken := self._broken(chosen, dtype):
+            raise ParameterError(f"{self.name}: {broken.sentence} (not with {_listed(chosen)})")
+        return chosen
+
+    def _broken(self, parameters: Values, dtype: str) -> Constraint | None:
+        """The first constraint that parameters break; a type that it is not for counts as its first."""
+        itemsize = DTYPES[dtype if dtype in self.dtypes else self.dtypes[0]].itemsize
+        known = {**parameters, "itemsize": itemsize}
+        return next((constraint for constraint in self.constraints if not constraint.rule(known)), None)
+
+    def chosen(self, problem: Gemm, device: DeviceFacts, parameters: Values) -> dict[str, int]:
+        """What its own rules add to the given parameters for a problem on a device."""
+        if self.choose is None:
+            return {}
+        found = self.choose(problem, device, parameters)
+        return {name: value for name, value in found.items() if name not in parameters}
+
+    def compiled(self, problem: Gemm, device: DeviceFacts, parameters: Values) -> dict[str, int]:
+        """What kernels for a problem are compiled with: the given parameters and those of `chosen`.
+
+        What is chosen and is no parameter is the launch's alone.
+        """
+        chosen = self.chosen(problem, device, parameters)
+        known = (name for name in chosen if name in self.parameters and not self.parameters[name].launch)
+        return {**parameters, **{name: chosen[name] for name in known}}
+
+    def space(self, dtype: str = "float") -> Iterator[dict[str, int]]:
+        """Every combination of the parameters' values that meets the constraints for a data type."""
+        for values in product(*(parameter.values for parameter in self.parameters.values())):
+            chosen = dict(zip(self.parameters, values, strict=True))
+            if not self._broken(chosen, dtype):
+                yield chosen
+
+    def values(self, problem: Gemm, parameters: Values, layout: Layout | None = None) -> dict[str, int]:
+        """What its formulas and kernel arguments may name: parameters, lengths of the problem, extents.
+
+        Formulas may also name ``itemsize``, the bytes of an element of A or B.
+
+        Args:
+            problem: m, n, k.
+            parameters: its own.
+            layout: lda, ldb, ldc; None for rows without anything between them.
+        """
+        known = {**parameters, "m": problem.m, "n": problem.n, "k": problem.k}
+        known |= vars(layout or Layout.tight(problem)) | {"itemsize": DTYPES[problem.dtype].itemsize}
+        for name, formula in self.extents.items():
+            known[name] = formula(known)
+        return known
+
+    def steps(self, values: Values) -> tuple[Pass, ...]:
+        """The passes that a problem takes, given `values`."""
+        return tuple(step for step in self.passes if step.when(values))
+
+    def options(self, dtype: str, parameters: Values) -> tuple[str, ...]:
+        """What its kernels compile with: the data type, the -D list, flags."""
+        defines = (
+            f"-D{name}={value}" for name, value in parameters.items() if not self.parameters[name].launch
+        )
+        return (*self.compiled_for(dtype), *defines, *self.flags, *self.parameter_flags(parameters))
+
+    def temporary_bytes(
+        self, problem: Gemm, parameters: Values, layout: Layout | None = None
+    ) -> dict[str, int]:
+        """Bytes of each of its temporaries; arguments as of `values`."""
+        known = self.values(problem, parameters, layout)
+        itemsize = DTYPES[problem.dtype].itemsize
+        return {name: formula(known) * itemsize for name, formula in self.temporaries.items()}
+
+    def local_bytes(self, dtype: str, parameters: Values) -> int:
+        """Bytes of local memory that a work-group needs; the formula may name ``itemsize``, too."""
+        itemsize = DTYPES[dtype].itemsize
+        return self.local_elements({**parameters, "itemsize": itemsize}) * itemsize
+
+    def fingerprint(self, dtype: str, parameters: Values, root: str = "") -> str:
+        """Hash of what would be compiled: rows are comparable only if it is the same; "" for a library.
+
+        Args:
+            dtype: the data type.
+            parameters: the variant's.
+            root: another kernels folder than gemmbench's own.
+        """
+        return fingerprint(self.files, self.options(dtype, parameters), root) if self.files else ""
+
+
+def _listed(parameters: Values) -> str:
+    return ", ".join(f"{name}={value}" for name, value in parameters.items())
+
+
+def round_up(value: int, multiple: int) -> int:
+    """The smallest multiple that is not below value."""
+    return -(-value // multiple) * multiple
+
+
+# --- Pieces that several variants are made of ---------------------------------------------------------------
+
+
+PLAIN = ("m", "n", "k", "alpha", "A", "lda", "B", "ldb", "beta", "C", "ldc")
+WITH_AT = ("m", "n", "k", "alpha", "AT", "ldat", "B", "ldb", "beta", "C", "ldc")
+WITH_BT = ("m", "n", "k", "alpha", "A", "lda", "BT", "ldbt", "beta", "C", "ldc")
+
+_HELPER = (16, 16)  # work-group of the passes around the multiplication
+
+
+def multiply(file: str, kernel: str, items: Shape, group: Shape, arguments: tuple[str, ...] = PLAIN) -> Pass:
+    """The pass that a variant is about."""
+    return Pass("multiply", f"gemm/{file}", kernel, arguments, items, group)
+
+
+def transpose(rows: str, columns: str, source: str, ld: str, target: str, target_ld: str) -> Pass:
+    """target (columns x rows) = source (rows x columns) transposed."""
+    return transpose_padded(rows, columns, source, ld, columns, rows, target, target_ld)
+
+
+def transpose_padded(
+    rows: str, columns: str, source: str, ld: str, target_rows: str, target_columns: str, target: str,
+    target_ld: str,
+) -> Pass:  # fmt: skip
+    """target (target_rows x target_columns) = source (rows x columns) transposed, zeros past it."""
+    return Pass(
+        "transpose",
+        "gemm/00_transpose.cl",
+        "transpose",
+        (rows, columns, source, ld, target_rows, target_columns, target, target_ld),
+        lambda v: (v[target_rows], v[target_columns]),
+        lambda _: _HELPER,
+    )
+
+
+def pad(
+    rows: str, columns: str, source: str, ld: str, target_rows: str, target_columns: str, target: str
+) -> Pass:
+    """target (target_rows x target_columns) = source (rows x columns), zeros past it."""
+    return Pass(
+        "pad",
+        "gemm/00_pad.cl",
+        "pad",
+        (rows, columns, source, ld, target_rows, target_columns, target),
+        lambda v: (v[target_columns], v[target_rows]),
+        lambda _: _HELPER,
+    )
+
+
+TRANSPOSE_A = transpose("m", "k", "A", "lda", "AT", "ldat")
+AT_EXTENTS: Mapping[str, Formula] = {"ldat": lambda v: v["m"]}
+AT: Mapping[str, Formula] = {"AT": lambda v: v["m"] * v["k"]}
+
+TRANSPOSE_B = transpose("k", "n", "B", "ldb", "BT", "ldbt")
+BT_EXTENTS: Mapping[str, Formula] = {"ldbt": lambda v: v["k"]}
+BT: Mapping[str, Formula] = {"BT": lambda v: v["n"] * v["k"]}
+
+# Lengths rounded up to whole tiles.
+PADDED: Mapping[str, Formula] = {
+    "mp": lambda v: round_up(v["m"], v["BM"]),
+    "np": lambda v: round_up(v["n"], v["BN"]),
+    "kp": lambda v: round_up(v["k"], v["BK"]),
+}
+
+
+def tile_parameters(
+    widths: tuple[int, ...] = (32, 64, 128), micro: tuple[int, ...] = (4, 8)
+) -> dict[str, Parameter]:
+    """A work-group's tile of C, its depth, and the micro-tile of a work-item."""
+    return {
+        "BM": Parameter("rows of C in a work-group's tile", widths),
+        "BN": Parameter("columns of C in a work-group's tile", widths),
+        "BK": Parameter("depth of the tiles of A and B", (8, 16, 32)),
+        "TM": Parameter("rows of C in a work-item's micro-tile", micro),
+        "TN": Parameter("columns of C in a work-item's micro-tile", micro),
+    }
+
+
+ROWS = Constraint(
+    lambda p: p["BM"] % p["TM"] == 0, "BM must be a multiple of TM, so that each work-item owns whole rows"
+)
+COLUMNS = Constraint(
+    lambda p: p["BN"] % p["TN"] == 0,
+    "BN must be a multiple of TN, so that each work-item owns whole columns",
+)
+
+
+def tile_items(v: Values) -> tuple[int, int]:
+    """A work-item for each TM x TN micro-tile, in whole BM x BN tiles."""
+    return round_up(v["n"], v["BN"]) // v["TN"], round_up(v["m"], v["BM"]) // v["TM"]
+
+
+def tile_group(v: Values) -> tuple[int, int]:
+    """A work-group for each BM x BN tile."""
+    return v["BN"] // v["TN"], v["BM"] // v["TM"]
+
+
+def tile_edge(v: Values) -> int:
+    """The longer edge of a tile."""
+    return max(v["BM"], v["BN"])
+
+
+def group_shape(
+    columns: str, rows: str, wide: tuple[int, ...], tall: tuple[int, ...]
+) -> dict[str, Parameter]:
+    """WX x WY: how many work-items across and down make a group, where the kernel does not care."""
+    return {
+        "WX": Parameter(f"{columns} across a work-group", wide, launch=True),
+        "WY": Parameter(f"{rows} down a work-group", tall, launch=True),
+    }
+
+
+def group_of(v: Values) -> tuple[int, int]:
+    """The group that WX and WY say."""
+    return v["WX"], v["WY"]
+
+
+def unsupported_type(device: DeviceFacts, dtype: str) -> str:
+    """Why a device cannot compute with a data type, or ""."""
+    if dtype in device.dtypes:
+        return ""
+    extension = DTYPES[dtype].extension
+    return f"the device does not list {extension}" if extension else f"the device has no {dtype}"

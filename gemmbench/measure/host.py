@@ -1,0 +1,86 @@
+"""The machine around the devices, as saved runs describe it."""
+
+from __future__ import annotations
+
+import os
+import platform
+import time
+from pathlib import Path
+
+import numpy as np
+import threadpoolctl
+
+from gemmbench.model.device import HostFacts
+
+_LOOK_S = 0.2
+
+
+def blas_name() -> str:
+    """Which BLAS numpy uses and with how many threads: ``openblas 0.3.30, 2 threads, SkylakeX``."""
+    pools = [pool for pool in threadpoolctl.threadpool_info() if pool.get("user_api") == "blas"]
+    # scipy brings an OpenBLAS of its own, which numpy does not use.
+    for pool in sorted(pools, key=lambda pool: "scipy" in str(pool.get("filepath"))):
+        parts = [f"{pool.get('internal_api')} {pool.get('version') or ''}".strip()]
+        threads = pool.get("num_threads")
+        parts.append(f"{threads} thread{'s' if threads != 1 else ''}")
+        if pool.get("architecture"):
+            parts.append(str(pool["architecture"]))
+        return ", ".join(parts)
+    return "unknown BLAS"
+
+
+def host_facts() -> HostFacts:
+    """What the saved file says about the machine."""
+    return HostFacts(
+        cpu=_cpu_name(),
+        cores=_cores(),
+        memory_bytes=_memory_bytes(),
+        system=f"{platform.system()} {platform.release().split('-')[0]}",
+        python=platform.python_version(),
+        numpy=np.__version__,
+        blas=blas_name(),
+        busy=_busy_cores(),
+    )
+
+
+def _busy_cores() -> float:
+    """How many cores other programs keep busy, over a fifth of a second; 0 where the system does not tell.
+
+    A threaded BLAS waits for its slowest thread, so that one busy core can cost it a hundredfold.
+    """
+
+    def busy_ticks() -> int:
+        fields = Path("/proc/stat").read_text(encoding="utf-8").split("\n", 1)[0].split()[1:]
+        user, nice, system, _idle, _wait, irq, softirq, steal = map(int, fields[:8])
+        return user + nice + system + irq + softirq + steal
+
+    try:
+        before = busy_ticks()
+        time.sleep(_LOOK_S)
+        ticks = busy_ticks() - before
+    except (OSError, ValueError, IndexError):
+        return 0.0
+    return round(ticks / os.sysconf("SC_CLK_TCK") / _LOOK_S, 2)
+
+
+def _cores() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _cpu_name() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return " ".join(line.split(":", 1)[1].split())
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+def _memory_bytes() -> int:
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return 0

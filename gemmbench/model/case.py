@@ -1,0 +1,123 @@
+"""gemmbench.model.case."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from gemmbench.model.problem import Gemm
+from gemmbench.model.row import Kind, Parameters, Problem, RanOn, Row, RowKey, Status, row_key
+from gemmbench.model.units import size
+
+MEMORY_MODES: dict[str, str] = {
+    "mapped": "buffers the host can map, filled in place: no copy where host and device share memory",
+    "staged": "copies between device buffers and pinned host memory",
+    "pageable": "copies between device buffers and ordinary, page-aligned host memory",
+}
+
+
+@dataclass(frozen=True)
+class Policy:
+    """How long and how often things are measured; see the README's *How it measures*."""
+
+    budget_s: float = 3.0  # sampling time for each row
+    settle_s: float = 3.0  # settling never takes longer, nor more than a third of the budget
+    batch_s: float = 0.01  # a batch lasts at least this
+    max_batch_s: float = 0.2  # and at most this, unless one run takes longer
+    min_batches: int = 10
+    precision: float = 0.01  # stop when the median's interval is this narrow, either side
+    time_limit_s: float = 120.0  # a row that takes longer altogether is killed
+    cold: bool = False  # rotate operands past the last-level cache
+    memory: str = "auto"  # or one of MEMORY_MODES
+    energy: bool = False  # read the energy counter over a window of its own, after the samples
+
+
+@dataclass(frozen=True)
+class Operands:
+    """The user's own matrices: .npy files; None means generated (A, B) or zeros (C)."""
+
+    a: str | None = None
+    b: str | None = None
+    c: str | None = None
+    out: str | None = None  # where the result goes
+
+    @property
+    def given(self) -> bool:
+        """Whether any of them is the user's."""
+        return any(path is not None for path in (self.a, self.b, self.c))
+
+
+@dataclass(frozen=True)
+class Case:
+    """One thing to verify and measure."""
+
+    kind: Kind
+    device: int  # position in the header's devices; -1 for the host
+    variant: str
+    dtype: str
+    parameters: Parameters
+    problem: Gemm | None = None
+    source: str = ""
+    operands: Operands = field(default_factory=Operands)
+    notes: tuple[str, ...] = ()  # of its row, beside those of the executor
+    former: str = ""  # a kernels folder: its kernel is timed in turn with itself as it is there
+    ran_on: RanOn = "device"  # of its row
+    phase: str = ""  # likewise, of a tuner
+
+    @property
+    def key(self) -> RowKey:
+        """The key of the row it will become."""
+        problem = saved_problem(self.problem) if self.problem else None
+        return row_key(self.kind, self.device, self.variant, self.dtype, self.parameters, problem)
+
+    @property
+    def numbers(self) -> dict[str, int]:
+        """The parameters of a GEMM, all of which are numbers."""
+        return {name: int(value) for name, value in self.parameters.items()}
+
+    @property
+    def label(self) -> str:
+        """For people, in progress lines."""
+        if self.problem:
+            called = self.problem.label or self.phase
+            name = f"{called} " if called else ""
+            return f"{self.variant} {self.dtype} {name}{self.problem.shape}"
+        width = self.parameters.get("width", 1)
+        others = [
+            f" {size(int(value)) if name == 'bytes' else value}"
+            for name, value in self.parameters.items()
+            if name != "width"
+        ]
+        return f"{self.variant} {self.dtype}{width if width != 1 else ''}{''.join(others)}"
+
+    def row(self, status: Status, reason: str = "") -> Row:
+        """A row for this case without a result."""
+        return Row(
+            kind=self.kind,
+            device=self.device,
+            variant=self.variant,
+            dtype=self.dtype,
+            parameters=self.parameters,
+            status=status,
+            reason=reason,
+            problem=saved_problem(self.problem) if self.problem else None,
+            label=self.problem.label if self.problem else "",
+            source=self.source,
+            notes=self.notes,
+            ran_on=self.ran_on,
+            phase=self.phase,
+        )
+
+
+@dataclass(frozen=True)
+class Skip:
+    """A case that is not worth starting: its row says why."""
+
+    row: Row
+
+
+Plan = tuple[Case | Skip, ...]
+
+
+def saved_problem(problem: Gemm) -> Problem:
+    """The problem as a row stores it (the data type is the row's own field)."""
+    return Problem(problem.m, problem.n, problem.k, problem.alpha, problem.beta)

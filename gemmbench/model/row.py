@@ -1,0 +1,226 @@
+"""The saved run: frozen dataclasses, the JSON Lines file they live in, and its version.
+
+Line 1 is a `Header`, every further line a `Row`. Times are seconds, sizes bytes, rates never stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timezone
+from typing import Literal
+
+from gemmbench.model.problem import Dimensions
+
+# 1: the first one. What a table or a verdict needed beside the figures stood in the command and in sentences.
+# 2: it is typed. The header has `view` and `scope`. A row has `needs_s`, `phase`, `beside` (which was a
+#    parameter), `ran_on`, `race` (which were notes), `check_after` and `supersedes`. `model.schema1` fills
+#    them in for files of schema 1.
+
+Kind = Literal["gemm", "peak", "bandwidth", "transfer", "latency"]
+Status = Literal["ok", "wrong", "unsupported", "skipped", "failed", "crashed", "timed-out"]
+Verdict = Literal["ok", "wrong", "suspect", "none"]
+RanOn = Literal["device", "matrix", "host"]
+Parameters = dict[str, int | float | str]
+
+FAILED: tuple[Status, ...] = ("wrong", "crashed", "failed", "timed-out")
+"""What became of a case that ran, and went wrong."""
+
+SCOPES: tuple[str, ...] = ("kernel", "device", "host")
+
+
+@dataclass(frozen=True)
+class Problem(Dimensions):
+    """The GEMM of a row: C = alpha A B + beta C."""
+
+    m: int
+    n: int
+    k: int
+    alpha: float = 1.0
+    beta: float = 0.0
+
+
+@dataclass(frozen=True)
+class Scope:
+    """The raw samples of one clock: one for each batch, in seconds for one problem (or launch)."""
+
+    seconds: tuple[float, ...]
+    batch: int  # problems in a batch
+    stop: str  # why sampling ended: "stable", "budget"
+
+
+@dataclass(frozen=True)
+class Work:
+    """What one launch of a microbenchmark does, counted instruction by instruction."""
+
+    flops: int = 0  # also integer operations
+    bytes: int = 0
+
+
+@dataclass(frozen=True)
+class Check:
+    """How a result was verified, or a peak's integrity established."""
+
+    verdict: Verdict = "none"
+    figures: dict[str, float] = field(default_factory=dict)
+    reasons: tuple[str, ...] = ()  # why it is wrong or suspect
+
+
+@dataclass(frozen=True)
+class Energy:
+    """Joules for one problem, or why they were not measured.
+
+    All that the counter's scope drew over a window of back-to-back problems: the idle draw is in it.
+    """
+
+    joules: float | None = None
+    why: str = "not measured: not asked for"  # "" where they were
+    scope: str = ""  # board, package
+    counter: str = ""  # NVML, RAPL
+    idle_w: float | None = None  # drawn before the window, with nothing running
+    window_s: float | None = None
+    problems: int = 0  # finished within the window
+
+
+@dataclass(frozen=True)
+class Launch:
+    """The device's stamps of one kernel launch, in seconds: durations between stamps of one kind."""
+
+    name: str
+    queued_s: float  # QUEUED to SUBMIT
+    submitted_s: float  # SUBMIT to START
+    running_s: float  # START to END
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What one kernel takes as built for a device; None where the driver does not tell."""
+
+    kernel: str
+    role: str  # of its pass: multiply, transpose ...
+    group: int  # work-items in a work-group, as launched
+    most: int  # work-items in the largest work-group that it can have
+    multiple: int  # work-group sizes should be a multiple of this
+    private_bytes: int  # of each work-item
+    local_bytes: int  # of each work-group
+    registers: int | None = None  # of each work-item
+    spill_bytes: int | None = None  # stored to memory for want of registers
+    fit: int | None = None  # work-items on a compute unit at once
+    limit: str = ""  # what keeps there from being more: registers, local memory, work-items
+
+
+@dataclass(frozen=True)
+class Former:
+    """The same case with the kernel as it was before, its batches taken in turn with the row's own."""
+
+    source: str  # hash of the former kernel's source and its -D list
+    samples: dict[str, Scope]  # by scope, one for each of the row's own samples
+
+
+@dataclass(frozen=True)
+class Row:
+    """One result, or why there is none."""
+
+    kind: Kind
+    device: int  # position in the header's devices; -1 for the host
+    variant: str  # of the ladder; for microbenchmarks the probe
+    dtype: str
+    parameters: Parameters  # what was asked for
+    status: Status
+    reason: str = ""
+    problem: Problem | None = None  # for kind gemm
+    label: str = ""  # what the problem is called in a set of workloads: "alexnet conv1"
+    work: Work | None = None  # for the other kinds
+    choice: Parameters = field(default_factory=dict)  # what a race or a heuristic settled on
+    samples: dict[str, Scope] = field(default_factory=dict)  # by scope: kernel, device, host
+    launches: tuple[Launch, ...] = ()
+    check: Check = field(default_factory=Check)
+    energy: Energy = field(default_factory=Energy)
+    build_s: float | None = None
+    resources: tuple[Resources, ...] = ()  # of its kernels, in the order of the passes
+    memory: str = ""  # how operands reached the device: mapped, staged, pageable
+    source: str = ""  # hash of the kernel source and its -D list
+    notes: tuple[str, ...] = ()
+    measured_utc: str = ""  # ISO 8601; of a kept row that an earlier run has measured
+    former: Former | None = None  # of a check against other kernels
+    ran_on: RanOn = "device"  # its ordinary units, or those that only multiply matrices; or the host
+    beside: tuple[int, ...] = ()  # positions of the devices that did the same at the same time, sorted
+    needs_s: float | None = None  # what a case takes that was skipped because its budget is shorter
+    phase: str = ""  # of a tuner: see `tune.result`
+    race: tuple[str, ...] = ()  # how the candidates of a microbenchmark did, a line for each choice
+    check_after: Check | None = None  # the same check again, after the samples
+    supersedes: bool = False  # measured again: the earlier rows of its case no longer count
+
+    @property
+    def key(self) -> RowKey:
+        """What makes this row the same case as a row of another run."""
+        return row_key(
+            self.kind, self.device, self.variant, self.dtype, self.parameters, self.problem, self.beside
+        )
+
+    @property
+    def case_parameters(self) -> Parameters:
+        """Parameters for people, with the devices beside it: what tells rows of a problem apart."""
+        others = {"beside": "+".join(map(str, self.beside))} if self.beside else {}
+        return {**self.parameters, **others}
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """Its notes and how its race went, in the order in which they came up."""
+        return (*self.race, *self.notes) if self.kind == "peak" else (*self.notes, *self.race)
+
+    def placed(self, device: int, beside: Iterable[int]) -> Row:
+        """The same row on a device, measured while others did the same.
+
+        Args:
+            device: its position.
+            beside: those of the others; none if it ran alone.
+        """
+        return replace(self, device=device, beside=tuple(sorted(beside)))
+
+
+def moment(text: str) -> datetime:
+    """A time as headers and rows hold it.
+
+    Raises:
+        ValueError: it is not ISO 8601.
+    """
+    found = datetime.fromisoformat(text.replace("Z", "+00:00"))
+    return found if found.tzinfo else found.replace(tzinfo=timezone.utc)
+
+
+RowKey = tuple[str, int, str, str, tuple[tuple[str, int | float | str], ...], Problem | None, tuple[int, ...]]
+
+
+def row_key(
+    kind: str,
+    device: int,
+    variant: str,
+    dtype: str,
+    parameters: Parameters,
+    problem: Problem | None,
+    beside: tuple[int, ...] = (),
+) -> RowKey:
+    """The identity of a case, hashable."""
+    return kind, device, variant, dtype, tuple(sorted(parameters.items())), problem, beside
+
+
+def current(rows: Iterable[Row]) -> tuple[Row, ...]:
+    """Rows without those that were measured again: the last of a case stands where the first stood.
+
+    Only a row that says so (`Row.supersedes`) takes the place of others: an A/A measurement has every case
+    several times, and each of them counts. A tuner's phases are cases of their own.
+    """
+    kept: list[Row | None] = []
+    standing: dict[tuple[RowKey, str], list[int]] = {}
+    for row in rows:
+        earlier = standing.setdefault((row.key, row.phase), [])
+        if row.supersedes and earlier:
+            for index in earlier[1:]:
+                kept[index] = None
+            del earlier[1:]
+            kept[earlier[0]] = row
+        else:
+            earlier.append(len(kept))
+            kept.append(row)
+    return tuple(row for row in kept if row is not None)

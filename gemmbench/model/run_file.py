@@ -1,0 +1,381 @@
+"""One writer to a file: a lock that goes with its process, however that ends."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import TypeVar
+
+import msgspec
+
+from gemmbench.model import schema1
+from gemmbench.model.case import Policy
+from gemmbench.model.device import DeviceFacts, HostFacts
+from gemmbench.model.dtypes import DTYPES
+from gemmbench.model.row import SCOPES, Row, Scope, current, moment
+from gemmbench.model.units import reason_of
+
+if sys.platform == "win32":
+    import msvcrt
+else:
+    import fcntl
+
+_PAST_THE_END = 1 << 40  # Windows locks bytes, and nobody else could read those that hold rows
+
+
+def lock(descriptor: int) -> bool:
+    """Lock an open file until the descriptor is closed; False if another process, or descriptor, has it.
+
+    What is no file (a pipe, /dev/null) and a file system that has no locks are as good as locked.
+    """
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return True
+    with suppress(OSError):
+        try:
+            if sys.platform == "win32":
+                os.lseek(descriptor, _PAST_THE_END, os.SEEK_SET)
+                msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+            else:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except (BlockingIOError, PermissionError):
+            return False
+    return True
+
+
+SCHEMA_VERSION = 2
+
+_COUNTS = ("bytes", "width")  # parameters that are whole numbers of 1 or more
+
+
+class RunFileError(Exception):
+    """A saved run that cannot be read, written or resumed; the message is for the user."""
+
+
+class BusyError(RunFileError):
+    """A saved run that another process is writing."""
+
+
+@dataclass(frozen=True)
+class Header:
+    """What a run was: line 1 of its file."""
+
+    schema_version: int
+    gemmbench: str
+    command: tuple[str, ...]
+    started_utc: str  # ISO 8601
+    devices: tuple[DeviceFacts, ...]
+    host: HostFacts
+    policy: Policy
+    view: str = ""  # which tables and charts the run gets: the name of what measured it; "" suits any rows
+    scope: str = ""  # that its tables show, or "all"; "" if nothing was asked for
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """A header and its rows: what tables, charts and comparisons are made from. Equal only to itself."""
+
+    header: Header
+    rows: tuple[Row, ...]
+    path: str = ""
+
+    def device(self, row: Row) -> DeviceFacts | None:
+        """The device of a row; None for the host's own BLAS."""
+        return self.header.devices[row.device] if row.device >= 0 else None
+
+
+# --- the file ---------------------------------------------------------------------------------------------
+
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class _Version:
+    schema_version: int
+
+
+def encode(record: Header | Row) -> bytes:
+    """One line of the file, newline included."""
+    return msgspec.json.encode(record) + b"\n"
+
+
+def load(path: str | Path) -> Run:
+    """Read a saved run.
+
+    Raises:
+        RunFileError: no such file, a newer schema, a truncated line, a NaN, a wrong type; the message
+            names file, line and field.
+    """
+    run, cut = _parse(Path(path))
+    if cut:
+        raise RunFileError(
+            f"{path}: line {cut} is cut short; the run that wrote it was interrupted "
+            "(running the same command again with --resume repairs it)"
+        )
+    return run
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise RunFileError(f"{path}: {reason_of(error)}") from None
+
+
+def _parse(path: Path) -> tuple[Run, int]:
+    """The run in a file, and the number of its last line if that is cut short; 0 if it is whole."""
+    data = _read(path)
+    if not data:
+        raise RunFileError(f"{path}: line 1: the file is empty, so it has no header")
+    lines = data.split(b"\n")
+    tail = lines.pop()  # what follows the last newline: nothing in a whole file
+    if not lines:
+        raise RunFileError(f"{path}: line 1 is cut short, so there is no header to read")
+    version = _decode(path, 1, lines[0], _Version).schema_version
+    if version > SCHEMA_VERSION:
+        raise RunFileError(
+            f"{path}: line 1: schema_version {version} is newer than the {SCHEMA_VERSION} this gemmbench "
+            "reads; update gemmbench"
+        )
+    if version < 1:
+        raise RunFileError(f"{path}: line 1: schema_version {version} does not exist")
+    header = _decode(path, 1, lines[0], Header)
+    if version == 1:
+        header = schema1.header(header)
+    rows = []
+    for number, line in enumerate(lines[1:], 2):
+        row = _decode(path, number, line, Row)
+        if version == 1:
+            try:
+                row = schema1.row(row, header.view == "tune")
+            except schema1.FieldError as error:
+                raise RunFileError(f"{path}: line {number}: {error}") from None
+        _check_row(path, number, row, header)
+        rows.append(row)
+    return Run(header, current(rows), str(path)), len(lines) + 1 if tail else 0
+
+
+def _decode(path: Path, number: int, line: bytes, kind: type[_T]) -> _T:
+    try:
+        return msgspec.json.decode(line, type=kind)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, OverflowError) as error:
+        text = str(error)
+        if b"NaN" in line or b"Infinity" in line:
+            text = "NaN and Infinity are not allowed: " + text
+        raise RunFileError(f"{path}: line {number}: {text}") from None
+
+
+def _check_row(path: Path, number: int, row: Row, header: Header) -> None:
+    """What types alone cannot say.
+
+    Raises:
+        RunFileError: a device that the header lacks, a time, an energy or a number of bytes that is not
+            positive, a GEMM without a problem, a transfer without a size, a former self whose samples
+            are not as many.
+    """
+
+    def bad(field_name: str, why: str) -> RunFileError:
+        return RunFileError(f"{path}: line {number}: {field_name}: {why}")
+
+    if not -1 <= row.device < len(header.devices):
+        raise bad("device", f"{row.device} is not in the header's list of {len(header.devices)}")
+    if row.dtype not in DTYPES:
+        raise bad("dtype", f"{row.dtype!r} is not one of {', '.join(DTYPES)}")
+    if not all(0 <= other < len(header.devices) and other != row.device for other in row.beside):
+        raise bad("beside", f"{list(row.beside)} does not name other devices")
+    if row.needs_s is not None and not 0 < row.needs_s < float("inf"):
+        raise bad("needs_s", f"{row.needs_s} is not a positive finite time")
+    for name in _COUNTS:
+        count = row.parameters.get(name, 1)
+        if not isinstance(count, int) or count < 1:
+            raise bad(f"parameters.{name}", f"{count!r} is not a whole number of 1 or more")
+    if row.kind == "transfer" and "bytes" not in row.parameters:
+        raise bad("parameters.bytes", "a transfer row must have it")
+    if row.kind == "gemm":
+        if row.problem is None:
+            raise bad("problem", "a gemm row must have one")
+        if min(row.problem.m, row.problem.n, row.problem.k) < 0:
+            raise bad("problem", "a dimension is negative")
+    elif row.status == "ok" and row.work is None:
+        raise bad("work", f"a {row.kind} row must have one")
+    for place, samples in (
+        ("samples", row.samples),
+        ("former.samples", row.former.samples if row.former else {}),
+    ):
+        for name, scope in samples.items():
+            if name not in SCOPES:
+                raise bad(place, f"{name!r} is not one of {', '.join(SCOPES)}")
+            if scope.batch < 1:
+                raise bad(f"{place}.{name}.batch", f"{scope.batch} is not 1 or more")
+            for second in scope.seconds:
+                if not 0 < second < float("inf"):
+                    raise bad(f"{place}.{name}.seconds", f"{second} is not a positive finite time")
+    if row.former and _counts(row.former.samples) != _counts(row.samples):
+        raise bad("former.samples", "there is not one for each of the row's own")
+    if row.measured_utc:
+        for name, text in (("measured_utc", row.measured_utc), ("started_utc, line 1", header.started_utc)):
+            try:
+                moment(text)
+            except ValueError:
+                raise bad(name, f"{text!r} is not a time as ISO 8601 writes it") from None
+    energy = row.energy
+    for name, value in (("joules", energy.joules), ("idle_w", energy.idle_w), ("window_s", energy.window_s)):
+        if value is not None and not 0 < value < float("inf"):
+            raise bad(f"energy.{name}", f"{value} is not a positive finite number")
+
+
+def _counts(samples: dict[str, Scope]) -> dict[str, int]:
+    return {name: len(scope.seconds) for name, scope in samples.items()}
+
+
+class RunFile:
+    """A run being written: each row is one write, flushed to disk before the next case starts.
+
+    The file is locked against other writers until it is closed or its process is gone.
+
+    Raises:
+        BusyError: another process is writing it.
+        RunFileError: the file exists (without `force`), cannot be written, or, for `resume`, was made by
+            another command, on other devices or with another sampling policy.
+    """
+
+    def __init__(self, path: Path, descriptor: int) -> None:
+        self.path = path
+        self.done: tuple[Row, ...] = ()  # rows already there, when resuming
+        self._descriptor = descriptor
+
+    @classmethod
+    def create(cls, path: str | Path, header: Header, force: bool = False) -> RunFile:
+        """Start a new file; an existing one is an error unless `force`."""
+        path = Path(path)
+        with cls._opened(path, os.O_WRONLY | (0 if force else os.O_EXCL)) as file:
+            if force:
+                file._cut(0)
+            file._write(encode(header))
+        return file
+
+    @classmethod
+    def resume(cls, path: str | Path, header: Header) -> RunFile:
+        """Go on with a file: its whole rows are kept, a line cut short by a crash is dropped."""
+        path = Path(path)
+        with cls._opened(path, os.O_WRONLY) as file:
+            if os.fstat(file._descriptor).st_size == 0:  # new, or killed before its header was written
+                file._write(encode(header))
+                return file
+            run, cut = _parse(path)
+            for what, then, now in (
+                ("another command", essential(run.header.command), essential(header.command)),
+                ("other devices", _devices(run.header), _devices(header)),
+                ("another sampling policy", run.header.policy, header.policy),
+            ):
+                if then != now:
+                    raise RunFileError(f"cannot resume {path}: it was made by {what}: {then} is not {now}")
+            if cut:
+                file._cut(_read(path).rindex(b"\n") + 1)
+            file.done = run.rows
+        return file
+
+    @classmethod
+    @contextmanager
+    def _opened(cls, path: Path, flags: int) -> Iterator[RunFile]:
+        """A file opened for appending and locked; closed again if what is done with it fails."""
+        try:
+            file = cls(path, os.open(path, flags | os.O_CREAT | os.O_APPEND, 0o666))
+        except FileExistsError:
+            raise RunFileError(
+                f"{path} exists already; --resume goes on with it, --force replaces it"
+            ) from None
+        except OSError as error:
+            raise RunFileError(f"cannot write {path}: {reason_of(error)}") from None
+        try:
+            if not lock(file._descriptor):
+                raise BusyError(f"another gemmbench is writing {path}; wait for it, or choose another file")
+            yield file
+        except BaseException:
+            file.close()
+            raise
+
+    def _cut(self, length: int) -> None:
+        """Drop what stands after so many bytes; what is no file has nothing to drop."""
+        if not stat.S_ISREG(os.fstat(self._descriptor).st_mode):
+            return
+        try:
+            os.ftruncate(self._descriptor, length)
+        except OSError as error:
+            raise RunFileError(f"cannot write {self.path}: {reason_of(error)}") from None
+
+    def append(self, row: Row) -> None:
+        """Add one row and put it on the disk."""
+        self._write(encode(row))
+
+    def _write(self, line: bytes) -> None:
+        try:
+            start = os.fstat(self._descriptor).st_size
+            written = os.write(self._descriptor, line)
+            if written != len(line):
+                os.ftruncate(self._descriptor, start)
+                raise OSError(errno.ENOSPC, "no space left on device")
+            os.fsync(self._descriptor)
+        except OSError as error:
+            if error.errno == errno.EINVAL:  # a pipe or /dev/stdout cannot be synced
+                return
+            raise RunFileError(f"cannot write {self.path}: {reason_of(error)}") from None
+
+    def close(self) -> None:
+        """Close the file; closing twice is fine."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def __enter__(self) -> RunFile:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+# What only says where output goes, and how many words follow it.
+_OUTPUT_OPTIONS = {
+    **dict.fromkeys(("--save", "--plot"), 1),
+    **dict.fromkeys(("--resume", "--force", "--quiet", "--verbose", "-q", "-v", "-vv", "-qv", "-vq"), 0),
+}
+
+
+def essential(command: Iterable[str]) -> tuple[str, ...]:
+    """A command without the options that only say where its output goes."""
+    return tuple(_without_output(command))
+
+
+def _without_output(command: Iterable[str]) -> Iterator[str]:
+    words = iter(command)
+    for word in words:
+        name = word.split("=", 1)[0]
+        if name in _OUTPUT_OPTIONS:
+            if "=" not in word and _OUTPUT_OPTIONS[name]:
+                next(words, None)
+            continue
+        yield word
+
+
+def _devices(header: Header) -> tuple[str, ...]:
+    return tuple(
+        f"{device.name} | {device.platform} {device.driver} | {device.compute_units} units"
+        for device in header.devices
+    )
+
+
+TUNE_VIEW = "tune"  # of its runs
+
+
+def is_tuning(run: Run) -> bool:
+    """Whether a tuner has made it."""
+    return run.header.view == TUNE_VIEW

@@ -1,0 +1,151 @@
+"""From seconds, bytes and flop/s to text. The only place that scales or rounds."""
+
+from __future__ import annotations
+
+import math
+import unicodedata
+from collections.abc import Mapping
+
+GIGA = 1e9
+
+_TIMES = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
+_ENERGIES = ((1.0, "J"), (1e-3, "mJ"), (1e-6, "uJ"))
+_AGES = ((86400, "days"), (3600, "h"), (60, "min"))
+_BYTES = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
+
+
+def number(value: float) -> str:
+    """Three significant digits without an exponent: ``0.123``, ``1.23``, ``12.3``, ``123``, ``1,234``."""
+    if not math.isfinite(value):
+        return "-"
+    size = abs(value)
+    if size >= 999.5:
+        return f"{value:,.0f}"
+    for limit, digits in ((99.95, 0), (9.995, 1), (0.9995, 2)):
+        if size >= limit:
+            return f"{value:.{digits}f}"
+    return f"{value:.3f}" if size >= 0.0005 or size == 0 else f"{value:.0e}"
+
+
+def gflops(flops_per_second: float) -> str:
+    """A rate in flop/s as GFLOPS (1e9 flop/s), the unit left to the heading."""
+    return number(flops_per_second / GIGA)
+
+
+def scale(largest: float) -> tuple[float, str]:
+    """What to divide rates in flop/s by, given the largest, and its letter: 1e9 and G, or 1e12 and T."""
+    return (1e12, "T") if abs(largest) >= 9.9995e12 else (GIGA, "G")
+
+
+def rate(flops_per_second: float, integer: bool = False) -> str:
+    """A rate in flop/s with its unit: ``345 GFLOPS``, ``65.2 TFLOPS``; ``GIOPS`` for integers."""
+    word = "IOPS" if integer else "FLOPS"
+    divisor, letter = scale(flops_per_second)
+    return f"{number(flops_per_second / divisor)} {letter}{word}"
+
+
+def seconds(value: float) -> str:
+    """A duration in seconds: ``12.3 ms``."""
+    return _scaled(value, _TIMES)
+
+
+def nanoseconds(value: float) -> str:
+    """A duration in seconds as nanoseconds, the unit left to the heading."""
+    return number(value / 1e-9)
+
+
+def joules(value: float) -> str:
+    """An energy in joules: ``12.3 mJ``."""
+    return _scaled(value, _ENERGIES)
+
+
+def watts(value: float) -> str:
+    """A power in watts: ``512 W``."""
+    return f"{number(value)} W"
+
+
+def _scaled(value: float, units: tuple[tuple[float, str], ...]) -> str:
+    """A value in the largest unit that leaves it at 1 or more, or else in the smallest."""
+    if not math.isfinite(value):
+        return "-"
+    for size, unit in units:
+        if abs(value) >= size * 0.9995:
+            return f"{number(value / size)} {unit}"
+    size, unit = units[-1]
+    return f"{number(value / size)} {unit}"
+
+
+def age(elapsed_s: float) -> str:
+    """How long ago something was, in whole units: ``20 s``, ``3 min``, ``5 h``, ``12 days``."""
+    for unit_s, unit in _AGES:
+        if elapsed_s >= 2 * unit_s:
+            return f"{elapsed_s / unit_s:.0f} {unit}"
+    return f"{max(elapsed_s, 0):.0f} s"
+
+
+def size(count: int) -> str:
+    """A number of bytes: ``1.25 MiB``, ``512 B``."""
+    for scale, unit in _BYTES:
+        if count >= scale:
+            return f"{number(count / scale)} {unit}"
+    return f"{count} B"
+
+
+def percent(fraction: float) -> str:
+    """A fraction as a percentage: ``12.1 %``."""
+    return f"{fraction * 100:.1f} %" if math.isfinite(fraction) else "-"
+
+
+def ratio(value: float) -> str:
+    """One time over another, near 1 as a rule: ``1.023``."""
+    return f"{value:.3f}" if math.isfinite(value) else "-"
+
+
+# --- Text that others wrote (drivers, operating systems, saved files), made safe for one's own pages --------
+
+
+_HIDDEN = {"Cc", "Cf", "Cs"}  # control, format (such as right-to-left override), lone surrogates
+
+
+def clean(text: str) -> str:
+    """One line: white space collapsed, control and invisible characters gone."""
+    return " ".join(_visible(text).split())
+
+
+def clean_lines(text: str, most: int = 6) -> str:
+    """The same, line by line, for build logs: at most `most` lines, the rest counted."""
+    lines = [line for line in (clean(line) for line in text.splitlines()) if line]
+    if len(lines) > most:
+        lines = [*lines[: most - 1], f"(and {len(lines) - most + 1} more lines)"]
+    return "\n".join(lines)
+
+
+def _visible(text: str) -> str:
+    return "".join(map(_shown, text))
+
+
+def _shown(letter: str) -> str:
+    if letter.isspace():
+        return letter
+    category = unicodedata.category(letter)
+    return "\N{REPLACEMENT CHARACTER}" if category == "Cs" else "" if category in _HIDDEN else letter
+
+
+def spelt_out(text: str) -> str:
+    """A file's name as text that can be stored: bytes that are not UTF-8 as ``\\udcff``."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def listed(parameters: Mapping[str, int | float | str]) -> str:
+    """Parameters for people: ``TS=16, WPT=4``."""
+    return ", ".join(f"{clean(name)}={clean(str(value))}" for name, value in parameters.items())
+
+
+def reason_of(error: Exception) -> str:
+    """What went wrong, to follow a colon; of an `OSError` the system's words, without number and path."""
+    if isinstance(error, OSError):
+        return (error.strerror or str(error)).lower()
+    return str(error)[:1].lower() + str(error)[1:]
+
+
+KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30

@@ -1,0 +1,261 @@
+"""A table of probes: one down the page each, its variations across, then the best of them and its race."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from gemmbench.model import units
+from gemmbench.model.device import HOST
+from gemmbench.model.row import Row, Status
+from gemmbench.model.run_file import Run
+from gemmbench.model.units import clean, clean_lines
+from gemmbench.report import notes
+from gemmbench.report.notes import STYLES, WORDS
+from gemmbench.report.table import Cell, Note, Picture, Sheet, heading
+from gemmbench.stats import rates as derive
+from gemmbench.stats.rates import Rate
+
+
+@dataclass(frozen=True)
+class Grid:
+    """How the probes of one family are laid out."""
+
+    caption: str
+    key: str  # heading of the first column
+    name: Callable[[Row], str]  # of the line that a row belongs to
+    column: Callable[[Row], str]  # and of the column
+    where: Callable[[Row], str]  # both, for the notes
+    rate: Callable[[Row], Rate | None]
+    shown: Callable[[float], str]  # a rate, as a cell
+    choices: tuple[str, ...] = ()  # of a race, that have columns
+    label: Callable[[Row], str] | None = None  # the line's name as it stands in the table, if it is another
+    extra: tuple[str, ...] = ()  # headings of further columns
+    more: Callable[[Row], tuple[str, ...]] = lambda _: ()  # their cells, from the best row
+    by_name: bool = False  # whether notes speak of lines, not of their cells, where there are many
+
+
+def sheet(run: Run, device: int, rows: Sequence[Row], grid: Grid, verbose: bool) -> Sheet:
+    """The best batch of every row, the best of each line with its median and what won its race.
+
+    Lines that have no figure, all for the same reason, are a note.
+    """
+    lines: dict[str, list[Row]] = {}
+    for row in rows:
+        lines.setdefault(grid.name(row), []).append(row)
+    present = {name: mine for name, mine in lines.items() if not _absent(mine)}
+    columns = list(dict.fromkeys(grid.column(row) for mine in present.values() for row in mine))
+    if all(name.isdecimal() for name in columns):
+        columns.sort(key=int)
+    cells: list[tuple[Cell, ...]] = []
+    winners: list[Row | None] = []
+    below: list[Note] = []
+    for name, mine in present.items():
+        label = grid.label(mine[0]) if grid.label else name
+        line, winner = _line(clean(label), mine, columns, grid)
+        cells.append(line)
+        winners.append(winner)
+        below += _doubts(mine, grid.where)
+    below += _absences({name: mine[0] for name, mine in lines.items() if name not in present})
+    told = brief if grid.by_name and not verbose else every
+    used = {key for row in rows for key in row.choice}
+    choices = tuple(name for name in grid.choices if name in used)
+    return Sheet(
+        heading=heading(run, device),
+        caption=grid.caption,
+        keys=(grid.key,),
+        blocks=(tuple(columns), ("median", "noise", *grid.extra), (*choices, "integrity")) if cells else (),
+        rows=tuple(
+            (*line, *_winner(winner, choices, grid)) for line, winner in zip(cells, winners, strict=True)
+        ),
+        left=frozenset({"form", "pattern", "integrity"}),
+        notes=(
+            *below,
+            *kept(run, rows, grid.where),
+            *told(run, [with_race(row) for row in rows] if verbose else rows, grid.where),
+            *notes.warnings([run.header.devices[device] if device != HOST else None]),
+        ),
+    )
+
+
+def _absent(rows: Sequence[Row]) -> bool:
+    """Whether a line has no figure, for one reason."""
+    return all(row.status != "ok" for row in rows) and len({row.reason for row in rows}) == 1
+
+
+def _absences(lines: Mapping[str, Row]) -> list[Note]:
+    """Lines that have no figure, those of one reason together."""
+    groups: dict[tuple[Status, str], list[str]] = {}
+    for name, row in lines.items():
+        groups.setdefault((row.status, row.reason), []).append(clean(name))
+    return [
+        Note(WORDS[status], f"{', '.join(names)}: {clean_lines(reason) or 'no reason given'}", STYLES[status])
+        for (status, reason), names in groups.items()
+    ]
+
+
+def every(run: Run, rows: Sequence[Row], where: notes.Where) -> list[Note]:
+    """What is noisy, and what the rows say themselves."""
+    return [*notes.noisy(run, rows, where), *notes.remarks(rows, where)]
+
+
+def brief(run: Run, rows: Sequence[Row], where: notes.Where) -> list[Note]:
+    """The same of many rows, in a few words: how many are noisy, and remarks by probe."""
+    found = []
+    noisy = [row for row in rows if row.samples and derive.is_noisy(row)]
+    if noisy:
+        limit, budget = units.percent(derive.NOISY), run.header.policy.budget_s
+        advice = f"raise --budget (now {budget:g} s); -v names them"
+        found.append(Note(f"noisy (> {limit})", f"{len(noisy)} of {len(rows)} rows; {advice}", "yellow"))
+    said: dict[str, dict[str, None]] = {}
+    for row in rows:
+        for note in row.notes:
+            said.setdefault(clean_lines(note), {})[clean(row.variant)] = None
+    return [*found, *(Note("note", f"{', '.join(names)}: {note}", "dim") for note, names in said.items())]
+
+
+def kept(run: Run, rows: Sequence[Row], where: notes.Where) -> list[Note]:
+    """Which rows are from an earlier run, and how old they are."""
+    ages: dict[str, list[Row]] = {}
+    for row in rows:
+        elapsed_s = derive.kept_for(run, row)
+        if elapsed_s is not None:
+            ages.setdefault(units.age(elapsed_s), []).append(row)
+    return [
+        Note("kept", f"{notes.places(mine, where)}: measured {age} earlier; --remeasure measures anew", "dim")
+        for age, mine in ages.items()
+    ]
+
+
+def with_race(row: Row) -> Row:
+    """A row whose notes tell how its race went, too."""
+    return replace(row, notes=row.remarks)
+
+
+def suspects(rows: Sequence[Row], where: notes.Where) -> list[Note]:
+    """Figures that are not believed, and why."""
+    return [
+        Note("suspect", f"{where(row)}: {'; '.join(map(clean, row.check.reasons))}", "yellow")
+        for row in rows
+        if row.status == "ok" and row.check.verdict == "suspect"
+    ]
+
+
+def _doubts(rows: Sequence[Row], where: notes.Where) -> list[Note]:
+    """Rows without a figure, or with one that is not believed."""
+    found = []
+    for row in rows:
+        if row.status != "ok":
+            why = clean_lines(row.reason) or "no reason given"
+            found.append(Note(WORDS[row.status], f"{where(row)}: {why}", STYLES[row.status]))
+        elif row.check.verdict not in ("ok", "suspect"):
+            found.append(Note("suspect", f"{where(row)}: its integrity was not checked", "yellow"))
+        else:
+            found += suspects([row], where)
+    return found
+
+
+def _line(
+    label: str, rows: Sequence[Row], columns: Sequence[str], grid: Grid
+) -> tuple[tuple[Cell, ...], Row | None]:
+    """A line's cells, and the row that won: a suspect figure never does while there is another."""
+    rates = [(row, found.best) for row in rows if (found := grid.rate(row)) is not None]
+    sound = [(row, best) for row, best in rates if row.check.verdict == "ok"]
+    winner = max(sound or rates, key=lambda pair: pair[1], default=(None, 0.0))[0]
+
+    def cell(column: str) -> Cell:
+        mine = [(row, best) for row, best in rates if grid.column(row) == column]
+        if not mine:
+            row = next((row for row in rows if grid.column(row) == column), None)
+            return Cell("") if row is None else Cell(_word(row), style=STYLES[row.status])
+        row, best = max(mine, key=lambda pair: pair[1])
+        suspect = row.check.verdict != "ok"
+        text = grid.shown(best)
+        return Cell(
+            f"?{text}" if suspect else text, row is winner and not suspect, "yellow" if suspect else ""
+        )
+
+    return (Cell(label), *map(cell, columns)), winner
+
+
+def _word(row: Row) -> str:
+    return "-" if row.status == "ok" else WORDS[row.status]
+
+
+def _winner(row: Row | None, choices: Sequence[str], grid: Grid) -> tuple[Cell, ...]:
+    if row is None:
+        return tuple(Cell("-") for _ in range(3 + len(grid.extra) + len(choices)))
+    found, spread = grid.rate(row), derive.noise(row)
+    verdict = "ok" if row.check.verdict == "ok" else "suspect"
+    return (
+        Cell(grid.shown(found.median) if found else "-"),
+        Cell(
+            units.percent(spread) if spread is not None else "-",
+            style="yellow" if derive.is_noisy(row) else "",
+        ),
+        *map(Cell, grid.more(row)),
+        *(Cell(clean(str(row.choice.get(name, "-")))) for name in choices),
+        Cell(verdict, style="green" if verdict == "ok" else "yellow"),
+    )
+
+
+# --- ``peak --describe``: every microbenchmark in a line, or one of them explained --------------------------
+
+
+@dataclass(frozen=True)
+class ProbeEntry:
+    """What is told of a probe."""
+
+    name: str
+    family: str
+    idea: str
+    facts: Mapping[str, str] = field(default_factory=dict)  # what is measured, raced, counted
+    pictures: Sequence[str] = ()  # opening comments of its kernels
+
+
+def probes(entries: Sequence[ProbeEntry], families: Mapping[str, str]) -> RenderableType:
+    """Every probe with its idea, by family.
+
+    Args:
+        entries: in the order of the tables.
+        families: the idea of each.
+    """
+    parts: list[RenderableType] = []
+    width = max((len(entry.name) for entry in entries), default=0) + 2
+    for family, idea in families.items():
+        if parts:
+            parts.append(Text(""))
+        grid = Table.grid(padding=(0, 2, 0, 0))
+        grid.add_column(no_wrap=True, min_width=width)
+        grid.add_column(overflow="fold")
+        for entry in entries:
+            if entry.family == family:
+                grid.add_row(Text(f"  {entry.name}", style="bold"), Text(entry.idea))
+        parts += [Text(f"{family}: {idea}", style="dim"), grid]
+    return Group(*parts)
+
+
+def described(entries: Sequence[ProbeEntry]) -> RenderableType:
+    """Some probes: idea, what is measured and raced, and the opening pictures of their kernels."""
+    parts: list[RenderableType] = []
+    for entry in entries:
+        parts += [Text("")] * bool(parts) + [_page(entry)]
+    return Group(*parts)
+
+
+def _page(entry: ProbeEntry) -> RenderableType:
+    card = Table.grid(padding=(0, 2, 0, 0))
+    card.add_column(style="dim", no_wrap=True)
+    card.add_column(overflow="fold")
+    for name, text in entry.facts.items():
+        card.add_row(name, Text(text))
+    head = Text(entry.name, style="bold")
+    head.append(f"  {entry.family}", style="dim")
+    parts: list[RenderableType] = [head, Text(entry.idea), Text(""), card]
+    for picture in entry.pictures:
+        parts += [Text(""), Picture(picture)]
+    return Group(*parts)

@@ -1,0 +1,367 @@
+"""The microbenchmarks of memory, transfers and launches: one entry per probe, and the plan made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import product
+from typing import Literal
+
+from gemmbench.model.case import Case, Plan, Skip
+from gemmbench.model.device import DeviceFacts, broad_type, last_level_cache
+from gemmbench.model.kernel_files import fingerprint
+from gemmbench.model.row import Kind, Parameters
+from gemmbench.model.units import GIB, KIB, MIB
+
+Bench = Literal["global", "image", "working-set", "local", "chase", "launch", "copy", "map"]
+Direction = Literal["", "up", "down"]
+WIDTHS: tuple[int, ...] = (1, 2, 4, 8, 16)
+FLOAT_BYTES = 4
+TEXEL_BYTES = 16  # RGBA in float
+
+
+@dataclass(frozen=True)
+class MemoryProbe:
+    """A microbenchmark of memory, transfers or launches."""
+
+    name: str
+    kind: Kind
+    bench: Bench  # what runs it: the probes of one bench share their code
+    idea: str
+    file: str = ""
+    kernel: str = ""
+    options: tuple[str, ...] = ()  # of its kernel, beside what is raced
+    loads: int = 0  # streams that are read, each as large as the other ones
+    stores: int = 0  # and written
+    widths: tuple[int, ...] = ()  # vector widths to measure; () where there is no such choice
+    pinned: bool = (
+        False  # the host's side of a transfer: page-locked memory of the driver's, or the user's own
+    )
+    direction: Direction = ""  # of a transfer: up to the device, down to the host
+    chain: int = 0  # launches that are enqueued in one go; 0: each is waited for
+
+    @property
+    def family(self) -> str:
+        """What ``peak --only`` calls it: memory, transfer or latency."""
+        return "memory" if self.kind == "bandwidth" else self.kind
+
+    def fingerprint(self, width: int = 0) -> str:
+        """Hash of everything that may be compiled for a row; "" if nothing is."""
+        if not self.file:
+            return ""
+        return fingerprint((self.file,), (self.kernel, *self.options, f"WIDTH={width}", repr(WAYS)))
+
+
+# --- what is raced ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Way:
+    """How work-items share the work: a contender of a race."""
+
+    unroll: int  # vectors on their way at once
+    group: int  # work-items in a group
+    groups: int  # for each compute unit; 0: as many as give every work-item its vectors once
+    pattern: str = ""  # of global.cl
+
+    @classmethod
+    def of(cls, candidate: Parameters) -> Way:
+        """That of a candidate: see `candidates`."""
+        unroll, group, groups = (int(candidate[name]) for name in ("unroll", "group", "groups"))
+        return cls(unroll, group, groups, str(candidate.get("pattern", "")))
+
+
+def _ways(
+    unrolls: Iterable[int], groups: Iterable[int], per_unit: Iterable[int], patterns: Iterable[str] = ("",)
+) -> tuple[Way, ...]:
+    """Every combination."""
+    return tuple(Way(*found) for found in product(unrolls, groups, per_unit, patterns))
+
+
+# By bench, then by type of device ("gpu" also stands for every other type). On a CPU, work-items of a group
+# take turns on one core, so that a group of one with a piece of memory of its own is often the best there is.
+WAYS: Mapping[str, Mapping[str, tuple[Way, ...]]] = {
+    "global": {
+        "cpu": (
+            *_ways((1, 4), (1, 64), (1, 8), ("item", "group")),
+            *_ways((4, 16), (1,), (1, 8), ("streams",)),
+        ),
+        "gpu": (
+            *_ways((2, 4, 8), (256,), (8, 32, 0), ("grid",)),
+            *_ways((4, 8), (256,), (8, 32), ("group",)),
+        ),
+    },
+    "image": {
+        "cpu": _ways((1, 4), (1, 64), (8, 64)),
+        "gpu": _ways((1, 4, 8), (256,), (8, 32, 0)),
+    },
+    "working-set": {
+        "cpu": _ways((4, 8), (1, 16), (1, 8)),
+        "gpu": _ways((2, 4, 8), (64, 256), (8, 32)),
+    },
+    "local": {
+        "cpu": _ways((4, 8), (1, 16, 64), (8,)),
+        "gpu": _ways((2, 4, 8), (64, 128, 256, 512), (16,)),
+    },
+}
+_LOCAL_BYTES = 48 << 10  # more would leave room for few groups side by side
+_WORKING_SET_WIDTHS: Mapping[str, tuple[int, ...]] = {"cpu": (4, 16), "gpu": (1, 4)}
+
+
+def ways(bench: str, device: DeviceFacts) -> tuple[Way, ...]:
+    """How a device may share the work: the ways whose groups it takes."""
+    most = min(device.max_work_group_size, *device.max_work_item_sizes[:1])
+    return tuple(way for way in WAYS[bench][broad_type(device)] if way.group <= most)
+
+
+def candidates(probe: MemoryProbe, device: DeviceFacts, parameters: Parameters) -> tuple[Parameters, ...]:
+    """What is raced for a row: ways to share the work, and vector widths where those are raced too.
+
+    Args:
+        probe: of the row.
+        device: that it runs on.
+        parameters: of the row.
+    """
+    if probe.kind == "latency":
+        return ({},)
+    if probe.kind == "transfer":
+        copies = ("blocking", "enqueued", *(["two queues"] if probe.pinned else []))
+        return tuple({"way": way} for way in (("map",) if probe.bench == "map" else copies))
+    staircase = probe.bench == "working-set"
+    widths = _WORKING_SET_WIDTHS[broad_type(device)] if staircase else (int(parameters["width"]),)
+    if probe.bench == "local":
+        room = min(device.local_mem_bytes, _LOCAL_BYTES) // (probe.loads + probe.stores) // 2
+    else:
+        room = int(parameters.get("bytes", _LARGEST_SET))
+    return tuple(
+        {**asdict(way), "width": width}
+        for way in ways(probe.bench, device)
+        for width in widths
+        # A work-item of a read stores its sum: it must have read much more than that.
+        if way.groups or probe.stores
+        if way.unroll * way.group * width * FLOAT_BYTES <= room
+    )
+
+
+# --- the probes ---------------------------------------------------------------------------------------------
+
+
+def _global(name: str, idea: str, loads: int, stores: int) -> MemoryProbe:
+    kernel = name.replace("-", "_")
+    return MemoryProbe(
+        name,
+        "bandwidth",
+        "global",
+        idea,
+        "memory/global.cl",
+        kernel,
+        loads=loads,
+        stores=stores,
+        widths=WIDTHS,
+    )
+
+
+def _image(order: str, idea: str) -> MemoryProbe:
+    return MemoryProbe(
+        f"image-{order}",
+        "bandwidth",
+        "image",
+        idea,
+        "memory/image.cl",
+        "image_read",
+        (f"-DORDER_{order.upper()}",),
+        loads=1,
+        widths=(4,),  # a texel is four floats
+    )
+
+
+def _transfer(direction: Direction, way: str, bench: Bench, idea: str) -> MemoryProbe:
+    word = {"up": "upload", "down": "download"}[direction]
+    return MemoryProbe(f"{word}-{way}", "transfer", bench, idea, pinned=way == "pinned", direction=direction)
+
+
+PROBES: tuple[MemoryProbe, ...] = (
+    _global("global-read", "every vector of a set past the last-level cache, read once", 1, 0),
+    _global("global-write", "every vector of such a set, written once", 0, 1),
+    _global("global-copy", "one half of such a set copied to the other; both directions count", 1, 1),
+    _global("global-triad", "STREAM's triad a = b + 3 c over three thirds; all three count", 2, 1),
+    MemoryProbe(
+        "local-read",
+        "bandwidth",
+        "local",
+        "local memory, read by work-groups side by side",
+        "memory/local.cl",
+        "local_read",
+        loads=1,
+        widths=WIDTHS,
+    ),
+    MemoryProbe(
+        "local-copy",
+        "bandwidth",
+        "local",
+        "local memory, copied from one array to another; both directions count",
+        "memory/local.cl",
+        "local_copy",
+        loads=1,
+        stores=1,
+        widths=WIDTHS,
+    ),
+    _image("row", "an image of RGBA floats, neighbouring work-items along a row"),
+    _image("column", "the same, neighbouring work-items down a column"),
+    _image("tile", "the same, neighbouring work-items in tiles of 8 x 8 texels"),
+    MemoryProbe(
+        "working-set",
+        "bandwidth",
+        "working-set",
+        "every group reads the same set again and again: over the set's size, a step for each cache",
+        "memory/working_set.cl",
+        "working_set",
+        loads=1,
+    ),
+    MemoryProbe(
+        "pointer-chase",
+        "latency",
+        "chase",
+        "one work-item follows a random cycle through a set, each load waiting for the one before it",
+        "memory/chase.cl",
+        "chase",
+    ),
+    MemoryProbe(
+        "launch-dispatch",
+        "latency",
+        "launch",
+        "what enqueueing an empty kernel costs the host, the queue being idle",
+        "memory/empty.cl",
+        "empty",
+    ),
+    MemoryProbe(
+        "launch-start",
+        "latency",
+        "launch",
+        "from QUEUED to START by the device's stamps, which clpeak calls launch latency",
+        "memory/empty.cl",
+        "empty",
+    ),
+    MemoryProbe(
+        "launch-round-trip",
+        "latency",
+        "launch",
+        "an empty kernel enqueued and waited for",
+        "memory/empty.cl",
+        "empty",
+    ),
+    MemoryProbe(
+        "launch-chain",
+        "latency",
+        "launch",
+        "each kernel of a long chain of empty ones, enqueued in one go and waited for at the end",
+        "memory/empty.cl",
+        "empty",
+        chain=500,
+    ),
+    _transfer("up", "pageable", "copy", "from ordinary, page-aligned host memory to a buffer"),
+    _transfer("down", "pageable", "copy", "from a buffer to ordinary, page-aligned host memory"),
+    _transfer("up", "pinned", "copy", "from page-locked memory that the driver allocated to a buffer"),
+    _transfer("down", "pinned", "copy", "from a buffer to page-locked memory that the driver allocated"),
+    _transfer("up", "mapped", "map", "a mapped buffer, filled by the host, given back to the device"),
+    _transfer("down", "mapped", "map", "a buffer mapped for the host to read"),
+)
+BY_NAME: Mapping[str, MemoryProbe] = {probe.name: probe for probe in PROBES}
+
+FAMILIES: Mapping[str, str] = {
+    "memory": "bandwidth of global and local memory and of images, and over the size of the working set",
+    "transfer": "between host and device: pageable, pinned and mapped, over sizes",
+    "latency": "of a load that waits for the one before it, and of launching a kernel",
+}
+
+
+# --- sizes --------------------------------------------------------------------------------------------------
+
+_TIMES_CACHE = 8
+_SMALLEST_SET = 4 * KIB
+_LARGEST_SET = 4 * GIB  # 2^30 floats: kernels count in 32-bit integers
+_STAIRCASE_END = 1 * GIB
+_SMALLEST_TRANSFER = 1 * KIB
+_LARGEST_TRANSFER = 256 * MIB
+
+
+def set_bytes(device: DeviceFacts) -> int:
+    """The working set of the global probes: 8 times the last-level cache, capped by memory.
+
+    A GPU with memory of its own gets a 32nd of it if that is more: launches are then long beside their ends.
+    """
+    wanted = _TIMES_CACHE * last_level_cache(device)
+    if not device.unified_memory:
+        wanted = max(wanted, device.global_mem_bytes // 32)
+    return min(wanted, _most(device), _LARGEST_SET)
+
+
+def working_sets(device: DeviceFacts) -> tuple[int, ...]:
+    """Powers of two from 4 KiB to past the last-level cache, or to what memory allows."""
+    most = min(_TIMES_CACHE * last_level_cache(device), _most(device), _STAIRCASE_END)
+    return tuple(1 << bit for bit in range(_SMALLEST_SET.bit_length() - 1, most.bit_length()))
+
+
+def image_shape(device: DeviceFacts) -> tuple[int, int]:
+    """Width and height of the image that the image probes read, as powers of two.
+
+    Of the size of the global probes' working set, or the next power of two, where memory and the device's
+    largest image allow it.
+    """
+    wanted = min(set_bytes(device), _most(device) // 2) // TEXEL_BYTES
+    bits = max(wanted - 1, 1).bit_length()
+    if TEXEL_BYTES << bits > _most(device):
+        bits -= 1
+    across, down = (limit.bit_length() - 1 for limit in device.image2d_max)
+    width = min((bits + 1) // 2, across)
+    return width, min(bits - width, down)
+
+
+def transfer_sizes(device: DeviceFacts) -> tuple[int, ...]:
+    """Powers of four from 1 KiB to 256 MiB, or to what memory allows."""
+    most = min(_most(device), _LARGEST_TRANSFER)
+    return tuple(1 << bit for bit in range(_SMALLEST_TRANSFER.bit_length() - 1, most.bit_length(), 2))
+
+
+def _most(device: DeviceFacts) -> int:
+    """Bytes that a probe may ask for: one buffer's limit, and a quarter of all there is."""
+    return min(device.max_alloc_bytes, device.global_mem_bytes // 4)
+
+
+# --- the plan -----------------------------------------------------------------------------------------------
+
+
+def memory_plan(devices: Sequence[DeviceFacts], families: Sequence[str], first: int = 0) -> Plan:
+    """Every probe of the families for every device; ``first`` is the first device's position."""
+    plan: list[Case | Skip] = []
+    for index, device in enumerate(devices, first):
+        for probe in PROBES:
+            if probe.family in families:
+                plan += [_step(index, device, probe, found) for found in _parameters(probe, device)]
+    return tuple(plan)
+
+
+def bandwidth_plan(devices: Sequence[DeviceFacts], first: int = 0) -> Plan:
+    """Global memory read and copied, at the vector width that is likely to be the best: for a roofline."""
+    return tuple(
+        _step(index, device, BY_NAME[name], {"width": 16 if device.type == "cpu" else 4})
+        for index, device in enumerate(devices, first)
+        for name in ("global-read", "global-copy")
+    )
+
+
+def _parameters(probe: MemoryProbe, device: DeviceFacts) -> list[Parameters]:
+    if probe.bench in ("working-set", "chase"):
+        return [{"bytes": size} for size in working_sets(device)]
+    if probe.kind == "transfer":
+        return [{"bytes": size} for size in transfer_sizes(device)]
+    return [{"width": width} for width in probe.widths] or [{}]
+
+
+def _step(index: int, device: DeviceFacts, probe: MemoryProbe, parameters: Parameters) -> Case | Skip:
+    dtype = "int" if probe.kind == "latency" else "float"
+    source = probe.fingerprint(int(parameters.get("width", 0)))
+    case = Case(probe.kind, index, probe.name, dtype, parameters, source=source)
+    if probe.bench == "image" and not device.images:
+        return Skip(case.row("unsupported", "the device has no images"))
+    return case

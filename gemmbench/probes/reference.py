@@ -1,0 +1,394 @@
+"""What the chains of ``kernels/peak`` compute, on the host: their operands, their steps and their sums."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gemmbench.model.dtypes import DTYPES, DType, ReferenceArray, decode, encode
+from gemmbench.model.instructions import Instruction
+
+SEEDS = 4096  # elements of the seed buffer, as in chains.clh
+
+
+@dataclass(frozen=True)
+class Operands:
+    """What a probe's kernels read, as it is stored."""
+
+    seeds: ReferenceArray  # SEEDS start values
+    coefficients: ReferenceArray  # two for each lane: all of the first kind, then all of the second
+
+
+@dataclass(frozen=True)
+class Lanes:
+    """The chains of some work-items, as the host computes them."""
+
+    x: ReferenceArray  # work-items x chains x lanes
+    seeds: ReferenceArray  # what x began with
+    first: ReferenceArray  # coefficients of the lanes
+    second: ReferenceArray
+
+
+@dataclass(frozen=True)
+class Recurrence:
+    """One way from a chain's value to its next."""
+
+    draw: Callable[[DType, int, np.random.Generator], Operands]  # for a type and a number of lanes
+    widen: Callable[
+        [ReferenceArray, DType], ReferenceArray
+    ]  # from what is stored to what the host computes with
+    step: Callable[[Lanes, int, DType], ReferenceArray]  # x after the n-th step, from 0
+    sums: str = ""  # the type in which the kernel adds up, where it is not the probe's own
+
+    def sum_type(self, dtype: DType) -> DType:
+        """The type of what the kernel stores, for a probe of this type."""
+        return DTYPES[self.sums or dtype.name]
+
+
+def expected_sums(
+    recurrence: Recurrence,
+    dtype: DType,
+    operands: Operands,
+    items: int,
+    width: int,
+    chains: int,
+    steps: int,
+    merged: bool = False,
+) -> ReferenceArray:
+    """What a kernel of ``chains.clh`` stores for each work-item: floating point in double precision.
+
+    Args:
+        recurrence: the step.
+        dtype: the probe's type.
+        operands: what the kernel reads.
+        items: work-items.
+        width: lanes.
+        chains: recurrences.
+        steps: of every chain.
+        merged: as if all chains of a work-item began with the first one's seed.
+    """
+    seeds = recurrence.widen(operands.seeds, dtype).reshape(-1, width)
+    first, second = recurrence.widen(operands.coefficients, dtype).reshape(2, width)
+    vectors = len(seeds)
+    unique = min(items, vectors)  # seeds repeat, so few items have sums of their own
+    index = (np.arange(unique)[:, None] * chains + np.arange(chains)) % vectors
+    if merged:
+        index = np.repeat(index[:, :1], chains, axis=1)
+    lanes = Lanes(seeds[index], seeds[index], first, second)
+    with np.errstate(over="ignore"):
+        for n in range(steps):
+            lanes = Lanes(recurrence.step(lanes, n, dtype), lanes.seeds, first, second)
+        sums = lanes.x.sum(axis=(1, 2), dtype=lanes.x.dtype)
+    if not recurrence.sum_type(dtype).is_float:
+        sums = sums.astype(recurrence.sum_type(dtype).numpy)
+    return np.resize(sums, items)
+
+
+# --- operands -----------------------------------------------------------------------------------------------
+
+
+def _draw_floats(dtype: DType, width: int, rng: np.random.Generator) -> Operands:
+    """Multipliers above -1 keep a chain moving and finite: by so much that a few steps outdo rounding."""
+    seeds = rng.uniform(-1, 1, SEEDS)
+    multipliers = -(1 - rng.uniform(0.5, 1, width) * np.clip(64 * dtype.eps, 1e-4, 0.25))
+    addends = rng.uniform(-0.5, 0.5, width)
+    return Operands(encode(seeds, dtype), encode(np.concatenate([multipliers, addends]), dtype))
+
+
+def _draw_integers(dtype: DType, width: int, rng: np.random.Generator) -> Operands:
+    """Anything: chains wrap around. Coefficients are odd, so that no chain is stuck at 0."""
+    unsigned = _unsigned(dtype)
+    most = np.iinfo(unsigned).max
+    return Operands(
+        rng.integers(0, most, SEEDS, dtype=unsigned, endpoint=True),
+        rng.integers(0, most, 2 * width, dtype=unsigned, endpoint=True) | unsigned.type(1),
+    )
+
+
+def _draw_24_bits(dtype: DType, width: int, rng: np.random.Generator) -> Operands:
+    """Multipliers of 1, which no compiler knows: a short run stays within the 24 bits that mad24 asks for."""
+    coefficients = np.concatenate([np.ones(width), rng.integers(1, 1 << 9, width)])
+    return Operands(rng.integers(-(1 << 20), 1 << 20, SEEDS).astype(np.int32), coefficients.astype(np.int32))
+
+
+def _draw_bytes(dtype: DType, width: int, rng: np.random.Generator) -> Operands:
+    """Registers of four bytes; addends so small that no sum saturates."""
+    coefficients = [rng.integers(-(2**31), 2**31, width), rng.integers(-(2**30), 2**30, width)]
+    return Operands(
+        rng.integers(-(2**31), 2**31, SEEDS).astype(np.int32), np.concatenate(coefficients).astype(np.int32)
+    )
+
+
+def _draw_mixed(dtype: DType, width: int, rng: np.random.Generator) -> Operands:
+    """A multiplier, and the bits that change with every step: its sign, and some of its mantissa."""
+    multipliers = encode(rng.uniform(0.5, 1, width), dtype)
+    flips = (0x8000 | rng.integers(1, 64, width)).astype(np.uint16).view(multipliers.dtype)
+    return Operands(encode(rng.uniform(-1, 1, SEEDS), dtype), np.concatenate([multipliers, flips]))
+
+
+# --- steps --------------------------------------------------------------------------------------------------
+
+
+def _linear(lanes: Lanes, n: int, dtype: DType) -> ReferenceArray:
+    x: ReferenceArray = lanes.x * lanes.first + lanes.second
+    return x
+
+
+def _rounded(lanes: Lanes, n: int, dtype: DType) -> ReferenceArray:
+    """One rounding for both operations; the product of two 16-bit numbers is exact in double precision."""
+    return decode(encode(_linear(lanes, n, dtype), dtype), dtype)
+
+
+def _square(lanes: Lanes, n: int, dtype: DType) -> ReferenceArray:
+    x: ReferenceArray = lanes.x * lanes.x + lanes.second
+    return x
+
+
+def _cross(lanes: Lanes, n: int, dtype: DType) -> ReferenceArray:
+    """Chains one after the other: the last one's neighbour is the first, which has made its step."""
+    x: ReferenceArray = lanes.x.copy()
+    chains = x.shape[1]
+    for chain in range(chains):
+        x[:, chain] = x[:, chain] * x[:, (chain + 1) % chains] + lanes.second
+    return x
+
+
+def _dot(lanes: Lanes, n: int, dtype: DType) -> ReferenceArray:
+    mine, others = (np.ascontiguousarray(v.astype(np.int32)).view(np.int8) for v in (lanes.x, lanes.first))
+    products = mine.astype(np.int64) * others
+    x: ReferenceArray = lanes.second + products.reshape(*lanes.x.shape, 4).sum(axis=-1)
+    return x
+
+
+def _mixed(lanes: Lanes, n: int, dtype: DType) -> ReferenceArray:
+    """The multiplier changes before every step, and is back after two."""
+    bits, flips = (encode(v, dtype).view(np.uint16) for v in (lanes.first, lanes.second))
+    changed = decode((bits ^ flips).view(dtype.numpy), dtype)
+    x: ReferenceArray = lanes.x + (changed if n % 2 == 0 else lanes.first) * lanes.seeds
+    return x
+
+
+# --- all of them --------------------------------------------------------------------------------------------
+
+
+def _unsigned(dtype: DType) -> np.dtype[Any]:
+    return np.dtype(f"u{dtype.itemsize}")
+
+
+def _modulo_2_64(stored: ReferenceArray, dtype: DType) -> ReferenceArray:
+    return stored.astype(np.uint64)
+
+
+def _signed(stored: ReferenceArray, dtype: DType) -> ReferenceArray:
+    return stored.astype(np.int64)
+
+
+RECURRENCES: dict[str, Recurrence] = {
+    #                        operands        host's numbers  step     sums
+    "linear": Recurrence(_draw_floats, decode, _linear),
+    "packed": Recurrence(_draw_floats, decode, _rounded, "float"),
+    "square": Recurrence(_draw_integers, _modulo_2_64, _square),
+    "cross": Recurrence(_draw_integers, _modulo_2_64, _cross),
+    "24 bits": Recurrence(_draw_24_bits, _signed, _linear),
+    "dot": Recurrence(_draw_bytes, _signed, _dot, "int"),
+    "mixed": Recurrence(_draw_mixed, decode, _mixed, "float"),
+}
+"""By name, as the forms of the probes name them."""
+
+
+# --- What memory probes read, and what the host knows about it: a table of random floats, repeated ----------
+# The table's length is prime, so that no stride of a kernel falls into step with it, and the host can tell
+# the
+# sum of any stretch of any set without holding the set. Values are integers of 22 bits as floats: random
+# enough
+# for every memory system, and exact in STREAM's triad with or without contraction.
+
+
+TABLE_ELEMENTS = (1 << 20) - 3  # prime
+SCALAR = 3.0  # of the triad, as in global.cl
+_LARGEST = 1 << 21  # b + 3 c stays below 2^24
+_KNUTH = np.uint64(2654435761)  # as in global.cl
+_SPREAD = np.uint64(0x9E3779B1)  # as in working_set.cl
+_TILE_SHIFT = 3  # tiles of 8 x 8, as in image.cl
+_SEED = 20261121
+_WRAP = 1 << 32
+
+
+class RepeatedTable:
+    """The endless sequence of floats that sets are filled with."""
+
+    def __init__(self) -> None:
+        draw = np.random.default_rng(_SEED).integers(-_LARGEST + 1, _LARGEST, TABLE_ELEMENTS)
+        self.table: ReferenceArray = draw.astype(np.float32)
+        bits = self.table.view(np.uint32)
+        self._before: ReferenceArray = np.append(np.uint64(0), np.cumsum(bits, dtype=np.uint64))
+
+    def values(self, first: int, count: int) -> ReferenceArray:
+        """Elements from a position on."""
+        places = (first + np.arange(count)) % TABLE_ELEMENTS
+        found: ReferenceArray = self.table[places]
+        return found
+
+    def sum_before(self, count: int) -> int:
+        """Sum of the bits of the first elements, modulo 2^32."""
+        return int(self._sums_before(np.array([count], np.uint64))[0]) % _WRAP
+
+    def sum_of(self, first: int, count: int) -> int:
+        """Sum of the bits of a stretch, modulo 2^32."""
+        return (self.sum_before(first + count) - self.sum_before(first)) % _WRAP
+
+    def sum_at(self, places: ReferenceArray, elements: int) -> int:
+        """Sum of the bits of so many elements at each of some places, counted in as many, modulo 2^32."""
+        rows = places[:, None] * elements + np.arange(elements)
+        found: ReferenceArray = self.table[rows % TABLE_ELEMENTS]
+        return sum_bits(found)
+
+    def sums_of_visits(self, groups: int, block: int, blocks: int, steps: int, visits: int) -> ReferenceArray:
+        """Sums of the bits that the groups of ``working_set`` read, modulo 2^32.
+
+        Args:
+            groups: how many.
+            block: elements in a block.
+            blocks: in the set, a power of two.
+            steps: blocks in a visit, one after the other and round again.
+            visits: of each group.
+        """
+        number = np.arange(groups, dtype=np.uint64)
+        rounds, rest = divmod(steps, blocks)
+        total = np.full(groups, visits * rounds * self.sum_before(block * blocks) % _WRAP, np.uint64)
+        for visit in range(visits):
+            first = _hash(number * _SPREAD + np.uint64(visit)) % np.uint64(blocks)
+            end = first + np.uint64(rest)
+            over = np.where(end > blocks, end - np.uint64(blocks), np.uint64(0))
+            total += self._sums_before((end - over) * block) - self._sums_before(first * block)
+            total += self._sums_before(over * block)
+        return (total % _WRAP).astype(np.uint32)
+
+    def _sums_before(self, counts: ReferenceArray) -> ReferenceArray:
+        """`sum_before` of several unsigned integers, modulo 2^64."""
+        rounds, rest = np.divmod(counts, TABLE_ELEMENTS)
+        found: ReferenceArray = rounds * self._before[-1] + self._before[rest]
+        return found
+
+
+def walked_texels(order: str, count: int, width_shift: int, height_shift: int) -> ReferenceArray:
+    """Where the first texels of a walking order of ``image.cl`` lie in the image, row by row.
+
+    Args:
+        order: row, column or tile.
+        count: how many.
+        width_shift: the image's width as a power of two.
+        height_shift: and its height.
+    """
+    i = np.arange(count)
+    if order == "row":
+        return i
+    if order == "column":
+        x, y = i >> height_shift, i & ((1 << height_shift) - 1)
+    else:
+        tile, across = i >> (2 * _TILE_SHIFT), width_shift - _TILE_SHIFT
+        mask = (1 << _TILE_SHIFT) - 1
+        x = ((tile & ((1 << across) - 1)) << _TILE_SHIFT) + (i & mask)
+        y = ((tile >> across) << _TILE_SHIFT) + ((i >> _TILE_SHIFT) & mask)
+    return (y << width_shift) + x
+
+
+def written(first: int, count: int) -> ReferenceArray:
+    """What ``global_write`` leaves at elements from a position on, as unsigned integers."""
+    places: ReferenceArray = np.arange(first, first + count, dtype=np.uint64) * _KNUTH
+    return places.astype(np.uint32)
+
+
+def sum_bits(words: ReferenceArray) -> int:
+    """Sum of 32-bit words, modulo 2^32."""
+    return int(words.view(np.uint32).sum(dtype=np.uint64)) % _WRAP
+
+
+def _hash(words: ReferenceArray) -> ReferenceArray:
+    """The hash of ``working_set``, of the lower 32 bits of each word."""
+    x = words.astype(np.uint32)
+    x = (x ^ x >> 16) * np.uint32(0x85EBCA6B)
+    x = (x ^ x >> 13) * np.uint32(0xC2B2AE35)
+    found: ReferenceArray = (x ^ x >> 16).astype(np.uint64)
+    return found
+
+
+def random_cycle(nodes: int, spacing: int) -> tuple[ReferenceArray, ReferenceArray]:
+    """One random cycle through all nodes.
+
+    Args:
+        nodes: how many.
+        spacing: elements from a node to its neighbour in memory.
+
+    Returns:
+        The elements to put into memory (nodes x spacing, flat, unsigned integers), each node's first holding
+        the position of the next node, and the positions in the order of the cycle, which starts at 0.
+    """
+    order = np.random.default_rng(_SEED).permutation(nodes).astype(np.uint32)
+    order = np.roll(order, -int(np.argmin(order)))
+    places = order * np.uint32(spacing)
+    memory = np.zeros(nodes * spacing, np.uint32)
+    memory[places] = np.roll(places, -1)
+    return memory, places
+
+
+# --- The operands of matrix units, and what they make of them: tiles of A and B, and D after some steps.
+
+
+_EXACT = 2  # the check's operands are whole numbers of at most this, so that every sum is exact
+
+
+@dataclass(frozen=True)
+class Tiles:
+    """Operands of a matrix probe as numbers: what a kernel reads is `stored` of them."""
+
+    a: ReferenceArray  # tiles x 2 x m x k: the two that steps alternate between
+    b: ReferenceArray  # tiles x n x k: columns lie contiguous
+
+    def stored(self, instruction: Instruction) -> tuple[ReferenceArray, ReferenceArray]:
+        """A and B as the device reads them."""
+        dtype = DTYPES[instruction.dtype]
+        return encode(self.a, dtype), encode(self.b, dtype)
+
+
+def draw(kind: str, instruction: Instruction, tiles: int, rng: np.random.Generator) -> Tiles:
+    """Operands of one kind.
+
+    Args:
+        kind: ``random`` or ``zeros``, to be timed; ``exact``, to be checked: small whole numbers.
+        instruction: whose shapes and type they have.
+        tiles: how many different ones.
+        rng: randomness.
+
+    Returns:
+        Random pairs of A are each other's negative, so that D stays bounded however many steps there are.
+    """
+    a_shape, b_shape = (tiles, 2, instruction.m, instruction.k), (tiles, instruction.n, instruction.k)
+    if kind == "zeros":
+        return Tiles(np.zeros(a_shape), np.zeros(b_shape))
+    if kind == "exact":
+        a = rng.integers(-_EXACT, _EXACT, a_shape, endpoint=True).astype(np.float64)
+        return Tiles(a, rng.integers(-1, 1, b_shape, endpoint=True).astype(np.float64))
+    most = 127.0 if not DTYPES[instruction.dtype].is_float else 1.0
+    a, b = rng.uniform(-most, most, a_shape), rng.uniform(-most, most, b_shape)
+    a[:, 1] = -a[:, 0]
+    return Tiles(a, b)
+
+
+def expected(tiles: Tiles, pairs: ReferenceArray, steps: int) -> ReferenceArray:
+    """D of some products after an even number of steps: which tile of A by which of B.
+
+    Args:
+        tiles: the operands; exact if the result is to be.
+        pairs: products x 2: indexes of the tiles of A and of B.
+        steps: of each product; every other one takes the second A.
+
+    Returns:
+        products x m x n, in double precision.
+    """
+    both = tiles.a.sum(axis=1)
+    d: ReferenceArray = steps // 2 * (both[pairs[:, 0]] @ tiles.b[pairs[:, 1]].transpose(0, 2, 1))
+    return d

@@ -1,0 +1,403 @@
+"""Base runs, ready to be compared with: which row is what, its figures, and the noise floor."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Literal
+
+from gemmbench.model.device import HOST, DeviceFacts
+from gemmbench.model.row import Row, RowKey
+from gemmbench.model.run_file import Header, Run
+from gemmbench.model.units import clean
+from gemmbench.regress import verdict as floors
+from gemmbench.regress.verdict import LEAST_IN_TURN, Limits, Noise, Thresholds, is_exact
+from gemmbench.stats import rates as derive
+from gemmbench.stats.intervals import CONFIDENCE, EXACT, Measure
+from gemmbench.stats.rates import in_turn, measure
+
+PEAK = "peak"  # as a reference: the best measured peak of the row's data type
+
+
+@dataclass(frozen=True)
+class Rules:
+    """How runs are compared."""
+
+    thresholds: Thresholds = field(default_factory=Thresholds)
+    confidence: float = CONFIDENCE
+    scope: str | None = None  # None: the finest that was measured
+    ratio: tuple[str, ...] = ()  # variants, or PEAK: each row is taken as a ratio to the first that it has
+    across: frozenset[str] = frozenset()  # of pairing.DIFFERENCES
+    in_turn: bool = False  # the new run's rows were measured in turn with the base's kernels
+
+    @property
+    def relative(self) -> bool:
+        """Whether ratios inside one run are compared: a machine that has become slower is no matter."""
+        return self.in_turn or bool(self.ratio)
+
+    def measured(self, row: Row) -> Measure | None:
+        """What a row says by itself: its cost, or the ratio to its former self."""
+        return in_turn(row, self.scope) if self.in_turn else measure(row, self.scope)
+
+    def limits(self, row: Row) -> Limits:
+        """What a row is held against."""
+        return Limits(self.thresholds.of(row), self.confidence)
+
+
+@dataclass(frozen=True, eq=False)
+class Basis:
+    """Base runs, ready to be compared with."""
+
+    bases: tuple[Run, ...]
+    rules: Rules
+    noises: tuple[Run, ...] = ()
+
+    @property
+    def header(self) -> Header:
+        """The first base's, whose devices keys refer to."""
+        return self.bases[0].header
+
+    @cached_property
+    def repetitions(self) -> tuple[Repetition, ...]:
+        """Of all bases."""
+        return self.repeated(self.bases)
+
+    def repeated(self, runs: Sequence[Run]) -> tuple[Repetition, ...]:
+        """The repetitions of runs of one side; a row and those kept from it count once."""
+        every = [each for run in runs for each in repetitions(run, self.header)]
+        fresh = {
+            _samples(key, row) for each in every for key, row in each.rows.items() if not row.measured_utc
+        }
+        found = []
+        for each in every:
+            kept = {key: _samples(key, row) for key, row in each.rows.items() if row.measured_utc}
+            rows = {key: row for key, row in each.rows.items() if kept.get(key) not in fresh}
+            fresh |= set(kept.values())
+            found.append(Repetition(each.run, rows))
+        return tuple(found)
+
+    @cached_property
+    def rows(self) -> dict[RowKey, Row]:
+        """Each key's first row that is ok, or its first."""
+        found: dict[RowKey, Row] = {}
+        for each in self.repetitions:
+            for key, row in each.rows.items():
+                if key not in found or (row.status == "ok" and found[key].status != "ok"):
+                    found[key] = row
+        return found
+
+    @cached_property
+    def references(self) -> dict[RowKey, RowKey]:
+        """In ratio mode what each row is a ratio to; rows that have nothing, or are it themselves, lack."""
+        found = {key: self._reference(key) for key in self.rows}
+        return {key: reference for key, reference in found.items() if reference is not None}
+
+    def _reference(self, key: RowKey) -> RowKey | None:
+        if self.rows[key].kind not in ("gemm", "peak"):
+            return None
+        for name in self.rules.ratio:
+            found = self._peak(key) if name == PEAK else self._variant(key, name)
+            if found is not None:
+                return found if found != key else None
+        return None
+
+    def _variant(self, key: RowKey, name: str) -> RowKey | None:
+        """A variant's row of the same problem and type; of its largest problem for a microbenchmark."""
+        _, device, _, dtype, _, problem, _ = key
+        fits = [
+            other
+            for other, row in self.rows.items()
+            if (row.kind, row.variant, row.dtype, row.status) == ("gemm", name, dtype, "ok")
+            if other[1] in (device, HOST) and problem in (None, row.problem)
+        ]
+        return max(fits, key=lambda other: derive.flops_of(self.rows[other]), default=None)
+
+    def _peak(self, key: RowKey) -> RowKey | None:
+        """The fastest believed peak of the same device and type; of any device for the host's own BLAS."""
+        _, device, _, dtype, *_ = key
+        rates = {
+            other: found.best
+            for other, row in self.rows.items()
+            if (row.kind, row.variant, row.dtype) == ("peak", "flops", dtype) and row.check.verdict == "ok"
+            if device in (other[1], HOST)
+            if (found := derive.rate(row, "kernel")) is not None
+        }
+        return max(rates, key=lambda other: rates[other], default=None)
+
+    def figure(self, rows: Mapping[RowKey, Row], key: RowKey) -> Measure | None:
+        """A row's figure in one repetition: its cost, or its ratio.
+
+        None where one of its rows is not ok, or the reference is of an earlier hour than the row.
+        """
+        mine = self.rules.measured(rows[key]) if key in rows else None
+        if not self.rules.ratio or mine is None:
+            return mine
+        reference = self.references.get(key)
+        if reference is None or reference not in rows or rows[reference].measured_utc:
+            return None
+        other = measure(rows[reference], self.rules.scope)
+        return mine.over(other) if other else None
+
+    def difference(
+        self, before: Repetition, now: Repetition, key: RowKey, across: frozenset[str] | None = None
+    ) -> str:
+        """Why a row that both have, or what it is a ratio to, may not be compared, or "".
+
+        Args:
+            before: of the bases.
+            now: of the other side.
+            key: the row's.
+            across: other than the rules'.
+        """
+        across = self.rules.across if across is None else across
+        if self.rules.in_turn:
+            row, former = before.rows[key], now.rows[key].former
+            base = before.run in self.bases  # or another new repetition
+            then = row.source if base or not row.former else row.former.source
+            other = former is not None and former.source != then and "source" not in across
+            return f"the other kernels folder has another than the base's {then or 'none'}" if other else ""
+        reason = difference((before.run, before.rows[key]), (now.run, now.rows[key]), across)
+        reference = self.references.get(key)
+        if reason or not reference or reference not in before.rows or reference not in now.rows:
+            return reason
+        theirs = difference((before.run, before.rows[reference]), (now.run, now.rows[reference]), across)
+        return f"its reference {before.rows[reference].variant}: {theirs}" if theirs else ""
+
+    def base_figures(self, key: RowKey, against: Repetition | None = None) -> list[Measure]:
+        """A row's figures in the bases, or only in those that may be compared with another repetition."""
+        if self.rules.in_turn:
+            return [EXACT] if any(self._comparable(key, against)) else []
+        figures = (self.figure(each.rows, key) for each in self._comparable(key, against))
+        return [found for found in figures if found is not None]
+
+    def base_costs(self, key: RowKey, against: Repetition) -> list[Measure]:
+        """The same, but in ratio mode too the row's own cost."""
+        costs = (measure(each.rows[key], self.rules.scope) for each in self._comparable(key, against))
+        return [found for found in costs if found is not None]
+
+    def _comparable(self, key: RowKey, against: Repetition | None) -> Iterator[Repetition]:
+        for each in self.repetitions:
+            if key in each.rows and (
+                against is None or key not in against.rows or not self.difference(each, against, key)
+            ):
+                yield each
+
+    def groups(self, news: Sequence[Repetition] = ()) -> dict[RowKey, list[list[float]]]:
+        """Values of what was measured several times, by row, each group of one machine and one version."""
+        sides = [news] if self.rules.in_turn else [self.repetitions, news, *self._noise_sides]
+        return {key: [group for side in sides for group in self._alike(side, key)] for key in self.rows}
+
+    def unused_noises(self) -> Iterator[tuple[Run, str]]:
+        """The noise runs of which no row is of a base's machine and version, and why."""
+        for run, side in zip(self.noises, self._noise_sides, strict=True):
+            if not any(each.rows for each in side):
+                yield run, self._apart(run)
+
+    @cached_property
+    def _noise_sides(self) -> tuple[tuple[Repetition, ...], ...]:
+        """Of each noise run its repetitions, with the rows that may be compared with a base's."""
+        return tuple(
+            tuple(
+                Repetition(each.run, {key: row for key, row in each.rows.items() if self._fits(key, each)})
+                for each in repetitions(run, self.header)
+            )
+            for run in self.noises
+        )
+
+    def _fits(self, key: RowKey, each: Repetition) -> bool:
+        return next(self._comparable(key, each), None) is not None
+
+    def _apart(self, run: Run) -> str:
+        reasons = (
+            self.difference(before, each, key)
+            for each in repetitions(run, self.header)
+            for key in each.rows
+            for before in self.repetitions
+            if key in before.rows
+        )
+        return next(reasons, "it has none of the base's rows")
+
+    def _alike(self, side: Sequence[Repetition], key: RowKey) -> list[list[float]]:
+        """A row's values, apart wherever something other than chance differs."""
+        classes: list[tuple[Repetition, list[float]]] = []
+        for each in side:
+            one = self.figure(each.rows, key)
+            if one is None:
+                continue
+            mine = (values for first, values in classes if not self.difference(first, each, key, frozenset()))
+            values = next(mine, None)
+            if values is None:
+                classes.append((each, values := []))
+            values.append(one.value)
+        return [values for _, values in classes]
+
+    def noise(self, news: Sequence[Repetition] = ()) -> Noise:
+        """The floor: what repetitions show, and how rows scatter where that is more."""
+        groups = self.groups(news)
+        most = max((len(group) for several in groups.values() for group in several), default=0)
+        measured = floors.measured(groups, f"measured, {most} runs")
+        scattered = floors.scattered(
+            [value for key in self.rows if (value := self._scaled(key, news)) is not None]
+        )
+        if scattered and self.rules.in_turn:  # wide for their own errors, which each row counts itself
+            figures = [self.figure(each.rows, key) for each in news for key in each.rows]
+            scattered = scattered.beyond([found.error for found in figures if found])
+        if measured and scattered and scattered.typical > measured.typical:
+            return replace(measured, typical=scattered.typical, source=scattered.source)
+        if not self.rules.in_turn:
+            return measured or scattered or floors.assumed()
+        found = measured or scattered or floors.assumed(LEAST_IN_TURN)
+        return replace(found, typical=max(found.typical, LEAST_IN_TURN))
+
+    def _scaled(self, key: RowKey, news: Sequence[Repetition]) -> float | None:
+        """A row's ratio in units of what one run's noise would make it scatter by; None if there is none."""
+        first = next((each for each in news if key in each.rows), None)
+        base = self.base_figures(key, first)
+        new = [found for each in news if (found := self.figure(each.rows, key)) is not None]
+        if not base or not new:
+            return None
+        apart = sum(one.value for one in new) / len(new) - sum(one.value for one in base) / len(base)
+        return apart / math.sqrt((0 if is_exact(base) else 1 / len(base)) + 1 / len(new))
+
+
+def _samples(key: RowKey, row: Row) -> tuple[object, ...]:
+    """What a row that was kept has in common with the one that it was kept from."""
+    return key, *((name, scope.seconds) for name, scope in sorted(row.samples.items()))
+
+
+# --- Which row of one run is which row of another, and whether the two may be compared ----------------------
+
+
+Kind = Literal["device", "driver", "source", "sampling", "memory"]
+
+DIFFERENCES: dict[Kind, str] = {
+    "device": "other device",
+    "driver": "other driver",
+    "source": "other kernel source",
+    "sampling": "other sampling",
+    "memory": "operands reached the device in another way",
+}
+"""What makes two rows incomparable, unless a comparison is told to go across it."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """What keeps two devices' rows from being compared."""
+
+    kind: Kind
+    reason: str  # for the user
+
+
+@dataclass(frozen=True, eq=False)
+class Repetition:
+    """Every case of a run once."""
+
+    run: Run
+    rows: Mapping[RowKey, Row]  # the key's device is a position in the first base's header
+
+
+def repetitions(run: Run, reference: Header) -> tuple[Repetition, ...]:
+    """A run as repetitions: one, unless cases stand in it several times, as in an A/A measurement.
+
+    Args:
+        run: the run.
+        reference: whose devices keys refer to.
+    """
+    places = slots(reference, run.header)
+    found: list[dict[RowKey, Row]] = []
+    times: dict[RowKey, int] = {}
+    for row in run.rows:
+        device = places[row.device] if row.device >= 0 else HOST
+        key = row.placed(device, [places[other] for other in row.beside]).key
+        place = times[key] = times.get(key, -1) + 1
+        if place == len(found):
+            found.append({})
+        found[place][key] = row
+    return tuple(Repetition(run, rows) for rows in found)
+
+
+def slots(reference: Header, header: Header) -> tuple[int, ...]:
+    """For each device of a header the position of the same one in a reference.
+
+    The same are those of one name under one platform, in their order. What is left over is matched in order,
+    so that a run on another device is refused as such and not told as a list of missing and new rows; devices
+    beyond the reference's have positions of their own.
+    """
+    theirs = [_identity(device) for device in reference.devices]
+    found: list[int | None] = []
+    for device in header.devices:
+        name = _identity(device)
+        same = [place for place, other in enumerate(theirs) if other == name and place not in found]
+        found.append(same[0] if same else None)
+    free = iter([place for place in range(len(theirs)) if place not in found])
+    beyond = iter(range(len(theirs), len(theirs) + len(found)))
+    return tuple(place if place is not None else next(free, next(beyond)) for place in found)
+
+
+def strictly(wanted: Sequence[DeviceFacts], found: Sequence[DeviceFacts]) -> list[int | None]:
+    """For each wanted device the position of one of the same platform and name, none twice; or None."""
+    names = [_identity(device) for device in found]
+    places: list[int | None] = []
+    for device in wanted:
+        name = _identity(device)
+        free = (place for place, other in enumerate(names) if other == name and place not in places)
+        places.append(next(free, None))
+    return places
+
+
+def foreign(base: DeviceFacts, new: DeviceFacts, across: Collection[str] = ()) -> Difference | None:
+    """Why no row of one device may be compared with any of another, or None; arguments as of `difference`."""
+    return _first(_device_facts(base, new), across)
+
+
+def _identity(device: DeviceFacts) -> tuple[str, str]:
+    return device.platform, device.name
+
+
+def difference(base: tuple[Run, Row], new: tuple[Run, Row], across: Collection[str] = ()) -> str:
+    """Why two rows of one key may not be compared, or "".
+
+    Args:
+        base: a run and its row.
+        new: another run and its row.
+        across: names of `DIFFERENCES` that do not matter.
+    """
+    different = _first(_facts(base, new), across)
+    return different.reason if different else ""
+
+
+def _first(facts: Iterable[tuple[Kind, str, str]], across: Collection[str]) -> Difference | None:
+    """The first difference."""
+    for kind, before, after in facts:
+        if before != after and kind not in across:
+            return Difference(kind, f"{DIFFERENCES[kind]}: {_word(after)}, not {_word(before)}")
+    return None
+
+
+def _device_facts(old: DeviceFacts, young: DeviceFacts) -> Iterable[tuple[Kind, str, str]]:
+    yield "device", old.name, young.name
+    yield "driver", f"{old.platform} {old.driver}", f"{young.platform} {young.driver}"
+
+
+def _facts(base: tuple[Run, Row], new: tuple[Run, Row]) -> Iterable[tuple[Kind, str, str]]:
+    """Name, base's and new's value of whatever must be the same."""
+    (then, before), (now, after) = base, new
+    old, young = then.device(before), now.device(after)
+    if old and young:
+        yield from _device_facts(old, young)
+    else:
+        yield "device", then.header.host.cpu, now.header.host.cpu
+        yield "driver", then.header.host.blas, now.header.host.blas
+    yield "source", before.source, after.source
+    yield "sampling", _warmth(then), _warmth(now)
+    yield "memory", before.memory, after.memory
+
+
+def _warmth(run: Run) -> str:
+    return "--cold" if run.header.policy.cold else "warm caches"
+
+
+def _word(text: str) -> str:
+    return clean(text) or "none"

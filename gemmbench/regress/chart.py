@@ -1,0 +1,193 @@
+"""A comparison as a chart: the ratio of every row with its interval, and the threshold."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from statistics import median
+
+from matplotlib.axes import Axes
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
+
+from gemmbench.charts.pane import BLACK, COLOURS, DOWN, GREY, PALE, UP, Pane, footnote, titles
+from gemmbench.model import units
+from gemmbench.model.device import HOST
+from gemmbench.model.row import Row
+from gemmbench.model.units import clean, listed
+from gemmbench.regress.compare import Comparison, Line
+from gemmbench.regress.history import History, Track
+from gemmbench.regress.verdict import Verdict
+
+# Colour and marker: each verdict can be told in grey.
+LOOKS: Mapping[Verdict, tuple[str, str]] = {
+    "slower": (COLOURS[1], "D"),
+    "inconclusive": (COLOURS[4], "s"),
+    "same": (GREY, "o"),
+    "faster": (COLOURS[2], "^"),
+}
+_MOST = 60  # rows of a pane
+_LINE = 0.19  # inches for each
+_CLOSE = 0.02  # of the axis beyond the outermost end
+
+
+def ratios(comparison: Comparison) -> list[Pane]:
+    """A pane for each device: rows down, the new time over the base's across.
+
+    Where there are more rows than a page holds, those that are the same go first.
+    """
+    groups: dict[int, list[Line]] = {}
+    for line in comparison.lines:
+        if line.judgement and line.judgement.low > 0 and line.judgement.high < 1e6:
+            groups.setdefault(line.key[1], []).append(line)
+    panes = []
+    for place in sorted(groups, key=lambda place: (place == HOST, place)):
+        lines = groups[place]
+        graver = [line for line in lines if line.verdict != "same"]
+        kept = lines if len(lines) <= _MOST else graver[:_MOST]
+        if kept:
+            panes.append(_pane(comparison, kept, len(lines) - len(kept)))
+    return panes
+
+
+def _pane(comparison: Comparison, lines: Sequence[Line], hidden: int) -> Pane:
+    def paint(axes: Axes) -> None:
+        _paint(axes, comparison, lines, hidden)
+
+    return Pane(1.7 + _LINE * len(lines), paint)
+
+
+def _paint(axes: Axes, comparison: Comparison, lines: Sequence[Line], hidden: int) -> None:
+    axes.set_xscale("log")
+    for place, line in enumerate(lines):
+        found = line.judgement
+        assert found is not None  # of `ratios`
+        colour, marker = LOOKS[line.verdict]
+        edges = (1 / (1 + line.threshold), 1 + line.threshold)
+        axes.fill_betweenx((place - 0.5, place + 0.5), *edges, color=PALE, alpha=0.45, linewidth=0)
+        axes.plot((found.low, found.high), (place, place), color=colour, linewidth=1.6, solid_capstyle="butt")
+        axes.plot(found.ratio, place, color=colour, marker=marker, linestyle="none", label=line.verdict)
+    axes.axvline(1.0, color=BLACK, linewidth=0.8)
+    axes.set_ylim(len(lines) - 0.5, -0.5)
+    axes.set_yticks(range(len(lines)), [words(line.row) for line in lines], fontsize=7.5)
+    axes.tick_params(axis="y", length=0)
+    axes.grid(visible=False, axis="y")
+    _across(axes, lines)
+    verdicts = dict.fromkeys(line.verdict for line in lines)
+    keys = [(verdict, colour) for verdict, (colour, _) in LOOKS.items() if verdict in verdicts]
+    what = "ratio to the reference, new over base" if comparison.rules.ratio else "time, new over base"
+    confidence = units.percent(comparison.rules.confidence).replace(".0 ", " ")
+    below = f"{what}, with its {confidence} interval; right is slower; grey: within the threshold"
+    titles(axes, clean(lines[0].device), below, keys)
+    if hidden:
+        footnote(axes, [f"Not drawn: {hidden} further rows, the same or beyond the page."])
+
+
+def _across(axes: Axes, lines: Sequence[Line]) -> None:
+    """The axis of ratios: ticks as changes, with both thresholds in sight."""
+    found = [line.judgement for line in lines if line.judgement]
+    edge = 1 + max(line.threshold for line in lines)
+    low = min([1 / edge, *(one.low for one in found)]) * (1 - _CLOSE)
+    high = max([edge, *(one.high for one in found)]) * (1 + _CLOSE)
+    axes.set_xlim(low, high)
+    if high / low < 4:
+        step = next(step for step in (0.02, 0.05, 0.1, 0.2, 0.5, 1) if (high - low) / step < 9)
+        first = round(low / step)
+        ticks = [tick * step for tick in range(first, round(high / step) + 1) if low <= tick * step <= high]
+        axes.set_xticks(ticks)
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{(value - 1) * 100:+.0f} %"))
+    else:
+        axes.xaxis.set_major_locator(LogLocator(10, subs=(1.0, 1.5, 2.0, 3.0, 5.0, 7.0)))
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"x {value:g}"))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_minor_formatter(NullFormatter())
+
+
+def words(row: Row) -> str:
+    """A row's name: variant, size, and the type where it is not float."""
+    where = row.problem.size if row.problem else listed(row.parameters)
+    parts = (clean(row.variant), "" if row.dtype == "float" else row.dtype, clean(row.label) or where)
+    return " ".join(filter(None, parts))[:48]
+
+
+# --- Rows over many saved runs: a pane for each, with its changes marked ------------------------------------
+
+
+_HISTORY_MOST = 24  # panes of a page
+_HEIGHT = 2.9  # inches
+_WITHIN = 1.96  # standard errors of a 95 % interval
+_LAST = {"slower": DOWN, "faster": UP}  # colour of the last run where it differs
+_LEAST_SPAN = 0.06  # of the vertical axis: a steady row is to look steady
+
+
+def tracks(history: History) -> list[Pane]:
+    """A pane for each row, the changed ones first where there are more than a page holds."""
+    ordered = sorted(history.tracks, key=lambda track: (not track.shifts, track.is_steady))
+    shown = ordered if len(ordered) > _HISTORY_MOST else list(history.tracks)
+    hidden = len(shown) - _HISTORY_MOST
+    return [
+        _history_pane(history, track, hidden if hidden > 0 and place == 0 else 0)
+        for place, track in enumerate(shown[:_HISTORY_MOST])
+    ]
+
+
+def _history_pane(history: History, track: Track, hidden: int) -> Pane:
+    return Pane(_HEIGHT, lambda axes: _history_paint(axes, history, track, hidden))
+
+
+def _history_paint(axes: Axes, history: History, track: Track, hidden: int) -> None:
+    start = median(point.figure.value for point in track.segments[0])
+    runs = [point.run for point in track.points]
+    heights = [math.exp(point.figure.value - start) for point in track.points]
+    errors = [
+        _WITHIN * point.figure.error * height if math.isfinite(point.figure.error) else 0.0
+        for point, height in zip(track.points, heights, strict=True)
+    ]
+    axes.errorbar(
+        runs,
+        heights,
+        errors,
+        color=GREY,
+        linestyle="none",
+        marker="o",
+        markersize=3,
+        elinewidth=0.8,
+        label="runs",
+    )
+    for segment in track.segments:
+        level = math.exp(median(point.figure.value for point in segment) - start)
+        ends = (segment[0].run - 0.4, segment[-1].run + 0.4)
+        axes.plot(ends, (level, level), color=COLOURS[0] if level <= 1 else COLOURS[1], linewidth=1.8)
+    low, high = min(heights), max(heights)
+    room = max(high - low, _LEAST_SPAN)
+    axes.set_ylim((low + high - room) / 2 - 0.15 * room, (low + high + room) / 2 + 0.25 * room)
+    for shift in track.shifts:
+        place = track.points[shift.place].run - 0.5
+        colour = DOWN if shift.ratio > 1 else UP
+        axes.axvline(place, color=colour, linewidth=0.9, linestyle=(0, (4, 2)))
+        axes.annotate(
+            f"{(shift.ratio - 1) * 100:+.0f} %", (place, 1), xycoords=("data", "axes fraction"),
+            xytext=(3, -9), textcoords="offset points", color=colour, fontsize=7.5, fontweight="bold",
+        )  # fmt: skip
+    if track.last and track.last.verdict in _LAST and not track.shifts:
+        axes.plot(runs[-1], heights[-1], color=_LAST[track.last.verdict], marker="D", linestyle="none")
+    _dates(axes, history)
+    axes.axhline(1.0, color=BLACK, linewidth=0.6)
+    axes.yaxis.set_major_locator(MaxNLocator(5))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{(value - 1) * 100:+.3g} %"))
+    axes.yaxis.set_minor_locator(NullLocator())
+    verdict = f"; last: {track.last.verdict}" if track.last else ""
+    what = "ratio" if track.is_ratio else "time"
+    device = clean(track.device.split(" | ", 1)[0])
+    titles(axes, f"{words(track.row)} | {device}", f"{what} against its first runs, + is slower{verdict}")
+    if hidden:
+        footnote(axes, [f"Not drawn: {hidden} further rows."], drop=24)
+
+
+def _dates(axes: Axes, history: History) -> None:
+    """Runs stand evenly; the days of a few of them are told."""
+    last = len(history.runs) - 1
+    axes.set_xlim(-0.7, last + 0.7)
+    count = min(5, last + 1)
+    places = sorted({round(place * last / max(count - 1, 1)) for place in range(count)})
+    axes.set_xticks(places, [history.times[place].strftime("%y-%m-%d") for place in places], fontsize=7.5)
+    axes.grid(visible=False, axis="x")

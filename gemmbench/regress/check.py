@@ -1,0 +1,434 @@
+"""A base's cases run again: once each, then the suspicious ones until their verdicts are settled."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from gemmbench import UsageError
+from gemmbench.ladder import BASELINES, BY_NAME
+from gemmbench.measure.child import Maker, Worker
+from gemmbench.model.case import Case, Plan, Policy
+from gemmbench.model.device import HOST, DeviceFacts
+from gemmbench.model.events import Event
+from gemmbench.model.row import FAILED, Row, RowKey
+from gemmbench.model.run_file import Header, Run, RunFile, RunFileError, is_tuning
+from gemmbench.model.units import clean
+from gemmbench.regress import gate
+from gemmbench.regress.baseline import Basis, Repetition, foreign, repetitions, slots, strictly
+from gemmbench.regress.compare import Comparison, Line, compare, has_former, judged, told
+from gemmbench.regress.gate import Answer, Settled, Suspect, Wanted
+from gemmbench.stats.rates import measure
+from gemmbench.suite import session
+from gemmbench.suite.plan import rebuild, select
+from gemmbench.suite.run import Listen, every_device, header_of, user_errors
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How long suspicious rows are measured again."""
+
+    seconds: float = 600.0
+    rounds: int = gate.MOST_ROUNDS
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How rows are sampled; what is None is as in the base."""
+
+    budget_s: float | None = None
+    time_limit_s: float | None = None
+    memory: str | None = None
+    cold: bool = False
+    energy: bool = False
+
+    def policy(self, base: Policy) -> Policy:
+        """The base's, but for what was given."""
+        budget_s = base.budget_s if self.budget_s is None else self.budget_s
+        limit_s = base.time_limit_s if self.budget_s is None else 60 + 20 * budget_s
+        return replace(
+            base,
+            budget_s=budget_s,
+            time_limit_s=limit_s if self.time_limit_s is None else self.time_limit_s,
+            memory=base.memory if self.memory is None else self.memory,
+            cold=self.cold or base.cold,
+            energy=self.energy,
+        )
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to check, and what becomes of the rows."""
+
+    basis: Basis
+    command: tuple[str, ...]  # the command line that asks for this
+    sampling: Sampling = field(default_factory=Sampling)
+    device: str = ""  # as --device takes it; "": the base's
+    times: int | None = None  # measure every case so many times, and compare nothing
+    against: Path | None = None  # a folder of kernels that each kernel takes turns with
+    save: Path | None = None
+    force: bool = False
+    patience: Patience = field(default_factory=Patience)
+
+
+@dataclass
+class CheckOutcome:
+    """How a check ended."""
+
+    comparison: Comparison | None = None  # None for an A/A measurement, and if it did not get so far
+    interrupted: bool = False
+    error: RunFileError | None = None  # a row could not be saved
+
+
+@dataclass
+class Job:
+    """What a check needs, and the rows that it has measured so far."""
+
+    basis: Basis
+    plan: Plan
+    header: Header
+    policy: Policy
+    worker: Worker
+    file: RunFile | None = None
+    patience: Patience = field(default_factory=Patience)
+    clock: Callable[[], float] = time.monotonic
+    rows: list[Row] = field(default_factory=list)
+    times: int | None = None  # see `Request`
+    save: Path | None = None
+    force: bool = False
+    steps: session.Steps = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.steps = session.Steps(self.header.devices, self.policy, self.file)
+
+    @property
+    def run(self) -> Run:
+        """The rows so far as a run."""
+        return Run(self.header, tuple(self.rows), str(self.file.path) if self.file else "")
+
+    def open_file(self) -> None:
+        """Create the file that rows are saved in, if they are.
+
+        Raises:
+            RunFileError: it exists, or cannot be written.
+        """
+        if self.save:
+            self.file = RunFile.create(self.save, self.header, self.force)
+            self.steps = session.Steps(self.header.devices, self.policy, self.file)
+
+
+@contextlib.contextmanager
+def prepared(request: Request, make_machine: Maker) -> Iterator[Job]:
+    """Choose devices and plan; the measuring process lives as long as the context.
+
+    Raises:
+        UsageError: the base, the options and this machine do not fit together.
+    """
+    basis, against = request.basis, request.against
+    policy = request.sampling.policy(basis.header.policy)
+    if against is not None:  # two kernels are built and verified
+        policy = replace(policy, time_limit_s=2 * policy.time_limit_s)
+    with Worker(make_machine) as worker, user_errors():
+        all_devices, host = every_device(worker)
+        devices, places = _chosen(basis, all_devices, request.device)
+        folder = str(against.absolute()) if against else ""
+        plan = rebuild(_wanted(basis, bool(request.times)), devices, places, folder)
+        if not any(isinstance(step, Case) for step in plan):
+            raise UsageError(
+                f"{basis.bases[0].path} has no rows that can be measured again{_of_ratio(basis)}"
+            )
+        if against is not None and "source" not in basis.rules.across:
+            _check_former(basis, plan, against)
+        # The base's tables suit its cases, but a search, or every case several times, is another thing.
+        view = "" if request.times or is_tuning(basis.bases[0]) else basis.header.view
+        header = header_of(devices, host, policy, request.command, view, basis.header.scope)
+        yield Job(
+            basis, plan, header, policy, worker, patience=request.patience, times=request.times,
+            save=request.save, force=request.force,
+        )  # fmt: skip
+
+
+def follow(job: Job, listen: Listen) -> CheckOutcome:
+    """Measure to the end, to Ctrl-C or to a full disk."""
+    steps: Generator[Event, None, Comparison | None]
+    steps = repeat(job, job.times) if job.times else check(job)
+    try:
+        while True:
+            listen(next(steps))
+    except StopIteration as ended:
+        return CheckOutcome(ended.value)
+    except KeyboardInterrupt:
+        return CheckOutcome(interrupted=True)
+    except RunFileError as error:  # a full disk, for example: the rows so far are worth showing
+        return CheckOutcome(error=error)
+    finally:
+        if job.file:
+            job.file.close()
+
+
+def once(job: Job) -> Generator[Event, None, None]:
+    """Measure every case once."""
+    yield job.steps.planned(sum(isinstance(step, Case) for step in job.plan))
+    for step in job.plan:
+        job.rows.append((yield from job.steps.take(step, job.worker)))
+
+
+def repeat(job: Job, times: int) -> Generator[Event, None, None]:
+    """Measure every case so many times, each round in a process of its own: an A/A measurement."""
+    for _ in range(times):
+        job.worker.stop()
+        yield from once(job)
+
+
+def check(job: Job) -> Generator[Event, None, Comparison]:
+    """Measure every case once, compare, and measure the suspicious rows again.
+
+    Returns:
+        The comparison, each suspicious row's verdict from its later measurements alone.
+
+    Raises:
+        RunFileError: a row cannot be written; the rows before it are safe.
+    """
+    yield from once(job)
+    first = compare(job.basis.bases, [job.run], job.basis.rules, job.basis.noises)
+    first = replace(first, remarks=(*first.remarks, *_of_equal(first.lines)))
+    suspicious = {
+        line.key: line
+        for line in first.lines
+        if (line.judgement and (line.fails or line.open)) or line.too_slow
+    }
+    if not suspicious:
+        return first
+    cases = _cases(job)
+    now = repetitions(first.news[0], job.basis.header)[0]
+    suspects = [_suspect(job.basis, first, now, line) for line in suspicious.values() if line.key in cases]
+    settled, without, latest = yield from _settle(job, suspects, cases, first)
+    for key, line in suspicious.items():
+        if line.row.status != "ok":
+            suspicious[key] = replace(line, row=latest.get(key, line.row))
+    lines = {one.suspect.key: _line(job.basis, first, suspicious, one, without) for one in settled}
+    for line in first.lines:  # a control that failed is nobody's suspect
+        if line.key not in lines and (row := without.get(line.key)) is not None and row.status in FAILED:
+            lines[line.key] = _broken(line, row)
+    return replace(
+        first,
+        lines=tuple(lines.get(line.key, line) for line in first.lines),
+        remarks=(*first.remarks, *_remarks(job.basis, settled)),
+    )
+
+
+def _cases(job: Job) -> dict[RowKey, Case]:
+    """The cases that were run, by the key that the base gives them."""
+    places = slots(job.basis.header, job.header)
+    found = {}
+    for step in job.plan:
+        if isinstance(step, Case):
+            place = places[step.device] if step.device >= 0 else HOST
+            found[replace(step, device=place).key] = step
+    return found
+
+
+def _suspect(basis: Basis, first: Comparison, now: Repetition, line: Line) -> Suspect:
+    base = tuple(basis.base_figures(line.key, now))
+    limits = basis.rules.limits(line.row)
+    if basis.rules.in_turn:  # its former self stands beside it, batch by batch
+        return Suspect(line.key, base, limits, None)
+    if basis.rules.ratio:
+        return Suspect(line.key, base, limits, basis.references[line.key], ratio=True)
+    control = next(iter(_controls(basis, first, line)), None)
+    figures = tuple(basis.base_figures(control, now)) if control else ()
+    return Suspect(line.key, base, limits, control, figures)
+
+
+def _controls(basis: Basis, first: Comparison, suspect: Line) -> list[RowKey]:
+    """GEMMs that run where a row runs: on its device, and on a CPU device's processor the host's BLAS too.
+
+    Where a kernel's own rows have become uncertain with it, they say nothing of the machine.
+    """
+    key = suspect.key
+    homes = {key[1]}
+    cpus = {place for place, device in enumerate(basis.header.devices) if device.type == "cpu"}
+    if key[1] in cpus or key[1] == HOST:
+        homes |= {*cpus, HOST}
+    candidates = {
+        line.key: (line.verdict, figure)
+        for line in first.lines
+        if line.judgement and line.row.kind == "gemm" and line.key[1] in homes
+        if line.verdict == "same" or line.row.variant != suspect.row.variant
+        if (figure := measure(line.row, basis.rules.scope)) is not None
+    }
+    outside = [other for other in (*candidates, key) if other[2] in BASELINES]
+    return gate.controls(candidates, outside, key)
+
+
+Rows = dict[RowKey, Row]
+Rounds = Generator[Event, None, tuple[tuple[Settled, ...], Rows, Rows]]
+
+
+def _settle(job: Job, suspects: Sequence[Suspect], cases: Mapping[RowKey, Case], first: Comparison) -> Rounds:
+    """Measure what the gate wants until it has settled.
+
+    Returns:
+        Its findings, the rows without a figure, and the latest with one.
+    """
+    end = job.clock() + job.patience.seconds
+    steps = gate.settle(suspects, first.noise, lambda: job.clock() >= end, most_rounds=job.patience.rounds)
+    yield job.steps.planned(2 * gate.LEAST_ROUNDS * len(suspects))  # if each is settled at once
+    without: Rows = {}
+    latest: Rows = {}
+    answer: Answer = None
+    while True:
+        try:
+            wanted: Wanted = steps.send(answer)
+        except StopIteration as ended:
+            return ended.value, without, latest
+        if wanted.fresh:
+            job.worker.stop()
+        row = yield from job.steps.take(cases[wanted.key], job.worker)
+        job.rows.append(row)
+        failed = row.status in FAILED
+        answer = gate.FAILED if failed else job.basis.rules.measured(row)
+        if failed or (answer is None and wanted.key not in without):
+            without[wanted.key] = row
+        elif answer is not None:
+            latest[wanted.key] = row
+
+
+def _line(
+    basis: Basis,
+    first: Comparison,
+    suspicious: Mapping[RowKey, Line],
+    settled: Settled,
+    without: Mapping[RowKey, Row],
+) -> Line:
+    """A suspicious row's line after it was measured again."""
+    line, control = suspicious[settled.suspect.key], settled.suspect.control
+    nothing = without.get(line.key)
+    if settled.failed and nothing is not None:
+        return _broken(line, nothing)
+    if settled.judgement is None:
+        if nothing is not None:  # skipped each time
+            lost = _broken(line, nothing)
+            return lost if line.verdict == "broken" else replace(lost, verdict="inconclusive")
+        why = "not measured again: --patience was over"
+        if control is not None and control in without:
+            why = f"its control {without[control].variant} gave no figure: {told(without[control])}"
+        return replace(line, verdict="inconclusive", reason=why)
+    again = judged(basis, first.noise, line, settled.suspect.base, settled.new)
+    found = settled.judgement
+    return replace(again, too_slow=False, judgement=found, verdict=found.verdict, reason=found.reason)
+
+
+def _broken(line: Line, row: Row) -> Line:
+    return replace(line, row=row, verdict="broken", reason=f"measured again: {told(row)}", judgement=None)
+
+
+def _of_equal(lines: Sequence[Line]) -> Iterator[str]:
+    """That kernels were held against themselves."""
+    former = [(line.row.former.source, line.row.source) for line in lines if line.row.former]
+    if equal := sum(before == now for before, now in former):
+        yield f"{equal} of {len(former)} rows have the same kernel in the other folder as here"
+
+
+def _remarks(basis: Basis, settled: Sequence[Settled]) -> list[str]:
+    """How often rows were measured again, and what the controls say of the machine."""
+    times = sorted({len(one.new) for one in settled if one.new})
+    if not times:
+        return []
+    often = str(times[0]) if len(times) == 1 else f"{times[0]} to {times[-1]}"
+    rows = f"{len(settled)} suspicious row{'' if len(settled) == 1 else 's'}"
+    found = [f"{rows} measured again, {often} times each; their verdicts are from that alone"]
+    alone = sum(one.suspect.control is None for one in settled)
+    if alone and not basis.rules.in_turn:
+        found.append(
+            f"{alone} of them without a control: no library was measured, no kernel was as fast as before; "
+            "nothing would tell if the machine itself had become slower"
+        )
+    machines = {control: one.machine for one in settled if one.machine and (control := one.suspect.control)}
+    for control, machine in machines.items():
+        row = basis.rows[control]
+        size = f" {row.problem.shape}" if row.problem else ""
+        found.append(
+            f"control {row.variant}{size}: {1 / machine.ratio:.3f} of its speed in the base "
+            f"({1 / machine.high:.3f} to {1 / machine.low:.3f})"
+        )
+    return found
+
+
+def _check_former(basis: Basis, plan: Plan, folder: Path) -> None:
+    """Whether a folder has any of the kernels that a base was measured with, before time is spent on it.
+
+    Raises:
+        UsageError: it has none.
+    """
+    theirs = {key[2:]: row.source for key, row in basis.rows.items()}
+    for step in plan:
+        if isinstance(step, Case) and step.former:
+            with contextlib.suppress(OSError, UnicodeDecodeError):
+                found = BY_NAME[step.variant].fingerprint(step.dtype, step.numbers, step.former)
+                if found == theirs.get(step.key[2:]):
+                    return
+    raise UsageError(
+        f"--against {folder} has none of the kernels that {basis.bases[0].path} was measured with "
+        "(--across source compares nevertheless)"
+    )
+
+
+def _wanted(basis: Basis, every: bool) -> list[Row]:
+    """The base's rows that are measured again: in ratio mode only those that a ratio needs.
+
+    An A/A measurement takes them all: it is a base for either mode.
+    """
+    keys = {key for key, row in basis.rows.items() if row.status == "ok"}
+    if basis.rules.in_turn:
+        keys = {key for key in keys if has_former(basis.rows[key])}
+    if basis.rules.ratio and not every:
+        keys &= {*basis.references, *basis.references.values()}
+    return [replace(row, device=key[1]) for key, row in basis.rows.items() if key in keys]
+
+
+def _of_ratio(basis: Basis) -> str:
+    if basis.rules.in_turn:
+        return " in turn with their former selves"
+    names = ", ".join(basis.rules.ratio)
+    return f" as a ratio to {names}" if names else ""
+
+
+def _chosen(
+    basis: Basis, found: Sequence[DeviceFacts], selector: str
+) -> tuple[tuple[DeviceFacts, ...], dict[int, int]]:
+    """The devices to measure on, and for each of the base's that is among them its position.
+
+    They are those that the base was measured on, by platform and name; of those that a selector names, what
+    is left stands in order for what is left of the base's.
+
+    Raises:
+        UsageError: they are not here, or differ in what `--across` does not allow.
+    """
+    theirs = basis.header.devices
+    used = sorted({key[1] for key in basis.rows if HOST < key[1] < len(theirs)})
+    if not used:
+        return select(found, selector), {}
+    devices = select(found, selector) if selector else found
+    places = strictly([theirs[slot] for slot in used], devices)
+    others = iter([number for number in range(len(devices)) if selector and number not in places])
+    matched = [number if number is not None else next(others, None) for number in places]
+    pairs = [
+        (slot, devices[number]) for slot, number in zip(used, matched, strict=True) if number is not None
+    ]
+    if not pairs:
+        here = ", ".join(clean(device.title) for device in found)
+        raise UsageError(
+            f"the base's device is not here: {clean(theirs[used[0]].title)}; there are {here} "
+            "(--device chooses one, --across device,driver compares nevertheless)"
+        )
+    for slot, device in pairs:
+        if basis.rules.in_turn:  # both kernels run here
+            continue
+        if different := foreign(theirs[slot], device, basis.rules.across):
+            across = "device,driver" if different.kind == "device" else "driver"
+            raise UsageError(f"{different.reason} (--across {across} compares nevertheless)")
+    return tuple(device for _, device in pairs), {slot: number for number, (slot, _) in enumerate(pairs)}

@@ -1,0 +1,269 @@
+"""Runs against runs: a line with a verdict for each row."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from gemmbench.model.device import HOST
+from gemmbench.model.instrument import LEAST_RUNS, is_too_slow
+from gemmbench.model.row import FAILED, Row, RowKey
+from gemmbench.model.run_file import Run
+from gemmbench.regress.baseline import Basis, Repetition, Rules
+from gemmbench.regress.verdict import FAILING, LOST, Judgement, Noise, Verdict, judge
+from gemmbench.stats.intervals import Measure
+from gemmbench.stats.rates import former, work
+
+_NO_RATE = "without a rate on either side"
+_KEPT = "kept from an earlier run, not measured in the new one"
+_NO_REFERENCE = "without a reference to be a ratio to"
+_NO_KERNEL = "without a kernel that another folder could have"
+
+
+@dataclass(frozen=True)
+class Line:
+    """One row of a comparison."""
+
+    key: RowKey
+    row: Row  # the new one; the base's where there is none
+    device: str  # for people
+    verdict: Verdict
+    reason: str = ""
+    threshold: float = 0.0
+    judgement: Judgement | None = None  # None where there was nothing to compare
+    base_s: float | None = None  # seconds for one problem, or the ratio; middle of the runs
+    new_s: float | None = None
+    runs: tuple[int, int] = (0, 0)  # of base and new that went into it
+    reference: Row | None = None  # in ratio mode, what it is a ratio to
+    too_slow: bool = False  # it was skipped, since it would have taken more than its budget
+
+    @property
+    def fails(self) -> bool:
+        """Whether it is a regression."""
+        return self.verdict in FAILING
+
+    @property
+    def lost(self) -> bool:
+        """Whether the base has a figure that nothing was held against."""
+        return self.verdict in LOST
+
+    @property
+    def open(self) -> bool:
+        """Whether it may yet be one: an inconclusive row whose interval reaches past the threshold."""
+        return self.verdict == "inconclusive" and (self.judgement is None or self.judgement.may_be_slower)
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """What came out."""
+
+    bases: tuple[Run, ...]
+    news: tuple[Run, ...]
+    rules: Rules
+    noise: Noise
+    lines: tuple[Line, ...]
+    left_out: Mapping[str, int]  # rows without a line, by why
+    remarks: tuple[str, ...] = ()
+
+    @property
+    def counts(self) -> Counter[Verdict]:
+        """Lines by verdict."""
+        return Counter(line.verdict for line in self.lines)
+
+    @property
+    def compared(self) -> int:
+        """Lines that are a statement about the new runs' speed, or its loss.
+
+        None if there are only the host's, beside a device's that could not be compared: a host's BLAS that is
+        as fast as ever says nothing of any kernel.
+        """
+        stated = [line for line in self.lines if line.judgement is not None or line.verdict == "broken"]
+        hosts = all(line.key[1] == HOST for line in stated)
+        return 0 if hosts and any(line.lost and line.key[1] != HOST for line in self.lines) else len(stated)
+
+    @property
+    def lost(self) -> int:
+        """Lines that the base has a figure of, and that were not compared."""
+        return sum(line.lost for line in self.lines)
+
+
+def compare(
+    bases: Sequence[Run], news: Sequence[Run], rules: Rules | None = None, noises: Sequence[Run] = ()
+) -> Comparison:
+    """Every row of the bases and of the new runs, paired by key, with a verdict.
+
+    Args:
+        bases: one or more; the repetitions of a row, over all of them, are pooled.
+        news: one or more.
+        rules: thresholds, confidence, scope, ratio mode.
+        noises: A/A measurements of the same machine; they add to the noise floor only.
+    """
+    rules = rules or Rules()
+    basis = Basis(tuple(bases), rules, tuple(noises))
+    again = basis.repeated(news)
+    noise = basis.noise(again)
+    left_out: Counter[str] = Counter()
+    lines = []
+    for key in dict.fromkeys([*basis.rows, *(key for each in again for key in each.rows)]):
+        line = _line(basis, noise, key, [each for each in again if key in each.rows])
+        if isinstance(line, Line):
+            lines.append(line)
+        else:
+            left_out[line] += 1
+    unused = rules.thresholds.unused(line.row for line in lines)
+    remarks = [f"threshold row {number} is for none of these rows" for number in unused]
+    remarks += [f"{run.path} adds nothing to the noise floor: {why}" for run, why in basis.unused_noises()]
+    return Comparison(basis.bases, tuple(news), rules, noise, tuple(lines), dict(left_out), tuple(remarks))
+
+
+def _line(basis: Basis, noise: Noise, key: RowKey, news: Sequence[Repetition]) -> Line | str:
+    """One row's line, or why it has none."""
+    olds = [each for each in basis.repetitions if key in each.rows]
+    statuses = {each.rows[key].status for each in olds}
+    was_ok = "ok" in statuses
+    place = news[0] if news else olds[0]
+    mine = Line(key, place.rows[key], title(place.run, place.rows[key]), "missing")
+    failed = next((each.rows[key] for each in news if each.rows[key].status in FAILED), None)
+    if failed and (was_ok or (failed.status == "wrong" and "wrong" not in statuses)):
+        return replace(mine, row=failed, verdict="broken", reason=told(failed))
+    if was_ok and basis.rules.ratio and key not in basis.references:
+        return _NO_REFERENCE
+    if was_ok and not basis.rows[key].samples:  # a product without terms
+        return _NO_RATE
+    if was_ok and basis.rules.in_turn and not has_former(basis.rows[key]):
+        return _NO_KERNEL
+    if not news:
+        return mine if was_ok else _NO_RATE
+    right = [each for each in news if each.rows[key].status == "ok"]
+    if not right:
+        return _unmeasured(basis, mine, news[0]) if was_ok else _NO_RATE
+    if all(each.rows[key].measured_utc for each in right):
+        return _KEPT
+    mine = replace(mine, row=right[0].rows[key], device=title(right[0].run, right[0].rows[key]))
+    if not was_ok:
+        before = f"in the base it was {told(olds[0].rows[key])}" if olds else ""
+        return replace(mine, verdict="new", reason=before)
+    return _compared(basis, noise, mine, right)
+
+
+def _unmeasured(basis: Basis, mine: Line, now: Repetition) -> Line:
+    """The line of a row that was ok in the base, and in the new run was not measured.
+
+    A row is skipped that would take longer than its budget for its least number of runs, which says how long
+    one of them takes at least.
+    """
+    mine = replace(mine, reason=told(mine.row))
+    before = [one.value for one in basis.base_costs(mine.key, now)]
+    if not is_too_slow(mine.row) or not before:
+        return mine
+    one_s = math.exp(sum(before) / len(before)) * work(basis.rows[mine.key])
+    longer = now.run.header.policy.budget_s / LEAST_RUNS / one_s
+    if longer < 1:
+        return mine
+    sure = longer > 1 + basis.rules.limits(mine.row).threshold and not basis.rules.relative
+    return replace(mine, verdict="broken" if sure else "inconclusive", too_slow=True)
+
+
+def _compared(basis: Basis, noise: Noise, mine: Line, right: Sequence[Repetition]) -> Line | str:
+    """The line of a row that is ok on both sides."""
+    key = mine.key
+    olds = [each for each in basis.repetitions if key in each.rows and each.rows[key].status == "ok"]
+    reasons = {each: [basis.difference(old, each, key) for old in olds] for each in right}
+    fit = next((each for each in right if not all(reasons[each])), None)
+    if fit is None:
+        return replace(mine, verdict="incomparable", reason=reasons[right[0]][-1])
+    right = [each for each in right if not basis.difference(fit, each, key)]
+    mine = replace(mine, row=fit.rows[key], device=title(fit.run, fit.rows[key]))
+    base = basis.base_figures(key, fit)
+    new = [found for each in right if (found := basis.figure(each.rows, key)) is not None]
+    if not base or not new:  # only where ratios are compared: the row itself is ok on both sides
+        of_ratio = key in basis.references
+        why = "not measured in turn with its former self"
+        reason = _without_reference(basis, key, right if base else olds) if of_ratio else why
+        return replace(mine, verdict="missing", reason=reason)
+    doubts = [
+        f"{whose} integrity is suspect: {'; '.join(row.check.reasons) or 'no reason given'}"
+        for whose, row in _grounds(basis, key, (*olds, *right))
+        if row.check.verdict == "suspect"
+    ]
+    if doubts:
+        return replace(mine, verdict="inconclusive", reason=doubts[0])
+    return judged(basis, noise, mine, base, new)
+
+
+def _grounds(basis: Basis, key: RowKey, sides: Iterable[Repetition]) -> Iterator[tuple[str, Row]]:
+    """The rows that a verdict rests on: the row's, and those that it is a ratio to; and whose they are."""
+    reference = basis.references.get(key)
+    for each in sides:
+        yield "its", each.rows[key]
+        if reference is not None and reference in each.rows:
+            yield f"its reference {each.rows[reference].variant}'s", each.rows[reference]
+
+
+def _without_reference(basis: Basis, key: RowKey, side: Sequence[Repetition]) -> str:
+    """Why rows are no ratio to their reference."""
+    reference = basis.references[key]
+    kept = any(each.rows[reference].measured_utc for each in side if reference in each.rows)
+    why = "was kept from an earlier run: --remeasure measures it in each" if kept else "has no rate"
+    return f"its reference {basis.rows[reference].variant} {why}"
+
+
+def judged(
+    basis: Basis,
+    noise: Noise,
+    mine: Line,
+    base: Sequence[Measure],
+    new: Sequence[Measure],
+    confidence: float = 0,
+) -> Line:
+    """A line with the verdict that its figures give.
+
+    Args:
+        basis: the bases and the rules.
+        noise: the floor.
+        mine: the line so far.
+        base: the row's figures in the bases.
+        new: and now.
+        confidence: other than the rules'.
+    """
+    limits = basis.rules.limits(mine.row)
+    if confidence:
+        limits = replace(limits, confidence=confidence)
+    found = judge(base, new, noise.of(mine.key), limits)
+    reference = basis.references.get(mine.key)
+    units: float = 1 if reference else work(mine.row)
+    if basis.rules.in_turn:
+        units = former(mine.row, basis.rules.scope)
+    return replace(
+        mine,
+        verdict=found.verdict,
+        reason=found.reason,
+        threshold=limits.threshold,
+        judgement=found,
+        base_s=_middle(base) * units,
+        new_s=_middle(new) * units,
+        runs=(len(base), len(new)),
+        reference=basis.rows[reference] if reference else None,
+    )
+
+
+def has_former(row: Row) -> bool:
+    """Whether another kernels folder could have the kernel of a row, too: a GEMM's own, known beforehand."""
+    return row.kind == "gemm" and bool(row.source and row.samples)
+
+
+def title(run: Run, row: Row) -> str:
+    """The device of a row; processor and BLAS of the host."""
+    device = run.device(row)
+    return device.title if device else f"{run.header.host.cpu} | {run.header.host.blas}"
+
+
+def told(row: Row) -> str:
+    """A row's status and reason."""
+    return f"{row.status}: {row.reason}".removesuffix(": ")
+
+
+def _middle(figures: Sequence[Measure]) -> float:
+    return math.exp(sum(one.value for one in figures) / len(figures))

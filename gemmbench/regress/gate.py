@@ -1,0 +1,392 @@
+"""Suspicious rows measured again until each verdict is settled: the decisions, without the measuring.
+
+A gate that judges thousands of rows by one measurement each finds some slow by chance. So the first
+measurement only says which rows to look at again; it was chosen for being slow, and does not count. What
+counts is measured afresh, each time in a process of its own, between two measurements of a control: a row
+that should be as fast as it was, and that says whether the machine itself is.
+
+`settle` is a coroutine: it yields what it wants measured and is sent the figure. It knows neither clock nor
+device, so that a simulation drives it as well as a machine.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from gemmbench.model.row import Row, RowKey
+from gemmbench.model.run_file import Run
+from gemmbench.regress.baseline import Basis, Rules
+from gemmbench.regress.compare import title
+from gemmbench.regress.verdict import Judgement, Limits, Noise, Spread, is_exact, judge
+from gemmbench.stats.intervals import Measure, mean, student
+
+LEAST_ROUNDS = 3  # before anything is settled: fewer say too little of the noise from run to run
+MOST_ROUNDS = 10
+CONFIDENCE = 0.99  # of a verdict `slower`: it ends a CI job
+FEW = 3  # base runs: fewer do not show how noisy this very row is, and measuring again cannot make up for it
+CONFIDENCE_OF_FEW = 0.999
+
+FAILED: Literal["failed"] = "failed"
+Answer = Measure | Literal["failed"] | None
+"""What became of a measurement: a figure, none because the row is wrong or crashed, or none this time."""
+
+
+@dataclass(frozen=True)
+class Suspect:
+    """A row to be measured again."""
+
+    key: RowKey
+    base: tuple[Measure, ...]  # in ratio mode, ratios to the control
+    limits: Limits
+    control: RowKey | None  # what stands beside it: in ratio mode its reference; None if there is nothing
+    control_base: tuple[Measure, ...] = ()  # in plain mode, the control's figures in the same bases
+    ratio: bool = False
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is to be measured next."""
+
+    key: RowKey
+    fresh: bool  # in a new process
+    round: int  # from 1
+
+
+@dataclass(frozen=True)
+class Settled:
+    """What became of a suspect."""
+
+    suspect: Suspect
+    judgement: Judgement | None  # None if it could not be measured again
+    new: tuple[Measure, ...]  # what was measured afresh
+    machine: Judgement | None = None  # of the control, in plain mode
+    failed: bool = False  # a measurement of the row itself gave no figure
+    final: bool = False  # measuring again would say no more
+
+
+@dataclass
+class _Trial:
+    suspect: Suspect
+    new: list[Measure] = field(default_factory=list)
+    beside: list[Measure] = field(default_factory=list)
+    failed: bool = False
+    found: Settled | None = None
+
+
+Steps = Generator[Wanted, Answer, tuple[Settled, ...]]
+
+
+def settle(
+    suspects: Sequence[Suspect],
+    noise: Noise,
+    spent: Callable[[], bool] = lambda: False,
+    confidence: float = CONFIDENCE,
+    most_rounds: int = MOST_ROUNDS,
+) -> Steps:
+    """Measure suspects again, round by round, each between two measurements of its control.
+
+    Yields:
+        What it wants measured; send its figure, or why there is none: see `Answer`.
+
+    Args:
+        suspects: the rows.
+        noise: the floor that was known before.
+        spent: whether the time is over; asked before each row.
+        confidence: of a verdict `slower`, or more where the base has few runs; the others have that of each
+            suspect's limits.
+        most_rounds: after so many, what is open remains so.
+
+    Returns:
+        What became of each suspect, in their order.
+    """
+    trials = [_Trial(suspect) for suspect in suspects]
+    noise = noise.cautious()
+    for number in range(1, most_rounds + 1):
+        pending = [trial for trial in trials if trial.found is None and not trial.failed]
+        if not pending or spent():
+            break
+        yield from _round(pending, number, spent)
+        if number >= LEAST_ROUNDS:
+            for trial in pending:
+                if len(trial.new) < LEAST_ROUNDS:
+                    continue
+                found = decide(trial.suspect, trial.new, trial.beside, noise, confidence)
+                if found is not None and found.final:
+                    trial.found = found
+    return tuple(_ended(trial, noise, confidence) for trial in trials)
+
+
+def _round(
+    pending: Iterable[_Trial], number: int, spent: Callable[[], bool]
+) -> Generator[Wanted, Answer, None]:
+    """Control, row, control, row, control: neighbours share a control."""
+    fresh = True
+    before: tuple[RowKey | None, Measure | None] = (None, None)
+    for trial in pending:
+        if spent():
+            return
+        control = trial.suspect.control
+        if control is not None and control != before[0]:
+            before = (control, _figure((yield Wanted(control, fresh, number))))
+            fresh = False
+        mine = yield Wanted(trial.suspect.key, fresh, number)
+        fresh = False
+        after = _figure((yield Wanted(control, fresh, number))) if control is not None else None
+        around = [one for one in (before[1], after) if one is not None]
+        before = (control, after)
+        if mine == FAILED:
+            trial.failed = True
+            continue
+        found = _figure(mine)
+        if found is not None and around:
+            beside = mean(around)
+            trial.new.append(found.over(beside) if trial.suspect.ratio else found)
+            trial.beside.append(beside)
+        elif found is not None and control is None:
+            trial.new.append(found)
+
+
+def _figure(answer: Answer) -> Measure | None:
+    return answer if isinstance(answer, Measure) else None
+
+
+def decide(
+    suspect: Suspect, new: Sequence[Measure], beside: Sequence[Measure], noise: Noise, confidence: float
+) -> Settled | None:
+    """The verdict after so many rounds; None before the first.
+
+    In plain mode a verdict stands if the control may be as fast as it was, or if the row's ratio to the
+    control says the same; otherwise the machine itself has changed, and the verdict is inconclusive.
+
+    Args:
+        suspect: the row.
+        new: its fresh figures.
+        beside: the control's, one for each.
+        noise: the floor.
+        confidence: of a verdict `slower`.
+    """
+    if not new:
+        return None
+    spread = noise.of(suspect.key, [[one.value for one in new]])
+    plain = strict(suspect.base, new, spread, suspect.limits, confidence)
+    if suspect.ratio or not suspect.control_base or not beside:
+        return Settled(suspect, plain, tuple(new), final=_is_settled(plain))
+    floor = noise.of(suspect.control, [[one.value for one in beside]])
+    machine = judge(suspect.control_base, beside, floor, suspect.limits)
+    if machine.verdict != "same" or not machine.low <= 1 <= machine.high:
+        ratios = [one.over(other) for one, other in zip(new, beside, strict=True)]
+        before = [one.over(mean(suspect.control_base)) for one in suspect.base]
+        both = Spread((spread.deviation**2 + floor.deviation**2) ** 0.5, min(spread.freedom, floor.freedom))
+        beside_it = strict(before, ratios, both, suspect.limits, confidence)
+        if beside_it.verdict != plain.verdict:
+            reason = f"the machine itself runs at {1 / machine.ratio:.2f} of its speed in the base"
+            final = machine.verdict != "inconclusive" and _is_settled(plain) and _is_settled(beside_it)
+            return Settled(
+                suspect,
+                replace(plain, verdict="inconclusive", reason=reason),
+                tuple(new),
+                machine,
+                final=final,
+            )
+    return Settled(suspect, plain, tuple(new), machine, final=_is_settled(plain))
+
+
+def strict(
+    base: Sequence[Measure], new: Sequence[Measure], spread: Spread, limits: Limits, confidence: float
+) -> Judgement:
+    """The judgement of the limits' own confidence, but `slower` only at a higher one."""
+    usual = judge(base, new, spread, limits)
+    if usual.verdict != "slower":
+        return usual
+    least = confidence if len(base) >= FEW or is_exact(base) else max(confidence, CONFIDENCE_OF_FEW)
+    sure = judge(base, new, spread, replace(limits, confidence=max(least, limits.confidence)))
+    if sure.verdict == "slower":
+        return sure
+    return replace(sure, reason="slower, but not surely enough to fail for")
+
+
+def controls(
+    candidates: Mapping[RowKey, tuple[str, Measure]],
+    outside: Collection[RowKey],
+    suspect: RowKey | None = None,
+) -> list[RowKey]:
+    """Rows that can be a control, the best first.
+
+    Those that no change to a kernel reaches, such as the host's BLAS, go first, whatever became of them: they
+    tell of the machine. Then rows that have not changed at first sight, the quietest first; then those of
+    which that is not certain. A row that is slower is none: two that regressed would excuse each other. Only
+    of a row from outside may it be one: that regresses with the machine alone.
+
+    Args:
+        candidates: verdict and figure of the first measurement, by row.
+        outside: rows that are not of the code under test.
+        suspect: the row that is to be measured again.
+    """
+    order = {"same": 1, "inconclusive": 2}
+    rank = {key: 0 if key in outside else order.get(verdict, 3) for key, (verdict, _) in candidates.items()}
+    fit = [key for key in candidates if key != suspect and (rank[key] < 3 or suspect in outside)]
+    return sorted(fit, key=lambda key: (rank[key], candidates[key][0] != "same", candidates[key][1].error))
+
+
+def _is_settled(judgement: Judgement) -> bool:
+    """Slower, or not slower."""
+    return judgement.verdict != "inconclusive" or not judgement.may_be_slower
+
+
+def _ended(trial: _Trial, noise: Noise, confidence: float) -> Settled:
+    if trial.failed:
+        return Settled(trial.suspect, None, tuple(trial.new), failed=True)
+    if trial.found is not None:
+        return trial.found
+    last = decide(trial.suspect, trial.new, trial.beside, noise, confidence)
+    if last is None or last.judgement is None or len(trial.new) >= LEAST_ROUNDS:
+        return last or Settled(trial.suspect, None, ())
+    return replace(
+        last,
+        judgement=replace(
+            last.judgement,
+            verdict="inconclusive",
+            reason=f"measured again only {len(trial.new)} of the {LEAST_ROUNDS} times that a verdict takes",
+        ),
+    )
+
+
+# --- A/A: the same cases several times on one machine, and the threshold that its noise lets a gate carry.
+#
+# A threshold is carried if a row that is as fast as before is not called slower, and one that is slower by
+# twice the threshold is, 95 times in 100: between the two lie the noise of both sides and the interval's
+# confidence.
+
+
+POWER = 0.95  # how often a slowdown of twice the threshold is to be found
+SHARE = 0.95  # of the rows that a machine's threshold is to serve
+_FINEST, _COARSEST = 1e-4, 0.9
+
+
+@dataclass(frozen=True)
+class Carried:
+    """What one row's noise allows."""
+
+    spread: Spread
+    compare: float | None  # the threshold that one new run carries, as a fraction; None: none below 90 %
+    check: float | None  # and as many as check measures of a suspicious row
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """One row of an A/A measurement."""
+
+    key: RowKey
+    row: Row
+    device: str  # for people
+    runs: int
+    plain: Carried
+    ratio: Carried | None  # in ratio mode; None without a reference
+
+
+@dataclass(frozen=True)
+class Alarms:
+    """Each repetition held against the others: every `slower` is a false alarm."""
+
+    verdicts: int
+    slower: int
+    inconclusive: int
+
+
+@dataclass(frozen=True, eq=False)
+class Floor:
+    """What an A/A measurement says of a machine."""
+
+    runs: tuple[Run, ...]
+    rules: Rules
+    rows: tuple[Tolerance, ...]
+    alarms: Alarms
+    ratio_alarms: Alarms | None
+
+
+def floor(runs: Sequence[Run], rules: Rules) -> Floor:
+    """The noise floor of every row that was measured at least twice, plain and as a ratio.
+
+    Args:
+        runs: of one machine and version; a row's repetitions stand in one run or several.
+        rules: threshold, confidence, scope; the references of ratio mode.
+    """
+    plain = Basis(tuple(runs), replace(rules, ratio=()))
+    plain_noise = plain.noise()
+    ratio = Basis(tuple(runs), rules) if rules.ratio else None
+    ratio_noise = ratio.noise() if ratio else None
+    found = []
+    for key, row in plain.rows.items():
+        count = len(plain.base_figures(key))
+        if count < 2:
+            continue
+        has_ratio = ratio is not None and ratio_noise is not None and key in ratio.references
+        found.append(
+            Tolerance(
+                key,
+                row,
+                title(plain.bases[0], replace(row, device=key[1])),
+                count,
+                _carried(plain_noise, key, count, rules),
+                _carried(ratio_noise, key, count, rules) if has_ratio and ratio_noise else None,
+            )
+        )
+    alarms = _alarms(plain, plain_noise)
+    ratio_alarms = _alarms(ratio, ratio_noise) if ratio and ratio_noise else None
+    return Floor(tuple(runs), rules, tuple(found), alarms, ratio_alarms)
+
+
+def serves(values: Sequence[float | None]) -> float | None:
+    """The threshold that serves 95 % of the rows; None if there is none, or there are no rows."""
+    ordered = sorted(math.inf if value is None else value for value in values)
+    if not ordered:
+        return None
+    found = ordered[math.ceil(SHARE * len(ordered)) - 1]
+    return found if math.isfinite(found) else None
+
+
+def carries(spread: Spread, base: int, new: int, confidence: float) -> float | None:
+    """The smallest threshold at which twice as much is found in 95 of 100 trials; None: none below 90 %.
+
+    Args:
+        spread: the noise of one run.
+        base: runs of the base.
+        new: new runs.
+        confidence: of the interval.
+    """
+    both = spread.deviation * math.sqrt(1 / base + 1 / new)
+    needed = (student(confidence, spread.freedom) + student(2 * POWER - 1, spread.freedom)) * both
+
+    def short(threshold: float) -> float:
+        return math.log((1 + 2 * threshold) / (1 + threshold)) - needed
+
+    if short(_COARSEST) < 0:
+        return None
+    if short(_FINEST) > 0:
+        return _FINEST
+    from scipy.optimize import brentq
+
+    return float(brentq(short, _FINEST, _COARSEST))
+
+
+def _carried(noise: Noise, key: RowKey, count: int, rules: Rules) -> Carried:
+    spread = noise.of(key)
+    sure = max(CONFIDENCE, rules.confidence)
+    return Carried(
+        spread, carries(spread, count, 1, rules.confidence), carries(spread, count, MOST_ROUNDS, sure)
+    )
+
+
+def _alarms(basis: Basis, noise: Noise) -> Alarms:
+    verdicts = []
+    for key, row in basis.rows.items():
+        figures = basis.base_figures(key)
+        limits: Limits = basis.rules.limits(row)
+        for place, one in enumerate(figures):
+            others = figures[:place] + figures[place + 1 :]
+            if others:
+                verdicts.append(judge(others, [one], noise.of(key), limits).verdict)
+    return Alarms(len(verdicts), verdicts.count("slower"), verdicts.count("inconclusive"))

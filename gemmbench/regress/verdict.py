@@ -1,0 +1,416 @@
+"""The noise floor: how far a row's figure lies from run to run on a machine where nothing has changed.
+
+The samples of a run cannot show it. Where a buffer came to lie, which core a thread woke up on, what clock
+the processor had: all of them are drawn once for a run, so that a run's interval of +-0.5 % stands beside
+another's, 4 % away. Only repetitions show it: an A/A measurement, or several bases.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+import numpy as np
+
+from gemmbench.model.row import Row
+from gemmbench.model.units import reason_of
+from gemmbench.stats.intervals import CONFIDENCE, EXACT, Measure, student
+
+ASSUMED = 0.01  # of a machine that nobody has measured; a quiet GPU has less, a shared CPU more
+# Of ratios taken in turn: where a process puts code and buffers stays in them. Measured with unchanged
+# kernels (18 rows, 6 processes, 2 cores with AVX-512): 0.2 to 0.7 % from process to process, no more than
+# their errors.
+LEAST_IN_TURN = 0.005
+_ASSUMED_WORTH = 30.0
+_FEW_ROWS = 5  # below this, how much rows differ in their noise is not estimated
+_FEW_ROWS_WORTH = 4.0
+_LEAST_SCATTER_ROWS = 12
+_SIDE = 1.0282  # between the two quantiles of a side, in standard deviations of a normal distribution
+_NARROWER = 1.5  # the narrower of two sides is too narrow by this over the root of the number of rows
+_LEAST, _MOST_WORTH = 2.0, 30.0
+_TICK = 1e-5  # no clock tells less than this apart, as a fraction
+
+
+@dataclass(frozen=True)
+class Spread:
+    """How far one row's figure lies from run to run."""
+
+    deviation: float  # standard deviation of the logarithm: 0.01 is 1 %
+    freedom: float  # degrees of freedom that it is known with
+
+
+@dataclass(frozen=True)
+class Noise:
+    """The floor of every row.
+
+    A row's own repetitions are few, so its variance is moderated: drawn towards that of the typical row, as
+    if that were `worth` so many degrees of freedom of the row's own (Smyth's empirical Bayes).
+    """
+
+    typical: float  # standard deviation of a typical row
+    worth: float
+    source: str  # for people: where it is from
+    rows: Mapping[Hashable, tuple[float, float]] = field(default_factory=dict)  # sum of squares, freedom
+
+    def cautious(self) -> Noise:
+        """The same for a gate that measures again: worth little where no row was ever repeated.
+
+        A scatter or an assumption does not tell a noisy row from a quiet one; the row's own figures soon do.
+        """
+        return self if self.rows else replace(self, worth=min(self.worth, _FEW_ROWS_WORTH))
+
+    def beyond(self, errors: Sequence[float]) -> Noise:
+        """The same without what the figures' own errors make of it, but not less than `LEAST_IN_TURN`.
+
+        Args:
+            errors: standard errors of the figures that it is from.
+        """
+        rest = self.typical**2 - float(np.median(errors)) ** 2
+        return replace(self, typical=max(math.sqrt(max(rest, 0.0)), LEAST_IN_TURN))
+
+    def of(self, key: Hashable, also: Iterable[Sequence[float]] = ()) -> Spread:
+        """The floor of one row.
+
+        Args:
+            key: the row's.
+            also: values of further repetitions of it, those of one machine and version together.
+        """
+        squares, freedom = self.rows.get(key, (0.0, 0.0))
+        for group in also:
+            more, count = _squares(group)
+            squares, freedom = squares + more, freedom + count
+        total = self.worth + freedom
+        return Spread(math.sqrt((self.worth * self.typical**2 + squares) / total), total)
+
+
+Groups = Mapping[Any, Sequence[Sequence[float]]]
+"""By row: values of its repetitions, each group from one machine and one version."""
+
+
+def assumed(deviation: float = ASSUMED) -> Noise:
+    """What is taken for granted where nothing was measured."""
+    return Noise(deviation, _ASSUMED_WORTH, "assumed")
+
+
+def measured(groups: Groups, source: str) -> Noise | None:
+    """The floor that repetitions show; None if no row has any.
+
+    The typical variance, and what it is worth, come from the rows' variances: where they differ no more than
+    samples of one variance would, a typical row tells much of every other; where small problems are ten times
+    as noisy as large ones, little.
+    """
+    rows = {}
+    for key, several in groups.items():
+        found = [_squares(group) for group in several]
+        if freedom := sum(count for _, count in found):
+            rows[key] = (sum(squares for squares, _ in found), float(freedom))
+    if not rows:
+        return None
+    squares, freedoms = np.array(list(rows.values())).T
+    variances = np.maximum(squares / freedoms, _TICK**2)
+    if len(rows) < _FEW_ROWS:
+        return Noise(math.sqrt(float(np.average(variances, weights=freedoms))), _FEW_ROWS_WORTH, source, rows)
+    from scipy.special import digamma, polygamma
+
+    logs = np.log(variances) - digamma(freedoms / 2) + np.log(freedoms / 2)
+    excess = float(np.var(logs, ddof=1) - np.mean(polygamma(1, freedoms / 2)))
+    worth = _worth(excess)
+    typical = math.exp((float(np.mean(logs)) + float(digamma(worth / 2)) - math.log(worth / 2)) / 2)
+    return Noise(typical, worth, source, rows)
+
+
+def scattered(ratios: Sequence[float]) -> Noise | None:
+    """The floor that the rows of two runs show by how far their ratios scatter; None for fewer than twelve.
+
+    Most rows of a comparison have not changed. Those that have moved to one side, so that both sides are read
+    apart, without the outermost tenth, and the narrower one counts.
+
+    Args:
+        ratios: a logarithm for each row, in units of what one run's noise would make it scatter by.
+    """
+    if len(ratios) < _LEAST_SCATTER_ROWS:
+        return None
+    low, inner_low, inner_high, high = np.quantile(np.asarray(ratios), (0.1, 0.4, 0.6, 0.9))
+    deviation = float(min(inner_low - low, high - inner_high)) / _SIDE
+    deviation *= 1 + _NARROWER / math.sqrt(len(ratios))
+    worth = min(max(len(ratios) / 4, _FEW_ROWS_WORTH), _MOST_WORTH)
+    return Noise(max(deviation, _TICK), worth, f"from how {len(ratios)} rows scatter")
+
+
+def _worth(excess: float) -> float:
+    """Degrees of freedom whose logarithmic variance scatters by `excess` (the inverse of trigamma)."""
+    from scipy.optimize import brentq
+    from scipy.special import polygamma
+
+    def beyond(half: float) -> float:
+        return float(polygamma(1, half)) - excess
+
+    least, most = _LEAST / 2, _MOST_WORTH / 2
+    if beyond(most) >= 0:
+        return _MOST_WORTH
+    return _LEAST if beyond(least) <= 0 else 2 * float(brentq(beyond, least, most))
+
+
+def _squares(values: Sequence[float]) -> tuple[float, int]:
+    """Sum of squares around the mean, and its degrees of freedom."""
+    if len(values) < 2:
+        return 0.0, 0
+    around = np.asarray(values) - np.mean(values)
+    return float(around @ around), len(values) - 1
+
+
+# --- One row's verdict, from the confidence interval of a ratio and a threshold. Pure numbers ---------------
+
+
+Verdict = Literal["slower", "broken", "inconclusive", "missing", "incomparable", "new", "same", "faster"]
+VERDICTS: dict[Verdict, str] = {
+    "slower": "the whole interval is past the threshold",
+    "broken": "it was ok in the base, and now there is no right result",
+    "inconclusive": "the interval reaches past a threshold, but not wholly",
+    "missing": "it was ok in the base and was not measured now",
+    "incomparable": "something other than the code differs",
+    "new": "the base has no rate of it",
+    "same": "the whole interval is within the threshold on either side",
+    "faster": "the whole interval is past the threshold, on the good side",
+}
+"""Every verdict, the gravest first."""
+
+LOST: tuple[Verdict, ...] = ("missing", "incomparable")
+FAILING: tuple[Verdict, ...] = ("slower", "broken")
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a ratio is held against."""
+
+    threshold: float = 0.05  # 0.05: a row may take 5 % longer
+    confidence: float = CONFIDENCE  # of the interval
+
+    @property
+    def high(self) -> float:
+        """The logarithm of the ratio past which a row is slower; its negative: faster."""
+        return math.log1p(self.threshold)
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """New over base: above 1 is slower."""
+
+    verdict: Verdict
+    ratio: float
+    low: float  # ends of the confidence interval
+    high: float
+    floor: float  # half the width that the noise floor alone gives the interval, as a fraction
+    may_be_slower: bool  # the interval does not exclude it
+    reason: str = ""
+
+
+def judge(base: Sequence[Measure], new: Sequence[Measure], spread: Spread, limits: Limits) -> Judgement:
+    """Whether new runs of a row are slower than base runs of it.
+
+    Each run counts as one figure, however many samples it has: they share whatever the run drew. Its variance
+    is the noise floor's, or its own samples' where that is larger. The interval is Student's for the
+    difference of two means of logarithms, with the fewer degrees of freedom of what it is made from.
+
+    Args:
+        base: a figure for each base run, one or more; `EXACT` alone where the new figures are ratios to it.
+        new: a figure for each new run, one or more.
+        spread: the noise floor of this row.
+        limits: threshold and confidence.
+    """
+    sides = (new,) if is_exact(base) else (base, new)
+    difference = sum(one.value for one in new) / len(new) - sum(one.value for one in base) / len(base)
+    together = math.hypot if is_exact(base) else max  # the floor of ratios has no figure's own error in it
+    variance = sum(
+        together(spread.deviation, one.error) ** 2 / len(side) ** 2 for side in sides for one in side
+    )
+    own = [one.freedom for side in sides for one in side if one.error > spread.deviation]
+    freedom = min([spread.freedom, *own])
+    half = student(limits.confidence, freedom) * math.sqrt(variance)
+    floor = student(limits.confidence, spread.freedom) * spread.deviation
+    floor *= math.sqrt(sum(1 / len(side) for side in sides))
+    low, high, past = difference - half, difference + half, limits.high
+    may_be_slower = not high <= past
+    verdict: Verdict = "inconclusive"
+    reason = ""
+    if low > past:
+        verdict = "slower"
+    elif high < -past:
+        verdict = "faster"
+    elif low >= -past and high <= past:
+        verdict = "same"
+    else:
+        reason = _why(difference, half, floor, past) if may_be_slower else "the same or faster, not slower"
+    return Judgement(verdict, _exp(difference), _exp(low), _exp(high), _exp(floor) - 1, may_be_slower, reason)
+
+
+def is_exact(base: Sequence[Measure]) -> bool:
+    """Whether new figures are held against something that has no noise."""
+    return list(base) == [EXACT]
+
+
+def _why(difference: float, half: float, floor: float, past: float) -> str:
+    if math.isinf(half):
+        return "too few samples to tell how certain they are"
+    if floor > past:
+        return "the noise from run to run is wider than the threshold"
+    if half > past:
+        return "its own samples are noisier than the threshold"
+    return f"too close to the {'upper' if difference > 0 else 'lower'} threshold to tell"
+
+
+def _exp(value: float) -> float:
+    return math.exp(min(value, 700.0))
+
+
+# --- Thresholds for each row, from a small TOML file --------------------------------------------------------
+
+
+DEFAULT = 0.05
+_RANGE = re.compile(r"\s*(\d*)\s*(\.\.)?\s*(\d*)\s*")
+_PERCENT = re.compile(r"\s*([0-9.]+)\s*%\s*")
+
+
+class ThresholdError(Exception):
+    """A threshold, or a file of them, that cannot be taken; the message is for the user."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A threshold and the rows that it is for: all that match every pattern."""
+
+    threshold: float
+    kind: str = "*"
+    variant: str = "*"
+    dtype: str = "*"
+    label: str = "*"
+    sizes: tuple[float, float] = (0.0, math.inf)  # of the cube root of m n k
+
+    def fits(self, row: Row) -> bool:
+        """Whether it is for a row."""
+        texts = ((row.kind, self.kind), (row.variant, self.variant), (row.dtype, self.dtype))
+        if not all(fnmatchcase(text, pattern) for text, pattern in (*texts, (row.label, self.label))):
+            return False
+        low, high = self.sizes
+        if row.problem is None:
+            return (low, high) == (0.0, math.inf)
+        product = row.problem.m * row.problem.n * row.problem.k
+        return low**3 <= product <= high**3
+
+
+@dataclass(frozen=True)
+class Thresholds:
+    """The threshold of every row: the first rule that fits it, else the default."""
+
+    default: float = DEFAULT
+    rules: tuple[Rule, ...] = ()
+
+    def of(self, row: Row) -> float:
+        """As a fraction: 0.05 is 5 %."""
+        return next((rule.threshold for rule in self.rules if rule.fits(row)), self.default)
+
+    def unused(self, rows: Iterable[Row]) -> tuple[int, ...]:
+        """Numbers, from 1, of the rules that are the first to fit no row: most likely misspelt."""
+        rows = tuple(rows)
+        first = {next((n for n, rule in enumerate(self.rules, 1) if rule.fits(row)), 0) for row in rows}
+        return tuple(number for number in range(1, len(self.rules) + 1) if number not in first)
+
+
+class _Entry(msgspec.Struct, forbid_unknown_fields=True):
+    threshold: float | str
+    kind: str = "*"
+    variant: str = "*"
+    dtype: str = "*"
+    label: str = "*"
+    size: int | str = ".."
+
+
+class _File(msgspec.Struct, forbid_unknown_fields=True):
+    default: float | str | None = None
+    row: list[_Entry] = []
+
+
+def parse(text: float | str) -> float:
+    """A threshold as a fraction, from ``5 %``, ``0.05`` or the number itself.
+
+    Raises:
+        ThresholdError: it is none, not above 0, 1 and more without a percent sign (most likely a percentage
+            that lacks it), or 10,000 % and more.
+    """
+    percent = _PERCENT.fullmatch(text) if isinstance(text, str) else None
+    try:
+        value = float(percent[1]) / 100 if percent else float(text)
+    except ValueError:
+        raise ThresholdError(f"{text!r} is not a threshold; write '5 %' or 0.05") from None
+    if not 0 < value < (100 if percent else 1):
+        shown = text if isinstance(text, str) else f"{text:g}"
+        hint = f"; for {value:g} % write '{value:g} %'" if value >= 1 and not percent else ""
+        most = "10,000 %" if percent else "100 %"
+        raise ThresholdError(f"a threshold is above 0 and below {most}, not {shown}{hint}")
+    return value
+
+
+def load(path: Path, default: float | None = None) -> Thresholds:
+    """Read a file of thresholds.
+
+    Args:
+        path: the file.
+        default: goes before the file's own.
+
+    Raises:
+        ThresholdError: it cannot be read, is no TOML, or a value cannot be taken; the message names file and
+            line or key.
+    """
+    try:
+        found = msgspec.toml.decode(path.read_bytes(), type=_File)
+    except OSError as error:
+        raise ThresholdError(f"{path}: {reason_of(error)}") from None
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise ThresholdError(f"{path}: {_placed(str(error))}") from None
+    own = _value(path, "default", found.default) if found.default is not None else DEFAULT
+    rules = tuple(_rule(path, number, entry) for number, entry in enumerate(found.row, 1))
+    return Thresholds(own if default is None else default, rules)
+
+
+def _rule(path: Path, number: int, entry: _Entry) -> Rule:
+    threshold = _value(path, f"row {number}: threshold", entry.threshold)
+    try:
+        sizes = _sizes(str(entry.size))
+    except ThresholdError as error:
+        raise ThresholdError(f"{path}: row {number}: size: {error}") from None
+    return Rule(threshold, entry.kind, entry.variant, entry.dtype, entry.label, sizes)
+
+
+def _value(path: Path, where: str, text: float | str) -> float:
+    try:
+        return parse(text)
+    except ThresholdError as error:
+        raise ThresholdError(f"{path}: {where}: {error}") from None
+
+
+def _sizes(text: str) -> tuple[float, float]:
+    """``64``, ``..64``, ``64..``, ``64..256``: both ends belong to it."""
+    match = _RANGE.fullmatch(text)
+    if not match or not (match[1] or match[2]) or (match[3] and not match[2]):
+        raise ThresholdError(f"{text!r} is not a size or a range; write 64, '..64', '64..' or '64..256'")
+    low = float(match[1] or 0)
+    high = float(match[3] or math.inf) if match[2] else low
+    if low > high:
+        raise ThresholdError(f"the range {text} is empty")
+    return low, high
+
+
+def _placed(text: str) -> str:
+    """msgspec's sentence with the place before it: ``row 2: variant: Expected `str`, got `int```."""
+    sentence, found, place = text.rpartition(" - at `$")
+    if not found:
+        return text
+    place = re.sub(r"\.row\[(\d+)\]", lambda match: f"row {int(match[1]) + 1}: ", place.rstrip("`"))
+    place = place.replace(".", "").strip(": ")
+    return f"{place}: {sentence}" if place else sentence

@@ -1,1 +1,0 @@
-"""Saved runs as text: tables, exports, live progress. Imports gemmbench.facts and rich."""

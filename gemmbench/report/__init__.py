@@ -1,0 +1,1 @@
+"""Builders of tables, notes and progress."""

@@ -1,0 +1,166 @@
+"""What is said below a table: what could not run and why, what is noisy, what the driver should be told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from gemmbench.ladder.libraries import AUTO
+from gemmbench.model import units
+from gemmbench.model.device import DeviceFacts
+from gemmbench.model.row import Parameters, Row, Status
+from gemmbench.model.run_file import Run
+from gemmbench.model.units import clean, clean_lines
+from gemmbench.report.table import Note
+from gemmbench.stats import rates
+
+Where = Callable[[Row], str]  # a row's place in the table: "2048"
+
+WORDS: dict[Status, str] = {
+    "ok": "ok",
+    "wrong": "wrong",
+    "unsupported": "unsup",
+    "skipped": "skip",
+    "failed": "fail",
+    "crashed": "crash",
+    "timed-out": "t/o",
+}
+STYLES: dict[Status, str] = {
+    "ok": "",
+    "wrong": "bold red",
+    "unsupported": "dim",
+    "skipped": "dim",
+    "failed": "red",
+    "crashed": "red",
+    "timed-out": "red",
+}
+_MOST = 8  # notes of one sort; the rest is counted
+
+
+def troubles(rows: Iterable[Row], where: Where, each: str = "size") -> list[Note]:
+    """Rows without a figure, those of one reason together, the gravest first."""
+    rows = tuple(rows)
+    every = len(set(map(where, rows)))
+    groups: dict[tuple[Status, str], list[Row]] = {}
+    for row in rows:
+        if row.status != "ok":
+            groups.setdefault((row.status, clean_lines(row.reason) or "no reason given"), []).append(row)
+    gravity: list[Status] = ["wrong", "crashed", "timed-out", "failed", "skipped", "unsupported"]
+    notes = [
+        Note(WORDS[status], f"{places(groups[status, reason], where, every, each)}: {reason}", STYLES[status])
+        for status, reason in sorted(groups, key=lambda group: gravity.index(group[0]))
+    ]
+    return _some(notes, "more reasons")
+
+
+def noisy(run: Run, rows: Iterable[Row], where: Where) -> list[Note]:
+    """Rows whose median is uncertain, drifts or stands between two speeds, and what to do about it."""
+    more = f"raise --budget (now {run.header.policy.budget_s:g} s)"
+    trend = units.percent(rates.DRIFTING)
+    doubts: tuple[tuple[str, Callable[[Row], bool], str], ...] = (
+        (f"noisy (> {units.percent(rates.NOISY)})", rates.is_noisy, more),
+        (
+            f"slowing down (> {trend})",
+            lambda row: rates.trend(row) > 0,
+            "the device heats up or is shared: let it rest, close other programs",
+        ),
+        (f"speeding up (> {trend})", lambda row: rates.trend(row) < 0, f"it had not settled: {more}"),
+        (
+            "two speeds",
+            rates.has_two_speeds,
+            "the median may be of either: close other programs, run again",
+        ),
+    )
+    timed = [row for row in rows if row.samples]
+    return [
+        Note(label, f"{places(found, where)}; {advice}", "yellow")
+        for label, doubted, advice in doubts
+        if (found := [row for row in timed if doubted(row)])
+    ]
+
+
+def remarks(rows: Iterable[Row], where: Where, each: str = "size") -> list[Note]:
+    """What the rows say themselves, equal remarks together."""
+    rows = tuple(rows)
+    every = len(set(map(where, rows)))
+    groups: dict[str, list[Row]] = {}
+    for row in rows:
+        for note in row.notes:
+            groups.setdefault(clean_lines(note), []).append(row)
+    notes = [
+        Note("note", f"{places(mine, where, every, each)}: {note}", "dim") for note, mine in groups.items()
+    ]
+    return _some(notes, "more notes (--save keeps them, show FILE --format json has them all)")
+
+
+def choices(rows: Iterable[Row], where: Where, each: str = "size") -> list[Note]:
+    """What `auto` took and where, in a line; arguments as of `remarks`."""
+    rows = tuple(rows)
+    every = len(set(map(where, rows)))
+    groups: dict[str, list[str]] = {}
+    for row in rows:
+        if row.variant == AUTO and row.choice:
+            groups.setdefault(clean(rates.what_ran(row)), []).append(where(row))
+    parts = [
+        f"{variant} at {f'every {each}' if every > 1 and len(found) == every else ', '.join(found)}"
+        for variant, found in groups.items()
+    ]
+    return [Note(f"{AUTO} took", "; ".join(parts), "dim")] if parts else []
+
+
+def taken(row: Row) -> str:
+    """What `auto` took for a row of its own, and why: ``cpu-packed: the fastest measured at 64x64x64``."""
+    return f"{clean(rates.what_ran(row))}: {clean(str(row.choice.get('why', 'no reason given')))}"
+
+
+def settled(row: Row) -> Parameters:
+    """What a race or a heuristic settled on, without what `taken` tells."""
+    told = ("kernel", "why") if row.variant == AUTO else ()
+    return {name: value for name, value in row.choice.items() if name not in told}
+
+
+def warnings(devices: Iterable[DeviceFacts | None]) -> list[Note]:
+    """What is wrong with the drivers."""
+    texts = dict.fromkeys(clean_lines(text) for device in devices if device for text in device.warnings)
+    return [Note("warning", text, "yellow") for text in texts]
+
+
+def places(rows: Sequence[Row], where: Where, every: int = 0, each: str = "size") -> str:
+    """Variants and where: ``naive at 1024, 2048; tiled at 2048``; of microbenchmarks only where.
+
+    Args:
+        rows: what is spoken of.
+        where: a row's place in the table.
+        every: how many places there are: a variant that has them all is ``at every size``; 0 for not known.
+        each: what a place is, in that sentence.
+    """
+    if all(row.kind != "gemm" for row in rows):
+        alike: dict[str, list[str]] = {}
+        for row in rows:  # "float, width 2" and "float, width 4" are "float, width 2, 4"
+            words, _, last = where(row).rpartition(" ")
+            alike.setdefault(words, []).append(last)
+        return "; ".join(f"{words} {', '.join(last)}".strip() for words, last in alike.items())
+    groups: dict[str, list[str]] = {}
+    for row in rows:
+        groups.setdefault(clean(row.variant), []).append(where(row))
+    by_place: dict[str, list[str]] = {}
+    for variant, found in groups.items():
+        text = f"every {each}" if every > 1 and len(set(found)) == every else ", ".join(dict.fromkeys(found))
+        by_place.setdefault(text, []).append(variant)
+    return "; ".join(f"{', '.join(variants)} at {text}" for text, variants in by_place.items())
+
+
+def _some(notes: list[Note], more: str) -> list[Note]:
+    if len(notes) <= _MOST:
+        return notes
+    return [*notes[: _MOST - 1], Note("", f"... and {len(notes) - _MOST + 1} {more}", "dim")]
+
+
+def shape(row: Row) -> str:
+    """A row's problem, shortly: ``512`` for a square, else ``1024x1024x64``; alpha and beta if odd."""
+    problem = row.problem
+    if problem is None:
+        return "-"
+    text = problem.size
+    if (problem.alpha, problem.beta) != (1.0, 0.0):
+        text += f" a={problem.alpha:g} b={problem.beta:g}"
+    return text

@@ -1,0 +1,156 @@
+"""What is running, how many cases are left, and for how long: on stderr, and only for people."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from types import TracebackType
+
+import rich.progress
+from rich.console import Console
+from rich.text import Text
+
+from gemmbench.model import units
+from gemmbench.model.events import Event, Finished, Planned, Staged, Started
+from gemmbench.model.row import Row
+from gemmbench.model.units import clean
+from gemmbench.stats import rates
+
+
+class Progress:
+    """A bar that follows a session's events; nothing at all where stderr is not a terminal.
+
+    Args:
+        console: rich's console on stderr.
+        quiet: say nothing, whatever happens.
+        verbose: from 1 on, a line for every finished row, terminal or not.
+        clock: seconds, for the time left.
+    """
+
+    def __init__(
+        self, console: Console, quiet: bool, verbose: int, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._console = console
+        self._lines = verbose > 0 and not quiet
+        self._clock = clock
+        self._left = TimeLeft()
+        self._label = ""
+        self._task: rich.progress.TaskID | None = None
+        self._bar: rich.progress.Progress | None = None
+        if console.is_terminal and not quiet:
+            self._bar = rich.progress.Progress(
+                rich.progress.SpinnerColumn(),
+                rich.progress.MofNCompleteColumn(),
+                rich.progress.BarColumn(bar_width=16),
+                _Remaining(self._left, clock),
+                rich.progress.TextColumn("{task.description}", markup=False),
+                console=console,
+                transient=True,
+            )
+
+    def handle(self, event: Event) -> None:
+        """Follow one event."""
+        now = self._clock()
+        if isinstance(event, Planned):
+            self._left.plan(event.cases, event.seconds, now)
+            if self._bar:
+                self._task = self._bar.add_task("", total=event.cases)
+        elif isinstance(event, Started):
+            self._label = clean(event.label)
+            self._describe(self._label)
+        elif isinstance(event, Staged):
+            self._describe(f"{self._label}: {clean(event.stage)}")
+        elif isinstance(event, Finished):
+            if not event.resumed:
+                self._left.finish(now)
+                if self._bar and self._task is not None:
+                    self._bar.advance(self._task)
+            if self._lines:
+                self._console.print(Text(line(event.row)), soft_wrap=True)
+
+    def _describe(self, text: str) -> None:
+        if self._bar and self._task is not None:
+            self._bar.update(self._task, description=text)
+
+    def __enter__(self) -> Progress:
+        if self._bar:
+            self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bar:
+            self._bar.stop()
+
+
+class TimeLeft:
+    """How long the cases that are left should take: as planned at first, then as the finished ones took."""
+
+    def __init__(self) -> None:
+        self._cases = 0
+        self._each = 0.0  # seconds for a case, as planned
+        self._done = 0
+        self._start = self._last = 0.0
+
+    def plan(self, cases: int, seconds: float, now: float) -> None:
+        """So many cases, for at most so many seconds."""
+        self._cases, self._done = cases, 0
+        self._each = seconds / cases if cases else 0.0
+        self._start = self._last = now
+
+    def finish(self, now: float) -> None:
+        """One more is done."""
+        self._done += 1
+        self._last = now
+
+    def seconds(self, now: float) -> float:
+        """What is left at a moment, never below zero."""
+        measured = (self._last - self._start) / self._done if self._done else self._each
+        each = min(measured, self._each) if self._each else measured
+        return max(0.0, each * (self._cases - self._done) - (now - self._last))
+
+
+class _Remaining(rich.progress.ProgressColumn):
+    """The time left, for rich."""
+
+    def __init__(self, left: TimeLeft, clock: Callable[[], float]) -> None:
+        super().__init__()
+        self._left = left
+        self._clock = clock
+
+    def render(self, task: rich.progress.Task) -> Text:
+        minutes, seconds = divmod(round(self._left.seconds(self._clock())), 60)
+        return Text(f"{minutes}:{seconds:02d} left", style="progress.remaining")
+
+
+def line(row: Row) -> str:
+    """A finished row in one line: ``register float 512x512x512: 38.2 GFLOPS, noise 0.4 %``."""
+    label = place(row)
+    if row.status != "ok":
+        return f"{label}: {row.status}: {clean(row.reason)}"
+    found, moved = rates.shown_rate(row, "kernel"), rates.byte_rate(row)
+    if moved is not None:
+        figure = f"{units.gflops(moved.best)} GB/s"
+    elif found is None:
+        times = rates.summary(row, rates.finest_scope(row) or "")
+        figure = units.seconds(times.median) if times else "ok"
+    else:
+        best_or_median = found.best if row.kind == "peak" else found.median
+        figure = units.rate(best_or_median, rates.is_integer(row.dtype))
+    spread = rates.noise(row)
+    return f"{label}: {figure}" + (f", noise {units.percent(spread)}" if spread is not None else "")
+
+
+def place(row: Row) -> str:
+    """What a row is about: ``register float 512x512x512``, ``flops half width 4``."""
+    where = row.dtype
+    if row.problem:
+        where += f" {row.problem.shape}"
+    elif "width" in row.parameters:
+        where += f" width {row.parameters['width']}"
+    elif "bytes" in row.parameters:
+        where = f"of {units.size(int(row.parameters['bytes']))}"
+    elif row.kind == "latency":
+        return clean(row.variant)
+    return f"{clean(row.variant)} {where}"

@@ -1,0 +1,340 @@
+"""A table that breaks into several when the terminal is narrow, with its heading and what is said below."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.table import Table
+from rich.text import Text
+
+from gemmbench.model import units
+from gemmbench.model.device import HOST
+from gemmbench.model.row import Row
+from gemmbench.model.run_file import Run
+from gemmbench.model.units import clean
+from gemmbench.stats import rates
+
+_NO_BREAK = "\u00a0"
+_STAND_IN = "\ue000"  # of a no-break space while lines are broken: rich breaks them there, too
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One entry; the best of its column or row is bold, and starred so that it shows without colour."""
+
+    text: str
+    best: bool = False
+    style: str = ""
+
+    def rich(self) -> Text:
+        """For the terminal."""
+        return Text(self.plain, style="bold green" if self.best else self.style)
+
+    @property
+    def plain(self) -> str:
+        """Without colour."""
+        return ("*" if self.best else "") + self.text
+
+
+@dataclass(frozen=True)
+class Note:
+    """A remark below a table: ``skip: naive at 2048: ...``."""
+
+    label: str
+    text: str
+    style: str = ""
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """A table: numbers to the right, except in the first and the `left` columns.
+
+    Where the blocks of columns do not fit side by side they go below each other, the key columns repeated.
+    """
+
+    heading: tuple[str, ...] = ()  # pieces of the first line, never broken inside if they fit
+    caption: str = ""  # what the numbers are
+    keys: tuple[str, ...] = ("",)  # headings of the columns that say which row this is
+    blocks: tuple[tuple[str, ...], ...] = ()  # column headings that belong together
+    rows: tuple[tuple[Cell, ...], ...] = ()
+    notes: tuple[Note, ...] = ()
+    left: frozenset[str] = field(default=frozenset())
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Every column's heading, the key's first."""
+        return (*self.keys, *(name for block in self.blocks for name in block))
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """The heading, the tables that fit the width, the notes."""
+        width = options.max_width
+        if self.heading:
+            yield Text("\n".join(_packed(self.heading, width)), style="bold")
+        if self.caption:
+            yield Text(self.caption, style="dim")
+        if self.rows:
+            if self.heading or self.caption:
+                yield Text("")
+            yield from _separated(self._tables(width))
+            if self.notes:
+                yield Text("")
+        for note in self.notes:
+            yield hanging(
+                console, f"{note.label}: {note.text}" if note.label else note.text, width, note.style
+            )
+
+    def _tables(self, width: int) -> Iterator[RenderableType]:
+        widths = [
+            max(map(_longest_line, (name, *(row[place].plain for row in self.rows))))
+            for place, name in enumerate(self.columns)
+        ]
+        widths[0] = min(widths[0], max(12, width // 2))
+        keys = range(len(self.keys))
+        for chunk in _chunks(self.blocks, widths, len(keys), width):
+            gap = 2 if sum(widths[place] + 2 for place in (*keys, *chunk)) - 2 <= width else 1
+            table = Table(box=None, padding=(0, gap, 0, 0), pad_edge=False, header_style="dim")
+            for place in (*keys, *chunk):
+                name = self.columns[place]
+                to_left = place == 0 or name in self.left
+                table.add_column(
+                    Text(name),
+                    justify="left" if to_left else "right",
+                    no_wrap=place > 0,
+                    overflow="fold",
+                    width=widths[0] if place == 0 else None,
+                )
+            for row in self.rows:
+                table.add_row(*(row[place].rich() for place in (*keys, *chunk)))
+            yield table
+
+
+def stack(sheets: Iterable[Sheet]) -> RenderableType:
+    """Sheets below each other, an empty line between."""
+    return Group(*_separated(iter(sheets)))
+
+
+def unbroken(text: str) -> str:
+    """Words of a note that stay on one line, if they fit it."""
+    return text.replace(" ", _NO_BREAK)
+
+
+def hanging(console: Console, text: str, width: int, style: str = "") -> Text:
+    """Text wrapped to a width, all but its first line indented by two."""
+    whole = Text(text.replace(_NO_BREAK, _STAND_IN), style=style, overflow="fold")
+    lines = whole.wrap(console, max(8, width - 2))
+    for line in lines:
+        line.rstrip()
+        line.plain = line.plain.replace(_STAND_IN, " ")
+    return Text("\n  ").join(lines)
+
+
+def _longest_line(text: str) -> int:
+    return max(map(cell_len, text.split("\n")))
+
+
+def _separated(items: Iterator[RenderableType]) -> Iterator[RenderableType]:
+    for place, item in enumerate(items):
+        if place:
+            yield Text("")
+        yield item
+
+
+def _packed(pieces: Sequence[str], width: int) -> list[str]:
+    """Pieces joined by bars, as many on a line as fit."""
+    lines: list[str] = []
+    for piece in pieces:
+        if lines and cell_len(lines[-1]) + 3 + cell_len(piece) <= width:
+            lines[-1] += f" | {piece}"
+        else:
+            lines.append(piece)
+    return lines
+
+
+def _chunks(blocks: Sequence[Sequence[str]], widths: Sequence[int], keys: int, width: int) -> list[list[int]]:
+    """Column numbers of each table, so that each fits the width beside its key columns."""
+    room = width - sum(widths[:keys]) - (keys - 1)
+    places: list[list[int]] = []
+    start = keys
+    for block in blocks:
+        places.append(list(range(start, start + len(block))))
+        start += len(block)
+
+    def needs(columns: Sequence[int]) -> int:
+        return sum(widths[place] + 1 for place in columns)
+
+    chunks: list[list[int]] = [[]]
+    for block_places in places:
+        if needs(chunks[-1] + block_places) <= room:
+            chunks[-1] += block_places
+            continue
+        parts = _split(block_places, lambda part: needs(part) <= room)
+        chunks = [chunk for chunk in chunks if chunk] + parts
+    return chunks
+
+
+def _split(columns: list[int], fits: Callable[[list[int]], bool]) -> list[list[int]]:
+    """As few parts as possible, of about the same length; a part always has a column."""
+    for count in range(1, len(columns)):
+        length = -(-len(columns) // count)
+        parts = [columns[first : first + length] for first in range(0, len(columns), length)]
+        if all(fits(part) for part in parts):
+            return parts
+    return [[column] for column in columns]
+
+
+# --- The first line of a table: whose figures these are -----------------------------------------------------
+
+
+def heading(run: Run, device: int, dtype: str | None = None) -> tuple[str, ...]:
+    """Device, driver, units, and for one data type the peaks that fractions refer to."""
+    if device == HOST:
+        return (clean(run.header.host.cpu), f"host, {clean(run.header.host.blas)}")
+    facts = run.header.devices[device]
+    count = facts.compute_units
+    pieces = (*map(clean, facts.title.split(" | ", 1)), f"{count} unit{'' if count == 1 else 's'}")
+    if dtype is None:
+        return pieces
+    return (*pieces, *(_peak(run, device, dtype, matrix) for matrix in rates.units_used(run, device, dtype)))
+
+
+def _peak(run: Run, device: int, dtype: str, matrix: bool) -> str:
+    """The peak of one kind of units, and when it was measured."""
+    name = f"{dtype} peak of the matrix units" if matrix else f"{dtype} peak"
+    integer = rates.is_integer(dtype)
+    if doubted := rates.outdone(run, device, dtype, matrix):
+        claimed, reached, faster = doubted
+        return (
+            f"{name} not known: {units.rate(claimed, integer)} was measured, {clean(faster.variant)} reached "
+            f"{units.rate(reached, integer)}; --remeasure"
+        )
+    top = rates.peak(run, device, dtype, matrix)
+    if top is None:
+        return f"{name} not measured"
+    return f"{name} {units.rate(top.rate, integer)} ({measured(run, top.row)})"
+
+
+def measured(run: Run, row: Row) -> str:
+    """When a row was measured: in ``this run``, or earlier."""
+    elapsed_s = rates.kept_for(run, row)
+    return "this run" if elapsed_s is None else f"measured {units.age(elapsed_s)} earlier"
+
+
+# --- A kernel's opening comment, with its drawing, made to fit a terminal narrower than its source file.
+
+
+_GUTTER = 2  # spaces that stand between a drawing and the words beside it, in every line
+
+
+class Picture:
+    """Drawings stay as they are, prose is filled again, words beside a drawing move below it."""
+
+    def __init__(self, comment: str, indent: int = 2) -> None:
+        self._comment = comment
+        self._indent = indent
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """As wide as the terminal allows."""
+        text = textwrap.indent(fitted(self._comment, options.max_width - self._indent), " " * self._indent)
+        yield Text(text, overflow="fold")
+
+
+def fitted(comment: str, width: int) -> str:
+    """The comment in so many columns; what cannot be parted from its drawing stays wider."""
+    blocks = groupby(comment.strip("\n").splitlines(), key=lambda line: bool(line.strip()))
+    return "\n\n".join(_block(list(lines), width) for filled, lines in blocks if filled)
+
+
+def _block(lines: list[str], width: int) -> str:
+    if max(map(len, lines)) <= width:
+        return "\n".join(lines)
+    if not any("  " in line.strip() for line in lines):
+        return _filled(" ".join(line.strip() for line in lines), width)
+    gutters = [column for column in range(_GUTTER, width + _GUTTER) if _is_gutter(lines, column)]
+    if len(lines) == 1 or not gutters:
+        return "\n".join(_hanging(line, width) for line in lines)
+    column = gutters[-1]
+    drawing = [line[:column].rstrip() for line in lines]
+    words = textwrap.dedent("\n".join(line[column:].rstrip() for line in lines)).strip("\n")
+    beside = [line for line in words.splitlines() if line]
+    return "\n".join(line for line in drawing if line) + "\n\n" + _block(beside, width)
+
+
+def _hanging(line: str, width: int) -> str:
+    """A line of a list or a formula over several, the others further in than the first."""
+    if len(line) <= width:
+        return line
+    indent = " " * (len(line) - len(line.lstrip()))
+    return _filled(line.strip(), width, indent, indent + "    ")
+
+
+def _filled(text: str, width: int, first: str = "", further: str = "") -> str:
+    return textwrap.fill(
+        text,
+        width,
+        initial_indent=first,
+        subsequent_indent=further,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def _is_gutter(lines: list[str], column: int) -> bool:
+    """Whether every line is blank just before a column, some have words before that, and some after."""
+    blank = all(not line[column - _GUTTER : column].strip() for line in lines)
+    before = any(line[:column].strip() for line in lines)
+    after = any(line[column : column + 1].strip() for line in lines)
+    return blank and before and after
+
+
+def finite(value: object) -> object:
+    """The same with null for what JSON has no word for."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: finite(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [finite(item) for item in value]
+    return value
+
+
+def sheet_markdown(sheet: Sheet) -> str:
+    """One table as GitHub's markdown."""
+    lines = []
+    if sheet.heading:
+        lines += [f"**{_escaped(' | '.join(sheet.heading))}**", ""]
+    if sheet.caption:
+        lines += [_escaped(sheet.caption.replace("; * ", "; bold: ")), ""]
+    if sheet.rows:
+        marks = [
+            ":--" if not place or name in sheet.left else "--:" for place, name in enumerate(sheet.columns)
+        ]
+        lines += [_line([_escaped(name) for name in sheet.columns]), _line(marks)]
+        lines += [_line([_cell(cell) for cell in row]) for row in sheet.rows]
+        lines.append("")
+    if sheet.notes:
+        lines += [
+            "- " + _escaped(f"{note.label}: {note.text}" if note.label else note.text) for note in sheet.notes
+        ]
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _cell(cell: Cell) -> str:
+    text = _escaped(cell.text)
+    return f"**{text}**" if cell.best else text
+
+
+def _escaped(text: str) -> str:
+    """Text that GitHub shows as it is: no table cells, emphasis, code, links or HTML of its own."""
+    text = " ".join(text.split()).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return "".join(f"\\{letter}" if letter in "\\|`*_[]~$#" else letter for letter in text)

@@ -1,0 +1,316 @@
+"""Rows as series over size: what the sweep's tables and charts have in common."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from gemmbench.model.device import HOST
+from gemmbench.model.row import Problem, Row
+from gemmbench.model.run_file import Run
+from gemmbench.model.units import listed
+from gemmbench.stats import rates
+
+
+@dataclass(frozen=True, eq=False)
+class Series:
+    """One variant with one set of parameters, over the sizes of a sweep."""
+
+    label: str  # the variant, with its parameters where they tell it from another series
+    variant: str
+    device: int  # -1 for the host
+    rows: dict[int, Row]  # by size, smallest first
+
+    @property
+    def is_host(self) -> bool:
+        """Whether it ran on the host, not on an OpenCL device."""
+        return self.device == HOST
+
+    @property
+    def is_kernel(self) -> bool:
+        """Whether it is a kernel of the ladder itself: neither `auto` nor a library, which has no source."""
+        return any(row.source and "kernel" not in row.choice for row in self.rows.values())
+
+
+@dataclass(frozen=True, eq=False)
+class Panel:
+    """The series of one device and one data type, the host's beside them."""
+
+    device: int  # -1 if only the host was measured
+    dtype: str
+    axis: str  # m: m = n = k vary together; k: only k does
+    series: tuple[Series, ...]
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Every size that any of its series has a row for."""
+        return tuple(sorted({size for one in self.series for size in one.rows}))
+
+    @property
+    def rows(self) -> tuple[Row, ...]:
+        """Its rows, series by series."""
+        return tuple(row for one in self.series for row in one.rows.values())
+
+    @property
+    def shape(self) -> str:
+        """What varies and what does not: ``m = n = k``, or ``k, with m = 1024 and n = 1024``."""
+        if self.axis == "m":
+            return "m = n = k"
+        fixed = next((row.problem for row in self.rows if row.problem), None)
+        return f"k, with m = {fixed.m} and n = {fixed.n}" if fixed else "k"
+
+
+def sweep_axis(rows: Iterable[Row]) -> str | None:
+    """What varies: ``m`` for squares, ``k`` if only k varies; None if neither, or nothing does."""
+    problems = {row.problem for row in rows if row.kind == "gemm" and row.problem}
+    if len({(problem.alpha, problem.beta) for problem in problems}) != 1 or len(problems) < 2:
+        return None
+    if all(problem.is_square for problem in problems):
+        return "m"
+    if len({(problem.m, problem.n) for problem in problems}) == 1:
+        return "k"
+    return None
+
+
+def panels(run: Run, axis: str, order: Sequence[str] = (), dtype: str | None = None) -> list[Panel]:
+    """The GEMM rows of a run by device and data type; the host's rows go with every device of their type.
+
+    Args:
+        run: the run.
+        axis: ``m`` or ``k``: the dimension to take as size.
+        order: variants in the order of the ladder; others follow as they come, the host's own last.
+        dtype: only this type.
+    """
+    rows = [row for row in run.rows if row.kind == "gemm" and row.problem and dtype in (None, row.dtype)]
+    found = []
+
+    def size(row: Row) -> int:
+        return int(getattr(row.problem, axis))
+
+    for name in dict.fromkeys(row.dtype for row in rows):
+        typed = [row for row in rows if row.dtype == name]
+        devices = sorted({row.device for row in typed if row.device != HOST}) or [HOST]
+        found += [
+            Panel(device, name, axis, series([r for r in typed if r.device in (device, HOST)], size, order))
+            for device in devices
+        ]
+    return sorted(found, key=lambda panel: panel.device)
+
+
+def series(rows: Sequence[Row], place: Callable[[Row], int], order: Sequence[str] = ()) -> tuple[Series, ...]:
+    """Rows of one device (and the host) and one data type as a series for each variant.
+
+    Args:
+        rows: GEMM rows.
+        place: a row's size, or whatever number its series are to be sorted by.
+        order: variants in the order of the ladder; others follow as they come, the host's own last.
+    """
+    variants: dict[tuple[int, str], list[Row]] = {}
+    for row in sorted(rows, key=place):
+        variants.setdefault((row.device, row.variant), []).append(row)
+    rank = {name: number for number, name in enumerate(order)}
+    first = list(dict.fromkeys((row.device, row.variant) for row in rows))
+    found = []
+    for device, variant in sorted(first, key=lambda key: (key[0] == HOST, rank.get(key[1], len(rank)))):
+        mine = variants[device, variant]
+        if len({place(row) for row in mine}) == len(mine):
+            found.append(Series(variant, variant, device, {place(row): row for row in mine}))
+            continue
+        for parameters in dict.fromkeys(listed(row.parameters) for row in mine):
+            same = {place(row): row for row in mine if listed(row.parameters) == parameters}
+            found.append(Series(f"{variant} {parameters}".strip(), variant, device, same))
+    return tuple(found)
+
+
+# --- How the variants of a saved run stand against each other on one problem --------------------------------
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Who ran against whom: one device, one data type."""
+
+    device: int  # -1 if only the host was measured
+    dtype: str
+
+
+@dataclass(frozen=True)
+class Standing:
+    """One variant's place on one problem."""
+
+    row: Row  # its fastest, where it ran with several sets of parameters
+    rate: rates.Rate | None  # kernel scope; the host's own BLAS has only the host scope
+    rank: int | None  # 1 is the fastest on the device; None without a rate, and for the host's own BLAS
+    speedup: float | None  # over the first rung, in the kernel scope, so never of the host's own BLAS
+
+
+def settings(run: Run) -> list[Setting]:
+    """Every device and data type that GEMMs ran with, by device; the host alone where there is no other."""
+    rows = [row for row in run.rows if row.kind == "gemm"]
+    found = dict.fromkeys(Setting(row.device, row.dtype) for row in rows if row.device != HOST)
+    alone = dict.fromkeys(Setting(HOST, row.dtype) for row in rows)
+    return sorted(found or alone, key=lambda setting: setting.device)
+
+
+def problems(run: Run, setting: Setting) -> list[Problem]:
+    """What was asked for there, smallest first."""
+    found = {row.problem: rates.flops_of(row) for row in _rows(run, setting) if row.problem}
+    return sorted(found, key=lambda problem: found[problem])
+
+
+def standings(run: Run, setting: Setting, problem: Problem, first_rung: str = "") -> dict[str, Standing]:
+    """Each variant's place on a problem, in the order of the rows; the host's own BLAS among them.
+
+    Args:
+        run: any.
+        setting: device and data type.
+        problem: m, n, k.
+        first_rung: the variant that speed-ups are over; "" for none.
+    """
+    best: dict[str, tuple[Row, rates.Rate | None]] = {}
+    for row in _rows(run, setting):
+        if row.problem != problem:
+            continue
+        rate = rates.shown_rate(row, "kernel")
+        known = best.get(row.variant)
+        if known is None or (rate and (known[1] is None or rate.median > known[1].median)):
+            best[row.variant] = (row, rate)
+    on_device = [rate.median for row, rate in best.values() if rate and _is_ranked(row)]
+    order = sorted(on_device, reverse=True)
+    first = best.get(first_rung, (None, None))[1]
+    return {
+        variant: Standing(
+            row,
+            rate,
+            order.index(rate.median) + 1 if rate and _is_ranked(row) else None,
+            rate.median / first.median if rate and first and row.device != HOST else None,
+        )
+        for variant, (row, rate) in best.items()
+    }
+
+
+def _is_ranked(row: Row) -> bool:
+    """Not the host's own BLAS, and not what `auto` took of the others."""
+    return row.device != HOST and rates.what_ran(row) == row.variant
+
+
+def common_problem(run: Run, *settings: Setting) -> Problem | None:
+    """The problem that variants are shown at, where they are shown at one: in `kernels`, README and charts.
+
+    Args:
+        run: the run.
+        settings: a device with one data type, or with each of several that are shown beside each other.
+
+    Returns:
+        The largest problem that most of the measured variants have a figure for; None if nothing has one.
+    """
+    figures: dict[Problem, set[tuple[str, str]]] = {}
+    for row in (row for setting in settings for row in _rows(run, setting)):
+        if row.problem and rates.shown_rate(row, "kernel"):
+            figures.setdefault(row.problem, set()).add((row.variant, row.dtype))
+    measured = set().union(*figures.values())
+    most = max(map(len, figures.values()), default=0)
+    least = min(most, len(measured) // 2 + 1)
+    enough = [problem for problem, names in figures.items() if len(names) >= least]
+    return max(reversed(enough), key=lambda problem: problem.flops, default=None)
+
+
+def _rows(run: Run, setting: Setting) -> list[Row]:
+    return [
+        row
+        for row in run.rows
+        if row.kind == "gemm" and row.dtype == setting.dtype and row.device in (setting.device, HOST)
+    ]
+
+
+# --- From which size on offloading pays: the device, transfers included, against the host's BLAS ------------
+
+
+@dataclass(frozen=True)
+class BreakEven:
+    """The smallest size from which a kernel, transfers included, beats the host's BLAS."""
+
+    kernel: Series
+    size: float | None  # None: not in range
+    low: float | None  # the interval that the samples' confidence intervals allow; None: open on that side
+    high: float | None
+    from_start: bool  # it wins from the smallest size measured
+    lead: float  # how many times the host BLAS's rate it reaches at `largest`
+    largest: int  # the largest size that both were measured at
+
+
+def break_evens(panel: Panel) -> tuple[BreakEven, ...]:
+    """The break-even of each kernel of a panel, the earliest first: the first is the panel's.
+
+    Only the ladder's own kernels count: no library, and not `auto`, which is the host's BLAS itself where
+    that is faster. Of two that begin at one size the one with the greater lead comes first; kernels that
+    never pass the host's BLAS come last.
+
+    Returns:
+        None at all where no kernel and the host's BLAS share a size.
+    """
+    host = baseline(panel)
+    if host is None:
+        return ()
+    found = [even for one in panel.series if one.is_kernel and (even := _break_even(one, host))]
+    return tuple(sorted(found, key=lambda even: (even.size or math.inf, -even.lead)))
+
+
+def baseline(panel: Panel) -> Series | None:
+    """The host's own BLAS; None if it was not measured beside the device."""
+    return next((each for each in panel.series if each.is_host), None)
+
+
+def crossing(leads: Sequence[tuple[float, float]]) -> float | None:
+    """The size from which a lead is positive and stays so, interpolated in the logarithm of the size.
+
+    Args:
+        leads: size and lead, by size; a lead is the logarithm of a ratio of times.
+
+    Returns:
+        The smallest size where the lead is positive throughout; None if it is not at the largest.
+    """
+    if not leads or leads[-1][1] <= 0:
+        return None
+    last = max((index for index, (_, lead) in enumerate(leads) if lead <= 0), default=None)
+    if last is None:
+        return float(leads[0][0])
+    (smaller, behind), (larger, ahead) = leads[last], leads[last + 1]
+    left, right = math.log(smaller), math.log(larger)
+    return math.exp(left + (right - left) * -behind / (ahead - behind))
+
+
+def _break_even(kernel: Series, host: Series) -> BreakEven | None:
+    """Where a kernel's host-scope time falls below the host BLAS's, and stays there.
+
+    The interval comes from the ends of the two 95 % confidence intervals taken against and for the device.
+    """
+    times = {
+        size: (device_s, host_s)
+        for size in sorted(kernel.rows.keys() & host.rows.keys())
+        if size > 0 and kernel.rows[size].status == host.rows[size].status == "ok"
+        if (device_s := rates.summary(kernel.rows[size], "host"))
+        and (host_s := rates.summary(host.rows[size], "host"))
+    }
+    if not times:
+        return None
+
+    def at(device_end: str, host_end: str) -> float | None:
+        return crossing(
+            [
+                (size, math.log(getattr(host_s, host_end) / getattr(device_s, device_end)))
+                for size, (device_s, host_s) in times.items()
+            ]
+        )
+
+    size, largest = at("median", "median"), max(times)
+    device_s, host_s = times[largest]
+    return BreakEven(
+        kernel,
+        size,
+        at("low", "high"),
+        at("high", "low"),
+        size == min(times),
+        host_s.median / device_s.median,
+        largest,
+    )

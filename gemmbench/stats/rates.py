@@ -1,0 +1,422 @@
+"""What is derived from saved rows: rates, fractions, the break-even size. The only place that divides."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from gemmbench.model.device import HOST
+from gemmbench.model.dtypes import DTYPES
+from gemmbench.model.problem import Gemm
+from gemmbench.model.row import SCOPES, Problem, Row, moment
+from gemmbench.model.run_file import Run
+from gemmbench.model.units import GIGA
+from gemmbench.stats.intervals import (
+    LEAST_SAMPLES,
+    Interval,
+    Measure,
+    Summary,
+    drift,
+    log_median,
+    mean,
+    summarize,
+    two_humped,
+)
+
+OUTDONE = 1.05  # a GEMM this many times as fast as the measured peak disproves it
+NOISY = 0.01  # the sampling rule's goal: beyond it a row is labelled
+DRIFTING = 0.03  # from here on a trend of the samples is told
+
+
+def gemm_of(row: Row) -> Gemm:
+    """The problem of a gemm row, with its flops.
+
+    Raises:
+        ValueError: the row has no problem.
+    """
+    if row.problem is None:
+        raise ValueError(f"a {row.kind} row has no problem")
+    problem = row.problem
+    return Gemm(problem.m, problem.n, problem.k, row.dtype, problem.alpha, problem.beta)
+
+
+def flops_of(row: Row) -> int:
+    """Operations of one sample's unit: 2 m n k for a GEMM, the counted instructions for a probe."""
+    if row.kind == "gemm":
+        return gemm_of(row).flops
+    return row.work.flops if row.work else 0
+
+
+def intensity(row: Row) -> float:
+    """Arithmetic intensity of a gemm row in flop/byte, if A, B and C cross the memory once, as they must."""
+    problem = gemm_of(row)
+    return problem.flops / problem.operand_bytes if problem.operand_bytes else 0.0
+
+
+def is_integer(dtype: str) -> bool:
+    """Whether operations on a data type are counted in IOPS."""
+    return not DTYPES[dtype].is_float
+
+
+def unit(dtype: str) -> str:
+    """What tables show rates of a data type in."""
+    return "GIOPS" if is_integer(dtype) else "GFLOPS"
+
+
+def summary(row: Row, scope: str) -> Summary | None:
+    """Statistics of one scope in seconds; None if it was not measured."""
+    samples = row.samples.get(scope)
+    return summarize(samples.seconds) if samples and samples.seconds else None
+
+
+def finest_scope(row: Row) -> str | None:
+    """The innermost scope that was measured: kernel, else device, else host."""
+    return next((scope for scope in SCOPES if scope in row.samples and row.samples[scope].seconds), None)
+
+
+@dataclass(frozen=True)
+class Rate(Interval):
+    """A rate in flop/s (or bytes/s) with the 95 % confidence interval of its median."""
+
+    best: float  # from the fastest batch
+
+
+def rate(row: Row, scope: str) -> Rate | None:
+    """The rate in one scope; None unless the row is ok, was measured there and does any flops.
+
+    The interval's ends swap: the longest time is the lowest rate.
+    """
+    times = summary(row, scope)
+    flops = flops_of(row)
+    if row.status != "ok" or times is None or flops == 0:
+        return None
+    return Rate(flops / times.median, flops / times.high, flops / times.low, flops / times.minimum)
+
+
+def byte_rate(row: Row) -> Rate | None:
+    """The rate of a microbenchmark in bytes/s, in its finest scope; None unless it is ok and moves any.
+
+    The interval's ends swap, as in `rate`.
+    """
+    times = summary(row, finest_scope(row) or "")
+    if row.status != "ok" or times is None or row.work is None or not row.work.bytes:
+        return None
+    moved = row.work.bytes
+    return Rate(moved / times.median, moved / times.high, moved / times.low, moved / times.minimum)
+
+
+def shown_rate(row: Row, scope: str) -> Rate | None:
+    """The rate for a column of one scope, or of the next wider one that was measured.
+
+    A library does not tell its kernels' time: on a device it shows its device scope where others show their
+    kernel's. The host's own BLAS has only the host scope.
+    """
+    wider = SCOPES[SCOPES.index(scope) :]
+    return next((found for name in wider if (found := rate(row, name)) is not None), None)
+
+
+def gflop_per_joule(row: Row) -> float | None:
+    """1e9 operations for a joule; None unless the row is ok and its energy was measured."""
+    joules, flops = row.energy.joules, flops_of(row)
+    return flops / joules / GIGA if row.status == "ok" and joules and flops else None
+
+
+def watts(row: Row) -> float | None:
+    """What was drawn over the energy's window, the idle draw included; None if it is not known."""
+    energy = row.energy
+    if energy.joules is None or not energy.window_s:
+        return None
+    return energy.joules * energy.problems / energy.window_s
+
+
+def noise(row: Row) -> float | None:
+    """Noise of the finest scope (half the interval over the median); None if unknown."""
+    scope = finest_scope(row)
+    times = summary(row, scope) if scope else None
+    return times.noise if times and math.isfinite(times.noise) else None
+
+
+def is_noisy(row: Row) -> bool:
+    """Whether the sampling rule's precision was not reached in the finest scope."""
+    value = noise(row)
+    return row.status == "ok" and (value is None or value > NOISY)
+
+
+def trend(row: Row) -> float:
+    """How much slower the finest scope's samples became, as a fraction (negative: faster); 0 where steady."""
+    found = drift(finest_seconds(row))
+    return found if abs(found) > DRIFTING else 0.0
+
+
+def has_two_speeds(row: Row) -> bool:
+    """Whether the finest scope's samples fall into two groups, without a trend that explains them."""
+    return not trend(row) and two_humped(finest_seconds(row))
+
+
+def finest_seconds(row: Row) -> tuple[float, ...]:
+    """The samples of an ok row's innermost scope; none if there are none."""
+    scope = finest_scope(row)
+    return row.samples[scope].seconds if scope and row.status == "ok" else ()
+
+
+def what_ran(row: Row) -> str:
+    """The variant that a row's figures are of: what was chosen for it, where its own one chooses."""
+    return str(row.choice.get("kernel", row.variant)) if row.kind == "gemm" else row.variant
+
+
+def on_host(row: Row) -> bool:
+    """Whether a row's figures are of the host's own BLAS."""
+    return row.device == HOST or row.ran_on == "host"
+
+
+@lru_cache(maxsize=64)
+def units_used(run: Run, device: int, dtype: str) -> tuple[bool, ...]:
+    """Whether GEMMs of a type ran on ordinary units (False), on matrix units (True), or on both in turn.
+
+    Ordinary ones, where nothing ran.
+    """
+    ran = {
+        row.ran_on == "matrix"
+        for row in run.rows
+        if (row.kind, row.device, row.dtype, row.status) == ("gemm", device, dtype, "ok")
+    }
+    return tuple(sorted(ran)) or (False,)
+
+
+@dataclass(frozen=True)
+class Peak:
+    """What rates are held against: the best measured rate of one kind of a device's units."""
+
+    rate: float  # flop/s
+    row: Row
+    run: Run  # that the row is of
+    matrix: bool  # whether of units that only multiply matrices
+
+
+def peak(
+    run: Run, device: int, dtype: str, matrix: bool | None = None, others: Sequence[Run] = ()
+) -> Peak | None:
+    """The peak that a device's GEMMs of a type are held against; None if there is none.
+
+    Rows whose integrity is suspect do not count, nor do those of matrix units that were fed with zeros, with
+    which some run faster. A peak that a GEMM has outdone is none: see `outdone`.
+
+    Args:
+        run: any.
+        device: its position in the header.
+        dtype: of the operands.
+        matrix: of matrix units, or of the others; None for the highest of those that the run's GEMMs used.
+        others: runs that may have a peak of the same device, each kind of units for itself, where the run has
+            none.
+    """
+    if device == HOST:
+        return None
+    title = run.header.devices[device].title
+    sources = [(run, device)] + [
+        (other, index)
+        for other in others
+        if other is not run
+        for index, facts in enumerate(other.header.devices)
+        if facts.title == title
+    ]
+    tops = [
+        next((top for source, index in sources if (top := _believed(source, index, dtype, units))), None)
+        for units in (units_used(run, device, dtype) if matrix is None else (matrix,))
+    ]
+    return max((top for top in tops if top), key=lambda top: top.rate, default=None)
+
+
+def held_against(run: Run, row: Row, others: Sequence[Run] = ()) -> Peak | None:
+    """The peak that a row's rate is held against: of its device, and of the units that its kernel runs on.
+
+    The host's BLAS runs on the processor of a CPU device: there, and only there, the same peak applies.
+    """
+    if not on_host(row):
+        devices: Iterable[int] = (row.device,)
+    else:
+        devices = range(len(run.header.devices)) if _on_cpus_alone(run) else ()
+    matrix = row.ran_on == "matrix"
+    tops = [top for device in devices if (top := peak(run, device, row.dtype, matrix, others))]
+    return max(tops, key=lambda top: top.rate, default=None)
+
+
+def peak_fraction(run: Run, row: Row, scope: str = "kernel", others: Sequence[Run] = ()) -> float | None:
+    """One scope's rate over the peak that it is held against; arguments as of `held_against`."""
+    reached, top = shown_rate(row, scope), held_against(run, row, others)
+    return reached.median / top.rate if reached and top else None
+
+
+def _believed(run: Run, device: int, dtype: str, matrix: bool) -> Peak | None:
+    top = _peak(run, device, dtype, matrix)
+    return Peak(*top, run, matrix) if top and not outdone(run, device, dtype, matrix) else None
+
+
+@lru_cache(maxsize=64)
+def outdone(run: Run, device: int, dtype: str, matrix: bool = False) -> tuple[float, float, Row] | None:
+    """The measured peak, and rate and row of the GEMM that was faster; None if none was, by more than 5 %.
+
+    A GEMM counts against the peak of the units that it runs on: ``matrix`` as in `peak`.
+
+    Then the peak was measured while the machine ran slower: two virtual processors on one core, say. The
+    host's BLAS counts on the processor of a CPU device, unless the driver has warnings: one that compiles for
+    less than the processor offers has a lower peak indeed.
+    """
+    top = _peak(run, device, dtype, matrix)
+    if top is None:
+        return None
+    shared = _on_cpus_alone(run) and not run.header.devices[device].warnings
+    rates = [
+        (found.median, row)
+        for row in run.rows
+        if row.kind == "gemm" and row.dtype == dtype and row.device in (device, HOST)
+        if (row.ran_on == "matrix") == matrix and (shared or not on_host(row))
+        if (found := shown_rate(row, "kernel")) is not None
+    ]
+    best, row = max(rates, key=lambda pair: pair[0], default=(0.0, None))
+    return (top[0], best, row) if row and best > OUTDONE * top[0] else None
+
+
+@lru_cache(maxsize=64)
+def _peak(run: Run, device: int, dtype: str, matrix: bool) -> tuple[float, Row] | None:
+    best = [
+        (found.best, row)
+        for row in run.rows
+        if (row.kind, row.device, row.dtype) == ("peak", device, dtype)
+        if (row.ran_on == "matrix") == matrix and row.check.verdict == "ok"
+        if row.parameters.get("operands") != "zeros"
+        if (found := rate(row, "kernel")) is not None
+    ]
+    return max(best, key=lambda pair: pair[0], default=None)
+
+
+def _on_cpus_alone(run: Run) -> bool:
+    """Whether the host's BLAS runs on the same processor as every device of the run."""
+    return all(device.type == "cpu" for device in run.header.devices)
+
+
+def kept_for(run: Run, row: Row) -> float | None:
+    """How long before the run a kept row was measured, in seconds; None if the run measured it itself."""
+    if not row.measured_utc:
+        return None
+    return max(0.0, (moment(run.header.started_utc) - moment(row.measured_utc)).total_seconds())
+
+
+BANDWIDTH_PROBES: tuple[str, ...] = ("global-read", "global-write", "global-copy", "global-triad")
+
+
+def bandwidth(run: Run, device: int) -> float | None:
+    """The best bandwidth of global memory in bytes/s measured in this run for a device; None if none was.
+
+    Rows whose integrity is suspect do not count.
+    """
+    best = [
+        found.best
+        for row in run.rows
+        if row.kind == "bandwidth" and row.device == device and row.variant in BANDWIDTH_PROBES
+        if row.check.verdict == "ok" and (found := byte_rate(row)) is not None
+    ]
+    return max(best, default=None)
+
+
+def derived(run: Run, row: Row) -> dict[str, object]:
+    """The derived fields that ``show --format json`` puts beside the stored ones; null where unknown."""
+
+    def giga(scope: str) -> float | None:
+        found = rate(row, scope)
+        return found.median / GIGA if found and row.kind == "gemm" else None
+
+    scope = finest_scope(row)
+    times = summary(row, scope) if scope and row.status == "ok" else None
+    problem = row.problem or Problem(0, 0, 0)
+    is_gemm = row.kind == "gemm"
+    found = rate(row, "kernel")
+    return {
+        "kind": row.kind,
+        "variant": row.variant,
+        "dtype": row.dtype,
+        "m": problem.m if is_gemm else None,
+        "n": problem.n if is_gemm else None,
+        "k": problem.k if is_gemm else None,
+        "status": row.status,
+        "reason": row.reason,
+        "kernel_gflops": giga("kernel"),
+        "device_gflops": giga("device"),
+        "host_gflops": giga("host"),
+        "peak_fraction": peak_fraction(run, row),
+        "gflops": found.best / GIGA if found and row.kind == "peak" else None,
+        "gbps": row.work.bytes / times.minimum / GIGA if times and row.work and row.work.bytes else None,
+        "latency_s": times.median if times and row.kind == "latency" else None,
+        "energy_j": row.energy.joules,
+        "gflop_per_j": gflop_per_joule(row),
+        "width": row.parameters.get("width"),
+        "noise": noise(row),
+    }
+
+
+# --- What one row says of its speed in one run: a logarithm, and how far its own samples make it uncertain.
+
+
+def measure(row: Row, scope: str | None = None) -> Measure | None:
+    """The median cost of a row, in seconds for one unit of its work.
+
+    The unit is a flop where the row counts flops, a byte where it counts bytes, else one launch or load:
+    the races of a microbenchmark may settle on another length of loop each time.
+
+    Args:
+        row: the row.
+        scope: ``kernel``, ``device`` or ``host``; None for the finest that was measured. Where it was not
+            measured, as for the host's own BLAS, the finest.
+
+    Returns:
+        None unless the row is ok and has samples.
+    """
+    chosen = _scope(row, scope)
+    if chosen is None:
+        return None
+    cost = log_median(row.samples[chosen].seconds)
+    return replace(cost, value=cost.value - math.log(work(row)))
+
+
+def in_turn(row: Row, scope: str | None = None) -> Measure | None:
+    """How much longer a row took than its former self: the median of the ratios of neighbouring batches.
+
+    What changes the speed of the machine for longer than two batches is in both, and not in their ratio. What
+    came second in one pair came first in the next: pairs of either order have a median of their own, and the
+    figure is the mean of the two. Arguments as of `measure`.
+
+    Returns:
+        None unless the row is ok and its samples were taken in turn with its former self's.
+    """
+    chosen = _scope(row, scope)
+    if chosen is None or row.former is None or chosen not in row.former.samples:
+        return None
+    pairs = zip(row.samples[chosen].seconds, row.former.samples[chosen].seconds, strict=True)
+    ratios = tuple(now / before for now, before in pairs)
+    orders = (ratios[::2], ratios[1::2]) if len(ratios) >= 2 * LEAST_SAMPLES else (ratios,)
+    return mean([log_median(one) for one in orders])
+
+
+def former(row: Row, scope: str | None = None) -> float:
+    """Seconds that a row's former self took for one problem; arguments as of `measure`.
+
+    Raises:
+        ValueError: it has none.
+    """
+    chosen = _scope(row, scope)
+    if chosen is None or row.former is None or chosen not in row.former.samples:
+        raise ValueError(f"{row.variant} was not measured in turn with a former self")
+    return math.exp(log_median(row.former.samples[chosen].seconds).value)
+
+
+def _scope(row: Row, scope: str | None) -> str | None:
+    """The scope that counts of a row; None unless it is ok and has samples."""
+    if row.status != "ok":
+        return None
+    return scope if scope in row.samples and row.samples[scope].seconds else finest_scope(row)
+
+
+def work(row: Row) -> int:
+    """Units of work in one sample of a row: flops, else bytes, else 1."""
+    return flops_of(row) or (row.work.bytes if row.work else 0) or 1

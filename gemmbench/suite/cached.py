@@ -1,0 +1,486 @@
+"""The user's cache folder: a file for each device and driver, replaced as a whole.
+
+Whatever is wrong with the folder costs a note, never a run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import os
+import tempfile
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from functools import cache
+from pathlib import Path
+from typing import Generic, TypeVar
+
+import msgspec
+import platformdirs
+
+from gemmbench import __version__
+from gemmbench.ladder import BY_NAME
+from gemmbench.ladder.variant import ParameterError, Variant
+from gemmbench.model.case import Case, Plan, Skip
+from gemmbench.model.device import BUSY_CORES, DeviceFacts, HostFacts
+from gemmbench.model.kernel_files import fingerprint
+from gemmbench.model.row import Problem, Row, RowKey
+from gemmbench.model.run_file import SCHEMA_VERSION, Header, Run, lock
+from gemmbench.model.units import listed, number, reason_of
+from gemmbench.stats import rates
+from gemmbench.suite import choosing
+from gemmbench.suite.choosing import CHOOSABLE, Point
+from gemmbench.suite.plan import Tuned
+
+_T = TypeVar("_T")
+_PATIENCE_S = 10.0  # that another process may take to replace a file
+_POLL_S = 0.02
+
+
+@dataclass(frozen=True)
+class Words:
+    """How a sort of file is spoken of when something is wrong with it."""
+
+    unread: str  # "kept peaks cannot be read, so that they are measured again"
+    unwritten: str  # "peaks are not kept for the next run"
+
+
+class NoHomeError(Exception):
+    """There is no folder for caches, as in a container with a made-up user; the message is for users."""
+
+
+class DeviceFiles(Generic[_T]):
+    """Files of one sort, one for each device and driver.
+
+    Attributes:
+        notes: what went wrong, for the user.
+    """
+
+    def __init__(self, kind: type[_T], name: str, words: Words, folder: Path | None = None) -> None:
+        """Open nothing yet.
+
+        Args:
+            kind: a frozen dataclass, what a file holds.
+            name: of the sort, and of its folder.
+            words: for notes.
+            folder: another folder than the user's own.
+        """
+        self._kind, self._words = kind, words
+        self._folder, self._name = folder, name
+        self.notes: list[str] = []
+
+    def path(self, device: DeviceFacts) -> Path:
+        """The file of a device and driver; it need not exist.
+
+        Raises:
+            NoHomeError: there is no folder that it could be in.
+        """
+        return (self._folder or subfolder(self._name)) / f"{device_key(device)}.json"
+
+    def read(self, device: DeviceFacts) -> _T | None:
+        """What is kept of a device; None if nothing is, or it cannot be read."""
+        try:
+            path = self.path(device)
+        except NoHomeError:
+            return None
+        try:
+            return msgspec.json.decode(path.read_bytes(), type=self._kind)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+            self._note(f"{self._words.unread}: {path}: {reason_of(error)}")
+            return None
+
+    def write(self, device: DeviceFacts, content: _T) -> bool:
+        """Keep this of a device, in the place of what was kept; whether it could be done."""
+        path = self._path_to_write(device)
+        if path is None:
+            return False
+        try:
+            replace_file(path, msgspec.json.encode(content))
+        except OSError as error:
+            self._note(f"{self._words.unwritten}: {path}: {reason_of(error)}")
+            return False
+        return True
+
+    def change(self, device: DeviceFacts, change: Callable[[_T | None], _T]) -> bool:
+        """Replace what is kept of a device, one process at a time, for what cannot be measured again at once.
+
+        A file that cannot be read is put aside.
+
+        Args:
+            device: whose.
+            change: makes the new content of the old; None if there is none.
+
+        Returns:
+            Whether it could be done.
+        """
+        path = self._path_to_write(device)
+        if path is None:
+            return False
+        try:
+            with _alone(path.with_suffix(".lock")):
+                content = self.read(device)
+                if content is None and path.exists():
+                    aside = path.with_suffix(".bad")
+                    path.replace(aside)
+                    self._note(f"what was there is now {aside}")
+                return self.write(device, change(content))
+        except OSError as error:
+            self._note(f"{self._words.unwritten}: {path}: {reason_of(error)}")
+            return False
+
+    def _path_to_write(self, device: DeviceFacts) -> Path | None:
+        try:
+            return self.path(device)
+        except NoHomeError as error:
+            self._note(f"{self._words.unwritten}: {error}")
+            return None
+
+    def _note(self, text: str) -> None:
+        if text not in self.notes:
+            self.notes.append(text)
+
+
+@contextlib.contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """Hold a lock file; other processes wait.
+
+    Raises:
+        OSError: it cannot be made, or another process does not let go of it.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        end = time.monotonic() + _PATIENCE_S
+        while not lock(descriptor):
+            if time.monotonic() > end:
+                raise OSError(errno.EBUSY, "another gemmbench is writing it")
+            time.sleep(_POLL_S)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def subfolder(name: str) -> Path:
+    """Where one sort of thing is kept; it need not exist.
+
+    Raises:
+        NoHomeError: neither the environment nor the system says where the user's files are.
+    """
+    try:
+        folder = platformdirs.user_cache_path("gemmbench")
+    except RuntimeError:
+        folder = Path("~")  # what older versions of platformdirs answer instead: a folder of that name
+    if not folder.is_absolute():
+        raise NoHomeError("there is no home folder (set HOME or XDG_CACHE_HOME)")
+    return folder / name
+
+
+def device_key(device: DeviceFacts) -> str:
+    """Sixteen hex digits of a device and its driver, for the names of files.
+
+    The compute units are part of it: a CPU driver has those cores alone that its process may use.
+    """
+    words = (device.platform, device.name, device.version, device.driver, device.pci, device.compute_units)
+    return hashlib.sha256(repr(words).encode()).hexdigest()[:16]
+
+
+def replace_file(path: Path, data: bytes) -> None:
+    """Put a whole file in the place of another; readers see the one or the other.
+
+    Two runs may end at the same time: whoever comes last wins.
+
+    Raises:
+        OSError: it cannot be written; nothing is left behind.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, name = tempfile.mkstemp(dir=path.parent)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+        Path(name).replace(path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            Path(name).unlink()
+        raise
+
+
+# --- Measured peaks, kept in the user's cache folder: a device and driver need not be measured for every
+# sweep.
+#
+# A file for each device and driver holds rows as a saved run does. A row serves a case again if kernel
+# sources
+# and the versions of gemmbench and of its rows are the same.
+
+
+_KINDS = ("peak", "bandwidth")
+_PEAKS = Words(
+    "kept peaks cannot be read, so that they are measured again", "peaks are not kept for the next run"
+)
+
+
+@dataclass(frozen=True)
+class _PeakFile:
+    """What is kept of one device and driver."""
+
+    gemmbench: str
+    device: str  # for whoever looks into the folder
+    rows: tuple[Row, ...]  # of device 0
+    schema_version: int = 1  # of the rows
+
+
+class KeptPeaks:
+    """The peaks that earlier runs have measured.
+
+    Attributes:
+        notes: what went wrong, for the user.
+    """
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self._files = DeviceFiles(_PeakFile, "peaks", _PEAKS, folder)
+        self.notes = self._files.notes
+
+    def fill(self, plan: Plan, devices: Sequence[DeviceFacts]) -> Plan:
+        """The plan with the rows that are kept in the place of cases that would measure them again."""
+        wanted = {step.device for step in plan if isinstance(step, Case) and step.kind in _KINDS}
+        kept = {place: self._by_key(devices[place]) for place in wanted}
+
+        def recalled(step: Case | Skip) -> Case | Skip:
+            if not isinstance(step, Case) or step.kind not in _KINDS:
+                return step
+            row = kept[step.device].get(replace(step, device=0).key)
+            if row is None or row.source != step.source:
+                return step
+            return Skip(replace(row, device=step.device))
+
+        return tuple(map(recalled, plan))
+
+    def keep(self, run: Run, resumed: Collection[RowKey] = (), now: datetime | None = None) -> None:
+        """Keep the believed peaks that a run has measured itself, in the place of older ones.
+
+        A peak beside busy programs is none to hold later runs against: such a run's are not kept.
+
+        Args:
+            run: with all its rows.
+            resumed: the keys of those that it did not measure itself.
+            now: replaced in tests.
+        """
+        if run.header.host.busy >= BUSY_CORES:
+            return
+        moment = (now or datetime.now(timezone.utc)).isoformat(timespec="seconds")
+        for place, device in enumerate(run.header.devices):
+            mine = [
+                replace(row, device=0, measured_utc=moment)
+                for row in run.rows
+                if row.device == place and row.kind in _KINDS and row.status == "ok"
+                if row.check.verdict == "ok" and row.source and not row.measured_utc
+                if row.key not in resumed
+                if not rates.outdone(run, place, row.dtype, row.ran_on == "matrix")
+            ]
+            if mine:
+                rows = {**self._by_key(device), **{row.key: row for row in mine}}
+                self._files.write(
+                    device, _PeakFile(__version__, device.title, tuple(rows.values()), SCHEMA_VERSION)
+                )
+
+    def _by_key(self, device: DeviceFacts) -> dict[RowKey, Row]:
+        """The rows kept for a device."""
+        found = self._files.read(device)
+        if not found or (found.gemmbench, found.schema_version) != (__version__, SCHEMA_VERSION):
+            return {}
+        return {row.key: row for row in found.rows}
+
+
+# --- What earlier runs have measured of GEMM variants, kept in the user's cache folder for `auto` to choose
+# by.
+#
+# A file for each device and driver. What was measured of a variant serves as long as its kernels and
+# parameters
+# compile to the same, of the host's BLAS as long as that is the same.
+
+
+_MEASURED = Words(
+    "kept measurements cannot be read, so that auto goes without", "measurements are not kept for auto"
+)
+_MOST = 5000  # points of a device; the oldest go first
+
+
+@dataclass(frozen=True)
+class _Kept:
+    source: str  # what it was measured with: hash of kernels and options, or the host's BLAS
+    point: Point
+
+
+@dataclass(frozen=True)
+class _File:
+    """What is kept of one device and driver."""
+
+    device: str  # for whoever looks into the folder
+    points: tuple[_Kept, ...]  # oldest first
+
+
+class KeptMeasurements:
+    """The medians that earlier runs have measured.
+
+    Attributes:
+        notes: what went wrong, for the user.
+    """
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self._files = DeviceFiles(_File, "measured", _MEASURED, folder)
+        self.notes = self._files.notes
+
+    def points(self, devices: Sequence[DeviceFacts], host: HostFacts) -> dict[int, tuple[Point, ...]]:
+        """What still holds of each device, and of the host's BLAS beside it, by the device's position."""
+        return {
+            place: tuple(
+                kept.point for kept in self._read(device) if kept.source == _source(kept.point, host)
+            )
+            for place, device in enumerate(devices)
+        }
+
+    def keep(self, header: Header, rows: Iterable[Row]) -> None:
+        """Keep what a run has measured, in the place of older measurements of the same.
+
+        Of a run beside busy programs, on cold operands or on memory that the user has chosen nothing is
+        kept: others would be held against it.
+        """
+        policy, host = header.policy, header.host
+        if host.busy >= BUSY_CORES or policy.cold or policy.memory != "auto":
+            return
+        rows = tuple(rows)
+        for place, device in enumerate(header.devices):
+            fresh = [_Kept(_source(point, host), point) for point in choosing.points(rows, place)]
+            if any(kept.point.device_s is not None for kept in fresh):
+                known = {_key(kept.point): kept for kept in self._read(device)}
+                for kept in fresh:
+                    known.pop(_key(kept.point), None)  # the newest stands last
+                    known[_key(kept.point)] = kept
+                self._files.write(device, _File(device.title, tuple(known.values())[-_MOST:]))
+
+    def _read(self, device: DeviceFacts) -> tuple[_Kept, ...]:
+        found = self._files.read(device)
+        return found.points if found else ()
+
+
+def _key(point: Point) -> tuple[object, ...]:
+    return point.variant, point.dtype, listed(point.parameters), point.m, point.n, point.k
+
+
+def _source(point: Point, host: HostFacts) -> str:
+    """What a point would be measured with now; "" if that no longer exists."""
+    if point.variant not in CHOOSABLE:
+        return ""
+    variant = BY_NAME[point.variant]
+    if variant.executor != "opencl":
+        return f"numpy {host.numpy}, {host.blas}"
+    if not point.parameters.keys() <= variant.parameters.keys():
+        return ""
+    return _fingerprint(point.variant, point.dtype, tuple(sorted(point.parameters.items())))
+
+
+@cache
+def _fingerprint(variant: str, dtype: str, parameters: tuple[tuple[str, int | float | str], ...]) -> str:
+    return BY_NAME[variant].fingerprint(dtype, {name: int(value) for name, value in parameters})
+
+
+# --- Presets that `gemmbench tune` has found, kept in the user's cache folder, in the place of the shipped
+# ones.
+#
+# A file for each device and driver. A preset serves as long as the variant's kernels are the same.
+
+
+_TUNED = Words("tuned presets cannot be read, so that the shipped ones serve", "the tuned preset is not kept")
+
+
+@dataclass(frozen=True)
+class Preset:
+    """What won, and against what."""
+
+    variant: str
+    dtype: str
+    source: str  # hash of the variant's kernels
+    parameters: dict[str, int]
+    problems: tuple[Problem, ...]  # of the search
+    speedup: float | None  # over the shipped preset; None where that does not run
+    found_utc: str  # ISO 8601
+
+
+@dataclass(frozen=True)
+class _TunedFile:
+    """What is kept of one device and driver."""
+
+    device: str  # for whoever looks into the folder
+    presets: tuple[Preset, ...]
+
+
+class KeptPresets:
+    """The presets that were tuned on this machine.
+
+    Attributes:
+        notes: what went wrong, for the user.
+    """
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self._files = DeviceFiles(_TunedFile, "tuned", _TUNED, folder)
+        self.notes = self._files.notes
+
+    def find(self, device: DeviceFacts, variant: Variant, dtype: str) -> Tuned | None:
+        """What is kept of a variant, if its kernels are the same and it still takes such parameters."""
+        for preset in self._presets(device):
+            if (preset.variant, preset.dtype, preset.source) == (variant.name, dtype, source(variant)):
+                try:
+                    parameters = variant.preset(device.family, preset.parameters, dtype, device.vector_bits)
+                except ParameterError:
+                    return None
+                return Tuned(parameters, _note(preset, self.path(device)))
+        return None
+
+    def keep(self, device: DeviceFacts, preset: Preset) -> bool:
+        """Keep a preset in the place of an older one; whether it could be done."""
+        mine = (preset.variant, preset.dtype)
+
+        def with_it(old: _TunedFile | None) -> _TunedFile:
+            others = (one for one in (old.presets if old else ()) if (one.variant, one.dtype) != mine)
+            return _TunedFile(device.title, (*others, preset))
+
+        return self._files.change(device, with_it)
+
+    def forget(
+        self, device: DeviceFacts, variants: Sequence[str], dtypes: Sequence[str]
+    ) -> tuple[Preset, ...]:
+        """Drop the presets of these variants and types; those that were there."""
+        gone: list[Preset] = []
+
+        def without(old: _TunedFile | None) -> _TunedFile:
+            presets = old.presets if old else ()
+            gone.extend(one for one in presets if one.variant in variants and one.dtype in dtypes)
+            return _TunedFile(device.title, tuple(one for one in presets if one not in gone))
+
+        if any(one.variant in variants and one.dtype in dtypes for one in self._presets(device)):
+            self._files.change(device, without)
+        return tuple(gone)
+
+    def path(self, device: DeviceFacts) -> Path:
+        """The file of a device and driver; it need not exist."""
+        return self._files.path(device)
+
+    def _presets(self, device: DeviceFacts) -> tuple[Preset, ...]:
+        found = self._files.read(device)
+        return found.presets if found else ()
+
+
+def source(variant: Variant) -> str:
+    """Hash of a variant's kernels, whatever its parameters: a preset for others would be of no use."""
+    return fingerprint(variant.files, variant.flags)
+
+
+def _note(preset: Preset, path: Path) -> str:
+    sizes = ", ".join(problem.shape for problem in preset.problems)
+    gain = f", {number(preset.speedup)} times the shipped preset's rate" if preset.speedup else ""
+    when = f"{preset.found_utc[:10]}, at {sizes}{gain}"
+    return f"tuned parameters from {path} ({when}); --no-tuned leaves them out"

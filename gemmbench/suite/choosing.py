@@ -1,0 +1,233 @@
+"""Which variant a library would take for a problem, from what has been measured on its device. Pure.
+
+The host scope decides, from operands in host memory to C in host memory: it is what offloading costs, and the
+only one that the host's own BLAS has. Kernels that tie there, because transfers hide what they differ in, are
+told apart by the device scope.
+
+A problem that was measured is predicted by its own median, another one by shapes around it: their rates are
+averaged over the logarithms of m, n and k, the nearest counting most. Narrow shapes, with a dimension that is
+very small, are predicted from shapes as narrow alone: such products read memory more than they multiply.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+
+from gemmbench.ladder import LADDER, VARIANTS
+from gemmbench.ladder.libraries import BASELINE
+from gemmbench.ladder.variant import Likely
+from gemmbench.model import units
+from gemmbench.model.device import HOST, DeviceFacts
+from gemmbench.model.problem import Dimensions, Gemm
+from gemmbench.model.row import Parameters, Row
+from gemmbench.model.units import listed
+from gemmbench.stats import rates
+from gemmbench.stats.panels import crossing
+
+CHOOSABLE: tuple[str, ...] = (*LADDER, BASELINE)  # libraries that a machine may lack are only baselines
+
+_NARROW = 16  # a dimension of no more, beside one of more, makes a shape narrow
+_REACH = 1.0  # powers of two by which a dimension of a shape may differ that still tells something
+_CLOSE = 0.25  # powers of two up to which one shape alone tells enough
+_TIE = 0.03  # host times that differ by less are told apart by the device's
+
+
+@dataclass(frozen=True)
+class Point(Dimensions):
+    """What one variant took for one problem."""
+
+    variant: str
+    dtype: str
+    parameters: Parameters
+    m: int
+    n: int
+    k: int
+    host_s: float  # median, operands and result in host memory
+    device_s: float | None  # median over every pass; None for the host's own BLAS
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What to run, and why."""
+
+    variant: str
+    parameters: Parameters | None  # None: those of its preset
+    reason: str
+
+
+@dataclass(frozen=True)
+class _Prediction:
+    """What one variant with one set of parameters should take."""
+
+    variant: str
+    parameters: Parameters
+    host_s: float
+    device_s: float | None
+    nearest: Point
+    exact: bool  # the problem itself was measured
+    sure: bool  # it lies between measured shapes, or close to one
+
+
+def points(rows: Iterable[Row], device: int) -> tuple[Point, ...]:
+    """What verified rows of a device, and of the host's BLAS, say of the variants that may be chosen."""
+    found = []
+    for row in rows:
+        if row.kind != "gemm" or row.status != "ok" or row.check.verdict != "ok" or row.problem is None:
+            continue
+        if row.device not in (device, HOST) or row.variant not in CHOOSABLE:
+            continue
+        host, on_device = rates.summary(row, "host"), rates.summary(row, "device")
+        if host is None or not rates.flops_of(row):
+            continue
+        problem = row.problem
+        found.append(
+            Point(
+                row.variant,
+                row.dtype,
+                row.parameters,
+                problem.m,
+                problem.n,
+                problem.k,
+                host.median,
+                on_device.median if on_device else None,
+            )
+        )
+    return tuple(found)
+
+
+def likely(device: DeviceFacts, problem: Gemm) -> tuple[str, ...]:
+    """The variants to consider for a problem even where nothing is known of them, the likeliest first."""
+    where: Likely
+    if device.type == "cpu":
+        where = "narrow-cpu" if _narrow(problem) else "cpu"
+    else:
+        where = "narrow-gpu" if _narrow(problem) else "gpu"
+    ranks = {variant.name: variant.likely[where] for variant in VARIANTS if where in variant.likely}
+    return tuple(sorted(ranks, key=ranks.__getitem__))
+
+
+def untried(problem: Gemm, known: Sequence[Point], variants: Collection[str]) -> tuple[str, ...]:
+    """Those of some variants of which measured shapes do not tell enough for a problem."""
+    told = {found.variant for found in _predictions(problem, known) if found.sure}
+    return tuple(variant for variant in variants if variant not in told)
+
+
+def ranked(problem: Gemm, known: Sequence[Point], tried: Collection[str] = ()) -> tuple[Choice, ...]:
+    """What measured shapes say of a problem, the best choice first; nothing if none is near.
+
+    Rates grow with the size and then fall: what smaller shapes alone tell, or larger ones, comes after all
+    that is surer.
+
+    Args:
+        problem: with its data type.
+        known: what was measured, of any type and shape, the newest last.
+        tried: the variants that were only just measured on this problem, to find out.
+    """
+    found = sorted(_predictions(problem, known), key=lambda one: (not one.sure, one.host_s))
+    if found and found[0].device_s is not None:
+        limit_s = found[0].host_s * (1 + _TIE)
+        ties = [one for one in found if one.device_s and one.sure == found[0].sure and one.host_s <= limit_s]
+        ties.sort(key=lambda one: one.device_s or 0.0)
+        found = [*ties, *(one for one in found if one not in ties)]
+    return tuple(Choice(one.variant, one.parameters, _reason(problem, one, known, tried)) for one in found)
+
+
+def by_default(device: DeviceFacts, problem: Gemm, variants: Sequence[str]) -> Choice | None:
+    """The likeliest of some variants, where measurements say nothing; None if there are none."""
+    order = [name for name in likely(device, problem) if name in variants]
+    if not order:
+        return None
+    reason = f"the first of the order for a {device.type}: nothing near {problem.shape} could be measured"
+    return Choice(order[0], None, reason)
+
+
+def break_even(problem: Gemm, known: Sequence[Point]) -> float | None:
+    """The size (m = n = k of as many flops) from which a kernel beats the host's BLAS, transfers counted.
+
+    Interpolated as `stats.panels.crossing` does between measured shapes as narrow as the problem.
+
+    Returns:
+        None if the two share no shapes, or no kernel is ahead at the largest.
+    """
+    best: dict[tuple[int, int, int], dict[bool, float]] = {}
+    for point in _alike(problem, known):
+        times = best.setdefault((point.m, point.n, point.k), {})
+        is_host = point.variant == BASELINE
+        times[is_host] = min(point.host_s, times.get(is_host, math.inf))
+    leads = sorted(
+        ((m * n * k) ** (1 / 3), math.log(times[True] / times[False]))
+        for (m, n, k), times in best.items()
+        if len(times) == 2
+    )
+    return crossing(leads)
+
+
+def _narrow(shape: Gemm | Point) -> frozenset[str]:
+    """The dimensions that are very small beside another; a small product altogether has none."""
+    if max(shape.m, shape.n, shape.k) <= _NARROW:
+        return frozenset()
+    return frozenset(name for name in ("m", "n", "k") if getattr(shape, name) <= _NARROW)
+
+
+def _alike(problem: Gemm, known: Iterable[Point]) -> list[Point]:
+    """The points of a problem's data type whose shapes are as narrow as it."""
+    kind = _narrow(problem)
+    return [point for point in known if point.dtype == problem.dtype and _narrow(point) == kind]
+
+
+def _distance(problem: Gemm, point: Point) -> float:
+    """By how many powers of two the dimension differs that differs most."""
+    return max(abs(math.log2(getattr(problem, name) / getattr(point, name))) for name in ("m", "n", "k"))
+
+
+def _predictions(problem: Gemm, known: Sequence[Point]) -> list[_Prediction]:
+    """One for each variant and set of parameters that was measured near the problem."""
+    if not problem.flops:
+        return []
+    groups: dict[tuple[str, str], list[tuple[float, Point]]] = {}
+    for point in _alike(problem, known):
+        distance = _distance(problem, point)
+        if distance <= _REACH:
+            groups.setdefault((point.variant, listed(point.parameters)), []).append((distance, point))
+    return [_predicted(problem, near) for near in groups.values()]
+
+
+def _predicted(problem: Gemm, near: Sequence[tuple[float, Point]]) -> _Prediction:
+    exact = [point for distance, point in near if distance == 0]
+    if exact:
+        newest = exact[-1]
+        return _Prediction(
+            newest.variant, newest.parameters, newest.host_s, newest.device_s, newest, exact=True, sure=True
+        )
+    closest, nearest = min(near, key=lambda pair: pair[0])
+    work = [point.flops for _, point in near]
+    sure = closest <= _CLOSE or min(work) <= problem.flops <= max(work)
+
+    def mean(scope: str) -> float:
+        """Seconds from the rates around, weighted by the square of the distance."""
+        total = weights = 0.0
+        for distance, point in near:
+            weight = distance**-2
+            total += weight * math.log(getattr(point, scope) / point.flops)
+            weights += weight
+        return problem.flops * math.exp(total / weights)
+
+    on_device = mean("device_s") if all(point.device_s for _, point in near) else None
+    return _Prediction(
+        nearest.variant, nearest.parameters, mean("host_s"), on_device, nearest, exact=False, sure=sure
+    )
+
+
+def _reason(problem: Gemm, one: _Prediction, known: Sequence[Point], tried: Collection[str]) -> str:
+    rate = units.rate(one.nearest.flops / one.nearest.host_s)
+    if one.exact and one.variant in tried:
+        return f"the fastest of a trial on this problem ({', '.join(tried)}), {rate} with transfers"
+    size = break_even(problem, known) if one.variant == BASELINE else None
+    if size is not None and problem.flops < 2 * size**3:
+        return f"below the break-even size, about m = n = k = {round(size)}"
+    if one.exact:
+        return f"the fastest measured at {problem.shape}, {rate} with transfers"
+    kind = " as narrow" if _narrow(problem) else ""
+    return f"the fastest at the nearest measured shapes{kind}, {rate} with transfers at {one.nearest.shape}"

@@ -1,0 +1,416 @@
+"""devices x variants x problems -> cases and rows that need no running. Pure: no device is touched."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from gemmbench.gemm.verify import could_overflow
+from gemmbench.ladder import BY_NAME, libraries
+from gemmbench.ladder import variant as variants
+from gemmbench.ladder.variant import ParameterError, Variant, unsupported_type
+from gemmbench.model.case import Case, Operands, Plan, Skip
+from gemmbench.model.device import HOST, DeviceFacts
+from gemmbench.model.dtypes import DTYPES
+from gemmbench.model.problem import Gemm
+from gemmbench.model.row import Row, RowKey
+from gemmbench.model.units import size
+from gemmbench.probes import ALL_DTYPES, PROBES, QUICK
+from gemmbench.probes.arithmetic import FLOPS, WIDTHS
+from gemmbench.probes.memory import FAMILIES, memory_plan
+
+_INDEX_LIMIT = 2**31 - 1  # kernels count elements in 32-bit integers
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """Parameters that take the place of a shipped preset."""
+
+    parameters: Mapping[str, int]
+    note: str  # for the row: where they come from
+
+
+FindTuned = Callable[[DeviceFacts, Variant, str], Tuned | None]  # for a data type
+Reach = Literal["plain", "matrix", "quick", "every"]
+
+
+def gemm_plan(
+    devices: Sequence[DeviceFacts],
+    chosen: Sequence[Variant],
+    problems: Iterable[Gemm],
+    overrides: Mapping[str, int] | None = None,
+    operands: Operands | None = None,
+    tuned: FindTuned = lambda *_: None,
+) -> Plan:
+    """Every variant on every problem and device, problem by problem, so that variants are interleaved.
+
+    Parameters are the user's own over the shipped preset; where there are none, those that the tuner kept.
+
+    Raises:
+        variants.ParameterError: an override does not fit a variant that has that parameter, or none has it;
+            alpha or beta of an integer problem has a fraction.
+    """
+    _check_overrides(chosen, overrides or {})
+    plan: list[Case | Skip] = []
+    problems = tuple(problems)
+    _check_scalars(problems)
+    for index, device in enumerate(devices):
+        for problem in problems:
+            for variant in chosen:
+                if not variant.on_host:
+                    plan.append(_gemm_case(index, device, variant, problem, overrides or {}, operands, tuned))
+                elif index == 0:  # the host's own BLAS is measured once, among the first device's rows
+                    plan.append(_host_case(variant, problem, operands))
+    return tuple(plan)
+
+
+def fitting(plan: Plan, optional: Collection[str]) -> Plan:
+    """A plan without the rows of optional variants that say no more than that a device does not support them.
+
+    Where it supports none of them, the rows stay, to say why; `auto`, which takes one of the others, does not
+    count.
+    """
+
+    def place(step: Case | Skip) -> tuple[object, ...]:
+        _, device, _, dtype, _, problem, _ = step.row.key if isinstance(step, Skip) else step.key
+        return device, dtype, problem
+
+    kernels = {name for name in optional if name != libraries.AUTO}
+    served = {place(step) for step in plan if isinstance(step, Case) and step.variant in kernels}
+    return tuple(
+        step
+        for step in plan
+        if isinstance(step, Case)
+        or step.row.variant not in optional
+        or step.row.status != "unsupported"
+        or place(step) not in served
+    )
+
+
+def peak_plan(
+    devices: Sequence[DeviceFacts],
+    dtypes: Sequence[str],
+    widths: Sequence[int],
+    first: int = 0,
+    reach: Reach = "quick",
+) -> Plan:
+    """The compute probes of some types, for every device.
+
+    Args:
+        devices: to run on.
+        dtypes: operand types.
+        widths: vector widths, for the probes that have them.
+        first: the first device's position.
+        reach: which probes: ``plain`` multiply-adds; ``matrix``: the matrix units that a device has, fed as a
+            GEMM feeds them; ``quick``: both, these fed with zeros too; ``every``: all there are, with a row
+            for each that a device cannot run.
+    """
+    chosen = {"plain": (FLOPS,), "matrix": QUICK[1:], "quick": QUICK, "every": tuple(PROBES.values())}[reach]
+    plan: list[Case | Skip] = []
+    for index, device in enumerate(devices, first):
+        for dtype in dtypes:
+            for probe in (probe for probe in chosen if dtype in probe.dtypes):
+                lacks = probe.lacks(device, dtype)
+                if lacks and probe is not FLOPS and reach != "every":
+                    continue
+                for parameters in probe.cases(dtype, widths):
+                    if reach == "matrix" and parameters["operands"] == "zeros":
+                        continue
+                    source = probe.fingerprint(dtype, parameters)
+                    case = Case(
+                        "peak", index, probe.name, dtype, parameters, source=source, ran_on=probe.ran_on
+                    )
+                    plan.append(Skip(case.row("unsupported", lacks)) if lacks else case)
+    return tuple(plan)
+
+
+def quick_widths(device: DeviceFacts, dtype: str) -> tuple[int, ...]:
+    """The vector widths likely to hold a device's peak: scalar, its native width, and 16 on a CPU."""
+    native = min(device.vector_widths.get(dtype, 1), max(WIDTHS))  # OpenCL C has vectors of 16 at most
+    return tuple(sorted({1, *([native, 16] if device.type == "cpu" else [min(native, 4), 2])} - {0}))
+
+
+def why_not(device: DeviceFacts, variant: Variant, problem: Gemm, parameters: Mapping[str, int]) -> str:
+    """Why a device cannot run a variant on a problem with these parameters, or ""."""
+    full = {**parameters, **variant.chosen(problem, device, parameters)}
+    return _unsupported(device, variant, problem, full) or _too_large(device, variant, problem, full)
+
+
+def _gemm_case(
+    index: int,
+    device: DeviceFacts,
+    variant: Variant,
+    problem: Gemm,
+    overrides: Mapping[str, int],
+    operands: Operands | None,
+    tuned: FindTuned,
+) -> Case | Skip:
+    mine = {name: value for name, value in overrides.items() if name in variant.parameters}
+    kept = None if mine else tuned(device, variant, problem.dtype)
+    parameters = variant.preset(
+        device.family, kept.parameters if kept else mine, problem.dtype, device.vector_bits
+    )
+    full = {**parameters, **variant.chosen(problem, device, parameters)}
+    case = Case(
+        "gemm",
+        index,
+        variant.name,
+        problem.dtype,
+        dict(parameters),
+        problem,
+        variant.fingerprint(problem.dtype, parameters),
+        operands or Operands(),
+        (kept.note,) if kept else (),
+        ran_on=variant.ran_on(problem.dtype),
+    )
+    reason = _unsupported(device, variant, problem, full)
+    if reason:
+        return Skip(case.row("unsupported", reason))
+    reason = _too_large(device, variant, problem, full)
+    return Skip(case.row("skipped", reason)) if reason else case
+
+
+def _host_case(variant: Variant, problem: Gemm, operands: Operands | None) -> Case | Skip:
+    case = Case(
+        "gemm",
+        -1,
+        variant.name,
+        problem.dtype,
+        {},
+        problem,
+        operands=operands or Operands(),
+        ran_on=variant.ran_on(problem.dtype),
+    )
+    if problem.dtype not in variant.dtypes:
+        return Skip(case.row("unsupported", f"{variant.name} has no BLAS for {problem.dtype}"))
+    return case
+
+
+def _unsupported(device: DeviceFacts, variant: Variant, problem: Gemm, parameters: Mapping[str, int]) -> str:
+    """Why this device cannot run this variant at any size, or ""."""
+    if problem.dtype not in variant.dtypes:
+        return f"{variant.name} is written for {', '.join(variant.dtypes)}"
+    if variant.device_type not in ("", device.type):
+        return f"{variant.name} is written for a {variant.device_type.upper()}"
+    reason = (variant.lacks or unsupported_type)(device, problem.dtype)
+    if reason:
+        return reason
+    for extension in (*variant.extensions(parameters), *variant.type_extensions.get(problem.dtype, ())):
+        if not any(name in device.extensions for name in extension.split("|")):
+            return f"the device does not list {extension.replace('|', ' or ')}"
+    size_wanted, sizes = variant.sub_group(parameters), device.sub_group_sizes
+    if size_wanted and sizes and size_wanted not in sizes:
+        return f"needs sub-groups of {size_wanted}, the device has them of {', '.join(map(str, sizes))}"
+    if variant.images and not device.images:
+        return "the device has no images"
+    local = variant.local_bytes(problem.dtype, parameters)
+    most = variant.local_limit(device)
+    if local > most:
+        return f"needs {size(local)} of local memory, the device has {size(most)}"
+    values = variant.values(problem, parameters)
+    for step in variant.steps(values):
+        group = step.group(values)
+        if math.prod(group) > device.max_work_group_size:
+            return f"needs work-groups of {math.prod(group)}, the device takes {device.max_work_group_size}"
+        for wanted, most in zip(group, device.max_work_item_sizes, strict=False):
+            if wanted > most:
+                return f"needs {wanted} work-items in one direction of a group, the device takes {most}"
+    return ""
+
+
+def _too_large(device: DeviceFacts, variant: Variant, problem: Gemm, parameters: Mapping[str, int]) -> str:
+    """Why this problem does not fit this device, or ""."""
+    for image in variant.images.values():
+        for pixels, most, side in zip(
+            image.shape(problem), device.image2d_max, ("wide", "high"), strict=True
+        ):
+            if pixels > most:
+                return f"{image.source} is an image {pixels} pixels {side}, the device allows {most}"
+    if could_overflow(problem):
+        return f"sums of {problem.k} products could leave the integers that C holds"
+    temporaries = variant.temporary_bytes(problem, parameters)
+    itemsize = DTYPES[problem.dtype].itemsize
+    elements = {"A": problem.m * problem.k, "B": problem.k * problem.n, "C": problem.m * problem.n}
+    elements |= {name: nbytes // itemsize for name, nbytes in temporaries.items()}
+    name, most = max(elements.items(), key=lambda item: item[1])
+    if most > _INDEX_LIMIT:
+        return f"{name} has more than 2^31 elements, which 32-bit indexes do not reach"
+    buffers = {**problem.bytes_of, **temporaries}
+    name, largest = max(buffers.items(), key=lambda item: item[1])
+    if largest > device.max_alloc_bytes:
+        return f"{name} needs {size(largest)}, the device allows {size(device.max_alloc_bytes)} in one buffer"
+    total = sum(buffers.values())
+    if total > device.global_mem_bytes:
+        return f"needs {size(total)} of device memory, the device has {size(device.global_mem_bytes)}"
+    return ""
+
+
+def _check_scalars(problems: Iterable[Gemm]) -> None:
+    for problem in problems:
+        for name, value in (("alpha", problem.alpha), ("beta", problem.beta)):
+            if not problem.result.is_float and not float(value).is_integer():
+                raise variants.ParameterError(
+                    f"{name} must be a whole number for {problem.dtype}, whose products are integers, "
+                    f"not {value:g}"
+                )
+
+
+def _check_overrides(chosen: Sequence[Variant], overrides: Mapping[str, int]) -> None:
+    for name in overrides:
+        if not any(name in variant.parameters for variant in chosen):
+            known = sorted({parameter for variant in chosen for parameter in variant.parameters})
+            raise variants.ParameterError(
+                f"no chosen kernel has a parameter {name} (there are {', '.join(known) or 'none'})"
+            )
+
+
+# --- Which devices ``--device`` means -----------------------------------------------------------------------
+
+
+_KINDS = ("gpu", "accelerator", "cpu")  # in the order of the default; what is not listed comes last
+_SIMULATORS = ("oclgrind", "emulat", "simulat")  # right answers, meaningless times
+
+
+class SelectionError(ValueError):
+    """No device is meant; the message is one sentence for the user."""
+
+
+def select(devices: Sequence[DeviceFacts], selector: str) -> tuple[DeviceFacts, ...]:
+    """The devices that a selector names, in its order, none twice.
+
+    Args:
+        devices: what `discovery.devices` found.
+        selector: terms separated by commas, each one of
+
+            - a number: the index in gemmbench's list (``0``);
+            - ``platform:device`` (``0:1``);
+            - ``all``;
+            - part of a platform, vendor, version, driver, origin or device name, in any case: the *best*
+              device that has it. Platform and driver come before the device's own name, so that ``intel``
+              means Intel's driver and not PoCL on an Intel processor; then as in the default.
+
+            Empty: the default, which is the first GPU, else accelerator, else CPU; of the CPU's drivers those
+            with the fewest warnings come first, then Intel's, then PoCL; simulators last.
+
+    Raises:
+        SelectionError: a term names no device, or there are none.
+    """
+    if not devices:
+        raise SelectionError("there is no OpenCL device to select from")
+    ranked = sorted(devices, key=_rank)  # stable: the list's order decides among equals
+    terms = [term.strip() for term in selector.split(",")]
+    if terms == [""]:
+        return (ranked[0],)
+    chosen = [device for term in terms for device in _named(devices, ranked, term)]
+    return tuple({device.index: device for device in chosen}.values())
+
+
+def _rank(device: DeviceFacts) -> tuple[bool, int, int, int]:
+    """Smaller is better."""
+    maker = f"{device.platform} {device.version}".lower()
+    words = f"{maker} {device.name}".lower()
+    kind = _KINDS.index(device.type) if device.type in _KINDS else len(_KINDS)
+    family = 0 if device.type != "cpu" or "intel" in maker else 1 if "pocl" in maker else 2
+    return any(word in words for word in _SIMULATORS), kind, len(device.warnings), family
+
+
+def _named(devices: Sequence[DeviceFacts], ranked: Sequence[DeviceFacts], term: str) -> Sequence[DeviceFacts]:
+    if term.lower() == "all":
+        return devices
+    if re.fullmatch(r"[0-9]+", term):
+        found = [device for device in devices if device.index == int(term)]
+    elif re.fullmatch(r"[0-9]+:[0-9]+", term):
+        platform, number = map(int, term.split(":"))
+        found = [
+            device for device in devices if (device.platform_index, device.device_index) == (platform, number)
+        ]
+    elif term:
+        part = _plain(term)
+        found = [device for device in ranked if part in _plain(_driver_words(device))]
+        found = (found or [device for device in ranked if part in _plain(device.name)])[:1]
+    else:
+        raise SelectionError(f"a device is missing beside a comma; {_listing(devices)}")
+    if not found:
+        raise SelectionError(f"no device is {term!r}; {_listing(devices)}")
+    return found
+
+
+def _driver_words(device: DeviceFacts) -> str:
+    version = re.sub(r"^OpenCL [\d.]+", "", device.version)  # every driver of a year has the same
+    return " | ".join((device.platform, device.vendor, version, device.driver, device.origin))
+
+
+def _plain(text: str) -> str:
+    """For comparing: lower case, trademarks and repeated spaces gone."""
+    return " ".join(re.sub(r"\((r|tm)\)", "", text.lower()).split())
+
+
+def _listing(devices: Sequence[DeviceFacts]) -> str:
+    return "choose " + ", ".join(f"{device.index} ({device.title})" for device in devices) + " or all"
+
+
+# --- From the rows of a saved run back to the cases that give them. Pure: no device is touched --------------
+
+
+def rebuild(
+    rows: Iterable[Row], devices: Sequence[DeviceFacts], places: Mapping[int, int], former: str = ""
+) -> Plan:
+    """The cases that would measure rows again, in their order.
+
+    Args:
+        rows: of a saved run.
+        devices: those to measure on.
+        places: for each device of the saved run that is here, its position in `devices`.
+        former: a kernels folder with whose kernels they are to be timed in turn.
+
+    Returns:
+        A case for each row, or a row that says why there is none: a kernel, parameter or probe that this
+        version does not have. Rows of devices that are not here have none.
+    """
+    probes = {place: _probes(devices[place]) for place in set(places.values())}
+    steps: list[Case | Skip] = []
+    for row in rows:
+        if row.device != HOST and row.device not in places:
+            continue
+        place = places.get(row.device, HOST)
+        if row.kind == "gemm":
+            step = _gemm(row, devices[max(place, 0)])
+        else:
+            step = probes[place].get(replace(row, device=0).key) or _unknown(row, f"probe {row.variant} so")
+        steps.append(_placed(step, place, former))
+    return tuple(steps)
+
+
+def _probes(device: DeviceFacts) -> dict[RowKey, Case | Skip]:
+    """Every microbenchmark of a device, by the key of its row at position 0."""
+    plan = (*peak_plan([device], ALL_DTYPES, WIDTHS, reach="every"), *memory_plan([device], tuple(FAMILIES)))
+    return {step.key if isinstance(step, Case) else step.row.key: step for step in plan}
+
+
+def _gemm(row: Row, device: DeviceFacts) -> Case | Skip:
+    problem, variant = row.problem, BY_NAME.get(row.variant)
+    assert problem is not None  # of every gemm row that was loaded
+    if variant is None:
+        return _unknown(row, f"kernel {row.variant}")
+    try:
+        parameters = {name: int(value) for name, value in row.parameters.items()}
+        gemm = Gemm(problem.m, problem.n, problem.k, row.dtype, problem.alpha, problem.beta, row.label)
+        (step,) = gemm_plan([device], [variant], [gemm], parameters)
+    except (ParameterError, ValueError) as error:
+        return _unknown(row, f"such case: {error}")
+    return step
+
+
+def _unknown(row: Row, what: str) -> Skip:
+    empty = Row(row.kind, row.device, row.variant, row.dtype, row.parameters, "unsupported")
+    reason = f"this gemmbench has no {what}"
+    return Skip(replace(empty, reason=reason, problem=row.problem, label=row.label))
+
+
+def _placed(step: Case | Skip, place: int, former: str) -> Case | Skip:
+    if isinstance(step, Skip):
+        return Skip(replace(step.row, device=place))
+    return replace(step, device=place, former=former)

@@ -1,0 +1,197 @@
+"""What a tuner may try, how long it looks, and what it times again. Pure: no device is touched."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from gemmbench.ladder.variant import Values, Variant
+from gemmbench.measure.sampling import least_s
+from gemmbench.model.case import Case, Policy, Skip
+from gemmbench.model.device import DeviceFacts
+from gemmbench.model.problem import Gemm
+from gemmbench.suite.plan import gemm_plan, why_not
+
+#   name                  what it does after a random sample
+STRATEGIES: Mapping[str, str] = {
+    "local": "to better neighbours until there are none, then anew from a few steps beside the best",
+    "greedy_ils": "kernel-tuner's greedy iterated local search",
+    "mls": "kernel-tuner's multi-start local search",
+    "simulated_annealing": "kernel-tuner's simulated annealing",
+    "random_sample": "more of the random sample",
+}
+
+FINALISTS = 5  # beside the shipped preset
+ROUNDS = 3  # of the winner and the shipped preset, in turns
+
+_SAMPLE_SHARE = 1 / 3  # of the search, for the random sample
+_FINALS_SHARE = 0.3  # of the budget, at most
+_LOOK_S = 0.2  # of samples for a configuration of the search
+_FIRST_LOOK_SHARE = 0.1  # of the budget, for the shipped preset, whose speed nobody knows yet
+_FAR = 2.0  # a configuration that must be this many times as slow as the shipped preset is not timed
+_SHORT, _FULL = 0.1, Policy().budget_s  # sampling time of a row of the finals, at least and at most
+_LARGE, _HUGE = 1024, 4096  # m = n = k of the search where none is asked for
+
+
+class TuningError(ValueError):
+    """There is nothing to tune, or not here; the message is for the user."""
+
+
+@dataclass(frozen=True)
+class Space:
+    """The configurations of a variant that a device can run."""
+
+    default: dict[str, int]  # the shipped preset
+    values: Mapping[str, tuple[int, ...]]  # by parameter, the preset's own among them
+    configurations: tuple[dict[str, int], ...]
+    combinations: int  # of all values
+    allowed: int  # of them, those that meet the variant's constraints
+
+
+@dataclass(frozen=True)
+class Finals:
+    """How the few best are timed again."""
+
+    policy: Policy
+    others: tuple[Gemm, ...]  # problems beside those of the search
+    left_out: tuple[Gemm, ...]  # for want of time
+
+
+def space(variant: Variant, device: DeviceFacts, problems: Sequence[Gemm]) -> Space:
+    """What can be tried on a device: the declared values, by constraint, limit and extension.
+
+    Parameters that no preset fixes are the variant's own choice for each problem, and stay so.
+
+    Args:
+        variant: whose parameters.
+        device: to run on.
+        problems: of one data type; a configuration must suit all of them.
+
+    Raises:
+        TuningError: it has no parameters, is no kernel, or nothing of it runs on this device.
+    """
+    if variant.executor != "opencl":
+        raise TuningError(f"{variant.name} is a library; there is nothing of it to tune")
+    dtype = problems[0].dtype
+    default = variant.preset(device.family, dtype=dtype, vector_bits=device.vector_bits)
+    values = {
+        name: tuple(sorted({*variant.parameters[name].values, value})) for name, value in default.items()
+    }
+    combinations = math.prod(map(len, values.values()))
+    if combinations == 1:
+        raise TuningError(f"{variant.name} has no parameters to tune")
+    parameters = {name: replace(variant.parameters[name], values=mine) for name, mine in values.items()}
+    allowed = tuple(replace(variant, parameters=parameters).space(dtype))
+    reasons = [
+        next(filter(None, (why_not(device, variant, problem, one) for problem in problems)), "")
+        for one in allowed
+    ]
+    suited = tuple(one for one, reason in zip(allowed, reasons, strict=True) if not reason)
+    if not suited:
+        raise TuningError(f"no configuration of {variant.name} runs here: {reasons[0]}")
+    return Space(default, values, suited, combinations, len(allowed))
+
+
+def default_problems(device: DeviceFacts, dtype: str) -> tuple[Gemm, ...]:
+    """What is searched at where the user asks for no size: enough to keep the device busy."""
+    has_card = device.type == "gpu" and not device.unified_memory
+    size = _HUGE if has_card else _LARGE
+    return (Gemm(size, size, size, dtype),)
+
+
+def other_problems(problems: Sequence[Gemm]) -> tuple[Gemm, ...]:
+    """Problems to hold a winner against beside those of the search: small, odd and large, cheapest first.
+
+    What wins at one size may lose at another; regressions hide in odd sizes.
+    """
+    base = max(problems, key=lambda problem: problem.flops)
+
+    def scaled(length: Callable[[int], int]) -> Gemm:
+        return replace(base, m=length(base.m), n=length(base.n), k=length(base.k))
+
+    found = (
+        scaled(lambda n: max(1, n // 4)),
+        scaled(lambda n: max(1, n - 1)),
+        scaled(lambda n: 2 * n),
+    )
+    return tuple(problem for problem in found if problem not in problems)
+
+
+def case(
+    device: DeviceFacts, variant: Variant, problem: Gemm, parameters: Values, phase: str = ""
+) -> Case | Skip:
+    """One configuration on one problem, as every command would measure it, for a phase of the tuner."""
+    (step,) = gemm_plan([device], [variant], [problem], parameters)
+    if isinstance(step, Skip):
+        return Skip(replace(step.row, phase=phase))
+    return replace(step, phase=phase)
+
+
+def look(budget_s: float, time_limit_s: float, default_s: float | None = None) -> Policy:
+    """How a configuration of the search is measured: shortly, and not at all where it must be far slower.
+
+    Args:
+        budget_s: of the whole tuner.
+        time_limit_s: of a row.
+        default_s: what the shipped preset takes for the problem; None if that is not known.
+    """
+    enough = _FIRST_LOOK_SHARE * budget_s if default_s is None else least_s(_FAR * default_s)
+    return Policy(
+        budget_s=max(_LOOK_S, enough), settle_s=0.1, batch_s=0.005, min_batches=5, time_limit_s=time_limit_s
+    )
+
+
+def patient(budget_s: float, time_limit_s: float) -> Policy:
+    """How the shipped preset is measured where a look is too short for it: as little as makes a row.
+
+    Args:
+        budget_s: of the whole tuner.
+        time_limit_s: of another row; this one is slow, and does not hang.
+    """
+    return Policy(
+        budget_s=math.inf,
+        settle_s=0.1,
+        batch_s=0.005,
+        min_batches=3,
+        precision=math.inf,
+        time_limit_s=time_limit_s + budget_s,
+    )
+
+
+def shares_s(budget_s: float) -> tuple[float, float]:
+    """Seconds of a budget until the random sample ends, and until the search does."""
+    search_s = budget_s * (1 - _FINALS_SHARE)
+    return search_s * _SAMPLE_SHARE, search_s
+
+
+def finals(
+    budget_s: float, time_limit_s: float, problems: Sequence[Gemm], default_s: float, overhead_s: float
+) -> Finals:
+    """What the finals can hold in their share of the budget, by the full sampling rule.
+
+    Args:
+        budget_s: of the whole tuner.
+        time_limit_s: of a row.
+        problems: of the search.
+        default_s: what the shipped preset takes for the first of them.
+        overhead_s: what a row costs beside its samples.
+    """
+    share_s = _FINALS_SHARE * budget_s
+    one_s = {p: default_s * p.flops / problems[0].flops for p in (*problems, *other_problems(problems))}
+
+    def cost(chosen: Sequence[Gemm], sampling_s: float) -> float:
+        rows = {p: 2 * ROUNDS + (FINALISTS + 1) * (p in problems) for p in chosen}
+        return sum(rows[p] * (overhead_s + max(sampling_s, least_s(_FAR * one_s[p]))) for p in chosen)
+
+    chosen = [*problems]
+    for problem in other_problems(problems):
+        if cost([*chosen, problem], _SHORT) <= share_s:
+            chosen.append(problem)
+    spare_s = share_s - cost(chosen, 0.0)
+    rows = (FINALISTS + 1) * len(problems) + 2 * ROUNDS * len(chosen)
+    longest = max(least_s(_FAR * one_s[p]) for p in chosen)
+    sampling_s = max(min(_FULL, spare_s / rows), _SHORT, longest)
+    others = tuple(chosen[len(problems) :])
+    left_out = tuple(p for p in other_problems(problems) if p not in others)
+    return Finals(Policy(budget_s=sampling_s, time_limit_s=time_limit_s + sampling_s), others, left_out)

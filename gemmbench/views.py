@@ -1,0 +1,177 @@
+"""Which table a run gets, and a run as JSON, CSV and markdown."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from gemmbench.gemm import problem_table, shape_tables, sweep_table
+from gemmbench.gemm.problem_table import gemm
+from gemmbench.model.row import SCOPES, Row
+from gemmbench.model.run_file import Run
+from gemmbench.model.units import clean, listed
+from gemmbench.probes import peak_table
+from gemmbench.report.table import Sheet, finite, sheet_markdown, stack
+from gemmbench.stats import rates
+from gemmbench.stats.panels import sweep_axis
+from gemmbench.suite import together_table
+from gemmbench.suite.together_table import alone
+from gemmbench.tune import table
+
+View = Callable[[Run, str, Sequence[str]], list[Sheet]]  # from a run, a scope and the ladder's order
+
+AXES: Mapping[str, str] = {"square": "m", "sweep-k": "k"}
+"""The dimension that varies, by the view of a sweep."""
+
+
+def _swept(run: Run, scope: str, order: Sequence[str]) -> list[Sheet]:
+    return sweep_table.sheets(run, AXES[run.header.view], scope, order)
+
+
+def _by_rows(run: Run, scope: str, order: Sequence[str]) -> list[Sheet]:
+    """What suits rows of which no view is known: a sweep if they are one, or else a line for each."""
+    axis = sweep_axis(run.rows)
+    return sweep_table.sheets(run, axis, scope, order) if axis else problem_table.sheets(run, order)
+
+
+VIEWS: Mapping[str, View] = {
+    **dict.fromkeys(AXES, _swept),
+    "precision": shape_tables.sheets,
+    "workloads": shape_tables.workloads_sheets,
+    "tune": lambda run, scope, order: table.sheets(run),
+}
+"""The tables of GEMM rows by the header's view; other views have those that suit the rows."""
+
+
+def show(run: Run, order: Sequence[str] = (), verbose: bool = False) -> RenderableType:
+    """The tables that suit a run's rows; one problem gets its pages.
+
+    Args:
+        run: the run.
+        order: variants in the order of the ladder.
+        verbose: a line for each GEMM row, with every scope, and how every race went.
+    """
+    at_once, run = concurrent_sheets(run, order, verbose), alone(run)
+    if run.header.view == "gemm" and len({row.problem for row in run.rows if row.kind == "gemm"}) == 1:
+        rest = [*peak_table.sheets(run, verbose), *peak_table.other_sheets(run), *at_once]
+        return Group(gemm(run), *([Text(""), stack(rest)] if rest else []))
+    found = [*sheets(run, order, verbose), *at_once]
+    return stack(found) if found else Text("No rows: the run ended before its first result.")
+
+
+def sheets(run: Run, order: Sequence[str] = (), verbose: bool = False) -> list[Sheet]:
+    """Each command's own table (every row with every scope, if verbose), then the microbenchmarks.
+
+    Last come the tables of several devices at once.
+    """
+    at_once, run = concurrent_sheets(run, order, verbose), alone(run)
+    scope = _scope(run)
+    every = verbose or scope == "all"
+    view = VIEWS.get(run.header.view, _by_rows)
+    gemms = problem_table.sheets(run, order) if every else view(run, scope, order)
+    return [*gemms, *peak_table.sheets(run, verbose), *peak_table.other_sheets(run), *at_once]
+
+
+def concurrent_sheets(run: Run, order: Sequence[str] = (), verbose: bool = False) -> list[Sheet]:
+    """The tables of several devices at once, in the scope that the run was made with; none of others."""
+    return together_table.sheets(run, _scope(run), order, verbose)
+
+
+def _scope(run: Run) -> str:
+    """The scope that the run's tables show."""
+    return run.header.scope if run.header.scope in (*SCOPES, "all") else "kernel"
+
+
+# --- Saved runs for other programs: JSON, CSV, GitHub's markdown. Independent of locale; never a NaN --------
+
+
+# fmt: off
+CSV_FIELDS: tuple[str, ...] = (
+    "kind", "variant", "device", "device_name", "driver", "dtype", "label", "m", "n", "k",
+    "alpha", "beta", "status", "reason", "parameters", "choice",
+    "kernel_gflops", "device_gflops", "host_gflops", "peak_fraction",
+    "gflops", "gbps", "latency_s", "energy_j", "gflop_per_j", "width", "noise",
+    "kernel_s", "device_s", "host_s", "build_s", "memory", "verdict", "source", "notes",
+)
+# fmt: on
+
+
+def to_json(run: Run) -> str:
+    """A JSON array, a row on each line: the derived fields beside the stored ones, samples included."""
+    lines = [json.dumps(record, allow_nan=False, ensure_ascii=True) for record in to_records(run)]
+    return "[\n" + ",\n".join(lines) + "\n]\n" if lines else "[]\n"
+
+
+def to_records(run: Run) -> list[dict[str, Any]]:
+    """A plain dictionary for each row: the derived fields beside the stored ones; None where unknown."""
+    return [_record(run, row) for row in run.rows]
+
+
+def to_csv(run: Run) -> str:
+    """Comma-separated values with a heading: derived fields and the main stored ones, no samples.
+
+    Times are medians in seconds, rates 1e9 per second, empty where unknown.
+    """
+    text = io.StringIO()
+    writer = csv.DictWriter(text, CSV_FIELDS, extrasaction="ignore", lineterminator="\n")
+    writer.writeheader()
+    for row in run.rows:
+        writer.writerow(_flat(run, row))
+    return text.getvalue()
+
+
+def to_markdown(run: Run, order: Sequence[str] = ()) -> str:
+    """GitHub tables: the same as in the terminal, the best in bold."""
+    return "\n".join(map(sheet_markdown, sheets(run, order))) or "No rows.\n"
+
+
+FORMATS: dict[str, Callable[[Run, Sequence[str]], str]] = {
+    "json": lambda run, _: to_json(run),
+    "csv": lambda run, _: to_csv(run),
+    "markdown": to_markdown,
+}
+"""What ``--format`` takes beside ``table``: text of a run, with variants in the order of the ladder."""
+
+
+def _device(run: Run, row: Row) -> dict[str, str]:
+    device = run.device(row)
+    if device is None:
+        return {"device_name": run.header.host.cpu, "driver": run.header.host.blas}
+    return {"device_name": device.name, "driver": f"{device.platform} {device.driver}"}
+
+
+def _record(run: Run, row: Row) -> dict[str, Any]:
+    merged = msgspec.to_builtins(row) | rates.derived(run, row) | _device(run, row)
+    merged |= together_table.derived(run, row)
+    return {name: finite(value) for name, value in merged.items()}
+
+
+def _flat(run: Run, row: Row) -> dict[str, object]:
+    medians = {
+        f"{scope}_s": times.median if (times := rates.summary(row, scope)) and row.status == "ok" else None
+        for scope in SCOPES
+    }
+    known: dict[str, object] = {
+        **rates.derived(run, row),
+        **_device(run, row),
+        **medians,
+        "device": row.device,
+        "label": row.label or row.phase,
+        "alpha": row.problem.alpha if row.problem else None,
+        "beta": row.problem.beta if row.problem else None,
+        "parameters": listed(row.case_parameters),
+        "choice": listed(row.choice),
+        "build_s": row.build_s,
+        "memory": row.memory,
+        "verdict": row.check.verdict,
+        "source": row.source,
+        "notes": "; ".join(row.remarks),
+    }
+    return {name: clean(value) if isinstance(value, str) else finite(value) for name, value in known.items()}
