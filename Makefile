@@ -24,12 +24,13 @@ run: $(VENV)/.run  ## gemmbench peak on this machine; make run ARGS="square --ma
 test: $(VENV)/.dev  ## every test but the races; make test ARGS="-k plan" for some of them
 	$(BIN)/python -m pytest -m "not races" $(TWO) --dist worksteal $(ARGS)
 
-check: $(VENV)/.dev  ## lint, format, types, import layers, and that README.md is not stale
+check: $(VENV)/.dev  ## lint, format, types, import rules, the size of the package, and that README.md is not stale
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -q tests/unit/test_layers.py
-	$(BIN)/python tests/generate_readme.py --check
+	$(BIN)/python tools/generate_readme.py --check
+	$(BIN)/python tools/house.py --check
 
 fmt: $(VENV)/.dev  ## format the code and fix what ruff can
 	$(BIN)/ruff check --fix .
@@ -40,10 +41,10 @@ races: $(VENV)/.dev  ## run every kernel at small sizes under Oclgrind, which fi
 	$(BIN)/python -m pytest -m races $(TWO) tests/races
 
 gate: $(VENV)/.dev  ## try the gate: kernels in turn with themselves are the same, one with more work is slower
-	$(BIN)/python tests/gate.py
+	$(BIN)/python tools/gate.py
 
 soak: $(VENV)/.dev  ## kill, starve, damage and interrupt runs in full, 20 minutes, and write docs/faults.md
-	$(BIN)/python tests/soak.py
+	$(BIN)/python tools/soak.py
 
 plots: $(VENV)/.dev  ## draw the gallery again from the saved runs in plots/, and list it in its README
 	@rm -f plots/*.png
@@ -52,10 +53,10 @@ plots: $(VENV)/.dev  ## draw the gallery again from the saved runs in plots/, an
 	@$(BIN)/python -m pytest -q tests/cli/test_gallery.py --update-golden
 
 readme: $(VENV)/.run  ## write the tables of kernels in README.md again, from the saved runs in plots/
-	@$(BIN)/python tests/generate_readme.py
+	@$(BIN)/python tools/generate_readme.py
 
 bench: $(VENV)/.run  ## peak beside clpeak, what Python costs for each launch, how long a device waits between batches
-	@status=0; for script in tests/bench/*.py; do \
+	@status=0; for script in tools/bench/*.py; do \
 	  echo "$$script"; $(BIN)/python "$$script" || status=$$?; echo; done; exit $$status
 
 clean:  ## remove what make created

@@ -22,7 +22,7 @@ from gemmbench.model import units
 from gemmbench.model.row import Problem
 from gemmbench.model.run_file import load
 from tests.cli.conftest import ROOT
-from tests.generate_readme import earlier_forms, is_earlier
+from tools.generate_readme import earlier_forms, is_earlier
 
 PLOTS = ROOT / "plots"
 PAGE = PLOTS / "README.md"

@@ -15,9 +15,9 @@ from gemmbench.model import kernel_files, units
 from gemmbench.model.row import Row
 from gemmbench.model.run_file import load
 from gemmbench.stats import rates as derive
-from tests import generate_readme
 from tests.cli.conftest import ROOT, Call
 from tests.compare_runs import save
+from tools import generate_readme
 
 PAGES = ("README.md", "CONTRIBUTING.md", "plots/README.md")
 COMMAND = re.compile(r"(?:^|`)(gemmbench [a-z][^`#\n]*)", re.MULTILINE)

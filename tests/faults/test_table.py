@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests import soak
 from tests.faults.ledger import FAULTS, Entry
+from tools import soak
 
 
 def test_the_document_is_written_from_the_result() -> None:

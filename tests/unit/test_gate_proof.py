@@ -13,11 +13,12 @@ import pytest
 from gemmbench.model import kernel_files
 from gemmbench.model.run_file import load
 from gemmbench.stats.rates import measure
-from tests import fake_runs, gate_simulation, planted_machine
+from tests import fake_runs
 from tests.compare_runs import again, repeated, save
-from tests.gate_live import shares
-from tests.gate_report import Results, document
-from tests.gate_simulation import Recording, Replay, Setting, condensed, plantable, recorded, simulate
+from tools import gate_simulation, planted_machine
+from tools.gate_live import shares
+from tools.gate_report import Results, document
+from tools.gate_simulation import Recording, Replay, Setting, condensed, plantable, recorded, simulate
 
 ROOT = Path(__file__).parents[2]
 DATA = sorted((ROOT / "tests" / "data" / "aa").glob("*.jsonl"))

@@ -7,7 +7,7 @@ import pytest
 from gemmbench.model.row import Problem, Row
 from gemmbench.model.run_file import Run
 from tests import fake_runs as fake
-from tests.bench.auto_regret import mean_ratio, regrets
+from tools.bench.auto_regret import mean_ratio, regrets
 
 SMALL, LARGE = Problem(64, 64, 64), Problem(512, 512, 512)
 CHOOSABLE = ("tiled", "naive", "numpy")

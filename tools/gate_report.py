@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from statistics import median, stdev
 
 from gemmbench.stats.rates import measure
-from tests.gate_live import Live
-from tests.gate_simulation import Recording, Tally
+from tools.gate_live import Live
+from tools.gate_simulation import Recording, Tally
 
 _HOW = "--device intel --bases 1 --base-budget 0.15 --budget 0.8 --patience 15 --pairs 40 --trials 100"
-COMMAND = f"python tests/bench/gate_proof.py {_HOW} --write"
+COMMAND = f"python tools/bench/gate_proof.py {_HOW} --write"
 MOST_OPEN = 0.5  # of the rows: beyond it, that there is no false alarm is no merit
 TARGETS = ((0.1, 0.05, 95), (0.05, 0.025, 80))  # slowdown, threshold, found in 100
 
@@ -261,7 +261,7 @@ def _markdown(heads: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
 TEXT = """\
 # Whether the gate can be trusted
 
-Written by `tests/bench/gate_proof.py --write`; how the gate decides is in [gate.md](gate.md).
+Written by `tools/bench/gate_proof.py --write`; how the gate decides is in [gate.md](gate.md).
 
 ## Recorded noise
 

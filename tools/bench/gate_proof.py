@@ -29,9 +29,9 @@ import msgspec  # noqa: E402
 from gemmbench.measure.child import WorkerError  # noqa: E402
 from gemmbench.model.run_file import load  # noqa: E402
 from gemmbench.suite.plan import SelectionError  # noqa: E402
-from tests import gate_live  # noqa: E402
-from tests.gate_report import Cell, Measured, Results, document, live_table, simulated_table  # noqa: E402
-from tests.gate_simulation import Setting, Tally, condensed, recorded, simulate  # noqa: E402
+from tools import gate_live  # noqa: E402
+from tools.gate_report import Cell, Measured, Results, document, live_table, simulated_table  # noqa: E402
+from tools.gate_simulation import Setting, Tally, condensed, recorded, simulate  # noqa: E402
 
 DATA = ROOT / "tests" / "data" / "aa"
 RESULT, DOCUMENT = ROOT / "docs" / "gate-proof.json", ROOT / "docs" / "gate-proof.md"

@@ -21,7 +21,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))  # run as a script: what follows is imported from there, hence E402
 
-from tests import planted_machine  # noqa: E402
+from tools import planted_machine  # noqa: E402
 
 KERNELS = (planted_machine.VARIANT, "tiled", "register")
 MORE_WORK = 1.0

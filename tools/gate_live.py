@@ -21,8 +21,8 @@ from gemmbench.regress import check as checking
 from gemmbench.regress.baseline import Basis
 from gemmbench.regress.compare import Comparison
 from gemmbench.suite.plan import gemm_plan, select
-from tests import planted_machine
-from tests.gate_simulation import Setting, Tally, result_of
+from tools import planted_machine
+from tools.gate_simulation import Setting, Tally, result_of
 
 
 @dataclass(frozen=True)
