@@ -451,10 +451,10 @@ def history(*runs: Source, **values: Any) -> History:
         UsageError: an option, or a file, cannot be used, or no row has a time.
     """
     chosen = build(comparing.History, values)
-    found = followed(runs_of(runs), chosen)
+    tracked = followed(runs_of(runs), chosen)
     if chosen.plot:
-        draw_history(found, chosen.plot)
-    return found
+        draw_history(tracked, chosen.plot)
+    return tracked
 
 
 def followed(runs: Sequence[run_file.Run], chosen: comparing.History) -> History:

@@ -82,7 +82,7 @@ def kernels(
 
 
 def entry(variant: Variant) -> LadderEntry:
-    """What is told of a variant."""
+    """A variant with its parameters, passes and needs."""
     return LadderEntry(
         variant.name,
         variant.idea,
@@ -96,36 +96,36 @@ def entry(variant: Variant) -> LadderEntry:
 
 
 def _needs_of(variant: Variant, kind: str, dtype: str = "") -> list[str]:
-    """What a device must have for a variant with the preset of a kind, for its first type unless told."""
+    """What a device must have for a variant with the preset of a kind, by default for its first type."""
     dtype = dtype or variant.dtypes[0]
     return needs(variant, variant.preset(kind, dtype=dtype), dtype)
 
 
 def needs(variant: Variant, parameters: Values, dtype: str) -> list[str]:
     """What a device must have for a variant with some parameters and a data type, in words."""
-    found = [variant.library] if variant.library else []
-    found += [name.replace("|", " or ") for name in variant.extensions(parameters)]
-    found += [f"{name} for {dtype}" for dtype, names in variant.type_extensions.items() for name in names]
+    needed = [variant.library] if variant.library else []
+    needed += [name.replace("|", " or ") for name in variant.extensions(parameters)]
+    needed += [f"{name} for {dtype}" for dtype, names in variant.type_extensions.items() for name in names]
     if variant.images:
-        found.append("images")
+        needed.append("images")
     local = variant.local_bytes(dtype, parameters)
     if local:
-        found.append(f"{local // 1024} KiB of local memory")
+        needed.append(f"{local // 1024} KiB of local memory")
     if variant.executor == "opencl" and set(variant.dtypes) != set(PLAIN_DTYPES):
-        found.append(" or ".join(variant.dtypes))
-    return found
+        needed.append(" or ".join(variant.dtypes))
+    return needed
 
 
 def _needs_of_presets(variant: Variant) -> dict[str, str]:
     """By preset, where it needs something else than the default."""
     default = _needs_of(variant, "default")
-    found = {}
+    by_family = {}
     for family in variant.presets:
         kind, _, dtype = family.partition(":")
-        mine = _needs_of(variant, kind, dtype)
-        if mine != default:
-            found[family] = ", ".join(mine) or "nothing special"
-    return found
+        needed = _needs_of(variant, kind, dtype)
+        if needed != default:
+            by_family[family] = ", ".join(needed) or "nothing special"
+    return by_family
 
 
 def _parameter(variant: Variant, name: str) -> str:
@@ -165,8 +165,8 @@ def built(selector: str, chosen: Sequence[Variant], dtypes: Sequence[str], comma
     """
     policy = Policy()
     with Worker(api.make_machine) as worker, user_errors():
-        found, host = every_device(worker)
-        devices = select(found, selector)
+        present, host = every_device(worker)
+        devices = select(present, selector)
         header = header_of(devices, host, policy, command)
         plan: Plan = ()
         for dtype in dtypes:
@@ -203,35 +203,35 @@ def sheets(run: Run) -> list[Sheet]:
     Args:
         run: rows as built, without samples.
     """
-    found = []
+    tables = []
     for device in dict.fromkeys(row.device for row in run.rows):
         for dtype in dict.fromkeys(row.dtype for row in run.rows):
             rows = [row for row in run.rows if (row.device, row.dtype) == (device, dtype)]
             if rows:
-                found.append(_sheet(run, device, dtype, rows))
-    return found
+                tables.append(_sheet(run, device, dtype, rows))
+    return tables
 
 
 def _sheet(run: Run, device: int, dtype: str, rows: Sequence[Row]) -> Sheet:
     every = [kernel for row in rows for kernel in row.resources]
-    told = any(kernel.registers is not None for kernel in every)
+    reported = any(kernel.registers is not None for kernel in every)
     fits = any(kernel.fit is not None for kernel in every)
     lines = []
     for row in rows:
-        for place, kernel in enumerate(row.resources):
+        for index, kernel in enumerate(row.resources):
             lines.append(
                 (
-                    Cell("" if place else clean(row.variant)),
+                    Cell("" if index else clean(row.variant)),
                     Cell(clean(kernel.kernel), style="" if kernel.role == "multiply" else "dim"),
-                    *_cells(kernel, told, fits),
+                    *_cells(kernel, reported, fits),
                 )
             )
     columns = [("group", "most", "multiple"), ("private", "local")]
-    if told:
+    if reported:
         columns.append(("registers", "spills"))
     if fits:
         columns.append(("fit", "limit"))
-    advice = [] if told else [Note("registers", "this driver does not tell registers and spills", "dim")]
+    advice = [] if reported else [Note("registers", "this driver does not tell registers and spills", "dim")]
     fit = [Note("fit", "work-items that a compute unit holds at once, and what keeps it from more", "dim")]
     return Sheet(
         heading=heading(run, device),
@@ -249,13 +249,13 @@ def _sheet(run: Run, device: int, dtype: str, rows: Sequence[Row]) -> Sheet:
     )
 
 
-def _cells(kernel: Resources, told: bool, fits: bool) -> tuple[Cell, ...]:
+def _cells(kernel: Resources, reported: bool, fits: bool) -> tuple[Cell, ...]:
     def text(value: int | None) -> str:
         return "-" if value is None else str(value)
 
     cells = [Cell(str(kernel.group)), Cell(str(kernel.most)), Cell(str(kernel.multiple))]
     cells += [Cell(units.size(kernel.private_bytes)), Cell(units.size(kernel.local_bytes))]
-    if told:
+    if reported:
         spilled = units.size(kernel.spill_bytes) if kernel.spill_bytes is not None else "-"
         cells += [Cell(text(kernel.registers)), Cell(spilled, style="yellow" if kernel.spill_bytes else "")]
     if fits:
@@ -282,10 +282,10 @@ def devices(as_json: bool) -> None:
 # --- ``devices``: a card for each ---------------------------------------------------------------------------
 
 
-def devices_table(found: Sequence[DeviceFacts], host: HostFacts | None = None) -> RenderableType:
+def devices_table(listed: Sequence[DeviceFacts], host: HostFacts | None = None) -> RenderableType:
     """Every device: what it is, what it has, where its driver came from; the host, if given, at the end."""
     parts: list[RenderableType] = []
-    for device in found:
+    for device in listed:
         if parts:
             parts.append(Text(""))
         parts += [Text(f"{device.index}  {clean(device.name)}", style="bold"), _card(device)]
@@ -346,7 +346,7 @@ def _grid() -> Table:
 
 def _types(device: DeviceFacts) -> str:
     """The types with their native vector widths, then those it lacks."""
-    mine = [name for name in DEVICE_DTYPES if name in device.dtypes]
-    takes = [f"{name} x{device.vector_widths.get(name, 1)}" for name in mine]
-    lacks = [name for name in DEVICE_DTYPES if name not in mine]
+    supported = [name for name in DEVICE_DTYPES if name in device.dtypes]
+    takes = [f"{name} x{device.vector_widths.get(name, 1)}" for name in supported]
+    lacks = [name for name in DEVICE_DTYPES if name not in supported]
     return ", ".join(takes) + (f"; no {', '.join(lacks)}" if lacks else "")

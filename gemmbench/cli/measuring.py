@@ -147,13 +147,13 @@ def entries() -> list[ProbeEntry]:
 
 
 def entry(name: str) -> ProbeEntry:
-    """One probe, with all there is to tell."""
+    """One probe with its facts and pictures."""
     if name in PROBES:
         probe = PROBES[name]
         return ProbeEntry(name, COMPUTE, probe.idea, _compute_facts(probe), _pictures(probe.files))
-    mine = memory.BY_NAME[name]
-    files = (mine.file,) if mine.file else ()
-    return ProbeEntry(name, mine.family, mine.idea, _memory_facts(mine), _pictures(files))
+    probed = memory.BY_NAME[name]
+    files = (probed.file,) if probed.file else ()
+    return ProbeEntry(name, probed.family, probed.idea, _memory_facts(probed), _pictures(files))
 
 
 def _pictures(files: tuple[str, ...]) -> tuple[str, ...]:
@@ -161,25 +161,25 @@ def _pictures(files: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _compute_facts(probe: Probe) -> dict[str, str]:
-    found = {"types": ", ".join(probe.dtypes)}
+    facts = {"types": ", ".join(probe.dtypes)}
     if isinstance(probe, ChainProbe):
         forms = dict.fromkeys(form.name for several in probe.forms.values() for form in several)
-        found["forms"] = ", ".join(forms)
-        found["raced"] = f"{_listed(CHAINS)} chains, {_listed(UNROLLS)} steps unrolled, every form"
-        found["counted"] = f"{probe.operations} operations for each step and lane"
-        found["widths"] = _listed(probe.widths)
+        facts["forms"] = ", ".join(forms)
+        facts["raced"] = f"{_listed(CHAINS)} chains, {_listed(UNROLLS)} steps unrolled, every form"
+        facts["counted"] = f"{probe.operations} operations for each step and lane"
+        facts["widths"] = _listed(probe.widths)
     elif isinstance(probe, MatrixProbe):
-        found["instructions"] = ", ".join(
-            f"{mine.dtype} {mine.shape} into {mine.accumulator}" for mine in probe.instructions
+        facts["instructions"] = ", ".join(
+            f"{each.dtype} {each.shape} into {each.accumulator}" for each in probe.instructions
         )
-        found["operands"] = "random, and zeros beside them: power decides"
-    return found
+        facts["operands"] = "random, and zeros beside them: power decides"
+    return facts
 
 
 def _memory_facts(probe: MemoryProbe) -> dict[str, str]:
-    found = {}
+    facts = {}
     if probe.widths:
-        found["widths"] = _listed(probe.widths)
+        facts["widths"] = _listed(probe.widths)
     if probe.bench in memory.WAYS:
         raced = {
             kind: ", ".join(
@@ -189,11 +189,11 @@ def _memory_facts(probe: MemoryProbe) -> dict[str, str]:
             )
             for kind, ways in memory.WAYS[probe.bench].items()
         }
-        found |= {f"raced, {kind}": text for kind, text in raced.items()}
+        facts |= {f"raced, {kind}": text for kind, text in raced.items()}
     if probe.kind == "bandwidth":
-        found["counted"] = f"{probe.loads + probe.stores} x 4 bytes for each element"
-    found["checked"] = _CHECKS[probe.kind] if probe.bench != "launch" else "nothing: there is no result"
-    return found
+        facts["counted"] = f"{probe.loads + probe.stores} x 4 bytes for each element"
+    facts["checked"] = _CHECKS[probe.kind] if probe.bench != "launch" else "nothing: there is no result"
+    return facts
 
 
 _CHECKS = {

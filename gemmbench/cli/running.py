@@ -50,14 +50,14 @@ def click_option(kind: type[Options], name: str) -> Callable[[Command], Command]
     if isinstance(spec.kind, Count):
         extra = {"count": True}
     elif isinstance(spec.kind, Flag):
-        extra = {"is_flag": True, "show_default": "/" in spec.words(name)[0]}
+        extra = {"is_flag": True, "show_default": "/" in spec.spellings(name)[0]}
     else:
         shown = not spec.many and field.default not in (None, "")
         extra = {"type": _type(spec.kind), "metavar": spec.metavar, "show_default": shown}
         extra |= {"multiple": True} if spec.many else {}
         extra |= {"is_flag": False, "flag_value": spec.bare} if spec.bare else {}
         extra |= {"envvar": spec.env, "show_envvar": True} if spec.env else {}
-    return click.option(*spec.words(name), name, default=field.default, help=spec.help or None, **extra)
+    return click.option(*spec.spellings(name), name, default=field.default, help=spec.help or None, **extra)
 
 
 def _type(kind: Kind) -> click.ParamType[Any]:
@@ -200,6 +200,6 @@ def draw(runs: Sequence[Run], kind: str | None, path: Path, quiet: bool = False)
 
 
 def say_drawn(path: Path, quiet: bool = False) -> None:
-    """Where a chart is."""
+    """Print where a chart was written."""
     if not quiet:
         click.echo(f"Drew {path}.", err=True)

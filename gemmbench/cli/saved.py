@@ -65,8 +65,8 @@ def plot(files: tuple[Path, ...], kind: str | None, out: Path | None) -> None:
     from gemmbench import chart_views  # matplotlib takes a second to import
 
     if kind == "list":
-        for name, one in chart_views.KINDS.items():
-            click.echo(f"{name:<14}{one.idea}")
+        for name, chart in chart_views.KINDS.items():
+            click.echo(f"{name:<14}{chart.idea}")
         return
     if not files:
         raise click.UsageError("Missing argument 'FILES...'.", click.get_current_context())

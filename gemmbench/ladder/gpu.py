@@ -56,7 +56,7 @@ def _aligned_b(v: Values) -> bool:
 def _passes(file: str, kernel: str, fits_a: Fits) -> tuple[Pass, ...]:
     """The multiplication of A and B as they are or, where vectors do not fit their rows, padded."""
 
-    def one(plain_a: bool, plain_b: bool) -> Pass:
+    def multiplication(plain_a: bool, plain_b: bool) -> Pass:
         a = ("A", "lda") if plain_a else ("AP", "kw")
         b = ("B", "ldb") if plain_b else ("BP", "nw")
         step = multiply(
@@ -71,7 +71,7 @@ def _passes(file: str, kernel: str, fits_a: Fits) -> tuple[Pass, ...]:
     return (
         replace(pad("m", "k", "A", "lda", "m", "kw", "AP"), when=lambda v: not fits_a(v)),
         replace(pad("k", "n", "B", "ldb", "k", "nw", "BP"), when=lambda v: not _aligned_b(v)),
-        *(one(plain_a, plain_b) for plain_a in (True, False) for plain_b in (True, False)),
+        *(multiplication(plain_a, plain_b) for plain_a in (True, False) for plain_b in (True, False)),
     )
 
 

@@ -35,7 +35,7 @@ _STORED: Mapping[str, str] = {
 
 
 def compiled_for(dtype: str) -> tuple[str, ...]:
-    """How kernels are told a data type: what an element is stored in, and what it is."""
+    """The -D options of a data type: what stores an element, and what it is."""
     stored = _STORED.get(dtype, dtype)  # a row of a type that a variant lacks has options, too
     return f"-DREAL_{stored}", f"-DMMA_{dtype}"
 

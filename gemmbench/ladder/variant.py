@@ -189,8 +189,8 @@ class Variant:
         """What its own rules add to the given parameters for a problem on a device."""
         if self.choose is None:
             return {}
-        found = self.choose(problem, device, parameters)
-        return {name: value for name, value in found.items() if name not in parameters}
+        values = self.choose(problem, device, parameters)
+        return {name: value for name, value in values.items() if name not in parameters}
 
     def compiled(self, problem: Gemm, device: DeviceFacts, parameters: Values) -> dict[str, int]:
         """What kernels for a problem are compiled with: the given parameters and those of `chosen`.

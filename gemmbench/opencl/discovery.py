@@ -36,13 +36,13 @@ def devices(registered: drivers.Registered | None = None) -> tuple[DeviceFacts, 
     """
     registered = registered or drivers.register()
     offered = _cpu_level()
-    found: list[DeviceFacts] = []
+    facts: list[DeviceFacts] = []
     for platform_index, platform in _platforms():
         library, origin = _origin(platform, registered)
         for device_index, device in enumerate(_devices_of(platform)):
-            place = (len(found), platform_index, device_index)
-            found.append(_facts(place, platform, device, (library, origin), offered, registered.warnings))
-    return tuple(found)
+            position = (len(facts), platform_index, device_index)
+            facts.append(_facts(position, platform, device, (library, origin), offered, registered.warnings))
+    return tuple(facts)
 
 
 def handle(facts: DeviceFacts) -> Any:
@@ -115,7 +115,7 @@ def _text(thing: Any, keys: type, name: str) -> str:
 
 
 def _facts(
-    place: tuple[int, int, int],
+    position: tuple[int, int, int],
     platform: Any,
     device: Any,
     source: tuple[str, str],
@@ -138,9 +138,9 @@ def _facts(
     sizes = _ask(device, cl.device_info, "MAX_WORK_ITEM_SIZES", None) or ()
     warning = _target_warning(of_platform("VERSION"), text("VERSION"), offered) if kind == "cpu" else ""
     return DeviceFacts(
-        index=place[0],
-        platform_index=place[1],
-        device_index=place[2],
+        index=position[0],
+        platform_index=position[1],
+        device_index=position[2],
         platform=of_platform("NAME"),
         vendor=of_platform("VENDOR"),
         version=of_platform("VERSION"),
@@ -182,23 +182,23 @@ def _facts(
 
 
 def _sub_group_sizes(device: Any) -> tuple[int, ...]:
-    """The sizes that a kernel may require of its sub-groups; none where they cannot be told.
+    """The sizes that a kernel may require of its sub-groups; none where the driver does not say.
 
     pyopencl does not know this question, so it is put to the loader that pyopencl itself uses.
     """
-    found, length = (ctypes.c_size_t * 16)(), ctypes.c_size_t()
+    sizes, length = (ctypes.c_size_t * 16)(), ctypes.c_size_t()
     try:
         ask = ctypes.CDLL(cl._cl.__file__).clGetDeviceInfo
     except (OSError, AttributeError):  # not where a library's symbols are its own, as on Windows
         return ()
-    place, room = ctypes.c_void_p(device.int_ptr), ctypes.c_size_t(ctypes.sizeof(found))
-    if ask(place, _SUB_GROUP_SIZES_INTEL, room, found, ctypes.byref(length)):
+    handle, room = ctypes.c_void_p(device.int_ptr), ctypes.c_size_t(ctypes.sizeof(sizes))
+    if ask(handle, _SUB_GROUP_SIZES_INTEL, room, sizes, ctypes.byref(length)):
         return ()
-    return tuple(found[: length.value // ctypes.sizeof(ctypes.c_size_t)])
+    return tuple(sizes[: length.value // ctypes.sizeof(ctypes.c_size_t)])
 
 
 def _pci(device: Any) -> str:
-    """Domain, bus, device and function, as Linux and NVML write them; "" if the driver does not tell.
+    """Domain, bus, device and function, as Linux and NVML write them; "" if the driver does not say.
 
     The slot is the number of the device: an H200 that NVML has at 00:06.0 says 6.
     """
@@ -236,7 +236,7 @@ def _origin(platform: Any, registered: drivers.Registered) -> tuple[str, str]:
 
 
 def _library_of(platform: Any) -> str:
-    """Path of the library that serves a platform; "" where that cannot be told.
+    """Path of the library that serves a platform; "" where it is unknown.
 
     By the rules of ``cl_khr_icd`` a platform starts with a pointer to its driver's table of functions, whose
     second entry is clGetPlatformInfo: the file that this address was mapped from is the driver.
@@ -251,7 +251,7 @@ def _likely(platform: Any, registered: drivers.Registered) -> drivers.Driver | N
     words = " ".join(_text(platform, cl.platform_info, key) for key in ("NAME", "VENDOR", "VERSION")).lower()
     for mark, part in (("pocl", "pocl"), ("intel", "intelocl"), ("nvidia", "nvidia")):
         if mark in words:
-            return next((found for found in registered.drivers if part in found.library.lower()), None)
+            return next((driver for driver in registered.drivers if part in driver.library.lower()), None)
     return None
 
 
@@ -281,8 +281,8 @@ class _Mapped:
         position = bisect.bisect_right(self.starts, address) - 1
         if position < 0:
             return None
-        found = self.ranges[position]
-        return found if address + size <= found[1] else None
+        mapped = self.ranges[position]
+        return mapped if address + size <= mapped[1] else None
 
     def word(self, address: int) -> int:
         """The pointer stored at an address; 0 if nothing is mapped there."""
@@ -293,8 +293,8 @@ class _Mapped:
 
     def file_of(self, address: int) -> str:
         """The file that an address was mapped from, "" if none."""
-        found = self._range(address, 1)
-        return found[2] if found and found[2].startswith("/") else ""
+        mapped = self._range(address, 1)
+        return mapped[2] if mapped and mapped[2].startswith("/") else ""
 
 
 # --- drivers that compile for less than the CPU offers ------------------------------------------------------
@@ -339,7 +339,7 @@ _HOST_STRING = re.compile(
 
 
 def _cpu_level() -> _Level | None:
-    """The widest vectors of this x86 processor; None if that cannot be told."""
+    """The widest vectors of this x86 processor; None if unknown."""
     try:
         text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -348,10 +348,10 @@ def _cpu_level() -> _Level | None:
 
 
 def _level_of_flags(cpuinfo: str) -> _Level | None:
-    found = re.search(r"^flags\s*:(.*)$", cpuinfo, re.MULTILINE)
-    if found is None:
+    match = re.search(r"^flags\s*:(.*)$", cpuinfo, re.MULTILINE)
+    if match is None:
         return None
-    flags = set(found[1].split())
+    flags = set(match[1].split())
     for flag, level in (("avx512f", _AVX512), ("avx2", _AVX2), ("avx", _AVX)):
         if flag in flags:
             return level

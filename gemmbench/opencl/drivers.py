@@ -40,7 +40,7 @@ _STALE_S = 3600.0  # a folder this old whose process is gone was left by a kill
 class Driver:
     """One driver library, and where it was found."""
 
-    library: str  # as the loader is told: a path, or a bare name for the dynamic linker
+    library: str  # as the loader gets it: a path, or a bare name for the dynamic linker
     origin: str  # "system", "from this environment: intel-opencl-rt 2026.2.0", ...
     icd: str = ""  # the .icd file that named it, "" if none did
 
@@ -66,7 +66,7 @@ class Registered:
         # A bare name was resolved by the dynamic linker: compare names, symbolic links followed or not.
         names = {Path(library).name, Path(real).name}
         return next(
-            (found for found in self.drivers if not _is_path(found.library) and found.library in names),
+            (driver for driver in self.drivers if not _is_path(driver.library) and driver.library in names),
             None,
         )
 
@@ -81,15 +81,15 @@ def register() -> Registered:
     says so.
     """
     system = tuple(_system_drivers())
-    found, warnings = _python_drivers(system)
+    entries, warnings = _python_drivers(system)
     if (
         sys.platform.startswith("linux")
         and not any("nvidia" in driver.library.lower() for driver in system)
         and _loads(NVIDIA)
     ):
         # Containers get NVIDIA's library mounted from the host, often without the file that names it.
-        found.append(_Found(Driver(NVIDIA, f"{NVIDIA} (no .icd file was installed)"), listed=False))
-    missed = [entry.driver for entry in found if not entry.listed]
+        entries.append(_Found(Driver(NVIDIA, f"{NVIDIA} (no .icd file was installed)"), listed=False))
+    missed = [entry.driver for entry in entries if not entry.listed]
     environment: dict[str, str] = {}
     if missed:
         try:
@@ -99,10 +99,10 @@ def register() -> Registered:
             warnings.append(
                 f"no temporary folder is writable ({error}), so the loader cannot be shown {names}"
             )
-            found = [entry for entry in found if entry.listed]
+            entries = [entry for entry in entries if entry.listed]
     os.environ.update(environment)
     # Ours first: where an .icd file names the same library, the package says more.
-    return Registered((*(entry.driver for entry in found), *system), environment, tuple(warnings))
+    return Registered((*(entry.driver for entry in entries), *system), environment, tuple(warnings))
 
 
 def release() -> None:
@@ -189,7 +189,7 @@ class _Found:
 
 def _python_drivers(system: Sequence[Driver]) -> tuple[list[_Found], list[str]]:
     """Drivers that importlib.metadata knows, wherever pip, pipx or ``--user`` put them."""
-    found: list[_Found] = []
+    entries: list[_Found] = []
     warnings: list[str] = []
     for name, pattern in (
         ("intel-opencl-rt", r"(libintelocl\.so|intelocl64\.dll)"),
@@ -213,8 +213,8 @@ def _python_drivers(system: Sequence[Driver]) -> tuple[list[_Found], list[str]]:
             )
         driver = Driver(str(library), f"from this environment: {name} {distribution.version}")
         listed = any(_same_build(entry.library, library) for entry in system)
-        found.append(_Found(driver, listed or _bundled_loader_finds(library)))
-    return found, warnings
+        entries.append(_Found(driver, listed or _bundled_loader_finds(library)))
+    return entries, warnings
 
 
 def _library(distribution: importlib.metadata.Distribution, pattern: re.Pattern[str]) -> Path | None:
@@ -239,8 +239,8 @@ def _same_build(listed: str, library: Path) -> bool:
     return False
 
 
-def _same(one: str, other: str) -> bool:
-    return os.path.realpath(one) == os.path.realpath(other)
+def _same(path: str, other: str) -> bool:
+    return os.path.realpath(path) == os.path.realpath(other)
 
 
 def _has_compiler_support(library: Path) -> bool:
@@ -321,9 +321,9 @@ def _sweep() -> None:
     for folder in Path(tempfile.gettempdir()).glob(f"{_FOLDER}*"):
         with suppress(OSError, ValueError):
             facts = folder.lstat()
-            mine = facts.st_uid == os.getuid() and not folder.is_symlink()
+            is_ours = facts.st_uid == os.getuid() and not folder.is_symlink()
             if (
-                mine
+                is_ours
                 and time.time() - facts.st_mtime > _STALE_S
                 and not _alive(int(folder.name.split("-")[2]))
             ):

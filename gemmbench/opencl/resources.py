@@ -45,7 +45,7 @@ def _of_pass(runtime: Runtime, step: Pass, values: Values, built: Built) -> Reso
 
         most, local = ask(info.WORK_GROUP_SIZE), ask(info.LOCAL_MEM_SIZE)
         multiple, private = ask(info.PREFERRED_WORK_GROUP_SIZE_MULTIPLE), ask(info.PRIVATE_MEM_SIZE)
-    registers, spills = told(built.log, step.kernel)
+    registers, spills = registers_and_spills(built.log, step.kernel)
     there = _attribute(runtime, "registers_per_block_nv")
     items, limit = fit(runtime.facts, group, local, registers, there)
     return Resources(
@@ -63,7 +63,7 @@ def _of_pass(runtime: Runtime, step: Pass, values: Values, built: Built) -> Reso
     )
 
 
-def told(log: str, kernel: str) -> tuple[int | None, int | None]:
+def registers_and_spills(log: str, kernel: str) -> tuple[int | None, int | None]:
     """Registers and spilled bytes of a kernel in the build log of NVIDIA's compiler (-cl-nv-verbose)."""
     for part in re.split(r"Compiling entry function '", log)[1:]:
         if part.startswith(f"{kernel}'"):
@@ -128,7 +128,7 @@ _TARGET = re.compile(r"^\s*\.target\s+(sm_\d+)\w*", re.MULTILINE)
 
 
 def released(text: str, target: str) -> str:
-    """PTX text aimed at a target, the instructions marked for it no longer comments.
+    """PTX text for a target. Instructions marked for it are no longer comments.
 
     Args:
         text: PTX, with comments of the form ``//@TARGET instructions``.
@@ -137,12 +137,12 @@ def released(text: str, target: str) -> str:
     Raises:
         NotMeasuredError: the text is for another architecture, or is no PTX.
     """
-    found = _TARGET.search(text)
-    if found is None:
+    match = _TARGET.search(text)
+    if match is None:
         raise NotMeasuredError("failed", "the driver's program binary is not PTX text")
-    if found[1] != target.rstrip("af"):
-        raise NotMeasuredError("unsupported", f"the driver compiles for {found[1]}, not for {target}")
-    text = text[: found.start(1)] + target + text[found.end() :]
+    if match[1] != target.rstrip("af"):
+        raise NotMeasuredError("unsupported", f"the driver compiles for {match[1]}, not for {target}")
+    text = text[: match.start(1)] + target + text[match.end() :]
     return re.sub(rf"//@{re.escape(target)}[^\S\n]", "", text)
 
 

@@ -189,7 +189,7 @@ class Operand(Protocol):
         """Enqueue what makes the host's values the device's."""
 
     def lend(self, queue: Any) -> None:
-        """Give the memory to the device, which does not want the values."""
+        """Give the memory to the device without copying the values."""
 
     def keep_on_device(self, queue: Any) -> None:
         """Have the values on the device, without copying them twice (not timed)."""
@@ -198,7 +198,7 @@ class Operand(Protocol):
         """Bring the device's values to the host; returns when they are there."""
 
     def reclaim(self, queue: Any) -> None:
-        """Give the memory back to the host without wanting its values (not timed)."""
+        """Give the memory back to the host without copying the values (not timed)."""
 
     def read(self) -> ReferenceArray:
         """The values in host memory, flat."""

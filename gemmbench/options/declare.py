@@ -161,8 +161,8 @@ class Spec:
     bare: str | None = None  # what it is without a value
     shell: bool = False  # only the command line has it
 
-    def words(self, name: str) -> tuple[str, ...]:
-        """The words that give it on the command line."""
+    def spellings(self, name: str) -> tuple[str, ...]:
+        """How it is written on the command line: ``--no-peak``, with its short forms."""
         return self.flags or (f"--{name.replace('_', '-')}",)
 
 
@@ -225,7 +225,7 @@ def _converted(name: str, spec: Spec, value: Any) -> Any:
         several = [value] if isinstance(value, (str, Path)) else value
         return tuple(map(spec.kind.convert, several))
     except (TypeError, ValueError) as error:
-        words = " / ".join(f"'{word}'" for word in spec.words(name))
+        words = " / ".join(f"'{word}'" for word in spec.spellings(name))
         hint = f"{words} (env var: '{spec.env}')" if spec.env else words
         raise UsageError(f"Invalid value for {hint}: {str(error).rstrip('.')}") from None
 
@@ -237,7 +237,7 @@ def command_line(options: Options) -> tuple[str, ...]:
         value = getattr(options, name)
         if value == each.default:
             continue
-        first = spec.words(name)[0]
+        first = spec.spellings(name)[0]
         if isinstance(spec.kind, Flag):
             on, _, off = first.partition("/")
             words.append(on if value else off)
@@ -438,12 +438,12 @@ def check_overwriting(outputs: Sequence[tuple[str, Path]], inputs: Sequence[tupl
                 raise UsageError(f"{option} {path} would replace {role} {other}")
 
 
-def _same_file(one: Path, other: Path) -> bool:
+def _same_file(path: Path, other: Path) -> bool:
     """Whether two names are of one file, also by a link, and also if it does not exist yet."""
     try:
-        return one.samefile(other)
+        return path.samefile(other)
     except OSError:
-        return os.path.realpath(one) == os.path.realpath(other)
+        return os.path.realpath(path) == os.path.realpath(other)
 
 
 def time_scope(name: str) -> str | None:

@@ -11,12 +11,12 @@ from gemmbench.probes.arithmetic import DOT8, FLOPS, MAD24, MIXED, MMA, WGMMA, P
 
 
 PEAK_DTYPES: tuple[str, ...] = ("float", "double", "half", "int")
-"""What ``peak`` measures if it is not told."""
+"""The data types that ``peak`` measures by default."""
 
 _EVERY: tuple[Probe, ...] = (FLOPS, MIXED, MAD24, DOT8, MMA, WGMMA)
 PROBES: Mapping[str, Probe] = {probe.name: probe for probe in _EVERY}
 QUICK: tuple[Probe, ...] = (FLOPS, MMA, WGMMA)
-"""Those of a ``peak`` that is not told which; where a device has no matrix units, nothing is said of them."""
+"""The probes that ``peak`` runs by default. A device without matrix units gets no row for them."""
 
 ALL_DTYPES: tuple[str, ...] = tuple(
     name for name in DTYPES if any(name in probe.dtypes for probe in PROBES.values())

@@ -276,18 +276,18 @@ class MatrixProbe:
     def cases(self, dtype: str, widths: Iterable[int]) -> tuple[Parameters, ...]:
         """See `Probe`: every instruction with each kind of operands."""
         return tuple(
-            {"shape": mine.shape, "accumulator": mine.accumulator, "operands": operands}
-            for mine in self.instructions
-            if mine.dtype == dtype
+            {"shape": instruction.shape, "accumulator": instruction.accumulator, "operands": operands}
+            for instruction in self.instructions
+            if instruction.dtype == dtype
             for operands in OPERANDS
         )
 
     def instruction(self, dtype: str, parameters: Parameters) -> Instruction:
         """The instruction of a row."""
         return next(
-            mine
-            for mine in self.instructions
-            if (mine.dtype, mine.accumulator, mine.shape)
+            candidate
+            for candidate in self.instructions
+            if (candidate.dtype, candidate.accumulator, candidate.shape)
             == (dtype, parameters["accumulator"], parameters["shape"])
         )
 
@@ -303,8 +303,10 @@ class MatrixProbe:
 
     def fingerprint(self, dtype: str, parameters: Parameters) -> str:
         """See `Probe`."""
-        mine = self.instruction(dtype, parameters)
-        options = (word for c in self.chains for u in self.unrolls for word in self.options(mine, c, u))
+        instruction = self.instruction(dtype, parameters)
+        options = (
+            word for c in self.chains for u in self.unrolls for word in self.options(instruction, c, u)
+        )
         return fingerprint((self.file,), tuple(options))
 
 

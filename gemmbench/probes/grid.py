@@ -42,26 +42,26 @@ class Grid:
 def sheet(run: Run, device: int, rows: Sequence[Row], grid: Grid, verbose: bool) -> Sheet:
     """The best batch of every row, the best of each line with its median and what won its race.
 
-    Lines that have no figure, all for the same reason, are a note.
+    A line without a figure becomes a note if all its rows lack it for the same reason.
     """
     lines: dict[str, list[Row]] = {}
     for row in rows:
         lines.setdefault(grid.name(row), []).append(row)
-    present = {name: mine for name, mine in lines.items() if not _absent(mine)}
-    columns = list(dict.fromkeys(grid.column(row) for mine in present.values() for row in mine))
+    present = {name: members for name, members in lines.items() if not _absent(members)}
+    columns = list(dict.fromkeys(grid.column(row) for members in present.values() for row in members))
     if all(name.isdecimal() for name in columns):
         columns.sort(key=int)
     cells: list[tuple[Cell, ...]] = []
     winners: list[Row | None] = []
     below: list[Note] = []
-    for name, mine in present.items():
-        label = grid.label(mine[0]) if grid.label else name
-        line, winner = _line(clean(label), mine, columns, grid)
+    for name, members in present.items():
+        label = grid.label(members[0]) if grid.label else name
+        line, winner = _line(clean(label), members, columns, grid)
         cells.append(line)
         winners.append(winner)
-        below += _doubts(mine, grid.where)
-    below += _absences({name: mine[0] for name, mine in lines.items() if name not in present})
-    told = brief if grid.by_name and not verbose else every
+        below += _doubts(members, grid.where)
+    below += _absences({name: members[0] for name, members in lines.items() if name not in present})
+    remarks = brief if grid.by_name and not verbose else every
     used = {key for row in rows for key in row.choice}
     choices = tuple(name for name in grid.choices if name in used)
     return Sheet(
@@ -76,7 +76,7 @@ def sheet(run: Run, device: int, rows: Sequence[Row], grid: Grid, verbose: bool)
         notes=(
             *below,
             *kept(run, rows, grid.where),
-            *told(run, [with_race(row) for row in rows] if verbose else rows, grid.where),
+            *remarks(run, [with_race(row) for row in rows] if verbose else rows, grid.where),
             *notes.warnings([run.header.devices[device] if device != HOST else None]),
         ),
     )
@@ -104,18 +104,18 @@ def every(run: Run, rows: Sequence[Row], where: notes.Where) -> list[Note]:
 
 
 def brief(run: Run, rows: Sequence[Row], where: notes.Where) -> list[Note]:
-    """The same of many rows, in a few words: how many are noisy, and remarks by probe."""
-    found = []
+    """Notes on many rows, in a few words: how many are noisy, and remarks by probe."""
+    remarks = []
     noisy = [row for row in rows if row.samples and derive.is_noisy(row)]
     if noisy:
         limit, budget = units.percent(derive.NOISY), run.header.policy.budget_s
         advice = f"raise --budget (now {budget:g} s); -v names them"
-        found.append(Note(f"noisy (> {limit})", f"{len(noisy)} of {len(rows)} rows; {advice}", "yellow"))
+        remarks.append(Note(f"noisy (> {limit})", f"{len(noisy)} of {len(rows)} rows; {advice}", "yellow"))
     said: dict[str, dict[str, None]] = {}
     for row in rows:
         for note in row.notes:
             said.setdefault(clean_lines(note), {})[clean(row.variant)] = None
-    return [*found, *(Note("note", f"{', '.join(names)}: {note}", "dim") for note, names in said.items())]
+    return [*remarks, *(Note("note", f"{', '.join(names)}: {note}", "dim") for note, names in said.items())]
 
 
 def kept(run: Run, rows: Sequence[Row], where: notes.Where) -> list[Note]:
@@ -126,8 +126,12 @@ def kept(run: Run, rows: Sequence[Row], where: notes.Where) -> list[Note]:
         if elapsed_s is not None:
             ages.setdefault(units.age(elapsed_s), []).append(row)
     return [
-        Note("kept", f"{notes.places(mine, where)}: measured {age} earlier; --remeasure measures anew", "dim")
-        for age, mine in ages.items()
+        Note(
+            "kept",
+            f"{notes.places(members, where)}: measured {age} earlier; --remeasure measures anew",
+            "dim",
+        )
+        for age, members in ages.items()
     ]
 
 
@@ -147,32 +151,32 @@ def suspects(rows: Sequence[Row], where: notes.Where) -> list[Note]:
 
 def _doubts(rows: Sequence[Row], where: notes.Where) -> list[Note]:
     """Rows without a figure, or with one that is not believed."""
-    found = []
+    doubts = []
     for row in rows:
         if row.status != "ok":
-            why = clean_lines(row.reason) or "no reason given"
-            found.append(Note(WORDS[row.status], f"{where(row)}: {why}", STYLES[row.status]))
+            reason = clean_lines(row.reason) or "no reason given"
+            doubts.append(Note(WORDS[row.status], f"{where(row)}: {reason}", STYLES[row.status]))
         elif row.check.verdict not in ("ok", "suspect"):
-            found.append(Note("suspect", f"{where(row)}: its integrity was not checked", "yellow"))
+            doubts.append(Note("suspect", f"{where(row)}: its integrity was not checked", "yellow"))
         else:
-            found += suspects([row], where)
-    return found
+            doubts += suspects([row], where)
+    return doubts
 
 
 def _line(
     label: str, rows: Sequence[Row], columns: Sequence[str], grid: Grid
 ) -> tuple[tuple[Cell, ...], Row | None]:
     """A line's cells, and the row that won: a suspect figure never does while there is another."""
-    rates = [(row, found.best) for row in rows if (found := grid.rate(row)) is not None]
+    rates = [(row, rate.best) for row in rows if (rate := grid.rate(row)) is not None]
     sound = [(row, best) for row, best in rates if row.check.verdict == "ok"]
     winner = max(sound or rates, key=lambda pair: pair[1], default=(None, 0.0))[0]
 
     def cell(column: str) -> Cell:
-        mine = [(row, best) for row, best in rates if grid.column(row) == column]
-        if not mine:
+        column_rates = [(row, best) for row, best in rates if grid.column(row) == column]
+        if not column_rates:
             row = next((row for row in rows if grid.column(row) == column), None)
             return Cell("") if row is None else Cell(_word(row), style=STYLES[row.status])
-        row, best = max(mine, key=lambda pair: pair[1])
+        row, best = max(column_rates, key=lambda pair: pair[1])
         suspect = row.check.verdict != "ok"
         text = grid.shown(best)
         return Cell(
@@ -189,10 +193,10 @@ def _word(row: Row) -> str:
 def _winner(row: Row | None, choices: Sequence[str], grid: Grid) -> tuple[Cell, ...]:
     if row is None:
         return tuple(Cell("-") for _ in range(3 + len(grid.extra) + len(choices)))
-    found, spread = grid.rate(row), derive.noise(row)
+    rate, spread = grid.rate(row), derive.noise(row)
     verdict = "ok" if row.check.verdict == "ok" else "suspect"
     return (
-        Cell(grid.shown(found.median) if found else "-"),
+        Cell(grid.shown(rate.median) if rate else "-"),
         Cell(
             units.percent(spread) if spread is not None else "-",
             style="yellow" if derive.is_noisy(row) else "",
@@ -208,7 +212,7 @@ def _winner(row: Row | None, choices: Sequence[str], grid: Grid) -> tuple[Cell, 
 
 @dataclass(frozen=True)
 class ProbeEntry:
-    """What is told of a probe."""
+    """The facts and pictures of a probe."""
 
     name: str
     family: str

@@ -168,7 +168,7 @@ def launcher(
     return Launcher(runtime.queue, runtime.kernel(built, kernel, (group,)), items, group, build)
 
 
-# --- Working sets on a device: buffers of the repeated table, and what kernels found or left there ----------
+# --- Working sets on a device: buffers of the repeated table, and checks of what kernels read or wrote ------
 
 
 _FILL = "memory/fill.cl"
@@ -244,7 +244,7 @@ class Sets:
         )
 
     def wrong_words(self, buffer: Any, elements: int, expected: Callable[[int, int], ReferenceArray]) -> str:
-        """How what a kernel left differs from what the host expects, in evenly spread slices; or "".
+        """How a buffer differs from what the host expects, in evenly spread slices; "" if it does not.
 
         Args:
             buffer: words.
@@ -255,6 +255,6 @@ class Sets:
         for first in np.unique(np.linspace(0, elements - length, _SLICES).astype(np.int64)):
             right = self.read(buffer, int(first), length) == expected(int(first), length).view(_WORD)
             if not right.all():
-                place = int(first) + int(np.argmin(right))
-                return f"word {place} of {elements} is not what the host expects"
+                position = int(first) + int(np.argmin(right))
+                return f"word {position} of {elements} is not what the host expects"
         return ""

@@ -74,8 +74,8 @@ class Way:
 def _ways(
     unrolls: Iterable[int], groups: Iterable[int], per_unit: Iterable[int], patterns: Iterable[str] = ("",)
 ) -> tuple[Way, ...]:
-    """Every combination."""
-    return tuple(Way(*found) for found in product(unrolls, groups, per_unit, patterns))
+    """Every combination of these values."""
+    return tuple(Way(*values) for values in product(unrolls, groups, per_unit, patterns))
 
 
 # By bench, then by type of device ("gpu" also stands for every other type). On a CPU, work-items of a group
@@ -337,7 +337,7 @@ def memory_plan(devices: Sequence[DeviceFacts], families: Sequence[str], first: 
     for index, device in enumerate(devices, first):
         for probe in PROBES:
             if probe.family in families:
-                plan += [_step(index, device, probe, found) for found in _parameters(probe, device)]
+                plan += [_step(index, device, probe, parameters) for parameters in _parameters(probe, device)]
     return tuple(plan)
 
 

@@ -39,8 +39,8 @@ class Line:
 
     @property
     def end(self) -> int:
-        """The place of its last point; -1 if it has none."""
-        return max((place for place, value in enumerate(self.values) if np.isfinite(value)), default=-1)
+        """The index of its last point; -1 if it has none."""
+        return max((index for index, value in enumerate(self.values) if np.isfinite(value)), default=-1)
 
 
 def staircase(runs: Sequence[Run], families: Families) -> list[Pane]:
@@ -74,18 +74,20 @@ def _panes(
     height: Callable[[Sequence[Row]], float] = lambda _: HEIGHT,
 ) -> list[Pane]:
     """A pane for each run and device with a measured row that is wanted."""
-    found = []
+    drawn = []
     beside = [run for run in runs if any(wanted(row) for row in run.rows)]
     for run in beside:
         rows = [row for row in run.rows if wanted(row)]
         for device in dict.fromkeys(row.device for row in rows):
-            mine = [row for row in rows if row.device == device]
-            if any(row.status == "ok" and row.samples for row in mine):
+            device_rows = [row for row in rows if row.device == device]
+            if any(row.status == "ok" and row.samples for row in device_rows):
                 title = own_title(run, device, beside)
                 facts = run.header.devices[device] if device != HOST else None
                 cache = facts.last_level_cache_bytes if facts else 0
-                found.append(Pane(height(mine), partial(paint, title=title, rows=mine, cache=cache)))
-    return found
+                drawn.append(
+                    Pane(height(device_rows), partial(paint, title=title, rows=device_rows, cache=cache))
+                )
+    return drawn
 
 
 # --- lines over size ----------------------------------------------------------------------------------------
@@ -101,16 +103,16 @@ def _line(name: str, rows: Iterable[Row], figure: Callable[[Row], tuple[float, f
         tuple(value for value, _, _ in points),
         tuple(low for _, low, _ in points),
         tuple(high for _, _, high in points),
-        tuple(place for place, (_, row) in enumerate(placed) if row.check.verdict == "suspect"),
+        tuple(index for index, (_, row) in enumerate(placed) if row.check.verdict == "suspect"),
     )
 
 
 def _gbps(row: Row) -> tuple[float, float, float] | None:
     """Best, low and high."""
-    found = rates.byte_rate(row)
-    if found is None:
+    rate = rates.byte_rate(row)
+    if rate is None:
         return None
-    return found.best / units.GIGA, found.low / units.GIGA, found.high / units.GIGA
+    return rate.best / units.GIGA, rate.low / units.GIGA, rate.high / units.GIGA
 
 
 def _nanoseconds(row: Row) -> tuple[float, float, float] | None:
@@ -126,10 +128,10 @@ def _draw(axes: Axes, lines: Sequence[Line], ticks: Sequence[int]) -> None:
     """Lines with their bands, hollow points where a figure is not believed, names at the ends."""
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
-    for place, line in enumerate(lines):
-        colour = COLOURS[place % len(COLOURS)]
+    for index, line in enumerate(lines):
+        colour = COLOURS[index % len(COLOURS)]
         axes.fill_between(line.sizes, line.low, line.high, color=colour, alpha=0.22, linewidth=0)
-        marker = _MARKERS[place % len(_MARKERS)]
+        marker = _MARKERS[index % len(_MARKERS)]
         axes.plot(line.sizes, line.values, color=colour, marker=marker, label=line.name)
         axes.plot(
             [line.sizes[n] for n in line.doubted],
@@ -154,13 +156,13 @@ def _name_ends(axes: Axes, lines: Sequence[Line]) -> None:
     """Each line's name in the right margin."""
     low, high = (np.log10(limit) for limit in axes.get_ylim())
     heights = [float((np.log10(line.values[line.end]) - low) / (high - low)) for line in lines]
-    for place, (line, height) in enumerate(zip(lines, spread(heights, 0.05, 0.0, 0.98), strict=True)):
+    for index, (line, height) in enumerate(zip(lines, spread(heights, 0.05, 0.0, 0.98), strict=True)):
         axes.annotate(
             clean(line.name),
             (line.sizes[line.end], line.values[line.end]),
             xytext=(1.03, height),
             textcoords="axes fraction",
-            color=COLOURS[place % len(COLOURS)],
+            color=COLOURS[index % len(COLOURS)],
             fontsize=8.5,
             va="center",
             annotation_clip=False,
@@ -247,15 +249,15 @@ def _transfer(axes: Axes, title: str, rows: list[Row], cache: int) -> None:
 def _launches(axes: Axes, title: str, rows: list[Row], cache: int) -> None:
     """A bar from p10 to p90 for each probe, its median, whiskers from the least to p99."""
     measured = [row for row in rows if rates.finest_seconds(row)]
-    for place, row in enumerate(measured):
+    for index, row in enumerate(measured):
         seconds = rates.finest_seconds(row)
         low, middle, high, tail = (intervals.quantile(seconds, share) for share in (0.1, 0.5, 0.9, 0.99))
-        axes.hlines(place, min(seconds), tail, color=GREY, linewidth=1.0)
-        axes.barh(place, high - low, _BAR_HEIGHT, left=low, color=COLOURS[0], alpha=0.45, label=row.variant)
-        axes.vlines(middle, place - _BAR_HEIGHT / 2, place + _BAR_HEIGHT / 2, color=DARK, linewidth=1.6)
+        axes.hlines(index, min(seconds), tail, color=GREY, linewidth=1.0)
+        axes.barh(index, high - low, _BAR_HEIGHT, left=low, color=COLOURS[0], alpha=0.45, label=row.variant)
+        axes.vlines(middle, index - _BAR_HEIGHT / 2, index + _BAR_HEIGHT / 2, color=DARK, linewidth=1.6)
         axes.annotate(
             units.seconds(middle),
-            (middle, place - _BAR_HEIGHT / 2),
+            (middle, index - _BAR_HEIGHT / 2),
             xytext=(0, 1),
             textcoords="offset points",
             ha="center",

@@ -313,5 +313,5 @@ class LocalMemory(_Reading):
 
 
 def _ways(row: MemoryRow) -> list[Way]:
-    """All that are raced."""
+    """Every way that is raced."""
     return [Way.of(candidate) for candidate in candidates(row.probe, row.runtime.facts, row.parameters)]

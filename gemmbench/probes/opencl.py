@@ -73,7 +73,7 @@ class _Buffer:
         self._runtime.queue.finish()
 
     def _read(self) -> ReferenceArray:
-        """What the buffer holds."""
+        """The buffer's values."""
         held = np.empty_like(self.values)
         cl.enqueue_copy(self._runtime.queue, held, self._buffer)
         return held

@@ -57,7 +57,7 @@ class Group:
 
 def peak(runs: Sequence[Run], families: Families) -> list[Pane]:
     """Panes for each run and device with a measured peak row: vector widths, then matrix instructions."""
-    found = []
+    drawn = []
     beside = [run for run in runs if any(row.kind == "peak" for row in run.rows)]
     for run in beside:
         rows = [row for row in run.rows if row.kind == "peak"]
@@ -69,13 +69,13 @@ def peak(runs: Sequence[Run], families: Families) -> list[Pane]:
             by_width = [group for group in groups if "width" in group.rows[0].parameters]
             for chunk in _chunks(by_width):
                 if any(group.measured for group in chunk):
-                    found.append(Pane(HEIGHT, partial(_widths, groups=chunk, title=title, about=about)))
+                    drawn.append(Pane(HEIGHT, partial(_widths, groups=chunk, title=title, about=about)))
             others = [group for group in groups if group not in by_width]
             if any(group.measured for group in others):
                 lines = sum(len(_pairs(group)) + 1 for group in others if group.measured)
                 height = 1.6 + ROW * lines
-                found.append(Pane(height, partial(_instructions, groups=others, title=title, about=about)))
-    return found
+                drawn.append(Pane(height, partial(_instructions, groups=others, title=title, about=about)))
+    return drawn
 
 
 def _groups(rows: Sequence[Row]) -> list[Group]:
@@ -85,9 +85,11 @@ def _groups(rows: Sequence[Row]) -> list[Group]:
         groups.setdefault((row.dtype, row.variant), []).append(row)
     return [
         Group(
-            dtype if probe == _PLAIN else f"{dtype} {clean(probe)}", not DTYPES[dtype].is_float, tuple(mine)
+            dtype if probe == _PLAIN else f"{dtype} {clean(probe)}",
+            not DTYPES[dtype].is_float,
+            tuple(members),
         )
-        for (dtype, probe), mine in groups.items()
+        for (dtype, probe), members in groups.items()
     ]
 
 
@@ -97,9 +99,9 @@ def _chunks(groups: Sequence[Group]) -> list[list[Group]]:
         return [list(groups)]
     chunks = []
     for integer in (False, True):
-        mine = [group for group in groups if group.integer == integer]
-        count = -(-len(mine) // _MOST_GROUPS)
-        chunks += [mine[len(mine) * n // count : len(mine) * (n + 1) // count] for n in range(count)]
+        alike = [group for group in groups if group.integer == integer]
+        count = -(-len(alike) // _MOST_GROUPS)
+        chunks += [alike[len(alike) * n // count : len(alike) * (n + 1) // count] for n in range(count)]
     return chunks
 
 
@@ -126,21 +128,21 @@ def _widths(axes: Axes, groups: Sequence[Group], title: str, about: str) -> None
     ticks: dict[float, str] = {}
     start = 0.0
     for group in groups:
-        mine = sorted(group.rows, key=_width)
-        for n, row in enumerate(mine):
+        group_rows = sorted(group.rows, key=_width)
+        for n, row in enumerate(group_rows):
             ticks[start + n] = str(_width(row))
-            found = derive.rate(row, "kernel")
-            if found is not None:
-                best = found.best == _best(group)
-                place = n / max(1, len(mine) - 1)
-                _bar(axes, start + n, row, found, place, best, top, divisor)
+            rate = derive.rate(row, "kernel")
+            if rate is not None:
+                best = rate.best == _best(group)
+                shade = n / max(1, len(group_rows) - 1)
+                _bar(axes, start + n, row, rate, shade, best, top, divisor)
             elif group.measured:
                 _word(axes, start + n, row)
-        middle = start + (len(mine) - 1) / 2
+        middle = start + (len(group_rows) - 1) / 2
         if not group.measured:
-            _why_no_bars(axes, middle, mine[0])
+            _why_no_bars(axes, middle, group_rows[0])
         _below(axes, middle, f"{group.name} ({letter}IOPS)" if group.integer else group.name)
-        start += len(mine) + 1
+        start += len(group_rows) + 1
     axes.set_xticks(list(ticks), list(ticks.values()))
     axes.tick_params(length=0)
     axes.grid(False, axis="x")
@@ -161,15 +163,15 @@ def _bar(
     axes: Axes,
     x: float,
     row: Row,
-    found: derive.Rate,
-    place: float,
+    rate: derive.Rate,
+    shade: float,
     best: bool,
     top: float,
     divisor: float,
 ) -> None:
     suspect = row.check.verdict != "ok"
-    colour = _WIDTH_COLOURS[round(place * (len(_WIDTH_COLOURS) - 1))]
-    height = found.best / divisor
+    colour = _WIDTH_COLOURS[round(shade * (len(_WIDTH_COLOURS) - 1))]
+    height = rate.best / divisor
     axes.bar(
         x,
         height,
@@ -180,7 +182,7 @@ def _bar(
         hatch="////" if suspect else None,
         label=f"{row.dtype} {_width(row)}",
     )
-    axes.hlines(found.median / divisor, x - 0.43, x + 0.43, color=BLACK, linewidth=0.8)
+    axes.hlines(rate.median / divisor, x - 0.43, x + 0.43, color=BLACK, linewidth=0.8)
     axes.annotate(
         ("?" if suspect else "") + units.number(height),
         (x, min(height, top * 0.955)),
@@ -247,13 +249,13 @@ def _width(row: Row) -> int:
 
 def _pairs(group: Group) -> dict[str, dict[str, Row]]:
     """Rows by instruction (``half + float m16n8k16``), then by the operands they are fed."""
-    found: dict[str, dict[str, Row]] = {}
+    by_instruction: dict[str, dict[str, Row]] = {}
     for row in group.rows:
         rest = {name: clean(str(value)) for name, value in row.parameters.items()}
         operands, sums = rest.pop("operands", ""), rest.pop("accumulator", "")
         name = " ".join([row.dtype, *(["+", sums] if sums else []), *rest.values()])
-        found.setdefault(name, {})[operands] = row
-    return found
+        by_instruction.setdefault(name, {})[operands] = row
+    return by_instruction
 
 
 def _instructions(axes: Axes, groups: Sequence[Group], title: str, about: str) -> None:
@@ -295,19 +297,19 @@ def _instructions(axes: Axes, groups: Sequence[Group], title: str, about: str) -
 def _line(axes: Axes, y: float, rows: Sequence[Row | None], divisor: float) -> None:
     height = _BAR / len(rows)
     for column, row in enumerate(rows):
-        found = derive.rate(row, "kernel") if row is not None else None
-        if row is None or found is None:
+        rate = derive.rate(row, "kernel") if row is not None else None
+        if row is None or rate is None:
             cell(axes, column, y, row.status if row is not None else "-", GREY, small=True)
             continue
         suspect = row.check.verdict != "ok"
         axes.barh(
             y - _BAR / 2 + height * (column + 0.5),
-            found.best / divisor,
+            rate.best / divisor,
             height,
             color="white" if suspect else COLOURS[column % len(COLOURS)],
             edgecolor="#333333" if suspect else "none",
             hatch="////" if suspect else None,
             label=f"{row.variant} {row.dtype}",
         )
-        text = ("?" if suspect else "") + units.number(found.best / divisor)
+        text = ("?" if suspect else "") + units.number(rate.best / divisor)
         cell(axes, column, y, text, DARK)

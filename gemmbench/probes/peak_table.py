@@ -40,16 +40,16 @@ def peak(run: Run, verbose: bool = False) -> RenderableType:
 def sheets(run: Run, verbose: bool = False) -> list[Sheet]:
     """Tables of each device with peak rows: the best batch of each type and width, and the winner."""
     rows = [row for row in run.rows if row.kind == "peak"]
-    found = []
+    tables = []
     for device in sorted({row.device for row in rows}):
-        mine = [row for row in rows if row.device == device]
-        vectors = [row for row in mine if "width" in row.parameters]
-        matrices = [row for row in mine if "width" not in row.parameters]
+        device_rows = [row for row in rows if row.device == device]
+        vectors = [row for row in device_rows if "width" in row.parameters]
+        matrices = [row for row in device_rows if "width" not in row.parameters]
         if vectors:
-            found.append(_vectors(run, device, vectors, verbose))
+            tables.append(_vectors(run, device, vectors, verbose))
         if matrices:
-            found.append(_matrices(run, device, matrices, verbose))
-    return found
+            tables.append(_matrices(run, device, matrices, verbose))
+    return tables
 
 
 def other_sheets(run: Run, verbose: bool = False) -> list[Sheet]:
@@ -65,10 +65,10 @@ def _vectors(run: Run, device: int, rows: Sequence[Row], verbose: bool) -> Sheet
     ]
 
     def reached(row: Row) -> tuple[str, ...]:
-        top, found = _ceiling(run, device, row), derive.rate(row, "kernel")
-        if top is None or found is None:
+        top, rate = _ceiling(run, device, row), derive.rate(row, "kernel")
+        if top is None or rate is None:
             return "-", "-"
-        return units.number(top.flops_per_second / divisor), units.percent(found.best / top.flops_per_second)
+        return units.number(top.flops_per_second / divisor), units.percent(rate.best / top.flops_per_second)
 
     def label(row: Row) -> str:
         return _name(row) if DTYPES[row.dtype].is_float else f"{_name(row)}, {letter}IOPS"
@@ -86,9 +86,9 @@ def _vectors(run: Run, device: int, rows: Sequence[Row], verbose: bool) -> Sheet
         extra=("ceiling", "reached") if ceilings else (),
         more=reached if ceilings else lambda _: (),
     )
-    found = probe_grid.sheet(run, device, rows, grid, verbose)
-    derived = dict.fromkeys(f"derived, not measured: {one.source}" for one in ceilings)
-    return replace(found, notes=(*found.notes, *(Note("ceiling", text, "dim") for text in derived)))
+    table = probe_grid.sheet(run, device, rows, grid, verbose)
+    derived = dict.fromkeys(f"derived, not measured: {top.source}" for top in ceilings)
+    return replace(table, notes=(*table.notes, *(Note("ceiling", text, "dim") for text in derived)))
 
 
 def _matrices(run: Run, device: int, rows: Sequence[Row], verbose: bool) -> Sheet:
@@ -122,7 +122,7 @@ def _name(row: Row) -> str:
 def _scale(rows: Sequence[Row]) -> tuple[float, str]:
     """GFLOPS, or TFLOPS from 10 of them on."""
     sound = [row for row in rows if row.check.verdict == "ok"]
-    rates = [found.best for row in sound if (found := derive.rate(row, "kernel"))]
+    rates = [rate.best for row in sound if (rate := derive.rate(row, "kernel"))]
     return units.scale(max(rates, default=0.0))
 
 
@@ -143,9 +143,9 @@ _ZERO_COPY = "zero-copy"
 def peak_memory_sheets(run: Run, verbose: bool = False) -> list[Sheet]:
     """For each device: bandwidth by width, caches by size, transfers by size, launches."""
     rows = [row for row in run.rows if row.kind in ("bandwidth", "transfer", "latency")]
-    found = []
+    tables = []
     for device in sorted({row.device for row in rows}):
-        mine = [row for row in rows if row.device == device]
+        device_rows = [row for row in rows if row.device == device]
         groups: tuple[tuple[Callable[[Row], bool], Callable[..., Sheet]], ...] = (
             (lambda row: row.kind == "bandwidth" and not _sized(row), _bandwidth),
             (lambda row: row.kind != "transfer" and _sized(row), _caches),
@@ -153,10 +153,10 @@ def peak_memory_sheets(run: Run, verbose: bool = False) -> list[Sheet]:
             (lambda row: row.kind == "latency" and not _sized(row), _launches),
         )
         for belongs, table in groups:
-            chosen = [row for row in mine if belongs(row)]
+            chosen = [row for row in device_rows if belongs(row)]
             if chosen:
-                found.append(table(run, device, chosen, verbose))
-    return found
+                tables.append(table(run, device, chosen, verbose))
+    return tables
 
 
 def _sized(row: Row) -> bool:
@@ -179,7 +179,7 @@ def _where(row: Row) -> str:
 
 def _bandwidth(run: Run, device: int, rows: Sequence[Row], verbose: bool) -> Sheet:
     """Probes down, vector widths across."""
-    rates = [found.best for row in rows if row.check.verdict == "ok" and (found := derive.byte_rate(row))]
+    rates = [rate.best for row in rows if row.check.verdict == "ok" and (rate := derive.byte_rate(row))]
     divisor, letter = units.scale(max(rates, default=0.0))
     emulated = device != HOST and run.header.devices[device].local_mem_emulated
 
@@ -203,17 +203,17 @@ def _bandwidth(run: Run, device: int, rows: Sequence[Row], verbose: bool) -> She
 
 def _caches(run: Run, device: int, rows: Sequence[Row], verbose: bool) -> Sheet:
     """Sizes down; what a set of that size delivers, and how long a load takes that waits for another."""
-    by_place: dict[tuple[str, int], Row] = {(row.kind, int(row.parameters["bytes"])): row for row in rows}
+    by_key: dict[tuple[str, int], Row] = {(row.kind, int(row.parameters["bytes"])): row for row in rows}
     headings = (("GB/s", "noise"), tuple(f"ns, {name}" for name, _ in _SHARES))
-    present = tuple(kind for kind in ("bandwidth", "latency") if any(key[0] == kind for key in by_place))
+    present = tuple(kind for kind in ("bandwidth", "latency") if any(key[0] == kind for key in by_key))
 
     def read(row: Row | None) -> tuple[Cell, ...]:
-        found = derive.byte_rate(row) if row else None
-        if row is None or found is None:
+        rate = derive.byte_rate(row) if row else None
+        if row is None or rate is None:
             return _gap(row), Cell("")
         spread = derive.noise(row)
         return (
-            _figure(row, units.gflops(found.best)),
+            _figure(row, units.gflops(rate.best)),
             Cell(
                 units.percent(spread) if spread is not None else "-",
                 style="yellow" if derive.is_noisy(row) else "",
@@ -236,9 +236,9 @@ def _caches(run: Run, device: int, rows: Sequence[Row], verbose: bool) -> Sheet:
         rows=tuple(
             (
                 Cell(units.size(size)),
-                *(cell for kind in present for cell in lines[kind](by_place.get((kind, size)))),
+                *(cell for kind in present for cell in lines[kind](by_key.get((kind, size)))),
             )
-            for size in sorted({size for _, size in by_place})
+            for size in sorted({size for _, size in by_key})
         ),
         notes=_below(run, rows, verbose),
     )
@@ -247,13 +247,13 @@ def _caches(run: Run, device: int, rows: Sequence[Row], verbose: bool) -> Sheet:
 def _transfers(run: Run, device: int, rows: Sequence[Row], verbose: bool) -> Sheet:
     """Sizes down, ways across."""
     names = list(dict.fromkeys(row.variant for row in rows))
-    by_place = {(row.variant, int(row.parameters["bytes"])): row for row in rows}
+    by_key = {(row.variant, int(row.parameters["bytes"])): row for row in rows}
     best = {
         name: max(
             (
-                found.best
+                rate.best
                 for row in rows
-                if row.variant == name and row.check.verdict == "ok" and (found := derive.byte_rate(row))
+                if row.variant == name and row.check.verdict == "ok" and (rate := derive.byte_rate(row))
             ),
             default=None,
         )
@@ -261,13 +261,13 @@ def _transfers(run: Run, device: int, rows: Sequence[Row], verbose: bool) -> She
     }
 
     def cell(name: str, size: int) -> Cell:
-        row = by_place.get((name, size))
-        found = derive.byte_rate(row) if row else None
+        row = by_key.get((name, size))
+        rate = derive.byte_rate(row) if row else None
         if row is None or row.status != "ok":
             return _gap(row)
-        if found is None:
+        if rate is None:
             return Cell(_ZERO_COPY, style="dim")
-        return _figure(row, units.gflops(found.best), found.best == best[name])
+        return _figure(row, units.gflops(rate.best), rate.best == best[name])
 
     directions = [tuple(name for name in names if name.startswith(word)) for word in ("upload", "download")]
     return Sheet(
@@ -277,7 +277,7 @@ def _transfers(run: Run, device: int, rows: Sequence[Row], verbose: bool) -> She
         blocks=tuple(block for block in directions if block),
         rows=tuple(
             (Cell(units.size(size)), *(cell(name, size) for block in directions for name in block))
-            for size in sorted({size for _, size in by_place})
+            for size in sorted({size for _, size in by_key})
         ),
         notes=_below(run, rows, verbose),
     )
@@ -318,10 +318,10 @@ def _figure(row: Row, text: str, best: bool = False) -> Cell:
 
 def _below(run: Run, rows: Sequence[Row], verbose: bool) -> tuple[Note, ...]:
     """What could not be measured, what is not believed, what is noisy, remarks."""
-    told = probe_grid.every if verbose else probe_grid.brief
+    remarks = probe_grid.every if verbose else probe_grid.brief
     shown = [probe_grid.with_race(row) for row in rows] if verbose else rows
     return (
         *notes.troubles(rows, _where),
         *probe_grid.suspects(rows, _where),
-        *told(run, shown, _where),
+        *remarks(run, shown, _where),
     )

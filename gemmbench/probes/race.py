@@ -186,12 +186,12 @@ class Race:
 
     @property
     def build_s(self) -> float:
-        """What building took."""
+        """Seconds spent building programs."""
         return sum(self._builds.values())
 
     @property
     def best_rate(self) -> float:
-        """Of all candidates."""
+        """The best rate of all candidates."""
         return max(entry.rate for entry in self.entries)
 
     def ranked(self) -> list[Entry]:

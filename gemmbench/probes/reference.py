@@ -157,8 +157,8 @@ def _cross(lanes: Lanes, n: int, dtype: DType) -> ReferenceArray:
 
 
 def _dot(lanes: Lanes, n: int, dtype: DType) -> ReferenceArray:
-    mine, others = (np.ascontiguousarray(v.astype(np.int32)).view(np.int8) for v in (lanes.x, lanes.first))
-    products = mine.astype(np.int64) * others
+    left, right = (np.ascontiguousarray(v.astype(np.int32)).view(np.int8) for v in (lanes.x, lanes.first))
+    products = left.astype(np.int64) * right
     x: ReferenceArray = lanes.second + products.reshape(*lanes.x.shape, 4).sum(axis=-1)
     return x
 
@@ -228,9 +228,9 @@ class RepeatedTable:
 
     def values(self, first: int, count: int) -> ReferenceArray:
         """Elements from a position on."""
-        places = (first + np.arange(count)) % TABLE_ELEMENTS
-        found: ReferenceArray = self.table[places]
-        return found
+        positions = (first + np.arange(count)) % TABLE_ELEMENTS
+        elements: ReferenceArray = self.table[positions]
+        return elements
 
     def sum_before(self, count: int) -> int:
         """Sum of the bits of the first elements, modulo 2^32."""
@@ -240,11 +240,11 @@ class RepeatedTable:
         """Sum of the bits of a stretch, modulo 2^32."""
         return (self.sum_before(first + count) - self.sum_before(first)) % _WRAP
 
-    def sum_at(self, places: ReferenceArray, elements: int) -> int:
-        """Sum of the bits of so many elements at each of some places, counted in as many, modulo 2^32."""
-        rows = places[:, None] * elements + np.arange(elements)
-        found: ReferenceArray = self.table[rows % TABLE_ELEMENTS]
-        return sum_bits(found)
+    def sum_at(self, positions: ReferenceArray, elements: int) -> int:
+        """Sum of the bits of blocks of ``elements`` elements, modulo 2^32; positions count such blocks."""
+        rows = positions[:, None] * elements + np.arange(elements)
+        table_words: ReferenceArray = self.table[rows % TABLE_ELEMENTS]
+        return sum_bits(table_words)
 
     def sums_of_visits(self, groups: int, block: int, blocks: int, steps: int, visits: int) -> ReferenceArray:
         """Sums of the bits that the groups of ``working_set`` read, modulo 2^32.
@@ -270,8 +270,8 @@ class RepeatedTable:
     def _sums_before(self, counts: ReferenceArray) -> ReferenceArray:
         """`sum_before` of several unsigned integers, modulo 2^64."""
         rounds, rest = np.divmod(counts, TABLE_ELEMENTS)
-        found: ReferenceArray = rounds * self._before[-1] + self._before[rest]
-        return found
+        sums: ReferenceArray = rounds * self._before[-1] + self._before[rest]
+        return sums
 
 
 def walked_texels(order: str, count: int, width_shift: int, height_shift: int) -> ReferenceArray:
@@ -312,8 +312,8 @@ def _hash(words: ReferenceArray) -> ReferenceArray:
     x = words.astype(np.uint32)
     x = (x ^ x >> 16) * np.uint32(0x85EBCA6B)
     x = (x ^ x >> 13) * np.uint32(0xC2B2AE35)
-    found: ReferenceArray = (x ^ x >> 16).astype(np.uint64)
-    return found
+    hashed: ReferenceArray = (x ^ x >> 16).astype(np.uint64)
+    return hashed
 
 
 def random_cycle(nodes: int, spacing: int) -> tuple[ReferenceArray, ReferenceArray]:

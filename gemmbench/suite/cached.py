@@ -42,7 +42,7 @@ _POLL_S = 0.02
 
 @dataclass(frozen=True)
 class Words:
-    """How a sort of file is spoken of when something is wrong with it."""
+    """The words for one sort of file in warnings and errors."""
 
     unread: str  # "kept peaks cannot be read, so that they are measured again"
     unwritten: str  # "peaks are not kept for the next run"
@@ -166,7 +166,7 @@ def _alone(path: Path) -> Iterator[None]:
 
 
 def subfolder(name: str) -> Path:
-    """Where one sort of thing is kept; it need not exist.
+    """The cache folder of one sort of file; it may not exist yet.
 
     Raises:
         NoHomeError: neither the environment nor the system says where the user's files are.
@@ -190,7 +190,7 @@ def device_key(device: DeviceFacts) -> str:
 
 
 def replace_file(path: Path, data: bytes) -> None:
-    """Put a whole file in the place of another; readers see the one or the other.
+    """Replace a file atomically: readers see the old or the new file, whole.
 
     Two runs may end at the same time: whoever comes last wins.
 
@@ -245,9 +245,9 @@ class KeptPeaks:
         self.notes = self._files.notes
 
     def fill(self, plan: Plan, devices: Sequence[DeviceFacts]) -> Plan:
-        """The plan with the rows that are kept in the place of cases that would measure them again."""
+        """The plan with kept rows instead of the cases that would measure them again."""
         wanted = {step.device for step in plan if isinstance(step, Case) and step.kind in _KINDS}
-        kept = {place: self._by_key(devices[place]) for place in wanted}
+        kept = {index: self._by_key(devices[index]) for index in wanted}
 
         def recalled(step: Case | Skip) -> Case | Skip:
             if not isinstance(step, Case) or step.kind not in _KINDS:
@@ -260,7 +260,7 @@ class KeptPeaks:
         return tuple(map(recalled, plan))
 
     def keep(self, run: Run, resumed: Collection[RowKey] = (), now: datetime | None = None) -> None:
-        """Keep the believed peaks that a run has measured itself, in the place of older ones.
+        """Keep the believed peaks that a run has measured itself. They replace older ones.
 
         A peak beside busy programs is none to hold later runs against: such a run's are not kept.
 
@@ -272,27 +272,27 @@ class KeptPeaks:
         if run.header.host.busy >= BUSY_CORES:
             return
         moment = (now or datetime.now(timezone.utc)).isoformat(timespec="seconds")
-        for place, device in enumerate(run.header.devices):
-            mine = [
+        for index, device in enumerate(run.header.devices):
+            fresh = [
                 replace(row, device=0, measured_utc=moment)
                 for row in run.rows
-                if row.device == place and row.kind in _KINDS and row.status == "ok"
+                if row.device == index and row.kind in _KINDS and row.status == "ok"
                 if row.check.verdict == "ok" and row.source and not row.measured_utc
                 if row.key not in resumed
-                if not rates.outdone(run, place, row.dtype, row.ran_on == "matrix")
+                if not rates.outdone(run, index, row.dtype, row.ran_on == "matrix")
             ]
-            if mine:
-                rows = {**self._by_key(device), **{row.key: row for row in mine}}
+            if fresh:
+                rows = {**self._by_key(device), **{row.key: row for row in fresh}}
                 self._files.write(
                     device, _PeakFile(__version__, device.title, tuple(rows.values()), SCHEMA_VERSION)
                 )
 
     def _by_key(self, device: DeviceFacts) -> dict[RowKey, Row]:
         """The rows kept for a device."""
-        found = self._files.read(device)
-        if not found or (found.gemmbench, found.schema_version) != (__version__, SCHEMA_VERSION):
+        saved = self._files.read(device)
+        if not saved or (saved.gemmbench, saved.schema_version) != (__version__, SCHEMA_VERSION):
             return {}
-        return {row.key: row for row in found.rows}
+        return {row.key: row for row in saved.rows}
 
 
 # --- What earlier runs have measured of GEMM variants, kept in the user's cache folder for `auto` to choose
@@ -335,16 +335,16 @@ class KeptMeasurements:
         self.notes = self._files.notes
 
     def points(self, devices: Sequence[DeviceFacts], host: HostFacts) -> dict[int, tuple[Point, ...]]:
-        """What still holds of each device, and of the host's BLAS beside it, by the device's position."""
+        """The points that are still valid, by the device's position, with those of the host's BLAS."""
         return {
-            place: tuple(
+            index: tuple(
                 kept.point for kept in self._read(device) if kept.source == _source(kept.point, host)
             )
-            for place, device in enumerate(devices)
+            for index, device in enumerate(devices)
         }
 
     def keep(self, header: Header, rows: Iterable[Row]) -> None:
-        """Keep what a run has measured, in the place of older measurements of the same.
+        """Keep what a run has measured. It replaces older measurements of the same.
 
         Of a run beside busy programs, on cold operands or on memory that the user has chosen nothing is
         kept: others would be held against it.
@@ -353,8 +353,8 @@ class KeptMeasurements:
         if host.busy >= BUSY_CORES or policy.cold or policy.memory != "auto":
             return
         rows = tuple(rows)
-        for place, device in enumerate(header.devices):
-            fresh = [_Kept(_source(point, host), point) for point in choosing.points(rows, place)]
+        for index, device in enumerate(header.devices):
+            fresh = [_Kept(_source(point, host), point) for point in choosing.points(rows, index)]
             if any(kept.point.device_s is not None for kept in fresh):
                 known = {_key(kept.point): kept for kept in self._read(device)}
                 for kept in fresh:
@@ -363,8 +363,8 @@ class KeptMeasurements:
                 self._files.write(device, _File(device.title, tuple(known.values())[-_MOST:]))
 
     def _read(self, device: DeviceFacts) -> tuple[_Kept, ...]:
-        found = self._files.read(device)
-        return found.points if found else ()
+        saved = self._files.read(device)
+        return saved.points if saved else ()
 
 
 def _key(point: Point) -> tuple[object, ...]:
@@ -372,7 +372,7 @@ def _key(point: Point) -> tuple[object, ...]:
 
 
 def _source(point: Point, host: HostFacts) -> str:
-    """What a point would be measured with now; "" if that no longer exists."""
+    """The fingerprint of what would measure a point now; "" if that no longer exists."""
     if point.variant not in CHOOSABLE:
         return ""
     variant = BY_NAME[point.variant]
@@ -388,8 +388,7 @@ def _fingerprint(variant: str, dtype: str, parameters: tuple[tuple[str, int | fl
     return BY_NAME[variant].fingerprint(dtype, {name: int(value) for name, value in parameters})
 
 
-# --- Presets that `gemmbench tune` has found, kept in the user's cache folder, in the place of the shipped
-# ones.
+# --- Presets from `gemmbench tune`, kept in the user's cache folder; they replace the shipped ones.
 #
 # A file for each device and driver. A preset serves as long as the variant's kernels are the same.
 
@@ -441,11 +440,11 @@ class KeptPresets:
         return None
 
     def keep(self, device: DeviceFacts, preset: Preset) -> bool:
-        """Keep a preset in the place of an older one; whether it could be done."""
-        mine = (preset.variant, preset.dtype)
+        """Keep a preset, which replaces an older one; False if it could not be written."""
+        replaced = (preset.variant, preset.dtype)
 
         def with_it(old: _TunedFile | None) -> _TunedFile:
-            others = (one for one in (old.presets if old else ()) if (one.variant, one.dtype) != mine)
+            others = (kept for kept in (old.presets if old else ()) if (kept.variant, kept.dtype) != replaced)
             return _TunedFile(device.title, (*others, preset))
 
         return self._files.change(device, with_it)
@@ -458,10 +457,10 @@ class KeptPresets:
 
         def without(old: _TunedFile | None) -> _TunedFile:
             presets = old.presets if old else ()
-            gone.extend(one for one in presets if one.variant in variants and one.dtype in dtypes)
-            return _TunedFile(device.title, tuple(one for one in presets if one not in gone))
+            gone.extend(preset for preset in presets if preset.variant in variants and preset.dtype in dtypes)
+            return _TunedFile(device.title, tuple(preset for preset in presets if preset not in gone))
 
-        if any(one.variant in variants and one.dtype in dtypes for one in self._presets(device)):
+        if any(preset.variant in variants and preset.dtype in dtypes for preset in self._presets(device)):
             self._files.change(device, without)
         return tuple(gone)
 
@@ -470,12 +469,12 @@ class KeptPresets:
         return self._files.path(device)
 
     def _presets(self, device: DeviceFacts) -> tuple[Preset, ...]:
-        found = self._files.read(device)
-        return found.presets if found else ()
+        saved = self._files.read(device)
+        return saved.presets if saved else ()
 
 
 def source(variant: Variant) -> str:
-    """Hash of a variant's kernels, whatever its parameters: a preset for others would be of no use."""
+    """Hash of a variant's kernels, whatever its parameters. A preset tuned for other kernels is useless."""
     return fingerprint(variant.files, variant.flags)
 
 

@@ -36,7 +36,7 @@ _TIE = 0.03  # host times that differ by less are told apart by the device's
 
 @dataclass(frozen=True)
 class Point(Dimensions):
-    """What one variant took for one problem."""
+    """The time of one variant on one problem."""
 
     variant: str
     dtype: str
@@ -59,7 +59,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class _Prediction:
-    """What one variant with one set of parameters should take."""
+    """The predicted time of one variant with one set of parameters."""
 
     variant: str
     parameters: Parameters
@@ -71,8 +71,8 @@ class _Prediction:
 
 
 def points(rows: Iterable[Row], device: int) -> tuple[Point, ...]:
-    """What verified rows of a device, and of the host's BLAS, say of the variants that may be chosen."""
-    found = []
+    """What verified rows of a device, and of the host's BLAS, say of the variants that `auto` may choose."""
+    measured = []
     for row in rows:
         if row.kind != "gemm" or row.status != "ok" or row.check.verdict != "ok" or row.problem is None:
             continue
@@ -82,7 +82,7 @@ def points(rows: Iterable[Row], device: int) -> tuple[Point, ...]:
         if host is None or not rates.flops_of(row):
             continue
         problem = row.problem
-        found.append(
+        measured.append(
             Point(
                 row.variant,
                 row.dtype,
@@ -94,11 +94,11 @@ def points(rows: Iterable[Row], device: int) -> tuple[Point, ...]:
                 on_device.median if on_device else None,
             )
         )
-    return tuple(found)
+    return tuple(measured)
 
 
 def likely(device: DeviceFacts, problem: Gemm) -> tuple[str, ...]:
-    """The variants to consider for a problem even where nothing is known of them, the likeliest first."""
+    """The variants to consider for a problem even if none was measured, the most promising first."""
     where: Likely
     if device.type == "cpu":
         where = "narrow-cpu" if _narrow(problem) else "cpu"
@@ -109,33 +109,40 @@ def likely(device: DeviceFacts, problem: Gemm) -> tuple[str, ...]:
 
 
 def untried(problem: Gemm, known: Sequence[Point], variants: Collection[str]) -> tuple[str, ...]:
-    """Those of some variants of which measured shapes do not tell enough for a problem."""
-    told = {found.variant for found in _predictions(problem, known) if found.sure}
-    return tuple(variant for variant in variants if variant not in told)
+    """The variants whose measured shapes do not suffice to predict their time on a problem."""
+    settled = {candidate.variant for candidate in _predictions(problem, known) if candidate.sure}
+    return tuple(variant for variant in variants if variant not in settled)
 
 
 def ranked(problem: Gemm, known: Sequence[Point], tried: Collection[str] = ()) -> tuple[Choice, ...]:
     """What measured shapes say of a problem, the best choice first; nothing if none is near.
 
-    Rates grow with the size and then fall: what smaller shapes alone tell, or larger ones, comes after all
-    that is surer.
+    Rates grow with the size and then fall, so predictions from only smaller or only larger shapes come last.
 
     Args:
         problem: with its data type.
         known: what was measured, of any type and shape, the newest last.
-        tried: the variants that were only just measured on this problem, to find out.
+        tried: the variants that were just tried on this problem.
     """
-    found = sorted(_predictions(problem, known), key=lambda one: (not one.sure, one.host_s))
-    if found and found[0].device_s is not None:
-        limit_s = found[0].host_s * (1 + _TIE)
-        ties = [one for one in found if one.device_s and one.sure == found[0].sure and one.host_s <= limit_s]
-        ties.sort(key=lambda one: one.device_s or 0.0)
-        found = [*ties, *(one for one in found if one not in ties)]
-    return tuple(Choice(one.variant, one.parameters, _reason(problem, one, known, tried)) for one in found)
+    candidates = sorted(
+        _predictions(problem, known), key=lambda candidate: (not candidate.sure, candidate.host_s)
+    )
+    if candidates and candidates[0].device_s is not None:
+        limit_s, sure = candidates[0].host_s * (1 + _TIE), candidates[0].sure
+        near = [
+            candidate for candidate in candidates if candidate.sure == sure and candidate.host_s <= limit_s
+        ]
+        ties = [candidate for candidate in near if candidate.device_s]
+        ties.sort(key=lambda candidate: candidate.device_s or 0.0)
+        candidates = [*ties, *(candidate for candidate in candidates if candidate not in ties)]
+    return tuple(
+        Choice(candidate.variant, candidate.parameters, _reason(problem, candidate, known, tried))
+        for candidate in candidates
+    )
 
 
 def by_default(device: DeviceFacts, problem: Gemm, variants: Sequence[str]) -> Choice | None:
-    """The likeliest of some variants, where measurements say nothing; None if there are none."""
+    """The most promising variant, where nothing was measured; None if there is no variant."""
     order = [name for name in likely(device, problem) if name in variants]
     if not order:
         return None
@@ -178,7 +185,7 @@ def _alike(problem: Gemm, known: Iterable[Point]) -> list[Point]:
 
 
 def _distance(problem: Gemm, point: Point) -> float:
-    """By how many powers of two the dimension differs that differs most."""
+    """The largest difference between two dimensions, in powers of two."""
     return max(abs(math.log2(getattr(problem, name) / getattr(point, name))) for name in ("m", "n", "k"))
 
 
@@ -220,14 +227,15 @@ def _predicted(problem: Gemm, near: Sequence[tuple[float, Point]]) -> _Predictio
     )
 
 
-def _reason(problem: Gemm, one: _Prediction, known: Sequence[Point], tried: Collection[str]) -> str:
-    rate = units.rate(one.nearest.flops / one.nearest.host_s)
-    if one.exact and one.variant in tried:
+def _reason(problem: Gemm, candidate: _Prediction, known: Sequence[Point], tried: Collection[str]) -> str:
+    rate = units.rate(candidate.nearest.flops / candidate.nearest.host_s)
+    if candidate.exact and candidate.variant in tried:
         return f"the fastest of a trial on this problem ({', '.join(tried)}), {rate} with transfers"
-    size = break_even(problem, known) if one.variant == BASELINE else None
+    size = break_even(problem, known) if candidate.variant == BASELINE else None
     if size is not None and problem.flops < 2 * size**3:
         return f"below the break-even size, about m = n = k = {round(size)}"
-    if one.exact:
+    if candidate.exact:
         return f"the fastest measured at {problem.shape}, {rate} with transfers"
     kind = " as narrow" if _narrow(problem) else ""
-    return f"the fastest at the nearest measured shapes{kind}, {rate} with transfers at {one.nearest.shape}"
+    shape = candidate.nearest.shape
+    return f"the fastest at the nearest measured shapes{kind}, {rate} with transfers at {shape}"

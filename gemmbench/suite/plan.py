@@ -27,7 +27,7 @@ _INDEX_LIMIT = 2**31 - 1  # kernels count elements in 32-bit integers
 
 @dataclass(frozen=True)
 class Tuned:
-    """Parameters that take the place of a shipped preset."""
+    """Parameters that replace a shipped preset."""
 
     parameters: Mapping[str, int]
     note: str  # for the row: where they come from
@@ -74,19 +74,19 @@ def fitting(plan: Plan, optional: Collection[str]) -> Plan:
     count.
     """
 
-    def place(step: Case | Skip) -> tuple[object, ...]:
+    def cell(step: Case | Skip) -> tuple[object, ...]:
         _, device, _, dtype, _, problem, _ = step.row.key if isinstance(step, Skip) else step.key
         return device, dtype, problem
 
     kernels = {name for name in optional if name != libraries.AUTO}
-    served = {place(step) for step in plan if isinstance(step, Case) and step.variant in kernels}
+    served = {cell(step) for step in plan if isinstance(step, Case) and step.variant in kernels}
     return tuple(
         step
         for step in plan
         if isinstance(step, Case)
         or step.row.variant not in optional
         or step.row.status != "unsupported"
-        or place(step) not in served
+        or cell(step) not in served
     )
 
 
@@ -148,10 +148,10 @@ def _gemm_case(
     operands: Operands | None,
     tuned: FindTuned,
 ) -> Case | Skip:
-    mine = {name: value for name, value in overrides.items() if name in variant.parameters}
-    kept = None if mine else tuned(device, variant, problem.dtype)
+    own = {name: value for name, value in overrides.items() if name in variant.parameters}
+    kept = None if own else tuned(device, variant, problem.dtype)
     parameters = variant.preset(
-        device.family, kept.parameters if kept else mine, problem.dtype, device.vector_bits
+        device.family, kept.parameters if kept else own, problem.dtype, device.vector_bits
     )
     full = {**parameters, **variant.chosen(problem, device, parameters)}
     case = Case(
@@ -275,7 +275,7 @@ _SIMULATORS = ("oclgrind", "emulat", "simulat")  # right answers, meaningless ti
 
 
 class SelectionError(ValueError):
-    """No device is meant; the message is one sentence for the user."""
+    """The selector names no device; the message is one sentence for the user."""
 
 
 def select(devices: Sequence[DeviceFacts], selector: str) -> tuple[DeviceFacts, ...]:
@@ -321,21 +321,21 @@ def _named(devices: Sequence[DeviceFacts], ranked: Sequence[DeviceFacts], term: 
     if term.lower() == "all":
         return devices
     if re.fullmatch(r"[0-9]+", term):
-        found = [device for device in devices if device.index == int(term)]
+        matches = [device for device in devices if device.index == int(term)]
     elif re.fullmatch(r"[0-9]+:[0-9]+", term):
         platform, number = map(int, term.split(":"))
-        found = [
+        matches = [
             device for device in devices if (device.platform_index, device.device_index) == (platform, number)
         ]
     elif term:
         part = _plain(term)
-        found = [device for device in ranked if part in _plain(_driver_words(device))]
-        found = (found or [device for device in ranked if part in _plain(device.name)])[:1]
+        matches = [device for device in ranked if part in _plain(_driver_words(device))]
+        matches = (matches or [device for device in ranked if part in _plain(device.name)])[:1]
     else:
         raise SelectionError(f"a device is missing beside a comma; {_listing(devices)}")
-    if not found:
+    if not matches:
         raise SelectionError(f"no device is {term!r}; {_listing(devices)}")
-    return found
+    return matches
 
 
 def _driver_words(device: DeviceFacts) -> str:
@@ -356,7 +356,7 @@ def _listing(devices: Sequence[DeviceFacts]) -> str:
 
 
 def rebuild(
-    rows: Iterable[Row], devices: Sequence[DeviceFacts], places: Mapping[int, int], former: str = ""
+    rows: Iterable[Row], devices: Sequence[DeviceFacts], positions: Mapping[int, int], former: str = ""
 ) -> Plan:
     """The cases that would measure rows again, in their order.
 
@@ -370,17 +370,19 @@ def rebuild(
         A case for each row, or a row that says why there is none: a kernel, parameter or probe that this
         version does not have. Rows of devices that are not here have none.
     """
-    probes = {place: _probes(devices[place]) for place in set(places.values())}
+    probes = {position: _probes(devices[position]) for position in set(positions.values())}
     steps: list[Case | Skip] = []
     for row in rows:
-        if row.device != HOST and row.device not in places:
+        if row.device != HOST and row.device not in positions:
             continue
-        place = places.get(row.device, HOST)
+        position = positions.get(row.device, HOST)
         if row.kind == "gemm":
-            step = _gemm(row, devices[max(place, 0)])
+            step = _gemm(row, devices[max(position, 0)])
         else:
-            step = probes[place].get(replace(row, device=0).key) or _unknown(row, f"probe {row.variant} so")
-        steps.append(_placed(step, place, former))
+            step = probes[position].get(replace(row, device=0).key) or _unknown(
+                row, f"probe {row.variant} so"
+            )
+        steps.append(_placed(step, position, former))
     return tuple(steps)
 
 
@@ -410,7 +412,7 @@ def _unknown(row: Row, what: str) -> Skip:
     return Skip(replace(empty, reason=reason, problem=row.problem, label=row.label))
 
 
-def _placed(step: Case | Skip, place: int, former: str) -> Case | Skip:
+def _placed(step: Case | Skip, position: int, former: str) -> Case | Skip:
     if isinstance(step, Skip):
-        return Skip(replace(step.row, device=place))
-    return replace(step, device=place, former=former)
+        return Skip(replace(step.row, device=position))
+    return replace(step, device=position, former=former)

@@ -49,7 +49,7 @@ class Request:
 
 @dataclass
 class Outcome:
-    """What came of a request."""
+    """The rows of a request, and how it ended."""
 
     run: Run
     interrupted: bool = False

@@ -25,7 +25,7 @@ _LEAST_TRIAL_S = 0.3
 
 
 class Automatic:
-    """The memory and the hands of `auto` through one run.
+    """Chooses and runs the variants of `auto`, and remembers their rows, through one run.
 
     Attributes:
         rows: what choices may rest on: what this run has measured, trials included, and what it resumed.
@@ -46,13 +46,13 @@ class Automatic:
         self.rows: list[Row] = []
         self.lessons: list[Row] = []
 
-    def saw(self, row: Row, case: Case | None = None) -> None:
-        """A row is done, by whomever.
+    def record(self, row: Row, case: Case | None = None) -> None:
+        """Record a finished row, whoever measured it.
 
         Args:
-            row: it.
-            case: what was measured; None if an earlier run has. The user's own matrices (all zeros, denormal
-                numbers) may take another time than generated ones: they are no lesson.
+            row: the finished row.
+            case: what was measured; None if an earlier run measured it. Rows of the user's own matrices (all
+                zeros, denormal numbers) are no lesson: their time may differ from that of generated ones.
         """
         self.rows.append(row)
         if case and not case.operands.given:
@@ -69,17 +69,17 @@ class Automatic:
         for variant in tried if case.problem.flops else ():
             yield Staged(f"trying {variant}")
             trial = replace(able[variant], operands=Operands())
-            self.saw((yield from worker.run(trial, _home(trial, device), _shortly(policy))), trial)
+            self.record((yield from worker.run(trial, _home(trial, device), _shortly(policy))), trial)
         chosen = self._chosen(case, device, able, tried if len(tried) == len(able) else ())
         if chosen is None:
             return case.row("unsupported", "no variant that could be chosen runs here")
         inner, reason = chosen
         row = yield from worker.run(inner, _home(inner, device), policy)
-        self.saw(row, inner)
-        return named(case, inner, reason, row)
+        self.record(row, inner)
+        return auto_row(case, inner, reason, row)
 
-    def taken(self, case: Case, device: DeviceFacts, row: Row) -> Case | None:
-        """The case that a row of `auto` has run; None if it was not the device's to run."""
+    def ran(self, case: Case, device: DeviceFacts, row: Row) -> Case | None:
+        """The case that `auto` ran for a row; None if the device did not run it."""
         variant = str(row.choice.get("kernel", ""))
         if variant not in BY_NAME:
             return None
@@ -88,10 +88,12 @@ class Automatic:
         return inner if inner and inner.device != HOST else None
 
     def _points(self, case: Case, device: DeviceFacts) -> tuple[Point, ...]:
-        """What is known of a data type: of earlier runs what has the parameters of today's presets."""
-        mine = [point for point in self._known.get(case.device, ()) if point.dtype == case.dtype]
-        presets = {name: self._presets(name, device, case.dtype) for name in {one.variant for one in mine}}
-        known = (point for point in mine if point.parameters in presets[point.variant])
+        """Points of the case's type. Those of earlier runs count only with the parameters of a preset."""
+        earlier = [point for point in self._known.get(case.device, ()) if point.dtype == case.dtype]
+        presets = {
+            name: self._presets(name, device, case.dtype) for name in {point.variant for point in earlier}
+        }
+        known = (point for point in earlier if point.parameters in presets[point.variant])
         return (*known, *choosing.points(self.rows, case.device))
 
     def _presets(self, variant: str, device: DeviceFacts, dtype: str) -> list[Mapping[str, int]]:
@@ -102,7 +104,7 @@ class Automatic:
         return [shipped, kept.parameters] if kept else [shipped]
 
     def _without_figure(self, case: Case, but: Status = "ok") -> set[str]:
-        """The variants that this run could not measure on a case's problem, and had better not try again."""
+        """The variants that this run could not measure on a case's problem; they are not tried again."""
         assert case.problem is not None
         problem = saved_problem(case.problem)
         return {
@@ -147,8 +149,8 @@ class Automatic:
         return step if step.device == HOST else replace(step, device=case.device)
 
 
-def named(case: Case, inner: Case, reason: str, row: Row) -> Row:
-    """The row of what `auto` has chosen as its own.
+def auto_row(case: Case, inner: Case, reason: str, row: Row) -> Row:
+    """The chosen variant's row, rewritten as the row of `auto`.
 
     Args:
         case: of `auto`.
@@ -230,10 +232,10 @@ class Steps:
         self._number = 0
 
     def check(self, plan: Iterable[Case | Skip]) -> None:
-        """Whether the rows that the file held are still what a plan would measure.
+        """Check that the rows in the file are of the same kernels as the plan.
 
         Raises:
-            RunFileError: one is of other kernels than today's.
+            RunFileError: a row is of other kernel sources than today's.
         """
         for step in plan:
             row = step.row if isinstance(step, Skip) else step.row("ok")
@@ -245,17 +247,17 @@ class Steps:
                 )
 
     def planned(self, cases: int) -> Planned:
-        """So many are to be measured."""
+        """The event before the first case: how many there are to measure."""
         each_s = self.policy.budget_s + _OVERHEAD_S + (_ENERGY_S if self.policy.energy else 0.0)
         return Planned(cases, cases * each_s)
 
     def started(self, label: str) -> Started:
-        """One more is about to be measured."""
+        """The event before a case is measured."""
         self._number += 1
         return Started(self._number, label)
 
     def finished(self, row: Row) -> Finished:
-        """A row, on the disk.
+        """Write a row to the file, and return the event that says so.
 
         Raises:
             RunFileError: it cannot be written.
@@ -265,10 +267,10 @@ class Steps:
         return Finished(row)
 
     def take(self, step: Case | Skip, worker: Worker) -> Generator[Event, None, Row]:
-        """Measure a case, unless the file holds its row; its row is yielded as finished, and returned."""
+        """Measure a case, unless the file holds its row. The row is yielded as finished, and returned."""
         done = self.done.get(step.row.key if isinstance(step, Skip) else step.key)
         if done is not None:
-            self.automatic.saw(done)
+            self.automatic.record(done)
             yield Finished(done, resumed=True)
             return done
         if isinstance(step, Skip):
@@ -280,6 +282,6 @@ class Steps:
                 row = yield from self.automatic.measure(step, device, self.policy, worker)
             else:
                 row = yield from worker.run(step, device, self.policy)
-                self.automatic.saw(row, step)
+                self.automatic.record(row, step)
         yield self.finished(row)
         return row

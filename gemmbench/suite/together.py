@@ -18,7 +18,7 @@ from gemmbench.model.device import HOST, DeviceFacts
 from gemmbench.model.events import Event, Finished, Staged
 from gemmbench.model.instrument import NotMeasuredError
 from gemmbench.model.row import Energy, Row, RowKey
-from gemmbench.suite.session import Steps, named
+from gemmbench.suite.session import Steps, auto_row
 from gemmbench.suite.together_table import case_key, same_place
 
 _MEMORY_KINDS = ("bandwidth", "transfer")  # run at once where there are no GEMMs
@@ -40,7 +40,7 @@ class Group:
 
 
 def grouped(plan: Plan) -> tuple[Group, ...]:
-    """A plan case by case, not device by device, so that a ratio does not hold two moods of a machine.
+    """A plan case by case, not device by device: both rows of a ratio are measured close in time.
 
     GEMMs are run at once; of a plan without them, bandwidth and transfers. What runs on the host, and what
     fewer than two devices can run, is run alone.
@@ -48,14 +48,14 @@ def grouped(plan: Plan) -> tuple[Group, ...]:
     has_gemms = any(isinstance(step, Case) and step.kind == "gemm" for step in plan)
     kinds = ("gemm",) if has_gemms else _MEMORY_KINDS
 
-    def place(step: Case | Skip) -> object:
+    def group_key(step: Case | Skip) -> object:
         row = step.row if isinstance(step, Skip) else step.row("ok")
         return same_place(row) if row.kind in kinds and row.device != HOST else step
 
     groups: dict[object, list[Case | Skip]] = {}
     for number, step in enumerate(plan):
-        found = place(step)
-        groups.setdefault(number if found is step else found, []).append(step)
+        key = group_key(step)
+        groups.setdefault(number if key is step else key, []).append(step)
     return tuple(_group(steps, kinds) for steps in groups.values())
 
 
@@ -85,7 +85,7 @@ class Crew:
         self._workers: list[Worker] = []
 
     def __enter__(self) -> Crew:
-        """Start them.
+        """Start the child processes.
 
         Raises:
             WorkerError: one cannot list the devices.
@@ -102,7 +102,7 @@ class Crew:
         self._stack.close()
 
     def of(self, device: int) -> Worker:
-        """A device's; the host's is the first."""
+        """The child process of a device; the host's cases run in the first device's."""
         return self._workers[max(device, 0)]
 
 
@@ -116,10 +116,12 @@ def run(groups: Sequence[Group], crew: Crew, steps: Steps) -> Generator[Event, N
         RunFileError: a row cannot be written; the rows before it are safe. Or those that the file held are
             of other kernels.
     """
-    steps.check(step for one in groups for step in one.steps)
+    steps.check(step for group in groups for step in group.steps)
     done = {case_key(row): row for row in steps.done.values() if row.beside}
-    alone = sum(isinstance(step, Case) and step.key not in steps.done for one in groups for step in one.steps)
-    at_once = sum(case.key not in done for one in groups for case in one.cases)
+    alone = sum(
+        isinstance(step, Case) and step.key not in steps.done for group in groups for step in group.steps
+    )
+    at_once = sum(case.key not in done for group in groups for case in group.cases)
     yield steps.planned(alone + at_once)
     for group in groups:
         rows: dict[RowKey, Row] = {}
@@ -132,9 +134,9 @@ def run(groups: Sequence[Group], crew: Crew, steps: Steps) -> Generator[Event, N
         missing = [case for case in group.cases if case.key not in done]
         yield from (Finished(done[case.key], resumed=True) for case in group.cases if case.key in done)
         if missing:
-            found = yield from _at_once(group, rows, crew, steps)
+            joint_rows = yield from _at_once(group, rows, crew, steps)
             for case in missing:
-                yield steps.finished(found[case.key])
+                yield steps.finished(joint_rows[case.key])
 
 
 def _device(step: Case | Skip) -> int:
@@ -149,7 +151,7 @@ def _at_once(
     able: list[tuple[Case, Case]] = []  # and what it runs: `auto` what it took when it was alone
     for case in group.cases:
         row = alone[case.key]
-        inner = case if case.variant != AUTO else steps.automatic.taken(case, steps.devices[case.device], row)
+        inner = case if case.variant != AUTO else steps.automatic.ran(case, steps.devices[case.device], row)
         if row.status != "ok":
             rows[case.key] = case.row("skipped", f"alone it is {row.status}")
         elif inner is None:
@@ -168,10 +170,10 @@ def _at_once(
         ]
         yield from _measure(members)
         for (case, inner), member in zip(able, members, strict=True):
-            why = str(alone[case.key].choice.get("why", ""))
+            reason = str(alone[case.key].choice.get("why", ""))
             assert member.row is not None  # of every member that was measured
-            found = member.row if case is inner else named(case, inner, why, member.row)
-            rows[case.key] = replace(found, energy=_ENERGY if found.status == "ok" else found.energy)
+            together = member.row if case is inner else auto_row(case, inner, reason, member.row)
+            rows[case.key] = replace(together, energy=_ENERGY if together.status == "ok" else together.energy)
             beside[case.device] = member.beside
     every = {case.device for case in group.cases}
     return {
@@ -192,18 +194,18 @@ class _Member:
         self.sampled: list[Sampled] = []
 
     def begin(self) -> Generator[Staged, None, None]:
-        """Bring its child to the first batch, or to an end."""
+        """Bring the child to its first batch; if that fails, its row is made."""
         outcome = yield from self.worker.begun(self.case, self.device, self.policy)
         self.row, self.ready = (outcome, None) if isinstance(outcome, Row) else (None, outcome)
 
     def end(self) -> None:
-        """Give its memory back, and make its row if there is none yet."""
+        """Release the child's memory, and make its row if there is none yet."""
         if self.ready:
             with self.ready.handle:
                 self.row = self.row or self.ready.completed(self.sampled)
 
     def lose(self, error: Exception, gone: Sequence[_Member]) -> None:
-        """It went wrong, or nobody is left beside it."""
+        """End without a figure: the child failed, or no other device is left."""
         if isinstance(error, AloneError):
             statuses = ", ".join(f"{member.row.device} {member.row.status}" for member in gone if member.row)
             error = NotMeasuredError("skipped", f"no other device was left beside it: {statuses}")
@@ -224,7 +226,7 @@ def _measure(members: Sequence[_Member]) -> Iterator[Staged]:
 
 
 def _sample(live: Sequence[_Member], members: Sequence[_Member], window: Window) -> None:
-    """One window of those that still have no row."""
+    """Measure one window on every member that has no row yet."""
     devices = {member.case.device for member in live}
     for member in live:
         member.beside = devices - {member.case.device} or member.beside

@@ -42,27 +42,27 @@ class _Picture:
     what: str  # "float, kernel scope"
     unit: str  # of rates
     scope: str
-    places: tuple[str, ...]  # sizes, across
+    sizes: tuple[str, ...]  # across
     joints: dict[str, dict[str, Joint]]  # by variant, then size
     left_out: int  # further variants
     gaps: tuple[str, ...]  # what has no figure, and why
 
     @property
     def colours(self) -> dict[str, str]:
-        """By variant."""
+        """Line colours by variant."""
         return dict(zip(self.joints, COLOURS, strict=False))
 
     @property
     def devices(self) -> tuple[int, ...]:
-        """Of any of its joints."""
-        return tuple(
-            sorted({place for mine in self.joints.values() for one in mine.values() for place in one.devices})
+        """Every device that ran a case, in order."""
+        return together_table.devices_of(
+            [joint for by_size in self.joints.values() for joint in by_size.values()]
         )
 
 
 def panes(runs: Sequence[Run], families: Families) -> list[Pane]:
     """Two panes for each run, kind, data type and scope: the aggregate rate, and the slowdowns."""
-    found = []
+    drawn = []
     for run in runs:
         groups: dict[tuple[str, str], list[Joint]] = {}
         for joint in together_table.joints_of(run):
@@ -72,35 +72,35 @@ def panes(runs: Sequence[Run], families: Families) -> list[Pane]:
                 continue
             for scope in ("kernel", "host") if kind == "gemm" else ("kernel",):
                 picture = _picture(run, joints, scope, len(runs) > 1)
-                found.append(Pane(HEIGHT, partial(_aggregate, picture=picture)))
-                found.append(Pane(HEIGHT, partial(_slowdowns, picture=picture)))
-    return found
+                drawn.append(Pane(HEIGHT, partial(_aggregate, picture=picture)))
+                drawn.append(Pane(HEIGHT, partial(_slowdowns, picture=picture)))
+    return drawn
 
 
 def _picture(run: Run, every_joint: Sequence[Joint], scope: str, beside: bool) -> _Picture:
     joints = [joint for joint in every_joint if joint.figured]
 
     def best(variant: str) -> float:
-        return max(one.aggregate("kernel") or 0.0 for one in joints if one.row.variant == variant)
+        return max(joint.aggregate("kernel") or 0.0 for joint in joints if joint.row.variant == variant)
 
     every = dict.fromkeys(joint.row.variant for joint in joints)
     chosen = sorted(every, key=best, reverse=True)[:_MOST]
     row = joints[0].row
     is_gemm = row.kind == "gemm"
     shown = {
-        variant: {_place(one.row): one for one in joints if one.row.variant == variant}
+        variant: {_size(joint.row): joint for joint in joints if joint.row.variant == variant}
         for variant in every
         if variant in chosen
     }
-    places = tuple(dict.fromkeys(_place(joint.row) for joint in joints if joint.row.variant in shown))
-    title = _title(run, sorted({place for joint in joints for place in joint.devices}))
+    sizes = tuple(dict.fromkeys(_size(joint.row) for joint in joints if joint.row.variant in shown))
+    title = _title(run, together_table.devices_of(joints))
     return _Picture(
         run=run,
         title=title + (f" | {stem(run)}" if beside else ""),
         what=f"{row.dtype}, {scope} scope" if is_gemm else row.kind,
         unit="GFLOPS" if is_gemm else "GB/s",
         scope=scope,
-        places=places,
+        sizes=sizes,
         joints=shown,
         left_out=len(every) - len(shown),
         gaps=tuple(gap for joint in every_joint if (gap := _gap(joint))),
@@ -110,23 +110,23 @@ def _picture(run: Run, every_joint: Sequence[Joint], scope: str, beside: bool) -
 def _gap(joint: Joint) -> str:
     """Which devices have no figure at once, and why: ``tiled 512 (1 crashed)``."""
     bad = [f"{part.device} {part.together.status}" for part in joint.parts if part.together.status != "ok"]
-    return f"{clean(joint.row.variant)} {_place(joint.row)} ({', '.join(bad)})" if bad else ""
+    return f"{clean(joint.row.variant)} {_size(joint.row)} ({', '.join(bad)})" if bad else ""
 
 
-def _title(run: Run, places: Sequence[int]) -> str:
+def _title(run: Run, positions: Sequence[int]) -> str:
     """``2 devices at once | 0, 1: NVIDIA H200``; drivers where they are all that differs."""
     devices = run.header.devices
-    divided = {place for group in together_table.shared(devices, places) for place in group}
+    divided = {position for group in together_table.shared(devices, positions) for position in group}
     named: dict[str, list[int]] = {}
-    for place in places:
-        name = driver_name(devices[place]) if place in divided else devices[place].name
-        named.setdefault(clean(name), []).append(place)
-    told = "; ".join(f"{', '.join(map(str, mine))}: {name}" for name, mine in named.items())
-    return f"{len(places)} devices at once | {told}"
+    for position in positions:
+        name = driver_name(devices[position]) if position in divided else devices[position].name
+        named.setdefault(clean(name), []).append(position)
+    listing = "; ".join(f"{', '.join(map(str, numbers))}: {name}" for name, numbers in named.items())
+    return f"{len(positions)} devices at once | {listing}"
 
 
-def _place(row: Row) -> str:
-    """A size."""
+def _size(row: Row) -> str:
+    """A row's size, as a tick label."""
     if row.problem is None:
         if "bytes" in row.parameters:
             return short(units.size(int(row.parameters["bytes"])))
@@ -136,14 +136,14 @@ def _place(row: Row) -> str:
 
 def _aggregate(axes: Axes, picture: _Picture) -> None:
     """Solid: all at once; dashed: the sum of each alone."""
-    for number, (variant, mine) in enumerate(picture.joints.items()):
+    for number, (variant, by_size) in enumerate(picture.joints.items()):
         colour, marker = picture.colours[variant], _MARKERS[number]
         for label, style, filled in ((variant, "-", True), (f"{variant}, alone", (0, (4, 2)), False)):
             values = [
-                (one.aggregate(picture.scope) if filled else one.sum_alone(picture.scope))
-                if (one := mine.get(place))
+                (joint.aggregate(picture.scope) if filled else joint.sum_alone(picture.scope))
+                if (joint := by_size.get(size))
                 else None
-                for place in picture.places
+                for size in picture.sizes
             ]
             axes.plot(
                 range(len(values)),
@@ -171,23 +171,23 @@ def _slowdowns(axes: Axes, picture: _Picture) -> None:
     count = len(picture.devices) * len(picture.joints)
     number = 0
     wide = False
-    for variant, mine in picture.joints.items():
+    for variant, by_size in picture.joints.items():
         for rank, device in enumerate(picture.devices):
             shift = (number - (count - 1) / 2) * min(_APART, 0.8 / count)
             number += 1
             marker = _MARKERS[rank % len(_MARKERS)]
-            for place, name in enumerate(picture.places):
-                part = _part(mine.get(name), device)
-                found = part.slowdown(picture.scope) if part else None
-                if found is None:
+            for index, size in enumerate(picture.sizes):
+                part = _part(by_size.get(size), device)
+                slowdown = part.slowdown(picture.scope) if part else None
+                if slowdown is None:
                     continue
-                if found.high / found.low < _WIDEST**2:
-                    axes.vlines(place + shift, found.low, found.high, color=picture.colours[variant])
+                if slowdown.high / slowdown.low < _WIDEST**2:
+                    axes.vlines(index + shift, slowdown.low, slowdown.high, color=picture.colours[variant])
                 else:
                     wide = True
                 axes.plot(
-                    place + shift,
-                    found.median,
+                    index + shift,
+                    slowdown.median,
                     color=picture.colours[variant],
                     marker=marker,
                     linestyle="none",
@@ -201,7 +201,7 @@ def _slowdowns(axes: Axes, picture: _Picture) -> None:
     _across(axes, picture)
     axes.set_ylabel("slowdown")
     markers = ", ".join(
-        f"{place} {_SHAPES[_MARKERS[rank % len(_MARKERS)]]}" for rank, place in enumerate(picture.devices)
+        f"{device} {_SHAPES[_MARKERS[rank % len(_MARKERS)]]}" for rank, device in enumerate(picture.devices)
     )
     below = f"{picture.what}: time at once over time alone, 95 % interval; devices: {markers}"
     titles(axes, picture.title, below, [(clean(name), colour) for name, colour in picture.colours.items()])
@@ -214,7 +214,7 @@ def _part(joint: Joint | None, device: int) -> Part | None:
 
 
 def _widened(axes: Axes) -> None:
-    """No shorter than a factor of four, so that there are ticks and noise does not fill the pane."""
+    """Widen the axis to a factor of four at least: there are ticks, and noise does not fill the pane."""
     low, high = axes.get_ylim()
     middle = (low * high) ** 0.5
     axes.set_ylim(min(low, middle / 2), max(high, middle * 2))
@@ -232,12 +232,12 @@ def _times(axes: Axes) -> None:
 
 
 def _across(axes: Axes, picture: _Picture) -> None:
-    """Sizes as they come, a tick each."""
-    axes.set_xlim(-0.5, len(picture.places) - 0.5)
-    slanted = max(map(len, picture.places)) * len(picture.places) > 7 * _ROOM
+    """A tick for each size, in the order of the rows."""
+    axes.set_xlim(-0.5, len(picture.sizes) - 0.5)
+    slanted = max(map(len, picture.sizes)) * len(picture.sizes) > 7 * _ROOM
     axes.set_xticks(
-        range(len(picture.places)),
-        picture.places,
+        range(len(picture.sizes)),
+        picture.sizes,
         rotation=30 if slanted else 0,
         ha="right" if slanted else "center",
         fontsize=8,

@@ -66,9 +66,9 @@ class Joint:
 
     @property
     def figured(self) -> tuple[Part, ...]:
-        """The parts with a figure of both sorts; none if fewer than two devices ran at once."""
-        found = tuple(part for part in self.parts if part.measures("kernel"))
-        return found if len(found) > 1 else ()
+        """The parts with a figure alone and at once; empty if fewer than two have both."""
+        measured = tuple(part for part in self.parts if part.measures("kernel"))
+        return measured if len(measured) > 1 else ()
 
     def aggregate(self, scope: str) -> float | None:
         """All devices at once, in flop/s or bytes/s: the sum of their medians."""
@@ -103,18 +103,18 @@ def joints_of(run: Run) -> tuple[Joint, ...]:
         if row.beside:
             part = Part(row, single.get(case_key(row)))
             groups.setdefault(same_place(row), {})[row.device] = part
-    return tuple(Joint(tuple(parts[place] for place in sorted(parts))) for parts in groups.values())
+    return tuple(Joint(tuple(parts[device] for device in sorted(parts))) for parts in groups.values())
 
 
 def case_key(row: Row) -> RowKey:
-    """The key of the case that a row is of, whatever was beside it."""
+    """The key of a row's case, whatever ran beside it."""
     return replace(row, beside=()).key
 
 
 def same_place(row: Row) -> Hashable:
-    """What rows of several devices must share to be of one case.
+    """What the rows of several devices must have in common to be one case.
 
-    GEMMs run with presets that differ from device to device; microbenchmarks are told apart by theirs.
+    Parameters count for microbenchmarks only: the presets of GEMMs differ from device to device.
     """
     parameters = () if row.kind == "gemm" else tuple(sorted(row.parameters.items()))
     return row.kind, row.variant, row.dtype, row.problem, parameters
@@ -122,35 +122,35 @@ def same_place(row: Row) -> Hashable:
 
 def speed(row: Row, scope: str) -> float | None:
     """The median rate of a row in flop/s, of microbenchmarks of memory in bytes/s; None without one."""
-    found = derive.shown_rate(row, scope) if row.kind == "gemm" else derive.byte_rate(row)
-    return found.median if found else None
+    rate = derive.shown_rate(row, scope) if row.kind == "gemm" else derive.byte_rate(row)
+    return rate.median if rate else None
 
 
 def derived(run: Run, row: Row) -> dict[str, object]:
-    """What JSON tells of a row of several devices at once; nothing of others."""
+    """The JSON fields of a row of several devices at once; empty for other rows."""
     if not row.beside:
         return {}
     part = next((part for joint in joints_of(run) for part in joint.parts if part.together is row), None)
-    found = part.slowdown("kernel") if part else None
+    slowdown = part.slowdown("kernel") if part else None
     return {
-        "slowdown": found.median if found else None,
-        "slowdown_low": found.low if found else None,
-        "slowdown_high": found.high if found else None,
+        "slowdown": slowdown.median if slowdown else None,
+        "slowdown_low": slowdown.low if slowdown else None,
+        "slowdown_high": slowdown.high if slowdown else None,
     }
 
 
-def shared(devices: Sequence[DeviceFacts], places: Sequence[int]) -> tuple[tuple[int, ...], ...]:
+def shared(devices: Sequence[DeviceFacts], positions: Sequence[int]) -> tuple[tuple[int, ...], ...]:
     """Positions of devices that are one piece of hardware: two drivers of it, or parts of it.
 
-    Processors are; other devices where their drivers tell that they sit in the same place.
+    CPUs always are. Other devices are where their drivers give the same PCI address.
     """
     homes: dict[str, list[int]] = {}
-    for place in places:
-        device = devices[place]
+    for position in positions:
+        device = devices[position]
         home = "cpu" if device.type == "cpu" else device.pci
         if home:
-            homes.setdefault(home, []).append(place)
-    return tuple(tuple(found) for found in homes.values() if len(found) > 1)
+            homes.setdefault(home, []).append(position)
+    return tuple(tuple(group) for group in homes.values() if len(group) > 1)
 
 
 def _sum(values: Sequence[float | None]) -> float | None:
@@ -160,12 +160,12 @@ def _sum(values: Sequence[float | None]) -> float | None:
 
 def _summed(measures: Sequence[Measure]) -> Measure:
     """The cost of a unit of work when it is spread over devices as their speeds are."""
-    speeds = [math.exp(-one.value) for one in measures]
+    speeds = [math.exp(-measure.value) for measure in measures]
     total = sum(speeds)
     error = math.sqrt(
-        sum((one.error * part / total) ** 2 for one, part in zip(measures, speeds, strict=True))
+        sum((measure.error * part / total) ** 2 for measure, part in zip(measures, speeds, strict=True))
     )
-    return Measure(-math.log(total), error, min(one.freedom for one in measures))
+    return Measure(-math.log(total), error, min(measure.freedom for measure in measures))
 
 
 # --- The tables of several devices at once: each device alone and beside the others, and what all reach.
@@ -184,21 +184,21 @@ def sheets(run: Run, scope: str, order: Sequence[str] = (), verbose: bool = Fals
         verbose: every device at every size, however many lines that makes.
     """
     scope = "kernel" if scope == "all" else scope
-    rank = {name: place for place, name in enumerate(order)}
+    rank = {name: position for position, name in enumerate(order)}
     groups: dict[tuple[str, str], list[Joint]] = {}
     for joint in joints_of(run):
         groups.setdefault((joint.row.kind, joint.row.dtype), []).append(joint)
-    found = []
+    tables = []
     for joints in groups.values():
         joints.sort(key=lambda joint: rank.get(joint.row.variant, len(rank)))
         lines = sum(len(joint.parts) + 1 for joint in joints)
         table = _every_device if verbose or lines <= _MANY else _every_size
-        found.append(table(run, joints, scope))
-    return found
+        tables.append(table(run, joints, scope))
+    return tables
 
 
 def where(row: Row) -> str:
-    """A row's place: its size, or what a microbenchmark moves."""
+    """A row's size: the problem, or the bytes that a microbenchmark moves."""
     if row.problem is not None:
         return f"{clean(row.label)} {shape(row)}".strip()
     if "bytes" in row.parameters:
@@ -211,18 +211,18 @@ def unit(row: Row) -> str:
     return "GFLOPS" if row.kind == "gemm" else "GB/s"
 
 
-def title(run: Run, places: Sequence[int]) -> tuple[str, ...]:
+def title(run: Run, positions: Sequence[int]) -> tuple[str, ...]:
     """``2 devices at once``, then each device, those of one name together."""
     named: dict[str, list[int]] = {}
-    for place in places:
-        named.setdefault(clean(run.header.devices[place].title), []).append(place)
-    pieces = (f"{', '.join(map(str, mine))}: {name}" for name, mine in named.items())
-    return (f"{len(places)} devices at once", *pieces)
+    for position in positions:
+        named.setdefault(clean(run.header.devices[position].title), []).append(position)
+    pieces = (f"{', '.join(map(str, numbers))}: {name}" for name, numbers in named.items())
+    return (f"{len(positions)} devices at once", *pieces)
 
 
-def places_of(joints: Sequence[Joint]) -> tuple[int, ...]:
-    """The devices of any of them."""
-    return tuple(sorted({place for joint in joints for place in joint.devices}))
+def devices_of(joints: Sequence[Joint]) -> tuple[int, ...]:
+    """The positions of the devices that ran any of these joints."""
+    return tuple(sorted({device for joint in joints for device in joint.devices}))
 
 
 # --- each device at each size -------------------------------------------------------------------------------
@@ -244,7 +244,7 @@ def _every_device(run: Run, joints: Sequence[Joint], scope: str) -> Sheet:
             lines.append((Cell(""), Cell("all"), *_of_all(joint, scope), *host))
     hosts = (("host alone", "host at once", "host slowdown"),) if with_host else ()
     return Sheet(
-        heading=title(run, places_of(joints)),
+        heading=title(run, devices_of(joints)),
         caption=f"{_what(row, scope)}: each device alone, then all at once; slowdown: the time at once over "
         "the time alone, with its 95 % interval",
         keys=("", "device"),
@@ -265,9 +265,9 @@ def _of_all(joint: Joint, scope: str) -> tuple[Cell, ...]:
     return *figures, *_ratio(joint.total(scope))
 
 
-def _ratio(found: Interval | None) -> tuple[Cell, Cell]:
-    interval = f"{units.number(found.low)} to {units.number(found.high)}" if found else "-"
-    return Cell(_times(found)), Cell(interval)
+def _ratio(slowdown: Interval | None) -> tuple[Cell, Cell]:
+    interval = f"{units.number(slowdown.low)} to {units.number(slowdown.high)}" if slowdown else "-"
+    return Cell(_times(slowdown)), Cell(interval)
 
 
 def _figure(row: Row | None, scope: str) -> Cell:
@@ -275,12 +275,12 @@ def _figure(row: Row | None, scope: str) -> Cell:
         return Cell("")
     if row.status != "ok":
         return Cell(WORDS[row.status], style=STYLES[row.status])
-    found = speed(row, scope)
-    return Cell(units.gflops(found) if found else "-")
+    rate = speed(row, scope)
+    return Cell(units.gflops(rate) if rate else "-")
 
 
-def _times(found: Interval | None) -> str:
-    return units.number(found.median) if found else "-"
+def _times(slowdown: Interval | None) -> str:
+    return units.number(slowdown.median) if slowdown else "-"
 
 
 # --- all devices together, size by size ---------------------------------------------------------------------
@@ -290,30 +290,29 @@ def _every_size(run: Run, joints: Sequence[Joint], scope: str) -> Sheet:
     """Kernels down, sizes across: what all devices reach at once; their slowdowns at the last size."""
     row = joints[0].row
     columns = tuple(dict.fromkeys(where(joint.row) for joint in joints))
-    devices = places_of(joints)
+    devices = devices_of(joints)
     best = {
         column: max(joint.aggregate(scope) or 0.0 for joint in joints if where(joint.row) == column)
         for column in columns
     }
     lines = []
-    for variant, found in groupby(joints, key=lambda joint: joint.row.variant):
-        mine = {where(joint.row): joint for joint in found}
-        last = next(
-            (mine[column] for column in reversed(columns) if column in mine and mine[column].figured), None
-        )
+    for variant, of_variant in groupby(joints, key=lambda joint: joint.row.variant):
+        by_size = {where(joint.row): joint for joint in of_variant}
+        figured = [by_size[column] for column in columns if column in by_size and by_size[column].figured]
+        last = figured[-1] if figured else None
         lines.append(
             (
                 Cell(clean(variant)),
-                *(_aggregate(mine.get(column), scope, best[column]) for column in columns),
+                *(_aggregate(by_size.get(column), scope, best[column]) for column in columns),
                 Cell(_kept(last, scope)),
-                *(Cell(_times(_slowdown_of(last, place, scope))) for place in devices),
+                *(Cell(_times(_slowdown_of(last, device, scope))) for device in devices),
             )
         )
     return Sheet(
         heading=title(run, devices),
         caption=f"{_what(row, scope)} of all devices at once, their sum; of alone, and the slowdown of each: "
         "at the largest size; * best of its column",
-        blocks=(columns, ("of alone", *(f"slowdown {place}" for place in devices))),
+        blocks=(columns, ("of alone", *(f"slowdown {device}" for device in devices))),
         rows=tuple(lines),
         notes=(
             Note("", "-v shows each device at each size", "dim"),
@@ -325,11 +324,11 @@ def _every_size(run: Run, joints: Sequence[Joint], scope: str) -> Sheet:
 def _aggregate(joint: Joint | None, scope: str, best: float) -> Cell:
     if joint is None:
         return Cell("")
-    found = joint.aggregate(scope)
-    if found is None:
+    rate = joint.aggregate(scope)
+    if rate is None:
         bad = next((part.together for part in joint.parts if part.together.status != "ok"), None)
         return Cell(WORDS[bad.status], style=STYLES[bad.status]) if bad else Cell("-")
-    return Cell(units.gflops(found), found == best)
+    return Cell(units.gflops(rate), rate == best)
 
 
 def _kept(joint: Joint | None, scope: str) -> str:
@@ -337,9 +336,9 @@ def _kept(joint: Joint | None, scope: str) -> str:
     return units.percent(1 / total.median) if total else "-"
 
 
-def _slowdown_of(joint: Joint | None, place: int, scope: str) -> Interval | None:
+def _slowdown_of(joint: Joint | None, device: int, scope: str) -> Interval | None:
     return (
-        next((part.slowdown(scope) for part in joint.parts if part.device == place), None) if joint else None
+        next((part.slowdown(scope) for part in joint.parts if part.device == device), None) if joint else None
     )
 
 
@@ -374,24 +373,24 @@ def _on(row: Row) -> str:
 
 
 def _news(part: Part) -> list[str]:
-    """What a row says that it does not say alone."""
+    """The notes of a row that the same case alone does not have."""
     row, known = part.together, part.alone.notes if part.alone else ()
     return [f"{clean(row.variant)} at {_on(row)}: {clean(note)}" for note in row.notes if note not in known]
 
 
 def _shared(run: Run, joints: Sequence[Joint]) -> list[Note]:
-    found = []
-    for places in shared(run.header.devices, places_of(joints)):
-        which = f"{', '.join(map(str, places[:-1]))} and {places[-1]}"
-        found.append(
+    remarks = []
+    for positions in shared(run.header.devices, devices_of(joints)):
+        which = f"{', '.join(map(str, positions[:-1]))} and {positions[-1]}"
+        remarks.append(
             Note(
                 "shared",
                 f"{which} are the same hardware under several drivers, or parts of it: they divide it, so a "
-                f"slowdown of about {len(places)} is to be expected",
+                f"slowdown of about {len(positions)} is to be expected",
                 "yellow",
             )
         )
-    return found
+    return remarks
 
 
 def _conclusions(joints: Sequence[Joint], scope: str) -> list[Note]:
@@ -399,19 +398,21 @@ def _conclusions(joints: Sequence[Joint], scope: str) -> list[Note]:
     kind = joints[0].row.kind
     if kind == "gemm":
         scopes = dict.fromkeys((scope, "host"))
-        sentences = [sentence for one in scopes if (sentence := conclusion(joints, one))]
+        sentences = [sentence for wanted in scopes if (sentence := conclusion(joints, wanted))]
         return [Note("At once", f"{'; '.join(sentences)}.", "bold")] if sentences else []
     ways = [list(joints)]
     if kind == "transfer":
         largest = max(int(joint.row.parameters["bytes"]) for joint in joints)
         last = [joint for joint in joints if joint.row.parameters["bytes"] == largest]
-        ways = [[one for one in last if one.row.variant.startswith(word)] for word in ("upload", "download")]
-    return [Note("At once", f"{told}.", "bold") for way in ways if (told := conclusion(way, scope))]
+        ways = [
+            [joint for joint in last if joint.row.variant.startswith(word)] for word in ("upload", "download")
+        ]
+    return [Note("At once", f"{text}.", "bold") for way in ways if (text := conclusion(way, scope))]
 
 
 def conclusion(joints: Sequence[Joint], scope: str) -> str:
     """The best aggregate of some, and what is left of the sum alone; "" where there is none."""
-    rates = [(found, joint) for joint in joints if (found := joint.aggregate(scope))]
+    rates = [(rate, joint) for joint in joints if (rate := joint.aggregate(scope))]
     if not rates:
         return ""
     best, joint = max(rates, key=lambda pair: pair[0])

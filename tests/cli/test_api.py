@@ -47,7 +47,7 @@ def keywords(words: list[str]) -> dict[str, Any]:
     by_flag = {
         flag: (name, spec)
         for name, (spec, _) in specs(COMMANDS[words[0]]).items()
-        for each in spec.words(name)
+        for each in spec.spellings(name)
         for flag in each.split("/")
     }
     values: dict[str, Any] = {}

@@ -86,8 +86,8 @@ def test_what_nobody_has_measured_is_tried_shortly_and_the_fastest_runs() -> Non
 
 def test_rows_of_the_run_are_believed_and_only_the_rest_is_tried() -> None:
     automatic, child = Automatic(), Child()
-    automatic.saw(earlier("cpu-packed", 300.0))
-    automatic.saw(earlier("tiled", 450.0, parameters={"TS": 16}))
+    automatic.record(earlier("cpu-packed", 300.0))
+    automatic.record(earlier("tiled", 450.0, parameters={"TS": 16}))
     row, _ = measure(automatic, child)
     assert [name for name, _ in child.asked] == ["numpy", "tiled"]
     assert (row.choice["kernel"], row.choice["TS"]) == ("tiled", 16)
@@ -117,11 +117,11 @@ def test_what_it_has_run_it_knows_afterwards() -> None:
 
 def test_a_variant_that_failed_in_the_run_is_neither_tried_nor_taken() -> None:
     automatic, child = Automatic(), Child()
-    automatic.saw(replace(earlier("cpu-packed", 1.0), status="timed-out", samples={}))
+    automatic.record(replace(earlier("cpu-packed", 1.0), status="timed-out", samples={}))
     measure(automatic, child)
     assert [name for name, _ in child.asked] == ["numpy", "numpy"]
     near = replace(earlier("cpu-packed", 900.0), problem=Problem(60, 60, 60))
-    automatic.saw(near)  # what it would be at this problem is no comfort
+    automatic.record(near)  # what it would be at this problem is no comfort
     measure(automatic, child)
     assert [name for name, _ in child.asked] == ["numpy", "numpy", "numpy"]
     other = case_of(problem=Gemm(32, 32, 32))
@@ -191,7 +191,7 @@ def test_a_choice_of_tuned_parameters_says_so_and_without_them_it_is_none() -> N
 
 def test_lessons_are_what_this_run_has_measured_on_generated_matrices() -> None:
     automatic, child = Automatic(), Child()
-    automatic.saw(earlier("tiled", 4.0, parameters={"TS": 16}))
+    automatic.record(earlier("tiled", 4.0, parameters={"TS": 16}))
     measure(automatic, child)
     assert [row.variant for row in automatic.lessons] == ["cpu-packed", "numpy", "cpu-packed"]
     automatic = Automatic()

@@ -9,7 +9,7 @@ import pytest
 
 from gemmbench.cli.kernels import sheets
 from gemmbench.model.row import Resources
-from gemmbench.opencl.resources import fit, told
+from gemmbench.opencl.resources import fit, registers_and_spills
 from tests.fake_runs import fake_square
 from tests.unit.test_plan import DEVICE
 
@@ -28,10 +28,10 @@ ptxas info    : Used 128 registers, used 1 barriers, 33028 bytes smem
 
 
 def test_the_compilers_log_is_read_kernel_by_kernel() -> None:
-    assert told(LOG, "padded") == (128, 128)
-    assert told(LOG, "unpad") == (14, 0)
-    assert told(LOG, "pad") == (None, None)
-    assert told("", "naive") == (None, None)
+    assert registers_and_spills(LOG, "padded") == (128, 128)
+    assert registers_and_spills(LOG, "unpad") == (14, 0)
+    assert registers_and_spills(LOG, "pad") == (None, None)
+    assert registers_and_spills("", "naive") == (None, None)
 
 
 HOPPER = replace(DEVICE, type="gpu", local_mem_emulated=False, compute_capability=(9, 0))
