@@ -545,7 +545,7 @@ def check_repeated(job: checking.Job) -> None:
         NothingMeasured: it has none.
     """
     if all(row.status != "ok" for row in job.rows):
-        what = f"nothing was measured: {place(job.rows[0])}: {clean(comparisons.told(job.rows[0]))}"
+        what = f"nothing was measured: {place(job.rows[0])}: {clean(comparisons.outcome(job.rows[0]))}"
         raise NothingMeasured(what, _as(Run, job.run))
 
 

@@ -36,7 +36,7 @@ def _swept(run: Run, scope: str, order: Sequence[str]) -> list[Sheet]:
 
 
 def _by_rows(run: Run, scope: str, order: Sequence[str]) -> list[Sheet]:
-    """What suits rows of which no view is known: a sweep if they are one, or else a line for each."""
+    """The tables of rows whose view is unknown: a sweep if they are one, otherwise a line for each."""
     axis = sweep_axis(run.rows)
     return sweep_table.sheets(run, axis, scope, order) if axis else problem_table.sheets(run, order)
 
@@ -62,8 +62,8 @@ def show(run: Run, order: Sequence[str] = (), verbose: bool = False) -> Renderab
     if run.header.view == "gemm" and len({row.problem for row in run.rows if row.kind == "gemm"}) == 1:
         rest = [*peak_table.sheets(run, verbose), *peak_table.other_sheets(run), *at_once]
         return Group(gemm(run), *([Text(""), stack(rest)] if rest else []))
-    found = [*sheets(run, order, verbose), *at_once]
-    return stack(found) if found else Text("No rows: the run ended before its first result.")
+    tables = [*sheets(run, order, verbose), *at_once]
+    return stack(tables) if tables else Text("No rows: the run ended before its first result.")
 
 
 def sheets(run: Run, order: Sequence[str] = (), verbose: bool = False) -> list[Sheet]:

@@ -17,7 +17,7 @@ from gemmbench.options.comparing import Check, Compare, Comparing
 from gemmbench.regress import compare_table as pages
 from gemmbench.regress import history_table
 from gemmbench.regress.check import Job
-from gemmbench.regress.compare import Comparison, told
+from gemmbench.regress.compare import Comparison, outcome
 from gemmbench.regress.gate import Floor, floor
 from gemmbench.report.progress import place
 
@@ -147,7 +147,7 @@ def _end_repeated(job: Job) -> None:
     lost = [row for row in job.rows if row.status in FAILED]
     if lost:
         more = f" ({len(lost)} measurements of {len(job.rows)} in all)" if len(lost) > 1 else ""
-        click.echo(f"gemmbench: {place(lost[0])}: {clean(told(lost[0]))}{more}", err=True)
+        click.echo(f"gemmbench: {place(lost[0])}: {clean(outcome(lost[0]))}{more}", err=True)
         raise click.exceptions.Exit(EXIT_WRONG)
     api.check_repeated(job)
 

@@ -119,10 +119,10 @@ def decode(stored: Array, dtype: DType) -> Array:
 def _rounded(values: Array, dtype: DType) -> Array:
     """Floats whose mantissa is as short as the type's: one rounding, from double precision."""
     dropped = np.uint64(52 - _MANTISSA[dtype.name])
-    one = np.uint64(1)
+    unit = np.uint64(1)
     bits = np.ascontiguousarray(values, np.float64).view(np.uint64)
-    odd = (bits >> dropped) & one
-    up = (one << (dropped - one)) - one + odd
+    odd = (bits >> dropped) & unit
+    up = (unit << (dropped - unit)) - unit + odd
     rounded: Array = (((bits + up) >> dropped) << dropped).view(np.float64).astype(np.float32)
     return rounded
 

@@ -19,11 +19,11 @@ def lacks_capability(device: DeviceFacts, name: str, wanted: Capability, only: b
         wanted: the compute capability that has it.
         only: whether later ones lack it.
     """
-    found = device.compute_capability
-    if found == wanted or (found > wanted and not only):
+    available = device.compute_capability
+    if available == wanted or (available > wanted and not only):
         return ""
     needs = f"{name} needs an NVIDIA device of compute capability {wanted[0]}.{wanted[1]}"
-    has = f"; this one has {found[0]}.{found[1]}" if found > (0, 0) else ""
+    has = f"; this one has {available[0]}.{available[1]}" if available > (0, 0) else ""
     return needs + ("" if only else " or later") + has
 
 

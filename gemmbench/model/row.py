@@ -185,8 +185,8 @@ def moment(text: str) -> datetime:
     Raises:
         ValueError: it is not ISO 8601.
     """
-    found = datetime.fromisoformat(text.replace("Z", "+00:00"))
-    return found if found.tzinfo else found.replace(tzinfo=timezone.utc)
+    time = datetime.fromisoformat(text.replace("Z", "+00:00"))
+    return time if time.tzinfo else time.replace(tzinfo=timezone.utc)
 
 
 RowKey = tuple[str, int, str, str, tuple[tuple[str, int | float | str], ...], Problem | None, tuple[int, ...]]

@@ -205,18 +205,18 @@ def _check_row(path: Path, number: int, row: Row, header: Header) -> None:
             raise bad("problem", "a dimension is negative")
     elif row.status == "ok" and row.work is None:
         raise bad("work", f"a {row.kind} row must have one")
-    for place, samples in (
+    for field_path, samples in (
         ("samples", row.samples),
         ("former.samples", row.former.samples if row.former else {}),
     ):
         for name, scope in samples.items():
             if name not in SCOPES:
-                raise bad(place, f"{name!r} is not one of {', '.join(SCOPES)}")
+                raise bad(field_path, f"{name!r} is not one of {', '.join(SCOPES)}")
             if scope.batch < 1:
-                raise bad(f"{place}.{name}.batch", f"{scope.batch} is not 1 or more")
+                raise bad(f"{field_path}.{name}.batch", f"{scope.batch} is not 1 or more")
             for second in scope.seconds:
                 if not 0 < second < float("inf"):
-                    raise bad(f"{place}.{name}.seconds", f"{second} is not a positive finite time")
+                    raise bad(f"{field_path}.{name}.seconds", f"{second} is not a positive finite time")
     if row.former and _counts(row.former.samples) != _counts(row.samples):
         raise bad("former.samples", "there is not one for each of the row's own")
     if row.measured_utc:

@@ -52,12 +52,12 @@ def header(old: Header) -> Header:
 
 def _scope(words: tuple[str, ...]) -> str:
     """What ``--scope`` chose, given as one word or as two; the last one counts."""
-    found = ""
-    for place, word in enumerate(words):
+    scope = ""
+    for index, word in enumerate(words):
         name, equals, value = word.partition("=")
         if name == "--scope":
-            found = value if equals else "".join(words[place + 1 : place + 2])
-    return found if found in _SCOPES else ""
+            scope = value if equals else "".join(words[index + 1 : index + 2])
+    return scope if scope in _SCOPES else ""
 
 
 def row(old: Row, of_tuner: bool) -> Row:
@@ -92,8 +92,8 @@ def _ran_on(old: Row) -> RanOn:
 
 
 def _needs_s(old: Row) -> float | None:
-    found = _NEEDS.search(old.reason) if old.status == "skipped" else None
-    return float(found[1].replace(",", "")) * _SECONDS[found[2]] if found else None
+    match = _NEEDS.search(old.reason) if old.status == "skipped" else None
+    return float(match[1].replace(",", "")) * _SECONDS[match[2]] if match else None
 
 
 def _with_beside(old: Row) -> Row:

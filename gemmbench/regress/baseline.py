@@ -42,7 +42,7 @@ class Rules:
         return in_turn(row, self.scope) if self.in_turn else measure(row, self.scope)
 
     def limits(self, row: Row) -> Limits:
-        """What a row is held against."""
+        """The threshold and the confidence for a row."""
         return Limits(self.thresholds.of(row), self.confidence)
 
 
@@ -65,42 +65,42 @@ class Basis:
         return self.repeated(self.bases)
 
     def repeated(self, runs: Sequence[Run]) -> tuple[Repetition, ...]:
-        """The repetitions of runs of one side; a row and those kept from it count once."""
+        """The repetitions in the runs of one side. A row that was kept in later runs counts once."""
         every = [each for run in runs for each in repetitions(run, self.header)]
         fresh = {
             _samples(key, row) for each in every for key, row in each.rows.items() if not row.measured_utc
         }
-        found = []
+        repeated = []
         for each in every:
             kept = {key: _samples(key, row) for key, row in each.rows.items() if row.measured_utc}
             rows = {key: row for key, row in each.rows.items() if kept.get(key) not in fresh}
             fresh |= set(kept.values())
-            found.append(Repetition(each.run, rows))
-        return tuple(found)
+            repeated.append(Repetition(each.run, rows))
+        return tuple(repeated)
 
     @cached_property
     def rows(self) -> dict[RowKey, Row]:
         """Each key's first row that is ok, or its first."""
-        found: dict[RowKey, Row] = {}
+        rows_by_key: dict[RowKey, Row] = {}
         for each in self.repetitions:
             for key, row in each.rows.items():
-                if key not in found or (row.status == "ok" and found[key].status != "ok"):
-                    found[key] = row
-        return found
+                if key not in rows_by_key or (row.status == "ok" and rows_by_key[key].status != "ok"):
+                    rows_by_key[key] = row
+        return rows_by_key
 
     @cached_property
     def references(self) -> dict[RowKey, RowKey]:
-        """In ratio mode what each row is a ratio to; rows that have nothing, or are it themselves, lack."""
-        found = {key: self._reference(key) for key in self.rows}
-        return {key: reference for key, reference in found.items() if reference is not None}
+        """In ratio mode each row's reference. Left out: rows without one, and rows that are their own."""
+        candidates = {key: self._reference(key) for key in self.rows}
+        return {key: reference for key, reference in candidates.items() if reference is not None}
 
     def _reference(self, key: RowKey) -> RowKey | None:
         if self.rows[key].kind not in ("gemm", "peak"):
             return None
         for name in self.rules.ratio:
-            found = self._peak(key) if name == PEAK else self._variant(key, name)
-            if found is not None:
-                return found if found != key else None
+            reference = self._peak(key) if name == PEAK else self._variant(key, name)
+            if reference is not None:
+                return reference if reference != key else None
         return None
 
     def _variant(self, key: RowKey, name: str) -> RowKey | None:
@@ -118,11 +118,11 @@ class Basis:
         """The fastest believed peak of the same device and type; of any device for the host's own BLAS."""
         _, device, _, dtype, *_ = key
         rates = {
-            other: found.best
+            other: interval.best
             for other, row in self.rows.items()
             if (row.kind, row.variant, row.dtype) == ("peak", "flops", dtype) and row.check.verdict == "ok"
             if device in (other[1], HOST)
-            if (found := derive.rate(row, "kernel")) is not None
+            if (interval := derive.rate(row, "kernel")) is not None
         }
         return max(rates, key=lambda other: rates[other], default=None)
 
@@ -131,14 +131,14 @@ class Basis:
 
         None where one of its rows is not ok, or the reference is of an earlier hour than the row.
         """
-        mine = self.rules.measured(rows[key]) if key in rows else None
-        if not self.rules.ratio or mine is None:
-            return mine
+        own = self.rules.measured(rows[key]) if key in rows else None
+        if not self.rules.ratio or own is None:
+            return own
         reference = self.references.get(key)
         if reference is None or reference not in rows or rows[reference].measured_utc:
             return None
         other = measure(rows[reference], self.rules.scope)
-        return mine.over(other) if other else None
+        return own.over(other) if other else None
 
     def difference(
         self, before: Repetition, now: Repetition, key: RowKey, across: frozenset[str] | None = None
@@ -162,20 +162,20 @@ class Basis:
         reference = self.references.get(key)
         if reason or not reference or reference not in before.rows or reference not in now.rows:
             return reason
-        theirs = difference((before.run, before.rows[reference]), (now.run, now.rows[reference]), across)
-        return f"its reference {before.rows[reference].variant}: {theirs}" if theirs else ""
+        differs = difference((before.run, before.rows[reference]), (now.run, now.rows[reference]), across)
+        return f"its reference {before.rows[reference].variant}: {differs}" if differs else ""
 
     def base_figures(self, key: RowKey, against: Repetition | None = None) -> list[Measure]:
         """A row's figures in the bases, or only in those that may be compared with another repetition."""
         if self.rules.in_turn:
             return [EXACT] if any(self._comparable(key, against)) else []
         figures = (self.figure(each.rows, key) for each in self._comparable(key, against))
-        return [found for found in figures if found is not None]
+        return [figure for figure in figures if figure is not None]
 
     def base_costs(self, key: RowKey, against: Repetition) -> list[Measure]:
         """The same, but in ratio mode too the row's own cost."""
         costs = (measure(each.rows[key], self.rules.scope) for each in self._comparable(key, against))
-        return [found for found in costs if found is not None]
+        return [cost for cost in costs if cost is not None]
 
     def _comparable(self, key: RowKey, against: Repetition | None) -> Iterator[Repetition]:
         for each in self.repetitions:
@@ -220,21 +220,21 @@ class Basis:
         return next(reasons, "it has none of the base's rows")
 
     def _alike(self, side: Sequence[Repetition], key: RowKey) -> list[list[float]]:
-        """A row's values, apart wherever something other than chance differs."""
+        """A row's values, grouped so that within a group only chance differs."""
         classes: list[tuple[Repetition, list[float]]] = []
         for each in side:
-            one = self.figure(each.rows, key)
-            if one is None:
+            figure = self.figure(each.rows, key)
+            if figure is None:
                 continue
-            mine = (values for first, values in classes if not self.difference(first, each, key, frozenset()))
-            values = next(mine, None)
+            same = (values for first, values in classes if not self.difference(first, each, key, frozenset()))
+            values = next(same, None)
             if values is None:
                 classes.append((each, values := []))
-            values.append(one.value)
+            values.append(figure.value)
         return [values for _, values in classes]
 
     def noise(self, news: Sequence[Repetition] = ()) -> Noise:
-        """The floor: what repetitions show, and how rows scatter where that is more."""
+        """The noise floor: from repetitions, or from the scatter of the rows if that is larger."""
         groups = self.groups(news)
         most = max((len(group) for several in groups.values() for group in several), default=0)
         measured = floors.measured(groups, f"measured, {most} runs")
@@ -243,22 +243,22 @@ class Basis:
         )
         if scattered and self.rules.in_turn:  # wide for their own errors, which each row counts itself
             figures = [self.figure(each.rows, key) for each in news for key in each.rows]
-            scattered = scattered.beyond([found.error for found in figures if found])
+            scattered = scattered.beyond([figure.error for figure in figures if figure])
         if measured and scattered and scattered.typical > measured.typical:
             return replace(measured, typical=scattered.typical, source=scattered.source)
         if not self.rules.in_turn:
             return measured or scattered or floors.assumed()
-        found = measured or scattered or floors.assumed(LEAST_IN_TURN)
-        return replace(found, typical=max(found.typical, LEAST_IN_TURN))
+        noise = measured or scattered or floors.assumed(LEAST_IN_TURN)
+        return replace(noise, typical=max(noise.typical, LEAST_IN_TURN))
 
     def _scaled(self, key: RowKey, news: Sequence[Repetition]) -> float | None:
         """A row's ratio in units of what one run's noise would make it scatter by; None if there is none."""
         first = next((each for each in news if key in each.rows), None)
         base = self.base_figures(key, first)
-        new = [found for each in news if (found := self.figure(each.rows, key)) is not None]
+        new = [figure for each in news if (figure := self.figure(each.rows, key)) is not None]
         if not base or not new:
             return None
-        apart = sum(one.value for one in new) / len(new) - sum(one.value for one in base) / len(base)
+        apart = sum(each.value for each in new) / len(new) - sum(each.value for each in base) / len(base)
         return apart / math.sqrt((0 if is_exact(base) else 1 / len(base)) + 1 / len(new))
 
 
@@ -305,46 +305,47 @@ def repetitions(run: Run, reference: Header) -> tuple[Repetition, ...]:
         run: the run.
         reference: whose devices keys refer to.
     """
-    places = slots(reference, run.header)
-    found: list[dict[RowKey, Row]] = []
+    positions = slots(reference, run.header)
+    by_repetition: list[dict[RowKey, Row]] = []
     times: dict[RowKey, int] = {}
     for row in run.rows:
-        device = places[row.device] if row.device >= 0 else HOST
-        key = row.placed(device, [places[other] for other in row.beside]).key
-        place = times[key] = times.get(key, -1) + 1
-        if place == len(found):
-            found.append({})
-        found[place][key] = row
-    return tuple(Repetition(run, rows) for rows in found)
+        device = positions[row.device] if row.device >= 0 else HOST
+        key = row.placed(device, [positions[other] for other in row.beside]).key
+        index = times[key] = times.get(key, -1) + 1
+        if index == len(by_repetition):
+            by_repetition.append({})
+        by_repetition[index][key] = row
+    return tuple(Repetition(run, rows) for rows in by_repetition)
 
 
 def slots(reference: Header, header: Header) -> tuple[int, ...]:
-    """For each device of a header the position of the same one in a reference.
+    """For each device of a header the position of the same device in a reference header.
 
-    The same are those of one name under one platform, in their order. What is left over is matched in order,
-    so that a run on another device is refused as such and not told as a list of missing and new rows; devices
-    beyond the reference's have positions of their own.
+    Devices are the same if platform and name are; equal ones are matched in order. What is left over is
+    matched in order, too: a run on another device is then refused as such, not reported as missing and new
+    rows.
+    Devices beyond the reference's have positions of their own.
     """
-    theirs = [_identity(device) for device in reference.devices]
-    found: list[int | None] = []
+    identities = [_identity(device) for device in reference.devices]
+    positions: list[int | None] = []
     for device in header.devices:
         name = _identity(device)
-        same = [place for place, other in enumerate(theirs) if other == name and place not in found]
-        found.append(same[0] if same else None)
-    free = iter([place for place in range(len(theirs)) if place not in found])
-    beyond = iter(range(len(theirs), len(theirs) + len(found)))
-    return tuple(place if place is not None else next(free, next(beyond)) for place in found)
+        same = [index for index, other in enumerate(identities) if other == name and index not in positions]
+        positions.append(same[0] if same else None)
+    free = iter([index for index in range(len(identities)) if index not in positions])
+    beyond = iter(range(len(identities), len(identities) + len(positions)))
+    return tuple(index if index is not None else next(free, next(beyond)) for index in positions)
 
 
-def strictly(wanted: Sequence[DeviceFacts], found: Sequence[DeviceFacts]) -> list[int | None]:
-    """For each wanted device the position of one of the same platform and name, none twice; or None."""
-    names = [_identity(device) for device in found]
-    places: list[int | None] = []
+def exact_positions(wanted: Sequence[DeviceFacts], available: Sequence[DeviceFacts]) -> list[int | None]:
+    """For each wanted device the position of an equal one (platform and name), each used once, or None."""
+    names = [_identity(device) for device in available]
+    positions: list[int | None] = []
     for device in wanted:
         name = _identity(device)
-        free = (place for place, other in enumerate(names) if other == name and place not in places)
-        places.append(next(free, None))
-    return places
+        free = (index for index, other in enumerate(names) if other == name and index not in positions)
+        positions.append(next(free, None))
+    return positions
 
 
 def foreign(base: DeviceFacts, new: DeviceFacts, across: Collection[str] = ()) -> Difference | None:

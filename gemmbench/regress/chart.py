@@ -40,8 +40,8 @@ def ratios(comparison: Comparison) -> list[Pane]:
         if line.judgement and line.judgement.low > 0 and line.judgement.high < 1e6:
             groups.setdefault(line.key[1], []).append(line)
     panes = []
-    for place in sorted(groups, key=lambda place: (place == HOST, place)):
-        lines = groups[place]
+    for device in sorted(groups, key=lambda device: (device == HOST, device)):
+        lines = groups[device]
         graver = [line for line in lines if line.verdict != "same"]
         kept = lines if len(lines) <= _MOST else graver[:_MOST]
         if kept:
@@ -58,17 +58,17 @@ def _pane(comparison: Comparison, lines: Sequence[Line], hidden: int) -> Pane:
 
 def _paint(axes: Axes, comparison: Comparison, lines: Sequence[Line], hidden: int) -> None:
     axes.set_xscale("log")
-    for place, line in enumerate(lines):
-        found = line.judgement
-        assert found is not None  # of `ratios`
+    for y, line in enumerate(lines):
+        judgement = line.judgement
+        assert judgement is not None  # of `ratios`
         colour, marker = LOOKS[line.verdict]
         edges = (1 / (1 + line.threshold), 1 + line.threshold)
-        axes.fill_betweenx((place - 0.5, place + 0.5), *edges, color=PALE, alpha=0.45, linewidth=0)
-        axes.plot((found.low, found.high), (place, place), color=colour, linewidth=1.6, solid_capstyle="butt")
-        axes.plot(found.ratio, place, color=colour, marker=marker, linestyle="none", label=line.verdict)
+        axes.fill_betweenx((y - 0.5, y + 0.5), *edges, color=PALE, alpha=0.45, linewidth=0)
+        axes.plot((judgement.low, judgement.high), (y, y), color=colour, linewidth=1.6, solid_capstyle="butt")
+        axes.plot(judgement.ratio, y, color=colour, marker=marker, linestyle="none", label=line.verdict)
     axes.axvline(1.0, color=BLACK, linewidth=0.8)
     axes.set_ylim(len(lines) - 0.5, -0.5)
-    axes.set_yticks(range(len(lines)), [words(line.row) for line in lines], fontsize=7.5)
+    axes.set_yticks(range(len(lines)), [row_text(line.row) for line in lines], fontsize=7.5)
     axes.tick_params(axis="y", length=0)
     axes.grid(visible=False, axis="y")
     _across(axes, lines)
@@ -83,11 +83,11 @@ def _paint(axes: Axes, comparison: Comparison, lines: Sequence[Line], hidden: in
 
 
 def _across(axes: Axes, lines: Sequence[Line]) -> None:
-    """The axis of ratios: ticks as changes, with both thresholds in sight."""
-    found = [line.judgement for line in lines if line.judgement]
+    """The axis of ratios: ticks are changes, or factors on a wide axis; both thresholds are visible."""
+    judgements = [line.judgement for line in lines if line.judgement]
     edge = 1 + max(line.threshold for line in lines)
-    low = min([1 / edge, *(one.low for one in found)]) * (1 - _CLOSE)
-    high = max([edge, *(one.high for one in found)]) * (1 + _CLOSE)
+    low = min([1 / edge, *(judgement.low for judgement in judgements)]) * (1 - _CLOSE)
+    high = max([edge, *(judgement.high for judgement in judgements)]) * (1 + _CLOSE)
     axes.set_xlim(low, high)
     if high / low < 4:
         step = next(step for step in (0.02, 0.05, 0.1, 0.2, 0.5, 1) if (high - low) / step < 9)
@@ -102,7 +102,7 @@ def _across(axes: Axes, lines: Sequence[Line]) -> None:
     axes.xaxis.set_minor_formatter(NullFormatter())
 
 
-def words(row: Row) -> str:
+def row_text(row: Row) -> str:
     """A row's name: variant, size, and the type where it is not float."""
     where = row.problem.size if row.problem else listed(row.parameters)
     parts = (clean(row.variant), "" if row.dtype == "float" else row.dtype, clean(row.label) or where)
@@ -125,8 +125,8 @@ def tracks(history: History) -> list[Pane]:
     shown = ordered if len(ordered) > _HISTORY_MOST else list(history.tracks)
     hidden = len(shown) - _HISTORY_MOST
     return [
-        _history_pane(history, track, hidden if hidden > 0 and place == 0 else 0)
-        for place, track in enumerate(shown[:_HISTORY_MOST])
+        _history_pane(history, track, hidden if hidden > 0 and number == 0 else 0)
+        for number, track in enumerate(shown[:_HISTORY_MOST])
     ]
 
 
@@ -161,11 +161,11 @@ def _history_paint(axes: Axes, history: History, track: Track, hidden: int) -> N
     room = max(high - low, _LEAST_SPAN)
     axes.set_ylim((low + high - room) / 2 - 0.15 * room, (low + high + room) / 2 + 0.25 * room)
     for shift in track.shifts:
-        place = track.points[shift.place].run - 0.5
+        middle = track.points[shift.index].run - 0.5
         colour = DOWN if shift.ratio > 1 else UP
-        axes.axvline(place, color=colour, linewidth=0.9, linestyle=(0, (4, 2)))
+        axes.axvline(middle, color=colour, linewidth=0.9, linestyle=(0, (4, 2)))
         axes.annotate(
-            f"{(shift.ratio - 1) * 100:+.0f} %", (place, 1), xycoords=("data", "axes fraction"),
+            f"{(shift.ratio - 1) * 100:+.0f} %", (middle, 1), xycoords=("data", "axes fraction"),
             xytext=(3, -9), textcoords="offset points", color=colour, fontsize=7.5, fontweight="bold",
         )  # fmt: skip
     if track.last and track.last.verdict in _LAST and not track.shifts:
@@ -178,16 +178,16 @@ def _history_paint(axes: Axes, history: History, track: Track, hidden: int) -> N
     verdict = f"; last: {track.last.verdict}" if track.last else ""
     what = "ratio" if track.is_ratio else "time"
     device = clean(track.device.split(" | ", 1)[0])
-    titles(axes, f"{words(track.row)} | {device}", f"{what} against its first runs, + is slower{verdict}")
+    titles(axes, f"{row_text(track.row)} | {device}", f"{what} against its first runs, + is slower{verdict}")
     if hidden:
         footnote(axes, [f"Not drawn: {hidden} further rows."], drop=24)
 
 
 def _dates(axes: Axes, history: History) -> None:
-    """Runs stand evenly; the days of a few of them are told."""
+    """Runs are evenly spaced; a few of them are labelled with their dates."""
     last = len(history.runs) - 1
     axes.set_xlim(-0.7, last + 0.7)
     count = min(5, last + 1)
-    places = sorted({round(place * last / max(count - 1, 1)) for place in range(count)})
-    axes.set_xticks(places, [history.times[place].strftime("%y-%m-%d") for place in places], fontsize=7.5)
+    numbers = sorted({round(number * last / max(count - 1, 1)) for number in range(count)})
+    axes.set_xticks(numbers, [history.times[number].strftime("%y-%m-%d") for number in numbers], fontsize=7.5)
     axes.grid(visible=False, axis="x")

@@ -18,8 +18,8 @@ from gemmbench.model.row import FAILED, Row, RowKey
 from gemmbench.model.run_file import Header, Run, RunFile, RunFileError, is_tuning
 from gemmbench.model.units import clean
 from gemmbench.regress import gate
-from gemmbench.regress.baseline import Basis, Repetition, foreign, repetitions, slots, strictly
-from gemmbench.regress.compare import Comparison, Line, compare, has_former, judged, told
+from gemmbench.regress.baseline import Basis, Repetition, exact_positions, foreign, repetitions, slots
+from gemmbench.regress.compare import Comparison, Line, compare, has_former, judged, outcome
 from gemmbench.regress.gate import Answer, Settled, Suspect, Wanted
 from gemmbench.stats.rates import measure
 from gemmbench.suite import session
@@ -209,7 +209,7 @@ def check(job: Job) -> Generator[Event, None, Comparison]:
     for key, line in suspicious.items():
         if line.row.status != "ok":
             suspicious[key] = replace(line, row=latest.get(key, line.row))
-    lines = {one.suspect.key: _line(job.basis, first, suspicious, one, without) for one in settled}
+    lines = {each.suspect.key: _line(job.basis, first, suspicious, each, without) for each in settled}
     for line in first.lines:  # a control that failed is nobody's suspect
         if line.key not in lines and (row := without.get(line.key)) is not None and row.status in FAILED:
             lines[line.key] = _broken(line, row)
@@ -222,13 +222,13 @@ def check(job: Job) -> Generator[Event, None, Comparison]:
 
 def _cases(job: Job) -> dict[RowKey, Case]:
     """The cases that were run, by the key that the base gives them."""
-    places = slots(job.basis.header, job.header)
-    found = {}
+    positions = slots(job.basis.header, job.header)
+    cases = {}
     for step in job.plan:
         if isinstance(step, Case):
-            place = places[step.device] if step.device >= 0 else HOST
-            found[replace(step, device=place).key] = step
-    return found
+            device = positions[step.device] if step.device >= 0 else HOST
+            cases[replace(step, device=device).key] = step
+    return cases
 
 
 def _suspect(basis: Basis, first: Comparison, now: Repetition, line: Line) -> Suspect:
@@ -244,13 +244,13 @@ def _suspect(basis: Basis, first: Comparison, now: Repetition, line: Line) -> Su
 
 
 def _controls(basis: Basis, first: Comparison, suspect: Line) -> list[RowKey]:
-    """GEMMs that run where a row runs: on its device, and on a CPU device's processor the host's BLAS too.
+    """GEMMs that run where a row runs: on its device; all CPU devices and the host's BLAS count as one.
 
-    Where a kernel's own rows have become uncertain with it, they say nothing of the machine.
+    Other rows of the same kernel serve only if their verdict is "same".
     """
     key = suspect.key
     homes = {key[1]}
-    cpus = {place for place, device in enumerate(basis.header.devices) if device.type == "cpu"}
+    cpus = {slot for slot, device in enumerate(basis.header.devices) if device.type == "cpu"}
     if key[1] in cpus or key[1] == HOST:
         homes |= {*cpus, HOST}
     candidates = {
@@ -315,15 +315,15 @@ def _line(
             return lost if line.verdict == "broken" else replace(lost, verdict="inconclusive")
         why = "not measured again: --patience was over"
         if control is not None and control in without:
-            why = f"its control {without[control].variant} gave no figure: {told(without[control])}"
+            why = f"its control {without[control].variant} gave no figure: {outcome(without[control])}"
         return replace(line, verdict="inconclusive", reason=why)
     again = judged(basis, first.noise, line, settled.suspect.base, settled.new)
-    found = settled.judgement
-    return replace(again, too_slow=False, judgement=found, verdict=found.verdict, reason=found.reason)
+    final = settled.judgement
+    return replace(again, too_slow=False, judgement=final, verdict=final.verdict, reason=final.reason)
 
 
 def _broken(line: Line, row: Row) -> Line:
-    return replace(line, row=row, verdict="broken", reason=f"measured again: {told(row)}", judgement=None)
+    return replace(line, row=row, verdict="broken", reason=f"measured again: {outcome(row)}", judgement=None)
 
 
 def _of_equal(lines: Sequence[Line]) -> Iterator[str]:
@@ -335,27 +335,29 @@ def _of_equal(lines: Sequence[Line]) -> Iterator[str]:
 
 def _remarks(basis: Basis, settled: Sequence[Settled]) -> list[str]:
     """How often rows were measured again, and what the controls say of the machine."""
-    times = sorted({len(one.new) for one in settled if one.new})
+    times = sorted({len(each.new) for each in settled if each.new})
     if not times:
         return []
     often = str(times[0]) if len(times) == 1 else f"{times[0]} to {times[-1]}"
     rows = f"{len(settled)} suspicious row{'' if len(settled) == 1 else 's'}"
-    found = [f"{rows} measured again, {often} times each; their verdicts are from that alone"]
-    alone = sum(one.suspect.control is None for one in settled)
+    remarks = [f"{rows} measured again, {often} times each; their verdicts are from that alone"]
+    alone = sum(each.suspect.control is None for each in settled)
     if alone and not basis.rules.in_turn:
-        found.append(
+        remarks.append(
             f"{alone} of them without a control: no library was measured, no kernel was as fast as before; "
             "nothing would tell if the machine itself had become slower"
         )
-    machines = {control: one.machine for one in settled if one.machine and (control := one.suspect.control)}
+    machines = {
+        control: each.machine for each in settled if each.machine and (control := each.suspect.control)
+    }
     for control, machine in machines.items():
         row = basis.rows[control]
         size = f" {row.problem.shape}" if row.problem else ""
-        found.append(
+        remarks.append(
             f"control {row.variant}{size}: {1 / machine.ratio:.3f} of its speed in the base "
             f"({1 / machine.high:.3f} to {1 / machine.low:.3f})"
         )
-    return found
+    return remarks
 
 
 def _check_former(basis: Basis, plan: Plan, folder: Path) -> None:
@@ -364,12 +366,12 @@ def _check_former(basis: Basis, plan: Plan, folder: Path) -> None:
     Raises:
         UsageError: it has none.
     """
-    theirs = {key[2:]: row.source for key, row in basis.rows.items()}
+    base_sources = {key[2:]: row.source for key, row in basis.rows.items()}
     for step in plan:
         if isinstance(step, Case) and step.former:
             with contextlib.suppress(OSError, UnicodeDecodeError):
-                found = BY_NAME[step.variant].fingerprint(step.dtype, step.numbers, step.former)
-                if found == theirs.get(step.key[2:]):
+                source = BY_NAME[step.variant].fingerprint(step.dtype, step.numbers, step.former)
+                if source == base_sources.get(step.key[2:]):
                     return
     raise UsageError(
         f"--against {folder} has none of the kernels that {basis.bases[0].path} was measured with "
@@ -398,37 +400,37 @@ def _of_ratio(basis: Basis) -> str:
 
 
 def _chosen(
-    basis: Basis, found: Sequence[DeviceFacts], selector: str
+    basis: Basis, available: Sequence[DeviceFacts], selector: str
 ) -> tuple[tuple[DeviceFacts, ...], dict[int, int]]:
     """The devices to measure on, and for each of the base's that is among them its position.
 
-    They are those that the base was measured on, by platform and name; of those that a selector names, what
-    is left stands in order for what is left of the base's.
+    They are the base's devices, by platform and name. With a selector, its other devices are matched in order
+    with the base's that are left.
 
     Raises:
         UsageError: they are not here, or differ in what `--across` does not allow.
     """
-    theirs = basis.header.devices
-    used = sorted({key[1] for key in basis.rows if HOST < key[1] < len(theirs)})
+    base_devices = basis.header.devices
+    used = sorted({key[1] for key in basis.rows if HOST < key[1] < len(base_devices)})
     if not used:
-        return select(found, selector), {}
-    devices = select(found, selector) if selector else found
-    places = strictly([theirs[slot] for slot in used], devices)
-    others = iter([number for number in range(len(devices)) if selector and number not in places])
-    matched = [number if number is not None else next(others, None) for number in places]
+        return select(available, selector), {}
+    devices = select(available, selector) if selector else available
+    positions = exact_positions([base_devices[slot] for slot in used], devices)
+    others = iter([number for number in range(len(devices)) if selector and number not in positions])
+    matched = [number if number is not None else next(others, None) for number in positions]
     pairs = [
         (slot, devices[number]) for slot, number in zip(used, matched, strict=True) if number is not None
     ]
     if not pairs:
-        here = ", ".join(clean(device.title) for device in found)
+        here = ", ".join(clean(device.title) for device in available)
         raise UsageError(
-            f"the base's device is not here: {clean(theirs[used[0]].title)}; there are {here} "
+            f"the base's device is not here: {clean(base_devices[used[0]].title)}; there are {here} "
             "(--device chooses one, --across device,driver compares nevertheless)"
         )
     for slot, device in pairs:
         if basis.rules.in_turn:  # both kernels run here
             continue
-        if different := foreign(theirs[slot], device, basis.rules.across):
+        if different := foreign(base_devices[slot], device, basis.rules.across):
             across = "device,driver" if different.kind == "device" else "driver"
             raise UsageError(f"{different.reason} (--across {across} compares nevertheless)")
     return tuple(device for _, device in pairs), {slot: number for number, (slot, _) in enumerate(pairs)}

@@ -123,11 +123,11 @@ def _line(basis: Basis, noise: Noise, key: RowKey, news: Sequence[Repetition]) -
     olds = [each for each in basis.repetitions if key in each.rows]
     statuses = {each.rows[key].status for each in olds}
     was_ok = "ok" in statuses
-    place = news[0] if news else olds[0]
-    mine = Line(key, place.rows[key], title(place.run, place.rows[key]), "missing")
+    latest = news[0] if news else olds[0]
+    line = Line(key, latest.rows[key], title(latest.run, latest.rows[key]), "missing")
     failed = next((each.rows[key] for each in news if each.rows[key].status in FAILED), None)
     if failed and (was_ok or (failed.status == "wrong" and "wrong" not in statuses)):
-        return replace(mine, row=failed, verdict="broken", reason=told(failed))
+        return replace(line, row=failed, verdict="broken", reason=outcome(failed))
     if was_ok and basis.rules.ratio and key not in basis.references:
         return _NO_REFERENCE
     if was_ok and not basis.rows[key].samples:  # a product without terms
@@ -135,62 +135,61 @@ def _line(basis: Basis, noise: Noise, key: RowKey, news: Sequence[Repetition]) -
     if was_ok and basis.rules.in_turn and not has_former(basis.rows[key]):
         return _NO_KERNEL
     if not news:
-        return mine if was_ok else _NO_RATE
+        return line if was_ok else _NO_RATE
     right = [each for each in news if each.rows[key].status == "ok"]
     if not right:
-        return _unmeasured(basis, mine, news[0]) if was_ok else _NO_RATE
+        return _unmeasured(basis, line, news[0]) if was_ok else _NO_RATE
     if all(each.rows[key].measured_utc for each in right):
         return _KEPT
-    mine = replace(mine, row=right[0].rows[key], device=title(right[0].run, right[0].rows[key]))
+    line = replace(line, row=right[0].rows[key], device=title(right[0].run, right[0].rows[key]))
     if not was_ok:
-        before = f"in the base it was {told(olds[0].rows[key])}" if olds else ""
-        return replace(mine, verdict="new", reason=before)
-    return _compared(basis, noise, mine, right)
+        before = f"in the base it was {outcome(olds[0].rows[key])}" if olds else ""
+        return replace(line, verdict="new", reason=before)
+    return _compared(basis, noise, line, right)
 
 
-def _unmeasured(basis: Basis, mine: Line, now: Repetition) -> Line:
+def _unmeasured(basis: Basis, line: Line, now: Repetition) -> Line:
     """The line of a row that was ok in the base, and in the new run was not measured.
 
-    A row is skipped that would take longer than its budget for its least number of runs, which says how long
-    one of them takes at least.
+    A row is skipped if its least number of runs would exceed its budget: a lower bound of one run's time.
     """
-    mine = replace(mine, reason=told(mine.row))
-    before = [one.value for one in basis.base_costs(mine.key, now)]
-    if not is_too_slow(mine.row) or not before:
-        return mine
-    one_s = math.exp(sum(before) / len(before)) * work(basis.rows[mine.key])
+    line = replace(line, reason=outcome(line.row))
+    before = [cost.value for cost in basis.base_costs(line.key, now)]
+    if not is_too_slow(line.row) or not before:
+        return line
+    one_s = math.exp(sum(before) / len(before)) * work(basis.rows[line.key])
     longer = now.run.header.policy.budget_s / LEAST_RUNS / one_s
     if longer < 1:
-        return mine
-    sure = longer > 1 + basis.rules.limits(mine.row).threshold and not basis.rules.relative
-    return replace(mine, verdict="broken" if sure else "inconclusive", too_slow=True)
+        return line
+    sure = longer > 1 + basis.rules.limits(line.row).threshold and not basis.rules.relative
+    return replace(line, verdict="broken" if sure else "inconclusive", too_slow=True)
 
 
-def _compared(basis: Basis, noise: Noise, mine: Line, right: Sequence[Repetition]) -> Line | str:
+def _compared(basis: Basis, noise: Noise, line: Line, right: Sequence[Repetition]) -> Line | str:
     """The line of a row that is ok on both sides."""
-    key = mine.key
+    key = line.key
     olds = [each for each in basis.repetitions if key in each.rows and each.rows[key].status == "ok"]
     reasons = {each: [basis.difference(old, each, key) for old in olds] for each in right}
     fit = next((each for each in right if not all(reasons[each])), None)
     if fit is None:
-        return replace(mine, verdict="incomparable", reason=reasons[right[0]][-1])
+        return replace(line, verdict="incomparable", reason=reasons[right[0]][-1])
     right = [each for each in right if not basis.difference(fit, each, key)]
-    mine = replace(mine, row=fit.rows[key], device=title(fit.run, fit.rows[key]))
+    line = replace(line, row=fit.rows[key], device=title(fit.run, fit.rows[key]))
     base = basis.base_figures(key, fit)
-    new = [found for each in right if (found := basis.figure(each.rows, key)) is not None]
+    new = [figure for each in right if (figure := basis.figure(each.rows, key)) is not None]
     if not base or not new:  # only where ratios are compared: the row itself is ok on both sides
         of_ratio = key in basis.references
         why = "not measured in turn with its former self"
         reason = _without_reference(basis, key, right if base else olds) if of_ratio else why
-        return replace(mine, verdict="missing", reason=reason)
+        return replace(line, verdict="missing", reason=reason)
     doubts = [
         f"{whose} integrity is suspect: {'; '.join(row.check.reasons) or 'no reason given'}"
         for whose, row in _grounds(basis, key, (*olds, *right))
         if row.check.verdict == "suspect"
     ]
     if doubts:
-        return replace(mine, verdict="inconclusive", reason=doubts[0])
-    return judged(basis, noise, mine, base, new)
+        return replace(line, verdict="inconclusive", reason=doubts[0])
+    return judged(basis, noise, line, base, new)
 
 
 def _grounds(basis: Basis, key: RowKey, sides: Iterable[Repetition]) -> Iterator[tuple[str, Row]]:
@@ -213,7 +212,7 @@ def _without_reference(basis: Basis, key: RowKey, side: Sequence[Repetition]) ->
 def judged(
     basis: Basis,
     noise: Noise,
-    mine: Line,
+    line: Line,
     base: Sequence[Measure],
     new: Sequence[Measure],
     confidence: float = 0,
@@ -223,25 +222,25 @@ def judged(
     Args:
         basis: the bases and the rules.
         noise: the floor.
-        mine: the line so far.
+        line: so far.
         base: the row's figures in the bases.
         new: and now.
         confidence: other than the rules'.
     """
-    limits = basis.rules.limits(mine.row)
+    limits = basis.rules.limits(line.row)
     if confidence:
         limits = replace(limits, confidence=confidence)
-    found = judge(base, new, noise.of(mine.key), limits)
-    reference = basis.references.get(mine.key)
-    units: float = 1 if reference else work(mine.row)
+    judgement = judge(base, new, noise.of(line.key), limits)
+    reference = basis.references.get(line.key)
+    units: float = 1 if reference else work(line.row)
     if basis.rules.in_turn:
-        units = former(mine.row, basis.rules.scope)
+        units = former(line.row, basis.rules.scope)
     return replace(
-        mine,
-        verdict=found.verdict,
-        reason=found.reason,
+        line,
+        verdict=judgement.verdict,
+        reason=judgement.reason,
         threshold=limits.threshold,
-        judgement=found,
+        judgement=judgement,
         base_s=_middle(base) * units,
         new_s=_middle(new) * units,
         runs=(len(base), len(new)),
@@ -260,10 +259,10 @@ def title(run: Run, row: Row) -> str:
     return device.title if device else f"{run.header.host.cpu} | {run.header.host.blas}"
 
 
-def told(row: Row) -> str:
+def outcome(row: Row) -> str:
     """A row's status and reason."""
     return f"{row.status}: {row.reason}".removesuffix(": ")
 
 
 def _middle(figures: Sequence[Measure]) -> float:
-    return math.exp(sum(one.value for one in figures) / len(figures))
+    return math.exp(sum(figure.value for figure in figures) / len(figures))

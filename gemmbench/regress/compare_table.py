@@ -55,9 +55,9 @@ def sheets(comparison: Comparison, every: bool = False) -> list[Sheet]:
     groups: dict[int, list[Line]] = {}
     for line in comparison.lines:
         groups.setdefault(line.key[1], []).append(line)
-    places_ = sorted(groups, key=lambda place: (place == HOST, place))
-    every_sheet = (_sheet(comparison, groups[place], names, hidden) for place in places_)
-    found = [sheet for sheet in every_sheet if sheet.rows]
+    devices = sorted(groups, key=lambda device: (device == HOST, device))
+    every_sheet = (_sheet(comparison, groups[device], names, hidden) for device in devices)
+    shown = [sheet for sheet in every_sheet if sheet.rows]
     same = comparison.counts["same"] if hidden else 0
     last = Sheet(
         notes=(
@@ -70,7 +70,7 @@ def sheets(comparison: Comparison, every: bool = False) -> list[Sheet]:
             Note("", conclusion(comparison), "bold"),
         )
     )
-    return [*found, last]
+    return [*shown, last]
 
 
 def _sheet(comparison: Comparison, lines: Sequence[Line], names: Mapping[int, str], hidden: bool) -> Sheet:
@@ -78,13 +78,13 @@ def _sheet(comparison: Comparison, lines: Sequence[Line], names: Mapping[int, st
     typed = len({line.row.dtype for line in comparison.lines}) > 1
 
     def cells(line: Line) -> tuple[Cell, ...]:
-        found = line.judgement
+        judgement = line.judgement
         style = STYLES[line.verdict]
         return (
             Cell(clean(line.row.variant)),
             Cell(names[id(line)]),
             *([Cell(line.row.dtype)] if typed else []),
-            Cell(change(found.ratio) if found else "", style=style),
+            Cell(change(judgement.ratio) if judgement else "", style=style),
             Cell(line.verdict, style=style),
             Cell(interval(line)),
             Cell(cost(line, line.base_s)),
@@ -115,12 +115,12 @@ def _caption(comparison: Comparison) -> str:
 def conclusion(comparison: Comparison) -> str:
     """How many rows have which verdict: ``1 slower, 35 same, of 36 rows; threshold 5.0 %``."""
     counts = comparison.counts
-    told = ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS if counts[verdict]) or "none"
+    counted = ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS if counts[verdict]) or "none"
     used = sorted({line.threshold for line in comparison.lines if line.judgement})
     limits = [comparison.rules.thresholds.default] if not used else [used[0], used[-1]]
     threshold = " to ".join(dict.fromkeys(map(units.percent, limits)))
     count = len(comparison.lines)
-    return f"{told}, of {count} row{'' if count == 1 else 's'}; threshold {threshold}."
+    return f"{counted}, of {count} row{'' if count == 1 else 's'}; threshold {threshold}."
 
 
 def why_nothing(comparison: Comparison) -> str:
@@ -137,11 +137,11 @@ def _reasons(lines: Sequence[Line], names: Mapping[int, str]) -> list[Note]:
         if line.reason:
             groups.setdefault((line.verdict, clean_lines(line.reason)), []).append(line)
     order = list(VERDICTS)
-    found = []
+    notes = []
     for verdict, reason in sorted(groups, key=lambda group: order.index(group[0])):
         where = _places(groups[verdict, reason], names)
-        found.append(Note(verdict, f"{where}: {reason}", STYLES[verdict]))
-    return found
+        notes.append(Note(verdict, f"{where}: {reason}", STYLES[verdict]))
+    return notes
 
 
 def _places(lines: Sequence[Line], names: Mapping[int, str]) -> str:
@@ -157,9 +157,9 @@ def _remarks(comparison: Comparison) -> list[Note]:
     floor = f"{units.percent(noise.typical)} from run to run for a typical row ({noise.source})"
     if not noise.rows and not comparison.rules.in_turn:  # of no repetitions
         floor += "; several bases, or --noise FILE with an A/A measurement (check --aa), tell it better"
-    found = [Note("noise floor", floor, "dim")]
-    found += [Note("left out", f"{count} {why}", "dim") for why, count in comparison.left_out.items()]
-    return [*found, *(Note("note", clean(remark), "yellow") for remark in comparison.remarks)]
+    notes = [Note("noise floor", floor, "dim")]
+    notes += [Note("left out", f"{count} {why}", "dim") for why, count in comparison.left_out.items()]
+    return [*notes, *(Note("note", clean(remark), "yellow") for remark in comparison.remarks)]
 
 
 def change(ratio: float) -> str:
@@ -171,12 +171,12 @@ def change(ratio: float) -> str:
 
 def interval(line: Line) -> str:
     """The confidence interval of the change: ``+8.1 to +12.3 %``."""
-    found = line.judgement
-    if found is None:
+    judgement = line.judgement
+    if judgement is None:
         return ""
-    if not (found.low > 0 and found.high < 1e6):
+    if not (judgement.low > 0 and judgement.high < 1e6):
         return "-"
-    low, high = change(found.low), change(found.high)
+    low, high = change(judgement.low), change(judgement.high)
     return f"{low.removesuffix(' %')} to {high}" if high.endswith("%") else f"{low} to {high}"
 
 
@@ -201,12 +201,12 @@ def _names(lines: Sequence[Line]) -> dict[int, str]:
     alike: dict[tuple[object, ...], list[Line]] = {}
     for line in lines:
         alike.setdefault((line.key[1], line.row.variant, line.row.dtype, where(line.row)), []).append(line)
-    found = {}
-    for (*_, place), mine in alike.items():
-        for line in mine:
-            more = listed(line.row.case_parameters) if len(mine) > 1 and line.row.kind == "gemm" else ""
-            found[id(line)] = f"{place} {more}".strip()
-    return found
+    names = {}
+    for (*_, size), group in alike.items():
+        for line in group:
+            more = listed(line.row.case_parameters) if len(group) > 1 and line.row.kind == "gemm" else ""
+            names[id(line)] = f"{size} {more}".strip()
+    return names
 
 
 def full_name(line: Line) -> str:
@@ -219,13 +219,14 @@ def full_name(line: Line) -> str:
 
 def sentence(line: Line) -> str:
     """What happened to a row, in a line: ``10.2 % slower (+8.1 to +12.3 %); threshold 5.0 %``."""
-    found = line.judgement
-    if found is None:
+    judgement = line.judgement
+    if judgement is None:
         return f"{line.verdict}: {clean(line.reason) or VERDICTS[line.verdict]}"
     reason = f"; {clean(line.reason)}" if line.reason else ""
     times = f"{cost(line, line.base_s)} to {cost(line, line.new_s)}"
     threshold = units.percent(line.threshold)
-    return f"{line.verdict}: {change(found.ratio)} ({interval(line)}), {times}, threshold {threshold}{reason}"
+    ratio = change(judgement.ratio)
+    return f"{line.verdict}: {ratio} ({interval(line)}), {times}, threshold {threshold}{reason}"
 
 
 def to_json(comparison: Comparison) -> str:
@@ -254,7 +255,7 @@ def _dumped(value: object) -> str:
 
 
 def _flat(line: Line) -> dict[str, object]:
-    row, found = line.row, line.judgement
+    row, judgement = line.row, line.judgement
     problem, reference = row.problem, line.reference
     return {
         "kind": row.kind,
@@ -271,10 +272,10 @@ def _flat(line: Line) -> dict[str, object]:
         "verdict": line.verdict,
         "reason": line.reason,
         "threshold": line.threshold or None,
-        "ratio": found.ratio if found else None,
-        "low": found.low if found else None,
-        "high": found.high if found else None,
-        "floor": found.floor if found else None,
+        "ratio": judgement.ratio if judgement else None,
+        "low": judgement.low if judgement else None,
+        "high": judgement.high if judgement else None,
+        "floor": judgement.floor if judgement else None,
         "base_s": line.base_s if reference is None else None,
         "new_s": line.new_s if reference is None else None,
         "base_over_reference": line.base_s if reference else None,
@@ -307,10 +308,10 @@ def to_github(comparison: Comparison, strict: bool = False, missing_fails: bool 
 
 def _commands(level: str, lines: Sequence[Line]) -> list[str]:
     shown = lines if len(lines) <= _MOST_ANNOTATIONS else lines[: _MOST_ANNOTATIONS - 1]
-    found = [_command(level, f"gemmbench: {full_name(line)}", sentence(line)) for line in shown]
+    commands = [_command(level, f"gemmbench: {full_name(line)}", sentence(line)) for line in shown]
     if len(shown) < len(lines):
-        found.append(_command(level, "gemmbench", f"and {len(lines) - len(shown)} more rows"))
-    return found
+        commands.append(_command(level, "gemmbench", f"and {len(lines) - len(shown)} more rows"))
+    return commands
 
 
 def _command(level: str, title: str, message: str) -> str:
@@ -341,9 +342,9 @@ def to_junit(comparison: Comparison, strict: bool = False, missing_fails: bool =
     for line in comparison.lines:
         fails = line.fails or (strict and line.open) or (missing_fails and line.lost)
         suite.add_testcase(_case(line, fails))
-    found = JUnitXml("gemmbench")
-    found.add_testsuite(suite)
-    written: bytes = found.tostring()  # type: ignore[no-untyped-call]  # junitparser has no types
+    document = JUnitXml("gemmbench")
+    document.add_testsuite(suite)
+    written: bytes = document.tostring()  # type: ignore[no-untyped-call]  # junitparser has no types
     return written.decode("utf-8") + "\n"
 
 

@@ -73,7 +73,7 @@ class _Trial:
     new: list[Measure] = field(default_factory=list)
     beside: list[Measure] = field(default_factory=list)
     failed: bool = False
-    found: Settled | None = None
+    settled: Settled | None = None
 
 
 Steps = Generator[Wanted, Answer, tuple[Settled, ...]]
@@ -105,7 +105,7 @@ def settle(
     trials = [_Trial(suspect) for suspect in suspects]
     noise = noise.cautious()
     for number in range(1, most_rounds + 1):
-        pending = [trial for trial in trials if trial.found is None and not trial.failed]
+        pending = [trial for trial in trials if trial.settled is None and not trial.failed]
         if not pending or spent():
             break
         yield from _round(pending, number, spent)
@@ -113,9 +113,9 @@ def settle(
             for trial in pending:
                 if len(trial.new) < LEAST_ROUNDS:
                     continue
-                found = decide(trial.suspect, trial.new, trial.beside, noise, confidence)
-                if found is not None and found.final:
-                    trial.found = found
+                settled = decide(trial.suspect, trial.new, trial.beside, noise, confidence)
+                if settled is not None and settled.final:
+                    trial.settled = settled
     return tuple(_ended(trial, noise, confidence) for trial in trials)
 
 
@@ -132,21 +132,21 @@ def _round(
         if control is not None and control != before[0]:
             before = (control, _figure((yield Wanted(control, fresh, number))))
             fresh = False
-        mine = yield Wanted(trial.suspect.key, fresh, number)
+        answer = yield Wanted(trial.suspect.key, fresh, number)
         fresh = False
         after = _figure((yield Wanted(control, fresh, number))) if control is not None else None
-        around = [one for one in (before[1], after) if one is not None]
+        around = [measure for measure in (before[1], after) if measure is not None]
         before = (control, after)
-        if mine == FAILED:
+        if answer == FAILED:
             trial.failed = True
             continue
-        found = _figure(mine)
-        if found is not None and around:
+        figure = _figure(answer)
+        if figure is not None and around:
             beside = mean(around)
-            trial.new.append(found.over(beside) if trial.suspect.ratio else found)
+            trial.new.append(figure.over(beside) if trial.suspect.ratio else figure)
             trial.beside.append(beside)
-        elif found is not None and control is None:
-            trial.new.append(found)
+        elif figure is not None and control is None:
+            trial.new.append(figure)
 
 
 def _figure(answer: Answer) -> Measure | None:
@@ -170,15 +170,15 @@ def decide(
     """
     if not new:
         return None
-    spread = noise.of(suspect.key, [[one.value for one in new]])
+    spread = noise.of(suspect.key, [[figure.value for figure in new]])
     plain = strict(suspect.base, new, spread, suspect.limits, confidence)
     if suspect.ratio or not suspect.control_base or not beside:
         return Settled(suspect, plain, tuple(new), final=_is_settled(plain))
-    floor = noise.of(suspect.control, [[one.value for one in beside]])
+    floor = noise.of(suspect.control, [[figure.value for figure in beside]])
     machine = judge(suspect.control_base, beside, floor, suspect.limits)
     if machine.verdict != "same" or not machine.low <= 1 <= machine.high:
-        ratios = [one.over(other) for one, other in zip(new, beside, strict=True)]
-        before = [one.over(mean(suspect.control_base)) for one in suspect.base]
+        ratios = [figure.over(other) for figure, other in zip(new, beside, strict=True)]
+        before = [figure.over(mean(suspect.control_base)) for figure in suspect.base]
         both = Spread((spread.deviation**2 + floor.deviation**2) ** 0.5, min(spread.freedom, floor.freedom))
         beside_it = strict(before, ratios, both, suspect.limits, confidence)
         if beside_it.verdict != plain.verdict:
@@ -239,8 +239,8 @@ def _is_settled(judgement: Judgement) -> bool:
 def _ended(trial: _Trial, noise: Noise, confidence: float) -> Settled:
     if trial.failed:
         return Settled(trial.suspect, None, tuple(trial.new), failed=True)
-    if trial.found is not None:
-        return trial.found
+    if trial.settled is not None:
+        return trial.settled
     last = decide(trial.suspect, trial.new, trial.beside, noise, confidence)
     if last is None or last.judgement is None or len(trial.new) >= LEAST_ROUNDS:
         return last or Settled(trial.suspect, None, ())
@@ -318,13 +318,13 @@ def floor(runs: Sequence[Run], rules: Rules) -> Floor:
     plain_noise = plain.noise()
     ratio = Basis(tuple(runs), rules) if rules.ratio else None
     ratio_noise = ratio.noise() if ratio else None
-    found = []
+    tolerances = []
     for key, row in plain.rows.items():
         count = len(plain.base_figures(key))
         if count < 2:
             continue
         has_ratio = ratio is not None and ratio_noise is not None and key in ratio.references
-        found.append(
+        tolerances.append(
             Tolerance(
                 key,
                 row,
@@ -336,7 +336,7 @@ def floor(runs: Sequence[Run], rules: Rules) -> Floor:
         )
     alarms = _alarms(plain, plain_noise)
     ratio_alarms = _alarms(ratio, ratio_noise) if ratio and ratio_noise else None
-    return Floor(tuple(runs), rules, tuple(found), alarms, ratio_alarms)
+    return Floor(tuple(runs), rules, tuple(tolerances), alarms, ratio_alarms)
 
 
 def serves(values: Sequence[float | None]) -> float | None:
@@ -344,8 +344,8 @@ def serves(values: Sequence[float | None]) -> float | None:
     ordered = sorted(math.inf if value is None else value for value in values)
     if not ordered:
         return None
-    found = ordered[math.ceil(SHARE * len(ordered)) - 1]
-    return found if math.isfinite(found) else None
+    threshold = ordered[math.ceil(SHARE * len(ordered)) - 1]
+    return threshold if math.isfinite(threshold) else None
 
 
 def carries(spread: Spread, base: int, new: int, confidence: float) -> float | None:
@@ -385,8 +385,8 @@ def _alarms(basis: Basis, noise: Noise) -> Alarms:
     for key, row in basis.rows.items():
         figures = basis.base_figures(key)
         limits: Limits = basis.rules.limits(row)
-        for place, one in enumerate(figures):
-            others = figures[:place] + figures[place + 1 :]
+        for index, figure in enumerate(figures):
+            others = figures[:index] + figures[index + 1 :]
             if others:
-                verdicts.append(judge(others, [one], noise.of(key), limits).verdict)
+                verdicts.append(judge(others, [figure], noise.of(key), limits).verdict)
     return Alarms(len(verdicts), verdicts.count("slower"), verdicts.count("inconclusive"))

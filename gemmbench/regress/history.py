@@ -49,7 +49,7 @@ class Point:
 class Shift:
     """A change of speed."""
 
-    place: int  # of the first point after it
+    index: int  # of the first point after it
     ratio: float  # time after over time before
 
 
@@ -72,7 +72,7 @@ class Track:
     @property
     def segments(self) -> tuple[tuple[Point, ...], ...]:
         """Its points between changes."""
-        edges = [0, *(shift.place for shift in self.shifts), len(self.points)]
+        edges = [0, *(shift.index for shift in self.shifts), len(self.points)]
         return tuple(self.points[a:b] for a, b in pairwise(edges))
 
     def cost(self, point: Point) -> float:
@@ -106,28 +106,28 @@ def history(runs: Sequence[Run], rules: Rules | None = None) -> History:
         RunFileError: a run does not say when it started.
     """
     rules = rules or Rules()
-    timed = sorted(((_start(run), place, run) for place, run in enumerate(runs)), key=lambda one: one[:2])
+    timed = sorted(((_start(run), index, run) for index, run in enumerate(runs)), key=lambda entry: entry[:2])
     ordered = tuple(run for _, _, run in timed)
     basis = Basis(ordered, rules)
-    found: dict[tuple[str, RowKey], list[Point]] = {}
+    series: dict[tuple[str, RowKey], list[Point]] = {}
     for number, run in enumerate(ordered):
         every = repetitions(run, basis.header)
         for key in dict.fromkeys(key for each in every for key in each.rows):
-            mine = [each for each in every if key in each.rows and not each.rows[key].measured_utc]
-            figures = [figure for each in mine if (figure := basis.figure(each.rows, key)) is not None]
+            fresh = [each for each in every if key in each.rows and not each.rows[key].measured_utc]
+            figures = [figure for each in fresh if (figure := basis.figure(each.rows, key)) is not None]
             if figures:
-                row = mine[0].rows[key]
-                found.setdefault((_home(run, row), key), []).append(Point(number, row, mean(figures)))
+                row = fresh[0].rows[key]
+                series.setdefault((_home(run, row), key), []).append(Point(number, row, mean(figures)))
     shifts = {
         track: find_shifts([point.figure.value for point in points], rules.limits(points[-1].row).high)
-        for track, points in found.items()
+        for track, points in series.items()
     }
-    noise = _noise(found, shifts)
+    noise = _noise(series, shifts)
     tracks = []
-    for (home, key), points in found.items():
+    for (home, key), points in series.items():
         device = title(ordered[points[-1].run], points[-1].row)
-        mine_ = Track(key, device, tuple(points), shifts[home, key], None, key in basis.references)
-        tracks.append(_judged(mine_, noise, (home, key), rules))
+        followed = Track(key, device, tuple(points), shifts[home, key], None, key in basis.references)
+        tracks.append(_judged(followed, noise, (home, key), rules))
     return History(ordered, tuple(time for time, _, _ in timed), rules, noise, tuple(tracks))
 
 
@@ -144,14 +144,14 @@ def find_shifts(values: Sequence[float], step: float) -> tuple[Shift, ...]:
     bounds = [0, *edges, len(values)]
     middles = [median(values[a:b]) for a, b in pairwise(bounds)]
     jumps = zip(edges, middles, middles[1:], strict=False)
-    return tuple(Shift(place, math.exp(after - before)) for place, before, after in jumps)
+    return tuple(Shift(index, math.exp(after - before)) for index, before, after in jumps)
 
 
 def _merged(values: Sequence[float], edges: list[int], step: float) -> list[int]:
-    """The changes without those between two stretches that turned out less than a step apart."""
+    """The changes, less those whose two sides differ by less than a step."""
     bounds = [0, *edges, len(values)]
-    for place, edge in enumerate(edges, 1):
-        before, after = median(values[bounds[place - 1] : edge]), median(values[edge : bounds[place + 1]])
+    for number, edge in enumerate(edges, 1):
+        before, after = median(values[bounds[number - 1] : edge]), median(values[edge : bounds[number + 1]])
         if abs(after - before) < step:
             return _merged(values, [other for other in edges if other != edge], step)
     return edges
@@ -160,9 +160,9 @@ def _merged(values: Sequence[float], edges: list[int], step: float) -> list[int]
 def _splits(values: np.ndarray, start: int, step: float) -> list[int]:
     """Positions of changes within a stretch that begins at `start`."""
     for low, high, level in _windows(values.size):
-        place = _change(values[low:high], step, level)
-        if place is not None:
-            at = low + place
+        split = _change(values[low:high], step, level)
+        if split is not None:
+            at = low + split
             return [*_splits(values[:at], start, step), start + at, *_splits(values[at:], start + at, step)]
     return []
 
@@ -182,10 +182,10 @@ def _change(values: np.ndarray, step: float, level: float) -> int | None:
     if values.size < LEAST_RUNS:
         return None
     ranks = _ranks(values)
-    place = LEAST + int(np.argmax(_apart(ranks)))
-    far = abs(float(np.median(values[place:]) - np.median(values[:place])))
+    split = LEAST + int(np.argmax(_apart(ranks)))
+    far = abs(float(np.median(values[split:]) - np.median(values[:split])))
     # Shuffling costs a hundred times what looking costs, and most rows are steady.
-    return place if far >= step and _chance(ranks) <= level else None
+    return split if far >= step and _chance(ranks) <= level else None
 
 
 def _ranks(values: np.ndarray) -> np.ndarray:
@@ -196,23 +196,23 @@ def _ranks(values: np.ndarray) -> np.ndarray:
 
 
 def _apart(ranks: np.ndarray) -> np.ndarray:
-    """How far each split sets the mean ranks apart, in units that chance makes alike; last axis: time."""
+    """The distance of the mean ranks beside each split, scaled to equal variance; last axis: time."""
     count = ranks.shape[-1]
-    places = np.arange(LEAST, count - LEAST + 1)
-    sums = np.cumsum(ranks, axis=-1)[..., places - 1]
+    splits = np.arange(LEAST, count - LEAST + 1)
+    sums = np.cumsum(ranks, axis=-1)[..., splits - 1]
     total = ranks.sum(axis=-1, keepdims=True)
-    difference = (total - sums) / (count - places) - sums / places
-    found: np.ndarray = np.abs(difference) * np.sqrt(places * (count - places) / count)
-    return found
+    difference = (total - sums) / (count - splits) - sums / splits
+    distances: np.ndarray = np.abs(difference) * np.sqrt(splits * (count - splits) / count)
+    return distances
 
 
 def _chance(ranks: np.ndarray) -> float:
-    """How many orders of the same ranks have as clear a split."""
+    """The share of random orders of the ranks that have as clear a split."""
     from scipy.stats import permutation_test
 
     def clearest(shuffled: np.ndarray, axis: int = -1) -> np.ndarray:
-        found: np.ndarray = _apart(np.moveaxis(shuffled, axis, -1)).max(axis=-1)
-        return found
+        furthest: np.ndarray = _apart(np.moveaxis(shuffled, axis, -1)).max(axis=-1)
+        return furthest
 
     tested = permutation_test(
         (ranks,),
@@ -227,12 +227,12 @@ def _chance(ranks: np.ndarray) -> float:
 
 
 def _noise(
-    found: dict[tuple[str, RowKey], list[Point]], shifts: dict[tuple[str, RowKey], tuple[Shift, ...]]
+    series: dict[tuple[str, RowKey], list[Point]], shifts: dict[tuple[str, RowKey], tuple[Shift, ...]]
 ) -> Noise:
     """The floor from run to run, within segments."""
     groups = {}
-    for track, points in found.items():
-        edges = [0, *(shift.place for shift in shifts[track]), len(points)]
+    for track, points in series.items():
+        edges = [0, *(shift.index for shift in shifts[track]), len(points)]
         values = [point.figure.value for point in points]
         if len(edges) == 2:
             edges.insert(1, len(points) - 1)  # the last run is what is judged

@@ -25,25 +25,25 @@ _MANY = 40  # rows; beyond it the steady ones are counted
 _MOST_SHIFTS = 3  # told of one row: the last
 
 
-def table(found: History, every: bool = False) -> RenderableType:
+def table(history: History, every: bool = False) -> RenderableType:
     """A line for each row, in tables by device; with `every` also the steady ones, where there are many."""
-    return stack(sheets(found, every))
+    return stack(sheets(history, every))
 
 
-def to_markdown(found: History, every: bool = False) -> str:
+def to_markdown(history: History, every: bool = False) -> str:
     """The same for a job's summary."""
-    return "\n".join(map(sheet_markdown, sheets(found, every)))
+    return "\n".join(map(sheet_markdown, sheets(history, every)))
 
 
-def sheets(found: History, every: bool = False) -> list[Sheet]:
+def sheets(history: History, every: bool = False) -> list[Sheet]:
     """One table for each device, the conclusion below the last."""
-    hidden = not every and len(found.tracks) > _MANY
+    hidden = not every and len(history.tracks) > _MANY
     groups: dict[tuple[bool, str], list[Track]] = {}
-    for track in found.tracks:
+    for track in history.tracks:
         if not (hidden and track.is_steady):
             groups.setdefault((track.key[1] == HOST, track.device), []).append(track)
-    tables = [_sheet(found, groups[place]) for place in sorted(groups, key=lambda place: place[0])]
-    steady = sum(track.is_steady for track in found.tracks)
+    tables = [_sheet(history, groups[group]) for group in sorted(groups, key=lambda group: group[0])]
+    steady = sum(track.is_steady for track in history.tracks)
     unseen = f"{steady} steady rows are not shown; -v shows them"
     return [
         *tables,
@@ -52,18 +52,18 @@ def sheets(found: History, every: bool = False) -> list[Sheet]:
                 *([Note("", unseen, "dim")] if hidden and steady else []),
                 Note(
                     "noise floor",
-                    f"{units.percent(found.noise.typical)} from run to run for a typical row "
-                    f"({found.noise.source})",
+                    f"{units.percent(history.noise.typical)} from run to run for a typical row "
+                    f"({history.noise.source})",
                     "dim",
                 ),
-                Note("", _conclusion(found), "bold"),
+                Note("", _conclusion(history), "bold"),
             )
         ),
     ]
 
 
-def _sheet(found: History, tracks: Sequence[Track]) -> Sheet:
-    typed = len({track.row.dtype for track in found.tracks}) > 1
+def _sheet(history: History, tracks: Sequence[Track]) -> Sheet:
+    typed = len({track.row.dtype for track in history.tracks}) > 1
 
     def cells(track: Track) -> tuple[Cell, ...]:
         last = track.last
@@ -74,7 +74,7 @@ def _sheet(found: History, tracks: Sequence[Track]) -> Sheet:
             *([Cell(track.row.dtype)] if typed else []),
             Cell(change(last.ratio) if last else "", style=style),
             Cell(last.verdict if last else "new", style=style),
-            Cell(_shifts(found, track.shifts, track)),
+            Cell(_shifts(history, track.shifts, track)),
             Cell(str(len(track.points))),
             Cell(_cost(track, 0)),
             Cell(_cost(track, -1)),
@@ -90,51 +90,52 @@ def _sheet(found: History, tracks: Sequence[Track]) -> Sheet:
     )
 
 
-def _cost(track: Track, place: int) -> str:
-    value = track.cost(track.points[place])
+def _cost(track: Track, index: int) -> str:
+    value = track.cost(track.points[index])
     return f"x {units.number(value)}" if track.is_ratio else units.seconds(value)
 
 
-def _shifts(found: History, shifts: Sequence[Shift], track: Track) -> str:
+def _shifts(history: History, shifts: Sequence[Shift], track: Track) -> str:
     """``11-03 +10.2 %, 11-07 -3.0 %``; the earlier ones of many are counted."""
-    told = [f"{_day(found, track, shift)} {change(shift.ratio)}" for shift in shifts[-_MOST_SHIFTS:]]
-    more = len(shifts) - len(told)
-    return ", ".join([*([f"({more} more)"] if more else []), *told])
+    texts = [f"{_day(history, track, shift)} {change(shift.ratio)}" for shift in shifts[-_MOST_SHIFTS:]]
+    more = len(shifts) - len(texts)
+    return ", ".join([*([f"({more} more)"] if more else []), *texts])
 
 
-def _day(found: History, track: Track, shift: Shift) -> str:
+def _day(history: History, track: Track, shift: Shift) -> str:
     """The day of the first run after a change; with its time where runs of one day are compared."""
-    time = found.times[track.points[shift.place].run]
-    days = {each.date() for each in found.times}
-    if len(days) < len(found.times) / 2:
+    time = history.times[track.points[shift.index].run]
+    days = {each.date() for each in history.times}
+    if len(days) < len(history.times) / 2:
         return time.strftime("%m-%d %H:%M")
-    return time.strftime("%m-%d" if len({each.year for each in found.times}) == 1 else "%Y-%m-%d")
+    return time.strftime("%m-%d" if len({each.year for each in history.times}) == 1 else "%Y-%m-%d")
 
 
-def _conclusion(found: History) -> str:
-    changed = sum(bool(track.shifts) for track in found.tracks)
-    slower = sum(track.last is not None and track.last.verdict == "slower" for track in found.tracks)
-    first, last = (time.strftime("%Y-%m-%d") for time in (found.times[0], found.times[-1]))
+def _conclusion(history: History) -> str:
+    changed = sum(bool(track.shifts) for track in history.tracks)
+    slower = sum(track.last is not None and track.last.verdict == "slower" for track in history.tracks)
+    first, last = (time.strftime("%Y-%m-%d") for time in (history.times[0], history.times[-1]))
     return (
-        f"{len(found.tracks)} rows over {len(found.runs)} runs, {first} to {last}: {changed} changed their "
-        f"speed, {slower} slower at last; threshold {units.percent(found.rules.thresholds.default)}."
+        f"{len(history.tracks)} rows over {len(history.runs)} runs, {first} to {last}: "
+        f"{changed} changed their speed, {slower} slower at last; "
+        f"threshold {units.percent(history.rules.thresholds.default)}."
     )
 
 
-def to_csv(found: History) -> str:
+def to_csv(history: History) -> str:
     """A line for each row and run; ``cost`` in seconds, or as a ratio to the reference."""
     text = io.StringIO()
     writer = csv.DictWriter(text, CSV_FIELDS, lineterminator="\n")
     writer.writeheader()
-    for track in found.tracks:
+    for track in history.tracks:
         for segment, points in enumerate(track.segments):
             for point in points:
                 writer.writerow(
                     {
-                        **_named(track),
+                        **_row_fields(track),
                         "parameters": listed(point.row.case_parameters),
-                        "started_utc": found.times[point.run].isoformat(),
-                        "file": clean(found.runs[point.run].path),
+                        "started_utc": history.times[point.run].isoformat(),
+                        "file": clean(history.runs[point.run].path),
                         "cost": track.cost(point),
                         "unit": "ratio" if track.is_ratio else "s",
                         "segment": segment,
@@ -144,29 +145,29 @@ def to_csv(found: History) -> str:
     return text.getvalue()
 
 
-def to_json(found: History) -> str:
+def to_json(history: History) -> str:
     """One object: the runs, and for each row its points, changes and the last verdict."""
     whole = {
         "runs": [
             {"file": run.path, "started_utc": time.isoformat()}
-            for run, time in zip(found.runs, found.times, strict=True)
+            for run, time in zip(history.runs, history.times, strict=True)
         ],
-        "rows": [_track(found, track) for track in found.tracks],
+        "rows": [_track(history, track) for track in history.tracks],
     }
     return json.dumps(finite(whole), allow_nan=False, indent=1) + "\n"
 
 
-def _track(found: History, track: Track) -> dict[str, object]:
+def _track(history: History, track: Track) -> dict[str, object]:
     last = track.last
     return {
-        **_named(track),
+        **_row_fields(track),
         "parameters": track.row.case_parameters,
         "unit": "ratio" if track.is_ratio else "s",
         "points": [{"run": point.run, "cost": track.cost(point)} for point in track.points],
         "changes": [
             {
-                "run": track.points[shift.place].run,
-                "started_utc": found.times[track.points[shift.place].run].isoformat(),
+                "run": track.points[shift.index].run,
+                "started_utc": history.times[track.points[shift.index].run].isoformat(),
                 "ratio": shift.ratio,
             }
             for shift in track.shifts
@@ -177,7 +178,7 @@ def _track(found: History, track: Track) -> dict[str, object]:
     }
 
 
-def _named(track: Track) -> dict[str, object]:
+def _row_fields(track: Track) -> dict[str, object]:
     row, problem = track.row, track.row.problem
     return {
         "kind": row.kind,
@@ -197,28 +198,28 @@ def _named(track: Track) -> dict[str, object]:
 _NONE = "none"
 
 
-def aa_table(found: Floor) -> RenderableType:
-    """A table for each device, then what the machine carries."""
-    return stack(aa_sheets(found))
+def aa_table(floor: Floor) -> RenderableType:
+    """A table for each device, then the thresholds that suit the machine."""
+    return stack(aa_sheets(floor))
 
 
-def aa_to_markdown(found: Floor) -> str:
+def aa_to_markdown(floor: Floor) -> str:
     """The same for a job's summary."""
-    return "\n".join(map(sheet_markdown, aa_sheets(found)))
+    return "\n".join(map(sheet_markdown, aa_sheets(floor)))
 
 
-def aa_sheets(found: Floor) -> list[Sheet]:
-    """Noise from run to run, and the thresholds that compare and check carry with this run as a base."""
+def aa_sheets(floor: Floor) -> list[Sheet]:
+    """Noise from run to run, and the least thresholds that it allows in compare and check."""
     groups: dict[int, list[Tolerance]] = {}
-    for row in found.rows:
+    for row in floor.rows:
         groups.setdefault(row.key[1], []).append(row)
-    places = sorted(groups, key=lambda place: (place == HOST, place))
-    return [*(_aa_sheet(found, groups[place]) for place in places), Sheet(notes=tuple(_notes(found)))]
+    devices = sorted(groups, key=lambda device: (device == HOST, device))
+    return [*(_aa_sheet(floor, groups[device]) for device in devices), Sheet(notes=tuple(_notes(floor)))]
 
 
-def _aa_sheet(found: Floor, rows: Sequence[Tolerance]) -> Sheet:
-    typed = len({row.row.dtype for row in found.rows}) > 1
-    ratio = bool(found.rules.ratio)
+def _aa_sheet(floor: Floor, rows: Sequence[Tolerance]) -> Sheet:
+    typed = len({row.row.dtype for row in floor.rows}) > 1
+    ratio = bool(floor.rules.ratio)
 
     def cells(row: Tolerance) -> tuple[Cell, ...]:
         return (
@@ -251,23 +252,23 @@ def _threshold(value: float | None) -> Cell:
     return Cell(_NONE, style="yellow") if value is None else Cell(units.percent(value))
 
 
-def _notes(found: Floor) -> list[Note]:
+def _notes(floor: Floor) -> list[Note]:
     modes: list[tuple[str, list[Carried], Alarms | None]] = [
-        ("plain", [row.plain for row in found.rows], found.alarms),
-        ("ratio", [row.ratio for row in found.rows if row.ratio], found.ratio_alarms),
+        ("plain", [row.plain for row in floor.rows], floor.alarms),
+        ("ratio", [row.ratio for row in floor.rows if row.ratio], floor.ratio_alarms),
     ]
-    runs = max((row.runs for row in found.rows), default=0)
+    runs = max((row.runs for row in floor.rows), default=0)
     notes = []
     for name, carried, alarms in modes:
         if not carried or alarms is None:
             continue
-        compare = _words(serves([one.compare for one in carried]))
-        check = _words(serves([one.check for one in carried]))
+        compare = _threshold_text(serves([each.compare for each in carried]))
+        check = _threshold_text(serves([each.check for each in carried]))
         text = (
             f"with these {runs} runs as base, 95 % of the rows carry {compare} in compare, {check} in check"
         )
         notes.append(Note(name, text, "bold"))
-        limit = units.percent(found.rules.thresholds.default)
+        limit = units.percent(floor.rules.thresholds.default)
         text = (
             f"each run against the others, at {limit}: {alarms.slower} of {alarms.verdicts} verdicts slower, "
             f"{alarms.inconclusive} inconclusive"
@@ -276,17 +277,17 @@ def _notes(found: Floor) -> list[Note]:
     return notes or [Note("", "No row was measured twice, so that nothing is known of the noise.", "bold")]
 
 
-def _words(value: float | None) -> str:
+def _threshold_text(value: float | None) -> str:
     return "no threshold below 90 %" if value is None else f"a threshold of {units.percent(value)}"
 
 
-def aa_to_json(found: Floor) -> str:
-    """One object: what the machine carries, and its rows in ``rows``."""
+def aa_to_json(floor: Floor) -> str:
+    """One object: the thresholds that suit the machine, and its rows in ``rows``."""
 
-    def carried(one: Carried | None) -> dict[str, object] | None:
-        if one is None:
+    def carried(tolerance: Carried | None) -> dict[str, object] | None:
+        if tolerance is None:
             return None
-        return {"noise": one.spread.deviation, "compare": one.compare, "check": one.check}
+        return {"noise": tolerance.spread.deviation, "compare": tolerance.compare, "check": tolerance.check}
 
     rows = [
         {
@@ -299,23 +300,23 @@ def aa_to_json(found: Floor) -> str:
             "plain": carried(row.plain),
             "ratio": carried(row.ratio),
         }
-        for row in found.rows
+        for row in floor.rows
     ]
-    ratio = [row.ratio for row in found.rows if row.ratio]
+    ratio = [row.ratio for row in floor.rows if row.ratio]
     whole = {
         "plain": {
-            "compare": serves([row.plain.compare for row in found.rows]),
-            "check": serves([row.plain.check for row in found.rows]),
-            "verdicts": found.alarms.verdicts,
-            "false_slower": found.alarms.slower,
+            "compare": serves([row.plain.compare for row in floor.rows]),
+            "check": serves([row.plain.check for row in floor.rows]),
+            "verdicts": floor.alarms.verdicts,
+            "false_slower": floor.alarms.slower,
         },
         "ratio": {
-            "compare": serves([one.compare for one in ratio]),
-            "check": serves([one.check for one in ratio]),
-            "verdicts": found.ratio_alarms.verdicts,
-            "false_slower": found.ratio_alarms.slower,
+            "compare": serves([each.compare for each in ratio]),
+            "check": serves([each.check for each in ratio]),
+            "verdicts": floor.ratio_alarms.verdicts,
+            "false_slower": floor.ratio_alarms.slower,
         }
-        if found.ratio_alarms
+        if floor.ratio_alarms
         else None,
         "rows": rows,
     }

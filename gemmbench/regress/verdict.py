@@ -107,9 +107,9 @@ def measured(groups: Groups, source: str) -> Noise | None:
     """
     rows = {}
     for key, several in groups.items():
-        found = [_squares(group) for group in several]
-        if freedom := sum(count for _, count in found):
-            rows[key] = (sum(squares for squares, _ in found), float(freedom))
+        squared = [_squares(group) for group in several]
+        if freedom := sum(count for _, count in squared):
+            rows[key] = (sum(squares for squares, _ in squared), float(freedom))
     if not rows:
         return None
     squares, freedoms = np.array(list(rows.values())).T
@@ -225,12 +225,12 @@ def judge(base: Sequence[Measure], new: Sequence[Measure], spread: Spread, limit
         limits: threshold and confidence.
     """
     sides = (new,) if is_exact(base) else (base, new)
-    difference = sum(one.value for one in new) / len(new) - sum(one.value for one in base) / len(base)
+    difference = sum(each.value for each in new) / len(new) - sum(each.value for each in base) / len(base)
     together = math.hypot if is_exact(base) else max  # the floor of ratios has no figure's own error in it
     variance = sum(
-        together(spread.deviation, one.error) ** 2 / len(side) ** 2 for side in sides for one in side
+        together(spread.deviation, figure.error) ** 2 / len(side) ** 2 for side in sides for figure in side
     )
-    own = [one.freedom for side in sides for one in side if one.error > spread.deviation]
+    own = [figure.freedom for side in sides for figure in side if figure.error > spread.deviation]
     freedom = min([spread.freedom, *own])
     half = student(limits.confidence, freedom) * math.sqrt(variance)
     floor = student(limits.confidence, spread.freedom) * spread.deviation
@@ -246,7 +246,7 @@ def judge(base: Sequence[Measure], new: Sequence[Measure], spread: Spread, limit
     elif low >= -past and high <= past:
         verdict = "same"
     else:
-        reason = _why(difference, half, floor, past) if may_be_slower else "the same or faster, not slower"
+        reason = _doubt(difference, half, floor, past) if may_be_slower else "the same or faster, not slower"
     return Judgement(verdict, _exp(difference), _exp(low), _exp(high), _exp(floor) - 1, may_be_slower, reason)
 
 
@@ -255,7 +255,7 @@ def is_exact(base: Sequence[Measure]) -> bool:
     return list(base) == [EXACT]
 
 
-def _why(difference: float, half: float, floor: float, past: float) -> str:
+def _doubt(difference: float, half: float, floor: float, past: float) -> str:
     if math.isinf(half):
         return "too few samples to tell how certain they are"
     if floor > past:
@@ -368,13 +368,13 @@ def load(path: Path, default: float | None = None) -> Thresholds:
             line or key.
     """
     try:
-        found = msgspec.toml.decode(path.read_bytes(), type=_File)
+        file = msgspec.toml.decode(path.read_bytes(), type=_File)
     except OSError as error:
         raise ThresholdError(f"{path}: {reason_of(error)}") from None
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise ThresholdError(f"{path}: {_placed(str(error))}") from None
-    own = _value(path, "default", found.default) if found.default is not None else DEFAULT
-    rules = tuple(_rule(path, number, entry) for number, entry in enumerate(found.row, 1))
+    own = _value(path, "default", file.default) if file.default is not None else DEFAULT
+    rules = tuple(_rule(path, number, entry) for number, entry in enumerate(file.row, 1))
     return Thresholds(own if default is None else default, rules)
 
 
@@ -408,9 +408,9 @@ def _sizes(text: str) -> tuple[float, float]:
 
 def _placed(text: str) -> str:
     """msgspec's sentence with the place before it: ``row 2: variant: Expected `str`, got `int```."""
-    sentence, found, place = text.rpartition(" - at `$")
-    if not found:
+    sentence, separator, position = text.rpartition(" - at `$")
+    if not separator:
         return text
-    place = re.sub(r"\.row\[(\d+)\]", lambda match: f"row {int(match[1]) + 1}: ", place.rstrip("`"))
-    place = place.replace(".", "").strip(": ")
-    return f"{place}: {sentence}" if place else sentence
+    position = re.sub(r"\.row\[(\d+)\]", lambda match: f"row {int(match[1]) + 1}: ", position.rstrip("`"))
+    position = position.replace(".", "").strip(": ")
+    return f"{position}: {sentence}" if position else sentence

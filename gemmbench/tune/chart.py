@@ -32,24 +32,24 @@ _HEADROOM = 1.12
 
 def tune(runs: Sequence[Run], _: Families) -> list[Pane]:
     """A pane for each tuner's run that has measured a configuration."""
-    mine = [(run, found) for run in runs if is_tuning(run) and (found := result(run)).ranked]
-    return [Pane(_HEIGHT, partial(_paint, run=run, found=found, beside=runs)) for run, found in mine]
+    tunings = [(run, outcome) for run in runs if is_tuning(run) and (outcome := result(run)).ranked]
+    return [Pane(_HEIGHT, partial(_paint, run=run, outcome=outcome, beside=runs)) for run, outcome in tunings]
 
 
-def _paint(axes: Axes, run: Run, found: Result, beside: Sequence[Run]) -> None:
+def _paint(axes: Axes, run: Run, outcome: Result, beside: Sequence[Run]) -> None:
     first = run.rows[0]
-    top = found.ranked[0].rate or 0.0
+    top = outcome.ranked[0].rate or 0.0
     divisor, letter = units.scale(top)
-    tried = [(one.number, (one.rate or 0.0) / divisor) for one in found.attempts if one.rate]
-    failed = [one.number for one in found.attempts if one.rate is None]
-    last = found.attempts[-1].number
+    tried = [(each.number, (each.rate or 0.0) / divisor) for each in outcome.attempts if each.rate]
+    failed = [each.number for each in outcome.attempts if each.rate is None]
+    last = outcome.attempts[-1].number
     numbers, rates = zip(*tried, strict=True)
     axes.scatter(numbers, rates, s=14, color=_TRIED, linewidths=0, label="configuration", zorder=2)
     if failed:
         axes.scatter(
             failed, [0.0] * len(failed), s=18, marker="x", color=DOWN, label="without a rate", clip_on=False
         )
-    steps = _best_so_far(found.attempts)
+    steps = _best_so_far(outcome.attempts)
     axes.step(
         [number for number, _ in steps] + [last],
         [rate / divisor for _, rate in steps] + [top / divisor],
@@ -58,7 +58,7 @@ def _paint(axes: Axes, run: Run, found: Result, beside: Sequence[Run]) -> None:
         label="best so far",
         zorder=3,
     )
-    shipped = found.default.rate if found.default else None
+    shipped = outcome.default.rate if outcome.default else None
     if shipped:
         axes.axhline(
             shipped / divisor, color=BLACK, linewidth=1, linestyle=(0, (4, 3)), label="shipped preset"
@@ -69,7 +69,7 @@ def _paint(axes: Axes, run: Run, found: Result, beside: Sequence[Run]) -> None:
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: short(units.number(value))))
     axes.set_xlabel("configuration, in the order of trying")
     axes.set_ylabel(f"{letter}FLOPS, device scope")
-    sizes = dict.fromkeys(row.problem for one in found.attempts for row in one.rows if row.problem)
+    sizes = dict.fromkeys(row.problem for attempt in outcome.attempts for row in attempt.rows if row.problem)
     mean = ", geometric mean" if len(sizes) > 1 else ""
     keys = [("configuration", _TRIED), ("best so far", _BEST)]
     keys += [("-- shipped preset", BLACK)] if shipped else []
@@ -80,13 +80,13 @@ def _paint(axes: Axes, run: Run, found: Result, beside: Sequence[Run]) -> None:
         f"tune {clean(first.variant)} {first.dtype} at {', '.join(problem.shape for problem in sizes)}{mean}",
         keys,
     )
-    best = found.ranked[0]
+    best = outcome.ranked[0]
     gain = f", {units.number(top / shipped)} times the shipped preset's" if shipped else ""
     footnote(
         axes,
         [
             f"Best of the search: {units.rate(top)}{gain} ({listed(best.parameters)}).",
-            *_finals(found),
+            *_finals(outcome),
         ],
     )
     axes.tick_params(colors=GREY, labelcolor=BLACK)
@@ -94,18 +94,18 @@ def _paint(axes: Axes, run: Run, found: Result, beside: Sequence[Run]) -> None:
 
 def _best_so_far(attempts: Sequence[Attempt]) -> list[tuple[int, float]]:
     """Each attempt that was better than all before it."""
-    found: list[tuple[int, float]] = []
-    for one in attempts:
-        if one.rate and (not found or one.rate > found[-1][1]):
-            found.append((one.number, one.rate))
-    return found
+    steps: list[tuple[int, float]] = []
+    for attempt in attempts:
+        if attempt.rate and (not steps or attempt.rate > steps[-1][1]):
+            steps.append((attempt.number, attempt.rate))
+    return steps
 
 
-def _finals(found: Result) -> list[str]:
-    if found.overall is None:
+def _finals(outcome: Result) -> list[str]:
+    if outcome.overall is None:
         return []
-    median, low, high = map(units.ratio, (found.overall.median, found.overall.low, found.overall.high))
-    decision = "kept" if found.is_kept else "the preset stays"
+    median, low, high = map(units.ratio, (outcome.overall.median, outcome.overall.low, outcome.overall.high))
+    decision = "kept" if outcome.is_kept else "the preset stays"
     return [
         f"Timed again in turns, the winner is {median} ({low} to {high}) times as fast as the shipped "
         f"preset: {decision}."

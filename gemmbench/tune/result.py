@@ -64,7 +64,7 @@ class Comparison:
 
 @dataclass(frozen=True, eq=False)
 class Result:
-    """What a tuner has found out."""
+    """The result of a tuner's run."""
 
     attempts: tuple[Attempt, ...]
     winner: Parameters | None  # of the finalists; None if there were none, or the shipped preset won
@@ -91,13 +91,13 @@ class Result:
 
     @property
     def stands_alone(self) -> bool:
-        """Whether the shipped preset is no use here; one that was only not timed may be faster than any."""
+        """Whether the shipped preset fails here. One that was merely not timed may still be the fastest."""
         trouble = self.default.trouble if self.default else None
         return trouble is not None and trouble.status in _NO_USE
 
     @property
     def is_kept(self) -> bool:
-        """Whether the winner takes the shipped preset's place: it beats it with confidence, or that fails."""
+        """Whether the winner replaces the preset: it is faster with confidence, or the preset fails."""
         if self.winner is None or not self.finished or self.fault is not None:
             return False
         return self.stands_alone or (self.overall is not None and self.overall.is_above(1))
@@ -140,28 +140,28 @@ Tell = Callable[[Event], None]
 
 def result(run: Run) -> Result:
     """What the rows of a tuner's file say; of several finals the last counts."""
-    found = attempts(run.rows)
+    tried = attempts(run.rows)
     finals = _last_finals(run.rows)
     rounds = [row for row in finals if row.phase != FINALIST]
-    searched = tuple(dict.fromkeys(row.problem for row in found[0].rows if row.problem)) if found else ()
-    heat = [one for one in _by_parameters(row for row in finals if row.phase == FINALIST) if one.rate]
-    best = max(heat, key=lambda one: one.rate or 0, default=None)
-    if best is None or best.parameters == found[0].parameters:
-        return Result(found, None, bool(finals), None, ())
+    searched = tuple(dict.fromkeys(row.problem for row in tried[0].rows if row.problem)) if tried else ()
+    heat = [each for each in _by_parameters(row for row in finals if row.phase == FINALIST) if each.rate]
+    best = max(heat, key=lambda each: each.rate or 0, default=None)
+    if best is None or best.parameters == tried[0].parameters:
+        return Result(tried, None, bool(finals), None, ())
     pairs = {
-        problem: _pairs(rounds, found[0].parameters, best.parameters, problem)
+        problem: _pairs(rounds, tried[0].parameters, best.parameters, problem)
         for problem in dict.fromkeys(row.problem for row in rounds if row.problem)
     }
     comparisons = tuple(
-        Comparison(problem, problem in searched, speedup(mine) if mine else None, _trouble(rounds, problem))
-        for problem, mine in pairs.items()
+        Comparison(problem, problem in searched, speedup(timed) if timed else None, _trouble(rounds, problem))
+        for problem, timed in pairs.items()
     )
     together = [pair for problem in searched for pair in pairs.get(problem, ())]
     overall = speedup(together) if together else None
-    finished = bool(rounds) or found[0].rate is None
-    mine = (row for row in rounds if row.parameters == best.parameters)
-    fault = next((row for row in mine if row.status in FAILED), None)
-    return Result(found, best.parameters, finished, overall, comparisons, fault)
+    finished = bool(rounds) or tried[0].rate is None
+    own_rows = (row for row in rounds if row.parameters == best.parameters)
+    fault = next((row for row in own_rows if row.status in FAILED), None)
+    return Result(tried, best.parameters, finished, overall, comparisons, fault)
 
 
 def attempts(rows: Iterable[Row]) -> tuple[Attempt, ...]:
@@ -217,19 +217,19 @@ def speedup(pairs: Sequence[Pair]) -> Interval:
 
 
 def _by_parameters(rows: Iterable[Row]) -> tuple[Attempt, ...]:
-    found: dict[tuple[tuple[str, object], ...], dict[Problem | None, Row]] = {}
+    grouped: dict[tuple[tuple[str, object], ...], dict[Problem | None, Row]] = {}
     for row in rows:
-        found.setdefault(tuple(sorted(row.parameters.items())), {})[row.problem] = row
-    groups = [tuple(mine.values()) for mine in found.values()]
-    return tuple(Attempt(number, mine[0].parameters, mine) for number, mine in enumerate(groups, 1))
+        grouped.setdefault(tuple(sorted(row.parameters.items())), {})[row.problem] = row
+    groups = [tuple(group.values()) for group in grouped.values()]
+    return tuple(Attempt(number, group[0].parameters, group) for number, group in enumerate(groups, 1))
 
 
 def _last_finals(rows: Sequence[Row]) -> tuple[Row, ...]:
-    """From the last heat on; an earlier call's finals were held on another day."""
+    """The rows from the last heat on; finals of earlier calls do not count."""
     starts = [
-        place
-        for place, row in enumerate(rows)
-        if row.phase == FINALIST and (place == 0 or rows[place - 1].phase != FINALIST)
+        index
+        for index, row in enumerate(rows)
+        if row.phase == FINALIST and (index == 0 or rows[index - 1].phase != FINALIST)
     ]
     return tuple(row for row in rows[starts[-1] :] if row.phase != TRIAL) if starts else ()
 

@@ -42,7 +42,7 @@ class Hooks:
 
 
 def search(space: Space, strategy: str, seed: int, hooks: Hooks) -> None:
-    """The shipped preset and a random sample, a strategy from their best, what a small space has left.
+    """Try the shipped preset and a random sample, run the strategy from their best, then what is left.
 
     Args:
         space: what there is to try.
@@ -55,7 +55,7 @@ def search(space: Space, strategy: str, seed: int, hooks: Hooks) -> None:
     np.random.seed(seed % 2**32)
     known = {
         "tune_params": {name: list(values) for name, values in space.values.items()},
-        "cache": {str(number): one for number, one in enumerate(space.configurations)},
+        "cache": {str(number): configuration for number, configuration in enumerate(space.configurations)},
     }
     searchspace = Searchspace(None, None, None, from_cache=known)
     runner = _Runner(tuple(space.values), hooks)
@@ -124,38 +124,38 @@ class _Runner:
 
     def run(self, configurations: Sequence[Sequence[int]], _: object) -> list[dict[str, object] | None]:
         """kernel-tuner's call: a result for each; None for those that there was no time for."""
-        asked = [tuple(one) for one in configurations]
+        asked = [tuple(values) for values in configurations]
         results = []
-        for place, one in enumerate(asked):
-            if len(asked) > 1 and one not in self._costs and not self.is_over():
-                self.announce(asked[place : place + _AHEAD])
-            results.append(self._result(one))
+        for index, values in enumerate(asked):
+            if len(asked) > 1 and values not in self._costs and not self.is_over():
+                self.announce(asked[index : index + _AHEAD])
+            results.append(self._result(values))
         return results
 
     def announce(self, configurations: Sequence[Configuration]) -> None:
         """Say what will probably be measured next."""
-        self._hooks.ahead([self._named(one) for one in configurations if one not in self._costs])
+        self._hooks.ahead([self._by_name(values) for values in configurations if values not in self._costs])
 
     def add_strategy_time(self, seconds: float) -> None:
         """kernel-tuner's call: of no interest here."""
 
-    def _result(self, one: Configuration) -> dict[str, object] | None:
-        if one not in self._costs:
+    def _result(self, values: Configuration) -> dict[str, object] | None:
+        if values not in self._costs:
             if self.is_over():
                 return None
             self.idle = 0
-            cost = self._costs[one] = self._hooks.cost(self._named(one))
+            cost = self._costs[values] = self._hooks.cost(self._by_name(values))
             if cost is not None and (self.best is None or cost < (self._costs[self.best] or 0)):
-                self.best = one
+                self.best = values
         else:
             self.idle += 1
-        cost = self._costs[one]
+        cost = self._costs[values]
         if cost is None:
-            return {**self._named(one), "__error__": RuntimeFailedConfig()}
-        return {**self._named(one), "time": cost}
+            return {**self._by_name(values), "__error__": RuntimeFailedConfig()}
+        return {**self._by_name(values), "time": cost}
 
-    def _named(self, one: Configuration) -> dict[str, int]:
-        return dict(zip(self._names, one, strict=True))
+    def _by_name(self, values: Configuration) -> dict[str, int]:
+        return dict(zip(self._names, values, strict=True))
 
 
 class _Local:
@@ -190,9 +190,9 @@ class _Local:
         """The first better neighbour; None if there is none."""
         neighbours = space.get_neighbors(here, "Hamming")
         random.shuffle(neighbours)
-        for place, neighbour in enumerate(neighbours):
-            self._runner.announce(neighbours[place : place + _AHEAD])
-            found = cost(neighbour, check_restrictions=False)
-            if found < lowest:
-                return neighbour, found
+        for index, neighbour in enumerate(neighbours):
+            self._runner.announce(neighbours[index : index + _AHEAD])
+            reached = cost(neighbour, check_restrictions=False)
+            if reached < lowest:
+                return neighbour, reached
         return None

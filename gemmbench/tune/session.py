@@ -26,7 +26,7 @@ from gemmbench.tune.result import TRIAL, Attempt, Retimed, Retiming, Searching, 
 from gemmbench.tune.search import Hooks, search
 
 Measure = Callable[[Case, Policy], Row]
-Ahead = Callable[[Sequence[Case]], None]  # told what will probably be measured next
+Ahead = Callable[[Sequence[Case]], None]  # gets what will probably be measured next
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Task:
 
 
 def measured_by(worker: Worker, device: DeviceFacts, tell: Tell = lambda _: None) -> Measure:
-    """A worker as what measures; its stages are told."""
+    """A function that measures with a worker, and reports its stages."""
 
     def measure(case: Case, policy: Policy) -> Row:
         steps = worker.run(case, device, policy)
@@ -66,14 +66,14 @@ def tune(
     ahead: Ahead = lambda _: None,
     clock: Callable[[], float] = time.monotonic,
 ) -> None:
-    """Search, then time the best few again; all that comes of it is in the cache.
+    """Search, then time the best few again; the results are in the cache.
 
     Args:
         task: what to tune.
         measure: verifies and measures a case; has a row to return whatever happens.
         cache: where rows go; those of the search that it holds are not measured again.
-        tell: told what happens.
-        ahead: told what will probably be measured next.
+        tell: gets each event.
+        ahead: gets what will probably be measured next.
         clock: seconds; replaced in tests.
 
     Raises:
@@ -127,18 +127,18 @@ class _Session:
     def finals(self) -> None:
         """The best few beside the shipped preset, then the winner and it in turns, on other sizes too."""
         task = self._task
-        found = facts.result(self._cache.run())
-        if not found.ranked:
+        outcome = facts.result(self._cache.run())
+        if not outcome.ranked:
             return
-        shipped = found.attempts[0]
-        top = [one for one in found.ranked if one is not shipped][: rules.FINALISTS]
+        shipped = outcome.attempts[0]
+        top = [attempt for attempt in outcome.ranked if attempt is not shipped][: rules.FINALISTS]
         if not top:
             return
         expected_s = facts.median_s((shipped if shipped.rate else top[0]).rows[0]) or 0.0
         overhead_s = sum(self._took) / len(self._took) / len(task.problems) if self._took else 0.0
         plan = rules.finals(task.budget_s, task.time_limit_s, task.problems, expected_s, overhead_s)
         self._tell(Retiming((len(top) + 1) * len(task.problems)))
-        entrants = [one.parameters for one in ([shipped, *top] if shipped.rate else top)]
+        entrants = [attempt.parameters for attempt in ([shipped, *top] if shipped.rate else top)]
         for problem in task.problems:
             for parameters in entrants:
                 self._retime(problem, parameters, facts.FINALIST, plan.policy)
@@ -216,7 +216,7 @@ class _Session:
         return row
 
     def _announce(self, configurations: Sequence[Mapping[str, int]]) -> None:
-        steps = (self._case(self._task.problems[0], one) for one in configurations)
+        steps = (self._case(self._task.problems[0], configuration) for configuration in configurations)
         self._ahead([step for step in steps if isinstance(step, Case)])
 
 
@@ -336,7 +336,7 @@ class Builders:
             thread.start()
 
     def want(self, cases: Sequence[Case]) -> None:
-        """Build these, in this order, in the place of whatever still waits."""
+        """Build these, in this order, instead of what still waits."""
         with self._news:
             self._waiting = deque(case for case in cases if case.source not in self._seen)
             self._news.notify_all()

@@ -81,13 +81,13 @@ def space(variant: Variant, device: DeviceFacts, problems: Sequence[Gemm]) -> Sp
     combinations = math.prod(map(len, values.values()))
     if combinations == 1:
         raise TuningError(f"{variant.name} has no parameters to tune")
-    parameters = {name: replace(variant.parameters[name], values=mine) for name, mine in values.items()}
+    parameters = {name: replace(variant.parameters[name], values=chosen) for name, chosen in values.items()}
     allowed = tuple(replace(variant, parameters=parameters).space(dtype))
     reasons = [
-        next(filter(None, (why_not(device, variant, problem, one) for problem in problems)), "")
-        for one in allowed
+        next(filter(None, (why_not(device, variant, problem, each) for problem in problems)), "")
+        for each in allowed
     ]
-    suited = tuple(one for one, reason in zip(allowed, reasons, strict=True) if not reason)
+    suited = tuple(each for each, reason in zip(allowed, reasons, strict=True) if not reason)
     if not suited:
         raise TuningError(f"no configuration of {variant.name} runs here: {reasons[0]}")
     return Space(default, values, suited, combinations, len(allowed))
@@ -101,21 +101,21 @@ def default_problems(device: DeviceFacts, dtype: str) -> tuple[Gemm, ...]:
 
 
 def other_problems(problems: Sequence[Gemm]) -> tuple[Gemm, ...]:
-    """Problems to hold a winner against beside those of the search: small, odd and large, cheapest first.
+    """Further problems to compare a winner at: small, odd and large, cheapest first.
 
-    What wins at one size may lose at another; regressions hide in odd sizes.
+    What wins at the sizes of the search may lose at others, above all at odd ones.
     """
     base = max(problems, key=lambda problem: problem.flops)
 
     def scaled(length: Callable[[int], int]) -> Gemm:
         return replace(base, m=length(base.m), n=length(base.n), k=length(base.k))
 
-    found = (
+    candidates = (
         scaled(lambda n: max(1, n // 4)),
         scaled(lambda n: max(1, n - 1)),
         scaled(lambda n: 2 * n),
     )
-    return tuple(problem for problem in found if problem not in problems)
+    return tuple(problem for problem in candidates if problem not in problems)
 
 
 def case(

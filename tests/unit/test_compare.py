@@ -10,7 +10,7 @@ import pytest
 from gemmbench.model import instrument
 from gemmbench.model.row import Check, Problem, Row, Status, Work
 from gemmbench.model.run_file import Run
-from gemmbench.regress.baseline import DIFFERENCES, Rules, slots, strictly
+from gemmbench.regress.baseline import DIFFERENCES, Rules, exact_positions, slots
 from gemmbench.regress.compare import Comparison, Line, compare
 from gemmbench.regress.verdict import Rule, Thresholds
 from tests import fake_runs as fake
@@ -192,7 +192,7 @@ def test_devices_pair_by_what_they_are_and_not_by_their_place() -> None:
     assert slots(fake.header((), (fake.GPU,)), both) == (1, 0)
     twins = fake.header((), (fake.GPU, fake.GPU))
     assert slots(twins, twins) == (0, 1)
-    assert strictly([fake.GPU, fake.CPU, fake.GPU], [fake.CPU, fake.GPU]) == [1, 0, None]
+    assert exact_positions([fake.GPU, fake.CPU, fake.GPU], [fake.CPU, fake.GPU]) == [1, 0, None]
 
 
 def test_thresholds_of_single_rows() -> None:

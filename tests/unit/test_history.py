@@ -45,10 +45,10 @@ def track(found: History, variant: str, size: int) -> Track:
 def test_changes_are_found_where_they_are() -> None:
     found = history(year())
     (shift,) = track(found, "tiled", 512).shifts
-    assert shift.place == 7  # the first run of day 8
+    assert shift.index == 7  # the first run of day 8
     assert shift.ratio == pytest.approx(1.12, abs=0.02)
     (shift,) = track(found, "register", 2048).shifts
-    assert (shift.place, shift.ratio) == (3, pytest.approx(0.8, abs=0.02))
+    assert (shift.index, shift.ratio) == (3, pytest.approx(0.8, abs=0.02))
     assert sum(bool(each.shifts) for each in found.tracks) == 2
 
 
@@ -127,11 +127,11 @@ def test_too_few_runs_for_a_change(count: int) -> None:
 
 def test_borders_of_a_change() -> None:
     series = [0.0, 0.001] * 5 + [0.1, 0.101] * 5
-    assert [shift.place for shift in find_shifts(series, 0.05)] == [10]
+    assert [shift.index for shift in find_shifts(series, 0.05)] == [10]
     assert find_shifts(series, 0.11) == ()  # smaller than what counts
     assert find_shifts([0.0] * 20, 0.05) == ()
     back = [*series, *[0.0, 0.001] * 5]
-    assert [shift.place for shift in find_shifts(back, 0.05)] == [10, 20]
+    assert [shift.index for shift in find_shifts(back, 0.05)] == [10, 20]
     spike = [0.0, 0.001] * 5 + [3.0] + [0.0, 0.001] * 5
     assert find_shifts(spike, 0.05) == ()
 
