@@ -29,7 +29,7 @@ class Rules:
     confidence: float = CONFIDENCE
     scope: str | None = None  # None: the finest that was measured
     ratio: tuple[str, ...] = ()  # variants, or PEAK: each row is taken as a ratio to the first that it has
-    across: frozenset[str] = frozenset()  # of pairing.DIFFERENCES
+    across: frozenset[str] = frozenset()  # of DIFFERENCES
     in_turn: bool = False  # the new run's rows were measured in turn with the base's kernels
 
     @property
