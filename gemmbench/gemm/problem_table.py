@@ -87,7 +87,7 @@ def _sheet(run: Run, device: int, dtype: str, rows: Sequence[Row]) -> Sheet:
         left=frozenset({"status"}),
         notes=(
             *(
-                Note(f"{clean(row.variant)} at {shape(row)}", f"took {notes.taken(row)}", "dim")
+                Note(f"{clean(row.variant)} at {shape(row)}", f"took {notes.selected(row)}", "dim")
                 for row in rows
                 if row.variant == AUTO and row.choice
             ),
@@ -211,7 +211,7 @@ def _facts(run: Run, row: Row) -> list[Note]:
     style = {"ok": "green", "wrong": "bold red", "suspect": "yellow"}.get(row.check.verdict, "dim")
     found.append(Note("verified", ": ".join(filter(None, (verdict, figures, reasons))), style))
     if row.variant == AUTO and row.choice:
-        found.append(Note("took", notes.taken(row)))
+        found.append(Note("took", notes.selected(row)))
     chosen = {**row.parameters, **notes.settled(row)}
     if chosen:
         found.append(Note("parameters", listed(chosen)))
