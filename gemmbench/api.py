@@ -39,7 +39,7 @@ from gemmbench.regress.baseline import Basis
 from gemmbench.regress.check import CheckOutcome
 from gemmbench.regress.compare import Line
 from gemmbench.regress.gate import Floor, floor
-from gemmbench.report.progress import Progress, place
+from gemmbench.report.progress import Progress, row_label
 from gemmbench.report.table import stack
 from gemmbench.suite import run as suite
 from gemmbench.suite.run import Measurement, Outcome, user_errors
@@ -545,7 +545,7 @@ def check_repeated(job: checking.Job) -> None:
         NothingMeasured: it has none.
     """
     if all(row.status != "ok" for row in job.rows):
-        what = f"nothing was measured: {place(job.rows[0])}: {clean(comparisons.outcome(job.rows[0]))}"
+        what = f"nothing was measured: {row_label(job.rows[0])}: {clean(comparisons.outcome(job.rows[0]))}"
         raise NothingMeasured(what, _as(Run, job.run))
 
 

@@ -73,10 +73,10 @@ def draw_panes(panes: Callable[[], Sequence[Pane]], path: Path, needs: str, acro
 
     def picture() -> Figure:
         _set_style()
-        found = panes()
-        if not found:
+        content = panes()
+        if not content:
             raise ChartError(f"nothing to draw: there are no {needs}")
-        return _composed(found, across)
+        return _composed(content, across)
 
     _write(picture, path)
 

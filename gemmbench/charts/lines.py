@@ -49,12 +49,12 @@ class Box:
     @property
     def series(self) -> list[Series]:
         """Every run's."""
-        return [one for _, panel in self.parts for one in panel.series]
+        return [series for _, panel in self.parts for series in panel.series]
 
     @cached_property
     def crowded(self) -> bool:
         """Whether there are too many variants for a colour each."""
-        return len({one.label for one in self.series if not self.is_library(one.variant)}) > _CROWD
+        return len({series.label for series in self.series if not self.is_library(series.variant)}) > _CROWD
 
     @property
     def bold(self) -> str:
@@ -88,10 +88,10 @@ class Box:
     @cached_property
     def hues(self) -> dict[str, str]:
         """The colour of each family that has a line, libraries aside, in the ladder's order."""
-        mine = {self.family(one.variant) for one in self.series if not self.is_library(one.variant)}
-        ordered = [family for family in dict.fromkeys(self.families.values()) if family in mine]
-        ordered += sorted(mine - set(ordered))
-        return {family: COLOURS[place % len(COLOURS)] for place, family in enumerate(ordered)}
+        used = {self.family(series.variant) for series in self.series if not self.is_library(series.variant)}
+        ordered = [family for family in dict.fromkeys(self.families.values()) if family in used]
+        ordered += sorted(used - set(ordered))
+        return {family: COLOURS[index % len(COLOURS)] for index, family in enumerate(ordered)}
 
     @cached_property
     def keys(self) -> tuple[tuple[str, str], ...]:
@@ -99,7 +99,7 @@ class Box:
         if not self.crowded:
             return ()
         keys = [(clean(family), hue) for family, hue in self.hues.items()]
-        libraries = any(self.is_library(one.variant) for one in self.series)
+        libraries = any(self.is_library(series.variant) for series in self.series)
         return (*keys, *([("libraries", BLACK)] if libraries else []))
 
 
@@ -184,41 +184,41 @@ def looks(box: Box) -> dict[tuple[int, str], Look]:
     A few variants have a colour and a marker each. In a crowd a colour is a family, whose fastest member is
     drawn strong and the others thin and pale. Libraries are black; openness tells the runs apart.
     """
-    variants = {one.label: one.variant for one in box.series}
+    variants = {series.label: series.variant for series in box.series}
     labels = [label for label, variant in variants.items() if not box.is_library(variant)]
     libraries = sorted(variants.keys() - labels, key=lambda label: (variants[label] != BASELINE, label))
     strong = _fastest_of_families(box)
-    found = {}
+    styles = {}
     for number, (_, panel) in enumerate(box.parts):
-        for one in panel.series:
-            key, again = (number, one.label), number > 0
-            if one.label in libraries:
-                line = _LIBRARY_LINES[libraries.index(one.label) % len(_LIBRARY_LINES)]
-                found[key] = Look(BLACK, "", line)
+        for series in panel.series:
+            key, again = (number, series.label), number > 0
+            if series.label in libraries:
+                line = _LIBRARY_LINES[libraries.index(series.label) % len(_LIBRARY_LINES)]
+                styles[key] = Look(BLACK, "", line)
                 continue
-            family = box.family(one.variant)
+            family = box.family(series.variant)
             kin = [n for n in labels if box.family(variants[n]) == family] if box.crowded else labels
-            place, cycle = kin.index(one.label), len(_MARKERS if box.crowded else COLOURS)
-            marker, line = _MARKERS[place % len(_MARKERS)], _LINES[(place // cycle + number) % len(_LINES)]
+            index, cycle = kin.index(series.label), len(_MARKERS if box.crowded else COLOURS)
+            marker, line = _MARKERS[index % len(_MARKERS)], _LINES[(index // cycle + number) % len(_LINES)]
             if box.crowded:
-                found[key] = Look(box.hues[family], marker, line, again, 2 if one.label in strong else 0)
+                styles[key] = Look(box.hues[family], marker, line, again, 2 if series.label in strong else 0)
             else:
-                found[key] = Look(COLOURS[place % len(COLOURS)], marker, line, again)
-    return found
+                styles[key] = Look(COLOURS[index % len(COLOURS)], marker, line, again)
+    return styles
 
 
 def _fastest_of_families(box: Box) -> frozenset[str]:
     """The label of each family's best rate in the kernel scope, at any size."""
     best: dict[str, tuple[float, str]] = {}
-    for one in box.series:
+    for series in box.series:
         rates = [
-            found.median
-            for row in one.rows.values()
-            if (found := derive.shown_rate(row, "kernel")) is not None
+            rate.median
+            for row in series.rows.values()
+            if (rate := derive.shown_rate(row, "kernel")) is not None
         ]
-        if rates and not box.is_library(one.variant):
-            family = box.family(one.variant)
-            best[family] = max(best.get(family, (0.0, "")), (max(rates), one.label))
+        if rates and not box.is_library(series.variant):
+            family = box.family(series.variant)
+            best[family] = max(best.get(family, (0.0, "")), (max(rates), series.label))
     return frozenset(label for _, label in best.values())
 
 
@@ -281,12 +281,12 @@ def at_ends(axes: Axes, labels: Sequence[Label], box: Box, last: float | None = 
         return float((np.log10(value) - low) / (high - low))
 
     stands = spread([height(label.end.aim) for label in labels], box.gap / box.height, -0.02, 0.985)
-    for label, place in zip(labels, stands, strict=True):
+    for label, text_y in zip(labels, stands, strict=True):
         ended = label.end.x < last
         axes.annotate(
             label.text,
             (label.end.x, label.end.y),
-            xytext=(1.045 if box.crowded else 1.03, place),
+            xytext=(1.045 if box.crowded else 1.03, text_y),
             textcoords="axes fraction",
             color=label.colour,
             fontsize=7.5 if box.crowded else 8.5,
@@ -299,7 +299,7 @@ def at_ends(axes: Axes, labels: Sequence[Label], box: Box, last: float | None = 
                 "color": label.colour,
                 "linewidth": 0.6,
                 "linestyle": ":" if ended else "-",
-                "alpha": 0.7 if ended or abs(height(label.end.y) - place) > 0.01 else 0.35,
+                "alpha": 0.7 if ended or abs(height(label.end.y) - text_y) > 0.01 else 0.35,
                 "shrinkA": 1,
                 "shrinkB": 3,
                 "relpos": (0, 0.5),
@@ -317,7 +317,7 @@ def spread(heights: Sequence[float], apart: float, low: float, high: float) -> l
     blocks: list[list[int]] = []
 
     def bottom(block: list[int]) -> float:
-        wanted = float(np.mean([heights[n] - place * apart for place, n in enumerate(block)]))
+        wanted = float(np.mean([heights[n] - rank * apart for rank, n in enumerate(block)]))
         return max(low, min(wanted, high - (len(block) - 1) * apart))
 
     for index in order:
@@ -325,11 +325,11 @@ def spread(heights: Sequence[float], apart: float, low: float, high: float) -> l
         while len(blocks) > 1 and bottom(blocks[-2]) + len(blocks[-2]) * apart > bottom(blocks[-1]):
             last = blocks.pop()
             blocks[-1] += last
-    found = [0.0] * len(heights)
+    moved = [0.0] * len(heights)
     for block in blocks:
-        for place, index in enumerate(block):
-            found[index] = bottom(block) + place * apart
-    return found
+        for rank, index in enumerate(block):
+            moved[index] = bottom(block) + rank * apart
+    return moved
 
 
 def missing(
@@ -351,10 +351,10 @@ def missing(
         notes: what else is to be said.
     """
     where: dict[tuple[str, str], dict[str, None]] = {}  # sizes by reason and series
-    for one in shown:
-        for size, row in one.rows.items():
+    for series in shown:
+        for size, row in series.rows.items():
             if reason := why(row):
-                where.setdefault((reason, clean(one.label)), {})[name(size)] = None
+                where.setdefault((reason, clean(series.label)), {})[name(size)] = None
     groups: dict[tuple[str, str], list[str]] = {}  # series by reason and sizes
     for (reason, label), sizes in where.items():
         at = "" if len(sizes) == len(box.sizes) else f" at {', '.join(sizes)}"

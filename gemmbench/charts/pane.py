@@ -77,7 +77,7 @@ def about_peaks(run: Run, peaks: Iterable[Peak]) -> list[str]:
 
 def places_of(run: Run, title: str) -> list[int]:
     """Where a device stands in a run's header; nowhere, if the run is another machine's."""
-    return [place for place in range(len(run.header.devices)) if device_title(run, place) == title]
+    return [index for index in range(len(run.header.devices)) if device_title(run, index) == title]
 
 
 def _room(axes: Axes) -> float:
@@ -203,17 +203,17 @@ class Place:
 def rungs(run: Run, device: int, dtypes: Sequence[str], problem: Problem, families: Families) -> list[Rung]:
     """Every variant of a device, and the host's, at one problem, in the order of the ladder."""
     here = replace(run, rows=tuple(row for row in run.rows if row.kind == "gemm" and row.problem == problem))
-    found: dict[tuple[bool, str], Rung] = {}
+    by_label: dict[tuple[bool, str], Rung] = {}
     for panel in panels(here, "m", tuple(families)):
         if panel.device not in (device, HOST) or panel.dtype not in dtypes:
             continue
-        for one in panel.series:
-            key = (one.is_host, one.label)
-            family = families.get(one.variant, "others")
-            rung = found.setdefault(key, Rung(clean(one.label), one.variant, family, {}))
-            rung.rows[panel.dtype] = next(iter(one.rows.values()))
-    rank = {name: place for place, name in enumerate(families)}
-    return sorted(found.values(), key=lambda rung: (rung.is_host, rank.get(rung.variant, len(rank))))
+        for series in panel.series:
+            key = (series.is_host, series.label)
+            family = families.get(series.variant, "others")
+            rung = by_label.setdefault(key, Rung(clean(series.label), series.variant, family, {}))
+            rung.rows[panel.dtype] = next(iter(series.rows.values()))
+    rank = {name: position for position, name in enumerate(families)}
+    return sorted(by_label.values(), key=lambda rung: (rung.is_host, rank.get(rung.variant, len(rank))))
 
 
 def places(ladder: Sequence[Rung], first: float = 0.0) -> tuple[list[Place], dict[str, float]]:
@@ -223,16 +223,16 @@ def places(ladder: Sequence[Rung], first: float = 0.0) -> tuple[list[Place], dic
         The rungs' places from the top down, and the families' by name.
     """
     names = list(dict.fromkeys(rung.family for rung in ladder))
-    found, heads, y = [], {}, first
+    stands, heads, y = [], {}, first
     for name in names:
         if len(names) > 1:
             heads[name] = y
             y += 1
         for rung in ladder:
             if rung.family == name:
-                found.append(Place(y, rung))
+                stands.append(Place(y, rung))
                 y += 1
-    return found, heads
+    return stands, heads
 
 
 def name_rows(axes: Axes, names: Mapping[float, str], heads: Mapping[str, float]) -> None:

@@ -19,7 +19,7 @@ from gemmbench.regress import history_table
 from gemmbench.regress.check import Job
 from gemmbench.regress.compare import Comparison, outcome
 from gemmbench.regress.gate import Floor, floor
-from gemmbench.report.progress import place
+from gemmbench.report.progress import row_label
 
 
 @click.command()
@@ -147,7 +147,7 @@ def _end_repeated(job: Job) -> None:
     lost = [row for row in job.rows if row.status in FAILED]
     if lost:
         more = f" ({len(lost)} measurements of {len(job.rows)} in all)" if len(lost) > 1 else ""
-        click.echo(f"gemmbench: {place(lost[0])}: {clean(outcome(lost[0]))}{more}", err=True)
+        click.echo(f"gemmbench: {row_label(lost[0])}: {clean(outcome(lost[0]))}{more}", err=True)
         raise click.exceptions.Exit(EXIT_WRONG)
     api.check_repeated(job)
 

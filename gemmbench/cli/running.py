@@ -19,7 +19,7 @@ from gemmbench.model.run_file import Run
 from gemmbench.model.units import reason_of
 from gemmbench.options.declare import Choice, Count, File, Flag, Kind, Number, Options, Whole, specs
 from gemmbench.options.measuring import Measuring
-from gemmbench.report.progress import place
+from gemmbench.report.progress import row_label
 from gemmbench.suite.run import Outcome
 from gemmbench.suite.together import Group
 
@@ -138,7 +138,9 @@ def print_plan(
         else:
             row = step.row
             what = (
-                f"kept  {place(row)}" if row.status == "ok" else f"{row.status}  {place(row)}: {row.reason}"
+                f"kept  {row_label(row)}"
+                if row.status == "ok"
+                else f"{row.status}  {row_label(row)}: {row.reason}"
             )
             console.print(Text(f"  {what}"))
     for group in groups:

@@ -93,8 +93,8 @@ class Clblast:
 
 
 def _candidates() -> list[str]:
-    found = ctypes.util.find_library("clblast")
-    return [*_FILES, *([found] if found else [])]
+    installed = ctypes.util.find_library("clblast")
+    return [*_FILES, *([installed] if installed else [])]
 
 
 def _title(library: ctypes.CDLL) -> str:
@@ -201,9 +201,9 @@ def opened(what: str, candidates: Iterable[str], advice: str) -> ctypes.CDLL:
 
 def file_of(function: Any) -> Path | None:
     """The file that a library's function is in, links followed; None if the system does not tell."""
-    found = _SymbolFile()
+    symbol = _SymbolFile()
     try:
-        known = ctypes.CDLL(None).dladdr(ctypes.cast(function, ctypes.c_void_p), ctypes.byref(found))
+        known = ctypes.CDLL(None).dladdr(ctypes.cast(function, ctypes.c_void_p), ctypes.byref(symbol))
     except (OSError, AttributeError, TypeError):  # Windows has no dladdr, and no library without a name
         return None
-    return Path(found.file.decode(errors="replace")).resolve() if known and found.file else None
+    return Path(symbol.file.decode(errors="replace")).resolve() if known and symbol.file else None

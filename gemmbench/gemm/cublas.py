@@ -95,14 +95,14 @@ class Cuda:
     def to_device(self, address: int, values: ReferenceArray) -> None:
         """Enqueue a copy of a contiguous array to the device."""
         if values.size:
-            place, length = ctypes.c_void_p(values.ctypes.data), ctypes.c_size_t(values.nbytes)
-            self._call("cuMemcpyHtoDAsync_v2", ctypes.c_uint64(address), place, length, self.stream)
+            pointer, length = ctypes.c_void_p(values.ctypes.data), ctypes.c_size_t(values.nbytes)
+            self._call("cuMemcpyHtoDAsync_v2", ctypes.c_uint64(address), pointer, length, self.stream)
 
     def to_host(self, values: ReferenceArray, address: int) -> None:
         """Copy from the device into a contiguous array; returns when the values are there."""
         if values.size:
-            place, length = ctypes.c_void_p(values.ctypes.data), ctypes.c_size_t(values.nbytes)
-            self._call("cuMemcpyDtoHAsync_v2", place, ctypes.c_uint64(address), length, self.stream)
+            pointer, length = ctypes.c_void_p(values.ctypes.data), ctypes.c_size_t(values.nbytes)
+            self._call("cuMemcpyDtoHAsync_v2", pointer, ctypes.c_uint64(address), length, self.stream)
         self.finish()
 
     def finish(self) -> None:
@@ -289,11 +289,11 @@ def _scalar(form: _Form, value: float) -> int | float:
 
 
 def _candidates() -> list[str]:
-    """NVIDIA's packages for pip first, whose version suits what else they brought, then the system's."""
-    found = [str(path) for path in _packaged()]
-    found += _CUBLAS_FILES
+    """Library files to try: those of NVIDIA's pip packages first, then the system's, then the toolkit's."""
+    names = [str(path) for path in _packaged()]
+    names += _CUBLAS_FILES
     named = ctypes.util.find_library("cublas")
-    return [*found, *([named] if named else []), *(str(path) for path in _toolkit())]
+    return [*names, *([named] if named else []), *(str(path) for path in _toolkit())]
 
 
 def _packaged() -> Iterator[Path]:
@@ -462,10 +462,10 @@ class CublasBench:
         self._host_run(self._operands[0])
         values, result = self._values, np.array(self._operands[0].host["C"])
         sums = BY_NAME[self._case.variant].sums.get(self._problem.dtype, "")
-        found = reference.residual(
+        residual = reference.residual(
             self._problem, values.a, values.b, values.c, result, sums, zero_mean=values.generated
         )
-        check = reference.judge(found, "")
+        check = reference.judge(residual, "")
         if check.verdict == "ok" and self._case.operands.out:
             save_result(self._case.operands.out, result)
         self._restore_c(self._operands[0])
@@ -486,27 +486,27 @@ class CublasBench:
     def _host_batch(self, count: int, begin: float) -> Batch:
         total = 0.0
         for _ in range(count):
-            one = self._operands[self._next % self._sets]
+            operands = self._operands[self._next % self._sets]
             self._next += 1
-            total += self._host_run(one)
-            self._restore_c(one)
+            total += self._host_run(operands)
+            self._restore_c(operands)
         return Batch({"host": total / count}, begin, time.monotonic(), count)
 
-    def _enqueue(self, one: _Set) -> None:
-        a, b, c = (one.device[name] for name in ("A", "B", "C"))
+    def _enqueue(self, operands: _Set) -> None:
+        a, b, c = (operands.device[name] for name in ("A", "B", "C"))
         self._library.enqueue(self._problem, Layout.tight(self._problem), a, b, c)
 
-    def _host_run(self, one: _Set) -> float:
+    def _host_run(self, operands: _Set) -> float:
         """From operands in host memory to C in host memory; wall seconds."""
         self._cuda.finish()
         begin = time.perf_counter()
         for name in ("A", "B", "C") if self._problem.beta != 0 else ("A", "B"):
-            self._cuda.to_device(one.device[name], one.host[name])
-        self._enqueue(one)
-        self._cuda.to_host(one.host["C"], one.device["C"])
+            self._cuda.to_device(operands.device[name], operands.host[name])
+        self._enqueue(operands)
+        self._cuda.to_host(operands.host["C"], operands.device["C"])
         return time.perf_counter() - begin
 
-    def _restore_c(self, one: _Set) -> None:
+    def _restore_c(self, operands: _Set) -> None:
         """Put C back as it was before, where the next problem reads it."""
         if self._problem.beta != 0:
-            one.host["C"][...] = self._values.c
+            operands.host["C"][...] = self._values.c

@@ -65,8 +65,8 @@ class Ladder:
 
     def rate(self, rung: Rung) -> float | None:
         """A rung's rate in flop/s."""
-        found = derive.shown_rate(rung.rows[self.dtype], "kernel")
-        return found.median if found else None
+        reached = derive.shown_rate(rung.rows[self.dtype], "kernel")
+        return reached.median if reached else None
 
     @property
     def base(self) -> Rung:
@@ -91,7 +91,7 @@ def ladder(runs: Sequence[Run], families: Families) -> list[Pane]:
 
     The peak is the run's own, else that which another of the runs has of the same device.
     """
-    found, beside = [], with_gemms(runs)
+    panes, beside = [], with_gemms(runs)
     for run in beside:
         for panel in panels(run, "m"):
             problem = common_problem(run, Setting(panel.device, panel.dtype))
@@ -99,7 +99,7 @@ def ladder(runs: Sequence[Run], families: Families) -> list[Pane]:
                 continue
             all_rungs = rungs(run, panel.device, (panel.dtype,), problem, families)
             peak = derive.peak(run, panel.device, panel.dtype, others=runs)
-            one = Ladder(
+            chart = Ladder(
                 run,
                 tuple(runs),
                 own_title(run, panel.device, beside),
@@ -110,41 +110,41 @@ def ladder(runs: Sequence[Run], families: Families) -> list[Pane]:
                 peak,
                 tuple(_about(run, panel, peak)),
             )
-            if sum(one.rate(rung) is not None for rung in one.rungs) >= 2:
-                lines = len(one.rungs) + len({rung.family for rung in one.rungs}) + 2
-                found.append(Pane(1.5 + ROW * lines, partial(_paint, one=one)))
-    return found
+            if sum(chart.rate(rung) is not None for rung in chart.rungs) >= 2:
+                lines = len(chart.rungs) + len({rung.family for rung in chart.rungs}) + 2
+                panes.append(Pane(1.5 + ROW * lines, partial(_paint, chart=chart)))
+    return panes
 
 
-def _paint(axes: Axes, one: Ladder) -> None:
+def _paint(axes: Axes, chart: Ladder) -> None:
     """Bars over a logarithmic axis of speed-ups, and their figures at the right."""
-    stands, heads = places(one.rungs)
-    unit = one.rate(one.base) or 1.0
-    host = one.rate(one.host) if one.host else None
-    top = max(*one.rates, one.peak.rate if one.peak else 0.0, host or 0.0)
+    stands, heads = places(chart.rungs)
+    unit = chart.rate(chart.base) or 1.0
+    host = chart.rate(chart.host) if chart.host else None
+    top = max(*chart.rates, chart.peak.rate if chart.peak else 0.0, host or 0.0)
     divisor, letter = units.scale(top)
-    names = {place.y: place.rung.label for place in stands}
+    names = {position.y: position.rung.label for position in stands}
     bottom = stands[-1].y
-    _bars(axes, one, stands, unit, divisor)
-    if one.peak:
+    _bars(axes, chart, stands, unit, divisor)
+    if chart.peak:
         bottom += 1.4
         names[bottom] = "measured peak"
-        axes.barh(bottom, one.peak.rate / unit - 1, _BAR, 1, color=GREY, label="peak")
-        cell(axes, 0, bottom, f"{units.number(one.peak.rate / unit)}x", DARK)
-        cell(axes, 1, bottom, units.number(one.peak.rate / divisor), DARK)
+        axes.barh(bottom, chart.peak.rate / unit - 1, _BAR, 1, color=GREY, label="peak")
+        cell(axes, 0, bottom, f"{units.number(chart.peak.rate / unit)}x", DARK)
+        cell(axes, 1, bottom, units.number(chart.peak.rate / divisor), DARK)
     name_rows(axes, names, heads)
-    for column, text in enumerate(("speed-up", f"{letter}FLOPS", *(["of peak"] if one.peak else []))):
+    for column, text in enumerate(("speed-up", f"{letter}FLOPS", *(["of peak"] if chart.peak else []))):
         heading(axes, column, text)
     axes.axvline(1, color=DARK, linewidth=0.8)
-    name = one.base.label + ("" if one.base is one.rungs[0] else ", the first that was measured")
-    lowest = min(*one.rates, host or unit) / unit
+    name = chart.base.label + ("" if chart.base is chart.rungs[0] else ", the first that was measured")
+    lowest = min(*chart.rates, host or unit) / unit
     log_across(axes, lowest, top / unit, f"speed-up over {name}", lambda value: f"{value:,g}x")
     axes.set_ylim(bottom + 1.9, -0.8)
     if host:
         _host_line(axes, host / unit, f"{BASELINE}, host: {units.rate(host)}")
-    below = f"{one.dtype}, kernel scope, {one.problem.title}; in full colour the step from the rung above"
-    titles(axes, one.title, below, (("faster than the rung above", UP), ("slower", DOWN)))
-    footnote(axes, one.notes)
+    below = f"{chart.dtype}, kernel scope, {chart.problem.title}; in full colour the step from the rung above"
+    titles(axes, chart.title, below, (("faster than the rung above", UP), ("slower", DOWN)))
+    footnote(axes, chart.notes)
 
 
 def _about(run: Run, panel: Panel, peak: derive.Peak | None) -> Iterator[str]:
@@ -157,28 +157,28 @@ def _about(run: Run, panel: Panel, peak: derive.Peak | None) -> Iterator[str]:
         yield "Of peak: of the peak of the units that a kernel runs on; the highest is drawn."
 
 
-def _of_peak(one: Ladder, row: Row) -> str:
+def _of_peak(chart: Ladder, row: Row) -> str:
     """A rate's share of the peak of its own units; nothing where that was not measured."""
-    fraction = derive.peak_fraction(one.run, row, others=one.others)
+    fraction = derive.peak_fraction(chart.run, row, others=chart.others)
     return "-" if fraction is None else units.percent(fraction)
 
 
-def _bars(axes: Axes, one: Ladder, stands: Sequence[Place], unit: float, divisor: float) -> None:
+def _bars(axes: Axes, chart: Ladder, stands: Sequence[Place], unit: float, divisor: float) -> None:
     """Each step from where the rung before ended; families and libraries start from the first rung."""
     family, before = "", 1.0
-    for place in stands:
-        if place.rung.family != family or family == LIBRARIES:
-            family, before = place.rung.family, 1.0
-        rate = one.rate(place.rung)
+    for position in stands:
+        if position.rung.family != family or family == LIBRARIES:
+            family, before = position.rung.family, 1.0
+        rate = chart.rate(position.rung)
         if rate is None:
-            _no_bar(axes, place.y, place.rung.rows[one.dtype])
+            _no_bar(axes, position.y, position.rung.rows[chart.dtype])
             continue
-        _step(axes, place.y, before, rate / unit)
+        _step(axes, position.y, before, rate / unit)
         figures = [f"{units.number(rate / unit)}x", units.number(rate / divisor)]
-        if one.peak:
-            figures.append(_of_peak(one, place.rung.rows[one.dtype]))
+        if chart.peak:
+            figures.append(_of_peak(chart, position.rung.rows[chart.dtype]))
         for column, text in enumerate(figures):
-            cell(axes, column, place.y, text, bold=rate == one.best)
+            cell(axes, column, position.y, text, bold=rate == chart.best)
         before = rate / unit
 
 
@@ -251,8 +251,8 @@ class Types:
 
     def look(self, dtype: str) -> tuple[str, str]:
         """Colour and marker of a data type, the same in every chart."""
-        place = list(dict.fromkeys((*GEMM_DTYPES, *DTYPES))).index(dtype)  # of the first, no two are alike
-        return COLOURS[place % len(COLOURS)], _MARKERS[place % len(_MARKERS)]
+        index = list(dict.fromkeys((*GEMM_DTYPES, *DTYPES))).index(dtype)  # of the first, no two are alike
+        return COLOURS[index % len(COLOURS)], _MARKERS[index % len(_MARKERS)]
 
 
 def precision(runs: Sequence[Run], families: Families) -> list[Pane]:
@@ -260,10 +260,10 @@ def precision(runs: Sequence[Run], families: Families) -> list[Pane]:
 
     Peaks are the run's own, else those that another of the runs has of the same device.
     """
-    found, mine = [], with_gemms(runs)
-    for run in mine:
+    panes, beside = [], with_gemms(runs)
+    for run in beside:
         for device in sorted({row.device for row in run.rows if row.kind == "gemm" and row.device != HOST}):
-            problem = common_problem(run, *(one for one in settings(run) if one.device == device))
+            problem = common_problem(run, *(setting for setting in settings(run) if setting.device == device))
             if problem is None:
                 continue
             rows = [row for row in run.rows if row.problem == problem and row.device == device]
@@ -275,8 +275,8 @@ def precision(runs: Sequence[Run], families: Families) -> list[Pane]:
             ladder = tuple(rungs(run, device, dtypes, problem, families))
             tops = {dtype: top for dtype in dtypes if (top := derive.peak(run, device, dtype, others=runs))}
             lacking = [dtype for dtype in dtypes if dtype not in tops]
-            one = Types(
-                own_title(run, device, mine),
+            chart = Types(
+                own_title(run, device, beside),
                 dtypes,
                 problem,
                 ladder,
@@ -287,32 +287,34 @@ def precision(runs: Sequence[Run], families: Families) -> list[Pane]:
                 ),
             )
             lines = len(ladder) + len({rung.family for rung in ladder}) + 1
-            found.append(Pane(1.6 + ROW * lines, partial(_precision_paint, one=one)))
-    return found
+            panes.append(Pane(1.6 + ROW * lines, partial(_precision_paint, chart=chart)))
+    return panes
 
 
-def _precision_paint(axes: Axes, one: Types) -> None:
+def _precision_paint(axes: Axes, chart: Types) -> None:
     """A dot for each type over a logarithmic axis, a thin line between them, the figures at the right."""
-    stands, heads = places(one.rungs)
+    stands, heads = places(chart.rungs)
     rates = {
-        (place.y, dtype): found.median
-        for place in stands
-        for dtype, row in place.rung.rows.items()
-        if (found := derive.shown_rate(row, "kernel"))
+        (position.y, dtype): reached.median
+        for position in stands
+        for dtype, row in position.rung.rows.items()
+        if (reached := derive.shown_rate(row, "kernel"))
     }
     best = {
         dtype: max((rate for (_, d), rate in rates.items() if d == dtype), default=0.0)
-        for dtype in one.dtypes
+        for dtype in chart.dtypes
     }
     divisor, letter = units.scale(max(rates.values()))
-    for place in stands:
-        mine = [rates[place.y, dtype] / divisor for dtype in one.dtypes if (place.y, dtype) in rates]
-        if mine:
-            axes.hlines(place.y, min(mine), max(mine), color=PALE, linewidth=1.5, zorder=2)
-        for column, dtype in enumerate(one.dtypes):
-            _figure(axes, one, place, column, rates.get((place.y, dtype)), best[dtype], divisor)
-    for dtype, peak in one.peaks.items():
-        colour, _ = one.look(dtype)
+    for position in stands:
+        scaled = [
+            rates[position.y, dtype] / divisor for dtype in chart.dtypes if (position.y, dtype) in rates
+        ]
+        if scaled:
+            axes.hlines(position.y, min(scaled), max(scaled), color=PALE, linewidth=1.5, zorder=2)
+        for column, dtype in enumerate(chart.dtypes):
+            _figure(axes, chart, position, column, rates.get((position.y, dtype)), best[dtype], divisor)
+    for dtype, peak in chart.peaks.items():
+        colour, _ = chart.look(dtype)
         axes.axvline(
             peak / divisor,
             color=colour,
@@ -322,40 +324,40 @@ def _precision_paint(axes: Axes, one: Types) -> None:
             label=f"{dtype} peak",
         )
     bottom = stands[-1].y + 1.2
-    if one.peaks:
-        for column, dtype in enumerate(one.dtypes):
-            if dtype in one.peaks:
-                cell(axes, column, bottom, units.number(one.peaks[dtype] / divisor), one.look(dtype)[0])
-    for column, dtype in enumerate(one.dtypes):
-        heading(axes, column, dtype, one.look(dtype)[0])
-    names = {place.y: place.rung.label for place in stands}
-    if one.peaks:
+    if chart.peaks:
+        for column, dtype in enumerate(chart.dtypes):
+            if dtype in chart.peaks:
+                cell(axes, column, bottom, units.number(chart.peaks[dtype] / divisor), chart.look(dtype)[0])
+    for column, dtype in enumerate(chart.dtypes):
+        heading(axes, column, dtype, chart.look(dtype)[0])
+    names = {position.y: position.rung.label for position in stands}
+    if chart.peaks:
         names[bottom] = "measured peak"
     name_rows(axes, names, heads)
-    everything = [*rates.values(), *one.peaks.values()]
+    everything = [*rates.values(), *chart.peaks.values()]
     low, high = min(everything) / divisor, max(everything) / divisor
     log_across(axes, low, high, f"{letter}FLOPS", lambda value: short(units.number(value)))
     axes.set_ylim(bottom + 0.8, -0.8)
-    below = f"kernel scope, {one.problem.title}, {letter}FLOPS; dash-dotted: each type's measured peak"
-    keys = tuple((f"{_SIGNS[one.look(dtype)[1]]} {dtype}", one.look(dtype)[0]) for dtype in one.dtypes)
-    titles(axes, one.title, below, keys, _LIFT if len(keys) > _FEW else 0)  # not into the columns' heads
-    footnote(axes, one.notes)
+    below = f"kernel scope, {chart.problem.title}, {letter}FLOPS; dash-dotted: each type's measured peak"
+    keys = tuple((f"{_SIGNS[chart.look(dtype)[1]]} {dtype}", chart.look(dtype)[0]) for dtype in chart.dtypes)
+    titles(axes, chart.title, below, keys, _LIFT if len(keys) > _FEW else 0)  # not into the columns' heads
+    footnote(axes, chart.notes)
 
 
 def _figure(
-    axes: Axes, one: Types, place: Place, column: int, rate: float | None, best: float, divisor: float
+    axes: Axes, chart: Types, position: Place, column: int, rate: float | None, best: float, divisor: float
 ) -> None:
     """One variant in one type: its dot and its figure, or why there is none."""
-    dtype = one.dtypes[column]
-    colour, marker = one.look(dtype)
+    dtype = chart.dtypes[column]
+    colour, marker = chart.look(dtype)
     if rate is not None:
         axes.plot(
-            [rate / divisor], [place.y], marker, color=colour, markersize=6, markeredgecolor="white",
-            markeredgewidth=0.6, zorder=3, label=f"{place.rung.label} {dtype}",
+            [rate / divisor], [position.y], marker, color=colour, markersize=6, markeredgecolor="white",
+            markeredgewidth=0.6, zorder=3, label=f"{position.rung.label} {dtype}",
         )  # fmt: skip
-        cell(axes, column, place.y, units.number(rate / divisor), DARK, bold=rate == best)
-    elif dtype in place.rung.rows:
-        cell(axes, column, place.y, _word(place.rung.rows[dtype]), GREY, small=True)
+        cell(axes, column, position.y, units.number(rate / divisor), DARK, bold=rate == best)
+    elif dtype in position.rung.rows:
+        cell(axes, column, position.y, _word(position.rung.rows[dtype]), GREY, small=True)
 
 
 def _word(row: Row) -> str:

@@ -48,10 +48,10 @@ class NumpyBench:
             return Verified(Check("ok"))
         values = self._values
         gemm(self._problem, values.a, values.b, self._c, self._out)
-        found = reference.residual(
+        residual = reference.residual(
             self._problem, values.a, values.b, values.c, self._out, zero_mean=values.generated
         )
-        check = reference.judge(found, "")
+        check = reference.judge(residual, "")
         if check.verdict == "ok" and self._case.operands.out:
             save_result(self._case.operands.out, self._out)
         return Verified(check)

@@ -78,8 +78,8 @@ class Turns:
         self._sets, self._next = sets, 0
         self.on_device = False
 
-    def place(self, after: int = 0) -> int:
-        """The set of the problem after so many further ones."""
+    def index(self, after: int = 0) -> int:
+        """The operand set of the problem that runs `after` problems from now."""
         return (self._next + after) % self._sets
 
     def took(self, count: int) -> None:
@@ -227,10 +227,10 @@ class Bench:
         self.runtime.queue.finish()
         self._host_run(0)
         result = self._operands[0][2].read().reshape(problem.m, problem.n)
-        found = reference.residual(
+        residual = reference.residual(
             problem, values.a, values.b, values.c, result, self._sums, zero_mean=values.generated
         )
-        check = reference.judge(found, "")
+        check = reference.judge(residual, "")
         if check.verdict == "ok" and self._case.operands.out:
             save_result(self._case.operands.out, result)
         self._restore_c(0)
@@ -247,7 +247,7 @@ class Bench:
         """Put ``count`` problems into the queue; each step's role and event."""
         events: list[tuple[str, Any]] = []
         for number in range(count):
-            for step in plan[self._turns.place(number)]:
+            for step in plan[self._turns.index(number)]:
                 events.append((step.role, step.enqueue(self.runtime.queue)))
         self._turns.took(count)
         return events
@@ -256,7 +256,7 @@ class Bench:
         """Run ``count`` problems from host memory to host memory; wall seconds of one."""
         begin, total = time.monotonic(), 0.0
         for _ in range(count):
-            index = self._turns.place()
+            index = self._turns.index()
             self._turns.took(1)
             total += self._host_run(index)
             self._restore_c(index)

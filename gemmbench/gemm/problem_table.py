@@ -30,24 +30,24 @@ def detail(run: Run, order: Sequence[str] = (), dtype: str | None = None) -> Ren
 def sheets(run: Run, order: Sequence[str] = (), dtype: str | None = None) -> list[Sheet]:
     """One line for each GEMM row, in tables by device and data type; the host's rows with each device."""
     rows = [row for row in run.rows if row.kind == "gemm" and dtype in (None, row.dtype)]
-    rank = {name: place for place, name in enumerate(order)}
-    found = []
+    rank = {name: position for position, name in enumerate(order)}
+    tables = []
     for device in sorted({row.device for row in rows if row.device != HOST}) or [HOST]:
         for name in dict.fromkeys(row.dtype for row in rows):
-            mine = [row for row in rows if row.dtype == name and row.device in (device, HOST)]
-            if mine:
-                mine.sort(key=lambda row: (row.device == HOST, rank.get(row.variant, len(rank))))
-                found.append(_sheet(run, device, name, mine))
-    return found
+            own_rows = [row for row in rows if row.dtype == name and row.device in (device, HOST)]
+            if own_rows:
+                own_rows.sort(key=lambda row: (row.device == HOST, rank.get(row.variant, len(rank))))
+                tables.append(_sheet(run, device, name, own_rows))
+    return tables
 
 
 def _sheet(run: Run, device: int, dtype: str, rows: Sequence[Row]) -> Sheet:
     best = {
         (row.problem, scope): max(
             (
-                found.median
+                reached.median
                 for other in rows
-                if other.problem == row.problem and (found := rates.rate(other, scope))
+                if other.problem == row.problem and (reached := rates.rate(other, scope))
             ),
             default=None,
         )
@@ -56,10 +56,10 @@ def _sheet(run: Run, device: int, dtype: str, rows: Sequence[Row]) -> Sheet:
     }
 
     def figure(row: Row, scope: str) -> Cell:
-        found = rates.rate(row, scope)
-        if found is None:
+        reached = rates.rate(row, scope)
+        if reached is None:
             return Cell("-" if row.status == "ok" else "", style="dim")
-        return Cell(units.gflops(found.median), found.median == best[row.problem, scope])
+        return Cell(units.gflops(reached.median), reached.median == best[row.problem, scope])
 
     has_energy = any_joules(rows)
 
@@ -87,7 +87,7 @@ def _sheet(run: Run, device: int, dtype: str, rows: Sequence[Row]) -> Sheet:
         left=frozenset({"status"}),
         notes=(
             *(
-                Note(f"{clean(row.variant)} at {shape(row)}", f"took {notes.taken(row)}", "dim")
+                Note(f"{clean(row.variant)} at {shape(row)}", f"took {notes.selected(row)}", "dim")
                 for row in rows
                 if row.variant == AUTO and row.choice
             ),
@@ -110,8 +110,8 @@ def _parameters(rows: Sequence[Row]) -> list[Note]:
             groups.setdefault((row.variant, text), []).append(row)
     several = {variant for variant, _ in groups if sum(variant == other for other, _ in groups) > 1}
     return [
-        Note(notes.places(mine, shape) if variant in several else clean(variant), text, "dim")
-        for (variant, text), mine in groups.items()
+        Note(notes.places(alike, shape) if variant in several else clean(variant), text, "dim")
+        for (variant, text), alike in groups.items()
     ]
 
 
@@ -142,8 +142,8 @@ def gemm(run: Run) -> RenderableType:
 
 
 def _page(run: Run, row: Row) -> RenderableType:
-    found = rates.shown_rate(row, "kernel")
-    figure = units.rate(found.median, rates.is_integer(row.dtype)) if found else WORDS[row.status]
+    reached = rates.shown_rate(row, "kernel")
+    figure = units.rate(reached.median, rates.is_integer(row.dtype)) if reached else WORDS[row.status]
     parts: list[RenderableType] = []
     if row.samples:
         parts += [_scopes(run, row), Text("")]
@@ -163,12 +163,12 @@ def _scopes(run: Run, row: Row) -> Sheet:
         times = rates.summary(row, scope)
         if times is None:
             continue
-        found, fraction = rates.rate(row, scope), rates.peak_fraction(run, row, scope)
+        reached, fraction = rates.rate(row, scope), rates.peak_fraction(run, row, scope)
         lines.append(
             (
                 Cell(scope),
-                Cell(units.gflops(found.median) if found else "-"),
-                Cell(units.percent(fraction) if found and fraction is not None else "-"),
+                Cell(units.gflops(reached.median) if reached else "-"),
+                Cell(units.percent(fraction) if reached and fraction is not None else "-"),
                 Cell(units.seconds(times.median)),
                 Cell(f"{units.seconds(times.low)} to {units.seconds(times.high)}"),
                 Cell(units.seconds(times.minimum)),
@@ -202,27 +202,27 @@ def _launches(row: Row) -> Sheet:
 
 
 def _facts(run: Run, row: Row) -> list[Note]:
-    found = []
+    facts = []
     if row.status != "ok":
-        found.append(Note(WORDS[row.status], clean_lines(row.reason), STYLES[row.status]))
+        facts.append(Note(WORDS[row.status], clean_lines(row.reason), STYLES[row.status]))
     figures = ", ".join(f"{clean(name)} {units.number(value)}" for name, value in row.check.figures.items())
     reasons = "; ".join(map(clean, row.check.reasons))
     verdict = row.check.verdict if row.check.verdict != "none" else "not done"
     style = {"ok": "green", "wrong": "bold red", "suspect": "yellow"}.get(row.check.verdict, "dim")
-    found.append(Note("verified", ": ".join(filter(None, (verdict, figures, reasons))), style))
+    facts.append(Note("verified", ": ".join(filter(None, (verdict, figures, reasons))), style))
     if row.variant == AUTO and row.choice:
-        found.append(Note("took", notes.taken(row)))
+        facts.append(Note("took", notes.selected(row)))
     chosen = {**row.parameters, **notes.settled(row)}
     if chosen:
-        found.append(Note("parameters", listed(chosen)))
+        facts.append(Note("parameters", listed(chosen)))
     if row.memory:
-        found.append(Note("memory", clean(row.memory)))
+        facts.append(Note("memory", clean(row.memory)))
     if row.build_s is not None:
-        found.append(Note("build", units.seconds(row.build_s)))
-    found += line(run, row, shape)
-    found += notes.noisy(run, [row], shape)
-    found += [Note("note", clean_lines(text), "dim") for text in row.notes]
-    return found
+        facts.append(Note("build", units.seconds(row.build_s)))
+    facts += line(run, row, shape)
+    facts += notes.noisy(run, [row], shape)
+    facts += [Note("note", clean_lines(text), "dim") for text in row.notes]
+    return facts
 
 
 # --- Energy in tables and below them: joules, GFLOP/J and watts, what drew them, or why they are not known.
@@ -251,40 +251,40 @@ def cells(row: Row) -> tuple[Cell, Cell]:
     )
 
 
-def energy_sheet(run: Run, panel: Panel, place: Where) -> Sheet | None:
+def energy_sheet(run: Run, panel: Panel, where: Where) -> Sheet | None:
     """GFLOP/J by size, joules and watts at the largest beside them; None if no energy was measured."""
     if not any_joules(panel.rows):
         return None
-    found = {
-        (one, size): efficiency
-        for one in panel.series
-        for size, row in one.rows.items()
+    efficiencies = {
+        (series, size): efficiency
+        for series in panel.series
+        for size, row in series.rows.items()
         if (efficiency := rates.gflop_per_joule(row)) is not None
     }
 
-    def cell(one: Series, size: int) -> Cell:
-        if (one, size) not in found:
-            return Cell("-" if size in one.rows else "")
-        best = max(value for (_, other), value in found.items() if other == size)
-        return Cell(units.number(found[one, size]), found[one, size] == best)
+    def cell(series: Series, size: int) -> Cell:
+        if (series, size) not in efficiencies:
+            return Cell("-" if size in series.rows else "")
+        best = max(value for (_, other), value in efficiencies.items() if other == size)
+        return Cell(units.number(efficiencies[series, size]), efficiencies[series, size] == best)
 
     return Sheet(
         caption=f"{panel.dtype} GFLOP/J over {panel.shape}; * best of its column",
         blocks=(tuple(map(str, panel.sizes)), ("energy", "power", "idle")),
         rows=tuple(
-            (Cell(clean(one.label)), *(cell(one, size) for size in panel.sizes), *_draw(one))
-            for one in panel.series
+            (Cell(clean(series.label)), *(cell(series, size) for size in panel.sizes), *_draw(series))
+            for series in panel.series
         ),
         notes=(
             Note("", _LARGEST, "dim"),
-            *remarks(run, panel.rows, place),
+            *remarks(run, panel.rows, where),
         ),
     )
 
 
-def _draw(one: Series) -> tuple[Cell, Cell, Cell]:
+def _draw(series: Series) -> tuple[Cell, Cell, Cell]:
     """Joules of a problem, watts and idle watts, at the largest size that has them."""
-    row = next((row for row in reversed(one.rows.values()) if row.energy.joules is not None), None)
+    row = next((row for row in reversed(series.rows.values()) if row.energy.joules is not None), None)
     if row is None:
         return Cell("-"), Cell("-"), Cell("-")
     return cells(row)[0], Cell(_watts(rates.watts(row))), Cell(_watts(row.energy.idle_w))
@@ -294,11 +294,11 @@ def _watts(power: float | None) -> str:
     return units.watts(power) if power is not None else "-"
 
 
-def line(run: Run, row: Row, place: Where) -> list[Note]:
+def line(run: Run, row: Row, where: Where) -> list[Note]:
     """All about one row's energy in a line; why it has none, if it was asked for."""
     energy, efficiency, power = row.energy, rates.gflop_per_joule(row), rates.watts(row)
     if energy.joules is None:
-        return remarks(run, [row], place)
+        return remarks(run, [row], where)
     parts = [f"{units.joules(energy.joules)} for each problem"]
     if efficiency is not None:
         parts.append(f"{units.number(efficiency)} GFLOP/J")
@@ -309,8 +309,8 @@ def line(run: Run, row: Row, place: Where) -> list[Note]:
     return [Note("energy", f"{', '.join(parts)}; {_source(row)}")]
 
 
-def remarks(run: Run, rows: Iterable[Row], place: Where) -> list[Note]:
-    """What drew the joules, or why there are none, rows alike together; nothing if not asked for."""
+def remarks(run: Run, rows: Iterable[Row], where: Where) -> list[Note]:
+    """The source of the energy figures, or why there are none, equal ones together; empty if not asked."""
     if not run.header.policy.energy:
         return []
     groups: dict[str, list[Row]] = {}
@@ -319,14 +319,14 @@ def remarks(run: Run, rows: Iterable[Row], place: Where) -> list[Note]:
             groups.setdefault(_source(row), []).append(row)
     if len(groups) == 1:
         return [Note("energy", source, "dim") for source in groups]
-    names = Counter(name for mine in groups.values() for name in {row.variant for row in mine})
+    names = Counter(name for alike in groups.values() for name in {row.variant for row in alike})
 
-    def who(mine: list[Row]) -> str:
-        if any(names[row.variant] > 1 for row in mine):
-            return places(mine, place)
-        return ", ".join(dict.fromkeys(clean(row.variant) for row in mine))
+    def labels(alike: list[Row]) -> str:
+        if any(names[row.variant] > 1 for row in alike):
+            return places(alike, where)
+        return ", ".join(dict.fromkeys(clean(row.variant) for row in alike))
 
-    return [Note("energy", f"{who(mine)}: {source}", "dim") for source, mine in groups.items()]
+    return [Note("energy", f"{labels(alike)}: {source}", "dim") for source, alike in groups.items()]
 
 
 def _source(row: Row) -> str:

@@ -60,14 +60,14 @@ def roofline(runs: Sequence[Run], families: Families) -> list[Pane]:
 
     Peak and bandwidth are the run's own, else those that another of the runs has of the same device.
     """
-    found = []
+    panes = []
     for run in with_gemms(runs):
         gemms = [row for row in run.rows if row.kind == "gemm" and row.device != HOST]
         for device, dtype in dict.fromkeys((row.device, row.dtype) for row in gemms):
-            one = _roofs(run, device, dtype, runs, families)
-            if one is not None:
-                found.append(Pane(one.box.height + 0.4, partial(_paint, one=one)))
-    return found
+            roofs = _roofs(run, device, dtype, runs, families)
+            if roofs is not None:
+                panes.append(Pane(roofs.box.height + 0.4, partial(_paint, roofs=roofs)))
+    return panes
 
 
 def _roofs(run: Run, device: int, dtype: str, runs: Sequence[Run], families: Families) -> Roofs | None:
@@ -79,8 +79,8 @@ def _roofs(run: Run, device: int, dtype: str, runs: Sequence[Run], families: Fam
     if peak is None or not any(derive.shown_rate(row, "kernel") for row in rows):
         return None
     notes = about_peaks(run, [peak])
-    same = [(other, place) for other in (run, *runs) for place in places_of(other, device_title(run, device))]
-    bandwidths = [(top, other) for other, place in same if (top := derive.bandwidth(other, place))]
+    same = [(other, index) for other in (run, *runs) for index in places_of(other, device_title(run, device))]
+    bandwidths = [(top, other) for other, index in same if (top := derive.bandwidth(other, index))]
     if not bandwidths:
         notes.append("No memory roof: bandwidth was not measured; gemmbench peak --all does.")
     elif bandwidths[0][1] is not run:
@@ -110,19 +110,21 @@ def _name(row: Row) -> str:
     return clean(row.label) or _problem(row).size
 
 
-def _paint(axes: Axes, one: Roofs) -> None:
+def _paint(axes: Axes, roofs: Roofs) -> None:
     """The roofs, a point for each variant and problem, the ridge."""
     axes.set_xscale("log")
     axes.set_yscale("log")
-    labels = _points(axes, one)
+    labels = _points(axes, roofs)
     bottom, highest = axes.dataLim.intervaly
-    top = one.peak / units.GIGA
+    top = roofs.peak / units.GIGA
     axes.set_ylim(min(bottom, top) / 1.6, max(top, highest) * 1.8)
-    least, most = min(one.intensities), max(one.intensities)
-    ridge = one.ridge
+    least, most = min(roofs.intensities), max(roofs.intensities)
+    ridge = roofs.ridge
     axes.set_xlim(min(least, ridge / 8 if ridge else least) / 1.5, max(most, ridge or most) * 1.5)
-    _draw_roofs(axes, one)
-    labels.append(Label(f"{one.box.dtype} peak {units.number(top)}", End(axes.get_xlim()[1], top, top), GREY))
+    _draw_roofs(axes, roofs)
+    labels.append(
+        Label(f"{roofs.box.dtype} peak {units.number(top)}", End(axes.get_xlim()[1], top, top), GREY)
+    )
     axes.xaxis.set_major_locator(LogLocator(10, subs=(1.0, 2.0, 5.0), numticks=99))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: short(units.number(value))))
     axes.xaxis.set_minor_locator(NullLocator())
@@ -130,52 +132,52 @@ def _paint(axes: Axes, one: Roofs) -> None:
     axes.tick_params(length=3, color=DARK)
     axes.set_xlabel("arithmetic intensity: flop/byte, with A, B and C moved once")
     axes.set_ylabel("GFLOPS")
-    titles(axes, one.box.title, f"{one.box.dtype}, kernel scope{one.box.bold}", one.box.keys)
-    at_ends(axes, labels, one.box, most)
-    missing(axes, one.box, one.box.series, status, lambda number: one.names[number - 1], one.notes)
+    titles(axes, roofs.box.title, f"{roofs.box.dtype}, kernel scope{roofs.box.bold}", roofs.box.keys)
+    at_ends(axes, labels, roofs.box, most)
+    missing(axes, roofs.box, roofs.box.series, status, lambda number: roofs.names[number - 1], roofs.notes)
 
 
-def _points(axes: Axes, one: Roofs) -> list[Label]:
+def _points(axes: Axes, roofs: Roofs) -> list[Label]:
     """Every variant, joined by a line where the problems are a sweep."""
-    styles, labels = looks(one.box), []
-    for line in one.box.series:
+    styles, labels = looks(roofs.box), []
+    for line in roofs.box.series:
         look = styles[0, line.label]
         rates = [
-            found.median / units.GIGA
-            if number in line.rows and (found := derive.shown_rate(line.rows[number], "kernel"))
+            reached.median / units.GIGA
+            if number in line.rows and (reached := derive.shown_rate(line.rows[number], "kernel"))
             else np.nan
-            for number in range(1, len(one.names) + 1)
+            for number in range(1, len(roofs.names) + 1)
         ]
         axes.plot(
-            one.intensities,
+            roofs.intensities,
             rates,
             color=look.stroke,
-            linestyle=look.line if one.swept else "",
+            linestyle=look.line if roofs.swept else "",
             linewidth=look.width,
-            marker=look.marker or ("" if one.swept else "x"),
+            marker=look.marker or ("" if roofs.swept else "x"),
             markersize=look.size,
             zorder=2 + 0.2 * look.strength,
             label=line.label,
         )
-        if end := end_of(one.intensities, rates):
+        if end := end_of(roofs.intensities, rates):
             scope = ", host" if line.is_host else ""
             labels.append(Label(f"{clean(line.label)}{scope}", end, look.colour, look.strength > 1))
     return labels
 
 
-def _draw_roofs(axes: Axes, one: Roofs) -> None:
+def _draw_roofs(axes: Axes, roofs: Roofs) -> None:
     """The arithmetic's level, the memory's slope that meets it at the ridge, and their words."""
-    top, (left, right) = one.peak / units.GIGA, axes.get_xlim()
-    ridge, floor = one.ridge, axes.get_ylim()[0]
+    top, (left, right) = roofs.peak / units.GIGA, axes.get_xlim()
+    ridge, floor = roofs.ridge, axes.get_ylim()[0]
     axes.plot([ridge or left, right], [top, top], color=GREY, linewidth=_ROOF, label="peak")
-    if ridge is None or one.bandwidth is None:
+    if ridge is None or roofs.bandwidth is None:
         return
     axes.plot([left, ridge], [top * left / ridge, top], color=GREY, linewidth=_ROOF, label="memory")
     axes.plot([ridge, ridge], [floor, top], color=GREY, linewidth=0.9, linestyle=":", label="ridge")
-    divisor, letter = units.scale(one.bandwidth)
+    divisor, letter = units.scale(roofs.bandwidth)
     seen = max(left, ridge * floor / top)  # where the slope comes into the picture
     x = ridge * (seen / ridge) ** 0.2
-    speed = f"memory {units.number(one.bandwidth / divisor)} {letter}B/s"
+    speed = f"memory {units.number(roofs.bandwidth / divisor)} {letter}B/s"
     _above(axes, x, top * x / ridge, speed, "right")
     _above(axes, ridge, top, f"ridge {units.number(ridge)} flop/byte", "center")
 

@@ -34,15 +34,15 @@ def sheets(run: Run, scope: str = "kernel", order: Sequence[str] = ()) -> list[S
     devices = sorted({row.device for row in rows if row.device != HOST}) or [HOST]
     problems = dict.fromkeys(row.problem for row in rows if row.problem)
     dtypes = tuple(dict.fromkeys(row.dtype for row in rows))
-    rank = {name: place for place, name in enumerate(order)}
-    found = []
+    rank = {name: position for position, name in enumerate(order)}
+    tables = []
     for device in devices:
         for problem in problems:
-            mine = [row for row in rows if row.problem == problem and row.device in (device, HOST)]
-            mine.sort(key=lambda row: (row.device == HOST, rank.get(row.variant, len(rank))))
-            if mine:
-                found.append(_sheet(run, _Grid(device, problem, dtypes, scope, tuple(mine))))
-    return found
+            own_rows = [row for row in rows if row.problem == problem and row.device in (device, HOST)]
+            own_rows.sort(key=lambda row: (row.device == HOST, rank.get(row.variant, len(rank))))
+            if own_rows:
+                tables.append(_sheet(run, _Grid(device, problem, dtypes, scope, tuple(own_rows))))
+    return tables
 
 
 @dataclass(frozen=True)
@@ -61,22 +61,22 @@ class _Grid:
 
     def row(self, variant: str, dtype: str) -> Row | None:
         """The fastest, should there be several."""
-        mine = [row for row in self.rows if (row.variant, row.dtype) == (variant, dtype)]
-        return max(mine, key=lambda row: self.rate(row) or 0.0, default=None)
+        candidates = [row for row in self.rows if (row.variant, row.dtype) == (variant, dtype)]
+        return max(candidates, key=lambda row: self.rate(row) or 0.0, default=None)
 
     def rate(self, row: Row | None) -> float | None:
         """The median in flop/s."""
-        found = derive.shown_rate(row, self.scope) if row else None
-        return found.median if found else None
+        reached = derive.shown_rate(row, self.scope) if row else None
+        return reached.median if reached else None
 
     def best(self, dtype: str) -> Row | None:
         """The fastest of a type."""
-        mine = [row for row in self.rows if row.dtype == dtype and self.rate(row)]
-        return max(mine, key=lambda row: self.rate(row) or 0.0, default=None)
+        candidates = [row for row in self.rows if row.dtype == dtype and self.rate(row)]
+        return max(candidates, key=lambda row: self.rate(row) or 0.0, default=None)
 
     def lacking(self) -> dict[str, str]:
         """The types that nothing on the device supports, and why."""
-        found = {}
+        unsupported = {}
         for dtype in self.dtypes:
             reasons = {
                 row.reason if row.status == "unsupported" else ""
@@ -84,14 +84,14 @@ class _Grid:
                 if row.dtype == dtype and row.device == self.device
             }
             if len(reasons) == 1 and (reason := reasons.pop()):
-                found[dtype] = reason
-        return found
+                unsupported[dtype] = reason
+        return unsupported
 
 
 def _sheet(run: Run, grid: _Grid) -> Sheet:
     others = [name for name in grid.dtypes if name != REFERENCE and REFERENCE in grid.dtypes]
     lacking = grid.lacking()
-    told = [row for row in grid.rows if row.dtype not in lacking or row.status != "unsupported"]
+    reported = [row for row in grid.rows if row.dtype not in lacking or row.status != "unsupported"]
     baseline = any(row.device == HOST for row in grid.rows) and grid.device != HOST and grid.scope != "host"
     blas = f"{clean(run.header.host.blas)}, host scope"
     over = f"; /{REFERENCE}: times the rate of {REFERENCE}" if others else ""
@@ -108,7 +108,7 @@ def _sheet(run: Run, grid: _Grid) -> Sheet:
             Note("%", "of the type's own peak, measured in this run", "dim"),
             *([Note(BASELINE, blas, "dim")] if baseline else []),
             *(Note(WORDS["unsupported"], f"{n}: {clean_lines(why)}", "dim") for n, why in lacking.items()),
-            *notes.troubles(told, _type, "type"),
+            *notes.troubles(reported, _type, "type"),
             *notes.noisy(run, grid.rows, _type),
             *(
                 [Note("energy", "-v has the joules of every row", "dim")]
@@ -167,12 +167,12 @@ def _conclusion(grid: _Grid) -> list[Note]:
     best = {dtype: row for dtype in grid.dtypes if (row := device.best(dtype))}
     reference = grid.rate(best.get(REFERENCE))
 
-    def words(dtype: str, row: Row) -> str:
+    def text(dtype: str, row: Row) -> str:
         rate = grid.rate(row) or 0.0
         over = f", {units.number(rate / reference)} times {REFERENCE}" if reference else ""
         return f"{dtype} {clean(row.variant)} {units.rate(rate)}{over if dtype != REFERENCE else ''}"
 
-    sentence = "; ".join(words(dtype, row) for dtype, row in best.items())
+    sentence = "; ".join(text(dtype, row) for dtype, row in best.items())
     return [Note("Fastest", f"{sentence}.", "bold")] if best else []
 
 
@@ -203,13 +203,13 @@ def workloads(run: Run, scope: str = "kernel", order: Sequence[str] = ()) -> Ren
 def workloads_sheets(run: Run, scope: str = "kernel", order: Sequence[str] = ()) -> list[Sheet]:
     """A line for each shape in the order of the run: best kernel, its GFLOPS in two scopes, numpy's."""
     rows = [row for row in run.rows if row.kind == "gemm" and row.problem]
-    found = []
+    tables = []
     for device in sorted({row.device for row in rows if row.device != HOST}) or [HOST]:
         for dtype in dict.fromkeys(row.dtype for row in rows):
-            mine = [row for row in rows if row.dtype == dtype and row.device in (device, HOST)]
-            if mine:
-                found.append(_workloads_sheet(run, device, dtype, mine, scope, order))
-    return found
+            own_rows = [row for row in rows if row.dtype == dtype and row.device in (device, HOST)]
+            if own_rows:
+                tables.append(_workloads_sheet(run, device, dtype, own_rows, scope, order))
+    return tables
 
 
 @dataclass(frozen=True)
@@ -225,8 +225,8 @@ class _Line:
     @property
     def ratio(self) -> float | None:
         """How many times numpy's rate the device reaches, transfers counted."""
-        mine, theirs = _rate(self.best, "host"), _rate(self.host, "host")
-        return mine / theirs if mine and theirs else None
+        device_rate, host_rate = _rate(self.best, "host"), _rate(self.host, "host")
+        return device_rate / host_rate if device_rate and host_rate else None
 
     def figures(self, run: Run) -> tuple[float | None, ...]:
         """One for each of `_FORMATS`; rates are flop/s."""
@@ -240,26 +240,26 @@ class _Line:
 
 
 def _rate(row: Row | None, scope: str) -> float | None:
-    found = derive.shown_rate(row, scope) if row else None
-    return found.median if found else None
+    reached = derive.shown_rate(row, scope) if row else None
+    return reached.median if reached else None
 
 
 def _lines(device: int, rows: Sequence[Row], scope: str, order: Sequence[str]) -> list[_Line]:
-    rank = {name: place for place, name in enumerate(order)}
-    found = []
+    rank = {name: position for position, name in enumerate(order)}
+    lines = []
     for problem in dict.fromkeys(row.problem for row in rows):
         assert problem is not None
         same = sorted(
             (row for row in rows if row.problem == problem),
             key=lambda row: rank.get(row.variant, len(rank)),
         )
-        mine = [row for row in same if row.device == device]
-        mine = [row for row in mine if row.variant != AUTO] or mine  # its figures are another's
-        rated = [(rate.median, row) for row in mine if (rate := derive.shown_rate(row, scope))]
+        own_rows = [row for row in same if row.device == device]
+        own_rows = [row for row in own_rows if row.variant != AUTO] or own_rows  # its figures are another's
+        rated = [(rate.median, row) for row in own_rows if (rate := derive.shown_rate(row, scope))]
         best = max(rated, key=lambda pair: pair[0], default=(0.0, None))[1]
         host = next((row for row in same if row.device == HOST and row.variant == BASELINE), None)
-        found.append(_Line(clean(same[0].label), problem, tuple(mine), best, host))
-    return found
+        lines.append(_Line(clean(same[0].label), problem, tuple(own_rows), best, host))
+    return lines
 
 
 def _workloads_sheet(
@@ -273,10 +273,10 @@ def _workloads_sheet(
             Cell(_broken(line.name) or "-"),
             *(Cell(str(length)) for length in (line.problem.m, line.problem.n, line.problem.k)),
             Cell(clean(line.best.variant) if line.best else _why(line)),
-            *_cells(found),
+            *_cells(line_figures),
             *((problem_table.cells(line.best) if line.best else _NO_ENERGY) if joules else ()),
         )
-        for line, found in zip(lines, figures, strict=True)
+        for line, line_figures in zip(lines, figures, strict=True)
     ]
     if len(lines) > 1:
         means = [_mean(column) for column in zip(*figures, strict=True)]
@@ -335,7 +335,7 @@ def _why(line: _Line) -> str:
 
 
 def _missing(rows: Sequence[Row]) -> list[Note]:
-    """How many rows were not worth running; with one best kernel for a line, their reasons would be noise."""
+    """How many rows did not run. Their reasons are left to -v: a line shows its best kernel only."""
     advice = "-v says why"
     return [
         Note(WORDS[status], f"{count} of {len(rows)} rows; {advice}", "dim")
@@ -346,7 +346,7 @@ def _missing(rows: Sequence[Row]) -> list[Note]:
 
 def _workloads_conclusion(lines: Sequence[_Line], scope: str) -> list[Note]:
     """The kernel to take if it may be only one, and where offloading pays."""
-    found = []
+    conclusions = []
     measured = [line for line in lines if line.best]
     rates: dict[str, list[float]] = {}
     for line in measured:
@@ -357,13 +357,13 @@ def _workloads_conclusion(lines: Sequence[_Line], scope: str) -> list[Note]:
     if len(measured) > 1 and len(rates) > 1 and everywhere:
         name = max(everywhere, key=lambda name: everywhere[name])
         figure = f"{units.rate(everywhere[name])} geometric mean over {len(measured)} shapes"
-        found.append(Note("One kernel for all", f"{clean(name)}, {figure}.", "bold"))
+        conclusions.append(Note("One kernel for all", f"{clean(name)}, {figure}.", "bold"))
     ratios = [line.ratio for line in lines if line.ratio is not None]
     if ratios:
         wins = sum(ratio > 1 for ratio in ratios)
         sentence = f"the device beats {BASELINE} on {wins} of {len(ratios)} shapes, transfers counted."
-        found.append(Note("Offloading", sentence, "bold"))
-    return found
+        conclusions.append(Note("Offloading", sentence, "bold"))
+    return conclusions
 
 
 def _place(row: Row) -> str:

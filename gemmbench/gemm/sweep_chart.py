@@ -58,7 +58,7 @@ def _panes(runs: Sequence[Run], families: Families, paint: Paint, values: Values
     return [
         Pane(box.height, partial(paint, box))
         for box in boxes(runs, families)
-        if any(values(row) for one in box.series for row in one.rows.values())
+        if any(values(row) for curve in box.series for row in curve.rows.values())
     ]
 
 
@@ -84,23 +84,23 @@ def efficiency(runs: Sequence[Run], families: Families) -> list[Pane]:
 
 def host_device(runs: Sequence[Run], families: Families) -> list[Pane]:
     """GFLOPS with and without transfers: the fastest variants and the host's BLAS."""
-    found = []
+    panes = []
     for box in boxes(runs, families):
         few = tuple((run, replace(panel, series=_contenders(panel, families))) for run, panel in box.parts)
-        if any(not one.is_host for _, panel in few for one in panel.series):
+        if any(not curve.is_host for _, panel in few for curve in panel.series):
             shown = replace(box, parts=few)
             # Colours as in the other charts, unless those are of families.
             styles = looks(shown if box.crowded else box)
-            found.append(Pane(shown.height + 0.25, partial(_host_device, box=shown, styles=styles)))
-    return found
+            panes.append(Pane(shown.height + 0.25, partial(_host_device, box=shown, styles=styles)))
+    return panes
 
 
 def _rates(scope: str) -> Values:
     def values(row: Row) -> tuple[float, float, float] | None:
-        found = derive.shown_rate(row, scope)
-        if found is None:
+        reached = derive.shown_rate(row, scope)
+        if reached is None:
             return None
-        return found.median / units.GIGA, found.low / units.GIGA, found.high / units.GIGA
+        return reached.median / units.GIGA, reached.low / units.GIGA, reached.high / units.GIGA
 
     return values
 
@@ -159,7 +159,7 @@ def _efficiency(box: Box, axes: Axes) -> None:
 def _counted(box: Box) -> str:
     """Whose energy was counted: ``energy of the board, idle draw included``."""
     scopes = dict.fromkeys(
-        clean(row.energy.scope) for one in box.series for row in one.rows.values() if row.energy.scope
+        clean(row.energy.scope) for curve in box.series for row in curve.rows.values() if row.energy.scope
     )
     return f"energy of the {' or the '.join(scopes) or 'machine'}, idle draw included"
 
@@ -175,20 +175,20 @@ def _curves(axes: Axes, box: Box, values: Values) -> list[Label]:
     styles = looks(box)
     labels = []
     for number, (run, panel) in enumerate(box.parts):
-        for one in panel.series:
-            look = styles[number, one.label]
-            end = _line(axes, one, box.sizes, values, look)
+        for curve in panel.series:
+            look = styles[number, curve.label]
+            end = _line(axes, curve, box.sizes, values, look)
             if end:
-                scope = ", host" if one.is_host and panel.device != HOST else ""
-                name = f"{clean(one.label)}{scope}{box.name(run)}"
+                scope = ", host" if curve.is_host and panel.device != HOST else ""
+                name = f"{clean(curve.label)}{scope}{box.name(run)}"
                 labels.append(Label(name, end, look.colour, look.strength > 1))
     return labels
 
 
-def _line(axes: Axes, one: Series, sizes: Sequence[int], values: Values, look: Look) -> End | None:
+def _line(axes: Axes, curve: Series, sizes: Sequence[int], values: Values, look: Look) -> End | None:
     """Draw one series with its confidence band; sizes without a figure are gaps. Returns its end."""
     nothing = (np.nan, np.nan, np.nan)
-    points = np.array([(values(one.rows[n]) or nothing) if n in one.rows else nothing for n in sizes])
+    points = np.array([(values(curve.rows[n]) or nothing) if n in curve.rows else nothing for n in sizes])
     middle, low, high = points.T
     axes.fill_between(sizes, low, high, color=look.stroke, alpha=look.band, linewidth=0)
     axes.plot(
@@ -202,7 +202,7 @@ def _line(axes: Axes, one: Series, sizes: Sequence[int], values: Values, look: L
         markerfacecolor="white" if look.open else look.stroke,
         markeredgewidth=1.0,
         zorder=2 + 0.2 * look.strength,
-        label=one.label,
+        label=curve.label,
     )
     return end_of(sizes, middle)
 
@@ -223,14 +223,14 @@ def _host_device(axes: Axes, box: Box, styles: Mapping[tuple[int, str], Look]) -
     """With transfers counted (solid) and without (dotted), and where the device passes numpy."""
     labels: list[Label] = []
     for number, (run, panel) in enumerate(box.parts):
-        for one in panel.series:
-            look = styles[number, one.label]
+        for curve in panel.series:
+            look = styles[number, curve.label]
             dotted = replace(look, line=(0, (1, 1.4)), open=True)
-            lines = {"": look} if one.is_host else {", host": look, ", device": dotted}
+            lines = {"": look} if curve.is_host else {", host": look, ", device": dotted}
             for scope, style in lines.items():
                 values = _rates("device" if style is dotted else "host")
-                if end := _line(axes, one, box.sizes, values, style):
-                    name = f"{clean(one.label)}{scope}{box.name(run)}"
+                if end := _line(axes, curve, box.sizes, values, style):
+                    name = f"{clean(curve.label)}{scope}{box.name(run)}"
                     labels.append(Label(name, end, look.colour))
         _mark_break_even(axes, box, panel)
     below = f"{box.dtype}, host scope (with transfers) and device scope; {_BAND}"
@@ -245,15 +245,17 @@ def _contenders(panel: Panel, families: Families, most: int = 2) -> tuple[Series
     Those with the best rate in the host scope, at any size, and the one that the break-even is of.
     """
 
-    def best(one: Series) -> float:
+    def best(line: Series) -> float:
         return max(
-            (found.median for r in one.rows.values() if (found := derive.rate(r, "host"))), default=0.0
+            (reached.median for r in line.rows.values() if (reached := derive.rate(r, "host"))), default=0.0
         )
 
-    kernels = (one for one in panel.series if families.get(one.variant) != LIBRARIES)
-    fastest = sorted((one for one in kernels if not one.is_host and best(one) > 0), key=best, reverse=True)
+    kernels = (line for line in panel.series if families.get(line.variant) != LIBRARIES)
+    fastest = sorted(
+        (line for line in kernels if not line.is_host and best(line) > 0), key=best, reverse=True
+    )
     earliest = (even.kernel for even in break_evens(panel)[:1] if even.size is not None)
-    hosts = (one for one in panel.series if one.is_host and one.variant == BASELINE)
+    hosts = (line for line in panel.series if line.is_host and line.variant == BASELINE)
     return tuple(dict.fromkeys((*fastest[:most], *earliest, *hosts)))
 
 
@@ -310,8 +312,8 @@ class Shapes:
 
 def workloads(runs: Sequence[Run], families: Families) -> list[Pane]:
     """A pane for each run, device and type whose problems are no sweep."""
-    found, mine = [], with_gemms(runs)
-    for run in mine:
+    panes, beside = [], with_gemms(runs)
+    for run in beside:
         gemms = [row for row in run.rows if row.kind == "gemm"]
         if sweep_axis(gemms) or len({row.problem for row in gemms}) < 2:
             continue
@@ -319,9 +321,9 @@ def workloads(runs: Sequence[Run], families: Families) -> list[Pane]:
         for device, dtype in devices:
             rows = [row for row in gemms if row.dtype == dtype and row.device in (device, HOST)]
             if any(derive.shown_rate(row, "kernel") for row in rows):
-                one = _shapes(own_title(run, device, mine), dtype, rows, families)
-                found.append(Pane(one.height, partial(_paint, one=one)))
-    return found
+                chart = _shapes(own_title(run, device, beside), dtype, rows, families)
+                panes.append(Pane(chart.height, partial(_paint, chart=chart)))
+    return panes
 
 
 def _shapes(title: str, dtype: str, rows: Sequence[Row], families: Families) -> Shapes:
@@ -331,57 +333,58 @@ def _shapes(title: str, dtype: str, rows: Sequence[Row], families: Families) -> 
         shapes.setdefault((row.label, row.problem), row)
     numbers = {shape: number for number, shape in enumerate(shapes)}
     lines = series(rows, lambda row: numbers[row.label, row.problem], tuple(families))
-    hosts = [one for one in lines if one.is_host]
+    hosts = [line for line in lines if line.is_host]
     room = max(2, min(_MOST_VARIANTS, _MOST_BARS // len(shapes) - len(hosts) - 1))
-    measured = [one for one in lines if any(_rate(one, number) for number in one.rows)]
-    best = sorted((one for one in measured if not one.is_host), key=lambda one: _standing(one, lines))[:room]
-    shown = tuple(one for one in measured if one in best or one.is_host)
-    slower = tuple(clean(one.label) for one in measured if one not in shown)
-    lacking = tuple(clean(one.label) for one in lines if one not in measured)
+    measured = [line for line in lines if any(_rate(line, number) for number in line.rows)]
+    devices = [line for line in measured if not line.is_host]
+    best = sorted(devices, key=lambda line: _standing(line, lines))[:room]
+    shown = tuple(line for line in measured if line in best or line.is_host)
+    slower = tuple(clean(line.label) for line in measured if line not in shown)
+    lacking = tuple(clean(line.label) for line in lines if line not in measured)
     return Shapes(title, dtype, tuple(shapes.values()), shown, slower, lacking)
 
 
-def _rate(one: Series, number: int) -> float:
+def _rate(line: Series, number: int) -> float:
     """A rate in flop/s; 0 if there is none."""
-    found = derive.shown_rate(one.rows[number], "kernel") if number in one.rows else None
-    return found.median if found else 0.0
+    reached = derive.shown_rate(line.rows[number], "kernel") if number in line.rows else None
+    return reached.median if reached else 0.0
 
 
-def _standing(one: Series, lines: Sequence[Series]) -> tuple[int, float]:
+def _standing(line: Series, lines: Sequence[Series]) -> tuple[int, float]:
     """Sorts the variants: most shapes won first, then the smallest distance from the best, summed."""
     wins, lost = 0, 0.0
-    for number in one.rows:
+    for number in line.rows:
         best = max(_rate(other, number) for other in lines if not other.is_host)
-        wins += best > 0 and _rate(one, number) == best
-        lost += 1 - _rate(one, number) / best if best else 0.0
+        wins += best > 0 and _rate(line, number) == best
+        lost += 1 - _rate(line, number) / best if best else 0.0
     return -wins, lost
 
 
-def _paint(axes: Axes, one: Shapes) -> None:
+def _paint(axes: Axes, chart: Shapes) -> None:
     """Bars from zero, their figures at the ends, the best of each shape in bold."""
-    count = len(one.shown)
-    device = [line for line in one.shown if not line.is_host]
-    colours = {line: DARK if line.is_host else COLOURS[device.index(line)] for line in one.shown}
-    rates = {(line, n): _rate(line, n) for line in one.shown for n in range(len(one.shapes))}
+    count = len(chart.shown)
+    device = [line for line in chart.shown if not line.is_host]
+    colours = {line: DARK if line.is_host else COLOURS[device.index(line)] for line in chart.shown}
+    rates = {(line, n): _rate(line, n) for line in chart.shown for n in range(len(chart.shapes))}
     divisor, letter = units.scale(max(rates.values()))
-    for n in range(len(one.shapes)):
-        best = max(rates[line, n] for line in one.shown)
-        for place, line in enumerate(one.shown):
-            y = n * (count + 1) + place
+    for n in range(len(chart.shapes)):
+        best = max(rates[line, n] for line in chart.shown)
+        for index, line in enumerate(chart.shown):
+            y = n * (count + 1) + index
             _bar(axes, y, line, n, rates[line, n] / divisor, colours[line], best=rates[line, n] == best)
-    middles = [n * (count + 1) + (count - 1) / 2 for n in range(len(one.shapes))]
-    axes.set_yticks(middles, [_name(row) for row in one.shapes], fontsize=8)
+    middles = [n * (count + 1) + (count - 1) / 2 for n in range(len(chart.shapes))]
+    axes.set_yticks(middles, [_name(row) for row in chart.shapes], fontsize=8)
     axes.tick_params(axis="y", length=0)
-    axes.set_ylim(len(one.shapes) * (count + 1) - 0.5, -1)
+    axes.set_ylim(len(chart.shapes) * (count + 1) - 0.5, -1)
     axes.set_xlim(0, max(rates.values()) / divisor * 1.1)
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: short(units.number(value))))
     axes.set_xlabel(f"{letter}FLOPS")
     axes.grid(False, axis="y")
     keys = tuple(
-        (clean(line.label) + (", host" if line.is_host else ""), colours[line]) for line in one.shown
+        (clean(line.label) + (", host" if line.is_host else ""), colours[line]) for line in chart.shown
     )
-    titles(axes, one.title, f"{one.dtype}, kernel scope; the fastest of each shape in bold", keys)
-    texts = {"Not drawn, slower on most shapes": one.slower, "No figure for any shape": one.lacking}
+    titles(axes, chart.title, f"{chart.dtype}, kernel scope; the fastest of each shape in bold", keys)
+    texts = {"Not drawn, slower on most shapes": chart.slower, "No figure for any shape": chart.lacking}
     footnote(axes, [f"{text}: {', '.join(names)}." for text, names in texts.items() if names])
 
 

@@ -54,22 +54,25 @@ def sheets(
 
 def _sheet(run: Run, panel: Panel, scope: str) -> Sheet:
     sizes = panel.sizes
-    place = _place(panel)
+    where = _place(panel)
     best = {
-        size: max((found.median for one in panel.series if (found := _rate(one, size, scope))), default=None)
+        size: max(
+            (reached.median for series in panel.series if (reached := _rate(series, size, scope))),
+            default=None,
+        )
         for size in sizes
     }
 
     rows = tuple(
         (
-            Cell(clean(one.label)),
-            *(_cell(one, size, scope, best[size]) for size in sizes),
-            Cell(_of_peak(run, one, scope)),
-            Cell(_host_over_device(one)),
+            Cell(clean(series.label)),
+            *(_cell(series, size, scope, best[size]) for size in sizes),
+            Cell(_of_peak(run, series, scope)),
+            Cell(_host_over_device(series)),
         )
-        for one in panel.series
+        for series in panel.series
     )
-    baseline = any(one.is_host for one in panel.series) and panel.device != HOST and scope != "host"
+    baseline = any(series.is_host for series in panel.series) and panel.device != HOST and scope != "host"
     blas = f"{clean(run.header.host.blas)}, host scope"
     measured = any(value is not None for value in best.values())
     return Sheet(
@@ -80,11 +83,11 @@ def _sheet(run: Run, panel: Panel, scope: str) -> Sheet:
         rows=rows,
         notes=(
             *([Note(BASELINE, blas, "dim")] if baseline else []),
-            *notes.troubles(panel.rows, place),
-            *notes.noisy(run, panel.rows, place),
-            *([] if problem_table.any_joules(panel.rows) else problem_table.remarks(run, panel.rows, place)),
-            *notes.choices(panel.rows, place),
-            *notes.remarks(panel.rows, place),
+            *notes.troubles(panel.rows, where),
+            *notes.noisy(run, panel.rows, where),
+            *([] if problem_table.any_joules(panel.rows) else problem_table.remarks(run, panel.rows, where)),
+            *notes.choices(panel.rows, where),
+            *notes.remarks(panel.rows, where),
             *notes.warnings([run.header.devices[panel.device] if panel.device != HOST else None]),
             *(_conclusion(panel) if measured else []),
         ),
@@ -96,31 +99,31 @@ def _place(panel: Panel) -> Where:
     return lambda row: str(getattr(row.problem, panel.axis))
 
 
-def _rate(one: Series, size: int, scope: str) -> rates.Rate | None:
-    return rates.shown_rate(one.rows[size], scope) if size in one.rows else None
+def _rate(series: Series, size: int, scope: str) -> rates.Rate | None:
+    return rates.shown_rate(series.rows[size], scope) if size in series.rows else None
 
 
-def _cell(one: Series, size: int, scope: str, best: float | None) -> Cell:
-    if size not in one.rows:
+def _cell(series: Series, size: int, scope: str, best: float | None) -> Cell:
+    if size not in series.rows:
         return Cell("")
-    row = one.rows[size]
+    row = series.rows[size]
     if row.status != "ok":
         return Cell(WORDS[row.status], style=STYLES[row.status])
-    found = _rate(one, size, scope)
-    if found is None:
+    reached = _rate(series, size, scope)
+    if reached is None:
         return Cell("-")
-    return Cell(units.gflops(found.median), found.median == best, "yellow" if rates.is_noisy(row) else "")
+    return Cell(units.gflops(reached.median), reached.median == best, "yellow" if rates.is_noisy(row) else "")
 
 
-def _of_peak(run: Run, one: Series, scope: str) -> str:
+def _of_peak(run: Run, series: Series, scope: str) -> str:
     """The fraction at the variant's best size."""
-    fractions = [rates.peak_fraction(run, row, scope) for row in one.rows.values()]
+    fractions = [rates.peak_fraction(run, row, scope) for row in series.rows.values()]
     return units.percent(max((value for value in fractions if value is not None), default=float("nan")))
 
 
-def _host_over_device(one: Series) -> str:
+def _host_over_device(series: Series) -> str:
     """What is left of the device's rate, transfers counted, at the largest size that has both."""
-    for row in reversed(one.rows.values()):
+    for row in reversed(series.rows.values()):
         host, device = rates.rate(row, "host"), rates.rate(row, "device")
         if host and device:
             return units.number(host.median / device.median)
@@ -129,7 +132,7 @@ def _host_over_device(one: Series) -> str:
 
 def _conclusion(panel: Panel) -> list[Note]:
     """From which size a kernel beats the host's BLAS: the earliest, and the fastest if that is another."""
-    if not panel.sizes or not any(one.is_kernel for one in panel.series):
+    if not panel.sizes or not any(series.is_kernel for series in panel.series):
         return []
     if baseline(panel) is None:
         return [Note("Break-even", f"not known: {BASELINE} was not measured beside the device", "dim")]
@@ -204,8 +207,8 @@ def ladder(entries: Sequence[LadderEntry], run: Run | None = None) -> Renderable
         if parts and not isinstance(parts[-1], Text):
             parts.append(Text(""))
         grid = Table.grid(padding=(0, 2, 0, 0))
-        for place, width in enumerate(widths):
-            grid.add_column(no_wrap=True, min_width=width, justify="right" if place else "left")
+        for index, width in enumerate(widths):
+            grid.add_column(no_wrap=True, min_width=width, justify="right" if index else "left")
         grid.add_column(overflow="fold")
         for entry in entries:
             if entry.family == family:
@@ -237,18 +240,18 @@ def _measured(run: Run) -> tuple[Sheet, dict[str, tuple[Cell, Cell]]]:
     setting, problem = where
     places = standing.standings(run, setting, problem, FIRST_RUNG)
     caption = f"GFLOPS ({setting.dtype}, kernel scope, {problem.title}; * the best) and times {FIRST_RUNG}'s"
-    cells = {variant: (_figure(place), _speed_up(place)) for variant, place in places.items()}
+    cells = {variant: (_figure(result), _speed_up(result)) for variant, result in places.items()}
     return Sheet(heading=heading(run, setting.device, setting.dtype), caption=caption), cells
 
 
-def _figure(place: Standing) -> Cell:
-    if place.row.status != "ok":
-        return Cell(WORDS[place.row.status], style=STYLES[place.row.status])
-    return Cell(units.gflops(place.rate.median) if place.rate else "-", best=place.rank == 1)
+def _figure(result: Standing) -> Cell:
+    if result.row.status != "ok":
+        return Cell(WORDS[result.row.status], style=STYLES[result.row.status])
+    return Cell(units.gflops(result.rate.median) if result.rate else "-", best=result.rank == 1)
 
 
-def _speed_up(place: Standing) -> Cell:
-    return Cell(f"x {units.number(place.speedup)}") if place.speedup else _NOTHING
+def _speed_up(result: Standing) -> Cell:
+    return Cell(f"x {units.number(result.speedup)}") if result.speedup else _NOTHING
 
 
 def describe(entry: LadderEntry, picture: str, run: Run | None = None) -> RenderableType:
@@ -260,10 +263,10 @@ def describe(entry: LadderEntry, picture: str, run: Run | None = None) -> Render
     card.add_row("needs", Text(entry.needs or "nothing special"))
     for family, text in entry.needs_of_presets.items():
         card.add_row("", Text(f"{family}: {text}"))
-    for place, step in enumerate(entry.passes):
-        card.add_row("" if place else "passes", Text(f"{place + 1}. {step}"))
-    for place, (name, text) in enumerate(entry.parameters.items()):
-        card.add_row("" if place else "parameters", Text(f"{name}: {text}"))
+    for index, step in enumerate(entry.passes):
+        card.add_row("" if index else "passes", Text(f"{index + 1}. {step}"))
+    for index, (name, text) in enumerate(entry.parameters.items()):
+        card.add_row("" if index else "parameters", Text(f"{name}: {text}"))
     head = Text(entry.name, style="bold")
     head.append(f"  {entry.family}", style="dim")
     parts: list[RenderableType] = [head, Text(entry.idea), Text(""), card]
@@ -276,28 +279,28 @@ def describe(entry: LadderEntry, picture: str, run: Run | None = None) -> Render
 
 def _places(variant: str, run: Run) -> list[Sheet]:
     """A variant's place among the others at every size, a table for each device and type that it ran with."""
-    found = []
+    tables = []
     for setting in standing.settings(run):
         lines, scope = [], "kernel"
         for problem in standing.problems(run, setting):
             places = standing.standings(run, setting, problem, FIRST_RUNG)
             if variant in places:
-                ranked = sum(place.rank is not None for place in places.values())
+                ranked = sum(result.rank is not None for result in places.values())
                 lines.append(_ladder_place(run, places[variant], ranked))
                 scope = "host" if places[variant].row.device == HOST else "kernel"
         if lines:
-            found.append(_place_sheet(run, setting, scope, lines))
-    return found or [Sheet(notes=(Note("", f"{clean(run.path)} has no row of {variant}."),))]
+            tables.append(_place_sheet(run, setting, scope, lines))
+    return tables or [Sheet(notes=(Note("", f"{clean(run.path)} has no row of {variant}."),))]
 
 
-def _ladder_place(run: Run, place: Standing, ranked: int) -> tuple[Cell, ...]:
-    fraction = rates.peak_fraction(run, place.row)
+def _ladder_place(run: Run, result: Standing, ranked: int) -> tuple[Cell, ...]:
+    fraction = rates.peak_fraction(run, result.row)
     return (
-        Cell(shape(place.row)),
-        Cell(f"{place.rank} of {ranked}" if place.rank else "-", best=place.rank == 1),
-        replace(_figure(place), best=False),
-        Cell(units.percent(fraction) if fraction is not None and place.rate else "-"),
-        Cell(units.number(place.speedup) if place.speedup else "-"),
+        Cell(shape(result.row)),
+        Cell(f"{result.rank} of {ranked}" if result.rank else "-", best=result.rank == 1),
+        replace(_figure(result), best=False),
+        Cell(units.percent(fraction) if fraction is not None and result.rate else "-"),
+        Cell(units.number(result.speedup) if result.speedup else "-"),
     )
 
 

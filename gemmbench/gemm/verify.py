@@ -259,16 +259,16 @@ def _apply(matrix: ReferenceArray, vector: ReferenceArray, dtype: DType, power: 
     return np.concatenate(parts) if parts else np.zeros(0)
 
 
-def judge(found: Residual, exact_error: str, guard_error: str = "") -> Check:
+def judge(worst: Residual, exact_error: str, guard_error: str = "") -> Check:
     """The verdict of the exact test, the guard cells and the residual together. NaN fails."""
     reasons = [reason for reason in (exact_error, guard_error) if reason]
-    if not found.value <= 1:
+    if not worst.value <= 1:
         reasons.append(
-            f"the residual of row {found.row} is {found.value:.3g} times its bound"
-            if np.isfinite(found.value)
-            else f"row {found.row} of C holds a NaN or an infinity"
+            f"the residual of row {worst.row} is {worst.value:.3g} times its bound"
+            if np.isfinite(worst.value)
+            else f"row {worst.row} of C holds a NaN or an infinity"
         )
-    figures = {"residual_over_bound": found.value if np.isfinite(found.value) else -1.0}
+    figures = {"residual_over_bound": worst.value if np.isfinite(worst.value) else -1.0}
     return Check("wrong" if reasons else "ok", figures, tuple(reasons))
 
 

@@ -203,7 +203,7 @@ def _shapes(path: Path, reader: Iterator[list[str]]) -> Iterator[Shape]:
     if first is None:
         raise ShapeFileError(f"{path}: line 1: the file is empty; its first line names the columns: m,n,k")
     columns = _columns(path, *first)
-    found = 0
+    count = 0
     for number, values in lines:
         if len(values) != len(columns):
             missing = columns[len(values) :]
@@ -215,8 +215,8 @@ def _shapes(path: Path, reader: Iterator[list[str]]) -> Iterator[Shape]:
         if len(name) > _LONGEST_NAME:
             raise ShapeFileError(f"{path}: line {number}: name: more than {_LONGEST_NAME} letters")
         yield Shape(name or f"{spelt_out(path.name)}:{number}", m, n, k)
-        found += 1
-    if not found:
+        count += 1
+    if not count:
         raise ShapeFileError(f"{path}: line {first[0] + 1}: no shape follows the header")
 
 
@@ -245,14 +245,14 @@ def _columns(path: Path, number: int, header: list[str]) -> list[str]:
     columns = [name.lower() for name in header]
     missing = [name for name in REQUIRED if name not in columns]
     if missing:
-        found = ",".join(header)[:_LONGEST_NAME]
-        raise ShapeFileError(f"{path}: line {number}: {', '.join(missing)}: no such column in {found!r}")
-    for place, name in enumerate(columns):
+        given = ",".join(header)[:_LONGEST_NAME]
+        raise ShapeFileError(f"{path}: line {number}: {', '.join(missing)}: no such column in {given!r}")
+    for index, name in enumerate(columns):
         if name not in KNOWN:
             raise ShapeFileError(
-                f"{path}: line {number}: column {header[place]!r} is not one of {', '.join(KNOWN)}"
+                f"{path}: line {number}: column {header[index]!r} is not one of {', '.join(KNOWN)}"
             )
-        if name in columns[:place]:
+        if name in columns[:index]:
             raise ShapeFileError(f"{path}: line {number}: {name}: there are two such columns")
     return columns
 

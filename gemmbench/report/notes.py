@@ -1,4 +1,4 @@
-"""What is said below a table: what could not run and why, what is noisy, what the driver should be told."""
+"""Notes below a table: what could not run and why, what is noisy, what is wrong with the drivers."""
 
 from __future__ import annotations
 
@@ -72,9 +72,9 @@ def noisy(run: Run, rows: Iterable[Row], where: Where) -> list[Note]:
     )
     timed = [row for row in rows if row.samples]
     return [
-        Note(label, f"{places(found, where)}; {advice}", "yellow")
+        Note(label, f"{places(doubtful, where)}; {advice}", "yellow")
         for label, doubted, advice in doubts
-        if (found := [row for row in timed if doubted(row)])
+        if (doubtful := [row for row in timed if doubted(row)])
     ]
 
 
@@ -87,7 +87,7 @@ def remarks(rows: Iterable[Row], where: Where, each: str = "size") -> list[Note]
         for note in row.notes:
             groups.setdefault(clean_lines(note), []).append(row)
     notes = [
-        Note("note", f"{places(mine, where, every, each)}: {note}", "dim") for note, mine in groups.items()
+        Note("note", f"{places(alike, where, every, each)}: {note}", "dim") for note, alike in groups.items()
     ]
     return _some(notes, "more notes (--save keeps them, show FILE --format json has them all)")
 
@@ -101,21 +101,21 @@ def choices(rows: Iterable[Row], where: Where, each: str = "size") -> list[Note]
         if row.variant == AUTO and row.choice:
             groups.setdefault(clean(rates.what_ran(row)), []).append(where(row))
     parts = [
-        f"{variant} at {f'every {each}' if every > 1 and len(found) == every else ', '.join(found)}"
-        for variant, found in groups.items()
+        f"{variant} at {f'every {each}' if every > 1 and len(labels) == every else ', '.join(labels)}"
+        for variant, labels in groups.items()
     ]
     return [Note(f"{AUTO} took", "; ".join(parts), "dim")] if parts else []
 
 
-def taken(row: Row) -> str:
-    """What `auto` took for a row of its own, and why: ``cpu-packed: the fastest measured at 64x64x64``."""
+def selected(row: Row) -> str:
+    """The kernel that `auto` selected, and why: ``cpu-packed: the fastest measured at 64x64x64``."""
     return f"{clean(rates.what_ran(row))}: {clean(str(row.choice.get('why', 'no reason given')))}"
 
 
 def settled(row: Row) -> Parameters:
-    """What a race or a heuristic settled on, without what `taken` tells."""
-    told = ("kernel", "why") if row.variant == AUTO else ()
-    return {name: value for name, value in row.choice.items() if name not in told}
+    """What a race or a heuristic settled on, without what `selected` reports."""
+    reported = ("kernel", "why") if row.variant == AUTO else ()
+    return {name: value for name, value in row.choice.items() if name not in reported}
 
 
 def warnings(devices: Iterable[DeviceFacts | None]) -> list[Note]:
@@ -143,8 +143,10 @@ def places(rows: Sequence[Row], where: Where, every: int = 0, each: str = "size"
     for row in rows:
         groups.setdefault(clean(row.variant), []).append(where(row))
     by_place: dict[str, list[str]] = {}
-    for variant, found in groups.items():
-        text = f"every {each}" if every > 1 and len(set(found)) == every else ", ".join(dict.fromkeys(found))
+    for variant, labels in groups.items():
+        text = (
+            f"every {each}" if every > 1 and len(set(labels)) == every else ", ".join(dict.fromkeys(labels))
+        )
         by_place.setdefault(text, []).append(variant)
     return "; ".join(f"{', '.join(variants)} at {text}" for text, variants in by_place.items())
 

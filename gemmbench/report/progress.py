@@ -126,23 +126,23 @@ class _Remaining(rich.progress.ProgressColumn):
 
 def line(row: Row) -> str:
     """A finished row in one line: ``register float 512x512x512: 38.2 GFLOPS, noise 0.4 %``."""
-    label = place(row)
+    label = row_label(row)
     if row.status != "ok":
         return f"{label}: {row.status}: {clean(row.reason)}"
-    found, moved = rates.shown_rate(row, "kernel"), rates.byte_rate(row)
+    reached, moved = rates.shown_rate(row, "kernel"), rates.byte_rate(row)
     if moved is not None:
         figure = f"{units.gflops(moved.best)} GB/s"
-    elif found is None:
+    elif reached is None:
         times = rates.summary(row, rates.finest_scope(row) or "")
         figure = units.seconds(times.median) if times else "ok"
     else:
-        best_or_median = found.best if row.kind == "peak" else found.median
+        best_or_median = reached.best if row.kind == "peak" else reached.median
         figure = units.rate(best_or_median, rates.is_integer(row.dtype))
     spread = rates.noise(row)
     return f"{label}: {figure}" + (f", noise {units.percent(spread)}" if spread is not None else "")
 
 
-def place(row: Row) -> str:
+def row_label(row: Row) -> str:
     """What a row is about: ``register float 512x512x512``, ``flops half width 4``."""
     where = row.dtype
     if row.problem:

@@ -91,26 +91,26 @@ class Sheet:
 
     def _tables(self, width: int) -> Iterator[RenderableType]:
         widths = [
-            max(map(_longest_line, (name, *(row[place].plain for row in self.rows))))
-            for place, name in enumerate(self.columns)
+            max(map(_longest_line, (name, *(row[column].plain for row in self.rows))))
+            for column, name in enumerate(self.columns)
         ]
         widths[0] = min(widths[0], max(12, width // 2))
         keys = range(len(self.keys))
         for chunk in _chunks(self.blocks, widths, len(keys), width):
-            gap = 2 if sum(widths[place] + 2 for place in (*keys, *chunk)) - 2 <= width else 1
+            gap = 2 if sum(widths[column] + 2 for column in (*keys, *chunk)) - 2 <= width else 1
             table = Table(box=None, padding=(0, gap, 0, 0), pad_edge=False, header_style="dim")
-            for place in (*keys, *chunk):
-                name = self.columns[place]
-                to_left = place == 0 or name in self.left
+            for column in (*keys, *chunk):
+                name = self.columns[column]
+                to_left = column == 0 or name in self.left
                 table.add_column(
                     Text(name),
                     justify="left" if to_left else "right",
-                    no_wrap=place > 0,
+                    no_wrap=column > 0,
                     overflow="fold",
-                    width=widths[0] if place == 0 else None,
+                    width=widths[0] if column == 0 else None,
                 )
             for row in self.rows:
-                table.add_row(*(row[place].rich() for place in (*keys, *chunk)))
+                table.add_row(*(row[column].rich() for column in (*keys, *chunk)))
             yield table
 
 
@@ -139,8 +139,8 @@ def _longest_line(text: str) -> int:
 
 
 def _separated(items: Iterator[RenderableType]) -> Iterator[RenderableType]:
-    for place, item in enumerate(items):
-        if place:
+    for index, item in enumerate(items):
+        if index:
             yield Text("")
         yield item
 
@@ -166,7 +166,7 @@ def _chunks(blocks: Sequence[Sequence[str]], widths: Sequence[int], keys: int, w
         start += len(block)
 
     def needs(columns: Sequence[int]) -> int:
-        return sum(widths[place] + 1 for place in columns)
+        return sum(widths[column] + 1 for column in columns)
 
     chunks: list[list[int]] = [[]]
     for block_places in places:
@@ -312,7 +312,7 @@ def sheet_markdown(sheet: Sheet) -> str:
         lines += [_escaped(sheet.caption.replace("; * ", "; bold: ")), ""]
     if sheet.rows:
         marks = [
-            ":--" if not place or name in sheet.left else "--:" for place, name in enumerate(sheet.columns)
+            ":--" if not column or name in sheet.left else "--:" for column, name in enumerate(sheet.columns)
         ]
         lines += [_line([_escaped(name) for name in sheet.columns]), _line(marks)]
         lines += [_line([_cell(cell) for cell in row]) for row in sheet.rows]

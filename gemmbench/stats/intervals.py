@@ -170,9 +170,9 @@ def mean(measures: Sequence[Measure]) -> Measure:
     """The mean of figures taken beside each other, as of the two controls around a row."""
     count = len(measures)
     return Measure(
-        sum(one.value for one in measures) / count,
-        math.sqrt(sum(one.error**2 for one in measures)) / count,
-        sum(one.freedom for one in measures),
+        sum(measure.value for measure in measures) / count,
+        math.sqrt(sum(measure.error**2 for measure in measures)) / count,
+        sum(measure.freedom for measure in measures),
     )
 
 

@@ -45,12 +45,12 @@ class Panel:
     @property
     def sizes(self) -> tuple[int, ...]:
         """Every size that any of its series has a row for."""
-        return tuple(sorted({size for one in self.series for size in one.rows}))
+        return tuple(sorted({size for series in self.series for size in series.rows}))
 
     @property
     def rows(self) -> tuple[Row, ...]:
         """Its rows, series by series."""
-        return tuple(row for one in self.series for row in one.rows.values())
+        return tuple(row for series in self.series for row in series.rows.values())
 
     @property
     def shape(self) -> str:
@@ -83,7 +83,7 @@ def panels(run: Run, axis: str, order: Sequence[str] = (), dtype: str | None = N
         dtype: only this type.
     """
     rows = [row for row in run.rows if row.kind == "gemm" and row.problem and dtype in (None, row.dtype)]
-    found = []
+    result = []
 
     def size(row: Row) -> int:
         return int(getattr(row.problem, axis))
@@ -91,36 +91,38 @@ def panels(run: Run, axis: str, order: Sequence[str] = (), dtype: str | None = N
     for name in dict.fromkeys(row.dtype for row in rows):
         typed = [row for row in rows if row.dtype == name]
         devices = sorted({row.device for row in typed if row.device != HOST}) or [HOST]
-        found += [
+        result += [
             Panel(device, name, axis, series([r for r in typed if r.device in (device, HOST)], size, order))
             for device in devices
         ]
-    return sorted(found, key=lambda panel: panel.device)
+    return sorted(result, key=lambda panel: panel.device)
 
 
-def series(rows: Sequence[Row], place: Callable[[Row], int], order: Sequence[str] = ()) -> tuple[Series, ...]:
+def series(
+    rows: Sequence[Row], size_of: Callable[[Row], int], order: Sequence[str] = ()
+) -> tuple[Series, ...]:
     """Rows of one device (and the host) and one data type as a series for each variant.
 
     Args:
         rows: GEMM rows.
-        place: a row's size, or whatever number its series are to be sorted by.
+        size_of: a row's size, or whatever number its series are to be sorted by.
         order: variants in the order of the ladder; others follow as they come, the host's own last.
     """
     variants: dict[tuple[int, str], list[Row]] = {}
-    for row in sorted(rows, key=place):
+    for row in sorted(rows, key=size_of):
         variants.setdefault((row.device, row.variant), []).append(row)
     rank = {name: number for number, name in enumerate(order)}
     first = list(dict.fromkeys((row.device, row.variant) for row in rows))
-    found = []
+    result = []
     for device, variant in sorted(first, key=lambda key: (key[0] == HOST, rank.get(key[1], len(rank)))):
-        mine = variants[device, variant]
-        if len({place(row) for row in mine}) == len(mine):
-            found.append(Series(variant, variant, device, {place(row): row for row in mine}))
+        own_rows = variants[device, variant]
+        if len({size_of(row) for row in own_rows}) == len(own_rows):
+            result.append(Series(variant, variant, device, {size_of(row): row for row in own_rows}))
             continue
-        for parameters in dict.fromkeys(listed(row.parameters) for row in mine):
-            same = {place(row): row for row in mine if listed(row.parameters) == parameters}
-            found.append(Series(f"{variant} {parameters}".strip(), variant, device, same))
-    return tuple(found)
+        for parameters in dict.fromkeys(listed(row.parameters) for row in own_rows):
+            same = {size_of(row): row for row in own_rows if listed(row.parameters) == parameters}
+            result.append(Series(f"{variant} {parameters}".strip(), variant, device, same))
+    return tuple(result)
 
 
 # --- How the variants of a saved run stand against each other on one problem --------------------------------
@@ -147,15 +149,15 @@ class Standing:
 def settings(run: Run) -> list[Setting]:
     """Every device and data type that GEMMs ran with, by device; the host alone where there is no other."""
     rows = [row for row in run.rows if row.kind == "gemm"]
-    found = dict.fromkeys(Setting(row.device, row.dtype) for row in rows if row.device != HOST)
+    on_devices = dict.fromkeys(Setting(row.device, row.dtype) for row in rows if row.device != HOST)
     alone = dict.fromkeys(Setting(HOST, row.dtype) for row in rows)
-    return sorted(found or alone, key=lambda setting: setting.device)
+    return sorted(on_devices or alone, key=lambda setting: setting.device)
 
 
 def problems(run: Run, setting: Setting) -> list[Problem]:
     """What was asked for there, smallest first."""
-    found = {row.problem: rates.flops_of(row) for row in _rows(run, setting) if row.problem}
-    return sorted(found, key=lambda problem: found[problem])
+    flops = {row.problem: rates.flops_of(row) for row in _rows(run, setting) if row.problem}
+    return sorted(flops, key=lambda problem: flops[problem])
 
 
 def standings(run: Run, setting: Setting, problem: Problem, first_rung: str = "") -> dict[str, Standing]:
@@ -242,18 +244,19 @@ class BreakEven:
 def break_evens(panel: Panel) -> tuple[BreakEven, ...]:
     """The break-even of each kernel of a panel, the earliest first: the first is the panel's.
 
-    Only the ladder's own kernels count: no library, and not `auto`, which is the host's BLAS itself where
-    that is faster. Of two that begin at one size the one with the greater lead comes first; kernels that
-    never pass the host's BLAS come last.
+    Only the ladder's own kernels count: no library, and not `auto`, which runs the host's BLAS where that is
+    faster. Of two with the same size the greater lead comes first. Kernels that never pass the host's BLAS
+    come last.
 
     Returns:
-        None at all where no kernel and the host's BLAS share a size.
+        Empty if no kernel has a size in common with the host's BLAS.
     """
     host = baseline(panel)
     if host is None:
         return ()
-    found = [even for one in panel.series if one.is_kernel and (even := _break_even(one, host))]
-    return tuple(sorted(found, key=lambda even: (even.size or math.inf, -even.lead)))
+    kernels = (series for series in panel.series if series.is_kernel)
+    evens = [even for kernel in kernels if (even := _break_even(kernel, host))]
+    return tuple(sorted(evens, key=lambda even: (even.size or math.inf, -even.lead)))
 
 
 def baseline(panel: Panel) -> Series | None:

@@ -110,11 +110,11 @@ def byte_rate(row: Row) -> Rate | None:
 def shown_rate(row: Row, scope: str) -> Rate | None:
     """The rate for a column of one scope, or of the next wider one that was measured.
 
-    A library does not tell its kernels' time: on a device it shows its device scope where others show their
-    kernel's. The host's own BLAS has only the host scope.
+    Libraries do not report their kernels' time, so their device scope stands beside the kernel scope of the
+    others. The host's own BLAS has only the host scope.
     """
     wider = SCOPES[SCOPES.index(scope) :]
-    return next((found for name in wider if (found := rate(row, name)) is not None), None)
+    return next((reached for name in wider if (reached := rate(row, name)) is not None), None)
 
 
 def gflop_per_joule(row: Row) -> float | None:
@@ -146,8 +146,8 @@ def is_noisy(row: Row) -> bool:
 
 def trend(row: Row) -> float:
     """How much slower the finest scope's samples became, as a fraction (negative: faster); 0 where steady."""
-    found = drift(finest_seconds(row))
-    return found if abs(found) > DRIFTING else 0.0
+    change = drift(finest_seconds(row))
+    return change if abs(change) > DRIFTING else 0.0
 
 
 def has_two_speeds(row: Row) -> bool:
@@ -268,11 +268,11 @@ def outdone(run: Run, device: int, dtype: str, matrix: bool = False) -> tuple[fl
         return None
     shared = _on_cpus_alone(run) and not run.header.devices[device].warnings
     rates = [
-        (found.median, row)
+        (reached.median, row)
         for row in run.rows
         if row.kind == "gemm" and row.dtype == dtype and row.device in (device, HOST)
         if (row.ran_on == "matrix") == matrix and (shared or not on_host(row))
-        if (found := shown_rate(row, "kernel")) is not None
+        if (reached := shown_rate(row, "kernel")) is not None
     ]
     best, row = max(rates, key=lambda pair: pair[0], default=(0.0, None))
     return (top[0], best, row) if row and best > OUTDONE * top[0] else None
@@ -281,12 +281,12 @@ def outdone(run: Run, device: int, dtype: str, matrix: bool = False) -> tuple[fl
 @lru_cache(maxsize=64)
 def _peak(run: Run, device: int, dtype: str, matrix: bool) -> tuple[float, Row] | None:
     best = [
-        (found.best, row)
+        (reached.best, row)
         for row in run.rows
         if (row.kind, row.device, row.dtype) == ("peak", device, dtype)
         if (row.ran_on == "matrix") == matrix and row.check.verdict == "ok"
         if row.parameters.get("operands") != "zeros"
-        if (found := rate(row, "kernel")) is not None
+        if (reached := rate(row, "kernel")) is not None
     ]
     return max(best, key=lambda pair: pair[0], default=None)
 
@@ -312,10 +312,10 @@ def bandwidth(run: Run, device: int) -> float | None:
     Rows whose integrity is suspect do not count.
     """
     best = [
-        found.best
+        reached.best
         for row in run.rows
         if row.kind == "bandwidth" and row.device == device and row.variant in BANDWIDTH_PROBES
-        if row.check.verdict == "ok" and (found := byte_rate(row)) is not None
+        if row.check.verdict == "ok" and (reached := byte_rate(row)) is not None
     ]
     return max(best, default=None)
 
@@ -324,14 +324,14 @@ def derived(run: Run, row: Row) -> dict[str, object]:
     """The derived fields that ``show --format json`` puts beside the stored ones; null where unknown."""
 
     def giga(scope: str) -> float | None:
-        found = rate(row, scope)
-        return found.median / GIGA if found and row.kind == "gemm" else None
+        figure = rate(row, scope)
+        return figure.median / GIGA if figure and row.kind == "gemm" else None
 
     scope = finest_scope(row)
     times = summary(row, scope) if scope and row.status == "ok" else None
     problem = row.problem or Problem(0, 0, 0)
     is_gemm = row.kind == "gemm"
-    found = rate(row, "kernel")
+    reached = rate(row, "kernel")
     return {
         "kind": row.kind,
         "variant": row.variant,
@@ -345,7 +345,7 @@ def derived(run: Run, row: Row) -> dict[str, object]:
         "device_gflops": giga("device"),
         "host_gflops": giga("host"),
         "peak_fraction": peak_fraction(run, row),
-        "gflops": found.best / GIGA if found and row.kind == "peak" else None,
+        "gflops": reached.best / GIGA if reached and row.kind == "peak" else None,
         "gbps": row.work.bytes / times.minimum / GIGA if times and row.work and row.work.bytes else None,
         "latency_s": times.median if times and row.kind == "latency" else None,
         "energy_j": row.energy.joules,
@@ -380,14 +380,14 @@ def measure(row: Row, scope: str | None = None) -> Measure | None:
 
 
 def in_turn(row: Row, scope: str | None = None) -> Measure | None:
-    """How much longer a row took than its former self: the median of the ratios of neighbouring batches.
+    """A row's time over that of the kernel's previous version: the median ratio of neighbouring batches.
 
-    What changes the speed of the machine for longer than two batches is in both, and not in their ratio. What
-    came second in one pair came first in the next: pairs of either order have a median of their own, and the
-    figure is the mean of the two. Arguments as of `measure`.
+    A speed change of the machine that lasts longer than two batches is in both, so their ratio is free of it.
+    The order of the two versions alternates from pair to pair. Each order has a median of its own, and the
+    result is the mean of the two. Arguments as of `measure`.
 
     Returns:
-        None unless the row is ok and its samples were taken in turn with its former self's.
+        None unless the row is ok and was measured in turn with the previous version.
     """
     chosen = _scope(row, scope)
     if chosen is None or row.former is None or chosen not in row.former.samples:
@@ -395,14 +395,14 @@ def in_turn(row: Row, scope: str | None = None) -> Measure | None:
     pairs = zip(row.samples[chosen].seconds, row.former.samples[chosen].seconds, strict=True)
     ratios = tuple(now / before for now, before in pairs)
     orders = (ratios[::2], ratios[1::2]) if len(ratios) >= 2 * LEAST_SAMPLES else (ratios,)
-    return mean([log_median(one) for one in orders])
+    return mean([log_median(order) for order in orders])
 
 
 def former(row: Row, scope: str | None = None) -> float:
-    """Seconds that a row's former self took for one problem; arguments as of `measure`.
+    """Seconds that the previous version of a row's kernel took for one problem; arguments as of `measure`.
 
     Raises:
-        ValueError: it has none.
+        ValueError: the previous version was not measured.
     """
     chosen = _scope(row, scope)
     if chosen is None or row.former is None or chosen not in row.former.samples:
