@@ -255,7 +255,7 @@ class Instrument(Protocol):
         """The oldest batch that was asked for."""
 
     def pause_limit(self, is_paused: bool) -> None:
-        """Whether its time limit stands still, since it only keeps others company."""
+        """Whether its time limit stands still, since it only keeps a device busy beside others."""
 
     def release(self, handle: int) -> None:
         """Give a handle's memory back; where the instrument is gone there is nothing to do."""
