@@ -131,7 +131,6 @@ class Chain:
 
 _GROUP = 128  # work-items: four warps
 _WARP = 32
-_MATRIX_UNITS_CHECKED_TRIPS = 3
 
 
 class Tiles:
@@ -208,12 +207,12 @@ class Product:
         got: ReferenceArray = np.empty((products, instruction.m, instruction.n), shared.result.numpy)
         got.view(np.uint8).fill(0xFF)  # NaN, so that what was not written cannot pass
         cl.enqueue_copy(queue, shared.results, got)
-        self.launcher.enqueue((*shared.checked, shared.results, np.int32(_MATRIX_UNITS_CHECKED_TRIPS)))
+        self.launcher.enqueue((*shared.checked, shared.results, np.int32(_CHECKED_TRIPS)))
         cl.enqueue_copy(queue, got, shared.results)
         # Which tiles a product took: those of its warp (or work-group), and those of its chain.
         count = shared.probe.tiles
         product = np.arange(products)
         pairs = np.stack([product // self.chains % count, product % count], axis=1)
         unique, where = np.unique(pairs, axis=0, return_inverse=True)
-        host = reference.expected(shared.exact, unique, self.steps * _MATRIX_UNITS_CHECKED_TRIPS)
+        host = reference.expected(shared.exact, unique, self.steps * _CHECKED_TRIPS)
         return compare_results(got, host[where.reshape(-1)], shared.result, slack=0)
