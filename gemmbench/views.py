@@ -97,7 +97,7 @@ CSV_FIELDS: tuple[str, ...] = (
     "kind", "variant", "device", "device_name", "driver", "dtype", "label", "m", "n", "k",
     "alpha", "beta", "status", "reason", "parameters", "choice",
     "kernel_gflops", "device_gflops", "host_gflops", "peak_fraction",
-    "gflops", "gbps", "latency_s", "energy_j", "gflop_per_j", "width", "noise",
+    "gflops", "gbps", "latency_s", "energy_j", "gflop_per_j", "width", "noise", "few",
     "kernel_s", "device_s", "host_s", "build_s", "memory", "verdict", "source", "notes",
 )
 # fmt: on

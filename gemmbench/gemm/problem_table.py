@@ -64,16 +64,13 @@ def _sheet(run: Run, device: int, dtype: str, rows: Sequence[Row]) -> Sheet:
     has_energy = any_joules(rows)
 
     def line(row: Row) -> tuple[Cell, ...]:
-        fraction, spread = rates.peak_fraction(run, row), rates.noise(row)
+        fraction = rates.peak_fraction(run, row)
         return (
             Cell(clean(row.variant)),
             Cell(f"{clean(row.label or row.phase)} {shape(row)}".strip()),
             *(figure(row, scope) for scope in SCOPES),
             Cell(units.percent(fraction) if fraction is not None else "-"),
-            Cell(
-                units.percent(spread) if spread is not None else "-",
-                style="yellow" if row.samples and rates.is_noisy(row) else "",
-            ),
+            notes.noise_cell(row),
             *(cells(row) if has_energy else ()),
             Cell(WORDS[row.status], style=STYLES[row.status]),
         )
@@ -164,13 +161,14 @@ def _scopes(run: Run, row: Row) -> Sheet:
         if times is None:
             continue
         reached, fraction = rates.rate(row, scope), rates.peak_fraction(run, row, scope)
+        interval = f"{units.seconds(times.low)} to {units.seconds(times.high)}"
         lines.append(
             (
                 Cell(scope),
                 Cell(units.gflops(reached.median) if reached else "-"),
                 Cell(units.percent(fraction) if reached and fraction is not None else "-"),
                 Cell(units.seconds(times.median)),
-                Cell(f"{units.seconds(times.low)} to {units.seconds(times.high)}"),
+                Cell(notes.FEW if times.is_few else interval),
                 Cell(units.seconds(times.minimum)),
                 Cell(str(times.n)),
                 Cell(clean(row.samples[scope].stop)),

@@ -264,8 +264,9 @@ def _mark_break_even(axes: Axes, box: Box, panel: Panel) -> None:
     if even is None or even.size is None:
         return
     axes.axvline(even.size, color=BLACK, linewidth=1.0, linestyle=":", label="break-even")
-    right = even.high if even.high is not None else box.sizes[-1]
-    axes.axvspan(even.low or even.size, right, color=BLACK, alpha=0.10, linewidth=0)
+    if not even.is_few:
+        right = even.high if even.high is not None else box.sizes[-1]
+        axes.axvspan(even.low or even.size, right, color=BLACK, alpha=0.10, linewidth=0)
     text = f"break-even {panel.axis} = {round(even.size)}"
     if even.from_start:
         text = f"{even.kernel.label} wins from the start"

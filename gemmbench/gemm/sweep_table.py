@@ -163,9 +163,11 @@ def _sentence(even: BreakEven, axis: str) -> str:
     label, size = clean(even.kernel.label), round(even.size or 0)
     if even.from_start:
         sure = "" if even.high == even.size else ", though within the noise"
+        sure = f" ({notes.FEW}: no interval)" if even.is_few else sure
         return f"{label} beats {BASELINE} from the smallest size on ({axis} = {size}){sure}"
     low = round(even.low) if even.low is not None else None
     interval = f"{low} to {round(even.high)}" if even.high else f"{low} or more, the noise leaves it open"
+    interval = f"{notes.FEW}: no interval" if even.is_few else interval
     start = unbroken(f"from {axis} = {size}")
     return f"{start} ({interval}) {label} beats {BASELINE}, transfers counted"
 

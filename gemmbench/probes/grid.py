@@ -105,12 +105,17 @@ def every(run: Run, rows: Sequence[Row], where: notes.Where) -> list[Note]:
 
 def brief(run: Run, rows: Sequence[Row], where: notes.Where) -> list[Note]:
     """Notes on many rows, in a few words: how many are noisy, and remarks by probe."""
-    remarks = []
-    noisy = [row for row in rows if row.samples and derive.is_noisy(row)]
-    if noisy:
-        limit, budget = units.percent(derive.NOISY), run.header.policy.budget_s
-        advice = f"raise --budget (now {budget:g} s); -v names them"
-        remarks.append(Note(f"noisy (> {limit})", f"{len(noisy)} of {len(rows)} rows; {advice}", "yellow"))
+    advice = f"raise --budget (now {run.header.policy.budget_s:g} s); -v names them"
+    noisy, few = sum(map(derive.is_noisy, rows)), sum(map(derive.is_few, rows))
+    counts = (
+        (f"noisy (> {units.percent(derive.NOISY)})", noisy, ""),
+        (notes.FEW, few, f"{notes.FEW_REASON}: "),
+    )
+    remarks = [
+        Note(label, f"{count} of {len(rows)} rows; {reason}{advice}", "yellow")
+        for label, count, reason in counts
+        if count
+    ]
     said: dict[str, dict[str, None]] = {}
     for row in rows:
         for note in row.notes:
@@ -193,14 +198,11 @@ def _word(row: Row) -> str:
 def _winner(row: Row | None, choices: Sequence[str], grid: Grid) -> tuple[Cell, ...]:
     if row is None:
         return tuple(Cell("-") for _ in range(3 + len(grid.extra) + len(choices)))
-    rate, spread = grid.rate(row), derive.noise(row)
+    rate = grid.rate(row)
     verdict = "ok" if row.check.verdict == "ok" else "suspect"
     return (
         Cell(grid.shown(rate.median) if rate else "-"),
-        Cell(
-            units.percent(spread) if spread is not None else "-",
-            style="yellow" if derive.is_noisy(row) else "",
-        ),
+        notes.noise_cell(row),
         *map(Cell, grid.more(row)),
         *(Cell(clean(str(row.choice.get(name, "-")))) for name in choices),
         Cell(verdict, style="green" if verdict == "ok" else "yellow"),

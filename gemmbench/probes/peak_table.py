@@ -211,14 +211,7 @@ def _caches(run: Run, device: int, rows: Sequence[Row], verbose: bool) -> Sheet:
         rate = derive.byte_rate(row) if row else None
         if row is None or rate is None:
             return _gap(row), Cell("")
-        spread = derive.noise(row)
-        return (
-            _figure(row, units.gflops(rate.best)),
-            Cell(
-                units.percent(spread) if spread is not None else "-",
-                style="yellow" if derive.is_noisy(row) else "",
-            ),
-        )
+        return _figure(row, units.gflops(rate.best)), notes.noise_cell(row)
 
     def chased(row: Row | None) -> tuple[Cell, ...]:
         if row is None or row.status != "ok":

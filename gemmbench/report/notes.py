@@ -10,7 +10,7 @@ from gemmbench.model.device import DeviceFacts
 from gemmbench.model.row import Parameters, Row, Status
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean, clean_lines
-from gemmbench.report.table import Note
+from gemmbench.report.table import Cell, Note
 from gemmbench.stats import rates
 
 Where = Callable[[Row], str]  # a row's place in the table: "2048"
@@ -33,6 +33,8 @@ STYLES: dict[Status, str] = {
     "crashed": "red",
     "timed-out": "red",
 }
+FEW = "few"  # instead of an interval
+FEW_REASON = "too few independent batches for an interval"
 _MOST = 8  # notes of one sort; the rest is counted
 
 
@@ -58,6 +60,7 @@ def noisy(run: Run, rows: Iterable[Row], where: Where) -> list[Note]:
     trend = units.percent(rates.DRIFTING)
     doubts: tuple[tuple[str, Callable[[Row], bool], str], ...] = (
         (f"noisy (> {units.percent(rates.NOISY)})", rates.is_noisy, more),
+        (FEW, rates.is_few, f"{FEW_REASON}: {more}"),
         (
             f"slowing down (> {trend})",
             lambda row: rates.trend(row) > 0,
@@ -76,6 +79,14 @@ def noisy(run: Run, rows: Iterable[Row], where: Where) -> list[Note]:
         for label, doubted, advice in doubts
         if (doubtful := [row for row in timed if doubted(row)])
     ]
+
+
+def noise_cell(row: Row) -> Cell:
+    """Noise of the finest scope, or that there are too few samples to tell."""
+    value = rates.noise(row)
+    if value is None:
+        return Cell(FEW if rates.is_few(row) else "-", style="dim")
+    return Cell(units.percent(value), style="yellow" if rates.is_noisy(row) else "")
 
 
 def remarks(rows: Iterable[Row], where: Where, each: str = "size") -> list[Note]:

@@ -19,9 +19,9 @@ LEAST_EFFECTIVE = 8.0  # independent samples that a row's are worth; with fewer 
 _MOST_CORRELATED = 0.9  # of an error that is added to others: from ten samples says no more than this
 _ALIKE = 0.99  # the strongest correlation that is reckoned with
 
-# The correlation of neighbouring samples is itself uncertain, and of many rows those have narrow intervals whose
-# estimate is too low. So that many standard errors are added to it, before a row has an interval, and for that
-# interval's width. Chosen by simulation: `python -m tools.interval_coverage`.
+# Standard errors that are added to the correlation of neighbouring samples: before a row has an interval, and
+# for the interval's width. Without them those rows would have intervals whose estimate is too low by chance.
+# Chosen by simulation: `python -m tools.interval_coverage`.
 _DOUBT = 1.5
 _CAUTION = 3.0
 _CLEAR = 1.5  # groups this many of their spreads apart differ: noise alone does so in one row of fifty
@@ -70,11 +70,11 @@ class Summary(Interval):
 def summarize(samples: Sequence[float]) -> Summary:
     """Median, minimum and the interval of the median.
 
-    The interval is that of the sign test (Hahn and Meeker, Statistical Intervals, 5.2): from one sample to another
-    of those in order, as far from the middle as the number of independent samples asks. That number is
-    n (1 - r) / (1 + r), with r the correlation of neighbouring samples (Bayley and Hammersley 1946), taken
-    higher than it is estimated. Where it is under `LEAST_EFFECTIVE` there is no interval. Samples that do not
-    differ at all, all shorter than the clock can tell, need only be as many.
+    The interval is that of the sign test (Hahn and Meeker, Statistical Intervals, 5.2): it reaches from one
+    of the ordered samples to another, the further apart the fewer of them are independent. Those are
+    n (1 - r) / (1 + r) of n samples (Bayley and Hammersley 1946), where r is the correlation of neighbours;
+    it is taken higher than estimated. Under `LEAST_EFFECTIVE` of them there is no interval. Samples that are
+    all equal, since the clock tells no difference, count as independent.
 
     What changes from one run to the next is not in it.
 

@@ -139,9 +139,15 @@ def noise(row: Row) -> float | None:
 
 
 def is_noisy(row: Row) -> bool:
-    """Whether the sampling rule's precision was not reached in the finest scope."""
+    """Whether the finest scope has an interval, and it is wider than the sampling rule's precision."""
     value = noise(row)
-    return row.status == "ok" and (value is None or value > NOISY)
+    return row.status == "ok" and value is not None and value > NOISY
+
+
+def is_few(row: Row) -> bool:
+    """Whether the finest scope was sampled, but too few of its samples are independent for an interval."""
+    times = summary(row, finest_scope(row) or "")
+    return row.status == "ok" and times is not None and times.is_few
 
 
 def trend(row: Row) -> float:
@@ -352,6 +358,7 @@ def derived(run: Run, row: Row) -> dict[str, object]:
         "gflop_per_j": gflop_per_joule(row),
         "width": row.parameters.get("width"),
         "noise": noise(row),
+        "few": is_few(row),
     }
 
 

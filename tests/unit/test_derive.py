@@ -13,7 +13,7 @@ from tests.unit.test_records import HEADER
 
 
 def gemm(variant: str, size: int, seconds: float, scope: str = "host", device: int = 0) -> Row:
-    times = tuple(seconds * (1 + 0.001 * n) for n in range(-5, 6))
+    times = tuple(seconds * (1 + 0.001 * (7 * n % 11 - 5)) for n in range(44))
     return Row(
         "gemm",
         device,
@@ -43,6 +43,7 @@ def test_a_gemm_rate_is_two_mnk_over_the_median() -> None:
     assert found is not None
     assert found.median == pytest.approx(2e6 / 0.001)
     assert found.low < found.median < found.high
+    assert not rates.is_few(row)
     assert rates.rate(row, "host") is None
 
 
@@ -137,7 +138,7 @@ def test_the_fields_of_the_contract() -> None:
     fields = rates.derived(Run(HEADER, (row,)), row)
     assert " ".join(fields) == (
         "kind variant dtype m n k status reason kernel_gflops device_gflops host_gflops peak_fraction "
-        "gflops gbps latency_s energy_j gflop_per_j width noise"
+        "gflops gbps latency_s energy_j gflop_per_j width noise few"
     )
     assert fields["kernel_gflops"] == pytest.approx(100)
     best = rates.derived(Run(HEADER, (peak(4e11),)), peak(4e11))
@@ -195,7 +196,8 @@ def test_noise_is_of_the_finest_scope() -> None:
     assert not rates.is_noisy(row)
     few = replace(row, samples={"kernel": Scope((1.0, 1.0), 1, "budget")})
     assert rates.noise(few) is None
-    assert rates.is_noisy(few)
+    assert rates.is_few(few)
+    assert not rates.is_noisy(few)
 
 
 def memory(probe: str, rate: float, verdict: str = "ok", **changes: object) -> Row:
