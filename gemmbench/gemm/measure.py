@@ -14,7 +14,7 @@ from gemmbench.measure.sampling import Metered, Sampled, Window, alone, in_turn,
 from gemmbench.model.case import Case, Policy
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.events import Staged
-from gemmbench.model.instrument import Handle, Instrument, LostError, NotMeasuredError, too_slow
+from gemmbench.model.instrument import Batch, Handle, Instrument, LostError, NotMeasuredError, too_slow
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Former, Row, Scope
 
@@ -22,7 +22,7 @@ _HOST_SHARE = 0.4  # of the budget; the rest is the device's scopes'
 _HOST_SHARE_IN_TURN = 0.15  # it is mostly the kernel's time that a ratio is wanted of
 _LEAST_IN_TURN = 40  # pairs: what fewer seem to agree on is often chance
 _BATCH_IN_TURN = 0.4  # of a batch's length for two: what disturbs the machine is then in fewer ratios
-_LONG_RUN_S = 1e-3  # from here on the enqueueing cannot explain a gap between event and wall clock
+_CLOCKS_DIFFER = 0.1  # of a batch's wall time: from here on event and wall clock contradict each other
 
 Stages = Generator[Staged, None, Row]
 
@@ -254,21 +254,22 @@ def _windows(handle: Handle, policy: Policy, host_share: float) -> tuple[Window,
 def _trusted(windows: Sequence[Sampled]) -> tuple[dict[str, Scope], tuple[str, ...]]:
     """Hold the event clock against the wall clock; where they cannot both be right, take the wall's.
 
-    Only batches whose problems are long enough for the enqueueing not to explain a gap are held.
+    A batch's events sum up to its wall time at most, and to no less than it without the cost of its launches.
     """
     samples = {name: scope for sampled in windows for name, scope in sampled.scopes.items()}
-    events = [
-        batch
-        for sampled in windows
-        for batch in sampled.batches
-        if {"kernel", "device"} <= batch.seconds.keys()
-    ]
-    held = [batch.seconds["device"] / batch.wall_s for batch in events if batch.wall_s >= _LONG_RUN_S]
-    ratio = float(np.median(held)) if held else 1.0
-    if 0.5 <= ratio <= 1.05:
+    events = [batch for sampled in windows for batch in sampled.batches if batch.launch_s is not None]
+    if not events or np.median([_clocks_agree(batch) for batch in events]) > 0:
         return samples, ()
+    ratio = float(np.median([batch.seconds["device"] / batch.wall_s for batch in events]))
     note = f"events say {ratio:.2g} times the wall clock: kernel and device scope are wall-clock times"
     return _by_wall_clock(windows), (note,)
+
+
+def _clocks_agree(batch: Batch) -> bool:
+    """Whether the events of a batch that is timed by them fit in its wall time, and fill it."""
+    wall, events = batch.end - batch.begin, batch.seconds["device"] * batch.count
+    slack = _CLOCKS_DIFFER * wall
+    return wall - (batch.launch_s or 0.0) - slack <= events <= wall + slack
 
 
 def _by_wall_clock(windows: Sequence[Sampled]) -> dict[str, Scope]:

@@ -92,6 +92,7 @@ class Queued:
 
     def __init__(self, bench: Bench, events: Sequence[tuple[str, Any]], count: int, begin: float) -> None:
         self._bench, self._events, self._count, self._begin = bench, events, count, begin
+        self._enqueued = time.monotonic()
 
     def done(self) -> bool:
         """See `measure.instrument.Running`."""
@@ -111,7 +112,8 @@ class Queued:
         count = self._count
         seconds = {"kernel": max(kernel, tick) / count, "device": max(device, tick) / count}
         span = stamps[0][1] * 1e-9, stamps[-1][2] * 1e-9
-        return Batch(seconds, self._begin, end, count, device=span)
+        launch_s = max(self._enqueued - self._begin, len(stamps) * self._bench.runtime.launch_s)
+        return Batch(seconds, self._begin, end, count, device=span, launch_s=launch_s)
 
 
 class Bench:
@@ -210,6 +212,7 @@ class Bench:
     def _device_batch(self, count: int) -> Batch | Queued:
         """Put so many problems into the queue, back to back."""
         plan = self._on_device()
+        assert self.runtime.launch_s  # measured before the batch, not in it
         begin = time.monotonic()
         queued = Queued(self, self._enqueue(plan, count), count, begin)
         if not self._ahead:

@@ -141,6 +141,7 @@ class Batch:
     )  # of every problem, where it was timed
     cycles: int | None = None  # of the device's own clock
     device: tuple[float, float] | None = None  # first START and last END in seconds of the device's clock
+    launch_s: float | None = None  # what all its launches cost, by the wall clock; None: not timed by events
 
     @property
     def wall_s(self) -> float:

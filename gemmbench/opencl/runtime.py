@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -23,6 +24,8 @@ from gemmbench.opencl.discovery import handle
 STANDARD = "-cl-std=CL1.2"  # the least that the kernels need, and the most that Oclgrind takes
 
 _LOG_LINES = 12
+_CHAIN = 50  # launches that are timed together, to know what one costs
+_CHAINS = 5
 
 # After these the context may be beyond use, and further calls may hang.
 _FATAL = ("OUT_OF_RESOURCES", "OUT_OF_HOST_MEMORY", "DEVICE_NOT_AVAILABLE", "INVALID_COMMAND_QUEUE")
@@ -110,6 +113,20 @@ class Runtime:
                 "unsupported", f"{name} takes work-groups of {most} as compiled here, not of {wanted}"
             )
         return kernel
+
+    @cached_property
+    def launch_s(self) -> float:
+        """Seconds of the wall clock that one launch costs in a chain of them: of an empty kernel."""
+        kernel = self.kernel(self.build("memory/empty.cl", ()), "empty", (1,))
+        chains = []
+        with errors():
+            for _ in range(_CHAINS + 1):
+                begin = time.perf_counter()
+                for _ in range(_CHAIN):
+                    cl.enqueue_nd_range_kernel(self.queue, kernel, (1,), (1,))
+                self.queue.finish()
+                chains.append(time.perf_counter() - begin)
+        return sorted(chains[1:])[_CHAINS // 2] / _CHAIN
 
     def buffer(self, nbytes: int, flags: int = 0) -> Any:
         """A device buffer; an empty one is a few bytes, since OpenCL has none."""

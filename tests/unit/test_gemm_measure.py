@@ -11,7 +11,7 @@ from gemmbench.gemm import measure
 from gemmbench.gemm.measure import measured
 from gemmbench.measure import sampling
 from gemmbench.model.case import Case, Policy
-from gemmbench.model.instrument import Built, LostError, NotMeasuredError, Prepared
+from gemmbench.model.instrument import Batch, Built, LostError, NotMeasuredError, Prepared
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Check, Row
 from tests.fake_instrument import FakeInstrument
@@ -107,17 +107,44 @@ def test_the_host_alone_has_the_whole_budget() -> None:
     assert instrument.clock.now == pytest.approx(1.0, abs=0.05)
 
 
-def test_events_that_contradict_the_wall_clock_are_not_believed() -> None:
-    class Lying(FakeInstrument):
-        def finish(self) -> object:  # type: ignore[override]
-            batch = super().finish()
-            return replace(batch, seconds={name: value / 100 for name, value in batch.seconds.items()})
+class Stretched(FakeInstrument):
+    """Events say so many times what the wall clock does; a launch costs so many seconds."""
 
-    instrument = Lying(seconds={"naive": itertools.repeat(0.005)})
+    stretch = 1.0
+    launch_s = 10e-6
+
+    def finish(self) -> Batch:
+        batch = super().finish()
+        if "kernel" not in batch.seconds:
+            return batch
+        seconds = {name: value * self.stretch for name, value in batch.seconds.items()}
+        return replace(batch, seconds=seconds, launch_s=self.launch_s * batch.count)
+
+
+@pytest.mark.parametrize(
+    ("wall_s", "stretch"),
+    [
+        *((0.005, 0.01), (0.005, 0.52), (0.0009, 0.01), (0.0009, 0.52), (0.0001, 0.01)),
+        *((0.005, 1.9), (0.0009, 1.9), (0.0001, 1.9), (0.0001, 100.0)),
+    ],
+)
+def test_events_that_contradict_the_wall_clock_are_not_believed(wall_s: float, stretch: float) -> None:
+    instrument = Stretched(seconds={"naive": itertools.repeat(wall_s)})
+    instrument.stretch = stretch
     row = run(instrument, case())
-    assert row.samples["kernel"].seconds[0] == pytest.approx(0.005)
+    assert row.samples["kernel"].seconds[0] == pytest.approx(wall_s)
+    assert row.samples["kernel"] == row.samples["device"]
     (note,) = row.notes
-    assert note == "events say 0.01 times the wall clock: kernel and device scope are wall-clock times"
+    assert note == f"events say {stretch:.2g} times the wall clock: kernel and device scope are wall-clock times"
+
+
+@pytest.mark.parametrize(("wall_s", "stretch"), [(0.005, 0.99), (0.0009, 0.95), (1.2e-5, 0.2), (1e-4, 0.85)])
+def test_what_launches_cost_is_no_contradiction(wall_s: float, stretch: float) -> None:
+    instrument = Stretched(seconds={"naive": itertools.repeat(wall_s)})
+    instrument.stretch = stretch
+    row = run(instrument, case())
+    assert row.samples["kernel"].seconds[0] == pytest.approx(wall_s * stretch)
+    assert row.notes == ()
 
 
 # --- in turn with a former kernel ---------------------------------------------------------------------------
