@@ -119,7 +119,9 @@ def ran_on(variant: str, dtype: str) -> RanOn:
     return entry.ran_on(dtype if dtype in entry.dtypes else entry.dtypes[0])
 
 
-def scope(seconds: float, spread: float = 0.002, count: int = 12, stop: str = "stable", times: int = 3) -> Scope:
+def scope(
+    seconds: float, spread: float = 0.002, count: int = 12, stop: str = "stable", times: int = 3
+) -> Scope:
     """Samples around a time, so many times over; they are the same for the same arguments."""
     noise = random.Random(f"{seconds:.6e} {spread}")
     samples = tuple(seconds * (1 + spread * abs(noise.gauss(0, 1))) for _ in range(count))

@@ -116,14 +116,15 @@ class Runtime:
 
     @cached_property
     def launch_s(self) -> float:
-        """Seconds of the wall clock that one launch costs in a chain of them: of an empty kernel."""
+        """Seconds of the wall clock that launching an empty kernel on every unit costs, in a chain of them."""
+        items = (4 * max(1, self.facts.compute_units),)
         kernel = self.kernel(self.build("memory/empty.cl", ()), "empty", (1,))
         chains = []
         with errors():
             for _ in range(_CHAINS + 1):
                 begin = time.perf_counter()
                 for _ in range(_CHAIN):
-                    cl.enqueue_nd_range_kernel(self.queue, kernel, (1,), (1,))
+                    cl.enqueue_nd_range_kernel(self.queue, kernel, items, (1,))
                 self.queue.finish()
                 chains.append(time.perf_counter() - begin)
         return sorted(chains[1:])[_CHAINS // 2] / _CHAIN

@@ -135,7 +135,9 @@ def test_events_that_contradict_the_wall_clock_are_not_believed(wall_s: float, s
     assert row.samples["kernel"].seconds[0] == pytest.approx(wall_s)
     assert row.samples["kernel"] == row.samples["device"]
     (note,) = row.notes
-    assert note == f"events say {stretch:.2g} times the wall clock: kernel and device scope are wall-clock times"
+    assert (
+        note == f"events say {stretch:.2g} times the wall clock: kernel and device scope are wall-clock times"
+    )
 
 
 @pytest.mark.parametrize(("wall_s", "stretch"), [(0.005, 0.99), (0.0009, 0.95), (1.2e-5, 0.2), (1e-4, 0.85)])
