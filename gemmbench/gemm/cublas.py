@@ -19,7 +19,7 @@ import numpy as np
 
 from gemmbench.gemm import verify as reference
 from gemmbench.gemm.clblast import opened
-from gemmbench.gemm.operands import load_operands, operand_sets, save_result
+from gemmbench.gemm.operands import Laps, host_batch, load_operands, operand_sets, save_result
 from gemmbench.gemm.verify import ExactTest
 from gemmbench.ladder import BY_NAME
 from gemmbench.ladder.variant import Layout, round_up
@@ -28,7 +28,7 @@ from gemmbench.model.device import DeviceFacts
 from gemmbench.model.dtypes import ReferenceArray
 from gemmbench.model.instrument import Batch, Built, NotMeasuredError, Prepared, Verified, When
 from gemmbench.model.problem import Gemm
-from gemmbench.model.row import Check
+from gemmbench.model.row import PAGEABLE, Check
 from gemmbench.opencl.runtime import page_aligned
 
 _FILES = ("libcuda.so.1", "nvcuda.dll")
@@ -417,6 +417,7 @@ class _Set:
     """One set of operands."""
 
     host: dict[str, ReferenceArray]  # m x k, k x n, m x n
+    pageable: dict[str, ReferenceArray]  # the same in ordinary memory; `host` itself unless that is pinned
     device: dict[str, int]  # addresses
 
 
@@ -470,7 +471,8 @@ class CublasBench:
             self._stack = stack.pop_all()
         memory = "staged" if self._pinned else "pageable"
         notes = (f"{library.title}, {_CLOCK}",)
-        self.prepared = Prepared(("device", "host"), ("device",), Built(), memory, self._sets, notes)
+        clocks = ("device", "host", *([PAGEABLE] if self._pinned else []))
+        self.prepared = Prepared(clocks, ("device",), Built(), memory, self._sets, notes, parts=True)
 
     def release(self) -> None:
         """Give the memory back."""
@@ -482,16 +484,16 @@ class CublasBench:
 
     def _made(self, stack: ExitStack) -> _Set:
         values = {"A": self._values.a, "B": self._values.b, "C": self._c_before()}
-        made = _Set({}, {})
+        made = _Set({}, {}, {})
         for name, matrix in values.items():
+            made.pageable[name] = page_aligned(matrix.size, matrix.dtype).reshape(matrix.shape)
+            made.host[name] = made.pageable[name]
             if self._pinned:
-                host = stack.enter_context(self._cuda.pinned(matrix.shape, matrix.dtype))
-            else:
-                host = page_aligned(matrix.size, matrix.dtype).reshape(matrix.shape)
-            host[...] = matrix
-            made.host[name] = host
+                made.host[name] = stack.enter_context(self._cuda.pinned(matrix.shape, matrix.dtype))
+            for host in (made.host[name], made.pageable[name]):
+                host[...] = matrix
             made.device[name] = stack.enter_context(self._cuda.memory(matrix.nbytes))
-            self._cuda.to_device(made.device[name], host)
+            self._cuda.to_device(made.device[name], made.host[name])
         return made
 
     def _c_before(self) -> ReferenceArray:
@@ -518,8 +520,8 @@ class CublasBench:
 
     def start(self, clock: str, count: int, work: int = 1) -> Batch | _Queued:
         """See `measure.instrument.Bench`: no kernel scope, since the library's kernels are its own."""
-        if clock == "host":
-            return self._host_batch(count, time.monotonic())
+        if clock != "device":
+            return host_batch(partial(self._next_host_run, clock), count)
         graph = self._graph(count) if count > max(1, self._sets) else None
         begin = time.monotonic()
         watch = self._cuda.start()
@@ -546,30 +548,33 @@ class CublasBench:
             self._enqueue(self._operands[(self._next + number) % self._sets])
         self._next += count
 
-    def _host_batch(self, count: int, begin: float) -> Batch:
-        total = 0.0
-        for _ in range(count):
-            operands = self._operands[self._next % self._sets]
-            self._next += 1
-            total += self._host_run(operands)
-            self._restore_c(operands)
-        return Batch({"host": total / count}, begin, time.monotonic(), count)
+    def _next_host_run(self, clock: str) -> dict[str, float]:
+        operands = self._operands[self._next % self._sets]
+        self._next += 1
+        seconds = self._host_run(operands, clock)
+        self._restore_c(operands)
+        return seconds
 
     def _enqueue(self, operands: _Set) -> None:
         a, b, c = (operands.device[name] for name in ("A", "B", "C"))
         self._library.enqueue(self._problem, Layout.tight(self._problem), a, b, c)
 
-    def _host_run(self, operands: _Set) -> float:
+    def _host_run(self, operands: _Set, clock: str = "host") -> dict[str, float]:
         """From operands in host memory to C in host memory; wall seconds."""
+        host = operands.pageable if clock == PAGEABLE else operands.host
         self._cuda.finish()
-        begin = time.perf_counter()
+        laps = Laps(clock, self._cuda.finish)
         for name in ("A", "B", "C") if self._problem.beta != 0 else ("A", "B"):
-            self._cuda.to_device(operands.device[name], operands.host[name])
+            self._cuda.to_device(operands.device[name], host[name])
+        laps.lap("upload")
         self._enqueue(operands)
-        self._cuda.to_host(operands.host["C"], operands.device["C"])
-        return time.perf_counter() - begin
+        laps.lap("enqueue", wait=False)
+        laps.lap("passes")
+        self._cuda.to_host(host["C"], operands.device["C"])
+        return laps.end()
 
     def _restore_c(self, operands: _Set) -> None:
         """Put C back as it was before, where the next problem reads it."""
         if self._problem.beta != 0:
-            operands.host["C"][...] = self._values.c
+            for host in (operands.host, operands.pageable):
+                host["C"][...] = self._values.c
