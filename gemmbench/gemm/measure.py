@@ -256,8 +256,10 @@ def _windows(
     if clocks == ["host"]:
         return (Window("host", policy.budget_s, True),)
     pageable_share = _PAGEABLE_SHARE if PAGEABLE in clocks else 0.0
-    shares = {"device": 1 - host_share, "host": host_share - pageable_share, PAGEABLE: pageable_share}
-    return tuple(Window(clock, policy.budget_s * shares[clock], clock == "device") for clock in clocks)
+    shares = {"host": host_share - pageable_share, PAGEABLE: pageable_share}
+    finer = [clock for clock in clocks if clock not in shares]
+    shares |= dict.fromkeys(finer, (1 - host_share) / max(1, len(finer)))
+    return tuple(Window(clock, policy.budget_s * shares[clock], clock == finer[0]) for clock in clocks)
 
 
 def _parts_count(row: Row, policy: Policy) -> int:
