@@ -19,7 +19,7 @@ from gemmbench.model import schema1
 from gemmbench.model.case import Policy
 from gemmbench.model.device import DeviceFacts, HostFacts
 from gemmbench.model.dtypes import DTYPES
-from gemmbench.model.row import PAGEABLE, PARTS, SCOPES, Row, Scope, current, moment
+from gemmbench.model.row import CHAIN, PAGEABLE, PARTS, SCOPES, Row, Scope, current, moment
 from gemmbench.model.units import reason_of
 
 if sys.platform == "win32":
@@ -210,8 +210,8 @@ def _check_row(path: Path, number: int, row: Row, header: Header) -> None:
         ("former.samples", row.former.samples if row.former else {}),
     ):
         for name, scope in samples.items():
-            if name not in (*SCOPES, PAGEABLE):
-                raise bad(field_path, f"{name!r} is not one of {', '.join((*SCOPES, PAGEABLE))}")
+            if name not in (*SCOPES, CHAIN, PAGEABLE):
+                raise bad(field_path, f"{name!r} is not one of {', '.join((*SCOPES, CHAIN, PAGEABLE))}")
             if scope.batch < 1:
                 raise bad(f"{field_path}.{name}.batch", f"{scope.batch} is not 1 or more")
             for second in scope.seconds:
