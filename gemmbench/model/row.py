@@ -31,7 +31,7 @@ PAGEABLE = "pageable"
 """The host scope once more, with ordinary arrays where ``host`` has them in pinned memory."""
 
 CHAIN = "chain"
-"""On a GPU the first START to the last END of a batch, gaps included: a library's CUDA graph is held against it."""
+"""On a GPU: from the first START to the last END of a batch. A library's CUDA graph is held against it."""
 
 PARTS: tuple[str, ...] = ("upload", "enqueue", "passes", "download")
 """Of the host scope, in their order: see `Row.parts`."""
