@@ -7,6 +7,7 @@ import time
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
@@ -116,7 +117,7 @@ class Runtime:
 
     @cached_property
     def launch_s(self) -> float:
-        """Seconds of the wall clock that launching an empty kernel on every unit costs, in a chain of them."""
+        """Wall seconds that launching an empty kernel on every unit costs, in a chain of them."""
         items = (4 * max(1, self.facts.compute_units),)
         kernel = self.kernel(self.build("memory/empty.cl", ()), "empty", (1,))
         chains = []
@@ -218,6 +219,9 @@ class Operand(Protocol):
     def reclaim(self, queue: Any) -> None:
         """Give the memory back to the host without copying the values (not timed)."""
 
+    def pageable(self) -> Operand:
+        """The same memory of the device with an ordinary array of the host's, which holds the same values."""
+
     def read(self) -> ReferenceArray:
         """The values in host memory, flat."""
 
@@ -260,6 +264,10 @@ class Mapped:
         )
 
     reclaim = to_host
+
+    def pageable(self) -> Mapped:
+        """See `Operand`: there is but one memory."""
+        return self
 
     def read(self) -> ReferenceArray:
         """See `Operand`."""
@@ -314,6 +322,13 @@ class Copied:
 
     def reclaim(self, queue: Any) -> None:
         """See `Operand`."""
+
+    def pageable(self) -> Copied:
+        """See `Operand`."""
+        other = copy(self)
+        other.host = page_aligned(self.host.size, self.host.dtype)
+        other.host[...] = self.host
+        return other
 
     def read(self) -> ReferenceArray:
         """See `Operand`."""
@@ -373,6 +388,10 @@ class MappedImage:
 
     reclaim = to_host
 
+    def pageable(self) -> MappedImage:
+        """See `Operand`: there is but one memory."""
+        return self
+
     def read(self) -> ReferenceArray:
         """See `Operand`."""
         self.to_host(self._queue)
@@ -418,6 +437,12 @@ class CopiedImage:
 
     def reclaim(self, queue: Any) -> None:
         """See `Operand`."""
+
+    def pageable(self) -> CopiedImage:
+        """See `Operand`."""
+        other = copy(self)
+        other._staging = self._staging.pageable()
+        return other
 
     def read(self) -> ReferenceArray:
         """See `Operand`."""
