@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from gemmbench.ladder import BY_NAME
 from gemmbench.measure.energy import measure_energy
 from gemmbench.measure.sampling import Metered, Sampled, Window, alone, in_turn, least_s
 from gemmbench.model.case import Case, Policy
@@ -16,7 +17,9 @@ from gemmbench.model.device import DeviceFacts
 from gemmbench.model.events import Staged
 from gemmbench.model.instrument import Batch, Handle, Instrument, LostError, NotMeasuredError, too_slow
 from gemmbench.model.problem import Gemm
-from gemmbench.model.row import PAGEABLE, Former, Row, Scope
+from gemmbench.model.row import CHAIN, PAGEABLE, Former, Row, Scope
+from gemmbench.model.units import percent
+from gemmbench.stats.intervals import summarize
 
 _HOST_SHARE = 0.4  # of the budget; the rest is the device's scopes'
 _PAGEABLE_SHARE = 0.15  # of the budget, out of the host's, where arrays in ordinary memory are timed too
@@ -47,6 +50,9 @@ class Ready:
         """The row with its samples, window by window."""
         samples, notes = _trusted(sampled)
         prepared = self.handle.prepared
+        variant = BY_NAME.get(self.row.variant)
+        if not (variant and variant.images):  # in the host scope a matrix becomes an image on its way
+            notes = (*notes, *_impossible(samples))
         if self.policy.cold and prepared.sets > 1:
             notes = (*notes, f"cold: rotates among {prepared.sets} operand sets")
         return replace(self.row, samples=samples, notes=(*self.row.notes, *prepared.notes, *notes))
@@ -282,6 +288,25 @@ def _trusted(windows: Sequence[Sampled]) -> tuple[dict[str, Scope], tuple[str, .
     return _by_wall_clock(windows), (note,)
 
 
+def _impossible(samples: Mapping[str, Scope]) -> tuple[str, ...]:
+    """A remark where the host scope is faster than the device scope, which is a part of it.
+
+    They are sampled one after the other: then the machine has changed its speed between them.
+    """
+    if "device" not in samples or "host" not in samples:
+        return ()
+    device, host = summarize(samples["device"].seconds), summarize(samples["host"].seconds)
+    slowest = max(samples["host"].seconds) if host.is_few else host.high
+    fastest = device.minimum if device.is_few else device.low
+    if slowest >= fastest:
+        return ()
+    faster = percent(device.median / host.median - 1)
+    return (
+        f"the host scope is {faster} faster than the device scope, which cannot be: the machine's speed "
+        "changed between them; measure again",
+    )
+
+
 def _clocks_agree(batch: Batch) -> bool:
     """Whether the events of a batch that is timed by them fit in its wall time, and fill it."""
     wall, events = batch.end - batch.begin, batch.seconds["device"] * batch.count
@@ -296,7 +321,7 @@ def _by_wall_clock(windows: Sequence[Sampled]) -> dict[str, Scope]:
         walls = tuple(batch.wall_s for batch in sampled.batches)
         clocked = Scope(walls, sampled.size, sampled.stop)
         samples |= sampled.scopes
-        samples |= dict.fromkeys(sampled.scopes.keys() & {"kernel", "device"}, clocked)
+        samples |= dict.fromkeys(sampled.scopes.keys() & {"kernel", "device", CHAIN}, clocked)
     return samples
 
 

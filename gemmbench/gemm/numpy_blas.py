@@ -8,12 +8,16 @@ from dataclasses import replace
 import numpy as np
 
 from gemmbench.gemm import verify as reference
-from gemmbench.gemm.operands import load_operands, save_result
+from gemmbench.gemm.operands import load_operands, rotating_sets, save_result
+from gemmbench.measure.host import last_level_cache_bytes
 from gemmbench.model.case import Case, Operands, Policy
 from gemmbench.model.dtypes import ReferenceArray
 from gemmbench.model.instrument import Batch, Built, Prepared, Verified, When
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Check
+
+_MOST_BYTES = 4 << 30  # of all operand sets
+_WARM = "cold: its operands stay in the cache, since the size of the host's caches is not known"
 
 
 class NumpyExecutor:
@@ -27,20 +31,30 @@ class NumpyExecutor:
         self, case: Case, policy: Policy, like: object = None, problem: Gemm | None = None
     ) -> NumpyBench:
         """See `measure.instrument.Executor`."""
-        return NumpyBench(replace(case, problem=problem, operands=Operands()) if problem else case)
+        if problem:
+            return NumpyBench(replace(case, problem=problem, operands=Operands()), policy)
+        return NumpyBench(case, policy)
 
 
 class NumpyBench:
     """One problem on the host: a `measure.instrument.Bench`."""
 
-    prepared = Prepared(("host",))
-
-    def __init__(self, case: Case) -> None:
+    def __init__(self, case: Case, policy: Policy) -> None:
         assert case.problem is not None
         self._case, self._problem = case, case.problem
         self._values = load_operands(case)
         self._c = self._values.c.copy()
         self._out = np.empty_like(self._c)
+        cache = last_level_cache_bytes() if policy.cold else 0
+        sets = rotating_sets(self._problem, cache or 0, _MOST_BYTES) if policy.cold else 1
+        values = self._values
+        self._sets = [
+            (values.a, values.b, self._c, self._out),
+            *((values.a.copy(), values.b.copy(), self._c.copy(), self._out.copy()) for _ in range(1, sets)),
+        ]
+        self._next = 0
+        notes = (_WARM,) if policy.cold and not cache else ()
+        self.prepared = Prepared(("host",), sets=sets, notes=notes)
 
     def verify(self, when: When) -> Verified:
         """See `measure.instrument.Bench`; the library is not tested on problems of ours."""
@@ -60,7 +74,9 @@ class NumpyBench:
         """See `measure.instrument.Bench`."""
         begin = time.monotonic()
         for _ in range(count):
-            gemm(self._problem, self._values.a, self._values.b, self._c, self._out)
+            a, b, c, out = self._sets[self._next % len(self._sets)]
+            self._next += 1
+            gemm(self._problem, a, b, c, out)
         end = time.monotonic()
         return Batch({"host": (end - begin) / count}, begin, end, count)
 

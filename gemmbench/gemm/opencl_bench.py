@@ -113,14 +113,10 @@ class Queued:
         count = self._count
         seconds = {"kernel": max(kernel, tick) / count, "device": max(device, tick) / count}
         span = stamps[0][1] * 1e-9, stamps[-1][2] * 1e-9
-<<<<<<< HEAD
-        launch_s = max(self._enqueued - self._begin, len(stamps) * self._bench.runtime.launch_s)
-        return Batch(seconds, self._begin, end, count, device=span, launch_s=launch_s)
-=======
         if self._bench.runtime.facts.type == "gpu":
             seconds[CHAIN] = max(span[1] - span[0], tick) / count
-        return Batch(seconds, self._begin, end, count, device=span)
->>>>>>> main
+        launch_s = max(self._enqueued - self._begin, len(stamps) * self._bench.runtime.launch_s)
+        return Batch(seconds, self._begin, end, count, device=span, launch_s=launch_s)
 
 
 class Bench:

@@ -213,6 +213,10 @@ def operand_sets(problem: Gemm, device: DeviceFacts, policy: Policy) -> int:
     """How many operand sets a GEMM rotates among: if it is to be cold, twice what the caches hold."""
     if not policy.cold or not problem.operand_bytes:
         return 1
-    wanted = 2 * last_level_cache(device)
-    room = max(1, device.global_mem_bytes // 2 // problem.operand_bytes)
-    return max(1, min(-(-wanted // problem.operand_bytes), _MOST_SETS, room))
+    return rotating_sets(problem, last_level_cache(device), device.global_mem_bytes // 2)
+
+
+def rotating_sets(problem: Gemm, cache_bytes: int, most_bytes: int) -> int:
+    """How many operand sets are twice a cache, within so much memory; 1 at least."""
+    size = max(1, problem.operand_bytes)
+    return max(1, min(-(-2 * cache_bytes // size), _MOST_SETS, most_bytes // size))

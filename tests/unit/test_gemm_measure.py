@@ -153,6 +153,27 @@ def test_what_launches_cost_is_no_contradiction(wall_s: float, stretch: float) -
     assert row.notes == ()
 
 
+class Drifting(FakeInstrument):
+    """The host scope is so many times as fast as the device scope that it contains."""
+
+    quicker = 1.5
+
+    def finish(self) -> Batch:
+        batch = super().finish()
+        if "host" not in batch.seconds:
+            return batch
+        return replace(batch, seconds={"host": batch.seconds["host"] / self.quicker})
+
+
+def test_a_host_scope_faster_than_its_device_scope_is_marked() -> None:
+    row = run(Drifting(seconds={"naive": itertools.repeat(0.001)}), case())
+    (note,) = row.notes
+    assert note.startswith("the host scope is 50.0 % faster than the device scope, which cannot be")
+    calm = Drifting(seconds={"naive": itertools.repeat(0.001)})
+    calm.quicker = 1.0
+    assert run(calm, case()).notes == ()
+
+
 # --- in turn with a former kernel ---------------------------------------------------------------------------
 
 OLD = case(former="before")
@@ -206,7 +227,7 @@ def test_a_batch_on_a_gpu_also_has_the_time_from_its_first_start_to_its_last_end
 
     def seconds(kind: str) -> Mapping[str, float]:
         bench = SimpleNamespace(
-            runtime=SimpleNamespace(facts=SimpleNamespace(type=kind, timer_resolution_ns=1))
+            runtime=SimpleNamespace(launch_s=1e-6, facts=SimpleNamespace(type=kind, timer_resolution_ns=1))
         )
         events = [("multiply", event(14_000 * number)) for number in range(100)]
         return Queued(cast(Bench, bench), events, 100, 0.0).finish().seconds
