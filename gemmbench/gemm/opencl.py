@@ -21,9 +21,7 @@ from gemmbench.model.case import Case, Operands, Policy
 from gemmbench.model.dtypes import DTYPES
 from gemmbench.model.instrument import NotMeasuredError
 from gemmbench.model.problem import Gemm
-from gemmbench.opencl import resources
-from gemmbench.opencl import resources as ptx
-from gemmbench.opencl.runtime import Built, Runtime, choose, errors
+from gemmbench.opencl.runtime import Built, Runtime, choose, errors, rebuild, resources_of
 
 
 class GemmExecutor:
@@ -71,7 +69,7 @@ class GemmExecutor:
         variant, numbers = BY_NAME[case.variant], case.numbers
         return instrument.Built(
             sum(built.seconds for built in programs.values()) if programs else None,
-            resources.of_variant(self.runtime, variant, self._compiled(case), programs, case.problem),
+            resources_of(self.runtime, variant, self._compiled(case), programs, case.problem),
             dict(variant.chosen(case.problem, self.runtime.facts, numbers)),
             variant.fingerprint(case.dtype, numbers, case.former),
         )
@@ -104,7 +102,7 @@ class GemmExecutor:
             return built
         key = (file, options, root)
         if key not in self._retargeted:
-            self._retargeted[key] = ptx.rebuild(self.runtime, file, built, target)
+            self._retargeted[key] = rebuild(self.runtime, file, built, target)
         return self._retargeted[key]
 
     def bind(

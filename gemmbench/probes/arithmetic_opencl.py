@@ -10,8 +10,7 @@ import pyopencl as cl
 
 from gemmbench.model.dtypes import DTYPES, ReferenceArray
 from gemmbench.model.row import Parameters, Work
-from gemmbench.opencl import resources
-from gemmbench.opencl.runtime import Built, Runtime
+from gemmbench.opencl.runtime import Built, Runtime, rebuild
 from gemmbench.probes import reference
 from gemmbench.probes.arithmetic import ChainProbe, Form, MatrixProbe, kernels_of
 from gemmbench.probes.integrity import compare_results
@@ -177,7 +176,7 @@ class Tiles:
         if options not in self._programs:
             built = self.runtime.build(self.probe.file, options)
             if self.probe.target:
-                built = resources.rebuild(self.runtime, self.probe.file, built, self.probe.target)
+                built = rebuild(self.runtime, self.probe.file, built, self.probe.target)
             self._programs[options] = built
         return self._programs[options]
 
