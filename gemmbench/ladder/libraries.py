@@ -59,7 +59,7 @@ VARIANTS = (
 )
 
 
-# --- The chooser as a variant: `suite.choosing` says which of the others runs, `automatic` runs it ----------
+# --- The chooser as a variant: `suite.auto` says which of the others runs, and runs it ----------------------
 
 
 AUTO = "auto"  # whose rows are those of the variant that it took

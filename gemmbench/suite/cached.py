@@ -32,8 +32,8 @@ from gemmbench.model.row import Problem, Row, RowKey
 from gemmbench.model.run_file import SCHEMA_VERSION, Header, Run, lock
 from gemmbench.model.units import listed, number, reason_of
 from gemmbench.stats import rates
-from gemmbench.suite import choosing
-from gemmbench.suite.choosing import CHOOSABLE, Point
+from gemmbench.suite import auto
+from gemmbench.suite.auto import CHOOSABLE, Point
 from gemmbench.suite.plan import Tuned
 
 _T = TypeVar("_T")
@@ -304,7 +304,7 @@ class KeptMeasurements(_Kept[_Measured]):
             return
         rows = tuple(rows)
         for index, device in enumerate(header.devices):
-            fresh = [_Measured(_source(point, host), point) for point in choosing.points(rows, index)]
+            fresh = [_Measured(_source(point, host), point) for point in auto.points(rows, index)]
             if any(kept.point.device_s is not None for kept in fresh):
                 known = {kept.key: kept for kept in self._rows(device)}
                 for kept in fresh:

@@ -178,7 +178,7 @@ def test_the_map_in_contributing_is_that_of_the_table() -> None:
         ("gemm.measure", "from gemmbench.probes import measure"),
         ("probes.measure", "from gemmbench.gemm.measure import measured"),
         ("regress.compare", "from gemmbench.tune.result import result"),
-        ("opencl.runtime", "from gemmbench.suite.session import run"),
+        ("opencl.runtime", "from gemmbench.suite.run import run_plan"),
         ("opencl.runtime", "from gemmbench.cli import main"),
         ("opencl.drivers", "import pyopencl"),
         ("measure.machine", "from pyopencl import Context"),
