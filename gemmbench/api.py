@@ -51,7 +51,7 @@ from gemmbench.views import show as show_table
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from gemmbench.tune.run import Tuning, TuningOutcome
+    from gemmbench.tune.session import Tuning, TuningOutcome
 
 make_machine = machine.default  # replaced in tests
 make_caching_machine = machine.caching  # replaced in tests
@@ -605,7 +605,7 @@ def tune(**values: Any) -> Result:
         NothingMeasured: no configuration could be measured.
         UsageError: an option, a file or a device cannot be used, or there is no kernel-tuner.
     """
-    from gemmbench.tune.run import check_tuner
+    from gemmbench.tune.session import check_tuner
 
     chosen = build(Tune, values)
     check_tuner()
@@ -632,10 +632,10 @@ def tuning(chosen: Tune) -> Iterator[Tuning]:
     Raises:
         UsageError: there is no such device, or nothing suits it.
     """
-    from gemmbench.tune import run
+    from gemmbench.tune import session
 
     assert chosen.variant is not None
-    request = run.Request(
+    request = session.Request(
         chosen.variant,
         chosen.problems,
         chosen.device,
@@ -647,7 +647,7 @@ def tuning(chosen: Tune) -> Iterator[Tuning]:
         chosen.cache,
         chosen.force,
     )
-    with run.prepared(request, make_machine, make_caching_machine) as prepared_tuning:
+    with session.prepared(request, make_machine, make_caching_machine) as prepared_tuning:
         yield prepared_tuning
 
 

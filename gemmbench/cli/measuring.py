@@ -36,7 +36,7 @@ from gemmbench.probes.grid import ProbeEntry
 from gemmbench.probes.memory import MemoryProbe
 from gemmbench.report.table import stack
 from gemmbench.suite.cached import KeptPresets
-from gemmbench.tune import run as tuning
+from gemmbench.tune import session as tuning
 from gemmbench.tune.result import result
 from gemmbench.tune.table import sheets
 
@@ -266,8 +266,8 @@ def _forget(options: Tune) -> None:
 
 
 def _say_space(prepared: tuning.Tuning, options: Tune) -> None:
-    console, space, problems = api.stdout(), prepared.space, prepared.problems
-    console.print(Text(clean(prepared.device.title)))
+    console, space, problems = api.stdout(), prepared.task.space, prepared.task.problems
+    console.print(Text(clean(prepared.task.device.title)))
     shapes = ", ".join(problem.shape for problem in problems)
     console.print(Text(f"{options.variant} {problems[0].dtype} at {shapes}"))
     for count, what in (
