@@ -1,4 +1,4 @@
-"""One tuning: its request, the search and the finals, row by row onto the disk, and the preset that is kept."""
+"""One tuning: its request, the search and the finals, row by row on disk, and the preset that is kept."""
 
 from __future__ import annotations
 
