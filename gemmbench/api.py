@@ -205,40 +205,23 @@ def _takes(kind: type[Options]) -> Callable[[_Function], _Function]:
 # --- measuring ----------------------------------------------------------------------------------------------
 
 
-@_takes(measuring.Peak)
-def peak(**values: Any) -> Run:
-    """Measure what the device can do: ``gemmbench peak``."""
-    return _measured(build(measuring.Peak, values))
+def _command(kind: type[Measuring]) -> Callable[..., Run]:
+    """The function of a command that measures; its help is the command's."""
+
+    def measure(**values: Any) -> Run:
+        return _measured(build(kind, values))
+
+    measure.__name__ = measure.__qualname__ = kind.command.replace("-", "_")
+    measure.__doc__ = kind.__doc__
+    return _takes(kind)(measure)
 
 
-@_takes(measuring.Square)
-def square(**values: Any) -> Run:
-    """Sweep square problems, m = n = k: ``gemmbench square``."""
-    return _measured(build(measuring.Square, values))
-
-
-@_takes(measuring.SweepK)
-def sweep_k(**values: Any) -> Run:
-    """Sweep k with m and n fixed: ``gemmbench sweep-k``."""
-    return _measured(build(measuring.SweepK, values))
-
-
-@_takes(measuring.Precision)
-def precision(**values: Any) -> Run:
-    """Measure data types side by side: ``gemmbench precision``."""
-    return _measured(build(measuring.Precision, values))
-
-
-@_takes(measuring.Workloads)
-def workloads(**values: Any) -> Run:
-    """Measure real shapes: ``gemmbench workloads``."""
-    return _measured(build(measuring.Workloads, values))
-
-
-@_takes(measuring.Gemm)
-def gemm(**values: Any) -> Run:
-    """Measure one problem: ``gemmbench gemm``."""
-    return _measured(build(measuring.Gemm, values))
+peak = _command(measuring.Peak)
+square = _command(measuring.Square)
+sweep_k = _command(measuring.SweepK)
+precision = _command(measuring.Precision)
+workloads = _command(measuring.Workloads)
+gemm = _command(measuring.Gemm)
 
 
 def devices() -> list[DeviceFacts]:
@@ -281,19 +264,20 @@ def prepared(chosen: Measuring, command: Sequence[str] = ()) -> Iterator[Measure
     Raises:
         UsageError: there is no such device, or the options do not fit it.
     """
+    ladder = chosen if isinstance(chosen, measuring.Ladder) else None
     request = suite.Request(
         tuple(command) or command_line(chosen),
         chosen.plan,
         chosen.device,
         chosen.policy,
         chosen.command,
-        chosen.scope if isinstance(chosen, measuring.Ladder) else "",
+        ladder.scope if ladder else "",
         chosen.save,
         chosen.resume,
         chosen.force,
         chosen.concurrent,
-        chosen.uses_cached_peaks,
-        chosen.uses_presets,
+        cached_peaks=ladder is not None and not ladder.remeasure,
+        tuned=ladder is not None and ladder.tuned,
     )
     with suite.prepared(request, make_machine) as measurement:
         yield measurement

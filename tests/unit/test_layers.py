@@ -206,7 +206,7 @@ def test_what_is_forbidden_is_found(module: str, source: str) -> None:
         ("report.table", "from gemmbench.ladder import ORDER"),
         ("opencl.runtime", "import pyopencl as cl"),
         ("opencl.runtime", "from . import drivers"),
-        ("cli.saved", "from gemmbench import api, suite"),
+        ("cli.compare", "from gemmbench import api, suite"),
         ("charts.figure", "import matplotlib"),
     ],
 )
