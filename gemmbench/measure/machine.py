@@ -6,8 +6,7 @@ import os
 from importlib import import_module
 from typing import Any
 
-from gemmbench.ladder import BY_NAME
-from gemmbench.ladder.libraries import BASELINE, CLBLAST, CUBLAS
+from gemmbench.ladder import BASELINE, BY_NAME, CLBLAST, CUBLAS
 from gemmbench.model.case import Case
 from gemmbench.model.device import DeviceFacts, HostFacts
 from gemmbench.opencl import drivers

@@ -331,18 +331,14 @@ _OUTPUT_OPTIONS = {
 
 def essential(command: Iterable[str]) -> tuple[str, ...]:
     """A command without the options that only say where its output goes."""
-    return tuple(_without_output(command))
-
-
-def _without_output(command: Iterable[str]) -> Iterator[str]:
-    words = iter(command)
+    kept, words = [], iter(command)
     for word in words:
-        name = word.split("=", 1)[0]
-        if name in _OUTPUT_OPTIONS:
-            if "=" not in word and _OUTPUT_OPTIONS[name]:
-                next(words, None)
-            continue
-        yield word
+        name, equals, _ = word.partition("=")
+        if name not in _OUTPUT_OPTIONS:
+            kept.append(word)
+        elif _OUTPUT_OPTIONS[name] and not equals:
+            next(words, None)
+    return tuple(kept)
 
 
 def _devices(header: Header) -> tuple[str, ...]:

@@ -8,12 +8,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from gemmbench import UsageError, ladder, views
 from gemmbench.gemm.operands import OperandError, read_header
 from gemmbench.gemm.workloads import PROMPT, SETS, Shape, ShapeFileError, merged, read_shapes
-from gemmbench.ladder import ORDER, libraries
+from gemmbench.ladder import ORDER
 from gemmbench.ladder.variant import Variant
 from gemmbench.model.case import MEMORY_MODES, Case, Operands, Plan, Policy, Skip
 from gemmbench.model.device import DeviceFacts
@@ -63,16 +63,15 @@ EVERY_PROBE = "all"  # of --describe without a name
 _DEFAULT_SIZE = 1024
 
 
-def device_option(default: str = "the best found") -> str:
+def device_option(default: str = "the best found") -> Any:
     """Which device; `default` is what help says is used without it."""
-    selected: str = option(
+    return option(
         "Index (0), platform:device (0:1), part of a name (pocl, intel, h200), several with commas, or all.  "
         f"[default: {default}]",
         default="",
         env="GEMMBENCH_DEVICE",
         metavar="WHICH",
     )
-    return selected
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -220,7 +219,7 @@ class Ladder(Measuring):
     baseline: str = option(
         f"Libraries beside the kernels: {', '.join(ladder.BASELINES)}; several with commas, all or none. "
         "numpy is the host's own BLAS, the others run on the device.",
-        default=libraries.BASELINE,
+        default=ladder.BASELINE,
         metavar="NAMES",
     )
     params: tuple[str, ...] = option(

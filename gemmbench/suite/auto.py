@@ -16,8 +16,7 @@ import math
 from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from gemmbench.ladder import BY_NAME, LADDER, VARIANTS
-from gemmbench.ladder.libraries import BASELINE
+from gemmbench.ladder import BASELINE, BY_NAME, LADDER, VARIANTS
 from gemmbench.ladder.variant import Likely
 from gemmbench.measure.child import Worker
 from gemmbench.model import units

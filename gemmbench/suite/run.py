@@ -9,7 +9,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from gemmbench import UsageError, __version__
-from gemmbench.ladder.libraries import AUTO
+from gemmbench.ladder import AUTO
 from gemmbench.ladder.variant import ParameterError
 from gemmbench.measure.child import Maker, Worker, WorkerError
 from gemmbench.model.case import Case, Plan, Policy, Skip
@@ -83,7 +83,10 @@ class Measurement:
         outcome = Outcome(Run(header, (), str(request.save or "")))
         rows: list[Row] = []
         resumed: set[RowKey] = set()
-        file = _open(request, header)
+        file = None
+        if request.save:
+            resume, save = request.resume, request.save
+            file = RunFile.resume(save, header) if resume else RunFile.create(save, header, request.force)
         try:
             with closing(self._events(file, automatic)) as events:
                 for event in events:
@@ -192,14 +195,6 @@ def header_of(
 
 def _preset_finder(presets: KeptPresets, wanted: bool) -> FindTuned:
     return presets.find if wanted else lambda *_: None
-
-
-def _open(request: Request, header: Header) -> RunFile | None:
-    if request.save is None:
-        return None
-    if request.resume:
-        return RunFile.resume(request.save, header)
-    return RunFile.create(request.save, header, request.force)
 
 
 def _choose_groups(plan: Plan, devices: Sequence[DeviceFacts]) -> tuple[Group, ...]:

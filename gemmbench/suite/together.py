@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from gemmbench.ladder.libraries import AUTO
+from gemmbench.ladder import AUTO
 from gemmbench.measure.child import Ready, Worker
 from gemmbench.measure.sampling import AloneError, Sampled, Window, together
 from gemmbench.model.case import Case, Plan, Policy, Skip

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import geometric_mean
 
-from gemmbench.ladder.libraries import AUTO
+from gemmbench.ladder import AUTO
 from gemmbench.model import units
 from gemmbench.model.device import HOST
 from gemmbench.model.row import Problem, Row
