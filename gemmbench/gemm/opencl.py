@@ -36,14 +36,12 @@ class GemmExecutor:
         self._retargeted: dict[tuple[str, tuple[str, ...], str], Built] = {}
 
     def build(self, case: Case) -> instrument.Built:
-        """See `measure.instrument.Executor`."""
         with _of_other_folder(case):
             return self._built(case, self._programs_of(case))
 
     def prepare(
         self, case: Case, policy: Policy, like: Bench | None = None, problem: Gemm | None = None
     ) -> Bench:
-        """See `measure.instrument.Executor`."""
         variant, parameters, root = BY_NAME[case.variant], self._compiled(case), case.former
         with errors(), _of_other_folder(case):
             programs = self._programs_of(case)

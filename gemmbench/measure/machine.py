@@ -39,19 +39,16 @@ class OpenCLMachine:
         self._executors: dict[tuple[int, str], Any] = {}
 
     def devices(self) -> tuple[DeviceFacts, ...]:
-        """See `measure.instrument.Machine`."""
         from gemmbench.opencl import discovery
 
         return discovery.devices(self._registered)
 
     def host(self) -> HostFacts:
-        """See `measure.instrument.Machine`."""
         from gemmbench.measure.host import host_facts
 
         return host_facts()
 
     def executor(self, case: Case, device: DeviceFacts | None) -> Any:
-        """See `measure.instrument.Machine`."""
         kind = BY_NAME[case.variant].executor if case.kind == "gemm" else case.kind
         key = (device.index if device else -1, kind)
         if key not in self._executors:

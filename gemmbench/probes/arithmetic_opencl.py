@@ -84,7 +84,6 @@ class Chain:
     steps: int  # of every chain in a trip
 
     def enqueue(self, work: int) -> Any:
-        """See `launching.Candidate`."""
         drawn = self.operands.drawn(self.form.recurrence)
         return self.launcher.enqueue((drawn.seeds, drawn.coefficients, self.operands.sums, np.int32(work)))
 
@@ -195,7 +194,6 @@ class Product:
     steps: int  # of every chain in a trip
 
     def enqueue(self, work: int) -> Any:
-        """See `launching.Candidate`."""
         return self.launcher.enqueue((*self.operands.timed, self.operands.results, np.int32(work)))
 
     def wrong(self, work: int = 0) -> str:

@@ -63,13 +63,11 @@ class Choice:
 
 @dataclass(frozen=True)
 class _Prediction:
-    """The predicted time of one variant with one set of parameters."""
+    """The predicted time of the variant of a point, with its parameters."""
 
-    variant: str
-    parameters: Parameters
     host_s: float
     device_s: float | None
-    nearest: Point
+    nearest: Point  # measured
     exact: bool  # the problem itself was measured
     sure: bool  # it lies between measured shapes, or close to one
 
@@ -114,7 +112,7 @@ def likely(device: DeviceFacts, problem: Gemm) -> tuple[str, ...]:
 
 def untried(problem: Gemm, known: Sequence[Point], variants: Collection[str]) -> tuple[str, ...]:
     """The variants whose measured shapes do not suffice to predict their time on a problem."""
-    settled = {candidate.variant for candidate in _predictions(problem, known) if candidate.sure}
+    settled = {candidate.nearest.variant for candidate in _predictions(problem, known) if candidate.sure}
     return tuple(variant for variant in variants if variant not in settled)
 
 
@@ -128,20 +126,15 @@ def ranked(problem: Gemm, known: Sequence[Point], tried: Collection[str] = ()) -
         known: what was measured, of any type and shape, the newest last.
         tried: the variants that were just tried on this problem.
     """
-    candidates = sorted(
-        _predictions(problem, known), key=lambda candidate: (not candidate.sure, candidate.host_s)
-    )
+    candidates = sorted(_predictions(problem, known), key=lambda each: (not each.sure, each.host_s))
     if candidates and candidates[0].device_s is not None:
         limit_s, sure = candidates[0].host_s * (1 + _TIE), candidates[0].sure
-        near = [
-            candidate for candidate in candidates if candidate.sure == sure and candidate.host_s <= limit_s
-        ]
-        ties = [candidate for candidate in near if candidate.device_s]
-        ties.sort(key=lambda candidate: candidate.device_s or 0.0)
-        candidates = [*ties, *(candidate for candidate in candidates if candidate not in ties)]
+        near = [each for each in candidates if each.sure == sure and each.host_s <= limit_s]
+        ties = sorted((each for each in near if each.device_s), key=lambda each: each.device_s or 0.0)
+        candidates = [*ties, *(each for each in candidates if each not in ties)]
     return tuple(
-        Choice(candidate.variant, candidate.parameters, _reason(problem, candidate, known, tried))
-        for candidate in candidates
+        Choice(each.nearest.variant, each.nearest.parameters, _reason(problem, each, known, tried))
+        for each in candidates
     )
 
 
@@ -209,9 +202,7 @@ def _predicted(problem: Gemm, near: Sequence[tuple[float, Point]]) -> _Predictio
     exact = [point for distance, point in near if distance == 0]
     if exact:
         newest = exact[-1]
-        return _Prediction(
-            newest.variant, newest.parameters, newest.host_s, newest.device_s, newest, exact=True, sure=True
-        )
+        return _Prediction(newest.host_s, newest.device_s, newest, exact=True, sure=True)
     closest, nearest = min(near, key=lambda pair: pair[0])
     work = [point.flops for _, point in near]
     sure = closest <= _CLOSE or min(work) <= problem.flops <= max(work)
@@ -226,23 +217,21 @@ def _predicted(problem: Gemm, near: Sequence[tuple[float, Point]]) -> _Predictio
         return problem.flops * math.exp(total / weights)
 
     on_device = mean("device_s") if all(point.device_s for _, point in near) else None
-    return _Prediction(
-        nearest.variant, nearest.parameters, mean("host_s"), on_device, nearest, exact=False, sure=sure
-    )
+    return _Prediction(mean("host_s"), on_device, nearest, exact=False, sure=sure)
 
 
 def _reason(problem: Gemm, candidate: _Prediction, known: Sequence[Point], tried: Collection[str]) -> str:
-    rate = units.rate(candidate.nearest.flops / candidate.nearest.host_s)
-    if candidate.exact and candidate.variant in tried:
+    nearest = candidate.nearest
+    rate = units.rate(nearest.flops / nearest.host_s)
+    if candidate.exact and nearest.variant in tried:
         return f"the fastest of a trial on this problem ({', '.join(tried)}), {rate} with transfers"
-    size = break_even(problem, known) if candidate.variant == BASELINE else None
+    size = break_even(problem, known) if nearest.variant == BASELINE else None
     if size is not None and problem.flops < 2 * size**3:
         return f"below the break-even size, about m = n = k = {round(size)}"
     if candidate.exact:
         return f"the fastest measured at {problem.shape}, {rate} with transfers"
     kind = " as narrow" if _narrow(problem) else ""
-    shape = candidate.nearest.shape
-    return f"the fastest at the nearest measured shapes{kind}, {rate} with transfers at {shape}"
+    return f"the fastest at the nearest measured shapes{kind}, {rate} with transfers at {nearest.shape}"
 
 
 # --- Choosing and running: when the turn of a case comes, not when it is planned, so that earlier rows count
