@@ -20,7 +20,7 @@ from gemmbench.model import instrument
 from gemmbench.model.case import Case, Policy
 from gemmbench.model.instrument import Batch
 from gemmbench.model.problem import Gemm
-from gemmbench.model.row import PAGEABLE, Check, Launch
+from gemmbench.model.row import CHAIN, PAGEABLE, Check, Launch
 from gemmbench.opencl.runtime import Operand, Runtime, errors, operand
 
 
@@ -110,6 +110,8 @@ class Queued:
         count = self._count
         seconds = {"kernel": max(kernel, tick) / count, "device": max(device, tick) / count}
         span = stamps[0][1] * 1e-9, stamps[-1][2] * 1e-9
+        if self._bench.runtime.facts.type == "gpu":
+            seconds[CHAIN] = max(span[1] - span[0], tick) / count
         return Batch(seconds, self._begin, end, count, device=span)
 
 

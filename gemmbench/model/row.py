@@ -34,6 +34,9 @@ SCOPES: tuple[str, ...] = ("kernel", "device", "host")
 PAGEABLE = "pageable"
 """The host scope once more, with ordinary arrays where ``host`` has them in pinned memory."""
 
+CHAIN = "chain"
+"""On a GPU: from the first START to the last END of a batch. A library's CUDA graph is held against it."""
+
 PARTS: tuple[str, ...] = ("upload", "enqueue", "passes", "download")
 """Of the host scope, in their order: see `Row.parts`."""
 

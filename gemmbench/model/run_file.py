@@ -18,7 +18,7 @@ from gemmbench.model import schema1
 from gemmbench.model.case import Policy
 from gemmbench.model.device import DeviceFacts, HostFacts
 from gemmbench.model.dtypes import DTYPES
-from gemmbench.model.row import PAGEABLE, PARTS, SCOPES, Row, Scope, current, moment
+from gemmbench.model.row import CHAIN, PAGEABLE, PARTS, SCOPES, Row, Scope, current, moment
 from gemmbench.model.units import reason_of
 
 if sys.platform == "win32":
@@ -198,8 +198,9 @@ def _check_row(path: Path, number: int, row: Row, header: Header) -> None:
         raise bad("problem", "a gemm row must have one")
     if row.kind != "gemm" and row.status == "ok" and row.work is None:
         raise bad("work", f"a {row.kind} row must have one")
-    if odd := next((name for name in row.samples if name not in (*SCOPES, PAGEABLE)), None):
-        raise bad("samples", f"{odd!r} is not one of {', '.join((*SCOPES, PAGEABLE))}")
+    clocks = (*SCOPES, CHAIN, PAGEABLE)
+    if odd := next((name for name in row.samples if name not in clocks), None):
+        raise bad("samples", f"{odd!r} is not one of {', '.join(clocks)}")
     if odd := next((name for name in row.parts if name not in PARTS), None):
         raise bad("parts", f"{odd!r} is not one of {', '.join(PARTS)}")
     if row.former and _counts(row.former.samples) != _counts(row.samples):
