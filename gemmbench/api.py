@@ -376,7 +376,6 @@ def compare(baseline: Source | Iterable[Source], new: Source | Iterable[Source],
     Args:
         baseline: a run or its file, or several, which are pooled.
         new: a run or its file, or several.
-        values: the command's options.
 
     Raises:
         UsageError: an option, or a file, cannot be used.
@@ -429,7 +428,6 @@ def history(*runs: Source, **values: Any) -> History:
 
     Args:
         runs: runs or their files.
-        values: the command's options.
 
     Raises:
         UsageError: an option, or a file, cannot be used, or no row has a time.
@@ -492,7 +490,6 @@ def check(*baselines: Source, **values: Any) -> Comparison | Floor:
 
     Args:
         baselines: runs or their files, which are pooled.
-        values: the command's options.
 
     Returns:
         The comparison; with ``aa=`` the threshold that this machine's noise allows.

@@ -107,9 +107,7 @@ def command_words() -> tuple[str, ...]:
 def measure(options: Measuring, as_text: Callable[[Run], str] | None = None) -> None:
     """Measure, print and draw as the options say; ends with the command's exit status.
 
-    Args:
-        options: the command's.
-        as_text: what is printed instead of the command's table.
+    `as_text` makes what is printed instead of the command's table.
     """
     with api.prepared(options, command_words()) as measurement:
         if options.dry_run:

@@ -215,8 +215,6 @@ class Variant:
         Formulas may also name ``itemsize``, the bytes of an element of A or B.
 
         Args:
-            problem: m, n, k.
-            parameters: its own.
             layout: lda, ldb, ldc; None for rows without anything between them.
         """
         known = {**parameters, "m": problem.m, "n": problem.n, "k": problem.k}
@@ -253,8 +251,6 @@ class Variant:
         """Hash of what would be compiled: rows are comparable only if it is the same; "" for a library.
 
         Args:
-            dtype: the data type.
-            parameters: the variant's.
             root: another kernels folder than gemmbench's own.
         """
         return fingerprint(self.files, self.options(dtype, parameters), root) if self.files else ""

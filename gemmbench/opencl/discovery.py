@@ -99,7 +99,6 @@ def _ask(thing: Any, keys: type, name: str, default: Any) -> Any:
     Args:
         thing: a platform or device.
         keys: ``cl.platform_info`` or ``cl.device_info``.
-        name: the property's name there.
         default: also sets the type of the answer, unless it is None.
     """
     try:

@@ -67,8 +67,7 @@ class Runtime:
         """The program of one ``.cl`` file under one -D list, built once.
 
         Args:
-            file: named relative to the kernels folder.
-            options: that it is built with.
+            file: relative to the kernels folder.
             root: another kernels folder than gemmbench's own.
 
         Raises:
@@ -415,7 +414,6 @@ def fit(
     """Work-items that a compute unit of a GPU holds at once, and what limits them.
 
     Args:
-        facts: the device.
         group: work-items in a work-group.
         local: bytes of local memory of a group.
         registers: of a work-item; None if the driver does not tell.
@@ -476,7 +474,6 @@ def rebuild(runtime: Runtime, file: str, built: Built, target: str) -> Built:
     """A program built again from its own PTX, aimed at a target.
 
     Args:
-        runtime: the device, NVIDIA's.
         file: what the program was built from, for messages.
         built: the program as the driver compiled it.
         target: whose marks are taken away.

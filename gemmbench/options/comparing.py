@@ -135,11 +135,6 @@ class Comparing(Options):
     def check_paths(self, runs: Iterable[Path], plot: Path | None, save: Path | None = None) -> None:
         """Find out beforehand whether everything can be written, and that nothing is written over.
 
-        Args:
-            runs: files that are compared.
-            plot: ``--plot``.
-            save: ``--save``.
-
         Raises:
             UsageError: a file cannot be written, or is also read, or also written by another option.
         """

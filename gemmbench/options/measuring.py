@@ -123,7 +123,6 @@ class Measuring(Options):
 
     @property
     def policy(self) -> Policy:
-        """How rows are sampled."""
         budget_s = DEFAULT_BUDGET_S if self.budget is None else self.budget
         limit_s = 60 + 20 * budget_s if self.time_limit is None else self.time_limit
         memory = self.memory or "auto"
@@ -587,7 +586,6 @@ class Gemm(Ladder):
         return steps
 
     def table(self, run: Run, verbose: bool) -> RenderableType:
-        """A page for each kernel."""
         from gemmbench.gemm.problem_table import gemm
 
         return gemm(run)

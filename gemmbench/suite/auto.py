@@ -267,7 +267,6 @@ class Automatic:
         """Record a finished row, whoever measured it.
 
         Args:
-            row: the finished row.
             case: what was measured; None if an earlier run measured it. Rows of the user's own matrices (all
                 zeros, denormal numbers) are no lesson: their time may differ from that of generated ones.
         """
@@ -366,14 +365,7 @@ class Automatic:
 
 
 def auto_row(case: Case, inner: Case, reason: str, row: Row) -> Row:
-    """The chosen variant's row, rewritten as the row of `auto`.
-
-    Args:
-        case: of `auto`.
-        inner: what it chose.
-        reason: why.
-        row: of what it chose.
-    """
+    """The row of what `auto` chose for a case (`inner`), rewritten as its own."""
     return replace(
         row,
         device=case.device,

@@ -169,16 +169,7 @@ def header_of(
     view: str = "",
     scope: str = "",
 ) -> Header:
-    """The first line of a run on these devices.
-
-    Args:
-        devices: in the order of the rows' positions.
-        host: the machine around them.
-        policy: how long things are measured.
-        command: the command line that asks for it.
-        view: that `show` gives the saved run; see `views`.
-        scope: what ``--scope`` chose.
-    """
+    """The first line of a run on these devices, in the order of the rows' positions."""
     return Header(
         schema_version=SCHEMA_VERSION,
         gemmbench=__version__,

@@ -469,7 +469,6 @@ class Cache:
             self._searched[row.key] = row
 
     def run(self) -> Run:
-        """What there is so far."""
         return Run(self._header, tuple(self.rows), str(self.path))
 
     def close(self) -> None:
