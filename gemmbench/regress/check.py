@@ -22,8 +22,9 @@ from gemmbench.regress.baseline import Basis, Repetition, exact_positions, forei
 from gemmbench.regress.compare import Comparison, Line, compare, has_former, judged, outcome
 from gemmbench.regress.gate import Answer, Settled, Suspect, Wanted
 from gemmbench.stats.rates import measure
+from gemmbench.suite import session
 from gemmbench.suite.plan import rebuild, select
-from gemmbench.suite.run import Listen, Steps, every_device, header_of, user_errors
+from gemmbench.suite.run import Listen, every_device, header_of, user_errors
 
 
 @dataclass(frozen=True)
@@ -98,10 +99,10 @@ class Job:
     times: int | None = None  # see `Request`
     save: Path | None = None
     force: bool = False
-    steps: Steps = field(init=False)
+    steps: session.Steps = field(init=False)
 
     def __post_init__(self) -> None:
-        self.steps = Steps(self.header.devices, self.policy, self.file)
+        self.steps = session.Steps(self.header.devices, self.policy, self.file)
 
     @property
     def run(self) -> Run:
@@ -116,7 +117,7 @@ class Job:
         """
         if self.save:
             self.file = RunFile.create(self.save, self.header, self.force)
-            self.steps = Steps(self.header.devices, self.policy, self.file)
+            self.steps = session.Steps(self.header.devices, self.policy, self.file)
 
 
 @contextlib.contextmanager

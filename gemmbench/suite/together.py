@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from gemmbench.ladder import AUTO
 from gemmbench.measure.child import Ready, Worker
@@ -20,10 +19,8 @@ from gemmbench.model.events import Event, Finished, Staged
 from gemmbench.model.instrument import NotMeasuredError
 from gemmbench.model.row import Energy, Row, RowKey
 from gemmbench.suite.auto import auto_row
+from gemmbench.suite.session import Steps
 from gemmbench.suite.together_table import case_key, same_place
-
-if TYPE_CHECKING:
-    from gemmbench.suite.run import Steps
 
 _MEMORY_KINDS = ("bandwidth", "transfer")  # run at once where there are no GEMMs
 _ENERGY = Energy(why="not measured: with other devices busy a counter may count them too")

@@ -12,8 +12,8 @@ from gemmbench.model.events import Finished
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Row
 from gemmbench.model.run_file import RunFile, load
+from gemmbench.suite import session
 from gemmbench.suite.plan import gemm_plan
-from gemmbench.suite.run import run_plan
 from tests.device import faulty
 from tests.unit.test_records import HEADER
 
@@ -23,7 +23,7 @@ POLICY = Policy(budget_s=0.05, settle_s=0.01, batch_s=0.001, min_batches=3, time
 def rows_of(device: DeviceFacts, sizes: list[int], path: Path) -> list[Row]:
     plan = gemm_plan([device], [BY_NAME["naive"]], [Gemm(size, size, size) for size in sizes])
     with Worker(faulty.make) as worker, RunFile.create(path, HEADER) as file:
-        events = run_plan(plan, [device], POLICY, worker, file)
+        events = session.run(plan, [device], POLICY, worker, file)
         return [event.row for event in events if isinstance(event, Finished)]
 
 

@@ -45,7 +45,8 @@ ROOMS: dict[str, Room] = {
     "views": Room("which table a run gets; a run as JSON, CSV, markdown", (*SUITE, "suite", "tune")),
     "chart_views": Room("which charts a run gets", (*SUITE, "suite", "tune")),
     "options": Room(
-        "every command's options, declared once", (*SUITE, "suite", "tune", "regress", "views", "chart_views")
+        "every command's options and help, declared once",
+        (*SUITE, "suite", "tune", "regress", "views", "chart_views"),
     ),
     "api": Room("the commands as functions: what `import gemmbench` offers", ALL),
     "cli": Room("parse, call the API, show, exit", (*ALL, "api")),
@@ -178,7 +179,7 @@ def test_the_map_in_contributing_is_that_of_the_table() -> None:
         ("gemm.measure", "from gemmbench.probes import measure"),
         ("probes.measure", "from gemmbench.gemm.measure import measured"),
         ("regress.compare", "from gemmbench.tune.result import result"),
-        ("opencl.runtime", "from gemmbench.suite.run import run_plan"),
+        ("opencl.runtime", "from gemmbench.suite.session import run"),
         ("opencl.runtime", "from gemmbench.cli import main"),
         ("opencl.drivers", "import pyopencl"),
         ("measure.machine", "from pyopencl import Context"),
