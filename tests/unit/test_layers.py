@@ -45,7 +45,7 @@ ROOMS: dict[str, Room] = {
     "views": Room("which table a run gets; a run as JSON, CSV, markdown", (*SUITE, "suite", "tune")),
     "chart_views": Room("which charts a run gets", (*SUITE, "suite", "tune")),
     "options": Room(
-        "every command's options and help, declared once",
+        "every command's options, declared once",
         (*SUITE, "suite", "tune", "regress", "views", "chart_views"),
     ),
     "api": Room("the commands as functions: what `import gemmbench` offers", ALL),
