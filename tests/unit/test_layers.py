@@ -45,8 +45,7 @@ ROOMS: dict[str, Room] = {
     "views": Room("which table a run gets; a run as JSON, CSV, markdown", (*SUITE, "suite", "tune")),
     "chart_views": Room("which charts a run gets", (*SUITE, "suite", "tune")),
     "options": Room(
-        "every command's options, declared once",
-        (*SUITE, "suite", "tune", "regress", "views", "chart_views"),
+        "every command's options, declared once", (*SUITE, "suite", "tune", "regress", "views", "chart_views")
     ),
     "api": Room("the commands as functions: what `import gemmbench` offers", ALL),
     "cli": Room("parse, call the API, show, exit", (*ALL, "api")),
