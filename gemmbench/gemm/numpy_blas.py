@@ -24,13 +24,11 @@ class NumpyExecutor:
     """Runs gemm cases with numpy.matmul. There is no device, so only the host scope is measured."""
 
     def build(self, case: Case) -> Built:
-        """See `measure.instrument.Executor`."""
         return Built()
 
     def prepare(
         self, case: Case, policy: Policy, like: object = None, problem: Gemm | None = None
     ) -> NumpyBench:
-        """See `measure.instrument.Executor`."""
         if problem:
             return NumpyBench(replace(case, problem=problem, operands=Operands()), policy)
         return NumpyBench(case, policy)
@@ -71,7 +69,6 @@ class NumpyBench:
         return Verified(check)
 
     def start(self, clock: str, count: int, work: int = 1) -> Batch:
-        """See `measure.instrument.Bench`."""
         begin = time.monotonic()
         for _ in range(count):
             a, b, c, out = self._sets[self._next % len(self._sets)]
