@@ -20,7 +20,7 @@ from gemmbench.model.device import HOST
 from gemmbench.model.row import Row
 from gemmbench.model.run_file import Run, load
 from gemmbench.stats import panels, rates
-from gemmbench.suite.choosing import CHOOSABLE
+from gemmbench.suite.auto import CHOOSABLE
 from tools.bench import auto_regret
 
 ROOT = Path(__file__).resolve().parents[1]
