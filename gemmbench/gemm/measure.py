@@ -16,7 +16,7 @@ from gemmbench.model.device import DeviceFacts
 from gemmbench.model.events import Staged
 from gemmbench.model.instrument import Handle, Instrument, LostError, NotMeasuredError, too_slow
 from gemmbench.model.problem import Gemm
-from gemmbench.model.row import Former, Row, Scope
+from gemmbench.model.row import Energy, Former, Row, Scope
 
 _HOST_SHARE = 0.4  # of the budget; the rest is the device's scopes'
 _HOST_SHARE_IN_TURN = 0.15  # it is mostly the kernel's time that a ratio is wanted of
@@ -29,7 +29,7 @@ Stages = Generator[Staged, None, Row]
 
 @dataclass(frozen=True)
 class Ready:
-    """A `measure.child.Ready`."""
+    """A `measure.child.Ready`, whose row is verified again when it is completed."""
 
     row: Row
     handle: Handle
@@ -46,7 +46,8 @@ class Ready:
         prepared = self.handle.prepared
         if self.policy.cold and prepared.sets > 1:
             notes = (*notes, f"cold: rotates among {prepared.sets} operand sets")
-        return replace(self.row, samples=samples, notes=(*self.row.notes, *prepared.notes, *notes))
+        row = replace(self.row, samples=samples, notes=(*self.row.notes, *prepared.notes, *notes))
+        return _verified_after(row, self.handle)
 
 
 class _WrongError(Exception):
@@ -58,7 +59,7 @@ class _WrongError(Exception):
 
 
 def measured(instrument: Instrument, case: Case, device: DeviceFacts | None, policy: Policy) -> Stages:
-    """Verify and measure a case, yielding its stages.
+    """Verify a case, measure it and verify it again, yielding its stages.
 
     Raises:
         NotMeasuredError: there is no rate, and why.
@@ -76,12 +77,14 @@ def measured(instrument: Instrument, case: Case, device: DeviceFacts | None, pol
         for window in ready.windows:
             yield Staged(f"timing {window.clock}")
             windows.append(alone(handle, window.clock, policy, window.budget_s, window.settle))
-        row = ready.completed(windows)
+        energy = Energy()
         if policy.energy:
             yield Staged("measuring energy")
             with Metered(handle, handle.prepared.clocks[0]) as run:
-                row = replace(row, energy=measure_energy(run, device=device))
-    return row
+                energy = measure_energy(run, device=device)
+        yield Staged("verifying")
+        row = ready.completed(windows)
+    return row if row.status == "wrong" else replace(row, energy=energy)
 
 
 def begun(
@@ -102,7 +105,7 @@ def begun(
         except _WrongError as error:
             return error.row
         if not _problem(case).flops:
-            return replace(row, notes=(*row.notes, "nothing to time: the product has no terms"))
+            return _untimed(row, handle)
         held.pop_all()
     return Ready(row, handle, policy)
 
@@ -143,7 +146,7 @@ def _against_former(instrument: Instrument, case: Case, device: DeviceFacts | No
         yield Staged("verifying")
         row = _verified(present, now, is_exact)
         if not _problem(case).flops:
-            return replace(row, notes=(*row.notes, "nothing to time: the product has no terms"))
+            return _untimed(row, now)
         try:
             yield Staged("verifying the former kernel")
             check = former.verify("before").check
@@ -156,6 +159,13 @@ def _against_former(instrument: Instrument, case: Case, device: DeviceFacts | No
             for window in _windows(now, short, _HOST_SHARE_IN_TURN):
                 yield Staged(f"timing {window.clock}")
                 windows.append(in_turn(now, former, window.clock, short, window.budget_s))
+            yield Staged("verifying")
+            row = _verified_after(row, now)
+            if row.status == "wrong":
+                return row
+            check = former.verify("after").check
+            if check.verdict == "wrong":
+                raise _of_former(NotMeasuredError("unsupported", "; ".join(check.reasons)))
         except NotMeasuredError as error:
             raise (_of_former(error) if error.handle == former.number else error) from None
         sides = [pairs.first for pairs in windows], [pairs.second for pairs in windows]
@@ -239,6 +249,21 @@ def _verified(case: Case, handle: Handle, is_exact: bool) -> Row:
     if row.check.verdict == "wrong":
         raise _WrongError(replace(row, status="wrong", reason="; ".join(row.check.reasons)))
     return row
+
+
+def _verified_after(row: Row, handle: Handle) -> Row:
+    """The row with its second check; without samples if that is wrong."""
+    check = handle.verify("after").check
+    row = replace(row, check_after=check)
+    if check.verdict != "wrong":
+        return row
+    return replace(row, status="wrong", reason="; ".join(check.reasons), samples={})
+
+
+def _untimed(row: Row, handle: Handle) -> Row:
+    """The row of a product without terms."""
+    row = _verified_after(row, handle)
+    return replace(row, notes=(*row.notes, "nothing to time: the product has no terms"))
 
 
 def _windows(handle: Handle, policy: Policy, host_share: float) -> tuple[Window, ...]:

@@ -12,11 +12,12 @@ from typing import Any, Protocol
 import numpy as np
 import pyopencl as cl
 
-from gemmbench.gemm import verify as reference
-from gemmbench.gemm.operands import load_operands, operand_sets, save_result
+from gemmbench.gemm.answers import Answers
+from gemmbench.gemm.operands import Matrices, load_operands, operand_sets
 from gemmbench.ladder.variant import Layout, Variant
 from gemmbench.model import instrument
 from gemmbench.model.case import Case, Policy
+from gemmbench.model.dtypes import ReferenceArray
 from gemmbench.model.instrument import Batch
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Check, Launch
@@ -82,6 +83,11 @@ class Turns:
         """The operand set of the problem that runs `after` problems from now."""
         return (self._next + after) % self._sets
 
+    @property
+    def last(self) -> int | None:
+        """The operand set of the last problem; None before the first."""
+        return (self._next - 1) % self._sets if self._next else None
+
     def took(self, count: int) -> None:
         """So many problems were run."""
         self._next += count
@@ -128,7 +134,7 @@ class Bench:
     ) -> None:
         assert case.problem is not None
         problem = case.problem
-        self.runtime, self._problem, self._case = runtime, problem, case
+        self.runtime, self._problem = runtime, problem
         self._values = load_operands(case)
         self.sets = operand_sets(problem, runtime.facts, policy)
         self._operands: list[tuple[Operand, Operand, Operand]] = []
@@ -150,15 +156,15 @@ class Bench:
         self._turns = Turns(self.sets)
         self._memory = mode
         self._bound(timed)
-        self._sums = variant.sums.get(problem.dtype, "")
-        unwritten = reference.poison(problem.result)
-        beta = problem.beta != 0
-        self._unwritten = self._values.c if beta else np.full_like(self._values.c, unwritten)
+        self._images = tuple(as_image)
+        self._stamped: tuple[Launch, ...] = ()
+        self._answers = Answers(case, self._values, policy, variant.sums.get(problem.dtype, ""))
+        unwritten = self._answers.before
         with errors():
             for a, b, c in self._operands:
                 a.fill(self._values.a)
                 b.fill(self._values.b)
-                c.fill(self._unwritten)
+                c.fill(unwritten)
                 c.keep_on_device(runtime.queue)
             runtime.queue.finish()
 
@@ -200,7 +206,7 @@ class Bench:
             wrong = self._timed.exact_error()
             return instrument.Verified(Check("wrong", {}, (wrong,)) if wrong else Check("ok"))
         with errors():
-            return instrument.Verified(self._check(), self.launches())
+            return instrument.Verified(self._answers.check(self, when), self._stamped)
 
     def start(self, clock: str, count: int, work: int = 1) -> Batch | Queued:
         """See `measure.instrument.Bench`."""
@@ -217,31 +223,52 @@ class Bench:
         self.runtime.queue.flush()
         return queued
 
-    def _check(self) -> Check:
-        """Run once as the host scope does and check the answer that came back to the host."""
-        problem, values = self._problem, self._values
-        c = self._operands[0][2]
-        c.reclaim(self.runtime.queue)
-        c.fill(self._unwritten)  # another bench may have written it
-        c.keep_on_device(self.runtime.queue)
-        self.runtime.queue.finish()
-        self._host_run(0)
-        result = self._operands[0][2].read().reshape(problem.m, problem.n)
-        residual = reference.residual(
-            problem, values.a, values.b, values.c, result, self._sums, zero_mean=values.generated
-        )
-        check = reference.judge(residual, "")
-        if check.verdict == "ok" and self._case.operands.out:
-            save_result(self._case.operands.out, result)
-        self._restore_c(0)
-        return check
+    # --- answers: see `gemm.answers.Answering` ---
 
-    def launches(self) -> tuple[Launch, ...]:
-        """The device's stamps of one run."""
-        launched = self._on_device()[0]
-        events = [(launch.name, launch.enqueue(self.runtime.queue)) for launch in launched]
-        self.runtime.queue.finish()
-        return tuple(Launch(name, *_stamps(event)) for name, event in events)
+    scopes = ("device", "host")
+
+    def put(self, values: Matrices) -> None:
+        """Replace A and B of the first operand set."""
+        a, b, _ = self._operands[0]
+        a.fill(values.a)
+        b.fill(values.b)
+        plain, _ = self._buffers[0]
+        for name in self._images:  # its pass reads the plain buffer
+            matrix = {"A": values.a, "B": values.b}[name]
+            if matrix.size:
+                cl.enqueue_copy(self.runtime.queue, plain[name], np.ascontiguousarray(matrix))
+        self._turns.on_device = False
+
+    def answer(self, scope: str, index: int, c: ReferenceArray) -> ReferenceArray:
+        """Run the timed launches of a scope once, after C was filled; C."""
+        queue, matrix = self.runtime.queue, self._operands[index][2]
+        matrix.reclaim(queue)
+        matrix.fill(c)
+        matrix.keep_on_device(queue)
+        queue.finish()
+        if scope == "host":
+            self._host_run(index)
+        else:
+            launched = self._on_device()[index]
+            events = [(launch.name, launch.enqueue(queue)) for launch in launched]
+            queue.finish()
+            self._stamped = tuple(Launch(name, *_stamps(event)) for name, event in events if event)
+            matrix.to_host(queue)
+            self._turns.on_device = False
+        return self._read(index)
+
+    def left(self) -> ReferenceArray | None:
+        """C as the last batch left it."""
+        index = self._turns.last
+        if index is None or (self._turns.on_device and self._problem.beta != 0):
+            return None
+        if self._turns.on_device:
+            self._operands[index][2].to_host(self.runtime.queue)
+            self._turns.on_device = False
+        return self._read(index)
+
+    def _read(self, index: int) -> ReferenceArray:
+        return self._operands[index][2].read().reshape(self._problem.m, self._problem.n)
 
     def _enqueue(self, plan: Sequence[Sequence[Step]], count: int) -> list[tuple[str, Any]]:
         """Put ``count`` problems into the queue; each step's role and event."""
@@ -258,8 +285,8 @@ class Bench:
         for _ in range(count):
             index = self._turns.index()
             self._turns.took(1)
-            total += self._host_run(index)
             self._restore_c(index)
+            total += self._host_run(index)
         return Batch({"host": total / count}, begin, time.monotonic(), count)
 
     def _on_device(self) -> Sequence[Sequence[Step]]:
@@ -305,10 +332,6 @@ class WallBench(Bench):
     """A bench for steps whose events do not tell: wall clock, and no kernel scope."""
 
     _ahead = ()
-
-    def launches(self) -> tuple[Launch, ...]:
-        """None that are known."""
-        return ()
 
     def _device_batch(self, count: int) -> Batch:
         """Run so many problems back to back; wall seconds of one as the device scope."""

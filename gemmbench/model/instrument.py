@@ -21,7 +21,8 @@ PROTOCOL = 1
 # 1: the first one (gemmbench 0.1).
 
 When = Literal["exact", "before", "after"]
-"""exact: on small integer problems with guard cells; before: the timed operands, before the first batch."""
+"""exact: on small integer problems with guard cells; before: the timed operands, before the first batch;
+after: what the last batch left, and one more problem."""
 
 
 # --- requests -----------------------------------------------------------------------------------------------
@@ -50,7 +51,7 @@ class Prepare:
     handle: int  # that later requests name it by; the parent's choice
     case: Case
     device: DeviceFacts | None  # None: the host
-    policy: Policy  # for its ``memory`` and ``cold`` alone
+    policy: Policy  # for its ``memory``, its ``cold`` and, where it is verified, its budget
     like: int | None = None  # a handle whose operands it shares
     problem: Gemm | None = None  # the case's kernels on another problem: a trial
 
