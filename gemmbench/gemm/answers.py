@@ -3,7 +3,7 @@
 The same for every executor: OpenCL kernels, numpy and the libraries.
 
 * Before: C is poisoned where it must not be read, and the launches of every scope that is timed run once
-  on the timed operands. Those of a user are followed by generated ones, on which the sharpest bounds hold.
+  on the timed operands; before a user's on generated ones, too, on which the sharpest bounds hold.
 * After: C as the last batch left it; then C is filled with numbers that look like an answer and are none,
   and one more problem runs on a drawn operand set and in a drawn scope. A kernel that acts only on a fresh C
   shows.
@@ -46,7 +46,7 @@ class Answering(Protocol):
         """Run the timed launches once on an operand set whose C was filled; C afterwards, m x n."""
 
     def left(self) -> ReferenceArray | None:
-        """C as the last batch left it; None before the first, or where every problem added to C."""
+        """C as the last batch left it; None if it was filled since, or where every problem added to C."""
 
 
 class Answers:
@@ -76,14 +76,16 @@ class Answers:
         return self._before(bench) if when == "before" else self._after(bench)
 
     def _before(self, bench: Answering) -> Check:
-        checks = [self._judged(self._values, bench.answer(scope, 0, self.before)) for scope in bench.scopes]
-        self._result = self._last[2] if self._last else None
-        if not self._values.generated and all(check.verdict == "ok" for check in checks):
+        checks = []
+        if not self._values.generated:
             other = load_operands(replace(self._case, operands=Operands()))
             bench.put(other)
             result = bench.answer(bench.scopes[0], 0, unwritten(self._problem, other))
             bench.put(self._values)
             checks.append(_named(self._judged(other, result), "on generated operands: "))
+        for scope in bench.scopes:
+            self._result = bench.answer(scope, 0, self.before)
+            checks.append(self._judged(self._values, self._result))
         return merged(checks)
 
     def _after(self, bench: Answering) -> Check:
@@ -140,4 +142,5 @@ def _reference(problem: Gemm, values: Matrices, budget_s: float) -> Reference:
 
 
 def _named(check: Check, prefix: str) -> Check:
-    return replace(check, reasons=tuple(prefix + reason for reason in check.reasons))
+    first, *others = check.reasons or ("",)
+    return replace(check, reasons=(prefix + first, *others)) if first else check

@@ -470,7 +470,7 @@ class CublasBench:
 
     def answer(self, scope: str, index: int, c: ReferenceArray) -> ReferenceArray:
         """Run the timed call of a scope once, after C was filled; C."""
-        operands = self._operands[index]
+        operands, self._last = self._operands[index], ""
         operands.host["C"][...] = c
         self._cuda.to_device(operands.device["C"], operands.host["C"])
         if scope == "host":
@@ -483,7 +483,7 @@ class CublasBench:
     def left(self) -> ReferenceArray | None:
         """C as the last batch left it."""
         operands = self._operands[(self._next - 1) % self.sets]
-        if not self._next or (self._last == "device" and self._problem.beta != 0):
+        if not self._last or (self._last == "device" and self._problem.beta != 0):
             return None
         if self._last == "device":
             self._cuda.to_host(operands.host["C"], operands.device["C"])

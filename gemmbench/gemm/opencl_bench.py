@@ -73,23 +73,21 @@ class Turns:
 
     Attributes:
         on_device: whether the operands of every set are the device's, not the host's.
+        last: the operand set of the last batch's last problem; None if its C was filled since.
     """
 
     def __init__(self, sets: int) -> None:
         self._sets, self._next = sets, 0
         self.on_device = False
+        self.last: int | None = None
 
     def index(self, after: int = 0) -> int:
         """The operand set of the problem that runs `after` problems from now."""
         return (self._next + after) % self._sets
 
-    @property
-    def last(self) -> int | None:
-        """The operand set of the last problem; None before the first."""
-        return (self._next - 1) % self._sets if self._next else None
-
     def took(self, count: int) -> None:
         """So many problems were run."""
+        self.last = (self._next + count - 1) % self._sets
         self._next += count
 
 
@@ -242,6 +240,7 @@ class Bench:
     def answer(self, scope: str, index: int, c: ReferenceArray) -> ReferenceArray:
         """Run the timed launches of a scope once, after C was filled; C."""
         queue, matrix = self.runtime.queue, self._operands[index][2]
+        self._turns.last = None
         matrix.reclaim(queue)
         matrix.fill(c)
         matrix.keep_on_device(queue)

@@ -12,7 +12,7 @@ from rich.text import Text
 from gemmbench.ladder.libraries import AUTO
 from gemmbench.model import units
 from gemmbench.model.device import HOST
-from gemmbench.model.row import SCOPES, Row
+from gemmbench.model.row import SCOPES, Check, Row
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean, clean_lines, listed
 from gemmbench.report import notes
@@ -201,15 +201,22 @@ def _launches(row: Row) -> Sheet:
     )
 
 
+def _verified(title: str, check: Check) -> Note:
+    """A check: its verdict, its figures as fractions of their bounds, and what is wrong."""
+    figures = ", ".join(f"{clean(name)} {units.number(value)}" for name, value in check.figures.items())
+    reasons = "; ".join(map(clean, check.reasons))
+    verdict = check.verdict if check.verdict != "none" else "not done"
+    style = {"ok": "green", "wrong": "bold red", "suspect": "yellow"}.get(check.verdict, "dim")
+    return Note(title, ": ".join(filter(None, (verdict, figures, reasons))), style)
+
+
 def _facts(run: Run, row: Row) -> list[Note]:
     facts = []
     if row.status != "ok":
         facts.append(Note(WORDS[row.status], clean_lines(row.reason), STYLES[row.status]))
-    figures = ", ".join(f"{clean(name)} {units.number(value)}" for name, value in row.check.figures.items())
-    reasons = "; ".join(map(clean, row.check.reasons))
-    verdict = row.check.verdict if row.check.verdict != "none" else "not done"
-    style = {"ok": "green", "wrong": "bold red", "suspect": "yellow"}.get(row.check.verdict, "dim")
-    facts.append(Note("verified", ": ".join(filter(None, (verdict, figures, reasons))), style))
+    facts.append(_verified("verified", row.check))
+    if row.check_after:
+        facts.append(_verified("and after", row.check_after))
     if row.variant == AUTO and row.choice:
         facts.append(Note("took", notes.selected(row)))
     chosen = {**row.parameters, **notes.settled(row)}

@@ -7,7 +7,8 @@ fraction of its bound, and 1 or less is right:
 * ``element``: the worst element;
 * ``slope``: how far C is scaled, by least squares on the product: alpha 1 % off;
 * ``row_mean`` and ``column_mean``: the mean residual of a row or column;
-* ``step``: the share of one step a_p b_p^T in the residual, the worst of all p: -1 where it is missing;
+* ``step``: the share of one step a_p b_p^T in the residual, -1 where it is missing: the worst of all p, or
+  of 64 drawn ones where not all of C is compared;
 * ``residual``: C t against A (B t) in blocks of columns, where not all of C is compared.
 
 Rounding errors of operands that the suite drew itself (independent, mean zero) behave like a random walk:
@@ -40,15 +41,16 @@ suite's own operands, too.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
 
-from gemmbench.model.dtypes import DTYPES, ReferenceArray, decode
+from gemmbench.model.dtypes import DTYPES, DType, ReferenceArray, decode
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Check
 
@@ -61,6 +63,7 @@ _SHARE = 0.5  # of a row's budget that making the whole reference may take
 _ELEMENTS = 128  # drawn to measure partial sums
 _LANES = (1, 2, 4, 8, 16, 32, 64)  # orders of summation in which they are measured
 _WALK = 5.0  # up to here a partial sum over s may be a random walk's
+_REASONS = 2  # that a sentence has
 _HALF_A_UNIT = 0.5  # what a sum of integers may err by: nothing
 
 
@@ -79,7 +82,7 @@ class Model:
     @property
     def unit(self) -> float:
         """Of a bound that has no sign in common, over what is summed."""
-        return SAFETY * (2 * self.dropped + self.adding * np.sqrt(self.steps) + self.storing)
+        return SAFETY * (2 * self.dropped + self.adding * math.sqrt(self.steps) + self.storing)
 
     @property
     def share(self) -> float:
@@ -177,6 +180,7 @@ class Reference:
             choices = [every]
         else:
             choices = [(self._drawn(problem.m), every[1]), (every[0], self._drawn(problem.n))]
+        self._steps = np.arange(problem.k) if self.is_whole else self._drawn(problem.k)
         self._panels = [self._panel(*choice) for choice in choices] if elements else []
         self._partials = (0.0, 0.0) if generated or not elements else self._measured_partials()
 
@@ -185,21 +189,21 @@ class Reference:
     def _scales(self, matrix: ReferenceArray, axis: int) -> ReferenceArray:
         """1 over the power of 2 at or below the largest element of each row (axis 1) or column."""
         most = np.zeros(matrix.shape[1 - axis])
+        if not self._dtype.is_float:
+            return most + 1
         for part in _parts(len(matrix)):
             block = np.abs(decode(matrix[part], self._dtype))
             if axis:
                 most[part] = block.max(axis=1, initial=0)
             else:
                 most = np.maximum(most, block.max(axis=0, initial=0))
-        if not self._dtype.is_float:
-            return np.ones_like(most)
-        return np.ldexp(1.0, -np.frexp(np.where(most > 0, most, 1.0))[1] + 1)
+        return np.asarray(np.ldexp(1.0, 1 - np.frexp(np.where(most > 0, most, 1.0))[1]))
 
     def _rows_of_a(self, rows: Any, kind: Any = np.float64) -> ReferenceArray:
         numbers = decode(self._a[rows], self._dtype) * self._row_scale[rows, None]
         return np.asarray(numbers, kind)
 
-    def _rows_of_b(self, part: slice, columns: ReferenceArray, kind: Any = np.float64) -> ReferenceArray:
+    def _rows_of_b(self, part: Any, columns: ReferenceArray, kind: Any = np.float64) -> ReferenceArray:
         block = self._b[part] if len(columns) == self._problem.n else self._b[part][:, columns]
         return np.asarray(decode(block, self._dtype) * self._column_scale[columns], kind)
 
@@ -269,17 +273,19 @@ class Reference:
         if self._panels and not self.is_whole and not findings.reasons:
             add = self._residual if self._problem.result.is_float else self._whole_residual
             add(c, c0, self._model(sums), findings)
-        return Check("wrong" if findings.reasons else "ok", findings.figures, tuple(findings.reasons))
+        return Check(
+            "wrong" if findings.reasons else "ok", findings.figures, tuple(findings.reasons[:_REASONS])
+        )
 
     def _model(self, sums: str) -> Model:
         result = self._problem.result
         kept = DTYPES[sums] if sums else result
         smallest = 0.0
         if kept.is_float:
-            info = np.finfo(kept.numpy)
+            info, stored = _limits(kept), _limits(result)
             # Half has subnormal numbers on every device; of the others they may be flushed to zero.
             smallest = float(info.smallest_subnormal if kept.itemsize == 2 else info.smallest_normal)
-            smallest += float(np.finfo(result.numpy).smallest_subnormal)
+            smallest += float(stored.smallest_subnormal)
         steps = self._problem.k + 4
         return Model(
             kept.eps / 2, result.eps / 2, self._dtype.dropped, steps * smallest, steps, *self._partials
@@ -291,7 +297,8 @@ class Reference:
         problem, model = self._problem, self._model(sums)
         inexact = problem.result.is_float
         columns = len(panel.columns)
-        total = _Sums(np.zeros((problem.k, columns), np.float32), *(np.zeros(columns) for _ in range(3)))
+        none = np.zeros(columns)
+        total = _Sums(np.zeros((len(self._steps), columns), np.float32), none, none.copy(), none.copy())
         worst, wrong, first = 0.0, 0, ""
         row_mean = 0.0, 0
         for part in _parts(len(panel.rows)):
@@ -321,7 +328,8 @@ class Reference:
             if inexact and np.isfinite(worst):
                 row_mean = max(row_mean, self._add(total, model, rows, residual, product, bound))
         share = f"{wrong} of {panel.product.size} elements are further off than rounding"
-        findings.add("element", worst, f"{share}: {first}, {_times(worst)} its bound")
+        size = f", {_times(worst)} its bound" if np.isfinite(worst) else ""
+        findings.add("element", worst, f"{share}: {first}{size}")
         if inexact and np.isfinite(worst):
             self._add_up(panel, total, model, row_mean, findings)
 
@@ -340,7 +348,8 @@ class Reference:
         bound: ReferenceArray,
     ) -> tuple[float, int]:
         """Add a block of rows up; the worst row's mean residual over its bound, and that row."""
-        a = self._rows_of_a(rows, np.float32)
+        stored = self._a[rows] if self.is_whole else self._a[np.ix_(rows, self._steps)]
+        a = np.asarray(decode(stored, self._dtype) * self._row_scale[rows, None], np.float32)
         total.along += a.T @ residual.astype(np.float32)
         squares = np.square(bound)
         total.rp += float(np.vdot(residual, product))
@@ -389,13 +398,14 @@ class Reference:
 
     def _worst_step(self, panel: _Panel, total: _Sums, model: Model, alpha: float) -> tuple[float, int]:
         """The share of each step in the residual over its bound: the worst, and which."""
-        shares = np.zeros(self._problem.k)
-        for steps in _parts(self._problem.k, 4 * _BLOCK):
-            b = self._rows_of_b(steps, panel.columns, np.float32)
-            shares[steps] = np.einsum("pj,pj->p", total.along[steps], b)
+        shares = np.zeros(len(self._steps))
+        for part in _parts(len(shares), 4 * _BLOCK):
+            b = self._rows_of_b(self._steps[part], panel.columns, np.float32)
+            shares[part] = np.einsum("pj,pj->p", total.along[part], b)
+        powers = panel.powers[self._steps]
         root = np.sqrt(total.bb)
         with np.errstate(all="ignore"):
-            norm = alpha * np.sqrt(panel.powers)  # of alpha a_p b_p^T
+            norm = alpha * np.sqrt(powers)  # of alpha a_p b_p^T
             if self._generated:
                 # A product may lose what it is smaller than half a unit of the partial sum, 3 s at most.
                 lost = 3 * model.adding / model.unit * root / norm
@@ -403,49 +413,52 @@ class Reference:
             else:
                 allowed = root / norm
             ratios = np.abs(shares) * alpha / norm**2 / allowed
-        ratios = np.where(panel.powers > 0, ratios, 0.0)
+        ratios = np.where(powers > 0, ratios, 0.0)
         index = int(ratios.argmax())
-        return float(ratios[index]), index
+        return float(ratios[index]), int(self._steps[index])
+
+    @cached_property
+    def _blocks(self) -> tuple[ReferenceArray, ReferenceArray, ReferenceArray]:
+        """A random t, and by row and block of columns A (B t) and (A.^2 B.^2) t.^2, scaled."""
+        problem = self._problem
+        t = self._rng.uniform(0.5, 1.0, problem.n) * self._rng.choice((-1.0, 1.0), problem.n)
+        every, count = np.arange(problem.n), -(-problem.n // _WIDTH)
+        bt, weight = np.zeros((problem.k, count)), np.zeros((problem.k, count))
+        for part in _parts(problem.k):
+            block = self._rows_of_b(part, every) * t
+            bt[part], weight[part] = _across(block), _across(np.square(block))
+        expected, squares = np.zeros((problem.m, count)), np.zeros((problem.m, count))
+        for part in _parts(problem.m):
+            a = self._rows_of_a(np.arange(part.start, part.stop))
+            expected[part], squares[part] = a @ bt, np.square(a) @ weight
+        return t, expected, squares
 
     def _residual(self, c: ReferenceArray, c0: ReferenceArray, model: Model, findings: _Findings) -> None:
         """C t against alpha A (B t) + beta C0 t for a random t, each block of 64 columns for itself."""
         problem = self._problem
-        m, n = problem.m, problem.n
-        starts = np.arange(0, n, _WIDTH)
-        t = self._rng.uniform(0.5, 1.0, n) * self._rng.choice((-1.0, 1.0), n)
-        every = np.arange(n)
-
-        def across(block: ReferenceArray) -> ReferenceArray:
-            return np.asarray(np.add.reduceat(block, starts, axis=1))
-
-        bt, weight = np.zeros((problem.k, len(starts))), np.zeros((problem.k, len(starts)))
-        for part in _parts(problem.k):
-            block = self._rows_of_b(part, every) * t
-            bt[part], weight[part] = across(block), across(np.square(block))
+        t, products, squared = self._blocks
         worst, where = 0.0, ""
-        for part in _parts(m):
-            a = self._rows_of_a(np.arange(m)[part])
-            expected = problem.alpha * (a @ bt)
-            squares = problem.alpha**2 * (np.square(a) @ weight)
+        for part in _parts(problem.m):
             scale = self._row_scale[part, None] * self._column_scale * t
+            expected, squares = problem.alpha * products[part], problem.alpha**2 * squared[part]
             if problem.beta != 0:
                 added = problem.beta * scale * np.asarray(decode(c0[part], problem.result), np.float64)
-                expected += across(added)
-                squares += across(np.square(added))
+                expected += _across(added)
+                squares += _across(np.square(added))
             if self._generated:
                 bound = model.unit * np.sqrt(squares)
             else:
                 average = model.average or model.largest / 2
                 each = model.unit * model.largest + model.adding * model.steps * average
                 bound = each * np.sqrt(_WIDTH * squares)
-            bound += model.smallest * across(np.abs(scale))
+            bound += model.smallest * _across(np.abs(scale))
             with np.errstate(all="ignore"):
-                got = across(scale * np.asarray(decode(c[part], problem.result), np.float64))
-                ratio = np.abs(got - expected) / (bound + np.finfo(np.float64).tiny)
+                got = _across(scale * np.asarray(decode(c[part], problem.result), np.float64))
+                ratio = _over(got - expected, bound)
             ratio = np.where(np.isnan(ratio), np.inf, ratio)
             i, j = np.unravel_index(int(ratio.argmax()), ratio.shape)
             if ratio[i, j] > worst:
-                columns = f"columns {starts[j]} to {min(starts[j] + _WIDTH, n) - 1}"
+                columns = f"columns {j * _WIDTH} to {min((j + 1) * _WIDTH, problem.n) - 1}"
                 worst, where = float(ratio[i, j]), f"row {part.start + i} in {columns}"
         findings.add("residual", worst, f"the residual of {where} is {_times(worst)} its bound")
 
@@ -473,16 +486,27 @@ def _apply_whole(matrix: ReferenceArray, vector: ReferenceArray) -> ReferenceArr
     return np.concatenate(parts) if parts else np.zeros(0, np.int64)
 
 
+def _limits(dtype: DType) -> Any:
+    """numpy's facts of a floating-point type."""
+    kind: Any = dtype.numpy
+    return np.finfo(kind)
+
+
 def _parts(length: int, size: int = _BLOCK) -> Iterator[slice]:
     return (slice(start, min(start + size, length)) for start in range(0, length, size))
 
 
+def _across(block: ReferenceArray) -> ReferenceArray:
+    """Sums over blocks of columns."""
+    return np.asarray(np.add.reduceat(block, np.arange(0, block.shape[1], _WIDTH), axis=1))
+
+
 def _over(values: ReferenceArray, bounds: ReferenceArray) -> ReferenceArray:
-    return np.abs(values) / (bounds + np.finfo(np.float64).tiny)
+    return np.asarray(np.abs(values) / (bounds + np.finfo(np.float64).tiny))
 
 
 def _times(ratio: float) -> str:
-    return f"{ratio:.3g} times" if np.isfinite(ratio) else "no number beside"
+    return f"{ratio:.3g} times"
 
 
 @lru_cache(maxsize=1)

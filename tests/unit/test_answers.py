@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from gemmbench.gemm.answers import Answers
 from gemmbench.gemm.operands import Matrices, load_operands
+from gemmbench.gemm.reference import Reference
 from gemmbench.gemm.verify import poison
 from gemmbench.model.case import Case, Operands, Policy
 from gemmbench.model.dtypes import PLAIN_DTYPES, ReferenceArray
@@ -151,19 +153,79 @@ SETTINGS = [
     for sums in kept
     for draw in ("generated", "normal", "one sign")
     if draw == "generated" or (dtype in PLAIN_DTYPES and sums == dtype)
-    if size < 2048 or (dtype == sums == "half" and draw != "normal")  # the others: tools/right_cases.py
-    if size < 1024 or draw != "normal"
 ]
+"""All of them take minutes: see `tools.verification`."""
 
 
-@pytest.mark.parametrize(("size", "dtype", "sums", "draw"), SETTINGS)
-def test_a_planted_fault_is_wrong(size: int, dtype: str, sums: str, draw: str, folder: Path) -> None:
-    """All faults of a setting in one test: they share their operands and the reference."""
+def faults_that_passed(size: int, dtype: str, sums: str, draw: str, folder: Path) -> list[str]:
+    """The planted faults that are not called wrong, and "none" if a kernel without any is."""
     problem = Gemm(size, size, size, dtype)
     case = Case("gemm", 0, "naive", dtype, {}, problem, operands=_files(folder, draw, size, dtype))
-    for check in verified(case, no_fault, sums):
-        assert (check.verdict, check.reasons) == ("ok", ())
-        names = {"element"} if dtype == "char" else {"element", "slope", "row_mean", "column_mean", "step"}
-        assert check.figures.keys() == names
     passed = [name for name, fault in FAULTS.items() if verified(case, fault, sums)[-1].verdict == "ok"]
-    assert passed == []
+    right = verified(case, no_fault, sums)
+    names = {"element"} if dtype == "char" else {"element", "slope", "row_mean", "column_mean", "step"}
+    assert all(check.figures.keys() == names for check in right)
+    return passed if all(check.verdict == "ok" for check in right) else ["none", *passed]
+
+
+@pytest.mark.parametrize(
+    ("size", "dtype", "sums", "draw"),
+    [setting for setting in SETTINGS if setting[0] == 256 or setting[:3] == (1024, "half", "half")],
+)
+def test_a_planted_fault_is_wrong(size: int, dtype: str, sums: str, draw: str, folder: Path) -> None:
+    """All faults of a setting in one test: they share their operands and the reference."""
+    assert faults_that_passed(size, dtype, sums, draw, folder) == []
+
+
+@pytest.mark.parametrize("beta", [0.0, 0.5])
+def test_a_result_is_written_after_the_second_check_alone(beta: float, tmp_path: Path) -> None:
+    out = tmp_path / "out.npy"
+    own = Operands(out=str(out))
+    case = Case("gemm", 0, "naive", "float", {}, Gemm(40, 30, 20, beta=beta), operands=own)
+    bench = Simulated(case, "float", no_fault)
+    of_bench = Answers(case, bench.values, POLICY, "float")
+    assert of_bench.check(bench, "before").verdict == "ok"
+    assert not out.exists()
+    right = bench.c.copy()
+    bench.run()
+    assert of_bench.check(bench, "after").verdict == "ok"
+    assert (np.load(out) == right).all()  # with the case's own C, whatever C was verified with last
+
+
+def test_a_reason_says_what_and_where(tmp_path: Path) -> None:
+    case = Case("gemm", 0, "naive", "float", {}, Gemm(40, 30, 20))
+
+    def reasons(fault: Fault) -> list[str]:
+        return list(verified(case, fault, "float")[-1].reasons)
+
+    element, *_ = reasons(FAULTS["last column"])
+    assert element.startswith("40 of 1200 elements are further off than rounding: C[0][29] is 0, not ")
+    assert any(reason.startswith("step 10 of k is missing") for reason in reasons(FAULTS["middle step"]))
+    assert any(
+        reason.startswith("C is 1.0100 times what it should be")
+        for reason in reasons(FAULTS["alpha 1 % off"])
+    )
+    after, *_ = reasons(second_time)
+    assert after.startswith("with another C after the last batch: 1200 of 1200 elements")
+
+
+def test_the_same_c_is_compared_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared: list[ReferenceArray] = []
+    check = Reference.check
+
+    def counted(self: Reference, c: ReferenceArray, *rest: Any) -> Check:
+        compared.append(c)
+        return check(self, c, *rest)
+
+    monkeypatch.setattr(Reference, "check", counted)
+    case = Case("gemm", 0, "naive", "float", {}, Gemm(41, 30, 20))
+    assert [check.verdict for check in verified(case, no_fault, "float")] == ["ok", "ok"]
+    assert len(compared) == 1
+
+
+def test_a_reference_is_made_once_for_all_kernels() -> None:
+    case = Case("gemm", 0, "naive", "float", {}, Gemm(42, 30, 20))
+    verified(case, no_fault, "float")
+    (made,) = load_operands(case).references.values()
+    verified(case, FAULTS["zero"], "float")
+    assert list(load_operands(case).references.values()) == [made]

@@ -11,7 +11,7 @@ from gemmbench.gemm import measure
 from gemmbench.gemm.measure import measured
 from gemmbench.measure import sampling
 from gemmbench.model.case import Case, Policy
-from gemmbench.model.instrument import Built, LostError, NotMeasuredError, Prepared
+from gemmbench.model.instrument import Built, LostError, NotMeasuredError, Prepared, Verified, When
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Check, Row
 from tests.fake_instrument import FakeInstrument
@@ -55,9 +55,10 @@ def test_a_small_problem_is_prepared_once_and_verified_before_it_is_timed() -> N
     instrument, stages = FakeInstrument(), []
     row = run(instrument, case(), stages=stages)
     assert asked(instrument) == [
-        *("prepare naive", "verify exact", "verify before", "batch device", "batch host", "release")
+        *("prepare naive", "verify exact", "verify before", "batch device", "batch host", "verify after"),
+        "release",
     ]
-    assert stages == ["building", "verifying", "timing device", "timing host"]
+    assert stages == ["building", "verifying", "timing device", "timing host", "verifying"]
     assert (row.status, row.check.verdict, set(row.samples)) == ("ok", "ok", {"kernel", "device", "host"})
     assert row.key == case().key
 
@@ -89,6 +90,38 @@ def test_a_wrong_kernel_is_not_timed(when: str) -> None:
     assert (row.status, row.reason, row.samples) == ("wrong", WRONG.reasons[0], {})
     assert instrument.log[-1] == ("release", 0)
     assert not any(entry[0] == "batch" for entry in instrument.log)
+
+
+def test_a_kernel_that_is_wrong_after_the_last_batch_has_no_rate() -> None:
+    instrument = FakeInstrument(verdicts={"after": WRONG})
+    row = run(instrument, case())
+    assert (row.status, row.reason, row.samples) == ("wrong", WRONG.reasons[0], {})
+    assert (row.check.verdict, row.check_after) == ("ok", WRONG)
+    assert instrument.log[-1] == ("release", 0)
+
+
+def test_either_of_two_in_turn_is_verified_after_the_last_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("random.random", lambda: 0.1)  # the present one first
+    for is_former in (False, True):
+        instrument = WrongAfter(int(is_former))
+        if is_former:
+            with pytest.raises(NotMeasuredError, match=r"its kernel in the other folder: residual 3\.1"):
+                run(instrument, OLD)
+        else:
+            row = run(instrument, OLD)
+            assert (row.status, row.samples, row.former) == ("wrong", {}, None)
+
+
+class WrongAfter(FakeInstrument):
+    """One of its handles gives a wrong answer after the last batch."""
+
+    def __init__(self, wrong: int) -> None:
+        super().__init__(prepared=Prepared(("device", "host"), built=Built(source="old")))
+        self._wrong = wrong
+
+    def verify(self, handle: int, when: When) -> Verified:
+        super().verify(handle, when)
+        return Verified(WRONG if (handle, when) == (self._wrong, "after") else Check("ok"))
 
 
 def test_an_empty_product_is_verified_and_not_timed() -> None:

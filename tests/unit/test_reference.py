@@ -69,7 +69,7 @@ def test_a_right_answer_is_within_every_bound(
 
 @pytest.mark.parametrize("seed", range(4))
 def test_drawn_right_cases_pass_in_every_type_and_order(seed: int) -> None:
-    """The long run is `tools/right_cases.py`."""
+    """The long run is `tools/verification.py`."""
     for case in rounding.right_cases(np.random.default_rng(seed), 40):
         assert rounding.judged(case).reasons == (), case
 
