@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import Any, Protocol
 
@@ -13,14 +14,14 @@ import numpy as np
 import pyopencl as cl
 
 from gemmbench.gemm.answers import Answers
-from gemmbench.gemm.operands import Matrices, load_operands, operand_sets
+from gemmbench.gemm.operands import Laps, Matrices, host_batch, load_operands, operand_sets
 from gemmbench.ladder.variant import Layout, Variant
 from gemmbench.model import instrument
 from gemmbench.model.case import Case, Policy
 from gemmbench.model.dtypes import ReferenceArray
 from gemmbench.model.instrument import Batch
 from gemmbench.model.problem import Gemm
-from gemmbench.model.row import Check, Launch
+from gemmbench.model.row import CHAIN, PAGEABLE, Check, Launch
 from gemmbench.opencl.runtime import Operand, Runtime, errors, operand
 
 
@@ -73,21 +74,21 @@ class Turns:
 
     Attributes:
         on_device: whether the operands of every set are the device's, not the host's.
-        last: the operand set of the last batch's last problem; None if its C was filled since.
+        last: operand set and clock of the last problem of a batch; None if its C was filled since.
     """
 
     def __init__(self, sets: int) -> None:
         self._sets, self._next = sets, 0
         self.on_device = False
-        self.last: int | None = None
+        self.last: tuple[int, str] | None = None
 
     def index(self, after: int = 0) -> int:
         """The operand set of the problem that runs `after` problems from now."""
         return (self._next + after) % self._sets
 
-    def took(self, count: int) -> None:
+    def took(self, count: int, clock: str) -> None:
         """So many problems were run."""
-        self.last = (self._next + count - 1) % self._sets
+        self.last = self.index(count - 1), clock
         self._next += count
 
 
@@ -115,6 +116,8 @@ class Queued:
         count = self._count
         seconds = {"kernel": max(kernel, tick) / count, "device": max(device, tick) / count}
         span = stamps[0][1] * 1e-9, stamps[-1][2] * 1e-9
+        if self._bench.runtime.facts.type == "gpu":
+            seconds[CHAIN] = max(span[1] - span[0], tick) / count
         return Batch(seconds, self._begin, end, count, device=span)
 
 
@@ -153,6 +156,7 @@ class Bench:
             self._buffers.append((plain, direct if as_image else plain))
         self._turns = Turns(self.sets)
         self._memory = mode
+        self._pageable: list[tuple[Operand, Operand, Operand]] = []
         self._bound(timed)
         self._images = tuple(as_image)
         self._stamped: tuple[Launch, ...] = ()
@@ -165,6 +169,8 @@ class Bench:
                 c.fill(unwritten)
                 c.keep_on_device(runtime.queue)
             runtime.queue.finish()
+            if mode == "staged":
+                self._pageable = [(a.pageable(), b.pageable(), c.pageable()) for a, b, c in self._operands]
 
     def _bound(self, timed: Timed) -> None:
         """Prepare the launches, for the device and the host scope, of every operand set."""
@@ -187,7 +193,13 @@ class Bench:
     def prepared(self) -> instrument.Prepared:
         """See `measure.instrument.Bench`."""
         return instrument.Prepared(
-            ("device", "host"), self._ahead, self._timed.built, self._memory, self.sets, self._timed.notes
+            self.scopes,
+            self._ahead,
+            self._timed.built,
+            self._memory,
+            self.sets,
+            self._timed.notes,
+            parts=True,
         )
 
     @property
@@ -209,7 +221,9 @@ class Bench:
     def start(self, clock: str, count: int, work: int = 1) -> Batch | Queued:
         """See `measure.instrument.Bench`."""
         with errors():
-            return self._host_batch(count) if clock == "host" else self._device_batch(count)
+            if clock == "device":
+                return self._device_batch(count)
+            return host_batch(partial(self._next_host_run, clock), count)
 
     def _device_batch(self, count: int) -> Batch | Queued:
         """Put so many problems into the queue, back to back."""
@@ -223,7 +237,10 @@ class Bench:
 
     # --- answers: see `gemm.answers.Answering` ---
 
-    scopes = ("device", "host")
+    @property
+    def scopes(self) -> tuple[str, ...]:
+        """The clocks that batches are timed by."""
+        return "device", "host", *([PAGEABLE] if self._pageable else [])
 
     def put(self, values: Matrices) -> None:
         """Replace A and B of the first operand set."""
@@ -239,35 +256,40 @@ class Bench:
 
     def answer(self, scope: str, index: int, c: ReferenceArray) -> ReferenceArray:
         """Run the timed launches of a scope once, after C was filled; C."""
-        queue, matrix = self.runtime.queue, self._operands[index][2]
-        self._turns.last = None
-        matrix.reclaim(queue)
-        matrix.fill(c)
+        queue, self._turns.last = self.runtime.queue, None
+        for operands in (self._operands, self._pageable):
+            for matrix in [matrices[2] for matrices in operands[index : index + 1]]:
+                matrix.reclaim(queue)
+                matrix.fill(c)
+        matrix = self._operands[index][2]
         matrix.keep_on_device(queue)
         queue.finish()
-        if scope == "host":
-            self._host_run(index)
-        else:
+        if scope == "device":
             launched = self._on_device()[index]
             events = [(launch.name, launch.enqueue(queue)) for launch in launched]
             queue.finish()
             self._stamped = tuple(Launch(name, *_stamps(event)) for name, event in events if event)
             matrix.to_host(queue)
             self._turns.on_device = False
-        return self._read(index)
+        else:
+            self._host_run(index, scope)
+        return self._read(scope, index)
 
     def left(self) -> ReferenceArray | None:
         """C as the last batch left it."""
-        index = self._turns.last
-        if index is None or (self._turns.on_device and self._problem.beta != 0):
+        if self._turns.last is None:
             return None
-        if self._turns.on_device:
+        index, clock = self._turns.last
+        if clock == "device":
+            if self._problem.beta != 0:
+                return None
             self._operands[index][2].to_host(self.runtime.queue)
             self._turns.on_device = False
-        return self._read(index)
+        return self._read(clock, index)
 
-    def _read(self, index: int) -> ReferenceArray:
-        return self._operands[index][2].read().reshape(self._problem.m, self._problem.n)
+    def _read(self, clock: str, index: int) -> ReferenceArray:
+        c = (self._pageable if clock == PAGEABLE else self._operands)[index][2]
+        return c.read().reshape(self._problem.m, self._problem.n)
 
     def _enqueue(self, plan: Sequence[Sequence[Step]], count: int) -> list[tuple[str, Any]]:
         """Put ``count`` problems into the queue; each step's role and event."""
@@ -275,18 +297,15 @@ class Bench:
         for number in range(count):
             for step in plan[self._turns.index(number)]:
                 events.append((step.role, step.enqueue(self.runtime.queue)))
-        self._turns.took(count)
+        self._turns.took(count, "device")
         return events
 
-    def _host_batch(self, count: int) -> Batch:
-        """Run ``count`` problems from host memory to host memory; wall seconds of one."""
-        begin, total = time.monotonic(), 0.0
-        for _ in range(count):
-            index = self._turns.index()
-            self._turns.took(1)
-            self._restore_c(index)
-            total += self._host_run(index)
-        return Batch({"host": total / count}, begin, time.monotonic(), count)
+    def _next_host_run(self, clock: str) -> dict[str, float]:
+        """Run the next operand set from host memory to host memory; wall seconds."""
+        index = self._turns.index()
+        self._turns.took(1, clock)
+        self._restore_c(index)
+        return self._host_run(index, clock)
 
     def _on_device(self) -> Sequence[Sequence[Step]]:
         """The launches of every operand set, all operands being the device's."""
@@ -298,33 +317,37 @@ class Bench:
             self._turns.on_device = True
         return self._prepared
 
-    def _host_run(self, index: int) -> float:
+    def _host_run(self, index: int, clock: str = "host") -> dict[str, float]:
         """From operands in host memory to C in host memory; wall seconds."""
-        a, b, c = self._operands[index]
+        a, b, c = (self._pageable if clock == PAGEABLE else self._operands)[index]
         self._turns.on_device = False
         queue = self.runtime.plain_queue
         for matrix in (a, b, c):
             matrix.reclaim(queue)
         queue.finish()
-        begin = time.perf_counter()
+        laps = Laps(clock, queue.finish)
         a.to_device(queue)
         b.to_device(queue)
         if self._problem.beta != 0:
             c.to_device(queue)
         else:
             c.lend(queue)
+        laps.lap("upload")
         for launch in self._hosted[index]:
             launch.enqueue(queue)
+        laps.lap("enqueue", wait=False)
+        laps.lap("passes")
         c.to_host(queue)
-        return time.perf_counter() - begin
+        return laps.end()
 
     def _restore_c(self, index: int) -> None:
         """Put C back as it was before, where the next problem reads it."""
         if self._problem.beta != 0:
-            c = self._operands[index][2]
             self._turns.on_device = False
-            c.reclaim(self.runtime.plain_queue)
-            c.fill(self._values.c)
+            for operands in (self._operands, self._pageable):
+                for c in [matrices[2] for matrices in operands[index : index + 1]]:
+                    c.reclaim(self.runtime.plain_queue)
+                    c.fill(self._values.c)
 
 
 class WallBench(Bench):

@@ -21,11 +21,12 @@ an element (tf32: 2^-10),
     bound_ij = 8 (2 d + u sqrt(k + 4) + v) s_ij + e |A B|_ij
 
 with s_ij^2 = alpha^2 (A.^2 B.^2)_ij + beta^2 C0_ij^2 and e a share that may be gone by no chance: 2 d of
-elements that are cut short, 4 (u + v) for scaling and storing, u^2 (k + 4) for products that are smaller than
-half a unit of the partial sum and get lost, and u (k + 4) where sums are kept in float or double, since
-matrix units cut partial sums short instead of rounding them (Fasi, Higham, Mikaitis and Pranesh, "Numerical
-behavior of NVIDIA tensor cores", PeerJ Comput. Sci. 7, 2021). Errors of different elements are independent but
-for that share, so that a sum of them with weights w has the bound sqrt(sum w^2 bound^2) + e |sum w A B|.
+elements that are cut short, 4 (u + v) for scaling and storing, u^2 (k + 4) for products that are smaller
+than half a unit of the partial sum and get lost, and u (k + 4) where sums are kept in float or double,
+since matrix units cut partial sums short instead of rounding them (Fasi, Higham, Mikaitis and Pranesh,
+"Numerical behavior of NVIDIA tensor cores", PeerJ Comput. Sci. 7, 2021). Errors of different elements are
+independent but for that share, so that a sum of them with weights w has the bound sqrt(sum w^2 bound^2) +
+e |sum w A B|.
 
 Of a user's matrices nothing is known. Each addition rounds a partial sum, so that the error is at most u
 times the sum of all |partial sums| (Higham, "Accuracy and Stability of Numerical Algorithms", 2002,
