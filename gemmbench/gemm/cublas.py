@@ -507,6 +507,8 @@ class CublasBench:
 
     # --- answers: see `gemm.answers.Answering` ---
 
+    distinct = ("device",)
+
     def put(self, values: Matrices) -> None:
         """Replace A and B of the first operand set."""
         for name, matrix in (("A", values.a), ("B", values.b)):

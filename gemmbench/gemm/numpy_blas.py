@@ -35,7 +35,8 @@ class NumpyBench:
 
     prepared = Prepared(("host",))
 
-    scopes, sets = ("host",), 1
+    scopes = distinct = ("host",)
+    sets = 1
 
     def __init__(self, case: Case, policy: Policy) -> None:
         assert case.problem is not None

@@ -242,6 +242,11 @@ class Bench:
         """The clocks that batches are timed by."""
         return "device", "host", *([PAGEABLE] if self._pageable else [])
 
+    @property
+    def distinct(self) -> tuple[str, ...]:
+        """The host scope's launches are others only where an operand goes into an image at once."""
+        return ("device", "host") if self._images else ("device",)
+
     def put(self, values: Matrices) -> None:
         """Replace A and B of the first operand set."""
         a, b, _ = self._operands[0]

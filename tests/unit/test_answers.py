@@ -27,7 +27,8 @@ POLICY = Policy(budget_s=30.0)  # the whole reference, however busy the machine 
 class Simulated:
     """A bench whose kernel rounds as its type does, and may have a fault: a `gemm.answers.Answering`."""
 
-    scopes, sets = ("device", "host"), 3
+    scopes = distinct = ("device", "host")
+    sets = 3
 
     def __init__(self, case: Case, sums: str, fault: Fault) -> None:
         assert case.problem is not None
