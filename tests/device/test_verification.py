@@ -43,8 +43,10 @@ FAULTS = {
 }
 
 
-def _measured(device: DeviceFacts, problem: Gemm, own: Operands, policy: Policy = QUICK) -> Row:
-    (step,) = gemm_plan([device], [BY_NAME["naive"]], [problem], operands=own)
+def _measured(
+    device: DeviceFacts, problem: Gemm, own: Operands, policy: Policy = QUICK, name: str = "naive"
+) -> Row:
+    (step,) = gemm_plan([device], [BY_NAME[name]], [problem], operands=own)
     if not isinstance(step, Case):
         pytest.skip(step.row.reason)
     return in_process.measured(GemmExecutor(Runtime(device)), step, policy)
@@ -94,15 +96,16 @@ def plant(monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
     monkeypatch.setattr(runtime_module, "text", planted)
 
 
+@pytest.mark.parametrize("name", ["naive", "image-4x8"])
 @pytest.mark.parametrize("memory", ["mapped", "staged"])
 @pytest.mark.parametrize("beta", [0.0, 0.5])
 @pytest.mark.parametrize("cold", [False, True])
 def test_a_right_kernel_passes_before_and_after(
-    device: DeviceFacts, memory: str, beta: float, cold: bool, tmp_path: Path
+    device: DeviceFacts, name: str, memory: str, beta: float, cold: bool, tmp_path: Path
 ) -> None:
     policy = replace(QUICK, memory=memory, cold=cold)
     own = _own(tmp_path, "float", "normal")
-    row = _measured(device, Gemm(SIZE, SIZE, SIZE, beta=beta, alpha=1.5), own, policy)
+    row = _measured(device, Gemm(SIZE, SIZE, SIZE, beta=beta, alpha=1.5), own, policy, name)
     assert (row.status, row.reason) == ("ok", "")
     assert row.check_after is not None
     assert row.check_after.verdict == "ok"
