@@ -8,12 +8,13 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal
 
+from gemmbench.ladder import BASELINES
 from gemmbench.model.device import HOST, DeviceFacts
 from gemmbench.model.row import Row, RowKey
 from gemmbench.model.run_file import Header, Run
 from gemmbench.model.units import clean
 from gemmbench.regress import verdict as floors
-from gemmbench.regress.verdict import LEAST_IN_TURN, Limits, Noise, Thresholds, is_exact
+from gemmbench.regress.verdict import LEAST_IN_TURN, Limits, Noise, Recorded, Thresholds, is_exact
 from gemmbench.stats import rates as derive
 from gemmbench.stats.intervals import CONFIDENCE, EXACT, Measure
 from gemmbench.stats.rates import in_turn, measure
@@ -31,6 +32,7 @@ class Rules:
     ratio: tuple[str, ...] = ()  # variants, or PEAK: each row is taken as a ratio to the first that it has
     across: frozenset[str] = frozenset()  # of DIFFERENCES
     in_turn: bool = False  # the new run's rows were measured in turn with the base's kernels
+    rounds: int = 0  # how often a suspicious row is measured again
 
     @property
     def relative(self) -> bool:
@@ -245,11 +247,32 @@ class Basis:
             figures = [self.figure(each.rows, key) for each in news for key in each.rows]
             scattered = scattered.beyond([figure.error for figure in figures if figure])
         if measured and scattered and scattered.typical > measured.typical:
-            return replace(measured, typical=scattered.typical, source=scattered.source)
+            measured = replace(measured, typical=scattered.typical, source=scattered.source)
         if not self.rules.in_turn:
-            return measured or scattered or floors.assumed()
+            return replace(measured or self._unrepeated(scattered), recorded=self._recorded)
         noise = measured or scattered or floors.assumed(LEAST_IN_TURN)
         return replace(noise, typical=max(noise.typical, LEAST_IN_TURN))
+
+    @cached_property
+    def _recorded(self) -> dict[RowKey, Recorded]:
+        """For each row that is compared what recordings of unchanged machines show of its kind of device."""
+        return {key: self._recording(key) for key, row in self.rows.items() if row.status == "ok" and row.samples}
+
+    def _recording(self, key: RowKey) -> Recorded:
+        devices = self.header.devices
+        family = devices[key[1]].family if HOST < key[1] < len(devices) else "cpu-host"
+        reference = self.references.get(key)
+        what = "libraries" if (reference or key)[2] in BASELINES else "kernels"
+        return floors.recordings().of(family, f"ratios to {what}" if reference else what)
+
+    def _unrepeated(self, scattered: Noise | None) -> Noise:
+        """The floor where nothing was measured twice: as recorded, or the scatter of the rows if that is more."""
+        kernels = {each for key, each in self._recorded.items() if key[2] not in BASELINES}
+        worst = max(kernels or self._recorded.values(), key=lambda each: each.deviation, default=None)
+        noise = floors.assumed()
+        if worst:
+            noise = replace(noise, typical=worst.deviation, source=f"as unchanged runs of {worst.name} show it")
+        return scattered if scattered and scattered.typical > noise.typical else noise
 
     def _scaled(self, key: RowKey, news: Sequence[Repetition]) -> float | None:
         """A row's ratio in units of what one run's noise would make it scatter by; None if there is none."""
@@ -271,6 +294,8 @@ def _samples(key: RowKey, row: Row) -> tuple[object, ...]:
 
 
 Kind = Literal["device", "driver", "source", "sampling", "memory"]
+Fact = tuple[Kind, str, str] | tuple[Kind, str, str, str]
+"""Kind, the base's and the new value; and how the difference is called, where not as in `DIFFERENCES`."""
 
 DIFFERENCES: dict[Kind, str] = {
     "device": "other device",
@@ -282,12 +307,26 @@ DIFFERENCES: dict[Kind, str] = {
 """What makes two rows incomparable, unless a comparison is told to go across it."""
 
 
+REMEDIES: dict[Kind, str] = {
+    "device": "measure the baseline run on this device",
+    "driver": "measure the baseline run with this driver, or with as many BLAS threads (OPENBLAS_NUM_THREADS)",
+    "source": "check --against times both versions of a kernel in turn",
+    "sampling": "give both runs --cold, or neither",
+    "memory": "give both runs the same --memory",
+}
+
+
 @dataclass(frozen=True)
 class Difference:
     """What keeps two devices' rows from being compared."""
 
     kind: Kind
     reason: str  # for the user
+
+    @property
+    def sentence(self) -> str:
+        """The reason, and what to do about it."""
+        return f"{self.reason}; {REMEDIES[self.kind]}, or compare nevertheless with --across {self.kind}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -366,31 +405,37 @@ def difference(base: tuple[Run, Row], new: tuple[Run, Row], across: Collection[s
         across: names of `DIFFERENCES` that do not matter.
     """
     different = _first(_facts(base, new), across)
-    return different.reason if different else ""
+    return different.sentence if different else ""
 
 
-def _first(facts: Iterable[tuple[Kind, str, str]], across: Collection[str]) -> Difference | None:
+def _first(facts: Iterable[Fact], across: Collection[str]) -> Difference | None:
     """The first difference."""
-    for kind, before, after in facts:
+    for kind, before, after, *name in facts:
         if before != after and kind not in across:
-            return Difference(kind, f"{DIFFERENCES[kind]}: {_word(after)}, not {_word(before)}")
+            label = name[0] if name else DIFFERENCES[kind]
+            return Difference(kind, f"{label}: {_word(after)}, not {_word(before)}")
     return None
 
 
-def _device_facts(old: DeviceFacts, young: DeviceFacts) -> Iterable[tuple[Kind, str, str]]:
+def _device_facts(old: DeviceFacts, young: DeviceFacts) -> Iterable[Fact]:
     yield "device", old.name, young.name
+    yield "device", _units(old), _units(young)
     yield "driver", f"{old.platform} {old.driver}", f"{young.platform} {young.driver}"
 
 
-def _facts(base: tuple[Run, Row], new: tuple[Run, Row]) -> Iterable[tuple[Kind, str, str]]:
-    """Name, base's and new's value of whatever must be the same."""
+def _units(device: DeviceFacts) -> str:
+    return f"{device.compute_units} compute unit{'' if device.compute_units == 1 else 's'}"
+
+
+def _facts(base: tuple[Run, Row], new: tuple[Run, Row]) -> Iterable[Fact]:
+    """Kind, base's and new's value of whatever must be the same."""
     (then, before), (now, after) = base, new
     old, young = then.device(before), now.device(after)
     if old and young:
         yield from _device_facts(old, young)
     else:
         yield "device", then.header.host.cpu, now.header.host.cpu
-        yield "driver", then.header.host.blas, now.header.host.blas
+        yield "driver", then.header.host.blas, now.header.host.blas, "other BLAS or BLAS threads"
     yield "source", before.source, after.source
     yield "sampling", _warmth(then), _warmth(now)
     yield "memory", before.memory, after.memory

@@ -12,7 +12,7 @@ from gemmbench.model.instrument import LEAST_RUNS, is_too_slow
 from gemmbench.model.row import FAILED, Row, RowKey
 from gemmbench.model.run_file import Run
 from gemmbench.regress.baseline import Basis, Repetition, Rules
-from gemmbench.regress.verdict import FAILING, LOST, Judgement, Noise, Verdict, judge
+from gemmbench.regress.verdict import FAILING, LOST, Judgement, Noise, Verdict, centre, conclude, resolution
 from gemmbench.stats.intervals import Measure
 from gemmbench.stats.rates import former, work
 
@@ -37,6 +37,7 @@ class Line:
     new_s: float | None = None
     runs: tuple[int, int] = (0, 0)  # of base and new that went into it
     reference: Row | None = None  # in ratio mode, what it is a ratio to
+    resolution: float | None = None  # the smallest slowdown that is found 95 times in 100; 0.1 is 10 %
     too_slow: bool = False  # it was skipped, since it would have taken more than its budget
 
     @property
@@ -230,7 +231,8 @@ def judged(
     limits = basis.rules.limits(line.row)
     if confidence:
         limits = replace(limits, confidence=confidence)
-    judgement = judge(base, new, noise.of(line.key), limits)
+    spread = noise.of(line.key)
+    judgement = conclude(base, new, spread, limits, noise, line.key)
     reference = basis.references.get(line.key)
     units: float = 1 if reference else work(line.row)
     if basis.rules.in_turn:
@@ -244,6 +246,7 @@ def judged(
         base_s=_middle(base) * units,
         new_s=_middle(new) * units,
         runs=(len(base), len(new)),
+        resolution=resolution(base, new, spread, limits, noise, line.key, basis.rules.rounds),
         reference=basis.rows[reference] if reference else None,
     )
 
@@ -265,4 +268,4 @@ def outcome(row: Row) -> str:
 
 
 def _middle(figures: Sequence[Measure]) -> float:
-    return math.exp(sum(figure.value for figure in figures) / len(figures))
+    return math.exp(centre(figures))

@@ -135,32 +135,74 @@ def cold(run: Run) -> Run:
     return replace(run, header=replace(run.header, policy=replace(run.header.policy, cold=True)))
 
 
-FOREIGN: dict[str, tuple[Callable[[Run], Run], str]] = {
+def hosted(**fields: object) -> Callable[[Run], Run]:
+    return lambda run: replace(run, header=replace(run.header, host=replace(run.header.host, **fields)))
+
+
+FOREIGN: dict[str, tuple[str, Callable[[Run], Run], str, str]] = {
+    # the row, what differs, how it is said, and the remedy
     "device": (
+        "tiled",
         other(name="NVIDIA H200"),
         "other device: NVIDIA H200, not Intel(R) Xeon(R) Processor @ 2.10GHz",
+        "measure the baseline run on this device",
+    ),
+    "device, one core of two": (
+        "tiled",
+        other(compute_units=1),
+        "other device: 1 compute unit, not 2 compute units",
+        "measure the baseline run on this device",
     ),
     "driver": (
+        "tiled",
         other(driver="2027.1"),
         "other driver: Intel(R) OpenCL 2027.1, not Intel(R) OpenCL 2026.22.8.0",
+        "measure the baseline run with this driver",
     ),
-    "source": (every(source="abc"), f"other kernel source: abc, not {fake.SOURCE}"),
-    "sampling": (cold, "other sampling: --cold, not warm caches"),
-    "memory": (every(memory="staged"), "operands reached the device in another way: staged, not mapped"),
+    "device, other processor": (
+        "numpy",
+        hosted(cpu="another"),
+        "other device: another, not Intel(R) Xeon(R) Processor @ 2.10GHz",
+        "measure the baseline run on this device",
+    ),
+    "driver, BLAS threads": (
+        "numpy",
+        hosted(blas="OpenBLAS 0.3.30, 1 thread"),
+        "other BLAS or BLAS threads: OpenBLAS 0.3.30, 1 thread, not OpenBLAS 0.3.30, 2 threads",
+        "OPENBLAS_NUM_THREADS",
+    ),
+    "source": (
+        "tiled",
+        every(source="abc"),
+        f"other kernel source: abc, not {fake.SOURCE}",
+        "check --against",
+    ),
+    "sampling": ("tiled", cold, "other sampling: --cold, not warm caches", "--cold"),
+    "memory": (
+        "tiled",
+        every(memory="staged"),
+        "operands reached the device in another way: staged, not mapped",
+        "--memory",
+    ),
 }
 
 
 def test_every_difference_is_tested() -> None:
-    assert FOREIGN.keys() == DIFFERENCES.keys()
+    assert {name.split(",")[0] for name in FOREIGN} == DIFFERENCES.keys()
 
 
 @pytest.mark.parametrize("name", FOREIGN)
 def test_incomparable_rows_are_refused_by_name(name: str) -> None:
-    change, reason = FOREIGN[name]
-    mine = line(compare([again(1)], [change(again(2, SLOW))]), "tiled", 512)
-    assert (mine.verdict, mine.reason, mine.judgement) == ("incomparable", reason, None)
-    across = Rules(across=frozenset({name}))
-    assert line(compare([again(1)], [change(again(2, SLOW))], across), "tiled", 512).verdict == "slower"
+    variant, change, reason, remedy = FOREIGN[name]
+    kind = name.split(",")[0]
+    mine = line(compare([again(1)], [change(again(2, SLOW))]), variant, 512)
+    assert (mine.verdict, mine.judgement) == ("incomparable", None)
+    said, _, rest = mine.reason.partition("; ")
+    assert said == reason
+    assert remedy in rest
+    assert rest.endswith(f"or compare nevertheless with --across {kind}")
+    across = Rules(across=frozenset({kind}))
+    assert line(compare([again(1)], [change(again(2, SLOW))], across), variant, 512).judgement is not None
 
 
 def test_files_of_two_schemas_are_compared() -> None:
@@ -171,7 +213,7 @@ def test_files_of_two_schemas_are_compared() -> None:
 
 
 def test_a_base_that_is_foreign_does_not_spoil_the_others() -> None:
-    found = compare([again(1), FOREIGN["driver"][0](again(2))], [again(3)])
+    found = compare([again(1), FOREIGN["driver"][1](again(2))], [again(3)])
     assert line(found, "tiled", 512).runs == (1, 1)
     assert line(found, "numpy", 512).runs == (2, 1)  # the host has no driver
 
@@ -179,7 +221,7 @@ def test_a_base_that_is_foreign_does_not_spoil_the_others() -> None:
 def test_another_blas_or_processor_is_another_host() -> None:
     new = again(2)
     new = replace(new, header=replace(new.header, host=replace(new.header.host, blas="MKL")))
-    assert line(compare([again(1)], [new]), "numpy", 512).reason.startswith("other driver: MKL, not OpenBLAS")
+    assert line(compare([again(1)], [new]), "numpy", 512).reason.startswith("other BLAS or BLAS threads: MKL, not OpenBLAS")
     assert line(compare([again(1)], [new]), "tiled", 512).judgement is not None
 
 
