@@ -146,9 +146,9 @@ def _against_former(instrument: Instrument, case: Case, device: DeviceFacts | No
             return replace(row, notes=(*row.notes, "nothing to time: the product has no terms"))
         try:
             yield Staged("verifying the former kernel")
-            check = former.verify("before").check
-            if check.verdict == "wrong":
-                raise _of_former(NotMeasuredError("unsupported", "; ".join(check.reasons)))
+            verified = former.verify("before")
+            if verified.check.verdict == "wrong":
+                raise _of_former(NotMeasuredError("unsupported", "; ".join(verified.check.reasons)))
             least = max(policy.min_batches, _LEAST_IN_TURN)
             batch_s = policy.batch_s * _BATCH_IN_TURN
             short = replace(policy, batch_s=batch_s, settle_s=0.0, min_batches=least)
@@ -162,9 +162,10 @@ def _against_former(instrument: Instrument, case: Case, device: DeviceFacts | No
         (samples, notes), (before, doubts) = map(_trusted, sides)
         if bool(notes) != bool(doubts):  # one clock for both
             samples, before = (_by_wall_clock(side) for side in sides)
-        source = former.prepared.built.source
+        built = former.prepared.built
+    old = Former(built.source, before, built.resources, verified.launches)
     return replace(
-        row, samples=samples, former=Former(source, before), notes=(*row.notes, *(notes or doubts))
+        row, samples=samples, former=old, notes=(*row.notes, *(notes or doubts))
     )
 
 

@@ -115,6 +115,8 @@ class Former:
 
     source: str  # hash of the former kernel's source and its -D list
     samples: dict[str, Scope]  # by scope, one for each of the row's own samples
+    resources: tuple[Resources, ...] = ()  # of its kernels, as in the row
+    launches: tuple[Launch, ...] = ()
 
 
 @dataclass(frozen=True)

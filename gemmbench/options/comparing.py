@@ -100,7 +100,13 @@ class Comparing(Options):
         "tell",
         shell=True,
     )
-    strict: bool = flag("Rows that may be slower fail too, with exit status 3.", shell=True)
+    fail_on: str | None = option(
+        "What fails whatever the speed: resources (registers, spills, memory and launches of a kernel).",
+        Choice(("resources",)),
+    )
+    strict: bool = flag(
+        "Exit status 3 where rows may be slower, or noise hides more than twice the threshold.", shell=True
+    )
     format: str = option("", Choice(COMPARISON_FORMATS), "table", shell=True)
     write: tuple[str, ...] = option(
         "Write a format into a file as well: junit=report.xml; may be repeated.",
@@ -127,7 +133,14 @@ class Comparing(Options):
             ratio=references(self.ratio),
             across=frozenset(differences),
             in_turn=self.in_turn,
+            fail_on=frozenset({self.fail_on} if self.fail_on else ()),
+            rounds=self.looks,
         )
+
+    @property
+    def looks(self) -> int:
+        """How often suspicious rows are measured again."""
+        return 0
 
     @property
     def in_turn(self) -> bool:
@@ -226,6 +239,11 @@ class Check(Comparing, Measuring):
                 raise UsageError("--aa draws no chart: it compares nothing")
         if self.against is not None:
             self._check_against(self.against)
+
+    @property
+    def looks(self) -> int:
+        """As often as --rounds says, if there is --patience for it."""
+        return self.rounds if self.patience else 0
 
     @property
     def in_turn(self) -> bool:

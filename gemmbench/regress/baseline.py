@@ -32,6 +32,7 @@ class Rules:
     ratio: tuple[str, ...] = ()  # variants, or PEAK: each row is taken as a ratio to the first that it has
     across: frozenset[str] = frozenset()  # of DIFFERENCES
     in_turn: bool = False  # the new run's rows were measured in turn with the base's kernels
+    fail_on: frozenset[str] = frozenset()  # "resources": other registers, spills, memory or launches fail
     rounds: int = 0  # how often a suspicious row is measured again
 
     @property

@@ -21,17 +21,18 @@ from gemmbench.model.run_file import Run
 from gemmbench.regress.baseline import Basis, Rules
 from gemmbench.regress.compare import title
 from gemmbench.regress.verdict import (
-    POWER,
     Judgement,
     Limits,
     Noise,
     Spread,
     centre,
     conclude,
+    is_exact,
     judge,
     robust_deviation,
+    unseen,
 )
-from gemmbench.stats.intervals import CONFIDENCE, Measure, mean, student
+from gemmbench.stats.intervals import Measure, mean
 
 LEAST_ROUNDS = 3  # before anything is settled: fewer say too little of the noise from run to run
 MOST_ROUNDS = 10
@@ -176,8 +177,9 @@ def decide(
         return None
     spread = noise.of(suspect.key, [_without_outliers(new)])
     plain = conclude(suspect.base, new, spread, suspect.limits, noise, suspect.key)
+    is_final = _is_settled(plain) and (plain.verdict != "slower" or _is_clear(suspect, new, spread, noise))
     if suspect.ratio or not suspect.control_base or not beside:
-        return Settled(suspect, plain, tuple(new), final=_is_settled(plain))
+        return Settled(suspect, plain, tuple(new), final=is_final)
     floor = noise.of(suspect.control, [_without_outliers(beside)])
     machine = judge(suspect.control_base, beside, floor, suspect.limits)
     if not machine.low <= 1 <= machine.high:
@@ -187,7 +189,7 @@ def decide(
         beside_it = conclude(before, ratios, both, suspect.limits, noise, suspect.key)
         if beside_it.verdict != plain.verdict:
             reason = f"the machine itself runs at {1 / machine.ratio:.2f} of its speed in the base"
-            final = machine.verdict != "inconclusive" and _is_settled(plain) and _is_settled(beside_it)
+            final = machine.verdict != "inconclusive" and is_final and _is_settled(beside_it)
             return Settled(
                 suspect,
                 replace(plain, verdict="inconclusive", reason=reason),
@@ -195,7 +197,19 @@ def decide(
                 machine,
                 final=final,
             )
-    return Settled(suspect, plain, tuple(new), machine, final=_is_settled(plain))
+    return Settled(suspect, plain, tuple(new), machine, final=is_final)
+
+
+def _is_clear(suspect: Suspect, new: Sequence[Measure], spread: Spread, noise: Noise) -> bool:
+    """Whether a slower row lies so far out that it need not be measured as often as may be.
+
+    A machine is disturbed for minutes: the first rounds may all be slow together, and each look at them is
+    another chance of a false alarm. Twice the margin beyond the threshold it is clear at once.
+    """
+    if is_exact(suspect.base):
+        return True
+    margin = noise.margin(suspect.key, len(suspect.base), len(new), spread)
+    return centre(new) - centre(suspect.base) > suspect.limits.high + 2 * margin
 
 
 def _without_outliers(figures: Sequence[Measure]) -> list[float]:
@@ -345,17 +359,12 @@ def serves(values: Sequence[float | None]) -> float | None:
     return threshold if math.isfinite(threshold) else None
 
 
-def carries(spread: Spread, base: int, new: int, confidence: float) -> float | None:
+def carries(needed: float) -> float | None:
     """The smallest threshold at which twice as much is found in 95 of 100 trials; None: none below 90 %.
 
     Args:
-        spread: the noise of one run.
-        base: runs of the base.
-        new: new runs.
-        confidence: of the interval.
+        needed: how far beyond the threshold a row must lie to be found so often: see `verdict.unseen`.
     """
-    both = spread.deviation * math.sqrt(1 / base + 1 / new)
-    needed = (student(confidence, spread.freedom) + student(2 * POWER - 1, spread.freedom)) * both
 
     def short(threshold: float) -> float:
         return math.log((1 + 2 * threshold) / (1 + threshold)) - needed
@@ -371,8 +380,8 @@ def carries(spread: Spread, base: int, new: int, confidence: float) -> float | N
 
 def _carried(noise: Noise, key: RowKey, count: int, rules: Rules) -> Carried:
     spread = noise.of(key)
-    level = rules.confidence
-    return Carried(spread, carries(spread, count, 1, level), carries(spread, count, MOST_ROUNDS, level))
+    needed = [unseen(count, new, spread, rules.confidence, noise, key) for new in (1, MOST_ROUNDS)]
+    return Carried(spread, *map(carries, needed))
 
 
 def _alarms(basis: Basis, noise: Noise) -> Alarms:
@@ -383,5 +392,5 @@ def _alarms(basis: Basis, noise: Noise) -> Alarms:
         for index, figure in enumerate(figures):
             others = figures[:index] + figures[index + 1 :]
             if others:
-                verdicts.append(judge(others, [figure], noise.of(key), limits).verdict)
+                verdicts.append(conclude(others, [figure], noise.of(key), limits, noise, key).verdict)
     return Alarms(len(verdicts), verdicts.count("slower"), verdicts.count("inconclusive"))

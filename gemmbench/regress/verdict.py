@@ -279,10 +279,11 @@ def _squares(values: Sequence[float]) -> tuple[float, int]:
 # --- One row's verdict, from the confidence interval of a ratio and a threshold. Pure numbers ---------------
 
 
-Verdict = Literal["slower", "broken", "inconclusive", "missing", "incomparable", "new", "same", "faster"]
+Verdict = Literal["slower", "broken", "changed", "inconclusive", "missing", "incomparable", "new", "same", "faster"]
 VERDICTS: dict[Verdict, str] = {
     "slower": "the whole interval is past the threshold",
     "broken": "it was ok in the base, and now there is no right result",
+    "changed": "its kernels take other resources than in the base, with --fail-on resources",
     "inconclusive": "the interval reaches past a threshold, but not wholly",
     "missing": "it was ok in the base and was not measured now",
     "incomparable": "something other than the code differs",
@@ -293,7 +294,7 @@ VERDICTS: dict[Verdict, str] = {
 """Every verdict, the gravest first."""
 
 LOST: tuple[Verdict, ...] = ("missing", "incomparable")
-FAILING: tuple[Verdict, ...] = ("slower", "broken")
+FAILING: tuple[Verdict, ...] = ("slower", "broken", "changed")
 
 
 @dataclass(frozen=True)
@@ -439,10 +440,23 @@ def resolution(
         deviation = math.hypot(spread.deviation, error) / math.sqrt(count)
         both = student(IN_TURN_CONFIDENCE, spread.freedom) + student(2 * POWER - 1, spread.freedom)
         return math.expm1(min(limits.high + both * deviation, 700.0))
-    runs = len(base), count
-    least = student(limits.confidence, spread.freedom) * spread.deviation * math.sqrt(1 / runs[0] + 1 / runs[1])
-    margin = max(noise.margin(key, *runs, spread), least)
-    return math.expm1(min(limits.high + margin + noise.hidden(key, *runs, spread), 700.0))
+    apart = unseen(len(base), count, spread, limits.confidence, noise, key)
+    return math.expm1(min(limits.high + apart, 700.0))
+
+
+def unseen(base: int, new: int, spread: Spread, confidence: float, noise: Noise, key: Hashable) -> float:
+    """How far beyond the threshold a row must lie to be called `slower` 19 times in 20; a logarithm.
+
+    Args:
+        base: figures of the base.
+        new: new figures.
+        spread: the row's.
+        confidence: of the interval.
+        noise: the floor of all rows.
+        key: the row's.
+    """
+    half = student(confidence, spread.freedom) * spread.deviation * math.sqrt(1 / base + 1 / new)
+    return max(noise.margin(key, base, new, spread), half) + noise.hidden(key, base, new, spread)
 
 
 def is_exact(base: Sequence[Measure]) -> bool:

@@ -24,6 +24,8 @@ from tests.cli import recorded, slow_machine
 from tests.cli.conftest import Call, Start
 from tests.compare_runs import save
 
+pytestmark = pytest.mark.usefixtures("steady")
+
 SWEEP = ("square", "--sizes", "8,16", "--kernel", "naive,tiled,register", "--no-peak", "-q")
 CASES = 8
 REPETITIONS = 8

@@ -8,13 +8,15 @@ from dataclasses import replace
 import pytest
 
 from gemmbench.model import instrument
-from gemmbench.model.row import Check, Problem, Row, Status, Work
+from gemmbench.model.row import Check, Launch, Problem, Resources, Row, Status, Work
 from gemmbench.model.run_file import Run
 from gemmbench.regress.baseline import DIFFERENCES, Rules, exact_positions, slots
 from gemmbench.regress.compare import Comparison, Line, compare
 from gemmbench.regress.verdict import Rule, Thresholds
 from tests import fake_runs as fake
 from tests.compare_runs import again, repeated, small
+
+pytestmark = pytest.mark.usefixtures("steady")
 
 SLOW = {("tiled", 512): 1.2}
 
@@ -291,14 +293,14 @@ def test_a_row_and_its_copy_in_a_later_run_count_once() -> None:
 
 def test_versions_that_differ_are_no_noise() -> None:
     """A driver that is 40 % slower is pooled with the other neither in the figures nor in the floor."""
-    other = FOREIGN["driver"][0](again(2, machine=1.4))
+    other = FOREIGN["driver"][1](again(2, machine=1.4))
     found = compare([again(1), other, again(3)], [again(4)])
     assert line(found, "tiled", 512).runs == (2, 1)
     assert found.noise.of(line(found, "tiled", 512).key).deviation < 0.02
 
 
 def test_a_noise_file_of_another_device_adds_nothing_and_says_so() -> None:
-    calm = repeated([FOREIGN["driver"][0](again(seed, noise=0.0001)) for seed in range(5)])
+    calm = repeated([FOREIGN["driver"][1](again(seed, noise=0.0001)) for seed in range(5)])
     with_it = compare([again(1)], [again(2)], noises=[calm])
     host_only = [key for key, _ in with_it.noise.rows.items() if key[1] >= 0]
     assert not host_only
@@ -307,14 +309,14 @@ def test_a_noise_file_of_another_device_adds_nothing_and_says_so() -> None:
     assert found.noise == compare([again(1)], [again(2)]).noise
     (remark,) = found.remarks
     assert remark.startswith("aa.jsonl adds nothing to the noise floor: other driver: ")
-    both = [again(1), FOREIGN["driver"][0](again(4))]  # it is like the second base
+    both = [again(1), FOREIGN["driver"][1](again(4))]  # it is like the second base
     found = compare(both, [again(2)], noises=[device])
     assert found.remarks == ()
     assert {key[1] for key in found.noise.rows} >= {0}
 
 
 def test_new_runs_that_differ_among_themselves_are_not_pooled() -> None:
-    found = compare([again(1)], [again(2), FOREIGN["driver"][0](again(3, SLOW))])
+    found = compare([again(1)], [again(2), FOREIGN["driver"][1](again(3, SLOW))])
     assert line(found, "tiled", 512).runs == (1, 1)
     assert line(found, "tiled", 512).verdict == "same"
 
@@ -488,3 +490,41 @@ def test_a_host_that_is_as_fast_as_ever_says_nothing_of_kernels() -> None:
         replace(again(2), rows=tuple(device)), "tiled", 512, lambda row: replace(row, source=fake.SOURCE)
     )
     assert compare([again(1)], [one]).compared > 1
+
+
+TOLD = Resources("tiled", "multiply", 256, 1024, 32, 0, 2048, registers=32, spill_bytes=0)
+LAUNCH = Launch("tiled", 1e-6, 1e-6, 1e-3)
+
+
+def told(**fields: object) -> Callable[[Run], Run]:
+    return every(resources=(replace(TOLD, **fields),), launches=(LAUNCH,))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (told(registers=48), "tiled: 48 registers, not 32"),
+        (told(spill_bytes=16), "tiled: 16 bytes spilled, not 0"),
+        (told(local_bytes=4096), "tiled: 4096 bytes of local memory, not 2048"),
+        (told(private_bytes=8), "tiled: 8 bytes of private memory, not 0"),
+        (every(resources=(TOLD, TOLD), launches=(LAUNCH,)), "2 kernels, not 1"),
+        (every(resources=(TOLD,), launches=(LAUNCH, LAUNCH)), "2 launches, not 1"),
+        (told(registers=None), ""),  # what a driver does not tell is no change
+        (every(resources=(), launches=()), ""),
+        (told(), ""),
+    ],
+)
+def test_what_has_no_noise_is_compared_without_any(change: Callable[[Run], Run], said: str) -> None:
+    base, new = told()(again(1)), change(again(2))
+    plain = line(compare([base], [new]), "tiled", 512)
+    assert (plain.resources, plain.verdict) == (said, "same")
+    failing = line(compare([base], [new], Rules(fail_on=frozenset({"resources"}))), "tiled", 512)
+    assert (failing.verdict, failing.fails) == (("changed", True) if said else ("same", False))
+
+
+def test_resources_are_compared_across_kernel_sources_and_not_across_drivers() -> None:
+    base, new = told()(again(1)), told(registers=48)(again(2))
+    rewritten = line(compare([base], [every(source="abc")(new)]), "tiled", 512)
+    assert (rewritten.verdict, rewritten.resources) == ("incomparable", "tiled: 48 registers, not 32")
+    elsewhere = line(compare([base], [other(driver="2027.1")(new)]), "tiled", 512)
+    assert (elsewhere.verdict, elsewhere.resources) == ("incomparable", "")
