@@ -114,7 +114,7 @@ def _against_former(instrument: Instrument, case: Case, device: DeviceFacts | No
         NotMeasuredError: unsupported: there is nothing to hold the case against.
     """
     yield Staged("building")
-    present = replace(case, former="")
+    present, past = replace(case, former="", former_parameters=None), case.former_case
     is_exact = _predict(instrument, present, device, policy)
     with ExitStack() as held:
         handles: dict[str, Handle] = {}
@@ -130,7 +130,7 @@ def _against_former(instrument: Instrument, case: Case, device: DeviceFacts | No
         if random.random() < 0.5:
             prepare(present)
         try:
-            former = prepare(case)
+            former = prepare(past)
             exact = former.verify("exact").check
             if exact.verdict == "wrong":
                 raise NotMeasuredError("unsupported", "; ".join(exact.reasons))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Kind, Parameters, Problem, RanOn, Row, RowKey, Status, row_key
@@ -62,12 +62,20 @@ class Case:
     former: str = ""  # a kernels folder: its kernel is timed in turn with itself as it is there
     ran_on: RanOn = "device"  # of its row
     phase: str = ""  # likewise, of a tuner
+    given: tuple[str, ...] | None = None  # likewise, of its parameters those that are no preset's
+    former_parameters: Parameters | None = None  # of the kernel in `former`; None: the case's own
 
     @property
     def key(self) -> RowKey:
         """The key of the row it will become."""
         problem = saved_problem(self.problem) if self.problem else None
         return row_key(self.kind, self.device, self.variant, self.dtype, self.parameters, problem)
+
+    @property
+    def former_case(self) -> Case:
+        """The case as it was: with the kernel and the parameters that it is held against."""
+        own = self.parameters if self.former_parameters is None else self.former_parameters
+        return replace(self, parameters=own, former_parameters=None)
 
     @property
     def numbers(self) -> dict[str, int]:
@@ -105,6 +113,7 @@ class Case:
             notes=self.notes,
             ran_on=self.ran_on,
             phase=self.phase,
+            given=self.given,
         )
 
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal
 
-from gemmbench.ladder import BASELINES
+from gemmbench.ladder import BASELINES, BY_NAME
+from gemmbench.model.case import Case, saved_problem
 from gemmbench.model.device import HOST, DeviceFacts
-from gemmbench.model.row import Row, RowKey
+from gemmbench.model.row import Parameters, Row, RowKey, row_key
 from gemmbench.model.run_file import Header, Run
 from gemmbench.model.units import clean
 from gemmbench.regress import verdict as floors
@@ -65,11 +67,25 @@ class Basis:
     @cached_property
     def repetitions(self) -> tuple[Repetition, ...]:
         """Of all bases."""
-        return self.repeated(self.bases)
+        return self._repeated(self.bases, self.pairs)
+
+    @cached_property
+    def pairs(self) -> dict[RowKey, RowKey]:
+        """By full key of a base's row the key that it is paired by; and by that, too."""
+        pairs: dict[RowKey, RowKey] = {}
+        for run in self.bases:
+            for each in repetitions(run, self.header, pairs):
+                for key, row in each.rows.items():
+                    pairs.setdefault(row_key(*key[:4], row.parameters, *key[5:]), key)
+                    pairs.setdefault(key, key)
+        return pairs
 
     def repeated(self, runs: Sequence[Run]) -> tuple[Repetition, ...]:
         """The repetitions in the runs of one side. A row that was kept in later runs counts once."""
-        every = [each for run in runs for each in repetitions(run, self.header)]
+        return self._repeated(runs, self.pairs)
+
+    def _repeated(self, runs: Sequence[Run], pairs: Mapping[RowKey, RowKey]) -> tuple[Repetition, ...]:
+        every = [each for run in runs for each in repetitions(run, self.header, pairs)]
         fresh = {
             _samples(key, row) for each in every for key, row in each.rows.items() if not row.measured_utc
         }
@@ -204,7 +220,7 @@ class Basis:
         return tuple(
             tuple(
                 Repetition(each.run, {key: row for key, row in each.rows.items() if self._fits(key, each)})
-                for each in repetitions(run, self.header)
+                for each in repetitions(run, self.header, self.pairs)
             )
             for run in self.noises
         )
@@ -215,7 +231,7 @@ class Basis:
     def _apart(self, run: Run) -> str:
         reasons = (
             self.difference(before, each, key)
-            for each in repetitions(run, self.header)
+            for each in repetitions(run, self.header, self.pairs)
             for key in each.rows
             for before in self.repetitions
             if key in before.rows
@@ -338,19 +354,46 @@ class Repetition:
     rows: Mapping[RowKey, Row]  # the key's device is a position in the first base's header
 
 
-def repetitions(run: Run, reference: Header) -> tuple[Repetition, ...]:
+def pairing(
+    of: Row | Case, device: int, beside: Iterable[int] = (), pairs: Mapping[RowKey, RowKey] | None = None
+) -> RowKey:
+    """The key that a row has a partner by in another run: a preset is the same case whatever its values.
+
+    Args:
+        of: the row, or the case that it will be of.
+        device: its position in the reference header.
+        beside: those of the devices beside it.
+        pairs: by full key those of a base; where only the full key is among them, that counts, since the base
+            does not say which parameters were a preset's.
+    """
+    problem = saved_problem(of.problem) if isinstance(of, Case) and of.problem else of.problem
+
+    def key(parameters: Parameters) -> RowKey:
+        return row_key(of.kind, device, of.variant, of.dtype, parameters, problem, tuple(sorted(beside)))  # type: ignore[arg-type]
+
+    full = key(of.parameters)
+    given = of.parameters if of.given is None else of.given
+    short = key({name: of.parameters[name] for name in given if name in of.parameters})
+    pairs = pairs or {}
+    return short if of.given is not None and short in pairs else pairs.get(full, short)
+
+
+def repetitions(
+    run: Run, reference: Header, pairs: Mapping[RowKey, RowKey] | None = None
+) -> tuple[Repetition, ...]:
     """A run as repetitions: one, unless cases stand in it several times, as in an A/A measurement.
 
     Args:
         run: the run.
         reference: whose devices keys refer to.
+        pairs: see `pairing`.
     """
     positions = slots(reference, run.header)
     by_repetition: list[dict[RowKey, Row]] = []
     times: dict[RowKey, int] = {}
     for row in run.rows:
         device = positions[row.device] if row.device >= 0 else HOST
-        key = row.placed(device, [positions[other] for other in row.beside]).key
+        key = pairing(row, device, [positions[other] for other in row.beside], pairs)
         index = times[key] = times.get(key, -1) + 1
         if index == len(by_repetition):
             by_repetition.append({})
@@ -424,6 +467,23 @@ def _device_facts(old: DeviceFacts, young: DeviceFacts) -> Iterable[Fact]:
     yield "driver", f"{old.platform} {old.driver}", f"{young.platform} {young.driver}"
 
 
+def only_preset_differs(before: Row, after: Row) -> bool:
+    """Whether two rows have other parameters and hashes, but the kernel source that this version has.
+
+    The hash of a kernel is of its source and its parameters, so that a new preset has a new one.
+    """
+    if before.parameters == after.parameters or before.variant not in BY_NAME:
+        return False
+    with contextlib.suppress(KeyError, ValueError, TypeError, OSError):
+        variant = BY_NAME[before.variant]
+        return all(
+            variant.fingerprint(row.dtype, {name: int(value) for name, value in row.parameters.items()})
+            == row.source
+            for row in (before, after)
+        )
+    return False
+
+
 def _units(device: DeviceFacts) -> str:
     return f"{device.compute_units} compute unit{'' if device.compute_units == 1 else 's'}"
 
@@ -437,7 +497,8 @@ def _facts(base: tuple[Run, Row], new: tuple[Run, Row]) -> Iterable[Fact]:
     else:
         yield "device", then.header.host.cpu, now.header.host.cpu
         yield "driver", then.header.host.blas, now.header.host.blas, "other BLAS or BLAS threads"
-    yield "source", before.source, after.source
+    if not only_preset_differs(before, after):
+        yield "source", before.source, after.source
     yield "sampling", _warmth(then), _warmth(now)
     yield "memory", before.memory, after.memory
 

@@ -18,7 +18,7 @@ from gemmbench.model.row import FAILED, Row, RowKey
 from gemmbench.model.run_file import Header, Run, RunFile, RunFileError, is_tuning
 from gemmbench.model.units import clean
 from gemmbench.regress import gate
-from gemmbench.regress.baseline import Basis, Repetition, exact_positions, foreign, repetitions, slots
+from gemmbench.regress.baseline import Basis, Repetition, exact_positions, foreign, pairing, repetitions, slots
 from gemmbench.regress.compare import Comparison, Line, compare, has_former, judged, outcome
 from gemmbench.regress.gate import Answer, Settled, Suspect, Wanted
 from gemmbench.stats.rates import measure
@@ -204,7 +204,7 @@ def check(job: Job) -> Generator[Event, None, Comparison]:
     if not suspicious:
         return first
     cases = _cases(job)
-    now = repetitions(first.news[0], job.basis.header)[0]
+    now = repetitions(first.news[0], job.basis.header, job.basis.pairs)[0]
     suspects = [_suspect(job.basis, first, now, line) for line in suspicious.values() if line.key in cases]
     settled, without, latest = yield from _settle(job, suspects, cases, first)
     for key, line in suspicious.items():
@@ -228,7 +228,7 @@ def _cases(job: Job) -> dict[RowKey, Case]:
     for step in job.plan:
         if isinstance(step, Case):
             device = positions[step.device] if step.device >= 0 else HOST
-            cases[replace(step, device=device).key] = step
+            cases[pairing(step, device, (), job.basis.pairs)] = step
     return cases
 
 
@@ -367,12 +367,12 @@ def _check_former(basis: Basis, plan: Plan, folder: Path) -> None:
     Raises:
         UsageError: it has none.
     """
-    base_sources = {key[2:]: row.source for key, row in basis.rows.items()}
+    sources = {row.source for row in basis.rows.values()}
     for step in plan:
         if isinstance(step, Case) and step.former:
             with contextlib.suppress(OSError, UnicodeDecodeError):
-                source = BY_NAME[step.variant].fingerprint(step.dtype, step.numbers, step.former)
-                if source == base_sources.get(step.key[2:]):
+                numbers = step.former_case.numbers
+                if BY_NAME[step.variant].fingerprint(step.dtype, numbers, step.former) in sources:
                     return
     raise UsageError(
         f"--against {folder} has none of the kernels that {basis.bases[0].path} was measured with "

@@ -11,6 +11,7 @@ from gemmbench.model.device import HOST
 from gemmbench.model.instrument import LEAST_RUNS, is_too_slow
 from gemmbench.model.row import FAILED, Row, RowKey
 from gemmbench.model.run_file import Run
+from gemmbench.model.units import listed
 from gemmbench.regress.baseline import Basis, Repetition, Rules
 from gemmbench.regress.verdict import FAILING, LOST, Judgement, Noise, Verdict, centre, conclude, resolution
 from gemmbench.stats.intervals import Measure
@@ -141,7 +142,19 @@ def compare(
     unused = rules.thresholds.unused(line.row for line in lines)
     remarks = [f"threshold row {number} is for none of these rows" for number in unused]
     remarks += [f"{run.path} adds nothing to the noise floor: {why}" for run, why in basis.unused_noises()]
+    remarks += _new_presets(basis, lines)
     return Comparison(basis.bases, tuple(news), rules, noise, tuple(lines), dict(left_out), tuple(remarks))
+
+
+def _new_presets(basis: Basis, lines: Sequence[Line]) -> Iterator[str]:
+    """Which kernels' presets are others than in the base: both sides run with their own."""
+    for text in dict.fromkeys(
+        f"preset of {line.row.variant}: {listed(line.row.parameters)}, not {listed(before.parameters)}"
+        for line in lines
+        if (before := basis.rows.get(line.key)) is not None and before.kind == "gemm"
+        if before.parameters != line.row.parameters
+    ):
+        yield text
 
 
 def _line(basis: Basis, noise: Noise, key: RowKey, news: Sequence[Repetition]) -> Line | str:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from gemmbench.ladder import BY_NAME
 from gemmbench.model import instrument
 from gemmbench.model.row import Check, Launch, Problem, Resources, Row, Status, Work
 from gemmbench.model.run_file import Run
@@ -528,3 +529,37 @@ def test_resources_are_compared_across_kernel_sources_and_not_across_drivers() -
     assert (rewritten.verdict, rewritten.resources) == ("incomparable", "tiled: 48 registers, not 32")
     elsewhere = line(compare([base], [other(driver="2027.1")(new)]), "tiled", 512)
     assert (elsewhere.verdict, elsewhere.resources) == ("incomparable", "")
+
+
+def preset(size: int, seed: int, slow: float = 1.0) -> Run:
+    """A run of `tiled` with a preset, whose fingerprint is that of the shipped kernel."""
+    source = BY_NAME["tiled"].fingerprint("float", {"TS": size})
+    run = again(seed, {("tiled", 512): slow})
+    rows = [
+        replace(row, parameters={"TS": size}, source=source, given=()) if row.variant == "tiled" else row
+        for row in run.rows
+    ]
+    return replace(run, rows=tuple(rows))
+
+
+def test_a_preset_that_became_slower_is_slower() -> None:
+    """Its -D list and so its hash are others: that is what has changed, and no reason to refuse it."""
+    made = compare([preset(32, 1)], [preset(8, 2, 12.0)])
+    assert line(made, "tiled", 512).verdict == "slower"
+    assert made.counts["missing"] == made.counts["new"] == made.counts["incomparable"] == 0
+    assert any("preset of tiled" in remark and "TS=8, not TS=32" in remark for remark in made.remarks)
+
+
+def test_a_preset_and_another_kernel_source_are_refused() -> None:
+    new = preset(8, 2)
+    rows = [replace(row, source="abc") if row.variant == "tiled" else row for row in new.rows]
+    found = line(compare([preset(32, 1)], [replace(new, rows=tuple(rows))]), "tiled", 512)
+    assert found.verdict == "incomparable"
+    assert found.reason.startswith("other kernel source: abc, not ")
+
+
+def test_a_preset_pairs_with_an_older_runs_row_of_the_same_parameters() -> None:
+    older = preset(32, 1)
+    older = replace(older, rows=tuple(replace(row, given=None) for row in older.rows))
+    assert line(compare([older], [preset(32, 2)]), "tiled", 512).verdict == "same"
+    assert line(compare([preset(32, 2)], [older]), "tiled", 512).verdict == "same"
