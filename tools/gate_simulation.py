@@ -139,6 +139,7 @@ class Replay:
     places: Sequence[int]  # of the recorded runs, in the order of their turns; then again from the first
     draw: np.random.Generator
     slow: Mapping[RowKey, float] = field(default_factory=dict)  # 1.05: takes 5 % longer
+    redraws: bool = True  # or a run measured twice gives the recorded batches again
     turn: int = 0
 
     def stop(self) -> None:
@@ -153,7 +154,9 @@ class Replay:
     def measured(self, key: RowKey) -> Row:
         """A row of the current run."""
         place = self.places[self.turn % len(self.places)]
-        row = self.recording.redrawn[key, place, int(self.draw.integers(REDRAWN))]
+        row = self.recording.rows[key][place]
+        if self.redraws:
+            row = self.recording.redrawn[key, place, int(self.draw.integers(REDRAWN))]
         factor = self.slow.get(key, 1.0)
         return row if factor == 1 else _slowed(row, factor)
 
@@ -233,13 +236,13 @@ def unchanged(
     most: int | None = None,
     slow: float = 0.0,
 ) -> tuple[int, int]:
-    """How many jobs fail (exit status 1), of how many: each run in turn is the first of the base, and of the new.
+    """How many jobs fail (exit status 1), of how many: each run in turn begins the base, and the new runs.
 
     Args:
         recording: the noise.
         setting: of the gate.
         bases: runs of the base, neighbours.
-        command: ``compare``: the recorded runs as they are; ``check``: with second looks, replayed.
+        command: ``compare`` or ``check``, whose second looks are replayed; the recorded runs as they are.
         most: so many jobs of them, evenly spread; None: all.
         slow: 1.0: one row, in each job another, takes twice as long; a job then counts if that row is found.
     """
@@ -252,14 +255,14 @@ def unchanged(
         planted = candidates[number % len(candidates)] if slow else None
         factors = {planted: 1 + slow} if planted else {}
         if command == "compare":
-            made = _compared(recording, setting, factors, start, first, bases)
+            made = compared(recording, setting, factors, start, first, bases)
         else:
-            made = _job(recording, setting, factors, draw, start, first, bases)
+            made = _job(recording, setting, factors, draw, start, first, bases, redraws=False)
         failed += any(line.fails and planted in (None, line.key) for line in made.lines)
     return failed, len(chosen)
 
 
-def _compared(
+def compared(
     recording: Recording,
     setting: Setting,
     slow: Mapping[RowKey, float],
@@ -278,7 +281,7 @@ def _compared(
         return replace(recording.run, rows=tuple(rows))
 
     before = [run(index, {}) for index in order[:bases]]
-    return compare(before, [run(order[bases + first], slow)], setting.rules)
+    return compare(before, [run(order[bases + first], slow)], replace(setting.rules, rounds=0))
 
 
 def _job(
@@ -289,6 +292,7 @@ def _job(
     start: int | None = None,
     first: int | None = None,
     count: int | None = None,
+    redraws: bool = True,
 ) -> Comparison:
     """Neighbouring runs are the base; those after them, which it knows nothing of, are replayed as new."""
     count = recording.bases if count is None else count
@@ -296,13 +300,13 @@ def _job(
     order = [(start + step) % recording.runs for step in range(recording.runs)]
     base, rest = order[:count], order[count:]
     first = int(draw.integers(len(rest))) if first is None else first
-    before = Replay(recording, base, draw)
+    before = Replay(recording, base, draw, redraws=redraws)
     bases = []
     for _ in base:
         bases.append(replace(recording.run, rows=tuple(before.measured(key) for key in recording.rows)))
         before.stop()
     basis = Basis(tuple(bases), setting.rules)
-    after = Replay(recording, rest[first:] + rest[:first], draw, slow)
+    after = Replay(recording, rest[first:] + rest[:first], draw, slow, redraws)
     header = recording.run.header
     wanted = [*basis.references, *basis.references.values()] if setting.ratio else recording.rows
     plan = recording.plan(dict.fromkeys(wanted))

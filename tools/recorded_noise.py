@@ -1,7 +1,7 @@
 """``gemmbench/regress/noise.json``: how far unchanged rows lie apart from run to run, from tests/data/aa.
 
-Every run of a recording in turn begins a base of neighbouring runs, and every one of the others begins the new
-runs. Kept are quantiles, over all rows, of the logarithm of new over base: what is `slower` must lie beyond.
+Every run of a recording in turn begins a base of neighbouring runs, and every one of the others the new runs.
+Kept are quantiles, over all rows, of the logarithm of new over base: what is `slower` must lie beyond.
 
 Run it to write the file again; ``--check`` says whether it is as it would be written.
 """

@@ -164,9 +164,7 @@ def _against_former(instrument: Instrument, case: Case, device: DeviceFacts | No
             samples, before = (_by_wall_clock(side) for side in sides)
         built = former.prepared.built
     old = Former(built.source, before, built.resources, verified.launches)
-    return replace(
-        row, samples=samples, former=old, notes=(*row.notes, *(notes or doubts))
-    )
+    return replace(row, samples=samples, former=old, notes=(*row.notes, *(notes or doubts)))
 
 
 def _of_former(error: NotMeasuredError) -> NotMeasuredError:

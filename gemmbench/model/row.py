@@ -152,7 +152,9 @@ class Row:
     race: tuple[str, ...] = ()  # how the candidates of a microbenchmark did, a line for each choice
     check_after: Check | None = None  # the same check again, after the samples
     supersedes: bool = False  # measured again: the earlier rows of its case no longer count
-    given: tuple[str, ...] | None = None  # parameters that are no preset's: the user's, the tuner's; None: not known
+    given: tuple[str, ...] | None = (
+        None  # parameters that are no preset's: the user's, the tuner's; None: not known
+    )
 
     @property
     def key(self) -> RowKey:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal
@@ -271,9 +271,11 @@ class Basis:
         return replace(noise, typical=max(noise.typical, LEAST_IN_TURN))
 
     @cached_property
-    def _recorded(self) -> dict[RowKey, Recorded]:
+    def _recorded(self) -> dict[Hashable, Recorded]:
         """For each row that is compared what recordings of unchanged machines show of its kind of device."""
-        return {key: self._recording(key) for key, row in self.rows.items() if row.status == "ok" and row.samples}
+        return {
+            key: self._recording(key) for key, row in self.rows.items() if row.status == "ok" and row.samples
+        }
 
     def _recording(self, key: RowKey) -> Recorded:
         devices = self.header.devices
@@ -283,12 +285,15 @@ class Basis:
         return floors.recordings().of(family, f"ratios to {what}" if reference else what)
 
     def _unrepeated(self, scattered: Noise | None) -> Noise:
-        """The floor where nothing was measured twice: as recorded, or the scatter of the rows if that is more."""
-        kernels = {each for key, each in self._recorded.items() if key[2] not in BASELINES}
-        worst = max(kernels or self._recorded.values(), key=lambda each: each.deviation, default=None)
+        """The floor where nothing was measured twice: as recorded, or as the rows scatter if that is more."""
+        kernels = [key for key in self.rows if key in self._recorded and key[2] not in BASELINES]
+        every = [self._recorded[key] for key in kernels] or list(self._recorded.values())
+        worst = max(every, key=lambda each: each.deviation, default=None)
         noise = floors.assumed()
         if worst:
-            noise = replace(noise, typical=worst.deviation, source=f"as unchanged runs of {worst.name} show it")
+            noise = replace(
+                noise, typical=worst.deviation, source=f"as unchanged runs of {worst.name} show it"
+            )
         return scattered if scattered and scattered.typical > noise.typical else noise
 
     def _scaled(self, key: RowKey, news: Sequence[Repetition]) -> float | None:
@@ -326,7 +331,7 @@ DIFFERENCES: dict[Kind, str] = {
 
 REMEDIES: dict[Kind, str] = {
     "device": "measure the baseline run on this device",
-    "driver": "measure the baseline run with this driver, or with as many BLAS threads (OPENBLAS_NUM_THREADS)",
+    "driver": "measure the baseline run with this driver and as many BLAS threads (OPENBLAS_NUM_THREADS)",
     "source": "check --against times both versions of a kernel in turn",
     "sampling": "give both runs --cold, or neither",
     "memory": "give both runs the same --memory",

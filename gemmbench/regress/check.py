@@ -18,7 +18,15 @@ from gemmbench.model.row import FAILED, Row, RowKey
 from gemmbench.model.run_file import Header, Run, RunFile, RunFileError, is_tuning
 from gemmbench.model.units import clean
 from gemmbench.regress import gate
-from gemmbench.regress.baseline import Basis, Repetition, exact_positions, foreign, pairing, repetitions, slots
+from gemmbench.regress.baseline import (
+    Basis,
+    Repetition,
+    exact_positions,
+    foreign,
+    pairing,
+    repetitions,
+    slots,
+)
 from gemmbench.regress.compare import Comparison, Line, compare, has_former, judged, outcome
 from gemmbench.regress.gate import Answer, Settled, Suspect, Wanted
 from gemmbench.stats.rates import measure

@@ -148,13 +148,12 @@ def compare(
 
 def _new_presets(basis: Basis, lines: Sequence[Line]) -> Iterator[str]:
     """Which kernels' presets are others than in the base: both sides run with their own."""
-    for text in dict.fromkeys(
+    yield from dict.fromkeys(
         f"preset of {line.row.variant}: {listed(line.row.parameters)}, not {listed(before.parameters)}"
         for line in lines
         if (before := basis.rows.get(line.key)) is not None and before.kind == "gemm"
         if before.parameters != line.row.parameters
-    ):
-        yield text
+    )
 
 
 def _line(basis: Basis, noise: Noise, key: RowKey, news: Sequence[Repetition]) -> Line | str:

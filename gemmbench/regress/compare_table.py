@@ -160,7 +160,9 @@ def _reasons(lines: Sequence[Line], names: Mapping[int, str]) -> list[Note]:
     for line in lines:
         if line.resources and line.verdict != "changed":
             changes.setdefault(clean(line.resources), []).append(line)
-    notes += [Note("resources", f"{_places(group, names)}: {text}", "yellow") for text, group in changes.items()]
+    notes += [
+        Note("resources", f"{_places(group, names)}: {text}", "yellow") for text, group in changes.items()
+    ]
     return notes
 
 

@@ -279,7 +279,9 @@ def _squares(values: Sequence[float]) -> tuple[float, int]:
 # --- One row's verdict, from the confidence interval of a ratio and a threshold. Pure numbers ---------------
 
 
-Verdict = Literal["slower", "broken", "changed", "inconclusive", "missing", "incomparable", "new", "same", "faster"]
+Verdict = Literal[
+    "slower", "broken", "changed", "inconclusive", "missing", "incomparable", "new", "same", "faster"
+]
 VERDICTS: dict[Verdict, str] = {
     "slower": "the whole interval is past the threshold",
     "broken": "it was ok in the base, and now there is no right result",
@@ -372,7 +374,12 @@ def centre(figures: Sequence[Measure]) -> float:
 
 
 def conclude(
-    base: Sequence[Measure], new: Sequence[Measure], spread: Spread, limits: Limits, noise: Noise, key: Hashable
+    base: Sequence[Measure],
+    new: Sequence[Measure],
+    spread: Spread,
+    limits: Limits,
+    noise: Noise,
+    key: Hashable,
 ) -> Judgement:
     """`judge`, but `slower`, which fails a job, only beyond what unchanged rows of such a job do.
 

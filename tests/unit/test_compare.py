@@ -224,7 +224,9 @@ def test_a_base_that_is_foreign_does_not_spoil_the_others() -> None:
 def test_another_blas_or_processor_is_another_host() -> None:
     new = again(2)
     new = replace(new, header=replace(new.header, host=replace(new.header.host, blas="MKL")))
-    assert line(compare([again(1)], [new]), "numpy", 512).reason.startswith("other BLAS or BLAS threads: MKL, not OpenBLAS")
+    assert line(compare([again(1)], [new]), "numpy", 512).reason.startswith(
+        "other BLAS or BLAS threads: MKL, not OpenBLAS"
+    )
     assert line(compare([again(1)], [new]), "tiled", 512).judgement is not None
 
 

@@ -81,8 +81,10 @@ def test_a_settled_row_is_left_alone_and_an_open_one_goes_on() -> None:
 
 
 def test_slower_takes_more_confidence_the_more_rows_a_job_has() -> None:
-    """Each row is a chance of a false alarm: with fifty of them 1.07 is past the threshold, and not surely so."""
-    wide = Recorded("recorded", (0.0, 1.0), ((Reach(1, 1, (-9.0, 9.0)), Reach(3, 1, (-9.0, 9.0), (-9.0, 9.0))),))
+    """Each row is a chance of a false alarm: with fifty, 1.07 is past the threshold, and not surely so."""
+    wide = Recorded(
+        "recorded", (0.0, 1.0), ((Reach(1, 1, (-9.0, 9.0)), Reach(3, 1, (-9.0, 9.0), (-9.0, 9.0))),)
+    )
     for rows, verdict in ((1, "slower"), (50, "inconclusive")):
         noise = replace(known(0.01), recorded=dict.fromkeys(map(str, range(rows)), wide))
         found, _ = drive([suspect()], fixed(row=1.0695, control=1.0), noise, Limit(3 * 3))

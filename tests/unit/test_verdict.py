@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gemmbench.model.row import Former, Problem, Scope
-from gemmbench.regress import gate
 from gemmbench.regress import verdict as floors
 from gemmbench.regress.verdict import VERDICTS, Limits, Noise, Spread, judge
 from gemmbench.stats.intervals import EXACT, Measure, mean
