@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Kind, Parameters, Problem, RanOn, Row, RowKey, Status, row_key
@@ -46,6 +47,21 @@ class Operands:
         return any(path is not None for path in (self.a, self.b, self.c))
 
 
+DRIVER = "driver:"  # before the library of another driver that a case is timed in turn with
+
+
+def checkout_of(former: str) -> str:
+    """The checkout that `Case.former` names: a folder with a ``gemmbench/`` of its own; "" if it is none."""
+    return former if not former.startswith(DRIVER) and (Path(former) / "gemmbench").is_dir() else ""
+
+
+def kernels_of(former: str) -> str:
+    """The folder of kernels that `Case.former` means; "" for this version's own."""
+    if former.startswith(DRIVER):
+        return ""
+    return str(Path(former) / "kernels") if checkout_of(former) else former
+
+
 @dataclass(frozen=True)
 class Case:
     """One thing to verify and measure."""
@@ -59,7 +75,7 @@ class Case:
     source: str = ""
     operands: Operands = field(default_factory=Operands)
     notes: tuple[str, ...] = ()  # of its row, beside those of the executor
-    former: str = ""  # a kernels folder: its kernel is timed in turn with itself as it is there
+    former: str = ""  # a kernels folder, a checkout or driver:LIBRARY: it is timed in turn with itself there
     ran_on: RanOn = "device"  # of its row
     phase: str = ""  # likewise, of a tuner
     given: tuple[str, ...] | None = None  # likewise, of its parameters those that are no preset's

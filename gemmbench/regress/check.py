@@ -11,9 +11,10 @@ from pathlib import Path
 from gemmbench import UsageError
 from gemmbench.ladder import BASELINES, BY_NAME
 from gemmbench.measure.child import Maker, Worker
-from gemmbench.model.case import Case, Plan, Policy
+from gemmbench.model.case import DRIVER, Case, Plan, Policy, kernels_of
 from gemmbench.model.device import HOST, DeviceFacts
 from gemmbench.model.events import Event
+from gemmbench.model.instrument import NotMeasuredError
 from gemmbench.model.row import FAILED, Row, RowKey
 from gemmbench.model.run_file import Header, Run, RunFile, RunFileError, is_tuning
 from gemmbench.model.units import clean
@@ -142,14 +143,16 @@ def prepared(request: Request, make_machine: Maker) -> Iterator[Job]:
     with Worker(make_machine) as worker, user_errors():
         all_devices, host = every_device(worker)
         devices, places = _chosen(basis, all_devices, request.device)
-        folder = str(against.absolute()) if against else ""
+        folder = former_of(against) if against else ""
         plan = rebuild(_wanted(basis, bool(request.times)), devices, places, folder)
         if not any(isinstance(step, Case) for step in plan):
             raise UsageError(
                 f"{basis.bases[0].path} has no rows that can be measured again{_of_ratio(basis)}"
             )
-        if against is not None and "source" not in basis.rules.across:
-            _check_former(basis, plan, against)
+        if against is not None:
+            _open_other(worker, plan, devices, against)
+            if "source" not in basis.rules.across:
+                _check_former(basis, plan, against)
         # The base's tables suit its cases, but a search, or every case several times, is another thing.
         view = "" if request.times or is_tuning(basis.bases[0]) else basis.header.view
         header = header_of(devices, host, policy, request.command, view, basis.header.scope)
@@ -369,6 +372,26 @@ def _remarks(basis: Basis, settled: Sequence[Settled]) -> list[str]:
     return remarks
 
 
+def former_of(against: Path) -> str:
+    """``--against`` as `Case.former` holds it."""
+    text = str(against)
+    return text if text.startswith(DRIVER) else str(against.absolute())
+
+
+def _open_other(worker: Worker, plan: Plan, devices: Sequence[DeviceFacts], against: Path) -> None:
+    """Start what else times the cases, before time is spent on them.
+
+    Raises:
+        UsageError: a checkout or driver that does not answer, or has not these devices.
+    """
+    for step in plan:
+        if isinstance(step, Case) and step.former and step.device >= 0:
+            try:
+                worker.of_former(step, devices[step.device])
+            except NotMeasuredError as error:
+                raise UsageError(f"--against {against}: {error.reason}") from None
+
+
 def _check_former(basis: Basis, plan: Plan, folder: Path) -> None:
     """Whether a folder has any of the kernels that a base was measured with, before time is spent on it.
 
@@ -380,7 +403,7 @@ def _check_former(basis: Basis, plan: Plan, folder: Path) -> None:
         if isinstance(step, Case) and step.former:
             with contextlib.suppress(OSError, UnicodeDecodeError):
                 numbers = step.former_case.numbers
-                if BY_NAME[step.variant].fingerprint(step.dtype, numbers, step.former) in sources:
+                if BY_NAME[step.variant].fingerprint(step.dtype, numbers, kernels_of(step.former)) in sources:
                     return
     raise UsageError(
         f"--against {folder} has none of the kernels that {basis.bases[0].path} was measured with "
