@@ -336,7 +336,9 @@ def to_github(comparison: Comparison, strict: bool = False, missing_fails: bool 
     warned: tuple[Verdict, ...] = ("inconclusive", "missing", "incomparable")
     rest = [line for line in comparison.lines if line.verdict in warned and line not in errors]
     commands = [*_commands("error", errors), *_commands("warning", rest)]
-    commands.append(_command("notice", "gemmbench", conclusion(comparison)))
+    is_coarse = comparison.resolution is not None and comparison.resolution.is_coarse
+    level = "error" if strict and is_coarse else "notice"
+    commands.append(_command(level, "gemmbench", conclusion(comparison)))
     return "\n".join(commands) + "\n"
 
 

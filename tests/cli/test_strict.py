@@ -50,7 +50,10 @@ def test_a_gate_that_is_too_coarse_for_its_threshold_is_not_green(call: Call) ->
     assert "in a typical row" in last
     assert "in the worst (cublas 2048) would have been found 95 times in 100" in last
     assert "Too coarse for it: in a typical row +" in last
-    assert call("compare", "base5.jsonl", "new.jsonl", "--strict").exit_code == EXIT_INCONCLUSIVE
+    strict = call("compare", "base5.jsonl", "new.jsonl", "--strict", "--format", "github")
+    assert strict.exit_code == EXIT_INCONCLUSIVE
+    assert strict.stdout.startswith("::error title=gemmbench::")
+    assert "Too coarse" in strict.stdout
 
 
 def test_five_base_runs_know_better(call: Call) -> None:
