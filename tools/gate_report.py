@@ -317,8 +317,8 @@ TEXT = """\
 # Whether the gate can be trusted
 
 What works where: on a GPU `compare` and `check` against saved runs; on a CPU whose speed changes, `check --against`,
-each kernel in turn with itself as it was. From one base run of such a CPU nothing under twice slower is found, and every
-job says so. A rate of no alarms is quoted with what it allows: its upper bound at 95 % confidence.
+each kernel in turn with itself as it was. From one base run of such a CPU hardly anything under twice slower is found, and
+every job says so. A rate of no alarms is quoted with what it allows: its upper bound at 95 % confidence.
 
 Written by `tools/bench/gate_proof.py --write`; how the gate decides is in [gate.md](gate.md).
 
@@ -347,9 +347,9 @@ recordings, so that the table says that the code keeps to them, and not that ano
 base runs or `check --aa` on the machine itself know better. The jobs share runs: they are fewer than they look, and the
 bounds are those of as many independent ones. Thresholds other than these were not tried on unchanged jobs.
 
-**From one base run a CPU does not tell what is twice as slow**: `compare` finds next to nothing, since a single run there
-may be four times as slow by itself, and on PoCL's recording, whose runs lie a factor of two apart, `check` finds it in
-about one job of three. With `--strict` none of these jobs is green.
+**From one base run `compare` does not tell what is twice as slow on these CPUs**: a single run there may be four times as
+slow by itself. `check`, which measures ten times, finds it in most jobs on Intel's recording; on PoCL's, whose runs lie a
+factor of two apart, in about one of three. With `--strict` none of these jobs is green.
 
 ## Simulated jobs
 

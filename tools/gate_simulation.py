@@ -300,7 +300,7 @@ def _job(
     order = [(start + step) % recording.runs for step in range(recording.runs)]
     base, rest = order[:count], order[count:]
     first = int(draw.integers(len(rest))) if first is None else first
-    before = Replay(recording, base, draw, redraws=redraws)
+    before = Replay(recording, base, draw, {}, redraws)
     bases = []
     for _ in base:
         bases.append(replace(recording.run, rows=tuple(before.measured(key) for key in recording.rows)))
