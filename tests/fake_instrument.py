@@ -11,7 +11,7 @@ from typing import Any
 from gemmbench.measure.sampling import alone
 from gemmbench.model.case import Case, Policy
 from gemmbench.model.device import DeviceFacts
-from gemmbench.model.instrument import Batch, Built, Handle, Prepared, Verified, When, numbers
+from gemmbench.model.instrument import Batch, Built, Handle, Instrument, Prepared, Verified, When, numbers
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Check, Scope
 
@@ -56,6 +56,7 @@ class FakeInstrument:
     faults: dict[int, Exception] = field(default_factory=dict)
     log: list[tuple[object, ...]] = field(default_factory=list)
     most_in_flight: int = 0
+    other: Instrument | None = None  # that has the former version of its cases; None: itself
 
     def __post_init__(self) -> None:
         self._numbers = numbers()
@@ -83,6 +84,11 @@ class FakeInstrument:
         self._scripts[number] = iter(self.seconds.get(key, repeat(0.001)))
         self._cases[number] = case, problem
         return Handle(self, number, self.prepared)
+
+    def of_former(
+        self, case: Case, device: DeviceFacts | None
+    ) -> tuple[Instrument, Case, DeviceFacts | None]:
+        return self.other or self, case.former_case, device
 
     def verify(self, handle: int, when: When) -> Verified:
         self.log.append(("verify", handle, when))

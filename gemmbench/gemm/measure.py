@@ -126,41 +126,45 @@ def _against_former(instrument: Instrument, case: Case, device: DeviceFacts | No
         NotMeasuredError: unsupported: there is nothing to hold the case against.
     """
     yield Staged("building")
-    present = replace(case, former="")
+    present = replace(case, former="", former_parameters=None)
     is_exact = _predict(instrument, present, device, policy)
+    other, past, on = instrument.of_former(case, device)
     with ExitStack() as held:
         handles: dict[str, Handle] = {}
 
-        def prepare(side: Case) -> Handle:
-            like = next((handle.number for handle in handles.values()), None)
-            handle = handles[side.former] = instrument.prepare(side, device, policy, like)
+        def prepare(of: Instrument, side: Case, its: DeviceFacts | None) -> Handle:
+            like = next((handle.number for handle in handles.values() if handle.instrument is of), None)
+            handle = handles["now" if side is present else "then"] = of.prepare(side, its, policy, like)
             return held.enter_context(handle)
+
+        def prepare_now() -> Handle:
+            return handles.get("now") or prepare(instrument, present, device)
 
         yield Staged("verifying the former kernel")
         # One of them is prepared first, and its temporaries lie before the other's: by chance, so that it
         # evens out from process to process.
         if random.random() < 0.5:
-            prepare(present)
+            prepare_now()
         try:
-            former = prepare(case)
+            former = prepare(other, past, on)
             exact = former.verify("exact").check
             if exact.verdict == "wrong":
                 raise NotMeasuredError("unsupported", "; ".join(exact.reasons))
         except NotMeasuredError as error:
             if not error.restart and not isinstance(error, LostError):
                 # Of a wrong kernel it is of no interest what it was before.
-                _verified(present, handles.get("") or prepare(present), is_exact)
+                _verified(present, prepare_now(), is_exact)
             raise _of_former(error) from None
-        now = handles.get("") or prepare(present)
+        now = prepare_now()
         yield Staged("verifying")
         row = _verified(present, now, is_exact)
         if not _problem(case).flops:
             return _untimed(row, now)
         try:
             yield Staged("verifying the former kernel")
-            check = former.verify("before").check
-            if check.verdict == "wrong":
-                raise _of_former(NotMeasuredError("unsupported", "; ".join(check.reasons)))
+            verified = former.verify("before")
+            if verified.check.verdict == "wrong":
+                raise _of_former(NotMeasuredError("unsupported", "; ".join(verified.check.reasons)))
             least = max(policy.min_batches, _LEAST_IN_TURN)
             batch_s = policy.batch_s * _BATCH_IN_TURN
             short = replace(policy, batch_s=batch_s, settle_s=0.0, min_batches=least)
@@ -181,10 +185,9 @@ def _against_former(instrument: Instrument, case: Case, device: DeviceFacts | No
         (samples, notes), (before, doubts) = map(_trusted, sides)
         if bool(notes) != bool(doubts):  # one clock for both
             samples, before = (_by_wall_clock(side) for side in sides)
-        source = former.prepared.built.source
-    return replace(
-        row, samples=samples, former=Former(source, before), notes=(*row.notes, *(notes or doubts))
-    )
+        built = former.prepared.built
+    old = Former(built.source, before, built.resources, verified.launches)
+    return replace(row, samples=samples, former=old, notes=(*row.notes, *(notes or doubts)))
 
 
 def _of_former(error: NotMeasuredError) -> NotMeasuredError:

@@ -17,12 +17,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import cycle, repeat
 
-import numpy as np
-
 from gemmbench.model.case import Policy
 from gemmbench.model.instrument import LEAST_RUNS, LEAST_SAMPLES, Batch, Handle, Instrument, NotMeasuredError
 from gemmbench.model.row import Scope
-from gemmbench.stats.intervals import summarize
+from gemmbench.stats.intervals import ratio_in_turn, summarize
 
 Clock = Callable[[], float]
 Wait = Callable[[Sequence[Instrument], float], None]
@@ -246,11 +244,8 @@ class Pairs:
     @property
     def ratio(self) -> float:
         """Seconds of the first over those of the second: the geometric mean of the two orders' medians."""
-        ratios = [
-            _first(first) / _first(second)
-            for first, second in zip(self.first.batches, self.second.batches, strict=True)
-        ]
-        return math.exp(np.mean([math.log(np.median(half)) for half in (ratios[::2], ratios[1::2]) if half]))
+        sides = (list(map(_first, side.batches)) for side in (self.first, self.second))
+        return math.exp(ratio_in_turn(*sides).value)
 
 
 def in_turn(

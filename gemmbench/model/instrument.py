@@ -241,6 +241,15 @@ class Instrument(Protocol):
     ) -> Handle:
         """Put a case's operands in place: see `Prepare`."""
 
+    def of_former(
+        self, case: Case, device: DeviceFacts | None
+    ) -> tuple[Instrument, Case, DeviceFacts | None]:
+        """What times the former version of a case, with the case and the device as that one knows them.
+
+        It is this instrument where `Case.former` is a folder of kernels, and another process where it is a
+        checkout or another driver.
+        """
+
     def verify(self, handle: int, when: When) -> Verified:
         """Check what the timed launches compute."""
 
@@ -300,9 +309,9 @@ class Handle:
             self.release()
 
 
-def numbers() -> Iterator[int]:
+def numbers(first: int = 0) -> Iterator[int]:
     """Handles for an instrument: each another."""
-    number = 0
+    number = first
     while True:
         yield number
         number += 1

@@ -127,6 +127,8 @@ class Former:
 
     source: str  # hash of the former kernel's source and its -D list
     samples: dict[str, Scope]  # by scope, one for each of the row's own samples
+    resources: tuple[Resources, ...] = ()  # of its kernels, as in the row
+    launches: tuple[Launch, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -165,6 +167,9 @@ class Row:
     race: tuple[str, ...] = ()  # how the candidates of a microbenchmark did, a line for each choice
     check_after: Check | None = None  # the same check again, after the samples
     supersedes: bool = False  # measured again: the earlier rows of its case no longer count
+    given: tuple[str, ...] | None = (
+        None  # parameters that are no preset's: the user's, the tuner's; None: not known
+    )
 
     @property
     def key(self) -> RowKey:

@@ -14,13 +14,12 @@ from gemmbench.model.row import SCOPES, Problem, Row, moment
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import GIGA
 from gemmbench.stats.intervals import (
-    LEAST_SAMPLES,
     Interval,
     Measure,
     Summary,
     drift,
     log_median,
-    mean,
+    ratio_in_turn,
     summarize,
     two_humped,
 )
@@ -380,11 +379,7 @@ def measure(row: Row, scope: str | None = None) -> Measure | None:
 
 
 def in_turn(row: Row, scope: str | None = None) -> Measure | None:
-    """A row's time over that of the kernel's previous version: the median ratio of neighbouring batches.
-
-    A speed change of the machine that lasts longer than two batches is in both, so their ratio is free of it.
-    The order of the two versions alternates from pair to pair. Each order has a median of its own, and the
-    result is the mean of the two. Arguments as of `measure`.
+    """A row's time over that of its kernel's previous version (`ratio_in_turn`); arguments as of `measure`.
 
     Returns:
         None unless the row is ok and was measured in turn with the previous version.
@@ -392,10 +387,7 @@ def in_turn(row: Row, scope: str | None = None) -> Measure | None:
     chosen = _scope(row, scope)
     if chosen is None or row.former is None or chosen not in row.former.samples:
         return None
-    pairs = zip(row.samples[chosen].seconds, row.former.samples[chosen].seconds, strict=True)
-    ratios = tuple(now / before for now, before in pairs)
-    orders = (ratios[::2], ratios[1::2]) if len(ratios) >= 2 * LEAST_SAMPLES else (ratios,)
-    return mean([log_median(order) for order in orders])
+    return ratio_in_turn(row.samples[chosen].seconds, row.former.samples[chosen].seconds)
 
 
 def former(row: Row, scope: str | None = None) -> float:

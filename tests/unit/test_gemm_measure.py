@@ -167,6 +167,22 @@ def paired(**scripts: float) -> FakeInstrument:
     return FakeInstrument(seconds=seconds, prepared=Prepared(("device", "host"), built=Built(source="old")))
 
 
+def test_two_versions_of_gemmbench_are_two_instruments_in_turn() -> None:
+    """A checkout's kernel runs in a process of its own, on operands of its own, with its own presets."""
+    here = paired(naive=0.002)
+    there = FakeInstrument(
+        here.clock, {"naive": itertools.repeat(0.001)}, replace(here.prepared, built=Built(source="old"))
+    )
+    here.other = there
+    row = run(here, replace(OLD, former_parameters={"WX": 8}))
+    assert row.former is not None
+    assert row.former.source == "old"
+    for name in ("device", "host"):
+        assert row.samples[name].seconds == pytest.approx(len(row.samples[name].seconds) * (0.002,))
+        assert set(row.former.samples[name].seconds) == {0.001}
+    assert [entry[3] for entry in there.log if entry[0] == "prepare"] == [None]  # shares nobody's operands
+
+
 @pytest.mark.parametrize("draw", [0.1, 0.9])
 def test_the_two_share_operands_whichever_is_first(draw: float, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("random.random", lambda: draw)
