@@ -12,6 +12,7 @@ import numpy as np
 from gemmbench.measure.energy import measure_energy
 from gemmbench.measure.sampling import Metered, Sampled, Window, alone, in_turn, least_s
 from gemmbench.model.case import Case, Policy
+from gemmbench.model.conditions import joined
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.events import Staged
 from gemmbench.model.instrument import Handle, Instrument, LostError, NotMeasuredError, too_slow
@@ -46,7 +47,13 @@ class Ready:
         prepared = self.handle.prepared
         if self.policy.cold and prepared.sets > 1:
             notes = (*notes, f"cold: rotates among {prepared.sets} operand sets")
-        return replace(self.row, samples=samples, notes=(*self.row.notes, *prepared.notes, *notes))
+        notes = (*notes, *dict.fromkeys(window.note for window in sampled if window.note))
+        return replace(
+            self.row,
+            samples=samples,
+            notes=(*self.row.notes, *prepared.notes, *notes),
+            conditions=joined([window.conditions for window in sampled]),
+        )
 
 
 class _WrongError(Exception):
@@ -164,7 +171,11 @@ def _against_former(instrument: Instrument, case: Case, device: DeviceFacts | No
             samples, before = (_by_wall_clock(side) for side in sides)
         source = former.prepared.built.source
     return replace(
-        row, samples=samples, former=Former(source, before), notes=(*row.notes, *(notes or doubts))
+        row,
+        samples=samples,
+        former=Former(source, before),
+        notes=(*row.notes, *(notes or doubts)),
+        conditions=joined([pairs.first.conditions for pairs in windows]),
     )
 
 

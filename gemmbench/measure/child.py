@@ -23,6 +23,7 @@ from typing import IO, Any, Protocol, TypeVar, cast
 
 import msgspec
 
+from gemmbench.measure.conditions import Monitor
 from gemmbench.measure.sampling import Sampled, Window
 from gemmbench.model import instrument
 from gemmbench.model.case import Case, Policy
@@ -123,6 +124,7 @@ class Child:
         self._numbers = numbers()
         self._asked: dict[int, Prepare] = {}  # by handle, to prepare it again
         self._held: set[int] = set()  # the handles that the living process knows
+        self._monitors: dict[int | None, Monitor] = {}  # by the index of a device; None: the host
         self._batches: deque[int] = deque()  # the handles whose batches were asked for and not answered yet
         self._handle: int | None = None  # whose answer is waited for
         self._limit_s = self._left_s = _START_LIMIT_S
@@ -171,7 +173,14 @@ class Child:
         prepared = self._call(request, Prepared)
         self._asked[number] = request
         self._held.add(number)
-        return Handle(self, number, prepared)
+        return Handle(self, number, prepared, watch=self._watch(device))
+
+    def _watch(self, device: DeviceFacts | None) -> Monitor:
+        """What reads a device while its batches run."""
+        key = device.index if device else None
+        if key not in self._monitors:
+            self._monitors[key] = Monitor(device, lambda: self._process.pid if self._process else None)
+        return self._monitors[key]
 
     def verify(self, handle: int, when: When) -> Verified:
         """See `Instrument`."""
@@ -364,6 +373,8 @@ class Child:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
+        for monitor in self._monitors.values():
+            monitor.close()
         self._output.close()
 
 

@@ -1,0 +1,105 @@
+"""What the conditions of a row say of it: whether it was disturbed, and what limited its device."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import median
+
+from gemmbench.model.conditions import HARDWARE, POWER, THERMAL, Conditions, Readings, State
+from gemmbench.model.device import HOST
+from gemmbench.model.row import Row
+from gemmbench.model.run_file import Run
+from gemmbench.model.units import number
+
+_OTHERS = 0.1  # of the cores, that processes of others used
+_STOLEN = 0.02  # of the cores
+_TICKS_S = 0.02  # of each core: Linux counts in ticks of a hundredth of a second
+_HALVES = 0.02  # that the clock of one half of a row may lie from the other's
+_LEAST_CLOCKS = 8  # of both halves: a single reading is no steadier than the rate
+
+
+def disturbances(conditions: Conditions | None, on_cpu: bool) -> tuple[str, ...]:
+    """Why a row is not to be relied on; none where nothing is known.
+
+    Args:
+        conditions: of the row.
+        on_cpu: whether it ran on the host's processor.
+    """
+    if conditions is None:
+        return ()
+    reasons: list[str] = []
+    for clock, window in conditions.windows.items():
+        if on_cpu or clock == "host":
+            reasons += _of_host(window, conditions.cores)
+        if not on_cpu:
+            reasons += _of_device(window)
+    return tuple(dict.fromkeys(reasons))
+
+
+def disturbed(run: Run, row: Row) -> tuple[str, ...]:
+    """Why a row of a run is not to be relied on; see `disturbances`."""
+    return disturbances(row.conditions, is_on_cpu(run, row))
+
+
+def is_on_cpu(run: Run, row: Row) -> bool:
+    """Whether a row ran on the host's processor."""
+    return row.device == HOST or row.ran_on == "host" or run.header.devices[row.device].type == "cpu"
+
+
+def _of_host(window: Readings, cores: int) -> list[str]:
+    parts = (
+        ("other programs used", window.other_cores, _OTHERS),
+        ("the hypervisor gave others", window.steal_cores, _STOLEN),
+    )
+    slack = _TICKS_S * cores / window.window_s if window.window_s else 0.0
+    return [
+        f"{what} {number(used)} of {cores} cores"
+        for what, used, share in parts
+        if used is not None and cores and used > share * cores + slack
+    ]
+
+
+def _of_device(window: Readings) -> list[str]:
+    limits = {name for text in window.limits for name in text.split()}
+    reasons = [
+        f"{what} limited the clock"
+        for name, what in ((THERMAL, "the temperature"), (HARDWARE, "the board"))
+        if name in limits
+    ]
+    clocks = known(window.cycles_mhz) or known(window.clock_mhz)
+    if len(clocks) >= _LEAST_CLOCKS:
+        middle = len(clocks) // 2
+        first, second = median(clocks[:middle]), median(clocks[middle:])
+        if abs(second / first - 1) > _HALVES:
+            reasons.append(f"the clock went from {number(first)} to {number(second)} MHz")
+    return reasons
+
+
+def known(values: Sequence[float | None]) -> list[float]:
+    """The values that are known."""
+    return [value for value in values if value is not None]
+
+
+def state(row: Row) -> State:
+    """The state that a row was measured in; "" where not known."""
+    return row.conditions.state if row.conditions else ""
+
+
+def limited(run: Run, device: int, dtype: str | None = None) -> str:
+    """How power limited a device in the GEMMs of a type: ``1,440 of 1,980 MHz``; "" where it did not.
+
+    The clock is the median of the batches in which power limited it.
+    """
+    clocks: list[float] = []
+    most = 0.0
+    for row in run.rows:
+        if row.device != device or dtype not in (None, row.dtype) or row.conditions is None:
+            continue
+        most = max(most, row.conditions.max_mhz or 0.0)
+        for window in row.conditions.windows.values():
+            clocks += [
+                clock
+                for clock, limits in zip(window.clock_mhz, window.limits, strict=False)
+                if clock is not None and POWER in limits.split()
+            ]
+    return f"{number(median(clocks))} of {number(most)} MHz" if clocks and most else ""
