@@ -47,7 +47,7 @@ class FakeProc:
         """Write what Linux would say now."""
         busy = sum(self.used_s.values())
         total = self._began_s + 1000.0 + self.now * self.cores
-        counts = [busy / 2, 0, busy / 2, total - busy - self.steal_s, 0, 0, 0, self.steal_s, 0, 0]
+        counts = [busy, 0, 0, total - busy - self.steal_s, 0, 0, 0, self.steal_s, 0, 0]
         each = " ".join(str(round(count / self.cores / TICK_S)) for count in counts)
         lines = [f"cpu  {each}", *(f"cpu{core} {each}" for core in range(self.cores)), "intr 1 2", "ctxt 5"]
         (self.folder / "stat").write_text("\n".join(lines) + "\n")

@@ -430,7 +430,8 @@ class Worker(Child):
     def row_of(self, case: Case, error: Exception) -> Row:
         """The row of a case that raised something instead of giving a result."""
         if isinstance(error, NotMeasuredError):
-            return replace(case.row(error.status, error.reason), needs_s=error.needs_s)
+            row = case.row(error.status, error.reason)
+            return replace(row, needs_s=error.needs_s, conditions=error.conditions)
         self.stop()  # whatever it was, the next case begins anew
         return case.row("failed", f"{type(error).__name__}: {error}".removesuffix(": "))
 

@@ -176,19 +176,26 @@ class NotMeasuredError(Exception):
     Attributes:
         restart: the driver can no longer be trusted: run the next case in a fresh process.
         needs_s: what a skipped case would take; None where that is not why.
+        conditions: in which that was found out; None where they do not matter.
         handle: of an instrument, in whose turn it was raised.
     """
 
     handle: int | None = None
 
     def __init__(
-        self, status: Status, reason: str, restart: bool = False, needs_s: float | None = None
+        self,
+        status: Status,
+        reason: str,
+        restart: bool = False,
+        needs_s: float | None = None,
+        conditions: Conditions | None = None,
     ) -> None:
         super().__init__(reason)
         self.status = status
         self.reason = reason
         self.restart = restart
         self.needs_s = needs_s
+        self.conditions = conditions
 
 
 def too_slow(predicted_s: float, policy: Policy) -> NotMeasuredError:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from statistics import median
+from statistics import fmean, median
 
 from gemmbench.model.conditions import HARDWARE, POWER, THERMAL, Conditions, Readings, State
 from gemmbench.model.device import HOST
@@ -15,7 +15,7 @@ _OTHERS = 0.1  # of the cores, that processes of others used
 _STOLEN = 0.02  # of the cores
 _TICKS_S = 0.02  # of each core: Linux counts in ticks of a hundredth of a second
 _HALVES = 0.02  # that the clock of one half of a row may lie from the other's
-_LEAST_CLOCKS = 8  # of both halves: a single reading is no steadier than the rate
+_LEAST_CLOCKS = 20  # of both halves: a single reading is no steadier than the rate
 
 
 def disturbances(conditions: Conditions | None, on_cpu: bool) -> tuple[str, ...]:
@@ -69,7 +69,7 @@ def _of_device(window: Readings) -> list[str]:
     clocks = known(window.cycles_mhz) or known(window.clock_mhz)
     if len(clocks) >= _LEAST_CLOCKS:
         middle = len(clocks) // 2
-        first, second = median(clocks[:middle]), median(clocks[middle:])
+        first, second = fmean(clocks[:middle]), fmean(clocks[middle:])
         if abs(second / first - 1) > _HALVES:
             reasons.append(f"the clock went from {number(first)} to {number(second)} MHz")
     return reasons

@@ -31,6 +31,7 @@ from gemmbench.model.row import Problem, Row, RowKey
 from gemmbench.model.run_file import SCHEMA_VERSION, Header, Run, lock
 from gemmbench.model.units import listed, number, reason_of
 from gemmbench.stats import rates
+from gemmbench.stats.conditions import disturbed
 from gemmbench.suite import choosing
 from gemmbench.suite.choosing import CHOOSABLE, Point
 from gemmbench.suite.plan import Tuned
@@ -278,7 +279,7 @@ class KeptPeaks:
                 for row in run.rows
                 if row.device == index and row.kind in _KINDS and row.status == "ok"
                 if row.check.verdict == "ok" and row.source and not row.measured_utc
-                if row.key not in resumed
+                if row.key not in resumed and not disturbed(run, row)
                 if not rates.outdone(run, index, row.dtype, row.ran_on == "matrix")
             ]
             if fresh:
