@@ -167,7 +167,7 @@ def _against_former(instrument: Instrument, case: Case, device: DeviceFacts | No
                 raise _of_former(NotMeasuredError("unsupported", "; ".join(check.reasons)))
             least = max(policy.min_batches, _LEAST_IN_TURN)
             batch_s = policy.batch_s * _BATCH_IN_TURN
-            short = replace(policy, batch_s=batch_s, settle_s=0.0, min_batches=least)
+            short = replace(policy, batch_s=batch_s, min_batches=least)
             windows = []
             for window in _windows(now, short, _HOST_SHARE_IN_TURN):
                 yield Staged(f"timing {window.clock}")

@@ -270,10 +270,8 @@ def alone(
     else:
         sampled = _settled(source, handle.watch, policy, begin, budget_s, settle, now)
     sampled = _watched(sampled, handle, clock, policy)
-    if sampled.conditions is None:
-        return sampled
     warm_s = round(max(0.0, sampled.batches[0].begin - begin), 3)
-    return replace(sampled, conditions=replace(sampled.conditions, warm_s=warm_s))
+    return replace(sampled, conditions=sampled.conditions and replace(sampled.conditions, warm_s=warm_s))
 
 
 def _settled(
@@ -286,7 +284,7 @@ def _settled(
     least_end = now() + min(_LIMITED_SAMPLES_S, policy.settle_s) if is_limited else begin
     most_end = max(end, now() + policy.settle_s if watch.load_s else end)
     batches = settling.samples
-    rule = _ruled(policy, batches, now(), end)
+    rule = _ruled(policy, batches, now(), max(end, least_end))
     while True:
         while not rule.stop or now() < least_end:
             batches.append(source.next())
@@ -411,7 +409,11 @@ def in_turn(
     size = batch_size(one_s, policy)
     shared = first.instrument is second.instrument
     order = Stream(cycle((second, first, first, second)), clock, size, size * one_s if shared else math.inf)
-    rule = Rule(policy, now(), begin + budget_s)
+    settling = Settling(policy, size * one_s, now(), budget_s, first.watch)
+    while first.watch.load_s and not settling.over(now()):  # both are warmed; a processor needs no warmth
+        for batch in [order.next() for _ in range(4)][1:3]:
+            settling.add(batch)
+    rule = Rule(policy, now(), max(begin + budget_s, now() + budget_s / 3))
     batches: tuple[list[Batch], list[Batch]] = ([], [])
     while not rule.stop:
         second_leads = len(batches[0]) % 2 == 0
@@ -426,8 +428,8 @@ def in_turn(
 
 def _watched(sampled: Sampled, handle: Handle, clock: str, policy: Policy) -> Sampled:
     """The same, with what was read while its batches ran."""
-    conditions = handle.watch.end(clock, sampled.batches)
-    return replace(sampled, conditions=conditions and replace(conditions, state=policy.state or "settled"))
+    conditions = handle.watch.end(clock, sampled.batches) or Conditions()
+    return replace(sampled, conditions=replace(conditions, state=policy.state or "settled"))
 
 
 @dataclass

@@ -45,7 +45,6 @@ class Readings:
     power_w: tuple[float | None, ...] = ()
     celsius: tuple[float | None, ...] = ()
     limits: tuple[str, ...] = ()  # "power thermal"; "" where nothing limited the clock
-    cycles_mhz: tuple[float | None, ...] = ()  # the clock's average, from the device's own counters
     window_s: float = 0.0  # from the first batch's begin to the last one's end
     other_cores: float | None = None  # that processes of others used; None where the system does not tell
     steal_cores: float | None = None  # that the hypervisor gave to others
@@ -60,7 +59,6 @@ class Conditions:
     warm_s: float = 0.0  # that it was warmed with its own work before the samples, or rested
     max_mhz: float | None = None  # that the device's clock can have
     cores: int = 0  # of the host that this process may use; 0 where not known
-    core_mhz: tuple[float, ...] = ()  # of a CPU: before the samples and after them
     windows: dict[str, Readings] = field(default_factory=dict)  # by the clock that timed the batches
 
 
@@ -73,10 +71,8 @@ def joined(parts: Sequence[Conditions | None]) -> Conditions | None:
     for part in known:
         for clock, readings in part.windows.items():
             windows[clock] = _followed(windows[clock], readings) if clock in windows else readings
-    core_mhz = tuple(mhz for part in known for mhz in part.core_mhz)
     return replace(
         known[0],
-        core_mhz=(core_mhz[0], core_mhz[-1]) if core_mhz else (),
         windows=windows,
     )
 
@@ -97,7 +93,6 @@ def _followed(first: Readings, second: Readings) -> Readings:
         power_w=first.power_w + second.power_w,
         celsius=first.celsius + second.celsius,
         limits=first.limits + second.limits,
-        cycles_mhz=first.cycles_mhz + second.cycles_mhz,
         window_s=first.window_s + second.window_s,
         other_cores=mean(first.other_cores, second.other_cores),
         steal_cores=mean(first.steal_cores, second.steal_cores),

@@ -16,6 +16,7 @@ from gemmbench.gemm.workloads import PROMPT, SETS, Shape, ShapeFileError, merged
 from gemmbench.ladder import ORDER, libraries
 from gemmbench.ladder.variant import Variant
 from gemmbench.model.case import MEMORY_MODES, Case, Operands, Plan, Policy, Skip
+from gemmbench.model.conditions import STATES, State
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.dtypes import GEMM_DTYPES
 from gemmbench.model.problem import Gemm as Problem
@@ -102,6 +103,12 @@ class Measuring(Options):
         "How operands reach the device.  [default: auto]", Choice(("auto", *MEMORY_MODES))
     )
     cold: bool = flag("Rotate operands past the last-level cache (default: warm).")
+    state: State = option(
+        "settled: warmed with the row's own work until rate and clock hold still. burst: the first 0.1 s "
+        "after a rest, before power limits the device.",
+        Choice(STATES),
+        "settled",
+    )
     energy: bool = flag("Joules too, where there is a counter (2 to 3 s more for each row).")
     dry_run: bool = flag("Say what would be measured, and measure nothing.", shell=True)
     quiet: bool = flag("No progress, no advice: the table only.", flags=("-q", "--quiet"))
@@ -130,7 +137,12 @@ class Measuring(Options):
         limit = 60 + 20 * budget if self.time_limit is None else self.time_limit
         memory_mode = self.memory or "auto"
         return Policy(
-            budget_s=budget, time_limit_s=limit, memory=memory_mode, cold=self.cold, energy=self.energy
+            budget_s=budget,
+            time_limit_s=limit,
+            memory=memory_mode,
+            cold=self.cold,
+            state=self.state,
+            energy=self.energy,
         )
 
     @property

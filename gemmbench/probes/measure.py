@@ -11,7 +11,7 @@ import numpy as np
 
 from gemmbench.measure.sampling import Sampled, Window, alone
 from gemmbench.model.case import Case, Policy
-from gemmbench.model.conditions import joined
+from gemmbench.model.conditions import Conditions, joined
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.dtypes import DTYPES
 from gemmbench.model.events import Staged
@@ -424,9 +424,9 @@ def _launches(task: _Task) -> Stages:
         while len(samples) < _MOST_LAUNCHES and (len(samples) < _LEAST_LAUNCHES or time.monotonic() < end):
             batch = handle.batch("host", chain or _LEAST_LAUNCHES)
             samples += batch.each.get("host", (batch.seconds["host"],))
-        conditions = handle.watch.end("host", ())
+        conditions = handle.watch.end("host", ()) or Conditions()
         stop = "stable" if summarize(samples).noise <= policy.precision else "budget"
         scopes = {"host": Scope(tuple(samples), max(1, chain), stop)}
         build_s = handle.prepared.built.build_s
         row = replace(task.case.row("ok"), work=Work(), samples=scopes, build_s=build_s)
-        return replace(row, conditions=conditions and replace(conditions, state=policy.state or "settled"))
+        return replace(row, conditions=replace(conditions, state=policy.state or "settled"))

@@ -15,6 +15,7 @@ from gemmbench.model.units import clean
 from gemmbench.regress import verdict as floors
 from gemmbench.regress.verdict import LEAST_IN_TURN, Limits, Noise, Thresholds, is_exact
 from gemmbench.stats import rates as derive
+from gemmbench.stats.conditions import state
 from gemmbench.stats.intervals import CONFIDENCE, EXACT, Measure
 from gemmbench.stats.rates import in_turn, measure
 
@@ -393,6 +394,8 @@ def _facts(base: tuple[Run, Row], new: tuple[Run, Row]) -> Iterable[tuple[Kind, 
         yield "driver", then.header.host.blas, now.header.host.blas
     yield "source", before.source, after.source
     yield "sampling", _warmth(then), _warmth(now)
+    if state(before) and state(after):
+        yield "sampling", f"--state {state(before)}", f"--state {state(after)}"
     yield "memory", before.memory, after.memory
 
 

@@ -12,6 +12,7 @@ from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean, clean_lines
 from gemmbench.report.table import Note
 from gemmbench.stats import rates
+from gemmbench.stats.conditions import disturbed
 
 Where = Callable[[Row], str]  # a row's place in the table: "2048"
 
@@ -33,6 +34,7 @@ STYLES: dict[Status, str] = {
     "crashed": "red",
     "timed-out": "red",
 }
+_DISTURBED = "~"
 _MOST = 8  # notes of one sort; the rest is counted
 
 
@@ -75,7 +77,25 @@ def noisy(run: Run, rows: Iterable[Row], where: Where) -> list[Note]:
         Note(label, f"{places(doubtful, where)}; {advice}", "yellow")
         for label, doubted, advice in doubts
         if (doubtful := [row for row in timed if doubted(row)])
+    ] + disturbances(run, timed, where)
+
+
+def disturbances(run: Run, rows: Iterable[Row], where: Where) -> list[Note]:
+    """Rows that something disturbed, those of one reason together; `marked` marks them in the table."""
+    groups: dict[str, list[Row]] = {}
+    for row in rows:
+        if reasons := disturbed(run, row):
+            groups.setdefault(", ".join(reasons), []).append(row)
+    notes = [
+        Note(f"disturbed ({_DISTURBED})", f"{places(alike, where)}: {reason}", "yellow")
+        for reason, alike in groups.items()
     ]
+    return _some(notes, "more reasons")
+
+
+def marked(run: Run, row: Row, figure: str) -> str:
+    """A figure for a table, with a mark if something disturbed its row."""
+    return f"{_DISTURBED}{figure}" if disturbed(run, row) else figure
 
 
 def remarks(rows: Iterable[Row], where: Where, each: str = "size") -> list[Note]:

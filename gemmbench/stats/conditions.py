@@ -66,7 +66,7 @@ def _of_device(window: Readings) -> list[str]:
         for name, what in ((THERMAL, "the temperature"), (HARDWARE, "the board"))
         if name in limits
     ]
-    clocks = known(window.cycles_mhz) or known(window.clock_mhz)
+    clocks = known(window.clock_mhz)
     if len(clocks) >= _LEAST_CLOCKS:
         middle = len(clocks) // 2
         first, second = fmean(clocks[:middle]), fmean(clocks[middle:])
@@ -78,6 +78,22 @@ def _of_device(window: Readings) -> list[str]:
 def known(values: Sequence[float | None]) -> list[float]:
     """The values that are known."""
     return [value for value in values if value is not None]
+
+
+def in_short(row: Row) -> dict[str, float | int | str | None]:
+    """A row's conditions in a value each, over all its windows; None where not known."""
+    windows = tuple(row.conditions.windows.values()) if row.conditions else ()
+    clocks = [clock for window in windows for clock in known(window.clock_mhz)]
+    switches = [window.switches for window in windows if window.switches is not None]
+    limits = dict.fromkeys(name for window in windows for text in window.limits for name in text.split())
+    return {
+        "state": state(row),
+        "clock_mhz": median(clocks) if clocks else None,
+        "limits": " ".join(limits),
+        "other_cores": max(known([window.other_cores for window in windows]), default=None),
+        "steal_cores": max(known([window.steal_cores for window in windows]), default=None),
+        "switches": sum(switches) if switches else None,
+    }
 
 
 def state(row: Row) -> State:

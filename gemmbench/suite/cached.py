@@ -25,6 +25,7 @@ from gemmbench import __version__
 from gemmbench.ladder import BY_NAME
 from gemmbench.ladder.variant import ParameterError, Variant
 from gemmbench.model.case import Case, Plan, Skip
+from gemmbench.model.conditions import State
 from gemmbench.model.device import BUSY_CORES, DeviceFacts, HostFacts
 from gemmbench.model.kernel_files import fingerprint
 from gemmbench.model.row import Problem, Row, RowKey
@@ -245,8 +246,8 @@ class KeptPeaks:
         self._files = DeviceFiles(_PeakFile, "peaks", _PEAKS, folder)
         self.notes = self._files.notes
 
-    def fill(self, plan: Plan, devices: Sequence[DeviceFacts]) -> Plan:
-        """The plan with kept rows instead of the cases that would measure them again."""
+    def fill(self, plan: Plan, devices: Sequence[DeviceFacts], state: State = "") -> Plan:
+        """The plan with kept rows instead of the cases that would measure them again, in the same state."""
         wanted = {step.device for step in plan if isinstance(step, Case) and step.kind in _KINDS}
         kept = {index: self._by_key(devices[index]) for index in wanted}
 
@@ -254,6 +255,7 @@ class KeptPeaks:
             if not isinstance(step, Case) or step.kind not in _KINDS:
                 return step
             row = kept[step.device].get(replace(step, device=0).key)
+            row = rates.in_state(row, state) if row else None
             if row is None or row.source != step.source:
                 return step
             return Skip(replace(row, device=step.device))

@@ -128,7 +128,7 @@ def prepared(request: Request, make_machine: Maker) -> Iterator[Measurement]:
         peaks, presets = KeptPeaks(), KeptPresets()
         plan = request.plan(devices, _preset_finder(presets, request.tuned))
         if request.cached_peaks:
-            plan = peaks.fill(plan, devices)
+            plan = peaks.fill(plan, devices, request.policy.state)
         header = header_of(devices, host, request.policy, request.command, request.view, request.scope)
         groups = _choose_groups(plan, devices) if request.concurrent else ()
         yield Measurement(request, header, plan, groups, peaks, presets, worker, make_machine)

@@ -237,7 +237,7 @@ def test_a_monitor_polls_while_a_window_is_open(monkeypatch: pytest.MonkeyPatch,
 
 
 def test_the_windows_of_a_row_are_joined() -> None:
-    first = Conditions("settled", 3.0, 1980.0, 2, (), {"device": Readings((1.0,), (1440.0,), window_s=1.0)})
+    first = Conditions("settled", 3.0, 1980.0, 2, {"device": Readings((1.0,), (1440.0,), window_s=1.0)})
     more = replace(first, warm_s=0.0, windows={"device": Readings((2.0,), (1450.0,), window_s=2.0)})
     host = replace(first, warm_s=0.0, windows={"host": Readings(other_cores=0.5)})
     read = joined([first, None, more, host])

@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from gemmbench.measure.sampling import Sampled, alone
+from gemmbench.measure.sampling import Sampled, alone, in_turn
 from gemmbench.model.case import Case, Policy
 from gemmbench.model.conditions import Reading, State
 from gemmbench.model.instrument import Prepared, Watch
@@ -125,3 +125,16 @@ def test_a_burst_waits_for_the_clock_two_seconds_at_most(monkeypatch: pytest.Mon
     begin = bench.clock.now
     row = bench.row("naive", state="burst")
     assert row.batches[0].begin - begin == pytest.approx(2.0, abs=0.05)
+
+
+@pytest.mark.parametrize("reports", [True, False])
+def test_two_in_turn_are_warmed_first(reports: bool) -> None:
+    bench = Bench(reports=reports, tiled=1.02)
+    first, second = (
+        bench.instrument.prepare(Case("gemm", 0, name, "half", {}, Gemm(8, 8, 8)), None, Policy())
+        for name in ("naive", "tiled")
+    )
+    pairs = in_turn(first, second, "device", Policy(), 3.0, bench.clock)
+    assert thirds(pairs.first) == thirds(pairs.second) == pytest.approx(1.0, abs=0.01)
+    assert median(pairs.first) == pytest.approx(PROBLEM_S * LIMITED, rel=0.005)
+    assert pairs.ratio == pytest.approx(1.02, rel=0.005)
