@@ -127,8 +127,9 @@ class Rule:
 class Settling:
     """Whether the trend of rate and clock is below the noise, or the time for that is over.
 
-    A limit of power shows only after so long a load (`Watch.load_s`). Where it does, by the limits that are
-    reported or by a rate that falls, the device is warmed for all of the settling time, whatever the budget.
+    A limit of power shows only after so long a load (`Watch.load_s`). Where it does, by the limits that the
+    device reports, or by a rate that falls if it reports nothing, it is warmed for all of the settling time,
+    whatever the budget.
 
     Args:
         policy: precision, and how long settling may take.
@@ -162,8 +163,8 @@ class Settling:
         reading = self._watch.reading()
         if reading and reading.clock_mhz:
             self._clocks.append(reading.clock_mhz)
-        reported = bool(reading and POWER in reading.limits)
-        self.is_limited |= bool(self._watch.load_s) and (reported or self._fell)
+        is_slower = POWER in reading.limits if reading else self._fell
+        self.is_limited |= bool(self._watch.load_s) and is_slower
 
     @property
     def samples(self) -> list[Batch]:
@@ -174,12 +175,8 @@ class Settling:
 
     @property
     def _fell(self) -> bool:
-        """Whether the latest batches are slower than the fastest were, as a fraction of their time."""
-        seconds = [_first(batch) for batch in self.batches]
-        if len(seconds) < 2 * _AGREEING:
-            return False
-        fastest = sorted(seconds)[_AGREEING // 2]
-        return float(np.median(seconds[-_AGREEING:])) > fastest * (1 + _FELL)
+        """Whether batches have become slower, by more than their spread."""
+        return drift([_first(batch) for batch in self.batches]) > _FELL
 
     def _agree(self, count: int) -> bool:
         """Whether so many of the latest batches, and the clock in them, agree within the precision."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 
 from gemmbench.ladder.libraries import AUTO
@@ -81,15 +82,17 @@ def noisy(run: Run, rows: Iterable[Row], where: Where) -> list[Note]:
 
 
 def disturbances(run: Run, rows: Iterable[Row], where: Where) -> list[Note]:
-    """Rows that something disturbed, those of one reason together; `marked` marks them in the table."""
-    groups: dict[str, list[Row]] = {}
+    """Rows that something disturbed, alike ones together; `marked` marks them in the table."""
+    groups: dict[str, list[tuple[str, Row]]] = {}
     for row in rows:
-        if reasons := disturbed(run, row):
-            groups.setdefault(", ".join(reasons), []).append(row)
-    notes = [
-        Note(f"disturbed ({_DISTURBED})", f"{places(alike, where)}: {reason}", "yellow")
-        for reason, alike in groups.items()
-    ]
+        for reason in disturbed(run, row):
+            groups.setdefault(re.sub(r"[\d.,]+", "", reason), []).append((reason, row))
+    notes = []
+    for alike in groups.values():
+        worst = max((reason for reason, _ in alike), key=lambda reason: re.findall(r"[\d.,]+", reason))
+        at_most = " at most" if len({reason for reason, _ in alike}) > 1 else ""
+        text = f"{places([row for _, row in alike], where)}: {worst}{at_most}"
+        notes.append(Note(f"disturbed ({_DISTURBED})", text, "yellow"))
     return _some(notes, "more reasons")
 
 

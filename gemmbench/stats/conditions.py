@@ -27,12 +27,10 @@ def disturbances(conditions: Conditions | None, on_cpu: bool) -> tuple[str, ...]
     """
     if conditions is None:
         return ()
-    reasons: list[str] = []
-    for clock, window in conditions.windows.items():
-        if on_cpu or clock == "host":
-            reasons += _of_host(window, conditions.cores)
-        if not on_cpu:
-            reasons += _of_device(window)
+    windows = conditions.windows.items()
+    reasons = _of_host([window for clock, window in windows if on_cpu or clock == "host"], conditions.cores)
+    for _, window in () if on_cpu else windows:
+        reasons += _of_device(window)
     return tuple(dict.fromkeys(reasons))
 
 
@@ -46,17 +44,25 @@ def is_on_cpu(run: Run, row: Row) -> bool:
     return row.device == HOST or row.ran_on == "host" or run.header.devices[row.device].type == "cpu"
 
 
-def _of_host(window: Readings, cores: int) -> list[str]:
-    parts = (
-        ("other programs used", window.other_cores, _OTHERS),
-        ("the hypervisor gave others", window.steal_cores, _STOLEN),
-    )
-    slack = _TICKS_S * cores / window.window_s if window.window_s else 0.0
-    return [
-        f"{what} {number(used)} of {cores} cores"
-        for what, used, share in parts
-        if used is not None and cores and used > share * cores + slack
-    ]
+def _of_host(windows: Sequence[Readings], cores: int) -> list[str]:
+    """What others took of the cores in the window in which they took most, if that is too much."""
+    reasons = []
+    for what, share, taken in (
+        ("other programs used", _OTHERS, lambda window: window.other_cores),
+        ("the hypervisor gave others", _STOLEN, lambda window: window.steal_cores),
+    ):
+        most = max(
+            (
+                used
+                for window in windows
+                if (used := taken(window)) is not None and window.window_s
+                if used > share * cores + _TICKS_S * cores / window.window_s
+            ),
+            default=0.0,
+        )
+        if most and cores:
+            reasons.append(f"{what} {number(most)} of {cores} cores")
+    return reasons
 
 
 def _of_device(window: Readings) -> list[str]:

@@ -75,7 +75,8 @@ def test_counters_that_stand_still_say_nothing(proc: FakeProc) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_this_process_is_its_own() -> None:
+def test_this_process_is_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(conditions, "PROC", Path("/proc"))
     monitor = Monitor(None, lambda: None)
     monitor.begin()
     end = time.monotonic() + 0.3

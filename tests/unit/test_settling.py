@@ -138,3 +138,14 @@ def test_two_in_turn_are_warmed_first(reports: bool) -> None:
     assert thirds(pairs.first) == thirds(pairs.second) == pytest.approx(1.0, abs=0.01)
     assert median(pairs.first) == pytest.approx(PROBLEM_S * LIMITED, rel=0.005)
     assert pairs.ratio == pytest.approx(1.02, rel=0.005)
+
+
+def test_a_row_that_is_only_noisy_is_not_taken_for_limited() -> None:
+    """Launches of small kernels lie several per cent apart."""
+    bench = Bench()
+    jitter = itertools.cycle([1.0, 1.06, 1.01, 1.03, 1.08, 1.0, 1.04])
+    bench.instrument.seconds["naive"] = (PROBLEM_S * next(jitter) for _ in itertools.count())
+    row = bench.row("naive")
+    assert not row.is_limited
+    assert not row.note
+    assert bench.clock.now < 3.1  # its budget
