@@ -259,7 +259,6 @@ class Rapl:
             )
 
     def joules(self) -> float:
-        """See `Counter`."""
         return sum(package.joules() for package in self._packages)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 
-from gemmbench.ladder.libraries import AUTO
+from gemmbench.ladder import AUTO
 from gemmbench.model import units
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.row import Parameters, Row, Status
@@ -89,11 +89,17 @@ def disturbances(run: Run, rows: Iterable[Row], where: Where) -> list[Note]:
             groups.setdefault(re.sub(r"[\d.,]+", "", reason), []).append((reason, row))
     notes = []
     for alike in groups.values():
-        worst = max((reason for reason, _ in alike), key=lambda reason: re.findall(r"[\d.,]+", reason))
+        worst = max((reason for reason, _ in alike), key=_size)
         at_most = " at most" if len({reason for reason, _ in alike}) > 1 else ""
         text = f"{places([row for _, row in alike], where)}: {worst}{at_most}"
         notes.append(Note(f"disturbed ({_DISTURBED})", text, "yellow"))
     return _some(notes, "more reasons")
+
+
+def _size(reason: str) -> float:
+    """The first number in a text."""
+    number = re.search(r"\d[\d.,]*", reason)
+    return float(number[0].replace(",", "")) if number else 0.0
 
 
 def marked(run: Run, row: Row, figure: str) -> str:
