@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from gemmbench.measure import conditions
+
 GOLDEN = Path(__file__).parent / "golden"
 
 
@@ -48,6 +50,12 @@ class Passed:
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         if not hasattr(session.config, "workerinput"):  # xdist's workers report to this process
             self._path.write_text("".join(f"{name}\n" for name in sorted(self._ids)), encoding="utf-8")
+
+
+@pytest.fixture(autouse=True)
+def quiet_host(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """What other programs do on this machine disturbs no test."""
+    monkeypatch.setattr(conditions, "PROC", tmp_path_factory.getbasetemp() / "no-proc")
 
 
 @pytest.fixture

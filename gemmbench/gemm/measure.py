@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -12,11 +13,13 @@ import numpy as np
 from gemmbench.measure.energy import measure_energy
 from gemmbench.measure.sampling import Metered, Sampled, Window, alone, in_turn, least_s
 from gemmbench.model.case import Case, Policy
+from gemmbench.model.conditions import Conditions, joined
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.events import Staged
 from gemmbench.model.instrument import Handle, Instrument, LostError, NotMeasuredError, too_slow
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import PAGEABLE, Energy, Former, Row, Scope
+from gemmbench.stats.conditions import disturbances
 
 _HOST_SHARE = 0.4  # of the budget; the rest is the device's scopes'
 _PAGEABLE_SHARE = 0.15  # of the budget, out of the host's, where arrays in ordinary memory are timed too
@@ -53,7 +56,13 @@ class Ready:
         prepared = self.handle.prepared
         if self.policy.cold and prepared.sets > 1:
             notes = (*notes, f"cold: rotates among {prepared.sets} operand sets")
-        return replace(self.row, samples=samples, notes=(*self.row.notes, *prepared.notes, *notes))
+        notes = (*notes, *dict.fromkeys(window.note for window in sampled if window.note))
+        return replace(
+            self.row,
+            samples=samples,
+            notes=(*self.row.notes, *prepared.notes, *notes),
+            conditions=joined([window.conditions for window in sampled]),
+        )
 
 
 class _WrongError(Exception):
@@ -167,7 +176,7 @@ def _against_former(instrument: Instrument, case: Case, device: DeviceFacts | No
                 raise _of_former(NotMeasuredError("unsupported", "; ".join(verified.check.reasons)))
             least = max(policy.min_batches, _LEAST_IN_TURN)
             batch_s = policy.batch_s * _BATCH_IN_TURN
-            short = replace(policy, batch_s=batch_s, settle_s=0.0, min_batches=least)
+            short = replace(policy, batch_s=batch_s, min_batches=least)
             windows = []
             for window in _windows(now, short, _HOST_SHARE_IN_TURN):
                 yield Staged(f"timing {window.clock}")
@@ -186,8 +195,13 @@ def _against_former(instrument: Instrument, case: Case, device: DeviceFacts | No
         if bool(notes) != bool(doubts):  # one clock for both
             samples, before = (_by_wall_clock(side) for side in sides)
         built = former.prepared.built
-    old = Former(built.source, before, built.resources, verified.launches)
-    return replace(row, samples=samples, former=old, notes=(*row.notes, *(notes or doubts)))
+    return replace(
+        row,
+        samples=samples,
+        former=Former(built.source, before, built.resources, verified.launches),
+        notes=(*row.notes, *(notes or doubts)),
+        conditions=joined([pairs.first.conditions for pairs in windows]),
+    )
 
 
 def _of_former(error: NotMeasuredError) -> NotMeasuredError:
@@ -211,18 +225,21 @@ def _predict(instrument: Instrument, case: Case, device: DeviceFacts | None, pol
     is_exact = False
     quick = replace(policy, cold=False)
 
-    def trial(smaller: Gemm) -> float:
-        """Seconds of one run of a smaller problem, the first and slow one not counted."""
+    def trial(smaller: Gemm) -> Trial:
+        """One run of a smaller problem, the first and slow one not counted."""
         nonlocal is_exact
         with instrument.prepare(case, device, quick, problem=smaller) as handle:
             if not is_exact:
                 _check_exact(case, handle)
                 is_exact = True
             clock = handle.prepared.clocks[0]
+            handle.watch.begin()
             handle.batch(clock, 1)
             batch = handle.batch(clock, 1)
+            conditions = handle.watch.end(clock, [batch])
             # Events of kernels are not believed before they are held against the wall clock.
-            return batch.wall_s if "kernel" in batch.seconds else batch.seconds[clock]
+            took_s = batch.wall_s if "kernel" in batch.seconds else batch.seconds[clock]
+            return Trial(took_s, conditions, disturbances(conditions, device is None or device.type == "cpu"))
 
     if _problem(case).flops:
         refuse_if_too_slow(_problem(case), policy, trial)
@@ -337,13 +354,28 @@ _SMALL = 256  # the first trial's edge
 _SHARE = 0.15  # of the budget that one trial may take
 
 
-def refuse_if_too_slow(problem: Gemm, policy: Policy, trial: Callable[[Gemm], float]) -> None:
-    """Predict a case's cost from growing trials.
+_TRIALS = 3  # at most, of one size, until there is an undisturbed one
+_QUIET_S = 0.5  # between a disturbed trial and the next
+
+_sleep = time.sleep  # replaced in tests
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One run of a smaller problem."""
+
+    seconds: float
+    conditions: Conditions | None = None
+    disturbances: tuple[str, ...] = ()  # why it may have taken longer than it should
+
+
+def refuse_if_too_slow(problem: Gemm, policy: Policy, trial: Callable[[Gemm], Trial]) -> None:
+    """Predict a case's cost from growing trials; what would skip it is tried twice, undisturbed if possible.
 
     Args:
         problem: the case's, with some flops.
         policy: its budget.
-        trial: runs a smaller problem; seconds that it took.
+        trial: runs a smaller problem.
 
     Raises:
         NotMeasuredError: skipped, with the time it would take.
@@ -353,10 +385,26 @@ def refuse_if_too_slow(problem: Gemm, policy: Policy, trial: Callable[[Gemm], fl
         smaller = replace(problem, m=min(problem.m, edge), n=min(problem.n, edge), k=min(problem.k, edge))
         if smaller.flops * 2 >= problem.flops:
             return  # the trial would be the case itself
-        took = trial(smaller)
-        predicted = least_s(took * problem.flops / smaller.flops)
-        if predicted <= policy.budget_s:
-            return
-        if took * 8 > policy.budget_s * _SHARE:
-            raise too_slow(predicted, policy)
+        trials: list[Trial] = []
+        while True:
+            trials.append(trial(smaller))
+            best = min(trials, key=lambda each: (bool(each.disturbances), each.seconds))
+            predicted = least_s(best.seconds * problem.flops / smaller.flops)
+            if predicted <= policy.budget_s:
+                return
+            if best.seconds * 8 <= policy.budget_s * _SHARE:
+                break
+            if len(trials) >= (_TRIALS if best.disturbances else 2):
+                raise _skipped(best, predicted, policy)
+            if best.disturbances:
+                _sleep(_QUIET_S)
         edge *= 2
+
+
+def _skipped(trial: Trial, predicted_s: float, policy: Policy) -> NotMeasuredError:
+    """Why a case is not measured; that of a disturbed trial is not the last word."""
+    error = too_slow(predicted_s, policy)
+    if not trial.disturbances:
+        return error
+    reason = f"{error.reason}; {', '.join(trial.disturbances)} meanwhile"
+    return NotMeasuredError("skipped", reason, needs_s=predicted_s, conditions=trial.conditions)

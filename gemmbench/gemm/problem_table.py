@@ -60,7 +60,8 @@ def _sheet(run: Run, device: int, dtype: str, rows: Sequence[Row]) -> Sheet:
         reached = rates.rate(row, scope)
         if reached is None:
             return Cell("-" if row.status == "ok" else "", style="dim")
-        return Cell(units.gflops(reached.median), reached.median == best[row.problem, scope])
+        figure = notes.marked(run, row, units.gflops(reached.median))
+        return Cell(figure, reached.median == best[row.problem, scope])
 
     has_energy = any_joules(rows)
 

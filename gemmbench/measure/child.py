@@ -23,6 +23,7 @@ from typing import IO, Any, Protocol, TypeVar, cast
 
 import msgspec
 
+from gemmbench.measure.conditions import Monitor
 from gemmbench.measure.sampling import Sampled, Window
 from gemmbench.model import instrument
 from gemmbench.model.case import DRIVER, Case, Policy, checkout_of
@@ -132,6 +133,7 @@ class Child:
         self._numbers = numbers(first)
         self._asked: dict[int, Prepare] = {}  # by handle, to prepare it again
         self._held: set[int] = set()  # the handles that the living process knows
+        self._monitors: dict[int | None, Monitor] = {}  # by the index of a device; None: the host
         self._batches: deque[int] = deque()  # the handles whose batches were asked for and not answered yet
         self._handle: int | None = None  # whose answer is waited for
         self._limit_s = self._left_s = _START_LIMIT_S
@@ -177,7 +179,14 @@ class Child:
         prepared = self._call(request, Prepared)
         self._asked[number] = request
         self._held.add(number)
-        return Handle(self, number, prepared)
+        return Handle(self, number, prepared, watch=self._watch(device))
+
+    def _watch(self, device: DeviceFacts | None) -> Monitor:
+        """What reads a device while its batches run."""
+        key = device.index if device else None
+        if key not in self._monitors:
+            self._monitors[key] = Monitor(device, lambda: self._process.pid if self._process else None)
+        return self._monitors[key]
 
     def of_former(
         self, case: Case, device: DeviceFacts | None
@@ -387,6 +396,8 @@ class Child:
         self.stop()
         for other, _ in self._others.values():
             other.close()
+        for monitor in self._monitors.values():
+            monitor.close()
         self._output.close()
 
 
@@ -442,7 +453,8 @@ class Worker(Child):
     def row_of(self, case: Case, error: Exception) -> Row:
         """The row of a case that raised something instead of giving a result."""
         if isinstance(error, NotMeasuredError):
-            return replace(case.row(error.status, error.reason), needs_s=error.needs_s)
+            row = case.row(error.status, error.reason)
+            return replace(row, needs_s=error.needs_s, conditions=error.conditions)
         self.stop()  # whatever it was, the next case begins anew
         return case.row("failed", f"{type(error).__name__}: {error}".removesuffix(": "))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from gemmbench.model.conditions import State
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Kind, Parameters, Problem, RanOn, Row, RowKey, Status, row_key
 from gemmbench.model.units import size
@@ -21,7 +22,7 @@ class Policy:
     """How long and how often things are measured; see the README's *How it measures*."""
 
     budget_s: float = 3.0  # sampling time for each row
-    settle_s: float = 3.0  # settling never takes longer, nor more than a third of the budget
+    settle_s: float = 3.0  # settling never takes longer; where power does not limit, a third of the budget
     batch_s: float = 0.01  # a batch lasts at least this
     max_batch_s: float = 0.2  # and at most this, unless one run takes longer
     min_batches: int = 10
@@ -29,6 +30,7 @@ class Policy:
     time_limit_s: float = 120.0  # a row that takes longer altogether is killed
     cold: bool = False  # rotate operands past the last-level cache
     memory: str = "auto"  # or one of MEMORY_MODES
+    state: State = ""  # that rows are measured in; "" (not known, in old files) measures settled ones
     energy: bool = False  # read the energy counter over a window of its own, after the samples
 
 

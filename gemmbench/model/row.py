@@ -12,12 +12,13 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
+from gemmbench.model.conditions import Conditions
 from gemmbench.model.problem import Dimensions
 
 # 1: the first one. What a table or a verdict needed beside the figures stood in the command and in sentences.
 # 2: it is typed. The header has `view` and `scope`. A row has `needs_s`, `phase`, `beside` (which was a
-#    parameter), `ran_on`, `race` (which were notes), `check_after` and `supersedes`. `model.schema1` fills
-#    them in for files of schema 1.
+#    parameter), `ran_on`, `race` (which were notes), `check_after`, `supersedes`, `conditions` and `burst`.
+#    `model.schema1` fills them in for files of schema 1, whose state is not known.
 
 Kind = Literal["gemm", "peak", "bandwidth", "transfer", "latency"]
 Status = Literal["ok", "wrong", "unsupported", "skipped", "failed", "crashed", "timed-out"]
@@ -170,6 +171,10 @@ class Row:
     given: tuple[str, ...] | None = (
         None  # parameters that are no preset's: the user's, the tuner's; None: not known
     )
+    conditions: Conditions | None = None  # of the device and its host; None where not known
+    burst: dict[str, Scope] = field(
+        default_factory=dict
+    )  # of a settled peak that power limits: the samples of the other state
 
     @property
     def key(self) -> RowKey:

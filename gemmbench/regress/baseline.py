@@ -18,6 +18,7 @@ from gemmbench.model.units import clean
 from gemmbench.regress import verdict as floors
 from gemmbench.regress.verdict import LEAST_IN_TURN, Limits, Noise, Recorded, Thresholds, is_exact
 from gemmbench.stats import rates as derive
+from gemmbench.stats.conditions import state
 from gemmbench.stats.intervals import CONFIDENCE, EXACT, Measure
 from gemmbench.stats.rates import in_turn, measure
 
@@ -505,6 +506,8 @@ def _facts(base: tuple[Run, Row], new: tuple[Run, Row]) -> Iterable[Fact]:
     if not only_preset_differs(before, after):
         yield "source", before.source, after.source
     yield "sampling", _warmth(then), _warmth(now)
+    if state(before) and state(after):
+        yield "sampling", f"--state {state(before)}", f"--state {state(after)}"
     yield "memory", before.memory, after.memory
 
 

@@ -64,6 +64,7 @@ class Sampling:
             time_limit_s=limit_s if self.time_limit_s is None else self.time_limit_s,
             memory=base.memory if self.memory is None else self.memory,
             cold=self.cold or base.cold,
+            state=base.state or "settled",
             energy=self.energy,
         )
 

@@ -14,6 +14,7 @@ from gemmbench.model.run_file import Run
 from gemmbench.model.units import listed
 from gemmbench.regress.baseline import Basis, Repetition, Rules
 from gemmbench.regress.verdict import FAILING, LOST, Judgement, Noise, Verdict, centre, conclude, resolution
+from gemmbench.stats.conditions import state
 from gemmbench.stats.intervals import Measure
 from gemmbench.stats.rates import former, work
 
@@ -143,6 +144,7 @@ def compare(
     remarks = [f"threshold row {number} is for none of these rows" for number in unused]
     remarks += [f"{run.path} adds nothing to the noise floor: {why}" for run, why in basis.unused_noises()]
     remarks += _new_presets(basis, lines)
+    remarks += _of_states([*basis.bases, *news])
     return Comparison(basis.bases, tuple(news), rules, noise, tuple(lines), dict(left_out), tuple(remarks))
 
 
@@ -154,6 +156,14 @@ def _new_presets(basis: Basis, lines: Sequence[Line]) -> Iterator[str]:
         if (before := basis.rows.get(line.key)) is not None and before.kind == "gemm"
         if before.parameters != line.row.parameters
     )
+
+
+def _of_states(runs: Sequence[Run]) -> Iterator[str]:
+    """Runs that do not say their rows' state, beside others that do."""
+    known = [any(state(row) for row in run.rows) for run in runs]
+    for run, is_known in zip(runs, known, strict=True):
+        if any(known) and not is_known:
+            yield f"{run.path} does not say in which state (--state) its rows were measured"
 
 
 def _line(basis: Basis, noise: Noise, key: RowKey, news: Sequence[Repetition]) -> Line | str:
