@@ -43,8 +43,9 @@ races: $(VENV)/.dev  ## run every kernel at small sizes under Oclgrind, which fi
 gate: $(VENV)/.dev  ## try the gate: kernels in turn with themselves are the same, one with more work is slower
 	$(BIN)/python tools/gate.py
 
-soak: $(VENV)/.dev  ## kill, starve, damage and interrupt runs in full, 20 minutes, and write docs/faults.md
+soak: $(VENV)/.dev  ## kill, starve, damage and interrupt runs in full, 25 minutes, and write docs/faults.md; verification in full
 	$(BIN)/python tools/soak.py
+	$(BIN)/python -m tools.verification
 
 plots: $(VENV)/.dev  ## draw the gallery again from the saved runs in plots/, and list it in its README
 	@rm -f plots/*.png

@@ -39,6 +39,7 @@ from gemmbench.regress.baseline import Basis
 from gemmbench.regress.check import CheckOutcome
 from gemmbench.regress.compare import Line
 from gemmbench.regress.gate import Floor, floor
+from gemmbench.report.conditions import sheets as conditions_sheets
 from gemmbench.report.progress import Progress, row_label
 from gemmbench.report.table import stack
 from gemmbench.suite import run as suite
@@ -104,9 +105,8 @@ class Run(run_file.Run):
         """What `show` prints, for rich."""
         if self.own_table is None:
             return show_table(self, ORDER, verbose)
-        if not self.concurrent:
-            return self.own_table(self, verbose)
-        below = concurrent_sheets(self, ORDER, verbose)
+        below = concurrent_sheets(self, ORDER, verbose) if self.concurrent else []
+        below += conditions_sheets(alone(self)) if verbose else []
         own = self.own_table(alone(self), verbose)
         return Page(own, *([Text(""), stack(below)] if below else []))
 

@@ -18,8 +18,10 @@ from gemmbench.model.row import SCOPES, Row
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean, listed
 from gemmbench.probes import peak_table
+from gemmbench.report import conditions
 from gemmbench.report.table import Sheet, finite, sheet_markdown, stack
 from gemmbench.stats import rates
+from gemmbench.stats.conditions import disturbed, in_short
 from gemmbench.stats.panels import sweep_axis
 from gemmbench.suite import together_table
 from gemmbench.suite.together_table import alone
@@ -61,6 +63,7 @@ def show(run: Run, order: Sequence[str] = (), verbose: bool = False) -> Renderab
     at_once, run = concurrent_sheets(run, order, verbose), alone(run)
     if run.header.view == "gemm" and len({row.problem for row in run.rows if row.kind == "gemm"}) == 1:
         rest = [*peak_table.sheets(run, verbose), *peak_table.other_sheets(run), *at_once]
+        rest += conditions.sheets(run) if verbose else []
         return Group(gemm(run), *([Text(""), stack(rest)] if rest else []))
     tables = [*sheets(run, order, verbose), *at_once]
     return stack(tables) if tables else Text("No rows: the run ended before its first result.")
@@ -76,7 +79,8 @@ def sheets(run: Run, order: Sequence[str] = (), verbose: bool = False) -> list[S
     every = verbose or scope == "all"
     view = VIEWS.get(run.header.view, _by_rows)
     gemms = problem_table.sheets(run, order) if every else view(run, scope, order)
-    return [*gemms, *peak_table.sheets(run, verbose), *peak_table.other_sheets(run), *at_once]
+    below = conditions.sheets(run) if verbose else []
+    return [*gemms, *peak_table.sheets(run, verbose), *peak_table.other_sheets(run), *at_once, *below]
 
 
 def concurrent_sheets(run: Run, order: Sequence[str] = (), verbose: bool = False) -> list[Sheet]:
@@ -98,6 +102,7 @@ CSV_FIELDS: tuple[str, ...] = (
     "alpha", "beta", "status", "reason", "parameters", "choice",
     "kernel_gflops", "device_gflops", "host_gflops", "peak_fraction",
     "gflops", "gbps", "latency_s", "energy_j", "gflop_per_j", "width", "noise", "few",
+    "state", "clock_mhz", "limits", "other_cores", "steal_cores", "switches", "disturbed",
     "kernel_s", "device_s", "host_s", "build_s", "memory", "verdict", "source", "notes",
 )
 # fmt: on
@@ -149,6 +154,7 @@ def _device(run: Run, row: Row) -> dict[str, str]:
 
 def _record(run: Run, row: Row) -> dict[str, Any]:
     merged = msgspec.to_builtins(row) | rates.derived(run, row) | _device(run, row)
+    merged |= {"disturbed": list(disturbed(run, row))}
     merged |= together_table.derived(run, row)
     return {name: finite(value) for name, value in merged.items()}
 
@@ -166,6 +172,8 @@ def _flat(run: Run, row: Row) -> dict[str, object]:
         "label": row.label or row.phase,
         "alpha": row.problem.alpha if row.problem else None,
         "beta": row.problem.beta if row.problem else None,
+        **in_short(row),
+        "disturbed": "; ".join(disturbed(run, row)),
         "parameters": listed(row.case_parameters),
         "choice": listed(row.choice),
         "build_s": row.build_s,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -13,12 +14,14 @@ from gemmbench.ladder import BY_NAME
 from gemmbench.measure.energy import measure_energy
 from gemmbench.measure.sampling import Metered, Sampled, Window, alone, in_turn, least_s
 from gemmbench.model.case import Case, Policy
+from gemmbench.model.conditions import Conditions, joined
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.events import Staged
 from gemmbench.model.instrument import Batch, Handle, Instrument, LostError, NotMeasuredError, too_slow
 from gemmbench.model.problem import Gemm
-from gemmbench.model.row import CHAIN, PAGEABLE, Former, Row, Scope
+from gemmbench.model.row import CHAIN, PAGEABLE, Energy, Former, Row, Scope
 from gemmbench.model.units import percent
+from gemmbench.stats.conditions import disturbances
 from gemmbench.stats.intervals import summarize
 
 _HOST_SHARE = 0.4  # of the budget; the rest is the device's scopes'
@@ -35,7 +38,7 @@ Stages = Generator[Staged, None, Row]
 
 @dataclass(frozen=True)
 class Ready:
-    """A `measure.child.Ready`."""
+    """A `measure.child.Ready`, whose row is verified again when it is completed."""
 
     row: Row
     handle: Handle
@@ -47,7 +50,11 @@ class Ready:
         return _windows(self.handle, self.policy)
 
     def completed(self, sampled: Sequence[Sampled]) -> Row:
-        """The row with its samples, window by window."""
+        """The row with its samples, window by window; without them if it is wrong by now."""
+        return _verified_after(self.sampled(sampled), self.handle)
+
+    def sampled(self, sampled: Sequence[Sampled]) -> Row:
+        """The row with its samples."""
         samples, notes = _trusted(sampled)
         prepared = self.handle.prepared
         variant = BY_NAME.get(self.row.variant)
@@ -55,7 +62,13 @@ class Ready:
             notes = (*notes, *_impossible(samples))
         if self.policy.cold and prepared.sets > 1:
             notes = (*notes, f"cold: rotates among {prepared.sets} operand sets")
-        return replace(self.row, samples=samples, notes=(*self.row.notes, *prepared.notes, *notes))
+        notes = (*notes, *dict.fromkeys(window.note for window in sampled if window.note))
+        return replace(
+            self.row,
+            samples=samples,
+            notes=(*self.row.notes, *prepared.notes, *notes),
+            conditions=joined([window.conditions for window in sampled]),
+        )
 
 
 class _WrongError(Exception):
@@ -67,7 +80,7 @@ class _WrongError(Exception):
 
 
 def measured(instrument: Instrument, case: Case, device: DeviceFacts | None, policy: Policy) -> Stages:
-    """Verify and measure a case, yielding its stages.
+    """Verify a case, measure it and verify it again, yielding its stages.
 
     Raises:
         NotMeasuredError: there is no rate, and why.
@@ -85,7 +98,7 @@ def measured(instrument: Instrument, case: Case, device: DeviceFacts | None, pol
         for window in _windows(handle, policy, pageable=True):
             yield Staged(f"timing {window.clock}")
             windows.append(alone(handle, window.clock, policy, window.budget_s, window.settle))
-        row = ready.completed(windows)
+        row = ready.sampled(windows)
         if handle.prepared.parts:
             yield Staged("timing the host scope's parts")
             batch = handle.batch("parts", _parts_count(row, policy))
@@ -94,7 +107,8 @@ def measured(instrument: Instrument, case: Case, device: DeviceFacts | None, pol
             yield Staged("measuring energy")
             with Metered(handle, handle.prepared.clocks[0]) as run:
                 row = replace(row, energy=measure_energy(run, device=device))
-    return row
+        yield Staged("verifying")
+        return _verified_after(row, handle)
 
 
 def begun(
@@ -115,7 +129,7 @@ def begun(
         except _WrongError as error:
             return error.row
         if not _problem(case).flops:
-            return replace(row, notes=(*row.notes, "nothing to time: the product has no terms"))
+            return _untimed(row, handle)
         held.pop_all()
     return Ready(row, handle, policy)
 
@@ -127,57 +141,72 @@ def _against_former(instrument: Instrument, case: Case, device: DeviceFacts | No
         NotMeasuredError: unsupported: there is nothing to hold the case against.
     """
     yield Staged("building")
-    present = replace(case, former="")
+    present = replace(case, former="", former_parameters=None)
     is_exact = _predict(instrument, present, device, policy)
+    other, past, on = instrument.of_former(case, device)
     with ExitStack() as held:
         handles: dict[str, Handle] = {}
 
-        def prepare(side: Case) -> Handle:
-            like = next((handle.number for handle in handles.values()), None)
-            handle = handles[side.former] = instrument.prepare(side, device, policy, like)
+        def prepare(of: Instrument, side: Case, its: DeviceFacts | None) -> Handle:
+            like = next((handle.number for handle in handles.values() if handle.instrument is of), None)
+            handle = handles["now" if side is present else "then"] = of.prepare(side, its, policy, like)
             return held.enter_context(handle)
+
+        def prepare_now() -> Handle:
+            return handles.get("now") or prepare(instrument, present, device)
 
         yield Staged("verifying the former kernel")
         # One of them is prepared first, and its temporaries lie before the other's: by chance, so that it
         # evens out from process to process.
         if random.random() < 0.5:
-            prepare(present)
+            prepare_now()
         try:
-            former = prepare(case)
+            former = prepare(other, past, on)
             exact = former.verify("exact").check
             if exact.verdict == "wrong":
                 raise NotMeasuredError("unsupported", "; ".join(exact.reasons))
         except NotMeasuredError as error:
             if not error.restart and not isinstance(error, LostError):
                 # Of a wrong kernel it is of no interest what it was before.
-                _verified(present, handles.get("") or prepare(present), is_exact)
+                _verified(present, prepare_now(), is_exact)
             raise _of_former(error) from None
-        now = handles.get("") or prepare(present)
+        now = prepare_now()
         yield Staged("verifying")
         row = _verified(present, now, is_exact)
         if not _problem(case).flops:
-            return replace(row, notes=(*row.notes, "nothing to time: the product has no terms"))
+            return _untimed(row, now)
         try:
             yield Staged("verifying the former kernel")
-            check = former.verify("before").check
-            if check.verdict == "wrong":
-                raise _of_former(NotMeasuredError("unsupported", "; ".join(check.reasons)))
+            verified = former.verify("before")
+            if verified.check.verdict == "wrong":
+                raise _of_former(NotMeasuredError("unsupported", "; ".join(verified.check.reasons)))
             least = max(policy.min_batches, _LEAST_IN_TURN)
             batch_s = policy.batch_s * _BATCH_IN_TURN
-            short = replace(policy, batch_s=batch_s, settle_s=0.0, min_batches=least)
+            short = replace(policy, batch_s=batch_s, min_batches=least)
             windows = []
             for window in _windows(now, short, _HOST_SHARE_IN_TURN):
                 yield Staged(f"timing {window.clock}")
                 windows.append(in_turn(now, former, window.clock, short, window.budget_s))
+            yield Staged("verifying")
+            row = _verified_after(row, now)
+            if row.status == "wrong":
+                return row
+            check = former.verify("after").check
+            if check.verdict == "wrong":
+                raise _of_former(NotMeasuredError("unsupported", "; ".join(check.reasons)))
         except NotMeasuredError as error:
             raise (_of_former(error) if error.handle == former.number else error) from None
         sides = [pairs.first for pairs in windows], [pairs.second for pairs in windows]
         (samples, notes), (before, doubts) = map(_trusted, sides)
         if bool(notes) != bool(doubts):  # one clock for both
             samples, before = (_by_wall_clock(side) for side in sides)
-        source = former.prepared.built.source
+        built = former.prepared.built
     return replace(
-        row, samples=samples, former=Former(source, before), notes=(*row.notes, *(notes or doubts))
+        row,
+        samples=samples,
+        former=Former(built.source, before, built.resources, verified.launches),
+        notes=(*row.notes, *(notes or doubts)),
+        conditions=joined([pairs.first.conditions for pairs in windows]),
     )
 
 
@@ -202,18 +231,21 @@ def _predict(instrument: Instrument, case: Case, device: DeviceFacts | None, pol
     is_exact = False
     quick = replace(policy, cold=False)
 
-    def trial(smaller: Gemm) -> float:
-        """Seconds of one run of a smaller problem, the first and slow one not counted."""
+    def trial(smaller: Gemm) -> Trial:
+        """One run of a smaller problem, the first and slow one not counted."""
         nonlocal is_exact
         with instrument.prepare(case, device, quick, problem=smaller) as handle:
             if not is_exact:
                 _check_exact(case, handle)
                 is_exact = True
             clock = handle.prepared.clocks[0]
+            handle.watch.begin()
             handle.batch(clock, 1)
             batch = handle.batch(clock, 1)
+            conditions = handle.watch.end(clock, [batch])
             # Events of kernels are not believed before they are held against the wall clock.
-            return batch.wall_s if "kernel" in batch.seconds else batch.seconds[clock]
+            took_s = batch.wall_s if "kernel" in batch.seconds else batch.seconds[clock]
+            return Trial(took_s, conditions, disturbances(conditions, device is None or device.type == "cpu"))
 
     if _problem(case).flops:
         refuse_if_too_slow(_problem(case), policy, trial)
@@ -252,6 +284,22 @@ def _verified(case: Case, handle: Handle, is_exact: bool) -> Row:
     if row.check.verdict == "wrong":
         raise _WrongError(replace(row, status="wrong", reason="; ".join(row.check.reasons)))
     return row
+
+
+def _verified_after(row: Row, handle: Handle) -> Row:
+    """The row with its second check; without samples if that is wrong."""
+    check = handle.verify("after").check
+    row = replace(row, check_after=check)
+    if check.verdict != "wrong":
+        return row
+    reason = "; ".join(check.reasons)
+    return replace(row, status="wrong", reason=reason, samples={}, parts={}, energy=Energy())
+
+
+def _untimed(row: Row, handle: Handle) -> Row:
+    """The row of a product without terms."""
+    row = _verified_after(row, handle)
+    return replace(row, notes=(*row.notes, "nothing to time: the product has no terms"))
 
 
 def _windows(
@@ -332,13 +380,28 @@ _SMALL = 256  # the first trial's edge
 _SHARE = 0.15  # of the budget that one trial may take
 
 
-def refuse_if_too_slow(problem: Gemm, policy: Policy, trial: Callable[[Gemm], float]) -> None:
-    """Predict a case's cost from growing trials.
+_TRIALS = 3  # at most, of one size, until there is an undisturbed one
+_QUIET_S = 0.5  # between a disturbed trial and the next
+
+_sleep = time.sleep  # replaced in tests
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One run of a smaller problem."""
+
+    seconds: float
+    conditions: Conditions | None = None
+    disturbances: tuple[str, ...] = ()  # why it may have taken longer than it should
+
+
+def refuse_if_too_slow(problem: Gemm, policy: Policy, trial: Callable[[Gemm], Trial]) -> None:
+    """Predict a case's cost from growing trials; what would skip it is tried twice, undisturbed if possible.
 
     Args:
         problem: the case's, with some flops.
         policy: its budget.
-        trial: runs a smaller problem; seconds that it took.
+        trial: runs a smaller problem.
 
     Raises:
         NotMeasuredError: skipped, with the time it would take.
@@ -348,10 +411,26 @@ def refuse_if_too_slow(problem: Gemm, policy: Policy, trial: Callable[[Gemm], fl
         smaller = replace(problem, m=min(problem.m, edge), n=min(problem.n, edge), k=min(problem.k, edge))
         if smaller.flops * 2 >= problem.flops:
             return  # the trial would be the case itself
-        took = trial(smaller)
-        predicted = least_s(took * problem.flops / smaller.flops)
-        if predicted <= policy.budget_s:
-            return
-        if took * 8 > policy.budget_s * _SHARE:
-            raise too_slow(predicted, policy)
+        trials: list[Trial] = []
+        while True:
+            trials.append(trial(smaller))
+            best = min(trials, key=lambda each: (bool(each.disturbances), each.seconds))
+            predicted = least_s(best.seconds * problem.flops / smaller.flops)
+            if predicted <= policy.budget_s:
+                return
+            if best.seconds * 8 <= policy.budget_s * _SHARE:
+                break
+            if len(trials) >= (_TRIALS if best.disturbances else 2):
+                raise _skipped(best, predicted, policy)
+            if best.disturbances:
+                _sleep(_QUIET_S)
         edge *= 2
+
+
+def _skipped(trial: Trial, predicted_s: float, policy: Policy) -> NotMeasuredError:
+    """Why a case is not measured; that of a disturbed trial is not the last word."""
+    error = too_slow(predicted_s, policy)
+    if not trial.disturbances:
+        return error
+    reason = f"{error.reason}; {', '.join(trial.disturbances)} meanwhile"
+    return NotMeasuredError("skipped", reason, needs_s=predicted_s, conditions=trial.conditions)

@@ -13,7 +13,7 @@ from rich.text import Text
 from gemmbench.ladder import AUTO
 from gemmbench.model import units
 from gemmbench.model.device import HOST
-from gemmbench.model.row import PAGEABLE, PARTS, SCOPES, Row
+from gemmbench.model.row import PAGEABLE, PARTS, SCOPES, Check, Row
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean, clean_lines, listed
 from gemmbench.report import notes
@@ -60,7 +60,8 @@ def _sheet(run: Run, device: int, dtype: str, rows: Sequence[Row]) -> Sheet:
         reached = rates.rate(row, scope)
         if reached is None:
             return Cell("-" if row.status == "ok" else "", style="dim")
-        return Cell(units.gflops(reached.median), reached.median == best[row.problem, scope])
+        figure = notes.marked(run, row, units.gflops(reached.median))
+        return Cell(figure, reached.median == best[row.problem, scope])
 
     has_energy = any_joules(rows)
 
@@ -216,15 +217,22 @@ def _launches(row: Row) -> Sheet:
     )
 
 
+def _verified(title: str, check: Check) -> Note:
+    """A check: its verdict, its figures as fractions of their bounds, and what is wrong."""
+    figures = ", ".join(f"{clean(name)} {units.number(value)}" for name, value in check.figures.items())
+    reasons = "; ".join(map(clean, check.reasons))
+    verdict = check.verdict if check.verdict != "none" else "not done"
+    style = {"ok": "green", "wrong": "bold red", "suspect": "yellow"}.get(check.verdict, "dim")
+    return Note(title, ": ".join(filter(None, (verdict, figures, reasons))), style)
+
+
 def _facts(run: Run, row: Row) -> list[Note]:
     facts = []
     if row.status != "ok":
         facts.append(Note(WORDS[row.status], clean_lines(row.reason), STYLES[row.status]))
-    figures = ", ".join(f"{clean(name)} {units.number(value)}" for name, value in row.check.figures.items())
-    reasons = "; ".join(map(clean, row.check.reasons))
-    verdict = row.check.verdict if row.check.verdict != "none" else "not done"
-    style = {"ok": "green", "wrong": "bold red", "suspect": "yellow"}.get(row.check.verdict, "dim")
-    facts.append(Note("verified", ": ".join(filter(None, (verdict, figures, reasons))), style))
+    facts.append(_verified("verified", row.check))
+    if row.check_after:
+        facts.append(_verified("and after", row.check_after))
     if row.variant == AUTO and row.choice:
         facts.append(Note("took", notes.selected(row)))
     chosen = {**row.parameters, **notes.settled(row)}

@@ -17,8 +17,9 @@ from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean, clean_lines
 from gemmbench.report import notes
 from gemmbench.report.notes import STYLES, WORDS
-from gemmbench.report.table import Cell, Note, Sheet, heading, stack
+from gemmbench.report.table import POWER_LIMITED, Cell, Note, Sheet, heading, stack
 from gemmbench.stats import rates as derive
+from gemmbench.stats.conditions import limited
 
 REFERENCE = "float"  # what the other types are held against
 
@@ -128,20 +129,25 @@ def _heading(run: Run, grid: _Grid) -> tuple[str, ...]:
     first, *_ = (heading(run, grid.device, dtype) for dtype in grid.dtypes)
     if grid.device == HOST:
         return first
-    return (*first[:-1], *(heading(run, grid.device, dtype)[-1] for dtype in grid.dtypes))
+    limits = {dtype: clock for dtype in grid.dtypes if (clock := limited(run, grid.device, dtype))}
+    return (
+        *(piece for piece in first[:-1] if not piece.startswith(POWER_LIMITED)),
+        *(f"{dtype} {POWER_LIMITED}: {clock}" for dtype, clock in limits.items()),
+        *(heading(run, grid.device, dtype)[-1] for dtype in grid.dtypes),
+    )
 
 
 def _line(run: Run, grid: _Grid, variant: str, others: Sequence[str]) -> tuple[Cell, ...]:
     rows = {dtype: grid.row(variant, dtype) for dtype in grid.dtypes}
     return (
         Cell(clean(variant)),
-        *(_figure(grid, row) for row in rows.values()),
+        *(_figure(run, grid, row) for row in rows.values()),
         *(_over(grid.rate(rows[dtype]), grid.rate(rows[REFERENCE])) for dtype in others),
         *(_of_peak(run, grid, row) for row in rows.values()),
     )
 
 
-def _figure(grid: _Grid, row: Row | None) -> Cell:
+def _figure(run: Run, grid: _Grid, row: Row | None) -> Cell:
     if row is None:
         return Cell("")
     if row.status != "ok":
@@ -149,7 +155,8 @@ def _figure(grid: _Grid, row: Row | None) -> Cell:
     rate = grid.rate(row)
     if rate is None:
         return Cell("-")
-    return Cell(units.gflops(rate), row is grid.best(row.dtype), "yellow" if derive.is_noisy(row) else "")
+    figure = notes.marked(run, row, units.gflops(rate))
+    return Cell(figure, row is grid.best(row.dtype), "yellow" if derive.is_noisy(row) else "")
 
 
 def _over(rate: float | None, reference: float | None) -> Cell:
@@ -272,7 +279,7 @@ def _workloads_sheet(
         (
             Cell(_broken(line.name) or "-"),
             *(Cell(str(length)) for length in (line.problem.m, line.problem.n, line.problem.k)),
-            Cell(clean(line.best.variant) if line.best else _why(line)),
+            Cell(notes.marked(run, line.best, clean(line.best.variant)) if line.best else _why(line)),
             *_cells(line_figures),
             *((problem_table.cells(line.best) if line.best else _NO_ENERGY) if joules else ()),
         )

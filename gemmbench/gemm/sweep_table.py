@@ -66,7 +66,7 @@ def _sheet(run: Run, panel: Panel, scope: str) -> Sheet:
     rows = tuple(
         (
             Cell(clean(series.label)),
-            *(_cell(series, size, scope, best[size]) for size in sizes),
+            *(_cell(run, series, size, scope, best[size]) for size in sizes),
             Cell(_of_peak(run, series, scope)),
             Cell(_host_over_device(series)),
         )
@@ -103,7 +103,7 @@ def _rate(series: Series, size: int, scope: str) -> rates.Rate | None:
     return rates.shown_rate(series.rows[size], scope) if size in series.rows else None
 
 
-def _cell(series: Series, size: int, scope: str, best: float | None) -> Cell:
+def _cell(run: Run, series: Series, size: int, scope: str, best: float | None) -> Cell:
     if size not in series.rows:
         return Cell("")
     row = series.rows[size]
@@ -112,7 +112,8 @@ def _cell(series: Series, size: int, scope: str, best: float | None) -> Cell:
     reached = _rate(series, size, scope)
     if reached is None:
         return Cell("-")
-    return Cell(units.gflops(reached.median), reached.median == best, "yellow" if rates.is_noisy(row) else "")
+    figure = notes.marked(run, row, units.gflops(reached.median))
+    return Cell(figure, reached.median == best, "yellow" if rates.is_noisy(row) else "")
 
 
 def _of_peak(run: Run, series: Series, scope: str) -> str:

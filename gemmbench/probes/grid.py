@@ -100,7 +100,7 @@ def _absences(lines: Mapping[str, Row]) -> list[Note]:
 
 def every(run: Run, rows: Sequence[Row], where: notes.Where) -> list[Note]:
     """What is noisy, and what the rows say themselves."""
-    return [*notes.noisy(run, rows, where), *notes.remarks(rows, where)]
+    return [*notes.noisy(run, rows, where), *bursts(rows, where), *notes.remarks(rows, where)]
 
 
 def brief(run: Run, rows: Sequence[Row], where: notes.Where) -> list[Note]:
@@ -116,11 +116,22 @@ def brief(run: Run, rows: Sequence[Row], where: notes.Where) -> list[Note]:
         for label, count, reason in counts
         if count
     ]
+    remarks += [*notes.disturbances(run, rows, where), *bursts(rows, where)]
     said: dict[str, dict[str, None]] = {}
     for row in rows:
         for note in row.notes:
             said.setdefault(clean_lines(note), {})[clean(row.variant)] = None
     return [*remarks, *(Note("note", f"{', '.join(names)}: {note}", "dim") for note, names in said.items())]
+
+
+def bursts(rows: Sequence[Row], where: notes.Where) -> list[Note]:
+    """How much more a device does before power limits it."""
+    gains = [
+        f"{where(row)}: in a burst {units.percent(gain)} more"
+        for row in rows
+        if (gain := derive.burst_gain(row)) is not None and gain > derive.FAR_STATES
+    ]
+    return [Note("power-limited", "; ".join(gains), "dim")] if gains else []
 
 
 def kept(run: Run, rows: Sequence[Row], where: notes.Where) -> list[Note]:

@@ -43,7 +43,7 @@ class Sized(Handle):
 
 def sized(handle: Handle, work: int) -> Sized:
     """A handle whose problems have so much work."""
-    return Sized(handle.instrument, handle.number, handle.prepared, work)
+    return Sized(handle.instrument, handle.number, handle.prepared, work, watch=handle.watch)
 
 
 def event_s(batch: Batch) -> float:

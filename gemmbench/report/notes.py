@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 
 from gemmbench.ladder import AUTO
@@ -12,6 +13,7 @@ from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean, clean_lines
 from gemmbench.report.table import Cell, Note
 from gemmbench.stats import rates
+from gemmbench.stats.conditions import disturbed
 
 Where = Callable[[Row], str]  # a row's place in the table: "2048"
 
@@ -35,6 +37,7 @@ STYLES: dict[Status, str] = {
 }
 FEW = "few"  # instead of an interval
 FEW_REASON = "too few independent batches for an interval"
+_DISTURBED = "~"
 _MOST = 8  # notes of one sort; the rest is counted
 
 
@@ -78,7 +81,33 @@ def noisy(run: Run, rows: Iterable[Row], where: Where) -> list[Note]:
         Note(label, f"{places(doubtful, where)}; {advice}", "yellow")
         for label, doubted, advice in doubts
         if (doubtful := [row for row in timed if doubted(row)])
-    ]
+    ] + disturbances(run, timed, where)
+
+
+def disturbances(run: Run, rows: Iterable[Row], where: Where) -> list[Note]:
+    """Rows that something disturbed, alike ones together; `marked` marks them in the table."""
+    groups: dict[str, list[tuple[str, Row]]] = {}
+    for row in rows:
+        for reason in disturbed(run, row):
+            groups.setdefault(re.sub(r"[\d.,]+", "", reason), []).append((reason, row))
+    notes = []
+    for alike in groups.values():
+        worst = max((reason for reason, _ in alike), key=_size)
+        at_most = " at most" if len({reason for reason, _ in alike}) > 1 else ""
+        text = f"{places([row for _, row in alike], where)}: {worst}{at_most}"
+        notes.append(Note(f"disturbed ({_DISTURBED})", text, "yellow"))
+    return _some(notes, "more reasons")
+
+
+def _size(reason: str) -> float:
+    """The first number in a text."""
+    number = re.search(r"\d[\d.,]*", reason)
+    return float(number[0].replace(",", "")) if number else 0.0
+
+
+def marked(run: Run, row: Row, figure: str) -> str:
+    """A figure for a table, with a mark if something disturbed its row."""
+    return f"{_DISTURBED}{figure}" if disturbed(run, row) else figure
 
 
 def noise_cell(row: Row) -> Cell:

@@ -225,6 +225,21 @@ def log_median(samples: tuple[float, ...]) -> Measure:
     return Measure(centre, resampled(logs).error / math.sqrt(kept), freedom)
 
 
+def ratio_in_turn(first: Sequence[float], second: Sequence[float]) -> Measure:
+    """Batches over those that were taken in turn with them: the mean of the two orders' medians.
+
+    The order alternates from pair to pair, so that what comes second in a pair is no change; and a speed
+    change of the machine that lasts longer than two batches is in both, so that the ratio is free of it.
+
+    Args:
+        first: seconds, pair by pair.
+        second: of the other in each pair.
+    """
+    ratios = tuple(batch / other for batch, other in zip(first, second, strict=True))
+    orders = (ratios[::2], ratios[1::2]) if len(ratios) >= 2 * LEAST_SAMPLES else (ratios,)
+    return mean([log_median(order) for order in orders])
+
+
 def mean(measures: Sequence[Measure]) -> Measure:
     """The mean of figures taken beside each other, as of the two controls around a row."""
     count = len(measures)

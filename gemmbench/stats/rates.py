@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
+from gemmbench.model.conditions import Conditions, State
 from gemmbench.model.device import HOST
 from gemmbench.model.dtypes import DTYPES
 from gemmbench.model.problem import Gemm
@@ -14,19 +15,19 @@ from gemmbench.model.row import SCOPES, Problem, Row, moment
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import GIGA
 from gemmbench.stats.intervals import (
-    LEAST_SAMPLES,
     Interval,
     Measure,
     Summary,
     drift,
     log_median,
-    mean,
+    ratio_in_turn,
     summarize,
     two_humped,
 )
 
 OUTDONE = 1.05  # a GEMM this many times as fast as the measured peak disproves it
 NOISY = 0.01  # the sampling rule's goal: beyond it a row is labelled
+FAR_STATES = 0.03  # from here on the distance of a burst from settled is told
 DRIFTING = 0.03  # from here on a trend of the samples is told
 
 
@@ -115,6 +116,23 @@ def shown_rate(row: Row, scope: str) -> Rate | None:
     """
     wider = SCOPES[SCOPES.index(scope) :] if scope in SCOPES else (scope,)  # pageable arrays: no other
     return next((reached for name in wider if (reached := rate(row, name)) is not None), None)
+
+
+def in_state(row: Row, state: State) -> Row | None:
+    """A row with the samples of one state; None if it has none. What is not known fits every state."""
+    own = row.conditions.state if row.conditions else ""
+    if not own or not state or own == state:
+        return row
+    if state == "burst" and row.burst:
+        return replace(row, samples=row.burst, burst={}, conditions=Conditions(state))
+    return None
+
+
+def burst_gain(row: Row) -> float | None:
+    """How much faster a settled peak is in a burst, as a fraction; None where both were not measured."""
+    settled, burst = rate(row, "kernel"), in_state(row, "burst") if row.burst else None
+    fast = rate(burst, "kernel") if burst else None
+    return fast.best / settled.best - 1 if settled and fast else None
 
 
 def gflop_per_joule(row: Row) -> float | None:
@@ -206,8 +224,9 @@ def peak(
 ) -> Peak | None:
     """The peak that a device's GEMMs of a type are held against; None if there is none.
 
-    Rows whose integrity is suspect do not count, nor do those of matrix units that were fed with zeros, with
-    which some run faster. A peak that a GEMM has outdone is none: see `outdone`.
+    It is the peak of the state that the run's rows are in, settled or burst. Rows whose integrity is suspect
+    do not count, nor do those of matrix units that were fed with zeros, with which some run faster. A peak
+    that a GEMM has outdone is none: see `outdone`.
 
     Args:
         run: any.
@@ -227,8 +246,9 @@ def peak(
         for index, facts in enumerate(other.header.devices)
         if facts.title == title
     ]
+    state = run.header.policy.state
     tops = [
-        next((top for source, index in sources if (top := _believed(source, index, dtype, units))), None)
+        next((top for source, at in sources if (top := _believed(source, at, dtype, units, state))), None)
         for units in (units_used(run, device, dtype) if matrix is None else (matrix,))
     ]
     return max((top for top in tops if top), key=lambda top: top.rate, default=None)
@@ -254,8 +274,8 @@ def peak_fraction(run: Run, row: Row, scope: str = "kernel", others: Sequence[Ru
     return reached.median / top.rate if reached and top else None
 
 
-def _believed(run: Run, device: int, dtype: str, matrix: bool) -> Peak | None:
-    top = _peak(run, device, dtype, matrix)
+def _believed(run: Run, device: int, dtype: str, matrix: bool, state: State) -> Peak | None:
+    top = _peak(run, device, dtype, matrix, state)
     return Peak(*top, run, matrix) if top and not outdone(run, device, dtype, matrix) else None
 
 
@@ -269,7 +289,7 @@ def outdone(run: Run, device: int, dtype: str, matrix: bool = False) -> tuple[fl
     host's BLAS counts on the processor of a CPU device, unless the driver has warnings: one that compiles for
     less than the processor offers has a lower peak indeed.
     """
-    top = _peak(run, device, dtype, matrix)
+    top = _peak(run, device, dtype, matrix, run.header.policy.state)
     if top is None:
         return None
     shared = _on_cpus_alone(run) and not run.header.devices[device].warnings
@@ -285,11 +305,12 @@ def outdone(run: Run, device: int, dtype: str, matrix: bool = False) -> tuple[fl
 
 
 @lru_cache(maxsize=64)
-def _peak(run: Run, device: int, dtype: str, matrix: bool) -> tuple[float, Row] | None:
+def _peak(run: Run, device: int, dtype: str, matrix: bool, state: State) -> tuple[float, Row] | None:
     best = [
         (reached.best, row)
-        for row in run.rows
-        if (row.kind, row.device, row.dtype) == ("peak", device, dtype)
+        for each in run.rows
+        if (each.kind, each.device, each.dtype) == ("peak", device, dtype)
+        if (row := in_state(each, state)) is not None
         if (row.ran_on == "matrix") == matrix and row.check.verdict == "ok"
         if row.parameters.get("operands") != "zeros"
         if (reached := rate(row, "kernel")) is not None
@@ -387,11 +408,7 @@ def measure(row: Row, scope: str | None = None) -> Measure | None:
 
 
 def in_turn(row: Row, scope: str | None = None) -> Measure | None:
-    """A row's time over that of the kernel's previous version: the median ratio of neighbouring batches.
-
-    A speed change of the machine that lasts longer than two batches is in both, so their ratio is free of it.
-    The order of the two versions alternates from pair to pair. Each order has a median of its own, and the
-    result is the mean of the two. Arguments as of `measure`.
+    """A row's time over that of its kernel's previous version (`ratio_in_turn`); arguments as of `measure`.
 
     Returns:
         None unless the row is ok and was measured in turn with the previous version.
@@ -399,10 +416,7 @@ def in_turn(row: Row, scope: str | None = None) -> Measure | None:
     chosen = _scope(row, scope)
     if chosen is None or row.former is None or chosen not in row.former.samples:
         return None
-    pairs = zip(row.samples[chosen].seconds, row.former.samples[chosen].seconds, strict=True)
-    ratios = tuple(now / before for now, before in pairs)
-    orders = (ratios[::2], ratios[1::2]) if len(ratios) >= 2 * LEAST_SAMPLES else (ratios,)
-    return mean([log_median(order) for order in orders])
+    return ratio_in_turn(row.samples[chosen].seconds, row.former.samples[chosen].seconds)
 
 
 def former(row: Row, scope: str | None = None) -> float:

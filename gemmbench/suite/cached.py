@@ -26,12 +26,14 @@ from gemmbench import __version__
 from gemmbench.ladder import BY_NAME
 from gemmbench.ladder.variant import ParameterError, Variant
 from gemmbench.model.case import Case, Plan, Skip
+from gemmbench.model.conditions import State
 from gemmbench.model.device import BUSY_CORES, DeviceFacts, HostFacts
 from gemmbench.model.kernel_files import fingerprint
 from gemmbench.model.row import Problem, Row, RowKey
 from gemmbench.model.run_file import SCHEMA_VERSION, Header, Run, lock
 from gemmbench.model.units import listed, number, reason_of
 from gemmbench.stats import rates
+from gemmbench.stats.conditions import disturbed
 from gemmbench.suite import auto
 from gemmbench.suite.auto import CHOOSABLE, Point
 from gemmbench.suite.plan import Tuned
@@ -211,8 +213,8 @@ class KeptPeaks(_Kept[Row]):
     unread = "kept peaks cannot be read, so that they are measured again"
     unwritten = "peaks are not kept for the next run"
 
-    def fill(self, plan: Plan, devices: Sequence[DeviceFacts]) -> Plan:
-        """The plan with kept rows instead of the cases that would measure them again."""
+    def fill(self, plan: Plan, devices: Sequence[DeviceFacts], state: State = "") -> Plan:
+        """The plan with kept rows instead of the cases that would measure them again, in the same state."""
         wanted = {step.device for step in plan if isinstance(step, Case) and step.kind in _PEAKS}
         kept = {index: self._by_key(devices[index]) for index in wanted}
 
@@ -220,6 +222,7 @@ class KeptPeaks(_Kept[Row]):
             if not isinstance(step, Case) or step.kind not in _PEAKS:
                 return step
             row = kept[step.device].get(replace(step, device=0).key)
+            row = rates.in_state(row, state) if row else None
             if row is None or row.source != step.source:
                 return step
             return Skip(replace(row, device=step.device))
@@ -245,7 +248,7 @@ class KeptPeaks(_Kept[Row]):
                 for row in run.rows
                 if row.device == index and row.kind in _PEAKS and row.status == "ok"
                 if row.check.verdict == "ok" and row.source and not row.measured_utc
-                if row.key not in resumed
+                if row.key not in resumed and not disturbed(run, row)
                 if not rates.outdone(run, index, row.dtype, row.ran_on == "matrix")
             ]
             if fresh:

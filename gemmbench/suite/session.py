@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Sequence
+import time
+from collections.abc import Callable, Generator, Iterable, Sequence
+from dataclasses import replace
 
 from gemmbench.ladder import AUTO
 from gemmbench.measure.child import Worker
 from gemmbench.model.case import Case, Plan, Policy, Skip
-from gemmbench.model.device import DeviceFacts
+from gemmbench.model.device import HOST, DeviceFacts
 from gemmbench.model.events import Event, Finished, Planned, Started
 from gemmbench.model.row import Row
 from gemmbench.model.run_file import RunFile, RunFileError
+from gemmbench.stats.conditions import disturbances
 from gemmbench.suite.auto import Automatic
 
 _OVERHEAD_S = 0.5  # building and verifying, for the first estimate of the time left
+_AGAIN_SHARE = 0.25  # of the run's time, for rows that were disturbed
 _ENERGY_S = 2.5  # resting, warming up and the window
 
 
@@ -24,8 +28,9 @@ def run(
     worker: Worker,
     file: RunFile | None = None,
     automatic: Automatic | None = None,
+    clock: Callable[[], float] = time.monotonic,
 ) -> Generator[Event, None, None]:
-    """Run a plan, case by case.
+    """Run a plan, case by case, and measure at the end again what was disturbed.
 
     Rows are appended to the file, and flushed, before they are yielded; rows that the file already holds
     (``--resume``) are yielded again and not measured again. `auto` chooses by what it knew before and by the
@@ -38,8 +43,37 @@ def run(
     steps = Steps(devices, policy, file, automatic)
     steps.check(plan)
     yield steps.planned(sum(isinstance(step, Case) and step.key not in steps.done for step in plan))
+    took_s: list[float] = []  # of each row that is measured
+    suspicious: list[tuple[Case, float]] = []  # and the seconds that it took; 0 if an earlier run measured it
     for step in plan:
-        yield from steps.take(step, worker)
+        begin = clock()
+        row = yield from steps.take(step, worker)
+        if isinstance(step, Case):
+            each_s = 0.0 if step.key in steps.done else clock() - begin
+            took_s += [each_s] if each_s else []
+            suspicious += [(step, each_s)] if steps.is_disturbed(row) else []
+    if suspicious and took_s:
+        mean_s, end = sum(took_s) / len(took_s), clock() + sum(took_s) * _AGAIN_SHARE
+        cases = [(case, each_s or mean_s) for case, each_s in suspicious]
+        yield from _again(cases, steps, worker, end, clock)
+
+
+def _again(
+    cases: Sequence[tuple[Case, float]],
+    steps: Steps,
+    worker: Worker,
+    end: float,
+    clock: Callable[[], float],
+) -> Generator[Event, None, None]:
+    """Measure disturbed cases again, as far as there is time for. Undisturbed rows supersede the first."""
+    yield steps.planned(len(cases))
+    for case, took_s in cases:
+        if clock() + took_s > end:
+            continue
+        yield steps.started(f"{case.label} again: it was disturbed")
+        row = yield from steps.measure(case, worker)
+        if row.status == "ok" and not steps.is_disturbed(row):
+            yield steps.finished(replace(row, supersedes=True))
 
 
 class Steps:
@@ -108,11 +142,20 @@ class Steps:
             row = step.row
         else:
             yield self.started(step.label)
-            device = self.devices[step.device] if step.device >= 0 else None
-            if device and step.variant == AUTO:
-                row = yield from self.automatic.measure(step, device, self.policy, worker)
-            else:
-                row = yield from worker.run(step, device, self.policy)
-                self.automatic.record(row, step)
+            row = yield from self.measure(step, worker)
         yield self.finished(row)
         return row
+
+    def measure(self, case: Case, worker: Worker) -> Generator[Event, None, Row]:
+        """Measure a case, and remember the row for `auto`; it is not saved yet."""
+        device = self.devices[case.device] if case.device >= 0 else None
+        if device and case.variant == AUTO:
+            return (yield from self.automatic.measure(case, device, self.policy, worker))
+        row = yield from worker.run(case, device, self.policy)
+        self.automatic.record(row, None if self.is_disturbed(row) else case)
+        return row
+
+    def is_disturbed(self, row: Row) -> bool:
+        """Whether the conditions of a row speak against it."""
+        on_cpu = row.device == HOST or self.devices[row.device].type == "cpu" or row.ran_on == "host"
+        return bool(disturbances(row.conditions, on_cpu))

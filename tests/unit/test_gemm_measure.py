@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
@@ -14,11 +16,24 @@ from gemmbench.gemm import measure
 from gemmbench.gemm.measure import measured
 from gemmbench.gemm.opencl_bench import Bench, Queued
 from gemmbench.measure import sampling
+from gemmbench.measure.conditions import Monitor, Usage, usage
 from gemmbench.model.case import Case, Policy
-from gemmbench.model.instrument import Batch, Built, LostError, NotMeasuredError, Prepared
+from gemmbench.model.conditions import Conditions
+from gemmbench.model.instrument import (
+    Batch,
+    Built,
+    LostError,
+    NotMeasuredError,
+    Prepared,
+    Verified,
+    Watch,
+    When,
+)
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Check, Row
-from tests.fake_instrument import FakeInstrument
+from gemmbench.stats.conditions import disturbances
+from tests.fake_instrument import FakeClock, FakeInstrument
+from tests.fake_proc import CHILD, OWN, FakeProc
 from tests.in_process import result_of
 
 POLICY = Policy(budget_s=1.0, settle_s=0.0, batch_s=0.01, min_batches=3)
@@ -59,9 +74,10 @@ def test_a_small_problem_is_prepared_once_and_verified_before_it_is_timed() -> N
     instrument, stages = FakeInstrument(), []
     row = run(instrument, case(), stages=stages)
     assert asked(instrument) == [
-        *("prepare naive", "verify exact", "verify before", "batch device", "batch host", "release")
+        *("prepare naive", "verify exact", "verify before", "batch device", "batch host", "verify after"),
+        "release",
     ]
-    assert stages == ["building", "verifying", "timing device", "timing host"]
+    assert stages == ["building", "verifying", "timing device", "timing host", "verifying"]
     assert (row.status, row.check.verdict, set(row.samples)) == ("ok", "ok", {"kernel", "device", "host"})
     assert row.key == case().key
 
@@ -82,8 +98,8 @@ def test_what_cannot_finish_is_skipped_and_nothing_is_left_behind() -> None:
     with pytest.raises(NotMeasuredError, match="would take about") as caught:
         run(instrument, case(LARGE))
     assert caught.value.status == "skipped"
-    assert len([entry for entry in instrument.log if entry[0] == "prepare"]) == 1
-    assert instrument.log[-1] == ("release", 0)
+    assert len([entry for entry in instrument.log if entry[0] == "prepare"]) == 2  # predicted twice
+    assert instrument.log[-1] == ("release", 1)
 
 
 @pytest.mark.parametrize("when", ["exact", "before"])
@@ -93,6 +109,38 @@ def test_a_wrong_kernel_is_not_timed(when: str) -> None:
     assert (row.status, row.reason, row.samples) == ("wrong", WRONG.reasons[0], {})
     assert instrument.log[-1] == ("release", 0)
     assert not any(entry[0] == "batch" for entry in instrument.log)
+
+
+def test_a_kernel_that_is_wrong_after_the_last_batch_has_no_rate() -> None:
+    instrument = FakeInstrument(verdicts={"after": WRONG})
+    row = run(instrument, case())
+    assert (row.status, row.reason, row.samples) == ("wrong", WRONG.reasons[0], {})
+    assert (row.check.verdict, row.check_after) == ("ok", WRONG)
+    assert instrument.log[-1] == ("release", 0)
+
+
+def test_either_of_two_in_turn_is_verified_after_the_last_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("random.random", lambda: 0.1)  # the present one first
+    for is_former in (False, True):
+        instrument = WrongAfter(int(is_former))
+        if is_former:
+            with pytest.raises(NotMeasuredError, match=r"its kernel in the other folder: residual 3\.1"):
+                run(instrument, OLD)
+        else:
+            row = run(instrument, OLD)
+            assert (row.status, row.samples, row.former) == ("wrong", {}, None)
+
+
+class WrongAfter(FakeInstrument):
+    """One of its handles gives a wrong answer after the last batch."""
+
+    def __init__(self, wrong: int) -> None:
+        super().__init__(prepared=Prepared(("device", "host"), built=Built(source="old")))
+        self._wrong = wrong
+
+    def verify(self, handle: int, when: When) -> Verified:
+        super().verify(handle, when)
+        return Verified(WRONG if (handle, when) == (self._wrong, "after") else Check("ok"))
 
 
 def test_an_empty_product_is_verified_and_not_timed() -> None:
@@ -184,6 +232,22 @@ def paired(**scripts: float) -> FakeInstrument:
     return FakeInstrument(seconds=seconds, prepared=Prepared(("device", "host"), built=Built(source="old")))
 
 
+def test_two_versions_of_gemmbench_are_two_instruments_in_turn() -> None:
+    """A checkout's kernel runs in a process of its own, on operands of its own, with its own presets."""
+    here = paired(naive=0.002)
+    there = FakeInstrument(
+        here.clock, {"naive": itertools.repeat(0.001)}, replace(here.prepared, built=Built(source="old"))
+    )
+    here.other = there
+    row = run(here, replace(OLD, former_parameters={"WX": 8}))
+    assert row.former is not None
+    assert row.former.source == "old"
+    for name in ("device", "host"):
+        assert row.samples[name].seconds == pytest.approx(len(row.samples[name].seconds) * (0.002,))
+        assert set(row.former.samples[name].seconds) == {0.001}
+    assert [entry[3] for entry in there.log if entry[0] == "prepare"] == [None]  # shares nobody's operands
+
+
 @pytest.mark.parametrize("draw", [0.1, 0.9])
 def test_the_two_share_operands_whichever_is_first(draw: float, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("random.random", lambda: draw)
@@ -216,6 +280,88 @@ def test_a_death_is_charged_to_the_kernel_that_was_called(
         assert caught.value.reason == "its kernel in the other folder: crashed: killed by SIGSEGV"
     else:
         assert (caught.value.status, caught.value.reason) == ("crashed", "killed by SIGSEGV")
+
+
+# --- a host that others keep busy ---------------------------------------------------------------------------
+
+
+class BusyHost(Watch):
+    """Another program holds one of two cores until it ends: a threaded BLAS is then many times slower."""
+
+    def __init__(self, clock: FakeClock, proc: FakeProc, until_s: float) -> None:
+        self._clock, self._proc, self._until_s = clock, proc, until_s
+        self._monitor = Monitor(None, lambda: CHILD, None, self._look, clock)
+
+    @property
+    def is_busy(self) -> bool:
+        return self._clock.now < self._until_s
+
+    def seconds(self, quiet_s: float) -> Iterator[float]:
+        while True:
+            yield quiet_s * (60 if self.is_busy else 1)
+
+    def sleep(self, seconds: float) -> None:
+        self._clock.now += seconds
+
+    def _look(self, now: float, pid: int | None) -> Usage | None:
+        passed = now - self._proc.now
+        busy_s = max(0.0, min(now, self._until_s) - self._proc.now)
+        if passed > 0:
+            self._proc.run(passed, own=1.0, other=busy_s / passed)
+        return usage(now, OWN, pid, None, self._proc.folder)
+
+    def begin(self) -> None:
+        self._monitor.begin()
+
+    def end(self, clock: str, batches: Sequence[Batch]) -> Conditions | None:
+        return self._monitor.end(clock, batches)
+
+
+def busy_host(folder: Path, until_s: float, quiet_s: float) -> FakeInstrument:
+    instrument = FakeInstrument(prepared=Prepared(("host",)))
+    host = BusyHost(instrument.clock, FakeProc(folder), until_s)
+    instrument.watch = host
+    instrument.seconds["numpy"] = host.seconds(quiet_s)
+    return instrument
+
+
+NUMPY = Case("gemm", -1, "numpy", "float", {}, LARGE)
+
+
+def test_a_busy_host_is_seen_in_the_row(tmp_path: Path) -> None:
+    """numpy at 256 showed 2.2 GFLOPS beside 129 and 290 at its neighbours, noise 0.0 %, without a word."""
+    instrument = busy_host(tmp_path, until_s=1000.0, quiet_s=1e-4)
+    row = run(instrument, replace(NUMPY, problem=SMALL), Policy())
+    assert row.status == "ok"
+    (reason,) = disturbances(row.conditions, on_cpu=True)
+    assert re.fullmatch(r"other programs used (0\.9|1\.0)\d+ of 2 cores", reason)
+    quiet = run(busy_host(tmp_path, until_s=0.0, quiet_s=1e-4), replace(NUMPY, problem=SMALL), Policy())
+    assert quiet.conditions is not None
+    assert disturbances(quiet.conditions, on_cpu=True) == ()
+
+
+def test_a_disturbed_trial_skips_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """ "Would take about 60 s", said a trial beside another program."""
+    instrument = busy_host(tmp_path, until_s=0.9, quiet_s=0.008)
+    monkeypatch.setattr(measure, "_sleep", instrument.watch.sleep)  # type: ignore[attr-defined]
+    row = run(instrument, NUMPY)
+    assert row.status == "ok"
+    assert row.samples["host"].seconds[0] == pytest.approx(0.008)
+
+
+def test_a_prediction_that_skips_is_made_twice() -> None:
+    instrument = FakeInstrument(seconds={"naive": itertools.chain([0.1] * 2, itertools.repeat(0.001))})
+    assert run(instrument, case(LARGE)).status == "ok"  # whatever made the first slow is over
+
+
+def test_what_is_skipped_beside_other_programs_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    instrument = busy_host(tmp_path, until_s=1000.0, quiet_s=0.008)
+    monkeypatch.setattr(measure, "_sleep", instrument.watch.sleep)  # type: ignore[attr-defined]
+    with pytest.raises(NotMeasuredError, match=r"other programs used .* of 2 cores meanwhile") as caught:
+        run(instrument, NUMPY)
+    assert disturbances(caught.value.conditions, on_cpu=True)
 
 
 def test_a_batch_on_a_gpu_also_has_the_time_from_its_first_start_to_its_last_end() -> None:

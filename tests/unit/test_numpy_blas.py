@@ -21,8 +21,11 @@ def test_cold_rotates_among_sets_of_twice_the_cache(monkeypatch: pytest.MonkeyPa
     bench = NumpyExecutor().prepare(CASE, Policy(cold=True))
     assert bench.prepared.sets == 8
     assert bench.start("host", 8).count == 8
-    matrices = [id(matrix) for operands in bench._sets for matrix in operands]
-    assert len(set(matrices)) == 8 * 4
+    matrices = [id(matrix) for operands in bench._others for matrix in operands]
+    assert len(set(matrices)) == 7 * 4
+    left = bench.left()
+    assert left is not None
+    assert (left != 0).any()
     assert NumpyExecutor().prepare(CASE, Policy()).prepared.sets == 1
 
 

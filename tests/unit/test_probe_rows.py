@@ -7,12 +7,15 @@ from typing import Any
 
 import pytest
 
-from gemmbench.measure.sampling import alone
+from gemmbench.measure import sampling
+from gemmbench.measure.sampling import Sampled, alone
 from gemmbench.model.case import Case, Policy
-from gemmbench.model.instrument import NotMeasuredError
+from gemmbench.model.instrument import Handle, NotMeasuredError
 from gemmbench.model.row import Row, Work
+from gemmbench.probes import measure as probe_measure
 from gemmbench.probes.measure import Known, begun, measured
 from tests import in_process
+from tests.fake_instrument import LIMITED, HotDevice, HotWatch
 from tests.fake_probes import FakeProbes, refusal
 from tests.unit.test_plan import DEVICE
 
@@ -239,3 +242,36 @@ def test_a_chase_is_told_by_its_hops() -> None:
     assert row.samples["kernel"].seconds[0] == pytest.approx(1e-7)
     assert row.check.verdict == "ok"
     assert fake.released == {0}
+
+
+class HotProbes(FakeProbes):
+    """Probes on a device that power slows down."""
+
+    def prepare(self, *arguments: Any, **options: Any) -> Handle:
+        handle = super().prepare(*arguments, **options)
+        cool_s = next(iter(self._scripts[handle.number]))
+        self._scripts[handle.number] = self.watch.device.seconds(cool_s)  # type: ignore[attr-defined]
+        return handle
+
+
+def test_a_peak_that_power_limits_is_measured_settled_and_in_a_burst(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = HotProbes(trip_s=lambda _: 1e-6, unit=lambda _: Work(flops=1000))
+    fake.watch = HotWatch(HotDevice(fake))
+
+    def rest(seconds: float) -> None:
+        fake.clock.now += seconds
+
+    def timed(*arguments: Any, **options: Any) -> Sampled:
+        return sampling.alone(*arguments, **options, now=fake.clock, sleep=rest)
+
+    monkeypatch.setattr(probe_measure, "alone", timed)
+    row = run(fake, FLOAT, Policy(state="settled"))
+    assert row.conditions is not None
+    assert row.conditions.state == "settled"
+    settled, burst = row.samples["kernel"].seconds, row.burst["kernel"].seconds
+    assert min(settled) / min(burst) == pytest.approx(LIMITED, rel=0.01)
+    assert max(settled) / min(settled) == pytest.approx(1.0, abs=0.01)
+    cool = run(fake, FLOAT, Policy(state="burst"))
+    assert cool.conditions is not None
+    assert (cool.conditions.state, cool.burst) == ("burst", {})
+    assert min(cool.samples["kernel"].seconds) == pytest.approx(min(burst), rel=0.01)
