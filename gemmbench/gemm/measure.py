@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -16,7 +17,9 @@ from gemmbench.model.device import DeviceFacts
 from gemmbench.model.events import Staged
 from gemmbench.model.instrument import Handle, Instrument, LostError, NotMeasuredError, too_slow
 from gemmbench.model.problem import Gemm
-from gemmbench.model.row import Former, Row, Scope
+from gemmbench.model.row import Check, Former, Row, Scope
+from gemmbench.model.units import rate
+from gemmbench.stats import ceilings, rates
 
 _HOST_SHARE = 0.4  # of the budget; the rest is the device's scopes'
 _HOST_SHARE_IN_TURN = 0.15  # it is mostly the kernel's time that a ratio is wanted of
@@ -34,6 +37,7 @@ class Ready:
     row: Row
     handle: Handle
     policy: Policy
+    device: DeviceFacts | None = None  # None: the host
 
     @property
     def windows(self) -> tuple[Window, ...]:
@@ -46,7 +50,25 @@ class Ready:
         prepared = self.handle.prepared
         if self.policy.cold and prepared.sets > 1:
             notes = (*notes, f"cold: rotates among {prepared.sets} operand sets")
-        return replace(self.row, samples=samples, notes=(*self.row.notes, *prepared.notes, *notes))
+        row = replace(self.row, samples=samples, notes=(*self.row.notes, *prepared.notes, *notes))
+        return beside_ceiling(row, self.device)
+
+
+def beside_ceiling(row: Row, device: DeviceFacts | None) -> Row:
+    """A row that is wrong where its rate is above what the device's units can do, or that says how near it is.
+
+    What is held against the ceiling of a type is the median of the finest scope.
+    """
+    reached = rates.shown_rate(row, "kernel")
+    if device is None or reached is None:
+        return row
+    top = ceilings.most(device, row.dtype, row.ran_on == "matrix")
+    wrong, note = ceilings.judged(reached.median, top, partial(rate, integer=rates.is_integer(row.dtype)))
+    if wrong:
+        reason = f"verified before it was timed, but {wrong}: what was timed was not the whole work"
+        check = Check("wrong", row.check.figures, (*row.check.reasons, reason))
+        return replace(row, status="wrong", reason=reason, check=check)
+    return replace(row, notes=(*row.notes, *filter(None, [note])))
 
 
 class _WrongError(Exception):
@@ -77,7 +99,7 @@ def measured(instrument: Instrument, case: Case, device: DeviceFacts | None, pol
             yield Staged(f"timing {window.clock}")
             windows.append(alone(handle, window.clock, policy, window.budget_s, window.settle))
         row = ready.completed(windows)
-        if policy.energy:
+        if policy.energy and row.status == "ok":
             yield Staged("measuring energy")
             with Metered(handle, handle.prepared.clocks[0]) as run:
                 row = replace(row, energy=measure_energy(run, device=device))
@@ -104,7 +126,7 @@ def begun(
         if not _problem(case).flops:
             return replace(row, notes=(*row.notes, "nothing to time: the product has no terms"))
         held.pop_all()
-    return Ready(row, handle, policy)
+    return Ready(row, handle, policy, device)
 
 
 def _against_former(instrument: Instrument, case: Case, device: DeviceFacts | None, policy: Policy) -> Stages:
@@ -163,9 +185,8 @@ def _against_former(instrument: Instrument, case: Case, device: DeviceFacts | No
         if bool(notes) != bool(doubts):  # one clock for both
             samples, before = (_by_wall_clock(side) for side in sides)
         source = former.prepared.built.source
-    return replace(
-        row, samples=samples, former=Former(source, before), notes=(*row.notes, *(notes or doubts))
-    )
+    row = replace(row, samples=samples, former=Former(source, before), notes=(*row.notes, *(notes or doubts)))
+    return beside_ceiling(row, device)
 
 
 def _of_former(error: NotMeasuredError) -> NotMeasuredError:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from gemmbench.measure.sampling import Clock
+from gemmbench.measure.sampling import Clock, in_turn
 from gemmbench.model.case import Case, Policy
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.instrument import Batch, Handle, Instrument, LostError, NotMeasuredError, Prepared
@@ -21,6 +21,7 @@ LAUNCH_S = 0.01  # one launch that is sampled lasts about this
 _RACE_S = 0.004  # and one in the race
 _RACE_RUNS = 3
 _FIRST_TRIPS = 16
+_IN_TURN_S = 1.0  # for two depths of unrolling whose rates are suspicious
 
 _DOUBLING_RUNS = 4
 _MOST_DOUBLING_RUNS = 24
@@ -202,14 +203,27 @@ class Race:
         """Those within a margin of the best rate."""
         return [entry for entry in self.entries if entry.rate >= margin * self.best_rate]
 
-    def unrolling(self, best: Entry) -> float | None:
-        """Its rate with the deepest unrolling over that with the shallowest; None if only one was raced."""
+    def unrolling(self, best: Entry, most: float = math.inf) -> float | None:
+        """Its rate with the deepest unrolling over that with the shallowest; None if only one was raced.
+
+        Args:
+            best: of the entries.
+            most: where the race shows more, which the machine's speed may be the cause of, the two are measured
+                in turn.
+        """
         depths = {
-            int(entry.choice["unroll"]): entry.rate
+            int(entry.choice["unroll"]): entry
             for entry in self.entries
             if {**entry.choice, "unroll": best.choice["unroll"]} == best.choice
         }
-        return depths[max(depths)] / depths[min(depths)] if len(depths) > 1 else None
+        if len(depths) < 2:
+            return None
+        deep, shallow = depths[max(depths)], depths[min(depths)]
+        if deep.rate <= most * shallow.rate:
+            return deep.rate / shallow.rate
+        first, second = (sized(each.handle, trips_for(each.handle, LAUNCH_S)) for each in (deep, shallow))
+        pairs = in_turn(first, second, first.prepared.clocks[0], self._policy, _IN_TURN_S, self._now)
+        return amount(first.prepared) * first.work / (amount(second.prepared) * second.work) / pairs.ratio
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -11,11 +11,13 @@ from gemmbench.gemm import measure
 from gemmbench.gemm.measure import measured
 from gemmbench.measure import sampling
 from gemmbench.model.case import Case, Policy
+from gemmbench.model.device import DeviceFacts
 from gemmbench.model.instrument import Built, LostError, NotMeasuredError, Prepared
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Check, Row
 from tests.fake_instrument import FakeInstrument
 from tests.in_process import result_of
+from tests.unit.test_plan import DEVICE
 
 POLICY = Policy(budget_s=1.0, settle_s=0.0, batch_s=0.01, min_batches=3)
 SMALL, LARGE = Gemm(64, 64, 64), Gemm(1024, 1024, 1024)
@@ -162,3 +164,35 @@ def test_a_death_is_charged_to_the_kernel_that_was_called(
         assert caught.value.reason == "its kernel in the other folder: crashed: killed by SIGSEGV"
     else:
         assert (caught.value.status, caught.value.reason) == ("crashed", "killed by SIGSEGV")
+
+
+# --- ceilings -----------------------------------------------------------------------------------------------
+
+H200 = replace(DEVICE, type="gpu", compute_capability=(9, 0), compute_units=132, clock_mhz=1980)
+
+
+def beside(flops_per_second: float, case: Case, device: DeviceFacts = DEVICE) -> Row:
+    """The row of a kernel that is so fast."""
+    seconds = LARGE.flops / flops_per_second
+    instrument = FakeInstrument(seconds={case.variant: itertools.repeat(seconds)})
+    return result_of(measured(instrument, replace(case, problem=LARGE), device, POLICY))
+
+
+def test_a_kernel_that_does_nothing_the_second_time_is_wrong_by_its_ceiling() -> None:
+    """Attack 3: 46 TFLOPS on two cores were ok, and the measured peak was dropped."""
+    row = beside(46e12, case())
+    assert (row.status, row.check.verdict) == ("wrong", "wrong")
+    assert "46.0 TFLOPS is above the ceiling of 896 GFLOPS, which nothing can reach" in row.reason
+    assert row.samples  # what was measured stays to be looked at
+    assert beside(800e9, case()).status == "ok"
+
+
+def test_a_kernel_is_held_against_the_ceiling_of_its_units() -> None:
+    plain, matrix = (
+        replace(case(), dtype=dtype, ran_on=units)
+        for dtype, units in (("double", "device"), ("double", "matrix"))
+    )
+    assert beside(36e12, plain, H200).status == "wrong"  # 33.5 at most
+    assert beside(36e12, matrix, H200).status == "ok"  # 66.9
+    (note,) = beside(33.8e12, plain, H200).notes
+    assert note.startswith("101.0 % of the derived ceiling (132 units at 1980 MHz")
