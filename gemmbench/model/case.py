@@ -61,6 +61,7 @@ class Case:
     notes: tuple[str, ...] = ()  # of its row, beside those of the executor
     former: str = ""  # a kernels folder: its kernel is timed in turn with itself as it is there
     ran_on: RanOn = "device"  # of its row
+    sums: str = ""  # likewise
     phase: str = ""  # likewise, of a tuner
 
     @property
@@ -104,6 +105,7 @@ class Case:
             source=self.source,
             notes=self.notes,
             ran_on=self.ran_on,
+            sums=self.sums,
             phase=self.phase,
         )
 

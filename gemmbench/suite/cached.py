@@ -233,6 +233,15 @@ class _PeakFile:
     schema_version: int = 1  # of the rows
 
 
+_ALIKE = 0.03  # below a kept peak by less is no news: two runs differ by as much
+
+
+def _best(row: Row) -> float:
+    """The best rate of a peak, in operations or bytes per second."""
+    reached = rates.rate(row, "kernel") or rates.byte_rate(row)
+    return reached.best if reached else 0.0
+
+
 class KeptPeaks:
     """The peaks that earlier runs have measured.
 
@@ -260,7 +269,7 @@ class KeptPeaks:
         return tuple(map(recalled, plan))
 
     def keep(self, run: Run, resumed: Collection[RowKey] = (), now: datetime | None = None) -> None:
-        """Keep the believed peaks that a run has measured itself. They replace older ones.
+        """Keep the believed peaks that a run has measured itself. They replace older ones, but for better ones.
 
         A peak beside busy programs is none to hold later runs against: such a run's are not kept.
 
@@ -279,13 +288,30 @@ class KeptPeaks:
                 if row.device == index and row.kind in _KINDS and row.status == "ok"
                 if row.check.verdict == "ok" and row.source and not row.measured_utc
                 if row.key not in resumed
-                if not rates.outdone(run, index, row.dtype, row.ran_on == "matrix")
+                if not rates.above_peak(run, index, row.dtype, row.ran_on == "matrix")
             ]
+            kept = self._by_key(device)
+            fresh = [row for row in fresh if not self._is_worse(row, kept.get(row.key))]
             if fresh:
-                rows = {**self._by_key(device), **{row.key: row for row in fresh}}
+                rows = {**kept, **{row.key: row for row in fresh}}
                 self._files.write(
                     device, _PeakFile(__version__, device.title, tuple(rows.values()), SCHEMA_VERSION)
                 )
+
+    def _is_worse(self, row: Row, kept: Row | None) -> bool:
+        """Whether a row is below the one that is kept of its case and kernels, which then stays, with a note."""
+        if kept is None or kept.source != row.source:
+            return False
+        rate, before = _best(row), _best(kept)
+        if rate >= before:
+            return False
+        if rate < before * (1 - _ALIKE):
+            width = f", width {row.parameters['width']}" if "width" in row.parameters else ""
+            self.notes.append(
+                f"the kept {row.variant} {row.dtype}{width} of {kept.measured_utc[:10]} stays: it is "
+                f"{before / rate - 1:.1%} above this run's".replace("%", " %")
+            )
+        return True
 
     def _by_key(self, device: DeviceFacts) -> dict[RowKey, Row]:
         """The rows kept for a device."""
