@@ -13,8 +13,9 @@ from gemmbench.measure.sampling import Clock, in_turn
 from gemmbench.model.case import Case, Policy
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.instrument import Batch, Handle, Instrument, LostError, NotMeasuredError, Prepared
-from gemmbench.model.row import Parameters
+from gemmbench.model.row import Parameters, Row
 from gemmbench.model.units import GIGA, number
+from gemmbench.probes.arithmetic import kernels_in
 from gemmbench.probes.integrity import events_agree
 
 LAUNCH_S = 0.01  # one launch that is sampled lasts about this
@@ -46,6 +47,13 @@ class Sized(Handle):
 def sized(handle: Handle, work: int) -> Sized:
     """A handle whose problems have so much work."""
     return Sized(handle.instrument, handle.number, handle.prepared, work)
+
+
+def winner(row: Row) -> Parameters:
+    """The parameters of the candidate that won the race of an arithmetic probe's saved row."""
+    chosen = {name: row.choice[name] for name in ("form", "chains", "unroll", "groups") if name in row.choice}
+    kernels = {} if "groups" in chosen else {"kernels": kernels_in([int(chosen["chains"])])}
+    return {**row.parameters, **chosen, **kernels}
 
 
 def event_s(batch: Batch) -> float:

@@ -15,7 +15,7 @@ from gemmbench.measure.child import Maker, Worker, WorkerError
 from gemmbench.model.case import Case, Plan, Policy
 from gemmbench.model.device import DeviceFacts, HostFacts
 from gemmbench.model.events import Event, Finished
-from gemmbench.model.row import Row, RowKey
+from gemmbench.model.row import Row, RowKey, current
 from gemmbench.model.run_file import SCHEMA_VERSION, Header, Run, RunFile, RunFileError, essential
 from gemmbench.model.units import spelt_out
 from gemmbench.suite import session, together
@@ -99,7 +99,7 @@ class Measurement:
         finally:
             if file:
                 file.close()
-        outcome.run = replace(outcome.run, rows=tuple(rows))
+        outcome.run = replace(outcome.run, rows=current(rows))
         self.peaks.keep(alone(outcome.run), resumed)
         measured.keep(header, automatic.lessons)
         outcome.notes = (*self.peaks.notes, *measured.notes, *self.presets.notes)
