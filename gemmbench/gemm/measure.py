@@ -55,7 +55,7 @@ class Ready:
 
 
 def beside_ceiling(row: Row, device: DeviceFacts | None) -> Row:
-    """A row that is wrong where its rate is above what the device's units can do, or that says how near it is.
+    """A row that is wrong where its rate is above what the units can do, or that says how near it is.
 
     What is held against the ceiling of a type is the median of the finest scope.
     """

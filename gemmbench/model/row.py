@@ -14,8 +14,8 @@ from gemmbench.model.problem import Dimensions
 
 # 1: the first one. What a table or a verdict needed beside the figures stood in the command and in sentences.
 # 2: it is typed. The header has `view` and `scope`. A row has `needs_s`, `phase`, `beside` (which was a
-#    parameter), `ran_on`, `sums`, `race` (which were notes), `check_after` and `supersedes`. `model.schema1` fills
-#    them in for files of schema 1.
+#    parameter), `ran_on`, `sums`, `race` (which were notes), `check_after` and `supersedes`.
+#    `model.schema1` fills them in for files of schema 1.
 
 Kind = Literal["gemm", "peak", "bandwidth", "transfer", "latency"]
 Status = Literal["ok", "wrong", "unsupported", "skipped", "failed", "crashed", "timed-out"]

@@ -40,9 +40,7 @@ _MATRIX: Mapping[str, tuple[str, ...]] = {
 
 
 # Those of them that add up in another type than C's, by the type of the operands.
-_SUMS: Mapping[tuple[str, str], str] = {
-    (name, "half"): "float" for name in ("nv-mma", "nv-wgmma", "cublas")
-}
+_SUMS: Mapping[tuple[str, str], str] = {(name, "half"): "float" for name in ("nv-mma", "nv-wgmma", "cublas")}
 
 
 class FieldError(ValueError):

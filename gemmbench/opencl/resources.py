@@ -189,7 +189,7 @@ def ptx(built: Built) -> str:
 
 
 def least_in_loop(text: str, kernel: str, instruction: str) -> int:
-    """How often an instruction occurs in the innermost loop of a kernel that has it least often, of those with any.
+    """The least that an instruction occurs in a kernel's innermost loops, of those that have it.
 
     A compiler may unroll a loop further and leave a second one for the rest: that has each step once.
 

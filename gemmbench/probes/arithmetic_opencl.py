@@ -42,9 +42,7 @@ def in_ptx(built: Built, kernel: str, counted: Mapping[str, int]) -> tuple[str, 
     text = resources.ptx(built) if counted else ""
     if not text:
         return "", {}
-    seen = {
-        instruction: resources.least_in_loop(text, kernel, instruction) for instruction in counted
-    }
+    seen = {instruction: resources.least_in_loop(text, kernel, instruction) for instruction in counted}
     missing = [
         f"its loop as PTX has {seen[instruction]} of {count} instructions that are counted"
         for instruction, count in counted.items()

@@ -9,7 +9,6 @@ from functools import partial
 
 import numpy as np
 
-from gemmbench.model.device import DeviceFacts
 from gemmbench.model.dtypes import DTYPES, DType, ReferenceArray, decode
 from gemmbench.model.row import Check, Verdict
 from gemmbench.model.units import GIGA, number
@@ -33,8 +32,8 @@ class Subject:
     work: str
     instead: str = ""  # what is done where the event clock is not believed
     # Times as fast as with shallow unrolling that a step can be: a loop's own instructions are a few beside a
-    # trip's. measuring.md; honest rows of saved runs lie between 0.51 and 1.08, of matrix units between 0.99 and
-    # 1.01, and a folded fp8 product at 1.375.
+    # trip's. Honest rows of saved runs lie between 0.51 and 1.08, of matrix units within 0.01 of 1, and a
+    # folded fp8 product at 1.375.
     unrolling: float = 1.15
 
 
@@ -73,8 +72,8 @@ def judge(evidence: Evidence) -> Check:
         )
     if evidence.unrolling is not None and not evidence.unrolling <= subject.unrolling:
         reasons.append(
-            f"unrolling makes steps {evidence.unrolling:.2f} times as fast, where {subject.unrolling:g} is the "
-            "most: a compiler folds several into one"
+            f"unrolling makes steps {evidence.unrolling:.2f} times as fast, where {subject.unrolling:g} is "
+            "the most: a compiler folds several into one"
         )
     if not events_agree(evidence.event_over_wall):
         reasons.append(
@@ -110,7 +109,8 @@ def _alike(evidence: Evidence) -> str:
     if promised is None or not abs(evidence.rate / plain - 1) <= ALIKE:
         return ""
     return (
-        f"as fast as {_name(promised)} within {ALIKE:.1%}: the conversion that the name promises may be left out"
+        f"as fast as {_name(promised)} within {ALIKE:.1%}: the conversion that the name promises "
+        "may be left out"
     ).replace("%", " %")
 
 

@@ -34,7 +34,7 @@ _SLOWER = 0.95
 _FAVOURITES = 2
 _MARGIN = 0.97  # a candidate this close to the best stays in the race for unrolling
 
-_IN_PTX = "in the loop, by the driver's PTX (not its machine code): {:g} counted instructions, as many as there must be"
+_IN_PTX = "{:g} counted instructions in the loop, by the driver's PTX: its machine code was not looked at"
 
 _MEMORY_BATCH_S = 0.02
 _HOPELESS = 3.0  # times the best time: not run again

@@ -51,8 +51,10 @@ def sized(handle: Handle, work: int) -> Sized:
 
 def winner(row: Row) -> Parameters:
     """The parameters of the candidate that won the race of an arithmetic probe's saved row."""
-    chosen = {name: row.choice[name] for name in ("form", "chains", "unroll", "groups") if name in row.choice}
-    kernels = {} if "groups" in chosen else {"kernels": kernels_in([int(chosen["chains"])])}
+    chosen: Parameters = {
+        name: row.choice[name] for name in ("form", "chains", "unroll", "groups") if name in row.choice
+    }
+    kernels: Parameters = {} if "groups" in chosen else {"kernels": kernels_in([int(chosen["chains"])])}
     return {**row.parameters, **chosen, **kernels}
 
 
@@ -216,8 +218,8 @@ class Race:
 
         Args:
             best: of the entries.
-            most: where the race shows more, which the machine's speed may be the cause of, the two are measured
-                in turn.
+            most: where the race shows more, perhaps since the machine's speed changed, they are measured in
+                turn.
         """
         depths = {
             int(entry.choice["unroll"]): entry

@@ -404,10 +404,8 @@ def expected(tiles: Tiles, pairs: ReferenceArray, steps: int, instruction: Instr
     Returns:
         products x m x n, in double precision.
     """
-    if tiles.flips:
-        summed = _sum_of_flipped(tiles, steps, instruction)
-    else:
-        summed = steps // 2 * tiles.a.sum(axis=1)
+    flipped = tiles.flips
+    summed = _sum_of_flipped(tiles, steps, instruction) if flipped else steps // 2 * tiles.a.sum(axis=1)
     d: ReferenceArray = summed[pairs[:, 0]] @ tiles.b[pairs[:, 1]].transpose(0, 2, 1)
     return d
 

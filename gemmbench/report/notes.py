@@ -51,7 +51,11 @@ def troubles(rows: Iterable[Row], where: Where, each: str = "size") -> list[Note
     ]
     doubted = [row for row in rows if (row.kind, row.status, row.check.verdict) == ("gemm", "ok", "suspect")]
     notes += [
-        Note("suspect", f"{clean(row.variant)} at {where(row)}: {'; '.join(map(clean, row.check.reasons))}", "yellow")
+        Note(
+            "suspect",
+            f"{places([row], where)}: {'; '.join(map(clean, row.check.reasons))}",
+            "yellow",
+        )
         for row in doubted
     ]
     return _some(notes, "more reasons")

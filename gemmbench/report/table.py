@@ -213,7 +213,8 @@ def _peak(run: Run, device: int, dtype: str, matrix: bool) -> str:
     text = f"{name} {units.rate(top.rate, integer)} ({measured(run, top.row)})"
     if above := rates.above_peak(run, device, dtype, matrix):
         _, reached, faster = above
-        text += f", which {clean(faster.variant)} is above with {units.rate(reached, integer)}: one of them is wrong"
+        faster_rate = units.rate(reached, integer)
+        text += f", which {clean(faster.variant)} is above with {faster_rate}: one of them is wrong"
     return text
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from gemmbench.model.device import DeviceFacts
@@ -10,8 +10,8 @@ from gemmbench.model.dtypes import DTYPES
 from gemmbench.model.units import percent
 
 ALLOWED = 1.02
-"""Times a derived ceiling: a row above it is wrong. A clock may exceed what its driver lists by that much: the
-integer peak of an H100 lay at 1.011."""
+"""Times a derived ceiling: a row above it is wrong. A clock may exceed what its driver lists by that much: an
+H100's integer peak lay at 1.011."""
 
 # NVIDIA's multiply-adds each clock on one unit (a multiprocessor), by compute capability, from the throughput
 # table of the CUDA programming guide. 0: done in several steps, so that there is no such figure.
@@ -33,9 +33,9 @@ _MULTIPLY_ADDS: dict[tuple[int, int], tuple[int, int, int, int]] = {
 }
 _TYPES = ("float", "double", "half", "int")
 
-# The same on matrix units, with dense operands: from NVIDIA's white papers on V100, Turing, A100, GA102, Ada and
-# H100, their table of fused multiply-adds for each clock and multiprocessor; the most of the chips that have a
-# capability (workstation cards add in float at the rate at which others add in half).
+# The same on matrix units, with dense operands: from NVIDIA's white papers on V100, Turing, A100, GA102, Ada
+# and H100, their tables of multiply-adds for each clock and multiprocessor; the most of the chips that have a
+# capability (workstation cards add up in float at the rate at which others do in half).
 #   capability  half  tf32 double fp8  char
 _MATRIX: dict[tuple[int, int], tuple[int, int, int, int, int]] = {
     (7, 0): (512, 0, 0, 0, 0),
@@ -92,12 +92,10 @@ def ceiling(device: DeviceFacts, dtype: str, matrix: bool = False) -> Ceiling | 
         dtype: of the operands.
         matrix: of matrix units, or of the ordinary ones.
     """
-    if matrix:
-        types, lanes = _MATRIX_TYPES, _MATRIX.get(device.compute_capability, ())
-        dtype = _ALIKE.get(dtype, dtype)
-    else:
-        types, lanes = _TYPES, _MULTIPLY_ADDS.get(device.compute_capability, ())
-    count = dict(zip(types, lanes, strict=False)).get(dtype, 0)
+    types: tuple[str, ...] = _MATRIX_TYPES if matrix else _TYPES
+    table: Mapping[tuple[int, int], tuple[int, ...]] = _MATRIX if matrix else _MULTIPLY_ADDS
+    name = _ALIKE.get(dtype, dtype) if matrix else dtype
+    count = dict(zip(types, table.get(device.compute_capability, ()), strict=False)).get(name, 0)
     if not count or device.clock_mhz <= 0:
         return None
     major, minor = device.compute_capability

@@ -262,9 +262,10 @@ def above_peak(run: Run, device: int, dtype: str, matrix: bool = False) -> tuple
 
     A GEMM counts against the peak of the units that it runs on: ``matrix`` as in `peak`.
 
-    Then one of the two is wrong, and neither is dropped: the peak may have been measured while the machine ran
-    slower, two virtual processors on one core, say. The host's BLAS counts on the processor of a CPU device,
-    unless the driver has warnings: one that compiles for less than the processor offers has a lower peak indeed.
+    Then one of the two is wrong, and neither is dropped: the peak may have been measured while the machine
+    ran slower, two virtual processors on one core, say. The host's BLAS counts on the processor of a CPU
+    device, unless the driver has warnings: one that compiles for less than the processor offers has a lower
+    peak indeed.
     """
     shared = _on_cpus_alone(run) and not run.header.devices[device].warnings
     above = [
@@ -289,8 +290,8 @@ def best_peak(
 ) -> tuple[float, Row] | None:
     """The best rate of sound peak rows, and its row; arguments as of `peak`.
 
-    A kernel that adds half products up in float is held against matrix units that do, which may be slower than
-    those that add up in half.
+    A kernel that adds half products up in float is held against matrix units that do, which may be slower
+    than those that add up in half.
     """
     best = [
         (reached.best, row)
@@ -318,6 +319,11 @@ def _sums_used(run: Run, device: int, dtype: str, matrix: bool) -> str:
 def _on_cpus_alone(run: Run) -> bool:
     """Whether the host's BLAS runs on the same processor as every device of the run."""
     return all(device.type == "cpu" for device in run.header.devices)
+
+
+def flop_per_cycle(flops_per_second: float, clock_hz: float, units: int) -> float | None:
+    """Operations for each cycle of one compute unit; None where the clock or the units are not known."""
+    return flops_per_second / clock_hz / units if clock_hz > 0 and units > 0 else None
 
 
 def kept_for(run: Run, row: Row) -> float | None:

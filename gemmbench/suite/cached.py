@@ -269,7 +269,7 @@ class KeptPeaks:
         return tuple(map(recalled, plan))
 
     def keep(self, run: Run, resumed: Collection[RowKey] = (), now: datetime | None = None) -> None:
-        """Keep the believed peaks that a run has measured itself. They replace older ones, but for better ones.
+        """Keep the believed peaks that a run has measured itself. Better ones stay.
 
         A peak beside busy programs is none to hold later runs against: such a run's are not kept.
 
@@ -299,7 +299,7 @@ class KeptPeaks:
                 )
 
     def _is_worse(self, row: Row, kept: Row | None) -> bool:
-        """Whether a row is below the one that is kept of its case and kernels, which then stays, with a note."""
+        """Whether a row is below the one that is kept of its case and kernels, which stays, with a note."""
         if kept is None or kept.source != row.source:
             return False
         rate, before = _best(row), _best(kept)

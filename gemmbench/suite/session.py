@@ -319,7 +319,7 @@ class PeakWatch:
     """The measured peaks of a run, and the GEMMs that are above them.
 
     One of the two is wrong then. The peak is measured again, batch by batch in turn with the GEMM: where the
-    machine was slow before, it rises; where the GEMM stays above it by more than `rates.ABOVE`, that is suspect.
+    machine was slow before, it rises; a GEMM that stays above it by more than `rates.ABOVE` is suspect.
     """
 
     def __init__(self) -> None:
@@ -387,9 +387,7 @@ def _judged(row: Row, share: float, reason: str) -> Row:
     return replace(row, check=check)
 
 
-def _in_turn(
-    worker: Worker, case: Case, device: DeviceFacts, policy: Policy, peak: Row
-) -> tuple[Pairs, Row]:
+def _in_turn(worker: Worker, case: Case, device: DeviceFacts, policy: Policy, peak: Row) -> tuple[Pairs, Row]:
     """Batches of a GEMM and of a peak's winner in turn, and the peak's row with its own.
 
     Raises:

@@ -89,7 +89,7 @@ def test_a_row_that_stays_above_the_peak_is_suspect_and_the_peak_stays() -> None
     assert winner == {"width": 4, "form": "a*b+c", "chains": 8, "unroll": 16, "kernels": 1 << 8}
     assert child.released == {0, 1}
     order = [entry[1] for entry in child.log if entry[0] == "batch"][-8:]
-    assert set(zip(order[::2], order[1::2])) == {(0, 1), (1, 0)}
+    assert set(zip(order[::2], order[1::2], strict=True)) == {(0, 1), (1, 0)}
 
 
 def test_a_peak_that_was_measured_while_the_machine_was_slow_rises() -> None:

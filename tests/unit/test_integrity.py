@@ -103,7 +103,7 @@ def test_up_to_two_percent_above_a_ceiling_is_allowed_and_said() -> None:
 
 
 def test_saved_peaks_are_judged_by_todays_rule() -> None:
-    """Attack 4 of the second review: ptxas had made 32 counted fp8 instructions into 8 of half, and additions."""
+    """Attack 4: ptxas had made 32 counted fp8 instructions into 8 of half, and additions."""
     run = run_file.load(str(GALLERY / "h200-peak.jsonl"))
     rows = [row for row in run.rows if row.kind == "peak" and row.status == "ok"]
     assert len(rows) > 70
@@ -125,9 +125,7 @@ def test_mixed_half_that_is_as_fast_as_float_is_plain_float() -> None:
     """Attack 14: the widening of two values was done once for all."""
     mixed = replace(GOOD, unit=("mixed", "half", 1), known={("flops", "float", 1): 2.15e11}, rate=2.16e11)
     (reason,) = judge(mixed).reasons
-    assert reason == (
-        "as fast as float within 0.5 %: the conversion that the name promises may be left out"
-    )
+    assert reason == ("as fast as float within 0.5 %: the conversion that the name promises may be left out")
     assert judge(replace(mixed, rate=2.1e11)).verdict == "ok"
     assert judge(replace(mixed, known={("flops", "float", 16): 2.16e11})).verdict == "ok"
     assert judge(replace(mixed, in_program="cvt.f32.f16 is in the loop")).verdict == "ok"

@@ -9,7 +9,6 @@ import pytest
 
 from gemmbench.probes.integrity import MEMORY, Evidence, judge
 from gemmbench.stats.ceilings import Ceiling
-from tests.unit.test_plan import DEVICE
 
 GOOD = Evidence(
     unit=("global-copy", "float", 4),

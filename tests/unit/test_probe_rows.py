@@ -106,7 +106,7 @@ def test_a_form_that_does_not_compile_is_left_out() -> None:
 def test_a_fault_is_suspect(changes: dict[str, object], reason: str) -> None:
     known = Known()
     row = run(arithmetic(**changes), FLOAT, known=known)
-    assert row.check.verdict == ("wrong" if "ignored_past" in changes else "suspect")  # above the ceiling, too
+    assert row.check.verdict == ("wrong" if "ignored_past" in changes else "suspect")
     assert reason in "; ".join(row.check.reasons)
     assert known.rates == {}  # nothing is held against it
 
