@@ -12,8 +12,7 @@ import pyopencl as cl
 
 from gemmbench.model.dtypes import DTYPES, ReferenceArray
 from gemmbench.model.row import Parameters, Work
-from gemmbench.opencl import resources
-from gemmbench.opencl.runtime import Built, Runtime
+from gemmbench.opencl.runtime import Built, Runtime, least_in_loop, ptx, rebuild
 from gemmbench.probes import reference
 from gemmbench.probes.arithmetic import WIDENING, ChainProbe, Form, MatrixProbe, kernels_of
 from gemmbench.probes.integrity import compare_results
@@ -39,10 +38,10 @@ def in_ptx(built: Built, kernel: str, counted: Mapping[str, int]) -> tuple[str, 
     Returns:
         What is missing, or "", and the number of instructions seen, as ``in_ptx``.
     """
-    text = resources.ptx(built) if counted else ""
+    text = ptx(built) if counted else ""
     if not text:
         return "", {}
-    seen = {instruction: resources.least_in_loop(text, kernel, instruction) for instruction in counted}
+    seen = {instruction: least_in_loop(text, kernel, instruction) for instruction in counted}
     missing = [
         f"its loop as PTX has {seen[instruction]} of {count} instructions that are counted"
         for instruction, count in counted.items()
@@ -116,7 +115,6 @@ class Chain:
     steps: int  # of every chain in a trip
 
     def enqueue(self, work: int) -> Any:
-        """See `launching.Candidate`."""
         drawn = self.operands.drawn(self.form.recurrence)
         return self.launcher.enqueue((drawn.seeds, drawn.coefficients, self.operands.sums, np.int32(work)))
 
@@ -212,7 +210,7 @@ class Tiles:
         if options not in self._programs:
             built = self.runtime.build(self.probe.file, options)
             if self.probe.target:
-                built = resources.rebuild(self.runtime, self.probe.file, built, self.probe.target)
+                built = rebuild(self.runtime, self.probe.file, built, self.probe.target)
             self._programs[options] = built
         return self._programs[options]
 
@@ -233,7 +231,6 @@ class Product:
     steps: int  # of every chain in a trip
 
     def enqueue(self, work: int) -> Any:
-        """See `launching.Candidate`."""
         return self.launcher.enqueue(self.operands.timed(work))
 
     def wrong(self, work: int = 0) -> str:
