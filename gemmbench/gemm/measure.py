@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -19,8 +20,9 @@ from gemmbench.model.device import DeviceFacts
 from gemmbench.model.events import Staged
 from gemmbench.model.instrument import Batch, Handle, Instrument, LostError, NotMeasuredError, too_slow
 from gemmbench.model.problem import Gemm
-from gemmbench.model.row import CHAIN, PAGEABLE, Energy, Former, Row, Scope
-from gemmbench.model.units import percent
+from gemmbench.model.row import CHAIN, PAGEABLE, Check, Energy, Former, Row, Scope
+from gemmbench.model.units import percent, rate
+from gemmbench.stats import ceilings, rates
 from gemmbench.stats.conditions import disturbances
 from gemmbench.stats.intervals import summarize
 
@@ -43,6 +45,7 @@ class Ready:
     row: Row
     handle: Handle
     policy: Policy
+    device: DeviceFacts | None = None  # None: the host
 
     @property
     def windows(self) -> tuple[Window, ...]:
@@ -63,12 +66,30 @@ class Ready:
         if self.policy.cold and prepared.sets > 1:
             notes = (*notes, f"cold: rotates among {prepared.sets} operand sets")
         notes = (*notes, *dict.fromkeys(window.note for window in sampled if window.note))
-        return replace(
+        row = replace(
             self.row,
             samples=samples,
             notes=(*self.row.notes, *prepared.notes, *notes),
             conditions=joined([window.conditions for window in sampled]),
         )
+        return beside_ceiling(row, self.device)
+
+
+def beside_ceiling(row: Row, device: DeviceFacts | None) -> Row:
+    """A row that is wrong where its rate is above what the units can do, or that says how near it is.
+
+    What is held against the ceiling of a type is the median of the finest scope.
+    """
+    reached = rates.shown_rate(row, "kernel")
+    if device is None or reached is None:
+        return row
+    top = ceilings.most(device, row.dtype, row.ran_on == "matrix")
+    wrong, note = ceilings.judged(reached.median, top, partial(rate, integer=rates.is_integer(row.dtype)))
+    if wrong:
+        reason = f"verified before it was timed, but {wrong}: what was timed was not the whole work"
+        check = Check("wrong", row.check.figures, (*row.check.reasons, reason))
+        return replace(row, status="wrong", reason=reason, check=check)
+    return replace(row, notes=(*row.notes, *filter(None, [note])))
 
 
 class _WrongError(Exception):
@@ -99,11 +120,11 @@ def measured(instrument: Instrument, case: Case, device: DeviceFacts | None, pol
             yield Staged(f"timing {window.clock}")
             windows.append(alone(handle, window.clock, policy, window.budget_s, window.settle))
         row = ready.sampled(windows)
-        if handle.prepared.parts:
+        if handle.prepared.parts and row.status == "ok":
             yield Staged("timing the host scope's parts")
             batch = handle.batch("parts", _parts_count(row, policy))
             row = replace(row, parts=dict(batch.each))
-        if policy.energy:
+        if policy.energy and row.status == "ok":
             yield Staged("measuring energy")
             with Metered(handle, handle.prepared.clocks[0]) as run:
                 row = replace(row, energy=measure_energy(run, device=device))
@@ -131,7 +152,7 @@ def begun(
         if not _problem(case).flops:
             return _untimed(row, handle)
         held.pop_all()
-    return Ready(row, handle, policy)
+    return Ready(row, handle, policy, device)
 
 
 def _against_former(instrument: Instrument, case: Case, device: DeviceFacts | None, policy: Policy) -> Stages:
@@ -201,13 +222,14 @@ def _against_former(instrument: Instrument, case: Case, device: DeviceFacts | No
         if bool(notes) != bool(doubts):  # one clock for both
             samples, before = (_by_wall_clock(side) for side in sides)
         built = former.prepared.built
-    return replace(
+    row = replace(
         row,
         samples=samples,
         former=Former(built.source, before, built.resources, verified.launches),
         notes=(*row.notes, *(notes or doubts)),
         conditions=joined([pairs.first.conditions for pairs in windows]),
     )
+    return beside_ceiling(row, device)
 
 
 def _of_former(error: NotMeasuredError) -> NotMeasuredError:

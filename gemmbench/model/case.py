@@ -79,6 +79,7 @@ class Case:
     notes: tuple[str, ...] = ()  # of its row, beside those of the executor
     former: str = ""  # a kernels folder, a checkout or driver:LIBRARY: it is timed in turn with itself there
     ran_on: RanOn = "device"  # of its row
+    sums: str = ""  # likewise
     phase: str = ""  # likewise, of a tuner
     given: tuple[str, ...] | None = None  # likewise, of its parameters those that are no preset's
     former_parameters: Parameters | None = None  # of the kernel in `former`; None: the case's own
@@ -130,6 +131,7 @@ class Case:
             source=self.source,
             notes=self.notes,
             ran_on=self.ran_on,
+            sums=self.sums,
             phase=self.phase,
             given=self.given,
         )

@@ -17,8 +17,8 @@ from gemmbench.model.problem import Dimensions
 
 # 1: the first one. What a table or a verdict needed beside the figures stood in the command and in sentences.
 # 2: it is typed. The header has `view` and `scope`. A row has `needs_s`, `phase`, `beside` (which was a
-#    parameter), `ran_on`, `race` (which were notes), `check_after`, `supersedes`, `conditions` and `burst`.
-#    `model.schema1` fills them in for files of schema 1, whose state is not known.
+#    parameter), `ran_on`, `sums`, `race` (which were notes), `check_after`, `supersedes`, `conditions` and
+#    `burst`. `model.schema1` fills them in for files of schema 1, whose state is not known.
 
 Kind = Literal["gemm", "peak", "bandwidth", "transfer", "latency"]
 Status = Literal["ok", "wrong", "unsupported", "skipped", "failed", "crashed", "timed-out"]
@@ -162,6 +162,7 @@ class Row:
     measured_utc: str = ""  # ISO 8601; of a kept row that an earlier run has measured
     former: Former | None = None  # of a check against other kernels
     ran_on: RanOn = "device"  # its ordinary units, or those that only multiply matrices; or the host
+    sums: str = ""  # of a GEMM, the type that its kernel adds up in; "" where it is C's, or not known
     beside: tuple[int, ...] = ()  # positions of the devices that did the same at the same time, sorted
     needs_s: Positive | None = None  # what a case takes that was skipped because its budget is shorter
     phase: str = ""  # of a tuner: see `tune.result`

@@ -515,3 +515,44 @@ def rebuild(runtime: Runtime, file: str, built: Built, target: str) -> Built:
             ) from None
         log = program.get_build_info(runtime.device, cl.program_build_info.LOG) or ""
     return Built(program, built.seconds + time.perf_counter() - begin, log.strip())
+
+
+def ptx(built: Built) -> str:
+    """A program as PTX text; "" where the driver gives something else back."""
+    with errors():
+        (binary,) = built.program.get_info(cl.program_info.BINARIES)
+    text = bytes(binary).decode("latin-1").rstrip("\0")
+    return text if _TARGET.search(text) else ""
+
+
+def least_in_loop(text: str, kernel: str, instruction: str) -> int:
+    """The least that an instruction occurs in a kernel's innermost loops, of those that have it.
+
+    A compiler may unroll a loop further and leave a second one for the rest: that has each step once.
+
+    Args:
+        text: PTX.
+        kernel: its entry.
+        instruction: a regular expression; comments are left out.
+
+    Returns:
+        0 if no loop has it, or there is no such kernel.
+    """
+    entry = re.search(rf"\.entry\s+{re.escape(kernel)}\b.*?^}}", text, re.DOTALL | re.MULTILINE)
+    lines = [line.partition("//")[0] for line in entry[0].splitlines()] if entry else []
+    labels: dict[str, int] = {}
+    loops: list[tuple[int, int]] = []
+    for number, line in enumerate(lines):
+        if label := re.match(r"\s*([$\w]+):", line):
+            labels[label[1]] = number
+        elif (jump := re.search(r"\bbra(?:\.uni)?\s+([$\w]+)", line)) and jump[1] in labels:
+            loops.append((labels[jump[1]], number))
+    counts = {
+        loop: sum(len(re.findall(instruction, line)) for line in lines[loop[0] : loop[1]]) for loop in loops
+    }
+    innermost = [
+        count
+        for (begin, end), count in counts.items()
+        if count and not any(begin <= a and b < end and counts[a, b] for a, b in loops)
+    ]
+    return min(innermost, default=0)

@@ -13,16 +13,16 @@ from gemmbench.measure.sampling import Sampled, Window, alone
 from gemmbench.model.case import Case, Policy
 from gemmbench.model.conditions import Conditions, joined
 from gemmbench.model.device import DeviceFacts
-from gemmbench.model.dtypes import DTYPES
 from gemmbench.model.events import Staged
 from gemmbench.model.instrument import Batch, Handle, Instrument, NotMeasuredError
 from gemmbench.model.row import Parameters, Row, Scope, Work
 from gemmbench.model.units import MIB
 from gemmbench.probes import PROBES, integrity
-from gemmbench.probes.arithmetic import CHAINS, UNROLLS, ChainProbe, Form, MatrixProbe, kernels_in
-from gemmbench.probes.integrity import ARITHMETIC, MEMORY, Evidence, Unit, ceiling, core_ceiling
+from gemmbench.probes.arithmetic import CHAINS, MIXED, UNROLLS, ChainProbe, Form, MatrixProbe, kernels_in
+from gemmbench.probes.integrity import ARITHMETIC, MATRIX, MEMORY, Evidence, Unit, beside_ceiling
 from gemmbench.probes.memory import BY_NAME, MemoryProbe, candidates
 from gemmbench.probes.race import LAUNCH_S, Entry, Race, doubling, event_s, sized, trips_for
+from gemmbench.stats.ceilings import Ceiling, most, most_bytes
 from gemmbench.stats.intervals import summarize
 
 _CPU_BATCH_S = 0.03  # several launches: threads that sleep between launches may wake on one core
@@ -33,6 +33,8 @@ _SLOWER = 0.95
 
 _FAVOURITES = 2
 _MARGIN = 0.97  # a candidate this close to the best stays in the race for unrolling
+
+_IN_PTX = "{:g} counted instructions in the loop, by the driver's PTX: its machine code was not looked at"
 
 _MEMORY_BATCH_S = 0.02
 _HOPELESS = 3.0  # times the best time: not run again
@@ -92,7 +94,10 @@ class _Task:
         if check.verdict == "ok" and evidence.rate:
             rates, unit = self.known.rates, evidence.unit
             rates[unit] = max(evidence.rate, rates.get(unit, 0.0))
-        return replace(row, check=check)
+        if check.verdict == "wrong":
+            return replace(row, check=check, status="wrong", reason="; ".join(check.reasons))
+        _, note = beside_ceiling(evidence)
+        return replace(row, check=check, notes=(*row.notes, *filter(None, [note])))
 
     @property
     def unit(self) -> Unit:
@@ -185,7 +190,7 @@ def _arithmetic(task: _Task) -> Stages:
             words = {"chains": "chains", "unroll": "unroll depths", "groups": "groups a unit"}
         best = race.ranked()[0]
         yield Staged("checking")
-        wrong = _wrong(best.handle)
+        verified = best.handle.verify("before").check
         winner = sized(best.handle, trips_for(best.handle, LAUNCH_S))
         unit = winner.prepared.unit
         work = Work(flops=unit.flops * winner.work)
@@ -198,14 +203,16 @@ def _arithmetic(task: _Task) -> Stages:
         if last.is_limited:
             cool = _burst(task, winner)
             burst = {"kernel": Scope(tuple(map(seconds, cool.batches)), cool.size, cool.stop)}
-        twice = doubling(winner, 1, ARITHMETIC.tolerance, seconds=seconds)
+        subject = MATRIX if probe.ran_on == "matrix" else ARITHMETIC
+        twice = doubling(winner, 1, subject.tolerance, seconds=seconds)
+        seen = _IN_PTX.format(verified.figures["in_ptx"]) if "in_ptx" in verified.figures else ""
         row = replace(
             case.row("ok"),
             work=work,
             choice={**best.choice, "trips": winner.work},
             samples=samples,
             build_s=race.build_s,
-            race=race.summary(**words),
+            race=(*race.summary(**words), *filter(None, [seen])),
             notes=(*race.notes, last.note) if last.note else race.notes,
             conditions=last.conditions,
             burst=burst,
@@ -216,14 +223,25 @@ def _arithmetic(task: _Task) -> Stages:
             unit=task.unit,
             rate=work.flops / fastest_s,
             doubling=twice,
-            unrolling=race.unrolling(best),
+            unrolling=race.unrolling(best, subject.unrolling),
             event_over_wall=agreement,
-            wrong_result=wrong,
-            ceiling=ceiling(task.device, DTYPES[case.dtype].itemsize),
+            wrong_result="; ".join(verified.reasons),
+            ceiling=_ceiling(task.device, row),
             known=task.known.rates,
             raced=race.best_rate,
+            subject=subject,
+            in_program=seen,
         )
-        return task.judged(row, evidence)
+        judged = task.judged(row, evidence)
+        return replace(judged, check=replace(judged.check, figures=judged.check.figures | verified.figures))
+
+
+_COUNTED_AS = {MIXED.name: "float"}  # the type of the operations, where it is not the operands'
+
+
+def _ceiling(device: DeviceFacts, row: Row) -> Ceiling | None:
+    """What its rate cannot be above."""
+    return most(device, _COUNTED_AS.get(row.variant, row.dtype), row.ran_on == "matrix")
 
 
 def _wall_s(batch: Batch) -> float:
@@ -331,7 +349,7 @@ def _memory(task: _Task, probe: MemoryProbe) -> Generator[Staged, None, Ready]:
         race.kept = winner
     prepared, is_latency = winner.prepared, probe.kind == "latency"
     work = Work(bytes=prepared.unit.bytes * winner.work)
-    most = None if is_latency else core_ceiling(device)
+    top = None if is_latency else most_bytes(device)
 
     def completed(windows: Sequence[Sampled]) -> Row:
         (sampled,) = windows
@@ -349,7 +367,7 @@ def _memory(task: _Task, probe: MemoryProbe) -> Generator[Staged, None, Ready]:
         )
         rate, agreement = work.bytes / min(each.seconds), _event_over_wall(sampled.batches)
         known = task.known.rates
-        evidence = Evidence(task.unit, rate, twice, None, agreement, wrong, most, known, subject=MEMORY)
+        evidence = Evidence(task.unit, rate, twice, None, agreement, wrong, top, known, subject=MEMORY)
         return task.judged(row, evidence)
 
     staircase = probe.bench in ("working-set", "chase")

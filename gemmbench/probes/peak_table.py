@@ -68,7 +68,7 @@ def _vectors(run: Run, device: int, rows: Sequence[Row], verbose: bool) -> Sheet
         top, rate = _ceiling(run, device, row), derive.rate(row, "kernel")
         if top is None or rate is None:
             return "-", "-"
-        return units.number(top.flops_per_second / divisor), units.percent(rate.best / top.flops_per_second)
+        return units.number(top.per_second / divisor), units.percent(rate.best / top.per_second)
 
     def label(row: Row) -> str:
         return _name(row) if DTYPES[row.dtype].is_float else f"{_name(row)}, {letter}IOPS"
@@ -127,9 +127,9 @@ def _scale(rows: Sequence[Row]) -> tuple[float, str]:
 
 
 def _ceiling(run: Run, device: int, row: Row) -> theory.Ceiling | None:
-    if device == HOST:
+    if device == HOST or row.variant != _PLAIN:
         return None
-    return theory.ceiling(run.header.devices[device], row.variant, row.dtype)
+    return theory.ceiling(run.header.devices[device], row.dtype)
 
 
 # --- The tables of memory, transfers and latencies ----------------------------------------------------------

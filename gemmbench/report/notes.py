@@ -54,6 +54,15 @@ def troubles(rows: Iterable[Row], where: Where, each: str = "size") -> list[Note
         Note(WORDS[status], f"{places(groups[status, reason], where, every, each)}: {reason}", STYLES[status])
         for status, reason in sorted(groups, key=lambda group: gravity.index(group[0]))
     ]
+    doubted = [row for row in rows if (row.kind, row.status, row.check.verdict) == ("gemm", "ok", "suspect")]
+    notes += [
+        Note(
+            "suspect",
+            f"{places([row], where)}: {'; '.join(map(clean, row.check.reasons))}",
+            "yellow",
+        )
+        for row in doubted
+    ]
     return _some(notes, "more reasons")
 
 

@@ -14,6 +14,7 @@ from gemmbench.model.problem import Gemm
 from gemmbench.model.row import SCOPES, Problem, Row, moment
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import GIGA
+from gemmbench.stats.ceilings import ALLOWED
 from gemmbench.stats.intervals import (
     Interval,
     Measure,
@@ -25,7 +26,7 @@ from gemmbench.stats.intervals import (
     two_humped,
 )
 
-OUTDONE = 1.05  # a GEMM this many times as fast as the measured peak disproves it
+ABOVE = ALLOWED  # a GEMM this many times as fast as the measured peak is not believed, or the peak is too low
 NOISY = 0.01  # the sampling rule's goal: beyond it a row is labelled
 FAR_STATES = 0.03  # from here on the distance of a burst from settled is told
 DRIFTING = 0.03  # from here on a trend of the samples is told
@@ -220,13 +221,18 @@ class Peak:
 
 
 def peak(
-    run: Run, device: int, dtype: str, matrix: bool | None = None, others: Sequence[Run] = ()
+    run: Run,
+    device: int,
+    dtype: str,
+    matrix: bool | None = None,
+    others: Sequence[Run] = (),
+    sums: str | None = None,
 ) -> Peak | None:
     """The peak that a device's GEMMs of a type are held against; None if there is none.
 
     It is the peak of the state that the run's rows are in, settled or burst. Rows whose integrity is suspect
     do not count, nor do those of matrix units that were fed with zeros, with which some run faster. A peak
-    that a GEMM has outdone is none: see `outdone`.
+    that a GEMM is above stands nevertheless: see `above_peak`.
 
     Args:
         run: any.
@@ -235,6 +241,7 @@ def peak(
         matrix: of matrix units, or of the others; None for the highest of those that the run's GEMMs used.
         others: runs that may have a peak of the same device, each kind of units for itself, where the run has
             none.
+        sums: that the matrix units add up in, "" for any; None for what the run's GEMMs on them do.
     """
     if device == HOST:
         return None
@@ -248,8 +255,9 @@ def peak(
     ]
     state = run.header.policy.state
     tops = [
-        next((top for source, at in sources if (top := _believed(source, at, dtype, units, state))), None)
+        next((top for source, at in sources if (top := _peak(source, at, dtype, units, added, state))), None)
         for units in (units_used(run, device, dtype) if matrix is None else (matrix,))
+        for added in [_sums_used(run, device, dtype, units) if sums is None else sums]
     ]
     return max((top for top in tops if top), key=lambda top: top.rate, default=None)
 
@@ -264,7 +272,7 @@ def held_against(run: Run, row: Row, others: Sequence[Run] = ()) -> Peak | None:
     else:
         devices = range(len(run.header.devices)) if _on_cpus_alone(run) else ()
     matrix = row.ran_on == "matrix"
-    tops = [top for device in devices if (top := peak(run, device, row.dtype, matrix, others))]
+    tops = [top for device in devices if (top := peak(run, device, row.dtype, matrix, others, row.sums))]
     return max(tops, key=lambda top: top.rate, default=None)
 
 
@@ -274,53 +282,76 @@ def peak_fraction(run: Run, row: Row, scope: str = "kernel", others: Sequence[Ru
     return reached.median / top.rate if reached and top else None
 
 
-def _believed(run: Run, device: int, dtype: str, matrix: bool, state: State) -> Peak | None:
-    top = _peak(run, device, dtype, matrix, state)
-    return Peak(*top, run, matrix) if top and not outdone(run, device, dtype, matrix) else None
-
-
 @lru_cache(maxsize=64)
-def outdone(run: Run, device: int, dtype: str, matrix: bool = False) -> tuple[float, float, Row] | None:
-    """The measured peak, and rate and row of the GEMM that was faster; None if none was, by more than 5 %.
+def above_peak(run: Run, device: int, dtype: str, matrix: bool = False) -> tuple[float, float, Row] | None:
+    """The measured peak, and rate and row of the GEMM that is faster; None if none is, by more than 2 %.
 
     A GEMM counts against the peak of the units that it runs on: ``matrix`` as in `peak`.
 
-    Then the peak was measured while the machine ran slower: two virtual processors on one core, say. The
-    host's BLAS counts on the processor of a CPU device, unless the driver has warnings: one that compiles for
-    less than the processor offers has a lower peak indeed.
+    Then one of the two is wrong, and neither is dropped: the peak may have been measured while the machine
+    ran slower, two virtual processors on one core, say. The host's BLAS counts on the processor of a CPU
+    device, unless the driver has warnings: one that compiles for less than the processor offers has a lower
+    peak indeed.
     """
-    top = _peak(run, device, dtype, matrix, run.header.policy.state)
-    if top is None:
-        return None
     shared = _on_cpus_alone(run) and not run.header.devices[device].warnings
-    rates = [
-        (reached.median, row)
+    state = run.header.policy.state
+    above = [
+        (top.rate, reached.median, row)
         for row in run.rows
         if row.kind == "gemm" and row.dtype == dtype and row.device in (device, HOST)
         if (row.ran_on == "matrix") == matrix and (shared or not on_host(row))
         if (reached := shown_rate(row, "kernel")) is not None
+        if (top := _peak(run, device, dtype, matrix, row.sums, state)) and reached.median > ABOVE * top.rate
     ]
-    best, row = max(rates, key=lambda pair: pair[0], default=(0.0, None))
-    return (top[0], best, row) if row and best > OUTDONE * top[0] else None
+    return max(above, key=lambda each: each[1], default=None)
 
 
 @lru_cache(maxsize=64)
-def _peak(run: Run, device: int, dtype: str, matrix: bool, state: State) -> tuple[float, Row] | None:
+def _peak(run: Run, device: int, dtype: str, matrix: bool, sums: str, state: State) -> Peak | None:
+    top = best_peak(run.rows, device, dtype, matrix, sums, state)
+    return Peak(*top, run, matrix) if top else None
+
+
+def best_peak(
+    rows: Iterable[Row], device: int, dtype: str, matrix: bool, sums: str = "", state: State = "settled"
+) -> tuple[float, Row] | None:
+    """The best rate of sound peak rows, and its row; arguments as of `peak`.
+
+    A kernel that adds half products up in float is held against matrix units that do, which may be slower
+    than those that add up in half.
+    """
     best = [
         (reached.best, row)
-        for each in run.rows
+        for each in rows
         if (each.kind, each.device, each.dtype) == ("peak", device, dtype)
         if (row := in_state(each, state)) is not None
         if (row.ran_on == "matrix") == matrix and row.check.verdict == "ok"
         if row.parameters.get("operands") != "zeros"
+        if not (matrix and sums) or row.parameters.get("accumulator", sums) == sums
         if (reached := rate(row, "kernel")) is not None
     ]
     return max(best, key=lambda pair: pair[0], default=None)
 
 
+def _sums_used(run: Run, device: int, dtype: str, matrix: bool) -> str:
+    """The type that all of a run's GEMMs on such units add up in; "" where they differ, or there are none."""
+    added = {
+        row.sums
+        for row in run.rows
+        if (row.kind, row.device, row.dtype, row.status) == ("gemm", device, dtype, "ok")
+        if (row.ran_on == "matrix") == matrix
+    }
+    return added.pop() if len(added) == 1 else ""
+
+
 def _on_cpus_alone(run: Run) -> bool:
     """Whether the host's BLAS runs on the same processor as every device of the run."""
     return all(device.type == "cpu" for device in run.header.devices)
+
+
+def flop_per_cycle(flops_per_second: float, clock_hz: float, units: int) -> float | None:
+    """Operations for each cycle of one compute unit; None where the clock or the units are not known."""
+    return flops_per_second / clock_hz / units if clock_hz > 0 and units > 0 else None
 
 
 def kept_for(run: Run, row: Row) -> float | None:

@@ -166,6 +166,7 @@ def _gemm_case(
         (kept.note,) if kept else (),
         ran_on=variant.ran_on(problem.dtype),
         given=tuple(kept.parameters) if kept else tuple(own),
+        sums=variant.sums.get(problem.dtype, ""),
     )
     reason = _unsupported(device, variant, problem, full)
     if reason:
@@ -184,6 +185,7 @@ def _host_case(variant: Variant, problem: Gemm, operands: Operands | None) -> Ca
         problem,
         operands=operands or Operands(),
         ran_on=variant.ran_on(problem.dtype),
+        sums=variant.sums.get(problem.dtype, ""),
     )
     if problem.dtype not in variant.dtypes:
         return Skip(case.row("unsupported", f"{variant.name} has no BLAS for {problem.dtype}"))

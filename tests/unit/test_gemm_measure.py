@@ -19,6 +19,7 @@ from gemmbench.measure import sampling
 from gemmbench.measure.conditions import Monitor, Usage, usage
 from gemmbench.model.case import Case, Policy
 from gemmbench.model.conditions import Conditions
+from gemmbench.model.device import DeviceFacts
 from gemmbench.model.instrument import (
     Batch,
     Built,
@@ -35,6 +36,7 @@ from gemmbench.stats.conditions import disturbances
 from tests.fake_instrument import FakeClock, FakeInstrument
 from tests.fake_proc import CHILD, OWN, FakeProc
 from tests.in_process import result_of
+from tests.unit.test_plan import DEVICE
 
 POLICY = Policy(budget_s=1.0, settle_s=0.0, batch_s=0.01, min_batches=3)
 SMALL, LARGE = Gemm(64, 64, 64), Gemm(1024, 1024, 1024)
@@ -362,6 +364,38 @@ def test_what_is_skipped_beside_other_programs_says_so(
     with pytest.raises(NotMeasuredError, match=r"other programs used .* of 2 cores meanwhile") as caught:
         run(instrument, NUMPY)
     assert disturbances(caught.value.conditions, on_cpu=True)
+
+
+# --- ceilings -----------------------------------------------------------------------------------------------
+
+H200 = replace(DEVICE, type="gpu", compute_capability=(9, 0), compute_units=132, clock_mhz=1980)
+
+
+def beside(flops_per_second: float, case: Case, device: DeviceFacts = DEVICE) -> Row:
+    """The row of a kernel that is so fast."""
+    seconds = LARGE.flops / flops_per_second
+    instrument = FakeInstrument(seconds={case.variant: itertools.repeat(seconds)})
+    return result_of(measured(instrument, replace(case, problem=LARGE), device, POLICY))
+
+
+def test_a_kernel_that_does_nothing_the_second_time_is_wrong_by_its_ceiling() -> None:
+    """Attack 3: 46 TFLOPS on two cores were ok, and the measured peak was dropped."""
+    row = beside(46e12, case())
+    assert (row.status, row.check.verdict) == ("wrong", "wrong")
+    assert "46.0 TFLOPS is above the ceiling of 896 GFLOPS, which nothing can reach" in row.reason
+    assert row.samples  # what was measured stays to be looked at
+    assert beside(800e9, case()).status == "ok"
+
+
+def test_a_kernel_is_held_against_the_ceiling_of_its_units() -> None:
+    plain, matrix = (
+        replace(case(), dtype=dtype, ran_on=units)
+        for dtype, units in (("double", "device"), ("double", "matrix"))
+    )
+    assert beside(36e12, plain, H200).status == "wrong"  # 33.5 at most
+    assert beside(36e12, matrix, H200).status == "ok"  # 66.9
+    (note,) = beside(33.8e12, plain, H200).notes
+    assert note.startswith("101.0 % of the derived ceiling (132 units at 1980 MHz")
 
 
 def test_a_batch_on_a_gpu_also_has_the_time_from_its_first_start_to_its_last_end() -> None:
