@@ -105,7 +105,7 @@ def test_a_run_is_not_resumed_in_another_state(tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
     RunFile.create(path, header("settled")).close()
     RunFile.resume(path, header("settled")).close()
-    with pytest.raises(RunFileError, match="another sampling policy"):
+    with pytest.raises(RunFileError, match="another state"):
         RunFile.resume(path, header("burst"))
 
 
