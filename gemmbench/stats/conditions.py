@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from operator import attrgetter
 from statistics import fmean, median
 
 from gemmbench.model.conditions import HARDWARE, POWER, THERMAL, Conditions, Readings, State
@@ -47,22 +46,23 @@ def is_on_cpu(run: Run, row: Row) -> bool:
 
 def _of_host(windows: Sequence[Readings], cores: int) -> list[str]:
     """What others took of the cores in the window in which they took most, if that is too much."""
+    parts = (
+        ("other programs used", _OTHERS, [(window.other_cores, window.window_s) for window in windows]),
+        (
+            "the hypervisor gave others",
+            _STOLEN,
+            [(window.steal_cores, window.window_s) for window in windows],
+        ),
+    )
     reasons = []
-    for what, share, taken in (
-        ("other programs used", _OTHERS, attrgetter("other_cores")),
-        ("the hypervisor gave others", _STOLEN, attrgetter("steal_cores")),
-    ):
-        most = max(
-            (
-                used
-                for window in windows
-                if (used := taken(window)) is not None and window.window_s
-                if used > share * cores + _TICKS_S * cores / window.window_s
-            ),
-            default=0.0,
-        )
-        if most and cores:
-            reasons.append(f"{what} {number(most)} of {cores} cores")
+    for what, share, taken in parts:
+        too_much = [
+            used
+            for used, window_s in taken
+            if used is not None and window_s and used > share * cores + _TICKS_S * cores / window_s
+        ]
+        if too_much and cores:
+            reasons.append(f"{what} {number(max(too_much))} of {cores} cores")
     return reasons
 
 
