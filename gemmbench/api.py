@@ -288,6 +288,7 @@ def prepared(chosen: Measuring, command: Sequence[str] = ()) -> Iterator[Measure
         chosen.policy,
         chosen.command,
         chosen.scope if isinstance(chosen, measuring.Ladder) else "",
+        chosen.named if isinstance(chosen, measuring.Ladder) else (),
         chosen.save,
         chosen.resume,
         chosen.force,

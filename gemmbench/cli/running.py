@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -106,7 +107,8 @@ def measure(options: Measuring, as_text: Callable[[Run], str] | None = None) -> 
     """
     with api.prepared(options, command_words()) as measurement:
         if options.dry_run:
-            print_plan(measurement.plan, measurement.header.devices, options.policy, measurement.groups)
+            header = measurement.header
+            print_plan(measurement.plan, header.devices, header.policy, measurement.groups)
             return
         outcome, run = api.follow(measurement, options)
     if run.rows:
@@ -147,7 +149,8 @@ def print_plan(
         if group.cases:
             cases += 1
             console.print(Text(f"  run   {group.label}"))
-    console.print(Text(f"{cases} cases, at most about {cases * policy.budget_s:.0f} s of sampling"))
+    total_s = policy.total_s if policy.total_s is not None else math.inf
+    console.print(Text(f"{cases} cases, at most about {min(total_s, cases * policy.budget_s):.0f} s of sampling"))
 
 
 def show(output: RenderableType) -> None:

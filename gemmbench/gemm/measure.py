@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 import numpy as np
 
@@ -14,7 +15,7 @@ from gemmbench.measure.sampling import Metered, Sampled, Window, alone, in_turn,
 from gemmbench.model.case import Case, Policy
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.events import Staged
-from gemmbench.model.instrument import Handle, Instrument, LostError, NotMeasuredError, too_slow
+from gemmbench.model.instrument import Batch, Handle, Instrument, LostError, NotMeasuredError, too_slow
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Former, Row, Scope
 
@@ -197,14 +198,16 @@ def _predict(instrument: Instrument, case: Case, device: DeviceFacts | None, pol
                 _check_exact(case, handle)
                 is_exact = True
             clock = handle.prepared.clocks[0]
-            handle.batch(clock, 1)
-            batch = handle.batch(clock, 1)
-            # Events of kernels are not believed before they are held against the wall clock.
-            return batch.wall_s if "kernel" in batch.seconds else batch.seconds[clock]
+            return min(_trial_s(handle.batch(clock, 1), clock) for _ in range(_TRIES))
 
     if _problem(case).flops:
-        refuse_if_too_slow(_problem(case), policy, trial)
+        refuse_if_too_slow(_problem(case), policy, trial, dict(case.measured))
     return is_exact
+
+
+def _trial_s(batch: Batch, clock: str) -> float:
+    """Seconds of a trial: events of kernels are not believed before they are held against the wall clock."""
+    return batch.wall_s if "kernel" in batch.seconds else batch.seconds[clock]
 
 
 def _row(case: Case, handle: Handle) -> Row:
@@ -244,11 +247,12 @@ def _verified(case: Case, handle: Handle, is_exact: bool) -> Row:
 def _windows(handle: Handle, policy: Policy, host_share: float) -> tuple[Window, ...]:
     """Every clock of a handle; the last is the host's, and the others share what it leaves of the budget."""
     *finer, last = handle.prepared.clocks
+    budget_s = policy.budget_s if policy.share_s is None else policy.share_s
     if not finer:
-        return (Window(last, policy.budget_s, True),)
-    share = policy.budget_s * (1 - host_share) / len(finer)
+        return (Window(last, budget_s, True),)
+    share = budget_s * (1 - host_share) / len(finer)
     windows = [Window(clock, share, clock == finer[0]) for clock in finer]
-    return (*windows, Window(last, policy.budget_s * host_share, False))
+    return (*windows, Window(last, budget_s * host_share, False))
 
 
 def _trusted(windows: Sequence[Sampled]) -> tuple[dict[str, Scope], tuple[str, ...]]:
@@ -287,28 +291,43 @@ def _by_wall_clock(windows: Sequence[Sampled]) -> dict[str, Scope]:
 
 _SMALL = 256  # the first trial's edge
 _SHARE = 0.15  # of the budget that one trial may take
+_TRIES = 2  # the first may be slow, and a disturbed one is to skip nothing
 
 
-def refuse_if_too_slow(problem: Gemm, policy: Policy, trial: Callable[[Gemm], float]) -> None:
+def refuse_if_too_slow(
+    problem: Gemm,
+    policy: Policy,
+    trial: Callable[[Gemm], float],
+    measured: Mapping[Gemm, float] = MappingProxyType({}),
+) -> None:
     """Predict a case's cost from growing trials.
 
     Args:
         problem: the case's, with some flops.
         policy: its budget.
         trial: runs a smaller problem; seconds that it took.
+        measured: smaller problems that need no trial, and seconds that they took.
 
     Raises:
         NotMeasuredError: skipped, with the time it would take.
     """
     edge = _SMALL
     while True:
-        smaller = replace(problem, m=min(problem.m, edge), n=min(problem.n, edge), k=min(problem.k, edge))
+        smaller = _within(problem, edge)
         if smaller.flops * 2 >= problem.flops:
             return  # the trial would be the case itself
-        took = trial(smaller)
+        if _within(problem, 2 * edge) in measured:
+            edge *= 2
+            continue
+        took = measured.get(smaller) or trial(smaller)
         predicted = least_s(took * problem.flops / smaller.flops)
         if predicted <= policy.budget_s:
             return
         if took * 8 > policy.budget_s * _SHARE:
             raise too_slow(predicted, policy)
         edge *= 2
+
+
+def _within(problem: Gemm, edge: int) -> Gemm:
+    """The problem with no dimension longer than an edge."""
+    return replace(problem, m=min(problem.m, edge), n=min(problem.n, edge), k=min(problem.k, edge))

@@ -122,8 +122,14 @@ def gemm(run: Run) -> RenderableType:
     """Single problems, a page for each variant: scopes, launches, verification, parameters."""
     pages: list[RenderableType] = []
     above: tuple[object, ...] = ()
-    for row in run.rows:
-        if row.kind != "gemm" or row.problem is None:
+    gemms = [row for row in run.rows if row.kind == "gemm" and row.problem]
+    # By device and type, which is what a heading is of.
+    unsuited = {
+        subject: notes.unsuited(run, [row for row in gemms if (row.device, row.dtype) == subject])
+        for subject in dict.fromkeys((row.device, row.dtype) for row in gemms)
+    }
+    for row in gemms:
+        if row.variant in unsuited[row.device, row.dtype]:
             continue
         if pages:
             pages.append(Text(""))
@@ -131,11 +137,15 @@ def gemm(run: Run) -> RenderableType:
         if subject != above:
             above = subject
             problem = row.problem
+            assert problem is not None
             dimensions = f"m = {problem.m}, n = {problem.n}, k = {problem.k}"
             about = f"C = {problem.alpha:g} A B + {problem.beta:g} C, {row.dtype}, {dimensions}"
             pages += [Sheet(heading=heading(run, row.device, row.dtype), caption=about), Text("")]
         pages.append(_page(run, row))
-    remarks = notes.warnings(run.header.devices)
+    remarks = [
+        *notes.not_for({name: what for each in unsuited.values() for name, what in each.items()}),
+        *notes.warnings(run.header.devices),
+    ]
     if remarks:
         pages += [Text(""), Sheet(notes=tuple(remarks))]
     return Group(*pages)

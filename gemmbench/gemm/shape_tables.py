@@ -91,6 +91,8 @@ class _Grid:
 def _sheet(run: Run, grid: _Grid) -> Sheet:
     others = [name for name in grid.dtypes if name != REFERENCE and REFERENCE in grid.dtypes]
     lacking = grid.lacking()
+    unsuited = notes.unsuited(run, grid.rows)
+    grid = replace(grid, rows=tuple(row for row in grid.rows if row.variant not in unsuited))
     reported = [row for row in grid.rows if row.dtype not in lacking or row.status != "unsupported"]
     baseline = any(row.device == HOST for row in grid.rows) and grid.device != HOST and grid.scope != "host"
     blas = f"{clean(run.header.host.blas)}, host scope"
@@ -108,6 +110,7 @@ def _sheet(run: Run, grid: _Grid) -> Sheet:
             Note("%", "of the type's own peak, measured in this run", "dim"),
             *([Note(BASELINE, blas, "dim")] if baseline else []),
             *(Note(WORDS["unsupported"], f"{n}: {clean_lines(why)}", "dim") for n, why in lacking.items()),
+            *notes.not_for(unsuited),
             *notes.troubles(reported, _type, "type"),
             *notes.noisy(run, grid.rows, _type),
             *(
@@ -294,7 +297,8 @@ def _workloads_sheet(
         notes=(
             *([Note(BASELINE, clean(run.header.host.blas), "dim")] if any(hosts) else []),
             *notes.troubles([row for row in rows if row.status in FAILED], _place, "shape"),
-            *_missing(rows),
+            *notes.not_for(unsuited := notes.unsuited(run, rows)),
+            *_missing([row for row in rows if row.variant not in unsuited]),
             *notes.noisy(run, shown, _place),
             *problem_table.remarks(run, shown, _place),
             *notes.choices(rows, _place, "shape"),

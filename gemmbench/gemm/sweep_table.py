@@ -53,6 +53,8 @@ def sheets(
 
 
 def _sheet(run: Run, panel: Panel, scope: str) -> Sheet:
+    unsuited = notes.unsuited(run, panel.rows)
+    panel = replace(panel, series=tuple(each for each in panel.series if each.variant not in unsuited))
     sizes = panel.sizes
     where = _place(panel)
     best = {
@@ -83,6 +85,7 @@ def _sheet(run: Run, panel: Panel, scope: str) -> Sheet:
         rows=rows,
         notes=(
             *([Note(BASELINE, blas, "dim")] if baseline else []),
+            *notes.not_for(unsuited),
             *notes.troubles(panel.rows, where),
             *notes.noisy(run, panel.rows, where),
             *([] if problem_table.any_joules(panel.rows) else problem_table.remarks(run, panel.rows, where)),

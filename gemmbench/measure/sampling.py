@@ -191,16 +191,20 @@ def alone(
         now: seconds; replaced in tests.
     """
     begin = now()
-    if one_s is None:
-        one_s = handle.batch(clock, 1).wall_s
+    probe = handle.batch(clock, 1) if one_s is None else None
+    one_s = probe.wall_s if probe else one_s or 0.0
     size = batch_size(one_s, policy)
     source = stream(handle, clock, size, size * one_s)
     if settle:
         settling = Settling(policy, size * one_s, _settle_end(now(), policy, budget_s))
         while not settling.over(now()):
             settling.add(_first(source.next()))
-    rule = Rule(policy, now(), begin + budget_s)
-    batches: list[Batch] = []
+            probe = None
+    # A problem that fills a batch alone was timed already, and a slow row has no second one to spare.
+    batches: list[Batch] = [probe] if probe and size == 1 else []
+    rule = Rule(policy, begin if batches else now(), begin + budget_s)
+    for batch in batches:
+        rule.add(_first(batch), now())
     while not rule.stop:
         batches.append(source.next())
         rule.add(_first(batches[-1]), now())

@@ -19,7 +19,9 @@ MEMORY_MODES: dict[str, str] = {
 class Policy:
     """How long and how often things are measured; see the README's *How it measures*."""
 
-    budget_s: float = 3.0  # sampling time for each row
+    budget_s: float = 3.0  # sampling time for each row, at most; one whose least number of runs fits it is run
+    total_s: float | None = None  # for all rows, who share it out; None: each has its budget
+    share_s: float | None = None  # of the total: a row samples so long, or for its least number of batches
     settle_s: float = 3.0  # settling never takes longer, nor more than a third of the budget
     batch_s: float = 0.01  # a batch lasts at least this
     max_batch_s: float = 0.2  # and at most this, unless one run takes longer
@@ -62,6 +64,7 @@ class Case:
     former: str = ""  # a kernels folder: its kernel is timed in turn with itself as it is there
     ran_on: RanOn = "device"  # of its row
     phase: str = ""  # likewise, of a tuner
+    measured: tuple[tuple[Gemm, float], ...] = ()  # smaller problems of its kernel, and seconds for one of each
 
     @property
     def key(self) -> RowKey:

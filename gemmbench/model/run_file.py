@@ -75,6 +75,7 @@ class Header:
     policy: Policy
     view: str = ""  # which tables and charts the run gets: the name of what measured it; "" suits any rows
     scope: str = ""  # that its tables show, or "all"; "" if nothing was asked for
+    named: tuple[str, ...] = ()  # kernels that were asked for by name, not as one of a group
 
 
 @dataclass(frozen=True, eq=False)

@@ -42,6 +42,7 @@ from gemmbench.options.declare import (
     choose_sizes,
     flag,
     hidden,
+    named_kernels,
     option,
     optional_kernels,
 )
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 DEFAULT_BUDGET_S = 3.0
+DEFAULT_TOTAL_S = 90.0  # of a run's GEMM rows, where no budget is given
 COMPUTE = "compute"
 FAMILIES: dict[str, str] = {COMPUTE: "what arithmetic and matrix units can do", **memory.FAMILIES}
 """What ``peak --only`` takes, in the order of the tables."""
@@ -91,7 +93,9 @@ class Measuring(Options):
     force: bool = flag("Replace an existing --save file.")
     plot: Path | None = option("Draw the result.", FILE, metavar=CHART)
     budget: float | None = option(
-        f"Sampling time for each row.  [default: {DEFAULT_BUDGET_S}]", Number(0), metavar="SECONDS"
+        f"Sampling time for each row.  [default: {DEFAULT_BUDGET_S}; GEMM rows share out {DEFAULT_TOTAL_S:g} s]",
+        Number(0),
+        metavar="SECONDS",
     )
     time_limit: float | None = option(
         "Stop a row that takes longer altogether.  [default: 60 + 20 x budget]",
@@ -129,8 +133,9 @@ class Measuring(Options):
         budget = DEFAULT_BUDGET_S if self.budget is None else self.budget
         limit = 60 + 20 * budget if self.time_limit is None else self.time_limit
         memory_mode = self.memory or "auto"
+        total_s = DEFAULT_TOTAL_S if self.budget is None and not self.concurrent else None
         return Policy(
-            budget_s=budget, time_limit_s=limit, memory=memory_mode, cold=self.cold, energy=self.energy
+            budget, total_s, time_limit_s=limit, memory=memory_mode, cold=self.cold, energy=self.energy
         )
 
     @property
@@ -272,6 +277,11 @@ class Ladder(Measuring):
     def dtypes(self) -> tuple[str, ...]:
         """The data types."""
         return choose_dtypes("float" if self.dtype is None else self.dtype, GEMM_DTYPES)
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """The kernels that were asked for by name: tables tell why one of them cannot run."""
+        return named_kernels(self.kernels)
 
     @property
     def shapes(self) -> tuple[Shape, ...]:

@@ -108,8 +108,8 @@ def brief(run: Run, rows: Sequence[Row], where: notes.Where) -> list[Note]:
     remarks = []
     noisy = [row for row in rows if row.samples and derive.is_noisy(row)]
     if noisy:
-        limit, budget = units.percent(derive.NOISY), run.header.policy.budget_s
-        advice = f"raise --budget (now {budget:g} s); -v names them"
+        limit = units.percent(derive.NOISY)
+        advice = f"{notes.budget_advice(run)}; -v names them"
         remarks.append(Note(f"noisy (> {limit})", f"{len(noisy)} of {len(rows)} rows; {advice}", "yellow"))
     said: dict[str, dict[str, None]] = {}
     for row in rows:

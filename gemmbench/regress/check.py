@@ -52,6 +52,7 @@ class Sampling:
         return replace(
             base,
             budget_s=budget_s,
+            total_s=None,
             time_limit_s=limit_s if self.time_limit_s is None else self.time_limit_s,
             memory=base.memory if self.memory is None else self.memory,
             cold=self.cold or base.cold,

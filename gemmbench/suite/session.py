@@ -5,7 +5,8 @@ A choice is made when its turn comes, not when the run is planned, so that the r
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from gemmbench.ladder import BY_NAME
@@ -14,8 +15,10 @@ from gemmbench.measure.child import Worker
 from gemmbench.model.case import Case, Operands, Plan, Policy, Skip, saved_problem
 from gemmbench.model.device import HOST, DeviceFacts
 from gemmbench.model.events import Event, Finished, Planned, Staged, Started
+from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Row, Status
 from gemmbench.model.run_file import RunFile, RunFileError
+from gemmbench.stats import rates
 from gemmbench.suite import choosing
 from gemmbench.suite.choosing import Choice, Point
 from gemmbench.suite.plan import FindTuned, gemm_plan
@@ -176,7 +179,8 @@ def _home(case: Case, device: DeviceFacts) -> DeviceFacts | None:
 def _shortly(policy: Policy) -> Policy:
     """A policy for a look: the budget of a row that is measured for its own sake is too much for each."""
     budget_s = max(_LEAST_TRIAL_S, _TRIAL_SHARE * policy.budget_s)
-    return replace(policy, budget_s=budget_s, settle_s=min(policy.settle_s, budget_s / 3), energy=False)
+    settle_s, share_s = min(policy.settle_s, budget_s / 3), policy.share_s and min(policy.share_s, budget_s)
+    return replace(policy, budget_s=budget_s, share_s=share_s, settle_s=settle_s, energy=False)
 
 
 # --- run(plan) -> events: cases go to the child process, rows to the file, events to the caller -------------
@@ -184,6 +188,48 @@ def _shortly(policy: Policy) -> Policy:
 
 _OVERHEAD_S = 0.5  # building and verifying, for the first estimate of the time left
 _ENERGY_S = 2.5  # resting, warming up and the window
+_LEAST_SHARE_S = 0.12  # that a row samples for, however many there are
+_BATCHES = 24  # in the least time: ten of each of two scopes, and some to settle
+_MOST_SHARES = 4  # of the total for a slow row
+
+
+def with_budget(policy: Policy, plan: Plan) -> Policy:
+    """The policy of a plan's GEMM rows: where they share out a total, none may have more than four shares.
+
+    That is what its least number of runs has to fit; a row that needs longer is skipped.
+    """
+    rows = sum(isinstance(step, Case) and step.kind == "gemm" for step in plan)
+    if policy.total_s is None or not rows:
+        return policy
+    return replace(policy, budget_s=min(policy.budget_s, _MOST_SHARES * policy.total_s / rows))
+
+
+class Shares:
+    """Shares the total time of a policy out to the rows of a run, as it passes.
+
+    What a row does not use goes to those after it. Only GEMM rows share: races of a peak need their time.
+
+    Args:
+        policy: with a total, or without one.
+        cases: that are to be measured.
+        now: seconds; replaced in tests.
+    """
+
+    def __init__(self, policy: Policy, cases: int, now: Callable[[], float] = time.monotonic) -> None:
+        self._policy, self._cases, self._now = policy, cases, now
+        self._end = now() + (policy.total_s or 0.0)
+
+    def next(self, case: Case) -> Policy:
+        """The policy for the next case."""
+        left, self._cases = self._cases, self._cases - 1
+        if self._policy.total_s is None:
+            return self._policy
+        if case.kind != "gemm":
+            return replace(self._policy, budget_s=Policy.budget_s)
+        share_s = max(_LEAST_SHARE_S, (self._end - self._now()) / max(1, left))
+        share_s = min(share_s, self._policy.budget_s)
+        batch_s = min(self._policy.batch_s, share_s / _BATCHES)
+        return replace(self._policy, share_s=share_s, batch_s=batch_s)
 
 
 def run(
@@ -227,6 +273,7 @@ class Steps:
     ) -> None:
         self.devices, self.policy = devices, policy
         self.automatic = automatic or Automatic()
+        self.shares = Shares(policy, 0)
         self.done = {row.key: row for row in file.done} if file else {}
         self._file = file
         self._number = 0
@@ -248,8 +295,9 @@ class Steps:
 
     def planned(self, cases: int) -> Planned:
         """The event before the first case: how many there are to measure."""
+        self.shares = Shares(self.policy, cases)
         each_s = self.policy.budget_s + _OVERHEAD_S + (_ENERGY_S if self.policy.energy else 0.0)
-        return Planned(cases, cases * each_s)
+        return Planned(cases, cases * each_s if self.policy.total_s is None else self.policy.total_s)
 
     def started(self, label: str) -> Started:
         """The event before a case is measured."""
@@ -278,10 +326,22 @@ class Steps:
         else:
             yield self.started(step.label)
             device = self.devices[step.device] if step.device >= 0 else None
+            policy = self.shares.next(step)
             if device and step.variant == AUTO:
-                row = yield from self.automatic.measure(step, device, self.policy, worker)
+                row = yield from self.automatic.measure(step, device, policy, worker)
             else:
-                row = yield from worker.run(step, device, self.policy)
+                known = replace(step, measured=self._measured(step))
+                row = yield from worker.run(known, device, policy)
                 self.automatic.record(row, step)
         yield self.finished(row)
         return row
+
+    def _measured(self, case: Case) -> tuple[tuple[Gemm, float], ...]:
+        """The problems that this run has measured a case's kernel on, and seconds for one of each."""
+        return tuple(
+            (rates.gemm_of(row), times.median)
+            for row in self.automatic.rows
+            if (row.kind, row.variant, row.device, row.dtype) == ("gemm", case.variant, case.device, case.dtype)
+            if row.parameters == case.parameters and row.status == "ok"
+            if (times := rates.summary(row, "host"))
+        )

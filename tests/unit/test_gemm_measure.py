@@ -82,6 +82,41 @@ def test_what_cannot_finish_is_skipped_and_nothing_is_left_behind() -> None:
     assert instrument.log[-1] == ("release", 0)
 
 
+@pytest.mark.parametrize(("seconds", "is_skipped"), [(0.01, False), (0.02, True)])
+def test_what_the_run_has_measured_of_a_kernel_needs_no_trial(seconds: float, is_skipped: bool) -> None:
+    """8 times the work, 7 times: 0.56 s fits the second that the row has, 1.12 s does not."""
+    small = replace(LARGE, m=256, n=256, k=256)
+    half = replace(LARGE, m=512, n=512, k=512)
+    instrument = FakeInstrument()
+    known = replace(case(LARGE), measured=((small, 1e-6), (half, seconds)))
+    if is_skipped:
+        with pytest.raises(NotMeasuredError, match="would take about 1.12 s") as caught:
+            run(instrument, known)
+        assert caught.value.needs_s == pytest.approx(1.12)
+    else:
+        assert run(instrument, known).status == "ok"
+    assert [entry[4] for entry in instrument.log if entry[0] == "prepare"] == [None] * (not is_skipped)
+
+
+def test_a_slow_row_has_three_batches_of_each_scope_however_small_its_share() -> None:
+    instrument = FakeInstrument(seconds={"naive": itertools.repeat(0.1)})
+    row = run(instrument, case(), replace(POLICY, share_s=0.12))
+    assert {name: len(scope.seconds) for name, scope in row.samples.items()} == dict.fromkeys(
+        ("kernel", "device", "host"), 3
+    )
+    assert sum(entry[0] == "batch" for entry in instrument.log) == 6
+
+
+def test_a_share_ends_sampling_and_skips_nothing() -> None:
+    """What is skipped is a matter of the budget: 7 runs of 0.125 s fit one second, though the share is less."""
+    seconds = itertools.cycle([0.01, 0.02, 0.04])
+    instrument = FakeInstrument(seconds={"naive": seconds})
+    measured = ((replace(LARGE, m=512, n=512, k=512), 0.125 / 8),)
+    row = run(instrument, replace(case(LARGE), measured=measured), replace(POLICY, share_s=0.5))
+    assert row.status == "ok"
+    assert instrument.clock.now == pytest.approx(0.5, abs=0.1)
+
+
 @pytest.mark.parametrize("when", ["exact", "before"])
 def test_a_wrong_kernel_is_not_timed(when: str) -> None:
     instrument = FakeInstrument(verdicts={when: WRONG})

@@ -66,6 +66,14 @@ def test_alone_settles_first() -> None:
     assert sum(entry[0] == "batch" for entry in instrument.log) == 1 + 3 + 3 + 10
 
 
+def test_alone_a_problem_that_fills_a_batch_is_its_first_sample() -> None:
+    """A slow row has three batches, and none beside them to find out how long one takes."""
+    instrument = fake(naive=1.0)
+    result = alone(handle(instrument), "device", POLICY, 0.1, now=instrument.clock)
+    assert (result.size, result.stop, len(result.batches)) == (1, "budget", 3)
+    assert sum(entry[0] == "batch" for entry in instrument.log) == 3
+
+
 # --- in turn ------------------------------------------------------------------------------------------------
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -16,7 +17,7 @@ from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean, clean_lines
 from gemmbench.probes.peak_table import peak
 from gemmbench.report.table import Note, Sheet, _chunks, unbroken
-from gemmbench.views import show
+from gemmbench.views import show, to_csv, to_json
 from tests import fake_runs as fake
 
 Golden = Callable[[str, str], None]
@@ -134,12 +135,62 @@ def test_dtype_picks_its_tables() -> None:
 
 def test_each_status_is_a_word_and_has_its_reason() -> None:
     table = text(sweep(fake.fake_troubled(), "m", order=fake.ORDER), 120)
-    for word in ("skip", "wrong", "crash", "fail", "t/o", "unsup"):
+    for word in ("skip", "wrong", "crash", "fail", "t/o"):
         assert f"\n{word}: " in table
     assert cells(table, "tiled")[2] == "wrong"
-    assert "dot-v8 at every size: needs cl_khr_something" in table
     assert "noisy (> 1.0 %): tiled at 64; register at 128; raise --budget (now 3 s)" in table
     assert "warning: PoCL compiles for plain" in table
+
+
+def test_kernels_for_other_devices_are_a_line_below_the_table() -> None:
+    run = fake.fake_troubled()
+    table = text(sweep(run, "m", order=fake.ORDER), 120)
+    assert "\nnot for this device: dot-v8\n" in table
+    assert "\ndot-v8 " not in table
+    assert "unsup" not in table
+    assert "dot-v8" in text(detail(run, fake.ORDER), 120)  # every row, with its reason
+    assert any(record["variant"] == "dot-v8" for record in json.loads(to_json(run)))
+    assert "dot-v8,0," in to_csv(run)
+
+
+def test_a_kernel_that_was_asked_for_by_name_says_why_it_cannot_run() -> None:
+    run = fake.fake_troubled()
+    run = replace(run, header=replace(run.header, named=("dot-v8",)))
+    table = text(sweep(run, "m", order=fake.ORDER), 120)
+    assert cells(table, "dot-v8")[:2] == ["unsup", "unsup"]
+    assert "unsup: dot-v8 at every size: needs cl_khr_something" in table
+    assert "not for" not in table
+
+
+def test_where_no_kernel_runs_all_say_why() -> None:
+    run = fake.fake_troubled()
+    run = replace(run, rows=tuple(row for row in run.rows if row.variant == "dot-v8"))
+    assert "unsup: dot-v8 at every size: needs cl_khr_something" in text(sweep(run, "m"), 120)
+
+
+def test_a_kernel_of_other_types_is_not_called_one_of_other_devices() -> None:
+    run = fake.fake_troubled()
+    named = {"dot-v8": "image-4x8", "block2x2-v4": "nv-wgmma"}
+    rows = [
+        replace(row, dtype="double", variant=named.get(row.variant, row.variant), status="unsupported")
+        if row.variant in named
+        else replace(row, dtype="double")
+        for row in run.rows
+    ]
+    table = text(sweep(replace(run, rows=tuple(rows)), "m"), 120)
+    assert "\nnot for double: image-4x8\nnot for this device: nv-wgmma\n" in table
+
+
+def test_what_several_rows_lack_in_time_is_said_once() -> None:
+    run = fake.fake_troubled()
+    rows = [
+        replace(row, status="skipped", reason="would take about", samples={}, needs_s=row.problem.m / 100)
+        if row.variant == "padded" and row.problem and row.problem.m > 500
+        else row
+        for row in run.rows
+    ]
+    table = text(sweep(replace(run, rows=tuple(rows)), "m", order=fake.ORDER), 200)
+    assert "skip: padded at 512, 1024, 2048: would take 5.12 s to 20.5 s each; --budget 21 runs all" in table
 
 
 def test_names_of_others_are_no_markup() -> None:
