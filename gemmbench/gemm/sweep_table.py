@@ -15,6 +15,7 @@ from gemmbench.ladder import FIRST_RUNG
 from gemmbench.ladder.libraries import BASELINE
 from gemmbench.model import units
 from gemmbench.model.device import HOST
+from gemmbench.model.row import PAGEABLE
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean
 from gemmbench.report import notes
@@ -148,6 +149,10 @@ def _conclusion(panel: Panel) -> list[Note]:
     sentences = [_sentence(earliest, panel.axis)]
     if fastest is not earliest and fastest.size is not None:
         sentences.append(_sentence(fastest, panel.axis))
+    ordinary = next(iter(break_evens(panel, PAGEABLE)), None)
+    if ordinary is not None:
+        text = _sentence(ordinary, panel.axis) if ordinary.size else _none((ordinary,), panel.axis)
+        sentences.append(f"with arrays in ordinary (pageable) memory: {text}")
     return [Note("Break-even", "; ".join(sentences) + ".", "bold")]
 
 

@@ -32,6 +32,11 @@ class Policy:
     memory: str = "auto"  # or one of MEMORY_MODES
     energy: bool = False  # read the energy counter over a window of its own, after the samples
 
+    @property
+    def sampling_s(self) -> float:
+        """How long a row is sampled, unless its least number of batches takes longer."""
+        return self.budget_s if self.share_s is None else self.share_s
+
 
 @dataclass(frozen=True)
 class Operands:

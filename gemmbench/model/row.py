@@ -27,6 +27,14 @@ FAILED: tuple[Status, ...] = ("wrong", "crashed", "failed", "timed-out")
 """What became of a case that ran, and went wrong."""
 
 SCOPES: tuple[str, ...] = ("kernel", "device", "host")
+PAGEABLE = "pageable"
+"""The host scope once more, with ordinary arrays where ``host`` has them in pinned memory."""
+
+CHAIN = "chain"
+"""On a GPU: from the first START to the last END of a batch. A library's CUDA graph is held against it."""
+
+PARTS: tuple[str, ...] = ("upload", "enqueue", "passes", "download")
+"""Of the host scope, in their order: see `Row.parts`."""
 
 
 @dataclass(frozen=True)
@@ -133,6 +141,7 @@ class Row:
     work: Work | None = None  # for the other kinds
     choice: Parameters = field(default_factory=dict)  # what a race or a heuristic settled on
     samples: dict[str, Scope] = field(default_factory=dict)  # by scope: kernel, device, host
+    parts: dict[str, tuple[float, ...]] = field(default_factory=dict)  # of the host scope: seconds by problem
     launches: tuple[Launch, ...] = ()
     check: Check = field(default_factory=Check)
     energy: Energy = field(default_factory=Energy)

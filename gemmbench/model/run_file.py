@@ -19,7 +19,7 @@ from gemmbench.model import schema1
 from gemmbench.model.case import Policy
 from gemmbench.model.device import DeviceFacts, HostFacts
 from gemmbench.model.dtypes import DTYPES
-from gemmbench.model.row import SCOPES, Row, Scope, current, moment
+from gemmbench.model.row import CHAIN, PAGEABLE, PARTS, SCOPES, Row, Scope, current, moment
 from gemmbench.model.units import reason_of
 
 if sys.platform == "win32":
@@ -211,13 +211,16 @@ def _check_row(path: Path, number: int, row: Row, header: Header) -> None:
         ("former.samples", row.former.samples if row.former else {}),
     ):
         for name, scope in samples.items():
-            if name not in SCOPES:
-                raise bad(field_path, f"{name!r} is not one of {', '.join(SCOPES)}")
+            if name not in (*SCOPES, CHAIN, PAGEABLE):
+                raise bad(field_path, f"{name!r} is not one of {', '.join((*SCOPES, CHAIN, PAGEABLE))}")
             if scope.batch < 1:
                 raise bad(f"{field_path}.{name}.batch", f"{scope.batch} is not 1 or more")
             for second in scope.seconds:
                 if not 0 < second < float("inf"):
                     raise bad(f"{field_path}.{name}.seconds", f"{second} is not a positive finite time")
+    for name, seconds in row.parts.items():
+        if name not in PARTS or not all(0 <= second < float("inf") for second in seconds):
+            raise bad(f"parts.{name}", f"not times of {', '.join(PARTS)}")
     if row.former and _counts(row.former.samples) != _counts(row.samples):
         raise bad("former.samples", "there is not one for each of the row's own")
     if row.measured_utc:

@@ -7,6 +7,7 @@ import time
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -200,6 +201,9 @@ class Operand(Protocol):
     def reclaim(self, queue: Any) -> None:
         """Give the memory back to the host without copying the values (not timed)."""
 
+    def pageable(self) -> Operand:
+        """The same memory of the device with an ordinary array of the host's, which holds the same values."""
+
     def read(self) -> ReferenceArray:
         """The values in host memory, flat."""
 
@@ -242,6 +246,10 @@ class Mapped:
         )
 
     reclaim = to_host
+
+    def pageable(self) -> Mapped:
+        """See `Operand`: there is but one memory."""
+        return self
 
     def read(self) -> ReferenceArray:
         """See `Operand`."""
@@ -296,6 +304,13 @@ class Copied:
 
     def reclaim(self, queue: Any) -> None:
         """See `Operand`."""
+
+    def pageable(self) -> Copied:
+        """See `Operand`."""
+        other = copy(self)
+        other.host = page_aligned(self.host.size, self.host.dtype)
+        other.host[...] = self.host
+        return other
 
     def read(self) -> ReferenceArray:
         """See `Operand`."""
@@ -355,6 +370,10 @@ class MappedImage:
 
     reclaim = to_host
 
+    def pageable(self) -> MappedImage:
+        """See `Operand`: there is but one memory."""
+        return self
+
     def read(self) -> ReferenceArray:
         """See `Operand`."""
         self.to_host(self._queue)
@@ -400,6 +419,12 @@ class CopiedImage:
 
     def reclaim(self, queue: Any) -> None:
         """See `Operand`."""
+
+    def pageable(self) -> CopiedImage:
+        """See `Operand`."""
+        other = copy(self)
+        other._staging = self._staging.pageable()
+        return other
 
     def read(self) -> ReferenceArray:
         """See `Operand`."""
