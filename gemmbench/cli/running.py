@@ -150,7 +150,9 @@ def print_plan(
             cases += 1
             console.print(Text(f"  run   {group.label}"))
     total_s = policy.total_s if policy.total_s is not None else math.inf
-    console.print(Text(f"{cases} cases, at most about {min(total_s, cases * policy.budget_s):.0f} s of sampling"))
+    console.print(
+        Text(f"{cases} cases, at most about {min(total_s, cases * policy.budget_s):.0f} s of sampling")
+    )
 
 
 def show(output: RenderableType) -> None:

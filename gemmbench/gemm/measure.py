@@ -10,14 +10,15 @@ from types import MappingProxyType
 
 import numpy as np
 
+from gemmbench.ladder import BY_NAME
 from gemmbench.measure.energy import measure_energy
 from gemmbench.measure.sampling import Metered, Sampled, Window, alone, in_turn, least_s
 from gemmbench.model.case import Case, Policy
-from gemmbench.model.device import DeviceFacts
+from gemmbench.model.device import HOST, DeviceFacts
 from gemmbench.model.events import Staged
 from gemmbench.model.instrument import Batch, Handle, Instrument, LostError, NotMeasuredError, too_slow
 from gemmbench.model.problem import Gemm
-from gemmbench.model.row import PAGEABLE, Former, Row, Scope
+from gemmbench.model.row import PAGEABLE, Partner, Row, Scope
 
 _HOST_SHARE = 0.4  # of the budget; the rest is the device's scopes'
 _PAGEABLE_SHARE = 0.15  # of the budget, out of the host's, where arrays in ordinary memory are timed too
@@ -68,8 +69,11 @@ def measured(instrument: Instrument, case: Case, device: DeviceFacts | None, pol
         NotMeasuredError: there is no rate, and why.
     """
     try:
-        if case.former:
-            return (yield from _against_former(instrument, case, device, policy))
+        if case.former or case.versus:
+            try:
+                return (yield from _in_turn(instrument, case, device, policy))
+            except _AloneError as error:
+                case = replace(case, versus=None, notes=(*case.notes, error.reason))
         ready = yield from begun(instrument, case, device, policy)
     except _WrongError as error:
         return error.row
@@ -80,15 +84,19 @@ def measured(instrument: Instrument, case: Case, device: DeviceFacts | None, pol
         for window in _windows(handle, policy, pageable=True):
             yield Staged(f"timing {window.clock}")
             windows.append(alone(handle, window.clock, policy, window.budget_s, window.settle))
-        row = ready.completed(windows)
-        if handle.prepared.parts:
-            yield Staged("timing the host scope's parts")
-            batch = handle.batch("parts", _parts_count(row, policy))
-            row = replace(row, parts=dict(batch.each))
-        if policy.energy:
-            yield Staged("measuring energy")
-            with Metered(handle, handle.prepared.clocks[0]) as run:
-                row = replace(row, energy=measure_energy(run, device=device))
+        return (yield from _beside_samples(handle, ready.completed(windows), device, policy))
+
+
+def _beside_samples(handle: Handle, row: Row, device: DeviceFacts | None, policy: Policy) -> Stages:
+    """What is measured once a row has its samples: the host scope's parts, and energy."""
+    if handle.prepared.parts:
+        yield Staged("timing the host scope's parts")
+        batch = handle.batch("parts", _parts_count(row, policy))
+        row = replace(row, parts=dict(batch.each))
+    if policy.energy:
+        yield Staged("measuring energy")
+        with Metered(handle, handle.prepared.clocks[0]) as run:
+            row = replace(row, energy=measure_energy(run, device=device))
     return row
 
 
@@ -115,71 +123,105 @@ def begun(
     return Ready(row, handle, policy)
 
 
-def _against_former(instrument: Instrument, case: Case, device: DeviceFacts | None, policy: Policy) -> Stages:
-    """Measure a case in turn with its kernel as it is in the case's other folder.
+def _in_turn(instrument: Instrument, case: Case, device: DeviceFacts | None, policy: Policy) -> Stages:
+    """Measure a case in turn with its kernel as it is in the case's other folder, or with another kernel.
 
     Raises:
         NotMeasuredError: unsupported: there is nothing to hold the case against.
+        _AloneError: the other kernel cannot run; nothing is known of the case's own yet.
     """
     yield Staged("building")
-    present = replace(case, former="")
+    present, other = replace(case, former="", versus=None), case.versus or case
+    name = other.variant if case.versus else "the former kernel"
     is_exact = _predict(instrument, present, device, policy)
     with ExitStack() as held:
-        handles: dict[str, Handle] = {}
+        handles: dict[bool, Handle] = {}  # of the other kernel, and of the case's own
 
         def prepare(side: Case) -> Handle:
-            like = next((handle.number for handle in handles.values()), None)
-            handle = handles[side.former] = instrument.prepare(side, device, policy, like)
+            sides = handles.values() if _share_operands(present, other) else ()
+            like = next((handle.number for handle in sides), None)
+            side_device = None if side.device == HOST else device
+            handle = handles[side is present] = instrument.prepare(side, side_device, policy, like)
             return held.enter_context(handle)
 
-        yield Staged("verifying the former kernel")
+        yield Staged(f"verifying {name}")
         # One of them is prepared first, and its temporaries lie before the other's: by chance, so that it
         # evens out from process to process.
         if random.random() < 0.5:
             prepare(present)
         try:
-            former = prepare(case)
+            if case.versus:
+                _predict(instrument, other, None if other.device == HOST else device, policy)
+            former = prepare(other)
             exact = former.verify("exact").check
             if exact.verdict == "wrong":
                 raise NotMeasuredError("unsupported", "; ".join(exact.reasons))
-        except NotMeasuredError as error:
-            if not error.restart and not isinstance(error, LostError):
+        except (NotMeasuredError, _WrongError) as error:
+            of_other = _of_other(case, error)
+            if not of_other.restart and not isinstance(error, LostError) and not case.versus:
                 # Of a wrong kernel it is of no interest what it was before.
-                _verified(present, handles.get("") or prepare(present), is_exact)
-            raise _of_former(error) from None
-        now = handles.get("") or prepare(present)
+                _verified(present, handles.get(True) or prepare(present), is_exact)
+            raise of_other from None
+        now = handles.get(True) or prepare(present)
         yield Staged("verifying")
         row = _verified(present, now, is_exact)
         if not _problem(case).flops:
             return replace(row, notes=(*row.notes, "nothing to time: the product has no terms"))
         try:
-            yield Staged("verifying the former kernel")
+            yield Staged(f"verifying {name}")
             check = former.verify("before").check
             if check.verdict == "wrong":
-                raise _of_former(NotMeasuredError("unsupported", "; ".join(check.reasons)))
+                raise _of_other(case, NotMeasuredError("unsupported", "; ".join(check.reasons)))
             least = max(policy.min_batches, _LEAST_IN_TURN)
             batch_s = policy.batch_s * _BATCH_IN_TURN
             short = replace(policy, batch_s=batch_s, settle_s=0.0, min_batches=least)
-            windows = []
+            sides: tuple[list[Sampled], list[Sampled]] = ([], [])
             for window in _windows(now, short, _HOST_SHARE_IN_TURN):
                 yield Staged(f"timing {window.clock}")
-                windows.append(in_turn(now, former, window.clock, short, window.budget_s))
+                if window.clock in former.prepared.clocks:
+                    pairs = in_turn(now, former, window.clock, short, window.budget_s)
+                    sides[0].append(pairs.first)
+                    sides[1].append(pairs.second)
+                else:  # the host's BLAS beside a kernel: they have the host's clock in common
+                    sides[0].append(alone(now, window.clock, short, window.budget_s, settle=False))
         except NotMeasuredError as error:
-            raise (_of_former(error) if error.handle == former.number else error) from None
-        sides = [pairs.first for pairs in windows], [pairs.second for pairs in windows]
+            raise (_of_other(case, error) if error.handle == former.number else error) from None
         (samples, notes), (before, doubts) = map(_trusted, sides)
         if bool(notes) != bool(doubts):  # one clock for both
             samples, before = (_by_wall_clock(side) for side in sides)
-        source = former.prepared.built.source
-    return replace(
-        row, samples=samples, former=Former(source, before), notes=(*row.notes, *(notes or doubts))
+        partner = Partner(former.prepared.built.source, before)
+        if case.versus:
+            partner = replace(partner, variant=other.variant, parameters=other.parameters)
+        row = replace(row, samples=samples, former=partner, notes=(*row.notes, *(notes or doubts)))
+        return (yield from _beside_samples(now, row, device, policy)) if case.versus else row
+
+
+def _share_operands(present: Case, other: Case) -> bool:
+    """Whether two cases can: kernels on one device do, unless one has an operand in an image."""
+    kernels = BY_NAME[present.variant], BY_NAME[other.variant]
+    return kernels[0].executor == kernels[1].executor and (
+        kernels[0] is kernels[1] or not any(kernel.images for kernel in kernels)
     )
 
 
-def _of_former(error: NotMeasuredError) -> NotMeasuredError:
-    """Whatever goes wrong with a former kernel: nothing is known of the present one."""
-    reason = f"{error.status}: {error.reason}" if isinstance(error, LostError) else error.reason
-    return NotMeasuredError("unsupported", f"its kernel in the other folder: {reason}", error.restart)
+class _AloneError(NotMeasuredError):
+    """The kernel that a case was to be timed in turn with cannot be."""
+
+
+def _of_other(case: Case, error: NotMeasuredError | _WrongError) -> NotMeasuredError:
+    """Whatever goes wrong with the other kernel: nothing is known of the case's own."""
+    restart = isinstance(error, NotMeasuredError) and error.restart
+    status, reason = (
+        (error.row.status, error.row.reason)
+        if isinstance(error, _WrongError)
+        else (error.status, error.reason)
+    )
+    if case.versus:
+        return _AloneError(
+            "unsupported", f"not in turn with {case.versus.variant}: {status}: {reason}", restart
+        )
+    reason = f"{status}: {reason}" if isinstance(error, LostError) else reason
+    return NotMeasuredError("unsupported", f"its kernel in the other folder: {reason}", restart)
 
 
 def _problem(case: Case) -> Gemm:

@@ -66,6 +66,7 @@ class Timed:
     exact_error: Callable[[], str]  # what is wrong on small problems with guard cells, or ""
     built: instrument.Built
     notes: tuple[str, ...] = ()
+    sums: str = ""  # the data type that sums are kept in, if it is not C's
 
 
 class Turns:
@@ -154,7 +155,6 @@ class Bench:
         self._memory = mode
         self._pageable: list[tuple[Operand, Operand, Operand]] = []
         self._bound(timed)
-        self._sums = variant.sums.get(problem.dtype, "")
         unwritten = reference.poison(problem.result)
         beta = problem.beta != 0
         self._unwritten = self._values.c if beta else np.full_like(self._values.c, unwritten)
@@ -242,7 +242,7 @@ class Bench:
         self._host_run(0)
         result = self._operands[0][2].read().reshape(problem.m, problem.n)
         residual = reference.residual(
-            problem, values.a, values.b, values.c, result, self._sums, zero_mean=values.generated
+            problem, values.a, values.b, values.c, result, self._timed.sums, zero_mean=values.generated
         )
         check = reference.judge(residual, "")
         if check.verdict == "ok" and self._case.operands.out:

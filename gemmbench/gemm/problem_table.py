@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -62,7 +63,7 @@ def _sheet(run: Run, device: int, dtype: str, rows: Sequence[Row]) -> Sheet:
             return Cell("-" if row.status == "ok" else "", style="dim")
         return Cell(units.gflops(reached.median), reached.median == best[row.problem, scope])
 
-    has_energy = any_joules(rows)
+    has_energy, versus = any_joules(rows), [name for name in [versus_name(rows)] if name]
 
     def line(row: Row) -> tuple[Cell, ...]:
         fraction, spread = rates.peak_fraction(run, row), rates.noise(row)
@@ -75,6 +76,7 @@ def _sheet(run: Run, device: int, dtype: str, rows: Sequence[Row]) -> Sheet:
                 units.percent(spread) if spread is not None else "-",
                 style="yellow" if row.samples and rates.is_noisy(row) else "",
             ),
+            *([versus_cell(row, "kernel")] if versus else []),
             *(cells(row) if has_energy else ()),
             Cell(WORDS[row.status], style=STYLES[row.status]),
         )
@@ -83,7 +85,7 @@ def _sheet(run: Run, device: int, dtype: str, rows: Sequence[Row]) -> Sheet:
         heading=heading(run, device, dtype),
         caption=f"{dtype} {rates.unit(dtype)} by scope; * best of its problem",
         keys=("", "size"),
-        blocks=(SCOPES, ("of peak", "noise", *(COLUMNS if has_energy else ()), "status")),
+        blocks=(SCOPES, ("of peak", "noise", *versus, *(COLUMNS if has_energy else ()), "status")),
         rows=tuple(map(line, rows)),
         left=frozenset({"status"}),
         notes=(
@@ -100,6 +102,22 @@ def _sheet(run: Run, device: int, dtype: str, rows: Sequence[Row]) -> Sheet:
             *notes.warnings([run.header.devices[device] if device != HOST else None]),
         ),
     )
+
+
+def versus_name(rows: Iterable[Row]) -> str:
+    """The kernel that rows were timed in turn with, as a heading: ``x tiled``; "" if they were not."""
+    return next((f"x {clean(row.former.variant)}" for row in rows if row.former and row.former.variant), "")
+
+
+def versus_cell(row: Row | None, scope: str) -> Cell:
+    """A row's rate over that of the other kernel, and its interval: ``1.07 [1.05, 1.09]``."""
+    against = rates.versus(row, scope) if row else None
+    if against is None:
+        return Cell("")
+    figure = units.number(against.median)
+    if math.isnan(against.low):
+        return Cell(f"{figure} few", style="yellow")
+    return Cell(f"{figure} [{units.number(against.low)}, {units.number(against.high)}]")
 
 
 def _parameters(rows: Sequence[Row]) -> list[Note]:
@@ -246,6 +264,9 @@ def _facts(run: Run, row: Row) -> list[Note]:
         facts.append(Note("memory", clean(row.memory)))
     if row.build_s is not None:
         facts.append(Note("build", units.seconds(row.build_s)))
+    if against := rates.versus(row):
+        said = f"{versus_cell(row, 'kernel').text}, {against.scope} scope, batch by batch in turn"
+        facts.append(Note(versus_name([row]), said))
     facts += line(run, row, shape)
     facts += notes.noisy(run, [row], shape)
     facts += [Note("note", clean_lines(text), "dim") for text in row.notes]

@@ -17,8 +17,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import cycle, repeat
 
-import numpy as np
-
 from gemmbench.model.case import Policy
 from gemmbench.model.instrument import LEAST_RUNS, LEAST_SAMPLES, Batch, Handle, Instrument, NotMeasuredError
 from gemmbench.model.row import Scope
@@ -122,6 +120,12 @@ class Settling:
 def _first(batch: Batch) -> float:
     """The seconds of the finest scope, which decides."""
     return next(iter(batch.seconds.values()))
+
+
+def _ratio(first: Batch, second: Batch) -> float:
+    """Of the seconds of two batches, in the finest scope that both have: a library tells no kernel's time."""
+    scope = next(name for name in first.seconds if name in second.seconds)
+    return first.seconds[scope] / second.seconds[scope]
 
 
 def _settle_end(now: float, policy: Policy, budget_s: float) -> float:
@@ -247,15 +251,6 @@ class Pairs:
     first: Sampled
     second: Sampled
 
-    @property
-    def ratio(self) -> float:
-        """Seconds of the first over those of the second: the geometric mean of the two orders' medians."""
-        ratios = [
-            _first(first) / _first(second)
-            for first, second in zip(self.first.batches, self.second.batches, strict=True)
-        ]
-        return math.exp(np.mean([math.log(np.median(half)) for half in (ratios[::2], ratios[1::2]) if half]))
-
 
 def in_turn(
     first: Handle,
@@ -265,7 +260,7 @@ def in_turn(
     budget_s: float,
     now: Clock = time.monotonic,
 ) -> Pairs:
-    """Sample two handles, batch by batch in turn, until the ratio of their first scopes is stable.
+    """Sample two handles, batch by batch in turn, until the ratio of their finest common scope is stable.
 
     Each pair is taken in the other order than the pair before, so that what changes the machine's speed for
     longer than a batch changes both. Which of them was prepared first, and so has its memory before the
@@ -291,7 +286,7 @@ def in_turn(
         pair = order.next(), order.next()
         for values, batch in zip(batches, pair[::-1] if second_leads else pair, strict=True):
             values.append(batch)
-        rule.add(_first(batches[0][-1]) / _first(batches[1][-1]), now())
+        rule.add(_ratio(batches[0][-1], batches[1][-1]), now())
     order.rest()
     sides = [Sampled(tuple(values), size, rule.stop) for values in batches]
     return Pairs(sides[0], sides[1])

@@ -19,7 +19,9 @@ MEMORY_MODES: dict[str, str] = {
 class Policy:
     """How long and how often things are measured; see the README's *How it measures*."""
 
-    budget_s: float = 3.0  # sampling time for each row, at most; one whose least number of runs fits it is run
+    budget_s: float = (
+        3.0  # sampling time for each row, at most; one whose least number of runs fits it is run
+    )
     total_s: float | None = None  # for all rows, who share it out; None: each has its budget
     share_s: float | None = None  # of the total: a row samples so long, or for its least number of batches
     settle_s: float = 3.0  # settling never takes longer, nor more than a third of the budget
@@ -67,9 +69,12 @@ class Case:
     operands: Operands = field(default_factory=Operands)
     notes: tuple[str, ...] = ()  # of its row, beside those of the executor
     former: str = ""  # a kernels folder: its kernel is timed in turn with itself as it is there
+    versus: Case | None = None  # of another kernel, which it is timed in turn with
     ran_on: RanOn = "device"  # of its row
     phase: str = ""  # likewise, of a tuner
-    measured: tuple[tuple[Gemm, float], ...] = ()  # smaller problems of its kernel, and seconds for one of each
+    measured: tuple[
+        tuple[Gemm, float], ...
+    ] = ()  # smaller problems of its kernel, and seconds for one of each
 
     @property
     def key(self) -> RowKey:

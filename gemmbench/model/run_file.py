@@ -221,7 +221,7 @@ def _check_row(path: Path, number: int, row: Row, header: Header) -> None:
     for name, seconds in row.parts.items():
         if name not in PARTS or not all(0 <= second < float("inf") for second in seconds):
             raise bad(f"parts.{name}", f"not times of {', '.join(PARTS)}")
-    if row.former and _counts(row.former.samples) != _counts(row.samples):
+    if row.former and not _counts(row.former.samples).items() <= _counts(row.samples).items():
         raise bad("former.samples", "there is not one for each of the row's own")
     if row.measured_utc:
         for name, text in (("measured_utc", row.measured_utc), ("started_utc, line 1", header.started_utc)):

@@ -63,7 +63,9 @@ def _too_slow(rows: Sequence[Row]) -> str:
     if len(needs) < 2:
         return ""
     least, most = min(needs), max(needs)
-    return f"would take {units.seconds(least)} to {units.seconds(most)} each; --budget {int(most) + 1} runs all"
+    return (
+        f"would take {units.seconds(least)} to {units.seconds(most)} each; --budget {int(most) + 1} runs all"
+    )
 
 
 def budget_advice(run: Run) -> str:
@@ -77,8 +79,8 @@ def budget_advice(run: Run) -> str:
 def unsuited(run: Run, rows: Iterable[Row]) -> dict[str, str]:
     """The kernels whose place in a table is a line below it, and what they are not for.
 
-    They run nowhere in the table, since they are written for other devices, or for other types. None, where no
-    kernel runs; and none that was asked for by name: its row says why.
+    They run nowhere in the table, since they are written for other devices, or for other types. None, where
+    no kernel runs; and none that was asked for by name: its row says why.
 
     Returns:
         ``this device``, or the data types, by variant.
@@ -102,7 +104,9 @@ def _not_for(run: Run, rows: Sequence[Row]) -> str:
     variant, device = BY_NAME[rows[0].variant], run.header.devices[rows[0].device]
     types = dict.fromkeys(row.dtype for row in rows if row.dtype not in variant.dtypes)
     lacks = variant.lacks or unsupported_type
-    fits = variant.device_type in ("", device.type) and not all(lacks(device, each) for each in variant.dtypes)
+    fits = variant.device_type in ("", device.type) and not all(
+        lacks(device, each) for each in variant.dtypes
+    )
     return ", ".join(types) if types and fits else "this device"
 
 

@@ -27,6 +27,7 @@ from gemmbench.stats.intervals import (
 
 OUTDONE = 1.05  # a GEMM this many times as fast as the measured peak disproves it
 NOISY = 0.01  # the sampling rule's goal: beyond it a row is labelled
+_LEAST_PAIRS = 8  # of batches in turn: fewer have no interval
 DRIFTING = 0.03  # from here on a trend of the samples is told
 
 
@@ -348,6 +349,7 @@ def derived(run: Run, row: Row) -> dict[str, object]:
         "gflops": reached.best / GIGA if reached and row.kind == "peak" else None,
         "gbps": row.work.bytes / times.minimum / GIGA if times and row.work and row.work.bytes else None,
         "latency_s": times.median if times and row.kind == "latency" else None,
+        **_versus_fields(row),
         "energy_j": row.energy.joules,
         "gflop_per_j": gflop_per_joule(row),
         "width": row.parameters.get("width"),
@@ -380,14 +382,14 @@ def measure(row: Row, scope: str | None = None) -> Measure | None:
 
 
 def in_turn(row: Row, scope: str | None = None) -> Measure | None:
-    """A row's time over that of the kernel's previous version: the median ratio of neighbouring batches.
+    """A row's time over that of what it was timed in turn with: the median ratio of neighbouring batches.
 
     A speed change of the machine that lasts longer than two batches is in both, so their ratio is free of it.
     The order of the two versions alternates from pair to pair. Each order has a median of its own, and the
     result is the mean of the two. Arguments as of `measure`.
 
     Returns:
-        None unless the row is ok and was measured in turn with the previous version.
+        None unless the row is ok and was measured in turn.
     """
     chosen = _scope(row, scope)
     if chosen is None or row.former is None or chosen not in row.former.samples:
@@ -396,6 +398,32 @@ def in_turn(row: Row, scope: str | None = None) -> Measure | None:
     ratios = tuple(now / before for now, before in pairs)
     orders = (ratios[::2], ratios[1::2]) if len(ratios) >= 2 * LEAST_SAMPLES else (ratios,)
     return mean([log_median(order) for order in orders])
+
+
+@dataclass(frozen=True)
+class Versus(Interval):
+    """How many times as fast as another kernel, batch by batch in turn, with its 95 % confidence interval."""
+
+    variant: str  # the other kernel
+    scope: str  # that both were timed in
+
+
+def versus(row: Row, scope: str = "kernel") -> Versus | None:
+    """A row's rate over that of the kernel of ``--versus``; None unless both were timed in turn.
+
+    In the scope that is asked for, or the next wider one that both have: a library tells no kernel's time.
+    With too few pairs for an interval its ends are NaN.
+    """
+    if row.former is None or not row.former.variant or scope not in SCOPES:
+        return None
+    wider = SCOPES[SCOPES.index(scope) :]
+    shared = next((name for name in wider if name in row.samples and name in row.former.samples), None)
+    slower = in_turn(row, shared) if shared else None
+    if slower is None or shared is None:
+        return None
+    times, known = slower.interval(), len(row.samples[shared].seconds) >= _LEAST_PAIRS
+    low, high = (1 / times.high, 1 / times.low) if known else (math.nan, math.nan)
+    return Versus(1 / times.median, low, high, row.former.variant, shared)
 
 
 def former(row: Row, scope: str | None = None) -> float:
@@ -420,3 +448,14 @@ def _scope(row: Row, scope: str | None) -> str | None:
 def work(row: Row) -> int:
     """Units of work in one sample of a row: flops, else bytes, else 1."""
     return flops_of(row) or (row.work.bytes if row.work else 0) or 1
+
+
+def _versus_fields(row: Row) -> dict[str, object]:
+    """The fields of a row that say how it stands against the kernel of ``--versus``; null without one."""
+    against = versus(row)
+    names = ("versus", "versus_ratio", "versus_low", "versus_high", "versus_scope")
+    if against is None:
+        return dict.fromkeys(names)
+    return dict(
+        zip(names, (against.variant, against.median, against.low, against.high, against.scope), strict=True)
+    )

@@ -331,6 +331,8 @@ class Steps:
                 row = yield from self.automatic.measure(step, device, policy, worker)
             else:
                 known = replace(step, measured=self._measured(step))
+                if step.versus:
+                    known = replace(known, versus=replace(step.versus, measured=self._measured(step.versus)))
                 row = yield from worker.run(known, device, policy)
                 self.automatic.record(row, step)
         yield self.finished(row)
@@ -341,7 +343,8 @@ class Steps:
         return tuple(
             (rates.gemm_of(row), times.median)
             for row in self.automatic.rows
-            if (row.kind, row.variant, row.device, row.dtype) == ("gemm", case.variant, case.device, case.dtype)
+            if (row.kind, row.variant, row.device, row.dtype)
+            == ("gemm", case.variant, case.device, case.dtype)
             if row.parameters == case.parameters and row.status == "ok"
             if (times := rates.summary(row, "host"))
         )

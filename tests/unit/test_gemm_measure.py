@@ -94,7 +94,7 @@ def test_what_the_run_has_measured_of_a_kernel_needs_no_trial(seconds: float, is
     instrument = FakeInstrument()
     known = replace(case(LARGE), measured=((small, 1e-6), (half, seconds)))
     if is_skipped:
-        with pytest.raises(NotMeasuredError, match="would take about 1.12 s") as caught:
+        with pytest.raises(NotMeasuredError, match=r"would take about 1\.12 s") as caught:
             run(instrument, known)
         assert caught.value.needs_s == pytest.approx(1.12)
     else:
@@ -112,7 +112,7 @@ def test_a_slow_row_has_three_batches_of_each_scope_however_small_its_share() ->
 
 
 def test_a_share_ends_sampling_and_skips_nothing() -> None:
-    """What is skipped is a matter of the budget: 7 runs of 0.125 s fit one second, though the share is less."""
+    """What is skipped is a matter of the budget: 7 runs of 0.125 s fit one second, if not the share."""
     seconds = itertools.cycle([0.01, 0.02, 0.04])
     instrument = FakeInstrument(seconds={"naive": seconds})
     measured = ((replace(LARGE, m=512, n=512, k=512), 0.125 / 8),)
