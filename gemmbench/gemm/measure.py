@@ -183,7 +183,7 @@ def _in_turn(instrument: Instrument, case: Case, device: DeviceFacts | None, pol
                     sides[0].append(pairs.first)
                     sides[1].append(pairs.second)
                 else:  # the host's BLAS beside a kernel: they have the host's clock in common
-                    sides[0].append(alone(now, window.clock, short, window.budget_s, settle=False))
+                    sides[0].append(alone(now, window.clock, short, window.budget_s, False))
         except NotMeasuredError as error:
             raise (_of_other(case, error) if error.handle == former.number else error) from None
         (samples, notes), (before, doubts) = map(_trusted, sides)
