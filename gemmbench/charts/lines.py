@@ -12,7 +12,7 @@ from matplotlib.colors import to_hex, to_rgb
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter, NullLocator
 
 from gemmbench.charts.pane import BLACK, COLOURS, DARK, Families, device_title, footnote, short, stem, titles
-from gemmbench.ladder.libraries import BASELINE
+from gemmbench.ladder import BASELINE
 from gemmbench.model.row import Row
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean

@@ -374,20 +374,17 @@ class CublasExecutor:
         self._exact: dict[str, str] = {}  # by data type
 
     def build(self, case: Case) -> Built:
-        """See `measure.instrument.Executor`."""
         return Built()
 
     def prepare(
         self, case: Case, policy: Policy, like: object = None, problem: Gemm | None = None
     ) -> CublasBench:
-        """See `measure.instrument.Executor`."""
         if problem:
             case = replace(case, problem=replace(problem, beta=0.0), operands=Operands())
         exact_error = partial(self._exact_error, case)
         return CublasBench(self._cuda, self._library, case, policy, self._facts, exact_error)
 
     def _exact_error(self, case: Case) -> str:
-        """See `gemm.opencl.GemmExecutor`."""
         if case.dtype not in self._exact:
             odd = reference.edge_problem(case.dtype, BY_NAME[case.variant].edge({}))
             m, n, k = (round_up(length, step(case.dtype)) for length in (odd.m, odd.n, odd.k))
@@ -431,7 +428,6 @@ class _Queued:
     begin: float
 
     def done(self) -> bool:
-        """See `measure.instrument.Running`."""
         return self.cuda.reached(self.watch)
 
     def finish(self) -> Batch:

@@ -35,7 +35,7 @@ from gemmbench.charts.pane import (
     titles,
     with_gemms,
 )
-from gemmbench.ladder.libraries import AUTO, BASELINE
+from gemmbench.ladder import AUTO, BASELINE
 from gemmbench.ladder.variant import LIBRARIES
 from gemmbench.model import units
 from gemmbench.model.device import HOST

@@ -96,13 +96,11 @@ class Queued:
         self._bench, self._events, self._count, self._begin = bench, events, count, begin
 
     def done(self) -> bool:
-        """See `measure.instrument.Running`."""
         with errors():
             status = self._events[-1][1].command_execution_status
         return int(status) <= int(cl.command_execution_status.COMPLETE)
 
     def finish(self) -> Batch:
-        """See `measure.instrument.Running`."""
         with errors():
             self._events[-1][1].wait()
             end = time.monotonic()
@@ -187,7 +185,6 @@ class Bench:
 
     @property
     def prepared(self) -> instrument.Prepared:
-        """See `measure.instrument.Bench`."""
         return instrument.Prepared(
             ("device", "host", *([PAGEABLE] if self._pageable else [])),
             self._ahead,
@@ -207,7 +204,6 @@ class Bench:
         """Nothing to do: buffers go with the last reference."""
 
     def verify(self, when: instrument.When) -> instrument.Verified:
-        """See `measure.instrument.Bench`."""
         if when == "exact":
             wrong = self._timed.exact_error()
             return instrument.Verified(Check("wrong", {}, (wrong,)) if wrong else Check("ok"))
@@ -215,7 +211,6 @@ class Bench:
             return instrument.Verified(self._check(), self.launches())
 
     def start(self, clock: str, count: int, work: int = 1) -> Batch | Queued:
-        """See `measure.instrument.Bench`."""
         with errors():
             if clock == "device":
                 return self._device_batch(count)

@@ -11,7 +11,7 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from gemmbench.ladder.libraries import AUTO
+from gemmbench.ladder import AUTO
 from gemmbench.model import units
 from gemmbench.model.device import HOST
 from gemmbench.model.row import PAGEABLE, PARTS, SCOPES, Row

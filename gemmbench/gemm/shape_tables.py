@@ -9,7 +9,7 @@ from statistics import geometric_mean
 from rich.console import RenderableType
 
 from gemmbench.gemm import problem_table
-from gemmbench.ladder.libraries import AUTO, BASELINE
+from gemmbench.ladder import AUTO, BASELINE
 from gemmbench.model import units
 from gemmbench.model.device import HOST
 from gemmbench.model.row import FAILED, Problem, Row

@@ -37,7 +37,7 @@ from gemmbench.charts.pane import (
     titles,
     with_gemms,
 )
-from gemmbench.ladder.libraries import BASELINE
+from gemmbench.ladder import BASELINE
 from gemmbench.ladder.variant import LIBRARIES
 from gemmbench.model import units
 from gemmbench.model.device import HOST

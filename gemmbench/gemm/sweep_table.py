@@ -11,8 +11,7 @@ from rich.text import Text
 
 from gemmbench.gemm import problem_table
 from gemmbench.gemm.problem_table import detail
-from gemmbench.ladder import FIRST_RUNG
-from gemmbench.ladder.libraries import BASELINE
+from gemmbench.ladder import BASELINE, FIRST_RUNG
 from gemmbench.model import units
 from gemmbench.model.device import HOST
 from gemmbench.model.row import PAGEABLE

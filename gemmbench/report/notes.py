@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from gemmbench.ladder import BY_NAME, LADDER
-from gemmbench.ladder.libraries import AUTO
+from gemmbench.ladder import AUTO, BY_NAME, LADDER
 from gemmbench.ladder.variant import unsupported_type
 from gemmbench.model import units
 from gemmbench.model.device import HOST, DeviceFacts
