@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -154,10 +153,10 @@ def print_plan(
         if group.cases:
             cases += 1
             console.print(Text(f"  run   {group.label}"))
-    total_s = policy.total_s if policy.total_s is not None else math.inf
-    console.print(
-        Text(f"{cases} cases, at most about {min(total_s, cases * policy.budget_s):.0f} s of sampling")
-    )
+    each_s = cases * policy.budget_s
+    shares = policy.total_s is not None and policy.total_s < each_s
+    time = f"about {policy.total_s:.0f} s" if shares else f"at most about {each_s:.0f} s"
+    console.print(Text(f"{cases} cases, {time} of sampling"))
 
 
 def as_text(form: str) -> Callable[[Run], str] | None:

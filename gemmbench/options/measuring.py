@@ -92,7 +92,7 @@ class Measuring(Options):
     plot: Path | None = option("Draw the result.", FILE, metavar=CHART)
     budget: float | None = option(
         "Sampling time for each row; one that cannot make three batches in it is skipped.  "
-        f"[default: {DEFAULT_BUDGET_S}, of GEMM rows a share of {DEFAULT_TOTAL_S:g} for all]",
+        f"[default: {DEFAULT_BUDGET_S}; GEMM rows share out {DEFAULT_TOTAL_S:g}]",
         Number(0),
         metavar="SECONDS",
     )
