@@ -272,6 +272,7 @@ def prepared(chosen: Measuring, command: Sequence[str] = ()) -> Iterator[Measure
         chosen.policy,
         chosen.command,
         ladder.scope if ladder else "",
+        ladder.named if ladder else (),
         chosen.save,
         chosen.resume,
         chosen.force,
@@ -547,7 +548,9 @@ def checked(
         request = checking.Request(
             Basis(tuple(map(alone, baselines)), chosen.rules, noises),
             tuple(command) or (*command_line(chosen), *(run.path for run in baselines)),
-            checking.Sampling(chosen.budget, chosen.time_limit, chosen.memory, chosen.cold, chosen.energy),
+            checking.Sampling(
+                chosen.budget, chosen.time_limit, chosen.memory, chosen.cold, chosen.energy, chosen.state
+            ),
             chosen.device,
             chosen.aa,
             chosen.against,

@@ -47,6 +47,11 @@ KINDS: dict[str, Kind] = {
     "time": Kind("time over size in the kernel scope", f"measured GEMM rows {_SIZES}", sweep_chart.time),
     "energy": Kind("joules for one problem over size", f"measured energy {_SIZES}", sweep_chart.energy),
     "efficiency": Kind("GFLOP for each joule over size", f"measured energy {_SIZES}", sweep_chart.efficiency),
+    "versus": Kind(
+        "the rate over that of another kernel, batch by batch in turn, over size",
+        f"rows timed in turn (--versus) {_SIZES}",
+        sweep_chart.versus,
+    ),
     "workloads": Kind(
         "GFLOPS of the fastest kernels at every shape",
         "measured GEMM rows of several shapes that are no sweep",

@@ -102,6 +102,7 @@ CSV_FIELDS: tuple[str, ...] = (
     "alpha", "beta", "status", "reason", "parameters", "choice",
     "kernel_gflops", "device_gflops", "host_gflops", "peak_fraction",
     "gflops", "gbps", "latency_s", "energy_j", "gflop_per_j", "width", "noise", "few",
+    "versus", "versus_ratio", "versus_low", "versus_high", "versus_scope",
     "state", "clock_mhz", "limits", "other_cores", "steal_cores", "switches", "disturbed",
     "kernel_s", "device_s", "host_s", "build_s", "memory", "verdict", "source", "notes",
 )

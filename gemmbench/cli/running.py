@@ -111,7 +111,8 @@ def measure(options: Measuring, as_text: Callable[[Run], str] | None = None) -> 
     """
     with api.prepared(options, command_words()) as measurement:
         if options.dry_run:
-            print_plan(measurement.plan, measurement.header.devices, options.policy, measurement.groups)
+            header = measurement.header
+            print_plan(measurement.plan, header.devices, header.policy, measurement.groups)
             return
         outcome, run = api.follow(measurement, options)
     if run.rows:
@@ -152,7 +153,10 @@ def print_plan(
         if group.cases:
             cases += 1
             console.print(Text(f"  run   {group.label}"))
-    console.print(Text(f"{cases} cases, at most about {cases * policy.budget_s:.0f} s of sampling"))
+    each_s = cases * policy.budget_s
+    shares = policy.total_s is not None and policy.total_s < each_s
+    time = f"about {policy.total_s:.0f} s" if shares else f"at most about {each_s:.0f} s"
+    console.print(Text(f"{cases} cases, {time} of sampling"))
 
 
 def as_text(form: str) -> Callable[[Run], str] | None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
+from types import MappingProxyType
 
 import numpy as np
 
@@ -16,11 +17,11 @@ from gemmbench.measure.energy import measure_energy
 from gemmbench.measure.sampling import Metered, Sampled, Window, alone, in_turn, least_s
 from gemmbench.model.case import Case, Policy
 from gemmbench.model.conditions import Conditions, joined
-from gemmbench.model.device import DeviceFacts
+from gemmbench.model.device import HOST, DeviceFacts
 from gemmbench.model.events import Staged
 from gemmbench.model.instrument import Batch, Handle, Instrument, LostError, NotMeasuredError, too_slow
 from gemmbench.model.problem import Gemm
-from gemmbench.model.row import CHAIN, PAGEABLE, Check, Energy, Former, Row, Scope
+from gemmbench.model.row import CHAIN, PAGEABLE, Check, Energy, Partner, Row, Scope
 from gemmbench.model.units import percent, rate
 from gemmbench.stats import ceilings, rates
 from gemmbench.stats.conditions import disturbances
@@ -107,8 +108,11 @@ def measured(instrument: Instrument, case: Case, device: DeviceFacts | None, pol
         NotMeasuredError: there is no rate, and why.
     """
     try:
-        if case.former:
-            return (yield from _against_former(instrument, case, device, policy))
+        if case.former or case.versus:
+            try:
+                return (yield from _in_turn(instrument, case, device, policy))
+            except _AloneError as error:
+                case = replace(case, versus=None, notes=(*case.notes, error.reason))
         ready = yield from begun(instrument, case, device, policy)
     except _WrongError as error:
         return error.row
@@ -119,17 +123,22 @@ def measured(instrument: Instrument, case: Case, device: DeviceFacts | None, pol
         for window in _windows(handle, policy, pageable=True):
             yield Staged(f"timing {window.clock}")
             windows.append(alone(handle, window.clock, policy, window.budget_s, window.settle))
-        row = ready.sampled(windows)
-        if handle.prepared.parts and row.status == "ok":
-            yield Staged("timing the host scope's parts")
-            batch = handle.batch("parts", _parts_count(row, policy))
-            row = replace(row, parts=dict(batch.each))
-        if policy.energy and row.status == "ok":
-            yield Staged("measuring energy")
-            with Metered(handle, handle.prepared.clocks[0]) as run:
-                row = replace(row, energy=measure_energy(run, device=device))
+        row = yield from _beside_samples(handle, ready.sampled(windows), device, policy)
         yield Staged("verifying")
         return _verified_after(row, handle)
+
+
+def _beside_samples(handle: Handle, row: Row, device: DeviceFacts | None, policy: Policy) -> Stages:
+    """What is measured once a row has its samples: the host scope's parts, and energy."""
+    if handle.prepared.parts and row.status == "ok":
+        yield Staged("timing the host scope's parts")
+        batch = handle.batch("parts", _parts_count(row, policy))
+        row = replace(row, parts=dict(batch.each))
+    if policy.energy and row.status == "ok":
+        yield Staged("measuring energy")
+        with Metered(handle, handle.prepared.clocks[0]) as run:
+            row = replace(row, energy=measure_energy(run, device=device))
+    return row
 
 
 def begun(
@@ -155,87 +164,127 @@ def begun(
     return Ready(row, handle, policy, device)
 
 
-def _against_former(instrument: Instrument, case: Case, device: DeviceFacts | None, policy: Policy) -> Stages:
-    """Measure a case in turn with its kernel as it is in the case's other folder.
+def _in_turn(instrument: Instrument, case: Case, device: DeviceFacts | None, policy: Policy) -> Stages:
+    """Measure a case in turn with its kernel as it is in the case's other folder, or with another kernel.
 
     Raises:
         NotMeasuredError: unsupported: there is nothing to hold the case against.
+        _AloneError: the other kernel cannot run; nothing is known of the case's own yet.
     """
     yield Staged("building")
-    present = replace(case, former="", former_parameters=None)
+    present = replace(case, former="", former_parameters=None, versus=None)
+    name = case.versus.variant if case.versus else "the former kernel"
     is_exact = _predict(instrument, present, device, policy)
-    other, past, on = instrument.of_former(case, device)
+    if case.versus:
+        other, past, on = instrument, case.versus, None if case.versus.device == HOST else device
+    else:
+        other, past, on = instrument.of_former(case, device)
     with ExitStack() as held:
-        handles: dict[str, Handle] = {}
+        handles: dict[bool, Handle] = {}  # of the other kernel, and of the case's own
 
         def prepare(of: Instrument, side: Case, its: DeviceFacts | None) -> Handle:
-            like = next((handle.number for handle in handles.values() if handle.instrument is of), None)
-            handle = handles["now" if side is present else "then"] = of.prepare(side, its, policy, like)
+            sides = [handle for handle in handles.values() if handle.instrument is of]
+            like = sides[0].number if sides and _share_operands(present, past) else None
+            handle = handles[side is present] = of.prepare(side, its, policy, like)
             return held.enter_context(handle)
 
         def prepare_now() -> Handle:
-            return handles.get("now") or prepare(instrument, present, device)
+            return handles.get(True) or prepare(instrument, present, device)
 
-        yield Staged("verifying the former kernel")
+        yield Staged(f"verifying {name}")
         # One of them is prepared first, and its temporaries lie before the other's: by chance, so that it
         # evens out from process to process.
         if random.random() < 0.5:
             prepare_now()
         try:
+            if case.versus:
+                _predict(other, past, on, policy)
             former = prepare(other, past, on)
             exact = former.verify("exact").check
             if exact.verdict == "wrong":
                 raise NotMeasuredError("unsupported", "; ".join(exact.reasons))
-        except NotMeasuredError as error:
-            if not error.restart and not isinstance(error, LostError):
+        except (NotMeasuredError, _WrongError) as error:
+            of_other = _of_other(case, error)
+            if not of_other.restart and not isinstance(error, LostError) and not case.versus:
                 # Of a wrong kernel it is of no interest what it was before.
                 _verified(present, prepare_now(), is_exact)
-            raise _of_former(error) from None
+            raise of_other from None
         now = prepare_now()
         yield Staged("verifying")
         row = _verified(present, now, is_exact)
         if not _problem(case).flops:
             return _untimed(row, now)
         try:
-            yield Staged("verifying the former kernel")
+            yield Staged(f"verifying {name}")
             verified = former.verify("before")
             if verified.check.verdict == "wrong":
-                raise _of_former(NotMeasuredError("unsupported", "; ".join(verified.check.reasons)))
+                raise _of_other(case, NotMeasuredError("unsupported", "; ".join(verified.check.reasons)))
             least = max(policy.min_batches, _LEAST_IN_TURN)
             batch_s = policy.batch_s * _BATCH_IN_TURN
             short = replace(policy, batch_s=batch_s, min_batches=least)
-            windows = []
+            sides: tuple[list[Sampled], list[Sampled]] = ([], [])
             for window in _windows(now, short, _HOST_SHARE_IN_TURN):
                 yield Staged(f"timing {window.clock}")
-                windows.append(in_turn(now, former, window.clock, short, window.budget_s))
+                if window.clock in former.prepared.clocks:
+                    pairs = in_turn(now, former, window.clock, short, window.budget_s)
+                    sides[0].append(pairs.first)
+                    sides[1].append(pairs.second)
+                else:  # the host's BLAS beside a kernel: they have the host's clock in common
+                    sides[0].append(alone(now, window.clock, short, window.budget_s, False))
             yield Staged("verifying")
             row = _verified_after(row, now)
             if row.status == "wrong":
                 return row
             check = former.verify("after").check
             if check.verdict == "wrong":
-                raise _of_former(NotMeasuredError("unsupported", "; ".join(check.reasons)))
+                raise _of_other(case, NotMeasuredError("unsupported", "; ".join(check.reasons)))
         except NotMeasuredError as error:
-            raise (_of_former(error) if error.handle == former.number else error) from None
-        sides = [pairs.first for pairs in windows], [pairs.second for pairs in windows]
+            raise (_of_other(case, error) if error.handle == former.number else error) from None
         (samples, notes), (before, doubts) = map(_trusted, sides)
         if bool(notes) != bool(doubts):  # one clock for both
             samples, before = (_by_wall_clock(side) for side in sides)
         built = former.prepared.built
-    row = replace(
-        row,
-        samples=samples,
-        former=Former(built.source, before, built.resources, verified.launches),
-        notes=(*row.notes, *(notes or doubts)),
-        conditions=joined([pairs.first.conditions for pairs in windows]),
-    )
+        partner = Partner(built.source, before, resources=built.resources, launches=verified.launches)
+        if case.versus:
+            partner = replace(partner, variant=past.variant, parameters=past.parameters)
+        row = replace(
+            row,
+            samples=samples,
+            former=partner,
+            notes=(*row.notes, *(notes or doubts)),
+            conditions=joined([sampled.conditions for sampled in sides[0]]),
+        )
+        if case.versus:
+            row = yield from _beside_samples(now, row, device, policy)
     return beside_ceiling(row, device)
 
 
-def _of_former(error: NotMeasuredError) -> NotMeasuredError:
-    """Whatever goes wrong with a former kernel: nothing is known of the present one."""
-    reason = f"{error.status}: {error.reason}" if isinstance(error, LostError) else error.reason
-    return NotMeasuredError("unsupported", f"its kernel in the other folder: {reason}", error.restart)
+def _share_operands(present: Case, other: Case) -> bool:
+    """Whether two cases can: kernels on one device do, unless one has an operand in an image."""
+    kernels = BY_NAME[present.variant], BY_NAME[other.variant]
+    return kernels[0].executor == kernels[1].executor and (
+        kernels[0] is kernels[1] or not any(kernel.images for kernel in kernels)
+    )
+
+
+class _AloneError(NotMeasuredError):
+    """The kernel that a case was to be timed in turn with cannot be."""
+
+
+def _of_other(case: Case, error: NotMeasuredError | _WrongError) -> NotMeasuredError:
+    """Whatever goes wrong with the other kernel: nothing is known of the case's own."""
+    restart = isinstance(error, NotMeasuredError) and error.restart
+    status, reason = (
+        (error.row.status, error.row.reason)
+        if isinstance(error, _WrongError)
+        else (error.status, error.reason)
+    )
+    if case.versus:
+        return _AloneError(
+            "unsupported", f"not in turn with {case.versus.variant}: {status}: {reason}", restart
+        )
+    reason = f"{status}: {reason}" if isinstance(error, LostError) else reason
+    return NotMeasuredError("unsupported", f"its kernel in the other folder: {reason}", restart)
 
 
 def _problem(case: Case) -> Gemm:
@@ -270,7 +319,7 @@ def _predict(instrument: Instrument, case: Case, device: DeviceFacts | None, pol
             return Trial(took_s, conditions, disturbances(conditions, device is None or device.type == "cpu"))
 
     if _problem(case).flops:
-        refuse_if_too_slow(_problem(case), policy, trial)
+        refuse_if_too_slow(_problem(case), policy, trial, dict(case.measured))
     return is_exact
 
 
@@ -330,18 +379,18 @@ def _windows(
     """The clocks of a handle with their shares of the budget."""
     clocks = [clock for clock in handle.prepared.clocks if pageable or clock != PAGEABLE]
     if clocks == ["host"]:
-        return (Window("host", policy.budget_s, True),)
+        return (Window("host", policy.sampling_s, True),)
     pageable_share = _PAGEABLE_SHARE if PAGEABLE in clocks else 0.0
     shares = {"host": host_share - pageable_share, PAGEABLE: pageable_share}
     finer = [clock for clock in clocks if clock not in shares]
     shares |= dict.fromkeys(finer, (1 - host_share) / max(1, len(finer)))
-    return tuple(Window(clock, policy.budget_s * shares[clock], clock == finer[0]) for clock in clocks)
+    return tuple(Window(clock, policy.sampling_s * shares[clock], clock == finer[0]) for clock in clocks)
 
 
 def _parts_count(row: Row, policy: Policy) -> int:
     """How many problems are timed part by part: few, since each is as long as the host scope's."""
     host_s = float(np.median(row.samples["host"].seconds))
-    return max(1, min(_MOST_PARTS, int(_PARTS_SHARE * policy.budget_s / host_s)))
+    return max(1, min(_MOST_PARTS, int(_PARTS_SHARE * policy.sampling_s / host_s)))
 
 
 def _trusted(windows: Sequence[Sampled]) -> tuple[dict[str, Scope], tuple[str, ...]]:
@@ -417,32 +466,43 @@ class Trial:
     disturbances: tuple[str, ...] = ()  # why it may have taken longer than it should
 
 
-def refuse_if_too_slow(problem: Gemm, policy: Policy, trial: Callable[[Gemm], Trial]) -> None:
+def refuse_if_too_slow(
+    problem: Gemm,
+    policy: Policy,
+    trial: Callable[[Gemm], Trial],
+    measured: Mapping[Gemm, float] = MappingProxyType({}),
+) -> None:
     """Predict a case's cost from growing trials; what would skip it is tried twice, undisturbed if possible.
 
     Args:
         problem: the case's, with some flops.
         policy: its budget.
         trial: runs a smaller problem.
+        measured: smaller problems that need no trial, and seconds that they took.
 
     Raises:
         NotMeasuredError: skipped, with the time it would take.
     """
     edge = _SMALL
     while True:
-        smaller = replace(problem, m=min(problem.m, edge), n=min(problem.n, edge), k=min(problem.k, edge))
+        smaller = _within(problem, edge)
         if smaller.flops * 2 >= problem.flops:
             return  # the trial would be the case itself
-        trials: list[Trial] = []
+        if _within(problem, 2 * edge) in measured:
+            edge *= 2
+            continue
+        is_known = smaller in measured
+        trials = [Trial(measured[smaller])] if is_known else []
         while True:
-            trials.append(trial(smaller))
+            if not is_known:
+                trials.append(trial(smaller))
             best = min(trials, key=lambda each: (bool(each.disturbances), each.seconds))
             predicted = least_s(best.seconds * problem.flops / smaller.flops)
             if predicted <= policy.budget_s:
                 return
             if best.seconds * 8 <= policy.budget_s * _SHARE:
                 break
-            if len(trials) >= (_TRIALS if best.disturbances else 2):
+            if is_known or len(trials) >= (_TRIALS if best.disturbances else 2):
                 raise _skipped(best, predicted, policy)
             if best.disturbances:
                 _sleep(_QUIET_S)
@@ -456,3 +516,8 @@ def _skipped(trial: Trial, predicted_s: float, policy: Policy) -> NotMeasuredErr
         return error
     reason = f"{error.reason}; {', '.join(trial.disturbances)} meanwhile"
     return NotMeasuredError("skipped", reason, needs_s=predicted_s, conditions=trial.conditions)
+
+
+def _within(problem: Gemm, edge: int) -> Gemm:
+    """The problem with no dimension longer than an edge."""
+    return replace(problem, m=min(problem.m, edge), n=min(problem.n, edge), k=min(problem.k, edge))

@@ -51,6 +51,7 @@ class GemmExecutor:
                 partial(self._exact_error, variant, case.dtype, parameters, bind, root),
                 self._built(case, programs),
                 self.notes,
+                variant.sums.get(case.dtype, ""),
             )
             if like is not None:
                 return like.sharing(timed)

@@ -67,6 +67,7 @@ class Timed:
     exact_error: Callable[[], str]  # what is wrong on small problems with guard cells, or ""
     built: instrument.Built
     notes: tuple[str, ...] = ()
+    sums: str = ""  # the data type that sums are kept in, if it is not C's
 
 
 class Turns:
@@ -160,7 +161,7 @@ class Bench:
         self._bound(timed)
         self._images = tuple(as_image)
         self._stamped: tuple[Launch, ...] = ()
-        self._answers = Answers(case, self._values, policy, variant.sums.get(problem.dtype, ""))
+        self._answers = Answers(case, self._values, policy, timed.sums)
         unwritten = self._answers.before
         with errors():
             for a, b, c in self._operands:

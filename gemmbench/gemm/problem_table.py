@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -63,7 +64,7 @@ def _sheet(run: Run, device: int, dtype: str, rows: Sequence[Row]) -> Sheet:
         figure = notes.marked(run, row, units.gflops(reached.median))
         return Cell(figure, reached.median == best[row.problem, scope])
 
-    has_energy = any_joules(rows)
+    has_energy, versus = any_joules(rows), [name for name in [versus_name(rows)] if name]
 
     def line(row: Row) -> tuple[Cell, ...]:
         fraction = rates.peak_fraction(run, row)
@@ -73,6 +74,7 @@ def _sheet(run: Run, device: int, dtype: str, rows: Sequence[Row]) -> Sheet:
             *(figure(row, scope) for scope in SCOPES),
             Cell(units.percent(fraction) if fraction is not None else "-"),
             notes.noise_cell(row),
+            *([versus_cell(row, "kernel")] if versus else []),
             *(cells(row) if has_energy else ()),
             Cell(WORDS[row.status], style=STYLES[row.status]),
         )
@@ -81,7 +83,7 @@ def _sheet(run: Run, device: int, dtype: str, rows: Sequence[Row]) -> Sheet:
         heading=heading(run, device, dtype),
         caption=f"{dtype} {rates.unit(dtype)} by scope; * best of its problem",
         keys=("", "size"),
-        blocks=(SCOPES, ("of peak", "noise", *(COLUMNS if has_energy else ()), "status")),
+        blocks=(SCOPES, ("of peak", "noise", *versus, *(COLUMNS if has_energy else ()), "status")),
         rows=tuple(map(line, rows)),
         left=frozenset({"status"}),
         notes=(
@@ -98,6 +100,22 @@ def _sheet(run: Run, device: int, dtype: str, rows: Sequence[Row]) -> Sheet:
             *notes.warnings([run.header.devices[device] if device != HOST else None]),
         ),
     )
+
+
+def versus_name(rows: Iterable[Row]) -> str:
+    """The kernel that rows were timed in turn with, as a heading: ``x tiled``; "" if they were not."""
+    return next((f"x {clean(row.former.variant)}" for row in rows if row.former and row.former.variant), "")
+
+
+def versus_cell(row: Row | None, scope: str) -> Cell:
+    """A row's rate over that of the other kernel, and its interval: ``1.07 [1.05, 1.09]``."""
+    against = rates.versus(row, scope) if row else None
+    if against is None:
+        return Cell("")
+    figure = units.number(against.median)
+    if math.isnan(against.low):
+        return Cell(f"{figure} few", style="yellow")
+    return Cell(f"{figure} [{units.number(against.low)}, {units.number(against.high)}]")
 
 
 def _parameters(rows: Sequence[Row]) -> list[Note]:
@@ -121,8 +139,14 @@ def gemm(run: Run) -> RenderableType:
     """Single problems, a page for each variant: scopes, launches, verification, parameters."""
     pages: list[RenderableType] = []
     above: tuple[object, ...] = ()
-    for row in run.rows:
-        if row.kind != "gemm" or row.problem is None:
+    gemms = [row for row in run.rows if row.kind == "gemm" and row.problem]
+    # By device and type, which is what a heading is of.
+    unsuited = {
+        subject: notes.unsuited(run, [row for row in gemms if (row.device, row.dtype) == subject])
+        for subject in dict.fromkeys((row.device, row.dtype) for row in gemms)
+    }
+    for row in gemms:
+        if row.variant in unsuited[row.device, row.dtype]:
             continue
         if pages:
             pages.append(Text(""))
@@ -130,11 +154,15 @@ def gemm(run: Run) -> RenderableType:
         if subject != above:
             above = subject
             problem = row.problem
+            assert problem is not None
             dimensions = f"m = {problem.m}, n = {problem.n}, k = {problem.k}"
             about = f"C = {problem.alpha:g} A B + {problem.beta:g} C, {row.dtype}, {dimensions}"
             pages += [Sheet(heading=heading(run, row.device, row.dtype), caption=about), Text("")]
         pages.append(_page(run, row))
-    remarks = notes.warnings(run.header.devices)
+    remarks = [
+        *notes.not_for({name: what for each in unsuited.values() for name, what in each.items()}),
+        *notes.warnings(run.header.devices),
+    ]
     if remarks:
         pages += [Text(""), Sheet(notes=tuple(remarks))]
     return Group(*pages)
@@ -242,6 +270,9 @@ def _facts(run: Run, row: Row) -> list[Note]:
         facts.append(Note("memory", clean(row.memory)))
     if row.build_s is not None:
         facts.append(Note("build", units.seconds(row.build_s)))
+    if against := rates.versus(row):
+        said = f"{versus_cell(row, 'kernel').text}, {against.scope} scope, batch by batch in turn"
+        facts.append(Note(versus_name([row]), said))
     facts += line(run, row, shape)
     facts += notes.noisy(run, [row], shape)
     facts += [Note("note", clean_lines(text), "dim") for text in row.notes]

@@ -92,6 +92,9 @@ class _Grid:
 def _sheet(run: Run, grid: _Grid) -> Sheet:
     others = [name for name in grid.dtypes if name != REFERENCE and REFERENCE in grid.dtypes]
     lacking = grid.lacking()
+    versus = problem_table.versus_name(grid.rows)
+    unsuited = notes.unsuited(run, grid.rows)
+    grid = replace(grid, rows=tuple(row for row in grid.rows if row.variant not in unsuited))
     reported = [row for row in grid.rows if row.dtype not in lacking or row.status != "unsupported"]
     baseline = any(row.device == HOST for row in grid.rows) and grid.device != HOST and grid.scope != "host"
     blas = f"{clean(run.header.host.blas)}, host scope"
@@ -103,12 +106,14 @@ def _sheet(run: Run, grid: _Grid) -> Sheet:
             grid.dtypes,
             tuple(f"{_short(name)}/{REFERENCE}" for name in others),
             tuple(f"{name} %" for name in grid.dtypes),
+            tuple(f"{_short(name)} {versus}" for name in grid.dtypes if versus),
         ),
         rows=tuple(_line(run, grid, variant, others) for variant in grid.variants),
         notes=(
             Note("%", "of the type's own peak, measured in this run", "dim"),
             *([Note(BASELINE, blas, "dim")] if baseline else []),
             *(Note(WORDS["unsupported"], f"{n}: {clean_lines(why)}", "dim") for n, why in lacking.items()),
+            *notes.not_for(unsuited),
             *notes.troubles(reported, _type, "type"),
             *notes.noisy(run, grid.rows, _type),
             *(
@@ -144,6 +149,11 @@ def _line(run: Run, grid: _Grid, variant: str, others: Sequence[str]) -> tuple[C
         *(_figure(run, grid, row) for row in rows.values()),
         *(_over(grid.rate(rows[dtype]), grid.rate(rows[REFERENCE])) for dtype in others),
         *(_of_peak(run, grid, row) for row in rows.values()),
+        *(
+            problem_table.versus_cell(row, grid.scope)
+            for row in rows.values()
+            if problem_table.versus_name(grid.rows)
+        ),
     )
 
 
@@ -274,13 +284,14 @@ def _workloads_sheet(
 ) -> Sheet:
     lines = _lines(device, rows, scope, order)
     figures = [line.figures(run) for line in lines]
-    joules = problem_table.any_joules(rows)
+    joules, versus = problem_table.any_joules(rows), problem_table.versus_name(rows)
     body = [
         (
             Cell(_broken(line.name) or "-"),
             *(Cell(str(length)) for length in (line.problem.m, line.problem.n, line.problem.k)),
             Cell(notes.marked(run, line.best, clean(line.best.variant)) if line.best else _why(line)),
             *_cells(line_figures),
+            *([problem_table.versus_cell(line.best, scope)] if versus else []),
             *((problem_table.cells(line.best) if line.best else _NO_ENERGY) if joules else ()),
         )
         for line, line_figures in zip(lines, figures, strict=True)
@@ -288,20 +299,26 @@ def _workloads_sheet(
     if len(lines) > 1:
         means = [_mean(column) for column in zip(*figures, strict=True)]
         empty = [Cell("")] * 4
-        body.append((Cell("geometric mean"), *empty, *_cells(means), *(_NO_ENERGY if joules else ())))
+        unknown = [*([Cell("")] if versus else []), *(_NO_ENERGY if joules else ())]
+        body.append((Cell("geometric mean"), *empty, *_cells(means), *unknown))
     hosts = [line.host for line in lines]
     shown = [row for line in lines for row in (line.best, line.host) if row]
     return Sheet(
         heading=heading(run, device, dtype),
         caption=f"{dtype} {derive.unit(dtype)}, each shape's best kernel by {scope} scope; "
         f"ratio: host over {BASELINE}",
-        blocks=(*_COLUMNS, problem_table.COLUMNS) if joules else _COLUMNS,
+        blocks=(
+            *_COLUMNS,
+            *([(versus,)] if versus else []),
+            *([problem_table.COLUMNS] if joules else []),
+        ),
         rows=tuple(body),
         left=frozenset({"best"}),
         notes=(
             *([Note(BASELINE, clean(run.header.host.blas), "dim")] if any(hosts) else []),
             *notes.troubles([row for row in rows if row.status in FAILED], _place, "shape"),
-            *_missing(rows),
+            *notes.not_for(unsuited := notes.unsuited(run, rows)),
+            *_missing([row for row in rows if row.variant not in unsuited]),
             *notes.noisy(run, shown, _place),
             *problem_table.remarks(run, shown, _place),
             *notes.choices(rows, _place, "shape"),

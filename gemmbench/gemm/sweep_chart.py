@@ -82,6 +82,11 @@ def efficiency(runs: Sequence[Run], families: Families) -> list[Pane]:
     return _panes(runs, families, _efficiency, _per_joule)
 
 
+def versus(runs: Sequence[Run], families: Families) -> list[Pane]:
+    """The rate over that of the kernel of ``--versus``, over size."""
+    return _panes(runs, families, _versus, _ratios)
+
+
 def host_device(runs: Sequence[Run], families: Families) -> list[Pane]:
     """GFLOPS with and without transfers: the fastest variants and the host's BLAS."""
     panes = []
@@ -118,6 +123,23 @@ def _joules(row: Row) -> tuple[float, float, float] | None:
 def _per_joule(row: Row) -> tuple[float, float, float] | None:
     value = derive.gflop_per_joule(row)
     return (value, value, value) if value else None
+
+
+def _ratios(row: Row) -> tuple[float, float, float] | None:
+    against = derive.versus(row)
+    return (against.median, against.low, against.high) if against else None
+
+
+def _versus(box: Box, axes: Axes) -> None:
+    labels = _curves(axes, box, _ratios)
+    rows = [row for curve in box.series for row in curve.rows.values()]
+    against = [ratio for row in rows if (ratio := derive.versus(row))]
+    scopes = " or ".join(dict.fromkeys(f"{ratio.scope} scope" for ratio in against))
+    names = ", ".join(dict.fromkeys(clean(ratio.variant) for ratio in against))
+    axes.axhline(1.0, color=GREY, linewidth=1.2, label="1")
+    below = f"{box.dtype}, {scopes}, batches in turn; {_BAND}"
+    frame(axes, box, f"times the rate of {names}", units.number, below)
+    at_ends(axes, labels, box)
 
 
 def _throughput(box: Box, axes: Axes, runs: Sequence[Run]) -> None:

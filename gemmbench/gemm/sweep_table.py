@@ -47,12 +47,19 @@ def sheets(
     return [
         sheet
         for panel in panels(run, axis, order, dtype)
-        for sheet in (_sheet(run, panel, scope), problem_table.energy_sheet(run, panel, _place(panel)))
+        for sheet in (
+            _sheet(run, panel, scope),
+            _versus_sheet(panel, scope),
+            problem_table.energy_sheet(run, panel, _place(panel)),
+        )
         if sheet
     ]
 
 
 def _sheet(run: Run, panel: Panel, scope: str) -> Sheet:
+    unsuited = notes.unsuited(run, panel.rows)
+    panel = replace(panel, series=tuple(each for each in panel.series if each.variant not in unsuited))
+    versus = problem_table.versus_name(panel.rows)
     sizes = panel.sizes
     where = _place(panel)
     best = {
@@ -69,6 +76,7 @@ def _sheet(run: Run, panel: Panel, scope: str) -> Sheet:
             *(_cell(run, series, size, scope, best[size]) for size in sizes),
             Cell(_of_peak(run, series, scope)),
             Cell(_host_over_device(series)),
+            *([_largest_versus(series, scope)] if versus else []),
         )
         for series in panel.series
     )
@@ -79,10 +87,15 @@ def _sheet(run: Run, panel: Panel, scope: str) -> Sheet:
         heading=heading(run, panel.device, panel.dtype),
         caption=f"{panel.dtype} {rates.unit(panel.dtype)}, {scope} scope, over {panel.shape}; "
         "* best of its column",
-        blocks=(tuple(str(size) for size in sizes), ("of peak", "host/device")),
+        blocks=(
+            tuple(str(size) for size in sizes),
+            ("of peak", "host/device"),
+            *([(versus,)] if versus else []),
+        ),
         rows=rows,
         notes=(
             *([Note(BASELINE, blas, "dim")] if baseline else []),
+            *notes.not_for(unsuited),
             *notes.troubles(panel.rows, where),
             *notes.noisy(run, panel.rows, where),
             *([] if problem_table.any_joules(panel.rows) else problem_table.remarks(run, panel.rows, where)),
@@ -90,6 +103,26 @@ def _sheet(run: Run, panel: Panel, scope: str) -> Sheet:
             *notes.remarks(panel.rows, where),
             *notes.warnings([run.header.devices[panel.device] if panel.device != HOST else None]),
             *(_conclusion(panel) if measured else []),
+        ),
+    )
+
+
+def _versus_sheet(panel: Panel, scope: str) -> Sheet | None:
+    """How many times as fast as the kernel of ``--versus``, by size; None without one."""
+    name = problem_table.versus_name(panel.rows)
+    shown = [each for each in panel.series if any(rates.versus(row, scope) for row in each.rows.values())]
+    if not shown:
+        return None
+    return Sheet(
+        caption=f"{name}: times its rate over {panel.shape}, {scope} scope if both have it; "
+        "batches in turn, 95 % interval",
+        blocks=(tuple(map(str, panel.sizes)),),
+        rows=tuple(
+            (
+                Cell(clean(each.label)),
+                *(problem_table.versus_cell(each.rows.get(size), scope) for size in panel.sizes),
+            )
+            for each in shown
         ),
     )
 
@@ -129,6 +162,12 @@ def _host_over_device(series: Series) -> str:
         if host and device:
             return units.number(host.median / device.median)
     return "-"
+
+
+def _largest_versus(series: Series, scope: str) -> Cell:
+    """The ratio to the kernel of ``--versus`` at the largest size that has one."""
+    rows = (row for row in reversed(series.rows.values()) if rates.versus(row, scope))
+    return problem_table.versus_cell(next(rows, None), scope)
 
 
 def _conclusion(panel: Panel) -> list[Note]:

@@ -190,6 +190,12 @@ def _first(batch: Batch) -> float:
     return next(iter(batch.seconds.values()))
 
 
+def _ratio(first: Batch, second: Batch) -> float:
+    """Of the seconds of two batches, in the finest scope that both have: a library tells no kernel's time."""
+    scope = next(name for name in first.seconds if name in second.seconds)
+    return first.seconds[scope] / second.seconds[scope]
+
+
 # --- the ways of asking -------------------------------------------------------------------------------------
 
 
@@ -255,22 +261,31 @@ def alone(
         sleep: waits so many seconds; replaced in tests.
     """
     begin = now()
-    if one_s is None:
-        one_s = handle.batch(clock, 1).wall_s
+    probe = handle.batch(clock, 1) if one_s is None else None
+    one_s = probe.wall_s if probe else one_s or 0.0
     size = batch_size(one_s, policy)
     source = stream(handle, clock, size, size * one_s)
     handle.watch.begin()
     if policy.state == "burst":
         sampled = _bursts(source, handle.watch, policy, begin + budget_s, now, sleep)
     else:
-        sampled = _settled(source, handle.watch, policy, begin, budget_s, settle, now)
+        # A problem that fills a batch alone was timed already, and a slow row has no second one to spare.
+        timed = [probe] if probe and size == 1 else []
+        sampled = _settled(source, handle.watch, policy, begin, budget_s, settle, now, timed)
     sampled = _watched(sampled, handle, clock, policy)
     warm_s = round(max(0.0, sampled.batches[0].begin - begin), 3)
     return replace(sampled, conditions=sampled.conditions and replace(sampled.conditions, warm_s=warm_s))
 
 
 def _settled(
-    source: Stream, watch: Watch, policy: Policy, begin: float, budget_s: float, settle: bool, now: Clock
+    source: Stream,
+    watch: Watch,
+    policy: Policy,
+    begin: float,
+    budget_s: float,
+    settle: bool,
+    now: Clock,
+    timed: Sequence[Batch] = (),
 ) -> Sampled:
     settling = Settling(policy, source.batch_s, now(), budget_s, watch)
     while settle and not settling.over(now()):
@@ -278,7 +293,7 @@ def _settled(
     is_limited, end = settling.is_limited, begin + budget_s
     least_end = now() + min(_LIMITED_SAMPLES_S, policy.settle_s) if is_limited else begin
     most_end = max(end, now() + policy.settle_s if watch.load_s else end)
-    batches = settling.samples
+    batches = settling.samples or ([] if settling.batches else list(timed))
     rule = _ruled(policy, batches, now(), max(end, least_end))
     while True:
         while not rule.stop or now() < least_end:
@@ -381,7 +396,7 @@ def in_turn(
     budget_s: float,
     now: Clock = time.monotonic,
 ) -> Pairs:
-    """Sample two handles, batch by batch in turn, until the ratio of their first scopes is stable.
+    """Sample two handles, batch by batch in turn, until the ratio of their finest common scope is stable.
 
     Each pair is taken in the other order than the pair before, so that what changes the machine's speed for
     longer than a batch changes both. Which of them was prepared first, and so has its memory before the
@@ -412,7 +427,7 @@ def in_turn(
         pair = order.next(), order.next()
         for values, batch in zip(batches, pair[::-1] if second_leads else pair, strict=True):
             values.append(batch)
-        rule.add(_first(batches[0][-1]) / _first(batches[1][-1]), now())
+        rule.add(_ratio(batches[0][-1], batches[1][-1]), now())
     order.rest()
     sides = [Sampled(tuple(values), size, rule.stop) for values in batches]
     return Pairs(_watched(sides[0], first, clock, policy), sides[1])

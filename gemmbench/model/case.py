@@ -21,7 +21,9 @@ MEMORY_MODES: dict[str, str] = {
 class Policy:
     """How long and how often things are measured; see the README's *How it measures*."""
 
-    budget_s: float = 3.0  # sampling time for each row
+    budget_s: float = 3.0  # sampling time for each row; one whose least number of runs fits it is run
+    total_s: float | None = None  # for all rows, who share it out; None: each has its budget
+    share_s: float | None = None  # of the total: a row samples so long, or for its least number of batches
     settle_s: float = 3.0  # settling never takes longer; where power does not limit, a third of the budget
     batch_s: float = 0.01  # a batch lasts at least this
     max_batch_s: float = 0.2  # and at most this, unless one run takes longer
@@ -32,6 +34,11 @@ class Policy:
     memory: str = "auto"  # or one of MEMORY_MODES
     state: State = ""  # that rows are measured in; "" (not known, in old files) measures settled ones
     energy: bool = False  # read the energy counter over a window of its own, after the samples
+
+    @property
+    def sampling_s(self) -> float:
+        """How long a row is sampled, unless its least number of batches takes longer."""
+        return self.budget_s if self.share_s is None else self.share_s
 
 
 @dataclass(frozen=True)
@@ -78,11 +85,13 @@ class Case:
     operands: Operands = field(default_factory=Operands)
     notes: tuple[str, ...] = ()  # of its row, beside those of the executor
     former: str = ""  # a kernels folder, a checkout or driver:LIBRARY: it is timed in turn with itself there
+    versus: Case | None = None  # of another kernel, which it is timed in turn with
     ran_on: RanOn = "device"  # of its row
     sums: str = ""  # likewise
     phase: str = ""  # likewise, of a tuner
     given: tuple[str, ...] | None = None  # likewise, of its parameters those that are no preset's
     former_parameters: Parameters | None = None  # of the kernel in `former`; None: the case's own
+    measured: tuple[tuple[Gemm, float], ...] = ()  # smaller problems of its kernel, and seconds for each
 
     @property
     def key(self) -> RowKey:

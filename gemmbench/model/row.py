@@ -123,11 +123,13 @@ class Resources:
 
 
 @dataclass(frozen=True)
-class Former:
-    """The same case with the kernel as it was before, its batches taken in turn with the row's own."""
+class Partner:
+    """What a row's batches were taken in turn with: its kernel's previous version, or another kernel."""
 
-    source: str  # hash of the former kernel's source and its -D list
+    source: str  # hash of the other kernel's source and its -D list
     samples: dict[str, Scope]  # by scope, one for each of the row's own samples
+    variant: str = ""  # the other kernel; "" for the previous version
+    parameters: Parameters = field(default_factory=dict)  # of the other kernel
     resources: tuple[Resources, ...] = ()  # of its kernels, as in the row
     launches: tuple[Launch, ...] = ()
 
@@ -160,7 +162,7 @@ class Row:
     source: str = ""  # hash of the kernel source and its -D list
     notes: tuple[str, ...] = ()
     measured_utc: str = ""  # ISO 8601; of a kept row that an earlier run has measured
-    former: Former | None = None  # of a check against other kernels
+    former: Partner | None = None  # of a check against other kernels, or of --versus
     ran_on: RanOn = "device"  # its ordinary units, or those that only multiply matrices; or the host
     sums: str = ""  # of a GEMM, the type that its kernel adds up in; "" where it is C's, or not known
     beside: tuple[int, ...] = ()  # positions of the devices that did the same at the same time, sorted

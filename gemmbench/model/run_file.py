@@ -74,6 +74,7 @@ class Header:
     policy: Policy
     view: str = ""  # which tables and charts the run gets: the name of what measured it; "" suits any rows
     scope: str = ""  # that its tables show, or "all"; "" if nothing was asked for
+    named: tuple[str, ...] = ()  # kernels that were asked for by name, not as one of a group
 
 
 @dataclass(frozen=True, eq=False)
@@ -203,7 +204,7 @@ def _check_row(path: Path, number: int, row: Row, header: Header) -> None:
         raise bad("samples", f"{odd!r} is not one of {', '.join(clocks)}")
     if odd := next((name for name in row.parts if name not in PARTS), None):
         raise bad("parts", f"{odd!r} is not one of {', '.join(PARTS)}")
-    if row.former and _counts(row.former.samples) != _counts(row.samples):
+    if row.former and not _counts(row.former.samples).items() <= _counts(row.samples).items():
         raise bad("former.samples", "there is not one for each of the row's own")
     if row.measured_utc:
         for name, text in (("measured_utc", row.measured_utc), ("started_utc, line 1", header.started_utc)):

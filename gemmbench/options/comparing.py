@@ -13,6 +13,7 @@ from typing import Any, ClassVar, TypeVar
 
 from gemmbench import UsageError, ladder
 from gemmbench.model.case import DRIVER, MEMORY_MODES, checkout_of
+from gemmbench.model.conditions import STATES, State
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.dtypes import GEMM_DTYPES
 from gemmbench.model.kernel_files import MARK
@@ -213,6 +214,9 @@ class Check(Comparing, Measuring):
         "How operands reach the device.  [default: as in the base]", Choice(("auto", *MEMORY_MODES))
     )
     cold: bool = flag("Rotate operands past the last-level cache.  [default: as in the base]")
+    state: State | None = option(  # type: ignore[assignment]
+        "settled or burst, as for the commands that measure.  [default: as in the base]", Choice(STATES)
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()

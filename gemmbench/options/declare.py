@@ -287,6 +287,11 @@ def optional_kernels(text: str) -> frozenset[str]:
     return frozenset(ladder.BEST) - named if _BEST in words else frozenset()
 
 
+def named_kernels(text: str) -> tuple[str, ...]:
+    """The kernels of a comma-separated list that stand in it under their own name."""
+    return tuple(word for word in _kernel_words(text) if word not in _GROUPS)
+
+
 def choose_baselines(text: str) -> tuple[str, ...]:
     """Libraries from a comma-separated list, ``all`` or ``none``.
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from gemmbench import UsageError, ladder, views
 from gemmbench.gemm.operands import OperandError, read_header
 from gemmbench.gemm.workloads import PROMPT, SETS, Shape, ShapeFileError, merged, read_shapes
-from gemmbench.ladder import ORDER
+from gemmbench.ladder import LADDER, ORDER
 from gemmbench.ladder.variant import Variant
 from gemmbench.model.case import MEMORY_MODES, Case, Operands, Plan, Policy, Skip
 from gemmbench.model.conditions import STATES, State
@@ -43,18 +43,20 @@ from gemmbench.options.declare import (
     choose_sizes,
     flag,
     hidden,
+    named_kernels,
     option,
     optional_kernels,
 )
 from gemmbench.probes import ALL_DTYPES, PEAK_DTYPES, memory
 from gemmbench.probes.arithmetic import WIDTHS
 from gemmbench.probes.memory import bandwidth_plan, memory_plan
-from gemmbench.suite.plan import FindTuned, Reach, fitting, gemm_plan, peak_plan, quick_widths
+from gemmbench.suite.plan import FindTuned, Reach, fitting, gemm_plan, in_turn_with, peak_plan, quick_widths
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
 DEFAULT_BUDGET_S = 3.0
+DEFAULT_TOTAL_S = 90.0  # of a run's GEMM rows, where no budget is given
 COMPUTE = "compute"
 FAMILIES: dict[str, str] = {COMPUTE: "what arithmetic and matrix units can do", **memory.FAMILIES}
 """What ``peak --only`` takes, in the order of the tables."""
@@ -90,7 +92,10 @@ class Measuring(Options):
     force: bool = flag("Replace an existing --save file.")
     plot: Path | None = option("Draw the result.", FILE, metavar=CHART)
     budget: float | None = option(
-        f"Sampling time for each row.  [default: {DEFAULT_BUDGET_S}]", Number(0), metavar="SECONDS"
+        "Sampling time for each row; one that cannot make three batches in it is skipped.  "
+        f"[default: {DEFAULT_BUDGET_S}; GEMM rows share out {DEFAULT_TOTAL_S:g}]",
+        Number(0),
+        metavar="SECONDS",
     )
     time_limit: float | None = option(
         "Stop a row that takes longer altogether.  [default: 60 + 20 x budget]",
@@ -134,6 +139,7 @@ class Measuring(Options):
         limit_s = 60 + 20 * budget_s if self.time_limit is None else self.time_limit
         return Policy(
             budget_s,
+            DEFAULT_TOTAL_S if self.budget is None and not self.concurrent else None,
             time_limit_s=limit_s,
             cold=self.cold,
             memory=self.memory or "auto",
@@ -241,6 +247,10 @@ class Ladder(Measuring):
         metavar="NAME=VALUE",
         many=True,
     )
+    versus: str | None = option(
+        "Take each kernel's batches in turn with this one's: the ratio of their rates gets a column.",
+        metavar="NAME",
+    )
     tuned: bool = option(
         "Parameters that `gemmbench tune` has kept for this device, in the place of the shipped ones.",
         Flag(),
@@ -264,7 +274,9 @@ class Ladder(Measuring):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _ = self.variants, self.dtypes, choose_params(self.params)
+        _ = self.variants, self.dtypes, choose_params(self.params), self.partner
+        if self.versus and self.concurrent:
+            raise UsageError("--versus takes kernels in turn and --concurrent devices at once: choose one")
 
     @cached_property
     def variants(self) -> tuple[Variant, ...]:
@@ -273,6 +285,21 @@ class Ladder(Measuring):
     @cached_property
     def dtypes(self) -> tuple[str, ...]:
         return choose_dtypes("float" if self.dtype is None else self.dtype, GEMM_DTYPES)
+
+    @cached_property
+    def partner(self) -> Variant | None:
+        """The kernel or library that the others are timed in turn with."""
+        if self.versus is None:
+            return None
+        names = choose(self.versus, (*LADDER, *ladder.BASELINES), "kernel")
+        if len(names) != 1:
+            raise UsageError(f"--versus takes one kernel, not {self.versus}")
+        return ladder.BY_NAME[names[0]]
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """The kernels that were asked for by name: tables tell why one of them cannot run."""
+        return named_kernels(self.kernels)
 
     @property
     def shapes(self) -> tuple[Shape, ...]:
@@ -297,6 +324,8 @@ class Ladder(Measuring):
         ]
         params = choose_params(self.params)
         cases = gemm_plan(devices, self.variants, problems, params, own, find_tuned)
+        if self.partner:
+            cases = in_turn_with(cases, devices, self.partner, params, own, find_tuned)
         return fitting(cases, optional_kernels(self.kernels))
 
     def table(self, run: Run, verbose: bool) -> RenderableType:

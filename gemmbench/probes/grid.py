@@ -105,7 +105,7 @@ def every(run: Run, rows: Sequence[Row], where: notes.Where) -> list[Note]:
 
 def brief(run: Run, rows: Sequence[Row], where: notes.Where) -> list[Note]:
     """Notes on many rows, in a few words: how many are noisy, and remarks by probe."""
-    advice = f"raise --budget (now {run.header.policy.budget_s:g} s); -v names them"
+    advice = f"{notes.budget_advice(run)}; -v names them"
     noisy, few = sum(map(derive.is_noisy, rows)), sum(map(derive.is_few, rows))
     counts = (
         (f"noisy (> {units.percent(derive.NOISY)})", noisy, ""),

@@ -334,7 +334,7 @@ REMEDIES: dict[Kind, str] = {
     "device": "measure the baseline run on this device",
     "driver": "measure the baseline run with this driver and as many BLAS threads (OPENBLAS_NUM_THREADS)",
     "source": "check --against times both versions of a kernel in turn",
-    "sampling": "give both runs --cold, or neither",
+    "sampling": "give both runs the same --state and --cold",
     "memory": "give both runs the same --memory",
 }
 

@@ -12,6 +12,7 @@ from gemmbench import UsageError
 from gemmbench.ladder import BASELINES, BY_NAME
 from gemmbench.measure.child import Maker, Worker
 from gemmbench.model.case import DRIVER, Case, Plan, Policy, kernels_of
+from gemmbench.model.conditions import State
 from gemmbench.model.device import HOST, DeviceFacts
 from gemmbench.model.events import Event
 from gemmbench.model.instrument import NotMeasuredError
@@ -53,6 +54,7 @@ class Sampling:
     memory: str | None = None
     cold: bool = False
     energy: bool = False
+    state: State | None = None
 
     def policy(self, base: Policy) -> Policy:
         """The base's, but for what was given."""
@@ -61,10 +63,11 @@ class Sampling:
         return replace(
             base,
             budget_s=budget_s,
+            total_s=None,
             time_limit_s=limit_s if self.time_limit_s is None else self.time_limit_s,
             memory=base.memory if self.memory is None else self.memory,
             cold=self.cold or base.cold,
-            state=base.state or "settled",
+            state=self.state or base.state or "settled",
             energy=self.energy,
         )
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from gemmbench.ladder import AUTO
+from gemmbench.ladder import AUTO, BY_NAME, LADDER
+from gemmbench.ladder.variant import unsupported_type
 from gemmbench.model import units
-from gemmbench.model.device import DeviceFacts
+from gemmbench.model.device import HOST, DeviceFacts
+from gemmbench.model.instrument import is_too_slow
 from gemmbench.model.row import Parameters, Row, Status
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean, clean_lines
@@ -46,9 +48,11 @@ def troubles(rows: Iterable[Row], where: Where, each: str = "size") -> list[Note
     rows = tuple(rows)
     every = len(set(map(where, rows)))
     groups: dict[tuple[Status, str], list[Row]] = {}
+    slow = _too_slow(rows)
     for row in rows:
         if row.status != "ok":
-            groups.setdefault((row.status, clean_lines(row.reason) or "no reason given"), []).append(row)
+            reason = slow if slow and is_too_slow(row) else clean_lines(row.reason) or "no reason given"
+            groups.setdefault((row.status, reason), []).append(row)
     gravity: list[Status] = ["wrong", "crashed", "timed-out", "failed", "skipped", "unsupported"]
     notes = [
         Note(WORDS[status], f"{places(groups[status, reason], where, every, each)}: {reason}", STYLES[status])
@@ -66,9 +70,70 @@ def troubles(rows: Iterable[Row], where: Where, each: str = "size") -> list[Note
     return _some(notes, "more reasons")
 
 
+def _too_slow(rows: Sequence[Row]) -> str:
+    """What several rows need that were skipped for their budget; "" if there are not several."""
+    needs = [row.needs_s for row in rows if is_too_slow(row) and row.needs_s is not None]
+    if len(needs) < 2:
+        return ""
+    least, most = min(needs), max(needs)
+    return (
+        f"would take {units.seconds(least)} to {units.seconds(most)} each; --budget {int(most) + 1} runs all"
+    )
+
+
+def budget_advice(run: Run) -> str:
+    """How a user gives rows more time than they had."""
+    policy = run.header.policy
+    if policy.total_s is None:
+        return f"raise --budget (now {policy.budget_s:g} s)"
+    return f"--budget gives each row its own seconds (now they share out {policy.total_s:g} s)"
+
+
+def unsuited(run: Run, rows: Iterable[Row]) -> dict[str, str]:
+    """The kernels whose place in a table is a line below it, and what they are not for.
+
+    They run nowhere in the table, since they are written for other devices, or for other types. None, where
+    no kernel runs; and none that was asked for by name: its row says why.
+
+    Returns:
+        ``this device``, or the data types, by variant.
+    """
+    kernels: dict[str, list[Row]] = {}
+    for row in rows:
+        if row.variant in LADDER and row.device != HOST:
+            kernels.setdefault(row.variant, []).append(row)
+    idle = {
+        name: _not_for(run, own_rows)
+        for name, own_rows in kernels.items()
+        if all(row.status == "unsupported" for row in own_rows)
+    }
+    if len(idle) == len(kernels):
+        return {}
+    return {name: what for name, what in idle.items() if name not in run.header.named}
+
+
+def _not_for(run: Run, rows: Sequence[Row]) -> str:
+    """What a kernel is not for: a data type if that is all, and the device would run it in another."""
+    variant, device = BY_NAME[rows[0].variant], run.header.devices[rows[0].device]
+    types = dict.fromkeys(row.dtype for row in rows if row.dtype not in variant.dtypes)
+    lacks = variant.lacks or unsupported_type
+    fits = variant.device_type in ("", device.type) and not all(
+        lacks(device, each) for each in variant.dtypes
+    )
+    return ", ".join(types) if types and fits else "this device"
+
+
+def not_for(unsuited: Mapping[str, str]) -> list[Note]:
+    """A line for what `unsuited` returns: ``not for this device: nv-async, nv-mma``."""
+    return [
+        Note(f"not for {what}", ", ".join(name for name, other in unsuited.items() if other == what), "dim")
+        for what in dict.fromkeys(unsuited.values())
+    ]
+
+
 def noisy(run: Run, rows: Iterable[Row], where: Where) -> list[Note]:
     """Rows whose median is uncertain, drifts or stands between two speeds, and what to do about it."""
-    more = f"raise --budget (now {run.header.policy.budget_s:g} s)"
+    more = budget_advice(run)
     trend = units.percent(rates.DRIFTING)
     doubts: tuple[tuple[str, Callable[[Row], bool], str], ...] = (
         (f"noisy (> {units.percent(rates.NOISY)})", rates.is_noisy, more),

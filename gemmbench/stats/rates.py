@@ -29,6 +29,7 @@ from gemmbench.stats.intervals import (
 ABOVE = ALLOWED  # a GEMM this many times as fast as the measured peak is not believed, or the peak is too low
 NOISY = 0.01  # the sampling rule's goal: beyond it a row is labelled
 FAR_STATES = 0.03  # from here on the distance of a burst from settled is told
+_LEAST_PAIRS = 8  # of batches in turn: fewer have no interval
 DRIFTING = 0.03  # from here on a trend of the samples is told
 
 
@@ -406,6 +407,7 @@ def derived(run: Run, row: Row) -> dict[str, object]:
         "gflops": reached.best / GIGA if reached and row.kind == "peak" else None,
         "gbps": row.work.bytes / times.minimum / GIGA if times and row.work and row.work.bytes else None,
         "latency_s": times.median if times and row.kind == "latency" else None,
+        **_versus_fields(row),
         "energy_j": row.energy.joules,
         "gflop_per_j": gflop_per_joule(row),
         "width": row.parameters.get("width"),
@@ -439,15 +441,41 @@ def measure(row: Row, scope: str | None = None) -> Measure | None:
 
 
 def in_turn(row: Row, scope: str | None = None) -> Measure | None:
-    """A row's time over that of its kernel's previous version (`ratio_in_turn`); arguments as of `measure`.
+    """A row's time over that of what it was timed in turn with (`ratio_in_turn`); arguments as of `measure`.
 
     Returns:
-        None unless the row is ok and was measured in turn with the previous version.
+        None unless the row is ok and was measured in turn.
     """
     chosen = _scope(row, scope)
     if chosen is None or row.former is None or chosen not in row.former.samples:
         return None
     return ratio_in_turn(row.samples[chosen].seconds, row.former.samples[chosen].seconds)
+
+
+@dataclass(frozen=True)
+class Versus(Interval):
+    """How many times as fast as another kernel, batch by batch in turn, with its 95 % confidence interval."""
+
+    variant: str  # the other kernel
+    scope: str  # that both were timed in
+
+
+def versus(row: Row, scope: str = "kernel") -> Versus | None:
+    """A row's rate over that of the kernel of ``--versus``; None unless both were timed in turn.
+
+    In the scope that is asked for, or the next wider one that both have: a library tells no kernel's time.
+    With too few pairs for an interval its ends are NaN.
+    """
+    if row.former is None or not row.former.variant or scope not in SCOPES:
+        return None
+    wider = SCOPES[SCOPES.index(scope) :]
+    shared = next((name for name in wider if name in row.samples and name in row.former.samples), None)
+    slower = in_turn(row, shared) if shared else None
+    if slower is None or shared is None:
+        return None
+    times, known = slower.interval(), len(row.samples[shared].seconds) >= _LEAST_PAIRS
+    low, high = (1 / times.high, 1 / times.low) if known else (math.nan, math.nan)
+    return Versus(1 / times.median, low, high, row.former.variant, shared)
 
 
 def former(row: Row, scope: str | None = None) -> float:
@@ -472,3 +500,14 @@ def _scope(row: Row, scope: str | None) -> str | None:
 def work(row: Row) -> int:
     """Units of work in one sample of a row: flops, else bytes, else 1."""
     return flops_of(row) or (row.work.bytes if row.work else 0) or 1
+
+
+def _versus_fields(row: Row) -> dict[str, object]:
+    """The fields of a row that say how it stands against the kernel of ``--versus``; null without one."""
+    against = versus(row)
+    names = ("versus", "versus_ratio", "versus_low", "versus_high", "versus_scope")
+    if against is None:
+        return dict.fromkeys(names)
+    return dict(
+        zip(names, (against.variant, against.median, against.low, against.high, against.scope), strict=True)
+    )

@@ -384,4 +384,5 @@ def _home(case: Case, device: DeviceFacts) -> DeviceFacts | None:
 def _shortly(policy: Policy) -> Policy:
     """A policy for a look: the budget of a row that is measured for its own sake is too much for each."""
     budget_s = max(_LEAST_TRIAL_S, _TRIAL_SHARE * policy.budget_s)
-    return replace(policy, budget_s=budget_s, settle_s=min(policy.settle_s, budget_s / 3), energy=False)
+    settle_s, share_s = min(policy.settle_s, budget_s / 3), policy.share_s and min(policy.share_s, budget_s)
+    return replace(policy, budget_s=budget_s, share_s=share_s, settle_s=settle_s, energy=False)

@@ -67,6 +67,49 @@ def gemm_plan(
     return tuple(plan)
 
 
+def in_turn_with(
+    plan: Plan,
+    devices: Sequence[DeviceFacts],
+    partner: Variant,
+    overrides: Mapping[str, int],
+    operands: Operands | None,
+    tuned: FindTuned,
+) -> Plan:
+    """A plan of GEMMs of one type whose kernels are timed in turn with another; arguments as of `gemm_plan`.
+
+    Raises:
+        variants.ParameterError: a device cannot run the other kernel.
+    """
+    own = {name: value for name, value in overrides.items() if name in partner.parameters}
+    partners: dict[tuple[int, Gemm], Case | Skip] = {}
+    for step in plan:
+        if isinstance(step, Case) and step.device != HOST and step.problem:
+            index, problem = step.device, step.problem
+            partners[index, problem] = (
+                _host_case(partner, problem, operands)
+                if partner.on_host
+                else _gemm_case(index, devices[index], partner, problem, own, operands, tuned)
+            )
+    for index in range(len(devices)):
+        others = [other for (device, _), other in partners.items() if device == index]
+        rows = [other.row for other in others if isinstance(other, Skip)]
+        if rows and len(rows) == len(others):
+            raise ParameterError(
+                f"--versus {partner.name} cannot run on {devices[index].name}: {rows[0].reason}"
+            )
+
+    def paired(step: Case | Skip) -> Case | Skip:
+        if not isinstance(step, Case) or step.device == HOST or step.variant in (partner.name, AUTO):
+            return step
+        assert step.problem is not None
+        other = partners[step.device, step.problem]
+        if isinstance(other, Case):
+            return replace(step, versus=other)
+        return replace(step, notes=(*step.notes, f"not in turn with {partner.name}: {other.row.reason}"))
+
+    return tuple(map(paired, plan))
+
+
 def fitting(plan: Plan, optional: Collection[str]) -> Plan:
     """A plan without the rows of optional variants that say no more than that a device does not support them.
 

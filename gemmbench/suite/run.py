@@ -39,6 +39,7 @@ class Request:
     policy: Policy
     view: str = ""  # that `show` gives the saved run
     scope: str = ""  # what --scope chose
+    named: tuple[str, ...] = ()  # the kernels that were asked for by name
     save: Path | None = None
     resume: bool = False
     force: bool = False
@@ -109,7 +110,7 @@ class Measurement:
         return outcome
 
     def _events(self, file: RunFile | None, automatic: Automatic) -> Generator[Event, None, None]:
-        header, policy = self.header, self.request.policy
+        header, policy = self.header, self.header.policy
         if not self.groups:
             yield from session.run(self.plan, header.devices, policy, self.worker, file, automatic)
             return
@@ -132,7 +133,9 @@ def prepared(request: Request, make_machine: Maker) -> Iterator[Measurement]:
         plan = request.plan(devices, _preset_finder(presets, request.tuned))
         if request.cached_peaks:
             plan = peaks.fill(plan, devices, request.policy.state)
-        header = header_of(devices, host, request.policy, request.command, request.view, request.scope)
+        policy = session.with_budget(request.policy, plan)
+        header = header_of(devices, host, policy, request.command, request.view, request.scope)
+        header = replace(header, named=request.named)
         groups = _choose_groups(plan, devices) if request.concurrent else ()
         yield Measurement(request, header, plan, groups, peaks, presets, worker, make_machine)
 

@@ -17,6 +17,7 @@ from gemmbench.model.case import Case, Plan, Policy, Skip
 from gemmbench.model.device import HOST, DeviceFacts
 from gemmbench.model.events import Event, Finished, Planned, Staged, Started
 from gemmbench.model.instrument import NotMeasuredError
+from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Row, Scope, Work
 from gemmbench.model.run_file import RunFile, RunFileError
 from gemmbench.model.units import rate
@@ -28,6 +29,48 @@ from gemmbench.suite.auto import Automatic
 _OVERHEAD_S = 0.5  # building and verifying, for the first estimate of the time left
 _AGAIN_SHARE = 0.25  # of the run's time, for rows that were disturbed
 _ENERGY_S = 2.5  # resting, warming up and the window
+_LEAST_SHARE_S = 0.12  # that a row samples for, however many there are
+_BATCHES = 24  # in the least time: ten of each of two scopes, and some to settle
+_MOST_SHARES = 4  # of the total for a slow row
+
+
+def with_budget(policy: Policy, plan: Plan) -> Policy:
+    """The policy of a plan's GEMM rows: where they share out a total, none may have more than four shares.
+
+    That is what its least number of runs has to fit; a row that needs longer is skipped.
+    """
+    rows = sum(isinstance(step, Case) and step.kind == "gemm" for step in plan)
+    if policy.total_s is None or not rows:
+        return policy
+    return replace(policy, budget_s=min(policy.budget_s, _MOST_SHARES * policy.total_s / rows))
+
+
+class Shares:
+    """Shares the total time of a policy out to the rows of a run, as it passes.
+
+    What a row does not use goes to those after it. Only GEMM rows share: races of a peak need their time.
+
+    Args:
+        policy: with a total, or without one.
+        cases: that are to be measured.
+        now: seconds; replaced in tests.
+    """
+
+    def __init__(self, policy: Policy, cases: int, now: Callable[[], float] = time.monotonic) -> None:
+        self._policy, self._cases, self._now = policy, cases, now
+        self._end = now() + (policy.total_s or 0.0)
+
+    def next(self, case: Case) -> Policy:
+        """The policy for the next case."""
+        left, self._cases = self._cases, self._cases - 1
+        if self._policy.total_s is None:
+            return self._policy
+        if case.kind != "gemm":
+            return replace(self._policy, budget_s=Policy.budget_s)
+        share_s = max(_LEAST_SHARE_S, (self._end - self._now()) / max(1, left))
+        share_s = min(share_s, self._policy.budget_s)
+        batch_s = min(self._policy.batch_s, share_s / _BATCHES)
+        return replace(self._policy, share_s=share_s, batch_s=batch_s)
 
 
 def run(
@@ -103,6 +146,7 @@ class Steps:
         self.devices, self.policy = devices, policy
         self.automatic = automatic or Automatic()
         self._peaks = peaks
+        self.shares = Shares(policy, 0)
         self.done = {row.key: row for row in file.done} if file else {}
         self._file = file
         self._number = 0
@@ -124,8 +168,9 @@ class Steps:
 
     def planned(self, cases: int) -> Planned:
         """The event before the first case: how many there are to measure."""
+        self.shares = Shares(self.policy, cases)
         each_s = self.policy.budget_s + _OVERHEAD_S + (_ENERGY_S if self.policy.energy else 0.0)
-        return Planned(cases, cases * each_s)
+        return Planned(cases, cases * each_s if self.policy.total_s is None else self.policy.total_s)
 
     def started(self, label: str) -> Started:
         """The event before a case is measured."""
@@ -164,15 +209,19 @@ class Steps:
     def measure(self, case: Case, worker: Worker) -> Generator[Event, None, Row]:
         """Measure a case, hold it against the peak, and remember it for `auto`; it is not saved yet."""
         device = self.devices[case.device] if case.device >= 0 else None
+        policy = self.shares.next(case)
         if device and case.variant == AUTO:
-            row = yield from self.automatic.measure(case, device, self.policy, worker)
+            row = yield from self.automatic.measure(case, device, policy, worker)
         else:
-            row = yield from worker.run(case, device, self.policy)
+            known = replace(case, measured=self._measured(case))
+            if case.versus:
+                known = replace(known, versus=replace(case.versus, measured=self._measured(case.versus)))
+            row = yield from worker.run(known, device, policy)
             self.automatic.record(row, None if self.is_disturbed(row) else case)
         if device and self._peaks and not self.is_disturbed(row):
             ran = self.automatic.ran(case, device, row) if case.variant == AUTO else case
             if ran:
-                row, better = yield from self._peaks.beside(row, ran, device, self.policy, worker)
+                row, better = yield from self._peaks.beside(row, ran, device, policy, worker)
                 if better:
                     yield self.finished(better)
         return row
@@ -181,6 +230,17 @@ class Steps:
         """Whether the conditions of a row speak against it."""
         on_cpu = row.device == HOST or self.devices[row.device].type == "cpu" or row.ran_on == "host"
         return bool(disturbances(row.conditions, on_cpu))
+
+    def _measured(self, case: Case) -> tuple[tuple[Gemm, float], ...]:
+        """The problems that this run has measured a case's kernel on, and seconds for one of each."""
+        return tuple(
+            (rates.gemm_of(row), times.median)
+            for row in self.automatic.rows
+            if (row.kind, row.variant, row.device, row.dtype)
+            == ("gemm", case.variant, case.device, case.dtype)
+            if row.parameters == case.parameters and row.status == "ok" and not self.is_disturbed(row)
+            if (times := rates.summary(row, "host"))
+        )
 
 
 # --- A GEMM above the measured peak: the peak is measured again, in turn with it ----------------------------

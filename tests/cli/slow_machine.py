@@ -16,7 +16,7 @@ from pathlib import Path
 from gemmbench.ladder import BY_NAME
 from gemmbench.model.case import Case, Policy
 from gemmbench.model.device import DeviceFacts
-from gemmbench.model.row import Former, Row, Scope
+from gemmbench.model.row import Partner, Row, Scope
 from tests.cli.fake_machine import FakeMachine
 
 
@@ -34,7 +34,7 @@ class SlowMachine(FakeMachine):
         former = None
         if case.former:
             was = BY_NAME[case.variant].fingerprint(case.dtype, case.numbers, case.former)
-            former = Former(was, _scaled(row, moment * (1 + 0.002 * draw.gauss(0, 1))))
+            former = Partner(was, _scaled(row, moment * (1 + 0.002 * draw.gauss(0, 1))))
         return replace(row, samples=_scaled(row, factor), former=former, source=case.source)
 
 

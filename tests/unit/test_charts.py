@@ -26,8 +26,10 @@ from gemmbench.model.conditions import Conditions, Readings
 from gemmbench.model.dtypes import GEMM_DTYPES
 from gemmbench.model.row import Problem
 from gemmbench.model.run_file import Run
+from gemmbench.stats.rates import versus
 from tests import fake_runs as fake
 from tests.fake_tuner import fake_tune
+from tests.unit.test_tables import in_turn_with_tiled
 
 Patches = list[tuple[float, float]]  # left end and width of horizontal bars
 
@@ -719,3 +721,16 @@ def test_conditions_are_drawn_over_the_time_of_a_row() -> None:
     assert "Disturbed: the temperature limited the clock." in words(axes)
     with pytest.raises(charts.ChartError, match="no row whose device told its clock"):
         chart_views.figure([fake.fake_square()], "conditions")
+
+
+def test_ratios_to_another_kernel_over_size_with_a_line_at_one() -> None:
+    run = in_turn_with_tiled(fake.fake_square())
+    axes = only(draw(run, "versus"))
+    sizes, ratios = curve(axes, "register")
+    expected = [versus(row) for row in run.rows if row.variant == "register"]
+    assert ratios == pytest.approx([ratio.median for ratio in expected if ratio])
+    assert list(sizes) == [64, 128, 256, 512, 1024, 2048]
+    assert curve(axes, "1")[1] == pytest.approx([1, 1])
+    assert axes.get_ylabel() == "times the rate of tiled"
+    assert len(axes.collections) >= 2  # bands
+    assert "versus" not in [kind for kind, why in chart_views.suited([fake.fake_square()]).items() if not why]

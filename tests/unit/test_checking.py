@@ -15,7 +15,7 @@ from gemmbench.model import instrument
 from gemmbench.model.case import Case, Policy
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.problem import Gemm
-from gemmbench.model.row import Former, Row, RowKey, Scope
+from gemmbench.model.row import Partner, Row, RowKey, Scope
 from gemmbench.regress import check
 from gemmbench.regress.baseline import Basis, Rules
 from gemmbench.regress.compare import Comparison, Line, compare
@@ -166,7 +166,7 @@ def test_in_turn_a_suspicious_row_needs_no_control() -> None:
         mood = 1.5 + draw.random()
         before = slower(row, mood * math.exp(draw.gauss(0, 0.003))).samples
         now = slower(row, mood * (1.08 if is_(row, "tiled") else 1.0))
-        return replace(now, former=Former("before", before))
+        return replace(now, former=Partner("before", before))
 
     found = checked(change, ("tiled", "register"), Rules(in_turn=True))
     assert of(found, "tiled").verdict == "slower"
@@ -197,7 +197,7 @@ def test_a_row_that_was_too_slow_has_the_figures_of_its_second_looks(rules: Rule
         if is_(row, "tiled") and times == 1:
             reason = instrument.too_slow_reason(9.0, 3.0)
             return replace(row, status="skipped", reason=reason, needs_s=9.0, samples={})
-        return replace(row, former=Former("before", row.samples))
+        return replace(row, former=Partner("before", row.samples))
 
     mine = of(checked(change, rules=rules), "tiled")
     assert mine.verdict == "same"
@@ -207,12 +207,12 @@ def test_a_row_that_was_too_slow_has_the_figures_of_its_second_looks(rules: Rule
 
 def test_a_file_of_a_check_is_the_base_of_the_next() -> None:
     """Its rows' own kernels count, not their former ones."""
-    before = {row.key: replace(row, source="v2", former=Former("v1", row.samples)) for row in again(1).rows}
+    before = {row.key: replace(row, source="v2", former=Partner("v1", row.samples)) for row in again(1).rows}
     base = replace(again(1), rows=tuple(row for row in before.values() if row.variant == "tiled"))
     new = replace(
         again(2),
         rows=tuple(
-            replace(row, source="v3", former=Former("v2", row.samples))
+            replace(row, source="v3", former=Partner("v2", row.samples))
             for row in again(2).rows
             if row.variant == "tiled"
         ),
@@ -225,7 +225,7 @@ def test_a_file_of_a_check_is_the_base_of_the_next() -> None:
 
 def test_equal_kernels_are_told() -> None:
     found = checked(
-        lambda row, _: replace(row, source="before", former=Former("before", row.samples)),
+        lambda row, _: replace(row, source="before", former=Partner("before", row.samples)),
         rules=Rules(in_turn=True),
     )
     assert any(

@@ -33,6 +33,7 @@ from gemmbench.model.instrument import (
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Check, Row
 from gemmbench.stats.conditions import disturbances
+from gemmbench.stats.rates import versus
 from tests.fake_instrument import FakeClock, FakeInstrument
 from tests.fake_proc import CHILD, OWN, FakeProc
 from tests.in_process import result_of
@@ -102,6 +103,41 @@ def test_what_cannot_finish_is_skipped_and_nothing_is_left_behind() -> None:
     assert caught.value.status == "skipped"
     assert len([entry for entry in instrument.log if entry[0] == "prepare"]) == 2  # predicted twice
     assert instrument.log[-1] == ("release", 1)
+
+
+@pytest.mark.parametrize(("seconds", "is_skipped"), [(0.01, False), (0.02, True)])
+def test_what_the_run_has_measured_of_a_kernel_needs_no_trial(seconds: float, is_skipped: bool) -> None:
+    """8 times the work, 7 times: 0.56 s fits the second that the row has, 1.12 s does not."""
+    small = replace(LARGE, m=256, n=256, k=256)
+    half = replace(LARGE, m=512, n=512, k=512)
+    instrument = FakeInstrument()
+    known = replace(case(LARGE), measured=((small, 1e-6), (half, seconds)))
+    if is_skipped:
+        with pytest.raises(NotMeasuredError, match=r"would take about 1\.12 s") as caught:
+            run(instrument, known)
+        assert caught.value.needs_s == pytest.approx(1.12)
+    else:
+        assert run(instrument, known).status == "ok"
+    assert [entry[4] for entry in instrument.log if entry[0] == "prepare"] == [None] * (not is_skipped)
+
+
+def test_a_slow_row_has_three_batches_of_each_scope_however_small_its_share() -> None:
+    instrument = FakeInstrument(seconds={"naive": itertools.repeat(0.1)})
+    row = run(instrument, case(), replace(POLICY, share_s=0.12))
+    assert {name: len(scope.seconds) for name, scope in row.samples.items()} == dict.fromkeys(
+        ("kernel", "device", "host"), 3
+    )
+    assert sum(entry[0] == "batch" for entry in instrument.log) == 6
+
+
+def test_a_share_ends_sampling_and_skips_nothing() -> None:
+    """What is skipped is a matter of the budget: 7 runs of 0.125 s fit one second, if not the share."""
+    seconds = itertools.cycle([0.01, 0.02, 0.04])
+    instrument = FakeInstrument(seconds={"naive": seconds})
+    measured = ((replace(LARGE, m=512, n=512, k=512), 0.125 / 8),)
+    row = run(instrument, replace(case(LARGE), measured=measured), replace(POLICY, share_s=0.5))
+    assert row.status == "ok"
+    assert instrument.clock.now == pytest.approx(0.5, abs=0.1)
 
 
 @pytest.mark.parametrize("when", ["exact", "before"])
@@ -414,3 +450,103 @@ def test_a_batch_on_a_gpu_also_has_the_time_from_its_first_start_to_its_last_end
 
     assert seconds("gpu") == pytest.approx({"kernel": 1e-5, "device": 1e-5, "chain": 1.396e-5})
     assert seconds("cpu") == pytest.approx({"kernel": 1e-5, "device": 1e-5})
+
+
+# --- in turn with another kernel ----------------------------------------------------------------------------
+
+
+def against(variant: str = "tiled", problem: Gemm = SMALL, device: int = 0) -> Case:
+    other = replace(case(problem), variant=variant, parameters={"TS": 32}, device=device)
+    return replace(case(problem), versus=other)
+
+
+@pytest.mark.parametrize("draw", [0.1, 0.9])
+def test_a_kernels_batches_alternate_with_another_ones_on_the_same_operands(
+    draw: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("random.random", lambda: draw)
+    instrument = paired(naive=0.002, tiled=0.001)
+    row = run(instrument, against(), replace(POLICY, budget_s=3.0))
+    assert [entry[3] for entry in instrument.log if entry[0] == "prepare"] == [None, 0]
+    assert row.former is not None
+    assert (row.former.variant, row.former.parameters) == ("tiled", {"TS": 32})
+    assert set(row.samples["kernel"].seconds) == {0.002}
+    assert set(row.former.samples["kernel"].seconds) == {0.001}
+    pairs = len(row.samples["kernel"].seconds)
+    assert pairs == len(row.former.samples["kernel"].seconds) >= 40
+    own, other = (0, 1) if draw < 0.5 else (1, 0)
+    batches = [entry[1] for entry in instrument.log if entry[0] == "batch"][2 : 2 + 2 * pairs]
+    assert batches == [other, own, own, other] * (pairs // 2)
+    ratio = versus(row)
+    assert ratio is not None
+    assert (ratio.median, ratio.variant, ratio.scope) == (pytest.approx(0.5), "tiled", "kernel")
+    assert (ratio.low, ratio.high) == (pytest.approx(0.5), pytest.approx(0.5))
+
+
+def test_a_kernel_with_an_image_has_operands_of_its_own() -> None:
+    """Another kernel's host scope would have to fill B, which is in the image."""
+    instrument = paired(image_4x8=0.001)
+    run(instrument, against("image-4x8"), replace(POLICY, budget_s=3.0))
+    assert [entry[3] for entry in instrument.log if entry[0] == "prepare"] == [None, None]
+
+
+def test_the_hosts_blas_takes_turns_in_the_host_scope_alone() -> None:
+    class WithHost(FakeInstrument):
+        def prepare(self, case: Case, *arguments: object, **more: object) -> object:  # type: ignore[override]
+            handle = super().prepare(case, *arguments, **more)  # type: ignore[arg-type]
+            return replace(handle, prepared=Prepared(("host",))) if case.variant == "numpy" else handle
+
+    instrument = WithHost(seconds={"naive": itertools.repeat(0.002), "numpy": itertools.repeat(0.001)})
+    row = run(instrument, against("numpy", device=-1), replace(POLICY, budget_s=3.0))
+    assert set(row.samples) == {"kernel", "device", "host"}
+    assert row.former is not None
+    assert set(row.former.samples) == {"host"}
+    ratio = versus(row)
+    assert ratio is not None
+    assert (ratio.median, ratio.scope) == (pytest.approx(0.5), "host")
+
+
+def test_with_three_pairs_the_ratio_has_no_interval() -> None:
+    instrument = paired(naive=0.2, tiled=0.1)
+    row = run(instrument, against(), replace(POLICY, share_s=0.1))
+    ratio = versus(row)
+    assert ratio is not None
+    assert len(row.samples["kernel"].seconds) == 3
+    assert ratio.median == pytest.approx(0.5)
+    assert ratio.is_above(0) is ratio.is_below(1) is False
+
+
+@pytest.mark.parametrize("what", ["wrong", "dead", "slow"])
+def test_where_the_other_kernel_cannot_run_a_case_is_measured_alone_and_says_so(what: str) -> None:
+    class Troubled(FakeInstrument):
+        def verify(self, handle: int, when: str) -> Verified:  # type: ignore[override]
+            is_other = self._cases[handle][0].variant == "tiled"
+            if is_other and what == "dead":
+                raise LostError("crashed", "killed by SIGSEGV")
+            return Verified(WRONG if is_other and what == "wrong" else Check("ok"))
+
+    other = {"tiled": itertools.repeat(0.5 if what == "slow" else 0.001)}
+    instrument = Troubled(seconds={"naive": itertools.repeat(0.001), **other})
+    row = run(instrument, against(problem=LARGE))
+    reasons = {
+        "wrong": "unsupported: residual 3.1 times the bound",
+        "dead": "crashed: killed by SIGSEGV",
+        "slow": "skipped: would take about 224 s, more than the budget of 1.00 s; --budget 224 runs it",
+    }
+    if what == "wrong":  # found in the trial, whose exact test it failed
+        reasons["wrong"] = "wrong: residual 3.1 times the bound"
+    assert row.notes[0] == f"not in turn with tiled: {reasons[what]}"
+    assert row.status == "ok"
+    assert set(row.samples) == {"kernel", "device", "host"}
+    assert row.former is None
+    prepared = {entry[1] for entry in instrument.log if entry[0] == "prepare"}
+    assert prepared == {entry[1] for entry in instrument.log if entry[0] == "release"}
+
+
+def test_a_wrong_kernel_is_wrong_beside_another_too() -> None:
+    class Troubled(FakeInstrument):
+        def verify(self, handle: int, when: str) -> Verified:  # type: ignore[override]
+            return Verified(WRONG if self._cases[handle][0].variant == "naive" else Check("ok"))
+
+    row = run(Troubled(), against())
+    assert (row.status, row.samples) == ("wrong", {})

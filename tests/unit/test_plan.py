@@ -9,7 +9,7 @@ from gemmbench.ladder.variant import ParameterError
 from gemmbench.model.case import Case, Skip
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.problem import Gemm
-from gemmbench.suite.plan import gemm_plan, peak_plan, quick_widths
+from gemmbench.suite.plan import gemm_plan, in_turn_with, peak_plan, quick_widths
 
 DEVICE = DeviceFacts(
     index=0,
@@ -159,3 +159,49 @@ def test_c_counts_in_its_own_type() -> None:
     assert problem.operand_bytes == 86_000
     assert Gemm(100, 200, 10, "char").bytes_of["C"] == 80_000
     assert Gemm(100, 200, 10, "half").bytes_of["C"] == 40_000
+
+
+# --- in turn with another kernel ----------------------------------------------------------------------------
+
+
+def paired(name: str, *problems: Gemm, **overrides: int) -> dict[str, list[Case | Skip]]:
+    variants = [BY_NAME[each] for each in ("naive", "tiled", "numpy")]
+    plan = gemm_plan([DEVICE], variants, problems, overrides)
+    by_variant: dict[str, list[Case | Skip]] = {}
+    for step in in_turn_with(plan, [DEVICE], BY_NAME[name], overrides, None, lambda *_: None):
+        by_variant.setdefault((step.row if isinstance(step, Skip) else step).variant, []).append(step)
+    return by_variant
+
+
+def test_every_kernel_but_that_one_itself_is_timed_in_turn_with_it() -> None:
+    plan = paired("tiled", Gemm(64, 64, 64), Gemm(128, 128, 128), TS=8)
+    for step, size in zip(plan["naive"], (64, 128), strict=True):
+        assert isinstance(step, Case)
+        assert step.versus is not None
+        assert (step.versus.variant, step.versus.parameters) == ("tiled", {"TS": 8})
+        assert step.versus.problem == Gemm(size, size, size)
+    others = [step for name in ("tiled", "numpy") for step in plan[name]]
+    assert all(isinstance(step, Case) and step.versus is None for step in others)
+
+
+def test_the_hosts_blas_can_be_what_kernels_are_timed_in_turn_with() -> None:
+    (step,) = paired("numpy", Gemm(64, 64, 64))["tiled"]
+    assert isinstance(step, Case)
+    assert step.versus is not None
+    assert (step.versus.variant, step.versus.device) == ("numpy", -1)
+
+
+def test_a_kernel_that_the_device_cannot_run_is_nothing_to_be_timed_in_turn_with() -> None:
+    with pytest.raises(ParameterError, match=r"^--versus nv-mma cannot run on Device: nv-mma is written for"):
+        paired("nv-mma", Gemm(64, 64, 64))
+
+
+def test_where_a_problem_does_not_fit_the_other_kernel_the_row_says_so() -> None:
+    plan = paired("image-4x8", Gemm(64, 64, 64), Gemm(64, 64, 32768))
+    small, large = plan["tiled"]
+    assert isinstance(small, Case)
+    assert isinstance(large, Case)
+    assert small.versus is not None
+    assert large.versus is None
+    (note,) = large.notes
+    assert note.startswith("not in turn with image-4x8: ")

@@ -11,7 +11,7 @@ import pytest
 
 from gemmbench.model.case import Policy
 from gemmbench.model.device import HostFacts
-from gemmbench.model.row import Energy, Former, Kind, Parameters, Problem, Row, Scope, current
+from gemmbench.model.row import Energy, Kind, Parameters, Partner, Problem, Row, Scope, current
 from gemmbench.model.run_file import SCHEMA_VERSION, Header, RunFile, RunFileError, encode, load
 from gemmbench.views import to_json
 from tests.unit.test_plan import DEVICE
@@ -37,7 +37,7 @@ ROWS = tuple(
         "ok",
         problem=Problem(size, size, size),
         samples={"kernel": Scope((0.1, 0.2, 0.15), 1, "stable")},
-        former=Former("f0", {"kernel": Scope((0.3, 0.4, 0.35), 1, "ok")}) if size == 32 else None,
+        former=Partner("f0", {"kernel": Scope((0.3, 0.4, 0.35), 1, "ok")}) if size == 32 else None,
     )
     for size in (8, 16, 32)
 )

@@ -5,9 +5,10 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable
 
+import numpy as np
 import pytest
 
-from gemmbench.measure.sampling import AloneError, Sampled, alone, in_turn, together
+from gemmbench.measure.sampling import AloneError, Pairs, Sampled, alone, in_turn, together
 from gemmbench.model.case import Case, Policy
 from gemmbench.model.instrument import Handle, LostError, Prepared
 from gemmbench.model.problem import Gemm
@@ -66,7 +67,20 @@ def test_alone_settles_first() -> None:
     assert sum(entry[0] == "batch" for entry in instrument.log) == 1 + 3 + 3 + 10
 
 
+def test_alone_a_problem_that_fills_a_batch_is_its_first_sample() -> None:
+    """A slow row has three batches, and none beside them to find out how long one takes."""
+    instrument = fake(naive=1.0)
+    result = alone(handle(instrument), "device", POLICY, 0.1, now=instrument.clock)
+    assert (result.size, result.stop, len(result.batches)) == (1, "budget", 3)
+    assert sum(entry[0] == "batch" for entry in instrument.log) == 3
+
+
 # --- in turn ------------------------------------------------------------------------------------------------
+
+
+def ratios(pairs: Pairs) -> list[float]:
+    sides = zip(pairs.first.batches, pairs.second.batches, strict=True)
+    return [first.seconds["kernel"] / second.seconds["kernel"] for first, second in sides]
 
 
 def order_of(instrument: FakeInstrument) -> list[object]:
@@ -78,7 +92,7 @@ def test_pairs_are_taken_in_alternating_order() -> None:
     first, second = handle(instrument), handle(instrument, "tiled")
     result = in_turn(first, second, "device", POLICY, 10, instrument.clock)
     assert order_of(instrument)[:10] == [0, 1, 1, 0, 0, 1, 1, 0, 0, 1]  # sized first
-    assert result.ratio == pytest.approx(2.0)
+    assert ratios(result) == pytest.approx([2.0] * len(ratios(result)))
     assert len(result.first.batches) == len(result.second.batches) == 10
     assert result.first.size == result.second.size == 4  # 10 ms of a pair of 3 ms
 
@@ -91,7 +105,8 @@ def test_the_ratio_does_not_know_who_came_first() -> None:
     second = itertools.chain([0.001], (0.001 * next(others) for _ in itertools.count()))
     instrument = fake(naive=first, tiled=second)
     result = in_turn(handle(instrument), handle(instrument, "tiled"), "device", POLICY, 0.5, instrument.clock)
-    assert result.ratio == pytest.approx(1.0)
+    halves = [float(np.median(half)) for half in (ratios(result)[::2], ratios(result)[1::2])]
+    assert halves[0] * halves[1] == pytest.approx(1.0)
     assert result.first.stop == "budget"
 
 

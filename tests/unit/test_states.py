@@ -15,8 +15,10 @@ from gemmbench.model.case import Case, Policy, Skip
 from gemmbench.model.conditions import Conditions, Readings, State
 from gemmbench.model.row import Problem, Row
 from gemmbench.model.run_file import Header, Run, RunFile, RunFileError, load
+from gemmbench.options.comparing import Check
 from gemmbench.options.declare import build, command_line
 from gemmbench.options.measuring import Gemm, Peak, Precision, Square, SweepK, Workloads
+from gemmbench.regress.check import Sampling
 from gemmbench.regress.compare import compare
 from gemmbench.stats import rates
 from gemmbench.stats.conditions import limited
@@ -81,7 +83,8 @@ def test_rows_of_different_states_are_not_compared() -> None:
     burst = Run(header("burst"), (gemm("burst", 0.0009),), "burst.jsonl")
     (line,) = compare([settled], [burst]).lines
     assert line.verdict == "incomparable"
-    assert line.reason == "other sampling: --state burst, not --state settled"
+    remedy = "give both runs the same --state and --cold, or compare nevertheless with --across sampling"
+    assert line.reason == f"other sampling: --state burst, not --state settled; {remedy}"
 
 
 def test_a_row_of_an_old_file_is_compared_and_its_state_said_to_be_unknown() -> None:
@@ -99,6 +102,17 @@ def test_every_measuring_command_has_the_state(kind: type[Square]) -> None:
     burst = build(kind, {"state": "burst"})
     assert burst.policy.state == "burst"
     assert command_line(burst)[1:] == ("--state", "burst")
+
+
+@pytest.mark.parametrize(
+    ("base", "asked", "state"),
+    [("burst", None, "burst"), ("burst", "settled", "settled"), ("", None, "settled")],
+)
+def test_a_check_is_in_the_state_of_its_base_unless_told(
+    base: State, asked: State | None, state: State
+) -> None:
+    assert Sampling(state=asked).policy(Policy(state=base)).state == state
+    assert build(Check, {}).state is None
 
 
 def test_a_run_is_not_resumed_in_another_state(tmp_path: Path) -> None:

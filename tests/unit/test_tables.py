@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -8,19 +9,22 @@ from rich.cells import cell_len
 from rich.console import Console, RenderableType
 
 from gemmbench.cli.kernels import devices_table
-from gemmbench.gemm.problem_table import detail
+from gemmbench.gemm import shape_tables
+from gemmbench.gemm.problem_table import detail, gemm
 from gemmbench.gemm.sweep_table import LadderEntry, describe, ladder, sweep
 from gemmbench.model.case import Policy
-from gemmbench.model.row import Check, Problem, Row, Scope, Work
+from gemmbench.model.row import Check, Partner, Problem, Row, Scope, Work
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean, clean_lines
 from gemmbench.probes.peak_table import peak
-from gemmbench.report.table import Note, Sheet, _chunks, unbroken
-from gemmbench.views import show
+from gemmbench.report.table import Note, Sheet, _chunks, stack, unbroken
+from gemmbench.stats.rates import versus
+from gemmbench.views import show, to_csv, to_json
 from tests import fake_runs as fake
 
 Golden = Callable[[str, str], None]
 WIDTHS = (40, 80, 120)
+SQUARE_2048 = Problem(2048, 2048, 2048)
 
 
 def text(renderable: RenderableType, width: int = 80) -> str:
@@ -134,12 +138,62 @@ def test_dtype_picks_its_tables() -> None:
 
 def test_each_status_is_a_word_and_has_its_reason() -> None:
     table = text(sweep(fake.fake_troubled(), "m", order=fake.ORDER), 120)
-    for word in ("skip", "wrong", "crash", "fail", "t/o", "unsup"):
+    for word in ("skip", "wrong", "crash", "fail", "t/o"):
         assert f"\n{word}: " in table
     assert cells(table, "tiled")[2] == "wrong"
-    assert "dot-v8 at every size: needs cl_khr_something" in table
     assert "noisy (> 1.0 %): tiled at 64; register at 128; raise --budget (now 3 s)" in table
     assert "warning: PoCL compiles for plain" in table
+
+
+def test_kernels_for_other_devices_are_a_line_below_the_table() -> None:
+    run = fake.fake_troubled()
+    table = text(sweep(run, "m", order=fake.ORDER), 120)
+    assert "\nnot for this device: dot-v8\n" in table
+    assert "\ndot-v8 " not in table
+    assert "unsup" not in table
+    assert "dot-v8" in text(detail(run, fake.ORDER), 120)  # every row, with its reason
+    assert any(record["variant"] == "dot-v8" for record in json.loads(to_json(run)))
+    assert "dot-v8,0," in to_csv(run)
+
+
+def test_a_kernel_that_was_asked_for_by_name_says_why_it_cannot_run() -> None:
+    run = fake.fake_troubled()
+    run = replace(run, header=replace(run.header, named=("dot-v8",)))
+    table = text(sweep(run, "m", order=fake.ORDER), 120)
+    assert cells(table, "dot-v8")[:2] == ["unsup", "unsup"]
+    assert "unsup: dot-v8 at every size: needs cl_khr_something" in table
+    assert "not for" not in table
+
+
+def test_where_no_kernel_runs_all_say_why() -> None:
+    run = fake.fake_troubled()
+    run = replace(run, rows=tuple(row for row in run.rows if row.variant == "dot-v8"))
+    assert "unsup: dot-v8 at every size: needs cl_khr_something" in text(sweep(run, "m"), 120)
+
+
+def test_a_kernel_of_other_types_is_not_called_one_of_other_devices() -> None:
+    run = fake.fake_troubled()
+    named = {"dot-v8": "image-4x8", "block2x2-v4": "nv-wgmma"}
+    rows = [
+        replace(row, dtype="double", variant=named.get(row.variant, row.variant), status="unsupported")
+        if row.variant in named
+        else replace(row, dtype="double")
+        for row in run.rows
+    ]
+    table = text(sweep(replace(run, rows=tuple(rows)), "m"), 120)
+    assert "\nnot for double: image-4x8\nnot for this device: nv-wgmma\n" in table
+
+
+def test_what_several_rows_lack_in_time_is_said_once() -> None:
+    run = fake.fake_troubled()
+    rows = [
+        replace(row, status="skipped", reason="would take about", samples={}, needs_s=row.problem.m / 100)
+        if row.variant == "padded" and row.problem and row.problem.m > 500
+        else row
+        for row in run.rows
+    ]
+    table = text(sweep(replace(run, rows=tuple(rows)), "m", order=fake.ORDER), 200)
+    assert "skip: padded at 512, 1024, 2048: would take 5.12 s to 20.5 s each; --budget 21 runs all" in table
 
 
 def test_names_of_others_are_no_markup() -> None:
@@ -392,3 +446,63 @@ def test_words_that_belong_together_stay_on_one_line(width: int) -> None:
     assert "from m = 195" in lines
     assert "m = 7" in lines
     assert lines.isascii(), "with ordinary spaces"
+
+
+def in_turn_with_tiled(run: Run, pairs: int = 40) -> Run:
+    """Every kernel on the device but tiled has tiled's samples beside its own."""
+    tiled = {row.problem: row.samples["kernel"] for row in run.rows if row.variant == "tiled" and row.samples}
+
+    def beside(row: Row) -> Row:
+        if not row.samples or row.device < 0 or row.variant == "tiled" or row.problem not in tiled:
+            return row
+        own, other = row.samples["kernel"], tiled[row.problem]
+        own = replace(own, seconds=tuple(own.seconds[n % len(own.seconds)] for n in range(pairs)))
+        other = replace(other, seconds=tuple(other.seconds[n % len(other.seconds)] for n in range(pairs)))
+        return replace(row, samples={"kernel": own}, former=Partner("t", {"kernel": other}, "tiled"))
+
+    return replace(run, rows=tuple(map(beside, run.rows)))
+
+
+def test_a_sweep_in_turn_has_the_ratio_at_the_largest_size_and_at_every_one() -> None:
+    run = in_turn_with_tiled(fake.fake_square())
+    table = text(sweep(run, "m", order=fake.ORDER), 160)
+    register = next(row for row in run.rows if row.variant == "register" and row.problem == SQUARE_2048)
+    ratio = versus(register)
+    assert ratio is not None
+    figures = f"{ratio.median:.1f} [{ratio.low:.1f}, {ratio.high:.1f}]"
+    lines = [line for line in table.splitlines() if line.startswith("register ")]
+    assert [line.rstrip().endswith(figures) for line in lines] == [True, True]
+    assert lines[1].count("[") == 6
+    assert "x tiled: times its rate over m = n = k, kernel scope" in table
+    assert not any(line.startswith("tiled ") and "[" in line for line in table.splitlines())
+    assert text(sweep(fake.fake_square(), "m")).count("x tiled") == 0
+
+
+def test_every_table_of_gemms_has_the_ratio() -> None:
+    run = in_turn_with_tiled(fake.fake_square())
+    assert text(detail(run, fake.ORDER), 160).count("x tiled") == 1
+    one = replace(run, rows=tuple(row for row in run.rows if row.problem == SQUARE_2048))
+    assert ", kernel scope, batch by batch in turn" in text(gemm(one))
+    assert "f x tiled" in text(stack(shape_tables.sheets(run, "kernel", fake.ORDER)), 160)
+    assert "x tiled" in text(stack(shape_tables.workloads_sheets(run, "kernel", fake.ORDER)), 160)
+
+
+def test_three_pairs_are_called_few() -> None:
+    run = in_turn_with_tiled(fake.fake_square(), 3)
+    table = text(detail(run, fake.ORDER), 160)
+    assert " few" in table
+    assert "[" not in table.split("register", 1)[1].splitlines()[0]
+
+
+def test_exports_have_the_ratio_and_null_where_there_is_none() -> None:
+    rows = json.loads(to_json(in_turn_with_tiled(fake.fake_square())))
+    (register,) = [row for row in rows if row["variant"] == "register" and row["m"] == 2048]
+    assert register["versus"] == "tiled"
+    assert register["versus_low"] <= register["versus_ratio"] <= register["versus_high"]
+    assert register["versus_scope"] == "kernel"
+    (tiled,) = [row for row in rows if row["variant"] == "tiled" and row["m"] == 2048]
+    assert {tiled[name] for name in tiled if name.startswith("versus")} == {None}
+    few = json.loads(to_json(in_turn_with_tiled(fake.fake_square(), 3)))
+    assert {row["versus_low"] for row in few} == {None}
+    assert any(row["versus_ratio"] for row in few)
+    assert "versus,versus_ratio,versus_low,versus_high,versus_scope" in to_csv(fake.fake_square())

@@ -175,4 +175,4 @@ def test_a_patient_measurement_is_never_refused_and_short() -> None:
 
     found = sample(batch, policy, policy.budget_s, lambda: now)
     assert len(found["device"].seconds) == 3
-    assert calls == 4
+    assert calls == 3  # the run that sizes the batch is one of them

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gemmbench.model.row import Former, Problem, Scope
+from gemmbench.model.row import Partner, Problem, Scope
 from gemmbench.regress import verdict as floors
 from gemmbench.regress.verdict import VERDICTS, Limits, Noise, Spread, judge
 from gemmbench.stats.intervals import EXACT, Measure, mean
@@ -236,7 +236,7 @@ def in_turn_row(pairs: list[tuple[float, float]]):
     from dataclasses import replace
 
     now, before = zip(*pairs, strict=True)
-    return replace(row(now), former=Former("before", {"kernel": Scope(before, 4, "stable")}))
+    return replace(row(now), former=Partner("before", {"kernel": Scope(before, 4, "stable")}))
 
 
 def test_a_ratio_of_neighbouring_batches_does_not_know_the_machines_speed() -> None:
