@@ -363,11 +363,11 @@ def drawn(paint: Callable[[], None], path: Path) -> None:
     Raises:
         UsageError: it cannot be drawn or written.
     """
-    from gemmbench.charts import figure
+    from gemmbench.charts import pane
 
     try:
         paint()
-    except figure.ChartError as error:
+    except pane.ChartError as error:
         raise UsageError(str(error)) from None
     except OSError as error:
         raise UsageError(f"cannot write {path}: {reason_of(error)}") from None
@@ -432,10 +432,10 @@ def draw_comparison(comparison: comparisons.Comparison, path: Path) -> bool:
     """
     if not any(line.judgement for line in comparison.lines):
         return False
-    from gemmbench.charts import figure
+    from gemmbench.charts import pane
     from gemmbench.regress.chart import ratios
 
-    drawn(lambda: figure.draw_panes(lambda: ratios(comparison), path, "compared rows"), path)
+    drawn(lambda: pane.draw_panes(lambda: ratios(comparison), path, "compared rows"), path)
     return True
 
 
@@ -480,10 +480,10 @@ def draw_history(tracks: histories.History, path: Path) -> None:
     Raises:
         UsageError: the file cannot be written.
     """
-    from gemmbench.charts import figure
+    from gemmbench.charts import pane
     from gemmbench.regress.chart import tracks as panes
 
-    drawn(lambda: figure.draw_panes(lambda: panes(tracks), path, "rows", across=2), path)
+    drawn(lambda: pane.draw_panes(lambda: panes(tracks), path, "rows", across=2), path)
 
 
 def runs_of(sources: Source | Iterable[Source]) -> list[run_file.Run]:

@@ -19,7 +19,7 @@ from PIL import Image
 
 from gemmbench import chart_views
 from gemmbench.charts import SUFFIXES, named
-from gemmbench.charts import figure as charts
+from gemmbench.charts import pane as charts
 from gemmbench.charts.lines import spread, thinned
 from gemmbench.gemm.ladder_chart import Types
 from gemmbench.model.dtypes import GEMM_DTYPES
