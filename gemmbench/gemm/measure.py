@@ -11,9 +11,8 @@ import numpy as np
 
 from gemmbench.measure.energy import measure_energy
 from gemmbench.measure.sampling import Metered, Sampled, Window, alone, in_turn, least_s
-from gemmbench.model.case import Case, Policy
+from gemmbench.model.case import Case, Policy, Staged
 from gemmbench.model.device import DeviceFacts
-from gemmbench.model.events import Staged
 from gemmbench.model.instrument import Handle, Instrument, LostError, NotMeasuredError, too_slow
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Former, Row, Scope

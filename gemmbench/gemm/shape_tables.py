@@ -6,9 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from statistics import geometric_mean
 
-from rich.console import RenderableType
-
-from gemmbench.gemm import problem_table
+from gemmbench.gemm import sweep_table
 from gemmbench.ladder.libraries import AUTO, BASELINE
 from gemmbench.model import units
 from gemmbench.model.device import HOST
@@ -16,16 +14,12 @@ from gemmbench.model.row import FAILED, Problem, Row
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean, clean_lines
 from gemmbench.report import notes
-from gemmbench.report.notes import STYLES, WORDS
-from gemmbench.report.table import Cell, Note, Sheet, heading, stack
-from gemmbench.stats import rates as derive
+from gemmbench.report.notes import WORDS
+from gemmbench.report.table import NOTHING, Cell, Note, Sheet, heading
+from gemmbench.stats import rates
 
+_JOULES = Note("energy", "-v has the joules of every row", "dim")
 REFERENCE = "float"  # what the other types are held against
-
-
-def precision(run: Run, scope: str = "kernel", order: Sequence[str] = ()) -> RenderableType:
-    """Data types across, variants down, a table for each device and size; scope is not ``all``."""
-    return stack(sheets(run, scope, order))
 
 
 def sheets(run: Run, scope: str = "kernel", order: Sequence[str] = ()) -> list[Sheet]:
@@ -66,8 +60,7 @@ class _Grid:
 
     def rate(self, row: Row | None) -> float | None:
         """The median in flop/s."""
-        reached = derive.shown_rate(row, self.scope) if row else None
-        return reached.median if reached else None
+        return rates.median_rate(row, self.scope)
 
     def best(self, dtype: str) -> Row | None:
         """The fastest of a type."""
@@ -92,32 +85,27 @@ def _sheet(run: Run, grid: _Grid) -> Sheet:
     others = [name for name in grid.dtypes if name != REFERENCE and REFERENCE in grid.dtypes]
     lacking = grid.lacking()
     reported = [row for row in grid.rows if row.dtype not in lacking or row.status != "unsupported"]
-    baseline = any(row.device == HOST for row in grid.rows) and grid.device != HOST and grid.scope != "host"
-    blas = f"{clean(run.header.host.blas)}, host scope"
     over = f"; /{REFERENCE}: times the rate of {REFERENCE}" if others else ""
     return Sheet(
         heading=_heading(run, grid),
         caption=f"GFLOPS, {grid.scope} scope, {grid.problem.title}; * best of its type{over}",
         blocks=(
             grid.dtypes,
-            tuple(f"{_short(name)}/{REFERENCE}" for name in others),
+            # h for half, so that three types fit 80 columns
+            tuple(f"{name[0]}/{REFERENCE}" for name in others),
             tuple(f"{name} %" for name in grid.dtypes),
         ),
         rows=tuple(_line(run, grid, variant, others) for variant in grid.variants),
         notes=(
             Note("%", "of the type's own peak, measured in this run", "dim"),
-            *([Note(BASELINE, blas, "dim")] if baseline else []),
+            *notes.blas(run, grid.device, grid.rows, grid.scope),
             *(Note(WORDS["unsupported"], f"{n}: {clean_lines(why)}", "dim") for n, why in lacking.items()),
             *notes.troubles(reported, _type, "type"),
             *notes.noisy(run, grid.rows, _type),
-            *(
-                [Note("energy", "-v has the joules of every row", "dim")]
-                if problem_table.any_joules(grid.rows)
-                else []
-            ),
+            *([_JOULES] if sweep_table.any_joules(grid.rows) else []),
             *notes.choices(grid.rows, _type, "type"),
             *notes.remarks(grid.rows, _type, "type"),
-            *notes.warnings([run.header.devices[grid.device] if grid.device != HOST else None]),
+            *notes.warnings(run, grid.device),
             *_conclusion(grid),
         ),
     )
@@ -142,14 +130,7 @@ def _line(run: Run, grid: _Grid, variant: str, others: Sequence[str]) -> tuple[C
 
 
 def _figure(grid: _Grid, row: Row | None) -> Cell:
-    if row is None:
-        return Cell("")
-    if row.status != "ok":
-        return Cell(WORDS[row.status], style=STYLES[row.status])
-    rate = grid.rate(row)
-    if rate is None:
-        return Cell("-")
-    return Cell(units.gflops(rate), row is grid.best(row.dtype), "yellow" if derive.is_noisy(row) else "")
+    return notes.figure(row, grid.rate(row), row is not None and row is grid.best(row.dtype))
 
 
 def _over(rate: float | None, reference: float | None) -> Cell:
@@ -157,7 +138,7 @@ def _over(rate: float | None, reference: float | None) -> Cell:
 
 
 def _of_peak(run: Run, grid: _Grid, row: Row | None) -> Cell:
-    fraction = derive.peak_fraction(run, row, grid.scope) if row and grid.rate(row) else None
+    fraction = rates.peak_fraction(run, row, grid.scope) if row and grid.rate(row) else None
     return Cell(units.percent(fraction).removesuffix(" %") if fraction is not None else "-")
 
 
@@ -176,11 +157,6 @@ def _conclusion(grid: _Grid) -> list[Note]:
     return [Note("Fastest", f"{sentence}.", "bold")] if best else []
 
 
-def _short(dtype: str) -> str:
-    """For a heading: ``h`` for half, so that three types fit 80 columns."""
-    return dtype[0]
-
-
 def _type(row: Row) -> str:
     return row.dtype
 
@@ -193,11 +169,6 @@ _COLUMNS = (("m", "n", "k"), ("best", "kernel", "host"), ("of peak", BASELINE, "
 _FORMATS = (units.gflops, units.gflops, units.percent, units.gflops, units.number)  # kernel to ratio
 _NO_ENERGY = (Cell(""), Cell(""))
 _NAME = 16  # letters of a name in a line, so that a line fits 80 columns
-
-
-def workloads(run: Run, scope: str = "kernel", order: Sequence[str] = ()) -> RenderableType:
-    """A table for each device and type; scope, which chooses the best kernel, is not ``all``."""
-    return stack(workloads_sheets(run, scope, order))
 
 
 def workloads_sheets(run: Run, scope: str = "kernel", order: Sequence[str] = ()) -> list[Sheet]:
@@ -225,23 +196,18 @@ class _Line:
     @property
     def ratio(self) -> float | None:
         """How many times numpy's rate the device reaches, transfers counted."""
-        device_rate, host_rate = _rate(self.best, "host"), _rate(self.host, "host")
+        device_rate, host_rate = rates.median_rate(self.best, "host"), rates.median_rate(self.host, "host")
         return device_rate / host_rate if device_rate and host_rate else None
 
     def figures(self, run: Run) -> tuple[float | None, ...]:
         """One for each of `_FORMATS`; rates are flop/s."""
         return (
-            _rate(self.best, "kernel"),
-            _rate(self.best, "host"),
-            derive.peak_fraction(run, self.best) if self.best else None,
-            _rate(self.host, "host"),
+            rates.median_rate(self.best, "kernel"),
+            rates.median_rate(self.best, "host"),
+            rates.peak_fraction(run, self.best) if self.best else None,
+            rates.median_rate(self.host, "host"),
             self.ratio,
         )
-
-
-def _rate(row: Row | None, scope: str) -> float | None:
-    reached = derive.shown_rate(row, scope) if row else None
-    return reached.median if reached else None
 
 
 def _lines(device: int, rows: Sequence[Row], scope: str, order: Sequence[str]) -> list[_Line]:
@@ -255,7 +221,7 @@ def _lines(device: int, rows: Sequence[Row], scope: str, order: Sequence[str]) -
         )
         own_rows = [row for row in same if row.device == device]
         own_rows = [row for row in own_rows if row.variant != AUTO] or own_rows  # its figures are another's
-        rated = [(rate.median, row) for row in own_rows if (rate := derive.shown_rate(row, scope))]
+        rated = [(rate, row) for row in own_rows if (rate := rates.median_rate(row, scope))]
         best = max(rated, key=lambda pair: pair[0], default=(0.0, None))[1]
         host = next((row for row in same if row.device == HOST and row.variant == BASELINE), None)
         lines.append(_Line(clean(same[0].label), problem, tuple(own_rows), best, host))
@@ -267,14 +233,14 @@ def _workloads_sheet(
 ) -> Sheet:
     lines = _lines(device, rows, scope, order)
     figures = [line.figures(run) for line in lines]
-    joules = problem_table.any_joules(rows)
+    joules = sweep_table.any_joules(rows)
     body = [
         (
             Cell(_broken(line.name) or "-"),
             *(Cell(str(length)) for length in (line.problem.m, line.problem.n, line.problem.k)),
             Cell(clean(line.best.variant) if line.best else _why(line)),
             *_cells(line_figures),
-            *((problem_table.cells(line.best) if line.best else _NO_ENERGY) if joules else ()),
+            *((sweep_table.cells(line.best) if line.best else _NO_ENERGY) if joules else ()),
         )
         for line, line_figures in zip(lines, figures, strict=True)
     ]
@@ -286,9 +252,9 @@ def _workloads_sheet(
     shown = [row for line in lines for row in (line.best, line.host) if row]
     return Sheet(
         heading=heading(run, device, dtype),
-        caption=f"{dtype} {derive.unit(dtype)}, each shape's best kernel by {scope} scope; "
+        caption=f"{dtype} {rates.unit(dtype)}, each shape's best kernel by {scope} scope; "
         f"ratio: host over {BASELINE}",
-        blocks=(*_COLUMNS, problem_table.COLUMNS) if joules else _COLUMNS,
+        blocks=(*_COLUMNS, sweep_table.COLUMNS) if joules else _COLUMNS,
         rows=tuple(body),
         left=frozenset({"best"}),
         notes=(
@@ -296,10 +262,10 @@ def _workloads_sheet(
             *notes.troubles([row for row in rows if row.status in FAILED], _place, "shape"),
             *_missing(rows),
             *notes.noisy(run, shown, _place),
-            *problem_table.remarks(run, shown, _place),
+            *sweep_table.remarks(run, shown, _place),
             *notes.choices(rows, _place, "shape"),
             *notes.remarks(shown, _place, "shape"),
-            *notes.warnings([run.header.devices[device] if device != HOST else None]),
+            *notes.warnings(run, device),
             *_workloads_conclusion(lines, scope),
         ),
     )
@@ -307,7 +273,7 @@ def _workloads_sheet(
 
 def _cells(figures: Iterable[float | None]) -> tuple[Cell, ...]:
     return tuple(
-        Cell(form(figure)) if figure is not None else Cell("-", style="dim")
+        Cell(form(figure)) if figure is not None else NOTHING
         for form, figure in zip(_FORMATS, figures, strict=True)
     )
 
@@ -348,13 +314,13 @@ def _workloads_conclusion(lines: Sequence[_Line], scope: str) -> list[Note]:
     """The kernel to take if it may be only one, and where offloading pays."""
     conclusions = []
     measured = [line for line in lines if line.best]
-    rates: dict[str, list[float]] = {}
+    reached: dict[str, list[float]] = {}
     for line in measured:
         for row in line.rows:
-            if rate := derive.shown_rate(row, scope):
-                rates.setdefault(row.variant, []).append(rate.median)
-    everywhere = {name: geometric_mean(known) for name, known in rates.items() if len(known) == len(measured)}
-    if len(measured) > 1 and len(rates) > 1 and everywhere:
+            if rate := rates.median_rate(row, scope):
+                reached.setdefault(row.variant, []).append(rate)
+    everywhere = {name: geometric_mean(all_) for name, all_ in reached.items() if len(all_) == len(measured)}
+    if len(measured) > 1 and len(reached) > 1 and everywhere:
         name = max(everywhere, key=lambda name: everywhere[name])
         figure = f"{units.rate(everywhere[name])} geometric mean over {len(measured)} shapes"
         conclusions.append(Note("One kernel for all", f"{clean(name)}, {figure}.", "bold"))

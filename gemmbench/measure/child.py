@@ -25,9 +25,8 @@ import msgspec
 
 from gemmbench.measure.sampling import Sampled, Window
 from gemmbench.model import instrument
-from gemmbench.model.case import Case, Policy
+from gemmbench.model.case import Case, Policy, Staged
 from gemmbench.model.device import DeviceFacts, HostFacts
-from gemmbench.model.events import Staged
 from gemmbench.model.instrument import (
     PROTOCOL,
     AskBatch,

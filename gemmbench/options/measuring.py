@@ -20,7 +20,6 @@ from gemmbench.model.device import DeviceFacts
 from gemmbench.model.dtypes import GEMM_DTYPES
 from gemmbench.model.problem import Gemm as Problem
 from gemmbench.model.row import SCOPES
-from gemmbench.model.run_file import Run
 from gemmbench.options.declare import (
     CHART,
     FILE,
@@ -51,7 +50,7 @@ from gemmbench.probes.memory import bandwidth_plan, memory_plan
 from gemmbench.suite.plan import FindTuned, Reach, fitting, gemm_plan, peak_plan, quick_widths
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    pass
 
 DEFAULT_BUDGET_S = 3.0
 COMPUTE = "compute"
@@ -151,12 +150,6 @@ class Measuring(Options):
             UsageError: the options do not fit these devices.
         """
         raise NotImplementedError
-
-    def table(self, run: Run, verbose: bool) -> RenderableType:
-        """The command's own table of a run."""
-        from gemmbench.views import show
-
-        return show(run, ORDER, verbose)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -308,10 +301,6 @@ class Ladder(Measuring):
         cases = gemm_plan(devices, self.variants, problems, params, own, find_tuned)
         return fitting(cases, optional_kernels(self.kernels))
 
-    def every_row(self, verbose: bool) -> bool:
-        """Whether the table has a line for each row, with every scope."""
-        return verbose or self.scope == "all"
-
 
 def peak_steps(devices: Sequence[DeviceFacts], dtype: str, kernels: Iterable[Variant]) -> Plan:
     """A short peak for each device that has the type: of the units that the kernels multiply with."""
@@ -334,14 +323,6 @@ class Sweep(Ladder):
     def __post_init__(self) -> None:
         super().__post_init__()
         _ = self.shapes
-
-    def table(self, run: Run, verbose: bool) -> RenderableType:
-        """A line for each size."""
-        from gemmbench.gemm import problem_table, sweep_table
-
-        if self.every_row(verbose):
-            return problem_table.detail(run, ORDER)
-        return sweep_table.sweep(run, self.axis, self.scope, ORDER)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -423,14 +404,6 @@ class Precision(Ladder):
 
         return tuple(sorted(super().plan(devices, find_tuned), key=position))
 
-    def table(self, run: Run, verbose: bool) -> RenderableType:
-        """Data types side by side."""
-        from gemmbench.gemm import problem_table, shape_tables
-
-        if self.every_row(verbose):
-            return problem_table.detail(run, ORDER)
-        return shape_tables.precision(run, self.scope, ORDER)
-
 
 @dataclass(frozen=True, kw_only=True)
 class Workloads(Ladder):
@@ -470,14 +443,6 @@ class Workloads(Ladder):
             except ShapeFileError as error:
                 raise UsageError(str(error)) from None
         return merged(shapes)
-
-    def table(self, run: Run, verbose: bool) -> RenderableType:
-        """The best kernel for each shape."""
-        from gemmbench.gemm import problem_table, shape_tables
-
-        if self.every_row(verbose):
-            return problem_table.detail(run, ORDER)
-        return shape_tables.workloads(run, self.scope, ORDER)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -590,9 +555,3 @@ class Gemm(Ladder):
                 steps += peak_steps(devices, dtype, self.variants)
             steps += self._gemms(devices, dtype, find_tuned, own)
         return steps
-
-    def table(self, run: Run, verbose: bool) -> RenderableType:
-        """A page for each kernel."""
-        from gemmbench.gemm.problem_table import gemm
-
-        return gemm(run)

@@ -11,9 +11,8 @@ from pathlib import Path
 from gemmbench import UsageError
 from gemmbench.ladder import BASELINES, BY_NAME
 from gemmbench.measure.child import Maker, Worker
-from gemmbench.model.case import Case, Plan, Policy
+from gemmbench.model.case import Case, Event, Plan, Policy
 from gemmbench.model.device import HOST, DeviceFacts
-from gemmbench.model.events import Event
 from gemmbench.model.row import FAILED, Row, RowKey
 from gemmbench.model.run_file import Header, Run, RunFile, RunFileError, is_tuning
 from gemmbench.model.units import clean

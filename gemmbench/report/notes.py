@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from gemmbench.ladder.libraries import AUTO
+from gemmbench.ladder.libraries import AUTO, BASELINE
 from gemmbench.model import units
-from gemmbench.model.device import DeviceFacts
+from gemmbench.model.device import HOST
 from gemmbench.model.row import Parameters, Row, Status
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean, clean_lines
-from gemmbench.report.table import Note
+from gemmbench.report.table import Cell, Note
 from gemmbench.stats import rates
 
 Where = Callable[[Row], str]  # a row's place in the table: "2048"
@@ -118,10 +118,31 @@ def settled(row: Row) -> Parameters:
     return {name: value for name, value in row.choice.items() if name not in reported}
 
 
-def warnings(devices: Iterable[DeviceFacts | None]) -> list[Note]:
-    """What is wrong with the drivers."""
-    texts = dict.fromkeys(clean_lines(text) for device in devices if device for text in device.warnings)
-    return [Note("warning", text, "yellow") for text in texts]
+def warnings(run: Run, device: int) -> list[Note]:
+    """What is wrong with a device's driver."""
+    texts = run.header.devices[device].warnings if device != HOST else ()
+    return [Note("warning", clean_lines(text), "yellow") for text in dict.fromkeys(texts)]
+
+
+def blas(run: Run, device: int, rows: Iterable[Row], scope: str) -> list[Note]:
+    """What stands in the line of the host's own BLAS, in a table of a device."""
+    beside = device != HOST and scope != "host" and any(row.device == HOST for row in rows)
+    return [Note(BASELINE, f"{clean(run.header.host.blas)}, host scope", "dim")] if beside else []
+
+
+def figure(row: Row | None, rate: float | None, best: bool = False) -> Cell:
+    """A row's rate in flop/s as an entry, or its status; nothing without a row."""
+    if row is None or row.status != "ok":
+        return Cell(WORDS[row.status], style=STYLES[row.status]) if row else Cell("")
+    if rate is None:
+        return Cell("-")
+    return Cell(units.gflops(rate), best, "yellow" if rates.is_noisy(row) else "")
+
+
+def noise(row: Row) -> Cell:
+    """A row's noise as an entry."""
+    spread, doubted = rates.noise(row), bool(row.samples) and rates.is_noisy(row)
+    return Cell(units.percent(spread) if spread is not None else "-", style="yellow" if doubted else "")
 
 
 def places(rows: Sequence[Row], where: Where, every: int = 0, each: str = "size") -> str:

@@ -117,6 +117,17 @@ def shown_rate(row: Row, scope: str) -> Rate | None:
     return next((reached for name in wider if (reached := rate(row, name)) is not None), None)
 
 
+def median_rate(row: Row | None, scope: str) -> float | None:
+    """The median of `shown_rate` in flop/s."""
+    reached = shown_rate(row, scope) if row else None
+    return reached.median if reached else None
+
+
+def best_of(values: Iterable[float | None]) -> float | None:
+    """The largest of those that are known."""
+    return max((value for value in values if value is not None), default=None)
+
+
 def gflop_per_joule(row: Row) -> float | None:
     """1e9 operations for a joule; None unless the row is ok and its energy was measured."""
     joules, flops = row.energy.joules, flops_of(row)

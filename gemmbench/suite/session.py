@@ -11,9 +11,20 @@ from dataclasses import replace
 from gemmbench.ladder import BY_NAME
 from gemmbench.ladder.libraries import AUTO
 from gemmbench.measure.child import Worker
-from gemmbench.model.case import Case, Operands, Plan, Policy, Skip, saved_problem
+from gemmbench.model.case import (
+    Case,
+    Event,
+    Finished,
+    Operands,
+    Plan,
+    Planned,
+    Policy,
+    Skip,
+    Staged,
+    Started,
+    saved_problem,
+)
 from gemmbench.model.device import HOST, DeviceFacts
-from gemmbench.model.events import Event, Finished, Planned, Staged, Started
 from gemmbench.model.row import Row, Status
 from gemmbench.model.run_file import RunFile, RunFileError
 from gemmbench.suite import choosing

@@ -13,9 +13,8 @@ from types import TracebackType
 from gemmbench.ladder.variant import Variant
 from gemmbench.measure.child import Worker
 from gemmbench.model import units
-from gemmbench.model.case import Case, Policy, Skip
+from gemmbench.model.case import Case, Policy, Skip, Started
 from gemmbench.model.device import DeviceFacts
-from gemmbench.model.events import Started
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Parameters, Problem, Row, RowKey, Status
 from gemmbench.model.run_file import BusyError, Header, Run, RunFile, RunFileError

@@ -8,11 +8,11 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console, RenderableType
 
-from gemmbench.gemm.shape_tables import precision, workloads
 from gemmbench.model.row import Problem, Row
 from gemmbench.model.run_file import Run
 from gemmbench.views import show, to_markdown
 from tests import fake_runs as fake
+from tests.unit.test_tables import precision, workloads
 
 CONV, DENSE, TALL = Problem(96, 3025, 363), Problem(1, 4096, 9216), Problem(4096, 16, 512)
 NAMES = {CONV: "alexnet conv1", DENSE: "alexnet fc6 = token down", TALL: "tall"}

@@ -1,21 +1,20 @@
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
 from rich.cells import cell_len
 from rich.console import Console, RenderableType
 
-from gemmbench.cli.kernels import devices_table
-from gemmbench.gemm.problem_table import detail
-from gemmbench.gemm.sweep_table import LadderEntry, describe, ladder, sweep
+from gemmbench.cli.kernels import devices_table, ladder
+from gemmbench.gemm import shape_tables, sweep_table
 from gemmbench.model.case import Policy
 from gemmbench.model.row import Check, Problem, Row, Scope, Work
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean, clean_lines
-from gemmbench.probes.peak_table import peak
-from gemmbench.report.table import Note, Sheet, _chunks, unbroken
+from gemmbench.probes import peak_table
+from gemmbench.report.table import Entry, Note, Sheet, _chunks, entry_page, stack, unbroken
 from gemmbench.views import show
 from tests import fake_runs as fake
 
@@ -30,26 +29,50 @@ def text(renderable: RenderableType, width: int = 80) -> str:
     return capture.get()
 
 
+def sweep(
+    run: Run, axis: str, scope: str = "kernel", order: Sequence[str] = (), dtype: str = ""
+) -> RenderableType:
+    return stack(sweep_table.sheets(run, axis, scope, order, dtype or None))
+
+
+def detail(run: Run, order: Sequence[str] = ()) -> RenderableType:
+    return stack(sweep_table.row_sheets(run, order))
+
+
+def precision(run: Run, scope: str = "kernel", order: Sequence[str] = ()) -> RenderableType:
+    return stack(shape_tables.sheets(run, scope, order))
+
+
+def workloads(run: Run, scope: str = "kernel", order: Sequence[str] = ()) -> RenderableType:
+    return stack(shape_tables.workloads_sheets(run, scope, order))
+
+
+def peak(run: Run, verbose: bool = False) -> RenderableType:
+    return stack([*peak_table.sheets(run, verbose), *peak_table.memory_sheets(run, verbose)])
+
+
 def cells(table: str, variant: str) -> list[str]:
     """The entries of the first line that starts with a variant."""
     return next(line.split()[1:] for line in table.splitlines() if line.split()[:1] == [variant])
 
 
 ENTRIES = (
-    LadderEntry(
-        "naive", "one work-item per element of C", "Nugteren, kernel 1", "first steps", passes=("multiply",)
-    ),
-    LadderEntry(
+    Entry("naive", "first steps", "one work-item per element of C"),
+    Entry(
         "block2x2-v4",
-        "a 2 x 2 block of C per work-item from two rows of each operand [bold]",
-        "GPU Pro 5",
         "for mobile GPUs",
+        "a 2 x 2 block of C per work-item from two rows of each operand [bold]",
         "cl_khr_fp16",
-        {"W": "4: vector width"},
-        ("transpose: B", "multiply"),
+        (
+            ("source", "GPU Pro 5"),
+            ("needs", "cl_khr_fp16"),
+            ("passes", "1. transpose: B"),
+            ("", "2. multiply"),
+            ("parameters", "W: 4: vector width"),
+        ),
+        ("    A        B\n  +---+    +---+\n  | * | x  | * |\n  +---+    +---+",),
     ),
 )
-PICTURE = "    A        B\n  +---+    +---+\n  | * | x  | * |\n  +---+    +---+"
 
 
 @pytest.mark.parametrize("width", WIDTHS)
@@ -73,7 +96,7 @@ def test_devices(width: int, golden: Golden) -> None:
 def test_ladder(width: int, golden: Golden) -> None:
     golden(
         f"ladder-{width}.txt",
-        text(ladder(ENTRIES), width) + "\n" + text(describe(ENTRIES[1], PICTURE), width),
+        text(ladder(ENTRIES), width) + "\n" + text(entry_page(ENTRIES[1]), width),
     )
 
 
@@ -121,7 +144,8 @@ def test_scopes_differ_and_host_scope_is_lower() -> None:
 
 def test_scope_all_is_the_detail() -> None:
     run = fake.fake_square()
-    assert text(sweep(run, "m", "all", fake.ORDER)) == text(detail(run, fake.ORDER))
+    every = replace(run, header=replace(run.header, scope="all"))
+    assert text(show(every, fake.ORDER)).startswith(text(detail(run, fake.ORDER)))
 
 
 def test_dtype_picks_its_tables() -> None:
