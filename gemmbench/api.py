@@ -276,7 +276,7 @@ def prepared(chosen: Measuring, command: Sequence[str] = ()) -> Iterator[Measure
         chosen.device,
         chosen.policy,
         chosen.command,
-        chosen.scope if isinstance(chosen, measuring.Ladder) else "",
+        (chosen.scope or "") if isinstance(chosen, measuring.Ladder) else "",
         chosen.save,
         chosen.resume,
         chosen.force,

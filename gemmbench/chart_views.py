@@ -34,7 +34,7 @@ _SIZES = "over several sizes, square or with only k varying"
 # Where several suit a run the first is its default.
 KINDS: dict[str, Kind] = {
     "throughput": Kind(
-        "GFLOPS over size in the kernel scope, with the host's BLAS and the measured peak",
+        "GFLOPS over size in the scope of the table, with the host's BLAS and the measured peak",
         f"measured GEMM rows {_SIZES}",
         sweep_chart.throughput,
     ),
@@ -43,7 +43,9 @@ KINDS: dict[str, Kind] = {
         f"GEMM rows measured in the host scope {_SIZES}",
         sweep_chart.host_device,
     ),
-    "time": Kind("time over size in the kernel scope", f"measured GEMM rows {_SIZES}", sweep_chart.time),
+    "time": Kind(
+        "time over size in the scope of the table", f"measured GEMM rows {_SIZES}", sweep_chart.time
+    ),
     "energy": Kind("joules for one problem over size", f"measured energy {_SIZES}", sweep_chart.energy),
     "efficiency": Kind("GFLOP for each joule over size", f"measured energy {_SIZES}", sweep_chart.efficiency),
     "workloads": Kind(

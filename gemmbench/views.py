@@ -91,8 +91,8 @@ def _at_once(run: Run, order: Sequence[str], verbose: bool) -> list[Sheet]:
 
 
 def _scope(run: Run) -> str:
-    """The scope that the run's tables show."""
-    return run.header.scope if run.header.scope in (*SCOPES, "all") else "kernel"
+    """The scope that the run's tables show, or ``all``."""
+    return "all" if run.header.scope == "all" else rates.view_scope(run)
 
 
 # --- Saved runs for other programs: JSON, CSV, GitHub's markdown. Independent of locale; never a NaN --------

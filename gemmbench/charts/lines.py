@@ -57,6 +57,17 @@ class Box:
         """Whether there are too many variants for a colour each."""
         return len({series.label for series in self.series if not self.is_library(series.variant)}) > _CROWD
 
+    @cached_property
+    def scope(self) -> str:
+        """What the lines are compared in."""
+        return derive.view_scope(*(run for run, _ in self.parts))
+
+    def series_name(self, series: Series) -> str:
+        """A series' label, and the scope of its figures where that is not the pane's."""
+        shown = {derive.shown_scope(row, self.scope) for row in series.rows.values() if row.samples}
+        partly = "partly " if self.scope in shown else ""
+        return clean(series.label) + "".join(f", {partly}{scope}" for scope in sorted(shown - {self.scope}))
+
     @property
     def bold(self) -> str:
         """What strong lines mean, to follow the other words of a title."""
@@ -223,14 +234,10 @@ def looks(box: Box) -> dict[tuple[int, str], Look]:
 
 
 def _fastest_of_families(box: Box) -> frozenset[str]:
-    """The label of each family's best rate in the kernel scope, at any size."""
+    """The label of each family's best rate in the pane's scope, at any size."""
     best: dict[str, tuple[float, str]] = {}
     for series in box.series:
-        rates = [
-            rate.median
-            for row in series.rows.values()
-            if (rate := derive.shown_rate(row, "kernel")) is not None
-        ]
+        rates = [rate for row in series.rows.values() if (rate := derive.median_rate(row, box.scope))]
         if rates and not box.is_library(series.variant):
             family = box.family(series.variant)
             best[family] = max(best.get(family, (0.0, "")), (max(rates), series.label))

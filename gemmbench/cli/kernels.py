@@ -19,7 +19,7 @@ from gemmbench.ladder.variant import Values, Variant
 from gemmbench.measure.child import Worker
 from gemmbench.model import units
 from gemmbench.model.case import Finished, Plan, Planned, Policy, Skip, Started
-from gemmbench.model.device import HOST, DeviceFacts, HostFacts
+from gemmbench.model.device import DeviceFacts, HostFacts
 from gemmbench.model.dtypes import DEVICE_DTYPES, GEMM_DTYPES, PLAIN_DTYPES
 from gemmbench.model.kernel_files import opening
 from gemmbench.model.problem import Gemm
@@ -126,7 +126,8 @@ def _measured(run: Run) -> tuple[Sheet, dict[str, tuple[Cell, Cell]]]:
         return Sheet(caption=f"{clean(run.path)} has no measured GEMM row"), {}
     setting, problem = where
     standings = panels.standings(run, setting, problem, FIRST_RUNG)
-    caption = f"GFLOPS ({setting.dtype}, kernel scope, {problem.title}; * the best) and times {FIRST_RUNG}'s"
+    what = f"{setting.dtype}, {rates.view_scope(run)} scope, {problem.title}; * the best"
+    caption = f"GFLOPS ({what}) and times {FIRST_RUNG}'s"
     cells = {variant: (_figure(result), _speed_up(result)) for variant, result in standings.items()}
     return Sheet(heading=heading(run, setting.device, setting.dtype), caption=caption), cells
 
@@ -145,20 +146,20 @@ def places(variant: str, run: Run) -> list[Sheet]:
     """A variant's place among the others at every size, a table for each device and type that it ran with."""
     tables = []
     for setting in panels.settings(run):
-        lines, scope = [], "kernel"
+        lines, scope = [], rates.view_scope(run)
         for problem in panels.problems(run, setting):
             standings = panels.standings(run, setting, problem, FIRST_RUNG)
             if variant in standings:
                 ranked = sum(result.rank is not None for result in standings.values())
                 lines.append(_ladder_place(run, standings[variant], ranked))
-                scope = "host" if standings[variant].row.device == HOST else "kernel"
+                scope = rates.shown_scope(standings[variant].row, rates.view_scope(run))
         if lines:
             tables.append(_place_sheet(run, setting, scope, lines))
     return tables or [Sheet(notes=(Note("", f"{clean(run.path)} has no row of {variant}."),))]
 
 
 def _ladder_place(run: Run, result: Standing, ranked: int) -> tuple[Cell, ...]:
-    fraction = rates.peak_fraction(run, result.row)
+    fraction = rates.peak_fraction(run, result.row, rates.view_scope(run))
     return (
         Cell(shape(result.row)),
         Cell(f"{result.rank} of {ranked}" if result.rank else "-", best=result.rank == 1),
@@ -171,7 +172,7 @@ def _ladder_place(run: Run, result: Standing, ranked: int) -> tuple[Cell, ...]:
 def _place_sheet(run: Run, setting: Setting, scope: str, lines: Sequence[tuple[Cell, ...]]) -> Sheet:
     return Sheet(
         heading=heading(run, setting.device, setting.dtype),
-        caption=f"{setting.dtype}, {scope} scope; rank among the kernels on the device",
+        caption=f"{setting.dtype}, {scope} scope; rank among all that have it",
         keys=("size",),
         blocks=(("rank", "GFLOPS", "of peak", f"x {FIRST_RUNG}"),),
         rows=tuple(lines),

@@ -40,8 +40,12 @@ class Ladder:
 
     def rate(self, rung: pane.Rung) -> float | None:
         """A rung's rate in flop/s."""
-        reached = derive.shown_rate(rung.rows[self.dtype], "kernel")
-        return reached.median if reached else None
+        return derive.median_rate(rung.rows[self.dtype], self.scope)
+
+    @property
+    def scope(self) -> str:
+        """What the rungs are compared in."""
+        return derive.view_scope(self.run)
 
     @property
     def base(self) -> pane.Rung:
@@ -50,9 +54,15 @@ class Ladder:
 
     @property
     def best(self) -> float:
-        """The best rate; that of `auto` is another's."""
+        """The best rate of those that are compared; that of `auto` is another's."""
+        rows = [(rung, rung.rows[self.dtype]) for rung in self.rungs if rung.variant != AUTO]
         return max(
-            (rate for rung in self.rungs if rung.variant != AUTO and (rate := self.rate(rung))), default=0.0
+            (
+                self.rate(rung) or 0.0
+                for rung, row in rows
+                if derive.is_compared(self.run, row.device, row, self.scope)
+            ),
+            default=0.0,
         )
 
     @property
@@ -117,7 +127,8 @@ def _paint(axes: Axes, chart: Ladder) -> None:
     axes.set_ylim(bottom + 1.9, -0.8)
     if host:
         _host_line(axes, host / unit, f"{BASELINE}, host: {units.rate(host)}")
-    below = f"{chart.dtype}, kernel scope, {chart.problem.title}; in full colour the step from the rung above"
+    what = f"{chart.dtype}, {chart.scope} scope, {chart.problem.title}"
+    below = f"{what}; in full colour the step from the rung above"
     pane.titles(axes, chart.title, below, (("faster than the rung above", pane.UP), ("slower", pane.DOWN)))
     pane.footnote(axes, chart.notes)
 
@@ -134,7 +145,7 @@ def _about(subject: pane.Subject, peak: derive.Peak | None) -> Iterator[str]:
 
 def _of_peak(chart: Ladder, row: Row) -> str:
     """A rate's share of the peak of its own units; nothing where that was not measured."""
-    fraction = derive.peak_fraction(chart.run, row, others=chart.others)
+    fraction = derive.peak_fraction(chart.run, row, chart.scope, chart.others)
     return "-" if fraction is None else units.percent(fraction)
 
 
@@ -201,6 +212,8 @@ _FEW, _LIFT = 4, 12  # keys that are no longer than the picture; points
 class Types:
     """What one pane shows: every variant of one device at one problem, in several data types."""
 
+    run: Run
+    device: int
     title: str
     dtypes: tuple[str, ...]  # those measured, the narrowest first
     problem: Problem
@@ -232,6 +245,8 @@ def precision(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
         tops = {dtype: top for dtype in dtypes if (top := derive.peak(run, device, dtype, others=runs))}
         lacking = [dtype for dtype in dtypes if dtype not in tops]
         chart = Types(
+            run,
+            device,
             subject.title,
             dtypes,
             problem,
@@ -250,14 +265,18 @@ def precision(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
 def _precision_paint(axes: Axes, chart: Types) -> None:
     """A dot for each type over a logarithmic axis, a thin line between them, the figures at the right."""
     stands, heads = pane.places(chart.rungs)
-    rates = {
-        (position.y, dtype): reached.median
-        for position in stands
-        for dtype, row in position.rung.rows.items()
-        if (reached := derive.shown_rate(row, "kernel"))
-    }
+    scope = derive.view_scope(chart.run)
+    rows = {(position.y, dtype): row for position in stands for dtype, row in position.rung.rows.items()}
+    rates = {key: rate for key, row in rows.items() if (rate := derive.median_rate(row, scope))}
     best = {
-        dtype: max((rate for (_, d), rate in rates.items() if d == dtype), default=0.0)
+        dtype: max(
+            (
+                rate
+                for (y, name), rate in rates.items()
+                if name == dtype and derive.is_compared(chart.run, chart.device, rows[y, name], scope)
+            ),
+            default=0.0,
+        )
         for dtype in chart.dtypes
     }
     divisor, letter = units.scale(max(rates.values()))
@@ -290,7 +309,7 @@ def _precision_paint(axes: Axes, chart: Types) -> None:
     low, high = min(everything) / divisor, max(everything) / divisor
     pane.log_across(axes, low, high, f"{letter}FLOPS", units.number)
     axes.set_ylim(bottom + 0.8, -0.8)
-    below = f"kernel scope, {chart.problem.title}, {letter}FLOPS; dash-dotted: each type's measured peak"
+    below = f"{scope} scope, {chart.problem.title}, {letter}FLOPS; dash-dotted: each type's measured peak"
     keys = tuple((f"{_SIGNS[chart.look(dtype)[1]]} {dtype}", chart.look(dtype)[0]) for dtype in chart.dtypes)
     pane.titles(
         axes, chart.title, below, keys, _LIFT if len(keys) > _FEW else 0
@@ -336,6 +355,8 @@ _MOST_VARIANTS = len(pane.COLOURS)  # beside the host's
 class Shapes:
     """What one pane shows: the fastest variants of a device and type, and the host's BLAS, at every shape."""
 
+    run: Run
+    device: int
     title: str
     dtype: str
     shapes: tuple[Row, ...]  # a row of each
@@ -372,28 +393,29 @@ def _shapes(subject: pane.Subject, families: pane.Families) -> Shapes:
     lines = series(rows, lambda row: numbers[row.label, row.problem], tuple(families))
     hosts = [line for line in lines if line.is_host]
     room = max(2, min(_MOST_VARIANTS, _MOST_BARS // len(shapes) - len(hosts) - 1))
-    measured = [line for line in lines if any(_rate(line, number) for number in line.rows)]
+    scope = derive.view_scope(subject.run)
+    measured = [line for line in lines if any(_rate(line, number, scope) for number in line.rows)]
     devices = [line for line in measured if not line.is_host]
-    best = sorted(devices, key=lambda line: _standing(line, lines))[:room]
+    best = sorted(devices, key=lambda line: _standing(line, lines, scope))[:room]
     shown = tuple(line for line in measured if line in best or line.is_host)
     slower = tuple(clean(line.label) for line in measured if line not in shown)
     lacking = tuple(clean(line.label) for line in lines if line not in measured)
-    return Shapes(subject.title, subject.dtype, tuple(shapes.values()), shown, slower, lacking)
+    run, device = subject.run, subject.device
+    return Shapes(run, device, subject.title, subject.dtype, tuple(shapes.values()), shown, slower, lacking)
 
 
-def _rate(line: Series, number: int) -> float:
+def _rate(line: Series, number: int, scope: str) -> float:
     """A rate in flop/s; 0 if there is none."""
-    reached = derive.shown_rate(line.rows[number], "kernel") if number in line.rows else None
-    return reached.median if reached else 0.0
+    return derive.median_rate(line.rows.get(number), scope) or 0.0
 
 
-def _standing(line: Series, lines: Sequence[Series]) -> tuple[int, float]:
+def _standing(line: Series, lines: Sequence[Series], scope: str) -> tuple[int, float]:
     """Sorts the variants: most shapes won first, then the smallest distance from the best, summed."""
     wins, lost = 0, 0.0
     for number in line.rows:
-        best = max(_rate(other, number) for other in lines if not other.is_host)
-        wins += best > 0 and _rate(line, number) == best
-        lost += 1 - _rate(line, number) / best if best else 0.0
+        best = max(_rate(other, number, scope) for other in lines if not other.is_host)
+        wins += best > 0 and _rate(line, number, scope) == best
+        lost += 1 - _rate(line, number, scope) / best if best else 0.0
     return -wins, lost
 
 
@@ -402,10 +424,13 @@ def _paint_shapes(axes: Axes, chart: Shapes) -> None:
     count = len(chart.shown)
     device = [line for line in chart.shown if not line.is_host]
     colours = {line: pane.DARK if line.is_host else pane.COLOURS[device.index(line)] for line in chart.shown}
-    rates = {(line, n): _rate(line, n) for line in chart.shown for n in range(len(chart.shapes))}
+    scope = derive.view_scope(chart.run)
+    rates = {(line, n): _rate(line, n, scope) for line in chart.shown for n in range(len(chart.shapes))}
     divisor, letter = units.scale(max(rates.values()))
     for n in range(len(chart.shapes)):
-        best = max(rates[line, n] for line in chart.shown)
+        best = derive.best_of(
+            derive.compared_rate(chart.run, chart.device, line.rows.get(n), scope) for line in chart.shown
+        )
         for index, line in enumerate(chart.shown):
             y = n * (count + 1) + index
             _shape_bar(axes, y, line, n, rates[line, n] / divisor, colours[line], best=rates[line, n] == best)
@@ -420,7 +445,8 @@ def _paint_shapes(axes: Axes, chart: Shapes) -> None:
     keys = tuple(
         (clean(line.label) + (", host" if line.is_host else ""), colours[line]) for line in chart.shown
     )
-    pane.titles(axes, chart.title, f"{chart.dtype}, kernel scope; the fastest of each shape in bold", keys)
+    below = f"{chart.dtype}, {scope} scope; the fastest of each shape in bold"
+    pane.titles(axes, chart.title, below, keys)
     texts = {"Not drawn, slower on most shapes": chart.slower, "No figure for any shape": chart.lacking}
     pane.footnote(axes, [f"{text}: {', '.join(names)}." for text, names in texts.items() if names])
 

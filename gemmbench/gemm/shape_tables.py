@@ -62,10 +62,14 @@ class _Grid:
         """The median in flop/s."""
         return rates.median_rate(row, self.scope)
 
-    def best(self, dtype: str) -> Row | None:
-        """The fastest of a type."""
-        candidates = [row for row in self.rows if row.dtype == dtype and self.rate(row)]
-        return max(candidates, key=lambda row: self.rate(row) or 0.0, default=None)
+    def best(self, run: Run, dtype: str) -> Row | None:
+        """The fastest of a type, of those that are compared."""
+        rated = {
+            rate: row
+            for row in reversed(self.rows)
+            if row.dtype == dtype and (rate := rates.compared_rate(run, self.device, row, self.scope))
+        }
+        return rated[max(rated)] if rated else None
 
     def lacking(self) -> dict[str, str]:
         """The types that nothing on the device supports, and why."""
@@ -98,7 +102,7 @@ def _sheet(run: Run, grid: _Grid) -> Sheet:
         rows=tuple(_line(run, grid, variant, others) for variant in grid.variants),
         notes=(
             Note("%", "of the type's own peak, measured in this run", "dim"),
-            *notes.blas(run, grid.device, grid.rows, grid.scope),
+            *notes.scopes(run, grid.device, grid.rows, grid.scope),
             *(Note(WORDS["unsupported"], f"{n}: {clean_lines(why)}", "dim") for n, why in lacking.items()),
             *notes.troubles(reported, _type, "type"),
             *notes.noisy(run, grid.rows, _type),
@@ -106,7 +110,7 @@ def _sheet(run: Run, grid: _Grid) -> Sheet:
             *notes.choices(grid.rows, _type, "type"),
             *notes.remarks(grid.rows, _type, "type"),
             *notes.warnings(run, grid.device),
-            *_conclusion(grid),
+            *_conclusion(run, grid),
         ),
     )
 
@@ -123,14 +127,14 @@ def _line(run: Run, grid: _Grid, variant: str, others: Sequence[str]) -> tuple[C
     rows = {dtype: grid.row(variant, dtype) for dtype in grid.dtypes}
     return (
         Cell(clean(variant)),
-        *(_figure(grid, row) for row in rows.values()),
+        *(_figure(run, grid, row) for row in rows.values()),
         *(_over(grid.rate(rows[dtype]), grid.rate(rows[REFERENCE])) for dtype in others),
         *(_of_peak(run, grid, row) for row in rows.values()),
     )
 
 
-def _figure(grid: _Grid, row: Row | None) -> Cell:
-    return notes.figure(row, grid.rate(row), row is not None and row is grid.best(row.dtype))
+def _figure(run: Run, grid: _Grid, row: Row | None) -> Cell:
+    return notes.figure(row, grid.rate(row), row is not None and row is grid.best(run, row.dtype))
 
 
 def _over(rate: float | None, reference: float | None) -> Cell:
@@ -142,10 +146,10 @@ def _of_peak(run: Run, grid: _Grid, row: Row | None) -> Cell:
     return Cell(units.percent(fraction).removesuffix(" %") if fraction is not None else "-")
 
 
-def _conclusion(grid: _Grid) -> list[Note]:
+def _conclusion(run: Run, grid: _Grid) -> list[Note]:
     """The device's fastest of each type, and what the type buys."""
     device = replace(grid, rows=tuple(row for row in grid.rows if row.device == grid.device))
-    best = {dtype: row for dtype in grid.dtypes if (row := device.best(dtype))}
+    best = {dtype: row for dtype in grid.dtypes if (row := device.best(run, dtype))}
     reference = grid.rate(best.get(REFERENCE))
 
     def text(dtype: str, row: Row) -> str:
@@ -165,8 +169,7 @@ def _type(row: Row) -> str:
 # them.
 
 
-_COLUMNS = (("m", "n", "k"), ("best", "kernel", "host"), ("of peak", BASELINE, "ratio"))
-_FORMATS = (units.gflops, units.gflops, units.percent, units.gflops, units.number)  # kernel to ratio
+_FORMATS = (units.gflops, units.gflops, units.percent, units.gflops, units.number)  # device's scope to ratio
 _NO_ENERGY = (Cell(""), Cell(""))
 _NAME = 16  # letters of a name in a line, so that a line fits 80 columns
 
@@ -199,18 +202,18 @@ class _Line:
         device_rate, host_rate = rates.median_rate(self.best, "host"), rates.median_rate(self.host, "host")
         return device_rate / host_rate if device_rate and host_rate else None
 
-    def figures(self, run: Run) -> tuple[float | None, ...]:
-        """One for each of `_FORMATS`; rates are flop/s."""
+    def figures(self, run: Run, scope: str) -> tuple[float | None, ...]:
+        """One for each of `_FORMATS`, the first in the scope; rates are flop/s."""
         return (
-            rates.median_rate(self.best, "kernel"),
+            rates.median_rate(self.best, scope),
             rates.median_rate(self.best, "host"),
-            rates.peak_fraction(run, self.best) if self.best else None,
+            rates.peak_fraction(run, self.best, scope) if self.best else None,
             rates.median_rate(self.host, "host"),
             self.ratio,
         )
 
 
-def _lines(device: int, rows: Sequence[Row], scope: str, order: Sequence[str]) -> list[_Line]:
+def _lines(run: Run, device: int, rows: Sequence[Row], scope: str, order: Sequence[str]) -> list[_Line]:
     rank = {name: position for position, name in enumerate(order)}
     lines = []
     for problem in dict.fromkeys(row.problem for row in rows):
@@ -221,7 +224,7 @@ def _lines(device: int, rows: Sequence[Row], scope: str, order: Sequence[str]) -
         )
         own_rows = [row for row in same if row.device == device]
         own_rows = [row for row in own_rows if row.variant != AUTO] or own_rows  # its figures are another's
-        rated = [(rate, row) for row in own_rows if (rate := rates.median_rate(row, scope))]
+        rated = [(rate, row) for row in own_rows if (rate := rates.compared_rate(run, device, row, scope))]
         best = max(rated, key=lambda pair: pair[0], default=(0.0, None))[1]
         host = next((row for row in same if row.device == HOST and row.variant == BASELINE), None)
         lines.append(_Line(clean(same[0].label), problem, tuple(own_rows), best, host))
@@ -231,8 +234,9 @@ def _lines(device: int, rows: Sequence[Row], scope: str, order: Sequence[str]) -
 def _workloads_sheet(
     run: Run, device: int, dtype: str, rows: Sequence[Row], scope: str, order: Sequence[str]
 ) -> Sheet:
-    lines = _lines(device, rows, scope, order)
-    figures = [line.figures(run) for line in lines]
+    lines = _lines(run, device, rows, scope, order)
+    inner = scope if scope != "host" else "device"  # beside the host scope
+    figures = [line.figures(run, inner) for line in lines]
     joules = sweep_table.any_joules(rows)
     body = [
         (
@@ -248,13 +252,14 @@ def _workloads_sheet(
         means = [_mean(column) for column in zip(*figures, strict=True)]
         empty = [Cell("")] * 4
         body.append((Cell("geometric mean"), *empty, *_cells(means), *(_NO_ENERGY if joules else ())))
+    columns = (("m", "n", "k"), ("best", inner, "host"), ("of peak", BASELINE, "ratio"))
     hosts = [line.host for line in lines]
     shown = [row for line in lines for row in (line.best, line.host) if row]
     return Sheet(
         heading=heading(run, device, dtype),
         caption=f"{dtype} {rates.unit(dtype)}, each shape's best kernel by {scope} scope; "
         f"ratio: host over {BASELINE}",
-        blocks=(*_COLUMNS, sweep_table.COLUMNS) if joules else _COLUMNS,
+        blocks=(*columns, sweep_table.COLUMNS) if joules else columns,
         rows=tuple(body),
         left=frozenset({"best"}),
         notes=(

@@ -51,13 +51,13 @@ def _panes(runs: Sequence[Run], families: pane.Families, paint: Paint, values: V
 
 
 def throughput(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
-    """GFLOPS over size in the kernel scope, with the host's BLAS and the measured peak."""
+    """GFLOPS over size, with the host's BLAS and the measured peak."""
     return _panes(runs, families, partial(_throughput, runs=runs), _rates("kernel"))
 
 
 def time(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
     """Seconds for one problem over size."""
-    return _panes(runs, families, _time, _times)
+    return _panes(runs, families, _time, _times("kernel"))
 
 
 def energy(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
@@ -93,9 +93,12 @@ def _rates(scope: str) -> Values:
     return values
 
 
-def _times(row: Row) -> tuple[float, float, float] | None:
-    times = derive.summary(row, derive.finest_scope(row) or "")
-    return (times.median, times.low, times.high) if times and row.status == "ok" else None
+def _times(scope: str) -> Values:
+    def values(row: Row) -> tuple[float, float, float] | None:
+        times = derive.summary(row, derive.shown_scope(row, scope))
+        return (times.median, times.low, times.high) if times and row.status == "ok" else None
+
+    return values
 
 
 def _joules(row: Row) -> tuple[float, float, float] | None:
@@ -110,9 +113,9 @@ def _per_joule(row: Row) -> tuple[float, float, float] | None:
 
 def _throughput(box: Box, axes: Axes, runs: Sequence[Run]) -> None:
     peaks = [derive.peak(run, panel.device, panel.dtype, others=runs) for run, panel in box.parts]
-    labels = _curves(axes, box, _rates("kernel"))
+    labels = _curves(axes, box, _rates(box.scope))
     labels += _peak_lines(axes, box, peaks)
-    frame(axes, box, "GFLOPS", units.number, f"{box.dtype}, kernel scope; {_BAND}")
+    frame(axes, box, "GFLOPS", units.number, f"{box.dtype}, {box.scope} scope; {_BAND}")
     at_ends(axes, labels, box)
     notes = dict.fromkeys(
         note
@@ -124,8 +127,8 @@ def _throughput(box: Box, axes: Axes, runs: Sequence[Run]) -> None:
 
 
 def _time(box: Box, axes: Axes) -> None:
-    labels = _curves(axes, box, _times)
-    frame(axes, box, "time for one problem", units.seconds, f"{box.dtype}, kernel scope; {_BAND}")
+    labels = _curves(axes, box, _times(box.scope))
+    frame(axes, box, "time for one problem", units.seconds, f"{box.dtype}, {box.scope} scope; {_BAND}")
     at_ends(axes, labels, box)
     missing(axes, box, box.series, status)
 
@@ -167,8 +170,7 @@ def _curves(axes: Axes, box: Box, values: Values) -> list[Label]:
             look = styles[number, curve.label]
             end = _line(axes, curve, box.sizes, values, look)
             if end:
-                scope = ", host" if curve.is_host and panel.device != HOST else ""
-                name = f"{clean(curve.label)}{scope}{box.name(run)}"
+                name = f"{box.series_name(curve)}{box.name(run)}"
                 labels.append(Label(name, end, look.colour, look.strength > 1))
     return labels
 
@@ -361,7 +363,9 @@ def _paint_roofs(axes: Axes, roofs: Roofs) -> None:
     axes.tick_params(length=3, color=pane.DARK)
     axes.set_xlabel("arithmetic intensity: flop/byte, with A, B and C moved once")
     axes.set_ylabel("GFLOPS")
-    pane.titles(axes, roofs.box.title, f"{roofs.box.dtype}, kernel scope{roofs.box.bold}", roofs.box.keys)
+    pane.titles(
+        axes, roofs.box.title, f"{roofs.box.dtype}, {roofs.box.scope} scope{roofs.box.bold}", roofs.box.keys
+    )
     at_ends(axes, labels, roofs.box, most)
     missing(axes, roofs.box, roofs.box.series, status, lambda number: roofs.names[number - 1], roofs.notes)
 
@@ -373,7 +377,7 @@ def _points(axes: Axes, roofs: Roofs) -> list[Label]:
         look = styles[0, line.label]
         rates = [
             reached.median / units.GIGA
-            if number in line.rows and (reached := derive.shown_rate(line.rows[number], "kernel"))
+            if number in line.rows and (reached := derive.shown_rate(line.rows[number], roofs.box.scope))
             else np.nan
             for number in range(1, len(roofs.names) + 1)
         ]
@@ -381,8 +385,7 @@ def _points(axes: Axes, roofs: Roofs) -> list[Label]:
         style |= {} if roofs.swept else {"linestyle": ""}
         axes.plot(roofs.intensities, rates, label=line.label, **style)
         if end := end_of(roofs.intensities, rates):
-            scope = ", host" if line.is_host else ""
-            labels.append(Label(f"{clean(line.label)}{scope}", end, look.colour, look.strength > 1))
+            labels.append(Label(roofs.box.series_name(line), end, look.colour, look.strength > 1))
     return labels
 
 

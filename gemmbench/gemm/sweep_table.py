@@ -41,11 +41,15 @@ def _sheet(run: Run, panel: Panel, scope: str) -> Sheet:
         for series in panel.series
         for size in sizes
     }
-    best = {size: rates.best_of(reached[series, size] for series in panel.series) for size in sizes}
+    compared = {
+        (series, size): rates.compared_rate(run, panel.device, series.rows.get(size), scope)
+        for series, size in reached
+    }
+    best = {size: rates.best_of(compared[series, size] for series in panel.series) for size in sizes}
 
     def cell(series: Series, size: int) -> Cell:
-        rate = reached[series, size]
-        return notes.figure(series.rows.get(size), rate, rate == best[size])
+        is_best = best[size] is not None and compared[series, size] == best[size]
+        return notes.figure(series.rows.get(size), reached[series, size], is_best)
 
     return Sheet(
         heading=heading(run, panel.device, panel.dtype),
@@ -62,14 +66,14 @@ def _sheet(run: Run, panel: Panel, scope: str) -> Sheet:
             for series in panel.series
         ),
         notes=(
-            *notes.blas(run, panel.device, panel.rows, scope),
+            *notes.scopes(run, panel.device, panel.rows, scope),
             *notes.troubles(panel.rows, where),
             *notes.noisy(run, panel.rows, where),
             *([] if any_joules(panel.rows) else remarks(run, panel.rows, where)),
             *notes.choices(panel.rows, where),
             *notes.remarks(panel.rows, where),
             *notes.warnings(run, panel.device),
-            *(_conclusion(panel) if any(best.values()) else []),
+            *(_conclusion(panel) if any(reached.values()) else []),
         ),
     )
 
@@ -244,8 +248,10 @@ def gemm(run: Run) -> RenderableType:
 
 
 def _page(run: Run, row: Row) -> RenderableType:
-    reached = rates.shown_rate(row, "kernel")
-    figure = units.rate(reached.median, rates.is_integer(row.dtype)) if reached else WORDS[row.status]
+    scope = rates.view_scope(run)
+    rate = rates.median_rate(row, scope)
+    shown = f"{units.rate(rate or 0, rates.is_integer(row.dtype))} ({rates.shown_scope(row, scope)} scope)"
+    figure = shown if rate else WORDS[row.status]
     parts: list[RenderableType] = []
     if row.samples:
         parts += [_scopes(run, row), Text("")]

@@ -239,10 +239,10 @@ class Ladder(Measuring):
     )
     alpha: float = option("C = alpha A B + beta C.", Number(), 1.0)
     beta: float = option("C = alpha A B + beta C.", Number(), 0.0)
-    scope: str = option(
-        "What the table shows: the kernel alone, all device passes, or host memory to host memory.",
+    scope: str | None = option(
+        "What is shown and compared: the kernel alone, all device passes, or host memory to host memory.  "
+        "[default: kernel; device where a library takes part, which reports no kernel time]",
         Choice((*SCOPES, "all")),
-        "kernel",
     )
     peak: bool = option(
         "Measure peak and bandwidth first, or take them from an earlier run.",
@@ -462,7 +462,7 @@ class Gemm(Ladder):
     dtype: str | None = option(
         f"{', '.join(GEMM_DTYPES)} (int8); several with commas.  [default: float]", metavar="TYPES"
     )
-    scope: str = hidden("kernel")
+    scope: str | None = hidden(None)
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -124,10 +124,17 @@ def warnings(run: Run, device: int) -> list[Note]:
     return [Note("warning", clean_lines(text), "yellow") for text in dict.fromkeys(texts)]
 
 
-def blas(run: Run, device: int, rows: Iterable[Row], scope: str) -> list[Note]:
-    """What stands in the line of the host's own BLAS, in a table of a device."""
-    beside = device != HOST and scope != "host" and any(row.device == HOST for row in rows)
-    return [Note(BASELINE, f"{clean(run.header.host.blas)}, host scope", "dim")] if beside else []
+def scopes(run: Run, device: int, rows: Iterable[Row], scope: str) -> list[Note]:
+    """The scope of what was not measured in a table's own: the host's BLAS, and libraries."""
+    texts: dict[str, str] = {}
+    for row in rows:
+        shown = rates.shown_scope(row, scope)
+        if row.status != "ok" or shown == scope or row.variant == AUTO:
+            continue
+        name = f"{clean(run.header.host.blas)}, " if row.variant == BASELINE and device != HOST else ""
+        ranked = "" if rates.is_compared(run, device, row, scope) else ", not compared with the others"
+        texts.setdefault(clean(row.variant), f"{name}{shown} scope{ranked}")
+    return [Note(name, text, "dim") for name, text in texts.items()]
 
 
 def figure(row: Row | None, rate: float | None, best: bool = False) -> Cell:

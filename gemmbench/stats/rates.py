@@ -117,6 +117,52 @@ def shown_rate(row: Row, scope: str) -> Rate | None:
     return next((reached for name in wider if (reached := rate(row, name)) is not None), None)
 
 
+@lru_cache(maxsize=64)
+def view_scope(*runs: Run) -> str:
+    """The scope that the GEMM rows of a view are compared in, in its tables and charts.
+
+    What ``--scope`` chose; without it ``kernel``, or ``device`` where a library was measured: it reports no
+    kernel time. The host's own BLAS is such a library where the device is the CPU itself.
+    """
+    asked = {run.header.scope for run in runs}
+    if len(asked) == 1 and (scope := asked.pop()) in SCOPES:
+        return scope
+    libraries = (
+        row.status == "ok" and row.kind == "gemm" and "kernel" not in row.samples
+        for run in runs
+        for row in run.rows
+        if not on_host(row) or (_on_cpus_alone(run) and _has_kernels(run))
+    )
+    return "device" if any(libraries) else "kernel"
+
+
+@lru_cache(maxsize=64)
+def _has_kernels(run: Run) -> bool:
+    return any(row.kind == "gemm" and not on_host(row) for row in run.rows)
+
+
+def is_compared(run: Run, device: int, row: Row, scope: str) -> bool:
+    """Whether a row takes part where the rows of a device are compared in a scope: is starred and ranked.
+
+    It does if it was measured in that scope. The host's own BLAS has the host scope only; where the device is
+    the CPU nothing is transferred, so that it counts as the device scope, too.
+    """
+    if on_host(row):
+        alone = device == HOST or (scope == "device" and run.header.devices[device].type == "cpu")
+        return scope == "host" or alone
+    return rate(row, scope) is not None
+
+
+def compared_rate(run: Run, device: int, row: Row | None, scope: str) -> float | None:
+    """The median rate in flop/s of a row that takes part, or None; arguments as of `is_compared`."""
+    return median_rate(row, scope) if row and is_compared(run, device, row, scope) else None
+
+
+def shown_scope(row: Row, scope: str) -> str:
+    """The scope that `shown_rate` takes."""
+    return next((name for name in SCOPES[SCOPES.index(scope) :] if name in row.samples), scope)
+
+
 def median_rate(row: Row | None, scope: str) -> float | None:
     """The median of `shown_rate` in flop/s."""
     reached = shown_rate(row, scope) if row else None

@@ -18,6 +18,7 @@ from gemmbench.model.device import driver_name
 from gemmbench.model.row import Row
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean
+from gemmbench.stats.rates import view_scope
 from gemmbench.suite import together_table
 from gemmbench.suite.together_table import Joint, Part
 
@@ -71,7 +72,7 @@ def panes(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
         for (kind, _), joints in groups.items():
             if not any(joint.figured for joint in joints):
                 continue
-            for scope in ("kernel", "host") if kind == "gemm" else ("kernel",):
+            for scope in dict.fromkeys((view_scope(run), "host")) if kind == "gemm" else ("kernel",):
                 picture = _picture(run, joints, scope, len(runs) > 1)
                 drawn.append(pane.Pane(HEIGHT, partial(_aggregate, picture=picture)))
                 drawn.append(pane.Pane(HEIGHT, partial(_slowdowns, picture=picture)))

@@ -179,11 +179,11 @@ def sheets(run: Run, scope: str, order: Sequence[str] = (), verbose: bool = Fals
 
     Args:
         run: the run.
-        scope: ``kernel``, ``device`` or ``host``, of GEMMs; ``all`` is taken for kernel.
+        scope: ``kernel``, ``device`` or ``host``, of GEMMs; ``all`` stands for the run's own.
         order: variants in the order of the ladder; others follow.
         verbose: every device at every size, however many lines that makes.
     """
-    scope = "kernel" if scope == "all" else scope
+    scope = rates.view_scope(run) if scope == "all" else scope
     rank = {name: position for position, name in enumerate(order)}
     groups: dict[tuple[str, str], list[Joint]] = {}
     for joint in joints_of(run):

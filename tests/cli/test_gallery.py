@@ -21,6 +21,7 @@ from gemmbench.charts import named
 from gemmbench.model import units
 from gemmbench.model.row import Problem
 from gemmbench.model.run_file import load
+from gemmbench.stats.intervals import summarize
 from tests.cli.conftest import ROOT
 from tools.generate_readme import earlier_forms, is_earlier
 
@@ -219,3 +220,50 @@ def test_table_and_chart_have_one_peak(run: Path, pictures: dict[Path, Path]) ->
             assert told or f"{dtype} peak is that of {peak_of(run).stem}" in " ".join(chart)
             if told:
                 assert max(scaled(*each) for each in told) == pytest.approx(scaled(top, "G"), rel=0.01)
+
+
+# --- one scope: whoever is compared is compared in one, and it is named -------------------------------------
+
+
+def starred(table: str, dtype: str, size: int) -> str:
+    """The variant whose figure is starred in a column of a sweep's table."""
+    _, caption, rest = table.partition(f"\n{dtype} G")
+    head, *lines = rest.partition("\n\n")[2].partition("\n\n")[0].splitlines()
+    column = head.split().index(str(size)) + 1
+    names = [cells[0] for line in lines if (cells := line.split())[column].startswith("*")]
+    assert caption
+    assert len(names) == 1, lines
+    return names[0]
+
+
+def test_a_library_is_compared_in_the_scope_that_it_has() -> None:
+    """tf32 at 8192: 376 TFLOPS of the kernel alone are no lead over the 367 of all of cuBLAS' passes."""
+    table = said("show", str(PLOTS / "h200-tensor.jsonl"), columns=200)
+    assert starred(table, "tf32", 8192) == "cublas"
+    assert "kernel scope" not in table
+    assert "tf32 GFLOPS, device scope" in table
+
+
+def test_charts_compare_a_library_in_the_scope_that_it_has(pictures: dict[Path, Path]) -> None:
+    run = PLOTS / "h200-tensor.jsonl"
+    for kind in ("throughput", "time", "precision", "ladder", "roofline"):
+        words = [text for text, _ in texts(pictures, run, kind)]
+        assert any("device scope" in text for text in words), kind
+        assert not any("kernel scope" in text for text in words), kind
+    rows = [row for row in load(run).rows if row.dtype == "tf32" and row.problem == Problem(8192, 8192, 8192)]
+    seconds = {row.variant: summarize(row.samples["device"].seconds).median for row in rows}
+    assert min(seconds, key=lambda name: seconds[name]) == "cublas"
+
+
+def test_numpy_beside_a_gpu_is_ranked_in_the_host_scope_only() -> None:
+    """Without transfers it has less to do: at 64 its 60 GFLOPS are no lead over kernels on the GPU."""
+    for run in ("h200-sweep-k", "h200-square", "h200-energy"):
+        table = said("show", str(PLOTS / f"{run}.jsonl"), columns=250)
+        line = next(line for line in table.splitlines() if line.startswith("numpy "))
+        assert "*" not in line, run
+
+
+def test_numpy_on_a_cpu_is_ranked_beside_kernels_with_all_their_passes() -> None:
+    table = said("kernels", "--run", str(PLOTS / "cpu-intel-square.jsonl"), columns=200)
+    assert "device scope" in table
+    assert re.search(r"^  numpy +\*", table, re.MULTILINE)
