@@ -47,7 +47,7 @@ from gemmbench.views import show as show_table
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from gemmbench.tune.run import Tuning, TuningOutcome
+    from gemmbench.tune.session import Tuning, TuningOutcome
 
 make_machine = machine.default  # replaced in tests
 make_caching_machine = machine.caching  # replaced in tests
@@ -194,40 +194,23 @@ def _takes(kind: type[Options]) -> Callable[[_Function], _Function]:
 # --- measuring ----------------------------------------------------------------------------------------------
 
 
-@_takes(measuring.Peak)
-def peak(**values: Any) -> Run:
-    """Measure what the device can do: ``gemmbench peak``."""
-    return _measured(build(measuring.Peak, values))
+def _command(kind: type[Measuring]) -> Callable[..., Run]:
+    """The function of a command that measures; its help is the command's."""
+
+    def measure(**values: Any) -> Run:
+        return _measured(build(kind, values))
+
+    measure.__name__ = measure.__qualname__ = kind.command.replace("-", "_")
+    measure.__doc__ = kind.__doc__
+    return _takes(kind)(measure)
 
 
-@_takes(measuring.Square)
-def square(**values: Any) -> Run:
-    """Sweep square problems, m = n = k: ``gemmbench square``."""
-    return _measured(build(measuring.Square, values))
-
-
-@_takes(measuring.SweepK)
-def sweep_k(**values: Any) -> Run:
-    """Sweep k with m and n fixed: ``gemmbench sweep-k``."""
-    return _measured(build(measuring.SweepK, values))
-
-
-@_takes(measuring.Precision)
-def precision(**values: Any) -> Run:
-    """Measure data types side by side: ``gemmbench precision``."""
-    return _measured(build(measuring.Precision, values))
-
-
-@_takes(measuring.Workloads)
-def workloads(**values: Any) -> Run:
-    """Measure real shapes: ``gemmbench workloads``."""
-    return _measured(build(measuring.Workloads, values))
-
-
-@_takes(measuring.Gemm)
-def gemm(**values: Any) -> Run:
-    """Measure one problem: ``gemmbench gemm``."""
-    return _measured(build(measuring.Gemm, values))
+peak = _command(measuring.Peak)
+square = _command(measuring.Square)
+sweep_k = _command(measuring.SweepK)
+precision = _command(measuring.Precision)
+workloads = _command(measuring.Workloads)
+gemm = _command(measuring.Gemm)
 
 
 def devices() -> list[DeviceFacts]:
@@ -270,19 +253,20 @@ def prepared(chosen: Measuring, command: Sequence[str] = ()) -> Iterator[Measure
     Raises:
         UsageError: there is no such device, or the options do not fit it.
     """
+    ladder = chosen if isinstance(chosen, measuring.Ladder) else None
     request = suite.Request(
         tuple(command) or command_line(chosen),
         chosen.plan,
         chosen.device,
         chosen.policy,
         chosen.command,
-        (chosen.scope or "") if isinstance(chosen, measuring.Ladder) else "",
+        (ladder.scope or "") if ladder else "",
         chosen.save,
         chosen.resume,
         chosen.force,
         chosen.concurrent,
-        chosen.uses_cached_peaks,
-        chosen.uses_presets,
+        cached_peaks=ladder is not None and not ladder.remeasure,
+        tuned=ladder is not None and ladder.tuned,
     )
     with suite.prepared(request, make_machine) as measurement:
         yield measurement
@@ -381,7 +365,6 @@ def compare(baseline: Source | Iterable[Source], new: Source | Iterable[Source],
     Args:
         baseline: a run or its file, or several, which are pooled.
         new: a run or its file, or several.
-        values: the command's options.
 
     Raises:
         UsageError: an option, or a file, cannot be used.
@@ -434,7 +417,6 @@ def history(*runs: Source, **values: Any) -> History:
 
     Args:
         runs: runs or their files.
-        values: the command's options.
 
     Raises:
         UsageError: an option, or a file, cannot be used, or no row has a time.
@@ -497,7 +479,6 @@ def check(*baselines: Source, **values: Any) -> Comparison | Floor:
 
     Args:
         baselines: runs or their files, which are pooled.
-        values: the command's options.
 
     Returns:
         The comparison; with ``aa=`` the threshold that this machine's noise allows.
@@ -594,7 +575,7 @@ def tune(**values: Any) -> Result:
         NothingMeasured: no configuration could be measured.
         UsageError: an option, a file or a device cannot be used, or there is no kernel-tuner.
     """
-    from gemmbench.tune.run import check_tuner
+    from gemmbench.tune.session import check_tuner
 
     chosen = build(Tune, values)
     check_tuner()
@@ -621,10 +602,10 @@ def tuning(chosen: Tune) -> Iterator[Tuning]:
     Raises:
         UsageError: there is no such device, or nothing suits it.
     """
-    from gemmbench.tune import run
+    from gemmbench.tune import session
 
     assert chosen.variant is not None
-    request = run.Request(
+    request = session.Request(
         chosen.variant,
         chosen.problems,
         chosen.device,
@@ -636,7 +617,7 @@ def tuning(chosen: Tune) -> Iterator[Tuning]:
         chosen.cache,
         chosen.force,
     )
-    with run.prepared(request, make_machine, make_caching_machine) as prepared_tuning:
+    with session.prepared(request, make_machine, make_caching_machine) as prepared_tuning:
         yield prepared_tuning
 
 

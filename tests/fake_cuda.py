@@ -28,6 +28,10 @@ class FakeCuda:
         self.held: dict[int, Any] = {}
         self.copies: list[str] = []
         self.start_status = 0
+        self.capturing: list[Any] | None = None
+        self.graphs: list[list[Any]] = []
+        self.replayed: list[int] = []
+        self.forgotten: list[int] = []
 
     def cuInit(self, flags: int) -> int:
         return self.start_status
@@ -62,6 +66,33 @@ class FakeCuda:
     cuEventCreate = cuStreamCreate  # noqa: N815
 
     def cuEventRecord(self, event: Any, stream: Any) -> int:
+        return 0
+
+    def cuStreamBeginCapture_v2(self, stream: Any, mode: int) -> int:
+        self.capturing = []
+        return 0
+
+    def cuStreamEndCapture(self, stream: Any, graph: Any) -> int:
+        self.graphs.append(self.capturing or [])
+        self.capturing = None
+        graph._obj.value = len(self.graphs)
+        return 0
+
+    def cuGraphInstantiateWithFlags(self, graph: Any, captured: Any, flags: Any) -> int:
+        graph._obj.value = captured.value
+        return 0
+
+    def cuGraphLaunch(self, graph: Any, stream: Any) -> int:
+        self.replayed.append(graph.value)
+        for call in self.graphs[graph.value - 1]:
+            call()
+        return 0
+
+    def cuGraphDestroy(self, graph: Any) -> int:
+        return 0
+
+    def cuGraphExecDestroy(self, graph: Any) -> int:
+        self.forgotten.append(graph.value)
         return 0
 
     def cuEventElapsedTime(self, milliseconds: Any, begin: Any, end: Any) -> int:
@@ -127,6 +158,7 @@ class FakeCublas:
 
     def __init__(self, status: int = 0, off_by: float = 0.0, always_reads_c: bool = False) -> None:
         self.status, self.off_by, self.always_reads_c = status, off_by, always_reads_c
+        self.driver = FakeCuda()
         self.cublasGetStatusString = _Function()
 
     def cublasCreate_v2(self, handle: Any) -> int:
@@ -134,6 +166,9 @@ class FakeCublas:
 
     def cublasSetStream_v2(self, handle: Any, stream: Any) -> int:
         return 0 if stream.value == 7 else 14
+
+    def cublasSetWorkspace_v2(self, handle: Any, address: Any, size: Any) -> int:
+        return 0 if size.value <= len(self.driver.held[address.value]) else 7
 
     def cublasGetProperty(self, part: int, value: Any) -> int:
         value._obj.value = (13, 1, 0)[part]
@@ -171,14 +206,21 @@ class FakeCublas:
             return NOT_SUPPORTED
         left, right = (DTYPES[_STORED[number]] for number in (a_type, b_type))
         result = DTYPES[_STORED[c_type]]
-        product = _numbers(_columns(a, m, k, lda, left), left) @ _numbers(
-            _columns(b, k, n, ldb, right), right
-        )
-        product *= alpha._obj.value
-        there = _columns(c, m, n, ldc, result)
-        if beta._obj.value != 0 or self.always_reads_c:
-            product += beta._obj.value * _numbers(there, result)
-        there[...] = encode(product + self.off_by, result)
+
+        def multiply() -> None:
+            product = _numbers(_columns(a, m, k, lda, left), left) @ _numbers(
+                _columns(b, k, n, ldb, right), right
+            )
+            product *= alpha._obj.value
+            before = _columns(c, m, n, ldc, result)
+            if beta._obj.value != 0 or self.always_reads_c:
+                product += beta._obj.value * _numbers(before, result)
+            before[...] = encode(product + self.off_by, result)
+
+        if self.driver.capturing is None:
+            multiply()
+        else:
+            self.driver.capturing.append(multiply)
         return 0
 
 

@@ -11,7 +11,7 @@ from gemmbench.ladder import BY_NAME
 from gemmbench.model import schema1
 from gemmbench.model.case import Policy
 from gemmbench.model.device import DeviceFacts, HostFacts
-from gemmbench.model.row import Check, Energy, Launch, Parameters, Problem, RanOn, Row, Scope, Work
+from gemmbench.model.row import PARTS, Check, Energy, Launch, Parameters, Problem, RanOn, Row, Scope, Work
 from gemmbench.model.run_file import SCHEMA_VERSION, Header, Run
 
 ORDER = ("naive", "tiled", "register", "padded", "dot-v8", "block2x2-v4", "numpy")
@@ -327,7 +327,13 @@ def fake_gemm() -> Run:
     )
     rows = (
         peak_row(1, 345.0),
-        replace(row, launches=launches, notes=("two-humped samples: something else ran",)),
+        replace(
+            row,
+            samples={**row.samples, "pageable": scope(0.012)},
+            parts={name: (1e-3 * n, 1.2e-3 * n) for n, name in enumerate(PARTS, 1)},
+            launches=launches,
+            notes=("two-humped samples: something else ran",),
+        ),
         wrong,
         gemm_row("numpy", problem, 190.0, -1),
     )

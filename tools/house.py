@@ -16,7 +16,7 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[1] / "gemmbench"
 
-MOST_LINES = 29_350
+MOST_LINES = 31_500
 MOST_FILES = 118
 MOST_IMPORTS = 0.061  # of all lines
 VAGUE = ("found", "one", "mine", "theirs", "place", "told", "taken", "lent")

@@ -13,7 +13,7 @@ from matplotlib.colors import to_hex, to_rgb
 from matplotlib.ticker import FixedLocator, NullLocator
 
 from gemmbench.charts import pane
-from gemmbench.ladder.libraries import BASELINE
+from gemmbench.ladder import BASELINE
 from gemmbench.model.row import Row
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean

@@ -1,19 +1,25 @@
-"""`gemmbench compare` and `gemmbench check`."""
+"""The commands that read saved runs: compare, check, history, show, plot."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
+from rich.console import RenderableType
 
 from gemmbench import UsageError, api
+from gemmbench.charts import named
 from gemmbench.cli import EXIT_INCONCLUSIVE, EXIT_INTERRUPTED, EXIT_WRONG, running
 from gemmbench.cli.running import takes
+from gemmbench.ladder import FAMILIES
 from gemmbench.model.row import FAILED
+from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean
-from gemmbench.options.comparing import Check, Compare, Comparing
+from gemmbench.options.comparing import Check, Compare, Comparing, History
+from gemmbench.options.declare import check_plot_path
+from gemmbench.options.measuring import RUN_FORMATS
 from gemmbench.regress import compare_table as pages
 from gemmbench.regress import history_table
 from gemmbench.regress.check import Job
@@ -93,9 +99,7 @@ def _rendered(comparison: Comparison, form: str, options: Comparing, every: bool
     if form == "github":
         return pages.to_github(comparison, options.strict, missing_fails)
     if form == "junit":
-        from gemmbench.regress.compare_table import to_junit
-
-        return to_junit(comparison, options.strict, missing_fails)
+        return pages.to_junit(comparison, options.strict, missing_fails)
     return pages.table(comparison, every)
 
 
@@ -162,3 +166,114 @@ def _show_floor(measured: Floor, options: Check) -> None:
     running.show(forms[options.format](measured))
     for form, path in options.written:
         running.write(path, forms[form](measured), options.quiet)
+
+
+# --- ``gemmbench show`` -------------------------------------------------------------------------------------
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--format", "form", type=click.Choice(RUN_FORMATS), default="table", show_default=True)
+@click.option("-v", "--verbose", is_flag=True, help="Every row, every scope.")
+def show(file: Path, form: str, verbose: bool) -> None:
+    """Show a saved run as table, JSON, CSV or markdown."""
+    run = api.load(file)
+    text = running.as_text(form)
+    running.show(text(run) if text else run.table(verbose))
+
+
+# --- ``gemmbench plot`` -------------------------------------------------------------------------------------
+
+
+@click.command()
+@click.argument("files", nargs=-1, type=click.Path(path_type=Path))
+@click.option(
+    "--kind",
+    help="What to draw; `list` names the kinds, `all` draws every kind that suits, each into a file of its "
+    "own: out-ladder.png.  [default: what suits the run]",
+)
+@click.option(
+    "-o",
+    "--out",
+    "--plot",
+    "out",
+    type=click.Path(path_type=Path),
+    metavar="FILE.png|svg|pdf",
+    help="The chart.  [default: the first run's name, .png]",
+)
+def plot(files: tuple[Path, ...], kind: str | None, out: Path | None) -> None:
+    """Draw charts from saved runs.
+
+    Sweeps of several runs lie over each other. A run of `peak --all` beside others lends the roofline its
+    peak and bandwidth.
+    """
+    from gemmbench import chart_views  # matplotlib takes a second to import
+
+    if kind == "list":
+        for name, chart in chart_views.KINDS.items():
+            click.echo(f"{name:<14}{chart.idea}")
+        return
+    if not files:
+        raise click.UsageError("Missing argument 'FILES...'.", click.get_current_context())
+    if kind not in (None, "all", *chart_views.KINDS):
+        raise UsageError(f"unknown kind of chart {kind!r}; there are {', '.join(chart_views.KINDS)} and all")
+    runs = api.runs_of(files)
+    path = out or Path(f"{files[0].stem}.png")
+    check_plot_path(path)
+    if kind == "all":
+        _draw_all(runs, path)
+    else:
+        running.draw(runs, kind, path)
+
+
+def _draw_all(runs: Sequence[Run], path: Path) -> None:
+    """Every kind that the runs have rows for, and why the others are not drawn.
+
+    Raises:
+        UsageError: none could be drawn, or a file cannot be written.
+    """
+
+    from gemmbench import chart_views
+
+    suited = chart_views.suited(runs, FAMILIES)
+    paths = {kind: named(path, kind) for kind, why in suited.items() if not why}
+    for each in paths.values():
+        check_plot_path(each)
+    for kind, why in suited.items():
+        if why:
+            click.echo(f"Not drawn: {kind}: {why}.", err=True)
+    if not paths:
+        raise UsageError(f"nothing to draw: no kind of chart suits {', '.join(run.path for run in runs)}")
+    for kind, each in paths.items():
+        running.draw(runs, kind, each)
+
+
+# --- ``gemmbench history`` ----------------------------------------------------------------------------------
+
+
+@click.command()
+@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE...")
+@takes(History)
+def history(options: History, files: tuple[Path, ...]) -> None:
+    """Follow every row over many saved runs.
+
+    Runs go in the order of their starts. A change of level that lasts is marked, with the run that it began
+    with (from eight runs on); the verdict is of what followed the last change, or of the last run, against
+    what was before it.
+    """
+    runs = api.runs_of({path.resolve(): path for path in files}.values())
+    tracks = api.followed(runs, options)
+    running.show(_tracks(tracks, options))
+    if options.plot is not None:
+        api.draw_history(tracks, options.plot)
+        running.say_drawn(options.plot)
+
+
+def _tracks(tracks: api.History, options: History) -> RenderableType:
+    if options.format == "json":
+        return history_table.to_json(tracks)
+    if options.format == "csv":
+        return history_table.to_csv(tracks)
+    if options.format == "markdown":
+        return history_table.to_markdown(tracks, options.verbose)
+    return history_table.table(tracks, options.verbose)

@@ -282,11 +282,7 @@ _LEGEND = (
 
 
 def sheets(run: Run) -> list[Sheet]:
-    """A table for each device and data type: a line for each kernel of each variant.
-
-    Args:
-        run: rows as built, without samples.
-    """
+    """A table for each device and data type: a line for each kernel of each variant."""
     tables = []
     for device in dict.fromkeys(row.device for row in run.rows):
         for dtype in dict.fromkeys(row.dtype for row in run.rows):

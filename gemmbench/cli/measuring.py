@@ -11,7 +11,6 @@ from rich.text import Text
 from gemmbench import api
 from gemmbench.cli import EXIT_INTERRUPTED, EXIT_WRONG, running
 from gemmbench.cli.running import takes
-from gemmbench.cli.saved import as_text
 from gemmbench.gemm.workloads import SETS
 from gemmbench.ladder import LADDER
 from gemmbench.model.dtypes import GEMM_DTYPES
@@ -35,37 +34,15 @@ from gemmbench.probes.arithmetic import CHAINS, UNROLLS, ChainProbe, MatrixProbe
 from gemmbench.probes.memory import MemoryProbe
 from gemmbench.report.table import Entry, catalogue, entry_page, stack
 from gemmbench.suite.cached import KeptPresets
-from gemmbench.tune import run as tuning
+from gemmbench.tune import session as tuning
 from gemmbench.tune.result import result, sheets
 
-
-@click.command()
-@takes(Gemm)
-def gemm(options: Gemm) -> None:
-    """Measure one problem, on generated or on your own matrices.
-
-    Times are split into queued, submitted and running for every launch, and into kernel, device and host
-    scope for the whole. --plot draws the kernels as a ladder up to the measured peak.
-    """
-    running.measure(options)
+gemm, square, sweep_k, precision = map(running.command, (Gemm, Square, SweepK, Precision))
 
 
-# --- ``gemmbench peak`` -------------------------------------------------------------------------------------
-
-
-@click.command()
-@takes(Peak)
-def peak(options: Peak) -> None:
-    """Measure what the device can do: arithmetic, memory, transfers.
-
-    For every data type and vector width, several forms of a multiply-add, numbers of independent chains
-    and unroll depths are raced; the best is shown with its integrity: ok, or suspect and why. --all adds
-    the other types and matrix units, bandwidth of global and local memory and of images, the steps of the
-    caches, transfers, and the latencies of memory and of launches. What is measured here is kept, so that
-    square and the other sweeps can show fractions without measuring again.
-    """
+def _peak(options: Peak) -> None:
     if options.describe is None:
-        running.measure(options, as_text(options.format))
+        running.measure(options, running.as_text(options.format))
     elif options.describe == EVERY_PROBE:
         heads = {family: f"{family}: {idea}" for family, idea in FAMILIES.items()}
         running.show(Group(*catalogue(entries(), heads, {})))
@@ -74,62 +51,14 @@ def peak(options: Peak) -> None:
         running.show(stack(entry_page(entry(probe)) for probe in chosen))
 
 
-# --- ``gemmbench precision`` --------------------------------------------------------------------------------
-
-
-@click.command()
-@takes(Precision)
-def precision(options: Precision) -> None:
-    """Hold half, float and double side by side.
-
-    Every kernel of the ladder in every data type on one square problem: GFLOPS, the fraction of the type's
-    own peak, and what half and double are of float. A type that the device lacks says so.
-    """
-    running.measure(options)
-
-
-# --- ``gemmbench square`` and ``gemmbench sweep-k`` ---------------------------------------------------------
-
-
-@click.command()
-@takes(Square)
-def square(options: Square) -> None:
-    """Sweep square problems: m = n = k.
-
-    Sizes are the powers of two from --min to --max, or those of --sizes. Every kernel is verified before it
-    is timed; the host's own BLAS runs beside them, and the break-even size says from where the device
-    wins with transfers counted.
-    """
-    running.measure(options)
-
-
-@click.command(name="sweep-k")
-@takes(SweepK)
-def sweep_k(options: SweepK) -> None:
-    """Sweep k with m and n fixed.
-
-    The write-ups' second experiment: a = c fixed while b varies. k takes the powers of two from --k-min to
-    --k-max, or the values of --sizes.
-    """
-    running.measure(options)
-
-
-# --- ``gemmbench workloads`` --------------------------------------------------------------------------------
-
-
-@click.command()
-@takes(Workloads)
-def workloads(options: Workloads) -> None:
-    """Measure real shapes: AlexNet, a transformer, or your own.
-
-    The layers of AlexNet lowered to GEMM, the projections of a 7B transformer for one token and for a
-    prompt, odd and non-square sizes, and a CSV file of your own. The table names the best kernel for each
-    shape; -v shows every kernel. --dry-run lists the shapes and where they come from.
-    """
+def _workloads(options: Workloads) -> None:
     if options.dry_run:
         for name in options.set_names:
             running.show(Text(f"{name}: {SETS[name].idea} ({SETS[name].source}).\n"))
     running.measure(options)
+
+
+peak, workloads = running.command(Peak, _peak), running.command(Workloads, _workloads)
 
 
 # --- What ``peak --describe`` tells of every probe, from the registries -------------------------------------
@@ -261,8 +190,8 @@ def _forget(options: Tune) -> None:
 
 
 def _say_space(prepared: tuning.Tuning, options: Tune) -> None:
-    console, space, problems = api.stdout(), prepared.space, prepared.problems
-    console.print(Text(clean(prepared.device.title)))
+    console, space, problems = api.stdout(), prepared.task.space, prepared.task.problems
+    console.print(Text(clean(prepared.task.device.title)))
     shapes = ", ".join(problem.shape for problem in problems)
     console.print(Text(f"{options.variant} {problems[0].dtype} at {shapes}"))
     for count, what in (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,9 @@ import click
 from rich.console import RenderableType
 from rich.text import Text
 
-from gemmbench import UsageError, api
+from gemmbench import UsageError, api, views
 from gemmbench.cli import COMMAND_WORDS, EXIT_INTERRUPTED, EXIT_WRONG
+from gemmbench.ladder import ORDER
 from gemmbench.model.case import Case, Plan, Policy
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.run_file import Run
@@ -41,6 +43,11 @@ def takes(kind: type[Options]) -> Callable[[Command], Command]:
         return decorated
 
     return decorate
+
+
+def command(kind: type[Options], run: Command | None = None) -> click.Command:
+    """The command of a class, whose docstring is the help; without a function of its own it measures."""
+    return click.command(kind.command, help=inspect.getdoc(kind))(takes(kind)(run or measure))
 
 
 def click_option(kind: type[Options], name: str) -> Callable[[Command], Command]:
@@ -100,9 +107,7 @@ def command_words() -> tuple[str, ...]:
 def measure(options: Measuring, as_text: Callable[[Run], str] | None = None) -> None:
     """Measure, print and draw as the options say; ends with the command's exit status.
 
-    Args:
-        options: the command's.
-        as_text: what is printed instead of the command's table.
+    `as_text` makes what is printed instead of the command's table.
     """
     with api.prepared(options, command_words()) as measurement:
         if options.dry_run:
@@ -148,6 +153,12 @@ def print_plan(
             cases += 1
             console.print(Text(f"  run   {group.label}"))
     console.print(Text(f"{cases} cases, at most about {cases * policy.budget_s:.0f} s of sampling"))
+
+
+def as_text(form: str) -> Callable[[Run], str] | None:
+    """What turns a run into text for machines; None for a table, which is for people."""
+    text = views.FORMATS.get(form)
+    return None if text is None else lambda run: text(run, ORDER)
 
 
 def show(output: RenderableType) -> None:

@@ -146,7 +146,6 @@ class ClblastExecutor(GemmExecutor):
     def prepare(
         self, case: Case, policy: Policy, like: Bench | None = None, problem: Gemm | None = None
     ) -> Bench:
-        """See `measure.instrument.Executor`."""
         if case.problem is not None and not case.problem.flops:
             raise NotMeasuredError("unsupported", "CLBlast takes no matrix without elements")
         return super().prepare(case, policy, like, problem)

@@ -19,7 +19,7 @@ import numpy as np
 
 from gemmbench.gemm import verify as reference
 from gemmbench.gemm.clblast import opened
-from gemmbench.gemm.operands import load_operands, operand_sets, save_result
+from gemmbench.gemm.operands import Laps, host_batch, load_operands, operand_sets, save_result
 from gemmbench.gemm.verify import ExactTest
 from gemmbench.ladder import BY_NAME
 from gemmbench.ladder.variant import Layout, round_up
@@ -28,7 +28,7 @@ from gemmbench.model.device import DeviceFacts
 from gemmbench.model.dtypes import ReferenceArray
 from gemmbench.model.instrument import Batch, Built, NotMeasuredError, Prepared, Verified, When
 from gemmbench.model.problem import Gemm
-from gemmbench.model.row import Check
+from gemmbench.model.row import PAGEABLE, Check
 from gemmbench.opencl.runtime import page_aligned
 
 _FILES = ("libcuda.so.1", "nvcuda.dll")
@@ -37,6 +37,7 @@ _LEAST_BYTES = 16  # CUDA has no empty memory
 _NAME_BYTES = 256
 _OUT_OF_MEMORY = 2
 _NOT_READY = 600
+_CAPTURE_OF_THIS_THREAD = 1
 
 
 @dataclass(frozen=True)
@@ -123,6 +124,32 @@ class Cuda:
         """Stop it when the device gets there."""
         self._call("cuEventRecord", watch.end, self.stream)
 
+    def graph(self, enqueue: Callable[[], None]) -> ctypes.c_void_p:
+        """What a function puts into the stream, as a CUDA graph: nothing runs before `replay`.
+
+        Raises:
+            NotMeasuredError: as the function does; failed: the driver cannot capture it.
+        """
+        captured, graph = ctypes.c_void_p(), ctypes.c_void_p()
+        self._call("cuStreamBeginCapture_v2", self.stream, _CAPTURE_OF_THIS_THREAD)
+        try:
+            enqueue()
+        except NotMeasuredError:
+            self._library.cuStreamEndCapture(self.stream, ctypes.byref(captured))
+            raise
+        self._call("cuStreamEndCapture", self.stream, ctypes.byref(captured))
+        self._call("cuGraphInstantiateWithFlags", ctypes.byref(graph), captured, ctypes.c_uint64(0))
+        self._call("cuGraphDestroy", captured)
+        return graph
+
+    def replay(self, graph: ctypes.c_void_p) -> None:
+        """Put a graph's work into the stream; returns before it has run."""
+        self._call("cuGraphLaunch", graph, self.stream)
+
+    def forget(self, graph: ctypes.c_void_p) -> None:
+        """Give a graph's memory back."""
+        self._library.cuGraphExecDestroy(graph)
+
     def reached(self, watch: Stopwatch) -> bool:
         """Whether the device has stopped it, or failed."""
         return int(self._library.cuEventQuery(watch.end)) != _NOT_READY
@@ -187,6 +214,7 @@ _NOT_TRANSPOSED = 0
 _ANY_ALGORITHM = -1
 _VERSION_PARTS = (0, 1, 2)  # major, minor, patch
 
+WORKSPACE_BYTES = 32 << 20  # what cuBLAS takes on Hopper if nobody gives it one; 4 MiB before
 _LACKING = (8, 15)  # the statuses that say that it cannot, not that it failed
 
 
@@ -220,16 +248,27 @@ def step(dtype: str) -> int:
 class Cublas:
     """The library, putting its work into one stream of the current CUDA device.
 
+    Args:
+        stream: of that device.
+        workspace: the device address of `WORKSPACE_BYTES` for its use.
+
     Raises:
         NotMeasuredError: unsupported: it is not installed, or not for this GPU.
     """
 
-    def __init__(self, stream: ctypes.c_void_p) -> None:
+    def __init__(self, stream: ctypes.c_void_p, workspace: int) -> None:
         self._library = opened("cuBLAS", _candidates(), _CUBLAS_ADVICE)
         self._library.cublasGetStatusString.restype = ctypes.c_char_p
         self._handle = ctypes.c_void_p()
         self._call("cublasCreate_v2", ctypes.byref(self._handle))
         self._call("cublasSetStream_v2", self._handle, stream)
+        # Its own workspace would be allocated within every graph, and be one more node of it.
+        self._call(
+            "cublasSetWorkspace_v2",
+            self._handle,
+            ctypes.c_void_p(workspace),
+            ctypes.c_size_t(WORKSPACE_BYTES),
+        )
         self.title = f"cuBLAS {'.'.join(str(self._property(part)) for part in _VERSION_PARTS)}"
 
     def enqueue(self, problem: Gemm, layout: Layout, a: int, b: int, c: int) -> None:
@@ -315,7 +354,7 @@ def _toolkit() -> Iterator[Path]:
 # --- cuBLAS on an NVIDIA GPU that OpenCL shows too: verified and sampled like the ladder --------------------
 
 
-_CLOCK = "device scope, by CUDA's events around each batch"
+_CLOCK = "device scope, by CUDA's events around each batch, which is replayed as a CUDA graph"
 _TICK_S = 5e-7  # of CUDA's events
 
 
@@ -329,24 +368,23 @@ class CublasExecutor:
     def __init__(self, facts: DeviceFacts) -> None:
         self._facts = facts
         self._cuda = Cuda(facts)
-        self._library = Cublas(self._cuda.stream)
+        self._held = ExitStack()  # as long as the process lives
+        workspace = self._held.enter_context(self._cuda.memory(WORKSPACE_BYTES))
+        self._library = Cublas(self._cuda.stream, workspace)
         self._exact: dict[str, str] = {}  # by data type
 
     def build(self, case: Case) -> Built:
-        """See `measure.instrument.Executor`."""
         return Built()
 
     def prepare(
         self, case: Case, policy: Policy, like: object = None, problem: Gemm | None = None
     ) -> CublasBench:
-        """See `measure.instrument.Executor`."""
         if problem:
             case = replace(case, problem=replace(problem, beta=0.0), operands=Operands())
         exact_error = partial(self._exact_error, case)
         return CublasBench(self._cuda, self._library, case, policy, self._facts, exact_error)
 
     def _exact_error(self, case: Case) -> str:
-        """See `gemm.opencl.GemmExecutor`."""
         if case.dtype not in self._exact:
             odd = reference.edge_problem(case.dtype, BY_NAME[case.variant].edge({}))
             m, n, k = (round_up(length, step(case.dtype)) for length in (odd.m, odd.n, odd.k))
@@ -376,6 +414,7 @@ class _Set:
     """One set of operands."""
 
     host: dict[str, ReferenceArray]  # m x k, k x n, m x n
+    pageable: dict[str, ReferenceArray]  # the same in ordinary memory; `host` itself unless that is pinned
     device: dict[str, int]  # addresses
 
 
@@ -389,7 +428,6 @@ class _Queued:
     begin: float
 
     def done(self) -> bool:
-        """See `measure.instrument.Running`."""
         return self.cuda.reached(self.watch)
 
     def finish(self) -> Batch:
@@ -422,31 +460,36 @@ class CublasBench:
         self._sets = operand_sets(case.problem, facts, policy)
         self._pinned = policy.memory != "pageable"
         self._next = 0
+        self._graphs: dict[int, ctypes.c_void_p] = {}  # by the number of problems
         with ExitStack() as stack:  # closes what there is, should the memory not suffice
             self._operands = [self._made(stack) for _ in range(self._sets)]
             self._cuda.finish()
             self._stack = stack.pop_all()
         memory = "staged" if self._pinned else "pageable"
         notes = (f"{library.title}, {_CLOCK}",)
-        self.prepared = Prepared(("device", "host"), ("device",), Built(), memory, self._sets, notes)
+        clocks = ("device", "host", *([PAGEABLE] if self._pinned else []))
+        self.prepared = Prepared(clocks, ("device",), Built(), memory, self._sets, notes, parts=True)
 
     def release(self) -> None:
         """Give the memory back."""
+        for graph in self._graphs.values():
+            self._cuda.forget(graph)
+        self._graphs.clear()
         self._operands.clear()
         self._stack.close()
 
     def _made(self, stack: ExitStack) -> _Set:
         values = {"A": self._values.a, "B": self._values.b, "C": self._c_before()}
-        made = _Set({}, {})
+        made = _Set({}, {}, {})
         for name, matrix in values.items():
+            made.pageable[name] = page_aligned(matrix.size, matrix.dtype).reshape(matrix.shape)
+            made.host[name] = made.pageable[name]
             if self._pinned:
-                host = stack.enter_context(self._cuda.pinned(matrix.shape, matrix.dtype))
-            else:
-                host = page_aligned(matrix.size, matrix.dtype).reshape(matrix.shape)
-            host[...] = matrix
-            made.host[name] = host
+                made.host[name] = stack.enter_context(self._cuda.pinned(matrix.shape, matrix.dtype))
+            for host in (made.host[name], made.pageable[name]):
+                host[...] = matrix
             made.device[name] = stack.enter_context(self._cuda.memory(matrix.nbytes))
-            self._cuda.to_device(made.device[name], host)
+            self._cuda.to_device(made.device[name], made.host[name])
         return made
 
     def _c_before(self) -> ReferenceArray:
@@ -473,40 +516,61 @@ class CublasBench:
 
     def start(self, clock: str, count: int, work: int = 1) -> Batch | _Queued:
         """See `measure.instrument.Bench`: no kernel scope, since the library's kernels are its own."""
+        if clock != "device":
+            return host_batch(partial(self._next_host_run, clock), count)
+        graph = self._graph(count) if count > max(1, self._sets) else None
         begin = time.monotonic()
-        if clock == "host":
-            return self._host_batch(count, begin)
         watch = self._cuda.start()
-        for number in range(count):
-            self._enqueue(self._operands[(self._next + number) % self._sets])
+        if graph:
+            self._cuda.replay(graph)
+        else:
+            self._enqueue_all(count)
         self._cuda.stop(watch)
-        self._next += count
         return _Queued(self._cuda, watch, count, begin)
 
-    def _host_batch(self, count: int, begin: float) -> Batch:
-        total = 0.0
-        for _ in range(count):
-            operands = self._operands[self._next % self._sets]
-            self._next += 1
-            total += self._host_run(operands)
-            self._restore_c(operands)
-        return Batch({"host": total / count}, begin, time.monotonic(), count)
+    def _graph(self, count: int) -> ctypes.c_void_p:
+        """So many problems as a CUDA graph.
+
+        A call of cuBLAS from Python takes 15 to 20 us on the host, many times what a GPU needs for n = 256:
+        a loop of calls would time the host.
+        """
+        if count not in self._graphs:
+            self._graphs[count] = self._cuda.graph(partial(self._enqueue_all, count))
+        return self._graphs[count]
+
+    def _enqueue_all(self, count: int) -> None:
+        """Problems back to back, on one operand set after the other."""
+        for number in range(count):
+            self._enqueue(self._operands[(self._next + number) % self._sets])
+        self._next += count
+
+    def _next_host_run(self, clock: str) -> dict[str, float]:
+        operands = self._operands[self._next % self._sets]
+        self._next += 1
+        seconds = self._host_run(operands, clock)
+        self._restore_c(operands)
+        return seconds
 
     def _enqueue(self, operands: _Set) -> None:
         a, b, c = (operands.device[name] for name in ("A", "B", "C"))
         self._library.enqueue(self._problem, Layout.tight(self._problem), a, b, c)
 
-    def _host_run(self, operands: _Set) -> float:
+    def _host_run(self, operands: _Set, clock: str = "host") -> dict[str, float]:
         """From operands in host memory to C in host memory; wall seconds."""
+        host = operands.pageable if clock == PAGEABLE else operands.host
         self._cuda.finish()
-        begin = time.perf_counter()
+        laps = Laps(clock, self._cuda.finish)
         for name in ("A", "B", "C") if self._problem.beta != 0 else ("A", "B"):
-            self._cuda.to_device(operands.device[name], operands.host[name])
+            self._cuda.to_device(operands.device[name], host[name])
+        laps.lap("upload")
         self._enqueue(operands)
-        self._cuda.to_host(operands.host["C"], operands.device["C"])
-        return time.perf_counter() - begin
+        laps.lap("enqueue", wait=False)
+        laps.lap("passes")
+        self._cuda.to_host(host["C"], operands.device["C"])
+        return laps.end()
 
     def _restore_c(self, operands: _Set) -> None:
         """Put C back as it was before, where the next problem reads it."""
         if self._problem.beta != 0:
-            operands.host["C"][...] = self._values.c
+            for host in (operands.host, operands.pageable):
+                host["C"][...] = self._values.c

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 
 from gemmbench.charts import pane
 from gemmbench.charts.lines import paled
-from gemmbench.ladder.libraries import AUTO, BASELINE
+from gemmbench.ladder import AUTO, BASELINE
 from gemmbench.ladder.variant import LIBRARIES
 from gemmbench.model import units
 from gemmbench.model.dtypes import DTYPES, GEMM_DTYPES

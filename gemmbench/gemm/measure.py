@@ -15,9 +15,12 @@ from gemmbench.model.case import Case, Policy, Staged
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.instrument import Handle, Instrument, LostError, NotMeasuredError, too_slow
 from gemmbench.model.problem import Gemm
-from gemmbench.model.row import Former, Row, Scope
+from gemmbench.model.row import PAGEABLE, Former, Row, Scope
 
 _HOST_SHARE = 0.4  # of the budget; the rest is the device's scopes'
+_PAGEABLE_SHARE = 0.15  # of the budget, out of the host's, where arrays in ordinary memory are timed too
+_PARTS_SHARE = 0.05  # of the budget, beside the others
+_MOST_PARTS = 10  # problems
 _HOST_SHARE_IN_TURN = 0.15  # it is mostly the kernel's time that a ratio is wanted of
 _LEAST_IN_TURN = 40  # pairs: what fewer seem to agree on is often chance
 _BATCH_IN_TURN = 0.4  # of a batch's length for two: what disturbs the machine is then in fewer ratios
@@ -37,7 +40,7 @@ class Ready:
     @property
     def windows(self) -> tuple[Window, ...]:
         """What is to be sampled, in this order."""
-        return _windows(self.handle, self.policy, _HOST_SHARE)
+        return _windows(self.handle, self.policy)
 
     def completed(self, sampled: Sequence[Sampled]) -> Row:
         """The row with its samples, window by window."""
@@ -72,10 +75,14 @@ def measured(instrument: Instrument, case: Case, device: DeviceFacts | None, pol
         return ready
     with ready.handle as handle:
         windows = []
-        for window in ready.windows:
+        for window in _windows(handle, policy, pageable=True):
             yield Staged(f"timing {window.clock}")
             windows.append(alone(handle, window.clock, policy, window.budget_s, window.settle))
         row = ready.completed(windows)
+        if handle.prepared.parts:
+            yield Staged("timing the host scope's parts")
+            batch = handle.batch("parts", _parts_count(row, policy))
+            row = replace(row, parts=dict(batch.each))
         if policy.energy:
             yield Staged("measuring energy")
             with Metered(handle, handle.prepared.clocks[0]) as run:
@@ -240,14 +247,24 @@ def _verified(case: Case, handle: Handle, is_exact: bool) -> Row:
     return row
 
 
-def _windows(handle: Handle, policy: Policy, host_share: float) -> tuple[Window, ...]:
-    """Every clock of a handle; the last is the host's, and the others share what it leaves of the budget."""
-    *finer, last = handle.prepared.clocks
-    if not finer:
-        return (Window(last, policy.budget_s, True),)
-    share = policy.budget_s * (1 - host_share) / len(finer)
-    windows = [Window(clock, share, clock == finer[0]) for clock in finer]
-    return (*windows, Window(last, policy.budget_s * host_share, False))
+def _windows(
+    handle: Handle, policy: Policy, host_share: float = _HOST_SHARE, pageable: bool = False
+) -> tuple[Window, ...]:
+    """The clocks of a handle with their shares of the budget."""
+    clocks = [clock for clock in handle.prepared.clocks if pageable or clock != PAGEABLE]
+    if clocks == ["host"]:
+        return (Window("host", policy.budget_s, True),)
+    pageable_share = _PAGEABLE_SHARE if PAGEABLE in clocks else 0.0
+    shares = {"host": host_share - pageable_share, PAGEABLE: pageable_share}
+    finer = [clock for clock in clocks if clock not in shares]
+    shares |= dict.fromkeys(finer, (1 - host_share) / max(1, len(finer)))
+    return tuple(Window(clock, policy.budget_s * shares[clock], clock == finer[0]) for clock in clocks)
+
+
+def _parts_count(row: Row, policy: Policy) -> int:
+    """How many problems are timed part by part: few, since each is as long as the host scope's."""
+    host_s = float(np.median(row.samples["host"].seconds))
+    return max(1, min(_MOST_PARTS, int(_PARTS_SHARE * policy.budget_s / host_s)))
 
 
 def _trusted(windows: Sequence[Sampled]) -> tuple[dict[str, Scope], tuple[str, ...]]:

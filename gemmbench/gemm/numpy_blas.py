@@ -20,13 +20,11 @@ class NumpyExecutor:
     """Runs gemm cases with numpy.matmul. There is no device, so only the host scope is measured."""
 
     def build(self, case: Case) -> Built:
-        """See `measure.instrument.Executor`."""
         return Built()
 
     def prepare(
         self, case: Case, policy: Policy, like: object = None, problem: Gemm | None = None
     ) -> NumpyBench:
-        """See `measure.instrument.Executor`."""
         return NumpyBench(replace(case, problem=problem, operands=Operands()) if problem else case)
 
 
@@ -57,7 +55,6 @@ class NumpyBench:
         return Verified(check)
 
     def start(self, clock: str, count: int, work: int = 1) -> Batch:
-        """See `measure.instrument.Bench`."""
         begin = time.monotonic()
         for _ in range(count):
             gemm(self._problem, self._values.a, self._values.b, self._c, self._out)

@@ -21,9 +21,7 @@ from gemmbench.model.case import Case, Operands, Policy
 from gemmbench.model.dtypes import DTYPES
 from gemmbench.model.instrument import NotMeasuredError
 from gemmbench.model.problem import Gemm
-from gemmbench.opencl import resources
-from gemmbench.opencl import resources as ptx
-from gemmbench.opencl.runtime import Built, Runtime, choose, errors
+from gemmbench.opencl.runtime import Built, Runtime, choose, errors, rebuild, resources_of
 
 
 class GemmExecutor:
@@ -38,14 +36,12 @@ class GemmExecutor:
         self._retargeted: dict[tuple[str, tuple[str, ...], str], Built] = {}
 
     def build(self, case: Case) -> instrument.Built:
-        """See `measure.instrument.Executor`."""
         with _of_other_folder(case):
             return self._built(case, self._programs_of(case))
 
     def prepare(
         self, case: Case, policy: Policy, like: Bench | None = None, problem: Gemm | None = None
     ) -> Bench:
-        """See `measure.instrument.Executor`."""
         variant, parameters, root = BY_NAME[case.variant], self._compiled(case), case.former
         with errors(), _of_other_folder(case):
             programs = self._programs_of(case)
@@ -71,7 +67,7 @@ class GemmExecutor:
         variant, numbers = BY_NAME[case.variant], case.numbers
         return instrument.Built(
             sum(built.seconds for built in programs.values()) if programs else None,
-            resources.of_variant(self.runtime, variant, self._compiled(case), programs, case.problem),
+            resources_of(self.runtime, variant, self._compiled(case), programs, case.problem),
             dict(variant.chosen(case.problem, self.runtime.facts, numbers)),
             variant.fingerprint(case.dtype, numbers, case.former),
         )
@@ -104,7 +100,7 @@ class GemmExecutor:
             return built
         key = (file, options, root)
         if key not in self._retargeted:
-            self._retargeted[key] = ptx.rebuild(self.runtime, file, built, target)
+            self._retargeted[key] = rebuild(self.runtime, file, built, target)
         return self._retargeted[key]
 
     def bind(

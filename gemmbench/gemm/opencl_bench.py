@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import Any, Protocol
 
@@ -13,13 +14,13 @@ import numpy as np
 import pyopencl as cl
 
 from gemmbench.gemm import verify as reference
-from gemmbench.gemm.operands import load_operands, operand_sets, save_result
+from gemmbench.gemm.operands import Laps, host_batch, load_operands, operand_sets, save_result
 from gemmbench.ladder.variant import Layout, Variant
 from gemmbench.model import instrument
 from gemmbench.model.case import Case, Policy
 from gemmbench.model.instrument import Batch
 from gemmbench.model.problem import Gemm
-from gemmbench.model.row import Check, Launch
+from gemmbench.model.row import CHAIN, PAGEABLE, Check, Launch
 from gemmbench.opencl.runtime import Operand, Runtime, errors, operand
 
 
@@ -94,13 +95,11 @@ class Queued:
         self._bench, self._events, self._count, self._begin = bench, events, count, begin
 
     def done(self) -> bool:
-        """See `measure.instrument.Running`."""
         with errors():
             status = self._events[-1][1].command_execution_status
         return int(status) <= int(cl.command_execution_status.COMPLETE)
 
     def finish(self) -> Batch:
-        """See `measure.instrument.Running`."""
         with errors():
             self._events[-1][1].wait()
             end = time.monotonic()
@@ -111,6 +110,8 @@ class Queued:
         count = self._count
         seconds = {"kernel": max(kernel, tick) / count, "device": max(device, tick) / count}
         span = stamps[0][1] * 1e-9, stamps[-1][2] * 1e-9
+        if self._bench.runtime.facts.type == "gpu":
+            seconds[CHAIN] = max(span[1] - span[0], tick) / count
         return Batch(seconds, self._begin, end, count, device=span)
 
 
@@ -149,6 +150,7 @@ class Bench:
             self._buffers.append((plain, direct if as_image else plain))
         self._turns = Turns(self.sets)
         self._memory = mode
+        self._pageable: list[tuple[Operand, Operand, Operand]] = []
         self._bound(timed)
         self._sums = variant.sums.get(problem.dtype, "")
         unwritten = reference.poison(problem.result)
@@ -161,6 +163,8 @@ class Bench:
                 c.fill(self._unwritten)
                 c.keep_on_device(runtime.queue)
             runtime.queue.finish()
+            if mode == "staged":
+                self._pageable = [(a.pageable(), b.pageable(), c.pageable()) for a, b, c in self._operands]
 
     def _bound(self, timed: Timed) -> None:
         """Prepare the launches, for the device and the host scope, of every operand set."""
@@ -181,9 +185,14 @@ class Bench:
 
     @property
     def prepared(self) -> instrument.Prepared:
-        """See `measure.instrument.Bench`."""
         return instrument.Prepared(
-            ("device", "host"), self._ahead, self._timed.built, self._memory, self.sets, self._timed.notes
+            ("device", "host", *([PAGEABLE] if self._pageable else [])),
+            self._ahead,
+            self._timed.built,
+            self._memory,
+            self.sets,
+            self._timed.notes,
+            parts=True,
         )
 
     @property
@@ -195,7 +204,6 @@ class Bench:
         """Nothing to do: buffers go with the last reference."""
 
     def verify(self, when: instrument.When) -> instrument.Verified:
-        """See `measure.instrument.Bench`."""
         if when == "exact":
             wrong = self._timed.exact_error()
             return instrument.Verified(Check("wrong", {}, (wrong,)) if wrong else Check("ok"))
@@ -203,9 +211,10 @@ class Bench:
             return instrument.Verified(self._check(), self.launches())
 
     def start(self, clock: str, count: int, work: int = 1) -> Batch | Queued:
-        """See `measure.instrument.Bench`."""
         with errors():
-            return self._host_batch(count) if clock == "host" else self._device_batch(count)
+            if clock == "device":
+                return self._device_batch(count)
+            return host_batch(partial(self._next_host_run, clock), count)
 
     def _device_batch(self, count: int) -> Batch | Queued:
         """Put so many problems into the queue, back to back."""
@@ -252,15 +261,13 @@ class Bench:
         self._turns.took(count)
         return events
 
-    def _host_batch(self, count: int) -> Batch:
-        """Run ``count`` problems from host memory to host memory; wall seconds of one."""
-        begin, total = time.monotonic(), 0.0
-        for _ in range(count):
-            index = self._turns.index()
-            self._turns.took(1)
-            total += self._host_run(index)
-            self._restore_c(index)
-        return Batch({"host": total / count}, begin, time.monotonic(), count)
+    def _next_host_run(self, clock: str) -> dict[str, float]:
+        """Run the next operand set from host memory to host memory; wall seconds."""
+        index = self._turns.index()
+        self._turns.took(1)
+        seconds = self._host_run(index, clock)
+        self._restore_c(index)
+        return seconds
 
     def _on_device(self) -> Sequence[Sequence[Step]]:
         """The launches of every operand set, all operands being the device's."""
@@ -272,33 +279,37 @@ class Bench:
             self._turns.on_device = True
         return self._prepared
 
-    def _host_run(self, index: int) -> float:
+    def _host_run(self, index: int, clock: str = "host") -> dict[str, float]:
         """From operands in host memory to C in host memory; wall seconds."""
-        a, b, c = self._operands[index]
+        a, b, c = (self._pageable if clock == PAGEABLE else self._operands)[index]
         self._turns.on_device = False
         queue = self.runtime.plain_queue
         for matrix in (a, b, c):
             matrix.reclaim(queue)
         queue.finish()
-        begin = time.perf_counter()
+        laps = Laps(clock, queue.finish)
         a.to_device(queue)
         b.to_device(queue)
         if self._problem.beta != 0:
             c.to_device(queue)
         else:
             c.lend(queue)
+        laps.lap("upload")
         for launch in self._hosted[index]:
             launch.enqueue(queue)
+        laps.lap("enqueue", wait=False)
+        laps.lap("passes")
         c.to_host(queue)
-        return time.perf_counter() - begin
+        return laps.end()
 
     def _restore_c(self, index: int) -> None:
         """Put C back as it was before, where the next problem reads it."""
         if self._problem.beta != 0:
-            c = self._operands[index][2]
             self._turns.on_device = False
-            c.reclaim(self.runtime.plain_queue)
-            c.fill(self._values.c)
+            for operands in (self._operands, self._pageable):
+                for c in [matrices[2] for matrices in operands[index : index + 1]]:
+                    c.reclaim(self.runtime.plain_queue)
+                    c.fill(self._values.c)
 
 
 class WallBench(Bench):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import time
 import tokenize
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -15,7 +17,7 @@ from gemmbench.gemm.verify import random_operands
 from gemmbench.model.case import Case, Operands, Policy
 from gemmbench.model.device import DeviceFacts, last_level_cache
 from gemmbench.model.dtypes import DTYPES, PLAIN_DTYPES, ReferenceArray
-from gemmbench.model.instrument import NotMeasuredError
+from gemmbench.model.instrument import Batch, NotMeasuredError
 from gemmbench.model.problem import Gemm
 from gemmbench.model.units import reason_of
 
@@ -24,6 +26,50 @@ _ARCHIVE = b"PK\x03\x04"  # how a .npz file begins
 
 class OperandError(ValueError):
     """A matrix file that cannot be used; the message is for the user."""
+
+
+class Laps:
+    """The wall clock of problems in the host scope: the whole, or its parts.
+
+    Args:
+        clock: ``host`` or ``pageable``, which time the whole; ``parts``, which waits after each part.
+        wait: for the device.
+    """
+
+    def __init__(self, clock: str, wait: Callable[[], object]) -> None:
+        self._clock, self._wait = clock, wait
+        self.seconds: dict[str, float] = {}
+        self._begin = self._last = time.perf_counter()
+
+    def lap(self, part: str, wait: bool = True) -> None:
+        """A part has ended; unless ``parts`` are asked for it is not waited for."""
+        if self._clock == "parts":
+            if wait:
+                self._wait()
+            now = time.perf_counter()
+            self.seconds[part], self._last = now - self._last, now
+
+    def end(self) -> dict[str, float]:
+        """The result is on the host: seconds of each part, or of the whole under the clock's name."""
+        if self._clock == "parts":
+            self.lap("download", wait=False)
+        else:
+            self.seconds[self._clock] = time.perf_counter() - self._begin
+        return self.seconds
+
+
+def host_batch(run: Callable[[], dict[str, float]], count: int) -> Batch:
+    """So many problems from host memory to host memory.
+
+    Args:
+        run: one of them; its seconds by scope or part.
+        count: how many.
+    """
+    begin = time.monotonic()
+    runs = [run() for _ in range(count)]
+    each = {name: tuple(seconds[name] for seconds in runs) for name in runs[0]}
+    means = {name: sum(seconds) / count for name, seconds in each.items()}
+    return Batch(means, begin, time.monotonic(), count, each if len(each) > 1 else {})
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from statistics import geometric_mean
 
 from gemmbench.gemm import sweep_table
-from gemmbench.ladder.libraries import AUTO, BASELINE
+from gemmbench.ladder import AUTO, BASELINE
 from gemmbench.model import units
 from gemmbench.model.device import HOST
 from gemmbench.model.row import FAILED, Problem, Row

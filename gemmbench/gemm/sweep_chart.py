@@ -25,7 +25,7 @@ from gemmbench.charts.lines import (
     missing,
     status,
 )
-from gemmbench.ladder.libraries import BASELINE
+from gemmbench.ladder import BASELINE
 from gemmbench.ladder.variant import LIBRARIES
 from gemmbench.model import units
 from gemmbench.model.device import HOST

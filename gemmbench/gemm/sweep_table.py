@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
@@ -9,10 +10,10 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from gemmbench.ladder.libraries import AUTO, BASELINE
+from gemmbench.ladder import AUTO, BASELINE
 from gemmbench.model import units
 from gemmbench.model.device import HOST
-from gemmbench.model.row import SCOPES, Row
+from gemmbench.model.row import PAGEABLE, PARTS, SCOPES, Row
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean, clean_lines, listed
 from gemmbench.report import notes
@@ -113,6 +114,10 @@ def _conclusion(panel: Panel) -> list[Note]:
     sentences = [_sentence(earliest, panel.axis)]
     if fastest is not earliest and fastest.size is not None:
         sentences.append(_sentence(fastest, panel.axis))
+    ordinary = next(iter(break_evens(panel, PAGEABLE)), None)
+    if ordinary is not None:
+        text = _sentence(ordinary, panel.axis) if ordinary.size else _none((ordinary,), panel.axis)
+        sentences.append(f"with arrays in ordinary (pageable) memory: {text}")
     return [Note("Break-even", "; ".join(sentences) + ".", "bold")]
 
 
@@ -255,6 +260,8 @@ def _page(run: Run, row: Row) -> RenderableType:
     parts: list[RenderableType] = []
     if row.samples:
         parts += [_scopes(run, row), Text("")]
+    if row.parts:
+        parts += [_parts(row), Text("")]
     if row.launches:
         parts += [_launches(row), Text("")]
     parts.append(Sheet(notes=tuple(_facts(run, row))))
@@ -267,14 +274,14 @@ def _page(run: Run, row: Row) -> RenderableType:
 
 def _scopes(run: Run, row: Row) -> Sheet:
     lines = []
-    for scope in SCOPES:
+    for scope in (*SCOPES, PAGEABLE):
         times = rates.summary(row, scope)
         if times is None:
             continue
         reached, fraction = rates.rate(row, scope), rates.peak_fraction(run, row, scope)
         lines.append(
             (
-                Cell(scope),
+                Cell("host, pageable" if scope == PAGEABLE else scope),
                 Cell(units.gflops(reached.median) if reached else "-"),
                 Cell(units.percent(fraction) if reached and fraction is not None else "-"),
                 Cell(units.seconds(times.median)),
@@ -289,6 +296,20 @@ def _scopes(run: Run, row: Row) -> Sheet:
         blocks=((rates.unit(row.dtype), "of peak", "median"), ("95 % interval", "best", "n", "stop")),
         rows=tuple(lines),
         left=frozenset({"stop"}),
+    )
+
+
+def _parts(row: Row) -> Sheet:
+    """The host scope's parts: medians of problems where the host waited for the device after each part."""
+    medians = {name: statistics.median(row.parts[name]) for name in PARTS}
+    whole = sum(medians.values())
+    return Sheet(
+        keys=("host scope, waiting after each part",),
+        blocks=(("time", "share"),),
+        rows=tuple(
+            (Cell(name), Cell(units.seconds(seconds)), Cell(units.percent(seconds / whole if whole else 0.0)))
+            for name, seconds in medians.items()
+        ),
     )
 
 

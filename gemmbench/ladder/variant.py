@@ -20,6 +20,7 @@ from gemmbench.model.dtypes import DTYPES, PLAIN_DTYPES
 from gemmbench.model.kernel_files import fingerprint
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import RanOn
+from gemmbench.model.units import listed
 
 Values = Mapping[str, int]  # parameters, and in formulas also m, n, k and the extents
 Formula = Callable[[Values], int]
@@ -176,7 +177,7 @@ class Variant:
             if value < least:
                 raise ParameterError(f"{self.name}: {name} must be {least} or more, not {value}")
         if broken := self._broken(chosen, dtype):
-            raise ParameterError(f"{self.name}: {broken.sentence} (not with {_listed(chosen)})")
+            raise ParameterError(f"{self.name}: {broken.sentence} (not with {listed(chosen)})")
         return chosen
 
     def _broken(self, parameters: Values, dtype: str) -> Constraint | None:
@@ -214,8 +215,6 @@ class Variant:
         Formulas may also name ``itemsize``, the bytes of an element of A or B.
 
         Args:
-            problem: m, n, k.
-            parameters: its own.
             layout: lda, ldb, ldc; None for rows without anything between them.
         """
         known = {**parameters, "m": problem.m, "n": problem.n, "k": problem.k}
@@ -252,15 +251,9 @@ class Variant:
         """Hash of what would be compiled: rows are comparable only if it is the same; "" for a library.
 
         Args:
-            dtype: the data type.
-            parameters: the variant's.
             root: another kernels folder than gemmbench's own.
         """
         return fingerprint(self.files, self.options(dtype, parameters), root) if self.files else ""
-
-
-def _listed(parameters: Values) -> str:
-    return ", ".join(f"{name}={value}" for name, value in parameters.items())
 
 
 def round_up(value: int, multiple: int) -> int:

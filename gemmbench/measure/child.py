@@ -136,7 +136,6 @@ class Child:
         self._is_paused = False
 
     def pause_limit(self, is_paused: bool) -> None:
-        """See `Instrument`."""
         if is_paused != self._is_paused:
             self._left_s, self._since = self.left_s, time.monotonic()
             self._is_paused = is_paused
@@ -151,7 +150,6 @@ class Child:
         return self._call(Open(), Opened)
 
     def build(self, case: Case, device: DeviceFacts) -> Built:
-        """See `Instrument`."""
         return self._call(Build(case, device), Built)
 
     def prepare(
@@ -162,7 +160,6 @@ class Child:
         like: int | None = None,
         problem: Gemm | None = None,
     ) -> Handle:
-        """See `Instrument`."""
         if like is not None:
             self._hold(like)
         number = next(self._numbers)
@@ -173,12 +170,10 @@ class Child:
         return Handle(self, number, prepared)
 
     def verify(self, handle: int, when: When) -> Verified:
-        """See `Instrument`."""
         self._hold(handle)
         return self._call(Verify(handle, when), Verified, handle)
 
     def start(self, handle: int, clock: str, count: int, work: int = 1) -> None:
-        """See `Instrument`."""
         self._hold(handle)
         if not self._batches:
             self._since = time.monotonic()
@@ -186,22 +181,18 @@ class Child:
         self._batches.append(handle)
 
     def answered(self) -> bool:
-        """See `Instrument`."""
         return self._pipe is None or self._pipe.wait() or self.left_s <= 0
 
     def fileno(self) -> int:
-        """See `Instrument`."""
         assert self._pipe is not None  # else it has answered, by being gone
         return self._pipe.fileno()
 
     def finish(self) -> Batch:
-        """See `Instrument`."""
         self._handle = self._batches.popleft() if self._batches else None
         batch: Batch = self._expect(Batch)
         return batch
 
     def release(self, handle: int) -> None:
-        """See `Instrument`."""
         self._asked.pop(handle, None)
         self._settle()
         if handle in self._held:

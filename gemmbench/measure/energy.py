@@ -181,7 +181,6 @@ class Nvml:
         self.joules()
 
     def joules(self) -> float:
-        """See `Counter`."""
         return int(self._ask(self._nvml.nvmlDeviceGetTotalEnergyConsumption, self._board)) * 1e-3
 
     def _find(self, device: DeviceFacts) -> Any:
@@ -232,7 +231,6 @@ class Rapl:
             )
 
     def joules(self) -> float:
-        """See `Counter`."""
         return sum(package.joules() for package in self._packages)
 
 

@@ -6,8 +6,7 @@ import os
 from importlib import import_module
 from typing import Any
 
-from gemmbench.ladder import BY_NAME
-from gemmbench.ladder.libraries import BASELINE, CLBLAST, CUBLAS
+from gemmbench.ladder import BASELINE, BY_NAME, CLBLAST, CUBLAS
 from gemmbench.model.case import Case
 from gemmbench.model.device import DeviceFacts, HostFacts
 from gemmbench.opencl import drivers
@@ -40,19 +39,16 @@ class OpenCLMachine:
         self._executors: dict[tuple[int, str], Any] = {}
 
     def devices(self) -> tuple[DeviceFacts, ...]:
-        """See `measure.instrument.Machine`."""
         from gemmbench.opencl import discovery
 
         return discovery.devices(self._registered)
 
     def host(self) -> HostFacts:
-        """See `measure.instrument.Machine`."""
         from gemmbench.measure.host import host_facts
 
         return host_facts()
 
     def executor(self, case: Case, device: DeviceFacts | None) -> Any:
-        """See `measure.instrument.Machine`."""
         kind = BY_NAME[case.variant].executor if case.kind == "gemm" else case.kind
         key = (device.index if device else -1, kind)
         if key not in self._executors:

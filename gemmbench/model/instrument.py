@@ -110,13 +110,14 @@ class Built:
 class Prepared:
     """A case that is ready to run."""
 
-    clocks: tuple[str, ...]  # that batches can be timed by
+    clocks: tuple[str, ...]  # that batches can be timed by: those of the device, then "host", then "pageable"
     ahead: tuple[str, ...] = ()  # those of which a batch can be put into the queue while another runs
     built: Built = field(default_factory=Built)
     memory: str = ""  # how operands reach the device: mapped, staged, pageable
     sets: int = 1  # of operands that it rotates among
     notes: tuple[str, ...] = ()  # for the row, where it has samples
     unit: Work = field(default_factory=Work)  # what a probe's problem does with ``work=1``
+    parts: bool = False  # whether clock "parts" splits the host's: seconds of every problem, by `row.PARTS`
     trips: tuple[int, int] = (1, 1)  # the least and the most ``work`` of a probe that is measured
 
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
-from typing import Literal
+from typing import Annotated, Literal
+
+from msgspec import Meta
 
 from gemmbench.model.problem import Dimensions
 
@@ -22,20 +24,30 @@ Status = Literal["ok", "wrong", "unsupported", "skipped", "failed", "crashed", "
 Verdict = Literal["ok", "wrong", "suspect", "none"]
 RanOn = Literal["device", "matrix", "host"]
 Parameters = dict[str, int | float | str]
+Length = Annotated[int, Meta(ge=0)]
+Positive = Annotated[float, Meta(gt=0)]  # a time, or watts and joules
 
 FAILED: tuple[Status, ...] = ("wrong", "crashed", "failed", "timed-out")
 """What became of a case that ran, and went wrong."""
 
 SCOPES: tuple[str, ...] = ("kernel", "device", "host")
+PAGEABLE = "pageable"
+"""The host scope once more, with ordinary arrays where ``host`` has them in pinned memory."""
+
+CHAIN = "chain"
+"""On a GPU: from the first START to the last END of a batch. A library's CUDA graph is held against it."""
+
+PARTS: tuple[str, ...] = ("upload", "enqueue", "passes", "download")
+"""Of the host scope, in their order: see `Row.parts`."""
 
 
 @dataclass(frozen=True)
 class Problem(Dimensions):
     """The GEMM of a row: C = alpha A B + beta C."""
 
-    m: int
-    n: int
-    k: int
+    m: Length
+    n: Length
+    k: Length
     alpha: float = 1.0
     beta: float = 0.0
 
@@ -44,8 +56,8 @@ class Problem(Dimensions):
 class Scope:
     """The raw samples of one clock: one for each batch, in seconds for one problem (or launch)."""
 
-    seconds: tuple[float, ...]
-    batch: int  # problems in a batch
+    seconds: tuple[Positive, ...]
+    batch: Annotated[int, Meta(ge=1)]  # problems in a batch
     stop: str  # why sampling ended: "stable", "budget"
 
 
@@ -73,12 +85,12 @@ class Energy:
     All that the counter's scope drew over a window of back-to-back problems: the idle draw is in it.
     """
 
-    joules: float | None = None
+    joules: Positive | None = None
     why: str = "not measured: not asked for"  # "" where they were
     scope: str = ""  # board, package
     counter: str = ""  # NVML, RAPL
-    idle_w: float | None = None  # drawn before the window, with nothing running
-    window_s: float | None = None
+    idle_w: Positive | None = None  # drawn before the window, with nothing running
+    window_s: Positive | None = None
     problems: int = 0  # finished within the window
 
 
@@ -133,6 +145,9 @@ class Row:
     work: Work | None = None  # for the other kinds
     choice: Parameters = field(default_factory=dict)  # what a race or a heuristic settled on
     samples: dict[str, Scope] = field(default_factory=dict)  # by scope: kernel, device, host
+    parts: dict[str, tuple[Annotated[float, Meta(ge=0)], ...]] = field(
+        default_factory=dict
+    )  # of the host scope: seconds by problem
     launches: tuple[Launch, ...] = ()
     check: Check = field(default_factory=Check)
     energy: Energy = field(default_factory=Energy)
@@ -145,7 +160,7 @@ class Row:
     former: Former | None = None  # of a check against other kernels
     ran_on: RanOn = "device"  # its ordinary units, or those that only multiply matrices; or the host
     beside: tuple[int, ...] = ()  # positions of the devices that did the same at the same time, sorted
-    needs_s: float | None = None  # what a case takes that was skipped because its budget is shorter
+    needs_s: Positive | None = None  # what a case takes that was skipped because its budget is shorter
     phase: str = ""  # of a tuner: see `tune.result`
     race: tuple[str, ...] = ()  # how the candidates of a microbenchmark did, a line for each choice
     check_after: Check | None = None  # the same check again, after the samples

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import TypeVar
 
 import msgspec
@@ -19,7 +18,7 @@ from gemmbench.model import schema1
 from gemmbench.model.case import Policy
 from gemmbench.model.device import DeviceFacts, HostFacts
 from gemmbench.model.dtypes import DTYPES
-from gemmbench.model.row import SCOPES, Row, Scope, current, moment
+from gemmbench.model.row import CHAIN, PAGEABLE, PARTS, SCOPES, Row, Scope, current, moment
 from gemmbench.model.units import reason_of
 
 if sys.platform == "win32":
@@ -176,9 +175,8 @@ def _check_row(path: Path, number: int, row: Row, header: Header) -> None:
     """What types alone cannot say.
 
     Raises:
-        RunFileError: a device that the header lacks, a time, an energy or a number of bytes that is not
-            positive, a GEMM without a problem, a transfer without a size, a former self whose samples
-            are not as many.
+        RunFileError: a device that the header lacks, a number of bytes that is not positive, a GEMM without
+            a problem, a transfer without a size, a former self whose samples are not as many.
     """
 
     def bad(field_name: str, why: str) -> RunFileError:
@@ -190,33 +188,21 @@ def _check_row(path: Path, number: int, row: Row, header: Header) -> None:
         raise bad("dtype", f"{row.dtype!r} is not one of {', '.join(DTYPES)}")
     if not all(0 <= other < len(header.devices) and other != row.device for other in row.beside):
         raise bad("beside", f"{list(row.beside)} does not name other devices")
-    if row.needs_s is not None and not 0 < row.needs_s < float("inf"):
-        raise bad("needs_s", f"{row.needs_s} is not a positive finite time")
     for name in _COUNTS:
         count = row.parameters.get(name, 1)
         if not isinstance(count, int) or count < 1:
             raise bad(f"parameters.{name}", f"{count!r} is not a whole number of 1 or more")
     if row.kind == "transfer" and "bytes" not in row.parameters:
         raise bad("parameters.bytes", "a transfer row must have it")
-    if row.kind == "gemm":
-        if row.problem is None:
-            raise bad("problem", "a gemm row must have one")
-        if min(row.problem.m, row.problem.n, row.problem.k) < 0:
-            raise bad("problem", "a dimension is negative")
-    elif row.status == "ok" and row.work is None:
+    if row.kind == "gemm" and row.problem is None:
+        raise bad("problem", "a gemm row must have one")
+    if row.kind != "gemm" and row.status == "ok" and row.work is None:
         raise bad("work", f"a {row.kind} row must have one")
-    for field_path, samples in (
-        ("samples", row.samples),
-        ("former.samples", row.former.samples if row.former else {}),
-    ):
-        for name, scope in samples.items():
-            if name not in SCOPES:
-                raise bad(field_path, f"{name!r} is not one of {', '.join(SCOPES)}")
-            if scope.batch < 1:
-                raise bad(f"{field_path}.{name}.batch", f"{scope.batch} is not 1 or more")
-            for second in scope.seconds:
-                if not 0 < second < float("inf"):
-                    raise bad(f"{field_path}.{name}.seconds", f"{second} is not a positive finite time")
+    clocks = (*SCOPES, CHAIN, PAGEABLE)
+    if odd := next((name for name in row.samples if name not in clocks), None):
+        raise bad("samples", f"{odd!r} is not one of {', '.join(clocks)}")
+    if odd := next((name for name in row.parts if name not in PARTS), None):
+        raise bad("parts", f"{odd!r} is not one of {', '.join(PARTS)}")
     if row.former and _counts(row.former.samples) != _counts(row.samples):
         raise bad("former.samples", "there is not one for each of the row's own")
     if row.measured_utc:
@@ -225,10 +211,6 @@ def _check_row(path: Path, number: int, row: Row, header: Header) -> None:
                 moment(text)
             except ValueError:
                 raise bad(name, f"{text!r} is not a time as ISO 8601 writes it") from None
-    energy = row.energy
-    for name, value in (("joules", energy.joules), ("idle_w", energy.idle_w), ("window_s", energy.window_s)):
-        if value is not None and not 0 < value < float("inf"):
-            raise bad(f"energy.{name}", f"{value} is not a positive finite number")
 
 
 def _counts(samples: dict[str, Scope]) -> dict[str, int]:
@@ -337,9 +319,7 @@ class RunFile:
     def __enter__(self) -> RunFile:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
 
@@ -352,18 +332,14 @@ _OUTPUT_OPTIONS = {
 
 def essential(command: Iterable[str]) -> tuple[str, ...]:
     """A command without the options that only say where its output goes."""
-    return tuple(_without_output(command))
-
-
-def _without_output(command: Iterable[str]) -> Iterator[str]:
-    words = iter(command)
+    kept, words = [], iter(command)
     for word in words:
-        name = word.split("=", 1)[0]
-        if name in _OUTPUT_OPTIONS:
-            if "=" not in word and _OUTPUT_OPTIONS[name]:
-                next(words, None)
-            continue
-        yield word
+        name, equals, _ = word.partition("=")
+        if name not in _OUTPUT_OPTIONS:
+            kept.append(word)
+        elif _OUTPUT_OPTIONS[name] and not equals:
+            next(words, None)
+    return tuple(kept)
 
 
 def _devices(header: Header) -> tuple[str, ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import bisect
 import contextlib
 import ctypes
 import re
@@ -100,7 +99,6 @@ def _ask(thing: Any, keys: type, name: str, default: Any) -> Any:
     Args:
         thing: a platform or device.
         keys: ``cl.platform_info`` or ``cl.device_info``.
-        name: the property's name there.
         default: also sets the type of the answer, unless it is None.
     """
     try:
@@ -241,9 +239,29 @@ def _library_of(platform: Any) -> str:
     By the rules of ``cl_khr_icd`` a platform starts with a pointer to its driver's table of functions, whose
     second entry is clGetPlatformInfo: the file that this address was mapped from is the driver.
     """
-    mapped = _Mapped.read()
-    table = mapped.word(platform.int_ptr)
-    return mapped.file_of(mapped.word(table + ctypes.sizeof(ctypes.c_void_p)))
+    pointer = ctypes.sizeof(ctypes.c_void_p)
+    address = platform.int_ptr
+    for offset in (0, pointer):
+        if _file_behind(address + offset, pointer) is None:
+            return ""
+        address = ctypes.c_size_t.from_address(address + offset).value
+    file = _file_behind(address, 1) or ""
+    return file if file.startswith("/") else ""
+
+
+def _file_behind(address: int, size: int) -> str | None:
+    """The file that readable memory was mapped from, "" for none; None where nothing is mapped."""
+    try:
+        lines = Path("/proc/self/maps").read_text(encoding="utf-8", errors="surrogateescape").split("\n")
+    except OSError:
+        return None
+    for line in lines:
+        fields = line.split(maxsplit=5)
+        if len(fields) >= 5 and fields[1].startswith("r"):
+            start, end = (int(part, 16) for part in fields[0].split("-"))
+            if start <= address and address + size <= end:
+                return fields[5] if len(fields) > 5 else ""
+    return None
 
 
 def _likely(platform: Any, registered: drivers.Registered) -> drivers.Driver | None:
@@ -253,48 +271,6 @@ def _likely(platform: Any, registered: drivers.Registered) -> drivers.Driver | N
         if mark in words:
             return next((driver for driver in registered.drivers if part in driver.library.lower()), None)
     return None
-
-
-@dataclass(frozen=True)
-class _Mapped:
-    """The readable memory of this process: sorted ranges with the file behind each."""
-
-    starts: tuple[int, ...] = ()
-    ranges: tuple[tuple[int, int, str], ...] = ()
-
-    @classmethod
-    def read(cls) -> _Mapped:
-        try:
-            lines = Path("/proc/self/maps").read_text(encoding="utf-8", errors="surrogateescape").split("\n")
-        except OSError:
-            return cls()
-        ranges = []
-        for line in lines:
-            fields = line.split(maxsplit=5)
-            if len(fields) >= 5 and fields[1].startswith("r"):
-                start, end = (int(part, 16) for part in fields[0].split("-"))
-                ranges.append((start, end, fields[5] if len(fields) > 5 else ""))
-        ranges.sort()
-        return cls(tuple(start for start, _, _ in ranges), tuple(ranges))
-
-    def _range(self, address: int, size: int) -> tuple[int, int, str] | None:
-        position = bisect.bisect_right(self.starts, address) - 1
-        if position < 0:
-            return None
-        mapped = self.ranges[position]
-        return mapped if address + size <= mapped[1] else None
-
-    def word(self, address: int) -> int:
-        """The pointer stored at an address; 0 if nothing is mapped there."""
-        size = ctypes.sizeof(ctypes.c_void_p)
-        if self._range(address, size) is None:
-            return 0
-        return ctypes.c_size_t.from_address(address).value
-
-    def file_of(self, address: int) -> str:
-        """The file that an address was mapped from, "" if none."""
-        mapped = self._range(address, 1)
-        return mapped[2] if mapped and mapped[2].startswith("/") else ""
 
 
 # --- drivers that compile for less than the CPU offers ------------------------------------------------------

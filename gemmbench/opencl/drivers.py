@@ -54,11 +54,7 @@ class Registered:
     warnings: tuple[str, ...] = ()
 
     def driver_of(self, library: str) -> Driver | None:
-        """The driver that a loaded library belongs to.
-
-        Args:
-            library: path of a library that the process has loaded.
-        """
+        """The driver that a loaded library belongs to, by its path."""
         real = os.path.realpath(library)
         for driver in self.drivers:
             if _is_path(driver.library) and os.path.realpath(driver.library) == real:

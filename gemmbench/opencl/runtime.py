@@ -1,24 +1,29 @@
-"""Contexts, queues, programs: what every executor on an OpenCL device needs, and errors as row statuses."""
+"""What runs on an OpenCL device: contexts, queues, programs, memory, resources; errors as row statuses."""
 
 from __future__ import annotations
 
 import math
+import re
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pyopencl as cl
 
-from gemmbench.ladder.variant import PIXEL
+from gemmbench.ladder.variant import PIXEL, Pass, Values, Variant
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.dtypes import ReferenceArray
 from gemmbench.model.instrument import NotMeasuredError
 from gemmbench.model.kernel_files import text
+from gemmbench.model.problem import Gemm
+from gemmbench.model.row import Resources
 from gemmbench.opencl.discovery import handle
+from gemmbench.stats import ceilings
 
 STANDARD = "-cl-std=CL1.2"  # the least that the kernels need, and the most that Oclgrind takes
 
@@ -62,8 +67,7 @@ class Runtime:
         """The program of one ``.cl`` file under one -D list, built once.
 
         Args:
-            file: named relative to the kernels folder.
-            options: that it is built with.
+            file: relative to the kernels folder.
             root: another kernels folder than gemmbench's own.
 
         Raises:
@@ -177,250 +181,164 @@ def choose(mode: str, device: DeviceFacts) -> str:
     return "mapped" if device.unified_memory else "staged"
 
 
-class Operand(Protocol):
-    """One matrix that lives in host memory between problems and in `buffer` during one."""
+class Operand:
+    """One matrix that lives in host memory between problems and in `buffer` during one.
+
+    As an image it is RGBA, a row of the matrix in each row of pixels, the last pixel filled up with zeros.
+    """
 
     buffer: Any
+    _host: Any  # the host's values: flat, of an image by rows of whole pixels; None while the device has them
+
+    def __init__(self, runtime: Runtime, shape: tuple[int, int], dtype: np.dtype[Any], image: bool) -> None:
+        rows, columns = shape
+        self._queue, self._shape, self._dtype, self._image = runtime.queue, shape, dtype, image
+        self._pixels: tuple[int, int] = max(1, -(-columns // PIXEL)), max(1, rows)  # width and height
+        self._held = (self._pixels[1], self._pixels[0] * PIXEL) if image else (rows * columns,)
 
     def fill(self, values: ReferenceArray) -> None:
         """Put values into host memory (not timed)."""
+        self.reclaim(self._queue)
+        if self._image:
+            self._host[...] = 0
+            self._host[: values.shape[0], : values.shape[1]] = values
+        else:
+            self._host[...] = values.reshape(-1)
 
     def to_device(self, queue: Any) -> None:
         """Enqueue what makes the host's values the device's."""
+        raise NotImplementedError
 
     def lend(self, queue: Any) -> None:
         """Give the memory to the device without copying the values."""
 
     def keep_on_device(self, queue: Any) -> None:
         """Have the values on the device, without copying them twice (not timed)."""
+        raise NotImplementedError
 
     def to_host(self, queue: Any) -> None:
         """Bring the device's values to the host; returns when they are there."""
+        raise NotImplementedError
 
     def reclaim(self, queue: Any) -> None:
         """Give the memory back to the host without copying the values (not timed)."""
 
+    def pageable(self) -> Operand:
+        """The same memory of the device with an ordinary array of the host's, which holds the same values.
+
+        Where host and device share one memory, that is the operand itself.
+        """
+        return self
+
     def read(self) -> ReferenceArray:
-        """The values in host memory, flat."""
+        """The values in host memory, flat; of an image by rows."""
+        self.reclaim(self._queue)
+        return np.array(self._host[: self._shape[0], : self._shape[1]] if self._image else self._host)
 
 
-class Mapped:
+class Mapped(Operand):
     """One allocation that host and device take in turns."""
 
-    def __init__(self, runtime: Runtime, count: int, dtype: np.dtype[Any]) -> None:
+    def __init__(self, runtime: Runtime, shape: tuple[int, int], dtype: np.dtype[Any], image: bool) -> None:
+        super().__init__(runtime, shape, dtype, image)
         flags = cl.mem_flags.READ_WRITE | cl.mem_flags.ALLOC_HOST_PTR
-        self.buffer = runtime.buffer(count * dtype.itemsize, flags)
-        self._queue, self._count, self._dtype = runtime.queue, count, dtype
-        self._view: Any = None
-
-    def fill(self, values: ReferenceArray) -> None:
-        """See `Operand`."""
-        self.reclaim(self._queue)
-        self._view[...] = values.reshape(-1)
+        if image:
+            self.buffer = runtime.image(*self._pixels, dtype, flags)
+        else:
+            self.buffer = runtime.buffer(math.prod(self._held) * dtype.itemsize, flags)
+        self._pitch = self._held[-1] * dtype.itemsize  # bytes from row to row of an image; what the map says
+        self._host = None
 
     def to_device(self, queue: Any) -> None:
-        """See `Operand`."""
-        if self._view is not None:
-            if self._count:
-                self._view.base.release(queue)
-            self._view = None
+        if self._host is not None:
+            if self._host.size:
+                self._host.base.release(queue)
+            self._host = None
 
     lend = to_device
     keep_on_device = to_device
 
     def to_host(self, queue: Any) -> None:
-        """See `Operand`."""
-        if self._view is not None:
-            return
-        if self._count == 0:
-            queue.finish()
-            self._view = np.empty(0, self._dtype)
-            return
         flags = cl.map_flags.READ | cl.map_flags.WRITE
-        self._view, _ = cl.enqueue_map_buffer(
-            queue, self.buffer, flags, 0, (self._count,), self._dtype, is_blocking=True
-        )
-
-    reclaim = to_host
-
-    def read(self) -> ReferenceArray:
-        """See `Operand`."""
-        self.to_host(self._queue)
-        return np.array(self._view)
-
-
-class Copied:
-    """A device buffer and a host array, pinned or pageable."""
-
-    def __init__(self, runtime: Runtime, count: int, dtype: np.dtype[Any], pinned: bool) -> None:
-        nbytes = count * dtype.itemsize
-        self.buffer = runtime.buffer(nbytes)
-        self._pinned: Any = None
-        if pinned and count:
-            flags = cl.mem_flags.READ_WRITE | cl.mem_flags.ALLOC_HOST_PTR
-            self._pinned = runtime.buffer(nbytes, flags)
-            both = cl.map_flags.READ | cl.map_flags.WRITE
-            with errors():
-                self.host, _ = cl.enqueue_map_buffer(
-                    runtime.queue, self._pinned, both, 0, (count,), dtype, is_blocking=True
-                )
-        else:
-            self.host = page_aligned(count, dtype)
-        self._changed = True  # in host memory since the last copy to the device
-
-    def fill(self, values: ReferenceArray) -> None:
-        """See `Operand`."""
-        self.host[...] = values.reshape(-1)
-        self._changed = True
-
-    def to_device(self, queue: Any) -> None:
-        """See `Operand`."""
-        if self.host.size:
-            cl.enqueue_copy(queue, self.buffer, self.host, is_blocking=False)
-        self._changed = False
-
-    def lend(self, queue: Any) -> None:
-        """See `Operand`."""
-
-    def keep_on_device(self, queue: Any) -> None:
-        """See `Operand`."""
-        if self._changed:
-            self.to_device(queue)
-
-    def to_host(self, queue: Any) -> None:
-        """See `Operand`."""
-        if self.host.size:
-            cl.enqueue_copy(queue, self.host, self.buffer, is_blocking=True)
-        else:
+        if self._host is None and not math.prod(self._held):
             queue.finish()
-
-    def reclaim(self, queue: Any) -> None:
-        """See `Operand`."""
-
-    def read(self) -> ReferenceArray:
-        """See `Operand`."""
-        return np.array(self.host)
-
-
-class MappedImage:
-    """An RGBA image that host and device take in turns: a row of the matrix in each row of pixels."""
-
-    def __init__(self, runtime: Runtime, shape: tuple[int, int], dtype: np.dtype[Any]) -> None:
-        self._size = (max(1, -(-shape[1] // PIXEL)), max(1, shape[0]))  # in pixels
-        flags = cl.mem_flags.READ_WRITE | cl.mem_flags.ALLOC_HOST_PTR
-        self.buffer = runtime.image(*self._size, dtype, flags)
-        self._queue, self._shape, self._dtype = runtime.queue, shape, dtype
-        self._pitch = self._size[0] * PIXEL * dtype.itemsize  # bytes from row to row; what the map says
-        self._view: Any = None
-
-    def fill(self, values: ReferenceArray) -> None:
-        """See `Operand`."""
-        self.reclaim(self._queue)
-        self._view[...] = 0
-        self._view[: values.shape[0], : values.shape[1]] = values
-
-    def to_device(self, queue: Any) -> None:
-        """See `Operand`."""
-        if self._view is not None:
-            self._view.base.release(queue)
-            self._view = None
-
-    lend = to_device
-    keep_on_device = to_device
-
-    def to_host(self, queue: Any) -> None:
-        """See `Operand`."""
-        while self._view is None:
-            view, pitch = self._map(queue)
+            self._host = np.empty(0, self._dtype)
+        elif self._host is None and not self._image:
+            self._host, _ = cl.enqueue_map_buffer(
+                queue, self.buffer, flags, 0, self._held, self._dtype, is_blocking=True
+            )
+        while self._host is None:
+            strides = (self._pitch, self._dtype.itemsize)
+            view, _, pitch, _ = cl.enqueue_map_image(
+                queue, self.buffer, flags, (0, 0), self._pixels, self._held, self._dtype, strides=strides,
+                is_blocking=True,
+            )  # fmt: skip
             if pitch == self._pitch:
-                self._view = view
+                self._host = view
             else:  # the driver pads rows: look again, at that distance
                 view.base.release(queue)
                 self._pitch = pitch
 
-    def _map(self, queue: Any) -> tuple[Any, int]:
-        width, height = self._size
-        view, _, pitch, _ = cl.enqueue_map_image(
-            queue,
-            self.buffer,
-            cl.map_flags.READ | cl.map_flags.WRITE,
-            (0, 0),
-            (width, height),
-            (height, width * PIXEL),
-            self._dtype,
-            strides=(self._pitch, self._dtype.itemsize),
-            is_blocking=True,
-        )
-        return view, pitch
-
     reclaim = to_host
 
-    def read(self) -> ReferenceArray:
-        """See `Operand`."""
-        self.to_host(self._queue)
-        return np.array(self._view[: self._shape[0], : self._shape[1]])
 
+class Copied(Operand):
+    """A device buffer or image and a host array, pinned or pageable."""
 
-class CopiedImage:
-    """An RGBA image and a host array whose rows are whole pixels, pinned or pageable."""
-
-    def __init__(self, runtime: Runtime, shape: tuple[int, int], dtype: np.dtype[Any], pinned: bool) -> None:
-        width, height = max(1, -(-shape[1] // PIXEL)), max(1, shape[0])
-        self.buffer = runtime.image(width, height, dtype)
-        self._shape, self._region = shape, (width, height)
-        self._staging = Copied(runtime, height * width * PIXEL, dtype, pinned)
-        self._changed = True
+    def __init__(
+        self, runtime: Runtime, shape: tuple[int, int], dtype: np.dtype[Any], image: bool, pinned: bool
+    ) -> None:
+        super().__init__(runtime, shape, dtype, image)
+        count = math.prod(self._held)
+        nbytes = count * dtype.itemsize
+        self.buffer = runtime.image(*self._pixels, dtype) if image else runtime.buffer(nbytes)
+        if pinned and count:
+            self._pinned = runtime.buffer(nbytes, cl.mem_flags.READ_WRITE | cl.mem_flags.ALLOC_HOST_PTR)
+            both = cl.map_flags.READ | cl.map_flags.WRITE
+            with errors():
+                host, _ = cl.enqueue_map_buffer(
+                    runtime.queue, self._pinned, both, 0, (count,), dtype, is_blocking=True
+                )
+        else:
+            host = page_aligned(count, dtype)
+        self._host = host.reshape(self._held)
+        self._area = {"origin": (0, 0), "region": self._pixels} if image else {}
+        self._changed = True  # in host memory since the last copy to the device
 
     def fill(self, values: ReferenceArray) -> None:
-        """See `Operand`."""
-        width, height = self._region
-        rows = np.zeros((height, width * PIXEL), values.dtype)
-        rows[: values.shape[0], : values.shape[1]] = values
-        self._staging.fill(rows)
+        super().fill(values)
         self._changed = True
 
     def to_device(self, queue: Any) -> None:
-        """See `Operand`."""
-        cl.enqueue_copy(
-            queue, self.buffer, self._staging.host, origin=(0, 0), region=self._region, is_blocking=False
-        )
+        if self._host.size:
+            cl.enqueue_copy(queue, self.buffer, self._host, is_blocking=False, **self._area)
         self._changed = False
 
-    def lend(self, queue: Any) -> None:
-        """See `Operand`."""
-
     def keep_on_device(self, queue: Any) -> None:
-        """See `Operand`."""
         if self._changed:
             self.to_device(queue)
 
     def to_host(self, queue: Any) -> None:
-        """See `Operand`."""
-        cl.enqueue_copy(queue, self._staging.host, self.buffer, origin=(0, 0), region=self._region)
+        if self._host.size:
+            cl.enqueue_copy(queue, self._host, self.buffer, is_blocking=True, **self._area)
+        else:
+            queue.finish()
 
-    def reclaim(self, queue: Any) -> None:
-        """See `Operand`."""
-
-    def read(self) -> ReferenceArray:
-        """See `Operand`."""
-        width, height = self._region
-        return np.array(self._staging.host.reshape(height, width * PIXEL)[: self._shape[0], : self._shape[1]])
+    def pageable(self) -> Operand:
+        other = copy(self)
+        other._host = page_aligned(self._host.size, self._host.dtype).reshape(self._held)
+        other._host[...] = self._host
+        return other
 
 
 def operand(
-    runtime: Runtime, mode: str, shape: tuple[int, ...], dtype: np.dtype[Any], image: bool = False
+    runtime: Runtime, mode: str, shape: tuple[int, int], dtype: np.dtype[Any], image: bool = False
 ) -> Operand:
     """Memory for a matrix of this shape in one of `model.case.MEMORY_MODES`, as a buffer or an image."""
-    rows, columns = shape
     with errors():
         if mode == "mapped":
-            if image:
-                return MappedImage(runtime, (rows, columns), dtype)
-            return Mapped(runtime, rows * columns, dtype)
-        pinned = mode == "staged"
-        if image:
-            return CopiedImage(runtime, (rows, columns), dtype, pinned)
-        return Copied(runtime, rows * columns, dtype, pinned)
+            return Mapped(runtime, shape, dtype, image)
+        return Copied(runtime, shape, dtype, image, pinned=mode == "staged")
 
 
 def page_aligned(count: int, dtype: np.dtype[Any]) -> ReferenceArray:
@@ -428,3 +346,154 @@ def page_aligned(count: int, dtype: np.dtype[Any]) -> ReferenceArray:
     raw = np.empty(count * dtype.itemsize + _PAGE, np.uint8)
     start = -raw.ctypes.data % _PAGE
     return raw[start : start + count * dtype.itemsize].view(dtype)
+
+
+# --- What kernels take as built: private and local memory, registers, and how many work-items fit -----------
+
+
+# ptxas hands out registers in this many for each work-item.
+_REGISTER_STEP = 8
+
+
+def resources_of(
+    runtime: Runtime, variant: Variant, parameters: Values, programs: Mapping[str, Built], problem: Gemm
+) -> tuple[Resources, ...]:
+    """The resources of each kernel that a problem takes, in launch order.
+
+    Raises:
+        NotMeasuredError: a kernel cannot be made.
+    """
+    values = variant.values(problem, {**parameters, **variant.chosen(problem, runtime.facts, parameters)})
+    return tuple(_of_pass(runtime, step, values, programs[step.file]) for step in variant.steps(values))
+
+
+def _of_pass(runtime: Runtime, step: Pass, values: Values, built: Built) -> Resources:
+    info, device = cl.kernel_work_group_info, runtime.device
+    group = math.prod(step.group(values))
+    with errors():
+        kernel = cl.Kernel(built.program, step.kernel)
+
+        def ask(what: Any) -> int:
+            return int(kernel.get_work_group_info(what, device))
+
+        most, local = ask(info.WORK_GROUP_SIZE), ask(info.LOCAL_MEM_SIZE)
+        multiple, private = ask(info.PREFERRED_WORK_GROUP_SIZE_MULTIPLE), ask(info.PRIVATE_MEM_SIZE)
+        # A device attribute of NVIDIA's extension.
+        nvidia = "cl_nv_device_attribute_query" in runtime.facts.extensions
+        file = int(runtime.device.registers_per_block_nv) if nvidia else 0
+    registers, spills = registers_and_spills(built.log, step.kernel)
+    items, limit = fit(runtime.facts, group, local, registers, file)
+    return Resources(
+        kernel=step.kernel,
+        role=step.role,
+        group=group,
+        most=max(most, group),  # some drivers tell their default for a kernel compiled for a larger group
+        multiple=multiple,
+        private_bytes=private,
+        local_bytes=local,
+        registers=registers,
+        spill_bytes=spills,
+        fit=items,
+        limit=limit,
+    )
+
+
+def registers_and_spills(log: str, kernel: str) -> tuple[int | None, int | None]:
+    """Registers and spilled bytes of a kernel in the build log of NVIDIA's compiler (-cl-nv-verbose)."""
+    for part in re.split(r"Compiling entry function '", log)[1:]:
+        if part.startswith(f"{kernel}'"):
+            used = re.search(r"Used (\d+) registers", part)
+            spilled = re.search(r"(\d+) bytes spill stores", part)
+            return (int(used[1]) if used else None), (int(spilled[1]) if spilled else None)
+    return None, None
+
+
+def fit(
+    facts: DeviceFacts, group: int, local: int, registers: int | None, file: int
+) -> tuple[int | None, str]:
+    """Work-items that a compute unit of a GPU holds at once, and what limits them.
+
+    Args:
+        group: work-items in a work-group.
+        local: bytes of local memory of a group.
+        registers: of a work-item; None if the driver does not tell.
+        file: registers of a compute unit; 0 if not known.
+    """
+    if facts.type != "gpu":
+        return None, ""  # a CPU's core runs one work-group after the other
+    rooms: dict[str, int] = {}
+    if known := ceilings.MULTIPROCESSOR.get(facts.compute_capability):
+        resident, shared = known
+        rooms["work-items"] = resident // group
+        if local:
+            rooms["local memory"] = shared * 1024 // (local + ceilings.OF_A_GROUP)
+    elif local and not facts.local_mem_emulated:
+        rooms["local memory"] = facts.local_mem_bytes // local  # what one group may have is the least
+    if registers and file:
+        rooms["registers"] = file // (-(-registers // _REGISTER_STEP) * _REGISTER_STEP * group)
+    if not rooms:
+        return None, ""
+    limit = min(rooms, key=lambda name: rooms[name])
+    return max(1, rooms[limit]) * group, limit
+
+
+# --- NVIDIA's binary route: instructions that the driver refuses in OpenCL C --------------------------------
+#
+# The driver compiles OpenCL C for the plain target of the device, ``sm_90``, which has no ``wgmma``. But a
+# program's binary is PTX text, and it is compiled again when a program is made from it. So a kernel states
+# such instructions in ``asm volatile`` as comments; the first compilation passes them on, operands filled in:
+#
+#     asm volatile("//@sm_90a wgmma.fence.sync.aligned;" ::: "memory");
+#
+# `rebuild` takes the marks of a target away, aims the text at that target and builds it.
+
+
+_TARGET = re.compile(r"^\s*\.target\s+(sm_\d+)\w*", re.MULTILINE)
+
+
+def released(text: str, target: str) -> str:
+    """PTX text for a target. Instructions marked for it are no longer comments.
+
+    Args:
+        text: PTX, with comments of the form ``//@TARGET instructions``.
+        target: ``sm_90a``.
+
+    Raises:
+        NotMeasuredError: the text is for another architecture, or is no PTX.
+    """
+    match = _TARGET.search(text)
+    if match is None:
+        raise NotMeasuredError("failed", "the driver's program binary is not PTX text")
+    if match[1] != target.rstrip("af"):
+        raise NotMeasuredError("unsupported", f"the driver compiles for {match[1]}, not for {target}")
+    text = text[: match.start(1)] + target + text[match.end() :]
+    return re.sub(rf"//@{re.escape(target)}[^\S\n]", "", text)
+
+
+def rebuild(runtime: Runtime, file: str, built: Built, target: str) -> Built:
+    """A program built again from its own PTX, aimed at a target.
+
+    Args:
+        file: what the program was built from, for messages.
+        built: the program as the driver compiled it.
+        target: whose marks are taken away.
+
+    Returns:
+        The new program; its seconds are those of both builds.
+
+    Raises:
+        NotMeasuredError: the binary is not what it is expected to be, or its instructions do not assemble.
+    """
+    begin = time.perf_counter()
+    with errors():
+        (binary,) = built.program.get_info(cl.program_info.BINARIES)
+        ptx = released(bytes(binary).decode("latin-1").rstrip("\0"), target)
+        program = cl.Program(runtime.context, [runtime.device], [ptx.encode()])
+        try:
+            program.build(["-cl-nv-verbose"])  # registers and spills
+        except cl.Error as error:
+            raise NotMeasuredError(
+                "failed", build_failure(f"{file} as PTX for {target}", str(error))
+            ) from None
+        log = program.get_build_info(runtime.device, cl.program_build_info.LOG) or ""
+    return Built(program, built.seconds + time.perf_counter() - begin, log.strip())

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from gemmbench import UsageError, ladder
 from gemmbench.model.case import MEMORY_MODES
@@ -51,22 +51,17 @@ COMPARISON_FORMATS = ("table", "markdown", "junit", "json", "github")
 HISTORY_FORMATS = ("table", "markdown", "csv", "json")
 
 
-def _scope_option() -> str:
-    scope: str = option(
-        "Which time is compared; finest: the kernel's, or the host's for what runs there.",
-        Choice(("finest", *SCOPES)),
-        "finest",
-    )
-    return scope
+def _scope_option() -> Any:
+    help = "Which time is compared; finest: the kernel's, or the host's for what runs there."
+    return option(help, Choice(("finest", *SCOPES)), "finest")
 
 
-def _ratio_option() -> str | None:
-    ratio: str | None = option(
+def _ratio_option() -> Any:
+    return option(
         "Compare ratios inside one run: every row over this kernel, numpy, or peak; of several names the "
         "first that a row has.",
         metavar="NAMES",
     )
-    return ratio
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,7 +113,6 @@ class Comparing(Options):
 
     @cached_property
     def rules(self) -> Rules:
-        """Thresholds, confidence, scope and mode."""
         differences = () if self.across is None else choose(self.across, tuple(DIFFERENCES), "difference")
         return Rules(
             thresholds=threshold_of(self.threshold, self.thresholds),
@@ -136,16 +130,10 @@ class Comparing(Options):
 
     @cached_property
     def written(self) -> tuple[tuple[str, Path], ...]:
-        """The formats of --write, and their files."""
         return tuple(format_and_file(text, COMPARISON_FORMATS) for text in self.write)
 
     def check_paths(self, runs: Iterable[Path], plot: Path | None, save: Path | None = None) -> None:
         """Find out beforehand whether everything can be written, and that nothing is written over.
-
-        Args:
-            runs: files that are compared.
-            plot: ``--plot``.
-            save: ``--save``.
 
         Raises:
             UsageError: a file cannot be written, or is also read, or also written by another option.
@@ -229,7 +217,6 @@ class Check(Comparing, Measuring):
 
     @property
     def in_turn(self) -> bool:
-        """With --against."""
         return self.against is not None
 
     def _check_against(self, folder: Path) -> None:
@@ -271,7 +258,6 @@ class History(Options):
 
     @cached_property
     def rules(self) -> Rules:
-        """Thresholds, scope and mode."""
         return Rules(threshold_of(self.threshold), scope=time_scope(self.scope), ratio=references(self.ratio))
 
 
@@ -347,12 +333,10 @@ class Tune(Options):
 
     @cached_property
     def only_dtype(self) -> str:
-        """The data type."""
         return only(choose_dtypes("float" if self.dtype is None else self.dtype, GEMM_DTYPES), "--dtype")
 
     @cached_property
     def variant(self) -> str | None:
-        """The kernel's name."""
         if self.kernel is None:
             return None
         return only(choose(self.kernel, ladder.LADDER, "kernel"), "--kernel")

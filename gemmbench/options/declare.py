@@ -35,7 +35,6 @@ class Kind(Protocol):
         """
 
 
-@dataclass(frozen=True)
 class Text:
     """Words; from Python also a list of them, or a number."""
 
@@ -48,23 +47,19 @@ class Text:
         raise ValueError(f"{value!r} is not a valid string.")
 
 
-@dataclass(frozen=True)
 class Flag:
     """Yes or no."""
 
     def convert(self, value: Any) -> bool:
-        """Nothing stands for another."""
         if isinstance(value, bool):
             return value
         raise ValueError(f"{value!r} is not a valid boolean.")
 
 
-@dataclass(frozen=True)
 class Count:
     """How often a flag is given."""
 
     def convert(self, value: Any) -> int:
-        """True is once."""
         return operator.index(value)
 
 
@@ -76,7 +71,6 @@ class Whole:
     most: int | None = None
 
     def convert(self, value: Any) -> int:
-        """A number with a fraction is none."""
         try:
             number = int(value) if isinstance(value, str) else operator.index(value)
         except (TypeError, ValueError):
@@ -95,7 +89,6 @@ class Number:
     finite: bool = True  # otherwise whoever takes it checks
 
     def convert(self, value: Any) -> float:
-        """Text is read as Python reads it."""
         try:
             number = float(value)
         except (TypeError, ValueError):
@@ -114,7 +107,6 @@ class Choice:
     names: tuple[str, ...]
 
     def convert(self, value: Any) -> str:
-        """Names are spelt as they are."""
         if value not in self.names:
             raise ValueError(f"{value!r} is not one of {', '.join(map(repr, self.names))}.")
         return str(value)
@@ -127,7 +119,6 @@ class File:
     folder: bool = True  # it may be a folder
 
     def convert(self, value: Any) -> Path:
-        """Says what the command line says."""
         try:
             path = Path(value)
         except TypeError:
@@ -205,9 +196,7 @@ def build(kind: type[_T], values: Mapping[str, Any]) -> _T:
     given: dict[str, Any] = {}
     for name, value in values.items():
         if name not in known:
-            close = difflib.get_close_matches(name, known, 1)
-            hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(known)}"
-            raise UsageError(f"{kind.command} has no option {name!r}; {hint}")
+            raise UsageError(f"{kind.command} has no option {name!r}; {_hint(name, known)}")
         if value is not None:
             given[name] = _converted(name, known[name], value)
     for name, spec in known.items():
@@ -367,10 +356,14 @@ def choose(text: str, known: Sequence[str], what: str) -> tuple[str, ...]:
         raise UsageError(f"no {what} is given; there are {', '.join(known)}")
     for word in words:
         if word not in known:
-            close = difflib.get_close_matches(word, known, 1)
-            hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(known)}"
-            raise UsageError(f"unknown {what} {word!r}; {hint}")
+            raise UsageError(f"unknown {what} {word!r}; {_hint(word, known)}")
     return tuple(dict.fromkeys(words))
+
+
+def _hint(word: str, known: Iterable[str]) -> str:
+    """The name that was probably meant, else all there are."""
+    close = difflib.get_close_matches(word, known, 1)
+    return f"did you mean {close[0]}?" if close else f"there are {', '.join(known)}"
 
 
 def check_plot_path(path: Path | None) -> None:
@@ -466,15 +459,14 @@ def threshold_of(text: str | None, path: Path | None = None) -> Thresholds:
     Raises:
         UsageError: one cannot be taken.
     """
+    option = "--threshold:"
     try:
         default = verdict.parse(text) if text is not None else None
-    except ThresholdError as error:
-        raise UsageError(f"--threshold: {error}") from None
-    try:
+        option = "--thresholds"
         if path is not None:
             return verdict.load(path, default)
     except ThresholdError as error:
-        raise UsageError(f"--thresholds {error}") from None
+        raise UsageError(f"{option} {error}") from None
     return Thresholds(default) if default is not None else Thresholds()
 
 

@@ -1,4 +1,4 @@
-"""The options of the commands that measure, with the plan and the table that they ask for."""
+"""The commands that measure: their help, their options, the plan and the table that these ask for."""
 
 # ruff: noqa: RUF009  `option` is `dataclasses.field` with a `Spec`
 
@@ -8,12 +8,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from gemmbench import UsageError, ladder, views
 from gemmbench.gemm.operands import OperandError, read_header
 from gemmbench.gemm.workloads import PROMPT, SETS, Shape, ShapeFileError, merged, read_shapes
-from gemmbench.ladder import ORDER, libraries
+from gemmbench.ladder import ORDER
 from gemmbench.ladder.variant import Variant
 from gemmbench.model.case import MEMORY_MODES, Case, Operands, Plan, Policy, Skip
 from gemmbench.model.device import DeviceFacts
@@ -62,16 +62,15 @@ EVERY_PROBE = "all"  # of --describe without a name
 _DEFAULT_SIZE = 1024
 
 
-def device_option(default: str = "the best found") -> str:
+def device_option(default: str = "the best found") -> Any:
     """Which device; `default` is what help says is used without it."""
-    selected: str = option(
+    return option(
         "Index (0), platform:device (0:1), part of a name (pocl, intel, h200), several with commas, or all.  "
         f"[default: {default}]",
         default="",
         env="GEMMBENCH_DEVICE",
         metavar="WHICH",
     )
-    return selected
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +78,6 @@ class Measuring(Options):
     """Where a command measures, how long, and what becomes of the result."""
 
     chart: ClassVar[str | None] = None  # the kind that --plot draws; None for what suits the run
-    cached_peaks: ClassVar[bool] = False  # see `suite.run.Request`
 
     device: str = device_option()
     concurrent: bool = flag(
@@ -124,23 +122,10 @@ class Measuring(Options):
 
     @property
     def policy(self) -> Policy:
-        """How rows are sampled."""
-        budget = DEFAULT_BUDGET_S if self.budget is None else self.budget
-        limit = 60 + 20 * budget if self.time_limit is None else self.time_limit
-        memory_mode = self.memory or "auto"
-        return Policy(
-            budget_s=budget, time_limit_s=limit, memory=memory_mode, cold=self.cold, energy=self.energy
-        )
-
-    @property
-    def uses_presets(self) -> bool:
-        """Whether the tuner's presets are used."""
-        return False
-
-    @property
-    def uses_cached_peaks(self) -> bool:
-        """Whether peaks that an earlier run has measured are not measured again."""
-        return False
+        budget_s = DEFAULT_BUDGET_S if self.budget is None else self.budget
+        limit_s = 60 + 20 * budget_s if self.time_limit is None else self.time_limit
+        memory = self.memory or "auto"
+        return Policy(budget_s, time_limit_s=limit_s, cold=self.cold, memory=memory, energy=self.energy)
 
     def plan(self, devices: Sequence[DeviceFacts], find_tuned: FindTuned) -> Plan:
         """What is measured on these devices.
@@ -154,7 +139,14 @@ class Measuring(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class Peak(Measuring):
-    """The options of ``peak``."""
+    """Measure what the device can do: arithmetic, memory, transfers.
+
+    For every data type and vector width, several forms of a multiply-add, numbers of independent chains
+    and unroll depths are raced; the best is shown with its integrity: ok, or suspect and why. --all adds
+    the other types and matrix units, bandwidth of global and local memory and of images, the steps of the
+    caches, transfers, and the latencies of memory and of launches. What is measured here is kept, so that
+    square and the other sweeps can show fractions without measuring again.
+    """
 
     command: ClassVar[str] = "peak"
 
@@ -187,12 +179,10 @@ class Peak(Measuring):
 
     @cached_property
     def families(self) -> tuple[str, ...]:
-        """The families of probes."""
         return tuple(FAMILIES) if self.all else choose(self.only or COMPUTE, tuple(FAMILIES), "family")
 
     @cached_property
     def dtypes(self) -> tuple[str, ...]:
-        """The data types of the compute family."""
         if self.types is not None:
             return choose_dtypes(self.types, ALL_DTYPES)
         return ALL_DTYPES if self.all else PEAK_DTYPES
@@ -221,7 +211,7 @@ class Ladder(Measuring):
     baseline: str = option(
         f"Libraries beside the kernels: {', '.join(ladder.BASELINES)}; several with commas, all or none. "
         "numpy is the host's own BLAS, the others run on the device.",
-        default=libraries.BASELINE,
+        default=ladder.BASELINE,
         metavar="NAMES",
     )
     params: tuple[str, ...] = option(
@@ -258,28 +248,16 @@ class Ladder(Measuring):
 
     @cached_property
     def variants(self) -> tuple[Variant, ...]:
-        """The kernels and the libraries beside them."""
         return choose_kernels(self.kernels, self.baseline)
 
     @cached_property
     def dtypes(self) -> tuple[str, ...]:
-        """The data types."""
         return choose_dtypes("float" if self.dtype is None else self.dtype, GEMM_DTYPES)
 
     @property
     def shapes(self) -> tuple[Shape, ...]:
         """The problems, of every data type alike."""
         raise NotImplementedError
-
-    @property
-    def uses_presets(self) -> bool:
-        """Unless --no-tuned."""
-        return self.tuned
-
-    @property
-    def uses_cached_peaks(self) -> bool:
-        """Unless --remeasure."""
-        return not self.remeasure
 
     def plan(self, devices: Sequence[DeviceFacts], find_tuned: FindTuned) -> Plan:
         """The bandwidth and the peaks that rates are held against, then every shape."""
@@ -327,7 +305,12 @@ class Sweep(Ladder):
 
 @dataclass(frozen=True, kw_only=True)
 class Square(Sweep):
-    """The options of ``square``."""
+    """Sweep square problems: m = n = k.
+
+    Sizes are the powers of two from --min to --max, or those of --sizes. Every kernel is verified before it
+    is timed; the host's own BLAS runs beside them, and the break-even size says from where the device
+    wins with transfers counted.
+    """
 
     command: ClassVar[str] = "square"
     axis: ClassVar[str] = "m"
@@ -338,13 +321,16 @@ class Square(Sweep):
 
     @cached_property
     def shapes(self) -> tuple[Shape, ...]:
-        """m = n = k."""
         return tuple(Shape("", size, size, size) for size in choose_sizes(self.sizes, self.min, self.max))
 
 
 @dataclass(frozen=True, kw_only=True)
 class SweepK(Sweep):
-    """The options of ``sweep-k``."""
+    """Sweep k with m and n fixed.
+
+    The write-ups' second experiment: a = c fixed while b varies. k takes the powers of two from --k-min to
+    --k-max, or the values of --sizes.
+    """
 
     command: ClassVar[str] = "sweep-k"
     axis: ClassVar[str] = "k"
@@ -357,14 +343,17 @@ class SweepK(Sweep):
 
     @cached_property
     def shapes(self) -> tuple[Shape, ...]:
-        """m and n are the same for all."""
         sizes = choose_sizes(self.sizes, self.k_min, self.k_max)
         return tuple(Shape("", self.m, self.n, size) for size in sizes)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Precision(Ladder):
-    """The options of ``precision``."""
+    """Hold half, float and double side by side.
+
+    Every kernel of the ladder in every data type on one square problem: GFLOPS, the fraction of the type's
+    own peak, and what half and double are of float. A type that the device lacks says so.
+    """
 
     command: ClassVar[str] = "precision"
     chart: ClassVar[str | None] = "precision"
@@ -389,7 +378,6 @@ class Precision(Ladder):
 
     @cached_property
     def shapes(self) -> tuple[Shape, ...]:
-        """m = n = k."""
         sizes = choose_sizes(self.sizes, None, _DEFAULT_SIZE)
         return tuple(Shape("", size, size, size) for size in sizes)
 
@@ -407,7 +395,12 @@ class Precision(Ladder):
 
 @dataclass(frozen=True, kw_only=True)
 class Workloads(Ladder):
-    """The options of ``workloads``."""
+    """Measure real shapes: AlexNet, a transformer, or your own.
+
+    The layers of AlexNet lowered to GEMM, the projections of a 7B transformer for one token and for a
+    prompt, odd and non-square sizes, and a CSV file of your own. The table names the best kernel for each
+    shape; -v shows every kernel. --dry-run lists the shapes and where they come from.
+    """
 
     command: ClassVar[str] = "workloads"
 
@@ -447,7 +440,11 @@ class Workloads(Ladder):
 
 @dataclass(frozen=True, kw_only=True)
 class Gemm(Ladder):
-    """The options of ``gemm``."""
+    """Measure one problem, on generated or on your own matrices.
+
+    Times are split into queued, submitted and running for every launch, and into kernel, device and host
+    scope for the whole. --plot draws the kernels as a ladder up to the measured peak.
+    """
 
     command: ClassVar[str] = "gemm"
     chart: ClassVar[str | None] = "ladder"
@@ -484,7 +481,6 @@ class Gemm(Ladder):
 
     @property
     def other_output(self) -> Path | None:
-        """The result."""
         return self.out
 
     @cached_property
@@ -500,7 +496,6 @@ class Gemm(Ladder):
 
     @property
     def shapes(self) -> tuple[Shape, ...]:
-        """One."""
         return (Shape("", *self._size[:3]),)
 
     @cached_property

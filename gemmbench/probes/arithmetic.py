@@ -113,16 +113,13 @@ class ChainProbe:
 
     @property
     def dtypes(self) -> tuple[str, ...]:
-        """See `Probe`."""
         return tuple(self.forms)
 
     @property
     def files(self) -> tuple[str, ...]:
-        """See `Probe`."""
         return tuple(dict.fromkeys(form.file for forms in self.forms.values() for form in forms))
 
     def cases(self, dtype: str, widths: Iterable[int]) -> tuple[Parameters, ...]:
-        """See `Probe`."""
         return tuple({"width": width} for width in widths if width in self.widths)
 
     def usable(self, device: DeviceFacts, dtype: str) -> tuple[Form, ...]:
@@ -134,7 +131,6 @@ class ChainProbe:
         return "" if self.usable(device, dtype) else self.forms[dtype][0].lacks(device)
 
     def fingerprint(self, dtype: str, parameters: Parameters) -> str:
-        """See `Probe`."""
         width, forms = int(parameters["width"]), self.forms[dtype]
         options = (word for form in forms for n in UNROLLS for word in form.options(width, n, CHAINS))
         return fingerprint(tuple(dict.fromkeys(form.file for form in forms)), tuple(options))
@@ -250,7 +246,6 @@ class MatrixProbe:
 
     @property
     def name(self) -> str:
-        """See `Probe`."""
         return self.family.name
 
     @property
@@ -265,12 +260,10 @@ class MatrixProbe:
 
     @property
     def dtypes(self) -> tuple[str, ...]:
-        """See `Probe`."""
         return tuple(dict.fromkeys(instruction.dtype for instruction in self.instructions))
 
     @property
     def files(self) -> tuple[str, ...]:
-        """See `Probe`."""
         return (self.file,)
 
     def cases(self, dtype: str, widths: Iterable[int]) -> tuple[Parameters, ...]:
@@ -298,11 +291,9 @@ class MatrixProbe:
         return (f"-D{chosen}", *many, f"-DUNROLL={unroll}")
 
     def lacks(self, device: DeviceFacts, dtype: str) -> str:
-        """See `Probe`."""
         return self.family.lacks(device, dtype)
 
     def fingerprint(self, dtype: str, parameters: Parameters) -> str:
-        """See `Probe`."""
         instruction = self.instruction(dtype, parameters)
         options = (
             word for c in self.chains for u in self.unrolls for word in self.options(instruction, c, u)

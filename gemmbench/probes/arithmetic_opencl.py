@@ -10,8 +10,7 @@ import pyopencl as cl
 
 from gemmbench.model.dtypes import DTYPES, ReferenceArray
 from gemmbench.model.row import Parameters, Work
-from gemmbench.opencl import resources
-from gemmbench.opencl.runtime import Built, Runtime
+from gemmbench.opencl.runtime import Built, Runtime, rebuild
 from gemmbench.probes import reference
 from gemmbench.probes.arithmetic import ChainProbe, Form, MatrixProbe, kernels_of
 from gemmbench.probes.integrity import compare_results
@@ -85,7 +84,6 @@ class Chain:
     steps: int  # of every chain in a trip
 
     def enqueue(self, work: int) -> Any:
-        """See `launching.Candidate`."""
         drawn = self.operands.drawn(self.form.recurrence)
         return self.launcher.enqueue((drawn.seeds, drawn.coefficients, self.operands.sums, np.int32(work)))
 
@@ -177,7 +175,7 @@ class Tiles:
         if options not in self._programs:
             built = self.runtime.build(self.probe.file, options)
             if self.probe.target:
-                built = resources.rebuild(self.runtime, self.probe.file, built, self.probe.target)
+                built = rebuild(self.runtime, self.probe.file, built, self.probe.target)
             self._programs[options] = built
         return self._programs[options]
 
@@ -196,7 +194,6 @@ class Product:
     steps: int  # of every chain in a trip
 
     def enqueue(self, work: int) -> Any:
-        """See `launching.Candidate`."""
         return self.launcher.enqueue((*self.operands.timed, self.operands.results, np.int32(work)))
 
     def wrong(self, work: int = 0) -> str:

@@ -85,11 +85,9 @@ class Loop:
     check: Callable[[Loop, int], str]
 
     def enqueue(self, work: int) -> Any:
-        """See `Candidate`."""
         return self.launcher.enqueue(self.arguments(work))
 
     def wrong(self, work: int) -> str:
-        """See `Candidate`."""
         return self.check(self, work)
 
 
@@ -125,7 +123,6 @@ class Bench:
             return verified(self.candidate.wrong(self._work))
 
     def start(self, clock: str, count: int, work: int) -> Batch:
-        """See `measure.instrument.Bench`."""
         self._work = work
         with errors():
             return timed(self.candidate.launcher.queue, lambda: self.candidate.enqueue(work), count)

@@ -69,7 +69,6 @@ class Pass:
         return self.launch(next(self._stretches[work]), count)
 
     def wrong(self, work: int) -> str:
-        """See `launching.Candidate`."""
         return self._check(self)
 
 
@@ -89,7 +88,6 @@ class GlobalMemory:
         self._target = self._sets.blank(self._elements if probe.stores else _most_items(row, self._vectors))
 
     def bench(self, parameters: Parameters) -> Bench:
-        """See `launching.Operands`."""
         runtime, probe, way = self._row.runtime, self._row.probe, Way.of(parameters)
         options = (
             "-DREAL_float",
@@ -143,7 +141,6 @@ class Image:
         self._part = 0  # texels in a launch; known once a kernel is there to be timed
 
     def bench(self, parameters: Parameters) -> Bench:
-        """See `launching.Operands`."""
         runtime, probe, way = self._row.runtime, self._row.probe, Way.of(parameters)
         options = (*probe.options, f"-DUNROLL={way.unroll}")
         items = _items(runtime, way, self._texels)
@@ -254,7 +251,6 @@ class _Reading:
         return Bench(self, loop, choice, Work(bytes=trip_bytes), (least, MOST_TRIPS), notes)
 
     def bench(self, parameters: Parameters) -> Bench:
-        """See `launching.Operands`."""
         raise NotImplementedError
 
 
@@ -292,7 +288,6 @@ class LocalMemory(_Reading):
         super().__init__(row, most * int(row.parameters["width"]))
 
     def bench(self, parameters: Parameters) -> Bench:
-        """See `launching.Operands`."""
         way, width = Way.of(parameters), int(parameters["width"])
         groups, probe = self._groups(way), self._row.probe
         block = way.unroll * way.group  # vectors; a round is two blocks

@@ -156,7 +156,6 @@ class Maps(_Buffer):
             cl.enqueue_copy(row.runtime.plain_queue, self._buffer, self.values)
 
     def bench(self, parameters: Parameters) -> TransferBench:
-        """See `launching.Operands`."""
         return TransferBench(self, str(parameters["way"]), self._give if self._up else self._take)
 
     def blank(self) -> None:
@@ -262,7 +261,6 @@ class Launches:
         self.prepared = Prepared(("host",), built=launched.build)
 
     def bench(self, parameters: Parameters) -> Launches:
-        """See `launching.Operands`."""
         return self
 
     def verify(self, when: When) -> Verified:

@@ -38,7 +38,6 @@ class Sized(Handle):
     work: int = 1
 
     def start(self, clock: str, count: int, work: int = 1) -> None:
-        """See `Handle`."""
         super().start(clock, count, work * self.work)
 
 

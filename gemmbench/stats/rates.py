@@ -113,7 +113,7 @@ def shown_rate(row: Row, scope: str) -> Rate | None:
     Libraries do not report their kernels' time, so their device scope stands beside the kernel scope of the
     others. The host's own BLAS has only the host scope.
     """
-    wider = SCOPES[SCOPES.index(scope) :]
+    wider = SCOPES[SCOPES.index(scope) :] if scope in SCOPES else (scope,)  # pageable arrays: no other
     return next((reached for name in wider if (reached := rate(row, name)) is not None), None)
 
 

@@ -1,6 +1,7 @@
-"""The user's cache folder: a file for each device and driver, replaced as a whole.
+"""What the user's cache folder keeps of every device: peaks, measurements for `auto`, tuned presets.
 
-Whatever is wrong with the folder costs a note, never a run.
+A file of rows for each device and driver, replaced as a whole. A row serves as long as what it was measured
+with is the same. Whatever is wrong with the folder costs a note, never a run.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from functools import cache
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import msgspec
 import platformdirs
@@ -31,8 +32,8 @@ from gemmbench.model.row import Problem, Row, RowKey
 from gemmbench.model.run_file import SCHEMA_VERSION, Header, Run, lock
 from gemmbench.model.units import listed, number, reason_of
 from gemmbench.stats import rates
-from gemmbench.suite import choosing
-from gemmbench.suite.choosing import CHOOSABLE, Point
+from gemmbench.suite import auto
+from gemmbench.suite.auto import CHOOSABLE, Point
 from gemmbench.suite.plan import Tuned
 
 _T = TypeVar("_T")
@@ -40,36 +41,35 @@ _PATIENCE_S = 10.0  # that another process may take to replace a file
 _POLL_S = 0.02
 
 
-@dataclass(frozen=True)
-class Words:
-    """The words for one sort of file in warnings and errors."""
-
-    unread: str  # "kept peaks cannot be read, so that they are measured again"
-    unwritten: str  # "peaks are not kept for the next run"
-
-
 class NoHomeError(Exception):
     """There is no folder for caches, as in a container with a made-up user; the message is for users."""
 
 
-class DeviceFiles(Generic[_T]):
-    """Files of one sort, one for each device and driver.
+@dataclass(frozen=True)
+class _File(Generic[_T]):
+    """What is kept of one device and driver."""
+
+    device: str  # for whoever looks into the folder
+    rows: tuple[_T, ...]  # oldest first
+    gemmbench: str = ""  # the version that wrote it
+    schema_version: int = 1
+
+
+class _Kept(Generic[_T]):
+    """Rows of one sort, a file of them for each device and driver.
 
     Attributes:
         notes: what went wrong, for the user.
     """
 
-    def __init__(self, kind: type[_T], name: str, words: Words, folder: Path | None = None) -> None:
-        """Open nothing yet.
+    name: ClassVar[str]  # of the sort's folder
+    kind: ClassVar[Any]  # of file
+    unread: ClassVar[str]  # "kept peaks cannot be read, so that they are measured again"
+    unwritten: ClassVar[str]  # "peaks are not kept for the next run"
 
-        Args:
-            kind: a frozen dataclass, what a file holds.
-            name: of the sort, and of its folder.
-            words: for notes.
-            folder: another folder than the user's own.
-        """
-        self._kind, self._words = kind, words
-        self._folder, self._name = folder, name
+    def __init__(self, folder: Path | None = None) -> None:
+        """Open nothing yet. A folder is for tests; by default it is the user's own."""
+        self._folder = folder
         self.notes: list[str] = []
 
     def path(self, device: DeviceFacts) -> Path:
@@ -78,67 +78,58 @@ class DeviceFiles(Generic[_T]):
         Raises:
             NoHomeError: there is no folder that it could be in.
         """
-        return (self._folder or subfolder(self._name)) / f"{device_key(device)}.json"
+        return (self._folder or subfolder(self.name)) / f"{device_key(device)}.json"
 
-    def read(self, device: DeviceFacts) -> _T | None:
+    def _read(self, device: DeviceFacts) -> _File[_T] | None:
         """What is kept of a device; None if nothing is, or it cannot be read."""
         try:
             path = self.path(device)
-        except NoHomeError:
-            return None
-        try:
-            return msgspec.json.decode(path.read_bytes(), type=self._kind)
-        except (FileNotFoundError, NotADirectoryError):
+            file: _File[_T] = msgspec.json.decode(path.read_bytes(), type=self.kind)
+            return file
+        except (NoHomeError, FileNotFoundError, NotADirectoryError):
             return None
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
-            self._note(f"{self._words.unread}: {path}: {reason_of(error)}")
+            self._note(f"{self.unread}: {path}: {reason_of(error)}")
             return None
 
-    def write(self, device: DeviceFacts, content: _T) -> bool:
-        """Keep this of a device, in the place of what was kept; whether it could be done."""
-        path = self._path_to_write(device)
-        if path is None:
-            return False
-        try:
-            replace_file(path, msgspec.json.encode(content))
-        except OSError as error:
-            self._note(f"{self._words.unwritten}: {path}: {reason_of(error)}")
-            return False
-        return True
+    def _rows(self, device: DeviceFacts) -> tuple[_T, ...]:
+        file = self._read(device)
+        return file.rows if file else ()
 
-    def change(self, device: DeviceFacts, change: Callable[[_T | None], _T]) -> bool:
-        """Replace what is kept of a device, one process at a time, for what cannot be measured again at once.
+    def _write(self, device: DeviceFacts, rows: Iterable[_T]) -> bool:
+        """Keep these rows of a device, in the place of what was kept; whether it could be done."""
+        with self._writing(device) as path:
+            file = _File(device.title, tuple(rows), __version__, SCHEMA_VERSION)
+            replace_file(path, msgspec.json.encode(file))
+            return True
+        return False
+
+    def _change(self, device: DeviceFacts, change: Callable[[tuple[_T, ...]], Iterable[_T]]) -> bool:
+        """Replace the rows of a device, one process at a time, for what cannot be measured again at once.
 
         A file that cannot be read is put aside.
-
-        Args:
-            device: whose.
-            change: makes the new content of the old; None if there is none.
 
         Returns:
             Whether it could be done.
         """
-        path = self._path_to_write(device)
-        if path is None:
-            return False
-        try:
-            with _alone(path.with_suffix(".lock")):
-                content = self.read(device)
-                if content is None and path.exists():
-                    aside = path.with_suffix(".bad")
-                    path.replace(aside)
-                    self._note(f"what was there is now {aside}")
-                return self.write(device, change(content))
-        except OSError as error:
-            self._note(f"{self._words.unwritten}: {path}: {reason_of(error)}")
-            return False
+        with self._writing(device) as path, _alone(path.with_suffix(".lock")):
+            file = self._read(device)
+            if file is None and path.exists():
+                aside = path.with_suffix(".bad")
+                path.replace(aside)
+                self._note(f"what was there is now {aside}")
+            return self._write(device, change(file.rows if file else ()))
+        return False
 
-    def _path_to_write(self, device: DeviceFacts) -> Path | None:
+    @contextlib.contextmanager
+    def _writing(self, device: DeviceFacts) -> Iterator[Path]:
+        """The file of a device; that it cannot be written is noted, and ends the block."""
         try:
-            return self.path(device)
-        except NoHomeError as error:
-            self._note(f"{self._words.unwritten}: {error}")
-            return None
+            path: Path | None = None
+            yield (path := self.path(device))
+        except (NoHomeError, OSError) as error:
+            where = f"{path}: {reason_of(error)}" if isinstance(error, OSError) else str(error)
+            self._note(f"{self.unwritten}: {where}")
 
     def _note(self, text: str) -> None:
         if text not in self.notes:
@@ -209,48 +200,24 @@ def replace_file(path: Path, data: bytes) -> None:
         raise
 
 
-# --- Measured peaks, kept in the user's cache folder: a device and driver need not be measured for every
-# sweep.
-#
-# A file for each device and driver holds rows as a saved run does. A row serves a case again if kernel
-# sources
-# and the versions of gemmbench and of its rows are the same.
+class KeptPeaks(_Kept[Row]):
+    """The believed peaks that earlier runs have measured, as rows of device 0.
 
-
-_KINDS = ("peak", "bandwidth")
-_PEAKS = Words(
-    "kept peaks cannot be read, so that they are measured again", "peaks are not kept for the next run"
-)
-
-
-@dataclass(frozen=True)
-class _PeakFile:
-    """What is kept of one device and driver."""
-
-    gemmbench: str
-    device: str  # for whoever looks into the folder
-    rows: tuple[Row, ...]  # of device 0
-    schema_version: int = 1  # of the rows
-
-
-class KeptPeaks:
-    """The peaks that earlier runs have measured.
-
-    Attributes:
-        notes: what went wrong, for the user.
+    A row serves a case again if kernel sources and the versions of gemmbench and of its rows are the same.
     """
 
-    def __init__(self, folder: Path | None = None) -> None:
-        self._files = DeviceFiles(_PeakFile, "peaks", _PEAKS, folder)
-        self.notes = self._files.notes
+    name = "peaks"
+    kind = _File[Row]
+    unread = "kept peaks cannot be read, so that they are measured again"
+    unwritten = "peaks are not kept for the next run"
 
     def fill(self, plan: Plan, devices: Sequence[DeviceFacts]) -> Plan:
         """The plan with kept rows instead of the cases that would measure them again."""
-        wanted = {step.device for step in plan if isinstance(step, Case) and step.kind in _KINDS}
+        wanted = {step.device for step in plan if isinstance(step, Case) and step.kind in _PEAKS}
         kept = {index: self._by_key(devices[index]) for index in wanted}
 
         def recalled(step: Case | Skip) -> Case | Skip:
-            if not isinstance(step, Case) or step.kind not in _KINDS:
+            if not isinstance(step, Case) or step.kind not in _PEAKS:
                 return step
             row = kept[step.device].get(replace(step, device=0).key)
             if row is None or row.source != step.source:
@@ -276,69 +243,52 @@ class KeptPeaks:
             fresh = [
                 replace(row, device=0, measured_utc=moment)
                 for row in run.rows
-                if row.device == index and row.kind in _KINDS and row.status == "ok"
+                if row.device == index and row.kind in _PEAKS and row.status == "ok"
                 if row.check.verdict == "ok" and row.source and not row.measured_utc
                 if row.key not in resumed
                 if not rates.outdone(run, index, row.dtype, row.ran_on == "matrix")
             ]
             if fresh:
-                rows = {**self._by_key(device), **{row.key: row for row in fresh}}
-                self._files.write(
-                    device, _PeakFile(__version__, device.title, tuple(rows.values()), SCHEMA_VERSION)
-                )
+                self._write(device, {**self._by_key(device), **{row.key: row for row in fresh}}.values())
 
     def _by_key(self, device: DeviceFacts) -> dict[RowKey, Row]:
-        """The rows kept for a device."""
-        saved = self._files.read(device)
-        if not saved or (saved.gemmbench, saved.schema_version) != (__version__, SCHEMA_VERSION):
+        file = self._read(device)
+        if not file or (file.gemmbench, file.schema_version) != (__version__, SCHEMA_VERSION):
             return {}
-        return {row.key: row for row in saved.rows}
+        return {row.key: row for row in file.rows}
 
 
-# --- What earlier runs have measured of GEMM variants, kept in the user's cache folder for `auto` to choose
-# by.
-#
-# A file for each device and driver. What was measured of a variant serves as long as its kernels and
-# parameters
-# compile to the same, of the host's BLAS as long as that is the same.
-
-
-_MEASURED = Words(
-    "kept measurements cannot be read, so that auto goes without", "measurements are not kept for auto"
-)
-_MOST = 5000  # points of a device; the oldest go first
+_PEAKS = ("peak", "bandwidth")
 
 
 @dataclass(frozen=True)
-class _Kept:
+class _Measured:
     source: str  # what it was measured with: hash of kernels and options, or the host's BLAS
     point: Point
 
-
-@dataclass(frozen=True)
-class _File:
-    """What is kept of one device and driver."""
-
-    device: str  # for whoever looks into the folder
-    points: tuple[_Kept, ...]  # oldest first
+    @property
+    def key(self) -> tuple[object, ...]:
+        point = self.point
+        return point.variant, point.dtype, listed(point.parameters), point.m, point.n, point.k
 
 
-class KeptMeasurements:
-    """The medians that earlier runs have measured.
+class KeptMeasurements(_Kept[_Measured]):
+    """The medians of GEMM variants that earlier runs have measured, for `auto` to choose by.
 
-    Attributes:
-        notes: what went wrong, for the user.
+    What was measured of a variant serves as long as its kernels and parameters compile to the same, of the
+    host's BLAS as long as that is the same.
     """
 
-    def __init__(self, folder: Path | None = None) -> None:
-        self._files = DeviceFiles(_File, "measured", _MEASURED, folder)
-        self.notes = self._files.notes
+    name = "measured"
+    kind = _File[_Measured]
+    unread = "kept measurements cannot be read, so that auto goes without"
+    unwritten = "measurements are not kept for auto"
 
     def points(self, devices: Sequence[DeviceFacts], host: HostFacts) -> dict[int, tuple[Point, ...]]:
         """The points that are still valid, by the device's position, with those of the host's BLAS."""
         return {
             index: tuple(
-                kept.point for kept in self._read(device) if kept.source == _source(kept.point, host)
+                kept.point for kept in self._rows(device) if kept.source == _source(kept.point, host)
             )
             for index, device in enumerate(devices)
         }
@@ -354,21 +304,16 @@ class KeptMeasurements:
             return
         rows = tuple(rows)
         for index, device in enumerate(header.devices):
-            fresh = [_Kept(_source(point, host), point) for point in choosing.points(rows, index)]
+            fresh = [_Measured(_source(point, host), point) for point in auto.points(rows, index)]
             if any(kept.point.device_s is not None for kept in fresh):
-                known = {_key(kept.point): kept for kept in self._read(device)}
+                known = {kept.key: kept for kept in self._rows(device)}
                 for kept in fresh:
-                    known.pop(_key(kept.point), None)  # the newest stands last
-                    known[_key(kept.point)] = kept
-                self._files.write(device, _File(device.title, tuple(known.values())[-_MOST:]))
-
-    def _read(self, device: DeviceFacts) -> tuple[_Kept, ...]:
-        saved = self._files.read(device)
-        return saved.points if saved else ()
+                    known.pop(kept.key, None)  # the newest stands last
+                    known[kept.key] = kept
+                self._write(device, tuple(known.values())[-_MOST:])
 
 
-def _key(point: Point) -> tuple[object, ...]:
-    return point.variant, point.dtype, listed(point.parameters), point.m, point.n, point.k
+_MOST = 5000  # measurements of a device; the oldest go first
 
 
 def _source(point: Point, host: HostFacts) -> str:
@@ -388,17 +333,9 @@ def _fingerprint(variant: str, dtype: str, parameters: tuple[tuple[str, int | fl
     return BY_NAME[variant].fingerprint(dtype, {name: int(value) for name, value in parameters})
 
 
-# --- Presets from `gemmbench tune`, kept in the user's cache folder; they replace the shipped ones.
-#
-# A file for each device and driver. A preset serves as long as the variant's kernels are the same.
-
-
-_TUNED = Words("tuned presets cannot be read, so that the shipped ones serve", "the tuned preset is not kept")
-
-
 @dataclass(frozen=True)
 class Preset:
-    """What won, and against what."""
+    """What won in `gemmbench tune`, and against what."""
 
     variant: str
     dtype: str
@@ -409,28 +346,17 @@ class Preset:
     found_utc: str  # ISO 8601
 
 
-@dataclass(frozen=True)
-class _TunedFile:
-    """What is kept of one device and driver."""
+class KeptPresets(_Kept[Preset]):
+    """The presets tuned on this machine; they replace the shipped ones while the kernels are the same."""
 
-    device: str  # for whoever looks into the folder
-    presets: tuple[Preset, ...]
-
-
-class KeptPresets:
-    """The presets that were tuned on this machine.
-
-    Attributes:
-        notes: what went wrong, for the user.
-    """
-
-    def __init__(self, folder: Path | None = None) -> None:
-        self._files = DeviceFiles(_TunedFile, "tuned", _TUNED, folder)
-        self.notes = self._files.notes
+    name = "tuned"
+    kind = _File[Preset]
+    unread = "tuned presets cannot be read, so that the shipped ones serve"
+    unwritten = "the tuned preset is not kept"
 
     def find(self, device: DeviceFacts, variant: Variant, dtype: str) -> Tuned | None:
         """What is kept of a variant, if its kernels are the same and it still takes such parameters."""
-        for preset in self._presets(device):
+        for preset in self._rows(device):
             if (preset.variant, preset.dtype, preset.source) == (variant.name, dtype, source(variant)):
                 try:
                     parameters = variant.preset(device.family, preset.parameters, dtype, device.vector_bits)
@@ -441,13 +367,10 @@ class KeptPresets:
 
     def keep(self, device: DeviceFacts, preset: Preset) -> bool:
         """Keep a preset, which replaces an older one; False if it could not be written."""
-        replaced = (preset.variant, preset.dtype)
-
-        def with_it(old: _TunedFile | None) -> _TunedFile:
-            others = (kept for kept in (old.presets if old else ()) if (kept.variant, kept.dtype) != replaced)
-            return _TunedFile(device.title, (*others, preset))
-
-        return self._files.change(device, with_it)
+        case = preset.variant, preset.dtype
+        return self._change(
+            device, lambda old: (*(kept for kept in old if (kept.variant, kept.dtype) != case), preset)
+        )
 
     def forget(
         self, device: DeviceFacts, variants: Sequence[str], dtypes: Sequence[str]
@@ -455,22 +378,13 @@ class KeptPresets:
         """Drop the presets of these variants and types; those that were there."""
         gone: list[Preset] = []
 
-        def without(old: _TunedFile | None) -> _TunedFile:
-            presets = old.presets if old else ()
+        def without(presets: tuple[Preset, ...]) -> list[Preset]:
             gone.extend(preset for preset in presets if preset.variant in variants and preset.dtype in dtypes)
-            return _TunedFile(device.title, tuple(preset for preset in presets if preset not in gone))
+            return [preset for preset in presets if preset not in gone]
 
-        if any(preset.variant in variants and preset.dtype in dtypes for preset in self._presets(device)):
-            self._files.change(device, without)
+        if any(preset.variant in variants and preset.dtype in dtypes for preset in self._rows(device)):
+            self._change(device, without)
         return tuple(gone)
-
-    def path(self, device: DeviceFacts) -> Path:
-        """The file of a device and driver; it need not exist."""
-        return self._files.path(device)
-
-    def _presets(self, device: DeviceFacts) -> tuple[Preset, ...]:
-        saved = self._files.read(device)
-        return saved.presets if saved else ()
 
 
 def source(variant: Variant) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from gemmbench.gemm.verify import could_overflow
-from gemmbench.ladder import BY_NAME, libraries
+from gemmbench.ladder import AUTO, BY_NAME
 from gemmbench.ladder import variant as variants
 from gemmbench.ladder.variant import ParameterError, Variant, unsupported_type
 from gemmbench.model.case import Case, Operands, Plan, Skip
@@ -78,7 +78,7 @@ def fitting(plan: Plan, optional: Collection[str]) -> Plan:
         _, device, _, dtype, _, problem, _ = step.row.key if isinstance(step, Skip) else step.key
         return device, dtype, problem
 
-    kernels = {name for name in optional if name != libraries.AUTO}
+    kernels = {name for name in optional if name != AUTO}
     served = {cell(step) for step in plan if isinstance(step, Case) and step.variant in kernels}
     return tuple(
         step

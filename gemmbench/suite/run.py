@@ -9,7 +9,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from gemmbench import UsageError, __version__
-from gemmbench.ladder.libraries import AUTO
+from gemmbench.ladder import AUTO
 from gemmbench.ladder.variant import ParameterError
 from gemmbench.measure.child import Maker, Worker, WorkerError
 from gemmbench.model.case import Case, Event, Finished, Plan, Policy
@@ -18,9 +18,9 @@ from gemmbench.model.row import Row, RowKey
 from gemmbench.model.run_file import SCHEMA_VERSION, Header, Run, RunFile, RunFileError, essential
 from gemmbench.model.units import spelt_out
 from gemmbench.suite import session, together
+from gemmbench.suite.auto import Automatic
 from gemmbench.suite.cached import KeptMeasurements, KeptPeaks, KeptPresets, NoHomeError
 from gemmbench.suite.plan import FindTuned, SelectionError, select
-from gemmbench.suite.session import Automatic
 from gemmbench.suite.together import Group
 from gemmbench.suite.together_table import alone
 
@@ -82,7 +82,10 @@ class Measurement:
         outcome = Outcome(Run(header, (), str(request.save or "")))
         rows: list[Row] = []
         resumed: set[RowKey] = set()
-        file = _open(request, header)
+        file = None
+        if request.save:
+            resume, save = request.resume, request.save
+            file = RunFile.resume(save, header) if resume else RunFile.create(save, header, request.force)
         try:
             with closing(self._events(file, automatic)) as events:
                 for event in events:
@@ -165,16 +168,7 @@ def header_of(
     view: str = "",
     scope: str = "",
 ) -> Header:
-    """The first line of a run on these devices.
-
-    Args:
-        devices: in the order of the rows' positions.
-        host: the machine around them.
-        policy: how long things are measured.
-        command: the command line that asks for it.
-        view: that `show` gives the saved run; see `views`.
-        scope: what ``--scope`` chose.
-    """
+    """The first line of a run on these devices, in the order of the rows' positions."""
     return Header(
         schema_version=SCHEMA_VERSION,
         gemmbench=__version__,
@@ -191,14 +185,6 @@ def header_of(
 
 def _preset_finder(presets: KeptPresets, wanted: bool) -> FindTuned:
     return presets.find if wanted else lambda *_: None
-
-
-def _open(request: Request, header: Header) -> RunFile | None:
-    if request.save is None:
-        return None
-    if request.resume:
-        return RunFile.resume(request.save, header)
-    return RunFile.create(request.save, header, request.force)
 
 
 def _choose_groups(plan: Plan, devices: Sequence[DeviceFacts]) -> tuple[Group, ...]:

@@ -10,14 +10,15 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
-from gemmbench.ladder.libraries import AUTO
+from gemmbench.ladder import AUTO
 from gemmbench.measure.child import Ready, Worker
 from gemmbench.measure.sampling import AloneError, Sampled, Window, together
 from gemmbench.model.case import Case, Event, Finished, Plan, Policy, Skip, Staged
 from gemmbench.model.device import HOST, DeviceFacts
 from gemmbench.model.instrument import NotMeasuredError
 from gemmbench.model.row import Energy, Row, RowKey
-from gemmbench.suite.session import Steps, auto_row
+from gemmbench.suite.auto import auto_row
+from gemmbench.suite.session import Steps
 from gemmbench.suite.together_table import case_key, same_place
 
 _MEMORY_KINDS = ("bandwidth", "transfer")  # run at once where there are no GEMMs

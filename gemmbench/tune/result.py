@@ -80,7 +80,6 @@ class Result:
 
     @property
     def default(self) -> Attempt | None:
-        """The shipped preset."""
         return self.attempts[0] if self.attempts else None
 
     @property
@@ -91,7 +90,6 @@ class Result:
 
     @property
     def failed(self) -> tuple[Attempt, ...]:
-        """The attempts that have none."""
         return tuple(attempt for attempt in self.attempts if attempt.rate is None)
 
     @property

@@ -170,7 +170,6 @@ class _Local:
         self._runner = runner
 
     def tune(self, space: Searchspace, runner: _Runner, options: Options) -> None:
-        """kernel-tuner's call."""
         cost = CostFunc(space, options, runner, snap=False)
         assert runner.best is not None
         here, lowest = runner.best, cost(runner.best, check_restrictions=False)

@@ -1,31 +1,56 @@
-"""A tuner from its first look at the shipped preset to the finals, row by row onto the disk."""
+"""One tuning: its request, the search and the finals, row by row on disk, and the preset that is kept."""
 
 from __future__ import annotations
 
+import os
+import tempfile
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timezone
+from functools import partial
 from pathlib import Path
-from types import TracebackType
 
+from gemmbench import UsageError
+from gemmbench.ladder import BY_NAME
 from gemmbench.ladder.variant import Variant
-from gemmbench.measure.child import Worker
+from gemmbench.measure.child import Maker, Worker
 from gemmbench.model import units
-from gemmbench.model.case import Case, Policy, Skip, Started
-from gemmbench.model.device import DeviceFacts
+from gemmbench.model.case import Case, Policy, Skip, Started, saved_problem
+from gemmbench.model.device import DeviceFacts, HostFacts
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Parameters, Problem, Row, RowKey, Status
-from gemmbench.model.run_file import BusyError, Header, Run, RunFile, RunFileError
-from gemmbench.model.units import reason_of
+from gemmbench.model.run_file import TUNE_VIEW, BusyError, Header, Run, RunFile, RunFileError
+from gemmbench.suite.cached import KeptPresets, Preset, device_key, source, subfolder
+from gemmbench.suite.plan import select
+from gemmbench.suite.run import every_device, header_of, user_errors
 from gemmbench.tune import result as facts
 from gemmbench.tune import space as rules
 from gemmbench.tune.result import TRIAL, Attempt, Retimed, Retiming, Searching, Tell, Tried
-from gemmbench.tune.search import Hooks, search
+
+MakeCaching = Callable[[str], object]  # a machine that keeps what it compiles in a folder
 
 Measure = Callable[[Case, Policy], Row]
 Ahead = Callable[[Sequence[Case]], None]  # gets what will probably be measured next
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to tune, how long, and where its rows go."""
+
+    variant: str
+    problems: Callable[[DeviceFacts], tuple[Gemm, ...]]
+    device: str  # as --device takes it
+    strategy: str
+    seed: int
+    budget_s: float
+    time_limit_s: float
+    builders: int | None  # processes that compile ahead; None: by device
+    cache: Path | None  # None: in the user's cache folder
+    force: bool  # drop what the cache file holds
 
 
 @dataclass(frozen=True)
@@ -40,6 +65,160 @@ class Task:
     seed: int
     budget_s: float
     time_limit_s: float  # of a row
+
+
+@dataclass
+class TuningOutcome:
+    """What came of it."""
+
+    run: Run
+    path: Path  # of the cache file
+    interrupted: bool = False
+    error: RunFileError | None = None  # a row could not be saved
+
+
+@dataclass
+class Tuning:
+    """A request on this machine, ready to run."""
+
+    request: Request
+    task: Task
+    host: HostFacts
+    worker: Worker
+    make_caching: MakeCaching
+
+    def run(self, listen: Tell) -> TuningOutcome:
+        """Search and time the best again. Ctrl-C and a full disk end it; its rows so far are in the file.
+
+        Raises:
+            RunFileError: the cache file cannot be used; nothing was measured.
+        """
+        task = self.task
+        path = self.request.cache or _default_cache(task)
+        with ExitStack() as held:
+            cache = held.enter_context(Cache(path, _header(task, self.host), self.request.force))
+            interrupted, error = False, None
+            try:
+                worker, ahead = self._machinery(held)
+                tune(task, measured_by(worker, task.device, listen), cache, listen, ahead)
+            except KeyboardInterrupt:
+                interrupted = True
+            except RunFileError as failure:  # a full disk, for example: the rows so far are worth showing
+                error = failure
+            return TuningOutcome(cache.run(), path, interrupted, error)
+
+    def keep(self, run: Run) -> list[str]:
+        """Keep the winner for every command, if there is one to keep; what to say of it."""
+        best, store, task = facts.result(run), KeptPresets(), self.task
+        device, variant, dtype = task.device, task.variant, task.problems[0].dtype
+        if not best.is_kept or best.winner is None:
+            kept_before = store.find(device, variant, dtype)
+            return ["What was kept earlier stays in use; --forget drops it."] if kept_before else []
+        preset = Preset(
+            variant.name,
+            dtype,
+            source(variant),
+            {name: int(value) for name, value in best.winner.items()},
+            tuple(map(saved_problem, task.problems)),
+            best.overall.median if best.overall else None,
+            datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        )
+        kept = store.keep(device, preset)
+        where = f"Kept in {store.path(device)}; every command takes it from there."
+        return [*store.notes, *([where] if kept else [])]
+
+    def _machinery(self, held: ExitStack) -> tuple[Worker, Ahead]:
+        """The child that measures, and what has others compile ahead of it."""
+        count, device = self.request.builders, self.task.device
+        if count is None:
+            count = 0 if device.type == "cpu" else min(4, (os.cpu_count() or 1) // 2)
+        if not count:
+            return self.worker, lambda _: None
+        folder = held.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True))
+        make: Maker = partial(self.make_caching, folder)
+        self.worker.stop()
+        policy = Policy(time_limit_s=self.task.time_limit_s)
+        builders = held.enter_context(Builders(partial(Worker, make), count, device, policy))
+        return held.enter_context(Worker(make)), builders.want
+
+
+@contextmanager
+def prepared(request: Request, make_machine: Maker, make_caching: MakeCaching) -> Iterator[Tuning]:
+    """Select the device and lay out the space; the measuring process lives as long as the context.
+
+    Raises:
+        UsageError: there is no such device, or nothing in the space suits it.
+    """
+    with selected(request.device, make_machine) as (worker, device, host):
+        problems = request.problems(device)
+        variant = BY_NAME[request.variant]
+        try:
+            space = rules.space(variant, device, problems)
+        except rules.TuningError as error:
+            raise UsageError(str(error)) from None
+        task = Task(
+            device, variant, problems, space, request.strategy, request.seed, request.budget_s,
+            request.time_limit_s,
+        )  # fmt: skip
+        yield Tuning(request, task, host, worker, make_caching)
+
+
+@contextmanager
+def selected(selector: str, make_machine: Maker) -> Iterator[tuple[Worker, DeviceFacts, HostFacts]]:
+    """The one device that is tuned, and the process that measures on it.
+
+    Raises:
+        UsageError: there is none, or there are several.
+    """
+    with Worker(make_machine) as worker, user_errors():
+        devices, host = every_device(worker)
+        chosen = select(devices, selector)
+        if len(chosen) > 1:
+            raise UsageError(f"tune takes one --device at a time, not {len(chosen)}")
+        yield worker, chosen[0], host
+
+
+def forget(device: DeviceFacts, variants: Sequence[str], dtypes: Sequence[str]) -> tuple[Preset, ...]:
+    """Drop the presets that were kept for a device; those that were there.
+
+    Raises:
+        UsageError: the file cannot be written.
+    """
+    store = KeptPresets()
+    gone = store.forget(device, variants, dtypes)
+    if store.notes:
+        raise UsageError(store.notes[0])
+    return gone
+
+
+def check_tuner() -> None:
+    """Find out before anything is measured whether there is a kernel-tuner.
+
+    Raises:
+        UsageError: there is none.
+    """
+    try:
+        import gemmbench.tune.search  # noqa: F401  whether it can be imported is the question
+    except ImportError as error:
+        raise UsageError(f"tune needs kernel-tuner ({error}): pip install gemmbench[tune]") from None
+
+
+def _header(task: Task, host: HostFacts) -> Header:
+    """The same for every call that may go on with a file, but for the time and the host's state."""
+    words = ["tune", "--kernel", task.variant.name, "--dtype", task.problems[0].dtype]
+    for problem in task.problems:
+        words += ["-m", str(problem.m), "-n", str(problem.n), "-k", str(problem.k)]
+    return replace(header_of([task.device], host, Policy(), (), TUNE_VIEW), command=tuple(words))
+
+
+def _default_cache(task: Task) -> Path:
+    """A file in the user's cache folder for each device, kernel as it is today, and set of problems."""
+    shapes = "_".join(problem.shape for problem in task.problems)
+    words = (device_key(task.device), task.variant.name, task.problems[0].dtype, shapes, source(task.variant))
+    return subfolder("tuning") / f"{'-'.join(words)}.jsonl"
+
+
+# --- The search, then the finals ----------------------------------------------------------------------------
 
 
 def measured_by(worker: Worker, device: DeviceFacts, tell: Tell = lambda _: None) -> Measure:
@@ -83,32 +262,30 @@ def tune(
     session.finals()
 
 
+@dataclass
 class _Session:
-    def __init__(
-        self,
-        task: Task,
-        measure: Measure,
-        cache: Cache,
-        tell: Tell,
-        ahead: Ahead,
-        clock: Callable[[], float],
-    ) -> None:
-        self._task, self._measure, self._cache, self._tell = task, measure, cache, tell
-        self._ahead, self._clock = ahead, clock
-        self._default_s: dict[Gemm, float | None] = dict.fromkeys(task.problems)
-        self._tried = 0
-        self._took: list[float] = []  # seconds of each attempt that was measured in this call
+    task: Task
+    measure: Measure
+    cache: Cache
+    tell: Tell
+    ahead: Ahead
+    clock: Callable[[], float]
+    tried: int = 0
+    default_s: dict[Gemm, float | None] = field(default_factory=dict)  # of the shipped preset
+    took: list[float] = field(default_factory=list)  # seconds of each attempt that was measured in this call
 
     def search(self) -> None:
         """The shipped preset, then whatever the strategy asks for until its share of the budget is spent."""
-        task = self._task
+        from gemmbench.tune.search import Hooks, search  # kernel-tuner, an extra
+
+        task = self.task
         sample_s, search_s = rules.shares_s(task.budget_s)
-        begin = self._clock()
+        begin = self.clock()
         self._check_source()
-        self._tell(Searching(len(task.space.configurations), self._cache.recalled, search_s))
+        self.tell(Searching(len(task.space.configurations), self.cache.recalled, search_s))
         default = self._attempt(task.space.default)
         for problem, row in zip(task.problems, default.rows, strict=False):
-            self._default_s[problem] = facts.median_s(row)
+            self.default_s[problem] = facts.median_s(row)
 
         def cost(parameters: dict[str, int]) -> float | None:
             attempt = default if parameters == task.space.default else self._attempt(parameters)
@@ -116,17 +293,17 @@ class _Session:
 
         hooks = Hooks(
             cost,
-            sampled=lambda: self._clock() - begin > sample_s,
-            over=lambda: self._clock() - begin > search_s,
+            sampled=lambda: self.clock() - begin > sample_s,
+            over=lambda: self.clock() - begin > search_s,
             ahead=self._announce,
         )
         search(task.space, task.strategy, task.seed, hooks)
-        self._ahead(())
+        self.ahead(())
 
     def finals(self) -> None:
         """The best few beside the shipped preset, then the winner and it in turns, on other sizes too."""
-        task = self._task
-        outcome = facts.result(self._cache.run())
+        task = self.task
+        outcome = facts.result(self.cache.run())
         if not outcome.ranked:
             return
         shipped = outcome.attempts[0]
@@ -134,18 +311,18 @@ class _Session:
         if not top:
             return
         expected_s = facts.median_s((shipped if shipped.rate else top[0]).rows[0]) or 0.0
-        overhead_s = sum(self._took) / len(self._took) / len(task.problems) if self._took else 0.0
+        overhead_s = sum(self.took) / len(self.took) / len(task.problems) if self.took else 0.0
         plan = rules.finals(task.budget_s, task.time_limit_s, task.problems, expected_s, overhead_s)
-        self._tell(Retiming((len(top) + 1) * len(task.problems)))
+        self.tell(Retiming((len(top) + 1) * len(task.problems)))
         entrants = [attempt.parameters for attempt in ([shipped, *top] if shipped.rate else top)]
         for problem in task.problems:
             for parameters in entrants:
                 self._retime(problem, parameters, facts.FINALIST, plan.policy)
-        winner = facts.result(self._cache.run()).winner
+        winner = facts.result(self.cache.run()).winner
         if winner is None or not shipped.rate:
             return
         problems = (*task.problems, *plan.others)
-        self._tell(Retiming(2 * rules.ROUNDS * len(problems)))
+        self.tell(Retiming(2 * rules.ROUNDS * len(problems)))
         for number in range(1, rules.ROUNDS + 1):
             sides = [shipped.parameters, winner]
             for problem in problems:
@@ -156,7 +333,7 @@ class _Session:
             left_out = (
                 step.row if isinstance(step, Skip) else step.row("skipped", "--budget left no time for it")
             )
-            self._cache.append(left_out)
+            self.cache.append(left_out)
 
     def _check_source(self) -> None:
         """The first row is always the shipped preset's.
@@ -164,59 +341,59 @@ class _Session:
         Raises:
             RunFileError: the file's rows are of other kernels.
         """
-        step = self._case(self._task.problems[0], self._task.space.default)
+        step = self._case(self.task.problems[0], self.task.space.default)
         source = step.row.source if isinstance(step, Skip) else step.source
-        if any(row.source not in ("", source) for row in self._cache.rows[:1]):
+        if any(row.source not in ("", source) for row in self.cache.rows[:1]):
             raise RunFileError(
-                f"{self._cache.path}: its rows are of other kernel sources than today's; --force drops them, "
+                f"{self.cache.path}: its rows are of other kernel sources than today's; --force drops them, "
                 "or give --cache another file"
             )
 
     def _attempt(self, parameters: Mapping[str, int]) -> Attempt:
         """One configuration on every problem, up to the first that it fails on."""
-        self._tried += 1
+        self.tried += 1
         rows: list[Row] = []
-        begin, recalled = self._clock(), True
-        for problem in self._task.problems:
-            policy = rules.look(self._task.budget_s, self._task.time_limit_s, self._default_s[problem])
+        begin, recalled = self.clock(), True
+        for problem in self.task.problems:
+            policy = rules.look(self.task.budget_s, self.task.time_limit_s, self.default_s.get(problem))
             step = self._case(problem, parameters)
-            known = self._cache.find(step.row.key if isinstance(step, Skip) else step.key)
+            known = self.cache.find(step.row.key if isinstance(step, Skip) else step.key)
             if known is None:
                 recalled = False
-                known = _without_advice(self._run(step, policy), self._default_s[problem])
-                self._cache.append(known)
+                known = _without_advice(self._run(step, policy), self.default_s.get(problem))
+                self.cache.append(known)
             rows.append(known)
             if known.status != "ok":
                 break
         if not recalled:
-            self._took.append(self._clock() - begin)
-        attempt = Attempt(self._tried, dict(parameters), tuple(rows))
-        self._tell(Tried(attempt, recalled))
+            self.took.append(self.clock() - begin)
+        attempt = Attempt(self.tried, dict(parameters), tuple(rows))
+        self.tell(Tried(attempt, recalled))
         return attempt
 
     def _retime(self, problem: Gemm, parameters: Parameters, phase: str, policy: Policy) -> None:
         row = self._run(self._case(problem, parameters, phase), policy)
-        self._cache.append(row)
-        self._tell(Retimed(row))
+        self.cache.append(row)
+        self.tell(Retimed(row))
 
     def _case(
         self, problem: Gemm, parameters: Mapping[str, int | float | str], phase: str = facts.TRIAL
     ) -> Case | Skip:
         chosen = {name: int(value) for name, value in parameters.items()}
-        return rules.case(self._task.device, self._task.variant, problem, chosen, phase)
+        return rules.case(self.task.device, self.task.variant, problem, chosen, phase)
 
     def _run(self, step: Case | Skip, policy: Policy) -> Row:
         if isinstance(step, Skip):
             return step.row
-        self._tell(Started(self._tried, step.label))
-        row = self._measure(step, policy)
-        if row.status == "skipped" and step.parameters == self._task.space.default:
-            row = self._measure(step, rules.patient(self._task.budget_s, self._task.time_limit_s))
+        self.tell(Started(self.tried, step.label))
+        row = self.measure(step, policy)
+        if row.status == "skipped" and step.parameters == self.task.space.default:
+            row = self.measure(step, rules.patient(self.task.budget_s, self.task.time_limit_s))
         return row
 
     def _announce(self, configurations: Sequence[Mapping[str, int]]) -> None:
-        steps = (self._case(self._task.problems[0], configuration) for configuration in configurations)
-        self._ahead([step for step in steps if isinstance(step, Case)])
+        steps = (self._case(self.task.problems[0], configuration) for configuration in configurations)
+        self.ahead([step for step in steps if isinstance(step, Case)])
 
 
 def _without_advice(row: Row, default_s: float | None) -> Row:
@@ -255,7 +432,7 @@ class Cache:
                 f"another tuner is at work on {path}; wait for it, or give --cache another file"
             ) from None
         except OSError as error:
-            raise RunFileError(f"cannot write {path}: {reason_of(error)}") from None
+            raise RunFileError(f"cannot write {path}: {units.reason_of(error)}") from None
         self.rows: list[Row] = []
         self._searched: dict[RowKey, Row] = {}
         self._timed: set[Problem | None] = set()  # where the shipped preset has a time
@@ -291,7 +468,6 @@ class Cache:
             self._searched[row.key] = row
 
     def run(self) -> Run:
-        """What there is so far."""
         return Run(self._header, tuple(self.rows), str(self.path))
 
     def close(self) -> None:
@@ -301,9 +477,7 @@ class Cache:
     def __enter__(self) -> Cache:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
 
@@ -368,7 +542,5 @@ class Builders:
     def __enter__(self) -> Builders:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()

@@ -61,12 +61,8 @@ class Finals:
 def space(variant: Variant, device: DeviceFacts, problems: Sequence[Gemm]) -> Space:
     """What can be tried on a device: the declared values, by constraint, limit and extension.
 
-    Parameters that no preset fixes are the variant's own choice for each problem, and stay so.
-
-    Args:
-        variant: whose parameters.
-        device: to run on.
-        problems: of one data type; a configuration must suit all of them.
+    Parameters that no preset fixes are the variant's own choice for each problem, and stay so. A
+    configuration must suit all problems, which are of one data type.
 
     Raises:
         TuningError: it has no parameters, is no kernel, or nothing of it runs on this device.
@@ -145,9 +141,7 @@ def look(budget_s: float, time_limit_s: float, default_s: float | None = None) -
 def patient(budget_s: float, time_limit_s: float) -> Policy:
     """How the shipped preset is measured where a look is too short for it: as little as makes a row.
 
-    Args:
-        budget_s: of the whole tuner.
-        time_limit_s: of another row; this one is slow, and does not hang.
+    The time limit is of another row; this one is slow, and does not hang.
     """
     return Policy(
         budget_s=math.inf,

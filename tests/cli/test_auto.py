@@ -103,7 +103,7 @@ def test_the_users_own_matrices_teach_it_nothing(call: Call, tmp_path: Path) -> 
     assert kept() == []
     assert call(*own, "--kernel", "register,auto").exit_code == 0
     (path,) = kept()  # what auto has tried was generated
-    points = json.loads(path.read_text())["points"]
+    points = json.loads(path.read_text())["rows"]
     assert {point["point"]["variant"] for point in points} == {"cpu-packed", "numpy"}
 
 

@@ -15,9 +15,8 @@ from gemmbench.model.device import DeviceFacts
 from gemmbench.model.instrument import NotMeasuredError
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Row
-from gemmbench.suite.choosing import CHOOSABLE
+from gemmbench.suite.auto import CHOOSABLE, Automatic
 from gemmbench.suite.plan import gemm_plan
-from gemmbench.suite.session import Automatic
 from tests import in_process
 from tests.device.conftest import machine
 

@@ -13,9 +13,9 @@ from gemmbench.model.case import Case, Operands, Policy, Staged
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Problem, Row
-from gemmbench.suite import choosing
+from gemmbench.suite import auto
+from gemmbench.suite.auto import Automatic
 from gemmbench.suite.plan import Tuned, gemm_plan
-from gemmbench.suite.session import Automatic
 from tests import fake_runs as fake
 
 PROBLEM = Gemm(64, 64, 64, label="mine")
@@ -97,7 +97,7 @@ def test_rows_of_the_run_are_believed_and_only_the_rest_is_tried() -> None:
 def test_what_earlier_runs_have_measured_needs_no_trial() -> None:
     preset = BY_NAME["cpu-packed"].preset("cpu-intel", vector_bits=fake.CPU.vector_bits)
     slow = earlier("cpu-packed", 30.0, parameters=preset)
-    known = choosing.points([slow, earlier("numpy", 90.0)], 0)
+    known = auto.points([slow, earlier("numpy", 90.0)], 0)
     child = Child()
     row, _ = measure(Automatic({0: known}), child)
     assert [name for name, _ in child.asked] == ["numpy"]
@@ -107,7 +107,7 @@ def test_what_earlier_runs_have_measured_needs_no_trial() -> None:
 def test_what_it_has_run_it_knows_afterwards() -> None:
     preset = dict(BY_NAME["cpu-packed"].preset("cpu-intel"))
     fast = earlier("cpu-packed", 900.0, parameters=preset)
-    known = choosing.points([fast, earlier("numpy", 40.0)], 0)
+    known = auto.points([fast, earlier("numpy", 40.0)], 0)
     automatic, child = Automatic({0: known}), Child({"cpu-packed": 9.0, "numpy": 40.0})
     measure(automatic, child)  # slower than it was
     measure(automatic, child)
@@ -175,7 +175,7 @@ def test_a_choice_of_tuned_parameters_says_so_and_without_them_it_is_none() -> N
         **shipped,
         name: next(value for value in packed.parameters[name].values if value != shipped[name]),
     }
-    known = choosing.points([earlier("cpu-packed", 900.0, parameters=mine), earlier("numpy", 40.0)], 0)
+    known = auto.points([earlier("cpu-packed", 900.0, parameters=mine), earlier("numpy", 40.0)], 0)
     child = Child()
     row, _ = measure(Automatic({0: known}, lambda *_: Tuned(mine, "tuned parameters")), child)
     assert child.asked == [("cpu-packed", POLICY.budget_s)]

@@ -10,8 +10,8 @@ from gemmbench.ladder import BASELINES, BY_NAME, ORDER
 from gemmbench.model.case import Case
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Check, Problem, Row
-from gemmbench.suite import choosing
-from gemmbench.suite.choosing import CHOOSABLE, Point, break_even, by_default, likely, ranked, untried
+from gemmbench.suite import auto
+from gemmbench.suite.auto import CHOOSABLE, Point, break_even, by_default, likely, ranked, untried
 from gemmbench.suite.plan import gemm_plan
 from tests import fake_runs as fake
 
@@ -211,9 +211,9 @@ def test_points_come_from_verified_rows_of_the_device_and_the_host() -> None:
         replace(good, samples={"kernel": good.samples["kernel"]}),
         fake.peak_row(4, 300.0),
     ]
-    assert [(one.variant, one.device_s is None) for one in choosing.points(rows, 0)] == [
+    assert [(one.variant, one.device_s is None) for one in auto.points(rows, 0)] == [
         ("tiled", False),
         ("numpy", True),
     ]
-    assert choosing.points(rows, 0)[0].parameters == {"TS": 16}
-    assert [one.variant for one in choosing.points(rows, 1)] == ["numpy", "tiled"]
+    assert auto.points(rows, 0)[0].parameters == {"TS": 16}
+    assert [one.variant for one in auto.points(rows, 1)] == ["numpy", "tiled"]

@@ -16,12 +16,12 @@ from gemmbench.ladder import BY_NAME
 from gemmbench.ladder.variant import Layout, round_up
 from gemmbench.measure.machine import OpenCLMachine
 from gemmbench.model.case import Case, Operands, Policy, Skip
-from gemmbench.model.instrument import NotMeasuredError
+from gemmbench.model.instrument import Batch, NotMeasuredError
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Row
 from gemmbench.suite.plan import gemm_plan
 from tests import fake_runs, in_process
-from tests.fake_cuda import FakeCublas, FakeCuda
+from tests.fake_cuda import NOT_SUPPORTED, FakeCublas, FakeCuda
 
 DEVICE = replace(fake_runs.GPU, pci="0000:17:00.0")
 QUICK = Policy(budget_s=0.02, settle_s=0.0, batch_s=0.001, min_batches=3)
@@ -37,6 +37,7 @@ def install(monkeypatch: pytest.MonkeyPatch) -> Install:
         driver: FakeCuda | None = None, library: FakeCublas | None = None
     ) -> tuple[FakeCuda, FakeCublas]:
         made = driver or FakeCuda(), library or FakeCublas()
+        made[1].driver = made[0]
         monkeypatch.setattr(cublas, "opened", lambda title, *_: made[title == "cuBLAS"])
         return made
 
@@ -84,9 +85,36 @@ def test_a_row_is_verified_and_has_a_device_and_a_host_scope(
     install()
     row = measured(Gemm(33, 20, 44, dtype, beta=beta))
     assert (row.status, row.check.verdict, row.memory) == ("ok", "ok", "staged"), row.reason
-    assert set(row.samples) == {"device", "host"}
+    assert set(row.samples) == {"device", "host", "pageable"}
+    assert set(row.parts) == {"upload", "enqueue", "passes", "download"}
+    assert all(0 <= seconds < 1 for part in row.parts.values() for seconds in part)
     assert row.samples["device"].seconds[0] * row.samples["device"].batch == pytest.approx(1e-5)
-    assert row.notes == ("cuBLAS 13.1.0, device scope, by CUDA's events around each batch",)
+    assert row.notes == (
+        "cuBLAS 13.1.0, device scope, by CUDA's events around each batch, which is replayed as a CUDA graph",
+    )
+
+
+def test_what_is_timed_is_a_graph_and_no_loop_of_calls(install: Install) -> None:
+    """A call from Python takes longer than the device does for n = 256."""
+    driver, _ = install()
+    bench = CublasExecutor(DEVICE).prepare(case(Gemm(8, 8, 8)), QUICK)
+    for count in (1, 5, 5, 1000):
+        batch = bench.start("device", count)
+        assert not isinstance(batch, Batch)
+        assert batch.finish().seconds["device"] == pytest.approx(1e-5 / count)
+    assert [len(graph) for graph in driver.graphs] == [5, 1000]  # a single call is no graph
+    assert driver.replayed == [1, 1, 2]
+    bench.release()
+    assert sorted(driver.forgotten) == [1, 2]
+
+
+def test_what_cannot_be_captured_ends_the_capture(install: Install) -> None:
+    driver, library = install()
+    bench = CublasExecutor(DEVICE).prepare(case(Gemm(8, 8, 8)), QUICK)
+    library.status = NOT_SUPPORTED
+    with pytest.raises(NotMeasuredError):
+        bench.start("device", 5)
+    assert driver.capturing is None
 
 
 def test_half_is_held_to_sums_in_float(install: Install) -> None:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 from gemmbench.gemm import measure
 from gemmbench.gemm.measure import measured
+from gemmbench.gemm.opencl_bench import Bench, Queued
 from gemmbench.measure import sampling
 from gemmbench.model.case import Case, Policy
 from gemmbench.model.instrument import Built, LostError, NotMeasuredError, Prepared
@@ -162,3 +166,21 @@ def test_a_death_is_charged_to_the_kernel_that_was_called(
         assert caught.value.reason == "its kernel in the other folder: crashed: killed by SIGSEGV"
     else:
         assert (caught.value.status, caught.value.reason) == ("crashed", "killed by SIGSEGV")
+
+
+def test_a_batch_on_a_gpu_also_has_the_time_from_its_first_start_to_its_last_end() -> None:
+    """Kernels of 10 us, 4 us apart: a library's graph has such gaps in it, and is held against the chain."""
+
+    def event(start: int) -> SimpleNamespace:
+        profile = SimpleNamespace(start=start, end=start + 10_000)
+        return SimpleNamespace(profile=profile, wait=lambda: None)
+
+    def seconds(kind: str) -> Mapping[str, float]:
+        bench = SimpleNamespace(
+            runtime=SimpleNamespace(facts=SimpleNamespace(type=kind, timer_resolution_ns=1))
+        )
+        events = [("multiply", event(14_000 * number)) for number in range(100)]
+        return Queued(cast(Bench, bench), events, 100, 0.0).finish().seconds
+
+    assert seconds("gpu") == pytest.approx({"kernel": 1e-5, "device": 1e-5, "chain": 1.396e-5})
+    assert seconds("cpu") == pytest.approx({"kernel": 1e-5, "device": 1e-5})

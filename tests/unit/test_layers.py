@@ -72,7 +72,7 @@ THIRD_PARTY: dict[str, tuple[str, ...]] = {
 
 # What only the child process imports: pyopencl stands in no other module.
 CHILD = (
-    "opencl.discovery", "opencl.runtime", "opencl.resources", "gemm.opencl", "gemm.opencl_bench",
+    "opencl.discovery", "opencl.runtime", "gemm.opencl", "gemm.opencl_bench",
     "gemm.clblast", "gemm.cublas", "probes.opencl", "probes.launching", "probes.arithmetic_opencl",
     "probes.memory_opencl",
 )  # fmt: skip
@@ -206,7 +206,7 @@ def test_what_is_forbidden_is_found(module: str, source: str) -> None:
         ("report.table", "from gemmbench.ladder import ORDER"),
         ("opencl.runtime", "import pyopencl as cl"),
         ("opencl.runtime", "from . import drivers"),
-        ("cli.saved", "from gemmbench import api, suite"),
+        ("cli.compare", "from gemmbench import api, suite"),
         ("charts.pane", "import matplotlib"),
     ],
 )

@@ -15,8 +15,8 @@ from gemmbench.model.device import DeviceFacts, HostFacts
 from gemmbench.model.row import Check, Problem, Row
 from gemmbench.model.run_file import Header
 from gemmbench.suite import cached
+from gemmbench.suite.auto import Point
 from gemmbench.suite.cached import KeptMeasurements
-from gemmbench.suite.choosing import Point
 from tests import fake_runs as fake
 
 PROBLEM = Problem(512, 512, 512)

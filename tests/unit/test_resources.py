@@ -9,7 +9,7 @@ import pytest
 
 from gemmbench.cli.kernels import sheets
 from gemmbench.model.row import Resources
-from gemmbench.opencl.resources import fit, registers_and_spills
+from gemmbench.opencl.runtime import fit, registers_and_spills
 from tests.fake_runs import fake_square
 from tests.unit.test_plan import DEVICE
 

@@ -24,13 +24,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import geometric_mean
 
-from gemmbench.ladder.libraries import AUTO
+from gemmbench.ladder import AUTO
 from gemmbench.model import units
 from gemmbench.model.device import HOST
 from gemmbench.model.row import Problem, Row
 from gemmbench.model.run_file import Run, load
 from gemmbench.stats import rates
-from gemmbench.suite.choosing import CHOOSABLE, points, ranked
+from gemmbench.suite.auto import CHOOSABLE, points, ranked
 
 LIMIT = 1.03
 NOISY = 1.1
