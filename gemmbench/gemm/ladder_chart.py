@@ -55,15 +55,10 @@ class Ladder:
     @property
     def best(self) -> float:
         """The best rate of those that are compared; that of `auto` is another's."""
-        rows = [(rung, rung.rows[self.dtype]) for rung in self.rungs if rung.variant != AUTO]
-        return max(
-            (
-                self.rate(rung) or 0.0
-                for rung, row in rows
-                if derive.is_compared(self.run, row.device, row, self.scope)
-            ),
-            default=0.0,
-        )
+        device = self.rungs[0].rows[self.dtype].device
+        every = [*self.rungs, *([self.host] if self.host else [])]
+        rows = [rung.rows[self.dtype] for rung in every if rung.variant != AUTO]
+        return derive.best_of(derive.compared_rate(self.run, device, row, self.scope) for row in rows) or 0.0
 
     @property
     def rates(self) -> list[float]:

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import html
-import json
 import re
 import shlex
 from collections.abc import Iterator
@@ -22,6 +21,7 @@ from gemmbench.model import units
 from gemmbench.model.row import Problem
 from gemmbench.model.run_file import load
 from gemmbench.stats.intervals import summarize
+from gemmbench.stats.rates import peak_fraction
 from tests.cli.conftest import ROOT
 from tools.generate_readme import earlier_forms, is_earlier
 
@@ -175,19 +175,19 @@ def test_table_and_chart_have_one_break_even(run: Path, pictures: dict[Path, Pat
 def test_table_and_chart_show_the_ladder_at_one_problem(run: Path, pictures: dict[Path, Path]) -> None:
     """And each kernel's rate there, the best of them, and its share of the peak."""
     table = said("kernels", "--run", str(run), columns=200)
-    told = re.search(r"GFLOPS \((\w+), kernel scope, (.*?); \* the best\)", table)
+    told = re.search(r"GFLOPS \((\w+), (\w+) scope, (.*?); \* the best\)", table)
     chart = texts(pictures, run, "ladder")
     assert bool(told) == bool(chart)
     if not told:
         return
-    dtype, title = told.groups()
+    dtype, scope, title = told.groups()
     first = [text.startswith("speed-up over ") for text, _ in chart].index(True)
-    assert sum(f"{dtype}, kernel scope, {title};" in text for text, _ in chart) == 1
+    assert sum(f"{dtype}, {scope} scope, {title};" in text for text, _ in chart) == 1
     heads = [text for text, _ in chart]
     pane = chart[first : heads.index("speed-up")]  # of the first device and type
     divisor = 1e12 if "TFLOPS" in heads[: heads.index("speed-up") + 2] else 1e9
     figures = [at for at, (text, _) in enumerate(pane) if re.fullmatch(r"[\d.,]+x", text)][:-1]  # the peak's
-    rows = json.loads(said("show", str(run), "--format", "json"))
+    saved = load(run)
     kernels = dict(re.findall(r"^  (\S+) +(\*?[\d.,]+) +(?:x [\d.]+|-) ", table, re.MULTILINE))
     kernels.pop("numpy", None)
     assert len(figures) == len(kernels)
@@ -197,10 +197,10 @@ def test_table_and_chart_show_the_ladder_at_one_problem(run: Path, pictures: dic
         assert float(rate.replace(",", "")) * divisor == pytest.approx(known, rel=0.01), name
         assert pane[at][1] == figure.startswith("*"), name
         fractions = [
-            row["peak_fraction"]
-            for row in rows
-            if (row["kind"], row["variant"], row["dtype"]) == ("gemm", name, dtype)
-            if Problem(row["m"], row["n"], row["k"]).title == title
+            peak_fraction(saved, row, scope)
+            for row in saved.rows
+            if (row.kind, row.variant, row.dtype) == ("gemm", name, dtype)
+            if row.problem and row.problem.title == title
         ]
         if fractions[0] is not None:
             assert share == units.percent(max(fractions)), name
