@@ -197,8 +197,8 @@ def test_types_stand_side_by_side() -> None:
     assert line(table, "register") == [
         "register",
         "*150",
-        "100",
-        "40.0",
+        "*100",
+        "*40.0",
         "1.50",
         "0.400",
         "50.0",
@@ -206,7 +206,7 @@ def test_types_stand_side_by_side() -> None:
         "40.0",
     ]
     assert line(table, "padded") == ["padded", "fail", "50.0", "20.0", "-", "0.400", "-", "25.0", "20.0"]
-    assert line(table, "numpy")[:7] == ["numpy", "unsup", "*160", "*64.0", "-", "0.400", "-"]
+    assert line(table, "numpy")[:7] == ["numpy", "unsup", "160", "64.0", "-", "0.400", "-"]
     assert "half peak 300 GFLOPS" in table
     assert "double peak 100 GFLOPS" in table
 

@@ -115,7 +115,7 @@ def test_every_size_survives_a_narrow_terminal(width: int) -> None:
 
 
 def test_best_of_each_column_is_starred_once() -> None:
-    table = text(sweep(fake.fake_square(), "m"), 120)
+    table = text(sweep(fake.fake_square(), "m", "device"), 120)
     grid = [cells(table, variant)[:6] for variant in fake.ORDER]
     assert [sum(cell.startswith("*") for cell in column) for column in zip(*grid, strict=True)] == [1] * 6
     assert cells(table, "numpy")[:4] == ["*60.1", "*141", "*188", "*207"]

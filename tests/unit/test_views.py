@@ -28,27 +28,27 @@ def seen_as(view: str, run: Run, scope: str = "") -> Run:
 @pytest.mark.parametrize(
     ("view", "run", "tables"),
     [
-        ("square", fake.fake_square(), lambda run: sweep_table.sheets(run, "m", "kernel", fake.ORDER)),
-        ("sweep-k", fake.fake_sweep_k(), lambda run: sweep_table.sheets(run, "k", "kernel", fake.ORDER)),
-        ("precision", fake.fake_many(), lambda run: shape_tables.sheets(run, "kernel", fake.ORDER)),
+        ("square", fake.fake_square(), lambda run: sweep_table.sheets(run, "m", "device", fake.ORDER)),
+        ("sweep-k", fake.fake_sweep_k(), lambda run: sweep_table.sheets(run, "k", "device", fake.ORDER)),
+        ("precision", fake.fake_many(), lambda run: shape_tables.sheets(run, "device", fake.ORDER)),
         (
             "workloads",
             fake.fake_workloads(),
-            lambda run: shape_tables.workloads_sheets(run, "kernel", fake.ORDER),
+            lambda run: shape_tables.workloads_sheets(run, "device", fake.ORDER),
         ),
         (
             "workloads",
             fake.fake_square(),
-            lambda run: shape_tables.workloads_sheets(run, "kernel", fake.ORDER),
+            lambda run: shape_tables.workloads_sheets(run, "device", fake.ORDER),
         ),
         ("tune", tuner.fake_tune(), table.sheets),
         ("gemm", fake.fake_workloads(), lambda run: sweep_table.row_sheets(run, fake.ORDER)),
         ("", fake.fake_workloads(), lambda run: sweep_table.row_sheets(run, fake.ORDER)),
-        ("", fake.fake_square(), lambda run: sweep_table.sheets(run, "m", "kernel", fake.ORDER)),
+        ("", fake.fake_square(), lambda run: sweep_table.sheets(run, "m", "device", fake.ORDER)),
         (
             "of a later version",
             fake.fake_sweep_k(),
-            lambda run: sweep_table.sheets(run, "k", "kernel", fake.ORDER),
+            lambda run: sweep_table.sheets(run, "k", "device", fake.ORDER),
         ),
     ],
 )
