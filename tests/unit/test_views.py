@@ -29,7 +29,7 @@ def seen_as(view: str, run: Run, scope: str = "") -> Run:
     ("view", "run", "tables"),
     [
         ("square", fake.fake_square(), lambda run: sweep_table.sheets(run, "m", "device", fake.ORDER)),
-        ("sweep-k", fake.fake_sweep_k(), lambda run: sweep_table.sheets(run, "k", "device", fake.ORDER)),
+        ("sweep-k", fake.fake_sweep_k(), lambda run: sweep_table.sheets(run, "k", "kernel", fake.ORDER)),
         ("precision", fake.fake_many(), lambda run: shape_tables.sheets(run, "device", fake.ORDER)),
         (
             "workloads",
@@ -48,7 +48,7 @@ def seen_as(view: str, run: Run, scope: str = "") -> Run:
         (
             "of a later version",
             fake.fake_sweep_k(),
-            lambda run: sweep_table.sheets(run, "k", "device", fake.ORDER),
+            lambda run: sweep_table.sheets(run, "k", "kernel", fake.ORDER),
         ),
     ],
 )
