@@ -29,7 +29,7 @@ check: $(VENV)/.dev  ## lint, format, types, import rules, the size of the packa
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -q tests/unit/test_layers.py
-	$(BIN)/python tools/generate_readme.py --check
+	$(BIN)/python -m tools.generate_readme --check
 	$(BIN)/python tools/house.py --check
 
 fmt: $(VENV)/.dev  ## format the code and fix what ruff can
@@ -43,8 +43,9 @@ races: $(VENV)/.dev  ## run every kernel at small sizes under Oclgrind, which fi
 gate: $(VENV)/.dev  ## try the gate: kernels in turn with themselves are the same, one with more work is slower
 	$(BIN)/python tools/gate.py
 
-soak: $(VENV)/.dev  ## kill, starve, damage and interrupt runs in full, 20 minutes, and write docs/faults.md
+soak: $(VENV)/.dev  ## kill, starve, damage and interrupt runs in full, 25 minutes, and write docs/faults.md; verification in full
 	$(BIN)/python tools/soak.py
+	$(BIN)/python -m tools.verification
 
 plots: $(VENV)/.dev  ## draw the gallery again from the saved runs in plots/, and list it in its README
 	@rm -f plots/*.png
@@ -53,7 +54,7 @@ plots: $(VENV)/.dev  ## draw the gallery again from the saved runs in plots/, an
 	@$(BIN)/python -m pytest -q tests/cli/test_gallery.py --update-golden
 
 readme: $(VENV)/.run  ## write the tables of kernels in README.md again, from the saved runs in plots/
-	@$(BIN)/python tools/generate_readme.py
+	@$(BIN)/python -m tools.generate_readme
 
 bench: $(VENV)/.run  ## peak beside clpeak, what Python costs for each launch, how long a device waits between batches
 	@status=0; for script in tools/bench/*.py; do \

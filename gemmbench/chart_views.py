@@ -14,7 +14,7 @@ from gemmbench.gemm import ladder_chart, sweep_chart
 from gemmbench.model.run_file import Run, is_tuning
 from gemmbench.model.units import clean
 from gemmbench.probes import charts as probe_charts
-from gemmbench.suite import together_chart
+from gemmbench.suite import conditions_chart, together_chart
 from gemmbench.suite.together_table import alone
 from gemmbench.tune import chart
 
@@ -102,6 +102,12 @@ KINDS: dict[str, Kind] = {
         "several devices at once beside each alone: the rate of all together, and each one's slowdown",
         "rows of several devices at once (--concurrent)",
         together_chart.panes,
+    ),
+    "conditions": Kind(
+        "the device's clock, its power and what limited it, over the time of a row",
+        "row whose device told its clock (NVIDIA's, by NVML)",
+        conditions_chart.panes,
+        across=1,
     ),
 }
 _NONE: Families = MappingProxyType({})

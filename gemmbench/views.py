@@ -18,8 +18,10 @@ from gemmbench.model.row import SCOPES, Row
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean, listed
 from gemmbench.probes import peak_table
+from gemmbench.report import conditions
 from gemmbench.report.table import Sheet, finite, sheet_markdown, stack
 from gemmbench.stats import rates
+from gemmbench.stats.conditions import disturbed, in_short
 from gemmbench.stats.panels import sweep_axis
 from gemmbench.suite import together_table
 from gemmbench.suite.together_table import alone
@@ -62,7 +64,7 @@ def show(run: Run, order: Sequence[str] = (), verbose: bool = False, own: bool =
     single = alone(run)
     problems = {row.problem for row in single.rows if row.kind == "gemm"}
     if run.header.view == "gemm" and (own or len(problems) == 1):
-        rest = [*([] if own else _peaks(single, verbose)), *_at_once(run, order, verbose)]
+        rest = [*([] if own else _peaks(single, verbose)), *_below(run, order, verbose)]
         return Group(gemm(single), *([Text(""), stack(rest)] if rest else []))
     tables = sheets(run, order, verbose, own)
     return stack(tables) if tables else Text("No rows: the run ended before its first result.")
@@ -71,7 +73,7 @@ def show(run: Run, order: Sequence[str] = (), verbose: bool = False, own: bool =
 def sheets(run: Run, order: Sequence[str] = (), verbose: bool = False, own: bool = False) -> list[Sheet]:
     """Each command's own table (every row with every scope, if verbose), then the microbenchmarks.
 
-    Last come the tables of several devices at once. Arguments as of `show`.
+    Last come the tables of several devices at once and, if verbose, the conditions. Arguments as of `show`.
     """
     single, scope = alone(run), _scope(run)
     view = VIEWS.get(run.header.view, _by_rows)
@@ -79,15 +81,17 @@ def sheets(run: Run, order: Sequence[str] = (), verbose: bool = False, own: bool
     tables = sweep_table.row_sheets(single, order) if every else view(single, scope, order)
     if not (own and run.header.view in VIEWS):
         tables += _peaks(single, verbose)
-    return [*tables, *_at_once(run, order, verbose)]
+    return [*tables, *_below(run, order, verbose)]
 
 
 def _peaks(run: Run, verbose: bool) -> list[Sheet]:
     return [*peak_table.sheets(run, verbose), *peak_table.memory_sheets(run)]
 
 
-def _at_once(run: Run, order: Sequence[str], verbose: bool) -> list[Sheet]:
-    return together_table.sheets(run, _scope(run), order, verbose)
+def _below(run: Run, order: Sequence[str], verbose: bool) -> list[Sheet]:
+    """The tables of several devices at once and, if verbose, under which conditions rows were measured."""
+    at_once = together_table.sheets(run, _scope(run), order, verbose)
+    return [*at_once, *(conditions.sheets(alone(run)) if verbose else [])]
 
 
 def _scope(run: Run) -> str:
@@ -103,7 +107,8 @@ CSV_FIELDS: tuple[str, ...] = (
     "kind", "variant", "device", "device_name", "driver", "dtype", "label", "m", "n", "k",
     "alpha", "beta", "status", "reason", "parameters", "choice",
     "kernel_gflops", "device_gflops", "host_gflops", "peak_fraction",
-    "gflops", "gbps", "latency_s", "energy_j", "gflop_per_j", "width", "noise",
+    "gflops", "gbps", "latency_s", "energy_j", "gflop_per_j", "width", "noise", "few",
+    "state", "clock_mhz", "limits", "other_cores", "steal_cores", "switches", "disturbed",
     "kernel_s", "device_s", "host_s", "build_s", "memory", "verdict", "source", "notes",
 )
 # fmt: on
@@ -155,6 +160,7 @@ def _device(run: Run, row: Row) -> dict[str, str]:
 
 def _record(run: Run, row: Row) -> dict[str, Any]:
     merged = msgspec.to_builtins(row) | rates.derived(run, row) | _device(run, row)
+    merged |= {"disturbed": list(disturbed(run, row))}
     merged |= together_table.derived(run, row)
     return {name: finite(value) for name, value in merged.items()}
 
@@ -172,6 +178,8 @@ def _flat(run: Run, row: Row) -> dict[str, object]:
         "label": row.label or row.phase,
         "alpha": row.problem.alpha if row.problem else None,
         "beta": row.problem.beta if row.problem else None,
+        **in_short(row),
+        "disturbed": "; ".join(disturbed(run, row)),
         "parameters": listed(row.case_parameters),
         "choice": listed(row.choice),
         "build_s": row.build_s,

@@ -50,7 +50,7 @@ def save(path: str | Path, run: Run) -> None:
 
 def _quiet(scope: Scope) -> Scope:
     first = scope.seconds[0]
-    return fake.scope(first)
+    return fake.scope(first, times=1)
 
 
 def _place(row: Row) -> tuple[str, int]:

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from gemmbench.measure import conditions
+
 GOLDEN = Path(__file__).parent / "golden"
 
 
@@ -50,6 +52,12 @@ class Passed:
             self._path.write_text("".join(f"{name}\n" for name in sorted(self._ids)), encoding="utf-8")
 
 
+@pytest.fixture(autouse=True)
+def quiet_host(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """What other programs do on this machine disturbs no test."""
+    monkeypatch.setattr(conditions, "PROC", tmp_path_factory.getbasetemp() / "no-proc")
+
+
 @pytest.fixture
 def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
     """Compare a text with ``tests/golden/NAME``; spaces at line ends do not count."""
@@ -64,3 +72,17 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
         assert text == path.read_text(encoding="utf-8"), f"{path} differs; look, then --update-golden"
 
     return check
+
+
+@pytest.fixture
+def steady(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the place of the shipped recordings those of machines whose unchanged rows lie 1 % apart at most."""
+    from gemmbench.regress import verdict
+
+    levels, values = (0.0, 0.5, 0.975, 1.0), (-0.01, 0.0, 0.008, 0.01)
+    scaled = (-4.0, 0.0, 2.0, 4.0)
+    reaches = tuple(verdict.Reach(base, 1, values, scaled) for base in (1, verdict.FEW))
+    kinds = dict.fromkeys(("kernels", "libraries", "ratios to kernels", "ratios to libraries"), reaches)
+    families = ("cpu-intel", "cpu-pocl", "gpu-nvidia")
+    shipped = verdict.Recordings({}, levels, dict.fromkeys(families, kinds))
+    monkeypatch.setattr(verdict, "recordings", lambda: shipped)

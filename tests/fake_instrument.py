@@ -10,8 +10,19 @@ from typing import Any
 
 from gemmbench.measure.sampling import alone
 from gemmbench.model.case import Case, Policy
+from gemmbench.model.conditions import Conditions, Reading, Readings
 from gemmbench.model.device import DeviceFacts
-from gemmbench.model.instrument import Batch, Built, Handle, Prepared, Verified, When, numbers
+from gemmbench.model.instrument import (
+    Batch,
+    Built,
+    Handle,
+    Instrument,
+    Prepared,
+    Verified,
+    Watch,
+    When,
+    numbers,
+)
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Check, Scope
 
@@ -56,6 +67,8 @@ class FakeInstrument:
     faults: dict[int, Exception] = field(default_factory=dict)
     log: list[tuple[object, ...]] = field(default_factory=list)
     most_in_flight: int = 0
+    other: Instrument | None = None  # that has the former version of its cases; None: itself
+    watch: Watch = field(default_factory=Watch)
 
     def __post_init__(self) -> None:
         self._numbers = numbers()
@@ -82,7 +95,12 @@ class FakeInstrument:
         key = f"former {case.variant}" if case.former else case.variant
         self._scripts[number] = iter(self.seconds.get(key, repeat(0.001)))
         self._cases[number] = case, problem
-        return Handle(self, number, self.prepared)
+        return Handle(self, number, self.prepared, watch=self.watch)
+
+    def of_former(
+        self, case: Case, device: DeviceFacts | None
+    ) -> tuple[Instrument, Case, DeviceFacts | None]:
+        return self.other or self, case.former_case, device
 
     def verify(self, handle: int, when: When) -> Verified:
         self.log.append(("verify", handle, when))
@@ -152,6 +170,76 @@ def pass_time(instruments: Sequence[FakeInstrument], _: float) -> None:
 def with_ahead(prepared: Prepared, *clocks: str) -> Prepared:
     """The same, with clocks whose batches are queued while another runs."""
     return replace(prepared, ahead=clocks)
+
+
+# --- a device that power slows down -------------------------------------------------------------------------
+
+FULL_MHZ, LIMITED_MHZ = 1980.0, 1440.0
+LIMITED = 762 / 656  # times as long a problem takes where power limits (an H200 on dense half products)
+
+
+@dataclass
+class HotDevice:
+    """Full speed at the beginning of a load, limited some time later; rest cools it as fast as load heats it.
+
+    Attributes:
+        instrument: that runs on it.
+        full_s: how long a load runs at full speed.
+        limited_s: from when on it is limited.
+        heat_s: seconds of load that it feels.
+    """
+
+    instrument: FakeInstrument
+    full_s: float = 0.05
+    limited_s: float = 0.15
+    heat_s: float = 0.0
+    _until: float = 0.0
+
+    def seconds(self, problem_s: float) -> Iterator[float]:
+        """The script of a case whose problem takes so long on the cool device."""
+        while True:
+            self._pass()
+            yield problem_s * (1 + (LIMITED - 1) * self._limit)
+
+    @property
+    def _limit(self) -> float:
+        return min(1.0, max(0.0, (self.heat_s - self.full_s) / (self.limited_s - self.full_s)))
+
+    @property
+    def reading(self) -> Reading:
+        """What its driver says."""
+        self._pass()
+        clock_mhz = FULL_MHZ - (FULL_MHZ - LIMITED_MHZ) * self._limit
+        limits = ("power",) if self._limit else ()
+        return Reading(
+            self.instrument.clock.now, clock_mhz, FULL_MHZ, 300.0 + 390.0 * self._limit, 50.0, limits
+        )
+
+    def _pass(self) -> None:
+        busy = max(0.0, self.instrument._free - self._until)
+        idle = max(0.0, self.instrument.clock.now - self.instrument._free)
+        self.heat_s = max(0.0, min(self.limited_s + 0.3, self.heat_s + busy) - idle)
+        self._until = max(self.instrument._free, self.instrument.clock.now)
+
+
+@dataclass
+class HotWatch(Watch):
+    """Watches a device that power slows down.
+
+    Attributes:
+        device: that is watched; None where its driver says nothing.
+        load_s: see `Watch`.
+    """
+
+    device: HotDevice | None = None
+    load_s: float = 0.3
+
+    def reading(self) -> Reading | None:
+        return self.device.reading if self.device else None
+
+    def end(self, clock: str, batches: Sequence[Batch]) -> Conditions | None:
+        begins = tuple(batch.begin for batch in batches)
+        return Conditions(max_mhz=FULL_MHZ, windows={clock: Readings(begins)}) if self.device else None
 
 
 @dataclass

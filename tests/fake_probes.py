@@ -61,7 +61,8 @@ class FakeProbes(FakeInstrument):
         choice = {name: value for name, value in case.parameters.items() if name not in ("kernels", "bytes")}
         built = Built(self.build_s, choice=choice, source=source)
         unit = self.unit(case.parameters)
-        return Handle(self, handle.number, Prepared(self.clocks, built=built, unit=unit, trips=self.trips))
+        prepared = Prepared(self.clocks, built=built, unit=unit, trips=self.trips)
+        return Handle(self, handle.number, prepared, watch=self.watch)
 
     def start(self, handle: int, clock: str, count: int, work: int = 1) -> None:
         """See `Instrument`."""

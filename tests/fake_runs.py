@@ -119,10 +119,13 @@ def ran_on(variant: str, dtype: str) -> RanOn:
     return entry.ran_on(dtype if dtype in entry.dtypes else entry.dtypes[0])
 
 
-def scope(seconds: float, spread: float = 0.002, count: int = 12, stop: str = "stable") -> Scope:
-    """Samples around a time; the same for the same arguments."""
+def scope(
+    seconds: float, spread: float = 0.002, count: int = 12, stop: str = "stable", times: int = 3
+) -> Scope:
+    """Samples around a time, so many times over; they are the same for the same arguments."""
     noise = random.Random(f"{seconds:.6e} {spread}")
-    return Scope(tuple(seconds * (1 + spread * abs(noise.gauss(0, 1))) for _ in range(count)), 4, stop)
+    samples = tuple(seconds * (1 + spread * abs(noise.gauss(0, 1))) for _ in range(count))
+    return Scope(times * samples, 4, stop)
 
 
 def gemm_row(

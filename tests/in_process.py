@@ -17,6 +17,7 @@ from gemmbench.model.instrument import (
     Build,
     Built,
     Handle,
+    Instrument,
     NotMeasuredError,
     Prepare,
     Refusal,
@@ -71,6 +72,11 @@ class InProcess:
     ) -> Handle:
         number = next(self._numbers)
         return Handle(self, number, self._call(Prepare(number, case, device, policy, like, problem)))
+
+    def of_former(
+        self, case: Case, device: DeviceFacts | None
+    ) -> tuple[Instrument, Case, DeviceFacts | None]:
+        return self, case.former_case, device
 
     def verify(self, handle: int, when: When) -> Verified:
         verified: Verified = self._call(Verify(handle, when))

@@ -13,7 +13,7 @@ from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, Literal, TypeVar, cast
 
 import numpy as np
 
@@ -25,10 +25,14 @@ from gemmbench.model.row import Row, RowKey, Scope
 from gemmbench.model.run_file import Run, encode, load
 from gemmbench.regress import check
 from gemmbench.regress.baseline import Basis, Rules, repetitions
-from gemmbench.regress.compare import Comparison
+from gemmbench.regress.compare import Comparison, compare
+from gemmbench.regress.gate import MOST_ROUNDS
 from gemmbench.regress.verdict import Thresholds
 from gemmbench.stats import rates
 
+SEED = 20261121
+REFERENCES = ("numpy", "cublas")  # never made slower: ratios refer to them
+Command = Literal["compare", "check"]
 REDRAWN = 6  # sets of batches for each recorded row: more would only cost time
 MOST_BASES = 5
 
@@ -123,6 +127,10 @@ def _with_samples(row: Row, change: Any) -> Row:
     return replace(row, samples=samples)
 
 
+def _slowed(row: Row, factor: float) -> Row:
+    return _with_samples(row, lambda seconds: tuple((seconds * factor).tolist()))
+
+
 @dataclass
 class Replay:
     """In the place of the worker: what it measures was recorded. A new process is the next recorded run."""
@@ -131,6 +139,7 @@ class Replay:
     places: Sequence[int]  # of the recorded runs, in the order of their turns; then again from the first
     draw: np.random.Generator
     slow: Mapping[RowKey, float] = field(default_factory=dict)  # 1.05: takes 5 % longer
+    redraws: bool = True  # or a run measured twice gives the recorded batches again
     turn: int = 0
 
     def stop(self) -> None:
@@ -145,9 +154,11 @@ class Replay:
     def measured(self, key: RowKey) -> Row:
         """A row of the current run."""
         place = self.places[self.turn % len(self.places)]
-        row = self.recording.redrawn[key, place, int(self.draw.integers(REDRAWN))]
+        row = self.recording.rows[key][place]
+        if self.redraws:
+            row = self.recording.redrawn[key, place, int(self.draw.integers(REDRAWN))]
         factor = self.slow.get(key, 1.0)
-        return row if factor == 1 else _with_samples(row, lambda seconds: tuple((seconds * factor).tolist()))
+        return row if factor == 1 else _slowed(row, factor)
 
 
 @dataclass(frozen=True)
@@ -161,7 +172,7 @@ class Setting:
     @property
     def rules(self) -> Rules:
         """For a comparison."""
-        return Rules(Thresholds(self.threshold), ratio=self.ratio, in_turn=self.in_turn)
+        return Rules(Thresholds(self.threshold), ratio=self.ratio, in_turn=self.in_turn, rounds=MOST_ROUNDS)
 
 
 @dataclass
@@ -217,21 +228,85 @@ def simulate(
     return tally
 
 
+def unchanged(
+    recording: Recording,
+    setting: Setting,
+    bases: int,
+    command: Command,
+    most: int | None = None,
+    slow: float = 0.0,
+) -> tuple[int, int]:
+    """How many jobs fail (exit status 1), of how many: each run in turn begins the base, and the new runs.
+
+    Args:
+        recording: the noise.
+        setting: of the gate.
+        bases: runs of the base, neighbours.
+        command: ``compare`` or ``check``, whose second looks are replayed; the recorded runs as they are.
+        most: so many jobs of them, evenly spread; None: all.
+        slow: 1.0: one row, in each job another, takes twice as long; a job then counts if that row is found.
+    """
+    pairs = [(base, new) for base in range(recording.runs) for new in range(recording.runs - bases)]
+    chosen = [pairs[number * len(pairs) // most] for number in range(most)] if most else pairs
+    draw = np.random.default_rng(SEED)
+    candidates = plantable(recording, setting.ratio or REFERENCES)
+    failed = 0
+    for number, (start, first) in enumerate(chosen):
+        planted = candidates[number % len(candidates)] if slow else None
+        factors = {planted: 1 + slow} if planted else {}
+        if command == "compare":
+            made = compared(recording, setting, factors, start, first, bases)
+        else:
+            made = _job(recording, setting, factors, draw, start, first, bases, redraws=False)
+        failed += any(line.fails and planted in (None, line.key) for line in made.lines)
+    return failed, len(chosen)
+
+
+def compared(
+    recording: Recording,
+    setting: Setting,
+    slow: Mapping[RowKey, float],
+    start: int,
+    first: int,
+    bases: int,
+) -> Comparison:
+    """One recorded run held against others, all of them as they are but for what is planted."""
+    order = [(start + step) % recording.runs for step in range(recording.runs)]
+
+    def run(index: int, factors: Mapping[RowKey, float]) -> Run:
+        rows = [
+            _slowed(rows[index], factors[key]) if key in factors else rows[index]
+            for key, rows in recording.rows.items()
+        ]
+        return replace(recording.run, rows=tuple(rows))
+
+    before = [run(index, {}) for index in order[:bases]]
+    return compare(before, [run(order[bases + first], slow)], replace(setting.rules, rounds=0))
+
+
 def _job(
-    recording: Recording, setting: Setting, slow: Mapping[RowKey, float], draw: np.random.Generator
+    recording: Recording,
+    setting: Setting,
+    slow: Mapping[RowKey, float],
+    draw: np.random.Generator,
+    start: int | None = None,
+    first: int | None = None,
+    count: int | None = None,
+    redraws: bool = True,
 ) -> Comparison:
     """Neighbouring runs are the base; those after them, which it knows nothing of, are replayed as new."""
-    start = int(draw.integers(recording.runs))
+    count = recording.bases if count is None else count
+    start = int(draw.integers(recording.runs)) if start is None else start
     order = [(start + step) % recording.runs for step in range(recording.runs)]
-    base, rest = order[: recording.bases], order[recording.bases :]
-    first = int(draw.integers(len(rest)))
-    before = Replay(recording, base, draw)
+    base, rest = order[:count], order[count:]
+    first = int(draw.integers(len(rest))) if first is None else first
+    before = Replay(recording, base, draw, {}, redraws)
     bases = []
     for _ in base:
         bases.append(replace(recording.run, rows=tuple(before.measured(key) for key in recording.rows)))
         before.stop()
     basis = Basis(tuple(bases), setting.rules)
-    after = Replay(recording, rest[first:] + rest[:first], draw, slow)
+    after = Replay(recording, rest[first:] + rest[:first], draw, slow, redraws)
     header = recording.run.header
     wanted = [*basis.references, *basis.references.values()] if setting.ratio else recording.rows
     plan = recording.plan(dict.fromkeys(wanted))

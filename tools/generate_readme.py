@@ -1,4 +1,4 @@
-"""The generated parts of README.md: tables of figures, from the saved runs in plots/.
+"""The generated parts of README.md and docs/: tables of figures, from the saved runs in plots/.
 
 ``make readme`` writes them; with ``--check``, for ``make check``, a stale one is an error.
 """
@@ -11,6 +11,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import geometric_mean
 
 from gemmbench.ladder import AUTO, BY_NAME, VARIANTS
 from gemmbench.ladder.variant import Variant
@@ -19,9 +20,12 @@ from gemmbench.model.device import HOST
 from gemmbench.model.row import Row
 from gemmbench.model.run_file import Run, load
 from gemmbench.stats import panels, rates
+from gemmbench.suite.auto import CHOOSABLE
+from tools.bench import auto_regret
 
 ROOT = Path(__file__).resolve().parents[1]
-LADDER, TENSOR = "ladder", "table of tensor cores"  # the parts
+LADDER, TENSOR, REGRET = "ladder", "table of tensor cores", "table of what auto loses"  # the parts
+WGMMA = "table of nv-wgmma"
 
 #   column  what it was measured on      where it is saved; later runs add what the first lacks
 RUNS = (
@@ -30,7 +34,9 @@ RUNS = (
 )
 DTYPE = "float"
 TENSOR_RUN, TENSOR_PEAK = "plots/h200-tensor.jsonl", "plots/h200-peak.jsonl"
+REGRET_RUN = "plots/h200-square.jsonl"
 FILES = (*(file for *_, files in RUNS for file in files), TENSOR_RUN, TENSOR_PEAK)
+PAGES = {REGRET: "docs/auto.md", WGMMA: "docs/nv-wgmma.md"}  # where a part stands; the others are README.md's
 #   data type    column
 TENSOR_TYPES = {
     "half": "half",
@@ -205,6 +211,41 @@ def tensor(run: Run, peaks: Run) -> str:
     return "\n".join([*lines, *_below(below), *_below(earlier_forms(", ".join(earlier)))])
 
 
+def regret(run: Run) -> str:
+    """What `auto` would lose at each size in the host scope, were the others alone measured."""
+    lines = ["| size | the fastest | chosen without that size | loss |", "|---|---|---|---|"]
+    ratios = []
+    for each in auto_regret.regrets(run, 0, DTYPE, CHOOSABLE):
+        chosen, ratio = auto_regret.blindly(run, 0, DTYPE, each)
+        if ratio is None:
+            continue
+        ratios.append(ratio)
+        lines.append(
+            f"| {each.problem.m} | `{each.best.variant}` | `{chosen}` | {units.percent(ratio - 1)} |"
+        )
+    mean = units.percent(geometric_mean(ratios) - 1)
+    lines += ["", f"Geometric mean of the loss: {mean} (`{REGRET_RUN}`, {DTYPE})."]
+    return "\n".join(lines)
+
+
+def wgmma(run: Run) -> str:
+    """`nv-wgmma` beside cuBLAS at every size of a run that both were measured at."""
+    lines = ["| | n | `nv-wgmma`, kernel | with its passes | cuBLAS |", "|---|--:|--:|--:|--:|"]
+    rows = {(row.variant, row.dtype, row.problem): row for row in run.rows if row.status == "ok"}
+
+    def cell(row: Row | None, scope: str) -> str:
+        reached = rates.rate(row, scope) if row else None
+        return units.number(reached.median / TERA) if reached else ""
+
+    for (variant, dtype, problem), row in rows.items():
+        if variant == "nv-wgmma" and problem:
+            library = rows.get(("cublas", dtype, problem))
+            own = (cell(row, scope) for scope in ("kernel", "device"))
+            name = TENSOR_TYPES.get(dtype, dtype)
+            lines.append(f"| {name} | {problem.m} | {' | '.join(own)} | {cell(library, 'device')} |")
+    return "\n".join([*lines, "", f"One run (`{TENSOR_RUN}`); kernels were measured one after the other."])
+
+
 def markers(part: str) -> tuple[str, str]:
     """The comments in README.md that a generated part stands between."""
     return f"<!-- The {part}: generated, `make readme` writes it. -->", f"<!-- End of the {part}. -->"
@@ -238,30 +279,35 @@ def _split(readme: str, part: str) -> tuple[str, str, str]:
 def generated(root: Path) -> dict[str, str]:
     """Every generated part, from the runs below a folder."""
     runs = [(column, device, [load(root / file) for file in files]) for column, device, files in RUNS]
-    return {LADDER: ladder(runs), TENSOR: tensor(load(root / TENSOR_RUN), load(root / TENSOR_PEAK))}
+    return {
+        LADDER: ladder(runs),
+        TENSOR: tensor(load(root / TENSOR_RUN), load(root / TENSOR_PEAK)),
+        REGRET: regret(load(root / REGRET_RUN)),
+        WGMMA: wgmma(load(root / TENSOR_RUN)),
+    }
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Write README.md, or say whether it is stale; the exit status."""
+    """Write the pages, or say whether one is stale; the exit status."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", action="store_true", help="write nothing; status 1 if README.md is stale")
+    parser.add_argument("--check", action="store_true", help="write nothing; status 1 if a page is stale")
     parser.add_argument("--root", type=Path, default=ROOT, help=argparse.SUPPRESS)
     chosen = parser.parse_args(arguments)
-    path = chosen.root / "README.md"
-    fresh = path.read_text(encoding="utf-8")
-    stale = []
+    status = 0
     for part, text in generated(chosen.root).items():
-        before, fresh = fresh, replaced(fresh, part, text)
-        stale += [part] if fresh != before else []
-    if not stale:
-        return 0
-    if chosen.check:
-        for part in stale:
-            print(f"README.md: the {part} is stale; make readme writes it", file=sys.stderr)
-        return 1
-    path.write_text(fresh, encoding="utf-8")
-    print("wrote README.md", file=sys.stderr)
-    return 0
+        page = PAGES.get(part, "README.md")
+        path = chosen.root / page
+        before = path.read_text(encoding="utf-8")
+        fresh = replaced(before, part, text)
+        if fresh == before:
+            continue
+        if chosen.check:
+            print(f"{page}: the {part} is stale; make readme writes it", file=sys.stderr)
+            status = 1
+        else:
+            path.write_text(fresh, encoding="utf-8")
+            print(f"wrote the {part} in {page}", file=sys.stderr)
+    return status
 
 
 if __name__ == "__main__":

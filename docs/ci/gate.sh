@@ -1,13 +1,12 @@
 #!/bin/sh
 # A performance gate for any CI server: sh gate.sh BASE [OPTION...], with the options of `gemmbench check`.
 #
-#   sh gate.sh bench/base.jsonl --ratio naive     a runner without a GPU, whose speed changes from job to job
-#   sh gate.sh bench/base.jsonl --threshold '5 %'   a machine of your own, the same for base and job
-#   sh gate.sh bench/base.jsonl --against ../before/kernels   kernels of your own, each in turn with itself as it was
+#   sh gate.sh base.jsonl --against before/kernels --threshold '5 %'   a CPU: each kernel in turn with itself as it was
+#   sh gate.sh bench/base.jsonl --threshold '5 %' --fail-on resources   a GPU of your own, the same for base and job
 #
 # Leaves in $REPORTS (gate-reports): new.jsonl with every sample, report.xml (JUnit) and summary.md; the summary goes to
 # GitHub's job summary too, where there is one. Exit status: that of `gemmbench check`, 0 no regression, 1 a regression
-# or a wrong result, 2 nothing could be compared, 3 inconclusive, with --strict.
+# or a wrong result, 2 nothing could be compared, 3 it could not tell.
 set -eu
 
 [ "$#" -ge 1 ] || { echo "usage: sh gate.sh BASE [OPTION of gemmbench check...]" >&2; exit 2; }
@@ -27,7 +26,7 @@ done
 rm -f "$reports/new.jsonl" "$reports/report.xml" "$reports/summary.md"
 
 status=0
-gemmbench check "$@" --missing fail --save "$reports/new.jsonl" --force \
+gemmbench check "$@" --strict --missing fail --save "$reports/new.jsonl" --force \
   --write "junit=$reports/report.xml" --write "markdown=$reports/summary.md" || status=$?
 
 if [ -n "${GITHUB_STEP_SUMMARY:-}" ] && [ -f "$reports/summary.md" ]; then

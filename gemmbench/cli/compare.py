@@ -85,7 +85,8 @@ def end(comparison: Comparison, options: Comparing) -> None:
         raise click.exceptions.Exit(EXIT_WRONG)
     if not comparison.compared:
         raise UsageError(f"nothing was compared: {pages.why_nothing(comparison)}")
-    if options.strict and any(line.open for line in comparison.lines):
+    coarse = comparison.resolution is not None and comparison.resolution.is_coarse
+    if options.strict and (coarse or any(line.open for line in comparison.lines)):
         raise click.exceptions.Exit(EXIT_INCONCLUSIVE)
 
 

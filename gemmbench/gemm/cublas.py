@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from gemmbench.gemm import verify as reference
+from gemmbench.gemm.answers import Answers
 from gemmbench.gemm.clblast import opened
-from gemmbench.gemm.operands import Laps, host_batch, load_operands, operand_sets, save_result
-from gemmbench.gemm.verify import ExactTest
+from gemmbench.gemm.operands import Laps, Matrices, host_batch, load_operands, operand_sets
+from gemmbench.gemm.verify import ExactTest, edge_problem
 from gemmbench.ladder import BY_NAME
 from gemmbench.ladder.variant import Layout, round_up
 from gemmbench.model.case import Case, Operands, Policy
@@ -386,7 +386,7 @@ class CublasExecutor:
 
     def _exact_error(self, case: Case) -> str:
         if case.dtype not in self._exact:
-            odd = reference.edge_problem(case.dtype, BY_NAME[case.variant].edge({}))
+            odd = edge_problem(case.dtype, BY_NAME[case.variant].edge({}))
             m, n, k = (round_up(length, step(case.dtype)) for length in (odd.m, odd.n, odd.k))
             tests = (replace(odd, m=m, n=n, k=k), replace(odd, m=m, n=n, k=k, alpha=1.0, beta=0.0))
             self._exact[case.dtype] = next((error for test in tests if (error := self.exact_run(test))), "")
@@ -454,21 +454,23 @@ class CublasBench:
         exact_error: Callable[[], str],
     ) -> None:
         assert case.problem is not None
-        self._cuda, self._library, self._case, self._problem = cuda, library, case, case.problem
+        self._cuda, self._library, self._problem = cuda, library, case.problem
         self._exact_error = exact_error
         self._values = load_operands(case)
-        self._sets = operand_sets(case.problem, facts, policy)
+        sums = BY_NAME[case.variant].sums.get(case.problem.dtype, "")
+        self._answers = Answers(case, self._values, policy, sums)
+        self.sets = operand_sets(case.problem, facts, policy)
         self._pinned = policy.memory != "pageable"
-        self._next = 0
+        self._next, self._last = 0, ""  # the clock of the last batch, if C was not filled since
         self._graphs: dict[int, ctypes.c_void_p] = {}  # by the number of problems
         with ExitStack() as stack:  # closes what there is, should the memory not suffice
-            self._operands = [self._made(stack) for _ in range(self._sets)]
+            self._operands = [self._made(stack) for _ in range(self.sets)]
             self._cuda.finish()
             self._stack = stack.pop_all()
         memory = "staged" if self._pinned else "pageable"
         notes = (f"{library.title}, {_CLOCK}",)
-        clocks = ("device", "host", *([PAGEABLE] if self._pinned else []))
-        self.prepared = Prepared(clocks, ("device",), Built(), memory, self._sets, notes, parts=True)
+        self.scopes = "device", "host", *([PAGEABLE] if self._pinned else [])
+        self.prepared = Prepared(self.scopes, ("device",), Built(), memory, self.sets, notes, parts=True)
 
     def release(self) -> None:
         """Give the memory back."""
@@ -479,7 +481,7 @@ class CublasBench:
         self._stack.close()
 
     def _made(self, stack: ExitStack) -> _Set:
-        values = {"A": self._values.a, "B": self._values.b, "C": self._c_before()}
+        values = {"A": self._values.a, "B": self._values.b, "C": self._answers.before}
         made = _Set({}, {}, {})
         for name, matrix in values.items():
             made.pageable[name] = page_aligned(matrix.size, matrix.dtype).reshape(matrix.shape)
@@ -492,33 +494,56 @@ class CublasBench:
             self._cuda.to_device(made.device[name], made.host[name])
         return made
 
-    def _c_before(self) -> ReferenceArray:
-        """C as the problem has it; poisoned where it must not be read."""
-        c = self._values.c
-        return c if self._problem.beta != 0 else np.full_like(c, reference.poison(self._problem.result))
-
     def verify(self, when: When) -> Verified:
         """See `measure.instrument.Bench`; there are no launches: CUDA has no such stamps."""
         if when == "exact":
             wrong = self._exact_error()
             return Verified(Check("wrong", {}, (wrong,)) if wrong else Check("ok"))
-        self._host_run(self._operands[0])
-        values, result = self._values, np.array(self._operands[0].host["C"])
-        sums = BY_NAME[self._case.variant].sums.get(self._problem.dtype, "")
-        residual = reference.residual(
-            self._problem, values.a, values.b, values.c, result, sums, zero_mean=values.generated
-        )
-        check = reference.judge(residual, "")
-        if check.verdict == "ok" and self._case.operands.out:
-            save_result(self._case.operands.out, result)
-        self._restore_c(self._operands[0])
-        return Verified(check)
+        return Verified(self._answers.check(self, when))
+
+    # --- answers: see `gemm.answers.Answering` ---
+
+    distinct = ("device",)
+
+    def put(self, values: Matrices) -> None:
+        """Replace A and B of the first operand set."""
+        for name, matrix in (("A", values.a), ("B", values.b)):
+            self._operands[0].host[name][...] = matrix
+            self._cuda.to_device(self._operands[0].device[name], self._operands[0].host[name])
+
+    def answer(self, scope: str, index: int, c: ReferenceArray) -> ReferenceArray:
+        """Run the timed call of a scope once, after C was filled; C."""
+        operands, self._last = self._operands[index], ""
+        for host in (operands.host, operands.pageable):
+            host["C"][...] = c
+        self._cuda.to_device(operands.device["C"], operands.host["C"])
+        if scope == "device":
+            self._enqueue(operands)
+            self._cuda.to_host(operands.host["C"], operands.device["C"])
+        else:
+            self._host_run(operands, scope)
+        return self._read(scope, index)
+
+    def left(self) -> ReferenceArray | None:
+        """C as the last batch left it."""
+        if not self._last or (self._last == "device" and self._problem.beta != 0):
+            return None
+        index = (self._next - 1) % self.sets
+        if self._last == "device":
+            operands = self._operands[index]
+            self._cuda.to_host(operands.host["C"], operands.device["C"])
+        return self._read(self._last, index)
+
+    def _read(self, clock: str, index: int) -> ReferenceArray:
+        operands = self._operands[index]
+        return np.array((operands.pageable if clock == PAGEABLE else operands.host)["C"])
 
     def start(self, clock: str, count: int, work: int = 1) -> Batch | _Queued:
         """See `measure.instrument.Bench`: no kernel scope, since the library's kernels are its own."""
+        self._last = clock
         if clock != "device":
             return host_batch(partial(self._next_host_run, clock), count)
-        graph = self._graph(count) if count > max(1, self._sets) else None
+        graph = self._graph(count) if count > max(1, self.sets) else None
         begin = time.monotonic()
         watch = self._cuda.start()
         if graph:
@@ -541,15 +566,14 @@ class CublasBench:
     def _enqueue_all(self, count: int) -> None:
         """Problems back to back, on one operand set after the other."""
         for number in range(count):
-            self._enqueue(self._operands[(self._next + number) % self._sets])
+            self._enqueue(self._operands[(self._next + number) % self.sets])
         self._next += count
 
     def _next_host_run(self, clock: str) -> dict[str, float]:
-        operands = self._operands[self._next % self._sets]
+        operands = self._operands[self._next % self.sets]
         self._next += 1
-        seconds = self._host_run(operands, clock)
         self._restore_c(operands)
-        return seconds
+        return self._host_run(operands, clock)
 
     def _enqueue(self, operands: _Set) -> None:
         a, b, c = (operands.device[name] for name in ("A", "B", "C"))

@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Generator, Sequence
+import time
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
+from gemmbench.ladder import BY_NAME
 from gemmbench.measure.energy import measure_energy
 from gemmbench.measure.sampling import Metered, Sampled, Window, alone, in_turn, least_s
 from gemmbench.model.case import Case, Policy, Staged
+from gemmbench.model.conditions import Conditions, joined
 from gemmbench.model.device import DeviceFacts
-from gemmbench.model.instrument import Handle, Instrument, LostError, NotMeasuredError, too_slow
+from gemmbench.model.instrument import Batch, Handle, Instrument, LostError, NotMeasuredError, too_slow
 from gemmbench.model.problem import Gemm
-from gemmbench.model.row import PAGEABLE, Former, Row, Scope
+from gemmbench.model.row import CHAIN, PAGEABLE, Check, Energy, Former, Row, Scope
+from gemmbench.model.units import percent, rate
+from gemmbench.stats import ceilings, rates
+from gemmbench.stats.conditions import disturbances
+from gemmbench.stats.intervals import summarize
 
 _HOST_SHARE = 0.4  # of the budget; the rest is the device's scopes'
 _PAGEABLE_SHARE = 0.15  # of the budget, out of the host's, where arrays in ordinary memory are timed too
@@ -24,18 +32,19 @@ _MOST_PARTS = 10  # problems
 _HOST_SHARE_IN_TURN = 0.15  # it is mostly the kernel's time that a ratio is wanted of
 _LEAST_IN_TURN = 40  # pairs: what fewer seem to agree on is often chance
 _BATCH_IN_TURN = 0.4  # of a batch's length for two: what disturbs the machine is then in fewer ratios
-_LONG_RUN_S = 1e-3  # from here on the enqueueing cannot explain a gap between event and wall clock
+_CLOCKS_DIFFER = 0.1  # of a batch's wall time: from here on event and wall clock contradict each other
 
 Stages = Generator[Staged, None, Row]
 
 
 @dataclass(frozen=True)
 class Ready:
-    """A `measure.child.Ready`."""
+    """A `measure.child.Ready`, whose row is verified again when it is completed."""
 
     row: Row
     handle: Handle
     policy: Policy
+    device: DeviceFacts | None = None  # None: the host
 
     @property
     def windows(self) -> tuple[Window, ...]:
@@ -43,12 +52,43 @@ class Ready:
         return _windows(self.handle, self.policy)
 
     def completed(self, sampled: Sequence[Sampled]) -> Row:
-        """The row with its samples, window by window."""
+        """The row with its samples, window by window; without them if it is wrong by now."""
+        return _verified_after(self.sampled(sampled), self.handle)
+
+    def sampled(self, sampled: Sequence[Sampled]) -> Row:
+        """The row with its samples."""
         samples, notes = _trusted(sampled)
         prepared = self.handle.prepared
+        variant = BY_NAME.get(self.row.variant)
+        if not (variant and variant.images):  # in the host scope a matrix becomes an image on its way
+            notes = (*notes, *_impossible(samples))
         if self.policy.cold and prepared.sets > 1:
             notes = (*notes, f"cold: rotates among {prepared.sets} operand sets")
-        return replace(self.row, samples=samples, notes=(*self.row.notes, *prepared.notes, *notes))
+        notes = (*notes, *dict.fromkeys(window.note for window in sampled if window.note))
+        row = replace(
+            self.row,
+            samples=samples,
+            notes=(*self.row.notes, *prepared.notes, *notes),
+            conditions=joined([window.conditions for window in sampled]),
+        )
+        return beside_ceiling(row, self.device)
+
+
+def beside_ceiling(row: Row, device: DeviceFacts | None) -> Row:
+    """A row that is wrong where its rate is above what the units can do, or that says how near it is.
+
+    What is held against the ceiling of a type is the median of the finest scope.
+    """
+    reached = rates.shown_rate(row, "kernel")
+    if device is None or reached is None:
+        return row
+    top = ceilings.most(device, row.dtype, row.ran_on == "matrix")
+    wrong, note = ceilings.judged(reached.median, top, partial(rate, integer=rates.is_integer(row.dtype)))
+    if wrong:
+        reason = f"verified before it was timed, but {wrong}: what was timed was not the whole work"
+        check = Check("wrong", row.check.figures, (*row.check.reasons, reason))
+        return replace(row, status="wrong", reason=reason, check=check)
+    return replace(row, notes=(*row.notes, *filter(None, [note])))
 
 
 class _WrongError(Exception):
@@ -60,7 +100,7 @@ class _WrongError(Exception):
 
 
 def measured(instrument: Instrument, case: Case, device: DeviceFacts | None, policy: Policy) -> Stages:
-    """Verify and measure a case, yielding its stages.
+    """Verify a case, measure it and verify it again, yielding its stages.
 
     Raises:
         NotMeasuredError: there is no rate, and why.
@@ -78,16 +118,17 @@ def measured(instrument: Instrument, case: Case, device: DeviceFacts | None, pol
         for window in _windows(handle, policy, pageable=True):
             yield Staged(f"timing {window.clock}")
             windows.append(alone(handle, window.clock, policy, window.budget_s, window.settle))
-        row = ready.completed(windows)
-        if handle.prepared.parts:
+        row = ready.sampled(windows)
+        if handle.prepared.parts and row.status == "ok":
             yield Staged("timing the host scope's parts")
             batch = handle.batch("parts", _parts_count(row, policy))
             row = replace(row, parts=dict(batch.each))
-        if policy.energy:
+        if policy.energy and row.status == "ok":
             yield Staged("measuring energy")
             with Metered(handle, handle.prepared.clocks[0]) as run:
                 row = replace(row, energy=measure_energy(run, device=device))
-    return row
+        yield Staged("verifying")
+        return _verified_after(row, handle)
 
 
 def begun(
@@ -108,9 +149,9 @@ def begun(
         except _WrongError as error:
             return error.row
         if not _problem(case).flops:
-            return replace(row, notes=(*row.notes, "nothing to time: the product has no terms"))
+            return _untimed(row, handle)
         held.pop_all()
-    return Ready(row, handle, policy)
+    return Ready(row, handle, policy, device)
 
 
 def _against_former(instrument: Instrument, case: Case, device: DeviceFacts | None, policy: Policy) -> Stages:
@@ -120,58 +161,74 @@ def _against_former(instrument: Instrument, case: Case, device: DeviceFacts | No
         NotMeasuredError: unsupported: there is nothing to hold the case against.
     """
     yield Staged("building")
-    present = replace(case, former="")
+    present = replace(case, former="", former_parameters=None)
     is_exact = _predict(instrument, present, device, policy)
+    other, past, on = instrument.of_former(case, device)
     with ExitStack() as held:
         handles: dict[str, Handle] = {}
 
-        def prepare(side: Case) -> Handle:
-            like = next((handle.number for handle in handles.values()), None)
-            handle = handles[side.former] = instrument.prepare(side, device, policy, like)
+        def prepare(of: Instrument, side: Case, its: DeviceFacts | None) -> Handle:
+            like = next((handle.number for handle in handles.values() if handle.instrument is of), None)
+            handle = handles["now" if side is present else "then"] = of.prepare(side, its, policy, like)
             return held.enter_context(handle)
+
+        def prepare_now() -> Handle:
+            return handles.get("now") or prepare(instrument, present, device)
 
         yield Staged("verifying the former kernel")
         # One of them is prepared first, and its temporaries lie before the other's: by chance, so that it
         # evens out from process to process.
         if random.random() < 0.5:
-            prepare(present)
+            prepare_now()
         try:
-            former = prepare(case)
+            former = prepare(other, past, on)
             exact = former.verify("exact").check
             if exact.verdict == "wrong":
                 raise NotMeasuredError("unsupported", "; ".join(exact.reasons))
         except NotMeasuredError as error:
             if not error.restart and not isinstance(error, LostError):
                 # Of a wrong kernel it is of no interest what it was before.
-                _verified(present, handles.get("") or prepare(present), is_exact)
+                _verified(present, prepare_now(), is_exact)
             raise _of_former(error) from None
-        now = handles.get("") or prepare(present)
+        now = prepare_now()
         yield Staged("verifying")
         row = _verified(present, now, is_exact)
         if not _problem(case).flops:
-            return replace(row, notes=(*row.notes, "nothing to time: the product has no terms"))
+            return _untimed(row, now)
         try:
             yield Staged("verifying the former kernel")
-            check = former.verify("before").check
-            if check.verdict == "wrong":
-                raise _of_former(NotMeasuredError("unsupported", "; ".join(check.reasons)))
+            verified = former.verify("before")
+            if verified.check.verdict == "wrong":
+                raise _of_former(NotMeasuredError("unsupported", "; ".join(verified.check.reasons)))
             least = max(policy.min_batches, _LEAST_IN_TURN)
             batch_s = policy.batch_s * _BATCH_IN_TURN
-            short = replace(policy, batch_s=batch_s, settle_s=0.0, min_batches=least)
+            short = replace(policy, batch_s=batch_s, min_batches=least)
             windows = []
             for window in _windows(now, short, _HOST_SHARE_IN_TURN):
                 yield Staged(f"timing {window.clock}")
                 windows.append(in_turn(now, former, window.clock, short, window.budget_s))
+            yield Staged("verifying")
+            row = _verified_after(row, now)
+            if row.status == "wrong":
+                return row
+            check = former.verify("after").check
+            if check.verdict == "wrong":
+                raise _of_former(NotMeasuredError("unsupported", "; ".join(check.reasons)))
         except NotMeasuredError as error:
             raise (_of_former(error) if error.handle == former.number else error) from None
         sides = [pairs.first for pairs in windows], [pairs.second for pairs in windows]
         (samples, notes), (before, doubts) = map(_trusted, sides)
         if bool(notes) != bool(doubts):  # one clock for both
             samples, before = (_by_wall_clock(side) for side in sides)
-        source = former.prepared.built.source
-    return replace(
-        row, samples=samples, former=Former(source, before), notes=(*row.notes, *(notes or doubts))
+        built = former.prepared.built
+    row = replace(
+        row,
+        samples=samples,
+        former=Former(built.source, before, built.resources, verified.launches),
+        notes=(*row.notes, *(notes or doubts)),
+        conditions=joined([pairs.first.conditions for pairs in windows]),
     )
+    return beside_ceiling(row, device)
 
 
 def _of_former(error: NotMeasuredError) -> NotMeasuredError:
@@ -195,18 +252,21 @@ def _predict(instrument: Instrument, case: Case, device: DeviceFacts | None, pol
     is_exact = False
     quick = replace(policy, cold=False)
 
-    def trial(smaller: Gemm) -> float:
-        """Seconds of one run of a smaller problem, the first and slow one not counted."""
+    def trial(smaller: Gemm) -> Trial:
+        """One run of a smaller problem, the first and slow one not counted."""
         nonlocal is_exact
         with instrument.prepare(case, device, quick, problem=smaller) as handle:
             if not is_exact:
                 _check_exact(case, handle)
                 is_exact = True
             clock = handle.prepared.clocks[0]
+            handle.watch.begin()
             handle.batch(clock, 1)
             batch = handle.batch(clock, 1)
+            conditions = handle.watch.end(clock, [batch])
             # Events of kernels are not believed before they are held against the wall clock.
-            return batch.wall_s if "kernel" in batch.seconds else batch.seconds[clock]
+            took_s = batch.wall_s if "kernel" in batch.seconds else batch.seconds[clock]
+            return Trial(took_s, conditions, disturbances(conditions, device is None or device.type == "cpu"))
 
     if _problem(case).flops:
         refuse_if_too_slow(_problem(case), policy, trial)
@@ -247,6 +307,22 @@ def _verified(case: Case, handle: Handle, is_exact: bool) -> Row:
     return row
 
 
+def _verified_after(row: Row, handle: Handle) -> Row:
+    """The row with its second check; without samples if that is wrong."""
+    check = handle.verify("after").check
+    row = replace(row, check_after=check)
+    if check.verdict != "wrong":
+        return row
+    reason = "; ".join(check.reasons)
+    return replace(row, status="wrong", reason=reason, samples={}, parts={}, energy=Energy())
+
+
+def _untimed(row: Row, handle: Handle) -> Row:
+    """The row of a product without terms."""
+    row = _verified_after(row, handle)
+    return replace(row, notes=(*row.notes, "nothing to time: the product has no terms"))
+
+
 def _windows(
     handle: Handle, policy: Policy, host_share: float = _HOST_SHARE, pageable: bool = False
 ) -> tuple[Window, ...]:
@@ -270,21 +346,41 @@ def _parts_count(row: Row, policy: Policy) -> int:
 def _trusted(windows: Sequence[Sampled]) -> tuple[dict[str, Scope], tuple[str, ...]]:
     """Hold the event clock against the wall clock; where they cannot both be right, take the wall's.
 
-    Only batches whose problems are long enough for the enqueueing not to explain a gap are held.
+    A batch's events sum up to its wall time at most, and to no less than it without the cost of its launches.
     """
     samples = {name: scope for sampled in windows for name, scope in sampled.scopes.items()}
-    events = [
-        batch
-        for sampled in windows
-        for batch in sampled.batches
-        if {"kernel", "device"} <= batch.seconds.keys()
-    ]
-    held = [batch.seconds["device"] / batch.wall_s for batch in events if batch.wall_s >= _LONG_RUN_S]
-    ratio = float(np.median(held)) if held else 1.0
-    if 0.5 <= ratio <= 1.05:
+    events = [batch for sampled in windows for batch in sampled.batches if batch.launch_s is not None]
+    if not events or np.median([_clocks_agree(batch) for batch in events]) > 0:
         return samples, ()
+    ratio = float(np.median([batch.seconds["device"] / batch.wall_s for batch in events]))
     note = f"events say {ratio:.2g} times the wall clock: kernel and device scope are wall-clock times"
     return _by_wall_clock(windows), (note,)
+
+
+def _impossible(samples: Mapping[str, Scope]) -> tuple[str, ...]:
+    """A remark where the host scope is faster than the device scope, which is a part of it.
+
+    They are sampled one after the other: then the machine has changed its speed between them.
+    """
+    if "device" not in samples or "host" not in samples:
+        return ()
+    device, host = summarize(samples["device"].seconds), summarize(samples["host"].seconds)
+    slowest = max(samples["host"].seconds) if host.is_few else host.high
+    fastest = device.minimum if device.is_few else device.low
+    if slowest >= fastest:
+        return ()
+    faster = percent(device.median / host.median - 1)
+    return (
+        f"the host scope is {faster} faster than the device scope, which cannot be: the machine's speed "
+        "changed between them; measure again",
+    )
+
+
+def _clocks_agree(batch: Batch) -> bool:
+    """Whether the events of a batch that is timed by them fit in its wall time, and fill it."""
+    wall, events = batch.end - batch.begin, batch.seconds["device"] * batch.count
+    slack = _CLOCKS_DIFFER * wall
+    return wall - (batch.launch_s or 0.0) - slack <= events <= wall + slack
 
 
 def _by_wall_clock(windows: Sequence[Sampled]) -> dict[str, Scope]:
@@ -294,7 +390,7 @@ def _by_wall_clock(windows: Sequence[Sampled]) -> dict[str, Scope]:
         walls = tuple(batch.wall_s for batch in sampled.batches)
         clocked = Scope(walls, sampled.size, sampled.stop)
         samples |= sampled.scopes
-        samples |= dict.fromkeys(sampled.scopes.keys() & {"kernel", "device"}, clocked)
+        samples |= dict.fromkeys(sampled.scopes.keys() & {"kernel", "device", CHAIN}, clocked)
     return samples
 
 
@@ -305,13 +401,28 @@ _SMALL = 256  # the first trial's edge
 _SHARE = 0.15  # of the budget that one trial may take
 
 
-def refuse_if_too_slow(problem: Gemm, policy: Policy, trial: Callable[[Gemm], float]) -> None:
-    """Predict a case's cost from growing trials.
+_TRIALS = 3  # at most, of one size, until there is an undisturbed one
+_QUIET_S = 0.5  # between a disturbed trial and the next
+
+_sleep = time.sleep  # replaced in tests
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One run of a smaller problem."""
+
+    seconds: float
+    conditions: Conditions | None = None
+    disturbances: tuple[str, ...] = ()  # why it may have taken longer than it should
+
+
+def refuse_if_too_slow(problem: Gemm, policy: Policy, trial: Callable[[Gemm], Trial]) -> None:
+    """Predict a case's cost from growing trials; what would skip it is tried twice, undisturbed if possible.
 
     Args:
         problem: the case's, with some flops.
         policy: its budget.
-        trial: runs a smaller problem; seconds that it took.
+        trial: runs a smaller problem.
 
     Raises:
         NotMeasuredError: skipped, with the time it would take.
@@ -321,10 +432,26 @@ def refuse_if_too_slow(problem: Gemm, policy: Policy, trial: Callable[[Gemm], fl
         smaller = replace(problem, m=min(problem.m, edge), n=min(problem.n, edge), k=min(problem.k, edge))
         if smaller.flops * 2 >= problem.flops:
             return  # the trial would be the case itself
-        took = trial(smaller)
-        predicted = least_s(took * problem.flops / smaller.flops)
-        if predicted <= policy.budget_s:
-            return
-        if took * 8 > policy.budget_s * _SHARE:
-            raise too_slow(predicted, policy)
+        trials: list[Trial] = []
+        while True:
+            trials.append(trial(smaller))
+            best = min(trials, key=lambda each: (bool(each.disturbances), each.seconds))
+            predicted = least_s(best.seconds * problem.flops / smaller.flops)
+            if predicted <= policy.budget_s:
+                return
+            if best.seconds * 8 <= policy.budget_s * _SHARE:
+                break
+            if len(trials) >= (_TRIALS if best.disturbances else 2):
+                raise _skipped(best, predicted, policy)
+            if best.disturbances:
+                _sleep(_QUIET_S)
         edge *= 2
+
+
+def _skipped(trial: Trial, predicted_s: float, policy: Policy) -> NotMeasuredError:
+    """Why a case is not measured; that of a disturbed trial is not the last word."""
+    error = too_slow(predicted_s, policy)
+    if not trial.disturbances:
+        return error
+    reason = f"{error.reason}; {', '.join(trial.disturbances)} meanwhile"
+    return NotMeasuredError("skipped", reason, needs_s=predicted_s, conditions=trial.conditions)

@@ -7,13 +7,17 @@ from dataclasses import replace
 
 import numpy as np
 
-from gemmbench.gemm import verify as reference
-from gemmbench.gemm.operands import load_operands, save_result
+from gemmbench.gemm.answers import Answers
+from gemmbench.gemm.operands import Matrices, load_operands, rotating_sets
+from gemmbench.measure.host import last_level_cache_bytes
 from gemmbench.model.case import Case, Operands, Policy
 from gemmbench.model.dtypes import ReferenceArray
 from gemmbench.model.instrument import Batch, Built, Prepared, Verified, When
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Check
+
+_MOST_BYTES = 4 << 30  # of all operand sets
+_WARM = "cold: its operands stay in the cache, since the size of the host's caches is not known"
 
 
 class NumpyExecutor:
@@ -25,40 +29,70 @@ class NumpyExecutor:
     def prepare(
         self, case: Case, policy: Policy, like: object = None, problem: Gemm | None = None
     ) -> NumpyBench:
-        return NumpyBench(replace(case, problem=problem, operands=Operands()) if problem else case)
+        return NumpyBench(replace(case, problem=problem, operands=Operands()) if problem else case, policy)
 
 
 class NumpyBench:
     """One problem on the host: a `measure.instrument.Bench`."""
 
-    prepared = Prepared(("host",))
+    scopes = distinct = ("host",)
+    sets = 1
 
-    def __init__(self, case: Case) -> None:
+    def __init__(self, case: Case, policy: Policy) -> None:
         assert case.problem is not None
-        self._case, self._problem = case, case.problem
+        self._problem = case.problem
         self._values = load_operands(case)
+        self._answers = Answers(case, self._values, policy, "")
+        self._a, self._b = self._values.a, self._values.b
         self._c = self._values.c.copy()
         self._out = np.empty_like(self._c)
+        cache = last_level_cache_bytes() if policy.cold else 0
+        sets = rotating_sets(self._problem, cache or 0, _MOST_BYTES) if policy.cold else 1
+        values = self._values
+        self._others = [
+            (values.a.copy(), values.b.copy(), self._c.copy(), self._out.copy()) for _ in range(1, sets)
+        ]
+        self._next, self._last = 0, self._out
+        notes = (_WARM,) if policy.cold and not cache else ()
+        self.prepared = Prepared(("host",), sets=sets, notes=notes)
+        self._has_run = False
 
     def verify(self, when: When) -> Verified:
         """See `measure.instrument.Bench`; the library is not tested on problems of ours."""
         if when == "exact":
             return Verified(Check("ok"))
-        values = self._values
-        gemm(self._problem, values.a, values.b, self._c, self._out)
-        residual = reference.residual(
-            self._problem, values.a, values.b, values.c, self._out, zero_mean=values.generated
-        )
-        check = reference.judge(residual, "")
-        if check.verdict == "ok" and self._case.operands.out:
-            save_result(self._case.operands.out, self._out)
-        return Verified(check)
+        return Verified(self._answers.check(self, when))
+
+    # --- answers: see `gemm.answers.Answering` ---
+
+    def put(self, values: Matrices) -> None:
+        """Replace A and B."""
+        self._a, self._b = values.a, values.b
+
+    def answer(self, scope: str, index: int, c: ReferenceArray) -> ReferenceArray:
+        """Multiply once; C."""
+        self._has_run = False
+        self._out[...] = c
+        self._c[...] = c
+        gemm(self._problem, self._a, self._b, self._c, self._out)
+        self._c[...] = self._values.c
+        return np.array(self._out)
+
+    def left(self) -> ReferenceArray | None:
+        """C as the last batch left it."""
+        return np.array(self._last) if self._has_run else None
+
+    # --- batches ---
 
     def start(self, clock: str, count: int, work: int = 1) -> Batch:
+        sets = [(self._a, self._b, self._c, self._out), *self._others]
         begin = time.monotonic()
         for _ in range(count):
-            gemm(self._problem, self._values.a, self._values.b, self._c, self._out)
+            a, b, c, self._last = sets[self._next % len(sets)]
+            self._next += 1
+            gemm(self._problem, a, b, c, self._last)
         end = time.monotonic()
+        self._has_run = True
         return Batch({"host": (end - begin) / count}, begin, end, count)
 
     def release(self) -> None:

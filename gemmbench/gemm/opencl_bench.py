@@ -13,11 +13,12 @@ from typing import Any, Protocol
 import numpy as np
 import pyopencl as cl
 
-from gemmbench.gemm import verify as reference
-from gemmbench.gemm.operands import Laps, host_batch, load_operands, operand_sets, save_result
+from gemmbench.gemm.answers import Answers
+from gemmbench.gemm.operands import Laps, Matrices, host_batch, load_operands, operand_sets
 from gemmbench.ladder.variant import Layout, Variant
 from gemmbench.model import instrument
 from gemmbench.model.case import Case, Policy
+from gemmbench.model.dtypes import ReferenceArray
 from gemmbench.model.instrument import Batch
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import CHAIN, PAGEABLE, Check, Launch
@@ -73,18 +74,21 @@ class Turns:
 
     Attributes:
         on_device: whether the operands of every set are the device's, not the host's.
+        last: operand set and clock of the last problem of a batch; None if its C was filled since.
     """
 
     def __init__(self, sets: int) -> None:
         self._sets, self._next = sets, 0
         self.on_device = False
+        self.last: tuple[int, str] | None = None
 
     def index(self, after: int = 0) -> int:
         """The operand set of the problem that runs `after` problems from now."""
         return (self._next + after) % self._sets
 
-    def took(self, count: int) -> None:
+    def took(self, count: int, clock: str) -> None:
         """So many problems were run."""
+        self.last = self.index(count - 1), clock
         self._next += count
 
 
@@ -93,6 +97,7 @@ class Queued:
 
     def __init__(self, bench: Bench, events: Sequence[tuple[str, Any]], count: int, begin: float) -> None:
         self._bench, self._events, self._count, self._begin = bench, events, count, begin
+        self._enqueued = time.monotonic()
 
     def done(self) -> bool:
         with errors():
@@ -112,7 +117,8 @@ class Queued:
         span = stamps[0][1] * 1e-9, stamps[-1][2] * 1e-9
         if self._bench.runtime.facts.type == "gpu":
             seconds[CHAIN] = max(span[1] - span[0], tick) / count
-        return Batch(seconds, self._begin, end, count, device=span)
+        launch_s = max(self._enqueued - self._begin, len(stamps) * self._bench.runtime.launch_s)
+        return Batch(seconds, self._begin, end, count, device=span, launch_s=launch_s)
 
 
 class Bench:
@@ -129,7 +135,7 @@ class Bench:
     ) -> None:
         assert case.problem is not None
         problem = case.problem
-        self.runtime, self._problem, self._case = runtime, problem, case
+        self.runtime, self._problem = runtime, problem
         self._values = load_operands(case)
         self.sets = operand_sets(problem, runtime.facts, policy)
         self._operands: list[tuple[Operand, Operand, Operand]] = []
@@ -152,15 +158,15 @@ class Bench:
         self._memory = mode
         self._pageable: list[tuple[Operand, Operand, Operand]] = []
         self._bound(timed)
-        self._sums = variant.sums.get(problem.dtype, "")
-        unwritten = reference.poison(problem.result)
-        beta = problem.beta != 0
-        self._unwritten = self._values.c if beta else np.full_like(self._values.c, unwritten)
+        self._images = tuple(as_image)
+        self._stamped: tuple[Launch, ...] = ()
+        self._answers = Answers(case, self._values, policy, variant.sums.get(problem.dtype, ""))
+        unwritten = self._answers.before
         with errors():
             for a, b, c in self._operands:
                 a.fill(self._values.a)
                 b.fill(self._values.b)
-                c.fill(self._unwritten)
+                c.fill(unwritten)
                 c.keep_on_device(runtime.queue)
             runtime.queue.finish()
             if mode == "staged":
@@ -186,7 +192,7 @@ class Bench:
     @property
     def prepared(self) -> instrument.Prepared:
         return instrument.Prepared(
-            ("device", "host", *([PAGEABLE] if self._pageable else [])),
+            self.scopes,
             self._ahead,
             self._timed.built,
             self._memory,
@@ -208,7 +214,7 @@ class Bench:
             wrong = self._timed.exact_error()
             return instrument.Verified(Check("wrong", {}, (wrong,)) if wrong else Check("ok"))
         with errors():
-            return instrument.Verified(self._check(), self.launches())
+            return instrument.Verified(self._answers.check(self, when), self._stamped)
 
     def start(self, clock: str, count: int, work: int = 1) -> Batch | Queued:
         with errors():
@@ -219,6 +225,7 @@ class Bench:
     def _device_batch(self, count: int) -> Batch | Queued:
         """Put so many problems into the queue, back to back."""
         plan = self._on_device()
+        assert self.runtime.launch_s  # measured before the batch, not in it
         begin = time.monotonic()
         queued = Queued(self, self._enqueue(plan, count), count, begin)
         if not self._ahead:
@@ -226,31 +233,66 @@ class Bench:
         self.runtime.queue.flush()
         return queued
 
-    def _check(self) -> Check:
-        """Run once as the host scope does and check the answer that came back to the host."""
-        problem, values = self._problem, self._values
-        c = self._operands[0][2]
-        c.reclaim(self.runtime.queue)
-        c.fill(self._unwritten)  # another bench may have written it
-        c.keep_on_device(self.runtime.queue)
-        self.runtime.queue.finish()
-        self._host_run(0)
-        result = self._operands[0][2].read().reshape(problem.m, problem.n)
-        residual = reference.residual(
-            problem, values.a, values.b, values.c, result, self._sums, zero_mean=values.generated
-        )
-        check = reference.judge(residual, "")
-        if check.verdict == "ok" and self._case.operands.out:
-            save_result(self._case.operands.out, result)
-        self._restore_c(0)
-        return check
+    # --- answers: see `gemm.answers.Answering` ---
 
-    def launches(self) -> tuple[Launch, ...]:
-        """The device's stamps of one run."""
-        launched = self._on_device()[0]
-        events = [(launch.name, launch.enqueue(self.runtime.queue)) for launch in launched]
-        self.runtime.queue.finish()
-        return tuple(Launch(name, *_stamps(event)) for name, event in events)
+    @property
+    def scopes(self) -> tuple[str, ...]:
+        """The clocks that batches are timed by."""
+        return "device", "host", *([PAGEABLE] if self._pageable else [])
+
+    @property
+    def distinct(self) -> tuple[str, ...]:
+        """The host scope's launches are others only where an operand goes into an image at once."""
+        return ("device", "host") if self._images else ("device",)
+
+    def put(self, values: Matrices) -> None:
+        """Replace A and B of the first operand set."""
+        a, b, _ = self._operands[0]
+        a.fill(values.a)
+        b.fill(values.b)
+        plain, _ = self._buffers[0]
+        for name in self._images:  # its pass reads the plain buffer
+            matrix = {"A": values.a, "B": values.b}[name]
+            if matrix.size:
+                cl.enqueue_copy(self.runtime.queue, plain[name], np.ascontiguousarray(matrix))
+        self._turns.on_device = False
+
+    def answer(self, scope: str, index: int, c: ReferenceArray) -> ReferenceArray:
+        """Run the timed launches of a scope once, after C was filled; C."""
+        queue, self._turns.last = self.runtime.queue, None
+        for operands in (self._operands, self._pageable):
+            for matrix in [matrices[2] for matrices in operands[index : index + 1]]:
+                matrix.reclaim(queue)
+                matrix.fill(c)
+        matrix = self._operands[index][2]
+        matrix.keep_on_device(queue)
+        queue.finish()
+        if scope == "device":
+            launched = self._on_device()[index]
+            events = [(launch.name, launch.enqueue(queue)) for launch in launched]
+            queue.finish()
+            self._stamped = tuple(Launch(name, *_stamps(event)) for name, event in events if event)
+            matrix.to_host(queue)
+            self._turns.on_device = False
+        else:
+            self._host_run(index, scope)
+        return self._read(scope, index)
+
+    def left(self) -> ReferenceArray | None:
+        """C as the last batch left it."""
+        if self._turns.last is None:
+            return None
+        index, clock = self._turns.last
+        if clock == "device":
+            if self._problem.beta != 0:
+                return None
+            self._operands[index][2].to_host(self.runtime.queue)
+            self._turns.on_device = False
+        return self._read(clock, index)
+
+    def _read(self, clock: str, index: int) -> ReferenceArray:
+        c = (self._pageable if clock == PAGEABLE else self._operands)[index][2]
+        return c.read().reshape(self._problem.m, self._problem.n)
 
     def _enqueue(self, plan: Sequence[Sequence[Step]], count: int) -> list[tuple[str, Any]]:
         """Put ``count`` problems into the queue; each step's role and event."""
@@ -258,16 +300,15 @@ class Bench:
         for number in range(count):
             for step in plan[self._turns.index(number)]:
                 events.append((step.role, step.enqueue(self.runtime.queue)))
-        self._turns.took(count)
+        self._turns.took(count, "device")
         return events
 
     def _next_host_run(self, clock: str) -> dict[str, float]:
         """Run the next operand set from host memory to host memory; wall seconds."""
         index = self._turns.index()
-        self._turns.took(1)
-        seconds = self._host_run(index, clock)
+        self._turns.took(1, clock)
         self._restore_c(index)
-        return seconds
+        return self._host_run(index, clock)
 
     def _on_device(self) -> Sequence[Sequence[Step]]:
         """The launches of every operand set, all operands being the device's."""
@@ -316,10 +357,6 @@ class WallBench(Bench):
     """A bench for steps whose events do not tell: wall clock, and no kernel scope."""
 
     _ahead = ()
-
-    def launches(self) -> tuple[Launch, ...]:
-        """None that are known."""
-        return ()
 
     def _device_batch(self, count: int) -> Batch:
         """Run so many problems back to back; wall seconds of one as the device scope."""

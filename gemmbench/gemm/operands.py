@@ -6,13 +6,14 @@ import os
 import time
 import tokenize
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 
+from gemmbench.gemm.reference import Reference
 from gemmbench.gemm.verify import random_operands
 from gemmbench.model.case import Case, Operands, Policy
 from gemmbench.model.device import DeviceFacts, last_level_cache
@@ -80,6 +81,7 @@ class Matrices:
     b: ReferenceArray
     c: ReferenceArray
     generated: bool
+    references: dict[float, Reference] = field(default_factory=dict, compare=False)  # by the row's budget
 
 
 @dataclass(frozen=True)
@@ -99,13 +101,17 @@ def load_operands(case: Case) -> Matrices:
             verified with.
     """
     assert case.problem is not None
+    load = _load_large if case.problem.operand_bytes > _LARGE_BYTES else _load
     try:
-        return _load(case.problem, case.operands)
+        return load(case.problem, case.operands)
     except OperandError as error:
         raise NotMeasuredError("failed", str(error)) from None
 
 
-@lru_cache(maxsize=1)  # variants take turns on one problem
+_LARGE_BYTES = 1 << 28
+
+
+@lru_cache(maxsize=4)  # variants take turns on one problem, and on the smaller ones of their trials
 def _load(problem: Gemm, files: Operands) -> Matrices:
     a, b, c = random_operands(problem)
     if files.a:
@@ -115,6 +121,11 @@ def _load(problem: Gemm, files: Operands) -> Matrices:
     if files.c:
         c = read_matrix(files.c, MatrixHeader(problem.m, problem.n, problem.dtype))
     return Matrices(a, b, c, generated=not (files.a or files.b or files.c))
+
+
+@lru_cache(maxsize=1)
+def _load_large(problem: Gemm, files: Operands) -> Matrices:
+    return _load.__wrapped__(problem, files)
 
 
 def read_header(path: str) -> MatrixHeader:
@@ -213,6 +224,10 @@ def operand_sets(problem: Gemm, device: DeviceFacts, policy: Policy) -> int:
     """How many operand sets a GEMM rotates among: if it is to be cold, twice what the caches hold."""
     if not policy.cold or not problem.operand_bytes:
         return 1
-    wanted = 2 * last_level_cache(device)
-    room = max(1, device.global_mem_bytes // 2 // problem.operand_bytes)
-    return max(1, min(-(-wanted // problem.operand_bytes), _MOST_SETS, room))
+    return rotating_sets(problem, last_level_cache(device), device.global_mem_bytes // 2)
+
+
+def rotating_sets(problem: Gemm, cache_bytes: int, most_bytes: int) -> int:
+    """How many operand sets are twice a cache, within so much memory; 1 at least."""
+    size = max(1, problem.operand_bytes)
+    return max(1, min(-(-2 * cache_bytes // size), _MOST_SETS, most_bytes // size))

@@ -15,8 +15,9 @@ from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean, clean_lines
 from gemmbench.report import notes
 from gemmbench.report.notes import WORDS
-from gemmbench.report.table import NOTHING, Cell, Note, Sheet, heading
+from gemmbench.report.table import NOTHING, POWER_LIMITED, Cell, Note, Sheet, heading
 from gemmbench.stats import rates
+from gemmbench.stats.conditions import limited
 
 _JOULES = Note("energy", "-v has the joules of every row", "dim")
 REFERENCE = "float"  # what the other types are held against
@@ -120,7 +121,12 @@ def _heading(run: Run, grid: _Grid) -> tuple[str, ...]:
     first, *_ = (heading(run, grid.device, dtype) for dtype in grid.dtypes)
     if grid.device == HOST:
         return first
-    return (*first[:-1], *(heading(run, grid.device, dtype)[-1] for dtype in grid.dtypes))
+    limits = {dtype: clock for dtype in grid.dtypes if (clock := limited(run, grid.device, dtype))}
+    return (
+        *(piece for piece in first[:-1] if not piece.startswith(POWER_LIMITED)),
+        *(f"{dtype} {POWER_LIMITED}: {clock}" for dtype, clock in limits.items()),
+        *(heading(run, grid.device, dtype)[-1] for dtype in grid.dtypes),
+    )
 
 
 def _line(run: Run, grid: _Grid, variant: str, others: Sequence[str]) -> tuple[Cell, ...]:
@@ -134,7 +140,8 @@ def _line(run: Run, grid: _Grid, variant: str, others: Sequence[str]) -> tuple[C
 
 
 def _figure(run: Run, grid: _Grid, row: Row | None) -> Cell:
-    return notes.figure(row, grid.rate(row), row is not None and row is grid.best(run, row.dtype))
+    is_best = row is not None and row is grid.best(run, row.dtype)
+    return notes.figure(row, grid.rate(row), is_best, run)
 
 
 def _over(rate: float | None, reference: float | None) -> Cell:
@@ -242,7 +249,7 @@ def _workloads_sheet(
         (
             Cell(_broken(line.name) or "-"),
             *(Cell(str(length)) for length in (line.problem.m, line.problem.n, line.problem.k)),
-            Cell(clean(line.best.variant) if line.best else _why(line)),
+            Cell(notes.marked(run, line.best, clean(line.best.variant)) if line.best else _why(line)),
             *_cells(line_figures),
             *((sweep_table.cells(line.best) if line.best else _NO_ENERGY) if joules else ()),
         )

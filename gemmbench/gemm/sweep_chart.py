@@ -32,6 +32,7 @@ from gemmbench.model.device import HOST
 from gemmbench.model.row import Problem, Row
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean
+from gemmbench.report.notes import FEW
 from gemmbench.stats import rates as derive
 from gemmbench.stats.panels import Panel, Series, break_evens, series, sweep_axis
 
@@ -95,7 +96,7 @@ def _rates(scope: str) -> Values:
 
 def _times(scope: str) -> Values:
     def values(row: Row) -> tuple[float, float, float] | None:
-        times = derive.summary(row, derive.shown_scope(row, scope))
+        times = derive.summary(row, derive.shown_samples(row, scope))
         return (times.median, times.low, times.high) if times and row.status == "ok" else None
 
     return values
@@ -242,11 +243,14 @@ def _mark_break_even(axes: Axes, box: Box, panel: Panel) -> None:
     if even is None or even.size is None:
         return
     axes.axvline(even.size, color=pane.BLACK, linewidth=1.0, linestyle=":", label="break-even")
-    right = even.high if even.high is not None else box.sizes[-1]
-    axes.axvspan(even.low or even.size, right, color=pane.BLACK, alpha=0.10, linewidth=0)
+    if not even.is_few:
+        right = even.high if even.high is not None else box.sizes[-1]
+        axes.axvspan(even.low or even.size, right, color=pane.BLACK, alpha=0.10, linewidth=0)
     text = f"break-even {panel.axis} = {round(even.size)}"
     if even.from_start:
         text = f"{even.kernel.label} wins from the start"
+    elif even.is_few:
+        text += f" ({FEW}: no interval): {even.kernel.label}"
     elif even.low is not None and even.high is not None:
         text += f" ({round(even.low)} to {round(even.high)}): {even.kernel.label}"
     left = even.size < (box.sizes[0] * box.sizes[-1]) ** 0.5  # the room is above the lines there, else below

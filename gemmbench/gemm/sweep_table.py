@@ -13,7 +13,7 @@ from rich.text import Text
 from gemmbench.ladder import AUTO, BASELINE
 from gemmbench.model import units
 from gemmbench.model.device import HOST
-from gemmbench.model.row import PAGEABLE, PARTS, SCOPES, Row
+from gemmbench.model.row import CHAIN, PAGEABLE, PARTS, SCOPES, Check, Row
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean, clean_lines, listed
 from gemmbench.report import notes
@@ -50,7 +50,7 @@ def _sheet(run: Run, panel: Panel, scope: str) -> Sheet:
 
     def cell(series: Series, size: int) -> Cell:
         is_best = best[size] is not None and compared[series, size] == best[size]
-        return notes.figure(series.rows.get(size), reached[series, size], is_best)
+        return notes.figure(series.rows.get(size), reached[series, size], is_best, run)
 
     return Sheet(
         heading=heading(run, panel.device, panel.dtype),
@@ -62,7 +62,7 @@ def _sheet(run: Run, panel: Panel, scope: str) -> Sheet:
                 Cell(clean(series.label)),
                 *(cell(series, size) for size in sizes),
                 Cell(_of_peak(run, series, scope)),
-                Cell(_host_over_device(series)),
+                Cell(_host_over_device(series, scope)),
             )
             for series in panel.series
         ),
@@ -90,10 +90,11 @@ def _of_peak(run: Run, series: Series, scope: str) -> str:
     return units.percent(max((value for value in fractions if value is not None), default=float("nan")))
 
 
-def _host_over_device(series: Series) -> str:
+def _host_over_device(series: Series, scope: str) -> str:
     """What is left of the device's rate, transfers counted, at the largest size that has both."""
     for row in reversed(series.rows.values()):
-        host, device = rates.rate(row, "host"), rates.rate(row, "device")
+        host = rates.rate(row, "host")
+        device = rates.own_rate(row, "device") if scope == "device" else rates.rate(row, "device")
         if host and device:
             return units.number(host.median / device.median)
     return "-"
@@ -136,9 +137,11 @@ def _sentence(even: BreakEven, axis: str) -> str:
     label, size = clean(even.kernel.label), round(even.size or 0)
     if even.from_start:
         sure = "" if even.high == even.size else ", though within the noise"
+        sure = f" ({notes.FEW}: no interval)" if even.is_few else sure
         return f"{label} beats {BASELINE} from the smallest size on ({axis} = {size}){sure}"
     low = round(even.low) if even.low is not None else None
     interval = f"{low} to {round(even.high)}" if even.high else f"{low} or more, the noise leaves it open"
+    interval = f"{notes.FEW}: no interval" if even.is_few else interval
     start = unbroken(f"from {axis} = {size}")
     return f"{start} ({interval}) {label} beats {BASELINE}, transfers counted"
 
@@ -162,16 +165,19 @@ def row_sheets(run: Run, order: Sequence[str] = (), dtype: str | None = None) ->
 
 def _row_sheet(run: Run, device: int, dtype: str, rows: Sequence[Row]) -> Sheet:
     best: dict[tuple[object, str], float] = {}
+    compared = rates.view_scope(run)
+    rate_of = rates.own_rate if compared == "device" else rates.rate
     for row in rows:
         for scope in SCOPES:
-            if rate := rates.rate(row, scope):
+            if rate := rate_of(row, scope):
                 best[row.problem, scope] = max(best.get((row.problem, scope), 0.0), rate.median)
 
     def rate_cell(row: Row, scope: str) -> Cell:
-        rate = rates.rate(row, scope)
+        rate = rate_of(row, scope)
         if rate is None:
             return Cell("-" if row.status == "ok" else "", style="dim")
-        return Cell(units.gflops(rate.median), rate.median == best[row.problem, scope])
+        figure = notes.marked(run, row, units.gflops(rate.median))
+        return Cell(figure, rate.median == best[row.problem, scope])
 
     has_energy = any_joules(rows)
 
@@ -201,6 +207,7 @@ def _row_sheet(run: Run, device: int, dtype: str, rows: Sequence[Row]) -> Sheet:
                 if row.variant == AUTO and row.choice
             ),
             *_parameters(rows),
+            *notes.gaps(rows, compared),
             *notes.troubles(rows, shape),
             *notes.noisy(run, rows, shape),
             *remarks(run, rows, shape),
@@ -272,20 +279,24 @@ def _page(run: Run, row: Row) -> RenderableType:
     )
 
 
+_CLOCKS = {CHAIN: "device, with gaps", PAGEABLE: "host, pageable"}
+
+
 def _scopes(run: Run, row: Row) -> Sheet:
     lines = []
-    for scope in (*SCOPES, PAGEABLE):
+    for scope in ("kernel", "device", CHAIN, "host", PAGEABLE):
         times = rates.summary(row, scope)
         if times is None:
             continue
         reached, fraction = rates.rate(row, scope), rates.peak_fraction(run, row, scope)
+        interval = f"{units.seconds(times.low)} to {units.seconds(times.high)}"
         lines.append(
             (
-                Cell("host, pageable" if scope == PAGEABLE else scope),
+                Cell(_CLOCKS.get(scope, scope)),
                 Cell(units.gflops(reached.median) if reached else "-"),
                 Cell(units.percent(fraction) if reached and fraction is not None else "-"),
                 Cell(units.seconds(times.median)),
-                Cell(f"{units.seconds(times.low)} to {units.seconds(times.high)}"),
+                Cell(notes.FEW if times.is_few else interval),
                 Cell(units.seconds(times.minimum)),
                 Cell(str(times.n)),
                 Cell(clean(row.samples[scope].stop)),
@@ -327,15 +338,22 @@ def _launches(row: Row) -> Sheet:
     )
 
 
+def _verified(title: str, check: Check) -> Note:
+    """A check: its verdict, its figures as fractions of their bounds, and what is wrong."""
+    figures = ", ".join(f"{clean(name)} {units.number(value)}" for name, value in check.figures.items())
+    reasons = "; ".join(map(clean, check.reasons))
+    verdict = check.verdict if check.verdict != "none" else "not done"
+    style = {"ok": "green", "wrong": "bold red", "suspect": "yellow"}.get(check.verdict, "dim")
+    return Note(title, ": ".join(filter(None, (verdict, figures, reasons))), style)
+
+
 def _facts(run: Run, row: Row) -> list[Note]:
     facts = []
     if row.status != "ok":
         facts.append(Note(WORDS[row.status], clean_lines(row.reason), STYLES[row.status]))
-    figures = ", ".join(f"{clean(name)} {units.number(value)}" for name, value in row.check.figures.items())
-    reasons = "; ".join(map(clean, row.check.reasons))
-    verdict = row.check.verdict if row.check.verdict != "none" else "not done"
-    style = {"ok": "green", "wrong": "bold red", "suspect": "yellow"}.get(row.check.verdict, "dim")
-    facts.append(Note("verified", ": ".join(filter(None, (verdict, figures, reasons))), style))
+    facts.append(_verified("verified", row.check))
+    if row.check_after:
+        facts.append(_verified("and after", row.check_after))
     if row.variant == AUTO and row.choice:
         facts.append(Note("took", notes.selected(row)))
     chosen = {**row.parameters, **notes.settled(row)}

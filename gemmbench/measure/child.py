@@ -14,7 +14,7 @@ import tempfile
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
@@ -23,9 +23,10 @@ from typing import IO, Any, Protocol, TypeVar, cast
 
 import msgspec
 
+from gemmbench.measure.conditions import Monitor
 from gemmbench.measure.sampling import Sampled, Window
 from gemmbench.model import instrument
-from gemmbench.model.case import Case, Policy, Staged
+from gemmbench.model.case import DRIVER, Case, Policy, Staged, checkout_of
 from gemmbench.model.device import DeviceFacts, HostFacts
 from gemmbench.model.instrument import (
     PROTOCOL,
@@ -112,16 +113,26 @@ class Child:
     Args:
         make: makes the machine, in the child.
         checkout: a folder with another ``gemmbench/`` than this one; None for this one.
+        environment: variables of the process beside this one's.
+        first: the number of its first handle: those of two instruments in turn are told apart by it.
     """
 
-    def __init__(self, make: Maker, checkout: Path | None = None) -> None:
-        self._make, self._checkout = make, checkout
+    def __init__(
+        self,
+        make: Maker,
+        checkout: Path | None = None,
+        environment: Mapping[str, str] | None = None,
+        first: int = 0,
+    ) -> None:
+        self._make, self._checkout, self._environment = make, checkout, environment or {}
+        self._others: dict[str, tuple[Worker, tuple[DeviceFacts, ...]]] = {}  # by `Case.former`
         self._process: subprocess.Popen[bytes] | None = None
         self._pipe: Pipe | None = None
         self._output = tempfile.TemporaryFile()  # noqa: SIM115  what drivers print; lives as long as this
-        self._numbers = numbers()
+        self._numbers = numbers(first)
         self._asked: dict[int, Prepare] = {}  # by handle, to prepare it again
         self._held: set[int] = set()  # the handles that the living process knows
+        self._monitors: dict[int | None, Monitor] = {}  # by the index of a device; None: the host
         self._batches: deque[int] = deque()  # the handles whose batches were asked for and not answered yet
         self._handle: int | None = None  # whose answer is waited for
         self._limit_s = self._left_s = _START_LIMIT_S
@@ -167,7 +178,28 @@ class Child:
         prepared = self._call(request, Prepared)
         self._asked[number] = request
         self._held.add(number)
-        return Handle(self, number, prepared)
+        return Handle(self, number, prepared, watch=self._watch(device))
+
+    def _watch(self, device: DeviceFacts | None) -> Monitor:
+        """What reads a device while its batches run."""
+        key = device.index if device else None
+        if key not in self._monitors:
+            self._monitors[key] = Monitor(device, lambda: self._process.pid if self._process else None)
+        return self._monitors[key]
+
+    def of_former(
+        self, case: Case, device: DeviceFacts | None
+    ) -> tuple[Instrument, Case, DeviceFacts | None]:
+        """See `Instrument`."""
+        former, past = case.former, case.former_case
+        if not former.startswith(DRIVER) and not checkout_of(former):
+            return self, past, device
+        if former not in self._others:
+            self._others[former] = other_version(self._make, former)
+        worker, devices = self._others[former]
+        worker.limit(self._limit_s)
+        assert device is not None  # kernels run on devices
+        return worker, replace(past, former=""), its_device(former, device, devices)
 
     def verify(self, handle: int, when: When) -> Verified:
         self._hold(handle)
@@ -296,6 +328,7 @@ class Child:
                 stderr=self._output,
                 env={
                     **os.environ,
+                    **self._environment,
                     "PYTHONPATH": os.pathsep.join([*folders, *filter(None, sys.path)]),
                     "PYTHONSAFEPATH": "1",  # nothing is imported from wherever the user stands
                 },
@@ -331,7 +364,9 @@ class Child:
         return " ".join(text.split())[-_DRIVER_WORDS:]
 
     def stop(self) -> None:
-        """End the child, at once; the next request starts another."""
+        """End the child, at once, and those of other versions; the next request starts another."""
+        for other, _ in self._others.values():
+            other.stop()
         self._held.clear()
         self._batches.clear()
         process, self._process = self._process, None
@@ -353,7 +388,15 @@ class Child:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the child for good."""
         self.stop()
+        for other, _ in self._others.values():
+            other.close()
+        for monitor in self._monitors.values():
+            monitor.close()
         self._output.close()
 
 
@@ -409,7 +452,8 @@ class Worker(Child):
     def row_of(self, case: Case, error: Exception) -> Row:
         """The row of a case that raised something instead of giving a result."""
         if isinstance(error, NotMeasuredError):
-            return replace(case.row(error.status, error.reason), needs_s=error.needs_s)
+            row = case.row(error.status, error.reason)
+            return replace(row, needs_s=error.needs_s, conditions=error.conditions)
         self.stop()  # whatever it was, the next case begins anew
         return case.row("failed", f"{type(error).__name__}: {error}".removesuffix(": "))
 
@@ -421,6 +465,49 @@ class Worker(Child):
         except NotMeasuredError as error:
             return case.row(error.status, error.reason)
         return replace(case.row("ok"), build_s=built.build_s, choice=built.choice, resources=built.resources)
+
+
+_OTHERS_FIRST = 1_000_000  # handle of an instrument of another version
+
+
+def other_version(make: Maker, former: str) -> tuple[Worker, tuple[DeviceFacts, ...]]:
+    """An instrument of another checkout, or with another driver, and its devices.
+
+    Raises:
+        NotMeasuredError: it does not answer, or speaks another protocol.
+    """
+    environment, checkout = {}, None
+    if former.startswith(DRIVER):
+        name = "OCL_ICD_FILENAMES" if sys.platform == "win32" else "OCL_ICD_VENDORS"
+        environment = {name: former.removeprefix(DRIVER)}
+    else:
+        checkout = Path(former)
+    worker = Worker(make, checkout, environment, _OTHERS_FIRST)
+    try:
+        return worker, worker.devices()[0]
+    except WorkerError as error:
+        worker.close()
+        raise NotMeasuredError("unsupported", str(error)) from None
+
+
+def its_device(former: str, device: DeviceFacts, devices: Sequence[DeviceFacts]) -> DeviceFacts:
+    """The device of another version that a device here is held against.
+
+    Args:
+        former: see `Case.former`.
+        device: here.
+        devices: of the other version.
+
+    Raises:
+        NotMeasuredError: it has none.
+    """
+    for other in devices:
+        if former.startswith(DRIVER):
+            if other.type == device.type and "OCL_ICD" in other.origin:
+                return other
+        elif (other.platform, other.name) == (device.platform, device.name):
+            return other
+    raise NotMeasuredError("unsupported", f"{former} has no such device as {device.title}")
 
 
 def _conductor(case: Case) -> Conductor:

@@ -77,9 +77,14 @@ def open_counter(device: DeviceFacts | None, powercap: Path = POWERCAP) -> Count
     """
     if device is None or device.type == "cpu":
         return Rapl(powercap)
-    if "nvidia" in f"{device.vendor} {device.platform} {device.name}".lower():
+    if is_nvidia(device):
         return Nvml(device)
     raise CounterError(f"no energy counter is known for {device.name}, only for NVIDIA boards and processors")
+
+
+def is_nvidia(device: DeviceFacts) -> bool:
+    """Whether NVML may know the device."""
+    return "nvidia" in f"{device.vendor} {device.platform} {device.name}".lower()
 
 
 def measure(counter: Counter, run: Batch, clock: Clock = time.monotonic, sleep: Sleep = time.sleep) -> Energy:
@@ -159,16 +164,12 @@ def _warm(run: Batch, clock: Clock) -> tuple[int, float]:
             return batch, now - begin
 
 
-class Nvml:
-    """The total energy of an NVIDIA board, from its driver's management library.
+class Board:
+    """An NVIDIA board in its driver's management library.
 
     Raises:
-        CounterError: nvidia-ml-py or the library is missing, or the board has no counter or is not found.
+        CounterError: nvidia-ml-py or the library is missing, or the board is not found.
     """
-
-    name = "NVML"
-    scope = "board"
-    step_s = 0.1  # 20 to 100 ms, by board
 
     def __init__(self, device: DeviceFacts) -> None:
         try:
@@ -176,22 +177,26 @@ class Nvml:
         except ImportError:
             raise CounterError('NVML needs nvidia-ml-py: pip install "gemmbench[energy]"') from None
         self._nvml = pynvml
-        self._ask(pynvml.nvmlInit)
-        self._board = self._find(device)
-        self.joules()
+        self._ask("nvmlInit")
+        self._handle = self._find(device)
 
-    def joules(self) -> float:
-        return int(self._ask(self._nvml.nvmlDeviceGetTotalEnergyConsumption, self._board)) * 1e-3
+    def ask(self, function: str, *arguments: object) -> Any:
+        """What the library answers about this board.
+
+        Raises:
+            CounterError: it has no answer; the message is the library's.
+        """
+        return self._ask(function, self._handle, *arguments)
 
     def _find(self, device: DeviceFacts) -> Any:
         """The board in the device's PCI slot; where that is not known, the only one of its name."""
-        nvml = self._nvml
         if device.pci:
             with suppress(CounterError):
-                return self._ask(nvml.nvmlDeviceGetHandleByPciBusId, device.pci)
-        count = self._ask(nvml.nvmlDeviceGetCount)
-        boards = [self._ask(nvml.nvmlDeviceGetHandleByIndex, index) for index in range(count)]
-        named = [board for board in boards if self._ask(nvml.nvmlDeviceGetName, board) == device.name]
+                return self._ask("nvmlDeviceGetHandleByPciBusId", device.pci)
+        boards = [
+            self._ask("nvmlDeviceGetHandleByIndex", index) for index in range(self._ask("nvmlDeviceGetCount"))
+        ]
+        named = [board for board in boards if self._ask("nvmlDeviceGetName", board) == device.name]
         if len(named) != 1:
             raise CounterError(
                 f"NVML lists {len(named)} boards called {device.name}"
@@ -199,11 +204,34 @@ class Nvml:
             )
         return named[0]
 
-    def _ask(self, question: Callable[..., Any], *arguments: object) -> Any:
+    def _ask(self, function: str, *arguments: object) -> Any:
+        question = getattr(self._nvml, function, None)
+        if question is None:
+            raise CounterError(f"this version of nvidia-ml-py has no {function}")
         try:
             return question(*arguments)
         except self._nvml.NVMLError as error:
             raise CounterError(f"NVML says: {str(error).lower()}") from None
+
+
+class Nvml:
+    """The total energy of an NVIDIA board.
+
+    Raises:
+        CounterError: the board has no counter or is not found: see `Board`.
+    """
+
+    name = "NVML"
+    scope = "board"
+    step_s = 0.1  # 20 to 100 ms, by board
+
+    def __init__(self, device: DeviceFacts) -> None:
+        self._board = Board(device)
+        self.joules()
+
+    def joules(self) -> float:
+        """See `Counter`."""
+        return int(self._board.ask("nvmlDeviceGetTotalEnergyConsumption")) * 1e-3
 
 
 class Rapl:

@@ -43,6 +43,22 @@ def host_facts() -> HostFacts:
     )
 
 
+def last_level_cache_bytes(root: str = "/sys/devices/system/cpu") -> int | None:
+    """All last-level caches of the host together; None where the system does not tell."""
+    caches: dict[tuple[int, str], int] = {}
+    for folder in Path(root).glob("cpu[0-9]*/cache/index*"):
+        try:
+            level, cores, size = (
+                (folder / name).read_text(encoding="ascii").strip()
+                for name in ("level", "shared_cpu_list", "size")
+            )
+            caches[int(level), cores] = int(size.removesuffix("K")) << 10
+        except (OSError, ValueError):
+            continue
+    last = max((level for level, _ in caches), default=0)
+    return sum(size for (level, _), size in caches.items() if level == last) or None
+
+
 def _busy_cores() -> float:
     """How many cores other programs keep busy, over a fifth of a second; 0 where the system does not tell.
 

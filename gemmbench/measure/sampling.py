@@ -1,10 +1,13 @@
 """The stopping rule, and the three ways of asking for batches: alone, in turn, together.
 
-1. Settle: run until three consecutive batches agree within 1 %, or the settling time is over.
+1. Settle: run until the trend of rate and clock is below the noise, or the settling time is over. Where power
+   limits, it is never over earlier. Or (`--state burst`) rest until the clock is at its maximum, for each
+   tenth of a second that is sampled.
 2. Batch so that a batch lasts at least ``batch_s`` (the clock's tick and the enqueueing vanish in it) and no
    more than ``max_batch_s``.
 3. Sample until the 95 % confidence interval of the median is within the precision, or the budget is spent.
-4. Keep every sample.
+4. Keep every sample, but begin anew where the last third lies more than the precision from the first: the
+   device had not settled.
 """
 
 from __future__ import annotations
@@ -14,22 +17,37 @@ import select
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import cycle, repeat
 
-import numpy as np
-
 from gemmbench.model.case import Policy
-from gemmbench.model.instrument import LEAST_RUNS, LEAST_SAMPLES, Batch, Handle, Instrument, NotMeasuredError
+from gemmbench.model.conditions import POWER, Conditions
+from gemmbench.model.instrument import (
+    LEAST_RUNS,
+    LEAST_SAMPLES,
+    Batch,
+    Handle,
+    Instrument,
+    NotMeasuredError,
+    Watch,
+)
 from gemmbench.model.row import Scope
-from gemmbench.stats.intervals import summarize
+from gemmbench.model.units import seconds as in_seconds
+from gemmbench.stats.intervals import drift, ratio_in_turn, summarize
 
 Clock = Callable[[], float]
+Sleep = Callable[[float], None]
 Wait = Callable[[Sequence[Instrument], float], None]
 
 _AGREEING = 3
 _MOST_IN_BATCH = 1000
 _GROWTH = 1.25  # the interval is looked at again when there are this many times more samples
+_FELL = 0.02  # a rate that falls so far while a device is warmed is limited, whatever its driver reports
+_LIMITED_SAMPLES_S = (
+    2.0  # single batches lie 3 to 7 % apart where power limits: only a median over seconds repeats
+)
+_BURST_S = 0.1
+_LEAST_REST_S, _BLIND_REST_S, _MOST_REST_S, _REST_LOOK_S = 0.25, 1.0, 2.0, 0.02
 _LONG_S = 0.1  # beside a batch of this length what the parent takes to ask for the next is nothing
 
 
@@ -40,6 +58,9 @@ class Sampled:
     batches: tuple[Batch, ...]
     size: int  # problems in each
     stop: str  # why sampling ended: "stable", "budget"
+    conditions: Conditions | None = None
+    is_limited: bool = False  # power limited the device
+    note: str = ""  # for the row
 
     @property
     def scopes(self) -> dict[str, Scope]:
@@ -102,30 +123,71 @@ class Rule:
 
 
 class Settling:
-    """Whether batches agree by now, or the time for that is over."""
+    """Whether the trend of rate and clock is below the noise, or the time for that is over.
 
-    def __init__(self, policy: Policy, batch_s: float, end: float) -> None:
-        self._policy, self._batch_s, self._end = policy, batch_s, end
-        self._last: list[float] = []
-        self._agreed = False
+    A limit of power shows only after so long a load (`Watch.load_s`). Where it does, by the limits that the
+    device reports, or by a rate that falls if it reports nothing, it is warmed for all of the settling time,
+    whatever the budget.
+
+    Args:
+        policy: precision, and how long settling may take.
+        batch_s: about how long a batch takes.
+        begin: when the first batch begins.
+        budget_s: of the window.
+        watch: what reads the device.
+    """
+
+    def __init__(self, policy: Policy, batch_s: float, begin: float, budget_s: float, watch: Watch) -> None:
+        self._policy, self._batch_s, self._watch = policy, batch_s, watch
+        self._end = begin + min(policy.settle_s, budget_s / 3)
+        self._load_end = begin + min(policy.settle_s, watch.load_s)
+        self._limited_end = begin + policy.settle_s
+        self._clocks: list[float] = []
+        self.batches: list[Batch] = []
+        self.is_limited = False
 
     def over(self, now: float) -> bool:
         """Whether the next batch is a sample."""
-        return self._agreed or now + self._batch_s >= self._end
+        ends = now + self._batch_s
+        if self.is_limited:
+            return ends >= self._limited_end
+        if now < self._load_end:
+            return False
+        return self._agree(3) or ends >= self._end
 
-    def add(self, seconds: float) -> None:
+    def add(self, batch: Batch) -> None:
         """One more batch, which is no sample."""
-        last = self._last = [*self._last[1 - _AGREEING :], seconds]
-        self._agreed = len(last) == _AGREEING and max(last) <= min(last) * (1 + self._policy.precision)
+        self.batches.append(batch)
+        reading = self._watch.reading()
+        if reading and reading.clock_mhz:
+            self._clocks.append(reading.clock_mhz)
+        is_slower = POWER in reading.limits if reading else self._fell
+        self.is_limited |= bool(self._watch.load_s) and is_slower
+
+    @property
+    def samples(self) -> list[Batch]:
+        """Those that are samples after all, since nothing moved under the load."""
+        kept = self.batches[_AGREEING:]
+        is_flat = not self.is_limited and not drift([_first(batch) for batch in kept])
+        return kept if self._watch.load_s and is_flat and self._agree(len(kept)) else []
+
+    @property
+    def _fell(self) -> bool:
+        """Whether batches have become slower, by more than their spread."""
+        return drift([_first(batch) for batch in self.batches]) > _FELL
+
+    def _agree(self, count: int) -> bool:
+        """Whether so many of the latest batches, and the clock in them, agree within the precision."""
+        latest = [_first(batch) for batch in self.batches[-count:]]
+        clocks = self._clocks[-count:]
+        return len(latest) == count >= _AGREEING and all(
+            max(values) <= min(values) * (1 + self._policy.precision) for values in (latest, clocks) if values
+        )
 
 
 def _first(batch: Batch) -> float:
     """The seconds of the finest scope, which decides."""
     return next(iter(batch.seconds.values()))
-
-
-def _settle_end(now: float, policy: Policy, budget_s: float) -> float:
-    return now + min(policy.settle_s, budget_s / 3)
 
 
 # --- the ways of asking -------------------------------------------------------------------------------------
@@ -142,14 +204,14 @@ class Stream:
     """
 
     def __init__(self, order: Iterator[Handle], clock: str, size: int, batch_s: float) -> None:
-        self._order, self._clock, self._size, self._batch_s = order, clock, size, batch_s
+        self._order, self._clock, self.size, self.batch_s = order, clock, size, batch_s
         self._asked: deque[Handle] = deque()
 
     def ask(self) -> None:
         """Ask for batches until there are enough in flight."""
         while not self._asked or (len(self._asked) < 2 and self._is_ahead(self._asked[-1])):
             handle = next(self._order)
-            handle.start(self._clock, self._size)
+            handle.start(self._clock, self.size)
             self._asked.append(handle)
 
     def next(self) -> Batch:
@@ -162,7 +224,7 @@ class Stream:
         return tuple(self._asked.popleft().finish() for _ in range(len(self._asked)))
 
     def _is_ahead(self, handle: Handle) -> bool:
-        return self._clock in handle.prepared.ahead and self._batch_s < _LONG_S
+        return self._clock in handle.prepared.ahead and self.batch_s < _LONG_S
 
 
 def stream(handle: Handle, clock: str, size: int, batch_s: float) -> Stream:
@@ -178,33 +240,94 @@ def alone(
     settle: bool = True,
     one_s: float | None = None,
     now: Clock = time.monotonic,
+    sleep: Sleep = time.sleep,
 ) -> Sampled:
-    """Sample a handle until its first scope is stable or the budget is spent.
+    """Sample a handle, in the policy's state, until its first scope is stable or the budget is spent.
 
     Args:
         handle: what is sampled.
         clock: that its batches are timed by.
-        policy: batch lengths, precision, least number of batches.
-        budget_s: seconds for everything that happens here.
+        policy: state, batch lengths, precision, least number of batches.
+        budget_s: seconds for everything that happens here, unless power limits.
         settle: whether to settle first.
         one_s: how long one problem takes, if known; otherwise one is run to find out.
         now: seconds; replaced in tests.
+        sleep: waits so many seconds; replaced in tests.
     """
     begin = now()
     if one_s is None:
         one_s = handle.batch(clock, 1).wall_s
     size = batch_size(one_s, policy)
     source = stream(handle, clock, size, size * one_s)
-    if settle:
-        settling = Settling(policy, size * one_s, _settle_end(now(), policy, budget_s))
-        while not settling.over(now()):
-            settling.add(_first(source.next()))
-    rule = Rule(policy, now(), begin + budget_s)
+    handle.watch.begin()
+    if policy.state == "burst":
+        sampled = _bursts(source, handle.watch, policy, begin + budget_s, now, sleep)
+    else:
+        sampled = _settled(source, handle.watch, policy, begin, budget_s, settle, now)
+    sampled = _watched(sampled, handle, clock, policy)
+    warm_s = round(max(0.0, sampled.batches[0].begin - begin), 3)
+    return replace(sampled, conditions=sampled.conditions and replace(sampled.conditions, warm_s=warm_s))
+
+
+def _settled(
+    source: Stream, watch: Watch, policy: Policy, begin: float, budget_s: float, settle: bool, now: Clock
+) -> Sampled:
+    settling = Settling(policy, source.batch_s, now(), budget_s, watch)
+    while settle and not settling.over(now()):
+        settling.add(source.next())
+    is_limited, end = settling.is_limited, begin + budget_s
+    least_end = now() + min(_LIMITED_SAMPLES_S, policy.settle_s) if is_limited else begin
+    most_end = max(end, now() + policy.settle_s if watch.load_s else end)
+    batches = settling.samples
+    rule = _ruled(policy, batches, now(), max(end, least_end))
+    while True:
+        while not rule.stop or now() < least_end:
+            batches.append(source.next())
+            rule.add(_first(batches[-1]), now())
+        moved = abs(drift([_first(batch) for batch in batches])) > policy.precision
+        if not moved or now() + source.batch_s > most_end or not policy.settle_s:
+            break
+        # It had not settled: what came first was on the way.
+        batches = batches[len(batches) // 3 :]
+        rule = _ruled(policy, batches, now(), most_end)
+    batches += source.rest()
+    over_s = now() - begin - budget_s
+    note = ""
+    if is_limited and over_s > source.batch_s:
+        warmed, sampled = (in_seconds(s) for s in (batches[0].begin - begin, now() - batches[0].begin))
+        note = f"power limits the device: warmed for {warmed} and sampled for {sampled}, beyond the budget"
+    return Sampled(tuple(batches), source.size, rule.stop, is_limited=is_limited, note=note)
+
+
+def _ruled(policy: Policy, batches: Sequence[Batch], now: float, end: float) -> Rule:
+    """The rule, as it stands after some batches."""
+    rule = Rule(policy, batches[0].begin if batches else now, end)
+    for batch in batches:
+        rule.add(_first(batch), batch.end)
+    return rule
+
+
+def _bursts(source: Stream, watch: Watch, policy: Policy, end: float, now: Clock, sleep: Sleep) -> Sampled:
+    """Rest, and sample the first tenth of a second of a load, as often as the rule wants."""
+    rule = Rule(policy, now(), end)
     batches: list[Batch] = []
     while not rule.stop:
-        batches.append(source.next())
-        rule.add(_first(batches[-1]), now())
-    return Sampled((*batches, *source.rest()), size, rule.stop)
+        _rest(watch, now, sleep)
+        begin = len(batches)
+        while not rule.stop and (len(batches) == begin or now() - batches[begin].begin < _BURST_S):
+            batches.append(source.next())
+            rule.add(_first(batches[-1]), now())
+        batches += source.rest()
+    return Sampled(tuple(batches), source.size, rule.stop)
+
+
+def _rest(watch: Watch, now: Clock, sleep: Sleep) -> None:
+    """Wait until the clock is at its maximum and no limit is reported, as far as the device says."""
+    end = now() + _MOST_REST_S
+    is_blind = watch.load_s > 0 and watch.reading() is None
+    sleep(_BLIND_REST_S if is_blind else _LEAST_REST_S)
+    while (reading := watch.reading()) and not reading.is_cool and now() < end:
+        sleep(_REST_LOOK_S)
 
 
 class Metered:
@@ -246,11 +369,8 @@ class Pairs:
     @property
     def ratio(self) -> float:
         """Seconds of the first over those of the second: the geometric mean of the two orders' medians."""
-        ratios = [
-            _first(first) / _first(second)
-            for first, second in zip(self.first.batches, self.second.batches, strict=True)
-        ]
-        return math.exp(np.mean([math.log(np.median(half)) for half in (ratios[::2], ratios[1::2]) if half]))
+        sides = (list(map(_first, side.batches)) for side in (self.first, self.second))
+        return math.exp(ratio_in_turn(*sides).value)
 
 
 def in_turn(
@@ -276,11 +396,16 @@ def in_turn(
         now: seconds; replaced in tests.
     """
     begin = now()
+    first.watch.begin()
     one_s = first.batch(clock, 1).wall_s + second.batch(clock, 1).wall_s
     size = batch_size(one_s, policy)
     shared = first.instrument is second.instrument
     order = Stream(cycle((second, first, first, second)), clock, size, size * one_s if shared else math.inf)
-    rule = Rule(policy, now(), begin + budget_s)
+    settling = Settling(policy, size * one_s, now(), budget_s, first.watch)
+    while first.watch.load_s and not settling.over(now()):  # both are warmed; a processor needs no warmth
+        for batch in [order.next() for _ in range(4)][1:3]:
+            settling.add(batch)
+    rule = Rule(policy, now(), max(begin + budget_s, now() + budget_s / 3))
     batches: tuple[list[Batch], list[Batch]] = ([], [])
     while not rule.stop:
         second_leads = len(batches[0]) % 2 == 0
@@ -290,7 +415,13 @@ def in_turn(
         rule.add(_first(batches[0][-1]) / _first(batches[1][-1]), now())
     order.rest()
     sides = [Sampled(tuple(values), size, rule.stop) for values in batches]
-    return Pairs(sides[0], sides[1])
+    return Pairs(_watched(sides[0], first, clock, policy), sides[1])
+
+
+def _watched(sampled: Sampled, handle: Handle, clock: str, policy: Policy) -> Sampled:
+    """The same, with what was read while its batches ran."""
+    conditions = handle.watch.end(clock, sampled.batches) or Conditions()
+    return replace(sampled, conditions=replace(conditions, state=policy.state or "settled"))
 
 
 @dataclass
@@ -312,11 +443,13 @@ class _Part:
     def enter(self, policy: Policy, settle: bool, now: float) -> None:
         """Begin the window, or begin it again."""
         self.stream = stream(self.handle, self.clock, self.size, self.size * self.one_s)
-        end = _settle_end(now, policy, self.budget_s) if settle else now
-        self.settling = Settling(policy, self.size * self.one_s, end)
+        policy_now = policy if settle else replace(policy, settle_s=0.0)
+        batch_s = self.size * self.one_s
+        self.settling = Settling(policy_now, batch_s, now, self.budget_s, self.handle.watch)
         self.rule = Rule(policy, now, now + self.budget_s)
         self.begun, self.counts_from, self.batches = None, math.inf, []
         self.handle.instrument.pause_limit(False)
+        self.handle.watch.begin()
         self.stream.ask()
 
     def take(self, now: float) -> None:
@@ -327,7 +460,7 @@ class _Part:
             if self.settling.over(now):
                 self.begun = batch.end
             else:
-                self.settling.add(_first(batch))
+                self.settling.add(batch)
         elif batch.begin >= self.counts_from:
             self.batches.append(batch)
             self.rule.add(_first(batch), now)
@@ -346,10 +479,10 @@ class _Part:
         self.handle.instrument.pause_limit(False)
         self.stream.rest()
 
-    @property
-    def sampled(self) -> Sampled:
+    def sampled(self, policy: Policy) -> Sampled:
         """What counts of it."""
-        return Sampled(tuple(self.batches), self.size, self.rule.stop)
+        sampled = Sampled(tuple(self.batches), self.size, self.rule.stop)
+        return _watched(sampled, self.handle, self.clock, policy)
 
 
 def wait_for_any(instruments: Sequence[Instrument], seconds: float) -> None:
@@ -402,7 +535,9 @@ def together(
         parts = {number: part for number, part in parts.items() if number not in failed}
     if len(parts) == 1:
         lost |= {number: AloneError() for number in parts}
-    return [lost[number] if number in lost else parts[number].sampled for number in range(len(handles))]
+    return [
+        lost[number] if number in lost else parts[number].sampled(policy) for number in range(len(handles))
+    ]
 
 
 class AloneError(Exception):

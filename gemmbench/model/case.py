@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 
+from gemmbench.model.conditions import State
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Kind, Parameters, Problem, RanOn, Row, RowKey, Status, row_key
 from gemmbench.model.units import size
@@ -20,7 +22,7 @@ class Policy:
     """How long and how often things are measured; see the README's *How it measures*."""
 
     budget_s: float = 3.0  # sampling time for each row
-    settle_s: float = 3.0  # settling never takes longer, nor more than a third of the budget
+    settle_s: float = 3.0  # settling never takes longer; where power does not limit, a third of the budget
     batch_s: float = 0.01  # a batch lasts at least this
     max_batch_s: float = 0.2  # and at most this, unless one run takes longer
     min_batches: int = 10
@@ -28,6 +30,7 @@ class Policy:
     time_limit_s: float = 120.0  # a row that takes longer altogether is killed
     cold: bool = False  # rotate operands past the last-level cache
     memory: str = "auto"  # or one of MEMORY_MODES
+    state: State = ""  # that rows are measured in; "" (not known, in old files) measures settled ones
     energy: bool = False  # read the energy counter over a window of its own, after the samples
 
 
@@ -46,6 +49,21 @@ class Operands:
         return any(path is not None for path in (self.a, self.b, self.c))
 
 
+DRIVER = "driver:"  # before the library of another driver that a case is timed in turn with
+
+
+def checkout_of(former: str) -> str:
+    """The checkout that `Case.former` names: a folder with a ``gemmbench/`` of its own; "" if it is none."""
+    return former if not former.startswith(DRIVER) and (Path(former) / "gemmbench").is_dir() else ""
+
+
+def kernels_of(former: str) -> str:
+    """The folder of kernels that `Case.former` means; "" for this version's own."""
+    if former.startswith(DRIVER):
+        return ""
+    return str(Path(former) / "kernels") if checkout_of(former) else former
+
+
 @dataclass(frozen=True)
 class Case:
     """One thing to verify and measure."""
@@ -59,15 +77,24 @@ class Case:
     source: str = ""
     operands: Operands = field(default_factory=Operands)
     notes: tuple[str, ...] = ()  # of its row, beside those of the executor
-    former: str = ""  # a kernels folder: its kernel is timed in turn with itself as it is there
+    former: str = ""  # a kernels folder, a checkout or driver:LIBRARY: it is timed in turn with itself there
     ran_on: RanOn = "device"  # of its row
+    sums: str = ""  # likewise
     phase: str = ""  # likewise, of a tuner
+    given: tuple[str, ...] | None = None  # likewise, of its parameters those that are no preset's
+    former_parameters: Parameters | None = None  # of the kernel in `former`; None: the case's own
 
     @property
     def key(self) -> RowKey:
         """The key of the row it will become."""
         problem = saved_problem(self.problem) if self.problem else None
         return row_key(self.kind, self.device, self.variant, self.dtype, self.parameters, problem)
+
+    @property
+    def former_case(self) -> Case:
+        """The case as it was: with the kernel and the parameters that it is held against."""
+        own = self.parameters if self.former_parameters is None else self.former_parameters
+        return replace(self, parameters=own, former_parameters=None)
 
     @property
     def numbers(self) -> dict[str, int]:
@@ -104,7 +131,9 @@ class Case:
             source=self.source,
             notes=self.notes,
             ran_on=self.ran_on,
+            sums=self.sums,
             phase=self.phase,
+            given=self.given,
         )
 
 

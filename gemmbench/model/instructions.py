@@ -37,6 +37,7 @@ class Instruction:
     n: int
     k: int
     capability: Capability
+    emulated: tuple[Capability, ...] = ()  # where the assembler makes it of other instructions
 
     @property
     def shape(self) -> str:
@@ -59,8 +60,14 @@ class InstructionFamily:
 
     def lacks(self, device: DeviceFacts, dtype: str) -> str:
         """Why a device cannot run it for a type, as far as its description tells; or ""."""
-        wanted = min(each.capability for each in self.instructions if each.dtype == dtype)
-        return lacks_capability(device, self.name, wanted, only=bool(self.target))
+        instructions = [each for each in self.instructions if each.dtype == dtype]
+        wanted = min(each.capability for each in instructions)
+        lacks = lacks_capability(device, self.name, wanted, only=bool(self.target))
+        if lacks or not all(device.compute_capability in each.emulated for each in instructions):
+            return lacks
+        major, minor = device.compute_capability
+        other = "; see wgmma" if (major, minor) == (9, 0) else ""
+        return f"sm_{major}{minor} has no {dtype} {self.name}.sync: the compiler emulates it{other}"
 
 
 MMA = InstructionFamily(
@@ -71,7 +78,8 @@ MMA = InstructionFamily(
         Instruction("half", "half", 16, 8, 16, (8, 0)),
         Instruction("bfloat16", "float", 16, 8, 16, (8, 0)),
         Instruction("tf32", "float", 16, 8, 8, (8, 0)),
-        Instruction("fp8", "float", 16, 8, 32, (8, 9)),
+        # ptxas 13.0 makes two products of halves, conversions and additions of it on these.
+        Instruction("fp8", "float", 16, 8, 32, (8, 9), emulated=((9, 0), (10, 0), (10, 3), (11, 0))),
         Instruction("char", "int", 16, 8, 32, (8, 0)),
         Instruction("double", "double", 16, 8, 8, (9, 0)),
     ),

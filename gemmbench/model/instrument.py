@@ -7,11 +7,12 @@ parent's business.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from gemmbench.model.case import Case, Policy
+from gemmbench.model.conditions import Conditions, Reading
 from gemmbench.model.device import DeviceFacts, HostFacts
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Check, Launch, Parameters, Resources, Row, Status, Work
@@ -21,7 +22,8 @@ PROTOCOL = 1
 # 1: the first one (gemmbench 0.1).
 
 When = Literal["exact", "before", "after"]
-"""exact: on small integer problems with guard cells; before: the timed operands, before the first batch."""
+"""exact: on small integer problems with guard cells; before: the timed operands, before the first batch;
+after: what the last batch left, and one more problem."""
 
 
 # --- requests -----------------------------------------------------------------------------------------------
@@ -50,7 +52,7 @@ class Prepare:
     handle: int  # that later requests name it by; the parent's choice
     case: Case
     device: DeviceFacts | None  # None: the host
-    policy: Policy  # for its ``memory`` and ``cold`` alone
+    policy: Policy  # for its ``memory``, its ``cold`` and, where it is verified, its budget
     like: int | None = None  # a handle whose operands it shares
     problem: Gemm | None = None  # the case's kernels on another problem: a trial
 
@@ -142,6 +144,7 @@ class Batch:
     )  # of every problem, where it was timed
     cycles: int | None = None  # of the device's own clock
     device: tuple[float, float] | None = None  # first START and last END in seconds of the device's clock
+    launch_s: float | None = None  # what all its launches cost, by the wall clock; None: not timed by events
 
     @property
     def wall_s(self) -> float:
@@ -176,19 +179,26 @@ class NotMeasuredError(Exception):
     Attributes:
         restart: the driver can no longer be trusted: run the next case in a fresh process.
         needs_s: what a skipped case would take; None where that is not why.
+        conditions: in which that was found out; None where they do not matter.
         handle: of an instrument, in whose turn it was raised.
     """
 
     handle: int | None = None
 
     def __init__(
-        self, status: Status, reason: str, restart: bool = False, needs_s: float | None = None
+        self,
+        status: Status,
+        reason: str,
+        restart: bool = False,
+        needs_s: float | None = None,
+        conditions: Conditions | None = None,
     ) -> None:
         super().__init__(reason)
         self.status = status
         self.reason = reason
         self.restart = restart
         self.needs_s = needs_s
+        self.conditions = conditions
 
 
 def too_slow(predicted_s: float, policy: Policy) -> NotMeasuredError:
@@ -240,6 +250,15 @@ class Instrument(Protocol):
     ) -> Handle:
         """Put a case's operands in place: see `Prepare`."""
 
+    def of_former(
+        self, case: Case, device: DeviceFacts | None
+    ) -> tuple[Instrument, Case, DeviceFacts | None]:
+        """What times the former version of a case, with the case and the device as that one knows them.
+
+        It is this instrument where `Case.former` is a folder of kernels, and another process where it is a
+        checkout or another driver.
+        """
+
     def verify(self, handle: int, when: When) -> Verified:
         """Check what the timed launches compute."""
 
@@ -262,6 +281,37 @@ class Instrument(Protocol):
         """Give a handle's memory back; where the instrument is gone there is nothing to do."""
 
 
+class Watch:
+    """Reads what a device and its host do while batches run; this one reads nothing.
+
+    `measure.conditions.Monitor` is the real one.
+
+    Attributes:
+        load_s: how long a load lasts until a limit of power shows; 0 where there is no such limit.
+    """
+
+    load_s = 0.0
+
+    def begin(self) -> None:
+        """A window begins."""
+
+    def reading(self) -> Reading | None:
+        """What the device says now, or said just now; None where it says nothing."""
+        return None
+
+    def end(self, clock: str, batches: Sequence[Batch]) -> Conditions | None:
+        """What was read since the window began.
+
+        Args:
+            clock: that timed the batches.
+            batches: of the window, those that count.
+        """
+        return None
+
+
+_UNWATCHED = Watch()
+
+
 @dataclass(frozen=True)
 class Handle:
     """A prepared case of an instrument."""
@@ -269,6 +319,7 @@ class Handle:
     instrument: Instrument
     number: int
     prepared: Prepared
+    watch: Watch = field(default=_UNWATCHED, kw_only=True)
 
     def verify(self, when: When) -> Verified:
         """Check what the timed launches compute."""
@@ -299,9 +350,9 @@ class Handle:
             self.release()
 
 
-def numbers() -> Iterator[int]:
+def numbers(first: int = 0) -> Iterator[int]:
     """Handles for an instrument: each another."""
-    number = 0
+    number = first
     while True:
         yield number
         number += 1

@@ -12,12 +12,13 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
+from gemmbench.model.conditions import Conditions
 from gemmbench.model.problem import Dimensions
 
 # 1: the first one. What a table or a verdict needed beside the figures stood in the command and in sentences.
 # 2: it is typed. The header has `view` and `scope`. A row has `needs_s`, `phase`, `beside` (which was a
-#    parameter), `ran_on`, `race` (which were notes), `check_after` and `supersedes`. `model.schema1` fills
-#    them in for files of schema 1.
+#    parameter), `ran_on`, `sums`, `race` (which were notes), `check_after`, `supersedes`, `conditions` and
+#    `burst`. `model.schema1` fills them in for files of schema 1, whose state is not known.
 
 Kind = Literal["gemm", "peak", "bandwidth", "transfer", "latency"]
 Status = Literal["ok", "wrong", "unsupported", "skipped", "failed", "crashed", "timed-out"]
@@ -127,6 +128,8 @@ class Former:
 
     source: str  # hash of the former kernel's source and its -D list
     samples: dict[str, Scope]  # by scope, one for each of the row's own samples
+    resources: tuple[Resources, ...] = ()  # of its kernels, as in the row
+    launches: tuple[Launch, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -159,12 +162,20 @@ class Row:
     measured_utc: str = ""  # ISO 8601; of a kept row that an earlier run has measured
     former: Former | None = None  # of a check against other kernels
     ran_on: RanOn = "device"  # its ordinary units, or those that only multiply matrices; or the host
+    sums: str = ""  # of a GEMM, the type that its kernel adds up in; "" where it is C's, or not known
     beside: tuple[int, ...] = ()  # positions of the devices that did the same at the same time, sorted
     needs_s: Positive | None = None  # what a case takes that was skipped because its budget is shorter
     phase: str = ""  # of a tuner: see `tune.result`
     race: tuple[str, ...] = ()  # how the candidates of a microbenchmark did, a line for each choice
     check_after: Check | None = None  # the same check again, after the samples
     supersedes: bool = False  # measured again: the earlier rows of its case no longer count
+    given: tuple[str, ...] | None = (
+        None  # parameters that are no preset's: the user's, the tuner's; None: not known
+    )
+    conditions: Conditions | None = None  # of the device and its host; None where not known
+    burst: dict[str, Scope] = field(
+        default_factory=dict
+    )  # of a settled peak that power limits: the samples of the other state
 
     @property
     def key(self) -> RowKey:

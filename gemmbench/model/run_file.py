@@ -8,7 +8,7 @@ import stat
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TypeVar
 
@@ -225,7 +225,7 @@ class RunFile:
     Raises:
         BusyError: another process is writing it.
         RunFileError: the file exists (without `force`), cannot be written, or, for `resume`, was made by
-            another command, on other devices or with another sampling policy.
+            another command or version, on other devices, another host, or with another sampling policy.
     """
 
     def __init__(self, path: Path, descriptor: int) -> None:
@@ -252,13 +252,12 @@ class RunFile:
                 file._write(encode(header))
                 return file
             run, cut = _parse(path)
-            for what, then, now in (
-                ("another command", essential(run.header.command), essential(header.command)),
-                ("other devices", _devices(run.header), _devices(header)),
-                ("another sampling policy", run.header.policy, header.policy),
-            ):
-                if then != now:
-                    raise RunFileError(f"cannot resume {path}: it was made by {what}: {then} is not {now}")
+            then, now = _conditions(run.header), _conditions(header)
+            if changed := next((what for what in now if then[what] != now[what]), ""):
+                raise RunFileError(
+                    f"cannot resume {path}: it was made by {changed}: {then[changed]} is not {now[changed]}; "
+                    "go on as it was begun, or choose another file"
+                )
             if cut:
                 file._cut(_read(path).rindex(b"\n") + 1)
             file.done = run.rows
@@ -340,6 +339,21 @@ def essential(command: Iterable[str]) -> tuple[str, ...]:
         elif _OUTPUT_OPTIONS[name] and not equals:
             next(words, None)
     return tuple(kept)
+
+
+def _conditions(header: Header) -> dict[str, object]:
+    """What all rows of a file have in common; the names follow "made by"."""
+    host = header.host
+    return {
+        "another command": essential(header.command),
+        "another gemmbench": header.gemmbench,
+        "other devices": _devices(header),
+        "another host CPU": host.cpu,
+        "another number of cores": host.cores,
+        "another numpy": host.numpy,
+        "another BLAS": host.blas,
+        **{f"another {name}": value for name, value in asdict(header.policy).items()},
+    }
 
 
 def _devices(header: Header) -> tuple[str, ...]:

@@ -39,6 +39,10 @@ _MATRIX: Mapping[str, tuple[str, ...]] = {
 }
 
 
+# Those of them that add up in another type than C's, by the type of the operands.
+_SUMS: Mapping[tuple[str, str], str] = {(name, "half"): "float" for name in ("nv-mma", "nv-wgmma", "cublas")}
+
+
 class FieldError(ValueError):
     """A field that cannot be read; the message names it and says why."""
 
@@ -75,6 +79,7 @@ def row(old: Row, of_tuner: bool) -> Row:
     new = replace(
         old,
         ran_on=_ran_on(old) if old.ran_on == "device" else old.ran_on,
+        sums=old.sums or (_SUMS.get((_variant(old), old.dtype), "") if old.kind == "gemm" else ""),
         needs_s=_needs_s(old) if old.needs_s is None else old.needs_s,
         race=(*old.race, *races),
         notes=tuple(note for note in old.notes if note not in races),
@@ -84,8 +89,13 @@ def row(old: Row, of_tuner: bool) -> Row:
     return _with_beside(new)
 
 
+def _variant(old: Row) -> str:
+    """What ran: of a row of `auto`, what it chose."""
+    return str(old.choice.get("kernel", old.variant)) if old.kind == "gemm" else old.variant
+
+
 def _ran_on(old: Row) -> RanOn:
-    variant = str(old.choice.get("kernel", old.variant)) if old.kind == "gemm" else old.variant
+    variant = _variant(old)
     if variant == _HOST:
         return "host"
     return "matrix" if old.dtype not in _MATRIX.get(variant, (old.dtype,)) else "device"

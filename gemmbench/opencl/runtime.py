@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,8 @@ from gemmbench.stats import ceilings
 STANDARD = "-cl-std=CL1.2"  # the least that the kernels need, and the most that Oclgrind takes
 
 _LOG_LINES = 12
+_CHAIN = 50  # launches that are timed together, to know what one costs
+_CHAINS = 5
 
 # After these the context may be beyond use, and further calls may hang.
 _FATAL = ("OUT_OF_RESOURCES", "OUT_OF_HOST_MEMORY", "DEVICE_NOT_AVAILABLE", "INVALID_COMMAND_QUEUE")
@@ -114,6 +117,21 @@ class Runtime:
                 "unsupported", f"{name} takes work-groups of {most} as compiled here, not of {wanted}"
             )
         return kernel
+
+    @cached_property
+    def launch_s(self) -> float:
+        """Wall seconds that launching an empty kernel on every unit costs, in a chain of them."""
+        items = (4 * max(1, self.facts.compute_units),)
+        kernel = self.kernel(self.build("memory/empty.cl", ()), "empty", (1,))
+        chains = []
+        with errors():
+            for _ in range(_CHAINS + 1):
+                begin = time.perf_counter()
+                for _ in range(_CHAIN):
+                    cl.enqueue_nd_range_kernel(self.queue, kernel, items, (1,))
+                self.queue.finish()
+                chains.append(time.perf_counter() - begin)
+        return sorted(chains[1:])[_CHAINS // 2] / _CHAIN
 
     def buffer(self, nbytes: int, flags: int = 0) -> Any:
         """A device buffer; an empty one is a few bytes, since OpenCL has none."""
@@ -497,3 +515,44 @@ def rebuild(runtime: Runtime, file: str, built: Built, target: str) -> Built:
             ) from None
         log = program.get_build_info(runtime.device, cl.program_build_info.LOG) or ""
     return Built(program, built.seconds + time.perf_counter() - begin, log.strip())
+
+
+def ptx(built: Built) -> str:
+    """A program as PTX text; "" where the driver gives something else back."""
+    with errors():
+        (binary,) = built.program.get_info(cl.program_info.BINARIES)
+    text = bytes(binary).decode("latin-1").rstrip("\0")
+    return text if _TARGET.search(text) else ""
+
+
+def least_in_loop(text: str, kernel: str, instruction: str) -> int:
+    """The least that an instruction occurs in a kernel's innermost loops, of those that have it.
+
+    A compiler may unroll a loop further and leave a second one for the rest: that has each step once.
+
+    Args:
+        text: PTX.
+        kernel: its entry.
+        instruction: a regular expression; comments are left out.
+
+    Returns:
+        0 if no loop has it, or there is no such kernel.
+    """
+    entry = re.search(rf"\.entry\s+{re.escape(kernel)}\b.*?^}}", text, re.DOTALL | re.MULTILINE)
+    lines = [line.partition("//")[0] for line in entry[0].splitlines()] if entry else []
+    labels: dict[str, int] = {}
+    loops: list[tuple[int, int]] = []
+    for number, line in enumerate(lines):
+        if label := re.match(r"\s*([$\w]+):", line):
+            labels[label[1]] = number
+        elif (jump := re.search(r"\bbra(?:\.uni)?\s+([$\w]+)", line)) and jump[1] in labels:
+            loops.append((labels[jump[1]], number))
+    counts = {
+        loop: sum(len(re.findall(instruction, line)) for line in lines[loop[0] : loop[1]]) for loop in loops
+    }
+    innermost = [
+        count
+        for (begin, end), count in counts.items()
+        if count and not any(begin <= a and b < end and counts[a, b] for a, b in loops)
+    ]
+    return min(innermost, default=0)

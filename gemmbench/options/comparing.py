@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 from gemmbench import UsageError, ladder
-from gemmbench.model.case import MEMORY_MODES
+from gemmbench.model.case import DRIVER, MEMORY_MODES, checkout_of
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.dtypes import GEMM_DTYPES
 from gemmbench.model.kernel_files import MARK
@@ -95,7 +96,13 @@ class Comparing(Options):
         "tell",
         shell=True,
     )
-    strict: bool = flag("Rows that may be slower fail too, with exit status 3.", shell=True)
+    fail_on: str | None = option(
+        "What fails whatever the speed: resources (registers, spills, memory and launches of a kernel).",
+        Choice(("resources",)),
+    )
+    strict: bool = flag(
+        "Exit status 3 where rows may be slower, or noise hides more than twice the threshold.", shell=True
+    )
     format: str = option("", Choice(COMPARISON_FORMATS), "table", shell=True)
     write: tuple[str, ...] = option(
         "Write a format into a file as well: junit=report.xml; may be repeated.",
@@ -121,7 +128,14 @@ class Comparing(Options):
             ratio=references(self.ratio),
             across=frozenset(differences),
             in_turn=self.in_turn,
+            fail_on=frozenset({self.fail_on} if self.fail_on else ()),
+            rounds=self.looks,
         )
+
+    @property
+    def looks(self) -> int:
+        """How often suspicious rows are measured again."""
+        return 0
 
     @property
     def in_turn(self) -> bool:
@@ -179,10 +193,10 @@ class Check(Comparing, Measuring):
         metavar="SECONDS",
     )
     against: Path | None = option(
-        "Time every kernel in turn with itself as it is in this folder: the kernels that the base was "
-        "measured with.",
+        "Time every kernel in turn with itself as it was when the base was measured: a folder of kernels, a "
+        "checkout (a folder with gemmbench/), or driver:LIBRARY, another OpenCL driver.",
         FILE,
-        metavar="FOLDER",
+        metavar="PATH",
     )
     device: str = device_option("the base's, by name")
     concurrent: bool = hidden(False)
@@ -216,16 +230,19 @@ class Check(Comparing, Measuring):
             self._check_against(self.against)
 
     @property
+    def looks(self) -> int:
+        """As often as --rounds says, if there is --patience for it."""
+        return self.rounds if self.patience else 0
+
+    @property
     def in_turn(self) -> bool:
         return self.against is not None
 
     def _check_against(self, folder: Path) -> None:
         try:
-            has_kernels = (folder / MARK).is_file()
+            self._check_former(folder)
         except OSError:  # no permission, too long a name
-            has_kernels = False
-        if not has_kernels:
-            raise UsageError(f"--against {folder} is no folder of kernels: it has no {MARK}")
+            raise UsageError(f"--against {folder} cannot be read") from None
         if self.aa:
             raise UsageError("--aa compares nothing: it takes no --against")
         if self.rules.ratio:
@@ -234,6 +251,21 @@ class Check(Comparing, Measuring):
             raise UsageError("--against shows its own noise: it takes no --noise")
         if self.energy:
             raise UsageError("--against runs two kernels in turn: it takes no --energy")
+
+    def _check_former(self, folder: Path) -> None:
+        former = str(folder)
+        if former.startswith(DRIVER):
+            library = former.removeprefix(DRIVER)
+            if os.sep in library and not Path(library).is_file():
+                raise UsageError(f"--against {folder}: there is no driver {library}")
+        elif checkout_of(former):
+            if not (folder / "gemmbench" / "measure" / "instrument.py").is_file():
+                raise UsageError(
+                    f"--against {folder}: that gemmbench is too old, it has no instrument to be timed in "
+                    "turn with; name its folder of kernels instead"
+                )
+        elif not (folder / MARK).is_file():
+            raise UsageError(f"--against {folder} is no folder of kernels: it has no {MARK}")
 
 
 @dataclass(frozen=True, kw_only=True)

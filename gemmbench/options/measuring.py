@@ -16,6 +16,7 @@ from gemmbench.gemm.workloads import PROMPT, SETS, Shape, ShapeFileError, merged
 from gemmbench.ladder import ORDER
 from gemmbench.ladder.variant import Variant
 from gemmbench.model.case import MEMORY_MODES, Case, Operands, Plan, Policy, Skip
+from gemmbench.model.conditions import STATES, State
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.dtypes import GEMM_DTYPES
 from gemmbench.model.problem import Gemm as Problem
@@ -99,6 +100,12 @@ class Measuring(Options):
         "How operands reach the device.  [default: auto]", Choice(("auto", *MEMORY_MODES))
     )
     cold: bool = flag("Rotate operands past the last-level cache (default: warm).")
+    state: State = option(
+        "settled: warmed with the row's own work until rate and clock hold still. burst: the first 0.1 s "
+        "after a rest, before power limits the device.",
+        Choice(STATES),
+        "settled",
+    )
     energy: bool = flag("Joules too, where there is a counter (2 to 3 s more for each row).")
     dry_run: bool = flag("Say what would be measured, and measure nothing.", shell=True)
     quiet: bool = flag("No progress, no advice: the table only.", flags=("-q", "--quiet"))
@@ -124,8 +131,14 @@ class Measuring(Options):
     def policy(self) -> Policy:
         budget_s = DEFAULT_BUDGET_S if self.budget is None else self.budget
         limit_s = 60 + 20 * budget_s if self.time_limit is None else self.time_limit
-        memory = self.memory or "auto"
-        return Policy(budget_s, time_limit_s=limit_s, cold=self.cold, memory=memory, energy=self.energy)
+        return Policy(
+            budget_s,
+            time_limit_s=limit_s,
+            cold=self.cold,
+            memory=self.memory or "auto",
+            state=self.state,
+            energy=self.energy,
+        )
 
     def plan(self, devices: Sequence[DeviceFacts], find_tuned: FindTuned) -> Plan:
         """What is measured on these devices.

@@ -65,6 +65,21 @@ def kernels_of(bits: int) -> tuple[int, ...]:
     return tuple(count for count in CHAINS if bits >> count & 1)
 
 
+# Of each recurrence an instruction of PTX that every step has once, and how many lanes it serves. A product
+# and a sum that are not contracted count by the sum.
+_FLOAT_ADD = r"\b(?:fma|mad|add)(?:\.\w+)*\.KIND\b"
+_INTEGER_MULTIPLY = r"\b(?:mad|mul)(?:24)?\.(?:lo|wide)\.\w+"
+_IN_PTX: Mapping[str, tuple[str, int]] = {
+    "linear": (_FLOAT_ADD, 1),
+    "mixed": (_FLOAT_ADD, 1),
+    "packed": (r"\bfma\.rn\.b?f16x2\b", 2),
+    "square": (_INTEGER_MULTIPLY, 1),
+    "cross": (_INTEGER_MULTIPLY, 1),
+    "24 bits": (_INTEGER_MULTIPLY, 1),
+}
+WIDENING = r"\bcvt(?:\.\w+)*\.f32\.f16\b"  # in PTX, of a half
+
+
 @dataclass(frozen=True)
 class Form:
     """One way to write the step of a recurrence: a program of its own, so that it fails alone."""
@@ -86,6 +101,21 @@ class Form:
         if self.real in DEVICE_DTYPES and self.real not in device.dtypes:
             extension = DTYPES[self.real].extension
         return f"the device does not list {extension}" if extension not in ("", *device.extensions) else ""
+
+    def in_ptx(self, width: int, steps: int) -> dict[str, int]:
+        """What a trip must have as PTX: instructions, as regular expressions, and how often; {} if not known.
+
+        Args:
+            width: lanes.
+            steps: of all chains together, in a trip.
+        """
+        if self.recurrence not in _IN_PTX:
+            return {}
+        instruction, lanes = _IN_PTX[self.recurrence]
+        kind = {"float": "f32", "double": "f64", "": "f32"}.get(self.real, "")
+        if "KIND" in instruction and not kind:
+            return {}
+        return {instruction.replace("KIND", kind): steps * max(1, width // lanes)}
 
     def options(self, width: int, unroll: int, chains: Iterable[int]) -> tuple[str, ...]:
         """The -D list of one program, which has a kernel for each number of chains."""
@@ -241,6 +271,7 @@ class MatrixProbe:
     unrolls: tuple[int, ...]  # even, since steps alternate between two operands
     groups: tuple[int, ...]  # work-groups for each compute unit, raced
     tiles: int  # different operands, as in the file
+    flipped: bool = False  # whether the bits of A change from step to step; else it alternates between two
 
     ran_on: ClassVar[RanOn] = "matrix"
 
@@ -284,6 +315,10 @@ class MatrixProbe:
             == (dtype, parameters["accumulator"], parameters["shape"])
         )
 
+    def in_ptx(self, instruction: Instruction, steps: int) -> dict[str, int]:
+        """See `Form.in_ptx`."""
+        return {rf"\b{self.name}\.[\w.]*\b{instruction.shape}\b": steps}
+
     def options(self, instruction: Instruction, chains: int, unroll: int) -> tuple[str, ...]:
         """The -D list of one program."""
         chosen = f"{self.name.upper()}_{instruction.dtype}_{instruction.accumulator}"
@@ -310,6 +345,7 @@ MMA = MatrixProbe(
     unrolls=(4, 16),
     groups=(6, 8, 12),
     tiles=16,
+    flipped=True,
 )
 
 WGMMA = MatrixProbe(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,9 +12,9 @@ import pyopencl as cl
 
 from gemmbench.model.dtypes import DTYPES, ReferenceArray
 from gemmbench.model.row import Parameters, Work
-from gemmbench.opencl.runtime import Built, Runtime, rebuild
+from gemmbench.opencl.runtime import Built, Runtime, least_in_loop, ptx, rebuild
 from gemmbench.probes import reference
-from gemmbench.probes.arithmetic import ChainProbe, Form, MatrixProbe, kernels_of
+from gemmbench.probes.arithmetic import WIDENING, ChainProbe, Form, MatrixProbe, kernels_of
 from gemmbench.probes.integrity import compare_results
 from gemmbench.probes.launching import MOST_TRIPS, Bench, Launcher, launcher
 from gemmbench.probes.reference import RECURRENCES, expected_sums
@@ -21,6 +23,31 @@ from gemmbench.probes.reference import Operands as Drawn
 _CHECKED_TRIPS = 3
 _CPU_GROUP, _GPU_GROUP = 64, 256
 _CPU_ITEMS, _GPU_ITEMS = 8 * _CPU_GROUP, 32 * _GPU_GROUP  # for each compute unit
+
+
+def in_ptx(built: Built, kernel: str, counted: Mapping[str, int]) -> tuple[str, dict[str, float]]:
+    """Whether a kernel's loop has what is counted, where the driver gives its program back as PTX.
+
+    What becomes of it later, when PTX is assembled, is not seen.
+
+    Args:
+        built: its program.
+        kernel: its name.
+        counted: how often a trip must have each instruction (a regular expression).
+
+    Returns:
+        What is missing, or "", and the number of instructions seen, as ``in_ptx``.
+    """
+    text = ptx(built) if counted else ""
+    if not text:
+        return "", {}
+    seen = {instruction: least_in_loop(text, kernel, instruction) for instruction in counted}
+    missing = [
+        f"its loop as PTX has {seen[instruction]} of {count} instructions that are counted"
+        for instruction, count in counted.items()
+        if seen[instruction] < count
+    ]
+    return "; ".join(missing), {"in_ptx": float(sum(seen.values()))}
 
 
 @dataclass(frozen=True)
@@ -61,7 +88,11 @@ class Chains:
         }
         unit = Work(flops=self._probe.operations * self.items * self.width * chains * unroll)
         chain = Chain(self, launched, form, chains, unroll)
-        return Bench(self, chain, choice, unit, (1, MOST_TRIPS))
+        counted = form.in_ptx(self.width, chains * unroll)
+        if form.recurrence == "mixed":
+            counted |= {WIDENING: unroll * self.width}
+        inspect = partial(in_ptx, self.runtime.build(form.file, options), kernel, counted)
+        return Bench(self, chain, choice, unit, (1, MOST_TRIPS), inspect=inspect)
 
     def drawn(self, recurrence: str) -> _Shared:
         """Drawn once for all forms that compute the same."""
@@ -140,9 +171,11 @@ class Tiles:
         self.result = DTYPES[self.instruction.accumulator]
         self._units = max(1, runtime.facts.compute_units)
         rng = np.random.default_rng(20261121)
-        self.exact = reference.draw("exact", self.instruction, probe.tiles, rng)
-        drawn = reference.draw(str(parameters["operands"]), self.instruction, probe.tiles, rng)
-        self.checked, self.timed = self._buffers(self.exact), self._buffers(drawn)
+        self.exact, drawn = (
+            reference.draw(kind, self.instruction, probe.tiles, rng, probe.flipped)
+            for kind in ("exact", str(parameters["operands"]))
+        )
+        self.checked, self.timed = self._arguments(self.exact), self._arguments(drawn)
         most = max(probe.groups) * self._units * self.products(max(probe.chains))
         self.results = runtime.buffer(most * self.instruction.m * self.instruction.n * self.result.itemsize)
         self._programs: dict[tuple[str, ...], Built] = {}
@@ -164,7 +197,9 @@ class Tiles:
         }
         products = groups * self._units * self.products(chains)
         unit = Work(flops=instruction.operations * products * unroll)
-        return Bench(self, Product(self, launched, chains, unroll), choice, unit, (1, MOST_TRIPS))
+        inspect = partial(in_ptx, built, probe.name, probe.in_ptx(instruction, chains * unroll))
+        product = Product(self, launched, chains, unroll)
+        return Bench(self, product, choice, unit, (1, MOST_TRIPS), inspect=inspect)
 
     def products(self, chains: int) -> int:
         """Of one work-group."""
@@ -179,9 +214,11 @@ class Tiles:
             self._programs[options] = built
         return self._programs[options]
 
-    def _buffers(self, operands: reference.Tiles) -> tuple[Any, Any]:
-        a, b = operands.stored(self.instruction)
-        return self.runtime.filled(a), self.runtime.filled(b)
+    def _arguments(self, operands: reference.Tiles) -> Callable[[int], tuple[Any, ...]]:
+        """Those of the kernel, from the number of trips."""
+        a, b = (self.runtime.filled(stored) for stored in operands.stored(self.instruction))
+        flips = (np.uint32(operands.flips),) if self.probe.flipped else ()
+        return lambda trips: (a, b, self.results, *flips, np.int32(trips))
 
 
 @dataclass(frozen=True)
@@ -194,7 +231,7 @@ class Product:
     steps: int  # of every chain in a trip
 
     def enqueue(self, work: int) -> Any:
-        return self.launcher.enqueue((*self.operands.timed, self.operands.results, np.int32(work)))
+        return self.launcher.enqueue(self.operands.timed(work))
 
     def wrong(self, work: int = 0) -> str:
         """How D of a short run on small whole numbers differs from the host's, or ""."""
@@ -204,12 +241,12 @@ class Product:
         got: ReferenceArray = np.empty((products, instruction.m, instruction.n), shared.result.numpy)
         got.view(np.uint8).fill(0xFF)  # NaN, so that what was not written cannot pass
         cl.enqueue_copy(queue, shared.results, got)
-        self.launcher.enqueue((*shared.checked, shared.results, np.int32(_CHECKED_TRIPS)))
+        self.launcher.enqueue(shared.checked(_CHECKED_TRIPS))
         cl.enqueue_copy(queue, got, shared.results)
         # Which tiles a product took: those of its warp (or work-group), and those of its chain.
         count = shared.probe.tiles
         product = np.arange(products)
         pairs = np.stack([product // self.chains % count, product % count], axis=1)
         unique, where = np.unique(pairs, axis=0, return_inverse=True)
-        host = reference.expected(shared.exact, unique, self.steps * _CHECKED_TRIPS)
+        host = reference.expected(shared.exact, unique, self.steps * _CHECKED_TRIPS, instruction)
         return compare_results(got, host[where.reshape(-1)], shared.result, slack=0)

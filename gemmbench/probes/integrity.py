@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
-from gemmbench.model.device import DeviceFacts
 from gemmbench.model.dtypes import DTYPES, DType, ReferenceArray, decode
-from gemmbench.model.row import Check
+from gemmbench.model.row import Check, Verdict
 from gemmbench.model.units import GIGA, number
 from gemmbench.model.units import rate as shown_rate
+from gemmbench.stats.ceilings import Ceiling, judged
 
 EVENT_RANGE = (0.5, 1.05)  # of the wall clock, over launches of milliseconds
 
-FOLDED = 2.5  # deeper unrolling saves less than this: a loop's own instructions are a few beside a trip's
+ALIKE = 0.005  # measuring.md: a rate this near that of a loop without the conversion is a suspicion
 
 SLOWED = 0.8  # of the race's rate: two virtual processors on one core have half
 
@@ -30,9 +31,14 @@ class Subject:
     tolerance: float  # of the doubling test
     work: str
     instead: str = ""  # what is done where the event clock is not believed
+    # Times as fast as with shallow unrolling that a step can be: a loop's own instructions are a few beside a
+    # trip's. Honest rows of saved runs lie between 0.51 and 1.08, of matrix units within 0.01 of 1, and a
+    # folded fp8 product at 1.375.
+    unrolling: float = 1.15
 
 
 ARITHMETIC = Subject(0.05, "trips", ", which is used instead")
+MATRIX = replace(ARITHMETIC, unrolling=1.03)
 # More than for arithmetic: memory and the last cache are shared with neighbours.
 MEMORY = Subject(0.1, "work")
 
@@ -47,14 +53,15 @@ class Evidence:
     unrolling: float | None  # rate with deep over rate with shallow unrolling, if both were raced
     event_over_wall: float  # event time over wall time of the same launches
     wrong_result: str  # how the kernel's result differs from the host's, "" if it does not
-    ceiling: float | None  # operations or bytes per second that cannot be exceeded, if known
+    ceiling: Ceiling | None  # that cannot be exceeded, if known
     known: Mapping[Unit, float]  # believed rates of other units
     raced: float = 0.0  # per second, that the same kernel reached in the race before
     subject: Subject = ARITHMETIC
+    in_program: str = ""  # the conversions that its name promises, as counted in the program; "" if not known
 
 
 def judge(evidence: Evidence) -> Check:
-    """`ok`, or `suspect` with every reason. NaN is suspect."""
+    """`ok`, `suspect` with every reason, or `wrong`: above its ceiling. NaN is never ok."""
     reasons: list[str] = []
     subject = evidence.subject
     if evidence.wrong_result:
@@ -63,27 +70,48 @@ def judge(evidence: Evidence) -> Check:
         reasons.append(
             f"doubling the {subject.work} multiplies the time by {evidence.doubling:.2f}, not by 2"
         )
-    if evidence.unrolling is not None and not evidence.unrolling <= FOLDED:
+    if evidence.unrolling is not None and not evidence.unrolling <= subject.unrolling:
         reasons.append(
-            f"unrolling makes steps {evidence.unrolling:.1f} times as fast: a compiler folds several into one"
+            f"unrolling makes steps {evidence.unrolling:.2f} times as fast, where {subject.unrolling:g} is "
+            "the most: a compiler folds several into one"
         )
     if not events_agree(evidence.event_over_wall):
         reasons.append(
             f"the event clock says {evidence.event_over_wall:.2g} times the wall clock{subject.instead}"
         )
-    if evidence.ceiling is not None and not evidence.rate <= evidence.ceiling:
-        most = _shown(evidence, evidence.ceiling)
-        reasons.append(f"the rate is above {most}, which no device with these units can reach")
+    too_fast, _ = beside_ceiling(evidence)
+    if too_fast:
+        reasons.append(too_fast)
     if not evidence.rate >= SLOWED * evidence.raced:
         raced = _shown(evidence, evidence.raced)
         reasons.append(f"the race before it saw {raced}: the machine has become slower since")
     ratio = impossible_ratio(evidence.unit, evidence.rate, evidence.known)
     if ratio:
         reasons.append(ratio)
+    if not evidence.in_program and (alike := _alike(evidence)):
+        reasons.append(alike)
     figures = {"doubling": evidence.doubling, "event_over_wall": evidence.event_over_wall}
     if evidence.unrolling is not None:
         figures["unrolling"] = evidence.unrolling
-    return Check("suspect" if reasons else "ok", figures, tuple(reasons))
+    verdict: Verdict = "wrong" if too_fast else "suspect" if reasons else "ok"
+    return Check(verdict, figures, tuple(reasons))
+
+
+def beside_ceiling(evidence: Evidence) -> tuple[str, str]:
+    """Why its rate is wrong, and what is to be said of it beside its ceiling: see `ceilings.judged`."""
+    return judged(evidence.rate, evidence.ceiling, partial(_shown, evidence))
+
+
+def _alike(evidence: Evidence) -> str:
+    """Why a rate is too near another's for a loop that does more, or ""."""
+    promised = _PLAIN_OF.get(evidence.unit[:2])
+    plain = evidence.known.get((*promised, evidence.unit[2]), math.nan) if promised else math.nan
+    if promised is None or not abs(evidence.rate / plain - 1) <= ALIKE:
+        return ""
+    return (
+        f"as fast as {_name(promised)} within {ALIKE:.1%}: the conversion that the name promises "
+        "may be left out"
+    ).replace("%", " %")
 
 
 def _shown(evidence: Evidence, rate: float) -> str:
@@ -158,32 +186,12 @@ RATIO_CEILINGS: tuple[tuple[Kind, Kind, float], ...] = (
     (("wgmma", "char"), ("flops", "float"), 128.0),
 )
 
+_PLAIN_OF: Mapping[Kind, Kind] = {("mixed", "half"): ("flops", "float")}
+"""What a probe would be without the conversions in its loop."""
+
 _LOWER_MARGIN = 1.25  # the two were not measured at the same moment
 
-_FASTEST_CLOCK_HZ = 7e9  # no processor sold runs faster: a bound, not an estimate
-_VECTOR_BITS = 512
-_FMA_PORTS = 2
-_CORE_BYTES_PER_CYCLE = 3 * 64  # two 512-bit loads and a store
 _COPY_MARGIN = 2.0  # a store may read the line first, unless the driver knows a copy when it sees one
-
-
-def ceiling(device: DeviceFacts, dtype_bytes: int) -> float | None:
-    """A rate in operations per second that the device cannot exceed; None where none is known.
-
-    For CPUs: two 512-bit multiply-adds a cycle on every unit, at a clock beyond any sold. The clock that the
-    driver reports is advisory and is not used.
-    """
-    if device.type != "cpu" or device.compute_units < 1:
-        return None
-    lanes = _VECTOR_BITS // 8 // dtype_bytes
-    return device.compute_units * _FMA_PORTS * lanes * 2 * _FASTEST_CLOCK_HZ
-
-
-def core_ceiling(device: DeviceFacts) -> float | None:
-    """Bytes per second that the cores of a CPU cannot exceed; None for other devices."""
-    if device.type != "cpu" or device.compute_units < 1:
-        return None
-    return device.compute_units * _CORE_BYTES_PER_CYCLE * _FASTEST_CLOCK_HZ
 
 
 def impossible_ratio(unit: Unit, rate: float, known: Mapping[Unit, float]) -> str:

@@ -22,6 +22,7 @@ from gemmbench.probes.reference import TABLE_ELEMENTS, RepeatedTable, sum_bits
 _SHORTEST_S = 1e-9  # an event of no length is shorter than its clock's tick
 MOST_TRIPS = 1 << 29  # twice as many still fit the kernels' int
 
+Inspect = Callable[[], tuple[str, dict[str, float]]]
 Enqueue = Callable[[], Any]  # puts one launch into the queue; its event
 
 
@@ -101,6 +102,7 @@ class Bench:
         unit: what it does in a unit of work.
         trips: the least and the most units of work in a launch that is measured.
         notes: for the row.
+        inspect: looks into its program: what is wrong there, or "", and figures for the check.
     """
 
     def __init__(
@@ -111,8 +113,9 @@ class Bench:
         unit: Work,
         trips: tuple[int, int],
         notes: tuple[str, ...] = (),
+        inspect: Inspect = lambda: ("", {}),
     ) -> None:
-        self.operands, self.candidate = operands, candidate
+        self.operands, self.candidate, self._inspect = operands, candidate, inspect
         built = replace(candidate.launcher.build, choice=choice)
         self.prepared = Prepared(("device",), built=built, notes=notes, unit=unit, trips=trips)
         self._work = trips[0]  # of the latest launch
@@ -120,7 +123,10 @@ class Bench:
     def verify(self, when: When) -> Verified:
         """Check what launches like the latest compute."""
         with errors():
-            return verified(self.candidate.wrong(self._work))
+            wrong = self.candidate.wrong(self._work)
+        lacking, figures = self._inspect()
+        reasons = tuple(filter(None, (wrong, lacking)))
+        return Verified(Check("suspect" if reasons else "ok", figures, reasons))
 
     def start(self, clock: str, count: int, work: int) -> Batch:
         self._work = work

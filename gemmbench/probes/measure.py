@@ -11,20 +11,20 @@ import numpy as np
 
 from gemmbench.measure.sampling import Sampled, Window, alone
 from gemmbench.model.case import Case, Policy, Staged
+from gemmbench.model.conditions import Conditions, joined
 from gemmbench.model.device import DeviceFacts
-from gemmbench.model.dtypes import DTYPES
 from gemmbench.model.instrument import Batch, Handle, Instrument, NotMeasuredError
 from gemmbench.model.row import Parameters, Row, Scope, Work
 from gemmbench.model.units import MIB
 from gemmbench.probes import PROBES, integrity
-from gemmbench.probes.arithmetic import CHAINS, UNROLLS, ChainProbe, Form, MatrixProbe, kernels_in
-from gemmbench.probes.integrity import ARITHMETIC, MEMORY, Evidence, Unit, ceiling, core_ceiling
+from gemmbench.probes.arithmetic import CHAINS, MIXED, UNROLLS, ChainProbe, Form, MatrixProbe, kernels_in
+from gemmbench.probes.integrity import ARITHMETIC, MATRIX, MEMORY, Evidence, Unit, beside_ceiling
 from gemmbench.probes.memory import BY_NAME, MemoryProbe, candidates
 from gemmbench.probes.race import LAUNCH_S, Entry, Race, doubling, event_s, sized, trips_for
+from gemmbench.stats.ceilings import Ceiling, most, most_bytes
 from gemmbench.stats.intervals import summarize
 
 _CPU_BATCH_S = 0.03  # several launches: threads that sleep between launches may wake on one core
-_GPU_REST_S = 0.25
 _RACE_SHARE = 1 / 2  # of a row's budget
 _SAMPLING_SHARE = 1 / 6  # for one round of sampling: the best batch is asked for, not the median
 _SAMPLING_ROUNDS = 3
@@ -32,6 +32,8 @@ _SLOWER = 0.95
 
 _FAVOURITES = 2
 _MARGIN = 0.97  # a candidate this close to the best stays in the race for unrolling
+
+_IN_PTX = "{:g} counted instructions in the loop, by the driver's PTX: its machine code was not looked at"
 
 _MEMORY_BATCH_S = 0.02
 _HOPELESS = 3.0  # times the best time: not run again
@@ -91,7 +93,10 @@ class _Task:
         if check.verdict == "ok" and evidence.rate:
             rates, unit = self.known.rates, evidence.unit
             rates[unit] = max(evidence.rate, rates.get(unit, 0.0))
-        return replace(row, check=check)
+        if check.verdict == "wrong":
+            return replace(row, check=check, status="wrong", reason="; ".join(check.reasons))
+        _, note = beside_ceiling(evidence)
+        return replace(row, check=check, notes=(*row.notes, *filter(None, [note])))
 
     @property
     def unit(self) -> Unit:
@@ -184,7 +189,7 @@ def _arithmetic(task: _Task) -> Stages:
             words = {"chains": "chains", "unroll": "unroll depths", "groups": "groups a unit"}
         best = race.ranked()[0]
         yield Staged("checking")
-        wrong = _wrong(best.handle)
+        verified = best.handle.verify("before").check
         winner = sized(best.handle, trips_for(best.handle, LAUNCH_S))
         unit = winner.prepared.unit
         work = Work(flops=unit.flops * winner.work)
@@ -192,29 +197,50 @@ def _arithmetic(task: _Task) -> Stages:
         batches, last = _sampled_fast(task, winner, work.flops / race.best_rate)
         agreement = _event_over_wall(batches)
         seconds = event_s if integrity.events_agree(agreement) else _wall_s
-        samples = Scope(tuple(map(seconds, batches)), last.size, last.stop)
-        twice = doubling(winner, 1, ARITHMETIC.tolerance, seconds=seconds)
+        samples = {"kernel": Scope(tuple(map(seconds, batches)), last.size, last.stop)}
+        burst: dict[str, Scope] = {}
+        if last.is_limited:
+            cool = _burst(task, winner)
+            burst = {"kernel": Scope(tuple(map(seconds, cool.batches)), cool.size, cool.stop)}
+        subject = MATRIX if probe.ran_on == "matrix" else ARITHMETIC
+        twice = doubling(winner, 1, subject.tolerance, seconds=seconds)
+        seen = _IN_PTX.format(verified.figures["in_ptx"]) if "in_ptx" in verified.figures else ""
         row = replace(
             case.row("ok"),
             work=work,
             choice={**best.choice, "trips": winner.work},
-            samples={"kernel": samples},
+            samples=samples,
             build_s=race.build_s,
-            race=race.summary(**words),
-            notes=race.notes,
+            race=(*race.summary(**words), *filter(None, [seen])),
+            notes=(*race.notes, last.note) if last.note else race.notes,
+            conditions=last.conditions,
+            burst=burst,
         )
+        # A race is run on a device that is as cool as in a burst.
+        fastest_s = min(min(scope.seconds) for scope in (*samples.values(), *burst.values()))
         evidence = Evidence(
             unit=task.unit,
-            rate=work.flops / min(samples.seconds),
+            rate=work.flops / fastest_s,
             doubling=twice,
-            unrolling=race.unrolling(best),
+            unrolling=race.unrolling(best, subject.unrolling),
             event_over_wall=agreement,
-            wrong_result=wrong,
-            ceiling=ceiling(task.device, DTYPES[case.dtype].itemsize),
+            wrong_result="; ".join(verified.reasons),
+            ceiling=_ceiling(task.device, row),
             known=task.known.rates,
             raced=race.best_rate,
+            subject=subject,
+            in_program=seen,
         )
-        return task.judged(row, evidence)
+        judged = task.judged(row, evidence)
+        return replace(judged, check=replace(judged.check, figures=judged.check.figures | verified.figures))
+
+
+_COUNTED_AS = {MIXED.name: "float"}  # the type of the operations, where it is not the operands'
+
+
+def _ceiling(device: DeviceFacts, row: Row) -> Ceiling | None:
+    """What its rate cannot be above."""
+    return most(device, _COUNTED_AS.get(row.variant, row.dtype), row.ran_on == "matrix")
 
 
 def _wall_s(batch: Batch) -> float:
@@ -224,21 +250,27 @@ def _wall_s(batch: Batch) -> float:
 def _sampled_fast(task: _Task, winner: Handle, raced_s: float) -> tuple[list[Batch], Sampled]:
     """Sample the winner; where the machine has become slower since the race, sample on. All is kept.
 
-    A GPU is rested first, not settled: it is fastest before its power limit slows it down, and the best
-    batch is asked for.
+    Returns:
+        The batches, and how the sampling ended, with the conditions of all of them.
     """
-    cpu = task.device.type == "cpu"
-    policy = replace(task.policy, batch_s=_CPU_BATCH_S if cpu else LAUNCH_S)
-    if not cpu:
-        time.sleep(_GPU_REST_S)
+    policy = replace(task.policy, batch_s=_CPU_BATCH_S if task.device.type == "cpu" else LAUNCH_S)
+    windows: list[Sampled] = []
     batches: list[Batch] = []
     for _ in range(_SAMPLING_ROUNDS):
-        share_s, settle = policy.budget_s * _SAMPLING_SHARE, cpu and not batches
-        sampled = alone(winner, winner.prepared.clocks[0], policy, share_s, settle, one_s=LAUNCH_S)
-        batches += sampled.batches
-        if min(map(event_s, batches)) <= raced_s / _SLOWER:
+        share_s = policy.budget_s * _SAMPLING_SHARE
+        clock = winner.prepared.clocks[0]
+        windows.append(alone(winner, clock, policy, share_s, settle=not batches, one_s=LAUNCH_S))
+        batches += windows[-1].batches
+        if windows[-1].is_limited or min(map(event_s, batches)) <= raced_s / _SLOWER:
             break
-    return batches, sampled
+    return batches, replace(windows[-1], conditions=joined([sampled.conditions for sampled in windows]))
+
+
+def _burst(task: _Task, winner: Handle) -> Sampled:
+    """The winner in the first tenth of a second after a rest, before power limits it."""
+    policy = replace(task.policy, batch_s=LAUNCH_S, state="burst")
+    share_s = policy.budget_s * _SAMPLING_SHARE
+    return alone(winner, winner.prepared.clocks[0], policy, share_s, one_s=LAUNCH_S)
 
 
 def race_chains(race: Race, probe: ChainProbe, device: DeviceFacts, dtype: str) -> None:
@@ -316,7 +348,7 @@ def _memory(task: _Task, probe: MemoryProbe) -> Generator[Staged, None, Ready]:
         race.kept = winner
     prepared, is_latency = winner.prepared, probe.kind == "latency"
     work = Work(bytes=prepared.unit.bytes * winner.work)
-    most = None if is_latency else core_ceiling(device)
+    top = None if is_latency else most_bytes(device)
 
     def completed(windows: Sequence[Sampled]) -> Row:
         (sampled,) = windows
@@ -330,10 +362,11 @@ def _memory(task: _Task, probe: MemoryProbe) -> Generator[Staged, None, Ready]:
             build_s=race.build_s,
             race=() if is_latency else (race.note(),),
             notes=() if is_latency else prepared.notes,
+            conditions=sampled.conditions,
         )
         rate, agreement = work.bytes / min(each.seconds), _event_over_wall(sampled.batches)
         known = task.known.rates
-        evidence = Evidence(task.unit, rate, twice, None, agreement, wrong, most, known, subject=MEMORY)
+        evidence = Evidence(task.unit, rate, twice, None, agreement, wrong, top, known, subject=MEMORY)
         return task.judged(row, evidence)
 
     staircase = probe.bench in ("working-set", "chase")
@@ -373,6 +406,7 @@ def _transfer(task: _Task, probe: MemoryProbe) -> Generator[Staged, None, Ready]
             check=check,
             memory=probe.name.partition("-")[2],
             notes=() if moved else (note,),
+            conditions=sampled.conditions,
         )
 
     return _ready(task, best.handle, _TRANSFER_SHARE, completed)
@@ -401,12 +435,15 @@ def _launches(task: _Task) -> Stages:
     with task.instrument.prepare(task.case, task.device, policy) as handle:
         yield Staged("timing")
         handle.batch("host", chain or _FIRST_LAUNCHES)
+        handle.watch.begin()
         end = time.monotonic() + policy.budget_s * _LAUNCH_SHARE
         samples: list[float] = []
         while len(samples) < _MOST_LAUNCHES and (len(samples) < _LEAST_LAUNCHES or time.monotonic() < end):
             batch = handle.batch("host", chain or _LEAST_LAUNCHES)
             samples += batch.each.get("host", (batch.seconds["host"],))
+        conditions = handle.watch.end("host", ()) or Conditions()
         stop = "stable" if summarize(samples).noise <= policy.precision else "budget"
         scopes = {"host": Scope(tuple(samples), max(1, chain), stop)}
         build_s = handle.prepared.built.build_s
-        return replace(task.case.row("ok"), work=Work(), samples=scopes, build_s=build_s)
+        row = replace(task.case.row("ok"), work=Work(), samples=scopes, build_s=build_s)
+        return replace(row, conditions=replace(conditions, state=policy.state or "settled"))

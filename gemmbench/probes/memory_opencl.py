@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
-from gemmbench.model.device import last_level_cache
+from gemmbench.model.device import is_cache_assumed, last_level_cache
 from gemmbench.model.dtypes import ReferenceArray
 from gemmbench.model.row import Parameters, Work
 from gemmbench.model.units import size
@@ -208,7 +208,8 @@ def _set_note(runtime: Runtime, total: int) -> str:
     cache = last_level_cache(runtime.facts)
     times = f"{total / cache:.1f}".removesuffix(".0")
     allowed = "" if total >= 7.5 * cache else ", and memory allows no more"
-    return f"working set {size(total)}, {times} times a last-level cache of {size(cache)}{allowed}"
+    assumed = "an assumed" if is_cache_assumed(runtime.facts) else "a"
+    return f"working set {size(total)}, {times} times {assumed} last-level cache of {size(cache)}{allowed}"
 
 
 # --- Caches and local memory: loops that read a set of a given size again and again -------------------------

@@ -98,22 +98,38 @@ def _absences(lines: Mapping[str, Row]) -> list[Note]:
 
 def every(run: Run, rows: Sequence[Row], where: notes.Where) -> list[Note]:
     """What is noisy, and what the rows say themselves."""
-    return [*notes.noisy(run, rows, where), *notes.remarks(rows, where)]
+    return [*notes.noisy(run, rows, where), *bursts(rows, where), *notes.remarks(rows, where)]
 
 
 def brief(run: Run, rows: Sequence[Row], where: notes.Where) -> list[Note]:
     """Notes on many rows, in a few words: how many are noisy, and remarks by probe."""
-    remarks = []
-    noisy = [row for row in rows if row.samples and rates.is_noisy(row)]
-    if noisy:
-        limit, budget = units.percent(rates.NOISY), run.header.policy.budget_s
-        advice = f"raise --budget (now {budget:g} s); -v names them"
-        remarks.append(Note(f"noisy (> {limit})", f"{len(noisy)} of {len(rows)} rows; {advice}", "yellow"))
+    advice = f"raise --budget (now {run.header.policy.budget_s:g} s); -v names them"
+    noisy, few = sum(map(rates.is_noisy, rows)), sum(map(rates.is_few, rows))
+    counts = (
+        (f"noisy (> {units.percent(rates.NOISY)})", noisy, ""),
+        (notes.FEW, few, f"{notes.FEW_REASON}: "),
+    )
+    remarks = [
+        Note(label, f"{count} of {len(rows)} rows; {reason}{advice}", "yellow")
+        for label, count, reason in counts
+        if count
+    ]
+    remarks += [*notes.disturbances(run, rows, where), *bursts(rows, where)]
     said: dict[str, dict[str, None]] = {}
     for row in rows:
         for note in row.notes:
             said.setdefault(clean_lines(note), {})[clean(row.variant)] = None
     return [*remarks, *(Note("note", f"{', '.join(names)}: {note}", "dim") for note, names in said.items())]
+
+
+def bursts(rows: Sequence[Row], where: notes.Where) -> list[Note]:
+    """How much more a device does before power limits it."""
+    gains = [
+        f"{where(row)}: in a burst {units.percent(gain)} more"
+        for row in rows
+        if (gain := rates.burst_gain(row)) is not None and gain > rates.FAR_STATES
+    ]
+    return [Note("power-limited", "; ".join(gains), "dim")] if gains else []
 
 
 def kept(run: Run, rows: Sequence[Row], where: notes.Where) -> list[Note]:
@@ -231,7 +247,7 @@ def _vectors(run: Run, device: int, rows: Sequence[Row], verbose: bool) -> Sheet
         top, rate = _ceiling(run, device, row), rates.rate(row, "kernel")
         if top is None or rate is None:
             return "-", "-"
-        return units.number(top.flops_per_second / divisor), units.percent(rate.best / top.flops_per_second)
+        return units.number(top.per_second / divisor), units.percent(rate.best / top.per_second)
 
     def label(row: Row) -> str:
         return _name(row) if DTYPES[row.dtype].is_float else f"{_name(row)}, {letter}IOPS"
@@ -290,9 +306,9 @@ def _scale(rows: Sequence[Row]) -> tuple[float, str]:
 
 
 def _ceiling(run: Run, device: int, row: Row) -> theory.Ceiling | None:
-    if device == HOST:
+    if device == HOST or row.variant != _PLAIN:
         return None
-    return theory.ceiling(run.header.devices[device], row.variant, row.dtype)
+    return theory.ceiling(run.header.devices[device], row.dtype)
 
 
 # --- The tables of memory, transfers and latencies ----------------------------------------------------------

@@ -9,18 +9,20 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from gemmbench.measure.sampling import Clock
+from gemmbench.measure.sampling import Clock, in_turn
 from gemmbench.model.case import Case, Policy
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.instrument import Batch, Handle, Instrument, LostError, NotMeasuredError, Prepared
-from gemmbench.model.row import Parameters
+from gemmbench.model.row import Parameters, Row
 from gemmbench.model.units import GIGA, number
+from gemmbench.probes.arithmetic import kernels_in
 from gemmbench.probes.integrity import events_agree
 
 LAUNCH_S = 0.01  # one launch that is sampled lasts about this
 _RACE_S = 0.004  # and one in the race
 _RACE_RUNS = 3
 _FIRST_TRIPS = 16
+_IN_TURN_S = 1.0  # for two depths of unrolling whose rates are suspicious
 
 _DOUBLING_RUNS = 4
 _MOST_DOUBLING_RUNS = 24
@@ -43,7 +45,16 @@ class Sized(Handle):
 
 def sized(handle: Handle, work: int) -> Sized:
     """A handle whose problems have so much work."""
-    return Sized(handle.instrument, handle.number, handle.prepared, work)
+    return Sized(handle.instrument, handle.number, handle.prepared, work, watch=handle.watch)
+
+
+def winner(row: Row) -> Parameters:
+    """The parameters of the candidate that won the race of an arithmetic probe's saved row."""
+    chosen: Parameters = {
+        name: row.choice[name] for name in ("form", "chains", "unroll", "groups") if name in row.choice
+    }
+    kernels: Parameters = {} if "groups" in chosen else {"kernels": kernels_in([int(chosen["chains"])])}
+    return {**row.parameters, **chosen, **kernels}
 
 
 def event_s(batch: Batch) -> float:
@@ -201,14 +212,27 @@ class Race:
         """Those within a margin of the best rate."""
         return [entry for entry in self.entries if entry.rate >= margin * self.best_rate]
 
-    def unrolling(self, best: Entry) -> float | None:
-        """Its rate with the deepest unrolling over that with the shallowest; None if only one was raced."""
+    def unrolling(self, best: Entry, most: float = math.inf) -> float | None:
+        """Its rate with the deepest unrolling over that with the shallowest; None if only one was raced.
+
+        Args:
+            best: of the entries.
+            most: where the race shows more, perhaps since the machine's speed changed, they are measured in
+                turn.
+        """
         depths = {
-            int(entry.choice["unroll"]): entry.rate
+            int(entry.choice["unroll"]): entry
             for entry in self.entries
             if {**entry.choice, "unroll": best.choice["unroll"]} == best.choice
         }
-        return depths[max(depths)] / depths[min(depths)] if len(depths) > 1 else None
+        if len(depths) < 2:
+            return None
+        deep, shallow = depths[max(depths)], depths[min(depths)]
+        if deep.rate <= most * shallow.rate:
+            return deep.rate / shallow.rate
+        first, second = (sized(each.handle, trips_for(each.handle, LAUNCH_S)) for each in (deep, shallow))
+        pairs = in_turn(first, second, first.prepared.clocks[0], self._policy, _IN_TURN_S, self._now)
+        return amount(first.prepared) * first.work / (amount(second.prepared) * second.work) / pairs.ratio
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -122,11 +122,14 @@ def _draw_bytes(dtype: DType, width: int, rng: np.random.Generator) -> Operands:
     )
 
 
+_SIGN, _EXPONENT, _MANTISSA = 0x8000, 0x3800, 0x3FF  # of a half between 1/2 and 1, as in mixed.cl
+
+
 def _draw_mixed(dtype: DType, width: int, rng: np.random.Generator) -> Operands:
-    """A multiplier, and the bits that change with every step: its sign, and some of its mantissa."""
-    multipliers = encode(rng.uniform(0.5, 1, width), dtype)
-    flips = (0x8000 | rng.integers(1, 64, width)).astype(np.uint16).view(multipliers.dtype)
-    return Operands(encode(rng.uniform(-1, 1, SEEDS), dtype), np.concatenate([multipliers, flips]))
+    """A multiplier, and what its bits grow by in every step: its sign and, by an odd number, its mantissa."""
+    multipliers = encode(rng.uniform(0.5, 0.999, width), dtype)
+    growth = (_SIGN | 1 | rng.integers(64, 512, width)).astype(np.uint16).view(multipliers.dtype)
+    return Operands(encode(rng.uniform(-1, 1, SEEDS), dtype), np.concatenate([multipliers, growth]))
 
 
 # --- steps --------------------------------------------------------------------------------------------------
@@ -164,10 +167,11 @@ def _dot(lanes: Lanes, n: int, dtype: DType) -> ReferenceArray:
 
 
 def _mixed(lanes: Lanes, n: int, dtype: DType) -> ReferenceArray:
-    """The multiplier changes before every step, and is back after two."""
-    bits, flips = (encode(v, dtype).view(np.uint16) for v in (lanes.first, lanes.second))
-    changed = decode((bits ^ flips).view(dtype.numpy), dtype)
-    x: ReferenceArray = lanes.x + (changed if n % 2 == 0 else lanes.first) * lanes.seeds
+    """The multiplier's bits change before every step, but for its exponent's: see ``mixed.cl``."""
+    bits, growth = (encode(v, dtype).view(np.uint16).astype(np.int64) for v in (lanes.first, lanes.second))
+    for _ in range(n + 1):
+        bits = ((bits + growth) & (_SIGN | _MANTISSA)) | _EXPONENT
+    x: ReferenceArray = lanes.x + decode(bits.astype(np.uint16).view(dtype.numpy), dtype) * lanes.seeds
     return x
 
 
@@ -345,8 +349,9 @@ _EXACT = 2  # the check's operands are whole numbers of at most this, so that ev
 class Tiles:
     """Operands of a matrix probe as numbers: what a kernel reads is `stored` of them."""
 
-    a: ReferenceArray  # tiles x 2 x m x k: the two that steps alternate between
+    a: ReferenceArray  # tiles x 2 x m x k: the two that steps alternate between; x 1 where A changes by flips
     b: ReferenceArray  # tiles x n x k: columns lie contiguous
+    flips: int = 0  # what the bits of A change by: see ``mma.cl``
 
     def stored(self, instruction: Instruction) -> tuple[ReferenceArray, ReferenceArray]:
         """A and B as the device reads them."""
@@ -354,7 +359,13 @@ class Tiles:
         return encode(self.a, dtype), encode(self.b, dtype)
 
 
-def draw(kind: str, instruction: Instruction, tiles: int, rng: np.random.Generator) -> Tiles:
+FLIPS = 0x9E3779B1
+"""Bits that are as good as random, an odd number of them: after 32 steps every sign is turned around."""
+
+
+def draw(
+    kind: str, instruction: Instruction, tiles: int, rng: np.random.Generator, flipped: bool = False
+) -> Tiles:
     """Operands of one kind.
 
     Args:
@@ -362,33 +373,57 @@ def draw(kind: str, instruction: Instruction, tiles: int, rng: np.random.Generat
         instruction: whose shapes and type they have.
         tiles: how many different ones.
         rng: randomness.
+        flipped: whether the bits of A change from step to step, instead of A in pairs.
 
     Returns:
         Random pairs of A are each other's negative, so that D stays bounded however many steps there are.
     """
-    a_shape, b_shape = (tiles, 2, instruction.m, instruction.k), (tiles, instruction.n, instruction.k)
-    if kind == "zeros":
+    a_shape = (tiles, 1 if flipped else 2, instruction.m, instruction.k)
+    b_shape = (tiles, instruction.n, instruction.k)
+    if kind == "zeros":  # which stay zeros
         return Tiles(np.zeros(a_shape), np.zeros(b_shape))
+    flips = FLIPS if flipped else 0
     if kind == "exact":
         a = rng.integers(-_EXACT, _EXACT, a_shape, endpoint=True).astype(np.float64)
-        return Tiles(a, rng.integers(-1, 1, b_shape, endpoint=True).astype(np.float64))
+        return Tiles(a, rng.integers(-1, 1, b_shape, endpoint=True).astype(np.float64), flips)
     most = 127.0 if not DTYPES[instruction.dtype].is_float else 1.0
     a, b = rng.uniform(-most, most, a_shape), rng.uniform(-most, most, b_shape)
-    a[:, 1] = -a[:, 0]
-    return Tiles(a, b)
+    a[:, 1:] = -a[:, :1]
+    return Tiles(a, b, flips)
 
 
-def expected(tiles: Tiles, pairs: ReferenceArray, steps: int) -> ReferenceArray:
+def expected(tiles: Tiles, pairs: ReferenceArray, steps: int, instruction: Instruction) -> ReferenceArray:
     """D of some products after an even number of steps: which tile of A by which of B.
 
     Args:
         tiles: the operands; exact if the result is to be.
         pairs: products x 2: indexes of the tiles of A and of B.
-        steps: of each product; every other one takes the second A.
+        steps: of each product.
+        instruction: whose products they are.
 
     Returns:
         products x m x n, in double precision.
     """
-    both = tiles.a.sum(axis=1)
-    d: ReferenceArray = steps // 2 * (both[pairs[:, 0]] @ tiles.b[pairs[:, 1]].transpose(0, 2, 1))
+    flipped = tiles.flips
+    summed = _sum_of_flipped(tiles, steps, instruction) if flipped else steps // 2 * tiles.a.sum(axis=1)
+    d: ReferenceArray = summed[pairs[:, 0]] @ tiles.b[pairs[:, 1]].transpose(0, 2, 1)
     return d
+
+
+def _sum_of_flipped(tiles: Tiles, steps: int, instruction: Instruction) -> ReferenceArray:
+    """The sum of A over some steps, in each of which its bits change: tiles x m x k."""
+    dtype = DTYPES[instruction.dtype]
+    stored, _ = tiles.stored(instruction)
+    words = stored.view(np.uint64 if dtype.itemsize == 8 else np.uint32).copy()
+    changed, high = _CHANGED[dtype.itemsize if dtype.is_float else 0], 32 * (dtype.itemsize == 8)
+    flips, summed = tiles.flips, np.zeros(tiles.a.shape)
+    for _ in range(steps):
+        flips = (flips << 1 | flips >> 31) & 0xFFFFFFFF
+        words ^= words.dtype.type((flips & changed) << high)
+        summed += decode(words.view(stored.dtype), dtype).reshape(tiles.a.shape)
+    total: ReferenceArray = summed[:, 0]
+    return total
+
+
+_CHANGED: Mapping[int, int] = {1: 0x80808080, 2: 0x80008000, 4: 0x80000000, 8: 0x80000000, 0: 0xFFFFFFFF}
+"""The bits of a word that change, by the bytes of a number; 0 for integers: see ``mma.cl``."""

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal
 
+from gemmbench.ladder import BASELINES, BY_NAME
+from gemmbench.model.case import Case, saved_problem
 from gemmbench.model.device import HOST, DeviceFacts
-from gemmbench.model.row import Row, RowKey
+from gemmbench.model.row import Parameters, Row, RowKey, row_key
 from gemmbench.model.run_file import Header, Run
 from gemmbench.model.units import clean
 from gemmbench.regress import verdict as floors
-from gemmbench.regress.verdict import LEAST_IN_TURN, Limits, Noise, Thresholds, is_exact
+from gemmbench.regress.verdict import LEAST_IN_TURN, Limits, Noise, Recorded, Thresholds, is_exact
 from gemmbench.stats import rates as derive
+from gemmbench.stats.conditions import state
 from gemmbench.stats.intervals import CONFIDENCE, EXACT, Measure
 from gemmbench.stats.rates import in_turn, measure
 
@@ -31,6 +35,8 @@ class Rules:
     ratio: tuple[str, ...] = ()  # variants, or PEAK: each row is taken as a ratio to the first that it has
     across: frozenset[str] = frozenset()  # of DIFFERENCES
     in_turn: bool = False  # the new run's rows were measured in turn with the base's kernels
+    fail_on: frozenset[str] = frozenset()  # "resources": other registers, spills, memory or launches fail
+    rounds: int = 0  # how often a suspicious row is measured again
 
     @property
     def relative(self) -> bool:
@@ -62,11 +68,25 @@ class Basis:
     @cached_property
     def repetitions(self) -> tuple[Repetition, ...]:
         """Of all bases."""
-        return self.repeated(self.bases)
+        return self._repeated(self.bases, self.pairs)
+
+    @cached_property
+    def pairs(self) -> dict[RowKey, RowKey]:
+        """By full key of a base's row the key that it is paired by; and by that, too."""
+        pairs: dict[RowKey, RowKey] = {}
+        for run in self.bases:
+            for each in repetitions(run, self.header, pairs):
+                for key, row in each.rows.items():
+                    pairs.setdefault(row_key(*key[:4], row.parameters, *key[5:]), key)
+                    pairs.setdefault(key, key)
+        return pairs
 
     def repeated(self, runs: Sequence[Run]) -> tuple[Repetition, ...]:
         """The repetitions in the runs of one side. A row that was kept in later runs counts once."""
-        every = [each for run in runs for each in repetitions(run, self.header)]
+        return self._repeated(runs, self.pairs)
+
+    def _repeated(self, runs: Sequence[Run], pairs: Mapping[RowKey, RowKey]) -> tuple[Repetition, ...]:
+        every = [each for run in runs for each in repetitions(run, self.header, pairs)]
         fresh = {
             _samples(key, row) for each in every for key, row in each.rows.items() if not row.measured_utc
         }
@@ -201,7 +221,7 @@ class Basis:
         return tuple(
             tuple(
                 Repetition(each.run, {key: row for key, row in each.rows.items() if self._fits(key, each)})
-                for each in repetitions(run, self.header)
+                for each in repetitions(run, self.header, self.pairs)
             )
             for run in self.noises
         )
@@ -212,7 +232,7 @@ class Basis:
     def _apart(self, run: Run) -> str:
         reasons = (
             self.difference(before, each, key)
-            for each in repetitions(run, self.header)
+            for each in repetitions(run, self.header, self.pairs)
             for key in each.rows
             for before in self.repetitions
             if key in before.rows
@@ -245,11 +265,37 @@ class Basis:
             figures = [self.figure(each.rows, key) for each in news for key in each.rows]
             scattered = scattered.beyond([figure.error for figure in figures if figure])
         if measured and scattered and scattered.typical > measured.typical:
-            return replace(measured, typical=scattered.typical, source=scattered.source)
+            measured = replace(measured, typical=scattered.typical, source=scattered.source)
         if not self.rules.in_turn:
-            return measured or scattered or floors.assumed()
+            return replace(measured or self._unrepeated(scattered), recorded=self._recorded)
         noise = measured or scattered or floors.assumed(LEAST_IN_TURN)
         return replace(noise, typical=max(noise.typical, LEAST_IN_TURN))
+
+    @cached_property
+    def _recorded(self) -> dict[Hashable, Recorded]:
+        """For each row that is compared what recordings of unchanged machines show of its kind of device."""
+        return {
+            key: self._recording(key) for key, row in self.rows.items() if row.status == "ok" and row.samples
+        }
+
+    def _recording(self, key: RowKey) -> Recorded:
+        devices = self.header.devices
+        family = devices[key[1]].family if HOST < key[1] < len(devices) else "cpu-host"
+        reference = self.references.get(key)
+        what = "libraries" if (reference or key)[2] in BASELINES else "kernels"
+        return floors.recordings().of(family, f"ratios to {what}" if reference else what)
+
+    def _unrepeated(self, scattered: Noise | None) -> Noise:
+        """The floor where nothing was measured twice: as recorded, or as the rows scatter if that is more."""
+        kernels = [key for key in self.rows if key in self._recorded and key[2] not in BASELINES]
+        every = [self._recorded[key] for key in kernels] or list(self._recorded.values())
+        worst = max(every, key=lambda each: each.deviation, default=None)
+        noise = floors.assumed()
+        if worst:
+            noise = replace(
+                noise, typical=worst.deviation, source=f"as unchanged runs of {worst.name} show it"
+            )
+        return scattered if scattered and scattered.typical > noise.typical else noise
 
     def _scaled(self, key: RowKey, news: Sequence[Repetition]) -> float | None:
         """A row's ratio in units of what one run's noise would make it scatter by; None if there is none."""
@@ -271,6 +317,8 @@ def _samples(key: RowKey, row: Row) -> tuple[object, ...]:
 
 
 Kind = Literal["device", "driver", "source", "sampling", "memory"]
+Fact = tuple[Kind, str, str] | tuple[Kind, str, str, str]
+"""Kind, the base's and the new value; and how the difference is called, where not as in `DIFFERENCES`."""
 
 DIFFERENCES: dict[Kind, str] = {
     "device": "other device",
@@ -282,12 +330,26 @@ DIFFERENCES: dict[Kind, str] = {
 """What makes two rows incomparable, unless a comparison is told to go across it."""
 
 
+REMEDIES: dict[Kind, str] = {
+    "device": "measure the baseline run on this device",
+    "driver": "measure the baseline run with this driver and as many BLAS threads (OPENBLAS_NUM_THREADS)",
+    "source": "check --against times both versions of a kernel in turn",
+    "sampling": "give both runs --cold, or neither",
+    "memory": "give both runs the same --memory",
+}
+
+
 @dataclass(frozen=True)
 class Difference:
     """What keeps two devices' rows from being compared."""
 
     kind: Kind
     reason: str  # for the user
+
+    @property
+    def sentence(self) -> str:
+        """The reason, and what to do about it."""
+        return f"{self.reason}; {REMEDIES[self.kind]}, or compare nevertheless with --across {self.kind}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -298,19 +360,46 @@ class Repetition:
     rows: Mapping[RowKey, Row]  # the key's device is a position in the first base's header
 
 
-def repetitions(run: Run, reference: Header) -> tuple[Repetition, ...]:
+def pairing(
+    of: Row | Case, device: int, beside: Iterable[int] = (), pairs: Mapping[RowKey, RowKey] | None = None
+) -> RowKey:
+    """The key that a row has a partner by in another run: a preset is the same case whatever its values.
+
+    Args:
+        of: the row, or the case that it will be of.
+        device: its position in the reference header.
+        beside: those of the devices beside it.
+        pairs: by full key those of a base; where only the full key is among them, that counts, since the base
+            does not say which parameters were a preset's.
+    """
+    problem = saved_problem(of.problem) if isinstance(of, Case) and of.problem else of.problem
+
+    def key(parameters: Parameters) -> RowKey:
+        return row_key(of.kind, device, of.variant, of.dtype, parameters, problem, tuple(sorted(beside)))  # type: ignore[arg-type]
+
+    full = key(of.parameters)
+    given = of.parameters if of.given is None else of.given
+    short = key({name: of.parameters[name] for name in given if name in of.parameters})
+    pairs = pairs or {}
+    return short if of.given is not None and short in pairs else pairs.get(full, short)
+
+
+def repetitions(
+    run: Run, reference: Header, pairs: Mapping[RowKey, RowKey] | None = None
+) -> tuple[Repetition, ...]:
     """A run as repetitions: one, unless cases stand in it several times, as in an A/A measurement.
 
     Args:
         run: the run.
         reference: whose devices keys refer to.
+        pairs: see `pairing`.
     """
     positions = slots(reference, run.header)
     by_repetition: list[dict[RowKey, Row]] = []
     times: dict[RowKey, int] = {}
     for row in run.rows:
         device = positions[row.device] if row.device >= 0 else HOST
-        key = row.placed(device, [positions[other] for other in row.beside]).key
+        key = pairing(row, device, [positions[other] for other in row.beside], pairs)
         index = times[key] = times.get(key, -1) + 1
         if index == len(by_repetition):
             by_repetition.append({})
@@ -366,33 +455,59 @@ def difference(base: tuple[Run, Row], new: tuple[Run, Row], across: Collection[s
         across: names of `DIFFERENCES` that do not matter.
     """
     different = _first(_facts(base, new), across)
-    return different.reason if different else ""
+    return different.sentence if different else ""
 
 
-def _first(facts: Iterable[tuple[Kind, str, str]], across: Collection[str]) -> Difference | None:
+def _first(facts: Iterable[Fact], across: Collection[str]) -> Difference | None:
     """The first difference."""
-    for kind, before, after in facts:
+    for kind, before, after, *name in facts:
         if before != after and kind not in across:
-            return Difference(kind, f"{DIFFERENCES[kind]}: {_word(after)}, not {_word(before)}")
+            label = name[0] if name else DIFFERENCES[kind]
+            return Difference(kind, f"{label}: {_word(after)}, not {_word(before)}")
     return None
 
 
-def _device_facts(old: DeviceFacts, young: DeviceFacts) -> Iterable[tuple[Kind, str, str]]:
+def _device_facts(old: DeviceFacts, young: DeviceFacts) -> Iterable[Fact]:
     yield "device", old.name, young.name
+    yield "device", _units(old), _units(young)
     yield "driver", f"{old.platform} {old.driver}", f"{young.platform} {young.driver}"
 
 
-def _facts(base: tuple[Run, Row], new: tuple[Run, Row]) -> Iterable[tuple[Kind, str, str]]:
-    """Name, base's and new's value of whatever must be the same."""
+def only_preset_differs(before: Row, after: Row) -> bool:
+    """Whether two rows have other parameters and hashes, but the kernel source that this version has.
+
+    The hash of a kernel is of its source and its parameters, so that a new preset has a new one.
+    """
+    if before.parameters == after.parameters or before.variant not in BY_NAME:
+        return False
+    with contextlib.suppress(KeyError, ValueError, TypeError, OSError):
+        variant = BY_NAME[before.variant]
+        return all(
+            variant.fingerprint(row.dtype, {name: int(value) for name, value in row.parameters.items()})
+            == row.source
+            for row in (before, after)
+        )
+    return False
+
+
+def _units(device: DeviceFacts) -> str:
+    return f"{device.compute_units} compute unit{'' if device.compute_units == 1 else 's'}"
+
+
+def _facts(base: tuple[Run, Row], new: tuple[Run, Row]) -> Iterable[Fact]:
+    """Kind, base's and new's value of whatever must be the same."""
     (then, before), (now, after) = base, new
     old, young = then.device(before), now.device(after)
     if old and young:
         yield from _device_facts(old, young)
     else:
         yield "device", then.header.host.cpu, now.header.host.cpu
-        yield "driver", then.header.host.blas, now.header.host.blas
-    yield "source", before.source, after.source
+        yield "driver", then.header.host.blas, now.header.host.blas, "other BLAS or BLAS threads"
+    if not only_preset_differs(before, after):
+        yield "source", before.source, after.source
     yield "sampling", _warmth(then), _warmth(now)
+    if state(before) and state(after):
+        yield "sampling", f"--state {state(before)}", f"--state {state(after)}"
     yield "memory", before.memory, after.memory
 
 

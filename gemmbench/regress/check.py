@@ -11,13 +11,22 @@ from pathlib import Path
 from gemmbench import UsageError
 from gemmbench.ladder import BASELINES, BY_NAME
 from gemmbench.measure.child import Maker, Worker
-from gemmbench.model.case import Case, Event, Plan, Policy
+from gemmbench.model.case import DRIVER, Case, Event, Plan, Policy, kernels_of
 from gemmbench.model.device import HOST, DeviceFacts
+from gemmbench.model.instrument import NotMeasuredError
 from gemmbench.model.row import FAILED, Row, RowKey
 from gemmbench.model.run_file import Header, Run, RunFile, RunFileError, is_tuning
 from gemmbench.model.units import clean
 from gemmbench.regress import gate
-from gemmbench.regress.baseline import Basis, Repetition, exact_positions, foreign, repetitions, slots
+from gemmbench.regress.baseline import (
+    Basis,
+    Repetition,
+    exact_positions,
+    foreign,
+    pairing,
+    repetitions,
+    slots,
+)
 from gemmbench.regress.compare import Comparison, Line, compare, has_former, judged, outcome
 from gemmbench.regress.gate import Answer, Settled, Suspect, Wanted
 from gemmbench.stats.rates import measure
@@ -54,6 +63,7 @@ class Sampling:
             time_limit_s=limit_s if self.time_limit_s is None else self.time_limit_s,
             memory=base.memory if self.memory is None else self.memory,
             cold=self.cold or base.cold,
+            state=base.state or "settled",
             energy=self.energy,
         )
 
@@ -133,14 +143,16 @@ def prepared(request: Request, make_machine: Maker) -> Iterator[Job]:
     with Worker(make_machine) as worker, user_errors():
         all_devices, host = every_device(worker)
         devices, places = _chosen(basis, all_devices, request.device)
-        folder = str(against.absolute()) if against else ""
+        folder = former_of(against) if against else ""
         plan = rebuild(_wanted(basis, bool(request.times)), devices, places, folder)
         if not any(isinstance(step, Case) for step in plan):
             raise UsageError(
                 f"{basis.bases[0].path} has no rows that can be measured again{_of_ratio(basis)}"
             )
-        if against is not None and "source" not in basis.rules.across:
-            _check_former(basis, plan, against)
+        if against is not None:
+            _open_other(worker, plan, devices, against)
+            if "source" not in basis.rules.across:
+                _check_former(basis, plan, against)
         # The base's tables suit its cases, but a search, or every case several times, is another thing.
         view = "" if request.times or is_tuning(basis.bases[0]) else basis.header.view
         header = header_of(devices, host, policy, request.command, view, basis.header.scope)
@@ -198,11 +210,12 @@ def check(job: Job) -> Generator[Event, None, Comparison]:
         line.key: line
         for line in first.lines
         if (line.judgement and (line.fails or line.open)) or line.too_slow
+        if line.verdict != "changed"  # measuring again changes nothing of that
     }
     if not suspicious:
         return first
     cases = _cases(job)
-    now = repetitions(first.news[0], job.basis.header)[0]
+    now = repetitions(first.news[0], job.basis.header, job.basis.pairs)[0]
     suspects = [_suspect(job.basis, first, now, line) for line in suspicious.values() if line.key in cases]
     settled, without, latest = yield from _settle(job, suspects, cases, first)
     for key, line in suspicious.items():
@@ -226,7 +239,7 @@ def _cases(job: Job) -> dict[RowKey, Case]:
     for step in job.plan:
         if isinstance(step, Case):
             device = positions[step.device] if step.device >= 0 else HOST
-            cases[replace(step, device=device).key] = step
+            cases[pairing(step, device, (), job.basis.pairs)] = step
     return cases
 
 
@@ -359,18 +372,38 @@ def _remarks(basis: Basis, settled: Sequence[Settled]) -> list[str]:
     return remarks
 
 
+def former_of(against: Path) -> str:
+    """``--against`` as `Case.former` holds it."""
+    text = str(against)
+    return text if text.startswith(DRIVER) else str(against.absolute())
+
+
+def _open_other(worker: Worker, plan: Plan, devices: Sequence[DeviceFacts], against: Path) -> None:
+    """Start what else times the cases, before time is spent on them.
+
+    Raises:
+        UsageError: a checkout or driver that does not answer, or has not these devices.
+    """
+    for step in plan:
+        if isinstance(step, Case) and step.former and step.device >= 0:
+            try:
+                worker.of_former(step, devices[step.device])
+            except NotMeasuredError as error:
+                raise UsageError(f"--against {against}: {error.reason}") from None
+
+
 def _check_former(basis: Basis, plan: Plan, folder: Path) -> None:
     """Whether a folder has any of the kernels that a base was measured with, before time is spent on it.
 
     Raises:
         UsageError: it has none.
     """
-    base_sources = {key[2:]: row.source for key, row in basis.rows.items()}
+    sources = {row.source for row in basis.rows.values()}
     for step in plan:
         if isinstance(step, Case) and step.former:
             with contextlib.suppress(OSError, UnicodeDecodeError):
-                source = BY_NAME[step.variant].fingerprint(step.dtype, step.numbers, step.former)
-                if source == base_sources.get(step.key[2:]):
+                numbers = step.former_case.numbers
+                if BY_NAME[step.variant].fingerprint(step.dtype, numbers, kernels_of(step.former)) in sources:
                     return
     raise UsageError(
         f"--against {folder} has none of the kernels that {basis.bases[0].path} was measured with "

@@ -11,8 +11,10 @@ from gemmbench.model.device import HOST
 from gemmbench.model.instrument import LEAST_RUNS, is_too_slow
 from gemmbench.model.row import FAILED, Row, RowKey
 from gemmbench.model.run_file import Run
+from gemmbench.model.units import listed
 from gemmbench.regress.baseline import Basis, Repetition, Rules
-from gemmbench.regress.verdict import FAILING, LOST, Judgement, Noise, Verdict, judge
+from gemmbench.regress.verdict import FAILING, LOST, Judgement, Noise, Verdict, centre, conclude, resolution
+from gemmbench.stats.conditions import state
 from gemmbench.stats.intervals import Measure
 from gemmbench.stats.rates import former, work
 
@@ -37,6 +39,8 @@ class Line:
     new_s: float | None = None
     runs: tuple[int, int] = (0, 0)  # of base and new that went into it
     reference: Row | None = None  # in ratio mode, what it is a ratio to
+    resolution: float | None = None  # the smallest slowdown that is found 95 times in 100; 0.1 is 10 %
+    resources: str = ""  # what has changed of them; they have no noise
     too_slow: bool = False  # it was skipped, since it would have taken more than its budget
 
     @property
@@ -53,6 +57,16 @@ class Line:
     def open(self) -> bool:
         """Whether it may yet be one: an inconclusive row whose interval reaches past the threshold."""
         return self.verdict == "inconclusive" and (self.judgement is None or self.judgement.may_be_slower)
+
+
+@dataclass(frozen=True)
+class Resolution:
+    """The smallest slowdown that a job would have found with a probability of 95 %, as a fraction."""
+
+    typical: float  # the middle row's
+    worst: float
+    row: Line  # the worst
+    is_coarse: bool  # in the middle row not even twice the threshold is found: a pass says little
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,6 +98,20 @@ class Comparison:
         return 0 if hosts and any(line.lost and line.key[1] != HOST for line in self.lines) else len(stated)
 
     @property
+    def resolution(self) -> Resolution | None:
+        """What slowdown the job would have found; None where nothing was judged."""
+        values = sorted(
+            (line.resolution, line.threshold, number)
+            for number, line in enumerate(self.lines)
+            if line.resolution is not None
+        )
+        if not values:
+            return None
+        typical, worst = values[(len(values) - 1) // 2], values[-1]
+        coarse = sorted(least / (2 * threshold) for least, threshold, _ in values)[(len(values) - 1) // 2] > 1
+        return Resolution(typical[0], worst[0], self.lines[worst[2]], coarse)
+
+    @property
     def lost(self) -> int:
         """Lines that the base has a figure of, and that were not compared."""
         return sum(line.lost for line in self.lines)
@@ -109,13 +137,33 @@ def compare(
     for key in dict.fromkeys([*basis.rows, *(key for each in again for key in each.rows)]):
         line = _line(basis, noise, key, [each for each in again if key in each.rows])
         if isinstance(line, Line):
-            lines.append(line)
+            lines.append(_with_resources(basis, line, again))
         else:
             left_out[line] += 1
     unused = rules.thresholds.unused(line.row for line in lines)
     remarks = [f"threshold row {number} is for none of these rows" for number in unused]
     remarks += [f"{run.path} adds nothing to the noise floor: {why}" for run, why in basis.unused_noises()]
+    remarks += _new_presets(basis, lines)
+    remarks += _of_states([*basis.bases, *news])
     return Comparison(basis.bases, tuple(news), rules, noise, tuple(lines), dict(left_out), tuple(remarks))
+
+
+def _new_presets(basis: Basis, lines: Sequence[Line]) -> Iterator[str]:
+    """Which kernels' presets are others than in the base: both sides run with their own."""
+    yield from dict.fromkeys(
+        f"preset of {line.row.variant}: {listed(line.row.parameters)}, not {listed(before.parameters)}"
+        for line in lines
+        if (before := basis.rows.get(line.key)) is not None and before.kind == "gemm"
+        if before.parameters != line.row.parameters
+    )
+
+
+def _of_states(runs: Sequence[Run]) -> Iterator[str]:
+    """Runs that do not say their rows' state, beside others that do."""
+    known = [any(state(row) for row in run.rows) for run in runs]
+    for run, is_known in zip(runs, known, strict=True):
+        if any(known) and not is_known:
+            yield f"{run.path} does not say in which state (--state) its rows were measured"
 
 
 def _line(basis: Basis, noise: Noise, key: RowKey, news: Sequence[Repetition]) -> Line | str:
@@ -146,6 +194,56 @@ def _line(basis: Basis, noise: Noise, key: RowKey, news: Sequence[Repetition]) -
         before = f"in the base it was {outcome(olds[0].rows[key])}" if olds else ""
         return replace(line, verdict="new", reason=before)
     return _compared(basis, noise, line, right)
+
+
+def _with_resources(basis: Basis, line: Line, news: Sequence[Repetition]) -> Line:
+    """A line that says what its kernels take now and did not before, whatever their speed."""
+    alike = basis.rules.across | {"source", "sampling", "memory"}
+    now = next((each for each in news if _is_ok(each, line.key)), None)
+    olds = [each for each in basis.repetitions if _is_ok(each, line.key)]
+    if now is None or not olds:
+        return line
+    row, before = now.rows[line.key], olds[0].rows[line.key]
+    if basis.rules.in_turn:
+        if row.former is None:
+            return line
+        before = replace(before, resources=row.former.resources, launches=row.former.launches)
+    elif all(basis.difference(each, now, line.key, alike) for each in olds):
+        return line
+    changes = "; ".join(changed_resources(before, row))
+    if changes and "resources" in basis.rules.fail_on and line.verdict not in FAILING:
+        return replace(line, resources=changes, verdict="changed", reason=changes)
+    return replace(line, resources=changes)
+
+
+def _is_ok(repetition: Repetition, key: RowKey) -> bool:
+    """Whether a repetition has a result of a row."""
+    return key in repetition.rows and repetition.rows[key].status == "ok"
+
+
+_RESOURCES = {
+    "registers": "registers",
+    "spill_bytes": "bytes spilled",
+    "private_bytes": "bytes of private memory",
+    "local_bytes": "bytes of local memory",
+}
+
+
+def changed_resources(before: Row, now: Row) -> Iterator[str]:
+    """What the driver tells of a row's kernels and launches, where both rows know it and it differs."""
+    for name, old, new in (
+        ("launches", before.launches, now.launches),
+        ("kernels", before.resources, now.resources),
+    ):
+        if old and new and len(old) != len(new):
+            yield f"{len(new)} {name}, not {len(old)}"
+    if len(before.resources) != len(now.resources):
+        return
+    for was, is_now in zip(before.resources, now.resources, strict=True):
+        for name, unit in _RESOURCES.items():
+            old, new = getattr(was, name), getattr(is_now, name)
+            if None not in (old, new) and old != new:
+                yield f"{is_now.kernel}: {new} {unit}, not {old}"
 
 
 def _unmeasured(basis: Basis, line: Line, now: Repetition) -> Line:
@@ -230,7 +328,8 @@ def judged(
     limits = basis.rules.limits(line.row)
     if confidence:
         limits = replace(limits, confidence=confidence)
-    judgement = judge(base, new, noise.of(line.key), limits)
+    spread = noise.of(line.key)
+    judgement = conclude(base, new, spread, limits, noise, line.key)
     reference = basis.references.get(line.key)
     units: float = 1 if reference else work(line.row)
     if basis.rules.in_turn:
@@ -244,6 +343,7 @@ def judged(
         base_s=_middle(base) * units,
         new_s=_middle(new) * units,
         runs=(len(base), len(new)),
+        resolution=resolution(base, new, spread, limits, noise, line.key, basis.rules.rounds),
         reference=basis.rows[reference] if reference else None,
     )
 
@@ -265,4 +365,4 @@ def outcome(row: Row) -> str:
 
 
 def _middle(figures: Sequence[Measure]) -> float:
-    return math.exp(sum(figure.value for figure in figures) / len(figures))
+    return math.exp(centre(figures))

@@ -20,14 +20,23 @@ from gemmbench.model.row import Row, RowKey
 from gemmbench.model.run_file import Run
 from gemmbench.regress.baseline import Basis, Rules
 from gemmbench.regress.compare import title
-from gemmbench.regress.verdict import Judgement, Limits, Noise, Spread, is_exact, judge
-from gemmbench.stats.intervals import Measure, mean, student
+from gemmbench.regress.verdict import (
+    Judgement,
+    Limits,
+    Noise,
+    Spread,
+    centre,
+    conclude,
+    is_exact,
+    judge,
+    robust_deviation,
+    unseen,
+)
+from gemmbench.stats.intervals import Measure, mean
 
 LEAST_ROUNDS = 3  # before anything is settled: fewer say too little of the noise from run to run
 MOST_ROUNDS = 10
-CONFIDENCE = 0.99  # of a verdict `slower`: it ends a CI job
-FEW = 3  # base runs: fewer do not show how noisy this very row is, and measuring again cannot make up for it
-CONFIDENCE_OF_FEW = 0.999
+_OUTLYING = 3.0  # robust standard deviations: a round beyond counts as if it lay there
 
 FAILED: Literal["failed"] = "failed"
 Answer = Measure | Literal["failed"] | None
@@ -83,7 +92,6 @@ def settle(
     suspects: Sequence[Suspect],
     noise: Noise,
     spent: Callable[[], bool] = lambda: False,
-    confidence: float = CONFIDENCE,
     most_rounds: int = MOST_ROUNDS,
 ) -> Steps:
     """Measure suspects again, round by round, each between two measurements of its control.
@@ -95,8 +103,6 @@ def settle(
         suspects: the rows.
         noise: the floor that was known before.
         spent: whether the time is over; asked before each row.
-        confidence: of a verdict `slower`, or more where the base has few runs; the others have that of each
-            suspect's limits.
         most_rounds: after so many, what is open remains so.
 
     Returns:
@@ -113,10 +119,10 @@ def settle(
             for trial in pending:
                 if len(trial.new) < LEAST_ROUNDS:
                     continue
-                settled = decide(trial.suspect, trial.new, trial.beside, noise, confidence)
+                settled = decide(trial.suspect, trial.new, trial.beside, noise)
                 if settled is not None and settled.final:
                     trial.settled = settled
-    return tuple(_ended(trial, noise, confidence) for trial in trials)
+    return tuple(_ended(trial, noise) for trial in trials)
 
 
 def _round(
@@ -154,7 +160,7 @@ def _figure(answer: Answer) -> Measure | None:
 
 
 def decide(
-    suspect: Suspect, new: Sequence[Measure], beside: Sequence[Measure], noise: Noise, confidence: float
+    suspect: Suspect, new: Sequence[Measure], beside: Sequence[Measure], noise: Noise
 ) -> Settled | None:
     """The verdict after so many rounds; None before the first.
 
@@ -166,24 +172,24 @@ def decide(
         new: its fresh figures.
         beside: the control's, one for each.
         noise: the floor.
-        confidence: of a verdict `slower`.
     """
     if not new:
         return None
-    spread = noise.of(suspect.key, [[figure.value for figure in new]])
-    plain = strict(suspect.base, new, spread, suspect.limits, confidence)
+    spread = noise.of(suspect.key, [_without_outliers(new)])
+    plain = conclude(suspect.base, new, spread, suspect.limits, noise, suspect.key)
+    is_final = _is_settled(plain) and (plain.verdict != "slower" or _is_clear(suspect, new, spread, noise))
     if suspect.ratio or not suspect.control_base or not beside:
-        return Settled(suspect, plain, tuple(new), final=_is_settled(plain))
-    floor = noise.of(suspect.control, [[figure.value for figure in beside]])
+        return Settled(suspect, plain, tuple(new), final=is_final)
+    floor = noise.of(suspect.control, [_without_outliers(beside)])
     machine = judge(suspect.control_base, beside, floor, suspect.limits)
-    if machine.verdict != "same" or not machine.low <= 1 <= machine.high:
+    if not machine.low <= 1 <= machine.high:
         ratios = [figure.over(other) for figure, other in zip(new, beside, strict=True)]
         before = [figure.over(mean(suspect.control_base)) for figure in suspect.base]
         both = Spread((spread.deviation**2 + floor.deviation**2) ** 0.5, min(spread.freedom, floor.freedom))
-        beside_it = strict(before, ratios, both, suspect.limits, confidence)
+        beside_it = conclude(before, ratios, both, suspect.limits, noise, suspect.key)
         if beside_it.verdict != plain.verdict:
             reason = f"the machine itself runs at {1 / machine.ratio:.2f} of its speed in the base"
-            final = machine.verdict != "inconclusive" and _is_settled(plain) and _is_settled(beside_it)
+            final = machine.verdict != "inconclusive" and is_final and _is_settled(beside_it)
             return Settled(
                 suspect,
                 replace(plain, verdict="inconclusive", reason=reason),
@@ -191,21 +197,27 @@ def decide(
                 machine,
                 final=final,
             )
-    return Settled(suspect, plain, tuple(new), machine, final=_is_settled(plain))
+    return Settled(suspect, plain, tuple(new), machine, final=is_final)
 
 
-def strict(
-    base: Sequence[Measure], new: Sequence[Measure], spread: Spread, limits: Limits, confidence: float
-) -> Judgement:
-    """The judgement of the limits' own confidence, but `slower` only at a higher one."""
-    usual = judge(base, new, spread, limits)
-    if usual.verdict != "slower":
-        return usual
-    least = confidence if len(base) >= FEW or is_exact(base) else max(confidence, CONFIDENCE_OF_FEW)
-    sure = judge(base, new, spread, replace(limits, confidence=max(least, limits.confidence)))
-    if sure.verdict == "slower":
-        return sure
-    return replace(sure, reason="slower, but not surely enough to fail for")
+def _is_clear(suspect: Suspect, new: Sequence[Measure], spread: Spread, noise: Noise) -> bool:
+    """Whether a slower row lies so far out that it need not be measured as often as may be.
+
+    A machine is disturbed for minutes: the first rounds may all be slow together, and each look at them is
+    another chance of a false alarm. Twice the margin beyond the threshold it is clear at once.
+    """
+    if is_exact(suspect.base):
+        return True
+    margin = noise.margin(suspect.key, len(suspect.base), len(new), spread)
+    return centre(new) - centre(suspect.base) > suspect.limits.high + 2 * margin
+
+
+def _without_outliers(figures: Sequence[Measure]) -> list[float]:
+    """Values of which those far out are drawn in: one disturbed round says little of the others' noise."""
+    middle = centre(figures)
+    apart = [figure.value - middle for figure in figures]
+    most = _OUTLYING * robust_deviation(apart)
+    return [middle + min(max(value, -most), most) for value in apart]
 
 
 def controls(
@@ -236,12 +248,12 @@ def _is_settled(judgement: Judgement) -> bool:
     return judgement.verdict != "inconclusive" or not judgement.may_be_slower
 
 
-def _ended(trial: _Trial, noise: Noise, confidence: float) -> Settled:
+def _ended(trial: _Trial, noise: Noise) -> Settled:
     if trial.failed:
         return Settled(trial.suspect, None, tuple(trial.new), failed=True)
     if trial.settled is not None:
         return trial.settled
-    last = decide(trial.suspect, trial.new, trial.beside, noise, confidence)
+    last = decide(trial.suspect, trial.new, trial.beside, noise)
     if last is None or last.judgement is None or len(trial.new) >= LEAST_ROUNDS:
         return last or Settled(trial.suspect, None, ())
     return replace(
@@ -261,7 +273,6 @@ def _ended(trial: _Trial, noise: Noise, confidence: float) -> Settled:
 # confidence.
 
 
-POWER = 0.95  # how often a slowdown of twice the threshold is to be found
 SHARE = 0.95  # of the rows that a machine's threshold is to serve
 _FINEST, _COARSEST = 1e-4, 0.9
 
@@ -348,17 +359,12 @@ def serves(values: Sequence[float | None]) -> float | None:
     return threshold if math.isfinite(threshold) else None
 
 
-def carries(spread: Spread, base: int, new: int, confidence: float) -> float | None:
+def carries(needed: float) -> float | None:
     """The smallest threshold at which twice as much is found in 95 of 100 trials; None: none below 90 %.
 
     Args:
-        spread: the noise of one run.
-        base: runs of the base.
-        new: new runs.
-        confidence: of the interval.
+        needed: how far beyond the threshold a row must lie to be found so often: see `verdict.unseen`.
     """
-    both = spread.deviation * math.sqrt(1 / base + 1 / new)
-    needed = (student(confidence, spread.freedom) + student(2 * POWER - 1, spread.freedom)) * both
 
     def short(threshold: float) -> float:
         return math.log((1 + 2 * threshold) / (1 + threshold)) - needed
@@ -374,10 +380,8 @@ def carries(spread: Spread, base: int, new: int, confidence: float) -> float | N
 
 def _carried(noise: Noise, key: RowKey, count: int, rules: Rules) -> Carried:
     spread = noise.of(key)
-    sure = max(CONFIDENCE, rules.confidence)
-    return Carried(
-        spread, carries(spread, count, 1, rules.confidence), carries(spread, count, MOST_ROUNDS, sure)
-    )
+    needed = [unseen(count, new, spread, rules.confidence, noise, key) for new in (1, MOST_ROUNDS)]
+    return Carried(spread, *map(carries, needed))
 
 
 def _alarms(basis: Basis, noise: Noise) -> Alarms:
@@ -388,5 +392,5 @@ def _alarms(basis: Basis, noise: Noise) -> Alarms:
         for index, figure in enumerate(figures):
             others = figures[:index] + figures[index + 1 :]
             if others:
-                verdicts.append(judge(others, [figure], noise.of(key), limits).verdict)
+                verdicts.append(conclude(others, [figure], noise.of(key), limits, noise, key).verdict)
     return Alarms(len(verdicts), verdicts.count("slower"), verdicts.count("inconclusive"))

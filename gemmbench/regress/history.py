@@ -111,7 +111,7 @@ def history(runs: Sequence[Run], rules: Rules | None = None) -> History:
     basis = Basis(ordered, rules)
     series: dict[tuple[str, RowKey], list[Point]] = {}
     for number, run in enumerate(ordered):
-        every = repetitions(run, basis.header)
+        every = repetitions(run, basis.header, basis.pairs)
         for key in dict.fromkeys(key for each in every for key in each.rows):
             fresh = [each for each in every if key in each.rows and not each.rows[key].measured_utc]
             figures = [figure for each in fresh if (figure := basis.figure(each.rows, key)) is not None]

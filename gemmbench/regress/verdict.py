@@ -2,7 +2,8 @@
 
 The samples of a run cannot show it. Where a buffer came to lie, which core a thread woke up on, what clock
 the processor had: all of them are drawn once for a run, so that a run's interval of +-0.5 % stands beside
-another's, 4 % away. Only repetitions show it: an A/A measurement, or several bases.
+another's, 4 % away. Only repetitions show it: an A/A measurement, or several bases. Where there are none, the
+recordings of unchanged machines tell of that kind of device (``noise.json``, by tools/recorded_noise.py).
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import re
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,7 +24,11 @@ from gemmbench.model.row import Row
 from gemmbench.model.units import reason_of
 from gemmbench.stats.intervals import CONFIDENCE, EXACT, Measure, student
 
-ASSUMED = 0.01  # of a machine that nobody has measured; a quiet GPU has less, a shared CPU more
+JOB = 0.02  # of the jobs in which nothing changed may fail
+POWER = 0.95  # how often what is called the resolution is found
+FEW = 3  # base runs: fewer do not show how noisy this very row is, and measuring again cannot make up for it
+IN_TURN_CONFIDENCE = 0.99  # of a verdict `slower` of a ratio taken in turn
+ASSUMED = 0.01  # where not even a recording tells: a quiet GPU has less, a shared CPU more
 # Of ratios taken in turn: where a process puts code and buffers stays in them. Measured with unchanged
 # kernels (18 rows, 6 processes, 2 cores with AVX-512): 0.2 to 0.7 % from process to process, no more than
 # their errors.
@@ -35,6 +41,76 @@ _SIDE = 1.0282  # between the two quantiles of a side, in standard deviations of
 _NARROWER = 1.5  # the narrower of two sides is too narrow by this over the root of the number of rows
 _LEAST, _MOST_WORTH = 2.0, 30.0
 _TICK = 1e-5  # no clock tells less than this apart, as a fraction
+
+
+# --- What recordings of unchanged machines show -------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Reach:
+    """How far unchanged rows of a recording lie apart: so many new runs against so many base runs."""
+
+    base: int
+    new: int
+    apart: tuple[float, ...]  # quantiles, at `Recordings.levels`, of the logarithm of new over base
+    scaled: tuple[float, ...] = ()  # of the same over its standard error by the rows' own repetitions
+
+
+@dataclass(frozen=True)
+class Recordings:
+    """``noise.json``: what tests/data/aa shows."""
+
+    sources: dict[str, str]  # the recordings, and the hash of each
+    levels: tuple[float, ...]  # of the quantiles
+    kinds: dict[str, dict[str, tuple[Reach, ...]]]  # by `DeviceFacts.family` and by what is timed
+
+    def of(self, family: str, what: str) -> Recorded:
+        """The recordings of a kind of device; of every one of its type where there is none.
+
+        Args:
+            family: as of `DeviceFacts.family`.
+            what: ``kernels``, ``libraries``, ``ratios``.
+        """
+        kind = "cpu-" if family.startswith("cpu-") else "gpu-"
+        names = [family] if family in self.kinds else [name for name in self.kinds if name.startswith(kind)]
+        return Recorded(", ".join(names), self.levels, tuple(self.kinds[name][what] for name in names))
+
+
+@lru_cache(maxsize=1)
+def recordings() -> Recordings:
+    """The shipped ones."""
+    return msgspec.json.decode(Path(__file__).with_name("noise.json").read_bytes(), type=Recordings)
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """How far unchanged rows of one kind of device lie apart; of several recordings the furthest counts."""
+
+    name: str  # the recordings' families, for people
+    levels: tuple[float, ...]
+    reaches: tuple[tuple[Reach, ...], ...]  # of each recording
+
+    def apart(self, level: float, base: int, new: int) -> float:
+        """The quantile of the logarithm of so many new runs over so many base runs."""
+        return self._furthest(level, base, new, "apart")
+
+    def scaled(self, level: float, base: int, new: int) -> float:
+        """The same in standard errors, for rows whose repetitions tell their deviation."""
+        return self._furthest(level, max(base, FEW), new, "scaled")
+
+    def _furthest(self, level: float, base: int, new: int, name: str) -> float:
+        """Of tabulated numbers of runs the largest that are no more than those asked for."""
+        values = []
+        for reaches in self.reaches:
+            fits = [each for each in reaches if each.base <= base and each.new <= new]
+            most = max(fits, key=lambda each: (each.base, each.new))
+            values.append(float(np.interp(level, self.levels, getattr(most, name))))
+        return max(values, key=abs)
+
+    @property
+    def deviation(self) -> float:
+        """A typical row's from run to run, such that a normal distribution has the same 95 % interval."""
+        return self.apart(0.975, 1, 1) / (student(CONFIDENCE, math.inf) * math.sqrt(2))
 
 
 @dataclass(frozen=True)
@@ -57,6 +133,7 @@ class Noise:
     worth: float
     source: str  # for people: where it is from
     rows: Mapping[Hashable, tuple[float, float]] = field(default_factory=dict)  # sum of squares, freedom
+    recorded: Mapping[Hashable, Recorded] = field(default_factory=dict)  # what recordings show, by row
 
     def cautious(self) -> Noise:
         """The same for a gate that measures again: worth little where no row was ever repeated.
@@ -87,6 +164,40 @@ class Noise:
             squares, freedom = squares + more, freedom + count
         total = self.worth + freedom
         return Spread(math.sqrt((self.worth * self.typical**2 + squares) / total), total)
+
+    def is_repeated(self, key: Hashable) -> bool:
+        """Whether repetitions of a row tell its own noise."""
+        return self.rows.get(key, (0.0, 0.0))[1] >= FEW - 1
+
+    def margin(self, key: Hashable, base: int, new: int, spread: Spread) -> float:
+        """How far beyond the threshold an unchanged row may lie, so that one job in fifty fails at most.
+
+        A job has as many chances of a false alarm as rows: each has its share of the 2 % (Sidak). What is
+        known of the row by its repetitions counts as far as the recordings bear it out: there, a row that was
+        quiet in five runs may be four times as slow in the next.
+
+        Args:
+            key: the row's.
+            base: figures of the base.
+            new: new figures.
+            spread: of the row.
+        """
+        level = (1 - JOB) ** (1 / max(len(self.recorded), 1))
+        own = student(2 * level - 1, spread.freedom) * spread.deviation * math.sqrt(1 / base + 1 / new)
+        if (recorded := self.recorded.get(key)) is None:
+            return own
+        apart = recorded.apart(level, base, new)
+        if not self.is_repeated(key):
+            return apart
+        scaled = recorded.scaled(level, base, new) * spread.deviation * math.sqrt(1 / base + 1 / new)
+        return max(own, min(apart, scaled))
+
+    def hidden(self, key: Hashable, base: int, new: int, spread: Spread) -> float:
+        """How far below its true ratio a row's figure lies no more than once in twenty; as of `margin`."""
+        recorded = self.recorded.get(key)
+        if recorded is not None and not self.is_repeated(key):
+            return -recorded.apart(1 - POWER, base, new)
+        return student(2 * POWER - 1, spread.freedom) * spread.deviation * math.sqrt(1 / base + 1 / new)
 
 
 Groups = Mapping[Any, Sequence[Sequence[float]]]
@@ -168,10 +279,13 @@ def _squares(values: Sequence[float]) -> tuple[float, int]:
 # --- One row's verdict, from the confidence interval of a ratio and a threshold. Pure numbers ---------------
 
 
-Verdict = Literal["slower", "broken", "inconclusive", "missing", "incomparable", "new", "same", "faster"]
+Verdict = Literal[
+    "slower", "broken", "changed", "inconclusive", "missing", "incomparable", "new", "same", "faster"
+]
 VERDICTS: dict[Verdict, str] = {
     "slower": "the whole interval is past the threshold",
     "broken": "it was ok in the base, and now there is no right result",
+    "changed": "its kernels take other resources than in the base, with --fail-on resources",
     "inconclusive": "the interval reaches past a threshold, but not wholly",
     "missing": "it was ok in the base and was not measured now",
     "incomparable": "something other than the code differs",
@@ -182,7 +296,7 @@ VERDICTS: dict[Verdict, str] = {
 """Every verdict, the gravest first."""
 
 LOST: tuple[Verdict, ...] = ("missing", "incomparable")
-FAILING: tuple[Verdict, ...] = ("slower", "broken")
+FAILING: tuple[Verdict, ...] = ("slower", "broken", "changed")
 
 
 @dataclass(frozen=True)
@@ -191,6 +305,10 @@ class Limits:
 
     threshold: float = 0.05  # 0.05: a row may take 5 % longer
     confidence: float = CONFIDENCE  # of the interval
+
+    def at_least(self, confidence: float) -> Limits:
+        """The same with this confidence, if it is higher."""
+        return replace(self, confidence=max(self.confidence, confidence))
 
     @property
     def high(self) -> float:
@@ -225,7 +343,7 @@ def judge(base: Sequence[Measure], new: Sequence[Measure], spread: Spread, limit
         limits: threshold and confidence.
     """
     sides = (new,) if is_exact(base) else (base, new)
-    difference = sum(each.value for each in new) / len(new) - sum(each.value for each in base) / len(base)
+    difference = centre(new) - centre(base)
     together = math.hypot if is_exact(base) else max  # the floor of ratios has no figure's own error in it
     variance = sum(
         together(spread.deviation, figure.error) ** 2 / len(side) ** 2 for side in sides for figure in side
@@ -250,6 +368,104 @@ def judge(base: Sequence[Measure], new: Sequence[Measure], spread: Spread, limit
     return Judgement(verdict, _exp(difference), _exp(low), _exp(high), _exp(floor) - 1, may_be_slower, reason)
 
 
+def centre(figures: Sequence[Measure]) -> float:
+    """The middle of figures: of three and more the median, which a disturbed run does not move."""
+    return float(np.median([figure.value for figure in figures]))
+
+
+def conclude(
+    base: Sequence[Measure],
+    new: Sequence[Measure],
+    spread: Spread,
+    limits: Limits,
+    noise: Noise,
+    key: Hashable,
+) -> Judgement:
+    """`judge`, but `slower`, which fails a job, only beyond what unchanged rows of such a job do.
+
+    Args:
+        base: as of `judge`.
+        new: likewise.
+        spread: likewise.
+        limits: likewise.
+        noise: the floor of all rows.
+        key: the row's.
+    """
+    usual = judge(base, new, spread, limits)
+    if is_exact(base):
+        return _sure(usual, judge(base, new, spread, limits.at_least(IN_TURN_CONFIDENCE)))
+    margin = noise.margin(key, len(base), len(new), spread)
+    low = centre(new) - centre(base) - margin
+    if not noise.is_repeated(key) and len(new) >= FEW:  # the recordings tell of the base, the rounds of today
+        today = student(limits.confidence, len(new) - 1) * robust_deviation([each.value for each in new])
+        low = min(low, centre(new) - centre(base) - today * math.sqrt(1 / len(base) + 1 / len(new)))
+        if low > limits.high:
+            return replace(usual, verdict="slower", low=max(usual.low, _exp(low)), reason="")
+    if usual.verdict != "slower" or low > limits.high:
+        return usual
+    reason = f"slower, but among such rows one that is unchanged may seem so by {_percent(margin)}"
+    return replace(usual, verdict="inconclusive", reason=reason)
+
+
+def _sure(usual: Judgement, sure: Judgement) -> Judgement:
+    """A verdict that is `slower` only if it is so at a higher confidence."""
+    if usual.verdict != "slower" or sure.verdict == "slower":
+        return sure if usual.verdict == "slower" else usual
+    return replace(sure, reason="slower, but not surely enough to fail for")
+
+
+def robust_deviation(values: Sequence[float]) -> float:
+    """The standard deviation by the median absolute deviation, as of a normal distribution."""
+    from scipy.stats import median_abs_deviation
+
+    return float(median_abs_deviation(values, scale="normal"))
+
+
+def resolution(
+    base: Sequence[Measure],
+    new: Sequence[Measure],
+    spread: Spread,
+    limits: Limits,
+    noise: Noise,
+    key: Hashable,
+    rounds: int = 0,
+) -> float:
+    """The smallest slowdown that a job like this one finds with a probability of 95 %, as a fraction.
+
+    Args:
+        base: as of `judge`.
+        new: likewise.
+        spread: likewise.
+        limits: likewise.
+        noise: the floor of all rows.
+        key: the row's.
+        rounds: how often the row would have been measured again, had it been suspicious.
+    """
+    count = max(len(new), rounds)
+    if is_exact(base):
+        error = sum(each.error for each in new) / len(new)
+        deviation = math.hypot(spread.deviation, error) / math.sqrt(count)
+        both = student(IN_TURN_CONFIDENCE, spread.freedom) + student(2 * POWER - 1, spread.freedom)
+        return math.expm1(min(limits.high + both * deviation, 700.0))
+    apart = unseen(len(base), count, spread, limits.confidence, noise, key)
+    return math.expm1(min(limits.high + apart, 700.0))
+
+
+def unseen(base: int, new: int, spread: Spread, confidence: float, noise: Noise, key: Hashable) -> float:
+    """How far beyond the threshold a row must lie to be called `slower` 19 times in 20; a logarithm.
+
+    Args:
+        base: figures of the base.
+        new: new figures.
+        spread: the row's.
+        confidence: of the interval.
+        noise: the floor of all rows.
+        key: the row's.
+    """
+    half = student(confidence, spread.freedom) * spread.deviation * math.sqrt(1 / base + 1 / new)
+    return max(noise.margin(key, base, new, spread), half) + noise.hidden(key, base, new, spread)
+
+
 def is_exact(base: Sequence[Measure]) -> bool:
     """Whether new figures are held against something that has no noise."""
     return list(base) == [EXACT]
@@ -263,6 +479,12 @@ def _doubt(difference: float, half: float, floor: float, past: float) -> str:
     if half > past:
         return "its own samples are noisier than the threshold"
     return f"too close to the {'upper' if difference > 0 else 'lower'} threshold to tell"
+
+
+def _percent(value: float) -> str:
+    """A logarithm as a change: ``4.2 %``; from twice on ``x 2.4``."""
+    ratio = _exp(value)
+    return f"{(ratio - 1) * 100:.2g} %" if ratio < 2 else f"x {ratio:.2g}"
 
 
 def _exp(value: float) -> float:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 
 from gemmbench.ladder import AUTO, BASELINE
 from gemmbench.model import units
 from gemmbench.model.device import HOST
-from gemmbench.model.row import Parameters, Row, Status
+from gemmbench.model.row import CHAIN, Parameters, Row, Status
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean, clean_lines
 from gemmbench.report.table import Cell, Note
 from gemmbench.stats import rates
+from gemmbench.stats.conditions import disturbed
 
 Where = Callable[[Row], str]  # a row's place in the table: "2048"
 
@@ -33,6 +35,10 @@ STYLES: dict[Status, str] = {
     "crashed": "red",
     "timed-out": "red",
 }
+FEW = "few"  # instead of an interval
+FEW_REASON = "too few independent batches for an interval"
+_DISTURBED = "~"
+_CHAIN = "of kernels, as of a library: a chain of launches, gaps included"
 _MOST = 8  # notes of one sort; the rest is counted
 
 
@@ -49,6 +55,15 @@ def troubles(rows: Iterable[Row], where: Where, each: str = "size") -> list[Note
         Note(WORDS[status], f"{places(groups[status, reason], where, every, each)}: {reason}", STYLES[status])
         for status, reason in sorted(groups, key=lambda group: gravity.index(group[0]))
     ]
+    doubted = [row for row in rows if (row.kind, row.status, row.check.verdict) == ("gemm", "ok", "suspect")]
+    notes += [
+        Note(
+            "suspect",
+            f"{places([row], where)}: {'; '.join(map(clean, row.check.reasons))}",
+            "yellow",
+        )
+        for row in doubted
+    ]
     return _some(notes, "more reasons")
 
 
@@ -58,6 +73,7 @@ def noisy(run: Run, rows: Iterable[Row], where: Where) -> list[Note]:
     trend = units.percent(rates.DRIFTING)
     doubts: tuple[tuple[str, Callable[[Row], bool], str], ...] = (
         (f"noisy (> {units.percent(rates.NOISY)})", rates.is_noisy, more),
+        (FEW, rates.is_few, f"{FEW_REASON}: {more}"),
         (
             f"slowing down (> {trend})",
             lambda row: rates.trend(row) > 0,
@@ -75,7 +91,33 @@ def noisy(run: Run, rows: Iterable[Row], where: Where) -> list[Note]:
         Note(label, f"{places(doubtful, where)}; {advice}", "yellow")
         for label, doubted, advice in doubts
         if (doubtful := [row for row in timed if doubted(row)])
-    ]
+    ] + disturbances(run, timed, where)
+
+
+def disturbances(run: Run, rows: Iterable[Row], where: Where) -> list[Note]:
+    """Rows that something disturbed, alike ones together; `marked` marks them in the table."""
+    groups: dict[str, list[tuple[str, Row]]] = {}
+    for row in rows:
+        for reason in disturbed(run, row):
+            groups.setdefault(re.sub(r"[\d.,]+", "", reason), []).append((reason, row))
+    notes = []
+    for alike in groups.values():
+        worst = max((reason for reason, _ in alike), key=_size)
+        at_most = " at most" if len({reason for reason, _ in alike}) > 1 else ""
+        text = f"{places([row for _, row in alike], where)}: {worst}{at_most}"
+        notes.append(Note(f"disturbed ({_DISTURBED})", text, "yellow"))
+    return _some(notes, "more reasons")
+
+
+def _size(reason: str) -> float:
+    """The first number in a text."""
+    number = re.search(r"\d[\d.,]*", reason)
+    return float(number[0].replace(",", "")) if number else 0.0
+
+
+def marked(run: Run, row: Row, figure: str) -> str:
+    """A figure for a table, with a mark if something disturbed its row."""
+    return f"{_DISTURBED}{figure}" if disturbed(run, row) else figure
 
 
 def remarks(rows: Iterable[Row], where: Where, each: str = "size") -> list[Note]:
@@ -126,7 +168,7 @@ def warnings(run: Run, device: int) -> list[Note]:
 
 def scopes(run: Run, device: int, rows: Iterable[Row], scope: str) -> list[Note]:
     """The scope of what was not measured in a table's own: the host's BLAS, and libraries."""
-    texts: dict[str, str] = {}
+    rows, texts = tuple(rows), dict[str, str]()
     for row in rows:
         shown = rates.shown_scope(row, scope)
         if row.status != "ok" or shown == scope or row.variant == AUTO:
@@ -134,22 +176,34 @@ def scopes(run: Run, device: int, rows: Iterable[Row], scope: str) -> list[Note]
         name = f"{clean(run.header.host.blas)}, " if row.variant == BASELINE and device != HOST else ""
         ranked = "" if rates.is_compared(run, device, row, scope) else ", not compared with the others"
         texts.setdefault(clean(row.variant), f"{name}{shown} scope{ranked}")
-    return [Note(name, text, "dim") for name, text in texts.items()]
+    return [*(Note(name, text, "dim") for name, text in texts.items()), *gaps(rows, scope)]
 
 
-def figure(row: Row | None, rate: float | None, best: bool = False) -> Cell:
-    """A row's rate in flop/s as an entry, or its status; nothing without a row."""
+def gaps(rows: Iterable[Row], scope: str) -> list[Note]:
+    """What the device scope of kernels is beside a library's, whose launches have gaps between them, too."""
+    chains = any(rates.shown_samples(row, scope) == CHAIN for row in rows)
+    return [Note("device scope", _CHAIN, "dim")] if chains else []
+
+
+def figure(row: Row | None, rate: float | None, best: bool = False, run: Run | None = None) -> Cell:
+    """A row's rate in flop/s as an entry, or its status; nothing without a row.
+
+    If the run is given, the figure is `marked`.
+    """
     if row is None or row.status != "ok":
         return Cell(WORDS[row.status], style=STYLES[row.status]) if row else Cell("")
     if rate is None:
         return Cell("-")
-    return Cell(units.gflops(rate), best, "yellow" if rates.is_noisy(row) else "")
+    text = units.gflops(rate)
+    return Cell(marked(run, row, text) if run else text, best, "yellow" if rates.is_noisy(row) else "")
 
 
 def noise(row: Row) -> Cell:
-    """A row's noise as an entry."""
-    spread, doubted = rates.noise(row), bool(row.samples) and rates.is_noisy(row)
-    return Cell(units.percent(spread) if spread is not None else "-", style="yellow" if doubted else "")
+    """Noise of the finest scope as an entry, or that there are too few samples to tell."""
+    value = rates.noise(row)
+    if value is None:
+        return Cell(FEW if rates.is_few(row) else "-", style="dim")
+    return Cell(units.percent(value), style="yellow" if rates.is_noisy(row) else "")
 
 
 def places(rows: Sequence[Row], where: Where, every: int = 0, each: str = "size") -> str:

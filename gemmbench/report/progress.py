@@ -15,6 +15,7 @@ from gemmbench.model import units
 from gemmbench.model.case import Event, Finished, Planned, Staged, Started
 from gemmbench.model.row import Row
 from gemmbench.model.units import clean
+from gemmbench.report import notes
 from gemmbench.stats import rates
 
 _Self = TypeVar("_Self", bound="Bar")
@@ -159,7 +160,9 @@ def line(row: Row) -> str:
         best_or_median = reached.best if row.kind == "peak" else reached.median
         figure = units.rate(best_or_median, rates.is_integer(row.dtype))
     spread = rates.noise(row)
-    return f"{label}: {figure}" + (f", noise {units.percent(spread)}" if spread is not None else "")
+    if spread is None:
+        return f"{label}: {figure}" + (f", {notes.FEW}" if rates.is_few(row) else "")
+    return f"{label}: {figure}, noise {units.percent(spread)}"
 
 
 def row_label(row: Row) -> str:

@@ -19,6 +19,7 @@ from gemmbench.model.row import Row
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean
 from gemmbench.stats import rates
+from gemmbench.stats.conditions import limited
 
 _NO_BREAK = "\u00a0"
 _STAND_IN = "\ue000"  # of a no-break space while lines are broken: rich breaks them there, too
@@ -191,6 +192,9 @@ def _split(columns: list[int], fits: Callable[[list[int]], bool]) -> list[list[i
 # --- The first line of a table: whose figures these are -----------------------------------------------------
 
 
+POWER_LIMITED = "power-limited"
+
+
 def heading(run: Run, device: int, dtype: str | None = None) -> tuple[str, ...]:
     """Device, driver, units, and for one data type the peaks that fractions refer to."""
     if device == HOST:
@@ -200,23 +204,32 @@ def heading(run: Run, device: int, dtype: str | None = None) -> tuple[str, ...]:
     pieces = (*map(clean, facts.title.split(" | ", 1)), f"{count} unit{'' if count == 1 else 's'}")
     if dtype is None:
         return pieces
-    return (*pieces, *(_peak(run, device, dtype, matrix) for matrix in rates.units_used(run, device, dtype)))
+    peaks = (_peak(run, device, dtype, matrix) for matrix in rates.units_used(run, device, dtype))
+    return (*pieces, *_state(run, device, dtype), *peaks)
+
+
+def _state(run: Run, device: int, dtype: str) -> tuple[str, ...]:
+    """What is to be said of the state that a device was in."""
+    clock = limited(run, device, dtype)
+    limit = (f"{POWER_LIMITED}: {clock}",) if clock else ()
+    return ("burst: the first 0.1 s after a rest", *limit) if run.header.policy.state == "burst" else limit
 
 
 def _peak(run: Run, device: int, dtype: str, matrix: bool) -> str:
     """The peak of one kind of units, and when it was measured."""
     name = f"{dtype} peak of the matrix units" if matrix else f"{dtype} peak"
     integer = rates.is_integer(dtype)
-    if doubted := rates.outdone(run, device, dtype, matrix):
-        claimed, reached, faster = doubted
-        return (
-            f"{name} not known: {units.rate(claimed, integer)} was measured, {clean(faster.variant)} reached "
-            f"{units.rate(reached, integer)}; --remeasure"
-        )
     top = rates.peak(run, device, dtype, matrix)
     if top is None:
         return f"{name} not measured"
-    return f"{name} {units.rate(top.rate, integer)} ({measured(run, top.row)})"
+    gain = rates.burst_gain(top.row)
+    burst = f"; in a burst {units.percent(gain)} more" if gain and gain > rates.FAR_STATES else ""
+    text = f"{name} {units.rate(top.rate, integer)} ({measured(run, top.row)}{burst})"
+    if above := rates.above_peak(run, device, dtype, matrix):
+        _, reached, faster = above
+        faster_rate = units.rate(reached, integer)
+        text += f", which {clean(faster.variant)} is above with {faster_rate}: one of them is wrong"
+    return text
 
 
 def measured(run: Run, row: Row) -> str:

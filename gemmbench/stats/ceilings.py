@@ -1,10 +1,17 @@
-"""What a device's data sheet would say: derived from what its driver tells; never measured, no verdict."""
+"""Rates that a device cannot exceed: derived from what its driver tells, never measured."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from gemmbench.model.device import DeviceFacts
+from gemmbench.model.dtypes import DTYPES
+from gemmbench.model.units import percent
+
+ALLOWED = 1.02
+"""Times a derived ceiling: a row above it is wrong. A clock may exceed what its driver lists by that much: an
+H100's integer peak lay at 1.011."""
 
 # NVIDIA's multiply-adds each clock on one unit (a multiprocessor), by compute capability, from the throughput
 # table of the CUDA programming guide. 0: done in several steps, so that there is no such figure.
@@ -26,6 +33,21 @@ _MULTIPLY_ADDS: dict[tuple[int, int], tuple[int, int, int, int]] = {
 }
 _TYPES = ("float", "double", "half", "int")
 
+# The same on matrix units, with dense operands: from NVIDIA's white papers on V100, Turing, A100, GA102, Ada
+# and H100, their tables of multiply-adds for each clock and multiprocessor; the most of the chips that have a
+# capability (workstation cards add up in float at the rate at which others do in half).
+#   capability  half  tf32 double fp8  char
+_MATRIX: dict[tuple[int, int], tuple[int, int, int, int, int]] = {
+    (7, 0): (512, 0, 0, 0, 0),
+    (7, 5): (512, 0, 0, 0, 1024),
+    (8, 0): (1024, 512, 64, 0, 2048),
+    (8, 6): (512, 256, 0, 0, 1024),
+    (8, 9): (512, 256, 0, 1024, 1024),
+    (9, 0): (2048, 1024, 128, 4096, 4096),
+}
+_MATRIX_TYPES = ("half", "tf32", "double", "fp8", "char")
+_ALIKE = {"bfloat16": "half"}  # on matrix units
+
 # Work-items and KiB of shared memory of one multiprocessor, by compute capability, from the same guide's
 # technical specifications; each resident group takes one KiB for itself.
 MULTIPROCESSOR: dict[tuple[int, int], tuple[int, int]] = {
@@ -45,35 +67,86 @@ OF_A_GROUP = 1024  # bytes
 _LARGE_GROUPS = (8, 0)  # from here on a group can be compiled for more than the driver lists
 _LEAST_KIB = 100  # of a multiprocessor that has them
 
-_PROBE = "flops"  # plain multiply-adds; matrix units and the like have figures of their own
+_FASTEST_CLOCK_HZ = 7e9  # of CPUs: no processor sold runs faster. A bound, not an estimate
+_VECTOR_BITS = 512
+_FMA_PORTS = 2
+_CORE_BYTES_PER_CYCLE = 3 * 64  # two 512-bit loads and a store
 
 
 @dataclass(frozen=True)
 class Ceiling:
-    """A rate that the arithmetic units would have at the clock that the driver reports."""
+    """A rate that the units would have at the clock that the driver reports, or a bound."""
 
-    flops_per_second: float
+    per_second: float  # operations or bytes
     source: str  # what it is derived from
 
 
-def ceiling(device: DeviceFacts, variant: str, dtype: str) -> Ceiling | None:
-    """The ceiling of a compute probe; None where the driver does not tell enough.
+def ceiling(device: DeviceFacts, dtype: str, matrix: bool = False) -> Ceiling | None:
+    """The ceiling of multiply-adds; None where the driver does not tell enough.
 
     OpenCL tells neither the lanes of a processor nor the clock of its memory: vendors' own queries do, and
     there are such for NVIDIA's arithmetic units alone.
+
+    Args:
+        device: any.
+        dtype: of the operands.
+        matrix: of matrix units, or of the ordinary ones.
     """
-    lanes = _MULTIPLY_ADDS.get(device.compute_capability)
-    if lanes is None or variant != _PROBE or dtype not in _TYPES or device.clock_mhz <= 0:
-        return None
-    count = lanes[_TYPES.index(dtype)]
-    if not count:
+    types: tuple[str, ...] = _MATRIX_TYPES if matrix else _TYPES
+    table: Mapping[tuple[int, int], tuple[int, ...]] = _MATRIX if matrix else _MULTIPLY_ADDS
+    name = _ALIKE.get(dtype, dtype) if matrix else dtype
+    count = dict(zip(types, table.get(device.compute_capability, ()), strict=False)).get(name, 0)
+    if not count or device.clock_mhz <= 0:
         return None
     major, minor = device.compute_capability
+    units = "matrix multiply-adds" if matrix else "multiply-adds"
     return Ceiling(
         2.0 * count * device.compute_units * device.clock_mhz * 1e6,
-        f"{device.compute_units} units at {device.clock_mhz} MHz, each with the multiply-adds of compute "
+        f"{device.compute_units} units at {device.clock_mhz} MHz, each with the {units} of compute "
         f"capability {major}.{minor}",
     )
+
+
+def most(device: DeviceFacts, dtype: str, matrix: bool = False) -> Ceiling | None:
+    """What no correct row can be above: `ceiling`, or of a CPU a bound that none that is sold reaches.
+
+    The bound: two 512-bit multiply-adds a cycle on every unit at 7 GHz. The clock that a CPU's driver reports
+    is advisory and not used. Arguments as of `ceiling`.
+    """
+    if device.type != "cpu" or device.compute_units < 1:
+        return ceiling(device, dtype, matrix)
+    lanes = _VECTOR_BITS // 8 // DTYPES[dtype].itemsize
+    return Ceiling(
+        device.compute_units * _FMA_PORTS * lanes * 2 * _FASTEST_CLOCK_HZ,
+        f"{device.compute_units} units, each with two {_VECTOR_BITS}-bit multiply-adds a cycle at 7 GHz",
+    )
+
+
+def most_bytes(device: DeviceFacts) -> Ceiling | None:
+    """Bytes per second that the cores of a CPU cannot exceed; None for other devices."""
+    if device.type != "cpu" or device.compute_units < 1:
+        return None
+    return Ceiling(
+        device.compute_units * _CORE_BYTES_PER_CYCLE * _FASTEST_CLOCK_HZ,
+        f"{device.compute_units} units, each with two 512-bit loads and a store a cycle at 7 GHz",
+    )
+
+
+def judged(rate: float, top: Ceiling | None, shown: Callable[[float], str]) -> tuple[str, str]:
+    """Why a rate is wrong, and what is to be said of it: "" where nothing is. NaN is wrong.
+
+    Args:
+        rate: operations or bytes per second.
+        top: that it cannot be above; None if not known.
+        shown: a rate with its unit.
+    """
+    if top is None or rate <= top.per_second:
+        return "", ""
+    if not rate <= ALLOWED * top.per_second:
+        limit = shown(top.per_second)
+        return f"{shown(rate)} is above the ceiling of {limit}, which nothing can reach: {top.source}", ""
+    share, allowed = percent(rate / top.per_second), percent(ALLOWED)
+    return "", f"{share} of the derived ceiling ({top.source}); up to {allowed} is allowed for the clock"
 
 
 def group_local_bytes(device: DeviceFacts) -> int:

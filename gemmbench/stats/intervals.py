@@ -15,17 +15,33 @@ CONFIDENCE = 0.95
 RESAMPLES = 999
 SEED = 20261121  # the same samples give the same interval, in every table and on every machine
 LEAST_SAMPLES = 3  # with fewer there is no telling how uncertain their median is
-_MOST_CORRELATED = 0.9  # an estimate from ten samples says no more than this
+LEAST_EFFECTIVE = 8.0  # independent samples that a row's are worth; with fewer its interval is not shown
+_MOST_CORRELATED = 0.9  # of an error that is added to others: from ten samples says no more than this
+_ALIKE = 0.99  # the strongest correlation that is reckoned with
+
+# Standard errors that are added to the correlation of neighbouring samples: before a row has an interval, and
+# for the interval's width. Without them those rows would have intervals whose estimate is too low by chance.
+# Chosen by simulation: `python -m tools.interval_coverage`.
+_DOUBT = 1.5
+_CAUTION = 3.0
 _CLEAR = 1.5  # groups this many of their spreads apart differ: noise alone does so in one row of fifty
 
 
 @dataclass(frozen=True)
 class Interval:
-    """A figure with the ends of its 95 % confidence interval; a ratio of speeds is above 1 where faster."""
+    """A figure with the ends of its 95 % confidence interval; a ratio of speeds is above 1 where faster.
+
+    The ends are NaN where the samples are too few to tell: such a figure is neither above nor below anything.
+    """
 
     median: float
     low: float
     high: float
+
+    @property
+    def is_few(self) -> bool:
+        """Whether the samples are too few for an interval."""
+        return math.isnan(self.low)
 
     def is_above(self, value: float) -> bool:
         """Whether the whole interval is."""
@@ -46,15 +62,21 @@ class Summary(Interval):
     @property
     def noise(self) -> float:
         """Half the confidence interval's width as a fraction of the median; infinite if it is not known."""
-        if self.n < 3 or self.median <= 0:
+        if self.is_few or self.median <= 0:
             return math.inf
         return (self.high - self.low) / 2 / self.median
 
 
 def summarize(samples: Sequence[float]) -> Summary:
-    """Median, minimum and the bootstrap interval of the median.
+    """Median, minimum and the interval of the median.
 
-    With fewer than three samples there is no interval: its ends are the extremes and `noise` is infinite.
+    The interval is that of the sign test (Hahn and Meeker, Statistical Intervals, 5.2): it reaches from one
+    of the ordered samples to another, the further apart the fewer of them are independent. Those are
+    n (1 - r) / (1 + r) of n samples (Bayley and Hammersley 1946), where r is the correlation of neighbours;
+    it is taken higher than estimated. Under `LEAST_EFFECTIVE` of them there is no interval. Samples that are
+    all equal, since the clock tells no difference, count as independent.
+
+    What changes from one run to the next is not in it.
 
     Raises:
         ValueError: there are no samples, or one is not a positive finite number.
@@ -69,10 +91,56 @@ def _summarize(samples: tuple[float, ...]) -> Summary:
         raise ValueError("no samples")
     if not (np.isfinite(values) & (values > 0)).all():
         raise ValueError("a sample is not a positive finite number")
-    low, high = float(values.min()), float(values.max())
-    if values.size >= 3 and low < high:
-        _, low, high, _ = resampled(values)
+    low, high = _median_interval(values)
     return Summary(float(np.median(values)), low, high, values.size, float(values.min()))
+
+
+def _median_interval(values: npt.NDArray[np.float64]) -> tuple[float, float]:
+    """Ends of the median's interval; NaN if the samples are too few."""
+    if values.size < LEAST_EFFECTIVE:
+        return math.nan, math.nan
+    if not np.ptp(values):
+        return float(values[0]), float(values[0])
+    related = correlation(values)
+    if _effective(values.size, related, _DOUBT) < LEAST_EFFECTIVE:
+        return math.nan, math.nan
+    count = max(2.0, _effective(values.size, related, _CAUTION))
+    reach = min(0.5, student(CONFIDENCE, count - 1) / 2 / math.sqrt(count))
+    low, high = np.quantile(values, (0.5 - reach, 0.5 + reach), method="hazen")
+    return float(low), float(high)
+
+
+def _effective(count: int, related: float, doubt: float) -> float:
+    """How many independent samples so many correlated ones are worth.
+
+    Args:
+        count: of the samples.
+        related: their correlation, as estimated.
+        doubt: standard errors of the estimate that are added to it.
+    """
+    error = math.sqrt((1 - related**2) / count)
+    taken_as = min(related + doubt * error, _ALIKE)
+    return count * (1 - taken_as) / (1 + taken_as)
+
+
+def correlation(values: npt.NDArray[np.float64]) -> float:
+    """Of each sample with the one before it, corrected for its bias; 0 where it is negative.
+
+    It is that of the samples' ranks, so that an outlier does not hide it, as a normal process would have it:
+    2 sin(pi r / 6) (Kruskal 1958). Of n samples whose own mean is taken off it is too low by (1 + 4 r) / n
+    (Marriott and Pope 1954, Kendall 1954).
+
+    Args:
+        values: two or more, oldest first.
+    """
+    _, kinds, counts = np.unique(values, return_inverse=True, return_counts=True)
+    ranks = (np.cumsum(counts) - counts / 2)[kinds]
+    around = ranks - ranks.mean()
+    total = float(around @ around)
+    if total == 0:
+        return 0.0
+    plain = 2 * math.sin(math.pi / 6 * float(around[1:] @ around[:-1]) / total)
+    return min(max(plain + (1 + 4 * plain) / values.size, 0.0), _ALIKE)
 
 
 class Resampled(NamedTuple):
@@ -149,21 +217,27 @@ def log_median(samples: tuple[float, ...]) -> Measure:
     centre = float(np.median(logs))
     if logs.size < LEAST_SAMPLES:
         return Measure(centre, math.inf, 1.0)
-    kept = (1 - (correlation := _correlation(logs))) / (1 + correlation)
+    related = min(correlation(logs), _MOST_CORRELATED)
+    kept = (1 - related) / (1 + related)
     freedom = max(2.0, logs.size * kept - 1)
     if not np.ptp(logs):
         return Measure(centre, 0.0, freedom)
     return Measure(centre, resampled(logs).error / math.sqrt(kept), freedom)
 
 
-def _correlation(logs: np.ndarray) -> float:
-    """Of each sample with the one before it; 0 where it is negative, which narrows nothing."""
-    around = logs - logs.mean()
-    total = float(around @ around)
-    if total == 0:
-        return 0.0
-    # 1 / n: independent samples have a correlation of -1 / n, since their own mean is taken off
-    return min(max(float(around[1:] @ around[:-1]) / total + 1 / logs.size, 0.0), _MOST_CORRELATED)
+def ratio_in_turn(first: Sequence[float], second: Sequence[float]) -> Measure:
+    """Batches over those that were taken in turn with them: the mean of the two orders' medians.
+
+    The order alternates from pair to pair, so that what comes second in a pair is no change; and a speed
+    change of the machine that lasts longer than two batches is in both, so that the ratio is free of it.
+
+    Args:
+        first: seconds, pair by pair.
+        second: of the other in each pair.
+    """
+    ratios = tuple(batch / other for batch, other in zip(first, second, strict=True))
+    orders = (ratios[::2], ratios[1::2]) if len(ratios) >= 2 * LEAST_SAMPLES else (ratios,)
+    return mean([log_median(order) for order in orders])
 
 
 def mean(measures: Sequence[Measure]) -> Measure:
@@ -179,9 +253,9 @@ def mean(measures: Sequence[Measure]) -> Measure:
 @lru_cache(maxsize=4096)
 def student(confidence: float, freedom: float) -> float:
     """Student's two-sided quantile."""
-    from scipy.stats import t
+    from scipy.special import stdtrit
 
-    return float(t.ppf((1 + confidence) / 2, freedom))
+    return float(stdtrit(freedom, (1 + confidence) / 2))
 
 
 def quantile(samples: Sequence[float], share: float) -> float:

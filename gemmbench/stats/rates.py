@@ -7,26 +7,28 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
+from gemmbench.model.conditions import Conditions, State
 from gemmbench.model.device import HOST
 from gemmbench.model.dtypes import DTYPES
 from gemmbench.model.problem import Gemm
-from gemmbench.model.row import SCOPES, Problem, Row, moment
+from gemmbench.model.row import CHAIN, SCOPES, Problem, Row, moment
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import GIGA
+from gemmbench.stats.ceilings import ALLOWED
 from gemmbench.stats.intervals import (
-    LEAST_SAMPLES,
     Interval,
     Measure,
     Summary,
     drift,
     log_median,
-    mean,
+    ratio_in_turn,
     summarize,
     two_humped,
 )
 
-OUTDONE = 1.05  # a GEMM this many times as fast as the measured peak disproves it
+ABOVE = ALLOWED  # a GEMM this many times as fast as the measured peak is not believed, or the peak is too low
 NOISY = 0.01  # the sampling rule's goal: beyond it a row is labelled
+FAR_STATES = 0.03  # from here on the distance of a burst from settled is told
 DRIFTING = 0.03  # from here on a trend of the samples is told
 
 
@@ -113,8 +115,21 @@ def shown_rate(row: Row, scope: str) -> Rate | None:
     Libraries do not report their kernels' time, so their device scope stands beside the kernel scope of the
     others. The host's own BLAS has only the host scope.
     """
-    wider = SCOPES[SCOPES.index(scope) :] if scope in SCOPES else (scope,)  # pageable arrays: no other
-    return next((reached for name in wider if (reached := rate(row, name)) is not None), None)
+    return rate(row, shown_samples(row, scope))
+
+
+def shown_samples(row: Row, scope: str) -> str:
+    """The samples that `shown_rate` takes: a chain of launches for the device scope, where there is one.
+
+    A library's CUDA graph has gaps between its kernels, too; the sum of our kernels' events has none.
+    """
+    shown = shown_scope(row, scope)
+    return CHAIN if shown == "device" and CHAIN in row.samples else shown
+
+
+def own_rate(row: Row, scope: str) -> Rate | None:
+    """`shown_rate`, or None where the row was not measured in the scope itself."""
+    return shown_rate(row, scope) if scope in row.samples else None
 
 
 @lru_cache(maxsize=64)
@@ -160,7 +175,8 @@ def compared_rate(run: Run, device: int, row: Row | None, scope: str) -> float |
 
 def shown_scope(row: Row, scope: str) -> str:
     """The scope that `shown_rate` takes."""
-    return next((name for name in SCOPES[SCOPES.index(scope) :] if name in row.samples), scope)
+    wider = SCOPES[SCOPES.index(scope) :] if scope in SCOPES else ()  # pageable arrays: no other
+    return next((name for name in wider if name in row.samples), scope)
 
 
 def median_rate(row: Row | None, scope: str) -> float | None:
@@ -172,6 +188,23 @@ def median_rate(row: Row | None, scope: str) -> float | None:
 def best_of(values: Iterable[float | None]) -> float | None:
     """The largest of those that are known."""
     return max((value for value in values if value is not None), default=None)
+
+
+def in_state(row: Row, state: State) -> Row | None:
+    """A row with the samples of one state; None if it has none. What is not known fits every state."""
+    own = row.conditions.state if row.conditions else ""
+    if not own or not state or own == state:
+        return row
+    if state == "burst" and row.burst:
+        return replace(row, samples=row.burst, burst={}, conditions=Conditions(state))
+    return None
+
+
+def burst_gain(row: Row) -> float | None:
+    """How much faster a settled peak is in a burst, as a fraction; None where both were not measured."""
+    settled, burst = rate(row, "kernel"), in_state(row, "burst") if row.burst else None
+    fast = rate(burst, "kernel") if burst else None
+    return fast.best / settled.best - 1 if settled and fast else None
 
 
 def gflop_per_joule(row: Row) -> float | None:
@@ -196,9 +229,15 @@ def noise(row: Row) -> float | None:
 
 
 def is_noisy(row: Row) -> bool:
-    """Whether the sampling rule's precision was not reached in the finest scope."""
+    """Whether the finest scope has an interval, and it is wider than the sampling rule's precision."""
     value = noise(row)
-    return row.status == "ok" and (value is None or value > NOISY)
+    return row.status == "ok" and value is not None and value > NOISY
+
+
+def is_few(row: Row) -> bool:
+    """Whether the finest scope was sampled, but too few of its samples are independent for an interval."""
+    times = summary(row, finest_scope(row) or "")
+    return row.status == "ok" and times is not None and times.is_few
 
 
 def trend(row: Row) -> float:
@@ -253,12 +292,18 @@ class Peak:
 
 
 def peak(
-    run: Run, device: int, dtype: str, matrix: bool | None = None, others: Sequence[Run] = ()
+    run: Run,
+    device: int,
+    dtype: str,
+    matrix: bool | None = None,
+    others: Sequence[Run] = (),
+    sums: str | None = None,
 ) -> Peak | None:
     """The peak that a device's GEMMs of a type are held against; None if there is none.
 
-    Rows whose integrity is suspect do not count, nor do those of matrix units that were fed with zeros, with
-    which some run faster. A peak that a GEMM has outdone is none: see `outdone`.
+    It is the peak of the state that the run's rows are in, settled or burst. Rows whose integrity is suspect
+    do not count, nor do those of matrix units that were fed with zeros, with which some run faster. A peak
+    that a GEMM is above stands nevertheless: see `above_peak`.
 
     Args:
         run: any.
@@ -267,6 +312,7 @@ def peak(
         matrix: of matrix units, or of the others; None for the highest of those that the run's GEMMs used.
         others: runs that may have a peak of the same device, each kind of units for itself, where the run has
             none.
+        sums: that the matrix units add up in, "" for any; None for what the run's GEMMs on them do.
     """
     if device == HOST:
         return None
@@ -278,9 +324,11 @@ def peak(
         for index, facts in enumerate(other.header.devices)
         if facts.title == title
     ]
+    state = run.header.policy.state
     tops = [
-        next((top for source, index in sources if (top := _believed(source, index, dtype, units))), None)
+        next((top for source, at in sources if (top := _peak(source, at, dtype, units, added, state))), None)
         for units in (units_used(run, device, dtype) if matrix is None else (matrix,))
+        for added in [_sums_used(run, device, dtype, units) if sums is None else sums]
     ]
     return max((top for top in tops if top), key=lambda top: top.rate, default=None)
 
@@ -295,7 +343,7 @@ def held_against(run: Run, row: Row, others: Sequence[Run] = ()) -> Peak | None:
     else:
         devices = range(len(run.header.devices)) if _on_cpus_alone(run) else ()
     matrix = row.ran_on == "matrix"
-    tops = [top for device in devices if (top := peak(run, device, row.dtype, matrix, others))]
+    tops = [top for device in devices if (top := peak(run, device, row.dtype, matrix, others, row.sums))]
     return max(tops, key=lambda top: top.rate, default=None)
 
 
@@ -305,52 +353,76 @@ def peak_fraction(run: Run, row: Row, scope: str = "kernel", others: Sequence[Ru
     return reached.median / top.rate if reached and top else None
 
 
-def _believed(run: Run, device: int, dtype: str, matrix: bool) -> Peak | None:
-    top = _peak(run, device, dtype, matrix)
-    return Peak(*top, run, matrix) if top and not outdone(run, device, dtype, matrix) else None
-
-
 @lru_cache(maxsize=64)
-def outdone(run: Run, device: int, dtype: str, matrix: bool = False) -> tuple[float, float, Row] | None:
-    """The measured peak, and rate and row of the GEMM that was faster; None if none was, by more than 5 %.
+def above_peak(run: Run, device: int, dtype: str, matrix: bool = False) -> tuple[float, float, Row] | None:
+    """The measured peak, and rate and row of the GEMM that is faster; None if none is, by more than 2 %.
 
     A GEMM counts against the peak of the units that it runs on: ``matrix`` as in `peak`.
 
-    Then the peak was measured while the machine ran slower: two virtual processors on one core, say. The
-    host's BLAS counts on the processor of a CPU device, unless the driver has warnings: one that compiles for
-    less than the processor offers has a lower peak indeed.
+    Then one of the two is wrong, and neither is dropped: the peak may have been measured while the machine
+    ran slower, two virtual processors on one core, say. The host's BLAS counts on the processor of a CPU
+    device, unless the driver has warnings: one that compiles for less than the processor offers has a lower
+    peak indeed.
     """
-    top = _peak(run, device, dtype, matrix)
-    if top is None:
-        return None
     shared = _on_cpus_alone(run) and not run.header.devices[device].warnings
-    rates = [
-        (reached.median, row)
+    state = run.header.policy.state
+    above = [
+        (top.rate, reached.median, row)
         for row in run.rows
         if row.kind == "gemm" and row.dtype == dtype and row.device in (device, HOST)
         if (row.ran_on == "matrix") == matrix and (shared or not on_host(row))
         if (reached := shown_rate(row, "kernel")) is not None
+        if (top := _peak(run, device, dtype, matrix, row.sums, state)) and reached.median > ABOVE * top.rate
     ]
-    best, row = max(rates, key=lambda pair: pair[0], default=(0.0, None))
-    return (top[0], best, row) if row and best > OUTDONE * top[0] else None
+    return max(above, key=lambda each: each[1], default=None)
 
 
 @lru_cache(maxsize=64)
-def _peak(run: Run, device: int, dtype: str, matrix: bool) -> tuple[float, Row] | None:
+def _peak(run: Run, device: int, dtype: str, matrix: bool, sums: str, state: State) -> Peak | None:
+    top = best_peak(run.rows, device, dtype, matrix, sums, state)
+    return Peak(*top, run, matrix) if top else None
+
+
+def best_peak(
+    rows: Iterable[Row], device: int, dtype: str, matrix: bool, sums: str = "", state: State = "settled"
+) -> tuple[float, Row] | None:
+    """The best rate of sound peak rows, and its row; arguments as of `peak`.
+
+    A kernel that adds half products up in float is held against matrix units that do, which may be slower
+    than those that add up in half.
+    """
     best = [
         (reached.best, row)
-        for row in run.rows
-        if (row.kind, row.device, row.dtype) == ("peak", device, dtype)
+        for each in rows
+        if (each.kind, each.device, each.dtype) == ("peak", device, dtype)
+        if (row := in_state(each, state)) is not None
         if (row.ran_on == "matrix") == matrix and row.check.verdict == "ok"
         if row.parameters.get("operands") != "zeros"
+        if not (matrix and sums) or row.parameters.get("accumulator", sums) == sums
         if (reached := rate(row, "kernel")) is not None
     ]
     return max(best, key=lambda pair: pair[0], default=None)
 
 
+def _sums_used(run: Run, device: int, dtype: str, matrix: bool) -> str:
+    """The type that all of a run's GEMMs on such units add up in; "" where they differ, or there are none."""
+    added = {
+        row.sums
+        for row in run.rows
+        if (row.kind, row.device, row.dtype, row.status) == ("gemm", device, dtype, "ok")
+        if (row.ran_on == "matrix") == matrix
+    }
+    return added.pop() if len(added) == 1 else ""
+
+
 def _on_cpus_alone(run: Run) -> bool:
     """Whether the host's BLAS runs on the same processor as every device of the run."""
     return all(device.type == "cpu" for device in run.header.devices)
+
+
+def flop_per_cycle(flops_per_second: float, clock_hz: float, units: int) -> float | None:
+    """Operations for each cycle of one compute unit; None where the clock or the units are not known."""
+    return flops_per_second / clock_hz / units if clock_hz > 0 and units > 0 else None
 
 
 def kept_for(run: Run, row: Row) -> float | None:
@@ -409,6 +481,7 @@ def derived(run: Run, row: Row) -> dict[str, object]:
         "gflop_per_j": gflop_per_joule(row),
         "width": row.parameters.get("width"),
         "noise": noise(row),
+        "few": is_few(row),
     }
 
 
@@ -437,11 +510,7 @@ def measure(row: Row, scope: str | None = None) -> Measure | None:
 
 
 def in_turn(row: Row, scope: str | None = None) -> Measure | None:
-    """A row's time over that of the kernel's previous version: the median ratio of neighbouring batches.
-
-    A speed change of the machine that lasts longer than two batches is in both, so their ratio is free of it.
-    The order of the two versions alternates from pair to pair. Each order has a median of its own, and the
-    result is the mean of the two. Arguments as of `measure`.
+    """A row's time over that of its kernel's previous version (`ratio_in_turn`); arguments as of `measure`.
 
     Returns:
         None unless the row is ok and was measured in turn with the previous version.
@@ -449,10 +518,7 @@ def in_turn(row: Row, scope: str | None = None) -> Measure | None:
     chosen = _scope(row, scope)
     if chosen is None or row.former is None or chosen not in row.former.samples:
         return None
-    pairs = zip(row.samples[chosen].seconds, row.former.samples[chosen].seconds, strict=True)
-    ratios = tuple(now / before for now, before in pairs)
-    orders = (ratios[::2], ratios[1::2]) if len(ratios) >= 2 * LEAST_SAMPLES else (ratios,)
-    return mean([log_median(order) for order in orders])
+    return ratio_in_turn(row.samples[chosen].seconds, row.former.samples[chosen].seconds)
 
 
 def former(row: Row, scope: str | None = None) -> float:

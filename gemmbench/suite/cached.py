@@ -26,12 +26,14 @@ from gemmbench import __version__
 from gemmbench.ladder import BY_NAME
 from gemmbench.ladder.variant import ParameterError, Variant
 from gemmbench.model.case import Case, Plan, Skip
+from gemmbench.model.conditions import State
 from gemmbench.model.device import BUSY_CORES, DeviceFacts, HostFacts
 from gemmbench.model.kernel_files import fingerprint
 from gemmbench.model.row import Problem, Row, RowKey
 from gemmbench.model.run_file import SCHEMA_VERSION, Header, Run, lock
 from gemmbench.model.units import listed, number, reason_of
 from gemmbench.stats import rates
+from gemmbench.stats.conditions import disturbed
 from gemmbench.suite import auto
 from gemmbench.suite.auto import CHOOSABLE, Point
 from gemmbench.suite.plan import Tuned
@@ -200,6 +202,15 @@ def replace_file(path: Path, data: bytes) -> None:
         raise
 
 
+_ALIKE = 0.03  # below a kept peak by less is no news: two runs differ by as much
+
+
+def _best(row: Row) -> float:
+    """The best rate of a peak, in operations or bytes per second."""
+    reached = rates.rate(row, "kernel") or rates.byte_rate(row)
+    return reached.best if reached else 0.0
+
+
 class KeptPeaks(_Kept[Row]):
     """The believed peaks that earlier runs have measured, as rows of device 0.
 
@@ -211,8 +222,8 @@ class KeptPeaks(_Kept[Row]):
     unread = "kept peaks cannot be read, so that they are measured again"
     unwritten = "peaks are not kept for the next run"
 
-    def fill(self, plan: Plan, devices: Sequence[DeviceFacts]) -> Plan:
-        """The plan with kept rows instead of the cases that would measure them again."""
+    def fill(self, plan: Plan, devices: Sequence[DeviceFacts], state: State = "") -> Plan:
+        """The plan with kept rows instead of the cases that would measure them again, in the same state."""
         wanted = {step.device for step in plan if isinstance(step, Case) and step.kind in _PEAKS}
         kept = {index: self._by_key(devices[index]) for index in wanted}
 
@@ -220,6 +231,7 @@ class KeptPeaks(_Kept[Row]):
             if not isinstance(step, Case) or step.kind not in _PEAKS:
                 return step
             row = kept[step.device].get(replace(step, device=0).key)
+            row = rates.in_state(row, state) if row else None
             if row is None or row.source != step.source:
                 return step
             return Skip(replace(row, device=step.device))
@@ -227,7 +239,7 @@ class KeptPeaks(_Kept[Row]):
         return tuple(map(recalled, plan))
 
     def keep(self, run: Run, resumed: Collection[RowKey] = (), now: datetime | None = None) -> None:
-        """Keep the believed peaks that a run has measured itself. They replace older ones.
+        """Keep the believed peaks that a run has measured itself. Better ones stay.
 
         A peak beside busy programs is none to hold later runs against: such a run's are not kept.
 
@@ -245,11 +257,28 @@ class KeptPeaks(_Kept[Row]):
                 for row in run.rows
                 if row.device == index and row.kind in _PEAKS and row.status == "ok"
                 if row.check.verdict == "ok" and row.source and not row.measured_utc
-                if row.key not in resumed
-                if not rates.outdone(run, index, row.dtype, row.ran_on == "matrix")
+                if row.key not in resumed and not disturbed(run, row)
+                if not rates.above_peak(run, index, row.dtype, row.ran_on == "matrix")
             ]
+            kept = self._by_key(device)
+            fresh = [row for row in fresh if not self._is_worse(row, kept.get(row.key))]
             if fresh:
-                self._write(device, {**self._by_key(device), **{row.key: row for row in fresh}}.values())
+                self._write(device, {**kept, **{row.key: row for row in fresh}}.values())
+
+    def _is_worse(self, row: Row, kept: Row | None) -> bool:
+        """Whether a row is below the one that is kept of its case and kernels, which stays, with a note."""
+        if kept is None or kept.source != row.source:
+            return False
+        rate, before = _best(row), _best(kept)
+        if rate >= before:
+            return False
+        if rate < before * (1 - _ALIKE):
+            width = f", width {row.parameters['width']}" if "width" in row.parameters else ""
+            self.notes.append(
+                f"the kept {row.variant} {row.dtype}{width} of {kept.measured_utc[:10]} stays: it is "
+                f"{before / rate - 1:.1%} above this run's".replace("%", " %")
+            )
+        return True
 
     def _by_key(self, device: DeviceFacts) -> dict[RowKey, Row]:
         file = self._read(device)

@@ -165,6 +165,8 @@ def _gemm_case(
         operands or Operands(),
         (kept.note,) if kept else (),
         ran_on=variant.ran_on(problem.dtype),
+        given=tuple(kept.parameters) if kept else tuple(own),
+        sums=variant.sums.get(problem.dtype, ""),
     )
     reason = _unsupported(device, variant, problem, full)
     if reason:
@@ -183,6 +185,7 @@ def _host_case(variant: Variant, problem: Gemm, operands: Operands | None) -> Ca
         problem,
         operands=operands or Operands(),
         ran_on=variant.ran_on(problem.dtype),
+        sums=variant.sums.get(problem.dtype, ""),
     )
     if problem.dtype not in variant.dtypes:
         return Skip(case.row("unsupported", f"{variant.name} has no BLAS for {problem.dtype}"))
@@ -360,10 +363,12 @@ def rebuild(
 ) -> Plan:
     """The cases that would measure rows again, in their order.
 
+    A parameter that was the preset's is today's preset again, and one that the user gave stays.
+
     Args:
         rows: of a saved run.
         devices: those to measure on.
-        places: for each device of the saved run that is here, its position in `devices`.
+        positions: for each device of the saved run that is here, its position in `devices`.
         former: a kernels folder with whose kernels they are to be timed in turn.
 
     Returns:
@@ -382,7 +387,7 @@ def rebuild(
             step = probes[position].get(replace(row, device=0).key) or _unknown(
                 row, f"probe {row.variant} so"
             )
-        steps.append(_placed(step, position, former))
+        steps.append(_placed(step, position, former, row))
     return tuple(steps)
 
 
@@ -398,7 +403,8 @@ def _gemm(row: Row, device: DeviceFacts) -> Case | Skip:
     if variant is None:
         return _unknown(row, f"kernel {row.variant}")
     try:
-        parameters = {name: int(value) for name, value in row.parameters.items()}
+        names = row.parameters if row.given is None else row.given
+        parameters = {name: int(row.parameters[name]) for name in names}
         gemm = Gemm(problem.m, problem.n, problem.k, row.dtype, problem.alpha, problem.beta, row.label)
         (step,) = gemm_plan([device], [variant], [gemm], parameters)
     except (ParameterError, ValueError) as error:
@@ -412,7 +418,8 @@ def _unknown(row: Row, what: str) -> Skip:
     return Skip(replace(empty, reason=reason, problem=row.problem, label=row.label))
 
 
-def _placed(step: Case | Skip, position: int, former: str) -> Case | Skip:
+def _placed(step: Case | Skip, position: int, former: str, row: Row) -> Case | Skip:
     if isinstance(step, Skip):
         return Skip(replace(step.row, device=position))
-    return replace(step, device=position, former=former)
+    own = row.parameters if former and row.parameters != step.parameters else None
+    return replace(step, device=position, former=former, given=row.given, former_parameters=own)

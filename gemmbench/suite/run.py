@@ -14,7 +14,7 @@ from gemmbench.ladder.variant import ParameterError
 from gemmbench.measure.child import Maker, Worker, WorkerError
 from gemmbench.model.case import Case, Event, Finished, Plan, Policy
 from gemmbench.model.device import DeviceFacts, HostFacts
-from gemmbench.model.row import Row, RowKey
+from gemmbench.model.row import Row, RowKey, current
 from gemmbench.model.run_file import SCHEMA_VERSION, Header, Run, RunFile, RunFileError, essential
 from gemmbench.model.units import spelt_out
 from gemmbench.suite import session, together
@@ -101,7 +101,7 @@ class Measurement:
         finally:
             if file:
                 file.close()
-        outcome.run = replace(outcome.run, rows=tuple(rows))
+        outcome.run = replace(outcome.run, rows=current(rows))
         self.peaks.keep(alone(outcome.run), resumed)
         measured.keep(header, automatic.lessons)
         outcome.notes = (*self.peaks.notes, *measured.notes, *self.presets.notes)
@@ -130,7 +130,7 @@ def prepared(request: Request, make_machine: Maker) -> Iterator[Measurement]:
         peaks, presets = KeptPeaks(), KeptPresets()
         plan = request.plan(devices, _preset_finder(presets, request.tuned))
         if request.cached_peaks:
-            plan = peaks.fill(plan, devices)
+            plan = peaks.fill(plan, devices, request.policy.state)
         header = header_of(devices, host, request.policy, request.command, request.view, request.scope)
         groups = _choose_groups(plan, devices) if request.concurrent else ()
         yield Measurement(request, header, plan, groups, peaks, presets, worker, make_machine)

@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Sequence
+import time
+from collections import Counter
+from collections.abc import Callable, Generator, Iterable, Sequence
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
 
 from gemmbench.ladder import AUTO
 from gemmbench.measure.child import Worker
-from gemmbench.model.case import Case, Event, Finished, Plan, Planned, Policy, Skip, Started
-from gemmbench.model.device import DeviceFacts
-from gemmbench.model.row import Row
+from gemmbench.measure.sampling import Pairs, in_turn
+from gemmbench.model.case import Case, Event, Finished, Plan, Planned, Policy, Skip, Staged, Started
+from gemmbench.model.device import HOST, DeviceFacts
+from gemmbench.model.instrument import NotMeasuredError
+from gemmbench.model.row import Row, Scope, Work
 from gemmbench.model.run_file import RunFile, RunFileError
+from gemmbench.model.units import rate
+from gemmbench.probes.race import LAUNCH_S, event_s, sized, trips_for, winner
+from gemmbench.stats import ceilings, rates
+from gemmbench.stats.conditions import disturbances
 from gemmbench.suite.auto import Automatic
 
 _OVERHEAD_S = 0.5  # building and verifying, for the first estimate of the time left
+_AGAIN_SHARE = 0.25  # of the run's time, for rows that were disturbed
 _ENERGY_S = 2.5  # resting, warming up and the window
 
 
@@ -23,8 +36,9 @@ def run(
     worker: Worker,
     file: RunFile | None = None,
     automatic: Automatic | None = None,
+    clock: Callable[[], float] = time.monotonic,
 ) -> Generator[Event, None, None]:
-    """Run a plan, case by case.
+    """Run a plan, case by case, and measure at the end again what was disturbed.
 
     Rows are appended to the file, and flushed, before they are yielded; rows that the file already holds
     (``--resume``) are yielded again and not measured again. `auto` chooses by what it knew before and by the
@@ -34,11 +48,40 @@ def run(
         RunFileError: a row cannot be written; the rows before it are safe. Or those that the file held are
             of other kernels.
     """
-    steps = Steps(devices, policy, file, automatic)
+    steps = Steps(devices, policy, file, automatic, peaks=PeakWatch())
     steps.check(plan)
     yield steps.planned(sum(isinstance(step, Case) and step.key not in steps.done for step in plan))
+    took_s: list[float] = []  # of each row that is measured
+    suspicious: list[tuple[Case, float]] = []  # and the seconds that it took; 0 if an earlier run measured it
     for step in plan:
-        yield from steps.take(step, worker)
+        begin = clock()
+        row = yield from steps.take(step, worker)
+        if isinstance(step, Case):
+            each_s = 0.0 if step.key in steps.done else clock() - begin
+            took_s += [each_s] if each_s else []
+            suspicious += [(step, each_s)] if steps.is_disturbed(row) else []
+    if suspicious and took_s:
+        mean_s, end = sum(took_s) / len(took_s), clock() + sum(took_s) * _AGAIN_SHARE
+        cases = [(case, each_s or mean_s) for case, each_s in suspicious]
+        yield from _again(cases, steps, worker, end, clock)
+
+
+def _again(
+    cases: Sequence[tuple[Case, float]],
+    steps: Steps,
+    worker: Worker,
+    end: float,
+    clock: Callable[[], float],
+) -> Generator[Event, None, None]:
+    """Measure disturbed cases again, as far as there is time for. Undisturbed rows supersede the first."""
+    yield steps.planned(len(cases))
+    for case, took_s in cases:
+        if clock() + took_s > end:
+            continue
+        yield steps.started(f"{case.label} again: it was disturbed")
+        row = yield from steps.measure(case, worker)
+        if row.status == "ok" and not steps.is_disturbed(row):
+            yield steps.finished(replace(row, supersedes=True))
 
 
 class Steps:
@@ -54,9 +97,11 @@ class Steps:
         policy: Policy,
         file: RunFile | None = None,
         automatic: Automatic | None = None,
+        peaks: PeakWatch | None = None,
     ) -> None:
         self.devices, self.policy = devices, policy
         self.automatic = automatic or Automatic()
+        self._peaks = peaks
         self.done = {row.key: row for row in file.done} if file else {}
         self._file = file
         self._number = 0
@@ -101,17 +146,148 @@ class Steps:
         done = self.done.get(step.row.key if isinstance(step, Skip) else step.key)
         if done is not None:
             self.automatic.record(done)
+            if self._peaks:
+                self._peaks.record(done)
             yield Finished(done, resumed=True)
             return done
         if isinstance(step, Skip):
             row = step.row
         else:
             yield self.started(step.label)
-            device = self.devices[step.device] if step.device >= 0 else None
-            if device and step.variant == AUTO:
-                row = yield from self.automatic.measure(step, device, self.policy, worker)
-            else:
-                row = yield from worker.run(step, device, self.policy)
-                self.automatic.record(row, step)
+            row = yield from self.measure(step, worker)
+        if self._peaks:
+            self._peaks.record(row)
         yield self.finished(row)
         return row
+
+    def measure(self, case: Case, worker: Worker) -> Generator[Event, None, Row]:
+        """Measure a case, hold it against the peak, and remember it for `auto`; it is not saved yet."""
+        device = self.devices[case.device] if case.device >= 0 else None
+        if device and case.variant == AUTO:
+            row = yield from self.automatic.measure(case, device, self.policy, worker)
+        else:
+            row = yield from worker.run(case, device, self.policy)
+            self.automatic.record(row, None if self.is_disturbed(row) else case)
+        if device and self._peaks and not self.is_disturbed(row):
+            ran = self.automatic.ran(case, device, row) if case.variant == AUTO else case
+            if ran:
+                row, better = yield from self._peaks.beside(row, ran, device, self.policy, worker)
+                if better:
+                    yield self.finished(better)
+        return row
+
+    def is_disturbed(self, row: Row) -> bool:
+        """Whether the conditions of a row speak against it."""
+        on_cpu = row.device == HOST or self.devices[row.device].type == "cpu" or row.ran_on == "host"
+        return bool(disturbances(row.conditions, on_cpu))
+
+
+# --- A GEMM above the measured peak: the peak is measured again, in turn with it ----------------------------
+
+
+_MOST_AGAIN = 3  # times that a run measures the peak of the same units again
+_SHORTEST_S = 1e-3  # of the peak's launches; no longer than the GEMM takes, and no longer than a peak's are
+
+
+class PeakWatch:
+    """The measured peaks of a run, and the GEMMs that are above them.
+
+    One of the two is wrong then. The peak is measured again, batch by batch in turn with the GEMM: where the
+    machine was slow before, it rises; a GEMM that stays above it by more than `rates.ABOVE` is suspect.
+    """
+
+    def __init__(self) -> None:
+        self._rows: list[Row] = []
+        self._again: Counter[tuple[int, str, bool, str]] = Counter()
+
+    def record(self, row: Row) -> None:
+        """A finished row, whoever measured it."""
+        if row.kind == "peak":
+            self._rows.append(row)
+
+    def beside(
+        self, row: Row, case: Case, device: DeviceFacts, policy: Policy, worker: Worker
+    ) -> Generator[Staged, None, tuple[Row, Row | None]]:
+        """Hold a row against the peak of its units.
+
+        Args:
+            row: just measured.
+            case: what ran for it.
+            device: that it ran on.
+            policy: of the run.
+            worker: that can run it again.
+
+        Returns:
+            The row, with a note or as suspect where it is above, and the peak's row if that has risen.
+        """
+        if row.kind != "gemm" or row.status != "ok" or rates.on_host(row):
+            return row, None
+        reached = rates.shown_rate(row, "kernel")
+        units = (row.device, row.dtype, row.ran_on == "matrix", row.sums)
+        top = rates.best_peak(self._rows, *units, policy.state)
+        if top is None or reached is None or reached.median <= top[0]:
+            return row, None
+        shown = partial(rate, integer=rates.is_integer(row.dtype))
+        text = f"{shown(reached.median)} is above the measured peak of {shown(top[0])}"
+        if self._again[units] >= _MOST_AGAIN:
+            return _judged(row, reached.median / top[0], f"{text}, measured again with others"), None
+        self._again[units] += 1
+        yield Staged("measuring the peak again")
+        try:
+            worker.limit(policy.time_limit_s)
+            pairs, again = _in_turn(worker, case, device, policy, top[1])
+        except NotMeasuredError as error:
+            reason = f"{text}, which could not be measured again: {error.reason}"
+            return _judged(row, reached.median / top[0], reason), None
+        best = rates.rate(again, "kernel")
+        assert best is not None  # it is ok, and has samples
+        better = again if best.best > top[0] and _below_ceiling(again, best.best, device) else None
+        if better:
+            self.record(better)
+        highest = best.best if better else top[0]
+        if reached.median <= highest:
+            return row, better
+        side = next(iter(pairs.first.scopes.values()))
+        beside = rates.gemm_of(row).flops / float(np.median(side.seconds))
+        reason = f"{text}; in turn with it the peak was {shown(best.best)} and this row {shown(beside)}"
+        return _judged(row, beside / highest, reason), better
+
+
+def _judged(row: Row, share: float, reason: str) -> Row:
+    """A row above the peak: suspect where it stays above by more than is allowed, else with a note."""
+    if share <= rates.ABOVE:
+        return replace(row, notes=(*row.notes, reason))
+    check = replace(row.check, verdict="suspect", reasons=(*row.check.reasons, reason))
+    return replace(row, check=check)
+
+
+def _in_turn(worker: Worker, case: Case, device: DeviceFacts, policy: Policy, peak: Row) -> tuple[Pairs, Row]:
+    """Batches of a GEMM and of a peak's winner in turn, and the peak's row with its own.
+
+    Raises:
+        NotMeasuredError: one of the two cannot be prepared or run.
+    """
+    probe = Case(peak.kind, peak.device, peak.variant, peak.dtype, winner(peak), source=peak.source)
+    with worker.prepare(case, device, policy) as gemm, worker.prepare(probe, device, policy) as units:
+        clock = gemm.prepared.clocks[0]
+        gemm.batch(clock, 1)  # the first launch may compile
+        one_s = min(LAUNCH_S, max(_SHORTEST_S, gemm.batch(clock, 1).wall_s))
+        work = trips_for(units, one_s)
+        pairs = in_turn(gemm, sized(units, work), clock, policy, policy.budget_s)
+    seconds = tuple(event_s(batch) for batch in pairs.second.batches)
+    again = replace(
+        peak,
+        work=Work(flops=units.prepared.unit.flops * work),
+        samples={"kernel": Scope(seconds, pairs.second.size, pairs.second.stop)},
+        choice={**peak.choice, "trips": work},
+        notes=(*peak.notes, f"measured again, in turn with {case.label}, which was above it"),
+        measured_utc="",
+        supersedes=True,
+    )
+    return pairs, again
+
+
+def _below_ceiling(row: Row, rate_again: float, device: DeviceFacts) -> bool:
+    """Whether a peak that was measured again can be true."""
+    top = ceilings.most(device, row.dtype, row.ran_on == "matrix")
+    return not ceilings.judged(rate_again, top, rate)[0]

@@ -202,7 +202,10 @@ class _Member:
         """Release the child's memory, and make its row if there is none yet."""
         if self.ready:
             with self.ready.handle:
-                self.row = self.row or self.ready.completed(self.sampled)
+                try:
+                    self.row = self.row or self.ready.completed(self.sampled)
+                except Exception as error:
+                    self.row = self.worker.row_of(self.case, error)
 
     def lose(self, error: Exception, gone: Sequence[_Member]) -> None:
         """End without a figure: the child failed, or no other device is left."""

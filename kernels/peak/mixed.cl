@@ -1,10 +1,13 @@
 /* mixed: products of halves, added up in float.
  *
- *    h -> h ^ flip -> h ...                      the half multiplier, another one in every step
+ *    h -> h + step -> h + 2 step -> ...          the half multiplier, another one in every step
  *    x -> x + h*g0 -> x + h*g0 + h'*g0 -> ...    a chain for each g: the float accumulator
  *
- * The multiplier changes in every step by an exclusive or with bits that come from memory, so that no product
- * can be computed once for all; it is widened to float once a step and shared by all chains, as a GEMM shares what
+ * The multiplier's bits grow in every step by a number from memory, which turns its sign around and changes its mantissa;
+ * the exponent is put back, so that it stays between 1/2 and 1. It takes 1024 steps or more to come back, so a compiler can
+ * neither compute a product once for all nor widen in advance what will be needed. (An exclusive or with the same
+ * bits is undone after two steps: with an even number of steps in a trip both values were widened before the loop,
+ * and what was timed was plain float.) It is widened to float once a step and shared by all chains, as a GEMM shares what
  * it has loaded. Counted are the multiplication and the addition of every chain; the widening is the price of
  * half operands and is not counted. Half is only stored here, so that any device takes this. */
 #define REAL_float
@@ -40,17 +43,20 @@ static inline VECTOR widened(BITS bits)
 #error "one of FORM_VLOAD, FORM_CONVERT must be defined"
 #endif
 
+#define SIGN_AND_MANTISSA 0x83ff
+#define EXPONENT 0x3800 /* of 1/2; the bit below it is clear, and takes what the mantissa carries */
+
 #define SEED ushort
 #define TOTAL VECTOR
 #define SUM float
 #define BITS_AT(n, p) (((__global const BITS *)(p))[n])
 #define DECLARE                                                                                              \
     BITS h = BITS_AT(0, coefficients);                                                                       \
-    const BITS flip = BITS_AT(1, coefficients);                                                              \
+    const BITS growth = BITS_AT(1, coefficients);                                                              \
     VECTOR x[CHAINS], g[CHAINS];
 #define LOAD(c, n) x[c] = g[c] = widened(BITS_AT(n, seeds))
 #define BEFORE_STEP                                                                                          \
-    h ^= flip;                                                                                               \
+    h = ((h + growth) & (BITS)SIGN_AND_MANTISSA) | (BITS)EXPONENT;                                           \
     const VECTOR multiplier = widened(h);
 #define STEP(c) x[c] = fma(multiplier, g[c], x[c])
 #define TO_TOTAL(c) x[c]

@@ -268,6 +268,7 @@ def test_compare_check_and_history(call: Call, tmp_path: Path, monkeypatch: pyte
         gb.check("base.jsonl", save="base.jsonl", force=True)
 
 
+@pytest.mark.usefixtures("steady")
 def test_a_slower_run_is_slower(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GEMMBENCH_FAKE_GAINS", "TS=8 1.0")
     params = {"params": {"TS": 8}, "sizes": "64,128", "kernels": "tiled"}

@@ -24,6 +24,8 @@ from tests.cli import recorded, slow_machine
 from tests.cli.conftest import Call, Start
 from tests.compare_runs import save
 
+pytestmark = pytest.mark.usefixtures("steady")
+
 SWEEP = ("square", "--sizes", "8,16", "--kernel", "naive,tiled,register", "--no-peak", "-q")
 CASES = 8
 REPETITIONS = 8
@@ -218,6 +220,31 @@ def test_a_folder_without_any_of_the_bases_kernels_is_told_before_anything_is_me
         "(--across source compares nevertheless)\n"
     )
     assert not Path("new.jsonl").exists()
+
+
+@pytest.mark.parametrize(
+    ("file", "sentence"),
+    [
+        ("gemmbench/__init__.py", "that gemmbench is too old, it has no instrument to be timed in turn with"),
+        ("gemmbench/measure/instrument.py", "listing the OpenCL devices failed: the driver's process ended"),
+    ],
+)
+def test_a_checkout_that_cannot_answer_is_one_sentence(file: str, sentence: str, call: Call) -> None:
+    (Path("before") / file).parent.mkdir(parents=True)
+    for name in ("gemmbench/__init__.py", file):
+        (Path("before") / name).write_text("raise SystemExit(3)\n")
+    result = call("check", "once.jsonl", "--against", "before")
+    assert (result.exit_code, result.stdout) == (EXIT_USAGE, "")
+    assert result.stderr.startswith(f"gemmbench: --against before: {sentence}")
+    assert result.stderr.count("\n") == 1
+
+
+def test_a_driver_that_is_not_there_is_one_sentence(call: Call) -> None:
+    result = call("check", "once.jsonl", "--against", "driver:/nowhere/libcl.so")
+    assert (result.exit_code, result.stdout) == (EXIT_USAGE, "")
+    assert result.stderr == (
+        "gemmbench: --against driver:/nowhere/libcl.so: there is no driver /nowhere/libcl.so\n"
+    )
 
 
 @pytest.mark.parametrize(("fault", "verdict"), [("former-sigsegv", "missing"), ("sigsegv", "broken")])

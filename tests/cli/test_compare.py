@@ -16,6 +16,8 @@ from tests import fake_runs as fake
 from tests.cli.conftest import Call
 from tests.compare_runs import again, on, repeated, save, small
 
+pytestmark = pytest.mark.usefixtures("steady")
+
 THRESHOLDS = '[[row]]\nvariant = "tiled"\nthreshold = "40 %"\n'
 
 

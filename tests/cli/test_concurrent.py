@@ -239,6 +239,7 @@ def test_errors_are_one_sentence(case: str, call: Call) -> None:
     assert len(result.stderr.splitlines()) == 1
 
 
+@pytest.mark.usefixtures("steady")
 def test_check_measures_the_rows_alone_again(call: Call, tmp_path: Path) -> None:
     base = tmp_path / "base.jsonl"
     assert call(*WORDS, *ALL, "--save", str(base)).exit_code == 0
@@ -248,6 +249,7 @@ def test_check_measures_the_rows_alone_again(call: Call, tmp_path: Path) -> None
     assert len(load(new).rows) == 2
 
 
+@pytest.mark.usefixtures("steady")
 def test_compare_pairs_rows_by_what_was_beside_them(call: Call, tmp_path: Path) -> None:
     base, new = tmp_path / "base.jsonl", tmp_path / "new.jsonl"
     for path in (base, new):

@@ -96,9 +96,10 @@ def test_the_tables_are_not_stale() -> None:
 
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
-    """A folder with a README and the runs that its tables are made from."""
-    (tmp_path / "plots").mkdir()
-    for file in ("README.md", *generate_readme.FILES):
+    """A folder with the pages and the runs that their tables are made from."""
+    for folder in ("plots", "docs"):
+        (tmp_path / folder).mkdir()
+    for file in ("README.md", *generate_readme.PAGES.values(), *generate_readme.FILES):
         shutil.copy(ROOT / file, tmp_path / file)
     return tmp_path
 
@@ -108,18 +109,20 @@ def copy(tmp_path: Path) -> Path:
     [
         ("| `naive` |", "| `nave` |", generate_readme.LADDER),
         ("| 926 |", "| 927 |", generate_readme.TENSOR),
+        ("| 5.4 % |", "| 0.0 % |", generate_readme.REGRET),
     ],
 )
 def test_a_stale_table_is_found_and_written(
     old: str, new: str, part: str, copy: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    readme = copy / "README.md"
+    page = generate_readme.PAGES.get(part, "README.md")
+    readme = copy / page
     fresh = readme.read_text(encoding="utf-8")
     readme.write_text(fresh.replace(old, new, 1), encoding="utf-8")
     stale = readme.read_bytes()
     root = ("--root", str(copy))
     assert generate_readme.main(["--check", *root]) == 1
-    assert capsys.readouterr().err == f"README.md: the {part} is stale; make readme writes it\n"
+    assert capsys.readouterr().err == f"{page}: the {part} is stale; make readme writes it\n"
     assert readme.read_bytes() == stale
     assert generate_readme.main(root) == 0
     assert readme.read_text(encoding="utf-8") == fresh

@@ -98,5 +98,5 @@ def test_it_is_held_against_the_peak_of_the_units_that_it_ran_on() -> None:
     tensor = replace(large, choice={"kernel": "nv-mma", "why": ""}, ran_on="matrix")
     tensor = replace(tensor, samples={"kernel": fake.scope(1e-7)})
     outdone = Run(fake.header(("square",), (fake.GPU,)), (fake.peak_row(4, 345.0), tensor))
-    assert rates.outdone(outdone, 0, "float") is None
+    assert rates.above_peak(outdone, 0, "float") is None
     assert rates.what_ran(replace(tensor, choice={"TS": 16}, variant="tiled")) == "tiled"

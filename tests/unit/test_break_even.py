@@ -18,11 +18,11 @@ from tests.unit.test_records import HEADER
 SIZES = (64, 128, 256, 512)
 
 
-def panel(times: Mapping[str, Mapping[int, float]], source: str = "abc") -> Panel:
+def panel(times: Mapping[str, Mapping[int, float]], source: str = "abc", count: int = 44) -> Panel:
     """Seconds in the host scope by variant and size; numpy ran on the host, libraries have no source."""
 
     def row(variant: str, size: int, seconds: float) -> Row:
-        samples = tuple(seconds * (1 + 0.001 * n) for n in range(-5, 6))
+        samples = tuple(seconds * (1 + 0.001 * (7 * n % 11 - 5)) for n in range(count))
         return Row(
             "gemm",
             -1 if variant == "numpy" else 0,
@@ -53,6 +53,12 @@ def test_it_lies_between_the_sizes_where_the_lead_changes() -> None:
     assert not even.from_start
     assert even.lead == pytest.approx(5.12e-3 / 1.512e-3)
     assert even.largest == 512
+
+
+def test_it_has_no_interval_where_a_row_has_none() -> None:
+    (even,) = break_evens(panel({"naive": KERNEL, "numpy": HOST}, count=11))
+    assert even.size == pytest.approx(111, rel=0.05)
+    assert (even.low, even.high, even.is_few) == (None, None, True)
 
 
 def test_libraries_and_auto_have_none() -> None:

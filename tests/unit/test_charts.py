@@ -22,6 +22,7 @@ from gemmbench.charts import SUFFIXES, named
 from gemmbench.charts import pane as charts
 from gemmbench.charts.lines import spread, thinned
 from gemmbench.gemm.ladder_chart import Types
+from gemmbench.model.conditions import Conditions, Readings
 from gemmbench.model.dtypes import GEMM_DTYPES
 from gemmbench.model.row import Problem
 from gemmbench.model.run_file import Run
@@ -81,6 +82,25 @@ def words(axes: Axes) -> str:
     return " ".join(texts(axes)).replace("\n", " ")
 
 
+def fake_hot() -> Run:
+    """A row during which power came to limit the device, and one that a processor ran."""
+    hot = Readings(
+        begin_s=(10.0, 10.1, 10.2, 10.3),
+        clock_mhz=(1980.0, None, 1500.0, 1440.0),
+        power_w=(300.0, None, 500.0, 690.0),
+        celsius=(40.0, None, 45.0, 50.0),
+        limits=("", "", "power", "power thermal"),
+        window_s=0.4,
+    )
+    host = Readings(window_s=1.0, other_cores=0.1, switches=3)
+    conditions = Conditions("settled", 3.0, 1980.0, 16, {"device": hot, "host": host})
+    row = fake.gemm_row("nv-wgmma", Problem(8192, 8192, 8192), 650_000.0, dtype="half")
+    numpy = fake.gemm_row("numpy", Problem(8192, 8192, 8192), 900.0, device=-1, dtype="half")
+    other = replace(conditions, windows={"host": host})
+    rows = replace(row, conditions=conditions), replace(numpy, conditions=other)
+    return Run(fake.header(["square"], (fake.GPU,)), rows)
+
+
 TYPES = ("float", "double", "half")
 SUITED: dict[str, Run] = {  # a run for each kind
     "throughput": fake.fake_troubled(),
@@ -94,6 +114,7 @@ SUITED: dict[str, Run] = {  # a run for each kind
     "roofline": few(fake.fake_ladder()),
     "peak": fake.fake_peak(),
     "tune": fake_tune(),
+    "conditions": fake_hot(),
 }
 
 
@@ -677,3 +698,24 @@ def test_crowded_sizes_lose_labels_not_the_ends() -> None:
 def test_no_two_gemm_types_look_alike() -> None:
     pane = Types(fake.fake_square(), 0, "", (), Problem(1, 1, 1), (), {}, ())
     assert len({pane.look(dtype) for dtype in GEMM_DTYPES}) == len(GEMM_DTYPES)
+
+
+def test_conditions_are_drawn_over_the_time_of_a_row() -> None:
+    figure = draw(fake_hot(), "conditions")
+    axes, power = figure.axes
+    points = {
+        str(group.get_label()): [tuple(map(float, point)) for point in group.get_offsets()]  # type: ignore[attr-defined]
+        for group in axes.collections
+    }
+    assert points == {
+        "clock": [(0.0, 1980.0)],
+        "limited by power": [(pytest.approx(0.2), 1500.0)],
+        "by heat or the board": [(pytest.approx(0.3), 1440.0)],
+    }
+    assert list(curve(axes, "maximum clock")[1]) == [1980.0, 1980.0]
+    assert list(curve(power, "power")[1]) == [300.0, 500.0, 690.0]
+    assert (axes.get_ylabel(), power.get_ylabel()) == ("clock, MHz", "board power, W")
+    assert "nv-wgmma half 8192x8192x8192: settled, warmed for 3.00 s before, 40.0 to 50.0 C" in words(axes)
+    assert "Disturbed: the temperature limited the clock." in words(axes)
+    with pytest.raises(charts.ChartError, match="no row whose device told its clock"):
+        chart_views.figure([fake.fake_square()], "conditions")

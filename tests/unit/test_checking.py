@@ -21,6 +21,8 @@ from gemmbench.regress.baseline import Basis, Rules
 from gemmbench.regress.compare import Comparison, Line, compare
 from tests.compare_runs import again, repeated, small
 
+pytestmark = pytest.mark.usefixtures("steady")
+
 BASE = repeated([again(seed) for seed in range(5)])
 Change = Callable[[Row, int], Row]  # a row, and the how manyth measurement of it this is, from 1
 

@@ -9,15 +9,16 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import pytest
 
 from gemmbench import __version__
-from gemmbench.measure.child import Child, Worker, WorkerError, decode, encode, named
+from gemmbench.measure.child import Child, Worker, WorkerError, decode, encode, its_device, named
 from gemmbench.model import instrument
-from gemmbench.model.case import Case, Operands, Policy
+from gemmbench.model.case import Case, Operands, Policy, checkout_of, kernels_of
 from gemmbench.model.device import DeviceFacts, HostFacts
 from gemmbench.model.instrument import (
     PROTOCOL,
@@ -327,3 +328,23 @@ def test_a_checkout_without_an_instrument_is_one_sentence(tmp_path: Path) -> Non
         worker.devices()
     assert "No module named gemmbench.measure.instrument" in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_another_version_is_another_process_and_a_folder_of_kernels_is_not(tmp_path: Path) -> None:
+    (tmp_path / "gemmbench").mkdir()
+    kernels = Case("gemm", 0, "naive", "float", {}, Gemm(8, 8, 8), former=str(tmp_path / "kernels"))
+    with Child(Machine) as child:
+        assert child.of_former(kernels, fake_runs.CPU) == (child, kernels, fake_runs.CPU)
+    assert checkout_of(str(tmp_path)) == str(tmp_path)
+    assert kernels_of(str(tmp_path)) == str(tmp_path / "kernels")
+    assert (checkout_of("driver:libOpenCL.so"), kernels_of("driver:libOpenCL.so")) == ("", "")
+
+
+def test_the_device_of_another_version() -> None:
+    """A checkout's has the same name; a driver's is the one of the library that was named."""
+    pocl = replace(fake_runs.POCL, origin="from OCL_ICD_VENDORS")
+    assert its_device("/before", fake_runs.CPU, [fake_runs.POCL, fake_runs.CPU]) == fake_runs.CPU
+    assert its_device("driver:libpocl.so", fake_runs.CPU, [fake_runs.CPU, pocl]) == pocl
+    for former in ("/before", "driver:libpocl.so"):
+        with pytest.raises(NotMeasuredError, match=f"{former} has no such device as "):
+            its_device(former, fake_runs.CPU, [fake_runs.GPU])

@@ -7,14 +7,17 @@ from dataclasses import replace
 
 import pytest
 
+from gemmbench.ladder import BY_NAME
 from gemmbench.model import instrument
-from gemmbench.model.row import Check, Problem, Row, Status, Work
+from gemmbench.model.row import Check, Launch, Problem, Resources, Row, Status, Work
 from gemmbench.model.run_file import Run
 from gemmbench.regress.baseline import DIFFERENCES, Rules, exact_positions, slots
 from gemmbench.regress.compare import Comparison, Line, compare
 from gemmbench.regress.verdict import Rule, Thresholds
 from tests import fake_runs as fake
 from tests.compare_runs import again, repeated, small
+
+pytestmark = pytest.mark.usefixtures("steady")
 
 SLOW = {("tiled", 512): 1.2}
 
@@ -135,32 +138,74 @@ def cold(run: Run) -> Run:
     return replace(run, header=replace(run.header, policy=replace(run.header.policy, cold=True)))
 
 
-FOREIGN: dict[str, tuple[Callable[[Run], Run], str]] = {
+def hosted(**fields: object) -> Callable[[Run], Run]:
+    return lambda run: replace(run, header=replace(run.header, host=replace(run.header.host, **fields)))
+
+
+FOREIGN: dict[str, tuple[str, Callable[[Run], Run], str, str]] = {
+    # the row, what differs, how it is said, and the remedy
     "device": (
+        "tiled",
         other(name="NVIDIA H200"),
         "other device: NVIDIA H200, not Intel(R) Xeon(R) Processor @ 2.10GHz",
+        "measure the baseline run on this device",
+    ),
+    "device, one core of two": (
+        "tiled",
+        other(compute_units=1),
+        "other device: 1 compute unit, not 2 compute units",
+        "measure the baseline run on this device",
     ),
     "driver": (
+        "tiled",
         other(driver="2027.1"),
         "other driver: Intel(R) OpenCL 2027.1, not Intel(R) OpenCL 2026.22.8.0",
+        "measure the baseline run with this driver",
     ),
-    "source": (every(source="abc"), f"other kernel source: abc, not {fake.SOURCE}"),
-    "sampling": (cold, "other sampling: --cold, not warm caches"),
-    "memory": (every(memory="staged"), "operands reached the device in another way: staged, not mapped"),
+    "device, other processor": (
+        "numpy",
+        hosted(cpu="another"),
+        "other device: another, not Intel(R) Xeon(R) Processor @ 2.10GHz",
+        "measure the baseline run on this device",
+    ),
+    "driver, BLAS threads": (
+        "numpy",
+        hosted(blas="OpenBLAS 0.3.30, 1 thread"),
+        "other BLAS or BLAS threads: OpenBLAS 0.3.30, 1 thread, not OpenBLAS 0.3.30, 2 threads",
+        "OPENBLAS_NUM_THREADS",
+    ),
+    "source": (
+        "tiled",
+        every(source="abc"),
+        f"other kernel source: abc, not {fake.SOURCE}",
+        "check --against",
+    ),
+    "sampling": ("tiled", cold, "other sampling: --cold, not warm caches", "--cold"),
+    "memory": (
+        "tiled",
+        every(memory="staged"),
+        "operands reached the device in another way: staged, not mapped",
+        "--memory",
+    ),
 }
 
 
 def test_every_difference_is_tested() -> None:
-    assert FOREIGN.keys() == DIFFERENCES.keys()
+    assert {name.split(",")[0] for name in FOREIGN} == DIFFERENCES.keys()
 
 
 @pytest.mark.parametrize("name", FOREIGN)
 def test_incomparable_rows_are_refused_by_name(name: str) -> None:
-    change, reason = FOREIGN[name]
-    mine = line(compare([again(1)], [change(again(2, SLOW))]), "tiled", 512)
-    assert (mine.verdict, mine.reason, mine.judgement) == ("incomparable", reason, None)
-    across = Rules(across=frozenset({name}))
-    assert line(compare([again(1)], [change(again(2, SLOW))], across), "tiled", 512).verdict == "slower"
+    variant, change, reason, remedy = FOREIGN[name]
+    kind = name.split(",")[0]
+    mine = line(compare([again(1)], [change(again(2, SLOW))]), variant, 512)
+    assert (mine.verdict, mine.judgement) == ("incomparable", None)
+    said, _, rest = mine.reason.partition("; ")
+    assert said == reason
+    assert remedy in rest
+    assert rest.endswith(f"or compare nevertheless with --across {kind}")
+    across = Rules(across=frozenset({kind}))
+    assert line(compare([again(1)], [change(again(2, SLOW))], across), variant, 512).judgement is not None
 
 
 def test_files_of_two_schemas_are_compared() -> None:
@@ -171,7 +216,7 @@ def test_files_of_two_schemas_are_compared() -> None:
 
 
 def test_a_base_that_is_foreign_does_not_spoil_the_others() -> None:
-    found = compare([again(1), FOREIGN["driver"][0](again(2))], [again(3)])
+    found = compare([again(1), FOREIGN["driver"][1](again(2))], [again(3)])
     assert line(found, "tiled", 512).runs == (1, 1)
     assert line(found, "numpy", 512).runs == (2, 1)  # the host has no driver
 
@@ -179,7 +224,9 @@ def test_a_base_that_is_foreign_does_not_spoil_the_others() -> None:
 def test_another_blas_or_processor_is_another_host() -> None:
     new = again(2)
     new = replace(new, header=replace(new.header, host=replace(new.header.host, blas="MKL")))
-    assert line(compare([again(1)], [new]), "numpy", 512).reason.startswith("other driver: MKL, not OpenBLAS")
+    assert line(compare([again(1)], [new]), "numpy", 512).reason.startswith(
+        "other BLAS or BLAS threads: MKL, not OpenBLAS"
+    )
     assert line(compare([again(1)], [new]), "tiled", 512).judgement is not None
 
 
@@ -249,14 +296,14 @@ def test_a_row_and_its_copy_in_a_later_run_count_once() -> None:
 
 def test_versions_that_differ_are_no_noise() -> None:
     """A driver that is 40 % slower is pooled with the other neither in the figures nor in the floor."""
-    other = FOREIGN["driver"][0](again(2, machine=1.4))
+    other = FOREIGN["driver"][1](again(2, machine=1.4))
     found = compare([again(1), other, again(3)], [again(4)])
     assert line(found, "tiled", 512).runs == (2, 1)
     assert found.noise.of(line(found, "tiled", 512).key).deviation < 0.02
 
 
 def test_a_noise_file_of_another_device_adds_nothing_and_says_so() -> None:
-    calm = repeated([FOREIGN["driver"][0](again(seed, noise=0.0001)) for seed in range(5)])
+    calm = repeated([FOREIGN["driver"][1](again(seed, noise=0.0001)) for seed in range(5)])
     with_it = compare([again(1)], [again(2)], noises=[calm])
     host_only = [key for key, _ in with_it.noise.rows.items() if key[1] >= 0]
     assert not host_only
@@ -265,14 +312,14 @@ def test_a_noise_file_of_another_device_adds_nothing_and_says_so() -> None:
     assert found.noise == compare([again(1)], [again(2)]).noise
     (remark,) = found.remarks
     assert remark.startswith("aa.jsonl adds nothing to the noise floor: other driver: ")
-    both = [again(1), FOREIGN["driver"][0](again(4))]  # it is like the second base
+    both = [again(1), FOREIGN["driver"][1](again(4))]  # it is like the second base
     found = compare(both, [again(2)], noises=[device])
     assert found.remarks == ()
     assert {key[1] for key in found.noise.rows} >= {0}
 
 
 def test_new_runs_that_differ_among_themselves_are_not_pooled() -> None:
-    found = compare([again(1)], [again(2), FOREIGN["driver"][0](again(3, SLOW))])
+    found = compare([again(1)], [again(2), FOREIGN["driver"][1](again(3, SLOW))])
     assert line(found, "tiled", 512).runs == (1, 1)
     assert line(found, "tiled", 512).verdict == "same"
 
@@ -446,3 +493,75 @@ def test_a_host_that_is_as_fast_as_ever_says_nothing_of_kernels() -> None:
         replace(again(2), rows=tuple(device)), "tiled", 512, lambda row: replace(row, source=fake.SOURCE)
     )
     assert compare([again(1)], [one]).compared > 1
+
+
+TOLD = Resources("tiled", "multiply", 256, 1024, 32, 0, 2048, registers=32, spill_bytes=0)
+LAUNCH = Launch("tiled", 1e-6, 1e-6, 1e-3)
+
+
+def told(**fields: object) -> Callable[[Run], Run]:
+    return every(resources=(replace(TOLD, **fields),), launches=(LAUNCH,))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (told(registers=48), "tiled: 48 registers, not 32"),
+        (told(spill_bytes=16), "tiled: 16 bytes spilled, not 0"),
+        (told(local_bytes=4096), "tiled: 4096 bytes of local memory, not 2048"),
+        (told(private_bytes=8), "tiled: 8 bytes of private memory, not 0"),
+        (every(resources=(TOLD, TOLD), launches=(LAUNCH,)), "2 kernels, not 1"),
+        (every(resources=(TOLD,), launches=(LAUNCH, LAUNCH)), "2 launches, not 1"),
+        (told(registers=None), ""),  # what a driver does not tell is no change
+        (every(resources=(), launches=()), ""),
+        (told(), ""),
+    ],
+)
+def test_what_has_no_noise_is_compared_without_any(change: Callable[[Run], Run], said: str) -> None:
+    base, new = told()(again(1)), change(again(2))
+    plain = line(compare([base], [new]), "tiled", 512)
+    assert (plain.resources, plain.verdict) == (said, "same")
+    failing = line(compare([base], [new], Rules(fail_on=frozenset({"resources"}))), "tiled", 512)
+    assert (failing.verdict, failing.fails) == (("changed", True) if said else ("same", False))
+
+
+def test_resources_are_compared_across_kernel_sources_and_not_across_drivers() -> None:
+    base, new = told()(again(1)), told(registers=48)(again(2))
+    rewritten = line(compare([base], [every(source="abc")(new)]), "tiled", 512)
+    assert (rewritten.verdict, rewritten.resources) == ("incomparable", "tiled: 48 registers, not 32")
+    elsewhere = line(compare([base], [other(driver="2027.1")(new)]), "tiled", 512)
+    assert (elsewhere.verdict, elsewhere.resources) == ("incomparable", "")
+
+
+def preset(size: int, seed: int, slow: float = 1.0) -> Run:
+    """A run of `tiled` with a preset, whose fingerprint is that of the shipped kernel."""
+    source = BY_NAME["tiled"].fingerprint("float", {"TS": size})
+    run = again(seed, {("tiled", 512): slow})
+    rows = [
+        replace(row, parameters={"TS": size}, source=source, given=()) if row.variant == "tiled" else row
+        for row in run.rows
+    ]
+    return replace(run, rows=tuple(rows))
+
+
+def test_a_preset_that_became_slower_is_slower() -> None:
+    """Its -D list and so its hash are others: that is what has changed, and no reason to refuse it."""
+    made = compare([preset(32, 1)], [preset(8, 2, 12.0)])
+    assert line(made, "tiled", 512).verdict == "slower"
+    assert made.counts["missing"] == made.counts["new"] == made.counts["incomparable"] == 0
+    assert any("preset of tiled" in remark and "TS=8, not TS=32" in remark for remark in made.remarks)
+
+
+def test_a_preset_and_another_kernel_source_are_refused() -> None:
+    new = preset(8, 2)
+    rows = [replace(row, source="abc") if row.variant == "tiled" else row for row in new.rows]
+    found = line(compare([preset(32, 1)], [replace(new, rows=tuple(rows))]), "tiled", 512)
+    assert found.verdict == "incomparable"
+    assert found.reason.startswith("other kernel source: abc, not ")
+
+
+def test_a_preset_pairs_with_an_older_runs_row_of_the_same_parameters() -> None:
+    older = preset(32, 1)
+    older = replace(older, rows=tuple(replace(row, given=None) for row in older.rows))
+    assert line(compare([older], [preset(32, 2)]), "tiled", 512).verdict == "same"
+    assert line(compare([preset(32, 2)], [older]), "tiled", 512).verdict == "same"

@@ -22,6 +22,8 @@ from tests import fake_runs as fake
 from tests.compare_runs import again
 from tests.unit.test_history import year
 
+pytestmark = pytest.mark.usefixtures("steady")
+
 SLOW = {("tiled", 512): 1.2, ("register", 512): 0.7}
 
 

@@ -18,11 +18,13 @@ from gemmbench.regress.baseline import Rules
 from gemmbench.regress.compare import Comparison, compare
 from gemmbench.regress.compare_table import to_junit
 from gemmbench.regress.gate import carries, floor, serves
-from gemmbench.regress.verdict import VERDICTS, Limits, Spread, judge
+from gemmbench.regress.verdict import VERDICTS, Limits, Noise, conclude, unseen
 from gemmbench.stats.intervals import Measure
 from tests import fake_runs as fake
 from tests.compare_runs import again, repeated, small
 from tests.unit.test_tables import text
+
+pytestmark = pytest.mark.usefixtures("steady")
 
 Golden = Callable[[str, str], None]
 WIDTHS = (40, 80, 120)
@@ -212,20 +214,24 @@ def test_a_run_without_repetitions_says_nothing() -> None:
 
 def test_the_threshold_that_noise_carries() -> None:
     """At it, twice as much is called slower in 95 of 100 trials."""
-    spread = Spread(0.01, 30)
-    threshold = carries(spread, 5, 1, 0.95)
+    noise = Noise(0.01, 30, "")
+    spread = noise.of("row")
+    threshold = carries(unseen(6, 1, spread, 0.95, noise, "row"))
     assert threshold is not None
-    assert 0.03 < threshold < 0.06
+    assert 0.03 < threshold < 0.07
     draw = random.Random(1)
 
     def runs(factor: float, count: int) -> list[Measure]:
         return [Measure(draw.gauss(math.log(factor), 0.01), 0.001, 9) for _ in range(count)]
 
     limits = Limits(threshold)
-    found = [judge(runs(1, 5), runs(1 + 2 * threshold, 1), spread, limits).verdict for _ in range(300)]
+    found = [
+        conclude(runs(1, 6), runs(1 + 2 * threshold, 1), spread, limits, noise, "row").verdict
+        for _ in range(300)
+    ]
     assert 0.92 <= found.count("slower") / 300 <= 0.99
-    assert carries(Spread(0.3, 30), 1, 1, 0.95) is None
-    assert carries(Spread(1e-9, 30), 1, 1, 0.95) == 1e-4
+    assert carries(1.0) is None
+    assert carries(1e-9) == 1e-4
 
 
 def test_the_threshold_that_serves_most_rows() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -124,7 +125,7 @@ def test_half_is_held_to_sums_in_float(install: Install) -> None:
     with_exact._exact["half"] = ""  # the exact test would find it first
     row = in_process.measured(with_exact, case(Gemm(64, 64, 64, "half")), QUICK)
     assert row.status == "wrong"
-    assert "residual" in row.reason
+    assert "elements are further off than rounding" in row.reason
 
 
 def test_a_wrong_answer_has_no_rate(install: Install) -> None:
@@ -149,7 +150,8 @@ def test_reading_c_where_beta_is_0_is_found(install: Install) -> None:
     assert "differ on the exact test; C[0][0] is nan" in executor.exact_run(Gemm(3, 4, 5))
     executor._exact["float"] = ""
     row = in_process.measured(executor, case(Gemm(8, 8, 8)), QUICK)
-    assert (row.status, row.reason) == ("wrong", "row 0 of C holds a NaN or an infinity")
+    assert row.status == "wrong"
+    assert row.reason.startswith("64 of 64 elements are further off than rounding: C[0][0] is nan, not ")
 
 
 @pytest.mark.parametrize(
@@ -172,9 +174,9 @@ def test_transfers_are_in_the_host_scope(install: Install) -> None:
     executor = CublasExecutor(DEVICE)
     executor._exact["float"] = ""
     in_process.measured(executor, case(Gemm(8, 8, 8, beta=1.0)), replace(QUICK, budget_s=1e-9))
-    # three operands once; then verified once, run once to see how long it takes, and in three batches of some
-    assert driver.copies[:7] == ["up"] * 6 + ["down"]
-    assert driver.copies[3:] == ["up", "up", "up", "down"] * ((len(driver.copies) - 3) // 4)
+    # three operands once; verified, C filled for that; batches; verified again in any of the scopes
+    copies = "".join(name[0] for name in driver.copies)
+    assert re.fullmatch("uuu" + "ud" + "(uuud){7,}" + "(ud|uuuud)", copies)
 
 
 def test_cold_runs_rotate_operands(install: Install) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
@@ -14,12 +16,27 @@ from gemmbench.gemm import measure
 from gemmbench.gemm.measure import measured
 from gemmbench.gemm.opencl_bench import Bench, Queued
 from gemmbench.measure import sampling
+from gemmbench.measure.conditions import Monitor, Usage, usage
 from gemmbench.model.case import Case, Policy
-from gemmbench.model.instrument import Built, LostError, NotMeasuredError, Prepared
+from gemmbench.model.conditions import Conditions
+from gemmbench.model.device import DeviceFacts
+from gemmbench.model.instrument import (
+    Batch,
+    Built,
+    LostError,
+    NotMeasuredError,
+    Prepared,
+    Verified,
+    Watch,
+    When,
+)
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Check, Row
-from tests.fake_instrument import FakeInstrument
+from gemmbench.stats.conditions import disturbances
+from tests.fake_instrument import FakeClock, FakeInstrument
+from tests.fake_proc import CHILD, OWN, FakeProc
 from tests.in_process import result_of
+from tests.unit.test_plan import DEVICE
 
 POLICY = Policy(budget_s=1.0, settle_s=0.0, batch_s=0.01, min_batches=3)
 SMALL, LARGE = Gemm(64, 64, 64), Gemm(1024, 1024, 1024)
@@ -59,9 +76,10 @@ def test_a_small_problem_is_prepared_once_and_verified_before_it_is_timed() -> N
     instrument, stages = FakeInstrument(), []
     row = run(instrument, case(), stages=stages)
     assert asked(instrument) == [
-        *("prepare naive", "verify exact", "verify before", "batch device", "batch host", "release")
+        *("prepare naive", "verify exact", "verify before", "batch device", "batch host", "verify after"),
+        "release",
     ]
-    assert stages == ["building", "verifying", "timing device", "timing host"]
+    assert stages == ["building", "verifying", "timing device", "timing host", "verifying"]
     assert (row.status, row.check.verdict, set(row.samples)) == ("ok", "ok", {"kernel", "device", "host"})
     assert row.key == case().key
 
@@ -82,8 +100,8 @@ def test_what_cannot_finish_is_skipped_and_nothing_is_left_behind() -> None:
     with pytest.raises(NotMeasuredError, match="would take about") as caught:
         run(instrument, case(LARGE))
     assert caught.value.status == "skipped"
-    assert len([entry for entry in instrument.log if entry[0] == "prepare"]) == 1
-    assert instrument.log[-1] == ("release", 0)
+    assert len([entry for entry in instrument.log if entry[0] == "prepare"]) == 2  # predicted twice
+    assert instrument.log[-1] == ("release", 1)
 
 
 @pytest.mark.parametrize("when", ["exact", "before"])
@@ -93,6 +111,38 @@ def test_a_wrong_kernel_is_not_timed(when: str) -> None:
     assert (row.status, row.reason, row.samples) == ("wrong", WRONG.reasons[0], {})
     assert instrument.log[-1] == ("release", 0)
     assert not any(entry[0] == "batch" for entry in instrument.log)
+
+
+def test_a_kernel_that_is_wrong_after_the_last_batch_has_no_rate() -> None:
+    instrument = FakeInstrument(verdicts={"after": WRONG})
+    row = run(instrument, case())
+    assert (row.status, row.reason, row.samples) == ("wrong", WRONG.reasons[0], {})
+    assert (row.check.verdict, row.check_after) == ("ok", WRONG)
+    assert instrument.log[-1] == ("release", 0)
+
+
+def test_either_of_two_in_turn_is_verified_after_the_last_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("random.random", lambda: 0.1)  # the present one first
+    for is_former in (False, True):
+        instrument = WrongAfter(int(is_former))
+        if is_former:
+            with pytest.raises(NotMeasuredError, match=r"its kernel in the other folder: residual 3\.1"):
+                run(instrument, OLD)
+        else:
+            row = run(instrument, OLD)
+            assert (row.status, row.samples, row.former) == ("wrong", {}, None)
+
+
+class WrongAfter(FakeInstrument):
+    """One of its handles gives a wrong answer after the last batch."""
+
+    def __init__(self, wrong: int) -> None:
+        super().__init__(prepared=Prepared(("device", "host"), built=Built(source="old")))
+        self._wrong = wrong
+
+    def verify(self, handle: int, when: When) -> Verified:
+        super().verify(handle, when)
+        return Verified(WRONG if (handle, when) == (self._wrong, "after") else Check("ok"))
 
 
 def test_an_empty_product_is_verified_and_not_timed() -> None:
@@ -111,17 +161,67 @@ def test_the_host_alone_has_the_whole_budget() -> None:
     assert instrument.clock.now == pytest.approx(1.0, abs=0.05)
 
 
-def test_events_that_contradict_the_wall_clock_are_not_believed() -> None:
-    class Lying(FakeInstrument):
-        def finish(self) -> object:  # type: ignore[override]
-            batch = super().finish()
-            return replace(batch, seconds={name: value / 100 for name, value in batch.seconds.items()})
+class Stretched(FakeInstrument):
+    """Events say so many times what the wall clock does; a launch costs so many seconds."""
 
-    instrument = Lying(seconds={"naive": itertools.repeat(0.005)})
+    stretch = 1.0
+    launch_s = 10e-6
+
+    def finish(self) -> Batch:
+        batch = super().finish()
+        if "kernel" not in batch.seconds:
+            return batch
+        seconds = {name: value * self.stretch for name, value in batch.seconds.items()}
+        return replace(batch, seconds=seconds, launch_s=self.launch_s * batch.count)
+
+
+@pytest.mark.parametrize(
+    ("wall_s", "stretch"),
+    [
+        *((0.005, 0.01), (0.005, 0.52), (0.0009, 0.01), (0.0009, 0.52), (0.0001, 0.01)),
+        *((0.005, 1.9), (0.0009, 1.9), (0.0001, 1.9), (0.0001, 100.0)),
+    ],
+)
+def test_events_that_contradict_the_wall_clock_are_not_believed(wall_s: float, stretch: float) -> None:
+    instrument = Stretched(seconds={"naive": itertools.repeat(wall_s)})
+    instrument.stretch = stretch
     row = run(instrument, case())
-    assert row.samples["kernel"].seconds[0] == pytest.approx(0.005)
+    assert row.samples["kernel"].seconds[0] == pytest.approx(wall_s)
+    assert row.samples["kernel"] == row.samples["device"]
     (note,) = row.notes
-    assert note == "events say 0.01 times the wall clock: kernel and device scope are wall-clock times"
+    assert (
+        note == f"events say {stretch:.2g} times the wall clock: kernel and device scope are wall-clock times"
+    )
+
+
+@pytest.mark.parametrize(("wall_s", "stretch"), [(0.005, 0.99), (0.0009, 0.95), (1.2e-5, 0.2), (1e-4, 0.85)])
+def test_what_launches_cost_is_no_contradiction(wall_s: float, stretch: float) -> None:
+    instrument = Stretched(seconds={"naive": itertools.repeat(wall_s)})
+    instrument.stretch = stretch
+    row = run(instrument, case())
+    assert row.samples["kernel"].seconds[0] == pytest.approx(wall_s * stretch)
+    assert row.notes == ()
+
+
+class Drifting(FakeInstrument):
+    """The host scope is so many times as fast as the device scope that it contains."""
+
+    quicker = 1.5
+
+    def finish(self) -> Batch:
+        batch = super().finish()
+        if "host" not in batch.seconds:
+            return batch
+        return replace(batch, seconds={"host": batch.seconds["host"] / self.quicker})
+
+
+def test_a_host_scope_faster_than_its_device_scope_is_marked() -> None:
+    row = run(Drifting(seconds={"naive": itertools.repeat(0.001)}), case())
+    (note,) = row.notes
+    assert note.startswith("the host scope is 50.0 % faster than the device scope, which cannot be")
+    calm = Drifting(seconds={"naive": itertools.repeat(0.001)})
+    calm.quicker = 1.0
+    assert run(calm, case()).notes == ()
 
 
 # --- in turn with a former kernel ---------------------------------------------------------------------------
@@ -132,6 +232,22 @@ OLD = case(former="before")
 def paired(**scripts: float) -> FakeInstrument:
     seconds = {name.replace("_", " "): itertools.repeat(value) for name, value in scripts.items()}
     return FakeInstrument(seconds=seconds, prepared=Prepared(("device", "host"), built=Built(source="old")))
+
+
+def test_two_versions_of_gemmbench_are_two_instruments_in_turn() -> None:
+    """A checkout's kernel runs in a process of its own, on operands of its own, with its own presets."""
+    here = paired(naive=0.002)
+    there = FakeInstrument(
+        here.clock, {"naive": itertools.repeat(0.001)}, replace(here.prepared, built=Built(source="old"))
+    )
+    here.other = there
+    row = run(here, replace(OLD, former_parameters={"WX": 8}))
+    assert row.former is not None
+    assert row.former.source == "old"
+    for name in ("device", "host"):
+        assert row.samples[name].seconds == pytest.approx(len(row.samples[name].seconds) * (0.002,))
+        assert set(row.former.samples[name].seconds) == {0.001}
+    assert [entry[3] for entry in there.log if entry[0] == "prepare"] == [None]  # shares nobody's operands
 
 
 @pytest.mark.parametrize("draw", [0.1, 0.9])
@@ -168,6 +284,120 @@ def test_a_death_is_charged_to_the_kernel_that_was_called(
         assert (caught.value.status, caught.value.reason) == ("crashed", "killed by SIGSEGV")
 
 
+# --- a host that others keep busy ---------------------------------------------------------------------------
+
+
+class BusyHost(Watch):
+    """Another program holds one of two cores until it ends: a threaded BLAS is then many times slower."""
+
+    def __init__(self, clock: FakeClock, proc: FakeProc, until_s: float) -> None:
+        self._clock, self._proc, self._until_s = clock, proc, until_s
+        self._monitor = Monitor(None, lambda: CHILD, None, self._look, clock)
+
+    @property
+    def is_busy(self) -> bool:
+        return self._clock.now < self._until_s
+
+    def seconds(self, quiet_s: float) -> Iterator[float]:
+        while True:
+            yield quiet_s * (60 if self.is_busy else 1)
+
+    def sleep(self, seconds: float) -> None:
+        self._clock.now += seconds
+
+    def _look(self, now: float, pid: int | None) -> Usage | None:
+        passed = now - self._proc.now
+        busy_s = max(0.0, min(now, self._until_s) - self._proc.now)
+        if passed > 0:
+            self._proc.run(passed, own=1.0, other=busy_s / passed)
+        return usage(now, OWN, pid, None, self._proc.folder)
+
+    def begin(self) -> None:
+        self._monitor.begin()
+
+    def end(self, clock: str, batches: Sequence[Batch]) -> Conditions | None:
+        return self._monitor.end(clock, batches)
+
+
+def busy_host(folder: Path, until_s: float, quiet_s: float) -> FakeInstrument:
+    instrument = FakeInstrument(prepared=Prepared(("host",)))
+    host = BusyHost(instrument.clock, FakeProc(folder), until_s)
+    instrument.watch = host
+    instrument.seconds["numpy"] = host.seconds(quiet_s)
+    return instrument
+
+
+NUMPY = Case("gemm", -1, "numpy", "float", {}, LARGE)
+
+
+def test_a_busy_host_is_seen_in_the_row(tmp_path: Path) -> None:
+    """numpy at 256 showed 2.2 GFLOPS beside 129 and 290 at its neighbours, noise 0.0 %, without a word."""
+    instrument = busy_host(tmp_path, until_s=1000.0, quiet_s=1e-4)
+    row = run(instrument, replace(NUMPY, problem=SMALL), Policy())
+    assert row.status == "ok"
+    (reason,) = disturbances(row.conditions, on_cpu=True)
+    assert re.fullmatch(r"other programs used (0\.9|1\.0)\d+ of 2 cores", reason)
+    quiet = run(busy_host(tmp_path, until_s=0.0, quiet_s=1e-4), replace(NUMPY, problem=SMALL), Policy())
+    assert quiet.conditions is not None
+    assert disturbances(quiet.conditions, on_cpu=True) == ()
+
+
+def test_a_disturbed_trial_skips_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """ "Would take about 60 s", said a trial beside another program."""
+    instrument = busy_host(tmp_path, until_s=0.9, quiet_s=0.008)
+    monkeypatch.setattr(measure, "_sleep", instrument.watch.sleep)  # type: ignore[attr-defined]
+    row = run(instrument, NUMPY)
+    assert row.status == "ok"
+    assert row.samples["host"].seconds[0] == pytest.approx(0.008)
+
+
+def test_a_prediction_that_skips_is_made_twice() -> None:
+    instrument = FakeInstrument(seconds={"naive": itertools.chain([0.1] * 2, itertools.repeat(0.001))})
+    assert run(instrument, case(LARGE)).status == "ok"  # whatever made the first slow is over
+
+
+def test_what_is_skipped_beside_other_programs_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    instrument = busy_host(tmp_path, until_s=1000.0, quiet_s=0.008)
+    monkeypatch.setattr(measure, "_sleep", instrument.watch.sleep)  # type: ignore[attr-defined]
+    with pytest.raises(NotMeasuredError, match=r"other programs used .* of 2 cores meanwhile") as caught:
+        run(instrument, NUMPY)
+    assert disturbances(caught.value.conditions, on_cpu=True)
+
+
+# --- ceilings -----------------------------------------------------------------------------------------------
+
+H200 = replace(DEVICE, type="gpu", compute_capability=(9, 0), compute_units=132, clock_mhz=1980)
+
+
+def beside(flops_per_second: float, case: Case, device: DeviceFacts = DEVICE) -> Row:
+    """The row of a kernel that is so fast."""
+    seconds = LARGE.flops / flops_per_second
+    instrument = FakeInstrument(seconds={case.variant: itertools.repeat(seconds)})
+    return result_of(measured(instrument, replace(case, problem=LARGE), device, POLICY))
+
+
+def test_a_kernel_that_does_nothing_the_second_time_is_wrong_by_its_ceiling() -> None:
+    """Attack 3: 46 TFLOPS on two cores were ok, and the measured peak was dropped."""
+    row = beside(46e12, case())
+    assert (row.status, row.check.verdict) == ("wrong", "wrong")
+    assert "46.0 TFLOPS is above the ceiling of 896 GFLOPS, which nothing can reach" in row.reason
+    assert row.samples  # what was measured stays to be looked at
+    assert beside(800e9, case()).status == "ok"
+
+
+def test_a_kernel_is_held_against_the_ceiling_of_its_units() -> None:
+    plain, matrix = (
+        replace(case(), dtype=dtype, ran_on=units)
+        for dtype, units in (("double", "device"), ("double", "matrix"))
+    )
+    assert beside(36e12, plain, H200).status == "wrong"  # 33.5 at most
+    assert beside(36e12, matrix, H200).status == "ok"  # 66.9
+    (note,) = beside(33.8e12, plain, H200).notes
+    assert note.startswith("101.0 % of the derived ceiling (132 units at 1980 MHz")
+
+
 def test_a_batch_on_a_gpu_also_has_the_time_from_its_first_start_to_its_last_end() -> None:
     """Kernels of 10 us, 4 us apart: a library's graph has such gaps in it, and is held against the chain."""
 
@@ -177,7 +407,7 @@ def test_a_batch_on_a_gpu_also_has_the_time_from_its_first_start_to_its_last_end
 
     def seconds(kind: str) -> Mapping[str, float]:
         bench = SimpleNamespace(
-            runtime=SimpleNamespace(facts=SimpleNamespace(type=kind, timer_resolution_ns=1))
+            runtime=SimpleNamespace(launch_s=1e-6, facts=SimpleNamespace(type=kind, timer_resolution_ns=1))
         )
         events = [("multiply", event(14_000 * number)) for number in range(100)]
         return Queued(cast(Bench, bench), events, 100, 0.0).finish().seconds

@@ -20,6 +20,8 @@ from tests import fake_runs as fake
 from tests.compare_runs import again, on, repeated, small
 from tests.unit.test_tables import text
 
+pytestmark = pytest.mark.usefixtures("steady")
+
 Golden = Callable[[str, str], None]
 
 

@@ -36,7 +36,9 @@ ROOMS: dict[str, Room] = {
     "report": Room("builders: table, notes, progress", BASE),
     "charts": Room("builders: panes, lines, bars, log axes", BASE),
     "opencl": Room("drivers, discovery, building and launching, PTX, resources", BASE),
-    "measure": Room("the instrument (the child process), sampling, energy, the host", (*BASE, "opencl")),
+    "measure": Room(
+        "the instrument (the child process), sampling, conditions, energy, the host", (*BASE, "opencl")
+    ),
     "gemm": Room("one GEMM: operands, verification, what runs it, its tables and charts", MACHINE),
     "probes": Room("arithmetic, memory, transfer and latency probes, their tables and charts", MACHINE),
     "suite": Room("plan, selection, session, `auto`, several devices at once, what is cached", SUITE),

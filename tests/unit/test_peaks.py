@@ -122,15 +122,28 @@ def test_a_peak_beside_busy_programs_is_not_kept(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_peak_that_a_gemm_has_outdone_is_not_kept(tmp_path: Path) -> None:
+def test_a_peak_that_a_gemm_is_above_is_not_kept(tmp_path: Path) -> None:
     faster = fake.gemm_row("tiled", Problem(512, 512, 512), 400.0)
     kept_in(tmp_path, ROW, faster)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_newest_wins_and_the_others_stay(tmp_path: Path) -> None:
+def test_a_better_peak_is_not_replaced_by_a_newer_one_and_that_is_said(tmp_path: Path) -> None:
+    kept_in(tmp_path)
+    store = KeptPeaks(tmp_path)
+    store.keep(run_of(replace(fake.peak_row(4, 300.0), source=SOURCE)), now=NOW)
+    assert store.notes == ["the kept flops float, width 4 of 2026-11-21 stays: it is 15.0 % above this run's"]
+    (step,) = fill(tmp_path)
+    assert isinstance(step, Skip)
+    assert step.row.samples == ROW.samples
+    store = KeptPeaks(tmp_path)
+    store.keep(run_of(replace(fake.peak_row(4, 300.0), source="another kernel")), now=NOW)
+    assert store.notes == []  # of other kernels, which measure another thing
+
+
+def test_the_better_wins_and_the_others_stay(tmp_path: Path) -> None:
     kept_in(tmp_path, ROW, replace(ROW, parameters={"width": 8}))
-    newer = replace(fake.peak_row(4, 300.0), source=SOURCE)
+    newer = replace(fake.peak_row(4, 360.0), source=SOURCE)
     KeptPeaks(tmp_path).keep(run_of(newer), now=datetime(2026, 11, 22, tzinfo=timezone.utc))
     first, second = fill(tmp_path, CASE, replace(CASE, parameters={"width": 8}))
     assert isinstance(first, Skip)

@@ -7,12 +7,15 @@ from typing import Any
 
 import pytest
 
-from gemmbench.measure.sampling import alone
+from gemmbench.measure import sampling
+from gemmbench.measure.sampling import Sampled, alone
 from gemmbench.model.case import Case, Policy
-from gemmbench.model.instrument import NotMeasuredError
-from gemmbench.model.row import Row, Work
+from gemmbench.model.instrument import Batch, Handle, NotMeasuredError
+from gemmbench.model.row import Parameters, Row, Work
+from gemmbench.probes import measure as probe_measure
 from gemmbench.probes.measure import Known, begun, measured
 from tests import in_process
+from tests.fake_instrument import LIMITED, HotDevice, HotWatch
 from tests.fake_probes import FakeProbes, refusal
 from tests.unit.test_plan import DEVICE
 
@@ -98,17 +101,61 @@ def test_a_form_that_does_not_compile_is_left_out() -> None:
         ({"ignored_past": 20}, "doubling the trips multiplies the time by 1.00, not by 2"),
         ({"event_share": 1 / 70}, "event clock says 0.014 times the wall clock, which is used instead"),
         (
-            {"unit": lambda entry: Work(flops=10**9 * int(entry["unroll"]))},
-            "which no device with these units",
+            {"trip_s": lambda entry: 1e-6 * 0.8 ** (entry["unroll"] == 16) * unfolded(entry)},
+            "unrolling makes steps 1.25 times as fast, where 1.15 is the most",
         ),
     ],
 )
 def test_a_fault_is_suspect(changes: dict[str, object], reason: str) -> None:
     known = Known()
     row = run(arithmetic(**changes), FLOAT, known=known)
-    assert row.check.verdict == "suspect"
+    assert row.check.verdict == ("wrong" if "ignored_past" in changes else "suspect")
     assert reason in "; ".join(row.check.reasons)
     assert known.rates == {}  # nothing is held against it
+
+
+def unfolded(candidate: Parameters) -> int:
+    """The steps of a trip."""
+    return int(candidate["unroll"]) * int(candidate["chains"])
+
+
+def test_a_rate_that_no_hardware_has_is_wrong() -> None:
+    known = Known()
+    row = run(arithmetic(unit=lambda entry: Work(flops=10**9 * int(entry["unroll"]))), FLOAT, known=known)
+    assert (row.status, row.check.verdict) == ("wrong", "wrong")
+    assert "is above the ceiling of 896 GFLOPS, which nothing can reach: 2 units" in row.reason
+    assert known.rates == {}
+
+
+def test_a_rate_above_its_ceiling_by_what_a_clock_may_be_is_said() -> None:
+    """Attack 19: an H100 at 101.1 %, without a word."""
+    gpu = replace(DEVICE, type="gpu", compute_capability=(9, 0), compute_units=1, clock_mhz=1000)
+    ceiling = 2 * 128 * 1e9  # flops a second
+    flops = int(ceiling * 1.011 * 1e-6)
+    fake = FakeProbes(trip_s=lambda _: 1e-6, unit=lambda _: Work(flops=flops))
+    row = in_process.result_of(measured(fake, FLOAT, gpu, POLICY, Known()))
+    assert row.check.verdict == "ok"
+    assert row.notes == (
+        "101.1 % of the derived ceiling (1 units at 1000 MHz, each with the multiply-adds of compute "
+        "capability 9.0); up to 102.0 % is allowed for the clock",
+    )
+
+
+def test_two_depths_whose_rates_the_machine_moved_apart_are_measured_in_turn() -> None:
+    """The race sees one depth while the machine is slow; batch by batch they are alike."""
+    fake = arithmetic(trip_s=lambda entry: 1e-6 * unfolded(entry))
+    slow = {"is": True}
+    honest, fake.finish = fake.finish, lambda: None  # type: ignore[method-assign]
+
+    def finish() -> Batch:
+        batch = honest()
+        slow["is"] = slow["is"] and not any(entry["unroll"] == 16 for entry in fake.candidates)
+        factor = 1.5 if slow["is"] else 1.0
+        return replace(batch, seconds={"kernel": batch.seconds["kernel"] * factor})
+
+    fake.finish = finish  # type: ignore[method-assign]
+    row = run(fake, FLOAT)
+    assert row.check.figures["unrolling"] == pytest.approx(1.0, rel=0.01)
 
 
 def test_samples_are_the_wall_clocks_where_events_cannot_be_believed() -> None:
@@ -239,3 +286,36 @@ def test_a_chase_is_told_by_its_hops() -> None:
     assert row.samples["kernel"].seconds[0] == pytest.approx(1e-7)
     assert row.check.verdict == "ok"
     assert fake.released == {0}
+
+
+class HotProbes(FakeProbes):
+    """Probes on a device that power slows down."""
+
+    def prepare(self, *arguments: Any, **options: Any) -> Handle:
+        handle = super().prepare(*arguments, **options)
+        cool_s = next(iter(self._scripts[handle.number]))
+        self._scripts[handle.number] = self.watch.device.seconds(cool_s)  # type: ignore[attr-defined]
+        return handle
+
+
+def test_a_peak_that_power_limits_is_measured_settled_and_in_a_burst(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = HotProbes(trip_s=lambda _: 1e-6, unit=lambda _: Work(flops=1000))
+    fake.watch = HotWatch(HotDevice(fake))
+
+    def rest(seconds: float) -> None:
+        fake.clock.now += seconds
+
+    def timed(*arguments: Any, **options: Any) -> Sampled:
+        return sampling.alone(*arguments, **options, now=fake.clock, sleep=rest)
+
+    monkeypatch.setattr(probe_measure, "alone", timed)
+    row = run(fake, FLOAT, Policy(state="settled"))
+    assert row.conditions is not None
+    assert row.conditions.state == "settled"
+    settled, burst = row.samples["kernel"].seconds, row.burst["kernel"].seconds
+    assert min(settled) / min(burst) == pytest.approx(LIMITED, rel=0.01)
+    assert max(settled) / min(settled) == pytest.approx(1.0, abs=0.01)
+    cool = run(fake, FLOAT, Policy(state="burst"))
+    assert cool.conditions is not None
+    assert (cool.conditions.state, cool.burst) == ("burst", {})
+    assert min(cool.samples["kernel"].seconds) == pytest.approx(min(burst), rel=0.01)

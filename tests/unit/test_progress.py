@@ -52,7 +52,7 @@ def test_quiet_is_quiet() -> None:
 def test_verbose_prints_rows_without_a_terminal() -> None:
     assert shown(terminal=False, verbose=1).splitlines() == [
         "naive float 8x8x8: skipped: would take [bold]19 s[/]",
-        "register float 512x512x512: 38.2 GFLOPS, noise 0.1 %",
+        "register float 512x512x512: 38.2 GFLOPS, noise 0.2 %",
     ]
 
 

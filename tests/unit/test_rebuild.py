@@ -13,7 +13,7 @@ from gemmbench.model.row import Problem, Row
 from gemmbench.probes import ALL_DTYPES
 from gemmbench.probes.arithmetic import WIDTHS
 from gemmbench.probes.memory import FAMILIES, memory_plan
-from gemmbench.suite.plan import gemm_plan, peak_plan, rebuild
+from gemmbench.suite.plan import Tuned, gemm_plan, peak_plan, rebuild
 from tests import fake_runs as fake
 
 
@@ -75,3 +75,43 @@ def test_what_this_version_does_not_have_says_so() -> None:
     assert {row.status for row in found} == {"unsupported"}
     assert all(row.reason.startswith("this gemmbench has no ") for row in found)
     assert [row.key for row in found] == [row.key for row in rows_]
+
+
+def test_a_preset_is_measured_as_it_is_today_and_what_the_user_gave_as_it_was() -> None:
+    """A preset that became twelve times slower is to be seen: the base's parameters were its defaults."""
+    (one,) = placed(fake.CPU)
+    tiled = next(variant for variant in VARIANTS if variant.name == "tiled")
+    (today,) = gemm_plan([one], [tiled], [Gemm(64, 64, 64)])
+    (given,) = gemm_plan([one], [tiled], [Gemm(64, 64, 64)], {"TS": 8})
+    assert isinstance(today, Case)
+    assert isinstance(given, Case)
+    assert (today.given, given.given) == ((), ("TS",))
+    assert today.parameters != {"TS": 8}
+    old = replace(today.row("ok"), parameters={"TS": 8})
+    assert rebuild([old], [one], {0: 0}) == (today,)
+    assert rebuild([given.row("ok")], [one], {0: 0}) == (given,)
+    unknown = replace(old, given=None)  # of a file that does not say
+    (step,) = rebuild([unknown], [one], {0: 0})
+    assert isinstance(step, Case)
+    assert step.parameters == {"TS": 8}
+
+
+def test_in_turn_the_old_kernel_runs_with_the_presets_of_its_time() -> None:
+    (one,) = placed(fake.CPU)
+    tiled = next(variant for variant in VARIANTS if variant.name == "tiled")
+    (today,) = gemm_plan([one], [tiled], [Gemm(64, 64, 64)])
+    assert isinstance(today, Case)
+    old = replace(today.row("ok"), parameters={"TS": 8})
+    (step,) = rebuild([old], [one], {0: 0}, "before/kernels")
+    assert isinstance(step, Case)
+    assert (step.former, step.parameters) == ("before/kernels", today.parameters)
+    assert step.former_case == replace(today, former="before/kernels", parameters={"TS": 8})
+
+
+def test_parameters_that_the_tuner_kept_stay() -> None:
+    (one,) = placed(fake.CPU)
+    tiled = next(variant for variant in VARIANTS if variant.name == "tiled")
+    plan = gemm_plan([one], [tiled], [Gemm(64, 64, 64)], tuned=lambda *_: Tuned({"TS": 8}, "tuned"))
+    (step,) = rebuild(rows(plan), [one], {0: 0})
+    assert isinstance(step, Case)
+    assert step.parameters == {"TS": 8}

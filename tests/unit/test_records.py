@@ -119,15 +119,30 @@ def test_resuming_what_is_not_there_starts_it(tmp_path: Path) -> None:
         ({"command": ("square", "--max", "128")}, "another command"),
         ({"devices": (replace(DEVICE, driver="2.0"),)}, "other devices"),
         ({"devices": (replace(DEVICE, compute_units=1),)}, "other devices: .* 1 units"),
-        ({"policy": Policy(budget_s=1)}, "another sampling policy"),
-        ({"policy": Policy(energy=True)}, "another sampling policy"),
+        ({"policy": Policy(budget_s=1)}, r"another budget_s: 3\.0 is not 1;"),
+        ({"policy": Policy(batch_s=0.1)}, r"another batch_s: 0\.01 is not 0\.1;"),
+        ({"policy": Policy(cold=True)}, "another cold: False is not True;"),
+        ({"policy": Policy(energy=True)}, "another energy: False is not True;"),
+        ({"gemmbench": "9.9"}, r"another gemmbench: .* is not 9\.9;"),
+        ({"host": replace(HEADER.host, cpu="Other")}, "another host CPU: .* is not Other;"),
+        ({"host": replace(HEADER.host, cores=99)}, "another number of cores: .* is not 99;"),
+        (
+            {"host": replace(HEADER.host, blas="OpenBLAS, 1 thread")},
+            "another BLAS: .* is not OpenBLAS, 1 thread;",
+        ),
+        ({"host": replace(HEADER.host, numpy="9.9")}, r"another numpy: .* is not 9\.9;"),
     ],
 )
 def test_only_the_same_run_is_resumed(saved: Path, change: dict[str, object], what: str) -> None:
     before = saved.read_bytes()
-    with pytest.raises(RunFileError, match=what):
+    with pytest.raises(RunFileError, match=what) as caught:
         RunFile.resume(saved, replace(HEADER, **change))  # type: ignore[arg-type]
+    assert str(caught.value).endswith("; go on as it was begun, or choose another file")
     assert saved.read_bytes() == before
+
+
+def test_how_busy_the_host_was_does_not_make_another_run(saved: Path) -> None:
+    RunFile.resume(saved, replace(HEADER, host=replace(HEADER.host, busy=1.5))).close()
 
 
 def test_where_output_goes_does_not_make_another_command(saved: Path) -> None:

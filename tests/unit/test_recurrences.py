@@ -80,15 +80,28 @@ def test_bytes_of_a_result_are_operands_of_the_next() -> None:
 def test_halves_change_with_every_step_and_are_added_up_wide() -> None:
     operands = drawn("mixed", "half", 1)
     got = expected_sums(RECURRENCES["mixed"], DTYPES["half"], operands, items=2, width=1, chains=1, steps=3)
-    bits = operands.coefficients.view(np.uint16)
-    h = [
-        float(np.uint16([word]).view(np.float16)[0])
-        for word in (bits[0] ^ bits[1], bits[0], bits[0] ^ bits[1])
-    ]
+    word, growth = map(int, operands.coefficients.view(np.uint16))
+    h = []
+    for _ in range(3):
+        word = (word + growth) % (1 << 16) & 0x83FF | 0x3800
+        h.append(float(np.uint16([word]).view(np.float16)[0]))
     assert np.sign(h[0]) != np.sign(h[1])
-    assert abs(h[0]) != abs(h[1])
+    assert len({abs(value) for value in h}) == 3
+    assert all(0.5 <= abs(value) < 1 for value in h)
     g = operands.seeds.astype(np.float64)
     assert got[1] == pytest.approx(g[1] * (1 + sum(h)), rel=1e-12)
+
+
+def test_a_half_multiplier_does_not_come_back_within_a_thousand_steps() -> None:
+    """What repeats within a trip or two can be widened before the loop."""
+    operands = drawn("mixed", "half", 1)
+    word, growth = map(int, operands.coefficients.view(np.uint16))
+    assert growth & 1
+    seen = set()
+    for _ in range(1024):
+        word = (word + growth) % (1 << 16) & 0x83FF | 0x3800
+        seen.add(word)
+    assert len(seen) == 1024
 
 
 @pytest.mark.parametrize("dtype", ["half", "bfloat16"])

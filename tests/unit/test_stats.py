@@ -10,7 +10,7 @@ from gemmbench.stats import intervals
 
 def test_the_interval_holds_the_median_and_narrows_with_more_samples() -> None:
     rng = np.random.default_rng(1)
-    few = intervals.summarize(tuple(rng.normal(1, 0.05, 12)))
+    few = intervals.summarize(tuple(rng.normal(1, 0.05, 40)))
     many = intervals.summarize(tuple(rng.normal(1, 0.05, 300)))
     for found in (few, many):
         assert found.low <= found.median <= found.high
@@ -22,9 +22,9 @@ def test_ninety_five_of_a_hundred_intervals_hold_the_true_median() -> None:
     rng = np.random.default_rng(2)
     held = 0
     for _ in range(100):
-        found = intervals.summarize(tuple(rng.lognormal(0, 0.1, 25)))
+        found = intervals.summarize(tuple(rng.lognormal(0, 0.1, 60)))
         held += found.low <= 1.0 <= found.high
-    assert 88 <= held <= 100
+    assert held >= 93
 
 
 def test_the_same_samples_give_the_same_interval() -> None:

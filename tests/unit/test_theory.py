@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from gemmbench.model.device import DeviceFacts
-from gemmbench.stats.ceilings import ceiling, group_local_bytes
+from gemmbench.stats.ceilings import ceiling, group_local_bytes, most, most_bytes
 from tests.fake_runs import CPU, GPU
 
 H200 = replace(GPU, compute_capability=(9, 0))
@@ -17,26 +17,54 @@ H200 = replace(GPU, compute_capability=(9, 0))
     ("dtype", "tflops"), [("float", 66.9), ("double", 33.5), ("half", 133.8), ("int", 33.5)]
 )
 def test_an_h200(dtype: str, tflops: float) -> None:
-    found = ceiling(H200, "flops", dtype)
-    assert found is not None
-    assert found.flops_per_second / 1e12 == pytest.approx(tflops, abs=0.05)
-    assert found.source == ("132 units at 1980 MHz, each with the multiply-adds of compute capability 9.0")
+    top = ceiling(H200, dtype)
+    assert top is not None
+    assert top.per_second / 1e12 == pytest.approx(tflops, abs=0.05)
+    assert top.source == ("132 units at 1980 MHz, each with the multiply-adds of compute capability 9.0")
 
 
 @pytest.mark.parametrize(
-    ("device", "variant", "dtype"),
+    ("dtype", "tflops"),
     [
-        (CPU, "flops", "float"),
-        (GPU, "flops", "float"),  # it does not tell its capability
-        (replace(H200, compute_capability=(99, 0)), "flops", "float"),
-        (replace(H200, clock_mhz=0), "flops", "float"),
-        (H200, "mma", "half"),
-        (H200, "flops", "char"),
-        (replace(H200, compute_capability=(5, 2)), "flops", "half"),
+        ("half", 1070.5),
+        ("bfloat16", 1070.5),
+        ("tf32", 535),
+        ("double", 66.9),
+        ("fp8", 2141),
+        ("char", 2141),
     ],
 )
-def test_where_it_is_not_known_there_is_none(device: DeviceFacts, variant: str, dtype: str) -> None:
-    assert ceiling(device, variant, dtype) is None
+def test_matrix_units_of_an_h200(dtype: str, tflops: float) -> None:
+    top = ceiling(H200, dtype, matrix=True)
+    assert top is not None
+    assert top.per_second / 1e12 == pytest.approx(tflops, abs=0.7)
+    assert "matrix multiply-adds of compute capability 9.0" in top.source
+
+
+@pytest.mark.parametrize(
+    ("device", "dtype", "matrix"),
+    [
+        (CPU, "float", False),
+        (GPU, "float", False),  # it does not tell its capability
+        (replace(H200, compute_capability=(99, 0)), "float", False),
+        (replace(H200, clock_mhz=0), "float", False),
+        (H200, "float", True),
+        (H200, "char", False),
+        (replace(H200, compute_capability=(5, 2)), "half", False),
+    ],
+)
+def test_where_it_is_not_known_there_is_none(device: DeviceFacts, dtype: str, matrix: bool) -> None:
+    assert ceiling(device, dtype, matrix) is None
+
+
+def test_cpus_have_bounds() -> None:
+    top, moved = most(CPU, "float"), most_bytes(CPU)
+    assert top is not None
+    assert moved is not None
+    assert top.per_second == CPU.compute_units * 2 * 16 * 2 * 7e9
+    assert moved.per_second == CPU.compute_units * 192 * 7e9
+    assert most(H200, "float") == ceiling(H200, "float")
+    assert most_bytes(H200) is None
 
 
 @pytest.mark.parametrize(

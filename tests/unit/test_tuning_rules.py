@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from gemmbench.gemm.measure import refuse_if_too_slow
+from gemmbench.gemm.measure import Trial, refuse_if_too_slow
 from gemmbench.ladder import BY_NAME, LADDER
 from gemmbench.ladder.variant import Constraint
 from gemmbench.measure.sampling import least_s
@@ -164,7 +164,7 @@ def test_a_card_is_searched_with_more_than_a_processor() -> None:
 
 def test_a_patient_measurement_is_never_refused_and_short() -> None:
     policy = tuning.patient(20.0, 30.0)
-    refuse_if_too_slow(Gemm(4096, 4096, 4096), policy, lambda _: 100.0)
+    refuse_if_too_slow(Gemm(4096, 4096, 4096), policy, lambda _: Trial(100.0))
     now, calls = 0.0, 0
 
     def batch(count: int) -> dict[str, float]:

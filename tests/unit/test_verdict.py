@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gemmbench.model.row import Former, Problem, Scope
-from gemmbench.regress import gate
 from gemmbench.regress import verdict as floors
 from gemmbench.regress.verdict import VERDICTS, Limits, Noise, Spread, judge
 from gemmbench.stats.intervals import EXACT, Measure, mean
@@ -284,11 +283,29 @@ def test_what_comes_second_in_a_pair_is_no_change() -> None:
         assert found.error == pytest.approx(0, abs=1e-9)
 
 
-def test_a_former_self_takes_no_more_confidence_than_three_bases_do() -> None:
-    new = [Measure(math.log(1.07), 0.003, 30)] * 3
-    spread, limits = Spread(0.005, 8), Limits()
-    assert gate.strict([EXACT], new, spread, limits, 0.99).verdict == "slower"
-    assert gate.strict([Measure(0.0, 0.003, 30)], new, spread, limits, 0.99).verdict == "inconclusive"
+def test_a_ratio_in_turn_is_slower_at_99_percent() -> None:
+    spread, limits, noise = Spread(0.005, 8), Limits(), Noise(0.005, 8, "")
+    for ratio, verdict in ((1.07, "slower"), (1.0615, "inconclusive")):
+        new = [Measure(math.log(ratio), 0.003, 30)] * 3
+        assert floors.judge([EXACT], new, spread, limits).verdict == "slower"
+        assert floors.conclude([EXACT], new, spread, limits, noise, "row").verdict == verdict
+
+
+def test_a_slowdown_of_the_resolution_is_found_in_19_of_20_trials() -> None:
+    draw = random.Random(1)
+    noise = Noise(0.01, 200.0, "", {"row": (0.0, 0.0)})
+    spread = noise.of("row")
+
+    def runs(factor: float, count: int) -> list[Measure]:
+        return [Measure(draw.gauss(math.log(factor), 0.01), 0.0, 9) for _ in range(count)]
+
+    least = floors.resolution(runs(1, 2), runs(1, 2), spread, Limits(), noise, "row")
+    assert 0.07 < least < 0.12
+    found = [
+        floors.conclude(runs(1, 2), runs(1 + least, 2), spread, Limits(), noise, "row").verdict
+        for _ in range(400)
+    ]
+    assert 0.92 <= found.count("slower") / 400 <= 0.98
 
 
 def test_a_scatter_that_errors_explain_leaves_the_least() -> None:

@@ -5,8 +5,8 @@ kernel whose k-loop does more work. ``--pairs 40 --trials 100`` is the full live
 machine of its own for hours; ``--write`` keeps the results in docs/gate-proof.json and writes
 docs/gate-proof.md from there.
 
-Exit status: 0 no more than one false alarm in 1,000 simulated rows at the default threshold, 1 more, 2 there
-is no such device.
+Exit status: 0 no more than one false alarm in 1,000 simulated rows at the default threshold, and no more than
+one in 50 unchanged jobs that fails; 1 more; 2 there is no such device.
 """
 
 from __future__ import annotations
@@ -30,8 +30,25 @@ from gemmbench.measure.child import WorkerError  # noqa: E402
 from gemmbench.model.run_file import load  # noqa: E402
 from gemmbench.suite.plan import SelectionError  # noqa: E402
 from tools import gate_live  # noqa: E402
-from tools.gate_report import Cell, Measured, Results, document, live_table, simulated_table  # noqa: E402
-from tools.gate_simulation import Setting, Tally, condensed, recorded, simulate  # noqa: E402
+from tools.gate_report import (  # noqa: E402
+    Cell,
+    Measured,
+    Results,
+    Unchanged,
+    document,
+    live_table,
+    simulated_table,
+    unchanged_table,
+)
+from tools.gate_simulation import (  # noqa: E402
+    Command,
+    Setting,
+    Tally,
+    condensed,
+    recorded,
+    simulate,
+    unchanged,
+)
 
 DATA = ROOT / "tests" / "data" / "aa"
 RESULT, DOCUMENT = ROOT / "docs" / "gate-proof.json", ROOT / "docs" / "gate-proof.md"
@@ -76,7 +93,10 @@ def main() -> int:
         Path(out).write_bytes(condensed([load(path) for path in runs]))
         return 0
     names, cells, measured = options.noise.split(","), [], None
+    jobs_unchanged: list[Unchanged] = []
     if options.simulated != 0:
+        jobs_unchanged = unchanged_jobs(names)
+        print(unchanged_table(jobs_unchanged))
         jobs = {name: options.simulated or JOBS[name] for name in names}
         cells = simulated(jobs, options.seed)
         print(simulated_table(cells))
@@ -95,26 +115,35 @@ def main() -> int:
         try:
             for measured in live(what, options.pairs, options.trials, options.modes.split(",")):
                 if options.write:  # pair by pair: it takes long
-                    write(cells, options.seed, measured)
+                    write(cells, jobs_unchanged, options.seed, measured)
         except (SelectionError, WorkerError) as error:
             print(f"gate_proof: {error}", file=sys.stderr)
             return 2
         if measured:
             print(live_table(measured))
     if options.write:
-        write(cells, options.seed, measured)
+        write(cells, jobs_unchanged, options.seed, measured)
+    if any(50 * each.failed > each.jobs for each in jobs_unchanged):
+        return 1
     still = [cell for cell in cells if not cell.slow and cell.threshold == THRESHOLDS[0]]
     return int(any(cell.alarms_per_thousand > MOST_ALARMS for cell in still))
 
 
-def write(cells: Sequence[Cell], seed: int, measured: Measured | None) -> None:
+def write(
+    cells: Sequence[Cell], jobs_unchanged: Sequence[Unchanged], seed: int, measured: Measured | None
+) -> None:
     """Put what is new in the place of what was kept, and write the document from it."""
     kept = msgspec.json.decode(RESULT.read_bytes(), type=Results) if RESULT.exists() else Results()
     names = {cell.where for cell in cells}
     others = [cell for cell in kept.simulated if cell.where not in names]
     simulated = sorted([*others, *cells], key=lambda cell: cell.where)
     live = [one for one in kept.live if not (measured and one.modes & measured.modes)]
-    results = Results(simulated, seed if cells else kept.seed, [measured, *live] if measured else live)
+    again = {each.where for each in jobs_unchanged}
+    still = sorted(
+        [*(each for each in kept.unchanged if each.where not in again), *jobs_unchanged],
+        key=lambda each: each.where,
+    )
+    results = Results(still, simulated, seed if cells else kept.seed, [measured, *live] if measured else live)
     RESULT.write_bytes(msgspec.json.format(msgspec.json.encode(results), indent=1) + b"\n")
     DOCUMENT.write_text(document(results, [recorded(path) for path in sorted(DATA.glob("*.jsonl"))]))
 
@@ -128,6 +157,25 @@ def simulated(jobs: Mapping[str, int], seed: int) -> list[Cell]:
     ]
     with ProcessPoolExecutor(min(4, os.cpu_count() or 1)) as pool:
         return list(pool.map(cell, *zip(*tasks, strict=True)))
+
+
+def unchanged_jobs(names: Sequence[str]) -> list[Unchanged]:
+    """Every default on every recording, and the same jobs with a row that takes twice as long."""
+    tasks = [
+        (DATA / f"{name}.jsonl", *rest)
+        for name in names
+        for rest in product(("compare", "check"), (1, 5), THRESHOLDS)
+    ]
+    with ProcessPoolExecutor(min(4, os.cpu_count() or 1)) as pool:
+        return list(pool.map(one_default, *zip(*tasks, strict=True)))
+
+
+def one_default(path: Path, command: Command, bases: int, threshold: float) -> Unchanged:
+    """One line of the table of unchanged jobs."""
+    recording, setting = recorded(path), Setting(threshold)
+    failed, jobs = unchanged(recording, setting, bases, command)
+    found, _ = unchanged(recording, setting, bases, command, slow=1.0)
+    return Unchanged(recording.name, command, bases, threshold, jobs, failed, found)
 
 
 def cell(path: Path, ratio: bool, threshold: float, slow: float, trials: int, seed: int) -> Cell:

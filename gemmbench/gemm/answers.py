@@ -1,0 +1,150 @@
+"""Whether what a bench computes is right, before the first timed batch and after the last.
+
+The same for every executor: OpenCL kernels, numpy and the libraries.
+
+* Before: C is poisoned where it must not be read, and the launches that are timed run once on the timed
+  operands, and before a user's on generated ones, on which the sharpest bounds hold.
+* After: C as the last batch left it, in host memory where that was of the host scope; then C is filled with
+  numbers that look like an answer and are none, and one more problem runs on a drawn operand set and in a
+  drawn scope. A kernel that acts only on a fresh C shows.
+
+A user's ``--out`` is written when all that has passed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Protocol
+
+import numpy as np
+
+from gemmbench.gemm.operands import Matrices, load_operands, save_result
+from gemmbench.gemm.reference import Reference, merged
+from gemmbench.gemm.verify import poison
+from gemmbench.model.case import Case, Operands, Policy
+from gemmbench.model.dtypes import ReferenceArray
+from gemmbench.model.instrument import When
+from gemmbench.model.problem import Gemm
+from gemmbench.model.row import Check
+
+
+class Answering(Protocol):
+    """A bench as far as it is verified."""
+
+    @property
+    def scopes(self) -> tuple[str, ...]:
+        """What is timed: device, host."""
+
+    @property
+    def distinct(self) -> tuple[str, ...]:
+        """Those of them whose launches are not the same as an earlier one's; only the transfers differ."""
+
+    @property
+    def sets(self) -> int:
+        """How many operand sets it rotates among."""
+
+    def put(self, values: Matrices) -> None:
+        """Replace A and B of the first operand set."""
+
+    def answer(self, scope: str, index: int, c: ReferenceArray) -> ReferenceArray:
+        """Run the timed launches once on an operand set whose C was filled; C afterwards, m x n."""
+
+    def left(self) -> ReferenceArray | None:
+        """C as the last batch left it; None if it was filled since, or where every problem added to C."""
+
+
+class Answers:
+    """What the answers of one bench are held against.
+
+    Args:
+        case: the bench's.
+        values: its operands.
+        policy: of its row.
+        sums: the data type that sums are kept in, if it is not C's.
+    """
+
+    def __init__(self, case: Case, values: Matrices, policy: Policy, sums: str) -> None:
+        assert case.problem is not None
+        self._case, self._problem, self._values = case, case.problem, values
+        self._budget_s, self._sums = policy.budget_s, sums
+        self._last: tuple[Matrices, ReferenceArray, ReferenceArray, Check] | None = None
+        self._result: ReferenceArray | None = None  # that was right, with the case's own C
+
+    @property
+    def before(self) -> ReferenceArray:
+        """C before a problem: poisoned where it must not be read."""
+        return unwritten(self._problem, self._values)
+
+    def check(self, bench: Answering, when: When) -> Check:
+        """What is wrong, and how close every figure came to its bound."""
+        return self._before(bench) if when == "before" else self._after(bench)
+
+    def _before(self, bench: Answering) -> Check:
+        checks = []
+        if not self._values.generated:
+            other = load_operands(replace(self._case, operands=Operands()))
+            bench.put(other)
+            result = bench.answer(bench.scopes[0], 0, unwritten(self._problem, other))
+            bench.put(self._values)
+            checks.append(_named(self._judged(other, result), "on generated operands: "))
+        for scope in bench.distinct:
+            self._result = bench.answer(scope, 0, self.before)
+            checks.append(self._judged(self._values, self._result))
+        return merged(checks)
+
+    def _after(self, bench: Answering) -> Check:
+        left = bench.left()
+        checks = [] if left is None else [_named(self._judged(self._values, left), "after the last batch: ")]
+        rng = np.random.default_rng()
+        scope, index = str(rng.choice(bench.scopes)), int(rng.integers(bench.sets))
+        other = self._unlike(rng)
+        result = bench.answer(scope, index, other)
+        checks.append(
+            _named(self._judged(self._values, result, other), "with another C after the last batch: ")
+        )
+        check = merged(checks)
+        if check.verdict == "ok" and self._case.operands.out and self._result is not None:
+            save_result(self._case.operands.out, self._result)
+        return check
+
+    def _judged(self, values: Matrices, result: ReferenceArray, c0: ReferenceArray | None = None) -> Check:
+        """Whether C is right; the same C as last time is not compared again."""
+        c0 = values.c if c0 is None or self._problem.beta == 0 else c0
+        if self._last:
+            seen, seen_c0, c, check = self._last
+            if seen is values and seen_c0 is c0 and np.array_equal(c, result):
+                return check
+        reference = _reference(self._problem, values, self._budget_s)
+        check = reference.check(result, c0, self._sums)
+        self._last = values, c0, result, check
+        return check
+
+    def _unlike(self, rng: np.random.Generator) -> ReferenceArray:
+        """Finite random numbers of an answer's size: the right answer's own, moved, with other signs."""
+        m, n, kind = self._problem.m, self._problem.n, self._values.c.dtype
+        drawn = rng.integers(-99, 99, (m, n)).astype(kind)
+        if self._result is None or not self._result.size:
+            return drawn
+        moved = np.roll(self._result, (int(rng.integers(m)), int(rng.integers(n))), (0, 1))
+        moved *= rng.choice(np.array([-1, 1], kind), (m, 1))
+        moved *= rng.choice(np.array([-1, 1], kind), n)
+        return moved if moved.any() else drawn
+
+
+def unwritten(problem: Gemm, values: Matrices) -> ReferenceArray:
+    """C before a problem: poisoned where it must not be read."""
+    return values.c if problem.beta != 0 else np.full_like(values.c, poison(problem.result))
+
+
+def _reference(problem: Gemm, values: Matrices, budget_s: float) -> Reference:
+    """The reference of some operands, which keep it: it is the same for every kernel."""
+    made = values.references.get(budget_s)
+    if made is None:
+        made = Reference(problem, values.a, values.b, values.generated, budget_s)
+        values.references[budget_s] = made
+    return made
+
+
+def _named(check: Check, prefix: str) -> Check:
+    first, *others = check.reasons or ("",)
+    return replace(check, reasons=(prefix + first, *others)) if first else check

@@ -1,0 +1,537 @@
+"""The reference in double precision, and how far from it a right kernel may come.
+
+`Reference.check` compares C with alpha A B + beta C0: every element where the host can make the product
+within a row's budget, otherwise drawn rows and columns, and a residual over all of C. Each figure is a
+fraction of its bound, and 1 or less is right:
+
+* ``element``: the worst element;
+* ``slope``: how far C is scaled, by least squares on the product: alpha 1 % off;
+* ``row_mean`` and ``column_mean``: the mean residual of a row or column;
+* ``step``: the share of one step a_p b_p^T in the residual, -1 where it is missing: the worst of all p, or
+  of 64 drawn ones where not all of C is compared;
+* ``residual``: C t against A (B t) in blocks of columns, where not all of C is compared.
+
+Rounding errors of operands that the suite drew itself (independent, mean zero) behave like a random walk:
+a sum of k products errs by about u sqrt(k) s, with s^2 the sum of the products' squares (Higham and Mary,
+"A new approach to probabilistic rounding error analysis", SIAM J. Sci. Comput. 41, 2019; "Sharper
+probabilistic backward error analysis for basic linear algebra kernels with random data", 42, 2020). So,
+with u = eps / 2 of the type that sums are kept in, v that of C's type and d what a multiplier may drop of
+an element (tf32: 2^-10),
+
+    bound_ij = 8 (2 d + u sqrt(k + 4) + v) s_ij + e |A B|_ij
+
+with s_ij^2 = alpha^2 (A.^2 B.^2)_ij + beta^2 C0_ij^2 and e a share that may be gone by no chance: 2 d of
+elements that are cut short, 4 (u + v) for scaling and storing, u^2 (k + 4) for products that are smaller
+than half a unit of the partial sum and get lost, and u (k + 4) where sums are kept in float or double,
+since matrix units cut partial sums short instead of rounding them (Fasi, Higham, Mikaitis and Pranesh,
+"Numerical behavior of NVIDIA tensor cores", PeerJ Comput. Sci. 7, 2021). Errors of different elements are
+independent but for that share, so that a sum of them with weights w has the bound sqrt(sum w^2 bound^2) +
+e |sum w A B|.
+
+Of a user's matrices nothing is known. Each addition rounds a partial sum, so that the error is at most u
+times the sum of all |partial sums| (Higham, "Accuracy and Stability of Numerical Algorithms", 2002,
+section 4.2): for sums whose terms do not cancel that is (k + 4) u |c| / 2, and it is reached, since equal
+products are rounded alike. How large partial sums become, t (the largest) and r (on average), is measured
+on drawn elements in natural order and in lanes of 2 to 64, relative to s:
+
+    bound_ij = 8 (u sqrt(k + 4) + v) t_ij + u (k + 4) r_ij
+
+with r = |c| / 2 where partial sums look like a random walk, whose rounding errors have no sign in common.
+Errors of elements may have a sign in common there (rows may be equal), so the bound of a weighted sum is
+the sum of the bounds (by Cauchy and Schwarz); what only sharp sums find is found by multiplying the
+suite's own operands, too.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from typing import Any
+
+import numpy as np
+
+from gemmbench.model.dtypes import DTYPES, DType, ReferenceArray, decode
+from gemmbench.model.problem import Gemm
+from gemmbench.model.row import Check
+
+SAFETY = 8.0  # standard deviations allowed to rounding errors
+DRAWN = 64  # rows and columns that are compared where not all of C is
+_BLOCK = 512  # rows at a time
+_WIDTH = 64  # columns in a block of the residual
+_MOST_ELEMENTS = 1 << 24  # of a C that is compared as a whole
+_SHARE = 0.5  # of a row's budget that making the whole reference may take
+_ELEMENTS = 128  # drawn to measure partial sums
+_LANES = (1, 2, 4, 8, 16, 32, 64)  # orders of summation in which they are measured
+_WALK = 5.0  # up to here a partial sum over s may be a random walk's
+_CUT_SHORT = 2.0**-24  # eps / 2 of float: sums of such types may be cut short
+_REASONS = 3  # that a sentence has
+_HALF_A_UNIT = 0.5  # what a sum of integers may err by: nothing
+
+
+@dataclass(frozen=True)
+class Model:
+    """What rounding does: see the module."""
+
+    adding: float  # u
+    storing: float  # v
+    dropped: float  # d
+    smallest: float  # what an operation may lose below the type's range
+    steps: int  # k + 4: two more for alpha, one each for beta and for C
+    largest: float = 0.0  # t over s; 0: the operands are the suite's own
+    average: float = 0.0  # r over s; 0: |c| / 2
+
+    @property
+    def unit(self) -> float:
+        """Of a bound that has no sign in common, over what is summed."""
+        return SAFETY * (2 * self.dropped + self.adding * math.sqrt(self.steps) + self.storing)
+
+    @property
+    def share(self) -> float:
+        """Of what is summed that may be gone by no chance."""
+        lost = self.adding * self.steps * (1.0 if self.adding <= _CUT_SHORT else self.adding)
+        return 2 * self.dropped + 4 * (self.adding + self.storing) + lost
+
+    def bound(self, size: ReferenceArray, product: ReferenceArray, added: ReferenceArray) -> ReferenceArray:
+        """Of elements.
+
+        Args:
+            size: |alpha| sqrt(A.^2 B.^2).
+            product: alpha A B.
+            added: beta C0.
+        """
+        if not self.largest:
+            noise = self.unit * (np.hypot(size, added) if added.any() else size)
+            return np.asarray(noise + self.share * np.abs(product), np.float64)
+        magnitude = np.abs(product)
+        largest = np.maximum(self.largest * size, magnitude) + np.abs(added)
+        average = (self.average * size if self.average else magnitude / 2) + np.abs(added)
+        return np.asarray(self.unit * largest + self.adding * self.steps * average)
+
+
+@dataclass(frozen=True)
+class _Panel:
+    """Rows and columns of C that are compared; rows and columns of A and B are scaled by powers of 2."""
+
+    rows: ReferenceArray
+    columns: ReferenceArray
+    product: ReferenceArray  # A B, scaled, in double precision
+    size: ReferenceArray  # sqrt(A.^2 B.^2), scaled
+    powers: ReferenceArray  # by step: the sum of (a_ip b_pj)^2 over the panel, scaled
+
+
+@dataclass
+class _Sums:
+    """What is added up over a panel, a block of rows at a time."""
+
+    along: ReferenceArray  # by step and column: A^T R
+    columns: ReferenceArray
+    column_products: ReferenceArray
+    column_bounds: ReferenceArray
+    rp: float = 0.0  # sum of residual times product
+    pp: float = 0.0
+    ppbb: float = 0.0  # of product^2 bound^2
+    bb: float = 0.0
+    most: float = 0.0  # the largest bound
+
+
+@dataclass
+class _Findings:
+    """The worst of each figure, and what is wrong."""
+
+    figures: dict[str, float] = field(default_factory=dict)
+    reasons: list[str] = field(default_factory=list)
+
+    def add(self, name: str, ratio: float, reason: str) -> None:
+        """One figure; more than 1, or NaN, is wrong, and the first reason of its kind is kept."""
+        if not ratio <= 1 and not self.figures.get(name, 0) > 1:
+            self.reasons.append(reason)
+        if np.isfinite(ratio):
+            self.figures[name] = max(self.figures.get(name, 0.0), float(ratio))
+
+
+class Reference:
+    """alpha A B of one problem's operands, made once; see the module.
+
+    Args:
+        problem: the problem.
+        a: m x k, as stored.
+        b: k x n.
+        generated: whether the operands are the suite's own random ones.
+        budget_s: of the row: where the whole product takes too much of it, rows and columns are drawn.
+        rng: draws them.
+    """
+
+    def __init__(
+        self,
+        problem: Gemm,
+        a: ReferenceArray,
+        b: ReferenceArray,
+        generated: bool,
+        budget_s: float,
+        rng: np.random.Generator | None = None,
+    ) -> None:
+        self._problem, self._a, self._b, self._generated = problem, a, b, generated
+        self._rng = rng or np.random.default_rng()
+        self._dtype = DTYPES[problem.dtype]
+        self._row_scale = self._scales(a, 1)
+        self._column_scale = self._scales(b, 0)
+        elements = problem.m * problem.n
+        whole_s = 1.5 * problem.flops / host_rate() if problem.flops > 1 << 24 else 0.0
+        self.is_whole = elements <= _MOST_ELEMENTS and whole_s <= _SHARE * budget_s
+        every = np.arange(problem.m), np.arange(problem.n)
+        if self.is_whole:
+            choices = [every]
+        else:
+            choices = [(self._drawn(problem.m), every[1]), (every[0], self._drawn(problem.n))]
+        self._steps = np.arange(problem.k) if self.is_whole else self._drawn(problem.k)
+        self._panels = [self._panel(*choice) for choice in choices] if elements else []
+        self._partials = (0.0, 0.0) if generated or not elements else self._measured_partials()
+
+    # --- making it ---
+
+    def _scales(self, matrix: ReferenceArray, axis: int) -> ReferenceArray:
+        """1 over the power of 2 at or below the largest element of each row (axis 1) or column."""
+        most = np.zeros(matrix.shape[1 - axis])
+        if not self._dtype.is_float:
+            return most + 1
+        for part in _parts(len(matrix)):
+            block = np.abs(decode(matrix[part], self._dtype))
+            if axis:
+                most[part] = block.max(axis=1, initial=0)
+            else:
+                most = np.maximum(most, block.max(axis=0, initial=0))
+        return np.asarray(np.ldexp(1.0, 1 - np.frexp(np.where(most > 0, most, 1.0))[1]))
+
+    def _rows_of_a(self, rows: Any, kind: Any = np.float64) -> ReferenceArray:
+        numbers = decode(self._a[rows], self._dtype) * self._row_scale[rows, None]
+        return np.asarray(numbers, kind)
+
+    def _rows_of_b(self, part: Any, columns: ReferenceArray, kind: Any = np.float64) -> ReferenceArray:
+        block = self._b[part] if len(columns) == self._problem.n else self._b[part][:, columns]
+        return np.asarray(decode(block, self._dtype) * self._column_scale[columns], kind)
+
+    def _drawn(self, length: int) -> ReferenceArray:
+        """So many of a length, first and last among them."""
+        if length <= DRAWN:
+            return np.arange(length)
+        inner = self._rng.choice(np.arange(1, length - 1), DRAWN - 2, replace=False)
+        return np.sort(np.concatenate([[0, length - 1], inner]))
+
+    def _panel(self, rows: ReferenceArray, columns: ReferenceArray) -> _Panel:
+        problem = self._problem
+        product = np.zeros((len(rows), len(columns)))
+        # Squares in single precision do for the suite's own operands; a user's may have any exponent.
+        kind = np.float32 if self._generated else np.float64
+        size = np.zeros(product.shape, kind)
+        row_powers, powers = np.zeros(problem.k), np.zeros(problem.k)
+        for steps in _parts(problem.k, 4 * _BLOCK):
+            b = self._rows_of_b(steps, columns)
+            b_squares = np.square(b, dtype=np.float64).astype(kind)
+            powers[steps] = b_squares.sum(axis=1)
+            for part in _parts(len(rows)):
+                a = np.asarray(decode(self._a[rows[part], steps], self._dtype), np.float64)
+                a *= self._row_scale[rows[part], None]
+                product[part] += a @ b
+                if self._dtype.is_float:
+                    squares = np.square(a, out=a).astype(kind)
+                    size[part] += squares @ b_squares
+                    row_powers[steps] += squares.sum(axis=0)
+        return _Panel(rows, columns, product, np.sqrt(size, out=size), powers * row_powers)
+
+    def _measured_partials(self) -> tuple[float, float]:
+        """How large partial sums become over s, the largest and on average, on drawn elements."""
+        problem = self._problem
+        rows = self._rng.integers(0, problem.m, _ELEMENTS)
+        columns = self._rng.integers(0, problem.n, _ELEMENTS)
+        a = decode(self._a[rows], self._dtype) * self._row_scale[rows, None]
+        b = decode(self._b[:, columns], self._dtype) * self._column_scale[columns]
+        products = np.asarray(a * b.T, np.float64)
+        size = np.sqrt(np.square(products).sum(axis=1, keepdims=True))
+        products = products[size[:, 0] > 0] / size[size[:, 0] > 0]
+        if not products.size:
+            return 1.0, 0.0
+        largest = average = 1.0
+        for lanes in _LANES:
+            if lanes > problem.k:
+                break
+            kept = products[:, : problem.k // lanes * lanes].reshape(len(products), -1, lanes)
+            partial = np.abs(kept.cumsum(axis=1))
+            largest = max(largest, float(partial.max()))
+            average = max(average, float(partial.mean(axis=1).max()))
+        return 1.25 * largest, 1.25 * average if largest > _WALK else 0.0
+
+    # --- comparing with it ---
+
+    def check(self, c: ReferenceArray, c0: ReferenceArray, sums: str = "") -> Check:
+        """Whether C is right. NaN fails.
+
+        Args:
+            c: m x n, C after.
+            c0: m x n, C before; not read if beta is 0.
+            sums: the data type that sums are kept in, if it is not C's.
+        """
+        findings = _Findings()
+        for panel in self._panels:
+            self._compare(panel, c, c0, sums, findings)
+        if self._panels and not self.is_whole and not findings.reasons:
+            add = self._residual if self._problem.result.is_float else self._whole_residual
+            add(c, c0, self._model(sums), findings)
+        reasons = tuple(findings.reasons[:_REASONS])
+        return Check("wrong" if reasons else "ok", findings.figures, reasons)
+
+    def _model(self, sums: str) -> Model:
+        result = self._problem.result
+        kept = DTYPES[sums] if sums else result
+        smallest = 0.0
+        if kept.is_float:
+            info, stored = _limits(kept), _limits(result)
+            # Half has subnormal numbers on every device; of the others they may be flushed to zero.
+            smallest = float(info.smallest_subnormal if kept.itemsize == 2 else info.smallest_normal)
+            smallest += float(stored.smallest_subnormal)
+        steps = self._problem.k + 4
+        return Model(
+            kept.eps / 2, result.eps / 2, self._dtype.dropped, steps * smallest, steps, *self._partials
+        )
+
+    def _compare(
+        self, panel: _Panel, c: ReferenceArray, c0: ReferenceArray, sums: str, findings: _Findings
+    ) -> None:
+        problem, model = self._problem, self._model(sums)
+        inexact = problem.result.is_float
+        columns = len(panel.columns)
+        none = np.zeros(columns)
+        total = _Sums(np.zeros((len(self._steps), columns), np.float32), none, none.copy(), none.copy())
+        worst, wrong, first = 0.0, 0, ""
+        row_mean = 0.0, 0
+        for part in _parts(len(panel.rows)):
+            rows = panel.rows[part]
+            scale = np.multiply.outer(self._row_scale[rows], self._column_scale[panel.columns])
+            got = self._elements(c, rows, panel.columns)
+            product = problem.alpha * panel.product[part]
+            added = np.zeros_like(product)
+            if problem.beta != 0:
+                added = problem.beta * scale * self._elements(c0, rows, panel.columns)
+            with np.errstate(all="ignore"):
+                residual = got * scale - (product + added)
+                if inexact:
+                    bound = model.bound(abs(problem.alpha) * panel.size[part], product, added)
+                    bound += model.smallest * scale
+                else:
+                    bound = np.full(product.shape, _HALF_A_UNIT)
+                ratio = np.abs(residual) / (bound + np.finfo(np.float64).tiny)
+            failed = ~(ratio <= 1)
+            if failed.any():
+                i, j = np.argwhere(failed)[0]
+                expected = (product + added)[i, j] / scale[i, j]
+                where = f"C[{rows[i]}][{panel.columns[j]}]"
+                first = first or f"{where} is {got[i, j]:.6g}, not {expected:.6g}"
+                wrong += int(failed.sum())
+            worst = max(worst, float(np.where(np.isnan(ratio), np.inf, ratio).max()))
+            if inexact and np.isfinite(worst):
+                row_mean = max(row_mean, self._add(total, model, rows, residual, product, bound))
+        share = f"{wrong} of {panel.product.size} elements are further off than rounding"
+        size = f", {_times(worst)} its bound" if np.isfinite(worst) else ""
+        findings.add("element", worst, f"{share}: {first}{size}")
+        if inexact and np.isfinite(worst):
+            self._add_up(panel, total, model, row_mean, findings)
+
+    def _elements(self, c: ReferenceArray, rows: ReferenceArray, columns: ReferenceArray) -> ReferenceArray:
+        whole = len(columns) == self._problem.n
+        block = c[rows[0] : rows[-1] + 1] if whole and len(rows) == rows[-1] - rows[0] + 1 else c[rows]
+        return np.asarray(decode(block if whole else block[:, columns], self._problem.result), np.float64)
+
+    def _add(
+        self,
+        total: _Sums,
+        model: Model,
+        rows: ReferenceArray,
+        residual: ReferenceArray,
+        product: ReferenceArray,
+        bound: ReferenceArray,
+    ) -> tuple[float, int]:
+        """Add a block of rows up; the worst row's mean residual over its bound, and that row."""
+        stored = self._a[rows] if self.is_whole else self._a[np.ix_(rows, self._steps)]
+        a = np.asarray(decode(stored, self._dtype) * self._row_scale[rows, None], np.float32)
+        total.along += a.T @ residual.astype(np.float32)
+        squares = np.square(bound)
+        total.rp += float(np.vdot(residual, product))
+        total.pp += float(np.vdot(product, product))
+        total.ppbb += float(np.vdot(np.square(product), squares))
+        total.bb += float(squares.sum())
+        total.most = max(total.most, float(bound.max()))
+        total.columns += residual.sum(axis=0)
+        if self._generated:
+            total.column_products += product.sum(axis=0)
+            total.column_bounds += squares.sum(axis=0)
+            allowed = np.sqrt(squares.sum(axis=1)) + model.share * np.abs(product.sum(axis=1))
+        else:
+            total.column_bounds += bound.sum(axis=0)
+            allowed = bound.sum(axis=1)
+        ratio = _over(residual.sum(axis=1), allowed)
+        index = int(ratio.argmax())
+        return float(ratio[index]), int(rows[index])
+
+    def _add_up(
+        self, panel: _Panel, total: _Sums, model: Model, row_mean: tuple[float, int], findings: _Findings
+    ) -> None:
+        """The figures over a panel."""
+        alpha = abs(self._problem.alpha)
+        if total.pp > 0:
+            noise = np.sqrt(total.ppbb) / total.pp + model.share
+            allowed = noise if self._generated else np.sqrt(total.bb / total.pp)
+            slope = total.rp / total.pp
+            ratio = abs(slope) / allowed
+            findings.add(
+                "slope", ratio, f"C is {1 + slope:.4f} times what it should be, {_times(ratio)} the bound"
+            )
+            step, index = self._worst_step(panel, total, model, alpha)
+            where = f"step {index} of k is missing or counted wrongly"
+            findings.add("step", step, f"{where}, {_times(step)} the bound")
+        ratio, row = row_mean
+        findings.add("row_mean", ratio, f"the mean residual of row {row} is {_times(ratio)} its bound")
+        allowed = total.column_bounds
+        if self._generated:
+            allowed = np.sqrt(allowed) + model.share * np.abs(total.column_products)
+        ratios = _over(total.columns, allowed)
+        index, ratio = panel.columns[int(ratios.argmax())], float(ratios.max())
+        findings.add(
+            "column_mean", ratio, f"the mean residual of column {index} is {_times(ratio)} its bound"
+        )
+
+    def _worst_step(self, panel: _Panel, total: _Sums, model: Model, alpha: float) -> tuple[float, int]:
+        """The share of each step in the residual over its bound: the worst, and which."""
+        shares = np.zeros(len(self._steps))
+        for part in _parts(len(shares), 4 * _BLOCK):
+            b = self._rows_of_b(self._steps[part], panel.columns, np.float32)
+            shares[part] = np.einsum("pj,pj->p", total.along[part], b)
+        powers = panel.powers[self._steps]
+        root = np.sqrt(total.bb)
+        with np.errstate(all="ignore"):
+            norm = alpha * np.sqrt(powers)  # of alpha a_p b_p^T
+            if self._generated:
+                # A product may lose what it is smaller than half a unit of the partial sum, 3 s at most.
+                lost = 3 * model.adding / model.unit * root / norm
+                allowed = total.most / norm + lost + model.share
+            else:
+                allowed = root / norm
+            ratios = np.abs(shares) * alpha / norm**2 / allowed
+        ratios = np.where(powers > 0, ratios, 0.0)
+        index = int(ratios.argmax())
+        return float(ratios[index]), int(self._steps[index])
+
+    @cached_property
+    def _blocks(self) -> tuple[ReferenceArray, ReferenceArray, ReferenceArray]:
+        """A random t, and by row and block of columns A (B t) and (A.^2 B.^2) t.^2, scaled."""
+        problem = self._problem
+        t = self._rng.uniform(0.5, 1.0, problem.n) * self._rng.choice((-1.0, 1.0), problem.n)
+        every, count = np.arange(problem.n), -(-problem.n // _WIDTH)
+        bt, weight = np.zeros((problem.k, count)), np.zeros((problem.k, count))
+        for part in _parts(problem.k):
+            block = self._rows_of_b(part, every) * t
+            bt[part], weight[part] = _across(block), _across(np.square(block))
+        expected, squares = np.zeros((problem.m, count)), np.zeros((problem.m, count))
+        for part in _parts(problem.m):
+            a = self._rows_of_a(np.arange(part.start, part.stop))
+            expected[part], squares[part] = a @ bt, np.square(a) @ weight
+        return t, expected, squares
+
+    def _residual(self, c: ReferenceArray, c0: ReferenceArray, model: Model, findings: _Findings) -> None:
+        """C t against alpha A (B t) + beta C0 t for a random t, each block of 64 columns for itself."""
+        problem = self._problem
+        t, products, squared = self._blocks
+        worst, where = 0.0, ""
+        for part in _parts(problem.m):
+            scale = self._row_scale[part, None] * self._column_scale * t
+            expected, squares = problem.alpha * products[part], problem.alpha**2 * squared[part]
+            if problem.beta != 0:
+                added = problem.beta * scale * np.asarray(decode(c0[part], problem.result), np.float64)
+                expected += _across(added)
+                squares += _across(np.square(added))
+            if self._generated:
+                bound = model.unit * np.sqrt(squares) + model.share * np.abs(expected)
+            else:
+                average = model.average or model.largest / 2
+                each = model.unit * model.largest + model.adding * model.steps * average
+                bound = each * np.sqrt(_WIDTH * squares)
+            bound += model.smallest * _across(np.abs(scale))
+            with np.errstate(all="ignore"):
+                got = _across(scale * np.asarray(decode(c[part], problem.result), np.float64))
+                ratio = _over(got - expected, bound)
+            ratio = np.where(np.isnan(ratio), np.inf, ratio)
+            i, j = np.unravel_index(int(ratio.argmax()), ratio.shape)
+            if ratio[i, j] > worst:
+                columns = f"columns {j * _WIDTH} to {min((j + 1) * _WIDTH, problem.n) - 1}"
+                worst, where = float(ratio[i, j]), f"row {part.start + i} in {columns}"
+        findings.add("residual", worst, f"the residual of {where} is {_times(worst)} its bound")
+
+    def _whole_residual(self, c: ReferenceArray, c0: ReferenceArray, _: Model, findings: _Findings) -> None:
+        """Of integers, both sides in 64 bits, with a t whose elements are 21 bits long.
+
+        What overflows does so on both sides alike. A wrong row passes with a probability of one in two
+        million.
+        """
+        problem = self._problem
+        t = self._rng.integers(-(2**20), 2**20, problem.n)
+        alpha, beta = int(problem.alpha), int(problem.beta)
+        difference = _apply_whole(c, t) - alpha * _apply_whole(self._a, _apply_whole(self._b, t))
+        if beta != 0:
+            difference -= beta * _apply_whole(c0, t)
+        wrong = np.flatnonzero(difference)
+        row = int(wrong[0]) if wrong.size else 0
+        ratio = abs(float(difference[row])) / _HALF_A_UNIT
+        findings.add("residual", ratio, f"the residual of row {row} is {ratio / 2:.6g}, not 0")
+
+
+def _apply_whole(matrix: ReferenceArray, vector: ReferenceArray) -> ReferenceArray:
+    """matrix times vector in 64-bit integers."""
+    parts = [matrix[part].astype(np.int64) @ vector for part in _parts(len(matrix))]
+    return np.concatenate(parts) if parts else np.zeros(0, np.int64)
+
+
+def _limits(dtype: DType) -> Any:
+    """numpy's facts of a floating-point type."""
+    kind: Any = dtype.numpy
+    return np.finfo(kind)
+
+
+def _parts(length: int, size: int = _BLOCK) -> Iterator[slice]:
+    return (slice(start, min(start + size, length)) for start in range(0, length, size))
+
+
+def _across(block: ReferenceArray) -> ReferenceArray:
+    """Sums over blocks of columns."""
+    return np.asarray(np.add.reduceat(block, np.arange(0, block.shape[1], _WIDTH), axis=1))
+
+
+def _over(values: ReferenceArray, bounds: ReferenceArray) -> ReferenceArray:
+    return np.asarray(np.abs(values) / (bounds + np.finfo(np.float64).tiny))
+
+
+def _times(ratio: float) -> str:
+    return f"{ratio:.3g} times"
+
+
+@lru_cache(maxsize=1)
+def host_rate() -> float:
+    """Flop/s of numpy in double precision: the best of three products of 384 x 384."""
+    edge = 384
+    values = np.random.default_rng(1).random((edge, edge))
+    seconds = []
+    for _ in range(3):
+        begin = time.perf_counter()
+        values @ values
+        seconds.append(time.perf_counter() - begin)
+    return 2 * edge**3 / min(seconds)
+
+
+def merged(checks: Sequence[Check]) -> Check:
+    """Several checks of one kernel: the worst of each figure, and every reason once."""
+    figures: dict[str, float] = {}
+    for check in checks:
+        for name, value in check.figures.items():
+            figures[name] = max(figures.get(name, 0.0), value)
+    reasons = tuple(dict.fromkeys(reason for check in checks for reason in check.reasons))
+    return Check("wrong" if reasons else "ok", figures, reasons)

@@ -1,0 +1,303 @@
+"""What a device and its host do while a row is measured: read by a thread of the parent, window by window.
+
+A device's readings (NVML: clock, power, temperature, limits) carry the machine's monotonic time and are
+assigned to batches by their begin and end. Of the host, Linux tells how busy the cores were that this process
+may use, what of that was this process and its children, and how often the measuring process had to wait for a
+core.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import fmean, median
+from typing import Protocol
+
+from gemmbench.measure.energy import Board, CounterError, is_nvidia
+from gemmbench.model.conditions import HARDWARE, POWER, THERMAL, Conditions, Reading, Readings
+from gemmbench.model.device import DeviceFacts
+from gemmbench.model.instrument import Batch, Watch
+
+PROC = Path("/proc")
+
+_LOAD_S = 0.3  # an H200's clock has fallen 0.15 s after a load began
+_POLL_S = 0.01
+_STALE_S = 0.1  # a reading this old says nothing of a batch
+
+_CLOCK_SM, _TEMPERATURE_GPU = 1, 0  # NVML_CLOCK_SM, NVML_TEMPERATURE_GPU
+_LIMITS: tuple[tuple[int, str], ...] = (  # nvmlClocksEventReason...
+    (0x04, POWER),  # SwPowerCap
+    (0x20 | 0x40, THERMAL),  # SwThermalSlowdown, HwThermalSlowdown
+    (0x08 | 0x80, HARDWARE),  # HwSlowdown, HwPowerBrakeSlowdown
+)
+_FIELDS_OF_BUSY = (0, 1, 2, 5, 6)  # user, nice, system, irq, softirq of /proc/stat
+_FIELD_OF_STEAL = 7
+
+
+class Gauge(Protocol):
+    """Reads a device's clock, power, temperature and limits."""
+
+    def read(self, now: float) -> Reading:
+        """What it says at this moment; what it cannot say is None."""
+
+
+class NvmlGauge:
+    """The gauge of an NVIDIA board.
+
+    Raises:
+        CounterError: there is no board that can be read.
+    """
+
+    def __init__(self, device: DeviceFacts) -> None:
+        self._board = Board(device)
+        self._max_mhz = self._number("nvmlDeviceGetMaxClockInfo", _CLOCK_SM)
+
+    def read(self, now: float) -> Reading:
+        """See `Gauge`; takes about 0.35 ms."""
+        milliwatts = self._number("nvmlDeviceGetPowerUsage")
+        reasons = self._number("nvmlDeviceGetCurrentClocksEventReasons")
+        if reasons is None:  # what older drivers and packages call it
+            reasons = self._number("nvmlDeviceGetCurrentClocksThrottleReasons")
+        return Reading(
+            now,
+            self._number("nvmlDeviceGetClockInfo", _CLOCK_SM),
+            self._max_mhz,
+            None if milliwatts is None else milliwatts * 1e-3,
+            self._number("nvmlDeviceGetTemperature", _TEMPERATURE_GPU),
+            tuple(name for bits, name in _LIMITS if int(reasons or 0) & bits),
+        )
+
+    def _number(self, function: str, *arguments: object) -> float | None:
+        with suppress(CounterError):
+            return float(self._board.ask(function, *arguments))
+        return None
+
+
+# --- the host -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What Linux had counted at one moment, in seconds since some time before."""
+
+    at_s: float
+    cores: int
+    busy_s: float
+    idle_s: float
+    own_s: float  # of this process and its children
+    steal_s: float
+    switches: int | None  # None where the measuring process is not known
+
+    def since(self, before: Usage) -> tuple[float | None, float | None, int | None]:
+        """Cores that others used, cores that were stolen, and switches, since another moment."""
+        seconds = self.at_s - before.at_s
+        if seconds <= 0 or self.busy_s + self.idle_s <= before.busy_s + before.idle_s:
+            return None, None, None
+        others_s = (self.busy_s - before.busy_s) - (self.own_s - before.own_s)
+        known = self.switches is not None and before.switches is not None
+        return (
+            round(max(0.0, others_s / seconds), 3),
+            round(max(0.0, (self.steal_s - before.steal_s) / seconds), 3),
+            max(0, self.switches - before.switches) if known else None,  # type: ignore[operator]
+        )
+
+
+def usage(
+    now: float,
+    own: int,
+    measuring: int | None = None,
+    cores: Collection[int] | None = None,
+    proc: Path | None = None,
+) -> Usage | None:
+    """What has been counted so far; None where the system does not tell.
+
+    Args:
+        now: the time.
+        own: this process; its children and theirs count as its own.
+        measuring: the process whose involuntary context switches count.
+        cores: the numbers of those that this process may use; None for all.
+        proc: another folder than /proc.
+    """
+    proc = proc or PROC
+    try:
+        tick_s = 1 / os.sysconf("SC_CLK_TCK")
+        counts = [
+            [int(word) for word in words[1:]]
+            for line in (proc / "stat").read_text(encoding="ascii").splitlines()
+            if (words := line.split()) and words[0][:3] == "cpu" and words[0][3:].isdecimal()
+            if cores is None or int(words[0][3:]) in cores
+        ]
+        return Usage(
+            now,
+            len(counts),
+            busy_s=tick_s * sum(count[field] for count in counts for field in _FIELDS_OF_BUSY),
+            idle_s=tick_s * sum(count[3] + count[4] for count in counts),
+            own_s=tick_s * _own_ticks(proc, own),
+            steal_s=tick_s * sum(count[_FIELD_OF_STEAL] for count in counts),
+            switches=None if measuring is None else _switches(proc / str(measuring) / "task"),
+        )
+    except (AttributeError, OSError, ValueError, IndexError):
+        return None
+
+
+def _own_ticks(proc: Path, own: int) -> int:
+    """Ticks of a process and its descendants, also of those that are gone and were waited for."""
+    parents: dict[int, int] = {}
+    ticks: dict[int, int] = {}
+    for folder in proc.iterdir():
+        if folder.name.isdecimal():
+            with suppress(OSError, ValueError, IndexError):  # it may be gone by now
+                # The name may hold spaces and brackets: what counts follows its last bracket.
+                text = (folder / "stat").read_text(encoding="utf-8", errors="replace")
+                words = text.rpartition(")")[2].split()
+                number = int(folder.name)
+                parents[number], ticks[number] = int(words[1]), sum(map(int, words[11:15]))
+    family = {own}
+    while more := {number for number, parent in parents.items() if parent in family} - family:
+        family |= more
+    return sum(ticks.get(number, 0) for number in family)
+
+
+def _switches(tasks: Path) -> int | None:
+    """Involuntary context switches of a process's threads; None if it is gone."""
+    with suppress(OSError, ValueError):
+        return sum(
+            int(line.split()[1])
+            for task in tasks.iterdir()
+            for line in (task / "status").read_text(encoding="utf-8", errors="replace").splitlines()
+            if line.startswith("nonvoluntary_ctxt_switches")
+        )
+    return None
+
+
+def _usable_cores() -> Collection[int] | None:
+    return os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else None
+
+
+# --- the watch ----------------------------------------------------------------------------------------------
+
+
+class Monitor(Watch):
+    """Reads a device and its host while windows are open.
+
+    Args:
+        device: None for the host's own BLAS.
+        measuring: the process that measures; None if there is none at the moment.
+        gauge: of the device; None to look for one.
+        look: what the host has counted so far.
+        now: seconds; replaced in tests.
+    """
+
+    def __init__(
+        self,
+        device: DeviceFacts | None,
+        measuring: Callable[[], int | None],
+        gauge: Gauge | None = None,
+        look: Callable[[float, int | None], Usage | None] | None = None,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._measuring, self._now = measuring, now
+        self._gauge = gauge or _gauge_of(device)
+        self._look = look or (lambda moment, pid: usage(moment, os.getpid(), pid, _usable_cores()))
+        self.load_s = 0.0 if device is None or device.type == "cpu" else _LOAD_S
+        self._before: Usage | None = None
+        self._readings: list[Reading] = []
+        self._over = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def begin(self) -> None:
+        """See `Watch`."""
+        self.close()  # a window that failed has not ended
+        self._before = self._look(self._now(), self._measuring())
+        self._readings = []
+        if self._gauge:
+            self._readings.append(self._gauge.read(self._now()))
+            self._over.clear()
+            self._thread = threading.Thread(target=self._poll, daemon=True)
+            self._thread.start()
+
+    def reading(self) -> Reading | None:
+        """See `Watch`."""
+        if self._gauge and self._thread is None:
+            return self._gauge.read(self._now())
+        return self._readings[-1] if self._readings else None
+
+    def end(self, clock: str, batches: Sequence[Batch]) -> Conditions | None:
+        """See `Watch`."""
+        self._stop()
+        after = self._look(self._now(), self._measuring())
+        others = after.since(self._before) if after and self._before else (None, None, None)
+        if not self._readings and others[0] is None:
+            return None
+        other_cores, steal_cores, switches = others
+        readings = replace(
+            assigned(self._readings, batches),
+            window_s=round(after.at_s - self._before.at_s, 4) if after and self._before else 0.0,
+            other_cores=other_cores,
+            steal_cores=steal_cores,
+            switches=switches,
+        )
+        return Conditions(
+            max_mhz=next((reading.max_mhz for reading in self._readings), None),
+            cores=after.cores if after else 0,
+            windows={clock: readings},
+        )
+
+    def close(self) -> None:
+        """Read nothing any more, also if a window has not ended."""
+        self._stop()
+
+    def _poll(self) -> None:
+        assert self._gauge is not None
+        while not self._over.wait(_POLL_S):
+            self._readings.append(self._gauge.read(self._now()))
+
+    def _stop(self) -> None:
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            self._over.set()
+            thread.join()
+
+
+def _gauge_of(device: DeviceFacts | None) -> Gauge | None:
+    if device is not None and device.type != "cpu" and is_nvidia(device):
+        with suppress(CounterError):
+            return NvmlGauge(device)
+    return None
+
+
+def assigned(readings: Sequence[Reading], batches: Sequence[Batch]) -> Readings:
+    """What the device said, batch by batch: while it ran, or just before; nothing without a reading."""
+    if not readings:
+        return Readings()
+    during = [_during(readings, batch) for batch in batches]
+    return Readings(
+        begin_s=tuple(round(batch.begin, 4) for batch in batches),
+        clock_mhz=_column(during, lambda reading: reading.clock_mhz, median),
+        power_w=_column(during, lambda reading: reading.power_w, fmean),
+        celsius=_column(during, lambda reading: reading.celsius, max),
+        limits=tuple(
+            " ".join(dict.fromkeys(name for reading in part for name in reading.limits)) for part in during
+        ),
+    )
+
+
+def _during(readings: Sequence[Reading], batch: Batch) -> list[Reading]:
+    inside = [reading for reading in readings if batch.begin <= reading.at_s <= batch.end]
+    before = [reading for reading in readings if batch.begin - _STALE_S <= reading.at_s < batch.begin]
+    return inside or before[-1:]
+
+
+def _column(
+    during: Iterable[Sequence[Reading]],
+    value: Callable[[Reading], float | None],
+    middle: Callable[[list[float]], float],
+) -> tuple[float | None, ...]:
+    """One value for each batch; none at all where nothing was ever read."""
+    known = [[figure for reading in part if (figure := value(reading)) is not None] for part in during]
+    return tuple(round(middle(part), 1) if part else None for part in known) if any(known) else ()

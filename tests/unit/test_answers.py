@@ -1,0 +1,232 @@
+"""Planted faults, in numpy: each is called wrong in every type, on generated and on a user's operands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gemmbench.gemm.answers import Answers
+from gemmbench.gemm.operands import Matrices, load_operands
+from gemmbench.gemm.reference import Reference
+from gemmbench.gemm.verify import poison
+from gemmbench.model.case import Case, Operands, Policy
+from gemmbench.model.dtypes import PLAIN_DTYPES, ReferenceArray
+from gemmbench.model.problem import Gemm
+from gemmbench.model.row import Check
+from tests import rounding
+
+Fault = Callable[["Simulated", ReferenceArray], ReferenceArray]
+POLICY = Policy(budget_s=30.0)  # the whole reference, however busy the machine is
+
+
+class Simulated:
+    """A bench whose kernel rounds as its type does, and may have a fault: a `gemm.answers.Answering`."""
+
+    scopes = distinct = ("device", "host")
+    sets = 3
+
+    def __init__(self, case: Case, sums: str, fault: Fault) -> None:
+        assert case.problem is not None
+        self.problem, self._sums, self._fault = case.problem, sums, fault
+        self.values = load_operands(case)
+        self.c = self.values.c
+
+    def put(self, values: Matrices) -> None:
+        self.values = values
+
+    def answer(self, scope: str, index: int, c: ReferenceArray) -> ReferenceArray:
+        self.c = c
+        return self.run()
+
+    def run(self) -> ReferenceArray:
+        """One more problem on whatever C holds."""
+        right = _right(self.problem, self.values.a, self.values.b, self._sums)
+        if self.problem.beta:
+            right += (self.problem.beta * self.c).astype(right.dtype)
+        self.c = self._fault(self, right)
+        return self.c
+
+    def left(self) -> ReferenceArray | None:
+        return None if self.problem.beta else self.c
+
+
+_PRODUCTS: dict[tuple[int, str], tuple[ReferenceArray, ReferenceArray]] = {}
+
+
+def _right(problem: Gemm, a: ReferenceArray, b: ReferenceArray, sums: str) -> ReferenceArray:
+    """A right kernel's alpha A B, made once for some operands."""
+    key = id(a), sums
+    if key not in _PRODUCTS or _PRODUCTS[key][0] is not a:
+        if len(_PRODUCTS) > 4:
+            _PRODUCTS.clear()
+        plain = Gemm(problem.m, problem.n, problem.k, problem.dtype, problem.alpha)
+        _PRODUCTS[key] = a, rounding.product(plain, a, b, a, sums, "blocked")
+    return _PRODUCTS[key][1].copy()
+
+
+def no_fault(bench: Simulated, right: ReferenceArray) -> ReferenceArray:
+    return right
+
+
+def without_step(where: float) -> Fault:
+    """A kernel that leaves out a step of k: the first, a middle or the last."""
+
+    def fault(bench: Simulated, right: ReferenceArray) -> ReferenceArray:
+        step, dtype = round(where * (bench.problem.k - 1)), bench.problem.dtype
+        column = rounding.numbers(bench.values.a[:, step], dtype)
+        row = rounding.numbers(bench.values.b[step], dtype)
+        return (right - bench.problem.alpha * np.multiply.outer(column, row)).astype(right.dtype)
+
+    return fault
+
+
+def in_part(rows: slice, columns: slice, change: Callable[[ReferenceArray], ReferenceArray]) -> Fault:
+    def fault(bench: Simulated, right: ReferenceArray) -> ReferenceArray:
+        right[rows, columns] = change(right[rows, columns])
+        return right
+
+    return fault
+
+
+def second_time(bench: Simulated, right: ReferenceArray) -> ReferenceArray:
+    """It acts on a C that was not written yet."""
+    unwritten = poison(bench.problem.result)
+    is_fresh = np.isnan(bench.c).all() if np.isnan(unwritten) else (bench.c == unwritten).all()
+    return right if is_fresh else bench.c
+
+
+def poisoned(bench: Simulated, right: ReferenceArray) -> ReferenceArray:
+    right[3, 5] = poison(bench.problem.result)
+    return right
+
+
+ALL = slice(None)
+FAULTS: dict[str, Fault] = {
+    "zero": in_part(ALL, ALL, np.zeros_like),
+    "minus A B": in_part(ALL, ALL, np.negative),
+    "last column": in_part(ALL, slice(-1, None), np.zeros_like),
+    "first step": without_step(0),
+    "middle step": without_step(0.5),
+    "last step": without_step(1),
+    "alpha 1 % off": in_part(ALL, ALL, lambda c: (c * 1.01).astype(c.dtype)),
+    "a tile": in_part(slice(32, 48), slice(64, 80), lambda c: c[:, ::-1].copy()),
+    "nothing the second time": second_time,
+    "an element not written": poisoned,
+}
+
+
+@cache
+def _files(folder: Path, draw: str, size: int, dtype: str) -> Operands:
+    if draw == "generated":
+        return Operands()
+    rng = np.random.default_rng(5)
+    for name in "ab":
+        np.save(folder / f"{name}-{draw}-{size}-{dtype}.npy", rounding.drawn(rng, draw, size, size, dtype))
+    return Operands(*(str(folder / f"{name}-{draw}-{size}-{dtype}.npy") for name in "ab"))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("operands")
+
+
+def verified(case: Case, fault: Fault, sums: str, batches: int = 3) -> list[Check]:
+    """The checks before and after some batches; those after a wrong one are not made."""
+    bench = Simulated(case, sums, fault)
+    of_bench = Answers(case, bench.values, POLICY, sums)
+    checks = [of_bench.check(bench, "before")]
+    if checks[0].verdict == "ok":
+        for _ in range(batches):
+            bench.run()
+        checks.append(of_bench.check(bench, "after"))
+    return checks
+
+
+SETTINGS = [
+    (size, dtype, sums, draw)
+    for size in (256, 1024, 2048)
+    for dtype, kept in rounding.SUMS.items()
+    for sums in kept
+    for draw in ("generated", "normal", "one sign")
+    if draw == "generated" or (dtype in PLAIN_DTYPES and sums == dtype)
+]
+"""All of them take minutes: see `tools.verification`."""
+
+
+def faults_that_passed(size: int, dtype: str, sums: str, draw: str, folder: Path) -> list[str]:
+    """The planted faults that are not called wrong, and "none" if a kernel without any is."""
+    problem = Gemm(size, size, size, dtype)
+    case = Case("gemm", 0, "naive", dtype, {}, problem, operands=_files(folder, draw, size, dtype))
+    passed = [name for name, fault in FAULTS.items() if verified(case, fault, sums)[-1].verdict == "ok"]
+    right = verified(case, no_fault, sums)
+    names = {"element"} if dtype == "char" else {"element", "slope", "row_mean", "column_mean", "step"}
+    assert all(check.figures.keys() == names for check in right)
+    return passed if all(check.verdict == "ok" for check in right) else ["none", *passed]
+
+
+@pytest.mark.parametrize(
+    ("size", "dtype", "sums", "draw"),
+    [setting for setting in SETTINGS if setting[0] == 256 or setting[:3] == (1024, "half", "half")],
+)
+def test_a_planted_fault_is_wrong(size: int, dtype: str, sums: str, draw: str, folder: Path) -> None:
+    """All faults of a setting in one test: they share their operands and the reference."""
+    assert faults_that_passed(size, dtype, sums, draw, folder) == []
+
+
+@pytest.mark.parametrize("beta", [0.0, 0.5])
+def test_a_result_is_written_after_the_second_check_alone(beta: float, tmp_path: Path) -> None:
+    out = tmp_path / "out.npy"
+    own = Operands(out=str(out))
+    case = Case("gemm", 0, "naive", "float", {}, Gemm(40, 30, 20, beta=beta), operands=own)
+    bench = Simulated(case, "float", no_fault)
+    of_bench = Answers(case, bench.values, POLICY, "float")
+    assert of_bench.check(bench, "before").verdict == "ok"
+    assert not out.exists()
+    right = bench.c.copy()
+    bench.run()
+    assert of_bench.check(bench, "after").verdict == "ok"
+    assert (np.load(out) == right).all()  # with the case's own C, whatever C was verified with last
+
+
+def test_a_reason_says_what_and_where(tmp_path: Path) -> None:
+    case = Case("gemm", 0, "naive", "float", {}, Gemm(40, 30, 20))
+
+    def reasons(fault: Fault) -> list[str]:
+        return list(verified(case, fault, "float")[-1].reasons)
+
+    element, *_ = reasons(FAULTS["last column"])
+    assert element.startswith("40 of 1200 elements are further off than rounding: C[0][29] is 0, not ")
+    assert any(reason.startswith("step 10 of k is missing") for reason in reasons(FAULTS["middle step"]))
+    assert any(
+        reason.startswith("C is 1.0100 times what it should be")
+        for reason in reasons(FAULTS["alpha 1 % off"])
+    )
+    after, *_ = reasons(second_time)
+    assert after.startswith("with another C after the last batch: 1200 of 1200 elements")
+
+
+def test_the_same_c_is_compared_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared: list[ReferenceArray] = []
+    check = Reference.check
+
+    def counted(self: Reference, c: ReferenceArray, *rest: Any) -> Check:
+        compared.append(c)
+        return check(self, c, *rest)
+
+    monkeypatch.setattr(Reference, "check", counted)
+    case = Case("gemm", 0, "naive", "float", {}, Gemm(41, 30, 20))
+    assert [check.verdict for check in verified(case, no_fault, "float")] == ["ok", "ok"]
+    assert len(compared) == 1
+
+
+def test_a_reference_is_made_once_for_all_kernels() -> None:
+    case = Case("gemm", 0, "naive", "float", {}, Gemm(42, 30, 20))
+    verified(case, no_fault, "float")
+    (made,) = load_operands(case).references.values()
+    verified(case, FAULTS["zero"], "float")
+    assert list(load_operands(case).references.values()) == [made]

@@ -1,0 +1,249 @@
+"""What is read of a device and its host while a row is measured: against a fake NVML and a fake /proc."""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from gemmbench.measure import conditions
+from gemmbench.measure.conditions import Monitor, NvmlGauge, Usage, assigned, usage
+from gemmbench.model.conditions import Conditions, Reading, Readings, joined
+from gemmbench.model.instrument import Batch
+from tests import fake_runs as fake
+from tests.fake_proc import CHILD, OWN, FakeProc
+
+
+@pytest.fixture
+def proc(tmp_path: Path) -> FakeProc:
+    return FakeProc(tmp_path)
+
+
+def look(proc: FakeProc, measuring: int | None = CHILD, cores: tuple[int, ...] | None = None) -> Usage:
+    counted = usage(proc.now, OWN, measuring, cores, proc.folder)
+    assert counted is not None
+    return counted
+
+
+# --- the host -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("own", [0.0, 1.0, 2.0])
+@pytest.mark.parametrize("other", [0.0, 0.5, 1.0])
+def test_what_others_use_is_what_is_busy_without_our_own(own: float, other: float, proc: FakeProc) -> None:
+    before = look(proc)
+    proc.run(2.0, own=own, other=other)
+    other_cores, steal, _ = look(proc).since(before)
+    assert other_cores == pytest.approx(other, abs=0.02)
+    assert steal == 0.0
+
+
+def test_steal_and_switches_are_counted(proc: FakeProc) -> None:
+    before = look(proc)
+    proc.run(2.0, own=1.5, steal=0.25, switches=12)
+    other_cores, steal, switches = look(proc).since(before)
+    assert other_cores == pytest.approx(0.0, abs=0.02)
+    assert steal == pytest.approx(0.25, abs=0.02)
+    assert switches == 12
+
+
+def test_only_the_cores_that_we_may_use_count(proc: FakeProc) -> None:
+    assert (look(proc).cores, look(proc, cores=(1,)).cores) == (2, 1)
+
+
+def test_a_process_that_is_gone_has_no_switches(proc: FakeProc) -> None:
+    before = look(proc)
+    proc.run(1.0)
+    assert look(proc, measuring=12345).since(before)[2] is None
+
+
+@pytest.mark.parametrize("text", [None, "", "cpu0 1 2", "cpu0 a b c d e f g h"])
+def test_a_system_that_does_not_tell_is_not_guessed(text: str | None, tmp_path: Path) -> None:
+    if text is not None:
+        (tmp_path / "stat").write_text(text)
+    counted = usage(0.0, OWN, CHILD, None, tmp_path)
+    assert counted is None or counted.since(replace(counted, at_s=-1.0))[0] is None
+
+
+def test_counters_that_stand_still_say_nothing(proc: FakeProc) -> None:
+    before = look(proc)
+    assert replace(before, at_s=1.0).since(before) == (None, None, None)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_this_process_is_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(conditions, "PROC", Path("/proc"))
+    monitor = Monitor(None, lambda: None)
+    monitor.begin()
+    end = time.monotonic() + 0.3
+    while time.monotonic() < end:
+        pass
+    read = monitor.end("host", ())
+    assert read is not None
+    assert read.cores >= 1
+    other_cores = read.windows["host"].other_cores
+    assert other_cores is not None
+    assert other_cores <= read.cores - 0.5  # its own core is not another's
+
+
+# --- NVML ---------------------------------------------------------------------------------------------------
+
+
+class NVMLError(Exception):
+    """What nvidia-ml-py raises."""
+
+
+class Nvml(SimpleNamespace):
+    """nvidia-ml-py with one board that is in a state; what the state lacks is not supported."""
+
+    NVMLError = NVMLError
+
+    def nvmlInit(self) -> None:
+        pass
+
+    def nvmlDeviceGetCount(self) -> int:
+        return 1
+
+    def nvmlDeviceGetHandleByIndex(self, index: int) -> int:
+        return index
+
+    def nvmlDeviceGetName(self, board: int) -> str:
+        return str(fake.GPU.name)
+
+    def _say(self, name: str) -> int:
+        if name not in self.state:
+            raise NVMLError("Not Supported")
+        return int(self.state[name])
+
+    def nvmlDeviceGetMaxClockInfo(self, board: int, kind: int) -> int:
+        assert kind == 1
+        return self._say("max")
+
+    def nvmlDeviceGetClockInfo(self, board: int, kind: int) -> int:
+        assert kind == 1
+        return self._say("clock")
+
+    def nvmlDeviceGetPowerUsage(self, board: int) -> int:
+        return self._say("milliwatts")
+
+    def nvmlDeviceGetTemperature(self, board: int, sensor: int) -> int:
+        return self._say("celsius")
+
+    def nvmlDeviceGetCurrentClocksThrottleReasons(self, board: int) -> int:
+        return self._say("reasons")
+
+
+HOT = {"max": 1980, "clock": 1440, "milliwatts": 692_000, "celsius": 54, "reasons": 0x4}
+
+
+def gauge(monkeypatch: pytest.MonkeyPatch, **state: int) -> NvmlGauge:
+    monkeypatch.setitem(sys.modules, "pynvml", Nvml(state=state))  # type: ignore[arg-type]
+    return NvmlGauge(fake.GPU)
+
+
+def test_a_board_says_its_clock_power_temperature_and_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    read = gauge(monkeypatch, **HOT).read(5.0)
+    assert read == Reading(5.0, 1440.0, 1980.0, 692.0, 54.0, ("power",))
+    assert not read.is_cool
+
+
+@pytest.mark.parametrize(
+    ("reasons", "limits"),
+    [
+        (0x0, ()),
+        (0x1, ()),  # idle
+        (0x2, ()),  # a clock that somebody has set
+        (0x20, ("thermal",)),
+        (0x40 | 0x8, ("thermal", "hardware")),
+        (0x80, ("hardware",)),
+        (0x4 | 0x20, ("power", "thermal")),
+    ],
+)
+def test_reasons_are_limits_or_not(
+    reasons: int, limits: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert gauge(monkeypatch, **{**HOT, "reasons": reasons}).read(0.0).limits == limits
+
+
+def test_what_a_board_does_not_support_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert gauge(monkeypatch, clock=1980).read(0.0) == Reading(0.0, 1980.0, None, None, None, ())
+    assert gauge(monkeypatch).read(0.0).is_cool
+
+
+def test_without_nvml_a_gpu_is_watched_blindly(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    monitor = Monitor(fake.GPU, lambda: None, look=lambda now, pid: None)
+    monitor.begin()
+    assert monitor.reading() is None
+    assert monitor.end("device", ()) is None
+    assert monitor.load_s > 0
+    assert Monitor(fake.CPU, lambda: None).load_s == 0
+
+
+# --- readings and batches -----------------------------------------------------------------------------------
+
+
+def batch(begin: float, end: float) -> Batch:
+    return Batch({"kernel": 0.001}, begin, end)
+
+
+def test_readings_go_to_the_batches_during_which_they_were_taken() -> None:
+    readings = [
+        Reading(0.9, 1980.0, 1980.0, 100.0, 40.0),
+        Reading(1.1, 1900.0, 1980.0, 300.0, 41.0),
+        Reading(1.2, 1800.0, 1980.0, 500.0, 43.0, ("power",)),
+        Reading(2.1, 1400.0, 1980.0, 690.0, 50.0, ("power", "thermal")),
+    ]
+    read = assigned(readings, [batch(1.0, 1.3), batch(1.3, 1.35), batch(2.0, 2.2), batch(9.0, 9.1)])
+    assert read == Readings(
+        begin_s=(1.0, 1.3, 2.0, 9.0),
+        clock_mhz=(1850.0, 1800.0, 1400.0, None),  # the second is shorter than a poll: what was read before
+        power_w=(400.0, 500.0, 690.0, None),
+        celsius=(43.0, 43.0, 50.0, None),
+        limits=("power", "power", "power thermal", ""),
+    )
+
+
+def test_a_device_that_says_nothing_leaves_no_columns() -> None:
+    assert assigned([], [batch(1.0, 2.0)]) == Readings()
+    assert assigned([Reading(1.5)], [batch(1.0, 2.0)]) == Readings(begin_s=(1.0,), limits=("",))
+
+
+def test_a_monitor_polls_while_a_window_is_open(monkeypatch: pytest.MonkeyPatch, proc: FakeProc) -> None:
+    board = gauge(monkeypatch, **HOT)
+
+    def count(now: float, pid: int | None) -> Usage | None:
+        assert pid == CHILD
+        return replace(look(proc), at_s=now)
+
+    monitor = Monitor(fake.GPU, lambda: CHILD, board, count)
+    begin = time.monotonic()
+    monitor.begin()
+    time.sleep(0.1)
+    proc.run(0.1, own=1.0, other=1.0)
+    read = monitor.end("device", [batch(begin, time.monotonic())])
+    after = monitor.reading()
+    assert after is not None  # asked outside of a window
+    assert read is not None
+    assert (read.max_mhz, read.cores) == (1980.0, 2)
+    window = read.windows["device"]
+    assert (window.clock_mhz, window.power_w, window.limits) == ((1440.0,), (692.0,), ("power",))
+    assert window.other_cores == pytest.approx(0.1 / window.window_s, rel=0.1)
+    assert window.switches == 0
+    assert not [thread for thread in conditions.threading.enumerate() if thread._target == monitor._poll]  # type: ignore[attr-defined]
+
+
+def test_the_windows_of_a_row_are_joined() -> None:
+    first = Conditions("settled", 3.0, 1980.0, 2, {"device": Readings((1.0,), (1440.0,), window_s=1.0)})
+    more = replace(first, warm_s=0.0, windows={"device": Readings((2.0,), (1450.0,), window_s=2.0)})
+    host = replace(first, warm_s=0.0, windows={"host": Readings(other_cores=0.5)})
+    read = joined([first, None, more, host])
+    assert read is not None
+    assert (read.state, read.warm_s) == ("settled", 3.0)
+    assert read.windows["device"] == Readings((1.0, 2.0), (1440.0, 1450.0), window_s=3.0)
+    assert read.windows["host"].other_cores == 0.5
+    assert joined([None, None]) is None

@@ -1,0 +1,50 @@
+"""numpy's operands are cold where that is asked for, or the row says that they are not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gemmbench.gemm import numpy_blas
+from gemmbench.gemm.numpy_blas import NumpyExecutor
+from gemmbench.measure.host import last_level_cache_bytes
+from gemmbench.model.case import Case, Policy
+from gemmbench.model.problem import Gemm
+
+CASE = Case("gemm", -1, "numpy", "float", {}, Gemm(64, 64, 64))
+BYTES = 3 * 64 * 64 * 4
+
+
+def test_cold_rotates_among_sets_of_twice_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(numpy_blas, "last_level_cache_bytes", lambda: 4 * BYTES)
+    bench = NumpyExecutor().prepare(CASE, Policy(cold=True))
+    assert bench.prepared.sets == 8
+    assert bench.start("host", 8).count == 8
+    matrices = [id(matrix) for operands in bench._others for matrix in operands]
+    assert len(set(matrices)) == 7 * 4
+    left = bench.left()
+    assert left is not None
+    assert (left != 0).any()
+    assert NumpyExecutor().prepare(CASE, Policy()).prepared.sets == 1
+
+
+def test_a_cache_of_unknown_size_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(numpy_blas, "last_level_cache_bytes", lambda: None)
+    prepared = NumpyExecutor().prepare(CASE, Policy(cold=True)).prepared
+    assert prepared.sets == 1
+    assert prepared.notes == (
+        "cold: its operands stay in the cache, since the size of the host's caches is not known",
+    )
+
+
+def test_the_last_level_caches_add_up(tmp_path: Path) -> None:
+    caches = {"cpu0": ("0-1", "0"), "cpu1": ("0-1", "1"), "cpu2": ("2-3", "2")}
+    for cpu, (shared, own) in caches.items():
+        for index, (level, cores, size) in enumerate((("1", own, "48K"), ("3", shared, "32768K"))):
+            folder = tmp_path / cpu / "cache" / f"index{index}"
+            folder.mkdir(parents=True)
+            for name, text in (("level", level), ("shared_cpu_list", cores), ("size", size)):
+                (folder / name).write_text(text + "\n")
+    assert last_level_cache_bytes(str(tmp_path)) == 64 << 20
+    assert last_level_cache_bytes(str(tmp_path / "none")) is None

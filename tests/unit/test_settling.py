@@ -1,0 +1,151 @@
+"""Settled and burst on a device that power slows down as it does an H200: 762 TFLOPS, from 0.15 s on 656."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from gemmbench.measure.sampling import Sampled, alone, in_turn
+from gemmbench.model.case import Case, Policy
+from gemmbench.model.conditions import Reading, State
+from gemmbench.model.instrument import Prepared, Watch
+from gemmbench.model.problem import Gemm
+from tests.fake_instrument import LIMITED, FakeClock, FakeInstrument, HotDevice, HotWatch
+
+PROBLEM_S = 0.001
+BUDGETS = (1.0, 3.0, 6.0)
+
+
+class Bench:
+    """Two kernels of one device, each as fast as the other."""
+
+    def __init__(
+        self, full_s: float = 0.05, limited_s: float = 0.15, reports: bool = False, **faster: float
+    ) -> None:
+        self.clock = FakeClock()
+        self.instrument = FakeInstrument(self.clock, prepared=Prepared(("device",), ahead=("device",)))
+        self.device = HotDevice(self.instrument, full_s, limited_s)
+        self.instrument.watch = HotWatch(self.device if reports else None)
+        for name in ("naive", "tiled"):
+            self.instrument.seconds[name] = self.device.seconds(PROBLEM_S / faster.get(name, 1.0))
+
+    def row(self, name: str, budget_s: float = 3.0, state: State = "settled") -> Sampled:
+        handle = self.instrument.prepare(Case("gemm", 0, name, "half", {}, Gemm(8, 8, 8)), None, Policy())
+        policy = Policy(budget_s=budget_s, state=state)
+        return alone(handle, "device", policy, budget_s, now=self.clock, sleep=self.rest)
+
+    def rest(self, seconds: float) -> None:
+        self.clock.now += seconds
+
+
+def median(row: Sampled) -> float:
+    seconds = sorted(row.scopes["kernel"].seconds)
+    return seconds[len(seconds) // 2]
+
+
+def thirds(row: Sampled) -> float:
+    """The last third's median over the first's."""
+    seconds = row.scopes["kernel"].seconds
+    count = len(seconds) // 3
+    first, last = sorted(seconds[:count]), sorted(seconds[-count:])
+    return last[count // 2] / first[count // 2]
+
+
+@pytest.mark.parametrize("reports", [True, False])
+@pytest.mark.parametrize("budget_s", BUDGETS)
+def test_no_row_straddles_the_fall_of_the_clock(budget_s: float, reports: bool) -> None:
+    row = Bench(reports=reports).row("naive", budget_s)
+    assert thirds(row) == pytest.approx(1.0, abs=0.01)
+    assert median(row) == pytest.approx(PROBLEM_S * LIMITED, rel=0.005)
+
+
+@pytest.mark.parametrize("rests", list(itertools.product([0.0, 0.2, 5.0], repeat=2)))
+@pytest.mark.parametrize("reports", [True, False])
+@pytest.mark.parametrize("order", [("naive", "tiled"), ("tiled", "naive")])
+def test_which_of_two_kernels_wins_does_not_depend_on_order_or_rest(
+    order: tuple[str, str], rests: tuple[float, float], reports: bool
+) -> None:
+    bench = Bench(0.2, 0.5, reports, tiled=1.02)
+    medians = {}
+    for name, rest in zip(order, rests, strict=True):
+        bench.rest(rest)
+        medians[name] = median(bench.row(name))
+    assert medians["naive"] / medians["tiled"] == pytest.approx(1.02, rel=0.005)
+
+
+def test_the_same_kernel_twice_in_a_run_has_one_rate() -> None:
+    """677 and 752 TFLOPS were shown of one kernel, under its own name and as what `auto` took."""
+    bench = Bench(0.2, 0.5)
+    first = median(bench.row("naive", 6.0))
+    bench.rest(0.05)
+    assert median(bench.row("naive", 6.0)) == pytest.approx(first, rel=0.005)
+
+
+def test_a_limited_row_is_warmed_for_three_seconds_and_says_so() -> None:
+    bench = Bench(reports=True)
+    row = bench.row("naive", 1.0)
+    assert row.is_limited
+    assert row.batches[0].begin == pytest.approx(3.0, abs=0.05)
+    assert row.batches[-1].end - row.batches[0].begin == pytest.approx(2.0, abs=0.1)
+    assert row.note == (
+        "power limits the device: warmed for 2.99 s and sampled for 2.02 s, beyond the budget"
+    )
+    assert row.conditions is not None
+    assert row.conditions.state == "settled"
+    assert row.conditions.warm_s == pytest.approx(3.0, abs=0.05)
+
+
+def test_settling_costs_nothing_where_nothing_moves() -> None:
+    bench = Bench(full_s=100, limited_s=101, reports=True)
+    row = bench.row("naive")
+    assert not row.is_limited
+    assert not row.note
+    assert bench.clock.now < 0.35  # what it takes to see that power does not limit
+    assert len(row.batches) > 20
+    bench.instrument.watch = Watch()  # a processor: nothing to wait for
+    begin = bench.clock.now
+    bench.row("naive")
+    assert bench.clock.now - begin < 0.16
+
+
+@pytest.mark.parametrize("reports", [True, False])
+def test_a_burst_is_the_first_tenth_of_a_second_after_a_rest(reports: bool) -> None:
+    bench = Bench(0.12, 0.2, reports)
+    bench.row("naive")  # the device is hot
+    row = bench.row("tiled", state="burst")
+    assert median(row) == pytest.approx(PROBLEM_S, rel=0.005)
+    assert thirds(row) == pytest.approx(1.0, abs=0.01)
+    assert all(batch.seconds["kernel"] == pytest.approx(PROBLEM_S) for batch in row.batches)
+
+
+def test_a_burst_waits_for_the_clock_two_seconds_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench(reports=True)
+    monkeypatch.setattr(HotDevice, "reading", Reading(0.0, 1440.0, 1980.0, limits=("power",)))
+    begin = bench.clock.now
+    row = bench.row("naive", state="burst")
+    assert row.batches[0].begin - begin == pytest.approx(2.0, abs=0.05)
+
+
+@pytest.mark.parametrize("reports", [True, False])
+def test_two_in_turn_are_warmed_first(reports: bool) -> None:
+    bench = Bench(reports=reports, tiled=1.02)
+    first, second = (
+        bench.instrument.prepare(Case("gemm", 0, name, "half", {}, Gemm(8, 8, 8)), None, Policy())
+        for name in ("naive", "tiled")
+    )
+    pairs = in_turn(first, second, "device", Policy(), 3.0, bench.clock)
+    assert thirds(pairs.first) == thirds(pairs.second) == pytest.approx(1.0, abs=0.01)
+    assert median(pairs.first) == pytest.approx(PROBLEM_S * LIMITED, rel=0.005)
+    assert pairs.ratio == pytest.approx(1.02, rel=0.005)
+
+
+def test_a_row_that_is_only_noisy_is_not_taken_for_limited() -> None:
+    """Launches of small kernels lie several per cent apart."""
+    bench = Bench()
+    jitter = itertools.cycle([1.0, 1.06, 1.01, 1.03, 1.08, 1.0, 1.04])
+    bench.instrument.seconds["naive"] = (PROBLEM_S * next(jitter) for _ in itertools.count())
+    row = bench.row("naive")
+    assert not row.is_limited
+    assert not row.note
+    assert bench.clock.now < 3.1  # its budget

@@ -1,0 +1,217 @@
+"""Settled and burst in rows, fractions, comparisons and tables: they are never mixed."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gemmbench import ladder, views
+from gemmbench.model.case import Case, Policy, Skip
+from gemmbench.model.conditions import Conditions, Readings, State
+from gemmbench.model.row import Problem, Row
+from gemmbench.model.run_file import Header, Run, RunFile, RunFileError, load
+from gemmbench.options.declare import build, command_line
+from gemmbench.options.measuring import Gemm, Peak, Precision, Square, SweepK, Workloads
+from gemmbench.regress.compare import compare
+from gemmbench.stats import rates
+from gemmbench.stats.conditions import limited
+from gemmbench.suite.cached import KeptPeaks
+from tests import fake_runs as fake
+from tests.unit.test_tables import text
+
+LIMITED = Readings(
+    begin_s=(1.0, 1.01, 1.02),
+    clock_mhz=(1440.0, 1430.0, 1450.0),
+    power_w=(690.0, 692.0, 694.0),
+    celsius=(54.0, 54.0, 55.0),
+    limits=("power", "power", "power"),
+    window_s=0.03,
+)
+
+
+SMALL = Problem(256, 256, 256)
+
+
+def header(state: State, policy: Policy | None = None) -> Header:
+    return replace(
+        fake.header(["square"], (fake.GPU,)), policy=replace(policy or Policy(), state=state), view="square"
+    )
+
+
+def conditions(state: State) -> Conditions:
+    return Conditions(state, 3.0, 1980.0, 16, {"device": LIMITED, "host": Readings(window_s=1.0)})
+
+
+def gemm(state: State, seconds: float) -> Row:
+    row = fake.gemm_row("naive", Problem(512, 512, 512), 1000.0)
+    return replace(row, conditions=conditions(state), samples={"kernel": fake.scope(seconds)})
+
+
+def peak(state: State, seconds: float, burst_s: float = 0.0) -> Row:
+    row = replace(fake.peak_row(1, 1000.0), source="abc", conditions=conditions(state))
+    burst = {"kernel": fake.scope(burst_s)} if burst_s else {}
+    return replace(row, samples={"kernel": fake.scope(seconds)}, burst=burst)
+
+
+@pytest.mark.parametrize(
+    ("state", "ratio"), [("settled", 0.5), ("burst", 0.4), ("", 0.5)], ids=["settled", "burst", "unknown"]
+)
+def test_a_fraction_takes_the_peak_of_its_state(state: State, ratio: float) -> None:
+    top = peak("settled", 0.0010, burst_s=0.0008)
+    flops = rates.flops_of(top)
+    row = gemm(state, 1.0)
+    seconds = rates.flops_of(row) / (flops / min(top.samples["kernel"].seconds)) / 0.5
+    row = replace(row, samples={"kernel": fake.scope(seconds, spread=0.0)})
+    fraction = rates.peak_fraction(Run(header(state), (top, row)), row)
+    assert fraction == pytest.approx(ratio, rel=0.01)
+
+
+def test_a_settled_row_has_no_fraction_of_a_burst() -> None:
+    rows = peak("burst", 0.001), gemm("settled", 0.001)
+    assert rates.peak_fraction(Run(header("settled"), rows), rows[1]) is None
+
+
+def test_rows_of_different_states_are_not_compared() -> None:
+    settled = Run(header("settled"), (gemm("settled", 0.001),), "settled.jsonl")
+    burst = Run(header("burst"), (gemm("burst", 0.0009),), "burst.jsonl")
+    (line,) = compare([settled], [burst]).lines
+    assert line.verdict == "incomparable"
+    assert line.reason == "other sampling: --state burst, not --state settled"
+
+
+def test_a_row_of_an_old_file_is_compared_and_its_state_said_to_be_unknown() -> None:
+    old = Run(header(""), (replace(gemm("settled", 0.001), conditions=None),), "old.jsonl")
+    settled = Run(header("settled"), (gemm("settled", 0.001),), "settled.jsonl")
+    comparison = compare([old], [settled])
+    assert comparison.lines[0].verdict != "incomparable"
+    assert "old.jsonl does not say in which state (--state) its rows were measured" in comparison.remarks
+    assert not any("--state" in remark for remark in compare([settled], [settled]).remarks)
+
+
+@pytest.mark.parametrize("kind", [Square, SweepK, Precision, Workloads, Gemm, Peak])
+def test_every_measuring_command_has_the_state(kind: type[Square]) -> None:
+    assert build(kind, {}).policy.state == "settled"
+    burst = build(kind, {"state": "burst"})
+    assert burst.policy.state == "burst"
+    assert command_line(burst)[1:] == ("--state", "burst")
+
+
+def test_a_run_is_not_resumed_in_another_state(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    RunFile.create(path, header("settled")).close()
+    RunFile.resume(path, header("settled")).close()
+    with pytest.raises(RunFileError, match="another state"):
+        RunFile.resume(path, header("burst"))
+
+
+@pytest.mark.parametrize(
+    ("state", "kept", "seconds"),
+    [
+        ("settled", peak("settled", 0.0010, 0.0008), 0.0010),
+        ("burst", peak("settled", 0.0010, 0.0008), 0.0008),
+        ("burst", peak("settled", 0.0010), None),
+        ("settled", peak("burst", 0.0008), None),
+    ],
+)
+def test_a_kept_peak_serves_runs_of_its_state(
+    state: State, kept: Row, seconds: float | None, tmp_path: Path
+) -> None:
+    peaks = KeptPeaks(tmp_path)
+    peaks.keep(Run(header("settled"), (kept,)))
+    case = Case("peak", 0, kept.variant, kept.dtype, kept.parameters, source=kept.source)
+    (step,) = peaks.fill((case,), [fake.GPU], state)
+    if seconds is None:
+        assert step == case
+    else:
+        assert isinstance(step, Skip)
+        assert step.row.samples["kernel"].seconds[0] == pytest.approx(seconds, rel=0.01)
+        assert step.row.conditions is not None
+        assert step.row.conditions.state == state
+
+
+def test_the_heading_says_what_limited_the_device() -> None:
+    run = Run(header("settled"), (gemm("settled", 0.001),))
+    assert limited(run, 0, "float") == "1,440 of 1,980 MHz"
+    assert limited(run, 0, "double") == ""
+    assert "power-limited: 1,440 of 1,980 MHz" in views.to_markdown(run, ladder.ORDER)
+    assert "burst" not in views.to_markdown(run, ladder.ORDER)
+
+
+def test_the_heading_says_that_a_run_is_of_bursts() -> None:
+    run = Run(header("burst"), (gemm("burst", 0.001),))
+    assert "burst: the first 0.1 s after a rest" in views.to_markdown(run, ladder.ORDER)
+
+
+def test_peaks_say_how_far_a_burst_is_from_settled() -> None:
+    far = Run(replace(header("settled"), view="peak"), (peak("settled", 0.0010, 0.0008),))
+    near = Run(replace(header("settled"), view="peak"), (peak("settled", 0.00102, 0.00100),))
+    assert "in a burst 25.0 % more" in views.to_markdown(far, ladder.ORDER)
+    assert "in a burst" not in views.to_markdown(near, ladder.ORDER)
+
+
+def disturbed_run() -> Run:
+    busy = Conditions("settled", cores=2, windows={"host": Readings(window_s=1.0, other_cores=1.0)})
+    row = replace(fake.gemm_row("numpy", SMALL, 2.2, device=-1), conditions=busy)
+    return Run(replace(fake.header(["square"]), view="square"), (row, fake.gemm_row("naive", SMALL, 129.0)))
+
+
+@pytest.mark.parametrize("verbose", [False, True])
+def test_a_disturbed_row_is_marked(verbose: bool) -> None:
+    table = text(views.show(disturbed_run(), ladder.ORDER, verbose))
+    assert "~2.20" in table
+    assert "disturbed (~): numpy at 256: other programs used 1.00 of 2 cores" in " ".join(table.split())
+    assert "~129" not in table
+
+
+def test_verbose_tables_end_with_the_conditions() -> None:
+    row = gemm("settled", 0.001)
+    assert row.conditions is not None
+    busy = Readings(window_s=1.0, other_cores=3.5, steal_cores=0.0, switches=41)
+    row = replace(row, conditions=replace(row.conditions, windows={"device": LIMITED, "host": busy}))
+    run = Run(header("settled"), (row,))
+    table = text(views.show(run, ladder.ORDER, True), 160)
+    assert table.index("conditions: medians of the batches") > table.index("float GFLOPS by scope")
+    device, host = (line.split() for line in table.splitlines() if "naive float 512x512x512" in line)
+    assert device[3:] == [
+        *("device", "settled", "3.00", "s", "1,440", "1,980", "692", "55.0", "power"),
+        *"---",
+    ]
+    assert host[3:] == ["host", "settled", "3.00", "s", *"-----", "3.50", "0.000", "41"]
+    assert device[0] == host[0] == "~naive"
+    assert "conditions" not in text(views.show(run, ladder.ORDER), 160)
+    old = Run(header(""), (replace(row, conditions=None),))
+    assert "conditions" not in text(views.show(old, ladder.ORDER, True), 160)
+
+
+def test_other_programs_get_the_conditions() -> None:
+    run = Run(header("settled"), (gemm("settled", 0.001),))
+    (record,) = json.loads(views.to_json(run))
+    assert record["conditions"]["state"] == "settled"
+    assert record["conditions"]["windows"]["device"]["clock_mhz"] == [1440.0, 1430.0, 1450.0]
+    assert record["disturbed"] == []
+    (line,) = csv.DictReader(io.StringIO(views.to_csv(run)))
+    assert (line["state"], line["clock_mhz"], line["limits"]) == ("settled", "1440.0", "power")
+    (line,) = csv.DictReader(
+        io.StringIO(views.to_csv(Run(header(""), (fake.gemm_row("naive", SMALL, 1.0),))))
+    )
+    assert (line["state"], line["clock_mhz"], line["other_cores"]) == ("", "", "")
+
+
+def test_conditions_are_saved_and_read(tmp_path: Path) -> None:
+    path, rows = tmp_path / "run.jsonl", (gemm("settled", 0.001), peak("settled", 0.001, 0.0008))
+    with RunFile.create(path, header("settled")) as file:
+        for row in rows:
+            file.append(row)
+    with RunFile.resume(path, header("settled")) as file:
+        assert file.done == rows
+
+
+def test_files_of_schema_1_have_no_state() -> None:
+    old = load(Path(__file__).parents[1] / "data" / "ci-base.jsonl")
+    assert old.header.policy.state == ""
+    assert {row.conditions for row in old.rows} == {None}
