@@ -104,7 +104,7 @@ def test_optional_variants_that_are_skipped_keep_their_row() -> None:
     assert image.row.status == "skipped"
 
 
-# --- Beside a library's CUDA graph, whose gaps are in its time, a kernel counts with the gaps of its launches.
+# --- Beside a library's CUDA graph, whose gaps are in its time, a kernel counts with its gaps.
 
 
 def with_gaps(row: Row, times: float) -> Row:
