@@ -16,8 +16,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from rich.console import Console
-from rich.console import Group as Page
-from rich.text import Text
 
 from gemmbench import NothingMeasured, UsageError, views
 from gemmbench.ladder import FAMILIES, ORDER
@@ -39,14 +37,11 @@ from gemmbench.regress.baseline import Basis
 from gemmbench.regress.check import CheckOutcome
 from gemmbench.regress.compare import Line
 from gemmbench.regress.gate import Floor, floor
-from gemmbench.report.conditions import sheets as conditions_sheets
 from gemmbench.report.progress import Progress, row_label
-from gemmbench.report.table import stack
 from gemmbench.suite import run as suite
 from gemmbench.suite.run import Measurement, Outcome, user_errors
 from gemmbench.suite.together_table import alone, joints_of
 from gemmbench.tune.result import Result, result
-from gemmbench.views import concurrent_sheets
 from gemmbench.views import show as show_table
 
 if TYPE_CHECKING:
@@ -85,8 +80,7 @@ def say(sentence: str) -> None:
 class Run(run_file.Run):
     """A run's header and rows, with the tables, charts and records that are made of them."""
 
-    own_table: Callable[[run_file.Run, bool], RenderableType] | None = field(default=None, repr=False)
-    concurrent: bool = field(default=False, repr=False)  # devices were measured alone, then all at once
+    own: bool = field(default=False, repr=False)  # measured by a command just now, whose own table is shown
 
     @property
     def ok(self) -> bool:
@@ -103,12 +97,7 @@ class Run(run_file.Run):
 
     def table(self, verbose: bool = False) -> RenderableType:
         """What `show` prints, for rich."""
-        if self.own_table is None:
-            return show_table(self, ORDER, verbose)
-        below = concurrent_sheets(self, ORDER, verbose) if self.concurrent else []
-        below += conditions_sheets(alone(self)) if verbose else []
-        own = self.own_table(alone(self), verbose)
-        return Page(own, *([Text(""), stack(below)] if below else []))
+        return show_table(self, ORDER, verbose, self.own)
 
     def plot(self, path: str | Path, kind: str | None = None) -> None:
         """Draw a chart.
@@ -271,7 +260,7 @@ def prepared(chosen: Measuring, command: Sequence[str] = ()) -> Iterator[Measure
         chosen.device,
         chosen.policy,
         chosen.command,
-        ladder.scope if ladder else "",
+        (ladder.scope or "") if ladder else "",
         ladder.named if ladder else (),
         chosen.save,
         chosen.resume,
@@ -299,7 +288,7 @@ def follow(measurement: Measurement, chosen: Measuring) -> tuple[Outcome, Run]:
     for note in () if chosen.quiet else outcome.notes:
         say(note)
     run = outcome.run
-    return outcome, Run(run.header, run.rows, run.path, chosen.table, chosen.concurrent)
+    return outcome, Run(run.header, run.rows, run.path, own=True)
 
 
 def _measured(chosen: Measuring) -> Run:
@@ -348,11 +337,11 @@ def drawn(paint: Callable[[], None], path: Path) -> None:
     Raises:
         UsageError: it cannot be drawn or written.
     """
-    from gemmbench.charts import figure
+    from gemmbench.charts import pane
 
     try:
         paint()
-    except figure.ChartError as error:
+    except pane.ChartError as error:
         raise UsageError(str(error)) from None
     except OSError as error:
         raise UsageError(f"cannot write {path}: {reason_of(error)}") from None
@@ -416,10 +405,10 @@ def draw_comparison(comparison: comparisons.Comparison, path: Path) -> bool:
     """
     if not any(line.judgement for line in comparison.lines):
         return False
-    from gemmbench.charts import figure
+    from gemmbench.charts import pane
     from gemmbench.regress.chart import ratios
 
-    drawn(lambda: figure.draw_panes(lambda: ratios(comparison), path, "compared rows"), path)
+    drawn(lambda: pane.draw_panes(lambda: ratios(comparison), path, "compared rows"), path)
     return True
 
 
@@ -463,10 +452,10 @@ def draw_history(tracks: histories.History, path: Path) -> None:
     Raises:
         UsageError: the file cannot be written.
     """
-    from gemmbench.charts import figure
+    from gemmbench.charts import pane
     from gemmbench.regress.chart import tracks as panes
 
-    drawn(lambda: figure.draw_panes(lambda: panes(tracks), path, "rows", across=2), path)
+    drawn(lambda: pane.draw_panes(lambda: panes(tracks), path, "rows", across=2), path)
 
 
 def runs_of(sources: Source | Iterable[Source]) -> list[run_file.Run]:
@@ -641,7 +630,7 @@ def follow_tuning(prepared_tuning: Tuning, chosen: Tune) -> TuningOutcome:
     Raises:
         RunFileError: the cache file cannot be used.
     """
-    from gemmbench.tune.table import TuneProgress
+    from gemmbench.tune.result import TuneProgress
 
     warn_if_busy(prepared_tuning.host, chosen.quiet)
     with TuneProgress(stderr(), chosen.quiet, chosen.verbose) as progress:

@@ -9,12 +9,11 @@ from types import MappingProxyType
 
 from matplotlib.figure import Figure
 
-from gemmbench.charts.figure import ChartError, _composed, _set_style, _write
-from gemmbench.charts.pane import Families, Pane
-from gemmbench.gemm import ladder_chart, roofline_chart, sweep_chart
+from gemmbench.charts.pane import ChartError, Families, Pane, figure_of, write
+from gemmbench.gemm import ladder_chart, sweep_chart
 from gemmbench.model.run_file import Run, is_tuning
 from gemmbench.model.units import clean
-from gemmbench.probes import memory_chart, peak_chart
+from gemmbench.probes import charts as probe_charts
 from gemmbench.suite import conditions_chart, together_chart
 from gemmbench.suite.together_table import alone
 from gemmbench.tune import chart
@@ -35,7 +34,7 @@ _SIZES = "over several sizes, square or with only k varying"
 # Where several suit a run the first is its default.
 KINDS: dict[str, Kind] = {
     "throughput": Kind(
-        "GFLOPS over size in the kernel scope, with the host's BLAS and the measured peak",
+        "GFLOPS over size in the scope of the table, with the host's BLAS and the measured peak",
         f"measured GEMM rows {_SIZES}",
         sweep_chart.throughput,
     ),
@@ -44,7 +43,9 @@ KINDS: dict[str, Kind] = {
         f"GEMM rows measured in the host scope {_SIZES}",
         sweep_chart.host_device,
     ),
-    "time": Kind("time over size in the kernel scope", f"measured GEMM rows {_SIZES}", sweep_chart.time),
+    "time": Kind(
+        "time over size in the scope of the table", f"measured GEMM rows {_SIZES}", sweep_chart.time
+    ),
     "energy": Kind("joules for one problem over size", f"measured energy {_SIZES}", sweep_chart.energy),
     "efficiency": Kind("GFLOP for each joule over size", f"measured energy {_SIZES}", sweep_chart.efficiency),
     "versus": Kind(
@@ -55,7 +56,7 @@ KINDS: dict[str, Kind] = {
     "workloads": Kind(
         "GFLOPS of the fastest kernels at every shape",
         "measured GEMM rows of several shapes that are no sweep",
-        sweep_chart.workloads,
+        ladder_chart.workloads,
     ),
     "precision": Kind(
         "GFLOPS of every kernel in each data type, beside each type's measured peak",
@@ -70,31 +71,31 @@ KINDS: dict[str, Kind] = {
     "roofline": Kind(
         "GFLOPS over arithmetic intensity, under the measured bandwidth and peak",
         "measured GEMM rows with a measured peak of their type",
-        roofline_chart.roofline,
+        sweep_chart.roofline,
     ),
     "peak": Kind(
         "the device's measured peak by data type and vector width",
         "measured peak row",
-        peak_chart.peak,
+        probe_charts.peak,
         of_device=True,
         across=1,
     ),
     "staircase": Kind(
         "GB/s over the size of the working set: a step for each cache",
         "measured working-set row",
-        memory_chart.staircase,
+        probe_charts.staircase,
         of_device=True,
     ),
     "transfer": Kind(
         "GB/s between host and device over the size of a transfer",
         "measured transfer row",
-        memory_chart.transfer,
+        probe_charts.transfer,
         of_device=True,
     ),
     "latency": Kind(
         "nanoseconds of a load over the size of its set, and the distribution of launches",
         "measured latency row",
-        memory_chart.latency,
+        probe_charts.latency,
         of_device=True,
     ),
     "tune": Kind(
@@ -157,7 +158,7 @@ def draw(runs: Sequence[Run], kind: str, path: Path, families: Families = _NONE)
     Raises:
         ChartError: unknown kind or suffix, no rows to draw, a file that cannot be written.
     """
-    _write(lambda: figure(runs, kind, families), path)
+    write(lambda: figure(runs, kind, families), path)
 
 
 def figure(runs: Sequence[Run], kind: str, families: Families = _NONE) -> Figure:
@@ -168,11 +169,7 @@ def figure(runs: Sequence[Run], kind: str, families: Families = _NONE) -> Figure
     """
     if kind not in KINDS:
         raise ChartError(f"unknown chart {clean(kind)!r}; there are {', '.join(KINDS)}")
-    _set_style()
-    panes = _panes(runs, kind, families)
-    if not panes:
-        raise ChartError(f"nothing to draw: {_lacks(runs, kind)}")
-    return _composed(panes, KINDS[kind].across)
+    return figure_of(lambda: _panes(runs, kind, families), _lacks(runs, kind), KINDS[kind].across)
 
 
 def _lacks(runs: Sequence[Run], kind: str) -> str:

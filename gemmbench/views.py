@@ -12,8 +12,8 @@ import msgspec
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from gemmbench.gemm import problem_table, shape_tables, sweep_table
-from gemmbench.gemm.problem_table import gemm
+from gemmbench.gemm import shape_tables, sweep_table
+from gemmbench.gemm.sweep_table import gemm
 from gemmbench.model.row import SCOPES, Row
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean, listed
@@ -25,7 +25,7 @@ from gemmbench.stats.conditions import disturbed, in_short
 from gemmbench.stats.panels import sweep_axis
 from gemmbench.suite import together_table
 from gemmbench.suite.together_table import alone
-from gemmbench.tune import table
+from gemmbench.tune import result as tuning
 
 View = Callable[[Run, str, Sequence[str]], list[Sheet]]  # from a run, a scope and the ladder's order
 
@@ -40,57 +40,63 @@ def _swept(run: Run, scope: str, order: Sequence[str]) -> list[Sheet]:
 def _by_rows(run: Run, scope: str, order: Sequence[str]) -> list[Sheet]:
     """The tables of rows whose view is unknown: a sweep if they are one, otherwise a line for each."""
     axis = sweep_axis(run.rows)
-    return sweep_table.sheets(run, axis, scope, order) if axis else problem_table.sheets(run, order)
+    return sweep_table.sheets(run, axis, scope, order) if axis else sweep_table.row_sheets(run, order)
 
 
 VIEWS: Mapping[str, View] = {
     **dict.fromkeys(AXES, _swept),
     "precision": shape_tables.sheets,
     "workloads": shape_tables.workloads_sheets,
-    "tune": lambda run, scope, order: table.sheets(run),
+    "tune": lambda run, scope, order: tuning.sheets(run),
 }
 """The tables of GEMM rows by the header's view; other views have those that suit the rows."""
 
 
-def show(run: Run, order: Sequence[str] = (), verbose: bool = False) -> RenderableType:
+def show(run: Run, order: Sequence[str] = (), verbose: bool = False, own: bool = False) -> RenderableType:
     """The tables that suit a run's rows; one problem gets its pages.
 
     Args:
         run: the run.
         order: variants in the order of the ladder.
         verbose: a line for each GEMM row, with every scope, and how every race went.
+        own: only what the command was for: no tables of peaks that were measured beside GEMMs.
     """
-    at_once, run = concurrent_sheets(run, order, verbose), alone(run)
-    if run.header.view == "gemm" and len({row.problem for row in run.rows if row.kind == "gemm"}) == 1:
-        rest = [*peak_table.sheets(run, verbose), *peak_table.other_sheets(run), *at_once]
-        rest += conditions.sheets(run) if verbose else []
-        return Group(gemm(run), *([Text(""), stack(rest)] if rest else []))
-    tables = [*sheets(run, order, verbose), *at_once]
+    single = alone(run)
+    problems = {row.problem for row in single.rows if row.kind == "gemm"}
+    if run.header.view == "gemm" and (own or len(problems) == 1):
+        rest = [*([] if own else _peaks(single, verbose)), *_below(run, order, verbose)]
+        return Group(gemm(single), *([Text(""), stack(rest)] if rest else []))
+    tables = sheets(run, order, verbose, own)
     return stack(tables) if tables else Text("No rows: the run ended before its first result.")
 
 
-def sheets(run: Run, order: Sequence[str] = (), verbose: bool = False) -> list[Sheet]:
+def sheets(run: Run, order: Sequence[str] = (), verbose: bool = False, own: bool = False) -> list[Sheet]:
     """Each command's own table (every row with every scope, if verbose), then the microbenchmarks.
 
-    Last come the tables of several devices at once.
+    Last come the tables of several devices at once and, if verbose, the conditions. Arguments as of `show`.
     """
-    at_once, run = concurrent_sheets(run, order, verbose), alone(run)
-    scope = _scope(run)
-    every = verbose or scope == "all"
+    single, scope = alone(run), _scope(run)
     view = VIEWS.get(run.header.view, _by_rows)
-    gemms = problem_table.sheets(run, order) if every else view(run, scope, order)
-    below = conditions.sheets(run) if verbose else []
-    return [*gemms, *peak_table.sheets(run, verbose), *peak_table.other_sheets(run), *at_once, *below]
+    every = verbose or scope == "all"
+    tables = sweep_table.row_sheets(single, order) if every else view(single, scope, order)
+    if not (own and run.header.view in VIEWS):
+        tables += _peaks(single, verbose)
+    return [*tables, *_below(run, order, verbose)]
 
 
-def concurrent_sheets(run: Run, order: Sequence[str] = (), verbose: bool = False) -> list[Sheet]:
-    """The tables of several devices at once, in the scope that the run was made with; none of others."""
-    return together_table.sheets(run, _scope(run), order, verbose)
+def _peaks(run: Run, verbose: bool) -> list[Sheet]:
+    return [*peak_table.sheets(run, verbose), *peak_table.memory_sheets(run)]
+
+
+def _below(run: Run, order: Sequence[str], verbose: bool) -> list[Sheet]:
+    """The tables of several devices at once and, if verbose, under which conditions rows were measured."""
+    at_once = together_table.sheets(run, _scope(run), order, verbose)
+    return [*at_once, *(conditions.sheets(alone(run)) if verbose else [])]
 
 
 def _scope(run: Run) -> str:
-    """The scope that the run's tables show."""
-    return run.header.scope if run.header.scope in (*SCOPES, "all") else "kernel"
+    """The scope that the run's tables show, or ``all``."""
+    return "all" if run.header.scope == "all" else rates.view_scope(run)
 
 
 # --- Saved runs for other programs: JSON, CSV, GitHub's markdown. Independent of locale; never a NaN --------

@@ -9,9 +9,8 @@ from typing import Any
 
 from gemmbench.measure.child import CONDUCTORS
 from gemmbench.measure.instrument import Executor, Server
-from gemmbench.model.case import Case, Policy
+from gemmbench.model.case import Case, Policy, Staged
 from gemmbench.model.device import DeviceFacts
-from gemmbench.model.events import Staged
 from gemmbench.model.instrument import (
     AskBatch,
     Batch,

@@ -59,6 +59,7 @@ class Figure:
 
     rate: float  # flop/s
     earlier: bool = False  # of an earlier form of the kernel
+    compared: bool = True  # in the scope of the others
 
 
 def is_earlier(run: Run, row: Row) -> bool:
@@ -85,36 +86,44 @@ def earlier_forms(names: str) -> str:
     return f"{words}: {names}." if names else ""
 
 
-def figures(runs: Sequence[Run]) -> tuple[int, dict[str, Figure]]:
-    """The largest size that most variants of the first run have, and each variant's figure there.
+def figures(runs: Sequence[Run]) -> tuple[int, str, dict[str, Figure]]:
+    """The largest size that most variants of the first run have, the scope, and each variant's figure there.
 
     Raises:
         ReadmeError: the first run has no squares in `DTYPE`.
     """
     first, *others = runs
+    scope = rates.view_scope(*runs)
     for setting in panels.settings(first):
         problem = panels.common_problem(first, setting) if setting.dtype == DTYPE else None
         if problem and problem.is_square:
             found: dict[str, Figure] = {}
             for run in (*reversed(others), first):
-                places = panels.standings(run, setting, problem)
+                places = panels.standings(run, setting, problem, scope=scope)
                 found |= {
-                    name: Figure(place.rate.median, is_earlier(run, place.row))
+                    name: Figure(
+                        place.rate.median,
+                        is_earlier(run, place.row),
+                        rates.is_compared(run, setting.device, place.row, scope),
+                    )
                     for name, place in places.items()
                     if place.rate
                 }
-            return problem.m, found
+            return problem.m, scope, found
     raise ReadmeError(f"{first.path} has no square problem in {DTYPE}")
 
 
 def ladder(runs: Sequence[tuple[str, str, Sequence[Run]]], variants: Sequence[Variant] = VARIANTS) -> str:
     """The ladder in markdown: name, idea, GFLOPS on each device; the best of a device in bold."""
     found = [(column, device, *figures(saved)) for column, device, saved in runs]
-    sizes = " and ".join(f"{size} on {device}" for _, device, size, _ in found)
+    sizes = " and ".join(f"{size} on {device}" for _, device, size, *_ in found)
+    scopes = {scope for *_, scope, _ in found}
+    if len(scopes) > 1:
+        raise ReadmeError(f"the columns of the ladder are of several scopes: {', '.join(sorted(scopes))}")
     about = (
         f"GFLOPS in {DTYPE} at m = n = k = {sizes}, each the largest size that most kernels have: in the "
-        "kernel scope, for `numpy` in the host scope, for other libraries in the device scope; the best in "
-        "bold. `-`: not measured there."
+        f"{scopes.pop()} scope, for `numpy` in the host scope; the best in bold (`numpy` takes part on CPUs, "
+        "where nothing is transferred). `-`: not measured there."
     )
     heads = ["kernel", "idea", *(column for column, *_ in found)]
     lines = [
@@ -129,7 +138,7 @@ def ladder(runs: Sequence[tuple[str, str, Sequence[Run]]], variants: Sequence[Va
         lines.append(f"| `{variant.name}` | {idea} | {' | '.join(cells)} |")
     earlier = [
         f"`{variant.name}` ({column})"
-        for column, _, _, shown in found
+        for column, *_, shown in found
         for variant in variants
         if variant.name in shown and shown[variant.name].earlier
     ]
@@ -140,7 +149,8 @@ def _cell(shown: Mapping[str, Figure], name: str) -> str:
     if name not in shown:
         return "-"
     text = units.gflops(shown[name].rate)
-    return f"**{text}**" if shown[name].rate == max(one.rate for one in shown.values()) else text
+    compared = [each for each in shown.values() if each.compared]
+    return f"**{text}**" if shown[name].rate == max(each.rate for each in compared) else text
 
 
 def _below(text: str) -> list[str]:
@@ -170,7 +180,7 @@ def tensor(run: Run, peaks: Run) -> str:
     (size,) = sizes
     about = (
         f"On tensor cores, TFLOPS (int8: TOPS) at n = {size.n} on an {run.header.devices[0].name}, one "
-        "interleaved run with random operands, in the kernel scope and for cuBLAS in the device scope:"
+        f"interleaved run with random operands, {rates.view_scope(run)} scope, the best of each type in bold:"
     )
     lines = [
         *textwrap.wrap(about, WIDTH),
@@ -178,15 +188,18 @@ def tensor(run: Run, peaks: Run) -> str:
         f"| kernel | {' | '.join(TENSOR_TYPES.values())} |",
         f"|---|{'--:|' * len(TENSOR_TYPES)}",
     ]
-    earlier, text = [], {}
+    earlier, text, shown = [], {}, {}
     for name in (variant.name for variant in VARIANTS if variant.matrix_units):
         mine = {dtype: found.get(name) for dtype, (_, found) in places.items()}
         rows = [place.row for place in mine.values() if place and place.rate]
         for dtype, place in mine.items():
             text[name, dtype] = units.number(place.rate.median / TERA) if place and place.rate else "-"
+            shown[name, dtype] = (
+                f"**{text[name, dtype]}**" if place and place.rank == 1 else text[name, dtype]
+            )
         # a library's first note begins with its name and version
         title = rows[0].notes[0].partition(",")[0] if name == "cublas" else f"`{name}`"
-        lines.append(f"| {title} | {' | '.join(text[name, dtype] for dtype in TENSOR_TYPES)} |")
+        lines.append(f"| {title} | {' | '.join(shown[name, dtype] for dtype in TENSOR_TYPES)} |")
         earlier += [title] if any(is_earlier(run, row) for row in rows) else []
     dp4a = rates.peak(peaks, 0, "char", matrix=False)
     peak = units.number(dp4a.rate / TERA) if dp4a else "-"

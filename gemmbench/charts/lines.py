@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import to_hex, to_rgb
-from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter, NullLocator
+from matplotlib.ticker import FixedLocator, NullLocator
 
-from gemmbench.charts.pane import BLACK, COLOURS, DARK, Families, device_title, footnote, short, stem, titles
+from gemmbench.charts import pane
 from gemmbench.ladder import BASELINE
 from gemmbench.model.row import Row
 from gemmbench.model.run_file import Run
@@ -23,7 +24,7 @@ _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p")
 Dashes = str | tuple[int, tuple[float, ...]]
 _LINES: tuple[Dashes, ...] = ("-", (0, (1, 1.2)), (0, (5, 1.5, 1, 1.5)))
 _LIBRARY_LINES: tuple[Dashes, ...] = ((0, (5, 2.5)), (0, (5, 1.5, 1, 1.5)), (0, (1, 1.2)))
-_CROWD = len(COLOURS) + 2  # with more variants than this a colour is a family
+_CROWD = len(pane.COLOURS) + 2  # with more variants than this a colour is a family
 HEIGHT = 4.5  # of a pane, inches; more if its labels need it
 
 
@@ -34,7 +35,7 @@ class Box:
     title: str
     dtype: str
     parts: tuple[tuple[Run, Panel], ...]
-    families: Families = field(default_factory=dict)
+    families: pane.Families = field(default_factory=dict)
 
     @property
     def panel(self) -> Panel:
@@ -56,6 +57,17 @@ class Box:
         """Whether there are too many variants for a colour each."""
         return len({series.label for series in self.series if not self.is_library(series.variant)}) > _CROWD
 
+    @cached_property
+    def scope(self) -> str:
+        """What the lines are compared in."""
+        return derive.view_scope(*(run for run, _ in self.parts))
+
+    def series_name(self, series: Series) -> str:
+        """A series' label, and the scope of its figures where that is not the pane's."""
+        shown = {derive.shown_scope(row, self.scope) for row in series.rows.values() if row.samples}
+        partly = "partly " if self.scope in shown else ""
+        return clean(series.label) + "".join(f", {partly}{scope}" for scope in sorted(shown - {self.scope}))
+
     @property
     def bold(self) -> str:
         """What strong lines mean, to follow the other words of a title."""
@@ -73,7 +85,7 @@ class Box:
 
     def name(self, run: Run) -> str:
         """What tells a run's lines from the others', or nothing if there is one run."""
-        return "" if len(self.parts) == 1 else f" ({stem(run)})"
+        return "" if len(self.parts) == 1 else f" ({pane.stem(run)})"
 
     def family(self, variant: str) -> str:
         """The family of a variant; one that the ladder does not know is a family of its own kind."""
@@ -91,7 +103,7 @@ class Box:
         used = {self.family(series.variant) for series in self.series if not self.is_library(series.variant)}
         ordered = [family for family in dict.fromkeys(self.families.values()) if family in used]
         ordered += sorted(used - set(ordered))
-        return {family: COLOURS[index % len(COLOURS)] for index, family in enumerate(ordered)}
+        return {family: pane.COLOURS[index % len(pane.COLOURS)] for index, family in enumerate(ordered)}
 
     @cached_property
     def keys(self) -> tuple[tuple[str, str], ...]:
@@ -100,17 +112,17 @@ class Box:
             return ()
         keys = [(clean(family), hue) for family, hue in self.hues.items()]
         libraries = any(self.is_library(series.variant) for series in self.series)
-        return (*keys, *([("libraries", BLACK)] if libraries else []))
+        return (*keys, *([("libraries", pane.BLACK)] if libraries else []))
 
 
-def boxes(runs: Sequence[Run], families: Families) -> list[Box]:
+def boxes(runs: Sequence[Run], families: pane.Families) -> list[Box]:
     """What the panes of runs that are sweeps show."""
     groups: dict[tuple[str, str, str], list[tuple[Run, Panel]]] = {}
     for run in runs:
         axis = sweep_axis(run.rows)
         for panel in panels(run, axis, tuple(families)) if axis else []:
             if any(row.status == "ok" and row.samples for row in panel.rows):
-                key = (device_title(run, panel.device), panel.dtype, panel.shape)
+                key = (pane.device_title(run, panel.device), panel.dtype, panel.shape)
                 groups.setdefault(key, []).append((run, panel))
     return [Box(title, dtype, tuple(parts), families) for (title, dtype, _), parts in groups.items()]
 
@@ -168,6 +180,20 @@ class Look:
         return (0.8, 1.6, 2.2)[self.strength]
 
     @property
+    def style(self) -> dict[str, Any]:
+        """As matplotlib takes it."""
+        return {
+            "color": self.stroke,
+            "linestyle": self.line,
+            "linewidth": self.width,
+            "marker": self.marker or None,
+            "markersize": self.size,
+            "markerfacecolor": "white" if self.open else self.stroke,
+            "markeredgewidth": 1.0,
+            "zorder": 2 + 0.2 * self.strength,
+        }
+
+    @property
     def band(self) -> float:
         """Opacity of its confidence band."""
         return (0.08, 0.22, 0.22)[self.strength]
@@ -194,28 +220,24 @@ def looks(box: Box) -> dict[tuple[int, str], Look]:
             key, again = (number, series.label), number > 0
             if series.label in libraries:
                 line = _LIBRARY_LINES[libraries.index(series.label) % len(_LIBRARY_LINES)]
-                styles[key] = Look(BLACK, "", line)
+                styles[key] = Look(pane.BLACK, "", line)
                 continue
             family = box.family(series.variant)
             kin = [n for n in labels if box.family(variants[n]) == family] if box.crowded else labels
-            index, cycle = kin.index(series.label), len(_MARKERS if box.crowded else COLOURS)
+            index, cycle = kin.index(series.label), len(_MARKERS if box.crowded else pane.COLOURS)
             marker, line = _MARKERS[index % len(_MARKERS)], _LINES[(index // cycle + number) % len(_LINES)]
             if box.crowded:
                 styles[key] = Look(box.hues[family], marker, line, again, 2 if series.label in strong else 0)
             else:
-                styles[key] = Look(COLOURS[index % len(COLOURS)], marker, line, again)
+                styles[key] = Look(pane.COLOURS[index % len(pane.COLOURS)], marker, line, again)
     return styles
 
 
 def _fastest_of_families(box: Box) -> frozenset[str]:
-    """The label of each family's best rate in the kernel scope, at any size."""
+    """The label of each family's best rate in the pane's scope, at any size."""
     best: dict[str, tuple[float, str]] = {}
     for series in box.series:
-        rates = [
-            rate.median
-            for row in series.rows.values()
-            if (rate := derive.shown_rate(row, "kernel")) is not None
-        ]
+        rates = [rate for row in series.rows.values() if (rate := derive.median_rate(row, box.scope))]
         if rates and not box.is_library(series.variant):
             family = box.family(series.variant)
             best[family] = max(best.get(family, (0.0, "")), (max(rates), series.label))
@@ -235,24 +257,19 @@ def frame(axes: Axes, box: Box, unit: str, text: Callable[[float], str], below: 
     axes.set_yscale("log")
     if len(sizes) > 1:
         axes.set_xlim(sizes[0] / 1.08, sizes[-1] * 1.08)
-    axes.xaxis.set_major_locator(FixedLocator(thinned(sizes)))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: str(round(value))))
-    axes.xaxis.set_minor_locator(NullLocator())
-    log_ticks(axes, text)
-    axes.tick_params(length=3, color=DARK)
+    size_axis(axes, thinned(sizes), lambda size: str(round(size)))
+    pane.log_ticks(axes.yaxis, text)
     axes.set_xlabel(box.panel.shape)
     axes.set_ylabel(unit)
-    titles(axes, box.title, below + box.bold, box.keys)
+    pane.titles(axes, box.title, below + box.bold, box.keys)
 
 
-def log_ticks(axes: Axes, text: Callable[[float], str]) -> None:
-    """Ticks of a logarithmic vertical axis: 1, 2, 5 over a short range, decades over a long one."""
-    low, high = axes.get_ylim()
-    steps = (1.0, 2.0, 5.0) if np.log10(high / low) < 3 else (1.0,)
-    axes.yaxis.set_major_locator(LogLocator(10, subs=steps, numticks=99))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: short(text(value))))
-    axes.yaxis.set_minor_locator(NullLocator())
-    axes.yaxis.set_minor_formatter(NullFormatter())
+def size_axis(axes: Axes, ticks: Sequence[int], text: Callable[[float], str]) -> None:
+    """Sizes along the axis across."""
+    axes.xaxis.set_major_locator(FixedLocator(ticks))
+    axes.xaxis.set_minor_locator(NullLocator())
+    pane.tick_texts(axes.xaxis, text)
+    axes.tick_params(length=3, color=pane.DARK)
 
 
 def thinned(sizes: Sequence[int], room: float = 0.055) -> list[int]:
@@ -283,18 +300,11 @@ def at_ends(axes: Axes, labels: Sequence[Label], box: Box, last: float | None = 
     stands = spread([height(label.end.aim) for label in labels], box.gap / box.height, -0.02, 0.985)
     for label, text_y in zip(labels, stands, strict=True):
         ended = label.end.x < last
-        axes.annotate(
-            label.text,
-            (label.end.x, label.end.y),
-            xytext=(1.045 if box.crowded else 1.03, text_y),
-            textcoords="axes fraction",
-            color=label.colour,
-            fontsize=7.5 if box.crowded else 8.5,
-            fontweight="bold" if label.bold else "normal",
-            va="center",
-            ha="left",
-            annotation_clip=False,
-            arrowprops={
+        style: dict[str, Any] = {
+            "color": label.colour,
+            "fontsize": 7.5 if box.crowded else 8.5,
+            "fontweight": "bold" if label.bold else "normal",
+            "arrowprops": {
                 "arrowstyle": "-",
                 "color": label.colour,
                 "linewidth": 0.6,
@@ -305,7 +315,17 @@ def at_ends(axes: Axes, labels: Sequence[Label], box: Box, last: float | None = 
                 "relpos": (0, 0.5),
                 "patchA": None,  # not clipped at the words: the search for where takes half the drawing
             },
+        }
+        name_end(
+            axes, label.text, (label.end.x, label.end.y), (1.045 if box.crowded else 1.03, text_y), **style
         )
+
+
+def name_end(
+    axes: Axes, text: str, point: tuple[float, float], at: tuple[float, float], **style: Any
+) -> None:
+    """Words in the right margin, at a fraction of the pane, for the point where a line ends."""
+    axes.annotate(text, point, at, textcoords="axes fraction", va="center", annotation_clip=False, **style)
 
 
 def spread(heights: Sequence[float], apart: float, low: float, high: float) -> list[float]:
@@ -360,7 +380,7 @@ def missing(
         at = "" if len(sizes) == len(box.sizes) else f" at {', '.join(sizes)}"
         groups.setdefault((reason, at), []).append(label)
     texts = [f"{', '.join(labels)}{at} ({reason})" for (reason, at), labels in groups.items()]
-    footnote(axes, [*notes, *(["No point: " + "; ".join(texts)] if texts else [])])
+    pane.footnote(axes, [*notes, *(["No point: " + "; ".join(texts)] if texts else [])])
 
 
 def status(row: Row) -> str:

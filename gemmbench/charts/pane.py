@@ -1,33 +1,83 @@
-"""What every chart shares: a pane with its titles, the colours, the words around it."""
+"""A chart: panes with their titles and words, and how they come into a file. Equal rows give equal files.
+
+Colours are Okabe and Ito's, safe for colour-blind readers; every line also has its own marker, so that the
+charts read in grey. Names come from drivers, so no text is taken for markup.
+"""
 
 from __future__ import annotations
 
 import textwrap
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from io import BytesIO
 from pathlib import Path
+from typing import Any
 
+import matplotlib
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
+from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.offsetbox import AnnotationBbox, HPacker, TextArea
-from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+from matplotlib.ticker import LogLocator, NullFormatter, NullLocator
+from PIL import Image
 
+from gemmbench.charts import SUFFIXES
 from gemmbench.model import units
 from gemmbench.model.device import HOST
 from gemmbench.model.row import Problem, Row
 from gemmbench.model.run_file import Run
-from gemmbench.model.units import clean
+from gemmbench.model.units import clean, reason_of
 from gemmbench.stats import rates
 from gemmbench.stats.panels import panels
 from gemmbench.stats.rates import Peak
 
 Families = Mapping[str, str]  # family by variant, in the order of the ladder
+Coordinates = str | tuple[str, str]
 
-# Okabe and Ito's, safe for colour-blind readers; black and greys are for libraries, roofs and words.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
-BLACK, DARK, GREY, PALE = "#000000", "#444444", "#6E6E6E", "#C8C8C8"
+BLACK, DARK, GREY, PALE = "#000000", "#444444", "#6E6E6E", "#C8C8C8"  # libraries, roofs and words
 UP, DOWN = COLOURS[0], COLOURS[1]
+OPAQUE: Mapping[str, Any] = {"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 0.8}
+"""What is behind words that stand on lines."""
+BELOW = ("data", "axes fraction")
+BESIDE = ("axes fraction", "data")
 
-WIDTH = 7.2  # of a pane, inches
+_STYLE: dict[Any, Any] = {
+    "svg.fonttype": "none",  # text stays text
+    "svg.hashsalt": "gemmbench",  # the same ids each time
+    "pdf.fonttype": 42,
+    "text.usetex": False,
+    "text.parse_math": False,
+    "axes.formatter.use_locale": False,
+    "font.family": ["DejaVu Sans"],
+    "font.size": 9,
+    "axes.titlesize": 10,
+    "axes.titlelocation": "left",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": "#444444",
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": "#E4E4E4",
+    "grid.linewidth": 0.7,
+    "lines.linewidth": 1.6,
+    "lines.markersize": 4.5,
+    "figure.dpi": 100,
+    "savefig.dpi": 200,
+}
+_PALETTE = 128  # colours of a PNG
+_WIDTH = 7.2  # of a pane, inches
+_METADATA: dict[str, dict[str, None]] = {
+    ".png": {"Software": None},
+    ".svg": {"Date": None, "Creator": None},
+    ".pdf": {"CreationDate": None, "Creator": None, "Producer": None},
+}
+
+
+class ChartError(Exception):
+    """A chart that cannot be drawn; the message is one sentence for the user."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +86,114 @@ class Pane:
 
     height: float
     paint: Callable[[Axes], None]
+
+
+def draw_panes(panes: Callable[[], Sequence[Pane]], path: Path, needs: str, across: int = 1) -> None:
+    """Draw panes that are not of a kind into one file; arguments as of `figure_of` and `write`."""
+    write(lambda: figure_of(panes, f"there are no {needs}", across), path)
+
+
+def figure_of(panes: Callable[[], Sequence[Pane]], lacks: str, across: int) -> Figure:
+    """Panes as a matplotlib figure, rows of them below each other.
+
+    Args:
+        panes: makes them, in matplotlib's own style, which this sets: call it inside ``rc_context``.
+        lacks: why there may be none.
+        across: panes beside each other.
+
+    Raises:
+        ChartError: no panes.
+    """
+    matplotlib.rcdefaults()
+    matplotlib.rcParams.update(_STYLE)
+    content = panes()
+    if not content:
+        raise ChartError(f"nothing to draw: {lacks}")
+    return _composed(content, across)
+
+
+def write(paint: Callable[[], Figure], path: Path) -> None:
+    """Write a figure into a file whose suffix decides the format.
+
+    Raises:
+        ChartError: an unknown suffix, or a file that cannot be written.
+    """
+    suffix = path.suffix.lower()
+    if suffix not in SUFFIXES:
+        raise ChartError(f"{path}: a chart's name must end in {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}")
+    with warnings.catch_warnings(), matplotlib.rc_context():
+        warnings.filterwarnings("ignore", message=r"Glyph .* missing")  # a driver's name in any script
+        picture = paint()
+        drawn = BytesIO()
+        picture.savefig(drawn, format=suffix[1:], metadata=_METADATA[suffix])
+    try:
+        path.write_bytes(_few_colours(drawn) if suffix == ".png" else drawn.getvalue())
+    except OSError as error:
+        raise ChartError(f"cannot write {path}: {reason_of(error)}") from None
+
+
+def _few_colours(png: BytesIO) -> bytes:
+    """A PNG with a palette: nobody sees the difference, and a third of the bytes stands in the repository."""
+    small = BytesIO()
+    with Image.open(png) as picture:
+        picture.convert("RGB").quantize(_PALETTE).save(small, format="png", optimize=True)
+    return small.getvalue()
+
+
+def _composed(panes: Sequence[Pane], across: int) -> Figure:
+    """Panes in rows, each in a figure of its own."""
+    across = min(len(panes), across)
+    rows = [panes[first : first + across] for first in range(0, len(panes), across)]
+    heights = [max(pane.height for pane in row) for row in rows]
+    width = _WIDTH * (1 if across == 1 else 1.75)
+    layout = ConstrainedLayoutEngine(w_pad=0.08, h_pad=0.08, hspace=0.04, wspace=0.04)
+    picture = Figure(figsize=(width, sum(heights)), layout=layout)
+    # A figure of its own for each pane, so that long names in one cost the others no room.
+    grid = picture.subfigures(len(rows), across, squeeze=False, height_ratios=heights)
+    for figure_, pane in zip(grid.flat, panes, strict=False):
+        pane.paint(figure_.subplots())
+    return picture
+
+
+# --- What stands in a pane ----------------------------------------------------------------------------------
+
+
+def say(
+    axes: Axes,
+    text: str,
+    at: tuple[float, float],
+    offset: tuple[float, float] = (0, 0),
+    where: Coordinates = "data",
+    **style: Any,
+) -> None:
+    """Words beside a point.
+
+    Args:
+        axes: the pane.
+        text: the words.
+        at: the point.
+        offset: from the point, in points of the page.
+        where: what the point's coordinates are: `BELOW` (its height is a fraction of the axis), `BESIDE`, ...
+        style: as of matplotlib's ``Text``.
+    """
+    axes.annotate(
+        text, at, offset, xycoords=where, textcoords="offset points", annotation_clip=False, **style
+    )
+
+
+def tick_texts(axis: Axis, text: Callable[[float], str]) -> None:
+    """Labels of an axis's ticks, without needless zeros."""
+    axis.set_major_formatter(lambda value, _: short(text(value)))
+
+
+def log_ticks(axis: Axis, text: Callable[[float], str], span: float = 1000.0) -> None:
+    """Ticks of a logarithmic axis: 1, 2, 5 where its ends are less than `span` times apart, else decades."""
+    low, high = axis.get_view_interval()
+    steps = (1.0, 2.0, 5.0) if high / low < span else (1.0,)
+    axis.set_major_locator(LogLocator(10, subs=steps, numticks=99))
+    tick_texts(axis, text)
+    axis.set_minor_locator(NullLocator())
+    axis.set_minor_formatter(NullFormatter())
 
 
 def device_title(run: Run, device: int) -> str:
@@ -50,9 +208,33 @@ def stem(run: Run) -> str:
     return clean(Path(run.path).stem) or "run"
 
 
-def with_gemms(runs: Sequence[Run]) -> list[Run]:
-    """The runs that have GEMM rows; others may be there for their peak and bandwidth."""
-    return [run for run in runs if any(row.kind == "gemm" for row in run.rows)]
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """Whose rows a pane shows: of one run and device, and of one data type where each has its own pane."""
+
+    run: Run
+    device: int
+    dtype: str  # "" if the pane is of every type
+    title: str
+    rows: list[Row]  # the host's own among them
+
+
+def subjects(
+    runs: Sequence[Run], wanted: Callable[[Row], bool] = lambda row: row.kind == "gemm", typed: bool = True
+) -> list[Subject]:
+    """What the panes are of, where each run and device has its own, or each data type of it if `typed`.
+
+    Runs without a wanted row have none: they may be there for their peak and bandwidth.
+    """
+    beside = [run for run in runs if any(map(wanted, run.rows))]
+    result = []
+    for run in beside:
+        rows = [row for row in run.rows if wanted(row)]
+        keys = dict.fromkeys((row.device, row.dtype if typed else "") for row in rows if row.device != HOST)
+        for device, dtype in sorted(keys, key=lambda key: key[0]):
+            own_rows = [row for row in rows if row.device in (device, HOST) and dtype in ("", row.dtype)]
+            result.append(Subject(run, device, dtype, own_title(run, device, beside), own_rows))
+    return result
 
 
 def own_title(run: Run, device: int, beside: Sequence[Run]) -> str:
@@ -100,10 +282,8 @@ def titles(axes: Axes, title: str, below: str, keys: Sequence[tuple[str, str]] =
     lines = textwrap.wrap(below, round(15.5 * _room(axes)))
     height = 7.0 + lift
     if keys:
-        words: list[TextArea] = [
-            TextArea(word, textprops={"color": colour, "fontsize": 8.5, "fontweight": "bold"})
-            for word, colour in keys
-        ]
+        bold = {"fontsize": 8.5, "fontweight": "bold"}
+        words = [TextArea(word, textprops={"color": colour, **bold}) for word, colour in keys]
         packed = HPacker(children=list(words), pad=0, sep=10)
         box = AnnotationBbox(
             packed, (0, 1), (0, height - 1), xycoords="axes fraction", boxcoords="offset points",
@@ -111,16 +291,7 @@ def titles(axes: Axes, title: str, below: str, keys: Sequence[tuple[str, str]] =
         )  # fmt: skip
         axes.add_artist(box)
         height += 13
-    axes.annotate(
-        "\n".join(lines),
-        (0, 1),
-        xycoords="axes fraction",
-        xytext=(0, height),
-        textcoords="offset points",
-        fontsize=8.5,
-        color=DARK,
-        annotation_clip=False,
-    )
+    say(axes, "\n".join(lines), (0, 1), (0, height), "axes fraction", fontsize=8.5, color=DARK)
     axes.set_title(
         "\n".join(_heading(title, round(12 * _room(axes)))),
         fontweight="bold",
@@ -149,17 +320,8 @@ def footnote(axes: Axes, texts: Sequence[str], drop: float = 38, most: int = 4) 
         return
     if len(lines) > most:
         lines = [*lines[: most - 1], lines[most - 1][:98] + " ..."]
-    axes.annotate(
-        "\n".join(lines),
-        (0, 0),
-        xycoords="axes fraction",
-        xytext=(0, -drop),
-        textcoords="offset points",
-        va="top",
-        fontsize=7.5,
-        color=GREY,
-        annotation_clip=False,
-    )
+    style: dict[str, Any] = {"va": "top", "fontsize": 7.5, "color": GREY}
+    say(axes, "\n".join(lines), (0, 0), (0, -drop), "axes fraction", **style)
 
 
 def short(text: str) -> str:
@@ -236,83 +398,52 @@ def places(ladder: Sequence[Rung], first: float = 0.0) -> tuple[list[Place], dic
 
 
 def name_rows(axes: Axes, names: Mapping[float, str], heads: Mapping[str, float]) -> None:
-    """Names at the left.
-
-    Args:
-        axes: the pane.
-        names: by their place.
-        heads: families, each with the place above its own lines.
-    """
+    """Names at the left, by their height; families' heads above their own lines."""
     axes.set_yticks(list(names), list(names.values()), fontsize=8.5)
     axes.tick_params(axis="y", length=0)
     for name, y in heads.items():
-        axes.annotate(
-            clean(name),
-            (0, y),
-            xycoords=("axes fraction", "data"),
-            xytext=(-4, -1),
-            textcoords="offset points",
-            ha="right",
-            va="center",
-            fontsize=8,
-            fontstyle="italic",
-            color=GREY,
-            annotation_clip=False,
-        )
+        style: dict[str, Any] = {
+            "ha": "right",
+            "va": "center",
+            "fontsize": 8,
+            "fontstyle": "italic",
+            "color": GREY,
+        }
+        say(axes, clean(name), (0, y), (-4, -1), BESIDE, **style)
 
 
 def cell(
     axes: Axes, column: int, y: float, text: str, colour: str = BLACK, bold: bool = False, small: bool = False
 ) -> None:
     """A figure in one of the columns at the right, which line up at their right ends."""
-    axes.annotate(
-        text,
-        (1, y),
-        xycoords=("axes fraction", "data"),
-        xytext=(_COLUMN * (column + 1), 0),
-        textcoords="offset points",
-        ha="right",
-        va="center_baseline",
-        fontsize=7 if small else 8,
-        fontweight="bold" if bold else "normal",
-        color=colour,
-        annotation_clip=False,
-    )
+    size, weight = 7 if small else 8, "bold" if bold else "normal"
+    style: dict[str, Any] = {
+        "ha": "right",
+        "va": "center_baseline",
+        "fontsize": size,
+        "fontweight": weight,
+        "color": colour,
+    }
+    say(axes, text, (1, y), (_COLUMN * (column + 1), 0), BESIDE, **style)
 
 
 def heading(axes: Axes, column: int, text: str, colour: str = DARK) -> None:
     """What a column holds, above it."""
-    axes.annotate(
-        text,
-        (1, 1),
-        xycoords="axes fraction",
-        xytext=(_COLUMN * (column + 1), 3),
-        textcoords="offset points",
-        ha="right",
-        va="bottom",
-        fontsize=8,
-        fontweight="bold",
-        color=colour,
-        annotation_clip=False,
-    )
+    style: dict[str, Any] = {
+        "ha": "right",
+        "va": "bottom",
+        "fontsize": 8,
+        "fontweight": "bold",
+        "color": colour,
+    }
+    say(axes, text, (1, 1), (_COLUMN * (column + 1), 3), "axes fraction", **style)
 
 
 def log_across(axes: Axes, low: float, high: float, name: str, text: Callable[[float], str]) -> None:
-    """A logarithmic axis across, and no lines but its own.
-
-    Args:
-        axes: the pane.
-        low: the smallest value.
-        high: the largest.
-        name: of the axis.
-        text: a tick's.
-    """
+    """A logarithmic axis across, from the smallest value to the largest, and no lines but its own."""
     axes.set_xscale("log")
     axes.set_xlim(low / 1.3, high * 1.2)
-    steps = (1.0, 2.0, 5.0) if high / low < 300 else (1.0,)
-    axes.xaxis.set_major_locator(LogLocator(10, subs=steps, numticks=99))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: text(value)))
-    axes.xaxis.set_minor_locator(NullLocator())
+    log_ticks(axes.xaxis, text, 300 * 1.3 * 1.2)
     axes.grid(False, axis="y")
     axes.spines["left"].set_visible(False)
     axes.set_xlabel(name)

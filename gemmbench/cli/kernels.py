@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -13,15 +14,13 @@ from rich.text import Text
 from gemmbench import UsageError, api
 from gemmbench.cli import running
 from gemmbench.cli.running import click_option
-from gemmbench.gemm.sweep_table import LadderEntry, describe, ladder
-from gemmbench.ladder import VARIANTS
+from gemmbench.ladder import FIRST_RUNG, VARIANTS
 from gemmbench.ladder.variant import Values, Variant
 from gemmbench.measure.child import Worker
 from gemmbench.model import units
-from gemmbench.model.case import Plan, Policy, Skip
+from gemmbench.model.case import Finished, Plan, Planned, Policy, Skip, Started
 from gemmbench.model.device import DeviceFacts, HostFacts
 from gemmbench.model.dtypes import DEVICE_DTYPES, GEMM_DTYPES, PLAIN_DTYPES
-from gemmbench.model.events import Finished, Planned, Started
 from gemmbench.model.kernel_files import opening
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Resources, Row
@@ -30,8 +29,11 @@ from gemmbench.model.units import clean, clean_lines
 from gemmbench.options.declare import choose_dtypes, choose_kernels
 from gemmbench.options.measuring import Square
 from gemmbench.report import notes
+from gemmbench.report.notes import STYLES, WORDS, shape
 from gemmbench.report.progress import Progress
-from gemmbench.report.table import Cell, Note, Sheet, heading, stack
+from gemmbench.report.table import NOTHING, Cell, Entry, Note, Sheet, catalogue, entry_page, heading, stack
+from gemmbench.stats import panels, rates
+from gemmbench.stats.panels import Setting, Standing
 from gemmbench.suite.plan import gemm_plan, select
 from gemmbench.suite.run import every_device, header_of, user_errors
 
@@ -78,20 +80,102 @@ def kernels(
         running.show(ladder([entry(variant) for variant in VARIANTS], run))
         return
     for variant in choose_kernels(name):
-        running.show(describe(entry(variant), picture(variant), run))
+        running.show(entry_page(entry(variant, picture(variant)), places(variant.name, run) if run else []))
 
 
-def entry(variant: Variant) -> LadderEntry:
-    """A variant with its parameters, passes and needs."""
-    return LadderEntry(
-        variant.name,
-        variant.idea,
-        variant.source,
-        variant.family,
-        ", ".join(_needs_of(variant, "default")),
-        {name: _parameter(variant, name) for name in variant.parameters},
-        tuple(f"{step.role}: {step.file} {step.kernel}" for step in variant.passes),
-        _needs_of_presets(variant),
+def entry(variant: Variant, picture: str = "") -> Entry:
+    """A variant with its source, needs, passes and parameters."""
+    needed = ", ".join(_needs_of(variant, "default"))
+    passes = [f"{n}. {step.role}: {step.file} {step.kernel}" for n, step in enumerate(variant.passes, 1)]
+    parameters = [f"{name}: {_parameter(variant, name)}" for name in variant.parameters]
+    facts = [
+        ("source", variant.source),
+        ("needs", needed or "nothing special"),
+        *(("", f"{family}: {text}") for family, text in _needs_of_presets(variant).items()),
+        *zip(("passes", *[""] * len(passes)), passes, strict=False),
+        *zip(("parameters", *[""] * len(parameters)), parameters, strict=False),
+    ]
+    pictures = [picture] if picture else []
+    return Entry(variant.name, variant.family, variant.idea, needed, facts, pictures)
+
+
+def ladder(entries: Sequence[Entry], run: Run | None = None) -> RenderableType:
+    """Every variant in the order given, by family: its idea and what it needs.
+
+    With a run also what each reached there, in its first device and type, at the largest size that most have:
+    GFLOPS, and how many times naive's.
+    """
+    families = {entry.family: entry.family for entry in entries}
+    if run is None:
+        return Group(*catalogue(entries, families, {}))
+    measured, figures = _measured(run)
+    return Group(measured, Text(""), *catalogue(entries, families, figures))
+
+
+def _measured(run: Run) -> tuple[Sheet, dict[str, tuple[Cell, Cell]]]:
+    """Whose figures the ladder shows, and the figure of each variant."""
+    where = next(
+        (
+            (setting, problem)
+            for setting in panels.settings(run)
+            if (problem := panels.common_problem(run, setting))
+        ),
+        None,
+    )
+    if where is None:
+        return Sheet(caption=f"{clean(run.path)} has no measured GEMM row"), {}
+    setting, problem = where
+    standings = panels.standings(run, setting, problem, FIRST_RUNG)
+    what = f"{setting.dtype}, {rates.view_scope(run)} scope, {problem.title}; * the best"
+    caption = f"GFLOPS ({what}) and times {FIRST_RUNG}'s"
+    cells = {variant: (_figure(result), _speed_up(result)) for variant, result in standings.items()}
+    return Sheet(heading=heading(run, setting.device, setting.dtype), caption=caption), cells
+
+
+def _figure(result: Standing) -> Cell:
+    if result.row.status != "ok":
+        return Cell(WORDS[result.row.status], style=STYLES[result.row.status])
+    return Cell(units.gflops(result.rate.median) if result.rate else "-", best=result.rank == 1)
+
+
+def _speed_up(result: Standing) -> Cell:
+    return Cell(f"x {units.number(result.speedup)}") if result.speedup else NOTHING
+
+
+def places(variant: str, run: Run) -> list[Sheet]:
+    """A variant's place among the others at every size, a table for each device and type that it ran with."""
+    tables = []
+    for setting in panels.settings(run):
+        lines, scope = [], rates.view_scope(run)
+        for problem in panels.problems(run, setting):
+            standings = panels.standings(run, setting, problem, FIRST_RUNG)
+            if variant in standings:
+                ranked = sum(result.rank is not None for result in standings.values())
+                lines.append(_ladder_place(run, standings[variant], ranked))
+                scope = rates.shown_scope(standings[variant].row, rates.view_scope(run))
+        if lines:
+            tables.append(_place_sheet(run, setting, scope, lines))
+    return tables or [Sheet(notes=(Note("", f"{clean(run.path)} has no row of {variant}."),))]
+
+
+def _ladder_place(run: Run, result: Standing, ranked: int) -> tuple[Cell, ...]:
+    fraction = rates.peak_fraction(run, result.row, rates.view_scope(run))
+    return (
+        Cell(shape(result.row)),
+        Cell(f"{result.rank} of {ranked}" if result.rank else "-", best=result.rank == 1),
+        replace(_figure(result), best=False),
+        Cell(units.percent(fraction) if fraction is not None and result.rate else "-"),
+        Cell(units.number(result.speedup) if result.speedup else "-"),
+    )
+
+
+def _place_sheet(run: Run, setting: Setting, scope: str, lines: Sequence[tuple[Cell, ...]]) -> Sheet:
+    return Sheet(
+        heading=heading(run, setting.device, setting.dtype),
+        caption=f"{setting.dtype}, {scope} scope; rank among all that have it",
+        keys=("size",),
+        blocks=(("rank", "GFLOPS", "of peak", f"x {FIRST_RUNG}"),),
+        rows=tuple(lines),
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import click
+from rich.console import Group
 from rich.text import Text
 
 from gemmbench import api
@@ -29,15 +30,12 @@ from gemmbench.options.measuring import (
     Workloads,
 )
 from gemmbench.probes import PROBES, memory
-from gemmbench.probes import grid as pages
 from gemmbench.probes.arithmetic import CHAINS, UNROLLS, ChainProbe, MatrixProbe, Probe
-from gemmbench.probes.grid import ProbeEntry
 from gemmbench.probes.memory import MemoryProbe
-from gemmbench.report.table import stack
+from gemmbench.report.table import Entry, catalogue, entry_page, stack
 from gemmbench.suite.cached import KeptPresets
 from gemmbench.tune import session as tuning
-from gemmbench.tune.result import result
-from gemmbench.tune.table import sheets
+from gemmbench.tune.result import result, sheets
 
 gemm, square, sweep_k, precision = map(running.command, (Gemm, Square, SweepK, Precision))
 
@@ -46,10 +44,11 @@ def _peak(options: Peak) -> None:
     if options.describe is None:
         running.measure(options, running.as_text(options.format))
     elif options.describe == EVERY_PROBE:
-        running.show(pages.probes(entries(), FAMILIES))
+        heads = {family: f"{family}: {idea}" for family, idea in FAMILIES.items()}
+        running.show(Group(*catalogue(entries(), heads, {})))
     else:
         chosen = choose(options.describe, NAMES, "probe")
-        running.show(pages.described([entry(probe) for probe in chosen]))
+        running.show(stack(entry_page(entry(probe)) for probe in chosen))
 
 
 def _workloads(options: Workloads) -> None:
@@ -68,28 +67,24 @@ peak, workloads = running.command(Peak, _peak), running.command(Workloads, _work
 NAMES: tuple[str, ...] = (*PROBES, *memory.BY_NAME)
 
 
-def entries() -> list[ProbeEntry]:
+def entries() -> list[Entry]:
     """Every probe, without its pictures."""
-    compute = [ProbeEntry(probe.name, COMPUTE, probe.idea) for probe in PROBES.values()]
-    others = [ProbeEntry(probe.name, probe.family, probe.idea) for probe in memory.PROBES]
+    compute = [Entry(probe.name, COMPUTE, probe.idea) for probe in PROBES.values()]
+    others = [Entry(probe.name, probe.family, probe.idea) for probe in memory.PROBES]
     return compute + others
 
 
-def entry(name: str) -> ProbeEntry:
+def entry(name: str) -> Entry:
     """One probe with its facts and pictures."""
     if name in PROBES:
         probe = PROBES[name]
-        return ProbeEntry(name, COMPUTE, probe.idea, _compute_facts(probe), _pictures(probe.files))
+        return Entry(name, COMPUTE, probe.idea, "", _compute_facts(probe), [*map(opening, probe.files)])
     probed = memory.BY_NAME[name]
     files = (probed.file,) if probed.file else ()
-    return ProbeEntry(name, probed.family, probed.idea, _memory_facts(probed), _pictures(files))
+    return Entry(name, probed.family, probed.idea, "", _memory_facts(probed), [*map(opening, files)])
 
 
-def _pictures(files: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(map(opening, files))
-
-
-def _compute_facts(probe: Probe) -> dict[str, str]:
+def _compute_facts(probe: Probe) -> list[tuple[str, str]]:
     facts = {"types": ", ".join(probe.dtypes)}
     if isinstance(probe, ChainProbe):
         forms = dict.fromkeys(form.name for several in probe.forms.values() for form in several)
@@ -102,10 +97,10 @@ def _compute_facts(probe: Probe) -> dict[str, str]:
             f"{each.dtype} {each.shape} into {each.accumulator}" for each in probe.instructions
         )
         facts["operands"] = "random, and zeros beside them: power decides"
-    return facts
+    return [*facts.items()]
 
 
-def _memory_facts(probe: MemoryProbe) -> dict[str, str]:
+def _memory_facts(probe: MemoryProbe) -> list[tuple[str, str]]:
     facts = {}
     if probe.widths:
         facts["widths"] = _listed(probe.widths)
@@ -122,7 +117,7 @@ def _memory_facts(probe: MemoryProbe) -> dict[str, str]:
     if probe.kind == "bandwidth":
         facts["counted"] = f"{probe.loads + probe.stores} x 4 bytes for each element"
     facts["checked"] = _CHECKS[probe.kind] if probe.bench != "launch" else "nothing: there is no result"
-    return facts
+    return [*facts.items()]
 
 
 _CHECKS = {

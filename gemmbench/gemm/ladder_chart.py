@@ -1,50 +1,25 @@
-"""The ladder as a waterfall: what each step brings, from the first kernel to the measured peak."""
+"""Bars and dots for each kernel: the ladder as a waterfall, data types side by side, real shapes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from matplotlib.axes import Axes
 
+from gemmbench.charts import pane
 from gemmbench.charts.lines import paled
-from gemmbench.charts.pane import (
-    BLACK,
-    COLOURS,
-    DARK,
-    DOWN,
-    GREY,
-    PALE,
-    ROW,
-    UP,
-    Families,
-    Pane,
-    Place,
-    Rung,
-    about_peaks,
-    cell,
-    footnote,
-    heading,
-    log_across,
-    name_rows,
-    own_title,
-    places,
-    rungs,
-    short,
-    titles,
-    with_gemms,
-)
 from gemmbench.ladder import AUTO, BASELINE
 from gemmbench.ladder.variant import LIBRARIES
 from gemmbench.model import units
-from gemmbench.model.device import HOST
 from gemmbench.model.dtypes import DTYPES, GEMM_DTYPES
 from gemmbench.model.row import Problem, Row
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean
 from gemmbench.stats import rates as derive
-from gemmbench.stats.panels import Panel, Setting, common_problem, panels, settings
+from gemmbench.stats.panels import Series, Setting, common_problem, series, settings, sweep_axis
 
 _BAR = 0.62
 
@@ -58,27 +33,32 @@ class Ladder:
     title: str
     dtype: str
     problem: Problem
-    rungs: tuple[Rung, ...]  # on the device
-    host: Rung | None
+    rungs: tuple[pane.Rung, ...]  # on the device
+    host: pane.Rung | None
     peak: derive.Peak | None
     notes: tuple[str, ...]  # on the peak
 
-    def rate(self, rung: Rung) -> float | None:
+    def rate(self, rung: pane.Rung) -> float | None:
         """A rung's rate in flop/s."""
-        reached = derive.shown_rate(rung.rows[self.dtype], "kernel")
-        return reached.median if reached else None
+        return derive.median_rate(rung.rows[self.dtype], self.scope)
 
     @property
-    def base(self) -> Rung:
+    def scope(self) -> str:
+        """What the rungs are compared in."""
+        return derive.view_scope(self.run)
+
+    @property
+    def base(self) -> pane.Rung:
         """The first rung that was measured: what speed-ups are over."""
         return next(rung for rung in self.rungs if self.rate(rung))
 
     @property
     def best(self) -> float:
-        """The best rate; that of `auto` is another's."""
-        return max(
-            (rate for rung in self.rungs if rung.variant != AUTO and (rate := self.rate(rung))), default=0.0
-        )
+        """The best rate of those that are compared; that of `auto` is another's."""
+        device = self.rungs[0].rows[self.dtype].device
+        every = [*self.rungs, *([self.host] if self.host else [])]
+        rows = [rung.rows[self.dtype] for rung in every if rung.variant != AUTO]
+        return derive.best_of(derive.compared_rate(self.run, device, row, self.scope) for row in rows) or 0.0
 
     @property
     def rates(self) -> list[float]:
@@ -86,39 +66,39 @@ class Ladder:
         return [rate for rung in self.rungs if (rate := self.rate(rung))]
 
 
-def ladder(runs: Sequence[Run], families: Families) -> list[Pane]:
+def ladder(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
     """A pane for each run, device and type with two rungs or more at the same problem.
 
     The peak is the run's own, else that which another of the runs has of the same device.
     """
-    panes, beside = [], with_gemms(runs)
-    for run in beside:
-        for panel in panels(run, "m"):
-            problem = common_problem(run, Setting(panel.device, panel.dtype))
-            if panel.device == HOST or problem is None:
-                continue
-            all_rungs = rungs(run, panel.device, (panel.dtype,), problem, families)
-            peak = derive.peak(run, panel.device, panel.dtype, others=runs)
-            chart = Ladder(
-                run,
-                tuple(runs),
-                own_title(run, panel.device, beside),
-                panel.dtype,
-                problem,
-                tuple(rung for rung in all_rungs if not rung.is_host),
-                next((rung for rung in all_rungs if rung.is_host and rung.variant == BASELINE), None),
-                peak,
-                tuple(_about(run, panel, peak)),
-            )
-            if sum(chart.rate(rung) is not None for rung in chart.rungs) >= 2:
-                lines = len(chart.rungs) + len({rung.family for rung in chart.rungs}) + 2
-                panes.append(Pane(1.5 + ROW * lines, partial(_paint, chart=chart)))
+    panes = []
+    for subject in pane.subjects(runs):
+        run, device, dtype = subject.run, subject.device, subject.dtype
+        problem = common_problem(run, Setting(device, dtype))
+        if problem is None:
+            continue
+        all_rungs = pane.rungs(run, device, (dtype,), problem, families)
+        peak = derive.peak(run, device, dtype, others=runs)
+        chart = Ladder(
+            run,
+            tuple(runs),
+            subject.title,
+            dtype,
+            problem,
+            tuple(rung for rung in all_rungs if not rung.is_host),
+            next((rung for rung in all_rungs if rung.is_host and rung.variant == BASELINE), None),
+            peak,
+            tuple(_about(subject, peak)),
+        )
+        if len(chart.rates) >= 2:
+            lines = len(chart.rungs) + len({rung.family for rung in chart.rungs}) + 2
+            panes.append(pane.Pane(1.5 + pane.ROW * lines, partial(_paint, chart=chart)))
     return panes
 
 
 def _paint(axes: Axes, chart: Ladder) -> None:
     """Bars over a logarithmic axis of speed-ups, and their figures at the right."""
-    stands, heads = places(chart.rungs)
+    stands, heads = pane.places(chart.rungs)
     unit = chart.rate(chart.base) or 1.0
     host = chart.rate(chart.host) if chart.host else None
     top = max(*chart.rates, chart.peak.rate if chart.peak else 0.0, host or 0.0)
@@ -129,41 +109,42 @@ def _paint(axes: Axes, chart: Ladder) -> None:
     if chart.peak:
         bottom += 1.4
         names[bottom] = "measured peak"
-        axes.barh(bottom, chart.peak.rate / unit - 1, _BAR, 1, color=GREY, label="peak")
-        cell(axes, 0, bottom, f"{units.number(chart.peak.rate / unit)}x", DARK)
-        cell(axes, 1, bottom, units.number(chart.peak.rate / divisor), DARK)
-    name_rows(axes, names, heads)
+        axes.barh(bottom, chart.peak.rate / unit - 1, _BAR, 1, color=pane.GREY, label="peak")
+        pane.cell(axes, 0, bottom, f"{units.number(chart.peak.rate / unit)}x", pane.DARK)
+        pane.cell(axes, 1, bottom, units.number(chart.peak.rate / divisor), pane.DARK)
+    pane.name_rows(axes, names, heads)
     for column, text in enumerate(("speed-up", f"{letter}FLOPS", *(["of peak"] if chart.peak else []))):
-        heading(axes, column, text)
-    axes.axvline(1, color=DARK, linewidth=0.8)
+        pane.heading(axes, column, text)
+    axes.axvline(1, color=pane.DARK, linewidth=0.8)
     name = chart.base.label + ("" if chart.base is chart.rungs[0] else ", the first that was measured")
     lowest = min(*chart.rates, host or unit) / unit
-    log_across(axes, lowest, top / unit, f"speed-up over {name}", lambda value: f"{value:,g}x")
+    pane.log_across(axes, lowest, top / unit, f"speed-up over {name}", lambda value: f"{value:,g}x")
     axes.set_ylim(bottom + 1.9, -0.8)
     if host:
         _host_line(axes, host / unit, f"{BASELINE}, host: {units.rate(host)}")
-    below = f"{chart.dtype}, kernel scope, {chart.problem.title}; in full colour the step from the rung above"
-    titles(axes, chart.title, below, (("faster than the rung above", UP), ("slower", DOWN)))
-    footnote(axes, chart.notes)
+    what = f"{chart.dtype}, {chart.scope} scope, {chart.problem.title}"
+    below = f"{what}; in full colour the step from the rung above"
+    pane.titles(axes, chart.title, below, (("faster than the rung above", pane.UP), ("slower", pane.DOWN)))
+    pane.footnote(axes, chart.notes)
 
 
-def _about(run: Run, panel: Panel, peak: derive.Peak | None) -> Iterator[str]:
+def _about(subject: pane.Subject, peak: derive.Peak | None) -> Iterator[str]:
     """What a footnote says of the peak."""
     if peak is None:
         yield "The run has no measured peak of this type."
         return
-    yield from about_peaks(run, [peak])
-    if len(derive.units_used(run, panel.device, panel.dtype)) > 1:
+    yield from pane.about_peaks(subject.run, [peak])
+    if len(derive.units_used(subject.run, subject.device, subject.dtype)) > 1:
         yield "Of peak: of the peak of the units that a kernel runs on; the highest is drawn."
 
 
 def _of_peak(chart: Ladder, row: Row) -> str:
     """A rate's share of the peak of its own units; nothing where that was not measured."""
-    fraction = derive.peak_fraction(chart.run, row, others=chart.others)
+    fraction = derive.peak_fraction(chart.run, row, chart.scope, chart.others)
     return "-" if fraction is None else units.percent(fraction)
 
 
-def _bars(axes: Axes, chart: Ladder, stands: Sequence[Place], unit: float, divisor: float) -> None:
+def _bars(axes: Axes, chart: Ladder, stands: Sequence[pane.Place], unit: float, divisor: float) -> None:
     """Each step from where the rung before ended; families and libraries start from the first rung."""
     family, before = "", 1.0
     for position in stands:
@@ -178,49 +159,33 @@ def _bars(axes: Axes, chart: Ladder, stands: Sequence[Place], unit: float, divis
         if chart.peak:
             figures.append(_of_peak(chart, position.rung.rows[chart.dtype]))
         for column, text in enumerate(figures):
-            cell(axes, column, position.y, text, bold=rate == chart.best)
+            pane.cell(axes, column, position.y, text, bold=rate == chart.best)
         before = rate / unit
 
 
 def _step(axes: Axes, y: float, before: float, after: float) -> None:
     """All of the speed-up pale, the step from the rung before in full colour."""
-    colour = UP if after >= before else DOWN
+    colour = pane.UP if after >= before else pane.DOWN
     axes.barh(y, after - 1, _BAR, 1, color=paled(colour, 0.75), zorder=2)
     axes.barh(y, after - before, _BAR, before, color=colour, zorder=3, label="step")
-    axes.vlines(after, y - _BAR / 2, y + _BAR / 2, color=BLACK, linewidth=1.2, zorder=4)
+    axes.vlines(after, y - _BAR / 2, y + _BAR / 2, color=pane.BLACK, linewidth=1.2, zorder=4)
 
 
 def _no_bar(axes: Axes, y: float, row: Row) -> None:
     """Why there is none, at the start."""
     text = f"{row.status}: {clean(row.reason)}" if row.reason else row.status
-    axes.annotate(
-        text if len(text) <= 62 else text[:58] + " ...",
-        (1, y),
-        xytext=(4, 0),
-        textcoords="offset points",
-        va="center_baseline",
-        fontsize=7.5,
-        color=GREY,
-    )
+    text = text if len(text) <= 62 else text[:58] + " ..."
+    pane.say(axes, text, (1, y), (4, 0), va="center_baseline", fontsize=7.5, color=pane.GREY)
 
 
 def _host_line(axes: Axes, x: float, words: str) -> None:
     """The host's BLAS, named at the bottom on the side that has room."""
-    axes.axvline(x, color=BLACK, linewidth=1.3, linestyle=(0, (5, 2.5)), zorder=5, label=BASELINE)
+    axes.axvline(x, color=pane.BLACK, linewidth=1.3, linestyle=(0, (5, 2.5)), zorder=5, label=BASELINE)
     low, high = axes.get_xlim()
     left = x < (low * high) ** 0.5
-    axes.annotate(
-        words,
-        (x, 0),
-        xycoords=("data", "axes fraction"),
-        xytext=(4 if left else -4, 3),
-        textcoords="offset points",
-        ha="left" if left else "right",
-        va="bottom",
-        fontsize=8,
-        bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 0.8},
-        zorder=6,
-    )
+    side = "left" if left else "right"
+    style: dict[str, Any] = {"ha": side, "va": "bottom", "fontsize": 8, "bbox": pane.OPAQUE, "zorder": 6}
+    pane.say(axes, words, (x, 0), (4 if left else -4, 3), pane.BELOW, **style)
 
 
 # --- Every variant in each data type, beside each type's measured peak --------------------------------------
@@ -242,66 +207,71 @@ _FEW, _LIFT = 4, 12  # keys that are no longer than the picture; points
 class Types:
     """What one pane shows: every variant of one device at one problem, in several data types."""
 
+    run: Run
+    device: int
     title: str
     dtypes: tuple[str, ...]  # those measured, the narrowest first
     problem: Problem
-    rungs: tuple[Rung, ...]
+    rungs: tuple[pane.Rung, ...]
     peaks: dict[str, float]  # flop/s by data type
     notes: tuple[str, ...]  # on the peaks
 
     def look(self, dtype: str) -> tuple[str, str]:
         """Colour and marker of a data type, the same in every chart."""
         index = list(dict.fromkeys((*GEMM_DTYPES, *DTYPES))).index(dtype)  # of the first, no two are alike
-        return COLOURS[index % len(COLOURS)], _MARKERS[index % len(_MARKERS)]
+        return pane.COLOURS[index % len(pane.COLOURS)], _MARKERS[index % len(_MARKERS)]
 
 
-def precision(runs: Sequence[Run], families: Families) -> list[Pane]:
+def precision(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
     """A pane for each run and device with two data types or more at the same problem.
 
     Peaks are the run's own, else those that another of the runs has of the same device.
     """
-    panes, beside = [], with_gemms(runs)
-    for run in beside:
-        for device in sorted({row.device for row in run.rows if row.kind == "gemm" and row.device != HOST}):
-            problem = common_problem(run, *(setting for setting in settings(run) if setting.device == device))
-            if problem is None:
-                continue
-            rows = [row for row in run.rows if row.problem == problem and row.device == device]
-            measured = {row.dtype for row in rows if derive.rate(row, "kernel")}
-            if len(measured) < 2:
-                continue
-            asked = {row.dtype for row in rows}
-            dtypes = tuple(sorted(asked, key=lambda name: (DTYPES[name].itemsize, list(DTYPES).index(name))))
-            ladder = tuple(rungs(run, device, dtypes, problem, families))
-            tops = {dtype: top for dtype in dtypes if (top := derive.peak(run, device, dtype, others=runs))}
-            lacking = [dtype for dtype in dtypes if dtype not in tops]
-            chart = Types(
-                own_title(run, device, beside),
-                dtypes,
-                problem,
-                ladder,
-                {dtype: top.rate for dtype, top in tops.items()},
-                (
-                    *([f"The run has no measured peak of {', '.join(lacking)}."] if lacking else []),
-                    *about_peaks(run, tops.values()),
-                ),
-            )
-            lines = len(ladder) + len({rung.family for rung in ladder}) + 1
-            panes.append(Pane(1.6 + ROW * lines, partial(_precision_paint, chart=chart)))
+    panes = []
+    for subject in pane.subjects(runs, typed=False):
+        run, device = subject.run, subject.device
+        problem = common_problem(run, *(setting for setting in settings(run) if setting.device == device))
+        rows = [row for row in subject.rows if row.problem == problem and row.device == device]
+        if problem is None or len({row.dtype for row in rows if derive.rate(row, "kernel")}) < 2:
+            continue
+        asked = {row.dtype for row in rows}
+        dtypes = tuple(sorted(asked, key=lambda name: (DTYPES[name].itemsize, list(DTYPES).index(name))))
+        ladder = tuple(pane.rungs(run, device, dtypes, problem, families))
+        tops = {dtype: top for dtype in dtypes if (top := derive.peak(run, device, dtype, others=runs))}
+        lacking = [dtype for dtype in dtypes if dtype not in tops]
+        chart = Types(
+            run,
+            device,
+            subject.title,
+            dtypes,
+            problem,
+            ladder,
+            {dtype: top.rate for dtype, top in tops.items()},
+            (
+                *([f"The run has no measured peak of {', '.join(lacking)}."] if lacking else []),
+                *pane.about_peaks(run, tops.values()),
+            ),
+        )
+        lines = len(ladder) + len({rung.family for rung in ladder}) + 1
+        panes.append(pane.Pane(1.6 + pane.ROW * lines, partial(_precision_paint, chart=chart)))
     return panes
 
 
 def _precision_paint(axes: Axes, chart: Types) -> None:
     """A dot for each type over a logarithmic axis, a thin line between them, the figures at the right."""
-    stands, heads = places(chart.rungs)
-    rates = {
-        (position.y, dtype): reached.median
-        for position in stands
-        for dtype, row in position.rung.rows.items()
-        if (reached := derive.shown_rate(row, "kernel"))
-    }
+    stands, heads = pane.places(chart.rungs)
+    scope = derive.view_scope(chart.run)
+    rows = {(position.y, dtype): row for position in stands for dtype, row in position.rung.rows.items()}
+    rates = {key: rate for key, row in rows.items() if (rate := derive.median_rate(row, scope))}
     best = {
-        dtype: max((rate for (_, d), rate in rates.items() if d == dtype), default=0.0)
+        dtype: max(
+            (
+                rate
+                for (y, name), rate in rates.items()
+                if name == dtype and derive.is_compared(chart.run, chart.device, rows[y, name], scope)
+            ),
+            default=0.0,
+        )
         for dtype in chart.dtypes
     }
     divisor, letter = units.scale(max(rates.values()))
@@ -310,42 +280,46 @@ def _precision_paint(axes: Axes, chart: Types) -> None:
             rates[position.y, dtype] / divisor for dtype in chart.dtypes if (position.y, dtype) in rates
         ]
         if scaled:
-            axes.hlines(position.y, min(scaled), max(scaled), color=PALE, linewidth=1.5, zorder=2)
+            axes.hlines(position.y, min(scaled), max(scaled), color=pane.PALE, linewidth=1.5, zorder=2)
         for column, dtype in enumerate(chart.dtypes):
             _figure(axes, chart, position, column, rates.get((position.y, dtype)), best[dtype], divisor)
     for dtype, peak in chart.peaks.items():
         colour, _ = chart.look(dtype)
-        axes.axvline(
-            peak / divisor,
-            color=colour,
-            linewidth=1.3,
-            linestyle=(0, (8, 2, 1.5, 2)),
-            zorder=1,
-            label=f"{dtype} peak",
-        )
+        style: dict[str, Any] = {"color": colour, "linewidth": 1.3, "linestyle": (0, (8, 2, 1.5, 2))}
+        axes.axvline(peak / divisor, zorder=1, label=f"{dtype} peak", **style)
     bottom = stands[-1].y + 1.2
     if chart.peaks:
         for column, dtype in enumerate(chart.dtypes):
             if dtype in chart.peaks:
-                cell(axes, column, bottom, units.number(chart.peaks[dtype] / divisor), chart.look(dtype)[0])
+                pane.cell(
+                    axes, column, bottom, units.number(chart.peaks[dtype] / divisor), chart.look(dtype)[0]
+                )
     for column, dtype in enumerate(chart.dtypes):
-        heading(axes, column, dtype, chart.look(dtype)[0])
+        pane.heading(axes, column, dtype, chart.look(dtype)[0])
     names = {position.y: position.rung.label for position in stands}
     if chart.peaks:
         names[bottom] = "measured peak"
-    name_rows(axes, names, heads)
+    pane.name_rows(axes, names, heads)
     everything = [*rates.values(), *chart.peaks.values()]
     low, high = min(everything) / divisor, max(everything) / divisor
-    log_across(axes, low, high, f"{letter}FLOPS", lambda value: short(units.number(value)))
+    pane.log_across(axes, low, high, f"{letter}FLOPS", units.number)
     axes.set_ylim(bottom + 0.8, -0.8)
-    below = f"kernel scope, {chart.problem.title}, {letter}FLOPS; dash-dotted: each type's measured peak"
+    below = f"{scope} scope, {chart.problem.title}, {letter}FLOPS; dash-dotted: each type's measured peak"
     keys = tuple((f"{_SIGNS[chart.look(dtype)[1]]} {dtype}", chart.look(dtype)[0]) for dtype in chart.dtypes)
-    titles(axes, chart.title, below, keys, _LIFT if len(keys) > _FEW else 0)  # not into the columns' heads
-    footnote(axes, chart.notes)
+    pane.titles(
+        axes, chart.title, below, keys, _LIFT if len(keys) > _FEW else 0
+    )  # not into the columns' heads
+    pane.footnote(axes, chart.notes)
 
 
 def _figure(
-    axes: Axes, chart: Types, position: Place, column: int, rate: float | None, best: float, divisor: float
+    axes: Axes,
+    chart: Types,
+    position: pane.Place,
+    column: int,
+    rate: float | None,
+    best: float,
+    divisor: float,
 ) -> None:
     """One variant in one type: its dot and its figure, or why there is none."""
     dtype = chart.dtypes[column]
@@ -355,10 +329,137 @@ def _figure(
             [rate / divisor], [position.y], marker, color=colour, markersize=6, markeredgecolor="white",
             markeredgewidth=0.6, zorder=3, label=f"{position.rung.label} {dtype}",
         )  # fmt: skip
-        cell(axes, column, position.y, units.number(rate / divisor), DARK, bold=rate == best)
+        pane.cell(axes, column, position.y, units.number(rate / divisor), pane.DARK, bold=rate == best)
     elif dtype in position.rung.rows:
-        cell(axes, column, position.y, _word(position.rung.rows[dtype]), GREY, small=True)
+        pane.cell(axes, column, position.y, _word(position.rung.rows[dtype]), pane.GREY, small=True)
 
 
 def _word(row: Row) -> str:
     return "-" if row.status == "ok" else clean(row.status)
+
+
+# --- Real shapes: bars for the fastest variants, shape by shape ---------------------------------------------
+
+
+_SHAPE_BAR = 0.135  # inches down the page
+_MOST_BARS = 84  # in a pane
+_MOST_VARIANTS = len(pane.COLOURS)  # beside the host's
+
+
+@dataclass(frozen=True, eq=False)
+class Shapes:
+    """What one pane shows: the fastest variants of a device and type, and the host's BLAS, at every shape."""
+
+    run: Run
+    device: int
+    title: str
+    dtype: str
+    shapes: tuple[Row, ...]  # a row of each
+    shown: tuple[Series, ...]  # rows by the shape's number
+    slower: tuple[str, ...]  # measured, and not shown
+    lacking: tuple[str, ...]  # not measured at any shape
+
+    @property
+    def height(self) -> float:
+        """Inches."""
+        return 1.6 + _SHAPE_BAR * len(self.shapes) * (len(self.shown) + 1)
+
+
+def workloads(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
+    """A pane for each run, device and type whose problems are no sweep."""
+    panes = []
+    for subject in pane.subjects(runs):
+        gemms = [row for row in subject.run.rows if row.kind == "gemm"]
+        if sweep_axis(gemms) or len({row.problem for row in gemms}) < 2:
+            continue
+        if any(derive.shown_rate(row, "kernel") for row in subject.rows):
+            chart = _shapes(subject, families)
+            panes.append(pane.Pane(chart.height, partial(_paint_shapes, chart=chart)))
+    return panes
+
+
+def _shapes(subject: pane.Subject, families: pane.Families) -> Shapes:
+    """Every shape in the order of the run; the variants that win most of them."""
+    rows = subject.rows
+    shapes: dict[tuple[str, Problem | None], Row] = {}
+    for row in rows:
+        shapes.setdefault((row.label, row.problem), row)
+    numbers = {shape: number for number, shape in enumerate(shapes)}
+    lines = series(rows, lambda row: numbers[row.label, row.problem], tuple(families))
+    hosts = [line for line in lines if line.is_host]
+    room = max(2, min(_MOST_VARIANTS, _MOST_BARS // len(shapes) - len(hosts) - 1))
+    scope = derive.view_scope(subject.run)
+    measured = [line for line in lines if any(_rate(line, number, scope) for number in line.rows)]
+    devices = [line for line in measured if not line.is_host]
+    best = sorted(devices, key=lambda line: _standing(line, lines, scope))[:room]
+    shown = tuple(line for line in measured if line in best or line.is_host)
+    slower = tuple(clean(line.label) for line in measured if line not in shown)
+    lacking = tuple(clean(line.label) for line in lines if line not in measured)
+    run, device = subject.run, subject.device
+    return Shapes(run, device, subject.title, subject.dtype, tuple(shapes.values()), shown, slower, lacking)
+
+
+def _rate(line: Series, number: int, scope: str) -> float:
+    """A rate in flop/s; 0 if there is none."""
+    return derive.median_rate(line.rows.get(number), scope) or 0.0
+
+
+def _standing(line: Series, lines: Sequence[Series], scope: str) -> tuple[int, float]:
+    """Sorts the variants: most shapes won first, then the smallest distance from the best, summed."""
+    wins, lost = 0, 0.0
+    for number in line.rows:
+        best = max(_rate(other, number, scope) for other in lines if not other.is_host)
+        wins += best > 0 and _rate(line, number, scope) == best
+        lost += 1 - _rate(line, number, scope) / best if best else 0.0
+    return -wins, lost
+
+
+def _paint_shapes(axes: Axes, chart: Shapes) -> None:
+    """Bars from zero, their figures at the ends, the best of each shape in bold."""
+    count = len(chart.shown)
+    device = [line for line in chart.shown if not line.is_host]
+    colours = {line: pane.DARK if line.is_host else pane.COLOURS[device.index(line)] for line in chart.shown}
+    scope = derive.view_scope(chart.run)
+    rates = {(line, n): _rate(line, n, scope) for line in chart.shown for n in range(len(chart.shapes))}
+    divisor, letter = units.scale(max(rates.values()))
+    for n in range(len(chart.shapes)):
+        best = derive.best_of(
+            derive.compared_rate(chart.run, chart.device, line.rows.get(n), scope) for line in chart.shown
+        )
+        for index, line in enumerate(chart.shown):
+            y = n * (count + 1) + index
+            _shape_bar(axes, y, line, n, rates[line, n] / divisor, colours[line], best=rates[line, n] == best)
+    middles = [n * (count + 1) + (count - 1) / 2 for n in range(len(chart.shapes))]
+    axes.set_yticks(middles, [_name(row) for row in chart.shapes], fontsize=8)
+    axes.tick_params(axis="y", length=0)
+    axes.set_ylim(len(chart.shapes) * (count + 1) - 0.5, -1)
+    axes.set_xlim(0, max(rates.values()) / divisor * 1.1)
+    pane.tick_texts(axes.xaxis, units.number)
+    axes.set_xlabel(f"{letter}FLOPS")
+    axes.grid(False, axis="y")
+    keys = tuple(
+        (clean(line.label) + (", host" if line.is_host else ""), colours[line]) for line in chart.shown
+    )
+    below = f"{chart.dtype}, {scope} scope; the fastest of each shape in bold"
+    pane.titles(axes, chart.title, below, keys)
+    texts = {"Not drawn, slower on most shapes": chart.slower, "No figure for any shape": chart.lacking}
+    pane.footnote(axes, [f"{text}: {', '.join(names)}." for text, names in texts.items() if names])
+
+
+def _shape_bar(axes: Axes, y: float, line: Series, number: int, rate: float, colour: str, best: bool) -> None:
+    axes.barh(y, rate, 0.86, color=colour, label=clean(line.label))
+    row = line.rows.get(number)
+    if row is None:
+        return
+    style: dict[str, Any] = {
+        "fontweight": "bold" if best and rate else "normal",
+        "color": pane.DARK if rate else pane.GREY,
+    }
+    text = units.number(rate) if rate else row.status
+    pane.say(axes, text, (rate, y), (3, 0), va="center_baseline", fontsize=6.5, **style)
+
+
+def _name(row: Row) -> str:
+    """A shape for people: its label above m x n x k."""
+    assert row.problem is not None  # a gemm row has one
+    return f"{clean(row.label)}\n{row.problem.shape}" if row.label else row.problem.shape

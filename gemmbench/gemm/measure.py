@@ -15,10 +15,9 @@ import numpy as np
 from gemmbench.ladder import BY_NAME
 from gemmbench.measure.energy import measure_energy
 from gemmbench.measure.sampling import Metered, Sampled, Window, alone, in_turn, least_s
-from gemmbench.model.case import Case, Policy
+from gemmbench.model.case import Case, Policy, Staged
 from gemmbench.model.conditions import Conditions, joined
 from gemmbench.model.device import HOST, DeviceFacts
-from gemmbench.model.events import Staged
 from gemmbench.model.instrument import Batch, Handle, Instrument, LostError, NotMeasuredError, too_slow
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import CHAIN, PAGEABLE, Check, Energy, Partner, Row, Scope

@@ -6,9 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from statistics import geometric_mean
 
-from rich.console import RenderableType
-
-from gemmbench.gemm import problem_table
+from gemmbench.gemm import sweep_table
 from gemmbench.ladder import AUTO, BASELINE
 from gemmbench.model import units
 from gemmbench.model.device import HOST
@@ -16,17 +14,13 @@ from gemmbench.model.row import FAILED, Problem, Row
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean, clean_lines
 from gemmbench.report import notes
-from gemmbench.report.notes import STYLES, WORDS
-from gemmbench.report.table import POWER_LIMITED, Cell, Note, Sheet, heading, stack
-from gemmbench.stats import rates as derive
+from gemmbench.report.notes import WORDS
+from gemmbench.report.table import NOTHING, POWER_LIMITED, Cell, Note, Sheet, heading
+from gemmbench.stats import rates
 from gemmbench.stats.conditions import limited
 
+_JOULES = Note("energy", "-v has the joules of every row", "dim")
 REFERENCE = "float"  # what the other types are held against
-
-
-def precision(run: Run, scope: str = "kernel", order: Sequence[str] = ()) -> RenderableType:
-    """Data types across, variants down, a table for each device and size; scope is not ``all``."""
-    return stack(sheets(run, scope, order))
 
 
 def sheets(run: Run, scope: str = "kernel", order: Sequence[str] = ()) -> list[Sheet]:
@@ -67,13 +61,16 @@ class _Grid:
 
     def rate(self, row: Row | None) -> float | None:
         """The median in flop/s."""
-        reached = derive.shown_rate(row, self.scope) if row else None
-        return reached.median if reached else None
+        return rates.median_rate(row, self.scope)
 
-    def best(self, dtype: str) -> Row | None:
-        """The fastest of a type."""
-        candidates = [row for row in self.rows if row.dtype == dtype and self.rate(row)]
-        return max(candidates, key=lambda row: self.rate(row) or 0.0, default=None)
+    def best(self, run: Run, dtype: str) -> Row | None:
+        """The fastest of a type, of those that are compared."""
+        rated = {
+            rate: row
+            for row in reversed(self.rows)
+            if row.dtype == dtype and (rate := rates.compared_rate(run, self.device, row, self.scope))
+        }
+        return rated[max(rated)] if rated else None
 
     def lacking(self) -> dict[str, str]:
         """The types that nothing on the device supports, and why."""
@@ -92,39 +89,34 @@ class _Grid:
 def _sheet(run: Run, grid: _Grid) -> Sheet:
     others = [name for name in grid.dtypes if name != REFERENCE and REFERENCE in grid.dtypes]
     lacking = grid.lacking()
-    versus = problem_table.versus_name(grid.rows)
+    versus = sweep_table.versus_name(grid.rows)
     unsuited = notes.unsuited(run, grid.rows)
     grid = replace(grid, rows=tuple(row for row in grid.rows if row.variant not in unsuited))
     reported = [row for row in grid.rows if row.dtype not in lacking or row.status != "unsupported"]
-    baseline = any(row.device == HOST for row in grid.rows) and grid.device != HOST and grid.scope != "host"
-    blas = f"{clean(run.header.host.blas)}, host scope"
     over = f"; /{REFERENCE}: times the rate of {REFERENCE}" if others else ""
     return Sheet(
         heading=_heading(run, grid),
         caption=f"GFLOPS, {grid.scope} scope, {grid.problem.title}; * best of its type{over}",
         blocks=(
             grid.dtypes,
-            tuple(f"{_short(name)}/{REFERENCE}" for name in others),
+            # h for half, so that three types fit 80 columns
+            tuple(f"{name[0]}/{REFERENCE}" for name in others),
             tuple(f"{name} %" for name in grid.dtypes),
-            tuple(f"{_short(name)} {versus}" for name in grid.dtypes if versus),
+            tuple(f"{name[0]} {versus}" for name in grid.dtypes if versus),
         ),
         rows=tuple(_line(run, grid, variant, others) for variant in grid.variants),
         notes=(
             Note("%", "of the type's own peak, measured in this run", "dim"),
-            *([Note(BASELINE, blas, "dim")] if baseline else []),
+            *notes.scopes(run, grid.device, grid.rows, grid.scope),
             *(Note(WORDS["unsupported"], f"{n}: {clean_lines(why)}", "dim") for n, why in lacking.items()),
             *notes.not_for(unsuited),
             *notes.troubles(reported, _type, "type"),
             *notes.noisy(run, grid.rows, _type),
-            *(
-                [Note("energy", "-v has the joules of every row", "dim")]
-                if problem_table.any_joules(grid.rows)
-                else []
-            ),
+            *([_JOULES] if sweep_table.any_joules(grid.rows) else []),
             *notes.choices(grid.rows, _type, "type"),
             *notes.remarks(grid.rows, _type, "type"),
-            *notes.warnings([run.header.devices[grid.device] if grid.device != HOST else None]),
-            *_conclusion(grid),
+            *notes.warnings(run, grid.device),
+            *_conclusion(run, grid),
         ),
     )
 
@@ -150,23 +142,16 @@ def _line(run: Run, grid: _Grid, variant: str, others: Sequence[str]) -> tuple[C
         *(_over(grid.rate(rows[dtype]), grid.rate(rows[REFERENCE])) for dtype in others),
         *(_of_peak(run, grid, row) for row in rows.values()),
         *(
-            problem_table.versus_cell(row, grid.scope)
+            sweep_table.versus_cell(row, grid.scope)
             for row in rows.values()
-            if problem_table.versus_name(grid.rows)
+            if sweep_table.versus_name(grid.rows)
         ),
     )
 
 
 def _figure(run: Run, grid: _Grid, row: Row | None) -> Cell:
-    if row is None:
-        return Cell("")
-    if row.status != "ok":
-        return Cell(WORDS[row.status], style=STYLES[row.status])
-    rate = grid.rate(row)
-    if rate is None:
-        return Cell("-")
-    figure = notes.marked(run, row, units.gflops(rate))
-    return Cell(figure, row is grid.best(row.dtype), "yellow" if derive.is_noisy(row) else "")
+    is_best = row is not None and row is grid.best(run, row.dtype)
+    return notes.figure(row, grid.rate(row), is_best, run)
 
 
 def _over(rate: float | None, reference: float | None) -> Cell:
@@ -174,14 +159,14 @@ def _over(rate: float | None, reference: float | None) -> Cell:
 
 
 def _of_peak(run: Run, grid: _Grid, row: Row | None) -> Cell:
-    fraction = derive.peak_fraction(run, row, grid.scope) if row and grid.rate(row) else None
+    fraction = rates.peak_fraction(run, row, grid.scope) if row and grid.rate(row) else None
     return Cell(units.percent(fraction).removesuffix(" %") if fraction is not None else "-")
 
 
-def _conclusion(grid: _Grid) -> list[Note]:
+def _conclusion(run: Run, grid: _Grid) -> list[Note]:
     """The device's fastest of each type, and what the type buys."""
     device = replace(grid, rows=tuple(row for row in grid.rows if row.device == grid.device))
-    best = {dtype: row for dtype in grid.dtypes if (row := device.best(dtype))}
+    best = {dtype: row for dtype in grid.dtypes if (row := device.best(run, dtype))}
     reference = grid.rate(best.get(REFERENCE))
 
     def text(dtype: str, row: Row) -> str:
@@ -193,11 +178,6 @@ def _conclusion(grid: _Grid) -> list[Note]:
     return [Note("Fastest", f"{sentence}.", "bold")] if best else []
 
 
-def _short(dtype: str) -> str:
-    """For a heading: ``h`` for half, so that three types fit 80 columns."""
-    return dtype[0]
-
-
 def _type(row: Row) -> str:
     return row.dtype
 
@@ -206,15 +186,9 @@ def _type(row: Row) -> str:
 # them.
 
 
-_COLUMNS = (("m", "n", "k"), ("best", "kernel", "host"), ("of peak", BASELINE, "ratio"))
-_FORMATS = (units.gflops, units.gflops, units.percent, units.gflops, units.number)  # kernel to ratio
+_FORMATS = (units.gflops, units.gflops, units.percent, units.gflops, units.number)  # device's scope to ratio
 _NO_ENERGY = (Cell(""), Cell(""))
 _NAME = 16  # letters of a name in a line, so that a line fits 80 columns
-
-
-def workloads(run: Run, scope: str = "kernel", order: Sequence[str] = ()) -> RenderableType:
-    """A table for each device and type; scope, which chooses the best kernel, is not ``all``."""
-    return stack(workloads_sheets(run, scope, order))
 
 
 def workloads_sheets(run: Run, scope: str = "kernel", order: Sequence[str] = ()) -> list[Sheet]:
@@ -242,26 +216,21 @@ class _Line:
     @property
     def ratio(self) -> float | None:
         """How many times numpy's rate the device reaches, transfers counted."""
-        device_rate, host_rate = _rate(self.best, "host"), _rate(self.host, "host")
+        device_rate, host_rate = rates.median_rate(self.best, "host"), rates.median_rate(self.host, "host")
         return device_rate / host_rate if device_rate and host_rate else None
 
-    def figures(self, run: Run) -> tuple[float | None, ...]:
-        """One for each of `_FORMATS`; rates are flop/s."""
+    def figures(self, run: Run, scope: str) -> tuple[float | None, ...]:
+        """One for each of `_FORMATS`, the first in the scope; rates are flop/s."""
         return (
-            _rate(self.best, "kernel"),
-            _rate(self.best, "host"),
-            derive.peak_fraction(run, self.best) if self.best else None,
-            _rate(self.host, "host"),
+            rates.median_rate(self.best, scope),
+            rates.median_rate(self.best, "host"),
+            rates.peak_fraction(run, self.best, scope) if self.best else None,
+            rates.median_rate(self.host, "host"),
             self.ratio,
         )
 
 
-def _rate(row: Row | None, scope: str) -> float | None:
-    reached = derive.shown_rate(row, scope) if row else None
-    return reached.median if reached else None
-
-
-def _lines(device: int, rows: Sequence[Row], scope: str, order: Sequence[str]) -> list[_Line]:
+def _lines(run: Run, device: int, rows: Sequence[Row], scope: str, order: Sequence[str]) -> list[_Line]:
     rank = {name: position for position, name in enumerate(order)}
     lines = []
     for problem in dict.fromkeys(row.problem for row in rows):
@@ -272,7 +241,7 @@ def _lines(device: int, rows: Sequence[Row], scope: str, order: Sequence[str]) -
         )
         own_rows = [row for row in same if row.device == device]
         own_rows = [row for row in own_rows if row.variant != AUTO] or own_rows  # its figures are another's
-        rated = [(rate.median, row) for row in own_rows if (rate := derive.shown_rate(row, scope))]
+        rated = [(rate, row) for row in own_rows if (rate := rates.compared_rate(run, device, row, scope))]
         best = max(rated, key=lambda pair: pair[0], default=(0.0, None))[1]
         host = next((row for row in same if row.device == HOST and row.variant == BASELINE), None)
         lines.append(_Line(clean(same[0].label), problem, tuple(own_rows), best, host))
@@ -282,17 +251,19 @@ def _lines(device: int, rows: Sequence[Row], scope: str, order: Sequence[str]) -
 def _workloads_sheet(
     run: Run, device: int, dtype: str, rows: Sequence[Row], scope: str, order: Sequence[str]
 ) -> Sheet:
-    lines = _lines(device, rows, scope, order)
-    figures = [line.figures(run) for line in lines]
-    joules, versus = problem_table.any_joules(rows), problem_table.versus_name(rows)
+    lines = _lines(run, device, rows, scope, order)
+    inner = scope if scope != "host" else "device"  # beside the host scope
+    figures = [line.figures(run, inner) for line in lines]
+    joules = sweep_table.any_joules(rows)
+    versus = sweep_table.versus_name(rows)
     body = [
         (
             Cell(_broken(line.name) or "-"),
             *(Cell(str(length)) for length in (line.problem.m, line.problem.n, line.problem.k)),
             Cell(notes.marked(run, line.best, clean(line.best.variant)) if line.best else _why(line)),
             *_cells(line_figures),
-            *([problem_table.versus_cell(line.best, scope)] if versus else []),
-            *((problem_table.cells(line.best) if line.best else _NO_ENERGY) if joules else ()),
+            *([sweep_table.versus_cell(line.best, scope)] if versus else []),
+            *((sweep_table.cells(line.best) if line.best else _NO_ENERGY) if joules else ()),
         )
         for line, line_figures in zip(lines, figures, strict=True)
     ]
@@ -301,17 +272,14 @@ def _workloads_sheet(
         empty = [Cell("")] * 4
         unknown = [*([Cell("")] if versus else []), *(_NO_ENERGY if joules else ())]
         body.append((Cell("geometric mean"), *empty, *_cells(means), *unknown))
+    columns = (("m", "n", "k"), ("best", inner, "host"), ("of peak", BASELINE, "ratio"))
     hosts = [line.host for line in lines]
     shown = [row for line in lines for row in (line.best, line.host) if row]
     return Sheet(
         heading=heading(run, device, dtype),
-        caption=f"{dtype} {derive.unit(dtype)}, each shape's best kernel by {scope} scope; "
+        caption=f"{dtype} {rates.unit(dtype)}, each shape's best kernel by {scope} scope; "
         f"ratio: host over {BASELINE}",
-        blocks=(
-            *_COLUMNS,
-            *([(versus,)] if versus else []),
-            *([problem_table.COLUMNS] if joules else []),
-        ),
+        blocks=(*columns, *([(versus,)] if versus else []), *([sweep_table.COLUMNS] if joules else [])),
         rows=tuple(body),
         left=frozenset({"best"}),
         notes=(
@@ -320,10 +288,10 @@ def _workloads_sheet(
             *notes.not_for(unsuited := notes.unsuited(run, rows)),
             *_missing([row for row in rows if row.variant not in unsuited]),
             *notes.noisy(run, shown, _place),
-            *problem_table.remarks(run, shown, _place),
+            *sweep_table.remarks(run, shown, _place),
             *notes.choices(rows, _place, "shape"),
             *notes.remarks(shown, _place, "shape"),
-            *notes.warnings([run.header.devices[device] if device != HOST else None]),
+            *notes.warnings(run, device),
             *_workloads_conclusion(lines, scope),
         ),
     )
@@ -331,7 +299,7 @@ def _workloads_sheet(
 
 def _cells(figures: Iterable[float | None]) -> tuple[Cell, ...]:
     return tuple(
-        Cell(form(figure)) if figure is not None else Cell("-", style="dim")
+        Cell(form(figure)) if figure is not None else NOTHING
         for form, figure in zip(_FORMATS, figures, strict=True)
     )
 
@@ -372,13 +340,13 @@ def _workloads_conclusion(lines: Sequence[_Line], scope: str) -> list[Note]:
     """The kernel to take if it may be only one, and where offloading pays."""
     conclusions = []
     measured = [line for line in lines if line.best]
-    rates: dict[str, list[float]] = {}
+    reached: dict[str, list[float]] = {}
     for line in measured:
         for row in line.rows:
-            if rate := derive.shown_rate(row, scope):
-                rates.setdefault(row.variant, []).append(rate.median)
-    everywhere = {name: geometric_mean(known) for name, known in rates.items() if len(known) == len(measured)}
-    if len(measured) > 1 and len(rates) > 1 and everywhere:
+            if rate := rates.median_rate(row, scope):
+                reached.setdefault(row.variant, []).append(rate)
+    everywhere = {name: geometric_mean(all_) for name, all_ in reached.items() if len(all_) == len(measured)}
+    if len(measured) > 1 and len(reached) > 1 and everywhere:
         name = max(everywhere, key=lambda name: everywhere[name])
         figure = f"{units.rate(everywhere[name])} geometric mean over {len(measured)} shapes"
         conclusions.append(Note("One kernel for all", f"{clean(name)}, {figure}.", "bold"))

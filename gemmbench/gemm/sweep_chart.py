@@ -1,15 +1,17 @@
-"""Rates, times and energies over size."""
+"""Lines: rates, times and energies over size, and the roofline."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Literal
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.ticker import FuncFormatter
 
+from gemmbench.charts import pane
 from gemmbench.charts.lines import (
     Box,
     End,
@@ -23,20 +25,6 @@ from gemmbench.charts.lines import (
     missing,
     status,
 )
-from gemmbench.charts.pane import (
-    BLACK,
-    COLOURS,
-    DARK,
-    GREY,
-    Families,
-    Pane,
-    about_peaks,
-    footnote,
-    own_title,
-    short,
-    titles,
-    with_gemms,
-)
 from gemmbench.ladder import BASELINE
 from gemmbench.ladder.variant import LIBRARIES
 from gemmbench.model import units
@@ -44,6 +32,7 @@ from gemmbench.model.device import HOST
 from gemmbench.model.row import Problem, Row
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean
+from gemmbench.report.notes import FEW
 from gemmbench.stats import rates as derive
 from gemmbench.stats.panels import Panel, Series, break_evens, series, sweep_axis
 
@@ -53,41 +42,41 @@ Paint = Callable[[Box, Axes], None]
 _BAND = "band: 95 % confidence"
 
 
-def _panes(runs: Sequence[Run], families: Families, paint: Paint, values: Values) -> list[Pane]:
+def _panes(runs: Sequence[Run], families: pane.Families, paint: Paint, values: Values) -> list[pane.Pane]:
     """A pane for each device, type and shape that has a value."""
     return [
-        Pane(box.height, partial(paint, box))
+        pane.Pane(box.height, partial(paint, box))
         for box in boxes(runs, families)
         if any(values(row) for curve in box.series for row in curve.rows.values())
     ]
 
 
-def throughput(runs: Sequence[Run], families: Families) -> list[Pane]:
-    """GFLOPS over size in the kernel scope, with the host's BLAS and the measured peak."""
+def throughput(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
+    """GFLOPS over size, with the host's BLAS and the measured peak."""
     return _panes(runs, families, partial(_throughput, runs=runs), _rates("kernel"))
 
 
-def time(runs: Sequence[Run], families: Families) -> list[Pane]:
+def time(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
     """Seconds for one problem over size."""
-    return _panes(runs, families, _time, _times)
+    return _panes(runs, families, _time, _times("kernel"))
 
 
-def energy(runs: Sequence[Run], families: Families) -> list[Pane]:
+def energy(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
     """Joules for one problem over size."""
     return _panes(runs, families, _energy, _joules)
 
 
-def efficiency(runs: Sequence[Run], families: Families) -> list[Pane]:
+def efficiency(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
     """GFLOP for each joule over size."""
     return _panes(runs, families, _efficiency, _per_joule)
 
 
-def versus(runs: Sequence[Run], families: Families) -> list[Pane]:
+def versus(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
     """The rate over that of the kernel of ``--versus``, over size."""
     return _panes(runs, families, _versus, _ratios)
 
 
-def host_device(runs: Sequence[Run], families: Families) -> list[Pane]:
+def host_device(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
     """GFLOPS with and without transfers: the fastest variants and the host's BLAS."""
     panes = []
     for box in boxes(runs, families):
@@ -96,7 +85,7 @@ def host_device(runs: Sequence[Run], families: Families) -> list[Pane]:
             shown = replace(box, parts=few)
             # Colours as in the other charts, unless those are of families.
             styles = looks(shown if box.crowded else box)
-            panes.append(Pane(shown.height + 0.25, partial(_host_device, box=shown, styles=styles)))
+            panes.append(pane.Pane(shown.height + 0.25, partial(_host_device, box=shown, styles=styles)))
     return panes
 
 
@@ -110,9 +99,12 @@ def _rates(scope: str) -> Values:
     return values
 
 
-def _times(row: Row) -> tuple[float, float, float] | None:
-    times = derive.summary(row, derive.finest_scope(row) or "")
-    return (times.median, times.low, times.high) if times and row.status == "ok" else None
+def _times(scope: str) -> Values:
+    def values(row: Row) -> tuple[float, float, float] | None:
+        times = derive.summary(row, derive.shown_samples(row, scope))
+        return (times.median, times.low, times.high) if times and row.status == "ok" else None
+
+    return values
 
 
 def _joules(row: Row) -> tuple[float, float, float] | None:
@@ -136,7 +128,7 @@ def _versus(box: Box, axes: Axes) -> None:
     against = [ratio for row in rows if (ratio := derive.versus(row))]
     scopes = " or ".join(dict.fromkeys(f"{ratio.scope} scope" for ratio in against))
     names = ", ".join(dict.fromkeys(clean(ratio.variant) for ratio in against))
-    axes.axhline(1.0, color=GREY, linewidth=1.2, label="1")
+    axes.axhline(1.0, color=pane.GREY, linewidth=1.2, label="1")
     below = f"{box.dtype}, {scopes}, batches in turn; {_BAND}"
     frame(axes, box, f"times the rate of {names}", units.number, below)
     at_ends(axes, labels, box)
@@ -144,22 +136,22 @@ def _versus(box: Box, axes: Axes) -> None:
 
 def _throughput(box: Box, axes: Axes, runs: Sequence[Run]) -> None:
     peaks = [derive.peak(run, panel.device, panel.dtype, others=runs) for run, panel in box.parts]
-    labels = _curves(axes, box, _rates("kernel"))
+    labels = _curves(axes, box, _rates(box.scope))
     labels += _peak_lines(axes, box, peaks)
-    frame(axes, box, "GFLOPS", units.number, f"{box.dtype}, kernel scope; {_BAND}")
+    frame(axes, box, "GFLOPS", units.number, f"{box.dtype}, {box.scope} scope; {_BAND}")
     at_ends(axes, labels, box)
     notes = dict.fromkeys(
         note
         for (run, _), peak in zip(box.parts, peaks, strict=True)
         if peak
-        for note in about_peaks(run, [peak])
+        for note in pane.about_peaks(run, [peak])
     )
     missing(axes, box, box.series, status, notes=list(notes))
 
 
 def _time(box: Box, axes: Axes) -> None:
-    labels = _curves(axes, box, _times)
-    frame(axes, box, "time for one problem", units.seconds, f"{box.dtype}, kernel scope; {_BAND}")
+    labels = _curves(axes, box, _times(box.scope))
+    frame(axes, box, "time for one problem", units.seconds, f"{box.dtype}, {box.scope} scope; {_BAND}")
     at_ends(axes, labels, box)
     missing(axes, box, box.series, status)
 
@@ -201,8 +193,7 @@ def _curves(axes: Axes, box: Box, values: Values) -> list[Label]:
             look = styles[number, curve.label]
             end = _line(axes, curve, box.sizes, values, look)
             if end:
-                scope = ", host" if curve.is_host and panel.device != HOST else ""
-                name = f"{clean(curve.label)}{scope}{box.name(run)}"
+                name = f"{box.series_name(curve)}{box.name(run)}"
                 labels.append(Label(name, end, look.colour, look.strength > 1))
     return labels
 
@@ -213,19 +204,7 @@ def _line(axes: Axes, curve: Series, sizes: Sequence[int], values: Values, look:
     points = np.array([(values(curve.rows[n]) or nothing) if n in curve.rows else nothing for n in sizes])
     middle, low, high = points.T
     axes.fill_between(sizes, low, high, color=look.stroke, alpha=look.band, linewidth=0)
-    axes.plot(
-        sizes,
-        middle,
-        color=look.stroke,
-        linestyle=look.line,
-        linewidth=look.width,
-        marker=look.marker or None,
-        markersize=look.size,
-        markerfacecolor="white" if look.open else look.stroke,
-        markeredgewidth=1.0,
-        zorder=2 + 0.2 * look.strength,
-        label=curve.label,
-    )
+    axes.plot(sizes, middle, label=curve.label, **look.style)
     return end_of(sizes, middle)
 
 
@@ -235,9 +214,9 @@ def _peak_lines(axes: Axes, box: Box, peaks: Sequence[derive.Peak | None]) -> li
     for (run, panel), peak in zip(box.parts, peaks, strict=True):
         if peak:
             top = peak.rate / units.GIGA
-            axes.axhline(top, color=GREY, linewidth=1.2, linestyle=(0, (8, 2, 1.5, 2)), label="peak")
+            axes.axhline(top, color=pane.GREY, linewidth=1.2, linestyle=(0, (8, 2, 1.5, 2)), label="peak")
             text = f"{panel.dtype} peak {units.gflops(peak.rate)}{box.name(run)}"
-            labels.append(Label(text, End(float(box.sizes[-1]), top, top), GREY))
+            labels.append(Label(text, End(float(box.sizes[-1]), top, top), pane.GREY))
     return labels
 
 
@@ -261,7 +240,7 @@ def _host_device(axes: Axes, box: Box, styles: Mapping[tuple[int, str], Look]) -
     missing(axes, box, box.series, status)
 
 
-def _contenders(panel: Panel, families: Families, most: int = 2) -> tuple[Series, ...]:
+def _contenders(panel: Panel, families: pane.Families, most: int = 2) -> tuple[Series, ...]:
     """What the chart compares: few kernels, and the host's own BLAS.
 
     Those with the best rate in the host scope, at any size, and the one that the break-even is of.
@@ -285,150 +264,175 @@ def _mark_break_even(axes: Axes, box: Box, panel: Panel) -> None:
     even = next(iter(break_evens(panel)), None)
     if even is None or even.size is None:
         return
-    axes.axvline(even.size, color=BLACK, linewidth=1.0, linestyle=":", label="break-even")
+    axes.axvline(even.size, color=pane.BLACK, linewidth=1.0, linestyle=":", label="break-even")
     if not even.is_few:
         right = even.high if even.high is not None else box.sizes[-1]
-        axes.axvspan(even.low or even.size, right, color=BLACK, alpha=0.10, linewidth=0)
+        axes.axvspan(even.low or even.size, right, color=pane.BLACK, alpha=0.10, linewidth=0)
     text = f"break-even {panel.axis} = {round(even.size)}"
     if even.from_start:
         text = f"{even.kernel.label} wins from the start"
+    elif even.is_few:
+        text += f" ({FEW}: no interval): {even.kernel.label}"
     elif even.low is not None and even.high is not None:
         text += f" ({round(even.low)} to {round(even.high)}): {even.kernel.label}"
     left = even.size < (box.sizes[0] * box.sizes[-1]) ** 0.5  # the room is above the lines there, else below
-    axes.annotate(
+    pane.say(
+        axes,
         clean(text),
         (even.size, 0.98 if left else 0.02),
-        xycoords=("data", "axes fraction"),
-        xytext=(4 if left else -4, 0),
-        textcoords="offset points",
+        (4 if left else -4, 0),
+        pane.BELOW,
         ha="left" if left else "right",
         va="top" if left else "bottom",
-        bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 1.0},
+        bbox=pane.OPAQUE,
         fontsize=8,
     )
 
 
-# --- Real shapes: bars for the fastest variants, shape by shape ---------------------------------------------
+# --- The roofline: rates over arithmetic intensity, below what memory and arithmetic units allow ------------
 
 
-_BAR = 0.135  # inches down the page
-_MOST_BARS = 84  # in a pane
-_MOST_VARIANTS = len(COLOURS)  # beside the host's
+_ROOF = 1.8  # its line's width
 
 
 @dataclass(frozen=True, eq=False)
-class Shapes:
-    """What one pane shows: the fastest variants of a device and type, and the host's BLAS, at every shape."""
+class Roofs:
+    """What one pane shows: every variant of a device and type at every problem, below the roofs."""
 
-    title: str
-    dtype: str
-    shapes: tuple[Row, ...]  # a row of each
-    shown: tuple[Series, ...]  # rows by the shape's number
-    slower: tuple[str, ...]  # measured, and not shown
-    lacking: tuple[str, ...]  # not measured at any shape
+    box: Box  # rows by the number of their problem, from 1
+    names: tuple[str, ...]  # of the problems, by arithmetic intensity
+    intensities: tuple[float, ...]  # flop/byte
+    swept: bool  # whether the problems follow each other, so that lines join them
+    peak: float  # flop/s
+    bandwidth: float | None  # bytes/s
+    notes: tuple[str, ...]  # on where the roofs are from
 
     @property
-    def height(self) -> float:
-        """Inches."""
-        return 1.6 + _BAR * len(self.shapes) * (len(self.shown) + 1)
+    def ridge(self) -> float | None:
+        """The intensity from which the arithmetic units are the limit, no longer the memory."""
+        return self.peak / self.bandwidth if self.bandwidth else None
 
 
-def workloads(runs: Sequence[Run], families: Families) -> list[Pane]:
-    """A pane for each run, device and type whose problems are no sweep."""
-    panes, beside = [], with_gemms(runs)
-    for run in beside:
-        gemms = [row for row in run.rows if row.kind == "gemm"]
-        if sweep_axis(gemms) or len({row.problem for row in gemms}) < 2:
-            continue
-        devices = dict.fromkeys((row.device, row.dtype) for row in gemms if row.device != HOST)
-        for device, dtype in devices:
-            rows = [row for row in gemms if row.dtype == dtype and row.device in (device, HOST)]
-            if any(derive.shown_rate(row, "kernel") for row in rows):
-                chart = _shapes(own_title(run, device, beside), dtype, rows, families)
-                panes.append(Pane(chart.height, partial(_paint, chart=chart)))
+def roofline(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
+    """A pane for each run, device and type with measured GEMM rows and a peak.
+
+    Peak and bandwidth are the run's own, else those that another of the runs has of the same device.
+    """
+    panes = []
+    for subject in pane.subjects(runs):
+        roofs = _roofs(subject, runs, families)
+        if roofs is not None:
+            panes.append(pane.Pane(roofs.box.height + 0.4, partial(_paint_roofs, roofs=roofs)))
     return panes
 
 
-def _shapes(title: str, dtype: str, rows: Sequence[Row], families: Families) -> Shapes:
-    """Every shape in the order of the run; the variants that win most of them."""
-    shapes: dict[tuple[str, Problem | None], Row] = {}
-    for row in rows:
-        shapes.setdefault((row.label, row.problem), row)
-    numbers = {shape: number for number, shape in enumerate(shapes)}
-    lines = series(rows, lambda row: numbers[row.label, row.problem], tuple(families))
-    hosts = [line for line in lines if line.is_host]
-    room = max(2, min(_MOST_VARIANTS, _MOST_BARS // len(shapes) - len(hosts) - 1))
-    measured = [line for line in lines if any(_rate(line, number) for number in line.rows)]
-    devices = [line for line in measured if not line.is_host]
-    best = sorted(devices, key=lambda line: _standing(line, lines))[:room]
-    shown = tuple(line for line in measured if line in best or line.is_host)
-    slower = tuple(clean(line.label) for line in measured if line not in shown)
-    lacking = tuple(clean(line.label) for line in lines if line not in measured)
-    return Shapes(title, dtype, tuple(shapes.values()), shown, slower, lacking)
-
-
-def _rate(line: Series, number: int) -> float:
-    """A rate in flop/s; 0 if there is none."""
-    reached = derive.shown_rate(line.rows[number], "kernel") if number in line.rows else None
-    return reached.median if reached else 0.0
-
-
-def _standing(line: Series, lines: Sequence[Series]) -> tuple[int, float]:
-    """Sorts the variants: most shapes won first, then the smallest distance from the best, summed."""
-    wins, lost = 0, 0.0
-    for number in line.rows:
-        best = max(_rate(other, number) for other in lines if not other.is_host)
-        wins += best > 0 and _rate(line, number) == best
-        lost += 1 - _rate(line, number) / best if best else 0.0
-    return -wins, lost
-
-
-def _paint(axes: Axes, chart: Shapes) -> None:
-    """Bars from zero, their figures at the ends, the best of each shape in bold."""
-    count = len(chart.shown)
-    device = [line for line in chart.shown if not line.is_host]
-    colours = {line: DARK if line.is_host else COLOURS[device.index(line)] for line in chart.shown}
-    rates = {(line, n): _rate(line, n) for line in chart.shown for n in range(len(chart.shapes))}
-    divisor, letter = units.scale(max(rates.values()))
-    for n in range(len(chart.shapes)):
-        best = max(rates[line, n] for line in chart.shown)
-        for index, line in enumerate(chart.shown):
-            y = n * (count + 1) + index
-            _bar(axes, y, line, n, rates[line, n] / divisor, colours[line], best=rates[line, n] == best)
-    middles = [n * (count + 1) + (count - 1) / 2 for n in range(len(chart.shapes))]
-    axes.set_yticks(middles, [_name(row) for row in chart.shapes], fontsize=8)
-    axes.tick_params(axis="y", length=0)
-    axes.set_ylim(len(chart.shapes) * (count + 1) - 0.5, -1)
-    axes.set_xlim(0, max(rates.values()) / divisor * 1.1)
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: short(units.number(value))))
-    axes.set_xlabel(f"{letter}FLOPS")
-    axes.grid(False, axis="y")
-    keys = tuple(
-        (clean(line.label) + (", host" if line.is_host else ""), colours[line]) for line in chart.shown
-    )
-    titles(axes, chart.title, f"{chart.dtype}, kernel scope; the fastest of each shape in bold", keys)
-    texts = {"Not drawn, slower on most shapes": chart.slower, "No figure for any shape": chart.lacking}
-    footnote(axes, [f"{text}: {', '.join(names)}." for text, names in texts.items() if names])
-
-
-def _bar(axes: Axes, y: float, line: Series, number: int, rate: float, colour: str, best: bool) -> None:
-    axes.barh(y, rate, 0.86, color=colour, label=clean(line.label))
-    row = line.rows.get(number)
-    if row is None:
-        return
-    axes.annotate(
-        units.number(rate) if rate else row.status,
-        (rate, y),
-        xytext=(3, 0),
-        textcoords="offset points",
-        va="center_baseline",
-        fontsize=6.5,
-        fontweight="bold" if best and rate else "normal",
-        color=DARK if rate else GREY,
+def _roofs(subject: pane.Subject, runs: Sequence[Run], families: pane.Families) -> Roofs | None:
+    run, device, dtype = subject.run, subject.device, subject.dtype
+    # On a CPU the host's BLAS is under the same roofs.
+    under = (device, HOST) if run.header.devices[device].type == "cpu" else (device,)
+    rows = [row for row in subject.rows if row.device in under and derive.intensity(row) > 0]
+    peak = derive.peak(run, device, dtype, others=runs)
+    if peak is None or not any(derive.shown_rate(row, "kernel") for row in rows):
+        return None
+    notes = pane.about_peaks(run, [peak])
+    same = [
+        (other, index)
+        for other in (run, *runs)
+        for index in pane.places_of(other, pane.device_title(run, device))
+    ]
+    bandwidths = [(top, other) for other, index in same if (top := derive.bandwidth(other, index))]
+    if not bandwidths:
+        notes.append("No memory roof: bandwidth was not measured; gemmbench peak --all does.")
+    elif bandwidths[0][1] is not run:
+        notes.append(f"The memory roof is that of {pane.stem(bandwidths[0][1])}.")
+    by_problem = {_problem_of(row): row for row in sorted(rows, key=derive.intensity)}
+    numbers = {problem: number for number, problem in enumerate(by_problem, 1)}
+    lines = series(rows, lambda row: numbers[_problem_of(row)], tuple(families))
+    return Roofs(
+        Box(subject.title, dtype, ((run, Panel(device, dtype, "m", lines)),), families),
+        tuple(_problem_name(row) for row in by_problem.values()),
+        tuple(derive.intensity(row) for row in by_problem.values()),
+        sweep_axis(rows) is not None,
+        peak.rate,
+        bandwidths[0][0] if bandwidths else None,
+        tuple(notes),
     )
 
 
-def _name(row: Row) -> str:
-    """A shape for people: its label above m x n x k."""
+def _problem_of(row: Row) -> Problem:
     assert row.problem is not None  # a gemm row has one
-    return f"{clean(row.label)}\n{row.problem.shape}" if row.label else row.problem.shape
+    return row.problem
+
+
+def _problem_name(row: Row) -> str:
+    """A problem for people: its label, its size, or its shape."""
+    return clean(row.label) or _problem_of(row).size
+
+
+def _paint_roofs(axes: Axes, roofs: Roofs) -> None:
+    """The roofs, a point for each variant and problem, the ridge."""
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    labels = _points(axes, roofs)
+    bottom, highest = axes.dataLim.intervaly
+    top = roofs.peak / units.GIGA
+    axes.set_ylim(min(bottom, top) / 1.6, max(top, highest) * 1.8)
+    least, most = min(roofs.intensities), max(roofs.intensities)
+    ridge = roofs.ridge
+    axes.set_xlim(min(least, ridge / 8 if ridge else least) / 1.5, max(most, ridge or most) * 1.5)
+    _draw_roofs(axes, roofs)
+    labels.append(
+        Label(f"{roofs.box.dtype} peak {units.number(top)}", End(axes.get_xlim()[1], top, top), pane.GREY)
+    )
+    pane.log_ticks(axes.xaxis, units.number, math.inf)
+    pane.log_ticks(axes.yaxis, units.number)
+    axes.tick_params(length=3, color=pane.DARK)
+    axes.set_xlabel("arithmetic intensity: flop/byte, with A, B and C moved once")
+    axes.set_ylabel("GFLOPS")
+    pane.titles(
+        axes, roofs.box.title, f"{roofs.box.dtype}, {roofs.box.scope} scope{roofs.box.bold}", roofs.box.keys
+    )
+    at_ends(axes, labels, roofs.box, most)
+    missing(axes, roofs.box, roofs.box.series, status, lambda number: roofs.names[number - 1], roofs.notes)
+
+
+def _points(axes: Axes, roofs: Roofs) -> list[Label]:
+    """Every variant, joined by a line where the problems are a sweep."""
+    styles, labels = looks(roofs.box), []
+    for line in roofs.box.series:
+        look = styles[0, line.label]
+        rates = [
+            reached.median / units.GIGA
+            if number in line.rows and (reached := derive.shown_rate(line.rows[number], roofs.box.scope))
+            else np.nan
+            for number in range(1, len(roofs.names) + 1)
+        ]
+        style = look.style | {"marker": look.marker or ("" if roofs.swept else "x")}
+        style |= {} if roofs.swept else {"linestyle": ""}
+        axes.plot(roofs.intensities, rates, label=line.label, **style)
+        if end := end_of(roofs.intensities, rates):
+            labels.append(Label(roofs.box.series_name(line), end, look.colour, look.strength > 1))
+    return labels
+
+
+def _draw_roofs(axes: Axes, roofs: Roofs) -> None:
+    """The arithmetic's level, the memory's slope that meets it at the ridge, and their words."""
+    top, (left, right) = roofs.peak / units.GIGA, axes.get_xlim()
+    ridge, floor = roofs.ridge, axes.get_ylim()[0]
+    axes.plot([ridge or left, right], [top, top], color=pane.GREY, linewidth=_ROOF, label="peak")
+    if ridge is None or roofs.bandwidth is None:
+        return
+    axes.plot([left, ridge], [top * left / ridge, top], color=pane.GREY, linewidth=_ROOF, label="memory")
+    axes.plot([ridge, ridge], [floor, top], color=pane.GREY, linewidth=0.9, linestyle=":", label="ridge")
+    divisor, letter = units.scale(roofs.bandwidth)
+    seen = max(left, ridge * floor / top)  # where the slope comes into the picture
+    x = ridge * (seen / ridge) ** 0.2
+    speed = f"memory {units.number(roofs.bandwidth / divisor)} {letter}B/s"
+    _above(axes, x, top * x / ridge, speed, "right")
+    _above(axes, ridge, top, f"ridge {units.number(ridge)} flop/byte", "center")
+
+
+def _above(axes: Axes, x: float, y: float, words: str, side: Literal["center", "right"]) -> None:
+    """Words above a roof, where nothing else is; to the left of the point, or about it."""
+    offset = (0 if side == "center" else -5, 4)
+    pane.say(axes, words, (x, y), offset, ha=side, va="bottom", fontsize=8, color=pane.DARK, bbox=pane.OPAQUE)

@@ -1,43 +1,28 @@
-"""The tables of ``square`` and ``sweep-k``: sizes across, variants down, then the conclusion."""
+"""The tables of GEMM rows: sizes across, a line for each row, pages for one problem, energy."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+import math
+import statistics
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from rich.console import Group, RenderableType
-from rich.table import Table
+from rich.padding import Padding
 from rich.text import Text
 
-from gemmbench.gemm import problem_table
-from gemmbench.gemm.problem_table import detail
-from gemmbench.ladder import BASELINE, FIRST_RUNG
+from gemmbench.ladder import AUTO, BASELINE
 from gemmbench.model import units
 from gemmbench.model.device import HOST
-from gemmbench.model.row import PAGEABLE
+from gemmbench.model.row import CHAIN, PAGEABLE, PARTS, SCOPES, Check, Row
 from gemmbench.model.run_file import Run
-from gemmbench.model.units import clean
+from gemmbench.model.units import clean, clean_lines, listed
 from gemmbench.report import notes
-from gemmbench.report.notes import STYLES, WORDS, Where, shape
-from gemmbench.report.table import Cell, Note, Picture, Sheet, heading, stack, unbroken
-from gemmbench.stats import panels as standing
+from gemmbench.report.notes import STYLES, WORDS, Where, places, shape
+from gemmbench.report.table import Cell, Note, Sheet, heading, unbroken
 from gemmbench.stats import rates
-from gemmbench.stats.panels import BreakEven, Panel, Series, Setting, Standing, baseline, break_evens, panels
-
-
-def sweep(
-    run: Run, axis: str, scope: str = "kernel", order: Sequence[str] = (), dtype: str | None = None
-) -> RenderableType:
-    """Sizes across, variants down, a table for each device and type.
-
-    Args:
-        run: the run.
-        axis: ``m`` for square problems, ``k`` where only k varies.
-        scope: ``kernel``, ``device``, ``host``, or ``all`` for a line per row with every scope.
-        order: variants in the order of the ladder; others follow.
-        dtype: only this type.
-    """
-    return detail(run, order, dtype) if scope == "all" else stack(sheets(run, axis, scope, order, dtype))
+from gemmbench.stats.panels import BreakEven, Panel, Series, baseline, break_evens, panels
 
 
 def sheets(
@@ -50,7 +35,7 @@ def sheets(
         for sheet in (
             _sheet(run, panel, scope),
             _versus_sheet(panel, scope),
-            problem_table.energy_sheet(run, panel, _place(panel)),
+            energy_sheet(run, panel, _size_of(panel)),
         )
         if sheet
     ]
@@ -59,57 +44,55 @@ def sheets(
 def _sheet(run: Run, panel: Panel, scope: str) -> Sheet:
     unsuited = notes.unsuited(run, panel.rows)
     panel = replace(panel, series=tuple(each for each in panel.series if each.variant not in unsuited))
-    versus = problem_table.versus_name(panel.rows)
-    sizes = panel.sizes
-    where = _place(panel)
-    best = {
-        size: max(
-            (reached.median for series in panel.series if (reached := _rate(series, size, scope))),
-            default=None,
-        )
+    versus = versus_name(panel.rows)
+    sizes, where = panel.sizes, _size_of(panel)
+    reached = {
+        (series, size): rates.median_rate(series.rows.get(size), scope)
+        for series in panel.series
         for size in sizes
     }
+    compared = {
+        (series, size): rates.compared_rate(run, panel.device, series.rows.get(size), scope)
+        for series, size in reached
+    }
+    best = {size: rates.best_of(compared[series, size] for series in panel.series) for size in sizes}
 
-    rows = tuple(
-        (
-            Cell(clean(series.label)),
-            *(_cell(run, series, size, scope, best[size]) for size in sizes),
-            Cell(_of_peak(run, series, scope)),
-            Cell(_host_over_device(series)),
-            *([_largest_versus(series, scope)] if versus else []),
-        )
-        for series in panel.series
-    )
-    baseline = any(series.is_host for series in panel.series) and panel.device != HOST and scope != "host"
-    blas = f"{clean(run.header.host.blas)}, host scope"
-    measured = any(value is not None for value in best.values())
+    def cell(series: Series, size: int) -> Cell:
+        is_best = best[size] is not None and compared[series, size] == best[size]
+        return notes.figure(series.rows.get(size), reached[series, size], is_best, run)
+
     return Sheet(
         heading=heading(run, panel.device, panel.dtype),
         caption=f"{panel.dtype} {rates.unit(panel.dtype)}, {scope} scope, over {panel.shape}; "
         "* best of its column",
-        blocks=(
-            tuple(str(size) for size in sizes),
-            ("of peak", "host/device"),
-            *([(versus,)] if versus else []),
+        blocks=(tuple(map(str, sizes)), ("of peak", "host/device"), *([(versus,)] if versus else [])),
+        rows=tuple(
+            (
+                Cell(clean(series.label)),
+                *(cell(series, size) for size in sizes),
+                Cell(_of_peak(run, series, scope)),
+                Cell(_host_over_device(series, scope)),
+                *([_largest_versus(series, scope)] if versus else []),
+            )
+            for series in panel.series
         ),
-        rows=rows,
         notes=(
-            *([Note(BASELINE, blas, "dim")] if baseline else []),
+            *notes.scopes(run, panel.device, panel.rows, scope),
             *notes.not_for(unsuited),
             *notes.troubles(panel.rows, where),
             *notes.noisy(run, panel.rows, where),
-            *([] if problem_table.any_joules(panel.rows) else problem_table.remarks(run, panel.rows, where)),
+            *([] if any_joules(panel.rows) else remarks(run, panel.rows, where)),
             *notes.choices(panel.rows, where),
             *notes.remarks(panel.rows, where),
-            *notes.warnings([run.header.devices[panel.device] if panel.device != HOST else None]),
-            *(_conclusion(panel) if measured else []),
+            *notes.warnings(run, panel.device),
+            *(_conclusion(panel) if any(reached.values()) else []),
         ),
     )
 
 
 def _versus_sheet(panel: Panel, scope: str) -> Sheet | None:
     """How many times as fast as the kernel of ``--versus``, by size; None without one."""
-    name = problem_table.versus_name(panel.rows)
+    name = versus_name(panel.rows)
     shown = [each for each in panel.series if any(rates.versus(row, scope) for row in each.rows.values())]
     if not shown:
         return None
@@ -120,33 +103,16 @@ def _versus_sheet(panel: Panel, scope: str) -> Sheet | None:
         rows=tuple(
             (
                 Cell(clean(each.label)),
-                *(problem_table.versus_cell(each.rows.get(size), scope) for size in panel.sizes),
+                *(versus_cell(each.rows.get(size), scope) for size in panel.sizes),
             )
             for each in shown
         ),
     )
 
 
-def _place(panel: Panel) -> Where:
-    """A row's place in the tables of a panel: its size."""
+def _size_of(panel: Panel) -> Where:
+    """A row's place in the tables of a panel."""
     return lambda row: str(getattr(row.problem, panel.axis))
-
-
-def _rate(series: Series, size: int, scope: str) -> rates.Rate | None:
-    return rates.shown_rate(series.rows[size], scope) if size in series.rows else None
-
-
-def _cell(run: Run, series: Series, size: int, scope: str, best: float | None) -> Cell:
-    if size not in series.rows:
-        return Cell("")
-    row = series.rows[size]
-    if row.status != "ok":
-        return Cell(WORDS[row.status], style=STYLES[row.status])
-    reached = _rate(series, size, scope)
-    if reached is None:
-        return Cell("-")
-    figure = notes.marked(run, row, units.gflops(reached.median))
-    return Cell(figure, reached.median == best, "yellow" if rates.is_noisy(row) else "")
 
 
 def _of_peak(run: Run, series: Series, scope: str) -> str:
@@ -155,10 +121,11 @@ def _of_peak(run: Run, series: Series, scope: str) -> str:
     return units.percent(max((value for value in fractions if value is not None), default=float("nan")))
 
 
-def _host_over_device(series: Series) -> str:
+def _host_over_device(series: Series, scope: str) -> str:
     """What is left of the device's rate, transfers counted, at the largest size that has both."""
     for row in reversed(series.rows.values()):
-        host, device = rates.rate(row, "host"), rates.rate(row, "device")
+        host = rates.rate(row, "host")
+        device = rates.own_rate(row, "device") if scope == "device" else rates.rate(row, "device")
         if host and device:
             return units.number(host.median / device.median)
     return "-"
@@ -167,7 +134,7 @@ def _host_over_device(series: Series) -> str:
 def _largest_versus(series: Series, scope: str) -> Cell:
     """The ratio to the kernel of ``--versus`` at the largest size that has one."""
     rows = (row for row in reversed(series.rows.values()) if rates.versus(row, scope))
-    return problem_table.versus_cell(next(rows, None), scope)
+    return versus_cell(next(rows, None), scope)
 
 
 def _conclusion(panel: Panel) -> list[Note]:
@@ -216,145 +183,361 @@ def _sentence(even: BreakEven, axis: str) -> str:
     return f"{start} ({interval}) {label} beats {BASELINE}, transfers counted"
 
 
-# --- ``kernels``: the ladder, one of its rungs explained, and what a saved run says of them -----------------
+# --- Every figure of every row: the verbose table -----------------------------------------------------------
 
 
-_NOTHING = Cell("-", style="dim")
-
-
-@dataclass(frozen=True)
-class LadderEntry:
-    """What is told of a variant."""
-
-    name: str
-    idea: str
-    source: str  # where the algorithm comes from
-    family: str
-    needs: str = ""  # extensions, images, local memory; "" for nothing special
-    parameters: Mapping[str, str] = field(default_factory=dict)  # name -> idea, values, presets
-    passes: tuple[str, ...] = ()
-    needs_of_presets: Mapping[str, str] = field(default_factory=dict)  # where they differ
-
-
-def ladder(entries: Sequence[LadderEntry], run: Run | None = None) -> RenderableType:
-    """Every variant in the order given, by family: its idea and what it needs.
-
-    With a run also what each reached there, in its first device and type, at the largest size that most have:
-    GFLOPS, and how many times naive's.
-    """
-    parts: list[RenderableType] = []
-    figures: dict[str, tuple[Cell, Cell]] = {}
-    if run:
-        measured, figures = _measured(run)
-        parts += [measured, Text("")]
-    widths = [max((len(entry.name) for entry in entries), default=0) + 2]
-    widths += [max(len(cell.plain) for cell in column) for column in zip(*figures.values(), strict=True)]
-    for family in dict.fromkeys(entry.family for entry in entries):
-        if parts and not isinstance(parts[-1], Text):
-            parts.append(Text(""))
-        grid = Table.grid(padding=(0, 2, 0, 0))
-        for index, width in enumerate(widths):
-            grid.add_column(no_wrap=True, min_width=width, justify="right" if index else "left")
-        grid.add_column(overflow="fold")
-        for entry in entries:
-            if entry.family == family:
-                cells = figures.get(entry.name, (_NOTHING, _NOTHING)) if figures else ()
-                grid.add_row(Text(f"  {entry.name}", style="bold"), *(c.rich() for c in cells), _idea(entry))
-        parts += [Text(family, style="dim"), grid]
-    return Group(*parts)
-
-
-def _idea(entry: LadderEntry) -> Text:
-    idea = Text(entry.idea)
-    if entry.needs:
-        idea.append(f" (needs {entry.needs})", style="dim")
-    return idea
-
-
-def _measured(run: Run) -> tuple[Sheet, dict[str, tuple[Cell, Cell]]]:
-    """Whose figures the ladder shows, and the figure of each variant."""
-    where = next(
-        (
-            (setting, problem)
-            for setting in standing.settings(run)
-            if (problem := standing.common_problem(run, setting))
-        ),
-        None,
-    )
-    if where is None:
-        return Sheet(caption=f"{clean(run.path)} has no measured GEMM row"), {}
-    setting, problem = where
-    places = standing.standings(run, setting, problem, FIRST_RUNG)
-    caption = f"GFLOPS ({setting.dtype}, kernel scope, {problem.title}; * the best) and times {FIRST_RUNG}'s"
-    cells = {variant: (_figure(result), _speed_up(result)) for variant, result in places.items()}
-    return Sheet(heading=heading(run, setting.device, setting.dtype), caption=caption), cells
-
-
-def _figure(result: Standing) -> Cell:
-    if result.row.status != "ok":
-        return Cell(WORDS[result.row.status], style=STYLES[result.row.status])
-    return Cell(units.gflops(result.rate.median) if result.rate else "-", best=result.rank == 1)
-
-
-def _speed_up(result: Standing) -> Cell:
-    return Cell(f"x {units.number(result.speedup)}") if result.speedup else _NOTHING
-
-
-def describe(entry: LadderEntry, picture: str, run: Run | None = None) -> RenderableType:
-    """One variant: idea, source, needs, parameters, passes, its place in a run, and its kernel's picture."""
-    card = Table.grid(padding=(0, 2, 0, 0))
-    card.add_column(style="dim", no_wrap=True)
-    card.add_column(overflow="fold")
-    card.add_row("source", Text(entry.source))
-    card.add_row("needs", Text(entry.needs or "nothing special"))
-    for family, text in entry.needs_of_presets.items():
-        card.add_row("", Text(f"{family}: {text}"))
-    for index, step in enumerate(entry.passes):
-        card.add_row("" if index else "passes", Text(f"{index + 1}. {step}"))
-    for index, (name, text) in enumerate(entry.parameters.items()):
-        card.add_row("" if index else "parameters", Text(f"{name}: {text}"))
-    head = Text(entry.name, style="bold")
-    head.append(f"  {entry.family}", style="dim")
-    parts: list[RenderableType] = [head, Text(entry.idea), Text(""), card]
-    for sheet in _places(entry.name, run) if run else []:
-        parts += [Text(""), sheet]
-    if picture:
-        parts += [Text(""), Picture(picture)]
-    return Group(*parts)
-
-
-def _places(variant: str, run: Run) -> list[Sheet]:
-    """A variant's place among the others at every size, a table for each device and type that it ran with."""
+def row_sheets(run: Run, order: Sequence[str] = (), dtype: str | None = None) -> list[Sheet]:
+    """One line for each GEMM row, in tables by device and data type; the host's rows with each device."""
+    rows = [row for row in run.rows if row.kind == "gemm" and dtype in (None, row.dtype)]
+    rank = {name: position for position, name in enumerate(order)}
     tables = []
-    for setting in standing.settings(run):
-        lines, scope = [], "kernel"
-        for problem in standing.problems(run, setting):
-            places = standing.standings(run, setting, problem, FIRST_RUNG)
-            if variant in places:
-                ranked = sum(result.rank is not None for result in places.values())
-                lines.append(_ladder_place(run, places[variant], ranked))
-                scope = "host" if places[variant].row.device == HOST else "kernel"
-        if lines:
-            tables.append(_place_sheet(run, setting, scope, lines))
-    return tables or [Sheet(notes=(Note("", f"{clean(run.path)} has no row of {variant}."),))]
+    for device in sorted({row.device for row in rows if row.device != HOST}) or [HOST]:
+        for name in dict.fromkeys(row.dtype for row in rows):
+            own_rows = [row for row in rows if row.dtype == name and row.device in (device, HOST)]
+            if own_rows:
+                own_rows.sort(key=lambda row: (row.device == HOST, rank.get(row.variant, len(rank))))
+                tables.append(_row_sheet(run, device, name, own_rows))
+    return tables
 
 
-def _ladder_place(run: Run, result: Standing, ranked: int) -> tuple[Cell, ...]:
-    fraction = rates.peak_fraction(run, result.row)
-    return (
-        Cell(shape(result.row)),
-        Cell(f"{result.rank} of {ranked}" if result.rank else "-", best=result.rank == 1),
-        replace(_figure(result), best=False),
-        Cell(units.percent(fraction) if fraction is not None and result.rate else "-"),
-        Cell(units.number(result.speedup) if result.speedup else "-"),
-    )
+def _row_sheet(run: Run, device: int, dtype: str, rows: Sequence[Row]) -> Sheet:
+    best: dict[tuple[object, str], float] = {}
+    compared = rates.view_scope(run)
+    rate_of = rates.own_rate if compared == "device" else rates.rate
+    for row in rows:
+        for scope in SCOPES:
+            if rate := rate_of(row, scope):
+                best[row.problem, scope] = max(best.get((row.problem, scope), 0.0), rate.median)
 
+    def rate_cell(row: Row, scope: str) -> Cell:
+        rate = rate_of(row, scope)
+        if rate is None:
+            return Cell("-" if row.status == "ok" else "", style="dim")
+        figure = notes.marked(run, row, units.gflops(rate.median))
+        return Cell(figure, rate.median == best[row.problem, scope])
 
-def _place_sheet(run: Run, setting: Setting, scope: str, lines: Sequence[tuple[Cell, ...]]) -> Sheet:
+    has_energy, versus = any_joules(rows), [name for name in [versus_name(rows)] if name]
+
+    def line(row: Row) -> tuple[Cell, ...]:
+        fraction = rates.peak_fraction(run, row)
+        return (
+            Cell(clean(row.variant)),
+            Cell(f"{clean(row.label or row.phase)} {shape(row)}".strip()),
+            *(rate_cell(row, scope) for scope in SCOPES),
+            Cell(units.percent(fraction) if fraction is not None else "-"),
+            notes.noise(row),
+            *([versus_cell(row, "kernel")] if versus else []),
+            *(cells(row) if has_energy else ()),
+            Cell(WORDS[row.status], style=STYLES[row.status]),
+        )
+
     return Sheet(
-        heading=heading(run, setting.device, setting.dtype),
-        caption=f"{setting.dtype}, {scope} scope; rank among the kernels on the device",
-        keys=("size",),
-        blocks=(("rank", "GFLOPS", "of peak", f"x {FIRST_RUNG}"),),
-        rows=tuple(lines),
+        heading=heading(run, device, dtype),
+        caption=f"{dtype} {rates.unit(dtype)} by scope; * best of its problem",
+        keys=("", "size"),
+        blocks=(SCOPES, ("of peak", "noise", *versus, *(COLUMNS if has_energy else ()), "status")),
+        rows=tuple(map(line, rows)),
+        left=frozenset({"status"}),
+        notes=(
+            *(
+                Note(f"{clean(row.variant)} at {shape(row)}", f"took {notes.selected(row)}", "dim")
+                for row in rows
+                if row.variant == AUTO and row.choice
+            ),
+            *_parameters(rows),
+            *notes.gaps(rows, compared),
+            *notes.troubles(rows, shape),
+            *notes.noisy(run, rows, shape),
+            *remarks(run, rows, shape),
+            *notes.remarks(rows, shape),
+            *notes.warnings(run, device),
+        ),
     )
+
+
+def versus_name(rows: Iterable[Row]) -> str:
+    """The kernel that rows were timed in turn with, as a heading: ``x tiled``; "" if they were not."""
+    return next((f"x {clean(row.former.variant)}" for row in rows if row.former and row.former.variant), "")
+
+
+def versus_cell(row: Row | None, scope: str) -> Cell:
+    """A row's rate over that of the other kernel, and its interval: ``1.07 [1.05, 1.09]``."""
+    against = rates.versus(row, scope) if row else None
+    if against is None:
+        return Cell("")
+    figure = units.number(against.median)
+    if math.isnan(against.low):
+        return Cell(f"{figure} {notes.FEW}", style="yellow")
+    return Cell(f"{figure} [{units.number(against.low)}, {units.number(against.high)}]")
+
+
+def _parameters(rows: Sequence[Row]) -> list[Note]:
+    """What each variant ran with, once if it is the same for all its rows."""
+    groups: dict[tuple[str, str], list[Row]] = {}
+    for row in rows:
+        text = listed({**row.parameters, **notes.settled(row)})
+        if text:
+            groups.setdefault((row.variant, text), []).append(row)
+    several = {variant for variant, _ in groups if sum(variant == other for other, _ in groups) > 1}
+    return [
+        Note(notes.places(alike, shape) if variant in several else clean(variant), text, "dim")
+        for (variant, text), alike in groups.items()
+    ]
+
+
+# --- ``gemm``: everything that was measured of one problem --------------------------------------------------
+
+
+def gemm(run: Run) -> RenderableType:
+    """Single problems, a page for each variant: scopes, launches, verification, parameters."""
+    pages: list[RenderableType] = []
+    above: tuple[object, ...] = ()
+    gemms = [row for row in run.rows if row.kind == "gemm" and row.problem]
+    # By device and type, which is what a heading is of.
+    unsuited = {
+        subject: notes.unsuited(run, [row for row in gemms if (row.device, row.dtype) == subject])
+        for subject in dict.fromkeys((row.device, row.dtype) for row in gemms)
+    }
+    for row in gemms:
+        if row.variant in unsuited[row.device, row.dtype]:
+            continue
+        if pages:
+            pages.append(Text(""))
+        subject = (row.device, row.dtype, row.problem)
+        if subject != above:
+            above = subject
+            problem = row.problem
+            assert problem is not None
+            dimensions = f"m = {problem.m}, n = {problem.n}, k = {problem.k}"
+            about = f"C = {problem.alpha:g} A B + {problem.beta:g} C, {row.dtype}, {dimensions}"
+            pages += [Sheet(heading=heading(run, row.device, row.dtype), caption=about), Text("")]
+        pages.append(_page(run, row))
+    idle = notes.not_for({name: what for each in unsuited.values() for name, what in each.items()})
+    alarms = (note for index in range(len(run.header.devices)) for note in notes.warnings(run, index))
+    below = dict.fromkeys((*idle, *alarms))
+    if below:
+        pages += [Text(""), Sheet(notes=tuple(below))]
+    return Group(*pages)
+
+
+def _page(run: Run, row: Row) -> RenderableType:
+    scope = rates.view_scope(run)
+    rate = rates.median_rate(row, scope)
+    shown = f"{units.rate(rate or 0, rates.is_integer(row.dtype))} ({rates.shown_scope(row, scope)} scope)"
+    figure = shown if rate else WORDS[row.status]
+    parts: list[RenderableType] = []
+    if row.samples:
+        parts += [_scopes(run, row), Text("")]
+    if row.parts:
+        parts += [_parts(row), Text("")]
+    if row.launches:
+        parts += [_launches(row), Text("")]
+    parts.append(Sheet(notes=tuple(_facts(run, row))))
+    title = Text(f"{clean(row.variant)}: {figure}", style="bold")
+    return Group(
+        title,
+        *(part if isinstance(part, Text) else Padding(part, (0, 0, 0, 2), expand=False) for part in parts),
+    )
+
+
+_CLOCKS = {CHAIN: "device, with gaps", PAGEABLE: "host, pageable"}
+
+
+def _scopes(run: Run, row: Row) -> Sheet:
+    lines = []
+    for scope in ("kernel", "device", CHAIN, "host", PAGEABLE):
+        times = rates.summary(row, scope)
+        if times is None:
+            continue
+        reached, fraction = rates.rate(row, scope), rates.peak_fraction(run, row, scope)
+        interval = f"{units.seconds(times.low)} to {units.seconds(times.high)}"
+        lines.append(
+            (
+                Cell(_CLOCKS.get(scope, scope)),
+                Cell(units.gflops(reached.median) if reached else "-"),
+                Cell(units.percent(fraction) if reached and fraction is not None else "-"),
+                Cell(units.seconds(times.median)),
+                Cell(notes.FEW if times.is_few else interval),
+                Cell(units.seconds(times.minimum)),
+                Cell(str(times.n)),
+                Cell(clean(row.samples[scope].stop)),
+            )
+        )
+    return Sheet(
+        keys=("scope",),
+        blocks=((rates.unit(row.dtype), "of peak", "median"), ("95 % interval", "best", "n", "stop")),
+        rows=tuple(lines),
+        left=frozenset({"stop"}),
+    )
+
+
+def _parts(row: Row) -> Sheet:
+    """The host scope's parts: medians of problems where the host waited for the device after each part."""
+    medians = {name: statistics.median(row.parts[name]) for name in PARTS}
+    whole = sum(medians.values())
+    return Sheet(
+        keys=("host scope, waiting after each part",),
+        blocks=(("time", "share"),),
+        rows=tuple(
+            (Cell(name), Cell(units.seconds(seconds)), Cell(units.percent(seconds / whole if whole else 0.0)))
+            for name, seconds in medians.items()
+        ),
+    )
+
+
+def _launches(row: Row) -> Sheet:
+    return Sheet(
+        keys=("launch",),
+        blocks=(("queued", "submitted", "running"),),
+        rows=tuple(
+            (
+                Cell(clean(launch.name)),
+                *map(Cell, map(units.seconds, (launch.queued_s, launch.submitted_s, launch.running_s))),
+            )
+            for launch in row.launches
+        ),
+    )
+
+
+def _verified(title: str, check: Check) -> Note:
+    """A check: its verdict, its figures as fractions of their bounds, and what is wrong."""
+    figures = ", ".join(f"{clean(name)} {units.number(value)}" for name, value in check.figures.items())
+    reasons = "; ".join(map(clean, check.reasons))
+    verdict = check.verdict if check.verdict != "none" else "not done"
+    style = {"ok": "green", "wrong": "bold red", "suspect": "yellow"}.get(check.verdict, "dim")
+    return Note(title, ": ".join(filter(None, (verdict, figures, reasons))), style)
+
+
+def _facts(run: Run, row: Row) -> list[Note]:
+    facts = []
+    if row.status != "ok":
+        facts.append(Note(WORDS[row.status], clean_lines(row.reason), STYLES[row.status]))
+    facts.append(_verified("verified", row.check))
+    if row.check_after:
+        facts.append(_verified("and after", row.check_after))
+    if row.variant == AUTO and row.choice:
+        facts.append(Note("took", notes.selected(row)))
+    chosen = {**row.parameters, **notes.settled(row)}
+    if chosen:
+        facts.append(Note("parameters", listed(chosen)))
+    if row.memory:
+        facts.append(Note("memory", clean(row.memory)))
+    if row.build_s is not None:
+        facts.append(Note("build", units.seconds(row.build_s)))
+    if against := rates.versus(row):
+        said = f"{versus_cell(row, 'kernel').text}, {against.scope} scope, batch by batch in turn"
+        facts.append(Note(versus_name([row]), said))
+    facts += line(run, row, shape)
+    facts += notes.noisy(run, [row], shape)
+    facts += [Note("note", clean_lines(text), "dim") for text in row.notes]
+    return facts
+
+
+# --- Energy in tables and below them: joules, GFLOP/J and watts, what drew them, or why they are not known.
+
+
+COLUMNS = ("energy", "GFLOP/J")
+
+_LARGEST = (
+    "At the largest size: energy of one problem (every pass, no transfers), power over its window, idle "
+    "draw before it."
+)
+
+
+def any_joules(rows: Iterable[Row]) -> bool:
+    """Whether any of them has its joules."""
+    return any(row.energy.joules is not None for row in rows)
+
+
+def cells(row: Row) -> tuple[Cell, Cell]:
+    """A row's entries in `COLUMNS`."""
+    joules, efficiency = row.energy.joules, rates.gflop_per_joule(row)
+    empty = "-" if row.status == "ok" else ""
+    return (
+        Cell(units.joules(joules) if joules is not None else empty),
+        Cell(units.number(efficiency) if efficiency is not None else empty),
+    )
+
+
+def energy_sheet(run: Run, panel: Panel, where: Where) -> Sheet | None:
+    """GFLOP/J by size, joules and watts at the largest beside them; None if no energy was measured."""
+    if not any_joules(panel.rows):
+        return None
+    efficiencies = {
+        (series, size): rates.gflop_per_joule(row)
+        for series in panel.series
+        for size, row in series.rows.items()
+    }
+
+    def cell(series: Series, size: int) -> Cell:
+        value = efficiencies.get((series, size))
+        if value is None:
+            return Cell("-" if size in series.rows else "")
+        best = rates.best_of(other for (_, at), other in efficiencies.items() if at == size)
+        return Cell(units.number(value), value == best)
+
+    return Sheet(
+        caption=f"{panel.dtype} GFLOP/J over {panel.shape}; * best of its column",
+        blocks=(tuple(map(str, panel.sizes)), ("energy", "power", "idle")),
+        rows=tuple(
+            (Cell(clean(series.label)), *(cell(series, size) for size in panel.sizes), *_draw(series))
+            for series in panel.series
+        ),
+        notes=(Note("", _LARGEST, "dim"), *remarks(run, panel.rows, where)),
+    )
+
+
+def _draw(series: Series) -> tuple[Cell, Cell, Cell]:
+    """Joules of a problem, watts and idle watts, at the largest size that has them."""
+    row = next((row for row in reversed(series.rows.values()) if row.energy.joules is not None), None)
+    if row is None:
+        return Cell("-"), Cell("-"), Cell("-")
+    return cells(row)[0], Cell(_watts(rates.watts(row))), Cell(_watts(row.energy.idle_w))
+
+
+def _watts(power: float | None) -> str:
+    return units.watts(power) if power is not None else "-"
+
+
+def line(run: Run, row: Row, where: Where) -> list[Note]:
+    """All about one row's energy in a line; why it has none, if it was asked for."""
+    energy, efficiency, power = row.energy, rates.gflop_per_joule(row), rates.watts(row)
+    if energy.joules is None:
+        return remarks(run, [row], where)
+    parts = [f"{units.joules(energy.joules)} for each problem"]
+    if efficiency is not None:
+        parts.append(f"{units.number(efficiency)} GFLOP/J")
+    if power is not None and energy.window_s is not None:
+        parts.append(f"{units.watts(power)} over {units.seconds(energy.window_s)}")
+    if energy.idle_w is not None:
+        parts.append(f"{units.watts(energy.idle_w)} idle before")
+    return [Note("energy", f"{', '.join(parts)}; {_source(row)}")]
+
+
+def remarks(run: Run, rows: Iterable[Row], where: Where) -> list[Note]:
+    """The source of the energy figures, or why there are none, equal ones together; empty if not asked."""
+    if not run.header.policy.energy:
+        return []
+    groups: dict[str, list[Row]] = {}
+    for row in rows:
+        if row.samples and row.status == "ok":
+            groups.setdefault(_source(row), []).append(row)
+    if len(groups) == 1:
+        return [Note("energy", source, "dim") for source in groups]
+    names = Counter(name for alike in groups.values() for name in {row.variant for row in alike})
+
+    def labels(alike: list[Row]) -> str:
+        if any(names[row.variant] > 1 for row in alike):
+            return places(alike, where)
+        return ", ".join(dict.fromkeys(clean(row.variant) for row in alike))
+
+    return [Note("energy", f"{labels(alike)}: {source}", "dim") for source, alike in groups.items()]
+
+
+def _source(row: Row) -> str:
+    """What drew a row's joules, by which counter, or why they are not known."""
+    energy = row.energy
+    if energy.joules is None:
+        return clean(energy.why)
+    counter = f" ({energy.counter})" if energy.counter else ""
+    return clean(f"{energy.scope}{counter}, idle draw included")

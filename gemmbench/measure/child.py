@@ -26,9 +26,8 @@ import msgspec
 from gemmbench.measure.conditions import Monitor
 from gemmbench.measure.sampling import Sampled, Window
 from gemmbench.model import instrument
-from gemmbench.model.case import DRIVER, Case, Policy, checkout_of
+from gemmbench.model.case import DRIVER, Case, Policy, Staged, checkout_of
 from gemmbench.model.device import DeviceFacts, HostFacts
-from gemmbench.model.events import Staged
 from gemmbench.model.instrument import (
     PROTOCOL,
     AskBatch,

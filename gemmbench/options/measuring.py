@@ -21,7 +21,6 @@ from gemmbench.model.device import DeviceFacts
 from gemmbench.model.dtypes import GEMM_DTYPES
 from gemmbench.model.problem import Gemm as Problem
 from gemmbench.model.row import SCOPES
-from gemmbench.model.run_file import Run
 from gemmbench.options.declare import (
     CHART,
     FILE,
@@ -53,7 +52,7 @@ from gemmbench.probes.memory import bandwidth_plan, memory_plan
 from gemmbench.suite.plan import FindTuned, Reach, fitting, gemm_plan, in_turn_with, peak_plan, quick_widths
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    pass
 
 DEFAULT_BUDGET_S = 3.0
 DEFAULT_TOTAL_S = 90.0  # of a run's GEMM rows, where no budget is given
@@ -156,12 +155,6 @@ class Measuring(Options):
         """
         raise NotImplementedError
 
-    def table(self, run: Run, verbose: bool) -> RenderableType:
-        """The command's own table of a run."""
-        from gemmbench.views import show
-
-        return show(run, ORDER, verbose)
-
 
 @dataclass(frozen=True, kw_only=True)
 class Peak(Measuring):
@@ -259,10 +252,10 @@ class Ladder(Measuring):
     )
     alpha: float = option("C = alpha A B + beta C.", Number(), 1.0)
     beta: float = option("C = alpha A B + beta C.", Number(), 0.0)
-    scope: str = option(
-        "What the table shows: the kernel alone, all device passes, or host memory to host memory.",
+    scope: str | None = option(
+        "What is shown and compared: the kernel alone, all device passes, or host memory to host memory.  "
+        "[default: kernel; device where a library takes part, which reports no kernel time]",
         Choice((*SCOPES, "all")),
-        "kernel",
     )
     peak: bool = option(
         "Measure peak and bandwidth first, or take them from an earlier run.",
@@ -328,18 +321,6 @@ class Ladder(Measuring):
             cases = in_turn_with(cases, devices, self.partner, params, own, find_tuned)
         return fitting(cases, optional_kernels(self.kernels))
 
-    def table(self, run: Run, verbose: bool) -> RenderableType:
-        """A line for each row, with every scope, where that is asked for; else the command's own."""
-        from gemmbench.gemm import problem_table
-
-        if verbose or self.scope == "all":
-            return problem_table.detail(run, ORDER)
-        return self.own_table(run)
-
-    def own_table(self, run: Run) -> RenderableType:
-        """The command's table of a run."""
-        raise NotImplementedError
-
 
 def peak_steps(devices: Sequence[DeviceFacts], dtype: str, kernels: Iterable[Variant]) -> Plan:
     """A short peak for each device that has the type: of the units that the kernels multiply with."""
@@ -362,11 +343,6 @@ class Sweep(Ladder):
     def __post_init__(self) -> None:
         super().__post_init__()
         _ = self.shapes
-
-    def own_table(self, run: Run) -> RenderableType:
-        from gemmbench.gemm import sweep_table
-
-        return sweep_table.sweep(run, self.axis, self.scope, ORDER)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -458,11 +434,6 @@ class Precision(Ladder):
 
         return tuple(sorted(super().plan(devices, find_tuned), key=position))
 
-    def own_table(self, run: Run) -> RenderableType:
-        from gemmbench.gemm import shape_tables
-
-        return shape_tables.precision(run, self.scope, ORDER)
-
 
 @dataclass(frozen=True, kw_only=True)
 class Workloads(Ladder):
@@ -508,11 +479,6 @@ class Workloads(Ladder):
                 raise UsageError(str(error)) from None
         return merged(shapes)
 
-    def own_table(self, run: Run) -> RenderableType:
-        from gemmbench.gemm import shape_tables
-
-        return shape_tables.workloads(run, self.scope, ORDER)
-
 
 @dataclass(frozen=True, kw_only=True)
 class Gemm(Ladder):
@@ -535,7 +501,7 @@ class Gemm(Ladder):
     dtype: str | None = option(
         f"{', '.join(GEMM_DTYPES)} (int8); several with commas.  [default: float]", metavar="TYPES"
     )
-    scope: str = hidden("kernel")
+    scope: str | None = hidden(None)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -626,8 +592,3 @@ class Gemm(Ladder):
                 steps += peak_steps(devices, dtype, self.variants)
             steps += self._gemms(devices, dtype, find_tuned, own)
         return steps
-
-    def table(self, run: Run, verbose: bool) -> RenderableType:
-        from gemmbench.gemm.problem_table import gemm
-
-        return gemm(run)

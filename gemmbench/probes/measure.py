@@ -10,10 +10,9 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from gemmbench.measure.sampling import Sampled, Window, alone
-from gemmbench.model.case import Case, Policy
+from gemmbench.model.case import Case, Policy, Staged
 from gemmbench.model.conditions import Conditions, joined
 from gemmbench.model.device import DeviceFacts
-from gemmbench.model.events import Staged
 from gemmbench.model.instrument import Batch, Handle, Instrument, NotMeasuredError
 from gemmbench.model.row import Parameters, Row, Scope, Work
 from gemmbench.model.units import MIB

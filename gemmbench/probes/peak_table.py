@@ -2,43 +2,227 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
-
-from rich.console import RenderableType
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from gemmbench.model import units
 from gemmbench.model.device import HOST
 from gemmbench.model.dtypes import DTYPES
-from gemmbench.model.row import Row
+from gemmbench.model.row import Row, Status
 from gemmbench.model.run_file import Run
-from gemmbench.model.units import clean
-from gemmbench.probes import grid as probe_grid
-from gemmbench.probes.grid import Grid
+from gemmbench.model.units import clean, clean_lines
 from gemmbench.report import notes
 from gemmbench.report.notes import STYLES, WORDS
-from gemmbench.report.table import Cell, Note, Sheet, heading, stack, unbroken
+from gemmbench.report.table import Cell, Note, Sheet, heading, unbroken
 from gemmbench.stats import ceilings as theory
-from gemmbench.stats import intervals
-from gemmbench.stats import rates as derive
+from gemmbench.stats import intervals, rates
+from gemmbench.stats.rates import Rate
+
+
+@dataclass(frozen=True)
+class Grid:
+    """How the probes of one family are laid out."""
+
+    caption: str
+    key: str  # heading of the first column
+    name: Callable[[Row], str]  # of the line that a row belongs to
+    column: Callable[[Row], str]  # and of the column
+    where: Callable[[Row], str]  # both, for the notes
+    rate: Callable[[Row], Rate | None]
+    shown: Callable[[float], str]  # a rate, as a cell
+    choices: tuple[str, ...] = ()  # of a race, that have columns
+    label: Callable[[Row], str] | None = None  # the line's name as it stands in the table, if it is another
+    extra: tuple[str, ...] = ()  # headings of further columns
+    more: Callable[[Row], tuple[str, ...]] = lambda _: ()  # their cells, from the best row
+    by_name: bool = False  # whether notes speak of lines, not of their cells, where there are many
+
+
+def _grid_sheet(run: Run, device: int, rows: Sequence[Row], grid: Grid, verbose: bool) -> Sheet:
+    """The best batch of every row, the best of each line with its median and what won its race.
+
+    A line without a figure becomes a note if all its rows lack it for the same reason.
+    """
+    lines: dict[str, list[Row]] = {}
+    for row in rows:
+        lines.setdefault(grid.name(row), []).append(row)
+    present = {name: members for name, members in lines.items() if not _absent(members)}
+    columns = list(dict.fromkeys(grid.column(row) for members in present.values() for row in members))
+    if all(name.isdecimal() for name in columns):
+        columns.sort(key=int)
+    cells: list[tuple[Cell, ...]] = []
+    winners: list[Row | None] = []
+    below: list[Note] = []
+    for name, members in present.items():
+        label = grid.label(members[0]) if grid.label else name
+        line, winner = _line(clean(label), members, columns, grid)
+        cells.append(line)
+        winners.append(winner)
+        below += _doubts(members, grid.where)
+    below += _absences({name: members[0] for name, members in lines.items() if name not in present})
+    remarks = brief if grid.by_name and not verbose else every
+    used = {key for row in rows for key in row.choice}
+    choices = tuple(name for name in grid.choices if name in used)
+    return Sheet(
+        heading=heading(run, device),
+        caption=grid.caption,
+        keys=(grid.key,),
+        blocks=(tuple(columns), ("median", "noise", *grid.extra), (*choices, "integrity")) if cells else (),
+        rows=tuple(
+            (*line, *_winner(winner, choices, grid)) for line, winner in zip(cells, winners, strict=True)
+        ),
+        left=frozenset({"form", "pattern", "integrity"}),
+        notes=(
+            *below,
+            *kept(run, rows, grid.where),
+            *remarks(run, [with_race(row) for row in rows] if verbose else rows, grid.where),
+            *notes.warnings(run, device),
+        ),
+    )
+
+
+def _absent(rows: Sequence[Row]) -> bool:
+    """Whether a line has no figure, for one reason."""
+    return all(row.status != "ok" for row in rows) and len({row.reason for row in rows}) == 1
+
+
+def _absences(lines: Mapping[str, Row]) -> list[Note]:
+    """Lines that have no figure, those of one reason together."""
+    groups: dict[tuple[Status, str], list[str]] = {}
+    for name, row in lines.items():
+        groups.setdefault((row.status, row.reason), []).append(clean(name))
+    return [
+        Note(WORDS[status], f"{', '.join(names)}: {clean_lines(reason) or 'no reason given'}", STYLES[status])
+        for (status, reason), names in groups.items()
+    ]
+
+
+def every(run: Run, rows: Sequence[Row], where: notes.Where) -> list[Note]:
+    """What is noisy, and what the rows say themselves."""
+    return [*notes.noisy(run, rows, where), *bursts(rows, where), *notes.remarks(rows, where)]
+
+
+def brief(run: Run, rows: Sequence[Row], where: notes.Where) -> list[Note]:
+    """Notes on many rows, in a few words: how many are noisy, and remarks by probe."""
+    advice = f"{notes.budget_advice(run)}; -v names them"
+    noisy, few = sum(map(rates.is_noisy, rows)), sum(map(rates.is_few, rows))
+    counts = (
+        (f"noisy (> {units.percent(rates.NOISY)})", noisy, ""),
+        (notes.FEW, few, f"{notes.FEW_REASON}: "),
+    )
+    remarks = [
+        Note(label, f"{count} of {len(rows)} rows; {reason}{advice}", "yellow")
+        for label, count, reason in counts
+        if count
+    ]
+    remarks += [*notes.disturbances(run, rows, where), *bursts(rows, where)]
+    said: dict[str, dict[str, None]] = {}
+    for row in rows:
+        for note in row.notes:
+            said.setdefault(clean_lines(note), {})[clean(row.variant)] = None
+    return [*remarks, *(Note("note", f"{', '.join(names)}: {note}", "dim") for note, names in said.items())]
+
+
+def bursts(rows: Sequence[Row], where: notes.Where) -> list[Note]:
+    """How much more a device does before power limits it."""
+    gains = [
+        f"{where(row)}: in a burst {units.percent(gain)} more"
+        for row in rows
+        if (gain := rates.burst_gain(row)) is not None and gain > rates.FAR_STATES
+    ]
+    return [Note("power-limited", "; ".join(gains), "dim")] if gains else []
+
+
+def kept(run: Run, rows: Sequence[Row], where: notes.Where) -> list[Note]:
+    """Which rows are from an earlier run, and how old they are."""
+    ages: dict[str, list[Row]] = {}
+    for row in rows:
+        elapsed_s = rates.kept_for(run, row)
+        if elapsed_s is not None:
+            ages.setdefault(units.age(elapsed_s), []).append(row)
+    return [
+        Note(
+            "kept",
+            f"{notes.places(members, where)}: measured {age} earlier; --remeasure measures anew",
+            "dim",
+        )
+        for age, members in ages.items()
+    ]
+
+
+def with_race(row: Row) -> Row:
+    """A row whose notes tell how its race went, too."""
+    return replace(row, notes=row.remarks)
+
+
+def suspects(rows: Sequence[Row], where: notes.Where) -> list[Note]:
+    """Figures that are not believed, and why."""
+    return [
+        Note("suspect", f"{where(row)}: {'; '.join(map(clean, row.check.reasons))}", "yellow")
+        for row in rows
+        if row.status == "ok" and row.check.verdict == "suspect"
+    ]
+
+
+def _doubts(rows: Sequence[Row], where: notes.Where) -> list[Note]:
+    """Rows without a figure, or with one that is not believed."""
+    doubts = []
+    for row in rows:
+        if row.status != "ok":
+            reason = clean_lines(row.reason) or "no reason given"
+            doubts.append(Note(WORDS[row.status], f"{where(row)}: {reason}", STYLES[row.status]))
+        elif row.check.verdict not in ("ok", "suspect"):
+            doubts.append(Note("suspect", f"{where(row)}: its integrity was not checked", "yellow"))
+        else:
+            doubts += suspects([row], where)
+    return doubts
+
+
+def _line(
+    label: str, rows: Sequence[Row], columns: Sequence[str], grid: Grid
+) -> tuple[tuple[Cell, ...], Row | None]:
+    """A line's cells, and the row that won: a suspect figure never does while there is another."""
+    rated = [(row, rate.best) for row in rows if (rate := grid.rate(row)) is not None]
+    sound = [(row, best) for row, best in rated if row.check.verdict == "ok"]
+    winner = max(sound or rated, key=lambda pair: pair[1], default=(None, 0.0))[0]
+
+    def cell(column: str) -> Cell:
+        in_column = [(row, best) for row, best in rated if grid.column(row) == column]
+        if not in_column:
+            return notes.figure(next((row for row in rows if grid.column(row) == column), None), None)
+        row, best = max(in_column, key=lambda pair: pair[1])
+        return _figure(row, grid.shown(best), row is winner)
+
+    return (Cell(label), *map(cell, columns)), winner
+
+
+def _winner(row: Row | None, choices: Sequence[str], grid: Grid) -> tuple[Cell, ...]:
+    if row is None:
+        return tuple(Cell("-") for _ in range(3 + len(grid.extra) + len(choices)))
+    rate = grid.rate(row)
+    verdict = "ok" if row.check.verdict == "ok" else "suspect"
+    return (
+        Cell(grid.shown(rate.median) if rate else "-"),
+        notes.noise(row),
+        *map(Cell, grid.more(row)),
+        *(Cell(clean(str(row.choice.get(name, "-")))) for name in choices),
+        Cell(verdict, style="green" if verdict == "ok" else "yellow"),
+    )
+
+
+# --- Peaks: types or matrix instructions down ---------------------------------------------------------------
 
 _PLAIN = "flops"  # the probe that needs no name beside its data type's
 _VECTOR_CHOICES = ("chains", "form", "unroll", "local")
 _MATRIX_CHOICES = ("chains", "unroll", "groups")
 
 
-def peak(run: Run, verbose: bool = False) -> RenderableType:
-    """The tables of each device: arithmetic, matrix units, memory, transfers, latency.
+def sheets(run: Run, verbose: bool = False) -> list[Sheet]:
+    """The tables of each device's arithmetic and matrix units.
 
     Args:
         run: the run.
         verbose: also how every race went, form by form.
     """
-    return stack([*sheets(run, verbose), *other_sheets(run, verbose)])
-
-
-def sheets(run: Run, verbose: bool = False) -> list[Sheet]:
-    """Tables of each device with peak rows: the best batch of each type and width, and the winner."""
     rows = [row for row in run.rows if row.kind == "peak"]
     tables = []
     for device in sorted({row.device for row in rows}):
@@ -52,20 +236,15 @@ def sheets(run: Run, verbose: bool = False) -> list[Sheet]:
     return tables
 
 
-def other_sheets(run: Run, verbose: bool = False) -> list[Sheet]:
-    """Bandwidth, transfer and latency."""
-    return peak_memory_sheets(run, verbose)
-
-
 def _vectors(run: Run, device: int, rows: Sequence[Row], verbose: bool) -> Sheet:
     """Types down, vector widths across."""
     divisor, letter = _scale(rows)
     ceilings = [
-        top for row in rows if derive.rate(row, "kernel") and (top := _ceiling(run, device, row)) is not None
+        top for row in rows if rates.rate(row, "kernel") and (top := _ceiling(run, device, row)) is not None
     ]
 
     def reached(row: Row) -> tuple[str, ...]:
-        top, rate = _ceiling(run, device, row), derive.rate(row, "kernel")
+        top, rate = _ceiling(run, device, row), rates.rate(row, "kernel")
         if top is None or rate is None:
             return "-", "-"
         return units.number(top.per_second / divisor), units.percent(rate.best / top.per_second)
@@ -79,14 +258,14 @@ def _vectors(run: Run, device: int, rows: Sequence[Row], verbose: bool) -> Sheet
         name=_name,
         column=lambda row: str(row.parameters.get("width", 1)),
         where=lambda row: f"{_name(row)}, width {row.parameters.get('width', 1)}",
-        rate=lambda row: derive.rate(row, "kernel"),
+        rate=lambda row: rates.rate(row, "kernel"),
         shown=lambda rate: units.number(rate / divisor),
         choices=_VECTOR_CHOICES,
         label=label,
         extra=("ceiling", "reached") if ceilings else (),
         more=reached if ceilings else lambda _: (),
     )
-    table = probe_grid.sheet(run, device, rows, grid, verbose)
+    table = _grid_sheet(run, device, rows, grid, verbose)
     derived = dict.fromkeys(f"derived, not measured: {top.source}" for top in ceilings)
     return replace(table, notes=(*table.notes, *(Note("ceiling", text, "dim") for text in derived)))
 
@@ -105,14 +284,14 @@ def _matrices(run: Run, device: int, rows: Sequence[Row], verbose: bool) -> Shee
         name=name,
         column=lambda row: str(row.parameters.get("operands", "-")),
         where=lambda row: f"{name(row)} {row.parameters.get('operands', '')}".strip(),
-        rate=lambda row: derive.rate(row, "kernel"),
+        rate=lambda row: rates.rate(row, "kernel"),
         shown=lambda rate: units.number(rate / divisor),
         choices=_MATRIX_CHOICES,
         label=lambda row: name(row) if DTYPES[row.dtype].is_float else f"{name(row)}, {letter}IOPS",
         extra=("shape",),
         more=lambda row: (str(row.parameters.get("shape", "-")),),
     )
-    return probe_grid.sheet(run, device, rows, grid, verbose)
+    return _grid_sheet(run, device, rows, grid, verbose)
 
 
 def _name(row: Row) -> str:
@@ -122,8 +301,8 @@ def _name(row: Row) -> str:
 def _scale(rows: Sequence[Row]) -> tuple[float, str]:
     """GFLOPS, or TFLOPS from 10 of them on."""
     sound = [row for row in rows if row.check.verdict == "ok"]
-    rates = [rate.best for row in sound if (rate := derive.rate(row, "kernel"))]
-    return units.scale(max(rates, default=0.0))
+    best = [rate.best for row in sound if (rate := rates.rate(row, "kernel"))]
+    return units.scale(max(best, default=0.0))
 
 
 def _ceiling(run: Run, device: int, row: Row) -> theory.Ceiling | None:
@@ -140,7 +319,7 @@ _SHARES = (("p10", 0.1), ("median", 0.5), ("p90", 0.9), ("p99", 0.99))
 _ZERO_COPY = "zero-copy"
 
 
-def peak_memory_sheets(run: Run, verbose: bool = False) -> list[Sheet]:
+def memory_sheets(run: Run, verbose: bool = False) -> list[Sheet]:
     """For each device: bandwidth by width, caches by size, transfers by size, launches."""
     rows = [row for row in run.rows if row.kind in ("bandwidth", "transfer", "latency")]
     tables = []
@@ -179,8 +358,8 @@ def _where(row: Row) -> str:
 
 def _bandwidth(run: Run, device: int, rows: Sequence[Row], verbose: bool) -> Sheet:
     """Probes down, vector widths across."""
-    rates = [rate.best for row in rows if row.check.verdict == "ok" and (rate := derive.byte_rate(row))]
-    divisor, letter = units.scale(max(rates, default=0.0))
+    best = [rate.best for row in rows if row.check.verdict == "ok" and (rate := rates.byte_rate(row))]
+    divisor, letter = units.scale(max(best, default=0.0))
     emulated = device != HOST and run.header.devices[device].local_mem_emulated
 
     def name(row: Row) -> str:
@@ -193,12 +372,12 @@ def _bandwidth(run: Run, device: int, rows: Sequence[Row], verbose: bool) -> She
         name=name,
         column=lambda row: str(row.parameters.get("width", 1)),
         where=_where,
-        rate=derive.byte_rate,
+        rate=rates.byte_rate,
         shown=lambda rate: units.number(rate / divisor),
         choices=_CHOICES,
         by_name=True,
     )
-    return probe_grid.sheet(run, device, rows, grid, verbose)
+    return _grid_sheet(run, device, rows, grid, verbose)
 
 
 def _caches(run: Run, device: int, rows: Sequence[Row], verbose: bool) -> Sheet:
@@ -208,15 +387,15 @@ def _caches(run: Run, device: int, rows: Sequence[Row], verbose: bool) -> Sheet:
     present = tuple(kind for kind in ("bandwidth", "latency") if any(key[0] == kind for key in by_key))
 
     def read(row: Row | None) -> tuple[Cell, ...]:
-        rate = derive.byte_rate(row) if row else None
+        rate = rates.byte_rate(row) if row else None
         if row is None or rate is None:
-            return _gap(row), Cell("")
-        return _figure(row, units.gflops(rate.best)), notes.noise_cell(row)
+            return notes.figure(row, None), Cell("")
+        return _figure(row, units.gflops(rate.best)), notes.noise(row)
 
     def chased(row: Row | None) -> tuple[Cell, ...]:
         if row is None or row.status != "ok":
-            return _gap(row), *(Cell("") for _ in _SHARES[1:])
-        shares = (intervals.quantile(derive.finest_seconds(row), share) for _, share in _SHARES)
+            return notes.figure(row, None), *(Cell("") for _ in _SHARES[1:])
+        shares = (intervals.quantile(rates.finest_seconds(row), share) for _, share in _SHARES)
         return tuple(_figure(row, units.nanoseconds(value)) for value in shares)
 
     lines = {"bandwidth": read, "latency": chased}
@@ -246,7 +425,7 @@ def _transfers(run: Run, device: int, rows: Sequence[Row], verbose: bool) -> She
             (
                 rate.best
                 for row in rows
-                if row.variant == name and row.check.verdict == "ok" and (rate := derive.byte_rate(row))
+                if row.variant == name and row.check.verdict == "ok" and (rate := rates.byte_rate(row))
             ),
             default=None,
         )
@@ -255,9 +434,9 @@ def _transfers(run: Run, device: int, rows: Sequence[Row], verbose: bool) -> She
 
     def cell(name: str, size: int) -> Cell:
         row = by_key.get((name, size))
-        rate = derive.byte_rate(row) if row else None
+        rate = rates.byte_rate(row) if row else None
         if row is None or row.status != "ok":
-            return _gap(row)
+            return notes.figure(row, None)
         if rate is None:
             return Cell(_ZERO_COPY, style="dim")
         return _figure(row, units.gflops(rate.best), rate.best == best[name])
@@ -281,8 +460,12 @@ def _launches(run: Run, device: int, rows: Sequence[Row], verbose: bool) -> Shee
 
     def line(row: Row) -> tuple[Cell, ...]:
         if row.status != "ok":
-            return Cell(clean(row.variant)), _gap(row), *(Cell("") for _ in range(len(_SHARES) + 1))
-        samples = derive.finest_seconds(row)
+            return (
+                Cell(clean(row.variant)),
+                notes.figure(row, None),
+                *(Cell("") for _ in range(len(_SHARES) + 1)),
+            )
+        samples = rates.finest_seconds(row)
         shares = [intervals.quantile(samples, share) for _, share in _SHARES]
         return (
             Cell(clean(row.variant)),
@@ -300,21 +483,17 @@ def _launches(run: Run, device: int, rows: Sequence[Row], verbose: bool) -> Shee
     )
 
 
-def _gap(row: Row | None) -> Cell:
-    return Cell("") if row is None else Cell(WORDS[row.status], style=STYLES[row.status])
-
-
 def _figure(row: Row, text: str, best: bool = False) -> Cell:
-    suspect = row.check.verdict == "suspect"
+    suspect = row.check.verdict != "ok"
     return Cell(f"?{text}" if suspect else text, best and not suspect, "yellow" if suspect else "")
 
 
 def _below(run: Run, rows: Sequence[Row], verbose: bool) -> tuple[Note, ...]:
     """What could not be measured, what is not believed, what is noisy, remarks."""
-    remarks = probe_grid.every if verbose else probe_grid.brief
-    shown = [probe_grid.with_race(row) for row in rows] if verbose else rows
+    remarks = every if verbose else brief
+    shown = [with_race(row) for row in rows] if verbose else rows
     return (
         *notes.troubles(rows, _where),
-        *probe_grid.suspects(rows, _where),
+        *suspects(rows, _where),
         *remarks(run, shown, _where),
     )

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from statistics import median
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
 
-from gemmbench.charts.pane import BLACK, COLOURS, DOWN, GREY, PALE, UP, Pane, footnote, titles
+from gemmbench.charts.pane import BELOW, BLACK, COLOURS, DOWN, GREY, PALE, UP, Pane, footnote, say, titles
 from gemmbench.model import units
 from gemmbench.model.device import HOST
 from gemmbench.model.row import Row
@@ -142,17 +143,14 @@ def _history_paint(axes: Axes, history: History, track: Track, hidden: int) -> N
         _WITHIN * point.figure.error * height if math.isfinite(point.figure.error) else 0.0
         for point, height in zip(track.points, heights, strict=True)
     ]
-    axes.errorbar(
-        runs,
-        heights,
-        errors,
-        color=GREY,
-        linestyle="none",
-        marker="o",
-        markersize=3,
-        elinewidth=0.8,
-        label="runs",
-    )
+    style: dict[str, Any] = {
+        "color": GREY,
+        "linestyle": "none",
+        "marker": "o",
+        "markersize": 3,
+        "elinewidth": 0.8,
+    }
+    axes.errorbar(runs, heights, errors, label="runs", **style)
     for segment in track.segments:
         level = math.exp(median(point.figure.value for point in segment) - start)
         ends = (segment[0].run - 0.4, segment[-1].run + 0.4)
@@ -164,10 +162,8 @@ def _history_paint(axes: Axes, history: History, track: Track, hidden: int) -> N
         middle = track.points[shift.index].run - 0.5
         colour = DOWN if shift.ratio > 1 else UP
         axes.axvline(middle, color=colour, linewidth=0.9, linestyle=(0, (4, 2)))
-        axes.annotate(
-            f"{(shift.ratio - 1) * 100:+.0f} %", (middle, 1), xycoords=("data", "axes fraction"),
-            xytext=(3, -9), textcoords="offset points", color=colour, fontsize=7.5, fontweight="bold",
-        )  # fmt: skip
+        words: dict[str, Any] = {"color": colour, "fontsize": 7.5, "fontweight": "bold"}
+        say(axes, f"{(shift.ratio - 1) * 100:+.0f} %", (middle, 1), (3, -9), BELOW, **words)
     if track.last and track.last.verdict in _LAST and not track.shifts:
         axes.plot(runs[-1], heights[-1], color=_LAST[track.last.verdict], marker="D", linestyle="none")
     _dates(axes, history)

@@ -11,10 +11,9 @@ from pathlib import Path
 from gemmbench import UsageError
 from gemmbench.ladder import BASELINES, BY_NAME
 from gemmbench.measure.child import Maker, Worker
-from gemmbench.model.case import DRIVER, Case, Plan, Policy, kernels_of
+from gemmbench.model.case import DRIVER, Case, Event, Plan, Policy, kernels_of
 from gemmbench.model.conditions import State
 from gemmbench.model.device import HOST, DeviceFacts
-from gemmbench.model.events import Event
 from gemmbench.model.instrument import NotMeasuredError
 from gemmbench.model.row import FAILED, Row, RowKey
 from gemmbench.model.run_file import Header, Run, RunFile, RunFileError, is_tuning

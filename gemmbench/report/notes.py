@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from gemmbench.ladder import AUTO, BY_NAME, LADDER
+from gemmbench.ladder import AUTO, BASELINE, BY_NAME, LADDER
 from gemmbench.ladder.variant import unsupported_type
 from gemmbench.model import units
-from gemmbench.model.device import HOST, DeviceFacts
+from gemmbench.model.device import HOST
 from gemmbench.model.instrument import is_too_slow
-from gemmbench.model.row import Parameters, Row, Status
+from gemmbench.model.row import CHAIN, Parameters, Row, Status
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean, clean_lines
 from gemmbench.report.table import Cell, Note
@@ -40,6 +40,7 @@ STYLES: dict[Status, str] = {
 FEW = "few"  # instead of an interval
 FEW_REASON = "too few independent batches for an interval"
 _DISTURBED = "~"
+_CHAIN = "of kernels, as of a library: a chain of launches, gaps included"
 _MOST = 8  # notes of one sort; the rest is counted
 
 
@@ -184,14 +185,6 @@ def marked(run: Run, row: Row, figure: str) -> str:
     return f"{_DISTURBED}{figure}" if disturbed(run, row) else figure
 
 
-def noise_cell(row: Row) -> Cell:
-    """Noise of the finest scope, or that there are too few samples to tell."""
-    value = rates.noise(row)
-    if value is None:
-        return Cell(FEW if rates.is_few(row) else "-", style="dim")
-    return Cell(units.percent(value), style="yellow" if rates.is_noisy(row) else "")
-
-
 def remarks(rows: Iterable[Row], where: Where, each: str = "size") -> list[Note]:
     """What the rows say themselves, equal remarks together."""
     rows = tuple(rows)
@@ -232,10 +225,50 @@ def settled(row: Row) -> Parameters:
     return {name: value for name, value in row.choice.items() if name not in reported}
 
 
-def warnings(devices: Iterable[DeviceFacts | None]) -> list[Note]:
-    """What is wrong with the drivers."""
-    texts = dict.fromkeys(clean_lines(text) for device in devices if device for text in device.warnings)
-    return [Note("warning", text, "yellow") for text in texts]
+def warnings(run: Run, device: int) -> list[Note]:
+    """What is wrong with a device's driver."""
+    texts = run.header.devices[device].warnings if device != HOST else ()
+    return [Note("warning", clean_lines(text), "yellow") for text in dict.fromkeys(texts)]
+
+
+def scopes(run: Run, device: int, rows: Iterable[Row], scope: str) -> list[Note]:
+    """The scope of what was not measured in a table's own: the host's BLAS, and libraries."""
+    rows, texts = tuple(rows), dict[str, str]()
+    for row in rows:
+        shown = rates.shown_scope(row, scope)
+        if row.status != "ok" or shown == scope or row.variant == AUTO:
+            continue
+        name = f"{clean(run.header.host.blas)}, " if row.variant == BASELINE and device != HOST else ""
+        ranked = "" if rates.is_compared(run, device, row, scope) else ", not compared with the others"
+        texts.setdefault(clean(row.variant), f"{name}{shown} scope{ranked}")
+    return [*(Note(name, text, "dim") for name, text in texts.items()), *gaps(rows, scope)]
+
+
+def gaps(rows: Iterable[Row], scope: str) -> list[Note]:
+    """What the device scope of kernels is beside a library's, whose launches have gaps between them, too."""
+    chains = any(rates.shown_samples(row, scope) == CHAIN for row in rows)
+    return [Note("device scope", _CHAIN, "dim")] if chains else []
+
+
+def figure(row: Row | None, rate: float | None, best: bool = False, run: Run | None = None) -> Cell:
+    """A row's rate in flop/s as an entry, or its status; nothing without a row.
+
+    If the run is given, the figure is `marked`.
+    """
+    if row is None or row.status != "ok":
+        return Cell(WORDS[row.status], style=STYLES[row.status]) if row else Cell("")
+    if rate is None:
+        return Cell("-")
+    text = units.gflops(rate)
+    return Cell(marked(run, row, text) if run else text, best, "yellow" if rates.is_noisy(row) else "")
+
+
+def noise(row: Row) -> Cell:
+    """Noise of the finest scope as an entry, or that there are too few samples to tell."""
+    value = rates.noise(row)
+    if value is None:
+        return Cell(FEW if rates.is_few(row) else "-", style="dim")
+    return Cell(units.percent(value), style="yellow" if rates.is_noisy(row) else "")
 
 
 def places(rows: Sequence[Row], where: Where, every: int = 0, each: str = "size") -> str:

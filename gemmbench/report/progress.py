@@ -5,26 +5,29 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from types import TracebackType
+from typing import Any, TypeVar
 
 import rich.progress
 from rich.console import Console
 from rich.text import Text
 
 from gemmbench.model import units
-from gemmbench.model.events import Event, Finished, Planned, Staged, Started
+from gemmbench.model.case import Event, Finished, Planned, Staged, Started
 from gemmbench.model.row import Row
 from gemmbench.model.units import clean
 from gemmbench.report import notes
 from gemmbench.stats import rates
 
+_Self = TypeVar("_Self", bound="Bar")
 
-class Progress:
-    """A bar that follows a session's events; nothing at all where stderr is not a terminal.
+
+class Bar:
+    """A bar that follows events; nothing at all where stderr is not a terminal.
 
     Args:
         console: rich's console on stderr.
         quiet: say nothing, whatever happens.
-        verbose: from 1 on, a line for every finished row, terminal or not.
+        verbose: from 1 on, a line for everything that is finished, terminal or not.
         clock: seconds, for the time left.
     """
 
@@ -34,46 +37,32 @@ class Progress:
         self._console = console
         self._lines = verbose > 0 and not quiet
         self._clock = clock
-        self._left = TimeLeft()
         self._label = ""
         self._task: rich.progress.TaskID | None = None
         self._bar: rich.progress.Progress | None = None
         if console.is_terminal and not quiet:
-            self._bar = rich.progress.Progress(
-                rich.progress.SpinnerColumn(),
-                rich.progress.MofNCompleteColumn(),
-                rich.progress.BarColumn(bar_width=16),
-                _Remaining(self._left, clock),
-                rich.progress.TextColumn("{task.description}", markup=False),
-                console=console,
-                transient=True,
-            )
+            text = rich.progress.TextColumn("{task.description}", markup=False)
+            self._bar = rich.progress.Progress(*self._columns(), text, console=console, transient=True)
 
-    def handle(self, event: Event) -> None:
-        """Follow one event."""
-        now = self._clock()
-        if isinstance(event, Planned):
-            self._left.plan(event.cases, event.seconds, now)
-            if self._bar:
-                self._task = self._bar.add_task("", total=event.cases)
-        elif isinstance(event, Started):
-            self._label = clean(event.label)
-            self._describe(self._label)
-        elif isinstance(event, Staged):
-            self._describe(f"{self._label}: {clean(event.stage)}")
-        elif isinstance(event, Finished):
-            if not event.resumed:
-                self._left.finish(now)
-                if self._bar and self._task is not None:
-                    self._bar.advance(self._task)
-            if self._lines:
-                self._console.print(Text(line(event.row)), soft_wrap=True)
+    def _columns(self) -> tuple[rich.progress.ProgressColumn, ...]:
+        return rich.progress.SpinnerColumn(), rich.progress.BarColumn(bar_width=12)
 
-    def _describe(self, text: str) -> None:
+    def _start(self, total: float) -> None:
+        """Another task, in the place of the one before."""
+        if self._bar:
+            if self._task is not None:
+                self._bar.remove_task(self._task)
+            self._task = self._bar.add_task("", total=total)
+
+    def _say(self, line: str) -> None:
+        if self._lines:
+            self._console.print(Text(line), soft_wrap=True)
+
+    def _update(self, advance: float = 0, **fields: Any) -> None:
         if self._bar and self._task is not None:
-            self._bar.update(self._task, description=text)
+            self._bar.update(self._task, advance=advance, **fields)
 
-    def __enter__(self) -> Progress:
+    def __enter__(self: _Self) -> _Self:
         if self._bar:
             self._bar.start()
         return self
@@ -83,6 +72,37 @@ class Progress:
     ) -> None:
         if self._bar:
             self._bar.stop()
+
+
+class Progress(Bar):
+    """How a session is getting on: cases done, time left, the case in flight."""
+
+    def __init__(
+        self, console: Console, quiet: bool, verbose: int, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._left = TimeLeft()
+        super().__init__(console, quiet, verbose, clock)
+
+    def _columns(self) -> tuple[rich.progress.ProgressColumn, ...]:
+        spinner, bar = rich.progress.SpinnerColumn(), rich.progress.BarColumn(bar_width=16)
+        return spinner, rich.progress.MofNCompleteColumn(), bar, _Remaining(self._left, self._clock)
+
+    def handle(self, event: Event) -> None:
+        """Follow one event."""
+        now = self._clock()
+        if isinstance(event, Planned):
+            self._left.plan(event.cases, event.seconds, now)
+            self._start(event.cases)
+        elif isinstance(event, Started):
+            self._label = clean(event.label)
+            self._update(description=self._label)
+        elif isinstance(event, Staged):
+            self._update(description=f"{self._label}: {clean(event.stage)}")
+        elif isinstance(event, Finished):
+            if not event.resumed:
+                self._left.finish(now)
+                self._update(advance=1)
+            self._say(line(event.row))
 
 
 class TimeLeft:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
@@ -115,8 +115,8 @@ class Sheet:
             yield table
 
 
-def stack(sheets: Iterable[Sheet]) -> RenderableType:
-    """Sheets below each other, an empty line between."""
+def stack(sheets: Iterable[RenderableType]) -> RenderableType:
+    """Tables below each other, an empty line between."""
     return Group(*_separated(iter(sheets)))
 
 
@@ -303,6 +303,65 @@ def _is_gutter(lines: list[str], column: int) -> bool:
     before = any(line[:column].strip() for line in lines)
     after = any(line[column : column + 1].strip() for line in lines)
     return blank and before and after
+
+
+# --- A registry's entries: each in a line, or one explained -------------------------------------------------
+
+NOTHING = Cell("-", style="dim")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What is told of a kernel or a probe."""
+
+    name: str
+    family: str
+    idea: str
+    needs: str = ""  # extensions, images, local memory; "" for nothing special
+    facts: Sequence[tuple[str, str]] = ()  # word and text; "" goes on with the word above
+    pictures: Sequence[str] = ()  # the opening comments of its kernels
+
+
+def catalogue(
+    entries: Sequence[Entry], families: Mapping[str, str], figures: Mapping[str, tuple[Cell, ...]]
+) -> list[RenderableType]:
+    """Every entry in a line, in the order given, by family.
+
+    Args:
+        entries: the entries.
+        families: the heading of each.
+        figures: what stands beside the names, by name; nothing at all if this is empty.
+    """
+    parts: list[RenderableType] = []
+    widths = [max((len(entry.name) for entry in entries), default=0) + 2]
+    widths += [max(len(cell.plain) for cell in column) for column in zip(*figures.values(), strict=True)]
+    for family, head in families.items():
+        grid = Table.grid(padding=(0, 2, 0, 0))
+        for index, width in enumerate(widths):
+            grid.add_column(no_wrap=True, min_width=width, justify="right" if index else "left")
+        grid.add_column(overflow="fold")
+        for entry in entries:
+            if entry.family == family:
+                idea = Text(entry.idea)
+                if entry.needs:
+                    idea.append(f" (needs {entry.needs})", style="dim")
+                cells = figures.get(entry.name, (NOTHING,) * (len(widths) - 1))
+                grid.add_row(Text(f"  {entry.name}", style="bold"), *(cell.rich() for cell in cells), idea)
+        parts += [*([Text("")] if parts else []), Text(head, style="dim"), grid]
+    return parts
+
+
+def entry_page(entry: Entry, sheets: Sequence[Sheet] = ()) -> RenderableType:
+    """One entry: idea, facts, tables of its own, and its kernels' pictures."""
+    card = Table.grid(padding=(0, 2, 0, 0))
+    card.add_column(style="dim", no_wrap=True)
+    card.add_column(overflow="fold")
+    for word, text in entry.facts:
+        card.add_row(word, Text(text))
+    head = Text(entry.name, style="bold")
+    head.append(f"  {entry.family}", style="dim")
+    below: list[RenderableType] = [*sheets, *map(Picture, entry.pictures)]
+    return Group(head, Text(entry.idea), Text(""), *_separated(iter([card, *below])))
 
 
 def finite(value: object) -> object:

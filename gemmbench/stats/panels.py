@@ -141,9 +141,9 @@ class Standing:
     """One variant's place on one problem."""
 
     row: Row  # its fastest, where it ran with several sets of parameters
-    rate: rates.Rate | None  # kernel scope; the host's own BLAS has only the host scope
-    rank: int | None  # 1 is the fastest on the device; None without a rate, and for the host's own BLAS
-    speedup: float | None  # over the first rung, in the kernel scope, so never of the host's own BLAS
+    rate: rates.Rate | None  # in the scope of the view; the host's own BLAS has only the host scope
+    rank: int | None  # 1 is the fastest; None without a rate in the scope, and for `auto`
+    speedup: float | None  # over the first rung, never of the host's own BLAS
 
 
 def settings(run: Run) -> list[Setting]:
@@ -160,7 +160,9 @@ def problems(run: Run, setting: Setting) -> list[Problem]:
     return sorted(flops, key=lambda problem: flops[problem])
 
 
-def standings(run: Run, setting: Setting, problem: Problem, first_rung: str = "") -> dict[str, Standing]:
+def standings(
+    run: Run, setting: Setting, problem: Problem, first_rung: str = "", scope: str = ""
+) -> dict[str, Standing]:
     """Each variant's place on a problem, in the order of the rows; the host's own BLAS among them.
 
     Args:
@@ -168,32 +170,32 @@ def standings(run: Run, setting: Setting, problem: Problem, first_rung: str = ""
         setting: device and data type.
         problem: m, n, k.
         first_rung: the variant that speed-ups are over; "" for none.
+        scope: what is compared; "" for that of the run's own view.
     """
+    scope = scope or rates.view_scope(run)
     best: dict[str, tuple[Row, rates.Rate | None]] = {}
     for row in _rows(run, setting):
         if row.problem != problem:
             continue
-        rate = rates.shown_rate(row, "kernel")
+        rate = rates.shown_rate(row, scope)
         known = best.get(row.variant)
         if known is None or (rate and (known[1] is None or rate.median > known[1].median)):
             best[row.variant] = (row, rate)
-    on_device = [rate.median for row, rate in best.values() if rate and _is_ranked(row)]
-    order = sorted(on_device, reverse=True)
+
+    def is_ranked(row: Row) -> bool:  # not what `auto` took of the others
+        return rates.what_ran(row) == row.variant and rates.is_compared(run, setting.device, row, scope)
+
+    order = sorted((rate.median for row, rate in best.values() if rate and is_ranked(row)), reverse=True)
     first = best.get(first_rung, (None, None))[1]
     return {
         variant: Standing(
             row,
             rate,
-            order.index(rate.median) + 1 if rate and _is_ranked(row) else None,
+            order.index(rate.median) + 1 if rate and is_ranked(row) else None,
             rate.median / first.median if rate and first and row.device != HOST else None,
         )
         for variant, (row, rate) in best.items()
     }
-
-
-def _is_ranked(row: Row) -> bool:
-    """Not the host's own BLAS, and not what `auto` took of the others."""
-    return row.device != HOST and rates.what_ran(row) == row.variant
 
 
 def common_problem(run: Run, *settings: Setting) -> Problem | None:

@@ -11,7 +11,7 @@ from gemmbench.model.conditions import Conditions, State
 from gemmbench.model.device import HOST
 from gemmbench.model.dtypes import DTYPES
 from gemmbench.model.problem import Gemm
-from gemmbench.model.row import SCOPES, Problem, Row, moment
+from gemmbench.model.row import CHAIN, SCOPES, Problem, Row, moment
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import GIGA
 from gemmbench.stats.ceilings import ALLOWED
@@ -116,8 +116,79 @@ def shown_rate(row: Row, scope: str) -> Rate | None:
     Libraries do not report their kernels' time, so their device scope stands beside the kernel scope of the
     others. The host's own BLAS has only the host scope.
     """
-    wider = SCOPES[SCOPES.index(scope) :] if scope in SCOPES else (scope,)  # pageable arrays: no other
-    return next((reached for name in wider if (reached := rate(row, name)) is not None), None)
+    return rate(row, shown_samples(row, scope))
+
+
+def shown_samples(row: Row, scope: str) -> str:
+    """The samples that `shown_rate` takes: a chain of launches for the device scope, where there is one.
+
+    A library's CUDA graph has gaps between its kernels, too; the sum of our kernels' events has none.
+    """
+    shown = shown_scope(row, scope)
+    return CHAIN if shown == "device" and CHAIN in row.samples else shown
+
+
+def own_rate(row: Row, scope: str) -> Rate | None:
+    """`shown_rate`, or None where the row was not measured in the scope itself."""
+    return shown_rate(row, scope) if scope in row.samples else None
+
+
+@lru_cache(maxsize=64)
+def view_scope(*runs: Run) -> str:
+    """The scope that the GEMM rows of a view are compared in, in its tables and charts.
+
+    What ``--scope`` chose; without it ``kernel``, or ``device`` where a library was measured: it reports no
+    kernel time. The host's own BLAS is such a library where the device is the CPU itself.
+    """
+    asked = {run.header.scope for run in runs}
+    if len(asked) == 1 and (scope := asked.pop()) in SCOPES:
+        return scope
+    libraries = (
+        row.status == "ok" and row.kind == "gemm" and "kernel" not in row.samples
+        for run in runs
+        for row in run.rows
+        if not on_host(row) or (_on_cpus_alone(run) and _has_kernels(run))
+    )
+    return "device" if any(libraries) else "kernel"
+
+
+@lru_cache(maxsize=64)
+def _has_kernels(run: Run) -> bool:
+    return any(row.kind == "gemm" and not on_host(row) for row in run.rows)
+
+
+def is_compared(run: Run, device: int, row: Row, scope: str) -> bool:
+    """Whether a row takes part where the rows of a device are compared in a scope: is starred and ranked.
+
+    It does if it was measured in that scope. The host's own BLAS has the host scope only; where the device is
+    the CPU nothing is transferred, so that it counts as the device scope, too.
+    """
+    if on_host(row):
+        alone = device == HOST or (scope == "device" and run.header.devices[device].type == "cpu")
+        return scope == "host" or alone
+    return rate(row, scope) is not None
+
+
+def compared_rate(run: Run, device: int, row: Row | None, scope: str) -> float | None:
+    """The median rate in flop/s of a row that takes part, or None; arguments as of `is_compared`."""
+    return median_rate(row, scope) if row and is_compared(run, device, row, scope) else None
+
+
+def shown_scope(row: Row, scope: str) -> str:
+    """The scope that `shown_rate` takes."""
+    wider = SCOPES[SCOPES.index(scope) :] if scope in SCOPES else ()  # pageable arrays: no other
+    return next((name for name in wider if name in row.samples), scope)
+
+
+def median_rate(row: Row | None, scope: str) -> float | None:
+    """The median of `shown_rate` in flop/s."""
+    reached = shown_rate(row, scope) if row else None
+    return reached.median if reached else None
+
+
+def best_of(values: Iterable[float | None]) -> float | None:
+    """The largest of those that are known."""
+    return max((value for value in values if value is not None), default=None)
 
 
 def in_state(row: Row, state: State) -> Row | None:

@@ -20,9 +20,8 @@ from gemmbench.ladder import BASELINE, BY_NAME, LADDER, VARIANTS
 from gemmbench.ladder.variant import Likely
 from gemmbench.measure.child import Worker
 from gemmbench.model import units
-from gemmbench.model.case import Case, Operands, Policy, saved_problem
+from gemmbench.model.case import Case, Operands, Policy, Staged, saved_problem
 from gemmbench.model.device import HOST, DeviceFacts
-from gemmbench.model.events import Staged
 from gemmbench.model.problem import Dimensions, Gemm
 from gemmbench.model.row import Parameters, Row, Status
 from gemmbench.model.units import listed

@@ -12,9 +12,8 @@ from gemmbench import UsageError, __version__
 from gemmbench.ladder import AUTO
 from gemmbench.ladder.variant import ParameterError
 from gemmbench.measure.child import Maker, Worker, WorkerError
-from gemmbench.model.case import Case, Plan, Policy
+from gemmbench.model.case import Case, Event, Finished, Plan, Policy
 from gemmbench.model.device import DeviceFacts, HostFacts
-from gemmbench.model.events import Event, Finished
 from gemmbench.model.row import Row, RowKey, current
 from gemmbench.model.run_file import SCHEMA_VERSION, Header, Run, RunFile, RunFileError, essential
 from gemmbench.model.units import spelt_out

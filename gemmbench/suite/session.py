@@ -13,9 +13,8 @@ import numpy as np
 from gemmbench.ladder import AUTO
 from gemmbench.measure.child import Worker
 from gemmbench.measure.sampling import Pairs, in_turn
-from gemmbench.model.case import Case, Plan, Policy, Skip
+from gemmbench.model.case import Case, Event, Finished, Plan, Planned, Policy, Skip, Staged, Started
 from gemmbench.model.device import HOST, DeviceFacts
-from gemmbench.model.events import Event, Finished, Planned, Staged, Started
 from gemmbench.model.instrument import NotMeasuredError
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Row, Scope, Work

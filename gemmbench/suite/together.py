@@ -13,9 +13,8 @@ from dataclasses import dataclass, replace
 from gemmbench.ladder import AUTO
 from gemmbench.measure.child import Ready, Worker
 from gemmbench.measure.sampling import AloneError, Sampled, Window, together
-from gemmbench.model.case import Case, Plan, Policy, Skip
+from gemmbench.model.case import Case, Event, Finished, Plan, Policy, Skip, Staged
 from gemmbench.model.device import HOST, DeviceFacts
-from gemmbench.model.events import Event, Finished, Staged
 from gemmbench.model.instrument import NotMeasuredError
 from gemmbench.model.row import Energy, Row, RowKey
 from gemmbench.suite.auto import auto_row

@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, NullLocator
 
-from gemmbench.charts.lines import HEIGHT, log_ticks
-from gemmbench.charts.pane import BLACK, COLOURS, DARK, GREY, Families, Pane, footnote, short, stem, titles
+from gemmbench.charts import pane
+from gemmbench.charts.lines import HEIGHT
 from gemmbench.model import units
 from gemmbench.model.device import driver_name
 from gemmbench.model.row import Row
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean
+from gemmbench.stats.rates import view_scope
 from gemmbench.suite import together_table
 from gemmbench.suite.together_table import Joint, Part
 
@@ -50,7 +52,7 @@ class _Picture:
     @property
     def colours(self) -> dict[str, str]:
         """Line colours by variant."""
-        return dict(zip(self.joints, COLOURS, strict=False))
+        return dict(zip(self.joints, pane.COLOURS, strict=False))
 
     @property
     def devices(self) -> tuple[int, ...]:
@@ -60,7 +62,7 @@ class _Picture:
         )
 
 
-def panes(runs: Sequence[Run], families: Families) -> list[Pane]:
+def panes(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
     """Two panes for each run, kind, data type and scope: the aggregate rate, and the slowdowns."""
     drawn = []
     for run in runs:
@@ -70,10 +72,10 @@ def panes(runs: Sequence[Run], families: Families) -> list[Pane]:
         for (kind, _), joints in groups.items():
             if not any(joint.figured for joint in joints):
                 continue
-            for scope in ("kernel", "host") if kind == "gemm" else ("kernel",):
+            for scope in dict.fromkeys((view_scope(run), "host")) if kind == "gemm" else ("kernel",):
                 picture = _picture(run, joints, scope, len(runs) > 1)
-                drawn.append(Pane(HEIGHT, partial(_aggregate, picture=picture)))
-                drawn.append(Pane(HEIGHT, partial(_slowdowns, picture=picture)))
+                drawn.append(pane.Pane(HEIGHT, partial(_aggregate, picture=picture)))
+                drawn.append(pane.Pane(HEIGHT, partial(_slowdowns, picture=picture)))
     return drawn
 
 
@@ -96,7 +98,7 @@ def _picture(run: Run, every_joint: Sequence[Joint], scope: str, beside: bool) -
     title = _title(run, together_table.devices_of(joints))
     return _Picture(
         run=run,
-        title=title + (f" | {stem(run)}" if beside else ""),
+        title=title + (f" | {pane.stem(run)}" if beside else ""),
         what=f"{row.dtype}, {scope} scope" if is_gemm else row.kind,
         unit="GFLOPS" if is_gemm else "GB/s",
         scope=scope,
@@ -129,7 +131,7 @@ def _size(row: Row) -> str:
     """A row's size, as a tick label."""
     if row.problem is None:
         if "bytes" in row.parameters:
-            return short(units.size(int(row.parameters["bytes"])))
+            return pane.short(units.size(int(row.parameters["bytes"])))
         return f"width {row.parameters['width']}" if "width" in row.parameters else ""
     return clean(row.label) or row.problem.size
 
@@ -139,31 +141,28 @@ def _aggregate(axes: Axes, picture: _Picture) -> None:
     for number, (variant, by_size) in enumerate(picture.joints.items()):
         colour, marker = picture.colours[variant], _MARKERS[number]
         for label, style, filled in ((variant, "-", True), (f"{variant}, alone", (0, (4, 2)), False)):
-            values = [
-                (joint.aggregate(picture.scope) if filled else joint.sum_alone(picture.scope))
-                if (joint := by_size.get(size))
-                else None
-                for size in picture.sizes
-            ]
-            axes.plot(
-                range(len(values)),
-                [value / units.GIGA if value else np.nan for value in values],
-                color=colour,
-                linestyle=style,
-                marker=marker,
-                markerfacecolor=colour if filled else "white",
-                label=label,
-            )
+            joints = (by_size.get(size) for size in picture.sizes)
+            sum_of = Joint.aggregate if filled else Joint.sum_alone
+            sums = (sum_of(joint, picture.scope) if joint else None for joint in joints)
+            values = [value / units.GIGA if value else np.nan for value in sums]
+            drawn: dict[str, Any] = {
+                "linestyle": style,
+                "marker": marker,
+                "markerfacecolor": colour if filled else "white",
+            }
+            axes.plot(range(len(values)), values, color=colour, label=label, **drawn)
     axes.set_yscale("log")
     _widened(axes)
-    log_ticks(axes, units.number)
+    pane.log_ticks(axes.yaxis, units.number)
     _across(axes, picture)
     axes.set_ylabel(picture.unit)
     below = f"{picture.what}: all devices at once (solid), the sum of each alone (dashed, hollow); medians"
-    titles(axes, picture.title, below, [(clean(name), colour) for name, colour in picture.colours.items()])
+    pane.titles(
+        axes, picture.title, below, [(clean(name), colour) for name, colour in picture.colours.items()]
+    )
     more = [f"Not drawn: {picture.left_out} further ones, that reach less."] if picture.left_out else []
     gaps = [f"Not in the sums: {'; '.join(picture.gaps)}."] if picture.gaps else []
-    footnote(axes, [*more, *gaps])
+    pane.footnote(axes, [*more, *gaps])
 
 
 def _slowdowns(axes: Axes, picture: _Picture) -> None:
@@ -185,18 +184,16 @@ def _slowdowns(axes: Axes, picture: _Picture) -> None:
                     axes.vlines(index + shift, slowdown.low, slowdown.high, color=picture.colours[variant])
                 else:
                     wide = True
-                axes.plot(
-                    index + shift,
-                    slowdown.median,
-                    color=picture.colours[variant],
-                    marker=marker,
-                    linestyle="none",
-                    label=f"{variant} on {device}",
-                )
-    axes.axhline(1.0, color=BLACK, linewidth=0.8, label="no change")
+                style: dict[str, Any] = {
+                    "color": picture.colours[variant],
+                    "marker": marker,
+                    "linestyle": "none",
+                }
+                axes.plot(index + shift, slowdown.median, label=f"{variant} on {device}", **style)
+    axes.axhline(1.0, color=pane.BLACK, linewidth=0.8, label="no change")
     shares = together_table.shared(picture.run.header.devices, picture.devices)
     for shared in shares:
-        axes.axhline(len(shared), color=GREY, linewidth=0.9, linestyle=":", label="an equal share")
+        axes.axhline(len(shared), color=pane.GREY, linewidth=0.9, linestyle=":", label="an equal share")
     _times(axes)
     _across(axes, picture)
     axes.set_ylabel("slowdown")
@@ -204,9 +201,11 @@ def _slowdowns(axes: Axes, picture: _Picture) -> None:
         f"{device} {_SHAPES[_MARKERS[rank % len(_MARKERS)]]}" for rank, device in enumerate(picture.devices)
     )
     below = f"{picture.what}: time at once over time alone, 95 % interval; devices: {markers}"
-    titles(axes, picture.title, below, [(clean(name), colour) for name, colour in picture.colours.items()])
+    pane.titles(
+        axes, picture.title, below, [(clean(name), colour) for name, colour in picture.colours.items()]
+    )
     notes = ["Dotted: an equal share of hardware that the devices divide."] if shares else []
-    footnote(axes, [*notes, *(["Intervals too wide to tell anything are not drawn."] if wide else [])])
+    pane.footnote(axes, [*notes, *(["Intervals too wide to tell anything are not drawn."] if wide else [])])
 
 
 def _part(joint: Joint | None, device: int) -> Part | None:
@@ -228,19 +227,14 @@ def _times(axes: Axes) -> None:
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"x {value:.2f}"))
         return
     axes.set_yscale("log")
-    log_ticks(axes, lambda value: f"x {units.number(value)}")
+    pane.log_ticks(axes.yaxis, lambda value: f"x {units.number(value)}")
 
 
 def _across(axes: Axes, picture: _Picture) -> None:
     """A tick for each size, in the order of the rows."""
     axes.set_xlim(-0.5, len(picture.sizes) - 0.5)
     slanted = max(map(len, picture.sizes)) * len(picture.sizes) > 7 * _ROOM
-    axes.set_xticks(
-        range(len(picture.sizes)),
-        picture.sizes,
-        rotation=30 if slanted else 0,
-        ha="right" if slanted else "center",
-        fontsize=8,
-    )
+    turn: dict[str, Any] = {"rotation": 30, "ha": "right"} if slanted else {"rotation": 0, "ha": "center"}
+    axes.set_xticks(range(len(picture.sizes)), picture.sizes, fontsize=8, **turn)
     axes.xaxis.set_minor_locator(NullLocator())
-    axes.tick_params(length=3, color=DARK)
+    axes.tick_params(length=3, color=pane.DARK)

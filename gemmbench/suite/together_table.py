@@ -13,11 +13,11 @@ from gemmbench.model.device import DeviceFacts
 from gemmbench.model.row import Row, RowKey
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean
-from gemmbench.probes import grid
+from gemmbench.probes import peak_table
 from gemmbench.report import notes
-from gemmbench.report.notes import STYLES, WORDS, shape
+from gemmbench.report.notes import shape
 from gemmbench.report.table import Cell, Note, Sheet
-from gemmbench.stats import rates as derive
+from gemmbench.stats import rates
 from gemmbench.stats.intervals import Interval, Measure
 from gemmbench.stats.rates import measure
 
@@ -122,7 +122,7 @@ def same_place(row: Row) -> Hashable:
 
 def speed(row: Row, scope: str) -> float | None:
     """The median rate of a row in flop/s, of microbenchmarks of memory in bytes/s; None without one."""
-    rate = derive.shown_rate(row, scope) if row.kind == "gemm" else derive.byte_rate(row)
+    rate = rates.shown_rate(row, scope) if row.kind == "gemm" else rates.byte_rate(row)
     return rate.median if rate else None
 
 
@@ -179,11 +179,11 @@ def sheets(run: Run, scope: str, order: Sequence[str] = (), verbose: bool = Fals
 
     Args:
         run: the run.
-        scope: ``kernel``, ``device`` or ``host``, of GEMMs; ``all`` is taken for kernel.
+        scope: ``kernel``, ``device`` or ``host``, of GEMMs; ``all`` stands for the run's own.
         order: variants in the order of the ladder; others follow.
         verbose: every device at every size, however many lines that makes.
     """
-    scope = "kernel" if scope == "all" else scope
+    scope = rates.view_scope(run) if scope == "all" else scope
     rank = {name: position for position, name in enumerate(order)}
     groups: dict[tuple[str, str], list[Joint]] = {}
     for joint in joints_of(run):
@@ -271,12 +271,7 @@ def _ratio(slowdown: Interval | None) -> tuple[Cell, Cell]:
 
 
 def _figure(row: Row | None, scope: str) -> Cell:
-    if row is None:
-        return Cell("")
-    if row.status != "ok":
-        return Cell(WORDS[row.status], style=STYLES[row.status])
-    rate = speed(row, scope)
-    return Cell(units.gflops(rate) if rate else "-")
+    return notes.figure(row, speed(row, scope) if row else None)
 
 
 def _times(slowdown: Interval | None) -> str:
@@ -292,7 +287,7 @@ def _every_size(run: Run, joints: Sequence[Joint], scope: str) -> Sheet:
     columns = tuple(dict.fromkeys(where(joint.row) for joint in joints))
     devices = devices_of(joints)
     best = {
-        column: max(joint.aggregate(scope) or 0.0 for joint in joints if where(joint.row) == column)
+        column: rates.best_of(joint.aggregate(scope) for joint in joints if where(joint.row) == column)
         for column in columns
     }
     lines = []
@@ -314,20 +309,17 @@ def _every_size(run: Run, joints: Sequence[Joint], scope: str) -> Sheet:
         "at the largest size; * best of its column",
         blocks=(columns, ("of alone", *(f"slowdown {device}" for device in devices))),
         rows=tuple(lines),
-        notes=(
-            Note("", "-v shows each device at each size", "dim"),
-            *_below(run, joints, scope, many=True),
-        ),
+        notes=(Note("", "-v shows each device at each size", "dim"), *_below(run, joints, scope, many=True)),
     )
 
 
-def _aggregate(joint: Joint | None, scope: str, best: float) -> Cell:
+def _aggregate(joint: Joint | None, scope: str, best: float | None) -> Cell:
     if joint is None:
         return Cell("")
     rate = joint.aggregate(scope)
     if rate is None:
         bad = next((part.together for part in joint.parts if part.together.status != "ok"), None)
-        return Cell(WORDS[bad.status], style=STYLES[bad.status]) if bad else Cell("-")
+        return notes.figure(bad or joint.row, None)
     return Cell(units.gflops(rate), rate == best)
 
 
@@ -337,9 +329,8 @@ def _kept(joint: Joint | None, scope: str) -> str:
 
 
 def _slowdown_of(joint: Joint | None, device: int, scope: str) -> Interval | None:
-    return (
-        next((part.slowdown(scope) for part in joint.parts if part.device == device), None) if joint else None
-    )
+    parts = joint.parts if joint else ()
+    return next((part.slowdown(scope) for part in parts if part.device == device), None)
 
 
 # --- both ---------------------------------------------------------------------------------------------------
@@ -355,7 +346,7 @@ def _below(run: Run, joints: Sequence[Joint], scope: str, many: bool) -> tuple[N
     """What went wrong, what shares its hardware, the conclusion; in few words where there are many rows."""
     parts = [part for joint in joints for part in joint.parts]
     rows = [part.together for part in parts]
-    doubts = grid.brief(run, rows, _on) if many else notes.noisy(run, rows, _on)
+    doubts = peak_table.brief(run, rows, _on) if many else notes.noisy(run, rows, _on)
     news = {} if many else {text: None for part in parts for text in _news(part)}
     return (
         *notes.troubles(rows, _on),
@@ -381,15 +372,12 @@ def _news(part: Part) -> list[str]:
 def _shared(run: Run, joints: Sequence[Joint]) -> list[Note]:
     remarks = []
     for positions in shared(run.header.devices, devices_of(joints)):
-        which = f"{', '.join(map(str, positions[:-1]))} and {positions[-1]}"
-        remarks.append(
-            Note(
-                "shared",
-                f"{which} are the same hardware under several drivers, or parts of it: they divide it, so a "
-                f"slowdown of about {len(positions)} is to be expected",
-                "yellow",
-            )
+        text = (
+            f"{', '.join(map(str, positions[:-1]))} and {positions[-1]} are the same hardware under several "
+            "drivers, or parts of it: they divide it, so a slowdown of about "
+            f"{len(positions)} is to be expected"
         )
+        remarks.append(Note("shared", text, "yellow"))
     return remarks
 
 
@@ -412,10 +400,10 @@ def _conclusions(joints: Sequence[Joint], scope: str) -> list[Note]:
 
 def conclusion(joints: Sequence[Joint], scope: str) -> str:
     """The best aggregate of some, and what is left of the sum alone; "" where there is none."""
-    rates = [(rate, joint) for joint in joints if (rate := joint.aggregate(scope))]
-    if not rates:
+    reached = [(rate, joint) for joint in joints if (rate := joint.aggregate(scope))]
+    if not reached:
         return ""
-    best, joint = max(rates, key=lambda pair: pair[0])
+    best, joint = max(reached, key=lambda pair: pair[0])
     row, total, alone = joint.row, joint.total(scope), joint.sum_alone(scope)
     assert total is not None  # of every joint that has an aggregate
     assert alone is not None

@@ -6,34 +6,25 @@ from collections.abc import Sequence
 from functools import partial
 
 from matplotlib.axes import Axes
-from matplotlib.ticker import FuncFormatter, MaxNLocator
+from matplotlib.ticker import MaxNLocator
 
-from gemmbench.charts.pane import (
-    BLACK,
-    COLOURS,
-    DOWN,
-    GREY,
-    Families,
-    Pane,
-    footnote,
-    own_title,
-    short,
-    titles,
-)
+from gemmbench.charts import pane
 from gemmbench.model import units
 from gemmbench.model.run_file import Run, is_tuning
 from gemmbench.model.units import clean, listed
 from gemmbench.tune.result import Attempt, Result, result
 
 _HEIGHT = 4.0  # inches
-_BEST, _TRIED = COLOURS[0], COLOURS[5]
+_BEST, _TRIED = pane.COLOURS[0], pane.COLOURS[5]
 _HEADROOM = 1.12
 
 
-def tune(runs: Sequence[Run], _: Families) -> list[Pane]:
+def tune(runs: Sequence[Run], _: pane.Families) -> list[pane.Pane]:
     """A pane for each tuner's run that has measured a configuration."""
     tunings = [(run, outcome) for run in runs if is_tuning(run) and (outcome := result(run)).ranked]
-    return [Pane(_HEIGHT, partial(_paint, run=run, outcome=outcome, beside=runs)) for run, outcome in tunings]
+    return [
+        pane.Pane(_HEIGHT, partial(_paint, run=run, outcome=outcome, beside=runs)) for run, outcome in tunings
+    ]
 
 
 def _paint(axes: Axes, run: Run, outcome: Result, beside: Sequence[Run]) -> None:
@@ -46,9 +37,8 @@ def _paint(axes: Axes, run: Run, outcome: Result, beside: Sequence[Run]) -> None
     numbers, rates = zip(*tried, strict=True)
     axes.scatter(numbers, rates, s=14, color=_TRIED, linewidths=0, label="configuration", zorder=2)
     if failed:
-        axes.scatter(
-            failed, [0.0] * len(failed), s=18, marker="x", color=DOWN, label="without a rate", clip_on=False
-        )
+        zeros = [0.0] * len(failed)
+        axes.scatter(failed, zeros, s=18, marker="x", color=pane.DOWN, label="without a rate", clip_on=False)
     steps = _best_so_far(outcome.attempts)
     axes.step(
         [number for number, _ in steps] + [last],
@@ -61,35 +51,35 @@ def _paint(axes: Axes, run: Run, outcome: Result, beside: Sequence[Run]) -> None
     shipped = outcome.default.rate if outcome.default else None
     if shipped:
         axes.axhline(
-            shipped / divisor, color=BLACK, linewidth=1, linestyle=(0, (4, 3)), label="shipped preset"
+            shipped / divisor, color=pane.BLACK, linewidth=1, linestyle=(0, (4, 3)), label="shipped preset"
         )
     axes.set_xlim(0, last + 1)
     axes.set_ylim(0, top / divisor * _HEADROOM)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: short(units.number(value))))
+    pane.tick_texts(axes.yaxis, units.number)
     axes.set_xlabel("configuration, in the order of trying")
     axes.set_ylabel(f"{letter}FLOPS, device scope")
     sizes = dict.fromkeys(row.problem for attempt in outcome.attempts for row in attempt.rows if row.problem)
     mean = ", geometric mean" if len(sizes) > 1 else ""
     keys = [("configuration", _TRIED), ("best so far", _BEST)]
-    keys += [("-- shipped preset", BLACK)] if shipped else []
-    keys += [(f"x without a rate ({len(failed)})", DOWN)] if failed else []
-    titles(
+    keys += [("-- shipped preset", pane.BLACK)] if shipped else []
+    keys += [(f"x without a rate ({len(failed)})", pane.DOWN)] if failed else []
+    pane.titles(
         axes,
-        own_title(run, first.device, beside),
+        pane.own_title(run, first.device, beside),
         f"tune {clean(first.variant)} {first.dtype} at {', '.join(problem.shape for problem in sizes)}{mean}",
         keys,
     )
     best = outcome.ranked[0]
     gain = f", {units.number(top / shipped)} times the shipped preset's" if shipped else ""
-    footnote(
+    pane.footnote(
         axes,
         [
             f"Best of the search: {units.rate(top)}{gain} ({listed(best.parameters)}).",
             *_finals(outcome),
         ],
     )
-    axes.tick_params(colors=GREY, labelcolor=BLACK)
+    axes.tick_params(colors=pane.GREY, labelcolor=pane.BLACK)
 
 
 def _best_so_far(attempts: Sequence[Attempt]) -> list[tuple[int, float]]:

@@ -19,9 +19,8 @@ from gemmbench.ladder import BY_NAME
 from gemmbench.ladder.variant import Variant
 from gemmbench.measure.child import Maker, Worker
 from gemmbench.model import units
-from gemmbench.model.case import Case, Policy, Skip, saved_problem
+from gemmbench.model.case import Case, Policy, Skip, Started, saved_problem
 from gemmbench.model.device import DeviceFacts, HostFacts
-from gemmbench.model.events import Started
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Parameters, Problem, Row, RowKey, Status
 from gemmbench.model.run_file import TUNE_VIEW, BusyError, Header, Run, RunFile, RunFileError

@@ -9,9 +9,8 @@ import msgspec
 
 from gemmbench.measure import child
 from gemmbench.measure.sampling import Sampled, Window
-from gemmbench.model.case import Case, Policy
+from gemmbench.model.case import Case, Policy, Staged
 from gemmbench.model.device import DeviceFacts
-from gemmbench.model.events import Staged
 from gemmbench.model.instrument import Handle, Instrument, Prepared, Verified, When
 from gemmbench.model.row import Row
 

@@ -20,7 +20,7 @@ import pytest
 
 import gemmbench as gb
 from gemmbench import api
-from gemmbench.model.events import Event
+from gemmbench.model.case import Event
 from gemmbench.model.run_file import load
 from gemmbench.options import measuring
 from gemmbench.options.comparing import Tune

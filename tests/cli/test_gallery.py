@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import html
-import json
 import re
 import shlex
 from collections.abc import Iterator
@@ -21,6 +20,8 @@ from gemmbench.charts import named
 from gemmbench.model import units
 from gemmbench.model.row import Problem
 from gemmbench.model.run_file import load
+from gemmbench.stats.intervals import summarize
+from gemmbench.stats.rates import peak_fraction
 from tests.cli.conftest import ROOT
 from tools.generate_readme import earlier_forms, is_earlier
 
@@ -153,15 +154,16 @@ def texts(pictures: dict[Path, Path], run: Path, kind: str) -> list[tuple[str, b
 @pytest.mark.parametrize("run", RUNS, ids=lambda run: run.stem)
 def test_table_and_chart_have_one_break_even(run: Path, pictures: dict[Path, Path]) -> None:
     shown = [text for text, _ in texts(pictures, run, "host-device")]
+    where = r"(. = \d+) (\(\d+ to \d+\)|\(few: no interval\))"
     drawn = [
         match
         for text in shown
-        if (match := re.fullmatch(r"break-even (. = \d+) (\(\d+ to \d+\)): (\S+)|(\S+) wins from .*", text))
+        if (match := re.fullmatch(rf"break-even {where}: (\S+)|(\S+) wins from .*", text))
     ]
     for columns in (40, 80, 200):
         table = said("show", str(run), columns=columns)
         told = re.findall(
-            r"Break-even: (?:from (. = \d+) (\(\d+ to \d+\)) (\S+) beats|(\S+) beats numpy from the small)",
+            rf"Break-even: (?:from {where} (\S+) beats|(\S+) beats numpy from the small)",
             " ".join(table.split()),
         )
         assert told == [tuple(part or "" for part in match.groups()) for match in drawn]
@@ -174,19 +176,19 @@ def test_table_and_chart_have_one_break_even(run: Path, pictures: dict[Path, Pat
 def test_table_and_chart_show_the_ladder_at_one_problem(run: Path, pictures: dict[Path, Path]) -> None:
     """And each kernel's rate there, the best of them, and its share of the peak."""
     table = said("kernels", "--run", str(run), columns=200)
-    told = re.search(r"GFLOPS \((\w+), kernel scope, (.*?); \* the best\)", table)
+    told = re.search(r"GFLOPS \((\w+), (\w+) scope, (.*?); \* the best\)", table)
     chart = texts(pictures, run, "ladder")
     assert bool(told) == bool(chart)
     if not told:
         return
-    dtype, title = told.groups()
+    dtype, scope, title = told.groups()
     first = [text.startswith("speed-up over ") for text, _ in chart].index(True)
-    assert sum(f"{dtype}, kernel scope, {title};" in text for text, _ in chart) == 1
+    assert sum(f"{dtype}, {scope} scope, {title};" in text for text, _ in chart) == 1
     heads = [text for text, _ in chart]
     pane = chart[first : heads.index("speed-up")]  # of the first device and type
     divisor = 1e12 if "TFLOPS" in heads[: heads.index("speed-up") + 2] else 1e9
     figures = [at for at, (text, _) in enumerate(pane) if re.fullmatch(r"[\d.,]+x", text)][:-1]  # the peak's
-    rows = json.loads(said("show", str(run), "--format", "json"))
+    saved = load(run)
     kernels = dict(re.findall(r"^  (\S+) +(\*?[\d.,]+) +(?:x [\d.]+|-) ", table, re.MULTILINE))
     kernels.pop("numpy", None)
     assert len(figures) == len(kernels)
@@ -196,10 +198,10 @@ def test_table_and_chart_show_the_ladder_at_one_problem(run: Path, pictures: dic
         assert float(rate.replace(",", "")) * divisor == pytest.approx(known, rel=0.01), name
         assert pane[at][1] == figure.startswith("*"), name
         fractions = [
-            row["peak_fraction"]
-            for row in rows
-            if (row["kind"], row["variant"], row["dtype"]) == ("gemm", name, dtype)
-            if Problem(row["m"], row["n"], row["k"]).title == title
+            peak_fraction(saved, row, scope)
+            for row in saved.rows
+            if (row.kind, row.variant, row.dtype) == ("gemm", name, dtype)
+            if row.problem and row.problem.title == title
         ]
         if fractions[0] is not None:
             assert share == units.percent(max(fractions)), name
@@ -219,3 +221,50 @@ def test_table_and_chart_have_one_peak(run: Path, pictures: dict[Path, Path]) ->
             assert told or f"{dtype} peak is that of {peak_of(run).stem}" in " ".join(chart)
             if told:
                 assert max(scaled(*each) for each in told) == pytest.approx(scaled(top, "G"), rel=0.01)
+
+
+# --- one scope: whoever is compared is compared in one, and it is named -------------------------------------
+
+
+def starred(table: str, dtype: str, size: int) -> str:
+    """The variant whose figure is starred in a column of a sweep's table."""
+    _, caption, rest = table.partition(f"\n{dtype} G")
+    head, *lines = rest.partition("\n\n")[2].partition("\n\n")[0].splitlines()
+    column = head.split().index(str(size)) + 1
+    names = [cells[0] for line in lines if (cells := line.split())[column].startswith("*")]
+    assert caption
+    assert len(names) == 1, lines
+    return names[0]
+
+
+def test_a_library_is_compared_in_the_scope_that_it_has() -> None:
+    """tf32 at 8192: 376 TFLOPS of the kernel alone are no lead over the 367 of all of cuBLAS' passes."""
+    table = said("show", str(PLOTS / "h200-tensor.jsonl"), columns=200)
+    assert starred(table, "tf32", 8192) == "cublas"
+    assert "kernel scope" not in table
+    assert "tf32 GFLOPS, device scope" in table
+
+
+def test_charts_compare_a_library_in_the_scope_that_it_has(pictures: dict[Path, Path]) -> None:
+    run = PLOTS / "h200-tensor.jsonl"
+    for kind in ("throughput", "time", "precision", "ladder", "roofline"):
+        words = [text for text, _ in texts(pictures, run, kind)]
+        assert any("device scope" in text for text in words), kind
+        assert not any("kernel scope" in text for text in words), kind
+    rows = [row for row in load(run).rows if row.dtype == "tf32" and row.problem == Problem(8192, 8192, 8192)]
+    seconds = {row.variant: summarize(row.samples["device"].seconds).median for row in rows}
+    assert min(seconds, key=lambda name: seconds[name]) == "cublas"
+
+
+def test_numpy_beside_a_gpu_is_ranked_in_the_host_scope_only() -> None:
+    """Without transfers it has less to do: at 64 its 60 GFLOPS are no lead over kernels on the GPU."""
+    for run in ("h200-sweep-k", "h200-square", "h200-energy"):
+        table = said("show", str(PLOTS / f"{run}.jsonl"), columns=250)
+        line = next(line for line in table.splitlines() if line.startswith("numpy "))
+        assert "*" not in line, run
+
+
+def test_numpy_on_a_cpu_is_ranked_beside_kernels_with_all_their_passes() -> None:
+    table = said("kernels", "--run", str(PLOTS / "cpu-intel-square.jsonl"), columns=200)
+    assert "device scope" in table
+    assert re.search(r"^  numpy +\*", table, re.MULTILINE)

@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 
 from gemmbench.ladder import BY_NAME
-from gemmbench.model.case import Case, Operands, Policy
+from gemmbench.model.case import Case, Operands, Policy, Staged
 from gemmbench.model.device import DeviceFacts
-from gemmbench.model.events import Staged
 from gemmbench.model.instrument import NotMeasuredError
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Row

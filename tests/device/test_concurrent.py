@@ -10,8 +10,7 @@ import pytest
 from gemmbench.ladder import BY_NAME
 from gemmbench.measure.child import Worker
 from gemmbench.measure.machine import default
-from gemmbench.model.case import Case, Plan, Policy
-from gemmbench.model.events import Finished
+from gemmbench.model.case import Case, Finished, Plan, Policy
 from gemmbench.model.problem import Gemm
 from gemmbench.model.run_file import Run, RunFile, load
 from gemmbench.probes.memory import memory_plan

@@ -6,9 +6,8 @@ from pathlib import Path
 
 from gemmbench.ladder import BY_NAME
 from gemmbench.measure.child import Worker
-from gemmbench.model.case import Policy
+from gemmbench.model.case import Finished, Policy
 from gemmbench.model.device import DeviceFacts
-from gemmbench.model.events import Finished
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Row
 from gemmbench.model.run_file import RunFile, load

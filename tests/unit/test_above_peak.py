@@ -8,9 +8,8 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from gemmbench.measure.sampling import in_turn
-from gemmbench.model.case import Case, Policy, Skip
+from gemmbench.model.case import Case, Finished, Policy, Skip, Staged
 from gemmbench.model.device import DeviceFacts
-from gemmbench.model.events import Finished, Staged
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Check, Parameters, Row, Scope, Work
 from gemmbench.suite import session

@@ -6,16 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from gemmbench.gemm.problem_table import detail, gemm
-from gemmbench.gemm.shape_tables import workloads
-from gemmbench.gemm.sweep_table import sweep
+from gemmbench.gemm.sweep_table import gemm
 from gemmbench.ladder import ORDER
 from gemmbench.model.row import Problem, Row
 from gemmbench.model.run_file import Run
 from gemmbench.stats import panels, rates
 from gemmbench.stats.panels import Setting
 from tests import fake_runs as fake
-from tests.unit.test_tables import text
+from tests.unit.test_tables import detail, sweep, text, workloads
 
 WHY = "below the break-even size, about m = n = k = 96"
 SMALL, LARGE = Problem(64, 64, 64), Problem(512, 512, 512)

@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from gemmbench.ladder import BY_NAME
-from gemmbench.model.case import Case, Operands, Policy
+from gemmbench.model.case import Case, Operands, Policy, Staged
 from gemmbench.model.device import DeviceFacts
-from gemmbench.model.events import Staged
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Problem, Row
 from gemmbench.suite import auto

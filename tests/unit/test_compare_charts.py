@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from gemmbench.charts import figure as charts
+from gemmbench.charts import pane as charts
 from gemmbench.charts.pane import Pane
 from gemmbench.regress.baseline import Rules
 from gemmbench.regress.chart import ratios, tracks

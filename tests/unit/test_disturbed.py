@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
-from gemmbench.model.case import Case, Policy
+from gemmbench.model.case import Case, Finished, Policy, Staged
 from gemmbench.model.conditions import Conditions, Readings
 from gemmbench.model.device import DeviceFacts
-from gemmbench.model.events import Finished, Staged
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Row, current
 from gemmbench.model.run_file import RunFile, load

@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 
 from gemmbench import chart_views
-from gemmbench.gemm.sweep_table import sheets
+from gemmbench.gemm.sweep_table import row_sheets, sheets
 from gemmbench.ladder import BY_NAME, FIRST_RUNG
 from gemmbench.model.case import Case, Skip
 from gemmbench.model.problem import Gemm
-from gemmbench.model.row import Problem, Row
+from gemmbench.model.row import CHAIN, Problem, Row
 from gemmbench.model.run_file import Run
 from gemmbench.stats import panels, rates
 from gemmbench.suite.plan import fitting, gemm_plan
@@ -56,8 +56,10 @@ def test_tables_show_it_and_rank_it() -> None:
     line = next(row for row in sheet.rows if row[0].text == "clblast")
     assert [cell.text for cell in line if cell.text] == ["clblast", "297", "86.0 %", "0.922"]
     places = panels.standings(run, panels.Setting(0, "float"), SIZE, FIRST_RUNG)
-    assert (places["clblast"].rank, places["register"].rank) == (1, 2)
-    assert places["clblast"].speedup == pytest.approx(297 / 1.1, rel=0.01)
+    assert (places["clblast"].rank, places["numpy"].rank, places["register"].rank) == (1, 2, 3)
+    naive = rates.rate(places["naive"].row, "device")
+    assert naive is not None
+    assert places["clblast"].speedup == pytest.approx(297e9 / naive.median, rel=0.01)
 
 
 def test_charts_of_time_show_it() -> None:
@@ -100,3 +102,48 @@ def test_optional_variants_that_are_skipped_keep_their_row() -> None:
     assert isinstance(naive, Case)
     assert isinstance(image, Skip)
     assert image.row.status == "skipped"
+
+
+# --- Beside a library's CUDA graph, whose gaps are in its time, a kernel counts with its gaps.
+
+
+def with_gaps(row: Row, times: float) -> Row:
+    """A row of a GPU: its launches are so many times as long as the kernels, from the first to the last."""
+    chain = tuple(seconds * times for seconds in row.samples["device"].seconds)
+    return replace(row, samples={**row.samples, CHAIN: replace(row.samples["device"], seconds=chain)})
+
+
+def test_a_kernel_beside_a_library_counts_with_the_gaps_between_its_launches() -> None:
+    kernel, library = with_gaps(fake.gemm_row("register", SIZE, 330.0), 1.25), library_row(300.0)
+    run = fake.fake_square()
+    run = replace(run, rows=(kernel, library))
+    assert rates.view_scope(run) == "device"
+    events, own = rates.rate(kernel, "device"), rates.compared_rate(run, 0, library, "device")
+    assert events is not None
+    assert own is not None
+    assert events.median > own, "the sum of events would win"
+    reached = rates.compared_rate(run, 0, kernel, "device")
+    assert reached == pytest.approx(events.median / 1.25)
+    (sheet,) = sheets(run, "m", "device")
+    cells = {line[0].text: line[1] for line in sheet.rows}
+    assert cells["clblast"].best
+    assert not cells["register"].best
+    assert float(cells["register"].text) == pytest.approx(reached / 1e9, rel=0.01)
+    assert "device scope" in sheet.caption
+    assert [note.text for note in sheet.notes if "chain of launches, gaps included" in note.text]
+    standings = panels.standings(run, panels.Setting(0, "float"), SIZE, "")
+    assert (standings["clblast"].rank, standings["register"].rank) == (1, 2)
+    (verbose,) = row_sheets(run)
+    assert [[cell.best for cell in line[3:4]] for line in verbose.rows] == [[False], [True]]
+
+
+def test_times_are_of_the_same_samples() -> None:
+    kernel = with_gaps(fake.gemm_row("register", SIZE, 330.0), 1.25)
+    small = with_gaps(fake.gemm_row("register", Problem(256, 256, 256), 330.0), 1.25)
+    run = replace(fake.fake_square(), rows=(kernel, small, library_row(300.0)))
+    (axes,) = chart_views.figure([run], "time", fake.FAMILIES).axes
+    line = next(line for line in axes.lines if line.get_label() == "register")
+    times = dict(zip(line.get_xdata(), line.get_ydata(), strict=True))
+    chain = rates.summary(kernel, CHAIN)
+    assert chain is not None
+    assert times[512] == pytest.approx(chain.median)

@@ -12,7 +12,7 @@ import pytest
 from matplotlib.axes import Axes
 
 from gemmbench import chart_views
-from gemmbench.charts import figure
+from gemmbench.charts import pane
 from gemmbench.model.run_file import Run
 from tests import fake_memory
 from tests import fake_runs as fake
@@ -51,7 +51,7 @@ def test_the_same_run_gives_the_same_file(kind: str, suffix: str, tmp_path: Path
 
 @pytest.mark.parametrize("kind", ["staircase", "transfer", "latency"])
 def test_a_run_without_such_rows_is_told_so(kind: str) -> None:
-    with pytest.raises(figure.ChartError, match=r"square\.jsonl has no measured \S+ row"):
+    with pytest.raises(pane.ChartError, match=r"square\.jsonl has no measured \S+ row"):
         chart_views.figure([fake.fake_square()], kind)
 
 

@@ -9,11 +9,10 @@ import pytest
 
 from gemmbench.model.row import Check
 from gemmbench.model.run_file import Run
-from gemmbench.probes.peak_table import peak
 from gemmbench.views import show, to_markdown
 from tests import fake_memory
 from tests import fake_runs as fake
-from tests.unit.test_tables import WIDTHS, text
+from tests.unit.test_tables import WIDTHS, peak, text
 
 Golden = Callable[[str, str], None]
 RUNS = {"memory": fake_memory.fake_memory, "matrix": fake_memory.fake_matrix}

@@ -5,7 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
-from gemmbench.model.events import Event, Finished, Planned, Staged, Started
+from gemmbench.model.case import Event, Finished, Planned, Staged, Started
 from gemmbench.model.row import Problem
 from gemmbench.report.progress import Progress, TimeLeft, line
 from tests import fake_runs as fake

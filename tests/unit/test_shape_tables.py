@@ -8,11 +8,11 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console, RenderableType
 
-from gemmbench.gemm.shape_tables import precision, workloads
 from gemmbench.model.row import Problem, Row
 from gemmbench.model.run_file import Run
 from gemmbench.views import show, to_markdown
 from tests import fake_runs as fake
+from tests.unit.test_tables import precision, workloads
 
 CONV, DENSE, TALL = Problem(96, 3025, 363), Problem(1, 4096, 9216), Problem(4096, 16, 512)
 NAMES = {CONV: "alexnet conv1", DENSE: "alexnet fc6 = token down", TALL: "tall"}
@@ -197,8 +197,8 @@ def test_types_stand_side_by_side() -> None:
     assert line(table, "register") == [
         "register",
         "*150",
-        "100",
-        "40.0",
+        "*100",
+        "*40.0",
         "1.50",
         "0.400",
         "50.0",
@@ -206,7 +206,7 @@ def test_types_stand_side_by_side() -> None:
         "40.0",
     ]
     assert line(table, "padded") == ["padded", "fail", "50.0", "20.0", "-", "0.400", "-", "25.0", "20.0"]
-    assert line(table, "numpy")[:7] == ["numpy", "unsup", "*160", "*64.0", "-", "0.400", "-"]
+    assert line(table, "numpy")[:7] == ["numpy", "unsup", "160", "64.0", "-", "0.400", "-"]
     assert "half peak 300 GFLOPS" in table
     assert "double peak 100 GFLOPS" in table
 
@@ -260,7 +260,7 @@ def test_every_size_has_its_table_in_show_too() -> None:
 def test_markdown_says_what_bold_means() -> None:
     shown = to_markdown(types_run(), fake.ORDER)
     assert "bold: best of its type" in shown
-    assert "| register | **150** | 100 |" in shown
+    assert "| register | **149** | 99.0 |" in shown
 
 
 @pytest.mark.parametrize("width", [20, 40, 57, 80, 120])

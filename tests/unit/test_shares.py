@@ -6,9 +6,8 @@ from collections.abc import Generator
 
 import pytest
 
-from gemmbench.model.case import Case, Policy
+from gemmbench.model.case import Case, Finished, Planned, Policy, Staged
 from gemmbench.model.device import DeviceFacts
-from gemmbench.model.events import Finished, Planned, Staged
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Row, Scope
 from gemmbench.suite import session

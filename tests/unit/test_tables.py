@@ -1,23 +1,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
 from rich.cells import cell_len
 from rich.console import Console, RenderableType
 
-from gemmbench.cli.kernels import devices_table
-from gemmbench.gemm import shape_tables
-from gemmbench.gemm.problem_table import detail, gemm
-from gemmbench.gemm.sweep_table import LadderEntry, describe, ladder, sweep
+from gemmbench.cli.kernels import devices_table, ladder
+from gemmbench.gemm import shape_tables, sweep_table
 from gemmbench.model.case import Policy
 from gemmbench.model.row import Check, Partner, Problem, Row, Scope, Work
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean, clean_lines
-from gemmbench.probes.peak_table import peak
-from gemmbench.report.table import Note, Sheet, _chunks, stack, unbroken
+from gemmbench.probes import peak_table
+from gemmbench.report.table import Entry, Note, Sheet, _chunks, entry_page, stack, unbroken
 from gemmbench.stats.rates import versus
 from gemmbench.views import show, to_csv, to_json
 from tests import fake_runs as fake
@@ -34,26 +32,50 @@ def text(renderable: RenderableType, width: int = 80) -> str:
     return capture.get()
 
 
+def sweep(
+    run: Run, axis: str, scope: str = "kernel", order: Sequence[str] = (), dtype: str = ""
+) -> RenderableType:
+    return stack(sweep_table.sheets(run, axis, scope, order, dtype or None))
+
+
+def detail(run: Run, order: Sequence[str] = ()) -> RenderableType:
+    return stack(sweep_table.row_sheets(run, order))
+
+
+def precision(run: Run, scope: str = "kernel", order: Sequence[str] = ()) -> RenderableType:
+    return stack(shape_tables.sheets(run, scope, order))
+
+
+def workloads(run: Run, scope: str = "kernel", order: Sequence[str] = ()) -> RenderableType:
+    return stack(shape_tables.workloads_sheets(run, scope, order))
+
+
+def peak(run: Run, verbose: bool = False) -> RenderableType:
+    return stack([*peak_table.sheets(run, verbose), *peak_table.memory_sheets(run, verbose)])
+
+
 def cells(table: str, variant: str) -> list[str]:
     """The entries of the first line that starts with a variant."""
     return next(line.split()[1:] for line in table.splitlines() if line.split()[:1] == [variant])
 
 
 ENTRIES = (
-    LadderEntry(
-        "naive", "one work-item per element of C", "Nugteren, kernel 1", "first steps", passes=("multiply",)
-    ),
-    LadderEntry(
+    Entry("naive", "first steps", "one work-item per element of C"),
+    Entry(
         "block2x2-v4",
-        "a 2 x 2 block of C per work-item from two rows of each operand [bold]",
-        "GPU Pro 5",
         "for mobile GPUs",
+        "a 2 x 2 block of C per work-item from two rows of each operand [bold]",
         "cl_khr_fp16",
-        {"W": "4: vector width"},
-        ("transpose: B", "multiply"),
+        (
+            ("source", "GPU Pro 5"),
+            ("needs", "cl_khr_fp16"),
+            ("passes", "1. transpose: B"),
+            ("", "2. multiply"),
+            ("parameters", "W: 4: vector width"),
+        ),
+        ("    A        B\n  +---+    +---+\n  | * | x  | * |\n  +---+    +---+",),
     ),
 )
-PICTURE = "    A        B\n  +---+    +---+\n  | * | x  | * |\n  +---+    +---+"
 
 
 @pytest.mark.parametrize("width", WIDTHS)
@@ -77,7 +99,7 @@ def test_devices(width: int, golden: Golden) -> None:
 def test_ladder(width: int, golden: Golden) -> None:
     golden(
         f"ladder-{width}.txt",
-        text(ladder(ENTRIES), width) + "\n" + text(describe(ENTRIES[1], PICTURE), width),
+        text(ladder(ENTRIES), width) + "\n" + text(entry_page(ENTRIES[1]), width),
     )
 
 
@@ -96,11 +118,11 @@ def test_every_size_survives_a_narrow_terminal(width: int) -> None:
 
 
 def test_best_of_each_column_is_starred_once() -> None:
-    table = text(sweep(fake.fake_square(), "m"), 120)
+    table = text(sweep(fake.fake_square(), "m", "device"), 120)
     grid = [cells(table, variant)[:6] for variant in fake.ORDER]
     assert [sum(cell.startswith("*") for cell in column) for column in zip(*grid, strict=True)] == [1] * 6
     assert cells(table, "numpy")[:4] == ["*60.1", "*141", "*188", "*207"]
-    assert cells(table, "register")[4:6] == ["*241", "*261"]
+    assert cells(table, "register")[4:6] == ["*239", "*258"]
 
 
 def test_variants_come_in_the_order_given_and_unknown_ones_last() -> None:
@@ -125,7 +147,8 @@ def test_scopes_differ_and_host_scope_is_lower() -> None:
 
 def test_scope_all_is_the_detail() -> None:
     run = fake.fake_square()
-    assert text(sweep(run, "m", "all", fake.ORDER)) == text(detail(run, fake.ORDER))
+    every = replace(run, header=replace(run.header, scope="all"))
+    assert text(show(every, fake.ORDER)).startswith(text(detail(run, fake.ORDER)))
 
 
 def test_dtype_picks_its_tables() -> None:
@@ -482,7 +505,7 @@ def test_every_table_of_gemms_has_the_ratio() -> None:
     run = in_turn_with_tiled(fake.fake_square())
     assert text(detail(run, fake.ORDER), 160).count("x tiled") == 1
     one = replace(run, rows=tuple(row for row in run.rows if row.problem == SQUARE_2048))
-    assert ", kernel scope, batch by batch in turn" in text(gemm(one))
+    assert ", kernel scope, batch by batch in turn" in text(sweep_table.gemm(one))
     assert "f x tiled" in text(stack(shape_tables.sheets(run, "kernel", fake.ORDER)), 160)
     assert "x tiled" in text(stack(shape_tables.workloads_sheets(run, "kernel", fake.ORDER)), 160)
 

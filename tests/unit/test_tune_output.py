@@ -12,11 +12,21 @@ import pytest
 from rich.console import Console
 
 from gemmbench import chart_views
-from gemmbench.model.events import Staged, Started
+from gemmbench.model.case import Staged, Started
 from gemmbench.model.run_file import Run
 from gemmbench.report.table import stack
-from gemmbench.tune.result import FINALIST, TRIAL, Retimed, Retiming, Searching, Tried, result
-from gemmbench.tune.table import TuneProgress, preset_line, sheets
+from gemmbench.tune.result import (
+    FINALIST,
+    TRIAL,
+    Retimed,
+    Retiming,
+    Searching,
+    Tried,
+    TuneProgress,
+    preset_line,
+    result,
+    sheets,
+)
 from gemmbench.views import show
 from tests import fake_runs as fake
 from tests import fake_tuner as tuner

@@ -8,11 +8,11 @@ from dataclasses import replace
 import pytest
 
 from gemmbench import chart_views
-from gemmbench.gemm import problem_table, shape_tables, sweep_table
-from gemmbench.gemm.problem_table import gemm
+from gemmbench.gemm import shape_tables, sweep_table
+from gemmbench.gemm.sweep_table import gemm
 from gemmbench.model.run_file import Run
 from gemmbench.report import table as table_table
-from gemmbench.tune import table
+from gemmbench.tune import result as table
 from gemmbench.views import VIEWS, sheets, show, to_markdown
 from tests import fake_runs as fake
 from tests import fake_tuner as tuner
@@ -28,23 +28,23 @@ def seen_as(view: str, run: Run, scope: str = "") -> Run:
 @pytest.mark.parametrize(
     ("view", "run", "tables"),
     [
-        ("square", fake.fake_square(), lambda run: sweep_table.sheets(run, "m", "kernel", fake.ORDER)),
+        ("square", fake.fake_square(), lambda run: sweep_table.sheets(run, "m", "device", fake.ORDER)),
         ("sweep-k", fake.fake_sweep_k(), lambda run: sweep_table.sheets(run, "k", "kernel", fake.ORDER)),
-        ("precision", fake.fake_many(), lambda run: shape_tables.sheets(run, "kernel", fake.ORDER)),
+        ("precision", fake.fake_many(), lambda run: shape_tables.sheets(run, "device", fake.ORDER)),
         (
             "workloads",
             fake.fake_workloads(),
-            lambda run: shape_tables.workloads_sheets(run, "kernel", fake.ORDER),
+            lambda run: shape_tables.workloads_sheets(run, "device", fake.ORDER),
         ),
         (
             "workloads",
             fake.fake_square(),
-            lambda run: shape_tables.workloads_sheets(run, "kernel", fake.ORDER),
+            lambda run: shape_tables.workloads_sheets(run, "device", fake.ORDER),
         ),
         ("tune", tuner.fake_tune(), table.sheets),
-        ("gemm", fake.fake_workloads(), lambda run: problem_table.sheets(run, fake.ORDER)),
-        ("", fake.fake_workloads(), lambda run: problem_table.sheets(run, fake.ORDER)),
-        ("", fake.fake_square(), lambda run: sweep_table.sheets(run, "m", "kernel", fake.ORDER)),
+        ("gemm", fake.fake_workloads(), lambda run: sweep_table.row_sheets(run, fake.ORDER)),
+        ("", fake.fake_workloads(), lambda run: sweep_table.row_sheets(run, fake.ORDER)),
+        ("", fake.fake_square(), lambda run: sweep_table.sheets(run, "m", "device", fake.ORDER)),
         (
             "of a later version",
             fake.fake_sweep_k(),
@@ -74,7 +74,7 @@ def test_the_scope_is_the_headers(scope: str) -> None:
 @pytest.mark.parametrize("view", ["square", "tune"])
 def test_all_scopes_and_verbose_are_a_line_for_each_row(view: str) -> None:
     run = seen_as(view, fake.fake_square(), "all")
-    expected = problem_table.sheets(run, fake.ORDER)
+    expected = sweep_table.row_sheets(run, fake.ORDER)
     assert sheets(run, fake.ORDER)[: len(expected)] == expected
     assert sheets(seen_as(view, run), fake.ORDER, verbose=True)[: len(expected)] == expected
 
