@@ -138,7 +138,7 @@ def test_the_ladder_with_the_figures_of_a_run(call: Call, tmp_path: Path) -> Non
     path = str(tmp_path / "run.jsonl")
     call("square", "--sizes", "8,16", "--kernel", "naive,tiled,register", "--save", path)
     lines = call("kernels", "--run", path).stdout.splitlines()
-    assert "GFLOPS (float, kernel scope, m = n = k = 16; * the best) and times naive's" in lines
+    assert "GFLOPS (float, device scope, m = n = k = 16; * the best) and times naive's" in lines
     words = [line.split() for line in lines]
     figures = {found[0]: found[1] for found in words if found and found[0] in BY_NAME}
     assert float(figures["tiled"]) > float(figures["naive"]) > 0

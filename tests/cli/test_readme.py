@@ -108,7 +108,7 @@ def copy(tmp_path: Path) -> Path:
     ("old", "new", "part"),
     [
         ("| `naive` |", "| `nave` |", generate_readme.LADDER),
-        ("| 926 |", "| 927 |", generate_readme.TENSOR),
+        ("| 894 |", "| 895 |", generate_readme.TENSOR),
         ("| 5.4 % |", "| 0.0 % |", generate_readme.REGRET),
     ],
 )
@@ -134,10 +134,10 @@ def test_the_ladder_has_the_figures_of_the_saved_runs() -> None:
     table = {line.split("`")[1]: line.split(" | ")[2:] for line in lines if line.startswith("| `")}
     assert tuple(table) == ORDER
     for place, (_, _, files) in enumerate(generate_readme.RUNS):
-        size, shown_there = generate_readme.figures([load(ROOT / file) for file in files])
+        size, _, shown_there = generate_readme.figures([load(ROOT / file) for file in files])
         rates = {name: figure.rate for name, figure in shown_there.items()}
         assert f"{size} on " in text
-        best = max(rates, key=lambda name: rates[name])
+        best = max((name for name in rates if shown_there[name].compared), key=lambda name: rates[name])
         for name, cells in table.items():
             shown = cells[place].strip(" |")
             assert shown == "-" if name not in rates else shown.strip("*") == units.gflops(rates[name])
