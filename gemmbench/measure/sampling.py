@@ -309,7 +309,9 @@ def _settled(
     over_s = now() - begin - budget_s
     note = ""
     if is_limited and over_s > source.batch_s:
-        warmed, sampled = (in_seconds(s) for s in (batches[0].begin - begin, now() - batches[0].begin))
+        warmed, sampled = (
+            in_seconds(round(s, 1)) for s in (batches[0].begin - begin, now() - batches[0].begin)
+        )
         note = f"power limits the device: warmed for {warmed} and sampled for {sampled}, beyond the budget"
     return Sampled(tuple(batches), source.size, rule.stop, is_limited=is_limited, note=note)
 

@@ -7,7 +7,7 @@ from statistics import fmean, median
 
 from gemmbench.model.conditions import HARDWARE, POWER, THERMAL, Conditions, Readings, State
 from gemmbench.model.device import HOST
-from gemmbench.model.row import Row
+from gemmbench.model.row import PAGEABLE, Row
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import number
 
@@ -29,8 +29,10 @@ def disturbances(conditions: Conditions | None, on_cpu: bool) -> tuple[str, ...]
         return ()
     windows = conditions.windows.items()
     reasons = _of_host([window for clock, window in windows if on_cpu or clock == "host"], conditions.cores)
-    for _, window in () if on_cpu else windows:
-        reasons += _of_device(window)
+    for clock, window in () if on_cpu else windows:
+        # Between transfers a device rests and its clock rises; in a burst the clock may fall.
+        holds_still = clock not in ("host", PAGEABLE) and conditions.state != "burst"
+        reasons += _of_device(window, holds_still)
     return tuple(dict.fromkeys(reasons))
 
 
@@ -66,7 +68,7 @@ def _of_host(windows: Sequence[Readings], cores: int) -> list[str]:
     return reasons
 
 
-def _of_device(window: Readings) -> list[str]:
+def _of_device(window: Readings, holds_still: bool) -> list[str]:
     limits = {name for text in window.limits for name in text.split()}
     reasons = [
         f"{what} limited the clock"
@@ -74,7 +76,7 @@ def _of_device(window: Readings) -> list[str]:
         if name in limits
     ]
     clocks = known(window.clock_mhz)
-    if len(clocks) >= _LEAST_CLOCKS:
+    if holds_still and len(clocks) >= _LEAST_CLOCKS:
         middle = len(clocks) // 2
         first, second = fmean(clocks[:middle]), fmean(clocks[middle:])
         if abs(second / first - 1) > _HALVES:

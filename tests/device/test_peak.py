@@ -88,7 +88,7 @@ def test_a_row_has_its_work_its_choice_and_its_evidence(device: DeviceFacts) -> 
     assert {"doubling", "event_over_wall"} <= set(row.check.figures)
     assert row.build_s is not None
     assert row.build_s > 0
-    assert [line.split(":")[0] for line in row.race] == ["raced forms (G/s)", "raced chains (G/s)"]
+    assert [line.split(":")[0] for line in row.race[:2]] == ["raced forms (G/s)", "raced chains (G/s)"]
 
 
 def test_a_race_out_of_budget_says_so(device: DeviceFacts) -> None:

@@ -137,3 +137,13 @@ def clocks(*values: float, limits: str = "") -> Readings:
 def test_what_disturbs_a_gpu(window: Readings, reason: str) -> None:
     conditions = Conditions(cores=16, windows={"device": window})
     assert disturbances(conditions, on_cpu=False) == ((reason,) if reason else ())
+
+
+def test_a_clock_that_moves_between_transfers_or_in_a_burst_is_no_disturbance() -> None:
+    """Every row of tensor cores on an NVIDIA H200 was called disturbed for its host scope's clock."""
+    moving = clocks(*[1440.0] * 10, *[1965.0] * 10)
+    for window in ("host", "pageable"):
+        assert disturbances(Conditions(cores=16, windows={window: moving}), on_cpu=False) == ()
+    burst = Conditions("burst", cores=16, windows={"device": moving})
+    assert disturbances(burst, on_cpu=False) == ()
+    assert disturbances(Conditions("settled", cores=16, windows={"device": moving}), on_cpu=False)
