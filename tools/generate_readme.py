@@ -25,7 +25,7 @@ from tools.bench import auto_regret
 
 ROOT = Path(__file__).resolve().parents[1]
 LADDER, TENSOR, REGRET = "ladder", "table of tensor cores", "table of what auto loses"  # the parts
-WGMMA = "table of nv-wgmma"
+WGMMA, STATES = "table of nv-wgmma", "table of both states"
 
 #   column  what it was measured on      where it is saved; later runs add what the first lacks
 RUNS = (
@@ -35,8 +35,10 @@ RUNS = (
 DTYPE = "float"
 TENSOR_RUN, TENSOR_PEAK = "plots/h200-tensor.jsonl", "plots/h200-peak.jsonl"
 REGRET_RUN = "plots/h200-square.jsonl"
-FILES = (*(file for *_, files in RUNS for file in files), TENSOR_RUN, TENSOR_PEAK)
-PAGES = {REGRET: "docs/auto.md", WGMMA: "docs/nv-wgmma.md"}  # where a part stands; the others are README.md's
+STATE_RUNS = ("plots/h200-settled.jsonl", "plots/h200-burst.jsonl")
+FILES = (*(file for *_, files in RUNS for file in files), TENSOR_RUN, TENSOR_PEAK, *STATE_RUNS)
+# where a part stands; the others are README.md's
+PAGES = {REGRET: "docs/auto.md", WGMMA: "docs/nv-wgmma.md", STATES: "docs/conditions.md"}
 #   data type    column
 TENSOR_TYPES = {
     "half": "half",
@@ -246,6 +248,28 @@ def wgmma(run: Run) -> str:
     return "\n".join([*lines, "", f"One run (`{TENSOR_RUN}`); kernels were measured one after the other."])
 
 
+def states(settled: Run, burst: Run) -> str:
+    """What the same rows reach settled and in a burst, TFLOPS in the scope that is compared."""
+    scope = rates.view_scope(settled, burst)
+    cool = {row.key: row for row in burst.rows}
+    lines = ["| kernel | type | n | settled | burst | more |", "|---|---|--:|--:|--:|--:|"]
+    for row in settled.rows:
+        other = cool.get(row.key)
+        pair = [rates.median_rate(each, scope) for each in (row, other) if each]
+        if row.problem is None or len(pair) < 2 or not all(pair):
+            continue
+        warm, fast = (rate or 0.0 for rate in pair)
+        figures = (
+            f"{units.number(warm / TERA)} | {units.number(fast / TERA)} | {units.percent(fast / warm - 1)}"
+        )
+        lines.append(f"| `{row.variant}` | {row.dtype} | {row.problem.n} | {figures} |")
+    about = (
+        f"TFLOPS on an {settled.header.devices[0].name}, {scope} scope, a run in each state "
+        f"(`{STATE_RUNS[0]}`, `{STATE_RUNS[1]}`):"
+    )
+    return "\n".join([*textwrap.wrap(about, WIDTH), "", *lines])
+
+
 def markers(part: str) -> tuple[str, str]:
     """The comments in README.md that a generated part stands between."""
     return f"<!-- The {part}: generated, `make readme` writes it. -->", f"<!-- End of the {part}. -->"
@@ -284,6 +308,7 @@ def generated(root: Path) -> dict[str, str]:
         TENSOR: tensor(load(root / TENSOR_RUN), load(root / TENSOR_PEAK)),
         REGRET: regret(load(root / REGRET_RUN)),
         WGMMA: wgmma(load(root / TENSOR_RUN)),
+        STATES: states(*(load(root / file) for file in STATE_RUNS)),
     }
 
 
