@@ -100,11 +100,8 @@ class _Kept(Generic[_T]):
 
     def _write(self, device: DeviceFacts, rows: Iterable[_T]) -> bool:
         """Keep these rows of a device, in the place of what was kept; whether it could be done."""
-        with self._writing(device) as path:
-            file = _File(device.title, tuple(rows), __version__, SCHEMA_VERSION)
-            replace_file(path, msgspec.json.encode(file))
-            return True
-        return False
+        file = _File(device.title, tuple(rows), __version__, SCHEMA_VERSION)
+        return self._attempt(device, lambda path: replace_file(path, msgspec.json.encode(file)))
 
     def _change(self, device: DeviceFacts, change: Callable[[tuple[_T, ...]], Iterable[_T]]) -> bool:
         """Replace the rows of a device, one process at a time, for what cannot be measured again at once.
@@ -114,24 +111,28 @@ class _Kept(Generic[_T]):
         Returns:
             Whether it could be done.
         """
-        with self._writing(device) as path, _alone(path.with_suffix(".lock")):
-            file = self._read(device)
-            if file is None and path.exists():
-                aside = path.with_suffix(".bad")
-                path.replace(aside)
-                self._note(f"what was there is now {aside}")
-            return self._write(device, change(file.rows if file else ()))
-        return False
 
-    @contextlib.contextmanager
-    def _writing(self, device: DeviceFacts) -> Iterator[Path]:
-        """The file of a device; that it cannot be written is noted, and ends the block."""
+        def replaced(path: Path) -> bool:
+            with _alone(path.with_suffix(".lock")):
+                file = self._read(device)
+                if file is None and path.exists():
+                    aside = path.with_suffix(".bad")
+                    path.replace(aside)
+                    self._note(f"what was there is now {aside}")
+                return self._write(device, change(file.rows if file else ()))
+
+        return self._attempt(device, replaced)
+
+    def _attempt(self, device: DeviceFacts, write: Callable[[Path], bool | None]) -> bool:
+        """Write the file of a device; that it cannot be written is noted. Whether it was."""
+        path: Path | None = None
         try:
-            path: Path | None = None
-            yield (path := self.path(device))
+            path = self.path(device)
+            return write(path) is not False
         except (NoHomeError, OSError) as error:
             where = f"{path}: {reason_of(error)}" if isinstance(error, OSError) else str(error)
             self._note(f"{self.unwritten}: {where}")
+            return False
 
     def _note(self, text: str) -> None:
         if text not in self.notes:

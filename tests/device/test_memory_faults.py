@@ -57,7 +57,7 @@ def test_a_fault_in_a_kernel_is_suspect(
     monkeypatch.setattr(runtime, "text", faulty)
     row = memory.run(device, memory.case(device, variant), fresh=True)
     assert any(changed), "the kernel does not say so any more"
-    assert row.check.verdict == "suspect"
+    assert row.check.verdict in ("suspect", "wrong")  # wrong where it is above a ceiling, too
     assert any(reason in text for text in row.check.reasons)
 
 
@@ -73,7 +73,7 @@ def test_an_event_that_reports_a_fraction_of_the_time_is_suspect(
 
     monkeypatch.setattr(launching, "timed", lying)
     row = memory.run(device, memory.case(device, variant), fresh=True)
-    assert row.check.verdict == "suspect"
+    assert row.check.verdict in ("suspect", "wrong")  # wrong where it is above a ceiling, too
     assert any(reason.startswith("the event clock says 0.0") for reason in row.check.reasons)
 
 

@@ -89,7 +89,7 @@ def test_a_limited_row_is_warmed_for_three_seconds_and_says_so() -> None:
     assert row.batches[0].begin == pytest.approx(3.0, abs=0.05)
     assert row.batches[-1].end - row.batches[0].begin == pytest.approx(2.0, abs=0.1)
     assert row.note == (
-        "power limits the device: warmed for 2.99 s and sampled for 2.02 s, beyond the budget"
+        "power limits the device: warmed for 3.00 s and sampled for 2.00 s, beyond the budget"
     )
     assert row.conditions is not None
     assert row.conditions.state == "settled"
