@@ -183,7 +183,7 @@ def _takes(kind: type[Options]) -> Callable[[_Function], _Function]:
             )
             for name, (_, each) in listed.items()
         ]
-        function.__signature__ = signature.replace(parameters=[*own, *keywords])  # type: ignore[attr-defined]
+        function.__signature__ = signature.replace(parameters=[*own, *keywords])  # type: ignore[attr-defined]  # inspect reads it, mypy does not know it
         lines = [f"    {name}: {spec.help}" for name, (spec, _) in listed.items()]
         function.__doc__ = "\n".join([inspect.getdoc(function) or "", "", "Options:", *lines])
         return function

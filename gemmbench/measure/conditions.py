@@ -99,11 +99,13 @@ class Usage:
         if seconds <= 0 or self.busy_s + self.idle_s <= before.busy_s + before.idle_s:
             return None, None, None
         others_s = (self.busy_s - before.busy_s) - (self.own_s - before.own_s)
-        known = self.switches is not None and before.switches is not None
+        switches = None
+        if self.switches is not None and before.switches is not None:
+            switches = max(0, self.switches - before.switches)
         return (
             round(max(0.0, others_s / seconds), 3),
             round(max(0.0, (self.steal_s - before.steal_s) / seconds), 3),
-            max(0, self.switches - before.switches) if known else None,  # type: ignore[operator]
+            switches,
         )
 
 

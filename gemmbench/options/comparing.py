@@ -214,7 +214,7 @@ class Check(Comparing, Measuring):
         "How operands reach the device.  [default: as in the base]", Choice(("auto", *MEMORY_MODES))
     )
     cold: bool = flag("Rotate operands past the last-level cache.  [default: as in the base]")
-    state: State | None = option(  # type: ignore[assignment]
+    state: State | None = option(  # type: ignore[assignment]  # unlike other commands it may be the base's
         "settled or burst, as for the commands that measure.  [default: as in the base]", Choice(STATES)
     )
 

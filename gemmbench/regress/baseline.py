@@ -372,10 +372,10 @@ def pairing(
         pairs: by full key those of a base; where only the full key is among them, that counts, since the base
             does not say which parameters were a preset's.
     """
-    problem = saved_problem(of.problem) if isinstance(of, Case) and of.problem else of.problem
+    problem = of.problem if isinstance(of, Row) else saved_problem(of.problem) if of.problem else None
 
     def key(parameters: Parameters) -> RowKey:
-        return row_key(of.kind, device, of.variant, of.dtype, parameters, problem, tuple(sorted(beside)))  # type: ignore[arg-type]
+        return row_key(of.kind, device, of.variant, of.dtype, parameters, problem, tuple(sorted(beside)))
 
     full = key(of.parameters)
     given = of.parameters if of.given is None else of.given

@@ -409,8 +409,10 @@ def conclude(
 
 def _sure(usual: Judgement, sure: Judgement) -> Judgement:
     """A verdict that is `slower` only if it is so at a higher confidence."""
-    if usual.verdict != "slower" or sure.verdict == "slower":
-        return sure if usual.verdict == "slower" else usual
+    if usual.verdict != "slower":
+        return usual
+    if sure.verdict == "slower":
+        return sure
     return replace(sure, reason="slower, but not surely enough to fail for")
 
 

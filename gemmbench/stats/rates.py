@@ -16,6 +16,7 @@ from gemmbench.model.run_file import Run
 from gemmbench.model.units import GIGA
 from gemmbench.stats.ceilings import ALLOWED
 from gemmbench.stats.intervals import (
+    LEAST_EFFECTIVE,
     Interval,
     Measure,
     Summary,
@@ -29,7 +30,6 @@ from gemmbench.stats.intervals import (
 ABOVE = ALLOWED  # a GEMM this many times as fast as the measured peak is not believed, or the peak is too low
 NOISY = 0.01  # the sampling rule's goal: beyond it a row is labelled
 FAR_STATES = 0.03  # from here on the distance of a burst from settled is told
-_LEAST_PAIRS = 8  # of batches in turn: fewer have no interval
 DRIFTING = 0.03  # from here on a trend of the samples is told
 
 
@@ -421,11 +421,6 @@ def _on_cpus_alone(run: Run) -> bool:
     return all(device.type == "cpu" for device in run.header.devices)
 
 
-def flop_per_cycle(flops_per_second: float, clock_hz: float, units: int) -> float | None:
-    """Operations for each cycle of one compute unit; None where the clock or the units are not known."""
-    return flops_per_second / clock_hz / units if clock_hz > 0 and units > 0 else None
-
-
 def kept_for(run: Run, row: Row) -> float | None:
     """How long before the run a kept row was measured, in seconds; None if the run measured it itself."""
     if not row.measured_utc:
@@ -544,7 +539,7 @@ def versus(row: Row, scope: str = "kernel") -> Versus | None:
     slower = in_turn(row, shared) if shared else None
     if slower is None or shared is None:
         return None
-    times, known = slower.interval(), len(row.samples[shared].seconds) >= _LEAST_PAIRS
+    times, known = slower.interval(), len(row.samples[shared].seconds) >= LEAST_EFFECTIVE
     low, high = (1 / times.high, 1 / times.low) if known else (math.nan, math.nan)
     return Versus(1 / times.median, low, high, row.former.variant, shared)
 
