@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import select
 import signal
@@ -62,6 +63,7 @@ CONDUCTORS = {
 
 _START_LIMIT_S = 120.0  # for the child to import the drivers and list the devices
 _END_LIMIT_S = 10.0  # for a killed child to be gone; one that hangs in the kernel stays behind
+_DEAF_S = 1.0  # at most between two moments at which Ctrl-C is heard
 _DRIVER_WORDS = 300  # of the driver's own output, kept with a crash
 
 _T = TypeVar("_T")
@@ -627,11 +629,16 @@ class Pipe:
         return self._bell.fileno()
 
     def wait(self, seconds: float | None = 0.0) -> bool:
-        """Wait for a line, or the other end's closing, for so long at most; whether it is there."""
+        """Wait for a line, or the other end's closing, for so long at most; whether it is there.
+
+        Ctrl-C may be handed to any thread, of a library too, and then does not end a wait in the main thread:
+        Python only sees it between two waits.
+        """
         if not self._next and not self._closed:
-            patience = None if seconds is None else max(0.0, seconds)
-            if not select.select([self], [], [], patience)[0]:
-                return False
+            end = math.inf if seconds is None else time.monotonic() + seconds
+            while not select.select([self], [], [], max(0.0, min(end - time.monotonic(), _DEAF_S)))[0]:
+                if time.monotonic() >= end:
+                    return False
             self._bell.recv(1)
             self._next = self._lines.popleft()
             # An unfinished line: the other end was killed while it wrote.

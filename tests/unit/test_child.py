@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -16,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from gemmbench import __version__
-from gemmbench.measure.child import Child, Worker, WorkerError, decode, encode, its_device, named
+from gemmbench.measure.child import Child, Pipe, Worker, WorkerError, decode, encode, its_device, named
 from gemmbench.model import instrument
 from gemmbench.model.case import Case, Operands, Policy, checkout_of, kernels_of
 from gemmbench.model.device import DeviceFacts, HostFacts
@@ -348,3 +350,17 @@ def test_the_device_of_another_version() -> None:
     for former in ("/before", "driver:libpocl.so"):
         with pytest.raises(NotMeasuredError, match=f"{former} has no such device as "):
             its_device(former, fake_runs.CPU, [fake_runs.GPU])
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals are otherwise there")
+def test_ctrl_c_ends_a_wait_though_another_thread_is_handed_it() -> None:
+    source, sink = os.pipe()
+    pipe = Pipe(os.fdopen(source, "rb"), io.BytesIO())
+    threading.Timer(0.2, lambda: signal.pthread_kill(threading.get_ident(), signal.SIGINT)).start()
+    begin = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        pipe.wait(20)
+    assert time.monotonic() - begin < 10
+    os.close(sink)
+    assert pipe.ended(10)
+    pipe.close()
