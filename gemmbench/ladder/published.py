@@ -19,6 +19,7 @@ from gemmbench.ladder.variant import (
     WITH_BT,
     Constraint,
     Image,
+    Named,
     Parameter,
     Pass,
     Values,
@@ -42,7 +43,6 @@ FAMILY = "first steps"
 _SOURCE = "C. Nugteren, Tutorial: OpenCL SGEMM tuning for Kepler, kernel {}"
 
 _WIDTH = Parameter("elements of a vector", (2, 4, 8, 16))
-_PAD = Parameter("elements that local rows are longer than the tile", (1, 2, 4))
 
 # A transposed and padded (kp x mp), B padded (kp x np): vectors need no edges.
 _PAD_BOTH = (
@@ -306,6 +306,8 @@ PREFETCH = Variant(
     edge=tile_edge,
 )
 
+_PUBLISHED_TILES = {"BM": 160, "BN": 160, "BK": 16, "TM": 10, "TN": 10, "WIDTH": 2, "PAD": 1}
+
 PADDED_TILES = Variant(
     name="padded",
     family=FAMILY,
@@ -313,8 +315,11 @@ PADDED_TILES = Variant(
     source=_SOURCE.format(10),
     passes=(
         pad("m", "k", "A", "lda", "mp", "kp", "AP"),
-        transpose("k", "n", "B", "ldb", "BT", "ldbt"),
-        pad("n", "k", "BT", "ldbt", "np", "kp", "BP"),
+        replace(transpose("k", "n", "B", "ldb", "BT", "ldbt"), when=lambda v: not v["FUSED"]),
+        replace(pad("n", "k", "BT", "ldbt", "np", "kp", "BP"), when=lambda v: not v["FUSED"]),
+        replace(
+            transpose_padded("k", "n", "B", "ldb", "np", "kp", "BP", "kp"), when=lambda v: bool(v["FUSED"])
+        ),
         multiply(
             "10_padded.cl",
             "padded",
@@ -331,23 +336,45 @@ PADDED_TILES = Variant(
             lambda _: (16, 16),
         ),
     ),
-    parameters={**tile_parameters((64, 80, 128, 160), (4, 8, 10)), "PAD": _PAD},
+    parameters={
+        **tile_parameters((64, 80, 128, 160), (4, 8, 10)),
+        "WIDTH": Parameter("elements of a vector: of every load and of the stores of C", (1, 2, 4)),
+        "PAD": Parameter("vectors that local rows are longer than the tile", (1, 2, 4)),
+        "FUSED": Parameter(
+            "1: B is transposed and padded in one launch; 0: in two", (0, 1), launch=True, least=0
+        ),
+    },
     presets={
-        "default": {"BM": 64, "BN": 64, "BK": 16, "TM": 8, "TN": 8, "PAD": 1},
+        "default": {"BM": 64, "BN": 64, "BK": 16, "TM": 8, "TN": 8, "WIDTH": 1, "PAD": 1, "FUSED": 0},
         "cpu-intel": {"BM": 128, "BN": 128, "BK": 16, "TM": 4, "TN": 4},
         "gpu": {"BM": 128, "BN": 128, "BK": 16, "TM": 8, "TN": 8},
         "gpu-nvidia": {"BK": 32},
         "gpu-nvidia:double": {"BN": 64, "BK": 16},
     },
-    constraints=(ROWS, COLUMNS),
+    named={
+        "160x160": Named(
+            "the tutorial's fastest: 160 x 160 tiles, 10 x 10 sums, loads of two", _PUBLISHED_TILES
+        ),
+        "fused": Named("B transposed and padded in one launch", {"FUSED": 1}),
+    },
+    constraints=(
+        ROWS,
+        COLUMNS,
+        *_VECTORS,
+        Constraint(
+            lambda p: p["BK"] % p["WIDTH"] == 0,
+            "BK must be a multiple of WIDTH, so that loads are whole vectors",
+        ),
+        Constraint(lambda p: p["FUSED"] <= 1, "FUSED is 0 (transpose, then pad) or 1 (both in one launch)"),
+    ),
     extents={**PADDED, "ldbt": lambda v: v["k"]},
     temporaries={
         "AP": lambda v: v["mp"] * v["kp"],
-        "BT": lambda v: v["n"] * v["k"],
+        "BT": lambda v: 0 if v["FUSED"] else v["n"] * v["k"],
         "BP": lambda v: v["np"] * v["kp"],
         "CP": lambda v: v["mp"] * v["np"],
     },
-    local_elements=lambda p: p["BK"] * (p["BM"] + p["BN"] + 2 * p["PAD"]),
+    local_elements=lambda p: p["BK"] * (p["BM"] + p["BN"] + 2 * p["PAD"] * p["WIDTH"]),
     edge=tile_edge,
 )
 

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from gemmbench.gemm.opencl import GemmExecutor
 from gemmbench.ladder import BY_NAME, LADDER
+from gemmbench.ladder.variant import Values
 from gemmbench.model import kernel_files
 from gemmbench.model.case import Case, Operands, Policy, Skip
 from gemmbench.model.device import DeviceFacts
@@ -48,12 +49,14 @@ EDGES = [
 SCALARS = [(1.0, 0.0), (2.0, -1.0), (0.0, 0.0), (0.0, 1.0), (-1.0, 0.5)]
 
 
-def bound(device: DeviceFacts, name: str, dtype: str) -> tuple[GemmExecutor, Any]:
+def bound(
+    device: DeviceFacts, name: str, dtype: str, overrides: Values | None = None
+) -> tuple[GemmExecutor, Any]:
     """An executor and the function that binds a variant's kernels to a problem's buffers."""
     made = executor(device)
     variant = BY_NAME[name]
-    parameters = variant.preset(device.family, dtype=dtype)
-    (step,) = gemm_plan([device], [variant], [Gemm(8, 8, 8, dtype)])
+    parameters = variant.preset(device.family, overrides, dtype)
+    (step,) = gemm_plan([device], [variant], [Gemm(8, 8, 8, dtype)], overrides)
     if isinstance(step, Skip):
         pytest.skip(step.row.reason)
     parameters = variant.compiled(Gemm(8, 8, 8, dtype), device, parameters)
@@ -89,6 +92,22 @@ def test_exact_on_any_shape(
     dtype = BY_NAME[name].dtypes[0]
     made, bind = bound(device, name, dtype)
     assert made.exact_run(Gemm(m, n, k, dtype, *scalars), bind) == ""
+
+
+#   a kernel, its type, parameters beside its preset
+PARAMETERS: list[tuple[str, str, dict[str, int]]] = [
+    ("padded", "float", {"WIDTH": 4, "PAD": 2}),
+    ("padded", "double", {"WIDTH": 2, "FUSED": 1}),
+    ("padded-160x160", "float", {}),
+]
+
+
+@pytest.mark.parametrize(("name", "dtype", "overrides"), PARAMETERS)
+def test_exact_with_parameters(device: DeviceFacts, name: str, dtype: str, overrides: dict[str, int]) -> None:
+    made, bind = bound(device, name, dtype, overrides)
+    for shape in [(0, 5, 5), (5, 5, 0), (1, 1, 1), (7, 13, 31), (161, 159, 33)]:
+        for alpha, beta in SCALARS[:2]:
+            assert made.exact_run(Gemm(*shape, dtype, alpha, beta), bind) == "", shape
 
 
 @pytest.mark.parametrize("exchange", [1, 2])
@@ -158,6 +177,7 @@ BREAKS = {
     "short loop": ("register", "p0 < k; p0 += BK", "p0 < k - 1; p0 += BK"),
     "reads C when beta is 0": ("naive", "beta == 0 ? scaled : scaled +", "scaled +"),
     "no tail": ("dot-v8", "for (; p > 0; p--)", "for (; p > 1; p--)"),
+    "lanes swapped": ("padded-160x160", "rows.lanes[i]", "rows.lanes[i ^ 1]"),
     "unscaled": ("padded", "(REAL)alpha * CP", "CP"),
     "neighbour": ("block2x2-v4", "store(c + 1, alpha, s01, beta)", "store(c + 1, alpha, s00, beta)"),
     "another work-item's row": ("coarse", "At[y + w * RTS][p] * b", "At[y + w][p] * b"),

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from gemmbench.ladder import BY_NAME, LADDER, VARIANTS
+from gemmbench.ladder import BY_NAME, LADDER, ORDER, VARIANTS
 from gemmbench.ladder.variant import ParameterError, Variant, round_up
 from gemmbench.model import kernel_files
 from gemmbench.model.problem import Gemm
@@ -133,3 +133,56 @@ def test_the_articles_groups_fit_the_device_and_waste_little(m: int, n: int) -> 
     started = round_up(across, chosen["WX"]) * round_up(down, chosen["WY"])
     assert started < 2 * across * down  # few part-filled groups
     assert image.chosen(problem, DEVICE, {"WX": 4}) == {"WY": image.chosen(problem, DEVICE, {})["WY"]}
+
+
+def launches(name: str, overrides: dict[str, int] | None = None) -> list[str]:
+    variant, problem = BY_NAME[name], Gemm(5, 6, 7)
+    values = variant.values(problem, variant.preset("cpu", overrides))
+    return [step.kernel for step in variant.steps(values)]
+
+
+def test_padded_takes_five_launches_or_four() -> None:
+    assert launches("padded") == ["pad", "transpose", "pad", "padded", "unpad"]
+    assert launches("padded", {"FUSED": 1}) == ["pad", "transpose", "padded", "unpad"]
+    assert launches("padded-fused") == ["pad", "transpose", "padded", "unpad"]
+    fused = BY_NAME["padded-fused"]
+    assert fused.temporary_bytes(Gemm(5, 6, 7), fused.preset("cpu"))["BT"] == 0
+
+
+@pytest.mark.parametrize(
+    ("overrides", "sentence"),
+    [
+        ({"WIDTH": 4, "TM": 10, "BM": 160}, "TM must be a multiple of WIDTH"),
+        ({"WIDTH": 4, "BK": 2}, "BK must be a multiple of WIDTH, so that loads are whole vectors"),
+        ({"FUSED": 2}, "FUSED is 0 .* or 1"),
+    ],
+)
+def test_vectors_of_padded_are_whole(overrides: dict[str, int], sentence: str) -> None:
+    with pytest.raises(ParameterError, match=sentence):
+        BY_NAME["padded"].preset("cpu", overrides)
+
+
+NAMED = [each for variant in OPENCL for each in variant.configurations]
+
+
+@pytest.mark.parametrize("each", NAMED, ids=[each.name for each in NAMED])
+def test_a_named_configuration_is_no_rung_and_holds_everywhere(each: Variant) -> None:
+    base = next(variant for variant in OPENCL if each in variant.configurations)
+    name = each.name.removeprefix(f"{base.name}-")
+    assert BY_NAME[each.name] == each
+    assert each.name not in LADDER
+    assert ORDER.index(base.name) < ORDER.index(each.name) < ORDER.index(base.name) + 3
+    for family in ("cpu-intel", "cpu-pocl", "gpu-nvidia", "gpu-intel", "accelerator-other"):
+        for dtype in each.dtypes:
+            preset = each.preset(family, dtype=dtype)
+            assert preset == base.preset(family, base.named[name].values, dtype)
+
+
+@pytest.mark.parametrize("dtype", ["half", "float", "double"])
+def test_the_tutorials_tiles_fit_an_nvidia_gpu(dtype: str) -> None:
+    tiles = BY_NAME["padded-160x160"]
+    preset = tiles.preset("gpu-nvidia", dtype=dtype)
+    assert (preset["BM"], preset["BN"], preset["TM"], preset["TN"], preset["WIDTH"]) == (160, 160, 10, 10, 2)
+    (multiply,) = (step for step in tiles.passes if step.role == "multiply")
+    assert multiply.group(preset) == (16, 16)
+    assert tiles.local_bytes(dtype, preset) <= 48 << 10
