@@ -24,6 +24,7 @@ from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Row
 from gemmbench.opencl import runtime as runtime_module
 from gemmbench.opencl.runtime import Runtime
+from gemmbench.stats import rates
 from gemmbench.suite.plan import gemm_plan
 from tests import in_process
 from tests.device.conftest import executor
@@ -166,6 +167,14 @@ def test_the_users_own_matrices_are_multiplied(device: DeviceFacts, tmp_path: An
     row = measured(device, "padded", Gemm(20, 10, 30, alpha=2.0), operands=own)
     assert row.status == "ok"
     np.testing.assert_allclose(np.load(tmp_path / "out.npy"), 2 * (a @ b), rtol=1e-5)
+
+
+def test_the_batches_are_shared_among_the_launches(device: DeviceFacts) -> None:
+    row = measured(device, "padded-fused", Gemm(90, 70, 50))
+    assert [launch.name for launch in row.launches] == ["pad", "transpose", "padded", "unpad"]
+    timed = [launch.timed_s for launch in row.launches]
+    assert all(seconds is not None and seconds > 0 for seconds in timed)
+    assert 0 < (rates.helpers_share(row) or 0) < 1
 
 
 BREAKS = {
