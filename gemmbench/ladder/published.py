@@ -353,7 +353,7 @@ PADDED_TILES = Variant(
     },
     named={
         "160x160": Named(
-            "the tutorial's fastest: 160 x 160 tiles, 10 x 10 sums, loads of two", _PUBLISHED_TILES
+            "the tutorial's fastest, 160 x 160 tiles, 10 x 10 sums, loads of two", _PUBLISHED_TILES
         ),
         "fused": Named("B transposed and padded in one launch", {"FUSED": 1}),
     },
@@ -421,17 +421,40 @@ def _dot_products(name: str, idea: str, file: str, kernel: str, block: int = 1) 
     )
 
 
-_DOT = "B transposed: each element of C is a dot product of two rows, by vectors of {}"
-_DOTF = "the same by the built-in dot on the 4-wide parts of vectors of {}"
+def _along_rows(variant: Variant) -> Variant:
+    """The variant with the choice of how its work-items walk along a row of A and of B transposed."""
+    how = Parameter("1: pointers advance along the rows; 0: every load is indexed", (0, 1), least=0)
+    return replace(
+        variant,
+        parameters={**variant.parameters, "POINTERS": how},
+        presets={kind: {**values, "POINTERS": 1} for kind, values in variant.presets.items()},
+        named={"indexed": Named("pointers stay, every load is indexed", {"POINTERS": 0})},
+        constraints=(
+            *variant.constraints,
+            Constraint(lambda p: p["POINTERS"] <= 1, "POINTERS is 1 (they advance) or 0 (loads are indexed)"),
+        ),
+    )
+
+
+def _dot(name: str) -> Variant:
+    idea = "B transposed: each element of C is a dot product of two rows, by vectors of {}"
+    return _along_rows(_dot_products(name, idea, "11_dot.cl", "dot_rows"))
+
+
+def _dotf(name: str) -> Variant:
+    idea = "the same by the built-in dot on the 4-wide parts of vectors of {}"
+    return _along_rows(_dot_products(name, idea, "12_dotf.cl", "dotf_rows"))
+
+
 _TWO = "a 2 x 2 block of C per work-item: four dot products share the rows they load, by vectors of {}"
 _FOUR = "a 4 x 4 block of C per work-item, by vectors of {}: more reuse, more registers"
 
 MOBILE_VARIANTS = (
-    _dot_products("dot-v4", _DOT, "11_dot.cl", "dot_rows"),
-    _dot_products("dot-v8", _DOT, "11_dot.cl", "dot_rows"),
-    replace(_dot_products("dot-v16", _DOT, "11_dot.cl", "dot_rows"), likely={"narrow-cpu": 2}),
-    _dot_products("dotf-v8", _DOTF, "12_dotf.cl", "dotf_rows"),
-    _dot_products("dotf-v16", _DOTF, "12_dotf.cl", "dotf_rows"),
+    _dot("dot-v4"),
+    _dot("dot-v8"),
+    replace(_dot("dot-v16"), likely={"narrow-cpu": 2}),
+    _dotf("dotf-v8"),
+    _dotf("dotf-v16"),
     _dot_products("block2x2-v4", _TWO, "13_block2x2.cl", "block2x2", 2),
     _dot_products("block2x2-v8", _TWO, "13_block2x2.cl", "block2x2", 2),
     _dot_products("block4x4-v4", _FOUR, "14_block4x4.cl", "block4x4", 4),

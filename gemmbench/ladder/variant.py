@@ -157,7 +157,7 @@ class Variant:
             replace(
                 self,
                 name=f"{self.name}-{name}",
-                idea=f"{self.name}, {each.idea}",
+                idea=f"{self.name}: {each.idea}",
                 presets={kind: {**values, **each.values} for kind, values in self.presets.items()},
                 named={},
                 likely={},

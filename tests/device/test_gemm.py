@@ -100,6 +100,8 @@ PARAMETERS: list[tuple[str, str, dict[str, int]]] = [
     ("padded", "float", {"WIDTH": 4, "PAD": 2}),
     ("padded", "double", {"WIDTH": 2, "FUSED": 1}),
     ("padded-160x160", "float", {}),
+    ("dot-v8-indexed", "float", {}),
+    ("dotf-v16-indexed", "double", {}),
 ]
 
 
@@ -188,6 +190,7 @@ BREAKS = {
     "no tail": ("dot-v8", "for (; p > 0; p--)", "for (; p > 1; p--)"),
     "lanes swapped": ("padded-160x160", "rows.lanes[i]", "rows.lanes[i ^ 1]"),
     "unscaled": ("padded", "(REAL)alpha * CP", "CP"),
+    "no tail of an index": ("dot-v4-indexed", "for (; p < k; p++)", "for (; p < k - 1; p++)"),
     "neighbour": ("block2x2-v4", "store(c + 1, alpha, s01, beta)", "store(c + 1, alpha, s00, beta)"),
     "another work-item's row": ("coarse", "At[y + w * RTS][p] * b", "At[y + w][p] * b"),
     "a lane too few": ("wide", "STEP(2, s2) STEP(3, s3)", "STEP(2, s2)"),

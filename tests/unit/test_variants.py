@@ -154,12 +154,20 @@ def test_padded_takes_five_launches_or_four() -> None:
     [
         ({"WIDTH": 4, "TM": 10, "BM": 160}, "TM must be a multiple of WIDTH"),
         ({"WIDTH": 4, "BK": 2}, "BK must be a multiple of WIDTH, so that loads are whole vectors"),
-        ({"FUSED": 2}, "FUSED is 0 .* or 1"),
+        ({"FUSED": 2}, r"FUSED is 0 .* or 1"),
     ],
 )
 def test_vectors_of_padded_are_whole(overrides: dict[str, int], sentence: str) -> None:
     with pytest.raises(ParameterError, match=sentence):
         BY_NAME["padded"].preset("cpu", overrides)
+
+
+@pytest.mark.parametrize("name", ["dot-v4", "dot-v8", "dot-v16", "dotf-v8", "dotf-v16"])
+def test_pointers_of_dot_products_advance_unless_they_are_to_be_indexed(name: str) -> None:
+    assert BY_NAME[name].preset("gpu-other")["POINTERS"] == 1
+    assert BY_NAME[f"{name}-indexed"].preset("gpu-other")["POINTERS"] == 0
+    with pytest.raises(ParameterError, match=r"POINTERS is 1 .* or 0"):
+        BY_NAME[name].preset("cpu", {"POINTERS": 2})
 
 
 NAMED = [each for variant in OPENCL for each in variant.configurations]
