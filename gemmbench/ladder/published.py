@@ -511,13 +511,14 @@ def _article_shape(problem: Gemm, device: DeviceFacts, _: Values) -> dict[str, i
     return {"WX": best[0], "WY": best[1]}
 
 
-def _image_multiply(kernel: str, rows: int) -> Pass:
+def _four_wide(file: str, kernel: str, rows: int, b: tuple[str, ...]) -> Pass:
+    """The multiplication with PIXEL columns and some rows for each work-item; `b`: how it takes B."""
     step = multiply(
-        "16_image.cl",
+        file,
         kernel,
         lambda v: (-(-v["n"] // PIXEL), -(-v["m"] // rows)),
         group_of,
-        ("m", "n", "k", "alpha", "A", "lda", "BI", "beta", "C", "ldc"),
+        ("m", "n", "k", "alpha", "A", "lda", *b, "beta", "C", "ldc"),
     )
     few = rows < _ROWS
     return replace(step, when=lambda v: (v["m"] < _FEW_ROWS) == few)
@@ -537,8 +538,8 @@ IMAGE = Variant(
             lambda v: (-(-v["n"] // PIXEL), v["k"]),
             lambda _: (16, 8),
         ),
-        _image_multiply("image_4x8", _ROWS),
-        _image_multiply("image_4x1", 1),
+        _four_wide("16_image.cl", "image_4x8", _ROWS, ("BI",)),
+        _four_wide("16_image.cl", "image_4x1", 1, ("BI",)),
     ),
     parameters=group_shape("pixels of C", "micro-tiles of C", (4, 8, 16, 32), (1, 2, 4, 8, 16)),
     choose=_article_shape,
@@ -547,4 +548,33 @@ IMAGE = Variant(
     dtypes=("float", "half"),
 )
 
-VENDOR_VARIANTS = (MALI, IMAGE)
+
+def _whole_pixels(v: Values) -> bool:
+    """Whether rows of B start where a vector of PIXEL elements can be loaded."""
+    return v["ldb"] % PIXEL == 0
+
+
+def _buffer_multiply(kernel: str, rows: int, padded: bool) -> Pass:
+    step = _four_wide("16_buffer.cl", kernel, rows, ("BP", "nw") if padded else ("B", "ldb"))
+    return replace(step, when=lambda v: step.when(v) and _whole_pixels(v) != padded)
+
+
+BUFFER = replace(
+    IMAGE,
+    name="buffer-4x8",
+    idea="image-4x8 with B in a buffer, all else alike: their ratio is what the texture cache brings",
+    source="gemmbench, to isolate the image of Qualcomm's Matrix Multiply on Adreno GPUs",
+    passes=(
+        replace(pad("k", "n", "B", "ldb", "k", "nw", "BP"), when=lambda v: not _whole_pixels(v)),
+        *(
+            _buffer_multiply(kernel, rows, padded)
+            for kernel, rows in (("buffer_4x8", _ROWS), ("buffer_4x1", 1))
+            for padded in (False, True)
+        ),
+    ),
+    images={},
+    extents={"nw": lambda v: round_up(v["n"], PIXEL)},
+    temporaries={"BP": lambda v: 0 if _whole_pixels(v) else v["k"] * v["nw"]},
+)
+
+VENDOR_VARIANTS = (MALI, IMAGE, BUFFER)

@@ -203,6 +203,7 @@ BREAKS = {
     "gathered twice": ("mali-sgemm", "b[2 * step], b[3 * step]", "b[2 * step], b[2 * step]"),
     "swapped pixels": ("image-4x8", "b2 = READ(BI, x, p + 2)", "b2 = READ(BI, x, p + 3)"),
     "pixels past the edge": ("image-4x8", "left > 1 ? b[1] : (REAL)0", "left > 1 ? b[0] : (REAL)0"),
+    "swapped vectors": ("buffer-4x8", "b2 = READ(x, p + 2)", "b2 = READ(x, p + 3)"),
     "an image of zeros": ("image-4x8", "WRITE(BI, x, p,", "if (p == 0) WRITE(BI, x, p,"),
 }
 

@@ -109,7 +109,7 @@ def test_the_ladder_has_every_published_step_in_order() -> None:
     assert " ".join(LADDER).startswith(
         "naive tiled coarse wide rect register register-wide subgroup prefetch padded "
         "dot-v4 dot-v8 dot-v16 dotf-v8 dotf-v16 block2x2-v4 block2x2-v8 block4x4-v4 block4x4-v8 "
-        "mali-sgemm image-4x8"
+        "mali-sgemm image-4x8 buffer-4x8"
     )
     assert len(set(LADDER)) == len(LADDER)
 
@@ -139,6 +139,23 @@ def launches(name: str, overrides: dict[str, int] | None = None) -> list[str]:
     variant, problem = BY_NAME[name], Gemm(5, 6, 7)
     values = variant.values(problem, variant.preset("cpu", overrides))
     return [step.kernel for step in variant.steps(values)]
+
+
+@pytest.mark.parametrize("m", [3, 8, 300])
+@pytest.mark.parametrize("n", [5, 64])
+def test_the_buffer_differs_from_the_image_in_nothing_but_b(m: int, n: int) -> None:
+    image, buffer, problem = BY_NAME["image-4x8"], BY_NAME["buffer-4x8"], Gemm(m, n, 7)
+    assert image.chosen(problem, DEVICE, {}) == buffer.chosen(problem, DEVICE, {})
+    assert (image.flags, image.dtypes) == (buffer.flags, buffer.dtypes)
+    pairs = []
+    for variant in (image, buffer):
+        values = variant.values(problem, full(variant, problem))
+        *helpers, step = variant.steps(values)
+        pairs.append((step.kernel[-4:], step.items(values), step.group(values)))
+        assert [helper.role for helper in helpers] == (
+            ["image"] if variant is image else ["pad"] if n % 4 else []
+        )
+    assert pairs[0] == pairs[1]
 
 
 def test_padded_takes_five_launches_or_four() -> None:
