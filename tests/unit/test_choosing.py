@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from gemmbench.ladder import BASELINES, BY_NAME, ORDER
+from gemmbench.ladder import BASELINES, BY_NAME, ORDER, VARIANTS
 from gemmbench.model.case import Case
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Check, Problem, Row
