@@ -73,6 +73,12 @@ KINDS: dict[str, Kind] = {
         "measured GEMM rows with a measured peak of their type",
         sweep_chart.roofline,
     ),
+    "host-parts": Kind(
+        "where the time of the host scope goes: upload, enqueueing, passes, kernel, waiting, download",
+        "rows whose host scope was timed by part",
+        ladder_chart.host_parts,
+        across=1,
+    ),
     "peak": Kind(
         "the device's measured peak by data type and vector width",
         "measured peak row",

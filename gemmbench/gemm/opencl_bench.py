@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import partial
@@ -14,15 +14,15 @@ import numpy as np
 import pyopencl as cl
 
 from gemmbench.gemm.answers import Answers
-from gemmbench.gemm.operands import Laps, Matrices, host_batch, load_operands, operand_sets
+from gemmbench.gemm.operands import SPLIT, Laps, Matrices, host_batch, load_operands, operand_sets
 from gemmbench.ladder.variant import Layout, Variant
 from gemmbench.model import instrument
 from gemmbench.model.case import Case, Policy
 from gemmbench.model.dtypes import ReferenceArray
 from gemmbench.model.instrument import Batch
 from gemmbench.model.problem import Gemm
-from gemmbench.model.row import CHAIN, PAGEABLE, Check, Launch
-from gemmbench.opencl.runtime import Operand, Runtime, errors, operand
+from gemmbench.model.row import CHAIN, CYCLE, PAGEABLE, Check, Launch
+from gemmbench.opencl.runtime import MAPPED, Operand, Runtime, errors, operand
 
 
 class Step(Protocol):
@@ -125,6 +125,8 @@ class Queued:
 class Bench:
     """One problem on the device, ready to be run again and again."""
 
+    stamped = True  # whether every launch has an event that tells its time
+
     def __init__(
         self,
         runtime: Runtime,
@@ -156,7 +158,7 @@ class Bench:
             direct = plain | {image: operands[name].buffer for name, image in as_image.items()}
             self._buffers.append((plain, direct if as_image else plain))
         self._turns = Turns(self.sets)
-        self._memory = mode
+        self._memory, self._cycles = mode, mode == policy.memory and mode in MAPPED
         self._pageable: list[tuple[Operand, Operand, Operand]] = []
         self._bound(timed)
         self._images = tuple(as_image)
@@ -200,6 +202,7 @@ class Bench:
             self.sets,
             self._timed.notes,
             parts=True,
+            cycle=self._cycles,
         )
 
     @property
@@ -221,7 +224,7 @@ class Bench:
         with errors():
             if clock == "device":
                 return self._device_batch(count)
-            return host_batch(partial(self._next_host_run, clock), count)
+            return host_batch(partial(self._next_host_run, clock), clock, count)
 
     def _device_batch(self, count: int) -> Batch | Queued:
         """Put so many problems into the queue, back to back."""
@@ -305,7 +308,7 @@ class Bench:
         return events
 
     def _next_host_run(self, clock: str) -> dict[str, float]:
-        """Run the next operand set from host memory to host memory; wall seconds."""
+        """Run the next operand set from host memory to host memory: see `Laps`."""
         index = self._turns.index()
         self._turns.took(1, clock)
         self._restore_c(index)
@@ -321,27 +324,37 @@ class Bench:
             self._turns.on_device = True
         return self._prepared
 
-    def _host_run(self, index: int, clock: str = "host") -> dict[str, float]:
-        """From operands in host memory to C in host memory; wall seconds."""
-        a, b, c = (self._pageable if clock == PAGEABLE else self._operands)[index]
+    def _host_run(self, index: int, clock: str) -> dict[str, float]:
+        """From operands in host memory to C in host memory: see `Laps`.
+
+        A map cycle begins with ordinary arrays and buffers that the device has, and ends with the host having
+        them all.
+        """
+        operands = (self._pageable if clock == PAGEABLE else self._operands)[index]
+        a, b, c = operands
         self._turns.on_device = False
-        queue = self.runtime.plain_queue
-        for matrix in (a, b, c):
-            matrix.reclaim(queue)
+        split, cycle = clock in SPLIT, clock == CYCLE
+        queue = self.runtime.queue if split else self.runtime.plain_queue
+        for matrix in operands:
+            matrix.lend(queue) if cycle else matrix.reclaim(queue)
         queue.finish()
-        laps = Laps(clock, queue.finish)
-        a.to_device(queue)
-        b.to_device(queue)
-        if self._problem.beta != 0:
-            c.to_device(queue)
-        else:
-            c.lend(queue)
-        laps.lap("upload")
-        for launch in self._hosted[index]:
-            launch.enqueue(queue)
-        laps.lap("enqueue", wait=False)
-        laps.lap("passes")
-        c.to_host(queue)
+        laps = Laps(split, queue.finish)
+        if cycle:
+            for matrix in operands:
+                matrix.to_host(queue)
+            laps.lap("map")
+            for matrix, values in ((a, self._values.a), (b, self._values.b)):
+                matrix.fill(values)
+            if self._problem.beta != 0:
+                c.fill(self._values.c)
+            laps.lap("fill")
+        events = [("upload", a.to_device(queue)), ("upload", b.to_device(queue))]
+        events.append(("upload", c.to_device(queue) if self._problem.beta != 0 else c.lend(queue)))
+        laps.lap("upload", wait=not self.stamped)
+        events += [(launch.role, launch.enqueue(queue)) for launch in self._hosted[index]]
+        laps.launched(partial(_busy, events) if self.stamped else None)
+        for matrix in operands if cycle else (c,):
+            matrix.to_host(queue)
         return laps.end()
 
     def _restore_c(self, index: int) -> None:
@@ -358,6 +371,7 @@ class WallBench(Bench):
     """A bench for steps whose events do not tell: wall clock, and no kernel scope."""
 
     _ahead = ()
+    stamped = False
 
     def _device_batch(self, count: int) -> Batch:
         """Run so many problems back to back; wall seconds of one as the device scope."""
@@ -367,6 +381,15 @@ class WallBench(Bench):
         self.runtime.queue.finish()
         end = time.monotonic()
         return Batch({"device": (end - begin) / count}, begin, end, count)
+
+
+def _busy(events: Iterable[tuple[str, Any]]) -> dict[str, float]:
+    """Seconds from START to END of upload, passes and multiply kernels; an upload may have no event."""
+    seconds = {"upload": 0.0, "passes": 0.0, "kernel": 0.0}
+    for role, event in events:
+        part = {"upload": "upload", "multiply": "kernel"}.get(role, "passes")
+        seconds[part] += _stamps(event)[2] if event else 0.0
+    return seconds
 
 
 def _stamps(event: Any) -> tuple[float, float, float]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import statistics
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -15,7 +14,7 @@ from rich.text import Text
 from gemmbench.ladder import AUTO, BASELINE
 from gemmbench.model import units
 from gemmbench.model.device import HOST
-from gemmbench.model.row import CHAIN, PAGEABLE, PARTS, SCOPES, Check, Row
+from gemmbench.model.row import CHAIN, PAGEABLE, SCOPES, Check, Row
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean, clean_lines, listed
 from gemmbench.report import notes
@@ -328,8 +327,9 @@ def _page(run: Run, row: Row) -> RenderableType:
     parts: list[RenderableType] = []
     if row.samples:
         parts += [_scopes(run, row), Text("")]
-    if row.parts:
-        parts += [_parts(row), Text("")]
+    for title, seconds in (("host scope", row.parts), ("map cycle", row.cycle)):
+        if split := rates.split(seconds):
+            parts += [_parts(title, split), Text("")]
     if row.launches:
         parts += [_launches(row), Text("")]
     parts.append(Sheet(notes=tuple(_facts(run, row))))
@@ -371,18 +371,25 @@ def _scopes(run: Run, row: Row) -> Sheet:
     )
 
 
-def _parts(row: Row) -> Sheet:
-    """The host scope's parts: medians of problems where the host waited for the device after each part."""
-    medians = {name: statistics.median(row.parts[name]) for name in PARTS}
-    whole = sum(medians.values())
+def _parts(title: str, split: rates.Split) -> Sheet:
+    """A problem in the host scope by part."""
+
+    lines = [
+        (Cell(part_name(split, name)), Cell(units.seconds(s)), Cell(units.percent(split.share(name))))
+        for name, s in split.seconds.items()
+    ]
+    if split.whole_s is not None:
+        lines.append((Cell("whole"), Cell(units.seconds(split.whole_s)), Cell(units.percent(1.0))))
     return Sheet(
-        keys=("host scope, waiting after each part",),
+        keys=(f"{title} by part",),
         blocks=(("time", "share"),),
-        rows=tuple(
-            (Cell(name), Cell(units.seconds(seconds)), Cell(units.percent(seconds / whole if whole else 0.0)))
-            for name, seconds in medians.items()
-        ),
+        rows=tuple(lines),
     )
+
+
+def part_name(split: rates.Split, name: str) -> str:
+    """A part for people; without the kernel's own time the passes have it."""
+    return "passes and kernel" if name == "passes" and "kernel" not in split.seconds else name
 
 
 def _launches(row: Row) -> Sheet:

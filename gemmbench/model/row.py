@@ -38,8 +38,21 @@ PAGEABLE = "pageable"
 CHAIN = "chain"
 """On a GPU: from the first START to the last END of a batch. A library's CUDA graph is held against it."""
 
-PARTS: tuple[str, ...] = ("upload", "enqueue", "passes", "download")
-"""Of the host scope, in their order: see `Row.parts`."""
+PARTS: tuple[str, ...] = (
+    "map", "fill", "upload", "enqueue", "passes", "kernel", "waiting", "download",
+)  # fmt: skip
+"""Of the host scope, in their order: see `Row.parts`.
+
+upload and download copy or, of mapped memory, unmap and map. passes and kernel are by the device's stamps,
+and waiting is what the host waits beyond them. Where there is no kernel, since a library does not report it,
+passes has all launches. Only a map cycle has map and fill.
+"""
+
+WHOLE = "whole"
+"""Beside the parts: the same problems by the wall clock alone."""
+
+CYCLE = "cycle"
+"""The clock of a whole map cycle: A, B and C mapped, filled, unmapped, multiplied and mapped back."""
 
 
 @dataclass(frozen=True)
@@ -153,6 +166,9 @@ class Row:
     parts: dict[str, tuple[Annotated[float, Meta(ge=0)], ...]] = field(
         default_factory=dict
     )  # of the host scope: seconds by problem
+    cycle: dict[str, tuple[Annotated[float, Meta(ge=0)], ...]] = field(
+        default_factory=dict
+    )  # likewise of a whole map cycle, of operands that the host maps
     launches: tuple[Launch, ...] = ()
     check: Check = field(default_factory=Check)
     energy: Energy = field(default_factory=Energy)

@@ -190,6 +190,8 @@ def _code(error: Any) -> str:
 
 
 _PAGE = 4096
+MAPPED = ("mapped",)
+"""The modes in which host and device take one allocation in turns: see `model.case.MEMORY_MODES`."""
 
 
 def choose(mode: str, device: DeviceFacts) -> str:
@@ -223,12 +225,12 @@ class Operand:
         else:
             self._host[...] = values.reshape(-1)
 
-    def to_device(self, queue: Any) -> None:
-        """Enqueue what makes the host's values the device's."""
+    def to_device(self, queue: Any) -> Any:
+        """Enqueue what makes the host's values the device's; its event, or None if there is nothing to do."""
         raise NotImplementedError
 
-    def lend(self, queue: Any) -> None:
-        """Give the memory to the device without copying the values."""
+    def lend(self, queue: Any) -> Any:
+        """Give the memory to the device without copying the values; its event, if there is one."""
 
     def keep_on_device(self, queue: Any) -> None:
         """Have the values on the device, without copying them twice (not timed)."""
@@ -267,11 +269,9 @@ class Mapped(Operand):
         self._pitch = self._held[-1] * dtype.itemsize  # bytes from row to row of an image; what the map says
         self._host = None
 
-    def to_device(self, queue: Any) -> None:
-        if self._host is not None:
-            if self._host.size:
-                self._host.base.release(queue)
-            self._host = None
+    def to_device(self, queue: Any) -> Any:
+        host, self._host = self._host, None
+        return host.base.release(queue) if host is not None and host.size else None
 
     lend = to_device
     keep_on_device = to_device
@@ -327,10 +327,11 @@ class Copied(Operand):
         super().fill(values)
         self._changed = True
 
-    def to_device(self, queue: Any) -> None:
-        if self._host.size:
-            cl.enqueue_copy(queue, self.buffer, self._host, is_blocking=False, **self._area)
+    def to_device(self, queue: Any) -> Any:
         self._changed = False
+        if not self._host.size:
+            return None
+        return cl.enqueue_copy(queue, self.buffer, self._host, is_blocking=False, **self._area)
 
     def keep_on_device(self, queue: Any) -> None:
         if self._changed:

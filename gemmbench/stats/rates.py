@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -11,7 +11,7 @@ from gemmbench.model.conditions import Conditions, State
 from gemmbench.model.device import HOST
 from gemmbench.model.dtypes import DTYPES
 from gemmbench.model.problem import Gemm
-from gemmbench.model.row import CHAIN, SCOPES, Problem, Row, moment
+from gemmbench.model.row import CHAIN, PARTS, SCOPES, WHOLE, Problem, Row, moment
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import GIGA
 from gemmbench.stats.ceilings import ALLOWED
@@ -131,6 +131,54 @@ def shown_samples(row: Row, scope: str) -> str:
 def own_rate(row: Row, scope: str) -> Rate | None:
     """`shown_rate`, or None where the row was not measured in the scope itself."""
     return shown_rate(row, scope) if scope in row.samples else None
+
+
+ADDS_UP = 0.03  # of the whole: parts that differ from it by more do not add up to it
+
+
+@dataclass(frozen=True)
+class Split:
+    """A problem in the host scope by part: of those that were timed, the one that took the median time.
+
+    Medians of each part would be of different problems, and would not add up.
+
+    Attributes:
+        seconds: by `row.PARTS`, in their order.
+        whole_s: by the wall clock alone; None in runs of gemmbench before it was kept.
+    """
+
+    seconds: Mapping[str, float]
+    whole_s: float | None
+
+    def share(self, name: str) -> float:
+        """A part as a fraction of the whole, or of the sum where the whole is not known."""
+        return self.seconds[name] / (self.whole_s or sum(self.seconds.values()) or 1.0)
+
+    @property
+    def doubt(self) -> str:
+        """That the parts do not add up to the whole; "" if they do."""
+        added = sum(map(self.share, self.seconds))
+        if self.whole_s is None or abs(added - 1) <= ADDS_UP:
+            return ""
+        return f"they add up to {100 * added:.0f} % of the whole: the stamps contradict the wall clock"
+
+
+def split(parts: Mapping[str, Sequence[float]]) -> Split | None:
+    """The parts of `Row.parts` or `Row.cycle`; None without any."""
+    names = [name for name in PARTS if name in parts]
+    if not names:
+        return None
+    sums = [sum(each) for each in zip(*(parts[name] for name in names), strict=True)]
+    wholes = parts.get(WHOLE, sums)
+    typical = sorted(range(len(wholes)), key=wholes.__getitem__)[len(wholes) // 2]
+    whole_s = wholes[typical] if WHOLE in parts else None
+    return Split({name: parts[name][typical] for name in names}, whole_s)
+
+
+def doubt(parts: Mapping[str, Sequence[float]]) -> str:
+    """`Split.doubt` of `Row.parts` or `Row.cycle`; "" without any."""
+    known = split(parts)
+    return known.doubt if known else ""
 
 
 @lru_cache(maxsize=64)
