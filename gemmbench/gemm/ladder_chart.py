@@ -494,7 +494,7 @@ def host_parts(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
                 )
                 for problem in problems
             ]
-        bars = {}
+        bars: dict[int, tuple[str, derive.Split]] = {}
         for row in rows:
             at = f" {row.label or row.problem.size}" if len(problems) > 1 and row.problem else ""
             for name, parts in ((f"{row.variant}{at}", row.parts), ("map cycle", row.cycle)):

@@ -113,6 +113,7 @@ def _sheet(run: Run, grid: _Grid) -> Sheet:
             *notes.troubles(reported, _type, "type"),
             *notes.noisy(run, grid.rows, _type),
             *([_JOULES] if sweep_table.any_joules(grid.rows) else []),
+            *sweep_table.remarks(run, grid.rows, _type),
             *notes.choices(grid.rows, _type, "type"),
             *notes.remarks(grid.rows, _type, "type"),
             *notes.warnings(run, grid.device),

@@ -361,6 +361,18 @@ def test_energy_and_efficiency_are_two_sides_of_one_figure() -> None:
     assert "energy of the board, idle draw included" in words(energy)
     assert "naive at 4096 (skipped)" in words(energy)
     assert "numpy (not measured: no permission to read RAPL)" in words(energy)
+    assert "numpy, host: not measured" in texts(energy)
+    assert "numpy, host: not measured" in texts(efficiency)
+    assert not [label for label in texts(energy) if label.startswith("nv-wgmma")]  # which did not run
+
+
+def test_energy_that_no_row_has_is_refused_with_the_reason() -> None:
+    rows = (replace(row, energy=fake.energy(row, None)) for row in fake.fake_square().rows)
+    run = replace(fake.fake_square(), rows=tuple(rows))
+    with pytest.raises(charts.ChartError, match=r"no measured energy .* \(not measured: .* is for root only"):
+        draw(run, "energy")
+    with pytest.raises(charts.ChartError, match=r"no measured energy .* varying$"):  # nobody asked for it
+        draw(fake.fake_square(), "energy")
 
 
 def test_energy_over_k() -> None:
