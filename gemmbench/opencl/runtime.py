@@ -190,7 +190,8 @@ def _code(error: Any) -> str:
 
 
 _PAGE = 4096
-MAPPED = ("mapped",)
+SVM = ("svm", "svm-fine")
+MAPPED = ("mapped", *SVM)
 """The modes in which host and device take one allocation in turns: see `model.case.MEMORY_MODES`."""
 
 
@@ -350,6 +351,64 @@ class Copied(Operand):
         return other
 
 
+class Shared(Operand):
+    """Shared virtual memory: kernels take the address that the host's array has.
+
+    Raises:
+        NotMeasuredError: unsupported: the device lacks it, or the operand is an image.
+    """
+
+    def __init__(
+        self, runtime: Runtime, shape: tuple[int, int], dtype: np.dtype[Any], image: bool, fine: bool
+    ) -> None:
+        super().__init__(runtime, shape, dtype, image)
+        if lack := _lacks_svm(runtime.device, fine):
+            raise NotMeasuredError("unsupported", lack)
+        if image:
+            raise NotMeasuredError("unsupported", "an image cannot lie in shared virtual memory")
+        count, kinds = math.prod(self._held), cl.svm_mem_flags
+        flags = kinds.READ_WRITE | (kinds.SVM_FINE_GRAIN_BUFFER if fine else 0)
+        # An alignment of 0 is that of the largest type: all that a device has to take.
+        shared = cl.svm_empty(runtime.context, flags, (max(count, 16),), dtype, alignment=0)
+        self.buffer, self._shared, self._fine = shared.base, shared, fine
+        self._host = shared[:count] if fine else None
+        self._count = count
+        self._mapped: Any = None
+
+    def to_device(self, queue: Any) -> Any:
+        if self._fine or self._mapped is None:
+            return None
+        mapped, self._mapped, self._host = self._mapped, None, None
+        return mapped.release(queue)
+
+    lend = to_device
+    keep_on_device = to_device
+
+    def to_host(self, queue: Any) -> None:
+        if self._fine:
+            queue.finish()
+        elif self._mapped is None:
+            flags = cl.map_flags.READ | cl.map_flags.WRITE
+            self._mapped = cl.SVM(self._shared).map(queue, flags=flags, is_blocking=True)
+            self._host = self._shared[: self._count]
+
+    reclaim = to_host
+
+
+def _lacks_svm(device: Any, fine: bool) -> str:
+    """Why a device has no shared virtual memory of a kind, or ""."""
+    kinds = cl.device_svm_capabilities
+    try:
+        has = device.svm_capabilities
+    except cl.Error:  # OpenCL 1.2
+        has = 0
+    if not has & (kinds.COARSE_GRAIN_BUFFER | kinds.FINE_GRAIN_BUFFER):
+        return "the device has no shared virtual memory: --memory mapped is what it may have instead"
+    if fine and not has & kinds.FINE_GRAIN_BUFFER:
+        return "the device has no fine-grained shared virtual memory: --memory svm takes coarse-grained"
+    return ""
+
+
 def operand(
     runtime: Runtime, mode: str, shape: tuple[int, int], dtype: np.dtype[Any], image: bool = False
 ) -> Operand:
@@ -357,6 +416,8 @@ def operand(
     with errors():
         if mode == "mapped":
             return Mapped(runtime, shape, dtype, image)
+        if mode in SVM:
+            return Shared(runtime, shape, dtype, image, fine=mode == "svm-fine")
         return Copied(runtime, shape, dtype, image, pinned=mode == "staged")
 
 
