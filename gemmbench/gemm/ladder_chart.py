@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 
 from gemmbench.charts import pane
 from gemmbench.charts.lines import paled
+from gemmbench.gemm.lowering import nets
 from gemmbench.gemm.sweep_table import part_name
 from gemmbench.ladder import AUTO, BASELINE
 from gemmbench.ladder.variant import LIBRARIES
@@ -444,7 +445,12 @@ def _paint_shapes(axes: Axes, chart: Shapes) -> None:
     below = f"{chart.dtype}, {scope} scope; the fastest of each shape in bold"
     pane.titles(axes, chart.title, below, keys)
     texts = {"Not drawn, slower on most shapes": chart.slower, "No figure for any shape": chart.lacking}
-    pane.footnote(axes, [f"{text}: {', '.join(names)}." for text, names in texts.items() if names])
+    said = [
+        f"AlexNet, device scope, two towers run twice: {net.sentence}."
+        for net in nets(chart.run)
+        if (net.device, net.dtype) == (chart.device, chart.dtype)
+    ]
+    pane.footnote(axes, [*said, *(f"{text}: {', '.join(names)}." for text, names in texts.items() if names)])
 
 
 def _shape_bar(axes: Axes, y: float, line: Series, number: int, rate: float, colour: str, best: bool) -> None:

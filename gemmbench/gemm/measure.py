@@ -323,7 +323,7 @@ def _predict(instrument: Instrument, case: Case, device: DeviceFacts | None, pol
             took_s = batch.wall_s if "kernel" in batch.seconds else batch.seconds[clock]
             return Trial(took_s, conditions, disturbances(conditions, device is None or device.type == "cpu"))
 
-    if _problem(case).flops:
+    if case.kind == "gemm" and _problem(case).flops:
         refuse_if_too_slow(_problem(case), policy, trial, dict(case.measured))
     return is_exact
 
@@ -336,6 +336,7 @@ def _row(case: Case, handle: Handle) -> Row:
         choice=dict(prepared.built.choice),
         resources=prepared.built.resources,
         memory=prepared.memory,
+        work=None if case.kind == "gemm" else prepared.unit,
     )
 
 

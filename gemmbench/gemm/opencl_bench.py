@@ -13,16 +13,19 @@ from typing import Any, Protocol
 import numpy as np
 import pyopencl as cl
 
+from gemmbench.gemm import lowering
 from gemmbench.gemm.answers import Answers
 from gemmbench.gemm.operands import SPLIT, Laps, Matrices, host_batch, load_operands, operand_sets
-from gemmbench.ladder.variant import Layout, Variant
+from gemmbench.ladder.variant import Layout, Variant, round_up
 from gemmbench.model import instrument
 from gemmbench.model.case import Case, Policy
-from gemmbench.model.dtypes import ReferenceArray
+from gemmbench.model.dtypes import DTYPES, ReferenceArray
 from gemmbench.model.instrument import Batch
 from gemmbench.model.problem import Gemm
-from gemmbench.model.row import CHAIN, CYCLE, PAGEABLE, Check, Launch
+from gemmbench.model.row import CHAIN, CYCLE, PAGEABLE, Check, Launch, Work
 from gemmbench.opencl.runtime import MAPPED, Operand, Runtime, errors, operand
+
+_SEED = 20121203  # of generated images
 
 
 class Step(Protocol):
@@ -96,8 +99,8 @@ class Turns:
 class Queued:
     """A batch in the queue."""
 
-    def __init__(self, bench: Bench, events: Sequence[tuple[str, Any]], count: int, begin: float) -> None:
-        self._bench, self._events, self._count, self._begin = bench, events, count, begin
+    def __init__(self, runtime: Runtime, events: Sequence[tuple[str, Any]], count: int, begin: float) -> None:
+        self._runtime, self._events, self._count, self._begin = runtime, events, count, begin
         self._enqueued = time.monotonic()
 
     def done(self) -> bool:
@@ -112,13 +115,13 @@ class Queued:
             stamps = [(role, event.profile.start, event.profile.end) for role, event in self._events]
         device = sum(stop - start for _, start, stop in stamps) * 1e-9
         kernel = sum(stop - start for role, start, stop in stamps if role == "multiply") * 1e-9
-        tick = self._bench.runtime.facts.timer_resolution_ns * 1e-9
+        tick = self._runtime.facts.timer_resolution_ns * 1e-9
         count = self._count
         seconds = {"kernel": max(kernel, tick) / count, "device": max(device, tick) / count}
         span = stamps[0][1] * 1e-9, stamps[-1][2] * 1e-9
-        if self._bench.runtime.facts.type == "gpu":
+        if self._runtime.facts.type == "gpu":
             seconds[CHAIN] = max(span[1] - span[0], tick) / count
-        launch_s = max(self._enqueued - self._begin, len(stamps) * self._bench.runtime.launch_s)
+        launch_s = max(self._enqueued - self._begin, len(stamps) * self._runtime.launch_s)
         return Batch(seconds, self._begin, end, count, device=span, launch_s=launch_s)
 
 
@@ -231,7 +234,7 @@ class Bench:
         plan = self._on_device()
         assert self.runtime.launch_s  # measured before the batch, not in it
         begin = time.monotonic()
-        queued = Queued(self, self._enqueue(plan, count), count, begin)
+        queued = Queued(self.runtime, self._enqueue(plan, count), count, begin)
         if not self._ahead:
             return queued.finish()
         self.runtime.queue.flush()
@@ -381,6 +384,57 @@ class WallBench(Bench):
         self.runtime.queue.finish()
         end = time.monotonic()
         return Batch({"device": (end - begin) / count}, begin, end, count)
+
+
+class LoweringBench:
+    """The images of one tower and the matrix that im2col makes of them: a `measure.instrument.Bench`."""
+
+    _GROUP = 64  # work-items along a row
+
+    def __init__(self, runtime: Runtime, case: Case) -> None:
+        self.runtime = runtime
+        layer, batch = lowering.layer_of(case)
+        bits = np.dtype(getattr(np, f"uint{8 * DTYPES[case.dtype].itemsize}"))
+        shape = (batch, layer.channels // layer.groups, layer.edge, layer.edge)
+        drawn = np.random.default_rng(_SEED).integers(0, np.iinfo(bits).max, shape, bits, endpoint=True)
+        self._expected = lowering.lowered(drawn, layer)
+        rows, columns = self._expected.shape
+        self._images, self._result = runtime.filled(drawn), runtime.buffer(self._expected.nbytes)
+        group = (min(self._GROUP, runtime.facts.max_work_group_size), 1)
+        program = runtime.build(lowering.FILE, lowering.options(layer, case.dtype, runtime.facts))
+        kernel = runtime.kernel(program, lowering.IM2COL, group)
+        items = rows // (layer.size * lowering.rows_each(layer, runtime.facts))
+        kernel.set_args(np.int32(columns), self._images, self._result)
+        self._step = Prepared(
+            "multiply", lowering.IM2COL, kernel, (round_up(columns, group[0]), items), group, {}
+        )
+        moved = Work(bytes=drawn.nbytes + self._expected.nbytes)
+        built = instrument.Built(program.seconds, source=case.source)
+        self.prepared = instrument.Prepared(("device",), built=built, unit=moved)
+
+    def verify(self, when: instrument.When) -> instrument.Verified:
+        """Every element against numpy's lowering, over a result that was erased before."""
+        queue = self.runtime.queue
+        with errors():
+            erased = np.bitwise_not(self._expected)
+            cl.enqueue_copy(queue, self._result, erased)
+            self._step.enqueue(queue)
+            lowered = np.empty_like(self._expected)
+            cl.enqueue_copy(queue, lowered, self._result)
+        wrong = int(np.count_nonzero(lowered != self._expected))
+        reason = f"{wrong} of {lowered.size} elements differ from numpy's lowering"
+        return instrument.Verified(Check("wrong", {}, (reason,)) if wrong else Check("ok"))
+
+    def start(self, clock: str, count: int, work: int = 1) -> Batch:
+        """Lower so many times, back to back."""
+        with errors():
+            assert self.runtime.launch_s  # measured before the batch, not in it
+            begin = time.monotonic()
+            events = [(self._step.role, self._step.enqueue(self.runtime.queue)) for _ in range(count)]
+            return Queued(self.runtime, events, count, begin).finish()
+
+    def release(self) -> None:
+        """Nothing to do: buffers go with the last reference."""
 
 
 def _busy(events: Iterable[tuple[str, Any]]) -> dict[str, float]:

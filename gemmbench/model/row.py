@@ -20,7 +20,7 @@ from gemmbench.model.problem import Dimensions
 #    parameter), `ran_on`, `sums`, `race` (which were notes), `check_after`, `supersedes`, `conditions` and
 #    `burst`. `model.schema1` fills them in for files of schema 1, whose state is not known.
 
-Kind = Literal["gemm", "peak", "bandwidth", "transfer", "latency"]
+Kind = Literal["gemm", "peak", "bandwidth", "transfer", "latency", "lowering"]
 Status = Literal["ok", "wrong", "unsupported", "skipped", "failed", "crashed", "timed-out"]
 Verdict = Literal["ok", "wrong", "suspect", "none"]
 RanOn = Literal["device", "matrix", "host"]
@@ -158,7 +158,7 @@ class Row:
     parameters: Parameters  # what was asked for
     status: Status
     reason: str = ""
-    problem: Problem | None = None  # for kind gemm
+    problem: Problem | None = None  # for kind gemm; of a lowering, the product that it is for
     label: str = ""  # what the problem is called in a set of workloads: "alexnet conv1"
     work: Work | None = None  # for the other kinds
     choice: Parameters = field(default_factory=dict)  # what a race or a heuristic settled on

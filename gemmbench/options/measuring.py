@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from gemmbench import UsageError, ladder, views
+from gemmbench.gemm import lowering
 from gemmbench.gemm.operands import OperandError, read_header
 from gemmbench.gemm.workloads import PROMPT, SETS, Shape, ShapeFileError, merged, read_shapes
 from gemmbench.ladder import LADDER, ORDER
@@ -441,7 +442,8 @@ class Workloads(Ladder):
 
     The layers of AlexNet lowered to GEMM, the projections of a 7B transformer for one token and for a
     prompt, odd and non-square sizes, and a CSV file of your own. The table names the best kernel for each
-    shape; -v shows every kernel. --dry-run lists the shapes and where they come from.
+    shape; -v shows every kernel. AlexNet's convolutions are lowered on the device, and the net is summed.
+    --dry-run lists the shapes and where they come from.
     """
 
     command: ClassVar[str] = "workloads"
@@ -478,6 +480,14 @@ class Workloads(Ladder):
             except ShapeFileError as error:
                 raise UsageError(str(error)) from None
         return merged(shapes)
+
+    def _gemms(
+        self, devices: Sequence[DeviceFacts], dtype: str, find_tuned: FindTuned, own: Operands | None = None
+    ) -> Plan:
+        """The lowering of AlexNet's convolutions before their products."""
+        gemms = super()._gemms(devices, dtype, find_tuned, own)
+        first = lowering.plan(devices, gemms, dtype, self.batch) if lowering.NET in self.set_names else ()
+        return first + gemms
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -64,7 +64,7 @@ class Shares:
         left, self._cases = self._cases, self._cases - 1
         if self._policy.total_s is None:
             return self._policy
-        if case.kind != "gemm":
+        if case.kind not in ("gemm", "lowering"):
             return replace(self._policy, budget_s=Policy.budget_s)
         share_s = max(_LEAST_SHARE_S, (self._end - self._now()) / max(1, left))
         share_s = min(share_s, self._policy.budget_s)
