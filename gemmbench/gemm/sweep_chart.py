@@ -25,7 +25,7 @@ from gemmbench.charts.lines import (
     missing,
     status,
 )
-from gemmbench.gemm.sweep_table import NOT_MEASURED, any_joules, is_asked
+from gemmbench.gemm.sweep_table import NOT_MEASURED, any_joules
 from gemmbench.ladder import BASELINE
 from gemmbench.ladder.variant import LIBRARIES
 from gemmbench.model import units
@@ -183,7 +183,7 @@ def _unmeasured(box: Box) -> list[Label]:
         for number, (run, panel) in enumerate(box.parts)
         for curve in panel.series
         if not any(row.energy.joules for row in curve.rows.values())
-        and any(row.status == "ok" and is_asked(row) for row in curve.rows.values())
+        and any(derive.asked_for_energy(row) for row in curve.rows.values())
     ]
 
 
@@ -192,7 +192,7 @@ def why_no_energy(runs: Sequence[Run]) -> str:
     rows = [row for run in runs for row in run.rows if row.kind == "gemm" and row.status == "ok"]
     if any_joules(rows):
         return ""
-    return "; ".join(dict.fromkeys(clean(row.energy.why) for row in rows if is_asked(row)))
+    return "; ".join(dict.fromkeys(clean(row.energy.why) for row in rows if derive.asked_for_energy(row)))
 
 
 def _counted(box: Box) -> str:

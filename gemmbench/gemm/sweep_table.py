@@ -14,7 +14,7 @@ from rich.text import Text
 from gemmbench.ladder import AUTO, BASELINE
 from gemmbench.model import units
 from gemmbench.model.device import HOST
-from gemmbench.model.row import CHAIN, PAGEABLE, SCOPES, Check, Energy, Row
+from gemmbench.model.row import CHAIN, PAGEABLE, SCOPES, Check, Row
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean, clean_lines, listed
 from gemmbench.report import notes
@@ -454,11 +454,6 @@ _LARGEST = (
 NOT_MEASURED = "not measured"  # in place of joules; a note says why
 
 
-def is_asked(row: Row) -> bool:
-    """Whether a row's energy was asked for."""
-    return row.energy.why != Energy().why
-
-
 def any_joules(rows: Iterable[Row]) -> bool:
     """Whether any of them has its joules."""
     return any(row.energy.joules is not None for row in rows)
@@ -468,7 +463,7 @@ def cells(row: Row) -> tuple[Cell, Cell]:
     """A row's entries in `COLUMNS`."""
     joules, efficiency = row.energy.joules, rates.gflop_per_joule(row)
     empty = "-" if row.status == "ok" else ""
-    unknown = NOT_MEASURED if empty and is_asked(row) else empty
+    unknown = NOT_MEASURED if rates.asked_for_energy(row) else empty
     return (
         Cell(units.joules(joules) if joules is not None else unknown),
         Cell(units.number(efficiency) if efficiency is not None else empty),
@@ -507,7 +502,7 @@ def _draw(series: Series) -> tuple[Cell, Cell, Cell]:
     """Joules of a problem, watts and idle watts, at the largest size that has them."""
     row = next((row for row in reversed(series.rows.values()) if row.energy.joules is not None), None)
     if row is None:
-        asked = any(row.status == "ok" and is_asked(row) for row in series.rows.values())
+        asked = any(rates.asked_for_energy(row) for row in series.rows.values())
         return Cell(NOT_MEASURED if asked else "-"), Cell("-"), Cell("-")
     return cells(row)[0], Cell(_watts(rates.watts(row))), Cell(_watts(row.energy.idle_w))
 

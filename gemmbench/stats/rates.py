@@ -11,7 +11,7 @@ from gemmbench.model.conditions import Conditions, State
 from gemmbench.model.device import HOST
 from gemmbench.model.dtypes import DTYPES
 from gemmbench.model.problem import Gemm
-from gemmbench.model.row import CHAIN, PARTS, SCOPES, WHOLE, Problem, Row, moment
+from gemmbench.model.row import CHAIN, PARTS, SCOPES, WHOLE, Energy, Problem, Row, moment
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import GIGA
 from gemmbench.stats.ceilings import ALLOWED
@@ -254,6 +254,11 @@ def burst_gain(row: Row) -> float | None:
     settled, burst = rate(row, "kernel"), in_state(row, "burst") if row.burst else None
     fast = rate(burst, "kernel") if burst else None
     return fast.best / settled.best - 1 if settled and fast else None
+
+
+def asked_for_energy(row: Row) -> bool:
+    """Whether a row's joules were to be measured."""
+    return row.status == "ok" and row.energy.why != Energy().why
 
 
 def gflop_per_joule(row: Row) -> float | None:
