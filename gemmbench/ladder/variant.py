@@ -11,7 +11,7 @@ Kernels take row-major operands with their leading dimensions. A pass names its 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Literal
 
@@ -56,6 +56,14 @@ class Constraint:
 
     rule: Callable[[Values], bool]  # may name ``itemsize``, too: the bytes of an element of A or B
     sentence: str
+
+
+@dataclass(frozen=True)
+class Named:
+    """A configuration with a name of its own, which holds on every device: a published one, say."""
+
+    idea: str
+    values: Values  # of some parameters; the others are the preset's
 
 
 @dataclass(frozen=True)
@@ -110,6 +118,7 @@ class Variant:
     passes: tuple[Pass, ...] = ()
     parameters: Mapping[str, Parameter] = field(default_factory=dict)
     presets: Mapping[str, Values] = field(default_factory=dict)  # see `preset`
+    named: Mapping[str, Named] = field(default_factory=dict)  # see `configurations`
     constraints: tuple[Constraint, ...] = ()
     choose: Chooser | None = None  # parameters that no preset fixes, from problem and device
     extents: Mapping[str, Formula] = field(default_factory=dict)
@@ -140,6 +149,21 @@ class Variant:
     def files(self) -> tuple[str, ...]:
         """The ``.cl`` files it is made of, each once."""
         return tuple(dict.fromkeys(step.file for step in self.passes))
+
+    @property
+    def configurations(self) -> tuple[Variant, ...]:
+        """Its named configurations, each as a variant: ``160x160`` of ``padded`` is ``padded-160x160``."""
+        return tuple(
+            replace(
+                self,
+                name=f"{self.name}-{name}",
+                idea=f"{self.name}: {each.idea}",
+                presets={kind: {**values, **each.values} for kind, values in self.presets.items()},
+                named={},
+                likely={},
+            )
+            for name, each in self.named.items()
+        )
 
     @property
     def on_host(self) -> bool:
