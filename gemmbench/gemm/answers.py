@@ -22,10 +22,10 @@ from gemmbench.gemm.operands import Matrices, load_operands, save_result
 from gemmbench.gemm.reference import Reference, merged
 from gemmbench.gemm.verify import poison
 from gemmbench.model.case import Case, Operands, Policy
-from gemmbench.model.dtypes import ReferenceArray
-from gemmbench.model.instrument import When
+from gemmbench.model.dtypes import DTYPES, ReferenceArray, decode
+from gemmbench.model.instrument import Verified, When
 from gemmbench.model.problem import Gemm
-from gemmbench.model.row import Check
+from gemmbench.model.row import SHOWN, Check, Elements
 
 
 class Answering(Protocol):
@@ -66,7 +66,7 @@ class Answers:
     def __init__(self, case: Case, values: Matrices, policy: Policy, sums: str) -> None:
         assert case.problem is not None
         self._case, self._problem, self._values = case, case.problem, values
-        self._budget_s, self._sums = policy.budget_s, sums
+        self._budget_s, self._seed, self._sums = policy.budget_s, policy.seed, sums
         self._last: tuple[Matrices, ReferenceArray, ReferenceArray, Check] | None = None
         self._result: ReferenceArray | None = None  # that was right, with the case's own C
 
@@ -79,10 +79,29 @@ class Answers:
         """What is wrong, and how close every figure came to its bound."""
         return self._before(bench) if when == "before" else self._after(bench)
 
+    def verified(self, bench: Answering, when: When) -> Verified:
+        """A check, and the numbers of a small problem."""
+        check = self.check(bench, when)
+        return Verified(check, matrices=self._shown() if check.verdict == "ok" else {})
+
+    def _shown(self) -> dict[str, Elements]:
+        """Those of A, B, C before and the result that have no more than `SHOWN` rows and columns."""
+        dtype, result = DTYPES[self._problem.dtype], self._problem.result
+        matrices = {"A": (self._values.a, dtype), "B": (self._values.b, dtype)}
+        if self._problem.beta != 0:
+            matrices["C before"] = self._values.c, result
+        if self._result is not None:
+            matrices["C"] = self._result, result
+        return {
+            name: tuple(tuple(map(float, row)) for row in decode(matrix, kind))
+            for name, (matrix, kind) in matrices.items()
+            if matrix.size and max(matrix.shape) <= SHOWN
+        }
+
     def _before(self, bench: Answering) -> Check:
         checks = []
         if not self._values.generated:
-            other = load_operands(replace(self._case, operands=Operands()))
+            other = load_operands(replace(self._case, operands=Operands()), self._seed)
             bench.put(other)
             result = bench.answer(bench.scopes[0], 0, unwritten(self._problem, other))
             bench.put(self._values)

@@ -93,8 +93,8 @@ class MatrixHeader:
     dtype: str  # gemmbench's name
 
 
-def load_operands(case: Case) -> Matrices:
-    """The matrices of a case.
+def load_operands(case: Case, seed: int = 1) -> Matrices:
+    """The matrices of a case, generated from a seed where they are not the user's.
 
     Raises:
         NotMeasuredError: a file cannot be read, does not fit the problem, or holds what no result can be
@@ -103,7 +103,7 @@ def load_operands(case: Case) -> Matrices:
     assert case.problem is not None
     load = _load_large if case.problem.operand_bytes > _LARGE_BYTES else _load
     try:
-        return load(case.problem, case.operands)
+        return load(case.problem, case.operands, seed)
     except OperandError as error:
         raise NotMeasuredError("failed", str(error)) from None
 
@@ -112,8 +112,8 @@ _LARGE_BYTES = 1 << 28
 
 
 @lru_cache(maxsize=4)  # variants take turns on one problem, and on the smaller ones of their trials
-def _load(problem: Gemm, files: Operands) -> Matrices:
-    a, b, c = random_operands(problem)
+def _load(problem: Gemm, files: Operands, seed: int) -> Matrices:
+    a, b, c = random_operands(problem, seed)
     if files.a:
         a = read_matrix(files.a, MatrixHeader(problem.m, problem.k, problem.dtype))
     if files.b:
@@ -124,8 +124,8 @@ def _load(problem: Gemm, files: Operands) -> Matrices:
 
 
 @lru_cache(maxsize=1)
-def _load_large(problem: Gemm, files: Operands) -> Matrices:
-    return _load.__wrapped__(problem, files)
+def _load_large(problem: Gemm, files: Operands, seed: int) -> Matrices:
+    return _load.__wrapped__(problem, files, seed)
 
 
 def read_header(path: str) -> MatrixHeader:

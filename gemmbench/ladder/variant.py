@@ -11,7 +11,7 @@ Kernels take row-major operands with their leading dimensions. A pass names its 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Literal
 
@@ -32,6 +32,8 @@ Likely = Literal["cpu", "gpu", "narrow-cpu", "narrow-gpu"]  # narrow: a dimensio
 
 OURS = "ours"  # the family of the kernels that are gemmbench's own
 LIBRARIES = "libraries"  # no kernels of ours, each on its own
+
+FAST_MATH = "-cl-fast-relaxed-math"  # of OpenCL's compilers
 
 PIXEL = 4  # elements in a pixel of an RGBA image
 
@@ -145,6 +147,13 @@ class Variant:
     def on_host(self) -> bool:
         """Whether it multiplies on the host, whatever devices there are."""
         return self.executor == "numpy"
+
+    def with_math(self, math: str) -> Variant:
+        """Its kernels compiled with ``strict`` or ``fast`` math; "" leaves its own flags."""
+        if not math:
+            return self
+        others = tuple(flag for flag in self.flags if flag != FAST_MATH)
+        return replace(self, flags=(*others, *([FAST_MATH] if math == "fast" else [])))
 
     def ran_on(self, dtype: str) -> RanOn:
         """What a row of a data type is of."""
