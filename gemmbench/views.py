@@ -106,7 +106,7 @@ def _scope(run: Run) -> str:
 # fmt: off
 CSV_FIELDS: tuple[str, ...] = (
     "kind", "variant", "device", "device_name", "driver", "dtype", "label", "m", "n", "k",
-    "alpha", "beta", "status", "reason", "parameters", "choice",
+    "lda", "ldb", "ldc", "alpha", "beta", "status", "reason", "parameters", "choice",
     "kernel_gflops", "device_gflops", "host_gflops", "peak_fraction",
     "gflops", "gbps", "latency_s", "energy_j", "gflop_per_j", "width", "noise", "few", "residual",
     "versus", "versus_ratio", "versus_low", "versus_high", "versus_scope",

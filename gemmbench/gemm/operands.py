@@ -6,7 +6,7 @@ import os
 import time
 import tokenize
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -14,7 +14,8 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from gemmbench.gemm.reference import Reference
-from gemmbench.gemm.verify import random_operands
+from gemmbench.gemm.verify import GUARD, poison, random_operands, widened
+from gemmbench.ladder.variant import Layout
 from gemmbench.model.case import Case, Operands, Policy
 from gemmbench.model.device import DeviceFacts, last_level_cache
 from gemmbench.model.dtypes import DTYPES, PLAIN_DTYPES, ReferenceArray
@@ -82,6 +83,24 @@ class Matrices:
     c: ReferenceArray
     generated: bool
     references: dict[float, Reference] = field(default_factory=dict, compare=False)  # by the row's budget
+
+    def stored(self, problem: Gemm) -> Matrices:
+        """The same with the problem's leading dimensions.
+
+        Between the rows of A and B stands what no kernel may read, between those of C guards that it keeps.
+        """
+        layout, unread = Layout.of(problem), poison(DTYPES[problem.dtype])
+        return replace(
+            self,
+            a=widened(self.a, layout.lda, unread),
+            b=widened(self.b, layout.ldb, unread),
+            c=guarded(problem, self.c),
+        )
+
+
+def guarded(problem: Gemm, c: ReferenceArray) -> ReferenceArray:
+    """C (m x n) in rows of ldc elements, guards between them: m x ldc."""
+    return widened(c, Layout.of(problem).ldc, c.dtype.type(GUARD))
 
 
 @dataclass(frozen=True)

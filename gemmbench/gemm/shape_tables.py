@@ -258,7 +258,7 @@ def _workloads_sheet(
     versus = sweep_table.versus_name(rows)
     body = [
         (
-            Cell(_broken(line.name) or "-"),
+            Cell(_broken(f"{line.name}{line.problem.apart()}") or "-"),
             *(Cell(str(length)) for length in (line.problem.m, line.problem.n, line.problem.k)),
             Cell(notes.marked(run, line.best, clean(line.best.title)) if line.best else _why(line)),
             *_cells(line_figures),

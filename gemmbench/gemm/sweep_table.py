@@ -358,7 +358,7 @@ def gemm(run: Run) -> RenderableType:
             above = subject
             problem = row.problem
             assert problem is not None
-            dimensions = f"m = {problem.m}, n = {problem.n}, k = {problem.k}"
+            dimensions = f"m = {problem.m}, n = {problem.n}, k = {problem.k}{problem.apart(' = ', ', ')}"
             about = f"C = {problem.alpha:g} A B + {problem.beta:g} C, {row.dtype}, {dimensions}"
             pages += [Sheet(heading=heading(run, row.device, row.dtype), caption=about), Text("")]
         pages.append(_page(run, row))

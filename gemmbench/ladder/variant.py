@@ -73,6 +73,11 @@ class Layout:
         """Rows without anything between them."""
         return cls(problem.k, problem.n, problem.n)
 
+    @classmethod
+    def of(cls, problem: Gemm) -> Layout:
+        """Those of a problem."""
+        return cls(*problem.ld) if problem.ld else cls.tight(problem)
+
 
 @dataclass(frozen=True)
 class Pass:
@@ -224,10 +229,10 @@ class Variant:
         Formulas may also name ``itemsize``, the bytes of an element of A or B.
 
         Args:
-            layout: lda, ldb, ldc; None for rows without anything between them.
+            layout: lda, ldb, ldc; None for the problem's own.
         """
         known = {**parameters, "m": problem.m, "n": problem.n, "k": problem.k}
-        known |= vars(layout or Layout.tight(problem)) | {"itemsize": DTYPES[problem.dtype].itemsize}
+        known |= vars(layout or Layout.of(problem)) | {"itemsize": DTYPES[problem.dtype].itemsize}
         for name, formula in self.extents.items():
             known[name] = formula(known)
         return known

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from msgspec import UNSET
+
 from gemmbench.model.conditions import State
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import (
@@ -182,7 +184,7 @@ Plan = tuple[Case | Skip, ...]
 
 def saved_problem(problem: Gemm) -> Problem:
     """The problem as a row stores it (the data type is the row's own field)."""
-    return Problem(problem.m, problem.n, problem.k, problem.alpha, problem.beta)
+    return Problem(problem.m, problem.n, problem.k, problem.alpha, problem.beta, problem.ld or UNSET)
 
 
 # --- What a session tells whoever is watching, as it happens ------------------------------------------------

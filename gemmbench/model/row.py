@@ -60,6 +60,7 @@ class Problem(Dimensions):
     k: Length
     alpha: float = 1.0
     beta: float = 0.0
+    ld: tuple[Length, Length, Length] | UnsetType = UNSET  # lda, ldb, ldc, where rows are not tight
 
 
 @dataclass(frozen=True)

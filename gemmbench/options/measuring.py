@@ -20,6 +20,7 @@ from gemmbench.model.conditions import STATES, State
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.dtypes import GEMM_DTYPES
 from gemmbench.model.problem import Gemm as Problem
+from gemmbench.model.problem import leading
 from gemmbench.model.row import MATHS, SCOPES
 from gemmbench.options.declare import (
     CHART,
@@ -342,7 +343,7 @@ class Ladder(Measuring):
         self, devices: Sequence[DeviceFacts], dtype: str, find_tuned: FindTuned, own: Operands | None = None
     ) -> Plan:
         problems = [
-            Problem(shape.m, shape.n, shape.k, dtype, self.alpha, self.beta, shape.name)
+            Problem(shape.m, shape.n, shape.k, dtype, self.alpha, self.beta, shape.name, shape.ld)
             for shape in self.shapes
         ]
         params = choose_params(self.params)
@@ -481,7 +482,7 @@ class Workloads(Ladder):
         metavar="NAMES",
     )
     file: Path | None = option(
-        "Your own shapes: columns m, n, k and, if you like, name.", FILE, metavar="FILE.csv"
+        "Your own shapes: columns m, n, k and, if you like, name, lda, ldb, ldc.", FILE, metavar="FILE.csv"
     )
     batch: int = option("Images, or sequences, at once.", SIZE, 1)
     prompt: int = option("Tokens of a prompt.", SIZE, PROMPT)
@@ -524,6 +525,9 @@ class Gemm(Ladder):
     m: int | None = option(f"Rows of A and C.  [default: {_DEFAULT_SIZE}]", LENGTH, flags=("-m",))
     n: int | None = option("Columns of B and C.  [default: m]", LENGTH, flags=("-n",))
     k: int | None = option("Columns of A, rows of B.  [default: m]", LENGTH, flags=("-k",))
+    lda: int | None = option("Elements from row to row of A.  [default: k]", LENGTH)
+    ldb: int | None = option("Elements from row to row of B.  [default: n]", LENGTH)
+    ldc: int | None = option("Elements from row to row of C.  [default: n]", LENGTH)
     a: Path | None = option("Your own A (m x k).", INPUT, metavar="A.npy")
     b: Path | None = option("Your own B (k x n).", INPUT, metavar="B.npy")
     c: Path | None = option("Your own C (m x n), for beta.", INPUT, metavar="C.npy")
@@ -535,6 +539,7 @@ class Gemm(Ladder):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        _ = self.shapes
         if any((self.a, self.b, self.c)):
             if self.dtype not in (None, self._size[3]):
                 raise UsageError(f"the files hold {self._size[3]}, but --dtype is {self.dtype}")
@@ -570,7 +575,11 @@ class Gemm(Ladder):
 
     @property
     def shapes(self) -> tuple[Shape, ...]:
-        return (Shape("", *self._size[:3]),)
+        lengths = self._size[:3]
+        try:
+            return (Shape("", *lengths, leading(*lengths, self.lda, self.ldb, self.ldc)),)
+        except ValueError as error:
+            raise UsageError(f"--{error}") from None
 
     @cached_property
     def _size(self) -> tuple[int, int, int, str]:

@@ -456,6 +456,7 @@ def derived(run: Run, row: Row) -> dict[str, object]:
     times = summary(row, scope) if scope and row.status == "ok" else None
     problem = row.problem or Problem(0, 0, 0)
     is_gemm = row.kind == "gemm"
+    rows_apart = (problem.ld or (problem.k, problem.n, problem.n)) if is_gemm else (None, None, None)
     reached = rate(row, "kernel")
     return {
         "kind": row.kind,
@@ -464,6 +465,7 @@ def derived(run: Run, row: Row) -> dict[str, object]:
         "m": problem.m if is_gemm else None,
         "n": problem.n if is_gemm else None,
         "k": problem.k if is_gemm else None,
+        **dict(zip(("lda", "ldb", "ldc"), rows_apart, strict=True)),
         "status": row.status,
         "reason": row.reason,
         "kernel_gflops": giga("kernel"),

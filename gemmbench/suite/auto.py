@@ -269,10 +269,11 @@ class Automatic:
 
         Args:
             case: what was measured; None if an earlier run measured it. Rows of the user's own matrices (all
-                zeros, denormal numbers) are no lesson: their time may differ from that of generated ones.
+                zeros, denormal numbers) are no lesson: their time may differ from that of generated ones. Nor
+                are those of leading dimensions longer than the rows.
         """
         self.rows.append(row)
-        if case and not case.operands.given:
+        if case and not case.operands.given and not (row.problem and row.problem.ld):
             self.lessons.append(row)
 
     def measure(

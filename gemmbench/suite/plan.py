@@ -315,7 +315,7 @@ def _too_large(device: DeviceFacts, variant: Variant, problem: Gemm, parameters:
         return f"sums of {problem.k} products could leave the integers that C holds"
     temporaries = variant.temporary_bytes(problem, parameters)
     itemsize = DTYPES[problem.dtype].itemsize
-    elements = {"A": problem.m * problem.k, "B": problem.k * problem.n, "C": problem.m * problem.n}
+    elements = dict(problem.elements_of)
     elements |= {name: nbytes // itemsize for name, nbytes in temporaries.items()}
     name, most = max(elements.items(), key=lambda item: item[1])
     if most > _INDEX_LIMIT:
@@ -485,7 +485,8 @@ def _gemm(row: Row, device: DeviceFacts) -> Case | Skip:
         names = row.parameters if row.given is None else row.given
         parameters = {name: int(row.parameters[name]) for name in names if name != MATH}
         axes = Axes((str(row.parameters.get(MATH, "")),))
-        gemm = Gemm(problem.m, problem.n, problem.k, row.dtype, problem.alpha, problem.beta, row.label)
+        lengths = problem.m, problem.n, problem.k
+        gemm = Gemm(*lengths, row.dtype, problem.alpha, problem.beta, row.label, problem.ld or None)
         (step,) = gemm_plan([device], [variant], [gemm], parameters, axes=axes)
     except (ParameterError, ValueError) as error:
         return _unknown(row, f"such case: {error}")

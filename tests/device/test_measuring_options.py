@@ -42,3 +42,14 @@ def test_strict_and_fast_math_are_two_programs_and_both_are_right(
     for row in rows:
         a, b, c0, c = (np.array((row.matrices or {})[name]) for name in ("A", "B", "C before", "C"))
         np.testing.assert_allclose(c, a @ b + 0.5 * c0, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(("variant", "memory"), [("tiled", "auto"), ("image-4x8", "staged")])
+def test_rows_that_are_apart(device: DeviceFacts, variant: str, memory: str) -> None:
+    problem = Gemm(21, 13, 34, alpha=2.0, beta=0.5, ld=(37, 17, 16))
+    if not (step := cases(device, variant, problem, Axes())):
+        pytest.skip("not for this device")
+    row = in_process.measured(executor(device), step[0], replace(QUICK, memory=memory), device)
+    assert (row.status, row.reason) == ("ok", "")
+    assert row.problem is not None
+    assert row.problem.ld == (37, 17, 16)

@@ -11,10 +11,13 @@ import pytest
 
 from gemmbench import UsageError, views
 from gemmbench.gemm.answers import Answers
+from gemmbench.gemm.numpy_blas import NumpyExecutor
 from gemmbench.gemm.operands import load_operands
+from gemmbench.gemm.verify import GUARD
 from gemmbench.ladder import BY_NAME
 from gemmbench.ladder.variant import FAST_MATH
 from gemmbench.model.case import Case, Operands, Policy, Skip
+from gemmbench.model.dtypes import ReferenceArray
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Check, Partner, Problem, Row
 from gemmbench.model.run_file import Run, encode
@@ -23,8 +26,11 @@ from gemmbench.options.declare import build
 from gemmbench.suite import auto
 from gemmbench.suite.plan import Axes, gemm_plan, rebuild
 from tests import fake_runs as fake
+from tests import in_process
 from tests.unit.test_answers import Simulated
 from tests.unit.test_shape_tables import line, text
+
+QUICK = Policy(budget_s=0.02, settle_s=0.0, batch_s=0.001, min_batches=3)
 
 # --- --math -----------------------------------------------------------------------------------------------
 
@@ -189,3 +195,118 @@ def test_numbers_are_printed_and_saved_and_not_exported() -> None:
 def test_skips_are_alone() -> None:
     steps = gemm_plan([fake.POCL], [BY_NAME["image-4x8"]], [Gemm(64, 64, 64)], axes=BOTH)
     assert [isinstance(step, Skip) for step in steps] == [True, True]
+
+
+# --- --lda, --ldb, --ldc ----------------------------------------------------------------------------------
+
+APART = Gemm(9, 5, 7, beta=0.5, ld=(10, 5, 8))
+
+
+class Strided(Simulated):
+    """A bench of a problem whose rows are apart: operands and C have the problem's leading dimensions."""
+
+    def __init__(self, case: Case, touches: bool = False) -> None:
+        super().__init__(case, "float", lambda _, right: right)
+        self._touches = touches
+        self.stored = self.values.stored(self.problem)
+        self.c = self.stored.c
+
+    def run(self) -> ReferenceArray:
+        n, k = self.problem.n, self.problem.k
+        self.c = self.c.copy()
+        self.c[:, :n] = self.values.a[:, :k] @ self.values.b[:, :n] + 0.5 * self.c[:, :n]
+        self.c[-1, n] += self._touches
+        return self.c
+
+
+def test_the_rows_of_operands_are_apart_and_nothing_between_them_may_be_read_or_written() -> None:
+    values = load_operands(Case("gemm", 0, "naive", "float", {}, APART))
+    stored = values.stored(APART)
+    assert [each.shape for each in (stored.a, stored.b, stored.c)] == [(9, 10), (7, 5), (9, 8)]
+    assert np.isnan(stored.a[:, 7:]).all()
+    assert (stored.c[:, 5:] == GUARD).all()
+    assert stored.b is values.b, "tight rows are not copied"
+
+
+@pytest.mark.parametrize("touches", [False, True])
+def test_a_kernel_that_writes_between_the_rows_of_c_is_wrong(touches: bool) -> None:
+    case = Case("gemm", 0, "naive", "float", {}, APART)
+    bench = Strided(case, touches)
+    answers = Answers(case, load_operands(case), Policy(), "")
+    for when in ("before", "after"):
+        check = answers.check(bench, when)
+        assert check.verdict == ("wrong" if touches else "ok"), check
+        assert not touches or "cells between the rows of C were written" in check.reasons[0]
+
+
+@pytest.mark.parametrize("beta", [0.0, 0.5])
+def test_numpy_multiplies_rows_that_are_apart(beta: float) -> None:
+    problem = replace(APART, beta=beta, alpha=2.0)
+    row = in_process.measured(NumpyExecutor(), Case("gemm", -1, "numpy", "float", {}, problem), QUICK)
+    assert row.status == "ok", row.reason
+    assert row.check_after is not None
+    assert row.problem == Problem(9, 5, 7, 2.0, beta, (10, 5, 8))
+
+
+def test_leading_dimensions_are_part_of_a_rows_key_and_of_what_is_shown() -> None:
+    plain, apart = (
+        fake.gemm_row("naive", Problem(8, 8, 8, **more), 1.0) for more in ({}, {"ld": (9, 8, 16)})
+    )
+    assert plain.key != apart.key
+    assert b'"ld"' not in encode(plain)
+    assert msgspec.json.decode(encode(apart), type=Row) == apart
+    run = Run(fake.header(("workloads",)), (plain, replace(apart, label="roomy")), "run.jsonl")
+    shown = text(views.show(run), 120)
+    assert line(shown, "roomy") == ["roomy", "lda=9", "8", "8", "8", "naive", "0.999", "0.112", "-", "-", "-"]
+    assert line(shown, "ldc=16")
+    assert "8 lda=9 ldc=16" in text(views.show(run, verbose=True), 120)
+    assert [(record["lda"], record["ldb"], record["ldc"]) for record in views.to_records(run)] == [
+        (8, 8, 8),
+        (9, 8, 16),
+    ]
+    page = text(views.show(Run(fake.header(("gemm",)), (apart,), "run.jsonl")), 120)
+    assert "n = 8, k = 8, lda = 9, ldc = 16" in page
+    (step,) = rebuild([apart], [fake.CPU], {0: 0})
+    assert isinstance(step, Case)
+    assert step.problem is not None
+    assert step.problem.ld == (9, 8, 16)
+
+
+def test_what_lies_between_rows_counts_as_memory() -> None:
+    assert APART.bytes_of == {"A": 360, "B": 140, "C": 288}
+    (step,) = gemm_plan([fake.CPU], [BY_NAME["naive"]], [Gemm(1024, 8, 8, ld=(1 << 22, 8, 8))])
+    assert isinstance(step, Skip)
+    assert "A has more than 2^31 elements" in step.row.reason
+
+
+@pytest.mark.parametrize(
+    ("values", "sentence"),
+    [
+        ({"m": 5, "n": 6, "k": 7, "lda": 6}, "--lda 6 is less than the row that it leads: A has k = 7"),
+        ({"m": 5, "n": 6, "k": 7, "ldb": 5}, "--ldb 5 is less than the row that it leads: B has n = 6"),
+        ({"m": 5, "n": 6, "k": 7, "ldc": 0}, "--ldc 0 is less than the row that it leads: C has n = 6"),
+    ],
+)
+def test_a_leading_dimension_below_the_width_is_a_sentence(values: dict[str, int], sentence: str) -> None:
+    with pytest.raises(UsageError, match=sentence):
+        build(measuring.Gemm, values)
+
+
+def test_leading_dimensions_as_long_as_the_rows_are_none() -> None:
+    assert (
+        build(measuring.Gemm, {"m": 5, "lda": 5, "ldc": 5}).shapes == build(measuring.Gemm, {"m": 5}).shapes
+    )
+    assert build(measuring.Gemm, {"m": 5, "ldc": 6}).shapes[0].ld == (5, 5, 6)
+
+
+def test_a_file_of_shapes_may_have_leading_dimensions(tmp_path: Path) -> None:
+    path = tmp_path / "shapes.csv"
+    path.write_text("ldb,m,n,k,name\n,4,5,6,tight\n8,4,5,6,apart\n5,4,5,6,tight again\n")
+    shapes = build(measuring.Workloads, {"file": path}).shapes
+    assert [(shape.name, shape.ld) for shape in shapes] == [
+        ("tight = tight again", None),
+        ("apart", (6, 8, 5)),
+    ]
+    path.write_text("m,n,k,lda\n4,5,6,5\n")
+    with pytest.raises(UsageError, match="line 2: lda 5 is less than the row that it leads: A has k = 6"):
+        build(measuring.Workloads, {"file": path})
