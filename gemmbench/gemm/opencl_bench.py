@@ -147,15 +147,23 @@ class Bench:
         assert case.problem is not None
         problem = case.problem
         self.runtime, self._problem = runtime, problem
-        self._values = load_operands(case)
+        self._values = load_operands(case, policy.seed)
         self.sets = operand_sets(problem, runtime.facts, policy)
         self._operands: list[tuple[Operand, Operand, Operand]] = []
         self._buffers: list[tuple[Mapping[str, Any], Mapping[str, Any]]] = []  # of the device and host scope
-        matrices = {"A": self._values.a, "B": self._values.b, "C": self._values.c}
+        self._stored = self._values.stored(problem)
+        matrices = {"A": self._stored.a, "B": self._stored.b, "C": self._stored.c}
         as_image = {spec.source: name for name, spec in variant.images.items()}
+        tight = {"A": self._values.a, "B": self._values.b}  # an image has nothing between its rows
         for _ in range(self.sets):
             operands = {
-                name: operand(runtime, mode, values.shape, values.dtype, image=name in as_image)
+                name: operand(
+                    runtime,
+                    mode,
+                    (tight[name] if name in as_image else values).shape,
+                    values.dtype,
+                    image=name in as_image,
+                )
                 for name, values in matrices.items()
             }
             self._operands.append((operands["A"], operands["B"], operands["C"]))
@@ -175,8 +183,8 @@ class Bench:
         unwritten = self._answers.before
         with errors():
             for a, b, c in self._operands:
-                a.fill(self._values.a)
-                b.fill(self._values.b)
+                a.fill(self._stored.a)
+                b.fill(self._stored.b)
                 c.fill(unwritten)
                 c.keep_on_device(runtime.queue)
             runtime.queue.finish()
@@ -185,7 +193,7 @@ class Bench:
 
     def _bound(self, timed: Timed) -> None:
         """Prepare the launches, for the device and the host scope, of every operand set."""
-        layout = Layout.tight(self._problem)
+        layout = Layout.of(self._problem)
         self._timed = timed
         self.timed: list[list[float]] = []
         self._prepared: list[Sequence[Step]] = []
@@ -226,12 +234,13 @@ class Bench:
             wrong = self._timed.exact_error()
             return instrument.Verified(Check("wrong", {}, (wrong,)) if wrong else Check("ok"))
         with errors():
-            check = self._answers.check(self, when)
+            verified = self._answers.verified(self, when)
         if not self.timed:
-            return instrument.Verified(check, self._stamped)
+            return replace(verified, launches=self._stamped)
         medians = map(statistics.median, zip(*self.timed, strict=True))
         launches = zip(self._stamped, medians, strict=True)
-        return instrument.Verified(check, tuple(replace(one, timed_s=median) for one, median in launches))
+        timed = tuple(replace(launch, timed_s=median) for launch, median in launches)
+        return replace(verified, launches=timed)
 
     def start(self, clock: str, count: int, work: int = 1) -> Batch | Queued:
         with errors():
@@ -309,7 +318,7 @@ class Bench:
 
     def _read(self, clock: str, index: int) -> ReferenceArray:
         c = (self._pageable if clock == PAGEABLE else self._operands)[index][2]
-        return c.read().reshape(self._problem.m, self._problem.n)
+        return c.read().reshape(self._stored.c.shape)
 
     def _enqueue(self, plan: Sequence[Sequence[Step]], count: int) -> list[tuple[str, Any]]:
         """Put ``count`` problems into the queue; each step's role and event."""
@@ -367,7 +376,7 @@ class Bench:
             for operands in (self._operands, self._pageable):
                 for c in [matrices[2] for matrices in operands[index : index + 1]]:
                     c.reclaim(self.runtime.plain_queue)
-                    c.fill(self._values.c)
+                    c.fill(self._stored.c)
 
 
 class WallBench(Bench):

@@ -33,6 +33,8 @@ Likely = Literal["cpu", "gpu", "narrow-cpu", "narrow-gpu"]  # narrow: a dimensio
 OURS = "ours"  # the family of the kernels that are gemmbench's own
 LIBRARIES = "libraries"  # no kernels of ours, each on its own
 
+FAST_MATH = "-cl-fast-relaxed-math"  # of OpenCL's compilers
+
 PIXEL = 4  # elements in a pixel of an RGBA image
 
 
@@ -78,6 +80,11 @@ class Layout:
     def tight(cls, problem: Gemm) -> Layout:
         """Rows without anything between them."""
         return cls(problem.k, problem.n, problem.n)
+
+    @classmethod
+    def of(cls, problem: Gemm) -> Layout:
+        """Those of a problem."""
+        return cls(*problem.ld) if problem.ld else cls.tight(problem)
 
 
 @dataclass(frozen=True)
@@ -170,6 +177,13 @@ class Variant:
         """Whether it multiplies on the host, whatever devices there are."""
         return self.executor == "numpy"
 
+    def with_math(self, math: str) -> Variant:
+        """Its kernels compiled with ``strict`` or ``fast`` math; "" leaves its own flags."""
+        if not math:
+            return self
+        others = tuple(flag for flag in self.flags if flag != FAST_MATH)
+        return replace(self, flags=(*others, *([FAST_MATH] if math == "fast" else [])))
+
     def ran_on(self, dtype: str) -> RanOn:
         """What a row of a data type is of."""
         if self.on_host:
@@ -239,10 +253,10 @@ class Variant:
         Formulas may also name ``itemsize``, the bytes of an element of A or B.
 
         Args:
-            layout: lda, ldb, ldc; None for rows without anything between them.
+            layout: lda, ldb, ldc; None for the problem's own.
         """
         known = {**parameters, "m": problem.m, "n": problem.n, "k": problem.k}
-        known |= vars(layout or Layout.tight(problem)) | {"itemsize": DTYPES[problem.dtype].itemsize}
+        known |= vars(layout or Layout.of(problem)) | {"itemsize": DTYPES[problem.dtype].itemsize}
         for name, formula in self.extents.items():
             known[name] = formula(known)
         return known

@@ -24,7 +24,7 @@ from gemmbench.model import units
 from gemmbench.model.case import Case, Operands, Policy, Staged, saved_problem
 from gemmbench.model.device import HOST, DeviceFacts
 from gemmbench.model.problem import Dimensions, Gemm
-from gemmbench.model.row import Parameters, Row, Status
+from gemmbench.model.row import MATH, Parameters, Row, Status
 from gemmbench.model.units import listed
 from gemmbench.stats import rates
 from gemmbench.stats.panels import crossing
@@ -79,6 +79,8 @@ def points(rows: Iterable[Row], device: int) -> tuple[Point, ...]:
         if row.kind != "gemm" or row.status != "ok" or row.check.verdict != "ok" or row.problem is None:
             continue
         if row.device not in (device, HOST) or row.variant not in CHOOSABLE:
+            continue
+        if MATH in row.parameters:  # it chooses kernels as they are
             continue
         host, on_device = rates.summary(row, "host"), rates.summary(row, "device")
         if host is None or not rates.flops_of(row):
@@ -270,12 +272,13 @@ class Automatic:
 
         Args:
             case: what was measured; None if an earlier run measured it. Rows of the user's own matrices (all
-                zeros, denormal numbers) are no lesson: their time may differ from that of generated ones.
+                zeros, denormal numbers) are no lesson: their time may differ from that of generated ones. Nor
+                are those of leading dimensions longer than the rows.
         """
         self.rows.append(row)
         if row.kind == "gemm":
             self.gemms[row.variant, row.device, row.dtype].append(row)
-        if case and not case.operands.given:
+        if case and not case.operands.given and not (row.problem and row.problem.ld):
             self.lessons.append(row)
 
     def measure(
