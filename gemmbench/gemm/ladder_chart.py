@@ -503,7 +503,7 @@ def host_parts(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
         bars: dict[int, tuple[str, derive.Split]] = {}
         for row in rows:
             at = f" {row.label or row.problem.size}" if len(problems) > 1 and row.problem else ""
-            for name, parts in ((f"{row.variant}{at}", row.parts), ("map cycle", row.cycle)):
+            for name, parts in ((f"{row.title}{at}", row.parts), ("map cycle", row.cycle)):
                 if split := derive.split(parts):
                     bars[len(bars)] = clean(name), split
         if bars:

@@ -323,7 +323,7 @@ def _net_sheet(run: Run, net: lowering.Net) -> Sheet:
             Cell(layer.name),
             Cell(str(layer.runs)),
             *times(layer.lowering_s, layer.product_s),
-            Cell(notes.marked(run, layer.product, clean(layer.product.variant)) if layer.product else "-"),
+            Cell(notes.marked(run, layer.product, clean(layer.product.title)) if layer.product else "-"),
         )
         for layer in net.layers
     ]
