@@ -107,7 +107,7 @@ def _scope(run: Run) -> str:
 CSV_FIELDS: tuple[str, ...] = (
     "kind", "variant", "device", "device_name", "driver", "dtype", "label", "m", "n", "k",
     "lda", "ldb", "ldc", "alpha", "beta", "status", "reason", "parameters", "choice",
-    "kernel_gflops", "device_gflops", "host_gflops", "peak_fraction",
+    "kernel_gflops", "device_gflops", "host_gflops", "helpers_share", "peak_fraction",
     "gflops", "gbps", "latency_s", "energy_j", "gflop_per_j", "width", "noise", "few", "residual",
     "versus", "versus_ratio", "versus_low", "versus_high", "versus_scope",
     "state", "clock_mhz", "limits", "other_cores", "steal_cores", "switches", "disturbed",

@@ -360,8 +360,9 @@ def _verified(case: Case, handle: Handle, is_exact: bool) -> Row:
 
 def _verified_after(row: Row, handle: Handle) -> Row:
     """The row with its second check; without samples if that is wrong."""
-    check = handle.verify("after").check
-    row = replace(row, check_after=check)
+    verified = handle.verify("after")
+    check = verified.check
+    row = replace(row, check_after=check, launches=verified.launches or row.launches)
     if check.verdict != "wrong":
         return row
     reason = "; ".join(check.reasons)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
@@ -110,10 +111,15 @@ class Queued:
             self._events[-1][1].wait()
             end = time.monotonic()
             stamps = [(role, event.profile.start, event.profile.end) for role, event in self._events]
-        device = sum(stop - start for _, start, stop in stamps) * 1e-9
-        kernel = sum(stop - start for role, start, stop in stamps if role == "multiply") * 1e-9
-        tick = self._bench.runtime.facts.timer_resolution_ns * 1e-9
         count = self._count
+        steps = len(stamps) // count
+        passes = [sum(stop - start for _, start, stop in stamps[step::steps]) * 1e-9 for step in range(steps)]
+        self._bench.timed.append([seconds / count for seconds in passes])
+        device = sum(passes)
+        kernel = sum(
+            seconds for seconds, (role, *_) in zip(passes, stamps, strict=False) if role == "multiply"
+        )
+        tick = self._bench.runtime.facts.timer_resolution_ns * 1e-9
         seconds = {"kernel": max(kernel, tick) / count, "device": max(device, tick) / count}
         span = stamps[0][1] * 1e-9, stamps[-1][2] * 1e-9
         if self._bench.runtime.facts.type == "gpu":
@@ -123,7 +129,11 @@ class Queued:
 
 
 class Bench:
-    """One problem on the device, ready to be run again and again."""
+    """One problem on the device, ready to be run again and again.
+
+    Attributes:
+        timed: for every batch of the device scope, the seconds of each launch of one problem.
+    """
 
     def __init__(
         self,
@@ -185,6 +195,7 @@ class Bench:
         """Prepare the launches, for the device and the host scope, of every operand set."""
         layout = Layout.of(self._problem)
         self._timed = timed
+        self.timed: list[list[float]] = []
         self._prepared: list[Sequence[Step]] = []
         self._hosted: list[Sequence[Step]] = []
         for plain, direct in self._buffers:
@@ -223,7 +234,13 @@ class Bench:
             wrong = self._timed.exact_error()
             return instrument.Verified(Check("wrong", {}, (wrong,)) if wrong else Check("ok"))
         with errors():
-            return replace(self._answers.verified(self, when), launches=self._stamped)
+            verified = self._answers.verified(self, when)
+        if not self.timed:
+            return replace(verified, launches=self._stamped)
+        medians = map(statistics.median, zip(*self.timed, strict=True))
+        launches = zip(self._stamped, medians, strict=True)
+        timed = tuple(replace(launch, timed_s=median) for launch, median in launches)
+        return replace(verified, launches=timed)
 
     def start(self, clock: str, count: int, work: int = 1) -> Batch | Queued:
         with errors():

@@ -15,7 +15,7 @@ from rich.text import Text
 from gemmbench.ladder import AUTO, BASELINE
 from gemmbench.model import units
 from gemmbench.model.device import HOST
-from gemmbench.model.row import CHAIN, MATH, PAGEABLE, PARTS, SCOPES, Check, Elements, Row
+from gemmbench.model.row import CHAIN, MATH, PAGEABLE, PARTS, SCOPES, Check, Elements, Launch, Row
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean, clean_lines, listed
 from gemmbench.report import notes
@@ -227,6 +227,7 @@ def _row_sheet(run: Run, device: int, dtype: str, rows: Sequence[Row]) -> Sheet:
             Cell(f"{clean(row.label or row.phase)} {shape(row)}".strip()),
             *(rate_cell(row, scope) for scope in SCOPES),
             Cell(units.percent(fraction) if fraction is not None else "-"),
+            Cell(units.percent(helpers) if (helpers := rates.helpers_share(row)) else "-"),
             notes.noise(row),
             *([versus_cell(row, "kernel")] if versus else []),
             *(cells(row) if has_energy else ()),
@@ -237,7 +238,7 @@ def _row_sheet(run: Run, device: int, dtype: str, rows: Sequence[Row]) -> Sheet:
         heading=heading(run, device, dtype),
         caption=f"{dtype} {rates.unit(dtype)} by scope; * best of its problem",
         keys=("", "size"),
-        blocks=(SCOPES, ("of peak", "noise", *versus, *(COLUMNS if has_energy else ()), "status")),
+        blocks=(SCOPES, ("of peak", "helpers", "noise", *versus, *(COLUMNS if has_energy else ()), "status")),
         rows=tuple(map(line, rows)),
         left=frozenset({"status"}),
         notes=(
@@ -246,6 +247,7 @@ def _row_sheet(run: Run, device: int, dtype: str, rows: Sequence[Row]) -> Sheet:
                 for row in rows
                 if row.variant == AUTO and row.choice
             ),
+            *([_HELPERS] if any(map(rates.helpers_share, rows)) else []),
             *_parameters(rows),
             *notes.gaps(rows, compared),
             *notes.troubles(rows, shape),
@@ -255,6 +257,9 @@ def _row_sheet(run: Run, device: int, dtype: str, rows: Sequence[Row]) -> Sheet:
             *notes.warnings(run, device),
         ),
     )
+
+
+_HELPERS = Note("helpers", "passes beside the multiplication, of the device scope", "dim")
 
 
 def versus_name(rows: Iterable[Row]) -> str:
@@ -456,16 +461,23 @@ def _parts(row: Row) -> Sheet:
 
 
 def _launches(row: Row) -> Sheet:
+    """The stamps of one run, and where the batches were timed by stamps, the share of each launch in them."""
+    timed = [launch.timed_s for launch in row.launches if launch.timed_s is not None]
+    whole = sum(timed) if rates.helpers_share(row) is not None else 0.0
+
+    def line(launch: Launch) -> tuple[Cell, ...]:
+        seconds = [launch.queued_s, launch.submitted_s, launch.running_s]
+        share = [] if launch.timed_s is None or not whole else [launch.timed_s]
+        return (
+            Cell(clean(launch.name)),
+            *(Cell(units.seconds(each)) for each in (*seconds, *share)),
+            *(Cell(units.percent(each / whole)) for each in share),
+        )
+
     return Sheet(
         keys=("launch",),
-        blocks=(("queued", "submitted", "running"),),
-        rows=tuple(
-            (
-                Cell(clean(launch.name)),
-                *map(Cell, map(units.seconds, (launch.queued_s, launch.submitted_s, launch.running_s))),
-            )
-            for launch in row.launches
-        ),
+        blocks=(("queued", "submitted", "running"), *([("in batches", "share")] if whole else [])),
+        rows=tuple(map(line, row.launches)),
     )
 
 
@@ -494,6 +506,9 @@ def _facts(run: Run, row: Row) -> list[Note]:
         facts.append(Note("memory", clean(row.memory)))
     if row.build_s is not None:
         facts.append(Note("build", units.seconds(row.build_s)))
+    if helpers := rates.helpers_share(row):
+        said = f"{units.percent(helpers)} of the device scope: every pass but the multiplication"
+        facts.append(Note("helpers", said))
     if against := rates.versus(row):
         said = f"{versus_cell(row, 'kernel').text}, {against.scope} scope, batch by batch in turn"
         facts.append(Note(versus_name([row]), said))

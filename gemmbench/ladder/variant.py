@@ -61,6 +61,14 @@ class Constraint:
 
 
 @dataclass(frozen=True)
+class Named:
+    """A configuration with a name of its own, which holds on every device: a published one, say."""
+
+    idea: str
+    values: Values  # of some parameters; the others are the preset's
+
+
+@dataclass(frozen=True)
 class Layout:
     """Leading dimensions in elements."""
 
@@ -117,6 +125,7 @@ class Variant:
     passes: tuple[Pass, ...] = ()
     parameters: Mapping[str, Parameter] = field(default_factory=dict)
     presets: Mapping[str, Values] = field(default_factory=dict)  # see `preset`
+    named: Mapping[str, Named] = field(default_factory=dict)  # see `configurations`
     constraints: tuple[Constraint, ...] = ()
     choose: Chooser | None = None  # parameters that no preset fixes, from problem and device
     extents: Mapping[str, Formula] = field(default_factory=dict)
@@ -147,6 +156,21 @@ class Variant:
     def files(self) -> tuple[str, ...]:
         """The ``.cl`` files it is made of, each once."""
         return tuple(dict.fromkeys(step.file for step in self.passes))
+
+    @property
+    def configurations(self) -> tuple[Variant, ...]:
+        """Its named configurations, each as a variant: ``160x160`` of ``padded`` is ``padded-160x160``."""
+        return tuple(
+            replace(
+                self,
+                name=f"{self.name}-{name}",
+                idea=f"{self.name}: {each.idea}",
+                presets={kind: {**values, **each.values} for kind, values in self.presets.items()},
+                named={},
+                likely={},
+            )
+            for name, each in self.named.items()
+        )
 
     @property
     def on_host(self) -> bool:

@@ -120,6 +120,7 @@ class Launch:
     queued_s: float  # QUEUED to SUBMIT
     submitted_s: float  # SUBMIT to START
     running_s: float  # START to END
+    timed_s: float | None = None  # START to END again: the median of the timed batches; None where not known
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from gemmbench import UsageError, ladder, views
 from gemmbench.gemm.operands import OperandError, read_header
 from gemmbench.gemm.workloads import PROMPT, SETS, Shape, ShapeFileError, merged, read_shapes
-from gemmbench.ladder import LADDER, ORDER
+from gemmbench.ladder import ORDER
 from gemmbench.ladder.variant import Variant
 from gemmbench.measure.host import cores
 from gemmbench.model.case import MEMORY_MODES, Case, Operands, Plan, Policy, Skip
@@ -324,7 +324,7 @@ class Ladder(Measuring):
         """The kernel or library that the others are timed in turn with."""
         if self.versus is None:
             return None
-        names = choose(self.versus, (*LADDER, *ladder.BASELINES), "kernel")
+        names = choose(self.versus, [name for name in ladder.ORDER if name != ladder.AUTO], "kernel")
         if len(names) != 1:
             raise UsageError(f"--versus takes one kernel, not {self.versus}")
         return ladder.BY_NAME[names[0]]

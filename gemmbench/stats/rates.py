@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -189,6 +190,20 @@ def median_rate(row: Row | None, scope: str) -> float | None:
 def best_of(values: Iterable[float | None]) -> float | None:
     """The largest of those that are known."""
     return max((value for value in values if value is not None), default=None)
+
+
+def helpers_share(row: Row) -> float | None:
+    """The fraction of the device scope that passes beside the multiplication take: the median of the batches.
+
+    0 for a kernel without such passes; None where the device's events do not tell, or are not believed.
+    """
+    kernel, device = row.samples.get("kernel"), row.samples.get("device")
+    if row.status != "ok" or not kernel or not device or len(kernel.seconds) != len(device.seconds):
+        return None
+    if len(row.launches) > 1 and kernel.seconds == device.seconds:  # by the wall clock, which does not tell
+        return None
+    shares = (1 - own / whole for own, whole in zip(kernel.seconds, device.seconds, strict=True))
+    return max(0.0, statistics.median(shares))
 
 
 def in_state(row: Row, state: State) -> Row | None:
@@ -471,6 +486,7 @@ def derived(run: Run, row: Row) -> dict[str, object]:
         "kernel_gflops": giga("kernel"),
         "device_gflops": giga("device"),
         "host_gflops": giga("host"),
+        "helpers_share": helpers_share(row) if is_gemm else None,
         "peak_fraction": peak_fraction(run, row),
         "gflops": reached.best / GIGA if reached and row.kind == "peak" else None,
         "gbps": row.work.bytes / times.minimum / GIGA if times and row.work and row.work.bytes else None,

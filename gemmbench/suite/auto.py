@@ -13,6 +13,7 @@ What was never measured is tried first.
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -247,6 +248,7 @@ class Automatic:
 
     Attributes:
         rows: what choices may rest on: what this run has measured, trials included, and what it resumed.
+        gemms: the GEMM rows among them by variant, device and data type.
         lessons: those of them that tell later runs something, too.
     """
 
@@ -262,6 +264,7 @@ class Automatic:
         self._known = dict(known or {})
         self._tuned = tuned
         self.rows: list[Row] = []
+        self.gemms = defaultdict[tuple[str, int, str], list[Row]](list)
         self.lessons: list[Row] = []
 
     def record(self, row: Row, case: Case | None = None) -> None:
@@ -273,6 +276,8 @@ class Automatic:
                 are those of leading dimensions longer than the rows.
         """
         self.rows.append(row)
+        if row.kind == "gemm":
+            self.gemms[row.variant, row.device, row.dtype].append(row)
         if case and not case.operands.given and not (row.problem and row.problem.ld):
             self.lessons.append(row)
 

@@ -245,7 +245,7 @@ def _gemm_case(
         operands or Operands(),
         (kept.note,) if kept else (),
         ran_on=variant.ran_on(problem.dtype),
-        given=tuple(kept.parameters) if kept else tuple(own),
+        given=(*(kept.parameters if kept else own), *([MATH] if math else [])),
         sums=variant.sums.get(problem.dtype, ""),
     )
     reason = _unsupported(device, variant, problem, full)

@@ -29,7 +29,8 @@ from gemmbench.model.row import Check, Partner, Problem, Row
 from gemmbench.model.run_file import Run, encode
 from gemmbench.options import measuring
 from gemmbench.options.declare import build, choose_baselines, choose_threads
-from gemmbench.regress.baseline import difference
+from gemmbench.regress.baseline import difference, repetitions
+from gemmbench.regress.compare import compare
 from gemmbench.stats import panels
 from gemmbench.suite import auto
 from gemmbench.suite.plan import Axes, gemm_plan, rebuild
@@ -83,6 +84,21 @@ def test_a_row_is_planned_again_with_its_math() -> None:
     (step,) = rebuild([row], [fake.CPU], {0: 0})
     assert isinstance(step, Case)
     assert (step.key, step.source) == (row.key, row.source)
+
+
+def test_rows_of_either_math_are_compared_each_with_its_own() -> None:
+    given = [case.row("ok").given for case in planned("tiled")]
+    rows = [replace(row, given=names) for row, names in zip(math_rows(), given, strict=True)]
+    old, new = (Run(fake.header(("square",)), tuple(each), "run.jsonl") for each in (rows, rows[::-1]))
+    (repetition,) = repetitions(old, new.header)
+    assert len(repetition.rows) == 2, "not two repetitions of one case"
+    lines = compare([old], [new]).lines
+    assert [(line.row.title, line.base_s == line.new_s) for line in lines] == [
+        ("tiled strict", True),
+        ("tiled fast", True),
+    ]
+    alone = compare([Run(old.header, (rows[0],), "a")], [Run(new.header, (rows[1],), "b")])
+    assert not alone.counts["same"]
 
 
 def test_auto_does_not_learn_from_rows_with_another_math() -> None:
