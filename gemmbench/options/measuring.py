@@ -16,6 +16,7 @@ from gemmbench.gemm.operands import OperandError, read_header
 from gemmbench.gemm.workloads import PROMPT, SETS, Shape, ShapeFileError, merged, read_shapes
 from gemmbench.ladder import ORDER
 from gemmbench.ladder.variant import Variant
+from gemmbench.measure.host import cores
 from gemmbench.model.case import MEMORY_MODES, Case, Operands, Plan, Policy, Skip
 from gemmbench.model.conditions import STATES, State
 from gemmbench.model.device import DeviceFacts
@@ -42,6 +43,7 @@ from gemmbench.options.declare import (
     choose_kernels,
     choose_params,
     choose_sizes,
+    choose_threads,
     flag,
     hidden,
     named_kernels,
@@ -244,6 +246,10 @@ class Ladder(Measuring):
         default=ladder.BASELINE,
         metavar="NAMES",
     )
+    threads: str | None = option(
+        "Of the host's BLAS, each a row of its own: numbers, all.  [default: what it takes by itself]",
+        metavar="1,2,all",
+    )
     params: tuple[str, ...] = option(
         "A kernel parameter other than its preset; may be repeated.",
         default=(),
@@ -289,6 +295,8 @@ class Ladder(Measuring):
             raise UsageError("--versus takes kernels in turn and --concurrent devices at once: choose one")
         if self.math is not None and not any(variant.executor == "opencl" for variant in self.variants):
             raise UsageError("--math is for gemmbench's OpenCL kernels, of which --kernel names none")
+        if self.threads is not None and not any(variant.on_host for variant in self.variants):
+            raise UsageError("--threads is for the host's BLAS, of which --baseline names none")
         if len(self.axes.maths) > 1 and (self.versus or self.concurrent):
             other = "--versus" if self.versus else "--concurrent"
             raise UsageError(f"--math {self.math} takes strict and fast in turn: it goes without {other}")
@@ -309,7 +317,8 @@ class Ladder(Measuring):
     def axes(self) -> Axes:
         """What every kernel and library is measured with, beside its parameters."""
         maths = choose(self.math, MATHS, "math") if self.math is not None else ("",)
-        return Axes(tuple(name for name in ("", *MATHS) if name in maths))
+        counts = (0,) if self.threads is None else choose_threads(self.threads, cores())
+        return Axes(tuple(name for name in ("", *MATHS) if name in maths), counts)
 
     @cached_property
     def partner(self) -> Variant | None:
