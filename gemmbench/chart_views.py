@@ -10,7 +10,7 @@ from types import MappingProxyType
 from matplotlib.figure import Figure
 
 from gemmbench.charts.pane import ChartError, Families, Pane, figure_of, write
-from gemmbench.gemm import ladder_chart, sweep_chart
+from gemmbench.gemm import grid_chart, ladder_chart, sweep_chart
 from gemmbench.model.run_file import Run, is_tuning
 from gemmbench.model.units import clean
 from gemmbench.probes import charts as probe_charts
@@ -33,6 +33,11 @@ class Kind:
 _SIZES = "over several sizes, square or with only k varying"
 # Where several suit a run the first is its default.
 KINDS: dict[str, Kind] = {
+    "heat-map": Kind(
+        "the rate over the parameters of a grid: cells over two of them, a line over one",
+        "measured rows of a grid (--param NAME=VALUE,VALUE)",
+        grid_chart.heat_map,
+    ),
     "throughput": Kind(
         "GFLOPS over size in the scope of the table, with the host's BLAS and the measured peak",
         f"measured GEMM rows {_SIZES}",

@@ -85,6 +85,7 @@ def _sheet(run: Run, panel: Panel, scope: str) -> Sheet:
             *notes.choices(panel.rows, where),
             *notes.remarks(panel.rows, where),
             *notes.warnings(run, panel.device),
+            *notes.combinations(panel.rows, scope, where),
             *(_conclusion(panel) if any(reached.values()) else []),
         ),
     )
@@ -221,7 +222,7 @@ def _row_sheet(run: Run, device: int, dtype: str, rows: Sequence[Row]) -> Sheet:
     def line(row: Row) -> tuple[Cell, ...]:
         fraction = rates.peak_fraction(run, row)
         return (
-            Cell(clean(row.variant)),
+            Cell(clean(row.series)),
             Cell(f"{clean(row.label or row.phase)} {shape(row)}".strip()),
             *(rate_cell(row, scope) for scope in SCOPES),
             Cell(units.percent(fraction) if fraction is not None else "-"),
@@ -251,6 +252,7 @@ def _row_sheet(run: Run, device: int, dtype: str, rows: Sequence[Row]) -> Sheet:
             *remarks(run, rows, shape),
             *notes.remarks(rows, shape),
             *notes.warnings(run, device),
+            *notes.combinations(rows, compared, shape),
         ),
     )
 
@@ -275,7 +277,8 @@ def _parameters(rows: Sequence[Row]) -> list[Note]:
     """What each variant ran with, once if it is the same for all its rows."""
     groups: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
-        text = listed({**row.parameters, **notes.settled(row)})
+        fixed = {name: value for name, value in row.parameters.items() if name not in row.grid}
+        text = listed({**fixed, **notes.settled(row)})
         if text:
             groups.setdefault((row.variant, text), []).append(row)
     several = {variant for variant, _ in groups if sum(variant == other for other, _ in groups) > 1}
@@ -289,7 +292,10 @@ def _parameters(rows: Sequence[Row]) -> list[Note]:
 
 
 def gemm(run: Run) -> RenderableType:
-    """Single problems, a page for each variant: scopes, launches, verification, parameters."""
+    """Single problems, a page for each variant: scopes, launches, verification, parameters.
+
+    Of the combinations of a grid there is a table, and the page of the fastest.
+    """
     pages: list[RenderableType] = []
     above: tuple[object, ...] = ()
     gemms = [row for row in run.rows if row.kind == "gemm" and row.problem]
@@ -301,6 +307,16 @@ def gemm(run: Run) -> RenderableType:
     for row in gemms:
         if row.variant in unsuited[row.device, row.dtype]:
             continue
+        alike = [each for each in gemms if row.grid and _same_kernel(each, row)]
+        blocks: list[RenderableType] = []
+        if alike and row is alike[0]:
+            blocks.append(replace(_row_sheet(run, row.device, row.dtype, alike), heading=()))
+        if not alike or row is max(
+            alike, key=lambda each: rates.median_rate(each, rates.view_scope(run)) or 0
+        ):
+            blocks.append(_page(run, row))
+        if not blocks:
+            continue
         if pages:
             pages.append(Text(""))
         subject = (row.device, row.dtype, row.problem)
@@ -311,13 +327,20 @@ def gemm(run: Run) -> RenderableType:
             dimensions = f"m = {problem.m}, n = {problem.n}, k = {problem.k}"
             about = f"C = {problem.alpha:g} A B + {problem.beta:g} C, {row.dtype}, {dimensions}"
             pages += [Sheet(heading=heading(run, row.device, row.dtype), caption=about), Text("")]
-        pages.append(_page(run, row))
+        pages += [part for block in blocks for part in (block, Text(""))][:-1]
     idle = notes.not_for({name: what for each in unsuited.values() for name, what in each.items()})
     alarms = (note for index in range(len(run.header.devices)) for note in notes.warnings(run, index))
     below = dict.fromkeys((*idle, *alarms))
     if below:
         pages += [Text(""), Sheet(notes=tuple(below))]
     return Group(*pages)
+
+
+def _same_kernel(row: Row, other: Row) -> bool:
+    """Whether two rows are of one kernel, device and problem, with whatever parameters."""
+    return (row.variant, row.device, row.dtype, row.problem) == (
+        other.variant, other.device, other.dtype, other.problem,
+    )  # fmt: skip
 
 
 def _page(run: Run, row: Row) -> RenderableType:
@@ -333,7 +356,7 @@ def _page(run: Run, row: Row) -> RenderableType:
     if row.launches:
         parts += [_launches(row), Text("")]
     parts.append(Sheet(notes=tuple(_facts(run, row))))
-    title = Text(f"{clean(row.variant)}: {figure}", style="bold")
+    title = Text(f"{clean(row.series)}: {figure}", style="bold")
     return Group(
         title,
         *(part if isinstance(part, Text) else Padding(part, (0, 0, 0, 2), expand=False) for part in parts),

@@ -164,6 +164,19 @@ class Variant:
         Raises:
             ParameterError: an override is unknown or breaks a constraint.
         """
+        chosen = self.filled(family, overrides, dtype, vector_bits)
+        if sentence := self.broken(chosen, dtype):
+            raise ParameterError(f"{self.name}: {sentence} (not with {listed(chosen)})")
+        return chosen
+
+    def filled(
+        self, family: str, overrides: Values | None = None, dtype: str = "float", vector_bits: int = 0
+    ) -> dict[str, int]:
+        """As `preset`, whether or not the constraints are met.
+
+        Raises:
+            ParameterError: an override is unknown, or less than its parameter can be.
+        """
         kinds = ("default", f"{vector_bits}-bit", family.partition("-")[0], family)
         keys = (*kinds, *(f"{kind}:{dtype}" for kind in kinds))
         chosen = {name: value for key in keys for name, value in self.presets.get(key, {}).items()}
@@ -176,15 +189,16 @@ class Variant:
             least = self.parameters[name].least
             if value < least:
                 raise ParameterError(f"{self.name}: {name} must be {least} or more, not {value}")
-        if broken := self._broken(chosen, dtype):
-            raise ParameterError(f"{self.name}: {broken.sentence} (not with {listed(chosen)})")
         return chosen
 
-    def _broken(self, parameters: Values, dtype: str) -> Constraint | None:
-        """The first constraint that parameters break; a type that it is not for counts as its first."""
+    def broken(self, parameters: Values, dtype: str) -> str:
+        """The sentence of the first constraint that parameters break, or "".
+
+        A type that the variant is not for counts as its first.
+        """
         itemsize = DTYPES[dtype if dtype in self.dtypes else self.dtypes[0]].itemsize
         known = {**parameters, "itemsize": itemsize}
-        return next((constraint for constraint in self.constraints if not constraint.rule(known)), None)
+        return next((each.sentence for each in self.constraints if not each.rule(known)), "")
 
     def chosen(self, problem: Gemm, device: DeviceFacts, parameters: Values) -> dict[str, int]:
         """What its own rules add to the given parameters for a problem on a device."""
@@ -206,7 +220,7 @@ class Variant:
         """Every combination of the parameters' values that meets the constraints for a data type."""
         for values in product(*(parameter.values for parameter in self.parameters.values())):
             chosen = dict(zip(self.parameters, values, strict=True))
-            if not self._broken(chosen, dtype):
+            if not self.broken(chosen, dtype):
                 yield chosen
 
     def values(self, problem: Gemm, parameters: Values, layout: Layout | None = None) -> dict[str, int]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from gemmbench.model.conditions import State
 from gemmbench.model.problem import Gemm
-from gemmbench.model.row import Kind, Parameters, Problem, RanOn, Row, RowKey, Status, row_key
+from gemmbench.model.row import Kind, Parameters, Problem, RanOn, Row, RowKey, Status, named_series, row_key
 from gemmbench.model.units import size
 
 MEMORY_MODES: dict[str, str] = {
@@ -90,6 +90,7 @@ class Case:
     sums: str = ""  # likewise
     phase: str = ""  # likewise, of a tuner
     given: tuple[str, ...] | None = None  # likewise, of its parameters those that are no preset's
+    grid: tuple[str, ...] = ()  # likewise, of these those that a run tries several values of
     former_parameters: Parameters | None = None  # of the kernel in `former`; None: the case's own
     measured: tuple[tuple[Gemm, float], ...] = ()  # smaller problems of its kernel, and seconds for each
 
@@ -116,7 +117,8 @@ class Case:
         if self.problem:
             called = self.problem.label or self.phase
             name = f"{called} " if called else ""
-            return f"{self.variant} {self.dtype} {name}{self.problem.shape}"
+            series = named_series(self.variant, self.parameters, self.grid)
+            return f"{series} {self.dtype} {name}{self.problem.shape}"
         width = self.parameters.get("width", 1)
         others = [
             f" {size(int(value)) if name == 'bytes' else value}"
@@ -143,6 +145,7 @@ class Case:
             sums=self.sums,
             phase=self.phase,
             given=self.given,
+            grid=self.grid,
         )
 
 

@@ -14,6 +14,7 @@ from msgspec import Meta
 
 from gemmbench.model.conditions import Conditions
 from gemmbench.model.problem import Dimensions
+from gemmbench.model.units import listed
 
 # 1: the first one. What a table or a verdict needed beside the figures stood in the command and in sentences.
 # 2: it is typed. The header has `view` and `scope`. A row has `needs_s`, `phase`, `beside` (which was a
@@ -174,6 +175,7 @@ class Row:
     given: tuple[str, ...] | None = (
         None  # parameters that are no preset's: the user's, the tuner's; None: not known
     )
+    grid: tuple[str, ...] = ()  # of these, those that a run tries several values of
     conditions: Conditions | None = None  # of the device and its host; None where not known
     burst: dict[str, Scope] = field(
         default_factory=dict
@@ -191,6 +193,11 @@ class Row:
         """Parameters for people, with the devices beside it: what tells rows of a problem apart."""
         others = {"beside": "+".join(map(str, self.beside))} if self.beside else {}
         return {**self.parameters, **others}
+
+    @property
+    def series(self) -> str:
+        """The variant, and where a run tries several values of its parameters, which: ``naive WX=8 WY=4``."""
+        return named_series(self.variant, self.parameters, self.grid)
 
     @property
     def remarks(self) -> tuple[str, ...]:
@@ -215,6 +222,11 @@ def moment(text: str) -> datetime:
     """
     time = datetime.fromisoformat(text.replace("Z", "+00:00"))
     return time if time.tzinfo else time.replace(tzinfo=timezone.utc)
+
+
+def named_series(variant: str, parameters: Parameters, grid: Iterable[str]) -> str:
+    """What `Row.series` is, of a row that is not there yet."""
+    return " ".join([variant, *(listed({name: parameters[name]}) for name in grid)])
 
 
 RowKey = tuple[str, int, str, str, tuple[tuple[str, int | float | str], ...], Problem | None, tuple[int, ...]]

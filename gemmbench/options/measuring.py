@@ -26,6 +26,7 @@ from gemmbench.options.declare import (
     FILE,
     INPUT,
     LENGTH,
+    MOST_COMBINATIONS,
     SIZE,
     Choice,
     Count,
@@ -33,6 +34,7 @@ from gemmbench.options.declare import (
     Number,
     Options,
     check_folder,
+    check_grid,
     check_plot_path,
     check_save_path,
     choose,
@@ -234,10 +236,11 @@ class Ladder(Measuring):
         metavar="NAMES",
     )
     params: tuple[str, ...] = option(
-        "A kernel parameter other than its preset; may be repeated.",
+        "A kernel parameter other than its preset; may be repeated. Several values with commas: every "
+        f"combination that the kernel takes, at most {MOST_COMBINATIONS}.",
         default=(),
         flags=("--param",),
-        metavar="NAME=VALUE",
+        metavar="NAME=VALUES",
         many=True,
     )
     versus: str | None = option(
@@ -267,7 +270,11 @@ class Ladder(Measuring):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _ = self.variants, self.dtypes, choose_params(self.params), self.partner
+        params = choose_params(self.params)
+        _ = self.variants, self.dtypes, self.partner
+        check_grid(self.variants, params)
+        if self.concurrent and any(len(values) > 1 for values in params.values()):
+            raise UsageError("--concurrent takes one value of each --param, not a grid of them")
         if self.versus and self.concurrent:
             raise UsageError("--versus takes kernels in turn and --concurrent devices at once: choose one")
 
@@ -316,9 +323,11 @@ class Ladder(Measuring):
             for shape in self.shapes
         ]
         params = choose_params(self.params)
-        cases = gemm_plan(devices, self.variants, problems, params, own, find_tuned)
+        fixed = {name: values[0] for name, values in params.items() if len(values) == 1}
+        grid = {name: values for name, values in params.items() if len(values) > 1}
+        cases = gemm_plan(devices, self.variants, problems, fixed, own, find_tuned, grid)
         if self.partner:
-            cases = in_turn_with(cases, devices, self.partner, params, own, find_tuned)
+            cases = in_turn_with(cases, devices, self.partner, fixed, own, find_tuned)
         return fitting(cases, optional_kernels(self.kernels))
 
 

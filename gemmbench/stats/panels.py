@@ -116,12 +116,14 @@ def series(
     result = []
     for device, variant in sorted(first, key=lambda key: (key[0] == HOST, rank.get(key[1], len(rank)))):
         own_rows = variants[device, variant]
-        if len({size_of(row) for row in own_rows}) == len(own_rows):
+        if len({size_of(row) for row in own_rows}) == len(own_rows) and not own_rows[0].grid:
             result.append(Series(variant, variant, device, {size_of(row): row for row in own_rows}))
             continue
         for parameters in dict.fromkeys(listed(row.parameters) for row in own_rows):
             same = {size_of(row): row for row in own_rows if listed(row.parameters) == parameters}
-            result.append(Series(f"{variant} {parameters}".strip(), variant, device, same))
+            first_row = next(iter(same.values()))
+            name = first_row.series if first_row.grid else f"{variant} {parameters}".strip()
+            result.append(Series(name, variant, device, same))
     return tuple(result)
 
 

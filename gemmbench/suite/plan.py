@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -44,16 +45,28 @@ def gemm_plan(
     overrides: Mapping[str, int] | None = None,
     operands: Operands | None = None,
     tuned: FindTuned = lambda *_: None,
+    grid: Mapping[str, Sequence[int]] | None = None,
 ) -> Plan:
     """Every variant on every problem and device, problem by problem, so that variants are interleaved.
 
     Parameters are the user's own over the shipped preset; where there are none, those that the tuner kept.
 
+    Args:
+        devices: to run on.
+        chosen: variants.
+        problems: m, n, k, of any data types.
+        overrides: the user's own parameters.
+        operands: the user's own matrices.
+        tuned: finds what the tuner kept.
+        grid: parameters with several values each. A variant has a row for every combination of those that are
+            its own; one that its constraints do not allow is skipped with the constraint's sentence.
+
     Raises:
         variants.ParameterError: an override does not fit a variant that has that parameter, or none has it;
             alpha or beta of an integer problem has a fraction.
     """
-    _check_overrides(chosen, overrides or {})
+    overrides, grid = overrides or {}, grid or {}
+    _check_overrides(chosen, (*overrides, *grid))
     plan: list[Case | Skip] = []
     problems = tuple(problems)
     _check_scalars(problems)
@@ -61,10 +74,22 @@ def gemm_plan(
         for problem in problems:
             for variant in chosen:
                 if not variant.on_host:
-                    plan.append(_gemm_case(index, device, variant, problem, overrides or {}, operands, tuned))
+                    plan += [
+                        _gemm_case(
+                            index, device, variant, problem, {**overrides, **combination}, operands, tuned,
+                            tuple(combination),
+                        )
+                        for combination in _combinations(variant, grid)
+                    ]  # fmt: skip
                 elif index == 0:  # the host's own BLAS is measured once, among the first device's rows
                     plan.append(_host_case(variant, problem, operands))
     return tuple(plan)
+
+
+def _combinations(variant: Variant, grid: Mapping[str, Sequence[int]]) -> list[dict[str, int]]:
+    """Every combination of values of the parameters that are a variant's; the empty one if none is."""
+    own = {name: values for name, values in grid.items() if name in variant.parameters}
+    return [dict(zip(own, values, strict=True)) for values in itertools.product(*own.values())]
 
 
 def in_turn_with(
@@ -99,7 +124,9 @@ def in_turn_with(
             )
 
     def paired(step: Case | Skip) -> Case | Skip:
-        if not isinstance(step, Case) or step.device == HOST or step.variant in (partner.name, AUTO):
+        if not isinstance(step, Case) or step.device == HOST or step.variant == AUTO:
+            return step
+        if step.variant == partner.name and not step.grid:
             return step
         assert step.problem is not None
         other = partners[step.device, step.problem]
@@ -190,13 +217,12 @@ def _gemm_case(
     overrides: Mapping[str, int],
     operands: Operands | None,
     tuned: FindTuned,
+    grid: tuple[str, ...] = (),
 ) -> Case | Skip:
     own = {name: value for name, value in overrides.items() if name in variant.parameters}
     kept = None if own else tuned(device, variant, problem.dtype)
-    parameters = variant.preset(
-        device.family, kept.parameters if kept else own, problem.dtype, device.vector_bits
-    )
-    full = {**parameters, **variant.chosen(problem, device, parameters)}
+    fill = variant.filled if grid else variant.preset
+    parameters = fill(device.family, kept.parameters if kept else own, problem.dtype, device.vector_bits)
     case = Case(
         "gemm",
         index,
@@ -210,7 +236,11 @@ def _gemm_case(
         ran_on=variant.ran_on(problem.dtype),
         given=tuple(kept.parameters) if kept else tuple(own),
         sums=variant.sums.get(problem.dtype, ""),
+        grid=grid,
     )
+    if sentence := variant.broken(parameters, problem.dtype) if grid else "":
+        return Skip(case.row("skipped", sentence))
+    full = {**parameters, **variant.chosen(problem, device, parameters)}
     reason = _unsupported(device, variant, problem, full)
     if reason:
         return Skip(case.row("unsupported", reason))
@@ -304,8 +334,8 @@ def _check_scalars(problems: Iterable[Gemm]) -> None:
                 )
 
 
-def _check_overrides(chosen: Sequence[Variant], overrides: Mapping[str, int]) -> None:
-    for name in overrides:
+def _check_overrides(chosen: Sequence[Variant], names: Iterable[str]) -> None:
+    for name in names:
         if not any(name in variant.parameters for variant in chosen):
             known = sorted({parameter for variant in chosen for parameter in variant.parameters})
             raise variants.ParameterError(
