@@ -14,7 +14,7 @@ from gemmbench.gemm import grid_chart, ladder_chart, sweep_chart
 from gemmbench.model.run_file import Run, is_tuning
 from gemmbench.model.units import clean
 from gemmbench.probes import charts as probe_charts
-from gemmbench.suite import conditions_chart, together_chart
+from gemmbench.suite import conditions_chart, resources_chart, together_chart
 from gemmbench.suite.together_table import alone
 from gemmbench.tune import chart
 
@@ -112,6 +112,12 @@ KINDS: dict[str, Kind] = {
         "several devices at once beside each alone: the rate of all together, and each one's slowdown",
         "rows of several devices at once (--concurrent)",
         together_chart.panes,
+    ),
+    "resources": Kind(
+        "work-items in flight against the registers of each, or work-groups against the largest",
+        "rows that tell what their kernels take",
+        resources_chart.panes,
+        of_device=True,
     ),
     "conditions": Kind(
         "the device's clock, its power and what limited it, over the time of a row",

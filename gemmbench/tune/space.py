@@ -53,7 +53,7 @@ class Space:
     own: frozenset[str] = frozenset()  # of the default, what the variant chooses itself for each problem
 
     def asked(self, configuration: Values) -> dict[str, int]:
-        """The parameters that a configuration is measured with: of the default not the variant's own choice."""
+        """What a configuration is measured with: of the default without the variant's own choice."""
         left_out = self.own if dict(configuration) == self.default else frozenset()
         return {name: value for name, value in configuration.items() if name not in left_out}
 
