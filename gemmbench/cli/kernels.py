@@ -96,6 +96,8 @@ def kernels(
 
     --device, --kernel and --dtype are for --resources and --explain.
     """
+    if resources and explain:
+        raise UsageError("--resources builds kernels and --explain builds none: choose one")
     if resources or explain or facts:
         _show_resources(resources and not facts, (name, file), facts, plot, (device, kernels, dtype))
         return
@@ -441,7 +443,7 @@ class Explained:
         from gemmbench.suite.resources_chart import Mark  # matplotlib takes a second to import
 
         return [
-            Mark(each.variant, each.group, self.device.max_work_group_size, each.registers, is_estimate=True)
+            Mark(each.variant, each.group, self.device.max_work_group_size, each.registers, "at least")
             for each in self.kernels
             if each.group
         ]

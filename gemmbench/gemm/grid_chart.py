@@ -155,13 +155,13 @@ def _paint_lines(axes: Axes, grids: Sequence[Grid]) -> None:
             for value in values
             if (row := grid.best(**{name: value})) and (rate := derive.shown_rate(row, grid.scope))
         ]
-        places = [place for place, _, _ in rated]
-        axes.plot(places, [rate.median / divisor for _, rate, _ in rated], "o-", color=colour)
-        for place, rate, _ in rated:  # an interval that is not known is NaN, and draws nothing
-            axes.plot([place, place], [rate.low / divisor, rate.high / divisor], color=colour, linewidth=1)
-        place, best, _ = max(rated, key=lambda each: each[1].median)
+        xs = [x for x, _, _ in rated]
+        axes.plot(xs, [rate.median / divisor for _, rate, _ in rated], "o-", color=colour)
+        for x, rate, _ in rated:  # an interval that is not known is NaN, and draws nothing
+            axes.plot([x, x], [rate.low / divisor, rate.high / divisor], color=colour, linewidth=1)
+        x, best, _ = max(rated, key=lambda each: each[1].median)
         pane.say(
-            axes, f"* {units.number(best.median / divisor)}", (place, best.median / divisor), (0, 6),
+            axes, f"* {units.number(best.median / divisor)}", (x, best.median / divisor), (0, 6),
             ha="center", fontsize=8.5, fontweight="bold", color=colour,
         )  # fmt: skip
         keys.append((f"{grid.problem.shape}", colour))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from matplotlib.axes import Axes
@@ -30,7 +30,7 @@ class Mark:
     group: int  # work-items in a work-group
     most: int | None  # in the largest that it can have
     registers: int | None  # 32-bit registers of a work-item
-    is_estimate: bool = False  # these are what it is written for, not what a driver told
+    bound: str = ""  # "at least": these are what it is written for; "at most": what its largest group allows
 
 
 def panes(runs: Sequence[Run], _: pane.Families) -> list[pane.Pane]:
@@ -55,8 +55,15 @@ def _mark(row: Row) -> Mark:
 
 
 def constraint(device: DeviceFacts, title: str, dtype: str, marks: Sequence[Mark]) -> pane.Pane:
-    """The register constraint of a device with kernels on it; groups alone where nobody tells registers."""
+    """The register constraint of a device with kernels on it; groups alone where nobody tells registers.
+
+    Where a driver tells a kernel's largest group alone, and that is one of the steps, as on Mali, it stands
+    at the most registers that the step allows.
+    """
     known = architectures.of(device)
+    if known and not any(mark.registers for mark in marks):
+        by_items = {items: most for most, items in known.steps}
+        marks = [replace(mark, registers=by_items.get(mark.most or 0), bound="at most") for mark in marks]
     if known and any(mark.registers for mark in marks):
         steps = _by_step(known, marks)
         words = [[_words(mark, items) for mark in alike] for items, alike in steps.items()]
@@ -92,8 +99,8 @@ def _paint_steps(axes: Axes, title: str, dtype: str, known: Architecture, marks:
     for axis in (axes.xaxis, axes.yaxis):
         pane.tick_texts(axis, lambda value: f"{value:.0f}")
         axis.set_minor_locator(NullLocator())
-    estimated = any(mark.is_estimate for mark in marks)
-    axes.set_xlabel("32-bit registers of a work-item" + (", at least" if estimated else ""))
+    bound = next((f", {mark.bound}" for mark in marks if mark.bound), "")
+    axes.set_xlabel(f"32-bit registers of a work-item{bound}")
     axes.set_ylabel("work-items in flight on a core")
     keys = [("o a group fits", _FITS), ("o its group does not fit", _TIGHT)]
     pane.titles(

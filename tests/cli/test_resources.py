@@ -80,6 +80,7 @@ def test_the_constraint_is_drawn(call: Call, tmp_path: Path) -> None:
         (("--explain", "--device-facts", "none.json"), "--device-facts none.json describes no device"),
         (("--explain", "--describe", "naive"), "--explain plans kernels: --describe and --run do not fit"),
         (("--explain", "--kernel", "numpy"), "--kernel numpy: a library's kernels are its own"),
+        (("--explain", "--resources"), "--resources builds kernels and --explain builds none: choose one"),
         (("--plot", "out.png"), "--plot is for --resources and --explain"),
         (("--explain", "--plot", "out.gif"), "--plot out.gif: a chart is a .png"),
     ],
