@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from typing import Annotated, Literal
 
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 
 from gemmbench.model.conditions import Conditions
 from gemmbench.model.problem import Dimensions
@@ -21,6 +21,9 @@ from gemmbench.model.units import listed
 #    parameter), `ran_on`, `sums`, `race` (which were notes), `check_after`, `supersedes`, `conditions` and
 #    `burst`. `model.schema1` fills them in for files of schema 1, whose state is not known.
 
+SHOWN = 8  # rows and columns of a matrix whose numbers a row keeps
+
+Elements = tuple[tuple[float, ...], ...]  # of a matrix, row by row
 Kind = Literal["gemm", "peak", "bandwidth", "transfer", "latency"]
 Status = Literal["ok", "wrong", "unsupported", "skipped", "failed", "crashed", "timed-out"]
 Verdict = Literal["ok", "wrong", "suspect", "none"]
@@ -39,6 +42,12 @@ PAGEABLE = "pageable"
 CHAIN = "chain"
 """On a GPU: from the first START to the last END of a batch. A library's CUDA graph is held against it."""
 
+MATH, THREADS = "math", "threads"
+"""Parameters that a row has beside its kernel's own, where they were asked for: see `--math`, `--threads`."""
+
+MATHS: tuple[str, ...] = ("strict", "fast")
+"""How OpenCL kernels are compiled: as IEEE 754 has it, or with ``-cl-fast-relaxed-math``."""
+
 PARTS: tuple[str, ...] = ("upload", "enqueue", "passes", "download")
 """Of the host scope, in their order: see `Row.parts`."""
 
@@ -52,6 +61,7 @@ class Problem(Dimensions):
     k: Length
     alpha: float = 1.0
     beta: float = 0.0
+    ld: tuple[Length, Length, Length] | UnsetType = UNSET  # lda, ldb, ldc, where rows are not tight
 
 
 @dataclass(frozen=True)
@@ -96,6 +106,20 @@ class Energy:
     problems: int = 0  # finished within the window
 
 
+def titled(variant: str, parameters: Parameters, grid: Iterable[str] = ()) -> str:
+    """A kernel or library for people, with what was asked for beside its preset: ``naive fast WX=8``.
+
+    Args:
+        variant: its name.
+        parameters: its own, and what was asked for beside them.
+        grid: those of its own that a run tries several values of.
+    """
+    threads = parameters.get(THREADS)
+    counted = f"{threads} thread{'' if threads == 1 else 's'}" if threads else ""
+    values = [listed({name: parameters[name]}) for name in grid]
+    return " ".join(filter(None, (variant, str(parameters.get(MATH, "")), counted, *values)))
+
+
 @dataclass(frozen=True)
 class Launch:
     """The device's stamps of one kernel launch, in seconds: durations between stamps of one kind."""
@@ -104,6 +128,7 @@ class Launch:
     queued_s: float  # QUEUED to SUBMIT
     submitted_s: float  # SUBMIT to START
     running_s: float  # START to END
+    timed_s: float | None = None  # START to END again: the median of the timed batches; None where not known
 
 
 @dataclass(frozen=True)
@@ -177,6 +202,9 @@ class Row:
     )
     grid: tuple[str, ...] = ()  # of these, those that a run tries several values of
     conditions: Conditions | None = None  # of the device and its host; None where not known
+    matrices: dict[str, Elements] | UnsetType = (
+        UNSET  # of a verified GEMM: A, B, C before and C, as far as they are small
+    )
     burst: dict[str, Scope] = field(
         default_factory=dict
     )  # of a settled peak that power limits: the samples of the other state
@@ -189,15 +217,21 @@ class Row:
         )
 
     @property
+    def title(self) -> str:
+        """Its variant for people: ``naive``, ``naive fast``, ``numpy 1 thread``, ``naive WX=8 WY=4``."""
+        return titled(self.variant, self.parameters, self.grid)
+
+    @property
+    def kernel_parameters(self) -> Parameters:
+        """Its parameters without those that `title` says."""
+        said = (MATH, THREADS, *self.grid)
+        return {name: value for name, value in self.parameters.items() if name not in said}
+
+    @property
     def case_parameters(self) -> Parameters:
         """Parameters for people, with the devices beside it: what tells rows of a problem apart."""
         others = {"beside": "+".join(map(str, self.beside))} if self.beside else {}
         return {**self.parameters, **others}
-
-    @property
-    def series(self) -> str:
-        """The variant, and where a run tries several values of its parameters, which: ``naive WX=8 WY=4``."""
-        return named_series(self.variant, self.parameters, self.grid)
 
     @property
     def remarks(self) -> tuple[str, ...]:
@@ -222,11 +256,6 @@ def moment(text: str) -> datetime:
     """
     time = datetime.fromisoformat(text.replace("Z", "+00:00"))
     return time if time.tzinfo else time.replace(tzinfo=timezone.utc)
-
-
-def named_series(variant: str, parameters: Parameters, grid: Iterable[str]) -> str:
-    """What `Row.series` is, of a row that is not there yet."""
-    return " ".join([variant, *(listed({name: parameters[name]}) for name in grid)])
 
 
 RowKey = tuple[str, int, str, str, tuple[tuple[str, int | float | str], ...], Problem | None, tuple[int, ...]]

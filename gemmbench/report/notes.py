@@ -10,7 +10,7 @@ from gemmbench.ladder.variant import unsupported_type
 from gemmbench.model import units
 from gemmbench.model.device import HOST
 from gemmbench.model.instrument import is_too_slow
-from gemmbench.model.row import CHAIN, Parameters, Row, Status
+from gemmbench.model.row import CHAIN, Parameters, Row, Status, titled
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean, clean_lines, listed
 from gemmbench.report.table import Cell, Note
@@ -224,9 +224,10 @@ def combinations(rows: Iterable[Row], scope: str, where: Where, each: str = "siz
     kernels: dict[str, dict[str, list[Row]]] = {}
     for row in rows:
         if row.grid:
-            kernels.setdefault(row.variant, {}).setdefault(where(row), []).append(row)
+            kernel = titled(row.variant, row.parameters)
+            kernels.setdefault(kernel, {}).setdefault(where(row), []).append(row)
     lines = []
-    for variant, by_place in kernels.items():
+    for kernel, by_place in kernels.items():
         winners: dict[str, list[str]] = {}
         leads, alike, tried = [], [], 0
         for label, own_rows in by_place.items():
@@ -248,7 +249,7 @@ def combinations(rows: Iterable[Row], scope: str, where: Where, each: str = "siz
         text += f": {_range(map(units.number, leads))} times the slowest of {tried}"
         if any(alike):
             text += f"; {_range(map(str, alike))} of them within its interval"
-        lines.append(Note(f"best {clean(variant)}", f"{text}.", "bold"))
+        lines.append(Note(f"best {clean(kernel)}", f"{text}.", "bold"))
     return lines
 
 
@@ -284,7 +285,7 @@ def scopes(run: Run, device: int, rows: Iterable[Row], scope: str) -> list[Note]
             continue
         name = f"{clean(run.header.host.blas)}, " if row.variant == BASELINE and device != HOST else ""
         ranked = "" if rates.is_compared(run, device, row, scope) else ", not compared with the others"
-        texts.setdefault(clean(row.variant), f"{name}{shown} scope{ranked}")
+        texts.setdefault(clean(row.title), f"{name}{shown} scope{ranked}")
     return [*(Note(name, text, "dim") for name, text in texts.items()), *gaps(rows, scope)]
 
 
@@ -332,7 +333,7 @@ def places(rows: Sequence[Row], where: Where, every: int = 0, each: str = "size"
         return "; ".join(f"{words} {', '.join(last)}".strip() for words, last in alike.items())
     groups: dict[str, list[str]] = {}
     for row in rows:
-        groups.setdefault(clean(row.series), []).append(where(row))
+        groups.setdefault(clean(row.title), []).append(where(row))
     by_place: dict[str, list[str]] = {}
     for series, labels in groups.items():
         text = (

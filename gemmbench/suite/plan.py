@@ -6,7 +6,7 @@ import itertools
 import math
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from gemmbench.gemm.verify import could_overflow
@@ -17,7 +17,7 @@ from gemmbench.model.case import Case, Operands, Plan, Skip
 from gemmbench.model.device import HOST, DeviceFacts
 from gemmbench.model.dtypes import DTYPES
 from gemmbench.model.problem import Gemm
-from gemmbench.model.row import Row, RowKey
+from gemmbench.model.row import MATH, Row, RowKey
 from gemmbench.model.units import size
 from gemmbench.probes import ALL_DTYPES, PROBES, QUICK
 from gemmbench.probes.arithmetic import FLOPS, WIDTHS
@@ -34,6 +34,24 @@ class Tuned:
     note: str  # for the row: where they come from
 
 
+@dataclass(frozen=True)
+class Axes:
+    """What a kernel or library is measured with, beside its parameters: a row for each."""
+
+    maths: tuple[str, ...] = ("",)  # OpenCL kernels, see `model.row.MATHS`; "": as their own flags have it
+    grid: Mapping[str, Sequence[int]] = field(default_factory=dict)  # parameters with several values each
+
+    @property
+    def math(self) -> str:
+        """The only one; "" of several."""
+        return self.maths[0] if len(self.maths) == 1 else ""
+
+    def combinations(self, variant: Variant) -> list[dict[str, int]]:
+        """Every combination of the grid's values of a variant's own parameters; the empty one without any."""
+        own = {name: values for name, values in self.grid.items() if name in variant.parameters}
+        return [dict(zip(own, values, strict=True)) for values in itertools.product(*own.values())]
+
+
 FindTuned = Callable[[DeviceFacts, Variant, str], Tuned | None]  # for a data type
 Reach = Literal["plain", "matrix", "quick", "every"]
 
@@ -45,11 +63,12 @@ def gemm_plan(
     overrides: Mapping[str, int] | None = None,
     operands: Operands | None = None,
     tuned: FindTuned = lambda *_: None,
-    grid: Mapping[str, Sequence[int]] | None = None,
+    axes: Axes = Axes(),  # frozen
 ) -> Plan:
     """Every variant on every problem and device, problem by problem, so that variants are interleaved.
 
     Parameters are the user's own over the shipped preset; where there are none, those that the tuner kept.
+    A kernel with strict and fast math is timed with the second in turn with the first.
 
     Args:
         devices: to run on.
@@ -58,15 +77,15 @@ def gemm_plan(
         overrides: the user's own parameters.
         operands: the user's own matrices.
         tuned: finds what the tuner kept.
-        grid: parameters with several values each. A variant has a row for every combination of those that are
-            its own; one that its constraints do not allow is skipped with the constraint's sentence.
+        axes: what a variant has several rows for. A combination of a grid that its constraints do not allow
+            is skipped with the constraint's sentence.
 
     Raises:
         variants.ParameterError: an override does not fit a variant that has that parameter, or none has it;
             alpha or beta of an integer problem has a fraction.
     """
-    overrides, grid = overrides or {}, grid or {}
-    _check_overrides(chosen, (*overrides, *grid))
+    overrides = overrides or {}
+    _check_overrides(chosen, (*overrides, *axes.grid))
     plan: list[Case | Skip] = []
     problems = tuple(problems)
     _check_scalars(problems)
@@ -74,22 +93,23 @@ def gemm_plan(
         for problem in problems:
             for variant in chosen:
                 if not variant.on_host:
-                    plan += [
-                        _gemm_case(
-                            index, device, variant, problem, {**overrides, **combination}, operands, tuned,
-                            tuple(combination),
+                    maths = axes.maths if variant.executor == "opencl" else ("",)
+                    for values in axes.combinations(variant):
+                        own, grid = {**overrides, **values}, tuple(values)
+                        plan += _in_turn_with_first(
+                            _gemm_case(index, device, variant, problem, own, operands, tuned, math, grid)
+                            for math in maths
                         )
-                        for combination in _combinations(variant, grid)
-                    ]  # fmt: skip
                 elif index == 0:  # the host's own BLAS is measured once, among the first device's rows
                     plan.append(_host_case(variant, problem, operands))
     return tuple(plan)
 
 
-def _combinations(variant: Variant, grid: Mapping[str, Sequence[int]]) -> list[dict[str, int]]:
-    """Every combination of values of the parameters that are a variant's; the empty one if none is."""
-    own = {name: values for name, values in grid.items() if name in variant.parameters}
-    return [dict(zip(own, values, strict=True)) for values in itertools.product(*own.values())]
+def _in_turn_with_first(steps: Iterable[Case | Skip]) -> tuple[Case | Skip, ...]:
+    first, *others = steps
+    if not isinstance(first, Case):
+        return (first, *others)
+    return (first, *(replace(step, versus=first) if isinstance(step, Case) else step for step in others))
 
 
 def in_turn_with(
@@ -99,6 +119,7 @@ def in_turn_with(
     overrides: Mapping[str, int],
     operands: Operands | None,
     tuned: FindTuned,
+    axes: Axes = Axes(),  # frozen
 ) -> Plan:
     """A plan of GEMMs of one type whose kernels are timed in turn with another; arguments as of `gemm_plan`.
 
@@ -113,7 +134,16 @@ def in_turn_with(
             partners[index, problem] = (
                 _host_case(partner, problem, operands)
                 if partner.on_host
-                else _gemm_case(index, devices[index], partner, problem, own, operands, tuned)
+                else _gemm_case(
+                    index,
+                    devices[index],
+                    partner,
+                    problem,
+                    own,
+                    operands,
+                    tuned,
+                    axes.math if partner.executor == "opencl" else "",
+                )
             )
     for index in range(len(devices)):
         others = [other for (device, _), other in partners.items() if device == index]
@@ -217,8 +247,10 @@ def _gemm_case(
     overrides: Mapping[str, int],
     operands: Operands | None,
     tuned: FindTuned,
+    math: str = "",
     grid: tuple[str, ...] = (),
 ) -> Case | Skip:
+    variant = variant.with_math(math)
     own = {name: value for name, value in overrides.items() if name in variant.parameters}
     kept = None if own else tuned(device, variant, problem.dtype)
     fill = variant.filled if grid else variant.preset
@@ -228,7 +260,7 @@ def _gemm_case(
         index,
         variant.name,
         problem.dtype,
-        dict(parameters),
+        {**parameters, **({MATH: math} if math else {})},
         problem,
         variant.fingerprint(problem.dtype, parameters),
         operands or Operands(),
@@ -309,7 +341,7 @@ def _too_large(device: DeviceFacts, variant: Variant, problem: Gemm, parameters:
         return f"sums of {problem.k} products could leave the integers that C holds"
     temporaries = variant.temporary_bytes(problem, parameters)
     itemsize = DTYPES[problem.dtype].itemsize
-    elements = {"A": problem.m * problem.k, "B": problem.k * problem.n, "C": problem.m * problem.n}
+    elements = dict(problem.elements_of)
     elements |= {name: nbytes // itemsize for name, nbytes in temporaries.items()}
     name, most = max(elements.items(), key=lambda item: item[1])
     if most > _INDEX_LIMIT:
@@ -477,9 +509,11 @@ def _gemm(row: Row, device: DeviceFacts) -> Case | Skip:
         return _unknown(row, f"kernel {row.variant}")
     try:
         names = row.parameters if row.given is None else row.given
-        parameters = {name: int(row.parameters[name]) for name in names}
-        gemm = Gemm(problem.m, problem.n, problem.k, row.dtype, problem.alpha, problem.beta, row.label)
-        (step,) = gemm_plan([device], [variant], [gemm], parameters)
+        parameters = {name: int(row.parameters[name]) for name in names if name != MATH}
+        axes = Axes((str(row.parameters.get(MATH, "")),))
+        lengths = problem.m, problem.n, problem.k
+        gemm = Gemm(*lengths, row.dtype, problem.alpha, problem.beta, row.label, problem.ld or None)
+        (step,) = gemm_plan([device], [variant], [gemm], parameters, axes=axes)
     except (ParameterError, ValueError) as error:
         return _unknown(row, f"such case: {error}")
     return step

@@ -41,8 +41,8 @@ def panes(runs: Sequence[Run], _: pane.Families) -> list[pane.Pane]:
         for device, dtype in dict.fromkeys((row.device, row.dtype) for row in rows):
             own_rows = [row for row in rows if (row.device, row.dtype) == (device, dtype)]
             own_rows.sort(key=lambda row: row.problem.flops if row.problem else 0)  # the largest counts
-            order = dict.fromkeys(row.series for row in rows)
-            marks = {row.series: _mark(row) for row in own_rows}
+            order = dict.fromkeys(row.title for row in rows)
+            marks = {row.title: _mark(row) for row in own_rows}
             title = pane.own_title(run, device, runs)
             chosen = [marks[name] for name in order if name in marks]
             result.append(constraint(run.header.devices[device], title, dtype, chosen))
@@ -51,7 +51,7 @@ def panes(runs: Sequence[Run], _: pane.Families) -> list[pane.Pane]:
 
 def _mark(row: Row) -> Mark:
     kernel = next((each for each in row.resources if each.role == "multiply"), row.resources[-1])
-    return Mark(row.series, kernel.group, kernel.most, kernel.registers)
+    return Mark(row.title, kernel.group, kernel.most, kernel.registers)
 
 
 def constraint(device: DeviceFacts, title: str, dtype: str, marks: Sequence[Mark]) -> pane.Pane:
