@@ -117,6 +117,7 @@ def _sheet(run: Run, grid: _Grid) -> Sheet:
             *notes.choices(grid.rows, _type, "type"),
             *notes.remarks(grid.rows, _type, "type"),
             *notes.warnings(run, grid.device),
+            *notes.combinations(grid.rows, grid.scope, _type, "type"),
             *_conclusion(run, grid),
         ),
     )
@@ -294,6 +295,7 @@ def _workloads_sheet(
             *notes.choices(rows, _place, "shape"),
             *notes.remarks(shown, _place, "shape"),
             *notes.warnings(run, device),
+            *notes.combinations(rows, scope, _place, "shape"),
             *_workloads_conclusion(lines, scope),
         ),
     )

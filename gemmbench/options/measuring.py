@@ -29,6 +29,7 @@ from gemmbench.options.declare import (
     FILE,
     INPUT,
     LENGTH,
+    MOST_COMBINATIONS,
     SIZE,
     Choice,
     Count,
@@ -36,6 +37,7 @@ from gemmbench.options.declare import (
     Number,
     Options,
     check_folder,
+    check_grid,
     check_plot_path,
     check_save_path,
     choose,
@@ -251,10 +253,11 @@ class Ladder(Measuring):
         metavar="1,2,all",
     )
     params: tuple[str, ...] = option(
-        "A kernel parameter other than its preset; may be repeated.",
+        "A kernel parameter other than its preset; may be repeated. Several values with commas: every "
+        f"combination that the kernel takes, at most {MOST_COMBINATIONS}.",
         default=(),
         flags=("--param",),
-        metavar="NAME=VALUE",
+        metavar="NAME=VALUES",
         many=True,
     )
     math: str | None = option(
@@ -290,7 +293,11 @@ class Ladder(Measuring):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _ = self.variants, self.dtypes, choose_params(self.params), self.partner
+        params = choose_params(self.params)
+        _ = self.variants, self.dtypes, self.partner
+        check_grid(self.variants, params)
+        if self.concurrent and any(len(values) > 1 for values in params.values()):
+            raise UsageError("--concurrent takes one value of each --param, not a grid of them")
         if self.versus and self.concurrent:
             raise UsageError("--versus takes kernels in turn and --concurrent devices at once: choose one")
         if self.math is not None and not any(variant.executor == "opencl" for variant in self.variants):
@@ -318,7 +325,8 @@ class Ladder(Measuring):
         """What every kernel and library is measured with, beside its parameters."""
         maths = choose(self.math, MATHS, "math") if self.math is not None else ("",)
         counts = (0,) if self.threads is None else choose_threads(self.threads, cores())
-        return Axes(tuple(name for name in ("", *MATHS) if name in maths), counts)
+        grid = {name: values for name, values in choose_params(self.params).items() if len(values) > 1}
+        return Axes(tuple(name for name in ("", *MATHS) if name in maths), counts, grid)
 
     @cached_property
     def partner(self) -> Variant | None:
@@ -357,9 +365,10 @@ class Ladder(Measuring):
             for shape in self.shapes
         ]
         params = choose_params(self.params)
-        cases = gemm_plan(devices, self.variants, problems, params, own, find_tuned, self.axes)
+        fixed = {name: values[0] for name, values in params.items() if len(values) == 1}
+        cases = gemm_plan(devices, self.variants, problems, fixed, own, find_tuned, self.axes)
         if self.partner:
-            cases = in_turn_with(cases, devices, self.partner, params, own, find_tuned, self.axes)
+            cases = in_turn_with(cases, devices, self.partner, fixed, own, find_tuned, self.axes)
         return fitting(cases, optional_kernels(self.kernels))
 
 
