@@ -12,7 +12,7 @@ import msgspec
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from gemmbench.gemm import shape_tables, sweep_table
+from gemmbench.gemm import lowering, shape_tables, sweep_table
 from gemmbench.gemm.sweep_table import gemm
 from gemmbench.model.row import SCOPES, Row
 from gemmbench.model.run_file import Run
@@ -79,6 +79,7 @@ def sheets(run: Run, order: Sequence[str] = (), verbose: bool = False, own: bool
     view = VIEWS.get(run.header.view, _by_rows)
     every = verbose or scope == "all"
     tables = sweep_table.row_sheets(single, order) if every else view(single, scope, order)
+    tables += shape_tables.net_sheets(single)
     if not (own and run.header.view in VIEWS):
         tables += _peaks(single, verbose)
     return [*tables, *_below(run, order, verbose)]
@@ -91,7 +92,8 @@ def _peaks(run: Run, verbose: bool) -> list[Sheet]:
 def _below(run: Run, order: Sequence[str], verbose: bool) -> list[Sheet]:
     """The tables of several devices at once and, if verbose, under which conditions rows were measured."""
     at_once = together_table.sheets(run, _scope(run), order, verbose)
-    return [*at_once, *(conditions.sheets(alone(run)) if verbose else [])]
+    maths = sweep_table.math_sheets(alone(run), _scope(run))
+    return [*maths, *at_once, *(conditions.sheets(alone(run)) if verbose else [])]
 
 
 def _scope(run: Run) -> str:
@@ -105,9 +107,9 @@ def _scope(run: Run) -> str:
 # fmt: off
 CSV_FIELDS: tuple[str, ...] = (
     "kind", "variant", "device", "device_name", "driver", "dtype", "label", "m", "n", "k",
-    "alpha", "beta", "status", "reason", "parameters", "choice",
+    "lda", "ldb", "ldc", "alpha", "beta", "status", "reason", "parameters", "choice",
     "kernel_gflops", "device_gflops", "host_gflops", "helpers_share", "peak_fraction",
-    "gflops", "gbps", "latency_s", "energy_j", "gflop_per_j", "width", "noise", "few",
+    "gflops", "gbps", "latency_s", "energy_j", "gflop_per_j", "width", "noise", "few", "residual",
     "versus", "versus_ratio", "versus_low", "versus_high", "versus_scope",
     "state", "clock_mhz", "limits", "other_cores", "steal_cores", "switches", "disturbed",
     "kernel_s", "device_s", "host_s", "build_s", "memory", "verdict", "source", "notes",
@@ -161,8 +163,9 @@ def _device(run: Run, row: Row) -> dict[str, str]:
 
 def _record(run: Run, row: Row) -> dict[str, Any]:
     merged = msgspec.to_builtins(row) | rates.derived(run, row) | _device(run, row)
+    merged.pop("matrices", None)  # `show` prints them
     merged |= {"disturbed": list(disturbed(run, row))}
-    merged |= together_table.derived(run, row)
+    merged |= together_table.derived(run, row) | lowering.derived(run, row)
     return {name: finite(value) for name, value in merged.items()}
 
 

@@ -6,7 +6,7 @@ import os
 import time
 import tokenize
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -14,12 +14,14 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from gemmbench.gemm.reference import Reference
-from gemmbench.gemm.verify import random_operands
+from gemmbench.gemm.verify import GUARD, poison, random_operands, widened
+from gemmbench.ladder.variant import Layout
 from gemmbench.model.case import Case, Operands, Policy
 from gemmbench.model.device import DeviceFacts, last_level_cache
 from gemmbench.model.dtypes import DTYPES, PLAIN_DTYPES, ReferenceArray
 from gemmbench.model.instrument import Batch, NotMeasuredError
 from gemmbench.model.problem import Gemm
+from gemmbench.model.row import CYCLE, WHOLE
 from gemmbench.model.units import reason_of
 
 _ARCHIVE = b"PK\x03\x04"  # how a .npz file begins
@@ -30,47 +32,70 @@ class OperandError(ValueError):
 
 
 class Laps:
-    """The wall clock of problems in the host scope: the whole, or its parts.
+    """The wall clock of one problem in the host scope: the whole, or its parts beside it.
 
     Args:
-        clock: ``host`` or ``pageable``, which time the whole; ``parts``, which waits after each part.
+        split: whether the parts are wanted. Such a problem waits for its launches before the download.
         wait: for the device.
     """
 
-    def __init__(self, clock: str, wait: Callable[[], object]) -> None:
-        self._clock, self._wait = clock, wait
-        self.seconds: dict[str, float] = {}
+    def __init__(self, split: bool, wait: Callable[[], object]) -> None:
+        self._split, self._wait = split, wait
+        self._parts: dict[str, float] = {}
         self._begin = self._last = time.perf_counter()
 
-    def lap(self, part: str, wait: bool = True) -> None:
-        """A part has ended; unless ``parts`` are asked for it is not waited for."""
-        if self._clock == "parts":
+    def lap(self, part: str, wait: bool = False) -> None:
+        """A part has ended, once the device is waited for if `wait`."""
+        if self._split:
             if wait:
                 self._wait()
             now = time.perf_counter()
-            self.seconds[part], self._last = now - self._last, now
+            self._parts[part], self._last = now - self._last, now
+
+    def launched(self, busy: Callable[[], dict[str, float]] | None) -> None:
+        """Everything is enqueued. What the device was busy meanwhile counts as the device's, once.
+
+        It comes out of what the host waits; what is more than that was while the host still enqueued.
+
+        Args:
+            busy: seconds of upload, passes and kernel by the device's stamps; None: they are not known.
+        """
+        self.lap("enqueue")
+        self.lap("passes", wait=True)
+        if not (self._split and busy):
+            return
+        seconds = busy()
+        left = self._parts.pop("passes") - sum(seconds.values())
+        for part in ("enqueue", "upload"):
+            meanwhile = min(self._parts[part], max(0.0, -left))
+            self._parts[part] -= meanwhile
+            left += meanwhile
+        seconds["upload"] += self._parts["upload"]
+        self._parts |= seconds | {"waiting": max(0.0, left)}
 
     def end(self) -> dict[str, float]:
-        """The result is on the host: seconds of each part, or of the whole under the clock's name."""
-        if self._clock == "parts":
-            self.lap("download", wait=False)
-        else:
-            self.seconds[self._clock] = time.perf_counter() - self._begin
-        return self.seconds
+        """The result is on the host: seconds of the whole, and by part."""
+        self.lap("download")
+        return {WHOLE: time.perf_counter() - self._begin} | self._parts
 
 
-def host_batch(run: Callable[[], dict[str, float]], count: int) -> Batch:
+SPLIT = ("parts", CYCLE)
+"""The clocks that split a problem."""
+
+
+def host_batch(run: Callable[[], dict[str, float]], clock: str, count: int) -> Batch:
     """So many problems from host memory to host memory.
 
     Args:
-        run: one of them; its seconds by scope or part.
+        run: one of them; its seconds as of `Laps.end`.
+        clock: of the batch; only of those in `SPLIT` the seconds of every problem are kept.
         count: how many.
     """
     begin = time.monotonic()
     runs = [run() for _ in range(count)]
     each = {name: tuple(seconds[name] for seconds in runs) for name in runs[0]}
-    means = {name: sum(seconds) / count for name, seconds in each.items()}
-    return Batch(means, begin, time.monotonic(), count, each if len(each) > 1 else {})
+    mean = sum(each[WHOLE]) / count
+    return Batch({clock: mean}, begin, time.monotonic(), count, each if clock in SPLIT else {})
 
 
 @dataclass(frozen=True)
@@ -83,6 +108,24 @@ class Matrices:
     generated: bool
     references: dict[float, Reference] = field(default_factory=dict, compare=False)  # by the row's budget
 
+    def stored(self, problem: Gemm) -> Matrices:
+        """The same with the problem's leading dimensions.
+
+        Between the rows of A and B stands what no kernel may read, between those of C guards that it keeps.
+        """
+        layout, unread = Layout.of(problem), poison(DTYPES[problem.dtype])
+        return replace(
+            self,
+            a=widened(self.a, layout.lda, unread),
+            b=widened(self.b, layout.ldb, unread),
+            c=guarded(problem, self.c),
+        )
+
+
+def guarded(problem: Gemm, c: ReferenceArray) -> ReferenceArray:
+    """C (m x n) in rows of ldc elements, guards between them: m x ldc."""
+    return widened(c, Layout.of(problem).ldc, c.dtype.type(GUARD))
+
 
 @dataclass(frozen=True)
 class MatrixHeader:
@@ -93,8 +136,8 @@ class MatrixHeader:
     dtype: str  # gemmbench's name
 
 
-def load_operands(case: Case) -> Matrices:
-    """The matrices of a case.
+def load_operands(case: Case, seed: int = 1) -> Matrices:
+    """The matrices of a case, generated from a seed where they are not the user's.
 
     Raises:
         NotMeasuredError: a file cannot be read, does not fit the problem, or holds what no result can be
@@ -103,7 +146,7 @@ def load_operands(case: Case) -> Matrices:
     assert case.problem is not None
     load = _load_large if case.problem.operand_bytes > _LARGE_BYTES else _load
     try:
-        return load(case.problem, case.operands)
+        return load(case.problem, case.operands, seed)
     except OperandError as error:
         raise NotMeasuredError("failed", str(error)) from None
 
@@ -112,8 +155,8 @@ _LARGE_BYTES = 1 << 28
 
 
 @lru_cache(maxsize=4)  # variants take turns on one problem, and on the smaller ones of their trials
-def _load(problem: Gemm, files: Operands) -> Matrices:
-    a, b, c = random_operands(problem)
+def _load(problem: Gemm, files: Operands, seed: int) -> Matrices:
+    a, b, c = random_operands(problem, seed)
     if files.a:
         a = read_matrix(files.a, MatrixHeader(problem.m, problem.k, problem.dtype))
     if files.b:
@@ -124,8 +167,8 @@ def _load(problem: Gemm, files: Operands) -> Matrices:
 
 
 @lru_cache(maxsize=1)
-def _load_large(problem: Gemm, files: Operands) -> Matrices:
-    return _load.__wrapped__(problem, files)
+def _load_large(problem: Gemm, files: Operands, seed: int) -> Matrices:
+    return _load.__wrapped__(problem, files, seed)
 
 
 def read_header(path: str) -> MatrixHeader:

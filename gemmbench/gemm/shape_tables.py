@@ -6,11 +6,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from statistics import geometric_mean
 
-from gemmbench.gemm import sweep_table
+from gemmbench.gemm import lowering, sweep_table
 from gemmbench.ladder import AUTO, BASELINE
 from gemmbench.model import units
 from gemmbench.model.device import HOST
-from gemmbench.model.row import FAILED, Problem, Row
+from gemmbench.model.row import FAILED, THREADS, Problem, Row
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean, clean_lines
 from gemmbench.report import notes
@@ -51,12 +51,12 @@ class _Grid:
     rows: tuple[Row, ...]  # in the order of the table
 
     @property
-    def variants(self) -> list[str]:
-        return list(dict.fromkeys(row.variant for row in self.rows))
+    def titles(self) -> list[str]:
+        return list(dict.fromkeys(row.title for row in self.rows))
 
-    def row(self, variant: str, dtype: str) -> Row | None:
+    def row(self, title: str, dtype: str) -> Row | None:
         """The fastest, should there be several."""
-        candidates = [row for row in self.rows if (row.variant, row.dtype) == (variant, dtype)]
+        candidates = [row for row in self.rows if (row.title, row.dtype) == (title, dtype)]
         return max(candidates, key=lambda row: self.rate(row) or 0.0, default=None)
 
     def rate(self, row: Row | None) -> float | None:
@@ -104,7 +104,7 @@ def _sheet(run: Run, grid: _Grid) -> Sheet:
             tuple(f"{name} %" for name in grid.dtypes),
             tuple(f"{name[0]} {versus}" for name in grid.dtypes if versus),
         ),
-        rows=tuple(_line(run, grid, variant, others) for variant in grid.variants),
+        rows=tuple(_line(run, grid, title, others) for title in grid.titles),
         notes=(
             Note("%", "of the type's own peak, measured in this run", "dim"),
             *notes.scopes(run, grid.device, grid.rows, grid.scope),
@@ -113,9 +113,11 @@ def _sheet(run: Run, grid: _Grid) -> Sheet:
             *notes.troubles(reported, _type, "type"),
             *notes.noisy(run, grid.rows, _type),
             *([_JOULES] if sweep_table.any_joules(grid.rows) else []),
+            *sweep_table.remarks(run, grid.rows, _type),
             *notes.choices(grid.rows, _type, "type"),
             *notes.remarks(grid.rows, _type, "type"),
             *notes.warnings(run, grid.device),
+            *notes.combinations(grid.rows, grid.scope, _type, "type"),
             *_conclusion(run, grid),
         ),
     )
@@ -134,10 +136,10 @@ def _heading(run: Run, grid: _Grid) -> tuple[str, ...]:
     )
 
 
-def _line(run: Run, grid: _Grid, variant: str, others: Sequence[str]) -> tuple[Cell, ...]:
-    rows = {dtype: grid.row(variant, dtype) for dtype in grid.dtypes}
+def _line(run: Run, grid: _Grid, title: str, others: Sequence[str]) -> tuple[Cell, ...]:
+    rows = {dtype: grid.row(title, dtype) for dtype in grid.dtypes}
     return (
-        Cell(clean(variant)),
+        Cell(clean(title)),
         *(_figure(run, grid, row) for row in rows.values()),
         *(_over(grid.rate(rows[dtype]), grid.rate(rows[REFERENCE])) for dtype in others),
         *(_of_peak(run, grid, row) for row in rows.values()),
@@ -172,7 +174,7 @@ def _conclusion(run: Run, grid: _Grid) -> list[Note]:
     def text(dtype: str, row: Row) -> str:
         rate = grid.rate(row) or 0.0
         over = f", {units.number(rate / reference)} times {REFERENCE}" if reference else ""
-        return f"{dtype} {clean(row.variant)} {units.rate(rate)}{over if dtype != REFERENCE else ''}"
+        return f"{dtype} {clean(row.title)} {units.rate(rate)}{over if dtype != REFERENCE else ''}"
 
     sentence = "; ".join(text(dtype, row) for dtype, row in best.items())
     return [Note("Fastest", f"{sentence}.", "bold")] if best else []
@@ -243,7 +245,8 @@ def _lines(run: Run, device: int, rows: Sequence[Row], scope: str, order: Sequen
         own_rows = [row for row in own_rows if row.variant != AUTO] or own_rows  # its figures are another's
         rated = [(rate, row) for row in own_rows if (rate := rates.compared_rate(run, device, row, scope))]
         best = max(rated, key=lambda pair: pair[0], default=(0.0, None))[1]
-        host = next((row for row in same if row.device == HOST and row.variant == BASELINE), None)
+        hosts = [row for row in same if row.device == HOST and row.variant == BASELINE]
+        host = max(hosts, key=lambda row: int(row.parameters.get(THREADS, 0)), default=None)
         lines.append(_Line(clean(same[0].label), problem, tuple(own_rows), best, host))
     return lines
 
@@ -258,9 +261,9 @@ def _workloads_sheet(
     versus = sweep_table.versus_name(rows)
     body = [
         (
-            Cell(_broken(line.name) or "-"),
+            Cell(_broken(f"{line.name}{line.problem.apart()}") or "-"),
             *(Cell(str(length)) for length in (line.problem.m, line.problem.n, line.problem.k)),
-            Cell(notes.marked(run, line.best, clean(line.best.variant)) if line.best else _why(line)),
+            Cell(notes.marked(run, line.best, clean(line.best.title)) if line.best else _why(line)),
             *_cells(line_figures),
             *([sweep_table.versus_cell(line.best, scope)] if versus else []),
             *((sweep_table.cells(line.best) if line.best else _NO_ENERGY) if joules else ()),
@@ -292,7 +295,62 @@ def _workloads_sheet(
             *notes.choices(rows, _place, "shape"),
             *notes.remarks(shown, _place, "shape"),
             *notes.warnings(run, device),
+            *notes.combinations(rows, scope, _place, "shape"),
             *_workloads_conclusion(lines, scope),
+        ),
+    )
+
+
+def net_sheets(run: Run) -> list[Sheet]:
+    """AlexNet layer by layer and as a whole, for each device and type that ran all of it."""
+    return [_net_sheet(run, net) for net in lowering.nets(run)]
+
+
+_NET = (
+    "A layer of two towers runs twice. Convolutions and dense layers alone are summed: pooling, "
+    "normalisation and activations are not run."
+)
+
+
+def _net_sheet(run: Run, net: lowering.Net) -> Sheet:
+    def times(lowering_s: float, product_s: float | None) -> tuple[Cell, ...]:
+        lowered = Cell(units.seconds(lowering_s)) if lowering_s else NOTHING
+        if product_s is None:
+            return lowered, NOTHING, NOTHING, NOTHING
+        time_s = lowering_s + product_s
+        share = NOTHING if net.missing else Cell(units.percent(time_s / net.whole_s))
+        return lowered, Cell(units.seconds(product_s)), Cell(units.seconds(time_s)), share
+
+    body = [
+        (
+            Cell(layer.name),
+            Cell(str(layer.runs)),
+            *times(layer.lowering_s, layer.product_s),
+            Cell(notes.marked(run, layer.product, clean(layer.product.title)) if layer.product else "-"),
+        )
+        for layer in net.layers
+    ]
+    if not net.missing:
+        dense_s = net.whole_s - net.convolutions_s
+        products_s = net.convolutions_s - net.lowering_s
+        body += [
+            (Cell("convolutions"), Cell(""), *times(net.lowering_s, products_s), Cell("")),
+            (Cell("dense layers"), Cell(""), *times(0.0, dense_s), Cell("")),
+            (Cell("net"), Cell(""), *times(net.lowering_s, products_s + dense_s), Cell("")),
+        ]
+    rows = [row for layer in net.layers for row in layer.rows if row.kind == "lowering"]
+    return Sheet(
+        heading=heading(run, net.device, net.dtype),
+        caption=f"AlexNet, {net.dtype}, device scope: im2col and each layer's fastest product",
+        keys=("layer",),
+        blocks=(("runs", "lowering", "products", "time", "share", "best"),),
+        rows=tuple(body),
+        left=frozenset({"best"}),
+        notes=(
+            Note("", _NET, "dim"),
+            *notes.noisy(run, rows, _place),
+            *notes.remarks(rows, _place, "layer"),
+            Note("AlexNet", f"{net.sentence}.", "bold"),
         ),
     )
 
@@ -344,7 +402,7 @@ def _workloads_conclusion(lines: Sequence[_Line], scope: str) -> list[Note]:
     for line in measured:
         for row in line.rows:
             if rate := rates.median_rate(row, scope):
-                reached.setdefault(row.variant, []).append(rate)
+                reached.setdefault(row.title, []).append(rate)
     everywhere = {name: geometric_mean(all_) for name, all_ in reached.items() if len(all_) == len(measured)}
     if len(measured) > 1 and len(reached) > 1 and everywhere:
         name = max(everywhere, key=lambda name: everywhere[name])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import statistics
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -15,7 +14,7 @@ from rich.text import Text
 from gemmbench.ladder import AUTO, BASELINE
 from gemmbench.model import units
 from gemmbench.model.device import HOST
-from gemmbench.model.row import CHAIN, PAGEABLE, PARTS, SCOPES, Check, Launch, Row
+from gemmbench.model.row import CHAIN, MATH, PAGEABLE, SCOPES, Check, Elements, Launch, Row
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean, clean_lines, listed
 from gemmbench.report import notes
@@ -85,6 +84,7 @@ def _sheet(run: Run, panel: Panel, scope: str) -> Sheet:
             *notes.choices(panel.rows, where),
             *notes.remarks(panel.rows, where),
             *notes.warnings(run, panel.device),
+            *notes.combinations(panel.rows, scope, where),
             *(_conclusion(panel) if any(reached.values()) else []),
         ),
     )
@@ -93,6 +93,8 @@ def _sheet(run: Run, panel: Panel, scope: str) -> Sheet:
 def _versus_sheet(panel: Panel, scope: str) -> Sheet | None:
     """How many times as fast as the kernel of ``--versus``, by size; None without one."""
     name = versus_name(panel.rows)
+    if any(MATH in row.parameters and row.former for row in panel.rows):
+        return None  # see `math_sheets`
     shown = [each for each in panel.series if any(rates.versus(row, scope) for row in each.rows.values())]
     if not shown:
         return None
@@ -221,7 +223,7 @@ def _row_sheet(run: Run, device: int, dtype: str, rows: Sequence[Row]) -> Sheet:
     def line(row: Row) -> tuple[Cell, ...]:
         fraction = rates.peak_fraction(run, row)
         return (
-            Cell(clean(row.variant)),
+            Cell(clean(row.title)),
             Cell(f"{clean(row.label or row.phase)} {shape(row)}".strip()),
             *(rate_cell(row, scope) for scope in SCOPES),
             Cell(units.percent(fraction) if fraction is not None else "-"),
@@ -253,6 +255,7 @@ def _row_sheet(run: Run, device: int, dtype: str, rows: Sequence[Row]) -> Sheet:
             *remarks(run, rows, shape),
             *notes.remarks(rows, shape),
             *notes.warnings(run, device),
+            *notes.combinations(rows, compared, shape),
         ),
     )
 
@@ -262,7 +265,7 @@ _HELPERS = Note("helpers", "passes beside the multiplication, of the device scop
 
 def versus_name(rows: Iterable[Row]) -> str:
     """The kernel that rows were timed in turn with, as a heading: ``x tiled``; "" if they were not."""
-    return next((f"x {clean(row.former.variant)}" for row in rows if row.former and row.former.variant), "")
+    return next((f"x {clean(name)}" for row in rows if (name := rates.partner(row))), "")
 
 
 def versus_cell(row: Row | None, scope: str) -> Cell:
@@ -276,11 +279,59 @@ def versus_cell(row: Row | None, scope: str) -> Cell:
     return Cell(f"{figure} [{units.number(against.low)}, {units.number(against.high)}]")
 
 
+def math_sheets(run: Run, scope: str) -> list[Sheet]:
+    """Kernels with strict and with fast math: both rates, their ratio in turn, both residuals.
+
+    One for each device and data type that has a kernel with both.
+    """
+    scope = "kernel" if scope == "all" else scope
+    pairs: dict[tuple[int, str], list[tuple[Row, Row]]] = {}
+    strict: dict[object, Row] = {}
+    for row in run.rows:
+        case = (row.device, row.variant, row.dtype, row.problem, listed(row.kernel_parameters))
+        if row.parameters.get(MATH) == "strict":
+            strict[case] = row
+        elif row.parameters.get(MATH) == "fast" and case in strict:
+            pairs.setdefault((row.device, row.dtype), []).append((strict[case], row))
+
+    def line(before: Row, row: Row) -> tuple[Cell, ...]:
+        residuals = rates.residual(before), rates.residual(row)
+        return (
+            Cell(clean(row.variant)),
+            Cell(f"{clean(row.label)} {shape(row)}".strip()),
+            *(notes.figure(each, rates.median_rate(each, scope), run=run) for each in (before, row)),
+            versus_cell(row, scope),
+            *(Cell("-" if value is None else units.number(value)) for value in residuals),
+            Cell(_change(*residuals)),
+        )
+
+    return [
+        Sheet(
+            heading=heading(run, device, dtype) if len(pairs) > 1 else (),
+            caption=f"{dtype} {rates.unit(dtype)} with strict and fast math, {scope} scope; ratio: fast over "
+            "strict, in turn; residual: of the worst element, over its bound",
+            keys=("", "size"),
+            blocks=(("strict", "fast", "ratio"), ("residual", "fast's", "change")),
+            rows=tuple(line(*pair) for pair in own_pairs),
+        )
+        for (device, dtype), own_pairs in pairs.items()
+    ]
+
+
+def _change(before: float | None, after: float | None) -> str:
+    """The relative change of a residual: ``+3.1 %``."""
+    if before is None or after is None:
+        return "-"
+    if before == after:
+        return "none"
+    return f"{'+' if after > before else '-'}{units.percent(abs(after / before - 1))}" if before else "-"
+
+
 def _parameters(rows: Sequence[Row]) -> list[Note]:
     """What each variant ran with, once if it is the same for all its rows."""
     groups: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
-        text = listed({**row.parameters, **notes.settled(row)})
+        text = listed({**row.kernel_parameters, **notes.settled(row)})
         if text:
             groups.setdefault((row.variant, text), []).append(row)
     several = {variant for variant, _ in groups if sum(variant == other for other, _ in groups) > 1}
@@ -294,7 +345,10 @@ def _parameters(rows: Sequence[Row]) -> list[Note]:
 
 
 def gemm(run: Run) -> RenderableType:
-    """Single problems, a page for each variant: scopes, launches, verification, parameters."""
+    """Single problems, a page for each variant: scopes, launches, verification, parameters.
+
+    Of the combinations of a grid there is a table, and the page of the fastest.
+    """
     pages: list[RenderableType] = []
     above: tuple[object, ...] = ()
     gemms = [row for row in run.rows if row.kind == "gemm" and row.problem]
@@ -306,6 +360,16 @@ def gemm(run: Run) -> RenderableType:
     for row in gemms:
         if row.variant in unsuited[row.device, row.dtype]:
             continue
+        alike = [each for each in gemms if row.grid and _same_kernel(each, row)]
+        blocks: list[RenderableType] = []
+        if alike and row is alike[0]:
+            blocks.append(replace(_row_sheet(run, row.device, row.dtype, alike), heading=()))
+        if not alike or row is max(
+            alike, key=lambda each: rates.median_rate(each, rates.view_scope(run)) or 0
+        ):
+            blocks.append(_page(run, row))
+        if not blocks:
+            continue
         if pages:
             pages.append(Text(""))
         subject = (row.device, row.dtype, row.problem)
@@ -313,16 +377,23 @@ def gemm(run: Run) -> RenderableType:
             above = subject
             problem = row.problem
             assert problem is not None
-            dimensions = f"m = {problem.m}, n = {problem.n}, k = {problem.k}"
+            dimensions = f"m = {problem.m}, n = {problem.n}, k = {problem.k}{problem.apart(' = ', ', ')}"
             about = f"C = {problem.alpha:g} A B + {problem.beta:g} C, {row.dtype}, {dimensions}"
             pages += [Sheet(heading=heading(run, row.device, row.dtype), caption=about), Text("")]
-        pages.append(_page(run, row))
+        pages += [part for block in blocks for part in (block, Text(""))][:-1]
     idle = notes.not_for({name: what for each in unsuited.values() for name, what in each.items()})
     alarms = (note for index in range(len(run.header.devices)) for note in notes.warnings(run, index))
     below = dict.fromkeys((*idle, *alarms))
     if below:
         pages += [Text(""), Sheet(notes=tuple(below))]
     return Group(*pages)
+
+
+def _same_kernel(row: Row, other: Row) -> bool:
+    """Whether two rows are of one kernel, device and problem, with whatever parameters."""
+    return (row.variant, row.device, row.dtype, row.problem) == (
+        other.variant, other.device, other.dtype, other.problem,
+    )  # fmt: skip
 
 
 def _page(run: Run, row: Row) -> RenderableType:
@@ -333,18 +404,39 @@ def _page(run: Run, row: Row) -> RenderableType:
     parts: list[RenderableType] = []
     if row.samples:
         parts += [_scopes(run, row), Text("")]
-    if row.parts:
-        parts += [_parts(row), Text("")]
+    for what, seconds in (("host scope", row.parts), ("map cycle", row.cycle)):
+        if split := rates.split(seconds):
+            parts += [_parts(what, split), Text("")]
     if row.launches:
         parts += [_launches(row), Text("")]
+    for name, elements in (row.matrices or {}).items():
+        parts += [_matrix(name, elements), Text("")]
     parts.append(Sheet(notes=tuple(_facts(run, row))))
-    title = Text(f"{clean(row.variant)}: {figure}", style="bold")
+    title = Text(f"{clean(row.title)}: {figure}", style="bold")
     return Group(
         title,
         *(part if isinstance(part, Text) else Padding(part, (0, 0, 0, 2), expand=False) for part in parts),
     )
 
 
+def _matrix(name: str, elements: Elements) -> Sheet:
+    """The numbers of a small matrix; rows and columns count from 0."""
+    columns = tuple(map(str, range(len(elements[0]))))
+    return Sheet(
+        keys=(clean(name),),
+        blocks=tuple(filter(None, (columns[:4], columns[4:]))),
+        rows=tuple(
+            (Cell(str(index)), *(Cell(_element(value)) for value in row))
+            for index, row in enumerate(elements)
+        ),
+    )
+
+
+def _element(value: float) -> str:
+    return f"{value:.0f}" if value.is_integer() and abs(value) < _LONGEST else f"{value:.6g}"
+
+
+_LONGEST = 1e9  # a whole number below it is shown whole
 _CLOCKS = {CHAIN: "device, with gaps", PAGEABLE: "host, pageable"}
 
 
@@ -376,18 +468,25 @@ def _scopes(run: Run, row: Row) -> Sheet:
     )
 
 
-def _parts(row: Row) -> Sheet:
-    """The host scope's parts: medians of problems where the host waited for the device after each part."""
-    medians = {name: statistics.median(row.parts[name]) for name in PARTS}
-    whole = sum(medians.values())
+def _parts(title: str, split: rates.Split) -> Sheet:
+    """A problem in the host scope by part."""
+
+    lines = [
+        (Cell(part_name(split, name)), Cell(units.seconds(s)), Cell(units.percent(split.share(name))))
+        for name, s in split.seconds.items()
+    ]
+    if split.whole_s is not None:
+        lines.append((Cell("whole"), Cell(units.seconds(split.whole_s)), Cell(units.percent(1.0))))
     return Sheet(
-        keys=("host scope, waiting after each part",),
+        keys=(f"{title} by part",),
         blocks=(("time", "share"),),
-        rows=tuple(
-            (Cell(name), Cell(units.seconds(seconds)), Cell(units.percent(seconds / whole if whole else 0.0)))
-            for name, seconds in medians.items()
-        ),
+        rows=tuple(lines),
     )
+
+
+def part_name(split: rates.Split, name: str) -> str:
+    """A part for people; without the kernel's own time the passes have it."""
+    return "passes and kernel" if name == "passes" and "kernel" not in split.seconds else name
 
 
 def _launches(row: Row) -> Sheet:
@@ -459,6 +558,9 @@ _LARGEST = (
 )
 
 
+NOT_MEASURED = "not measured"  # in place of joules; a note says why
+
+
 def any_joules(rows: Iterable[Row]) -> bool:
     """Whether any of them has its joules."""
     return any(row.energy.joules is not None for row in rows)
@@ -468,8 +570,9 @@ def cells(row: Row) -> tuple[Cell, Cell]:
     """A row's entries in `COLUMNS`."""
     joules, efficiency = row.energy.joules, rates.gflop_per_joule(row)
     empty = "-" if row.status == "ok" else ""
+    unknown = NOT_MEASURED if rates.asked_for_energy(row) else empty
     return (
-        Cell(units.joules(joules) if joules is not None else empty),
+        Cell(units.joules(joules) if joules is not None else unknown),
         Cell(units.number(efficiency) if efficiency is not None else empty),
     )
 
@@ -506,7 +609,8 @@ def _draw(series: Series) -> tuple[Cell, Cell, Cell]:
     """Joules of a problem, watts and idle watts, at the largest size that has them."""
     row = next((row for row in reversed(series.rows.values()) if row.energy.joules is not None), None)
     if row is None:
-        return Cell("-"), Cell("-"), Cell("-")
+        asked = any(rates.asked_for_energy(row) for row in series.rows.values())
+        return Cell(NOT_MEASURED if asked else "-"), Cell("-"), Cell("-")
     return cells(row)[0], Cell(_watts(rates.watts(row))), Cell(_watts(row.energy.idle_w))
 
 

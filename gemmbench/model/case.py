@@ -5,15 +5,31 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from msgspec import UNSET
+
 from gemmbench.model.conditions import State
 from gemmbench.model.problem import Gemm
-from gemmbench.model.row import Kind, Parameters, Problem, RanOn, Row, RowKey, Status, row_key
+from gemmbench.model.row import (
+    MATH,
+    THREADS,
+    Kind,
+    Parameters,
+    Problem,
+    RanOn,
+    Row,
+    RowKey,
+    Status,
+    row_key,
+    titled,
+)
 from gemmbench.model.units import size
 
 MEMORY_MODES: dict[str, str] = {
     "mapped": "buffers the host can map, filled in place: no copy where host and device share memory",
     "staged": "copies between device buffers and pinned host memory",
     "pageable": "copies between device buffers and ordinary, page-aligned host memory",
+    "svm": "coarse-grained shared virtual memory: one address for both, mapped and unmapped in place",
+    "svm-fine": "fine-grained shared virtual memory: one address for both, never mapped",
 }
 
 
@@ -33,6 +49,7 @@ class Policy:
     cold: bool = False  # rotate operands past the last-level cache
     memory: str = "auto"  # or one of MEMORY_MODES
     state: State = ""  # that rows are measured in; "" (not known, in old files) measures settled ones
+    seed: int = 1  # of generated operands
     energy: bool = False  # read the energy counter over a window of its own, after the samples
 
     @property
@@ -90,6 +107,7 @@ class Case:
     sums: str = ""  # likewise
     phase: str = ""  # likewise, of a tuner
     given: tuple[str, ...] | None = None  # likewise, of its parameters those that are no preset's
+    grid: tuple[str, ...] = ()  # likewise, of these those that a run tries several values of
     former_parameters: Parameters | None = None  # of the kernel in `former`; None: the case's own
     measured: tuple[tuple[Gemm, float], ...] = ()  # smaller problems of its kernel, and seconds for each
 
@@ -107,8 +125,19 @@ class Case:
 
     @property
     def numbers(self) -> dict[str, int]:
-        """The parameters of a GEMM, all of which are numbers."""
-        return {name: int(value) for name, value in self.parameters.items()}
+        """The parameters of a GEMM's kernel, all of which are numbers."""
+        own = self.parameters.items()
+        return {name: int(value) for name, value in own if name not in (MATH, THREADS)}
+
+    @property
+    def title(self) -> str:
+        """Of its row."""
+        return titled(self.variant, self.parameters, self.grid)
+
+    @property
+    def math(self) -> str:
+        """One of `MATHS`; "" as the kernel's own flags have it."""
+        return str(self.parameters.get(MATH, ""))
 
     @property
     def label(self) -> str:
@@ -116,7 +145,7 @@ class Case:
         if self.problem:
             called = self.problem.label or self.phase
             name = f"{called} " if called else ""
-            return f"{self.variant} {self.dtype} {name}{self.problem.shape}"
+            return f"{self.title} {self.dtype} {name}{self.problem.shape}"
         width = self.parameters.get("width", 1)
         others = [
             f" {size(int(value)) if name == 'bytes' else value}"
@@ -143,6 +172,7 @@ class Case:
             sums=self.sums,
             phase=self.phase,
             given=self.given,
+            grid=self.grid,
         )
 
 
@@ -158,7 +188,7 @@ Plan = tuple[Case | Skip, ...]
 
 def saved_problem(problem: Gemm) -> Problem:
     """The problem as a row stores it (the data type is the row's own field)."""
-    return Problem(problem.m, problem.n, problem.k, problem.alpha, problem.beta)
+    return Problem(problem.m, problem.n, problem.k, problem.alpha, problem.beta, problem.ld or UNSET)
 
 
 # --- What a session tells whoever is watching, as it happens ------------------------------------------------

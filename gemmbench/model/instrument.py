@@ -15,7 +15,7 @@ from gemmbench.model.case import Case, Policy
 from gemmbench.model.conditions import Conditions, Reading
 from gemmbench.model.device import DeviceFacts, HostFacts
 from gemmbench.model.problem import Gemm
-from gemmbench.model.row import Check, Launch, Parameters, Resources, Row, Status, Work
+from gemmbench.model.row import Check, Elements, Launch, Parameters, Resources, Row, Status, Work
 from gemmbench.model.units import seconds
 
 PROTOCOL = 1
@@ -120,6 +120,7 @@ class Prepared:
     notes: tuple[str, ...] = ()  # for the row, where it has samples
     unit: Work = field(default_factory=Work)  # what a probe's problem does with ``work=1``
     parts: bool = False  # whether clock "parts" splits the host's: seconds of every problem, by `row.PARTS`
+    cycle: bool = False  # whether clock "cycle" does so of a whole map cycle
     trips: tuple[int, int] = (1, 1)  # the least and the most ``work`` of a probe that is measured
 
 
@@ -129,6 +130,7 @@ class Verified:
 
     check: Check
     launches: tuple[Launch, ...] = ()  # the device's stamps of one run; none if they are not known
+    matrices: dict[str, Elements] = field(default_factory=dict)  # see `Row.matrices`
 
 
 @dataclass(frozen=True)

@@ -10,17 +10,21 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from typing import Annotated, Literal
 
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 
 from gemmbench.model.conditions import Conditions
 from gemmbench.model.problem import Dimensions
+from gemmbench.model.units import listed
 
 # 1: the first one. What a table or a verdict needed beside the figures stood in the command and in sentences.
 # 2: it is typed. The header has `view` and `scope`. A row has `needs_s`, `phase`, `beside` (which was a
 #    parameter), `ran_on`, `sums`, `race` (which were notes), `check_after`, `supersedes`, `conditions` and
 #    `burst`. `model.schema1` fills them in for files of schema 1, whose state is not known.
 
-Kind = Literal["gemm", "peak", "bandwidth", "transfer", "latency"]
+SHOWN = 8  # rows and columns of a matrix whose numbers a row keeps
+
+Elements = tuple[tuple[float, ...], ...]  # of a matrix, row by row
+Kind = Literal["gemm", "peak", "bandwidth", "transfer", "latency", "lowering"]
 Status = Literal["ok", "wrong", "unsupported", "skipped", "failed", "crashed", "timed-out"]
 Verdict = Literal["ok", "wrong", "suspect", "none"]
 RanOn = Literal["device", "matrix", "host"]
@@ -38,8 +42,27 @@ PAGEABLE = "pageable"
 CHAIN = "chain"
 """On a GPU: from the first START to the last END of a batch. A library's CUDA graph is held against it."""
 
-PARTS: tuple[str, ...] = ("upload", "enqueue", "passes", "download")
-"""Of the host scope, in their order: see `Row.parts`."""
+MATH, THREADS = "math", "threads"
+"""Parameters that a row has beside its kernel's own, where they were asked for: see `--math`, `--threads`."""
+
+MATHS: tuple[str, ...] = ("strict", "fast")
+"""How OpenCL kernels are compiled: as IEEE 754 has it, or with ``-cl-fast-relaxed-math``."""
+
+PARTS: tuple[str, ...] = (
+    "map", "fill", "upload", "enqueue", "passes", "kernel", "waiting", "download",
+)  # fmt: skip
+"""Of the host scope, in their order: see `Row.parts`.
+
+upload and download copy or, of mapped memory, unmap and map. passes and kernel are by the device's stamps,
+and waiting is what the host waits beyond them. Where there is no kernel, since a library does not report it,
+passes has all launches. Only a map cycle has map and fill.
+"""
+
+WHOLE = "whole"
+"""Beside the parts: the same problems by the wall clock alone."""
+
+CYCLE = "cycle"
+"""The clock of a whole map cycle: A, B and C mapped, filled, unmapped, multiplied and mapped back."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +74,7 @@ class Problem(Dimensions):
     k: Length
     alpha: float = 1.0
     beta: float = 0.0
+    ld: tuple[Length, Length, Length] | UnsetType = UNSET  # lda, ldb, ldc, where rows are not tight
 
 
 @dataclass(frozen=True)
@@ -93,6 +117,20 @@ class Energy:
     idle_w: Positive | None = None  # drawn before the window, with nothing running
     window_s: Positive | None = None
     problems: int = 0  # finished within the window
+
+
+def titled(variant: str, parameters: Parameters, grid: Iterable[str] = ()) -> str:
+    """A kernel or library for people, with what was asked for beside its preset: ``naive fast WX=8``.
+
+    Args:
+        variant: its name.
+        parameters: its own, and what was asked for beside them.
+        grid: those of its own that a run tries several values of.
+    """
+    threads = parameters.get(THREADS)
+    counted = f"{threads} thread{'' if threads == 1 else 's'}" if threads else ""
+    values = [listed({name: parameters[name]}) for name in grid]
+    return " ".join(filter(None, (variant, str(parameters.get(MATH, "")), counted, *values)))
 
 
 @dataclass(frozen=True)
@@ -146,7 +184,7 @@ class Row:
     parameters: Parameters  # what was asked for
     status: Status
     reason: str = ""
-    problem: Problem | None = None  # for kind gemm
+    problem: Problem | None = None  # for kind gemm; of a lowering, the product that it is for
     label: str = ""  # what the problem is called in a set of workloads: "alexnet conv1"
     work: Work | None = None  # for the other kinds
     choice: Parameters = field(default_factory=dict)  # what a race or a heuristic settled on
@@ -154,6 +192,9 @@ class Row:
     parts: dict[str, tuple[Annotated[float, Meta(ge=0)], ...]] = field(
         default_factory=dict
     )  # of the host scope: seconds by problem
+    cycle: dict[str, tuple[Annotated[float, Meta(ge=0)], ...]] = field(
+        default_factory=dict
+    )  # likewise of a whole map cycle, of operands that the host maps
     launches: tuple[Launch, ...] = ()
     check: Check = field(default_factory=Check)
     energy: Energy = field(default_factory=Energy)
@@ -175,7 +216,11 @@ class Row:
     given: tuple[str, ...] | None = (
         None  # parameters that are no preset's: the user's, the tuner's; None: not known
     )
+    grid: tuple[str, ...] = ()  # of these, those that a run tries several values of
     conditions: Conditions | None = None  # of the device and its host; None where not known
+    matrices: dict[str, Elements] | UnsetType = (
+        UNSET  # of a verified GEMM: A, B, C before and C, as far as they are small
+    )
     burst: dict[str, Scope] = field(
         default_factory=dict
     )  # of a settled peak that power limits: the samples of the other state
@@ -186,6 +231,17 @@ class Row:
         return row_key(
             self.kind, self.device, self.variant, self.dtype, self.parameters, self.problem, self.beside
         )
+
+    @property
+    def title(self) -> str:
+        """Its variant for people: ``naive``, ``naive fast``, ``numpy 1 thread``, ``naive WX=8 WY=4``."""
+        return titled(self.variant, self.parameters, self.grid)
+
+    @property
+    def kernel_parameters(self) -> Parameters:
+        """Its parameters without those that `title` says."""
+        said = (MATH, THREADS, *self.grid)
+        return {name: value for name, value in self.parameters.items() if name not in said}
 
     @property
     def case_parameters(self) -> Parameters:

@@ -5,27 +5,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from gemmbench import UsageError, ladder, views
+from gemmbench.gemm import lowering
 from gemmbench.gemm.operands import OperandError, read_header
 from gemmbench.gemm.workloads import PROMPT, SETS, Shape, ShapeFileError, merged, read_shapes
 from gemmbench.ladder import ORDER
 from gemmbench.ladder.variant import Variant
+from gemmbench.measure.host import cores
 from gemmbench.model.case import MEMORY_MODES, Case, Operands, Plan, Policy, Skip
 from gemmbench.model.conditions import STATES, State
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.dtypes import GEMM_DTYPES
 from gemmbench.model.problem import Gemm as Problem
-from gemmbench.model.row import SCOPES
+from gemmbench.model.problem import leading
+from gemmbench.model.row import MATHS, SCOPES
 from gemmbench.options.declare import (
     CHART,
     FILE,
     INPUT,
     LENGTH,
+    MOST_COMBINATIONS,
     SIZE,
     Choice,
     Count,
@@ -33,6 +37,7 @@ from gemmbench.options.declare import (
     Number,
     Options,
     check_folder,
+    check_grid,
     check_plot_path,
     check_save_path,
     choose,
@@ -40,6 +45,7 @@ from gemmbench.options.declare import (
     choose_kernels,
     choose_params,
     choose_sizes,
+    choose_threads,
     flag,
     hidden,
     named_kernels,
@@ -49,7 +55,16 @@ from gemmbench.options.declare import (
 from gemmbench.probes import ALL_DTYPES, PEAK_DTYPES, memory
 from gemmbench.probes.arithmetic import WIDTHS
 from gemmbench.probes.memory import bandwidth_plan, memory_plan
-from gemmbench.suite.plan import FindTuned, Reach, fitting, gemm_plan, in_turn_with, peak_plan, quick_widths
+from gemmbench.suite.plan import (
+    Axes,
+    FindTuned,
+    Reach,
+    fitting,
+    gemm_plan,
+    in_turn_with,
+    peak_plan,
+    quick_widths,
+)
 
 if TYPE_CHECKING:
     pass
@@ -233,12 +248,22 @@ class Ladder(Measuring):
         default=ladder.BASELINE,
         metavar="NAMES",
     )
+    threads: str | None = option(
+        "Of the host's BLAS, each a row of its own: numbers, all.  [default: what it takes by itself]",
+        metavar="1,2,all",
+    )
     params: tuple[str, ...] = option(
-        "A kernel parameter other than its preset; may be repeated.",
+        "A kernel parameter other than its preset; may be repeated. Several values with commas: every "
+        f"combination that the kernel takes, at most {MOST_COMBINATIONS}.",
         default=(),
         flags=("--param",),
-        metavar="NAME=VALUE",
+        metavar="NAME=VALUES",
         many=True,
+    )
+    math: str | None = option(
+        "Compile OpenCL kernels with strict math, fast (-cl-fast-relaxed-math), or both, in turn, with a "
+        "ratio.  [default: the kernel's own: strict, but image-4x8 fast]",
+        metavar="strict,fast",
     )
     versus: str | None = option(
         "Take each kernel's batches in turn with this one's: the ratio of their rates gets a column.",
@@ -252,6 +277,7 @@ class Ladder(Measuring):
     )
     alpha: float = option("C = alpha A B + beta C.", Number(), 1.0)
     beta: float = option("C = alpha A B + beta C.", Number(), 0.0)
+    seed: int = option("Of generated operands.", LENGTH, Policy.seed)
     scope: str | None = option(
         "What is shown and compared: the kernel alone, all device passes, or host memory to host memory.  "
         "[default: kernel; device where a library takes part, which reports no kernel time]",
@@ -267,9 +293,24 @@ class Ladder(Measuring):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _ = self.variants, self.dtypes, choose_params(self.params), self.partner
+        params = choose_params(self.params)
+        _ = self.variants, self.dtypes, self.partner
+        check_grid(self.variants, params)
+        if self.concurrent and any(len(values) > 1 for values in params.values()):
+            raise UsageError("--concurrent takes one value of each --param, not a grid of them")
         if self.versus and self.concurrent:
             raise UsageError("--versus takes kernels in turn and --concurrent devices at once: choose one")
+        if self.math is not None and not any(variant.executor == "opencl" for variant in self.variants):
+            raise UsageError("--math is for gemmbench's OpenCL kernels, of which --kernel names none")
+        if self.threads is not None and not any(variant.on_host for variant in self.variants):
+            raise UsageError("--threads is for the host's BLAS, of which --baseline names none")
+        if len(self.axes.maths) > 1 and (self.versus or self.concurrent):
+            other = "--versus" if self.versus else "--concurrent"
+            raise UsageError(f"--math {self.math} takes strict and fast in turn: it goes without {other}")
+
+    @property
+    def policy(self) -> Policy:
+        return replace(super().policy, seed=self.seed)
 
     @cached_property
     def variants(self) -> tuple[Variant, ...]:
@@ -278,6 +319,14 @@ class Ladder(Measuring):
     @cached_property
     def dtypes(self) -> tuple[str, ...]:
         return choose_dtypes("float" if self.dtype is None else self.dtype, GEMM_DTYPES)
+
+    @cached_property
+    def axes(self) -> Axes:
+        """What every kernel and library is measured with, beside its parameters."""
+        maths = choose(self.math, MATHS, "math") if self.math is not None else ("",)
+        counts = (0,) if self.threads is None else choose_threads(self.threads, cores())
+        grid = {name: values for name, values in choose_params(self.params).items() if len(values) > 1}
+        return Axes(tuple(name for name in ("", *MATHS) if name in maths), counts, grid)
 
     @cached_property
     def partner(self) -> Variant | None:
@@ -312,13 +361,14 @@ class Ladder(Measuring):
         self, devices: Sequence[DeviceFacts], dtype: str, find_tuned: FindTuned, own: Operands | None = None
     ) -> Plan:
         problems = [
-            Problem(shape.m, shape.n, shape.k, dtype, self.alpha, self.beta, shape.name)
+            Problem(shape.m, shape.n, shape.k, dtype, self.alpha, self.beta, shape.name, shape.ld)
             for shape in self.shapes
         ]
         params = choose_params(self.params)
-        cases = gemm_plan(devices, self.variants, problems, params, own, find_tuned)
+        fixed = {name: values[0] for name, values in params.items() if len(values) == 1}
+        cases = gemm_plan(devices, self.variants, problems, fixed, own, find_tuned, self.axes)
         if self.partner:
-            cases = in_turn_with(cases, devices, self.partner, params, own, find_tuned)
+            cases = in_turn_with(cases, devices, self.partner, fixed, own, find_tuned, self.axes)
         return fitting(cases, optional_kernels(self.kernels))
 
 
@@ -441,7 +491,8 @@ class Workloads(Ladder):
 
     The layers of AlexNet lowered to GEMM, the projections of a 7B transformer for one token and for a
     prompt, odd and non-square sizes, and a CSV file of your own. The table names the best kernel for each
-    shape; -v shows every kernel. --dry-run lists the shapes and where they come from.
+    shape; -v shows every kernel. AlexNet's convolutions are lowered on the device, and the net is summed.
+    --dry-run lists the shapes and where they come from.
     """
 
     command: ClassVar[str] = "workloads"
@@ -451,7 +502,7 @@ class Workloads(Ladder):
         metavar="NAMES",
     )
     file: Path | None = option(
-        "Your own shapes: columns m, n, k and, if you like, name.", FILE, metavar="FILE.csv"
+        "Your own shapes: columns m, n, k and, if you like, name, lda, ldb, ldc.", FILE, metavar="FILE.csv"
     )
     batch: int = option("Images, or sequences, at once.", SIZE, 1)
     prompt: int = option("Tokens of a prompt.", SIZE, PROMPT)
@@ -479,6 +530,14 @@ class Workloads(Ladder):
                 raise UsageError(str(error)) from None
         return merged(shapes)
 
+    def _gemms(
+        self, devices: Sequence[DeviceFacts], dtype: str, find_tuned: FindTuned, own: Operands | None = None
+    ) -> Plan:
+        """The lowering of AlexNet's convolutions before their products."""
+        gemms = super()._gemms(devices, dtype, find_tuned, own)
+        first = lowering.plan(devices, gemms, dtype, self.batch) if lowering.NET in self.set_names else ()
+        return first + gemms
+
 
 @dataclass(frozen=True, kw_only=True)
 class Gemm(Ladder):
@@ -494,6 +553,9 @@ class Gemm(Ladder):
     m: int | None = option(f"Rows of A and C.  [default: {_DEFAULT_SIZE}]", LENGTH, flags=("-m",))
     n: int | None = option("Columns of B and C.  [default: m]", LENGTH, flags=("-n",))
     k: int | None = option("Columns of A, rows of B.  [default: m]", LENGTH, flags=("-k",))
+    lda: int | None = option("Elements from row to row of A.  [default: k]", LENGTH)
+    ldb: int | None = option("Elements from row to row of B.  [default: n]", LENGTH)
+    ldc: int | None = option("Elements from row to row of C.  [default: n]", LENGTH)
     a: Path | None = option("Your own A (m x k).", INPUT, metavar="A.npy")
     b: Path | None = option("Your own B (k x n).", INPUT, metavar="B.npy")
     c: Path | None = option("Your own C (m x n), for beta.", INPUT, metavar="C.npy")
@@ -505,9 +567,12 @@ class Gemm(Ladder):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        _ = self.shapes
         if any((self.a, self.b, self.c)):
             if self.dtype not in (None, self._size[3]):
                 raise UsageError(f"the files hold {self._size[3]}, but --dtype is {self.dtype}")
+            if self.seed != Policy.seed and self.a and self.b and (self.c or self.beta == 0):
+                raise UsageError("--seed is for generated operands, and all of them are yours")
             if self.c and self.beta == 0:
                 raise UsageError("--c is given but beta is 0, so it would not be read; give --beta too")
             if not self.c and self.beta != 0:
@@ -538,7 +603,11 @@ class Gemm(Ladder):
 
     @property
     def shapes(self) -> tuple[Shape, ...]:
-        return (Shape("", *self._size[:3]),)
+        lengths = self._size[:3]
+        try:
+            return (Shape("", *lengths, leading(*lengths, self.lda, self.ldb, self.ldc)),)
+        except ValueError as error:
+            raise UsageError(f"--{error}") from None
 
     @cached_property
     def _size(self) -> tuple[int, int, int, str]:

@@ -68,6 +68,14 @@ def test_row_major_operands_give_the_exact_answer(
     assert CublasExecutor(DEVICE).exact_run(taken) == ""
 
 
+@pytest.mark.parametrize(("dtype", "ld"), [("float", (33, 18, 19)), ("char", (40, 20, 19))])
+@pytest.mark.parametrize("memory", ["auto", "pageable"])
+def test_rows_may_be_apart(install: Install, dtype: str, ld: tuple[int, int, int], memory: str) -> None:
+    install()
+    row = measured(Gemm(21, 16, 32, dtype, 2.0, -1.0, ld=ld), replace(QUICK, memory=memory))
+    assert (row.status, row.reason) == ("ok", "")
+
+
 @pytest.mark.parametrize("shape", [(8, 7, 8), (8, 8, 7)])
 def test_integers_come_in_fours(install: Install, shape: tuple[int, int, int]) -> None:
     install()
@@ -87,7 +95,7 @@ def test_a_row_is_verified_and_has_a_device_and_a_host_scope(
     row = measured(Gemm(33, 20, 44, dtype, beta=beta))
     assert (row.status, row.check.verdict, row.memory) == ("ok", "ok", "staged"), row.reason
     assert set(row.samples) == {"device", "host", "pageable"}
-    assert set(row.parts) == {"upload", "enqueue", "passes", "download"}
+    assert set(row.parts) == {"upload", "enqueue", "passes", "download", "whole"}
     assert all(0 <= seconds < 1 for part in row.parts.values() for seconds in part)
     assert row.samples["device"].seconds[0] * row.samples["device"].batch == pytest.approx(1e-5)
     assert row.notes == (
