@@ -20,7 +20,7 @@ from gemmbench.model.case import Case, Policy
 from gemmbench.model.instrument import NotMeasuredError
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Status
-from gemmbench.opencl.runtime import Built, Runtime
+from gemmbench.opencl.runtime import SVM, Built, Runtime
 
 _FILES = ("libclblast.so.1", "libclblast.dylib", "clblast.dll")
 _ADVICE = "install CLBlast (libclblast1 on Debian and Ubuntu)"
@@ -149,6 +149,8 @@ class ClblastExecutor(GemmExecutor):
     ) -> Bench:
         if case.problem is not None and not case.problem.flops:
             raise NotMeasuredError("unsupported", "CLBlast takes no matrix without elements")
+        if policy.memory in SVM:
+            raise NotMeasuredError("unsupported", "CLBlast takes buffers, and no shared virtual memory")
         return super().prepare(case, policy, like, problem)
 
     def bind(

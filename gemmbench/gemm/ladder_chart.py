@@ -1,4 +1,4 @@
-"""Bars and dots for each kernel: the ladder as a waterfall, data types side by side, real shapes."""
+"""Bars and dots for each kernel: the ladder as a waterfall, data types, real shapes, the host scope."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ from matplotlib.axes import Axes
 
 from gemmbench.charts import pane
 from gemmbench.charts.lines import paled
+from gemmbench.gemm.lowering import nets
+from gemmbench.gemm.sweep_table import part_name
 from gemmbench.ladder import AUTO, BASELINE
 from gemmbench.ladder.variant import LIBRARIES
 from gemmbench.model import units
 from gemmbench.model.dtypes import DTYPES, GEMM_DTYPES
-from gemmbench.model.row import Problem, Row
+from gemmbench.model.row import PARTS, Problem, Row
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean
 from gemmbench.stats import rates as derive
@@ -449,7 +451,12 @@ def _paint_shapes(axes: Axes, chart: Shapes) -> None:
     below = f"{chart.dtype}, {scope} scope; the fastest of each shape in bold"
     pane.titles(axes, chart.title, below, keys)
     texts = {"Not drawn, slower on most shapes": chart.slower, "No figure for any shape": chart.lacking}
-    pane.footnote(axes, [f"{text}: {', '.join(names)}." for text, names in texts.items() if names])
+    said = [
+        f"AlexNet, device scope, two towers run twice: {net.sentence}."
+        for net in nets(chart.run)
+        if (net.device, net.dtype) == (chart.device, chart.dtype)
+    ]
+    pane.footnote(axes, [*said, *(f"{text}: {', '.join(names)}." for text, names in texts.items() if names)])
 
 
 def _shape_bar(axes: Axes, y: float, line: Series, number: int, rate: float, colour: str, best: bool) -> None:
@@ -469,3 +476,70 @@ def _name(row: Row) -> str:
     """A shape for people: its label above m x n x k."""
     assert row.problem is not None  # a gemm row has one
     return f"{clean(row.label)}\n{row.problem.shape}" if row.label else row.problem.shape
+
+
+# --- Where the time of the host scope goes: a stacked bar for each kernel, or for each size -----------------
+
+
+_NAMED_PART = 0.07  # of the whole: narrower parts have no room for their figure
+_PART_COLOURS = dict(zip(PARTS, (
+    pane.COLOURS[5], pane.DARK, pane.COLOURS[0], pane.COLOURS[4], pane.COLOURS[3], pane.COLOURS[2], pane.GREY,
+    pane.COLOURS[1],
+), strict=True))  # fmt: skip
+
+
+def host_parts(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
+    """A pane for each run, device and type whose host scope was timed by part.
+
+    Of one problem every kernel has a bar; of several, the fastest in the host scope at each. A map cycle has
+    a bar of its own below.
+    """
+    panes = []
+    for subject in pane.subjects(runs):
+        rows = [row for row in subject.rows if (split := derive.split(row.parts)) and split.whole_s]
+        problems = list(dict.fromkeys(row.problem for row in rows if row.problem))
+        if len(problems) > 1:
+            rows = [
+                max(
+                    (row for row in rows if row.problem == problem),
+                    key=lambda row: derive.median_rate(row, "host") or 0.0,
+                )
+                for problem in problems
+            ]
+        bars: dict[int, tuple[str, derive.Split]] = {}
+        for row in rows:
+            at = f" {row.label or row.problem.size}" if len(problems) > 1 and row.problem else ""
+            for name, parts in ((f"{row.title}{at}", row.parts), ("map cycle", row.cycle)):
+                if split := derive.split(parts):
+                    bars[len(bars)] = clean(name), split
+        if bars:
+            head = f"{subject.dtype}, host scope" + (f", {problems[0].title}" if len(problems) == 1 else "")
+            paint = partial(_paint_parts, title=subject.title, head=head, bars=bars)
+            panes.append(pane.Pane(1.6 + 1.4 * pane.ROW * len(bars), paint))
+    return panes
+
+
+def _paint_parts(axes: Axes, title: str, head: str, bars: dict[int, tuple[str, derive.Split]]) -> None:
+    """Parts in their order as fractions of the whole, which stands at the right."""
+    for y, (_, split) in bars.items():
+        left = 0.0
+        for name in split.seconds:
+            share = 100 * split.share(name)
+            axes.barh(y, share, _BAR, left, color=_PART_COLOURS[name], label=name)
+            if share >= 100 * _NAMED_PART:
+                style: dict[str, Any] = {"ha": "center", "va": "center_baseline", "fontsize": 7.5}
+                colour = pane.BLACK if name == "map" else "white"
+                pane.say(axes, f"{share:.0f} %", (left + share / 2, y), color=colour, **style)
+            left += share
+        pane.cell(axes, 0, y, units.seconds(split.whole_s) if split.whole_s is not None else "-", pane.DARK)
+    pane.heading(axes, 0, "whole")
+    pane.name_rows(axes, {y: name for y, (name, _) in bars.items()}, {})
+    axes.set_ylim(len(bars) - 0.4, -0.7)
+    axes.set_xlim(0, max(100.0, *(100 * sum(map(split.share, split.seconds)) for _, split in bars.values())))
+    axes.grid(False, axis="y")
+    axes.set_xlabel("% of the whole")
+    used = dict.fromkeys(name for name in PARTS for _, split in bars.values() if name in split.seconds)
+    spoken = {name: next(part_name(s, name) for _, s in bars.values() if name in s.seconds) for name in used}
+    keys = tuple((spoken[name], _PART_COLOURS[name]) for name in used)
+    pane.titles(axes, title, f"{head}; of the problem that took the median time", keys)
+    pane.footnote(axes, [f"{name}: {split.doubt}." for name, split in bars.values() if split.doubt])

@@ -20,6 +20,7 @@ EXECUTORS = {
     CLBLAST: "gemmbench.gemm.clblast:ClblastExecutor",
     CUBLAS: "gemmbench.gemm.cublas:CublasExecutor",
     BASELINE: "gemmbench.gemm.numpy_blas:NumpyExecutor",
+    "lowering": "gemmbench.gemm.opencl:LoweringExecutor",
     CBLAS: "gemmbench.gemm.numpy_blas:CblasExecutor",
     "peak": _PROBES,
     "bandwidth": _PROBES,

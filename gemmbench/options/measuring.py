@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from gemmbench import UsageError, ladder, views
+from gemmbench.gemm import lowering
 from gemmbench.gemm.operands import OperandError, read_header
 from gemmbench.gemm.workloads import PROMPT, SETS, Shape, ShapeFileError, merged, read_shapes
 from gemmbench.ladder import ORDER
@@ -28,6 +29,7 @@ from gemmbench.options.declare import (
     FILE,
     INPUT,
     LENGTH,
+    MOST_COMBINATIONS,
     SIZE,
     Choice,
     Count,
@@ -35,6 +37,7 @@ from gemmbench.options.declare import (
     Number,
     Options,
     check_folder,
+    check_grid,
     check_plot_path,
     check_save_path,
     choose,
@@ -250,10 +253,11 @@ class Ladder(Measuring):
         metavar="1,2,all",
     )
     params: tuple[str, ...] = option(
-        "A kernel parameter other than its preset; may be repeated.",
+        "A kernel parameter other than its preset; may be repeated. Several values with commas: every "
+        f"combination that the kernel takes, at most {MOST_COMBINATIONS}.",
         default=(),
         flags=("--param",),
-        metavar="NAME=VALUE",
+        metavar="NAME=VALUES",
         many=True,
     )
     math: str | None = option(
@@ -289,7 +293,11 @@ class Ladder(Measuring):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _ = self.variants, self.dtypes, choose_params(self.params), self.partner
+        params = choose_params(self.params)
+        _ = self.variants, self.dtypes, self.partner
+        check_grid(self.variants, params)
+        if self.concurrent and any(len(values) > 1 for values in params.values()):
+            raise UsageError("--concurrent takes one value of each --param, not a grid of them")
         if self.versus and self.concurrent:
             raise UsageError("--versus takes kernels in turn and --concurrent devices at once: choose one")
         if self.math is not None and not any(variant.executor == "opencl" for variant in self.variants):
@@ -317,7 +325,8 @@ class Ladder(Measuring):
         """What every kernel and library is measured with, beside its parameters."""
         maths = choose(self.math, MATHS, "math") if self.math is not None else ("",)
         counts = (0,) if self.threads is None else choose_threads(self.threads, cores())
-        return Axes(tuple(name for name in ("", *MATHS) if name in maths), counts)
+        grid = {name: values for name, values in choose_params(self.params).items() if len(values) > 1}
+        return Axes(tuple(name for name in ("", *MATHS) if name in maths), counts, grid)
 
     @cached_property
     def partner(self) -> Variant | None:
@@ -356,9 +365,10 @@ class Ladder(Measuring):
             for shape in self.shapes
         ]
         params = choose_params(self.params)
-        cases = gemm_plan(devices, self.variants, problems, params, own, find_tuned, self.axes)
+        fixed = {name: values[0] for name, values in params.items() if len(values) == 1}
+        cases = gemm_plan(devices, self.variants, problems, fixed, own, find_tuned, self.axes)
         if self.partner:
-            cases = in_turn_with(cases, devices, self.partner, params, own, find_tuned, self.axes)
+            cases = in_turn_with(cases, devices, self.partner, fixed, own, find_tuned, self.axes)
         return fitting(cases, optional_kernels(self.kernels))
 
 
@@ -481,7 +491,8 @@ class Workloads(Ladder):
 
     The layers of AlexNet lowered to GEMM, the projections of a 7B transformer for one token and for a
     prompt, odd and non-square sizes, and a CSV file of your own. The table names the best kernel for each
-    shape; -v shows every kernel. --dry-run lists the shapes and where they come from.
+    shape; -v shows every kernel. AlexNet's convolutions are lowered on the device, and the net is summed.
+    --dry-run lists the shapes and where they come from.
     """
 
     command: ClassVar[str] = "workloads"
@@ -518,6 +529,14 @@ class Workloads(Ladder):
             except ShapeFileError as error:
                 raise UsageError(str(error)) from None
         return merged(shapes)
+
+    def _gemms(
+        self, devices: Sequence[DeviceFacts], dtype: str, find_tuned: FindTuned, own: Operands | None = None
+    ) -> Plan:
+        """The lowering of AlexNet's convolutions before their products."""
+        gemms = super()._gemms(devices, dtype, find_tuned, own)
+        first = lowering.plan(devices, gemms, dtype, self.batch) if lowering.NET in self.set_names else ()
+        return first + gemms
 
 
 @dataclass(frozen=True, kw_only=True)
