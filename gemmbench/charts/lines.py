@@ -23,7 +23,10 @@ from gemmbench.stats.panels import Panel, Series, panels, sweep_axis
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p")
 Dashes = str | tuple[int, tuple[float, ...]]
 _LINES: tuple[Dashes, ...] = ("-", (0, (1, 1.2)), (0, (5, 1.5, 1, 1.5)))
-_LIBRARY_LINES: tuple[Dashes, ...] = ((0, (5, 2.5)), (0, (5, 1.5, 1, 1.5)), (0, (1, 1.2)))
+_LIBRARY_LINES: tuple[Dashes, ...] = (
+    *((0, (5, 2.5)), (0, (5, 1.5, 1, 1.5)), (0, (1, 1.2))),
+    *((0, (9, 2)), (0, (3, 1, 1, 1, 1, 1)), (0, (1, 3))),
+)
 _CROWD = len(pane.COLOURS) + 2  # with more variants than this a colour is a family
 HEIGHT = 4.5  # of a pane, inches; more if its labels need it
 

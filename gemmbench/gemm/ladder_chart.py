@@ -24,6 +24,7 @@ from gemmbench.stats import rates as derive
 from gemmbench.stats.panels import Series, Setting, common_problem, series, settings, sweep_axis
 
 _BAR = 0.62
+_WORDS = 13  # points from line to line of what is said of the host
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,13 +37,18 @@ class Ladder:
     dtype: str
     problem: Problem
     rungs: tuple[pane.Rung, ...]  # on the device
-    host: pane.Rung | None
+    hosts: tuple[pane.Rung, ...]  # the host's BLAS, with each number of threads
     peak: derive.Peak | None
     notes: tuple[str, ...]  # on the peak
 
     def rate(self, rung: pane.Rung) -> float | None:
         """A rung's rate in flop/s."""
         return derive.median_rate(rung.rows[self.dtype], self.scope)
+
+    @property
+    def words(self) -> int:
+        """Lines at the bottom that say what the host reaches; one is there in any case."""
+        return max(1, len(self.hosts))
 
     @property
     def scope(self) -> str:
@@ -58,7 +64,7 @@ class Ladder:
     def best(self) -> float:
         """The best rate of those that are compared; that of `auto` is another's."""
         device = self.rungs[0].rows[self.dtype].device
-        every = [*self.rungs, *([self.host] if self.host else [])]
+        every = [*self.rungs, *self.hosts]
         rows = [rung.rows[self.dtype] for rung in every if rung.variant != AUTO]
         return derive.best_of(derive.compared_rate(self.run, device, row, self.scope) for row in rows) or 0.0
 
@@ -88,12 +94,12 @@ def ladder(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
             dtype,
             problem,
             tuple(rung for rung in all_rungs if not rung.is_host),
-            next((rung for rung in all_rungs if rung.is_host and rung.variant == BASELINE), None),
+            tuple(rung for rung in all_rungs if rung.is_host),
             peak,
             tuple(_about(subject, peak)),
         )
         if len(chart.rates) >= 2:
-            lines = len(chart.rungs) + len({rung.family for rung in chart.rungs}) + 2
+            lines = len(chart.rungs) + len({rung.family for rung in chart.rungs}) + chart.words + 1
             panes.append(pane.Pane(1.5 + pane.ROW * lines, partial(_paint, chart=chart)))
     return panes
 
@@ -102,8 +108,8 @@ def _paint(axes: Axes, chart: Ladder) -> None:
     """Bars over a logarithmic axis of speed-ups, and their figures at the right."""
     stands, heads = pane.places(chart.rungs)
     unit = chart.rate(chart.base) or 1.0
-    host = chart.rate(chart.host) if chart.host else None
-    top = max(*chart.rates, chart.peak.rate if chart.peak else 0.0, host or 0.0)
+    hosts = {rung.label: rate for rung in chart.hosts if (rate := chart.rate(rung))}
+    top = max(*chart.rates, chart.peak.rate if chart.peak else 0.0, *hosts.values())
     divisor, letter = units.scale(top)
     names = {position.y: position.rung.label for position in stands}
     bottom = stands[-1].y
@@ -119,11 +125,11 @@ def _paint(axes: Axes, chart: Ladder) -> None:
         pane.heading(axes, column, text)
     axes.axvline(1, color=pane.DARK, linewidth=0.8)
     name = chart.base.label + ("" if chart.base is chart.rungs[0] else ", the first that was measured")
-    lowest = min(*chart.rates, host or unit) / unit
+    lowest = min(*chart.rates, unit, *hosts.values()) / unit
     pane.log_across(axes, lowest, top / unit, f"speed-up over {name}", lambda value: f"{value:,g}x")
-    axes.set_ylim(bottom + 1.9, -0.8)
-    if host:
-        _host_line(axes, host / unit, f"{BASELINE}, host: {units.rate(host)}")
+    axes.set_ylim(bottom + 0.9 + chart.words, -0.8)
+    for index, (label, host) in enumerate(hosts.items()):
+        _host_line(axes, host / unit, f"{label}, host: {units.rate(host)}", index)
     what = f"{chart.dtype}, {chart.scope} scope, {chart.problem.title}"
     below = f"{what}; in full colour the step from the rung above"
     pane.titles(axes, chart.title, below, (("faster than the rung above", pane.UP), ("slower", pane.DOWN)))
@@ -180,14 +186,14 @@ def _no_bar(axes: Axes, y: float, row: Row) -> None:
     pane.say(axes, text, (1, y), (4, 0), va="center_baseline", fontsize=7.5, color=pane.GREY)
 
 
-def _host_line(axes: Axes, x: float, words: str) -> None:
+def _host_line(axes: Axes, x: float, words: str, index: int) -> None:
     """The host's BLAS, named at the bottom on the side that has room."""
     axes.axvline(x, color=pane.BLACK, linewidth=1.3, linestyle=(0, (5, 2.5)), zorder=5, label=BASELINE)
     low, high = axes.get_xlim()
     left = x < (low * high) ** 0.5
     side = "left" if left else "right"
     style: dict[str, Any] = {"ha": side, "va": "bottom", "fontsize": 8, "bbox": pane.OPAQUE, "zorder": 6}
-    pane.say(axes, words, (x, 0), (4 if left else -4, 3), pane.BELOW, **style)
+    pane.say(axes, words, (x, 0), (4 if left else -4, 3 + _WORDS * index), pane.BELOW, **style)
 
 
 # --- Every variant in each data type, beside each type's measured peak --------------------------------------

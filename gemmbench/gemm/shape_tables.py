@@ -10,7 +10,7 @@ from gemmbench.gemm import lowering, sweep_table
 from gemmbench.ladder import AUTO, BASELINE
 from gemmbench.model import units
 from gemmbench.model.device import HOST
-from gemmbench.model.row import FAILED, Problem, Row
+from gemmbench.model.row import FAILED, THREADS, Problem, Row
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean, clean_lines
 from gemmbench.report import notes
@@ -117,6 +117,7 @@ def _sheet(run: Run, grid: _Grid) -> Sheet:
             *notes.choices(grid.rows, _type, "type"),
             *notes.remarks(grid.rows, _type, "type"),
             *notes.warnings(run, grid.device),
+            *notes.combinations(grid.rows, grid.scope, _type, "type"),
             *_conclusion(run, grid),
         ),
     )
@@ -244,7 +245,8 @@ def _lines(run: Run, device: int, rows: Sequence[Row], scope: str, order: Sequen
         own_rows = [row for row in own_rows if row.variant != AUTO] or own_rows  # its figures are another's
         rated = [(rate, row) for row in own_rows if (rate := rates.compared_rate(run, device, row, scope))]
         best = max(rated, key=lambda pair: pair[0], default=(0.0, None))[1]
-        host = next((row for row in same if row.device == HOST and row.variant == BASELINE), None)
+        hosts = [row for row in same if row.device == HOST and row.variant == BASELINE]
+        host = max(hosts, key=lambda row: int(row.parameters.get(THREADS, 0)), default=None)
         lines.append(_Line(clean(same[0].label), problem, tuple(own_rows), best, host))
     return lines
 
@@ -293,6 +295,7 @@ def _workloads_sheet(
             *notes.choices(rows, _place, "shape"),
             *notes.remarks(shown, _place, "shape"),
             *notes.warnings(run, device),
+            *notes.combinations(rows, scope, _place, "shape"),
             *_workloads_conclusion(lines, scope),
         ),
     )

@@ -26,7 +26,6 @@ from gemmbench.charts.lines import (
     status,
 )
 from gemmbench.gemm.sweep_table import NOT_MEASURED, any_joules
-from gemmbench.ladder import BASELINE
 from gemmbench.ladder.variant import LIBRARIES
 from gemmbench.model import units
 from gemmbench.model.device import HOST
@@ -281,7 +280,7 @@ def _contenders(panel: Panel, families: pane.Families, most: int = 2) -> tuple[S
         (line for line in kernels if not line.is_host and best(line) > 0), key=best, reverse=True
     )
     earliest = (even.kernel for even in break_evens(panel)[:1] if even.size is not None)
-    hosts = (line for line in panel.series if line.is_host and line.variant == BASELINE)
+    hosts = (line for line in panel.series if line.is_host)
     return tuple(dict.fromkeys((*fastest[:most], *earliest, *hosts)))
 
 

@@ -84,6 +84,7 @@ def _sheet(run: Run, panel: Panel, scope: str) -> Sheet:
             *notes.choices(panel.rows, where),
             *notes.remarks(panel.rows, where),
             *notes.warnings(run, panel.device),
+            *notes.combinations(panel.rows, scope, where),
             *(_conclusion(panel) if any(reached.values()) else []),
         ),
     )
@@ -254,6 +255,7 @@ def _row_sheet(run: Run, device: int, dtype: str, rows: Sequence[Row]) -> Sheet:
             *remarks(run, rows, shape),
             *notes.remarks(rows, shape),
             *notes.warnings(run, device),
+            *notes.combinations(rows, compared, shape),
         ),
     )
 
@@ -343,7 +345,10 @@ def _parameters(rows: Sequence[Row]) -> list[Note]:
 
 
 def gemm(run: Run) -> RenderableType:
-    """Single problems, a page for each variant: scopes, launches, verification, parameters."""
+    """Single problems, a page for each variant: scopes, launches, verification, parameters.
+
+    Of the combinations of a grid there is a table, and the page of the fastest.
+    """
     pages: list[RenderableType] = []
     above: tuple[object, ...] = ()
     gemms = [row for row in run.rows if row.kind == "gemm" and row.problem]
@@ -355,6 +360,16 @@ def gemm(run: Run) -> RenderableType:
     for row in gemms:
         if row.variant in unsuited[row.device, row.dtype]:
             continue
+        alike = [each for each in gemms if row.grid and _same_kernel(each, row)]
+        blocks: list[RenderableType] = []
+        if alike and row is alike[0]:
+            blocks.append(replace(_row_sheet(run, row.device, row.dtype, alike), heading=()))
+        if not alike or row is max(
+            alike, key=lambda each: rates.median_rate(each, rates.view_scope(run)) or 0
+        ):
+            blocks.append(_page(run, row))
+        if not blocks:
+            continue
         if pages:
             pages.append(Text(""))
         subject = (row.device, row.dtype, row.problem)
@@ -365,13 +380,20 @@ def gemm(run: Run) -> RenderableType:
             dimensions = f"m = {problem.m}, n = {problem.n}, k = {problem.k}{problem.apart(' = ', ', ')}"
             about = f"C = {problem.alpha:g} A B + {problem.beta:g} C, {row.dtype}, {dimensions}"
             pages += [Sheet(heading=heading(run, row.device, row.dtype), caption=about), Text("")]
-        pages.append(_page(run, row))
+        pages += [part for block in blocks for part in (block, Text(""))][:-1]
     idle = notes.not_for({name: what for each in unsuited.values() for name, what in each.items()})
     alarms = (note for index in range(len(run.header.devices)) for note in notes.warnings(run, index))
     below = dict.fromkeys((*idle, *alarms))
     if below:
         pages += [Text(""), Sheet(notes=tuple(below))]
     return Group(*pages)
+
+
+def _same_kernel(row: Row, other: Row) -> bool:
+    """Whether two rows are of one kernel, device and problem, with whatever parameters."""
+    return (row.variant, row.device, row.dtype, row.problem) == (
+        other.variant, other.device, other.dtype, other.problem,
+    )  # fmt: skip
 
 
 def _page(run: Run, row: Row) -> RenderableType:

@@ -14,6 +14,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from gemmbench.model.conditions import Conditions
 from gemmbench.model.problem import Dimensions
+from gemmbench.model.units import listed
 
 # 1: the first one. What a table or a verdict needed beside the figures stood in the command and in sentences.
 # 2: it is typed. The header has `view` and `scope`. A row has `needs_s`, `phase`, `beside` (which was a
@@ -118,11 +119,18 @@ class Energy:
     problems: int = 0  # finished within the window
 
 
-def titled(variant: str, parameters: Parameters) -> str:
-    """A kernel or library for people, with what was asked for beside its own parameters: ``naive fast``."""
+def titled(variant: str, parameters: Parameters, grid: Iterable[str] = ()) -> str:
+    """A kernel or library for people, with what was asked for beside its preset: ``naive fast WX=8``.
+
+    Args:
+        variant: its name.
+        parameters: its own, and what was asked for beside them.
+        grid: those of its own that a run tries several values of.
+    """
     threads = parameters.get(THREADS)
     counted = f"{threads} thread{'' if threads == 1 else 's'}" if threads else ""
-    return " ".join(filter(None, (variant, str(parameters.get(MATH, "")), counted)))
+    values = [listed({name: parameters[name]}) for name in grid]
+    return " ".join(filter(None, (variant, str(parameters.get(MATH, "")), counted, *values)))
 
 
 @dataclass(frozen=True)
@@ -208,6 +216,7 @@ class Row:
     given: tuple[str, ...] | None = (
         None  # parameters that are no preset's: the user's, the tuner's; None: not known
     )
+    grid: tuple[str, ...] = ()  # of these, those that a run tries several values of
     conditions: Conditions | None = None  # of the device and its host; None where not known
     matrices: dict[str, Elements] | UnsetType = (
         UNSET  # of a verified GEMM: A, B, C before and C, as far as they are small
@@ -225,13 +234,14 @@ class Row:
 
     @property
     def title(self) -> str:
-        """Its variant for people: ``naive``, ``naive fast``, ``numpy 1 thread``."""
-        return titled(self.variant, self.parameters)
+        """Its variant for people: ``naive``, ``naive fast``, ``numpy 1 thread``, ``naive WX=8 WY=4``."""
+        return titled(self.variant, self.parameters, self.grid)
 
     @property
     def kernel_parameters(self) -> Parameters:
         """Its parameters without those that `title` says."""
-        return {name: value for name, value in self.parameters.items() if name not in (MATH, THREADS)}
+        said = (MATH, THREADS, *self.grid)
+        return {name: value for name, value in self.parameters.items() if name not in said}
 
     @property
     def case_parameters(self) -> Parameters:

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
+from gemmbench.ladder import architectures
 from gemmbench.ladder.variant import PIXEL, Pass, Values, Variant
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.dtypes import ReferenceArray
@@ -24,7 +25,6 @@ from gemmbench.model.kernel_files import text
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Resources
 from gemmbench.opencl.discovery import handle
-from gemmbench.stats import ceilings
 
 STANDARD = "-cl-std=CL1.2"  # the least that the kernels need, and the most that Oclgrind takes
 
@@ -432,10 +432,6 @@ def page_aligned(count: int, dtype: np.dtype[Any]) -> ReferenceArray:
 # --- What kernels take as built: private and local memory, registers, and how many work-items fit -----------
 
 
-# ptxas hands out registers in this many for each work-item.
-_REGISTER_STEP = 8
-
-
 def resources_of(
     runtime: Runtime, variant: Variant, parameters: Values, programs: Mapping[str, Built], problem: Gemm
 ) -> tuple[Resources, ...]:
@@ -463,7 +459,7 @@ def _of_pass(runtime: Runtime, step: Pass, values: Values, built: Built) -> Reso
         nvidia = "cl_nv_device_attribute_query" in runtime.facts.extensions
         file = int(runtime.device.registers_per_block_nv) if nvidia else 0
     registers, spills = registers_and_spills(built.log, step.kernel)
-    items, limit = fit(runtime.facts, group, local, registers, file)
+    room = architectures.fit(runtime.facts, group, local, registers, file)
     return Resources(
         kernel=step.kernel,
         role=step.role,
@@ -474,8 +470,8 @@ def _of_pass(runtime: Runtime, step: Pass, values: Values, built: Built) -> Reso
         local_bytes=local,
         registers=registers,
         spill_bytes=spills,
-        fit=items,
-        limit=limit,
+        fit=None if room.items is None else max(room.items, group),
+        limit=room.limit,
     )
 
 
@@ -487,35 +483,6 @@ def registers_and_spills(log: str, kernel: str) -> tuple[int | None, int | None]
             spilled = re.search(r"(\d+) bytes spill stores", part)
             return (int(used[1]) if used else None), (int(spilled[1]) if spilled else None)
     return None, None
-
-
-def fit(
-    facts: DeviceFacts, group: int, local: int, registers: int | None, file: int
-) -> tuple[int | None, str]:
-    """Work-items that a compute unit of a GPU holds at once, and what limits them.
-
-    Args:
-        group: work-items in a work-group.
-        local: bytes of local memory of a group.
-        registers: of a work-item; None if the driver does not tell.
-        file: registers of a compute unit; 0 if not known.
-    """
-    if facts.type != "gpu":
-        return None, ""  # a CPU's core runs one work-group after the other
-    rooms: dict[str, int] = {}
-    if known := ceilings.MULTIPROCESSOR.get(facts.compute_capability):
-        resident, shared = known
-        rooms["work-items"] = resident // group
-        if local:
-            rooms["local memory"] = shared * 1024 // (local + ceilings.OF_A_GROUP)
-    elif local and not facts.local_mem_emulated:
-        rooms["local memory"] = facts.local_mem_bytes // local  # what one group may have is the least
-    if registers and file:
-        rooms["registers"] = file // (-(-registers // _REGISTER_STEP) * _REGISTER_STEP * group)
-    if not rooms:
-        return None, ""
-    limit = min(rooms, key=lambda name: rooms[name])
-    return max(1, rooms[limit]) * group, limit
 
 
 # --- NVIDIA's binary route: instructions that the driver refuses in OpenCL C --------------------------------

@@ -16,6 +16,7 @@ from gemmbench.gemm.operands import OperandError, read_header
 from gemmbench.gemm.workloads import PROMPT, SETS, Shape, ShapeFileError, merged, read_shapes
 from gemmbench.ladder import ORDER
 from gemmbench.ladder.variant import Variant
+from gemmbench.measure.host import cores
 from gemmbench.model.case import MEMORY_MODES, Case, Operands, Plan, Policy, Skip
 from gemmbench.model.conditions import STATES, State
 from gemmbench.model.device import DeviceFacts
@@ -28,6 +29,7 @@ from gemmbench.options.declare import (
     FILE,
     INPUT,
     LENGTH,
+    MOST_COMBINATIONS,
     SIZE,
     Choice,
     Count,
@@ -35,6 +37,7 @@ from gemmbench.options.declare import (
     Number,
     Options,
     check_folder,
+    check_grid,
     check_plot_path,
     check_save_path,
     choose,
@@ -42,6 +45,7 @@ from gemmbench.options.declare import (
     choose_kernels,
     choose_params,
     choose_sizes,
+    choose_threads,
     flag,
     hidden,
     named_kernels,
@@ -244,16 +248,21 @@ class Ladder(Measuring):
         default=ladder.BASELINE,
         metavar="NAMES",
     )
+    threads: str | None = option(
+        "Of the host's BLAS, each a row of its own: numbers, all.  [default: what it takes by itself]",
+        metavar="1,2,all",
+    )
     params: tuple[str, ...] = option(
-        "A kernel parameter other than its preset; may be repeated.",
+        "A kernel parameter other than its preset; may be repeated. Several values with commas: every "
+        f"combination that the kernel takes, at most {MOST_COMBINATIONS}.",
         default=(),
         flags=("--param",),
-        metavar="NAME=VALUE",
+        metavar="NAME=VALUES",
         many=True,
     )
     math: str | None = option(
         "Compile OpenCL kernels with strict math, fast (-cl-fast-relaxed-math), or both, in turn, with a "
-        "ratio.  [default: the kernel's own: strict, but image-4x8 fast]",
+        "ratio.  [default: the kernel's own: strict; image-4x8 and buffer-4x8 fast]",
         metavar="strict,fast",
     )
     versus: str | None = option(
@@ -284,11 +293,17 @@ class Ladder(Measuring):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _ = self.variants, self.dtypes, choose_params(self.params), self.partner
+        params = choose_params(self.params)
+        _ = self.variants, self.dtypes, self.partner
+        check_grid(self.variants, params)
+        if self.concurrent and any(len(values) > 1 for values in params.values()):
+            raise UsageError("--concurrent takes one value of each --param, not a grid of them")
         if self.versus and self.concurrent:
             raise UsageError("--versus takes kernels in turn and --concurrent devices at once: choose one")
         if self.math is not None and not any(variant.executor == "opencl" for variant in self.variants):
             raise UsageError("--math is for gemmbench's OpenCL kernels, of which --kernel names none")
+        if self.threads is not None and not any(variant.on_host for variant in self.variants):
+            raise UsageError("--threads is for the host's BLAS, of which --baseline names none")
         if len(self.axes.maths) > 1 and (self.versus or self.concurrent):
             other = "--versus" if self.versus else "--concurrent"
             raise UsageError(f"--math {self.math} takes strict and fast in turn: it goes without {other}")
@@ -309,7 +324,9 @@ class Ladder(Measuring):
     def axes(self) -> Axes:
         """What every kernel and library is measured with, beside its parameters."""
         maths = choose(self.math, MATHS, "math") if self.math is not None else ("",)
-        return Axes(tuple(name for name in ("", *MATHS) if name in maths))
+        counts = (0,) if self.threads is None else choose_threads(self.threads, cores())
+        grid = {name: values for name, values in choose_params(self.params).items() if len(values) > 1}
+        return Axes(tuple(name for name in ("", *MATHS) if name in maths), counts, grid)
 
     @cached_property
     def partner(self) -> Variant | None:
@@ -348,9 +365,10 @@ class Ladder(Measuring):
             for shape in self.shapes
         ]
         params = choose_params(self.params)
-        cases = gemm_plan(devices, self.variants, problems, params, own, find_tuned, self.axes)
+        fixed = {name: values[0] for name, values in params.items() if len(values) == 1}
+        cases = gemm_plan(devices, self.variants, problems, fixed, own, find_tuned, self.axes)
         if self.partner:
-            cases = in_turn_with(cases, devices, self.partner, params, own, find_tuned, self.axes)
+            cases = in_turn_with(cases, devices, self.partner, fixed, own, find_tuned, self.axes)
         return fitting(cases, optional_kernels(self.kernels))
 
 
