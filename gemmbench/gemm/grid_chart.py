@@ -177,12 +177,7 @@ def _paint_lines(axes: Axes, grids: Sequence[Grid]) -> None:
     axes.set_xlabel(clean(name))
     axes.set_ylabel(f"{letter}FLOPS, {first.scope} scope")
     pane.tick_texts(axes.yaxis, units.number)
-    pane.titles(
-        axes,
-        first.title,
-        f"{clean(titled(row.variant, row.parameters))} {row.dtype} over {clean(name)}; bars: 95 % intervals",
-        keys,
-    )
+    pane.titles(axes, first.title, f"{first.kernel} over {clean(name)}; bars: 95 % intervals", keys)
     pane.footnote(axes, ["* the best of its line.", *_left_out(grids)])
 
 
