@@ -78,6 +78,12 @@ KINDS: dict[str, Kind] = {
         "measured GEMM rows with a measured peak of their type",
         sweep_chart.roofline,
     ),
+    "host-parts": Kind(
+        "where the time of the host scope goes: upload, enqueueing, passes, kernel, waiting, download",
+        "rows whose host scope was timed by part",
+        ladder_chart.host_parts,
+        across=1,
+    ),
     "authors": Kind(
         "the kernels' order, and where their curves bend, beside the figures of the write-ups' authors",
         "three kernels of a write-up measured in float at the same square problem",
@@ -191,4 +197,6 @@ def figure(runs: Sequence[Run], kind: str, families: Families = _NONE) -> Figure
 def _lacks(runs: Sequence[Run], kind: str) -> str:
     """Which rows the runs would need."""
     names = ", ".join(clean(run.path) or "this run" for run in runs) or "no run"
-    return f"{names} {'have' if len(runs) > 1 else 'has'} no {KINDS[kind].needs}"
+    why = sweep_chart.why_no_energy(runs) if kind in ("energy", "efficiency") else ""
+    reason = f" ({why})" if why else ""
+    return f"{names} {'have' if len(runs) > 1 else 'has'} no {KINDS[kind].needs}{reason}"

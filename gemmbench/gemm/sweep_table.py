@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import statistics
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -15,7 +14,7 @@ from rich.text import Text
 from gemmbench.ladder import AUTO, BASELINE
 from gemmbench.model import units
 from gemmbench.model.device import HOST
-from gemmbench.model.row import CHAIN, MATH, PAGEABLE, PARTS, SCOPES, Check, Elements, Launch, Row, titled
+from gemmbench.model.row import CHAIN, MATH, PAGEABLE, SCOPES, Check, Elements, Launch, Row, titled
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean, clean_lines, listed
 from gemmbench.report import notes
@@ -404,8 +403,9 @@ def _page(run: Run, row: Row) -> RenderableType:
     parts: list[RenderableType] = []
     if row.samples:
         parts += [_scopes(run, row), Text("")]
-    if row.parts:
-        parts += [_parts(row), Text("")]
+    for what, seconds in (("host scope", row.parts), ("map cycle", row.cycle)):
+        if split := rates.split(seconds):
+            parts += [_parts(what, split), Text("")]
     if row.launches:
         parts += [_launches(row), Text("")]
     for name, elements in (row.matrices or {}).items():
@@ -467,18 +467,25 @@ def _scopes(run: Run, row: Row) -> Sheet:
     )
 
 
-def _parts(row: Row) -> Sheet:
-    """The host scope's parts: medians of problems where the host waited for the device after each part."""
-    medians = {name: statistics.median(row.parts[name]) for name in PARTS}
-    whole = sum(medians.values())
+def _parts(title: str, split: rates.Split) -> Sheet:
+    """A problem in the host scope by part."""
+
+    lines = [
+        (Cell(part_name(split, name)), Cell(units.seconds(s)), Cell(units.percent(split.share(name))))
+        for name, s in split.seconds.items()
+    ]
+    if split.whole_s is not None:
+        lines.append((Cell("whole"), Cell(units.seconds(split.whole_s)), Cell(units.percent(1.0))))
     return Sheet(
-        keys=("host scope, waiting after each part",),
+        keys=(f"{title} by part",),
         blocks=(("time", "share"),),
-        rows=tuple(
-            (Cell(name), Cell(units.seconds(seconds)), Cell(units.percent(seconds / whole if whole else 0.0)))
-            for name, seconds in medians.items()
-        ),
+        rows=tuple(lines),
     )
+
+
+def part_name(split: rates.Split, name: str) -> str:
+    """A part for people; without the kernel's own time the passes have it."""
+    return "passes and kernel" if name == "passes" and "kernel" not in split.seconds else name
 
 
 def _launches(row: Row) -> Sheet:
@@ -550,6 +557,9 @@ _LARGEST = (
 )
 
 
+NOT_MEASURED = "not measured"  # in place of joules; a note says why
+
+
 def any_joules(rows: Iterable[Row]) -> bool:
     """Whether any of them has its joules."""
     return any(row.energy.joules is not None for row in rows)
@@ -559,8 +569,9 @@ def cells(row: Row) -> tuple[Cell, Cell]:
     """A row's entries in `COLUMNS`."""
     joules, efficiency = row.energy.joules, rates.gflop_per_joule(row)
     empty = "-" if row.status == "ok" else ""
+    unknown = NOT_MEASURED if rates.asked_for_energy(row) else empty
     return (
-        Cell(units.joules(joules) if joules is not None else empty),
+        Cell(units.joules(joules) if joules is not None else unknown),
         Cell(units.number(efficiency) if efficiency is not None else empty),
     )
 
@@ -597,7 +608,8 @@ def _draw(series: Series) -> tuple[Cell, Cell, Cell]:
     """Joules of a problem, watts and idle watts, at the largest size that has them."""
     row = next((row for row in reversed(series.rows.values()) if row.energy.joules is not None), None)
     if row is None:
-        return Cell("-"), Cell("-"), Cell("-")
+        asked = any(rates.asked_for_energy(row) for row in series.rows.values())
+        return Cell(NOT_MEASURED if asked else "-"), Cell("-"), Cell("-")
     return cells(row)[0], Cell(_watts(rates.watts(row))), Cell(_watts(row.energy.idle_w))
 
 

@@ -154,7 +154,7 @@ class Variant:
     likely: Mapping[Likely, int] = field(default_factory=dict)  # where it may be the best; 1 is tried first
     edge: Formula = lambda _: 16  # the largest tile edge: shapes around it exercise the edges
     library: str = ""  # what must be installed for it, in words
-    executor: Literal["opencl", "numpy", "clblast", "cublas", "auto"] = "opencl"
+    executor: Literal["opencl", "numpy", "cblas", "clblast", "cublas", "auto"] = "opencl"
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -179,7 +179,7 @@ class Variant:
     @property
     def on_host(self) -> bool:
         """Whether it multiplies on the host, whatever devices there are."""
-        return self.executor == "numpy"
+        return self.executor in ("numpy", "cblas")
 
     def with_math(self, math: str) -> Variant:
         """Its kernels compiled with ``strict`` or ``fast`` math; "" leaves its own flags."""

@@ -28,6 +28,8 @@ MEMORY_MODES: dict[str, str] = {
     "mapped": "buffers the host can map, filled in place: no copy where host and device share memory",
     "staged": "copies between device buffers and pinned host memory",
     "pageable": "copies between device buffers and ordinary, page-aligned host memory",
+    "svm": "coarse-grained shared virtual memory: one address for both, mapped and unmapped in place",
+    "svm-fine": "fine-grained shared virtual memory: one address for both, never mapped",
 }
 
 

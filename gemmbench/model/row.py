@@ -24,7 +24,7 @@ from gemmbench.model.units import listed
 SHOWN = 8  # rows and columns of a matrix whose numbers a row keeps
 
 Elements = tuple[tuple[float, ...], ...]  # of a matrix, row by row
-Kind = Literal["gemm", "peak", "bandwidth", "transfer", "latency"]
+Kind = Literal["gemm", "peak", "bandwidth", "transfer", "latency", "lowering"]
 Status = Literal["ok", "wrong", "unsupported", "skipped", "failed", "crashed", "timed-out"]
 Verdict = Literal["ok", "wrong", "suspect", "none"]
 RanOn = Literal["device", "matrix", "host"]
@@ -48,8 +48,21 @@ MATH, THREADS = "math", "threads"
 MATHS: tuple[str, ...] = ("strict", "fast")
 """How OpenCL kernels are compiled: as IEEE 754 has it, or with ``-cl-fast-relaxed-math``."""
 
-PARTS: tuple[str, ...] = ("upload", "enqueue", "passes", "download")
-"""Of the host scope, in their order: see `Row.parts`."""
+PARTS: tuple[str, ...] = (
+    "map", "fill", "upload", "enqueue", "passes", "kernel", "waiting", "download",
+)  # fmt: skip
+"""Of the host scope, in their order: see `Row.parts`.
+
+upload and download copy or, of mapped memory, unmap and map. passes and kernel are by the device's stamps,
+and waiting is what the host waits beyond them. Where there is no kernel, since a library does not report it,
+passes has all launches. Only a map cycle has map and fill.
+"""
+
+WHOLE = "whole"
+"""Beside the parts: the same problems by the wall clock alone."""
+
+CYCLE = "cycle"
+"""The clock of a whole map cycle: A, B and C mapped, filled, unmapped, multiplied and mapped back."""
 
 
 @dataclass(frozen=True)
@@ -171,7 +184,7 @@ class Row:
     parameters: Parameters  # what was asked for
     status: Status
     reason: str = ""
-    problem: Problem | None = None  # for kind gemm
+    problem: Problem | None = None  # for kind gemm; of a lowering, the product that it is for
     label: str = ""  # what the problem is called in a set of workloads: "alexnet conv1"
     work: Work | None = None  # for the other kinds
     choice: Parameters = field(default_factory=dict)  # what a race or a heuristic settled on
@@ -179,6 +192,9 @@ class Row:
     parts: dict[str, tuple[Annotated[float, Meta(ge=0)], ...]] = field(
         default_factory=dict
     )  # of the host scope: seconds by problem
+    cycle: dict[str, tuple[Annotated[float, Meta(ge=0)], ...]] = field(
+        default_factory=dict
+    )  # likewise of a whole map cycle, of operands that the host maps
     launches: tuple[Launch, ...] = ()
     check: Check = field(default_factory=Check)
     energy: Energy = field(default_factory=Energy)

@@ -190,6 +190,9 @@ def _code(error: Any) -> str:
 
 
 _PAGE = 4096
+SVM = ("svm", "svm-fine")
+MAPPED = ("mapped", *SVM)
+"""The modes in which host and device take one allocation in turns: see `model.case.MEMORY_MODES`."""
 
 
 def choose(mode: str, device: DeviceFacts) -> str:
@@ -224,12 +227,12 @@ class Operand:
         else:
             self._host[...] = values.reshape(-1)
 
-    def to_device(self, queue: Any) -> None:
-        """Enqueue what makes the host's values the device's."""
+    def to_device(self, queue: Any) -> Any:
+        """Enqueue what makes the host's values the device's; its event, or None if there is nothing to do."""
         raise NotImplementedError
 
-    def lend(self, queue: Any) -> None:
-        """Give the memory to the device without copying the values."""
+    def lend(self, queue: Any) -> Any:
+        """Give the memory to the device without copying the values; its event, if there is one."""
 
     def keep_on_device(self, queue: Any) -> None:
         """Have the values on the device, without copying them twice (not timed)."""
@@ -268,11 +271,9 @@ class Mapped(Operand):
         self._pitch = self._held[-1] * dtype.itemsize  # bytes from row to row of an image; what the map says
         self._host = None
 
-    def to_device(self, queue: Any) -> None:
-        if self._host is not None:
-            if self._host.size:
-                self._host.base.release(queue)
-            self._host = None
+    def to_device(self, queue: Any) -> Any:
+        host, self._host = self._host, None
+        return host.base.release(queue) if host is not None and host.size else None
 
     lend = to_device
     keep_on_device = to_device
@@ -328,10 +329,11 @@ class Copied(Operand):
         super().fill(values)
         self._changed = True
 
-    def to_device(self, queue: Any) -> None:
-        if self._host.size:
-            cl.enqueue_copy(queue, self.buffer, self._host, is_blocking=False, **self._area)
+    def to_device(self, queue: Any) -> Any:
         self._changed = False
+        if not self._host.size:
+            return None
+        return cl.enqueue_copy(queue, self.buffer, self._host, is_blocking=False, **self._area)
 
     def keep_on_device(self, queue: Any) -> None:
         if self._changed:
@@ -350,6 +352,64 @@ class Copied(Operand):
         return other
 
 
+class Shared(Operand):
+    """Shared virtual memory: kernels take the address that the host's array has.
+
+    Raises:
+        NotMeasuredError: unsupported: the device lacks it, or the operand is an image.
+    """
+
+    def __init__(
+        self, runtime: Runtime, shape: tuple[int, int], dtype: np.dtype[Any], image: bool, fine: bool
+    ) -> None:
+        super().__init__(runtime, shape, dtype, image)
+        if lack := _lacks_svm(runtime.device, fine):
+            raise NotMeasuredError("unsupported", lack)
+        if image:
+            raise NotMeasuredError("unsupported", "an image cannot lie in shared virtual memory")
+        count, kinds = math.prod(self._held), cl.svm_mem_flags
+        flags = kinds.READ_WRITE | (kinds.SVM_FINE_GRAIN_BUFFER if fine else 0)
+        # An alignment of 0 is that of the largest type: all that a device has to take.
+        shared = cl.svm_empty(runtime.context, flags, (max(count, 16),), dtype, alignment=0)
+        self.buffer, self._shared, self._fine = shared.base, shared, fine
+        self._host = shared[:count] if fine else None
+        self._count = count
+        self._mapped: Any = None
+
+    def to_device(self, queue: Any) -> Any:
+        if self._fine or self._mapped is None:
+            return None
+        mapped, self._mapped, self._host = self._mapped, None, None
+        return mapped.release(queue)
+
+    lend = to_device
+    keep_on_device = to_device
+
+    def to_host(self, queue: Any) -> None:
+        if self._fine:
+            queue.finish()
+        elif self._mapped is None:
+            flags = cl.map_flags.READ | cl.map_flags.WRITE
+            self._mapped = cl.SVM(self._shared).map(queue, flags=flags, is_blocking=True)
+            self._host = self._shared[: self._count]
+
+    reclaim = to_host
+
+
+def _lacks_svm(device: Any, fine: bool) -> str:
+    """Why a device has no shared virtual memory of a kind, or ""."""
+    kinds = cl.device_svm_capabilities
+    try:
+        has = device.svm_capabilities
+    except cl.Error:  # OpenCL 1.2
+        has = 0
+    if not has & (kinds.COARSE_GRAIN_BUFFER | kinds.FINE_GRAIN_BUFFER):
+        return "the device has no shared virtual memory: --memory mapped is what it may have instead"
+    if fine and not has & kinds.FINE_GRAIN_BUFFER:
+        return "the device has no fine-grained shared virtual memory: --memory svm takes coarse-grained"
+    return ""
+
+
 def operand(
     runtime: Runtime, mode: str, shape: tuple[int, int], dtype: np.dtype[Any], image: bool = False
 ) -> Operand:
@@ -357,6 +417,8 @@ def operand(
     with errors():
         if mode == "mapped":
             return Mapped(runtime, shape, dtype, image)
+        if mode in SVM:
+            return Shared(runtime, shape, dtype, image, fine=mode == "svm-fine")
         return Copied(runtime, shape, dtype, image, pinned=mode == "staged")
 
 

@@ -304,7 +304,11 @@ def choose_baselines(text: str) -> tuple[str, ...]:
         if len(words) > 1:
             raise UsageError(f"--baseline {text}: none stands alone")
         return ()
-    return ladder.BASELINES if "all" in words else words
+    if "all" not in words:
+        return words
+    from gemmbench.gemm.numpy_blas import second_blas  # looks at the machine
+
+    return tuple(name for name in ladder.BASELINES if name != ladder.CBLAS or second_blas())
 
 
 def _kernel_words(text: str) -> tuple[str, ...]:
@@ -327,6 +331,21 @@ def choose_params(texts: Iterable[str]) -> dict[str, tuple[int, ...]]:
             )
         chosen[name.strip()] = tuple(dict.fromkeys(map(int, words)))
     return chosen
+
+
+def choose_threads(text: str, cores: int) -> tuple[int, ...]:
+    """Numbers of threads from a comma-separated list, each once, the smallest first; ``all`` is every core.
+
+    Raises:
+        UsageError: one is no number from 1 to the machine's cores.
+    """
+    chosen = set()
+    for word in _words(text) or (text,):
+        if word != "all" and not (word.isascii() and word.isdecimal() and 1 <= int(word) <= cores):
+            few = f"to the {cores} cores of this machine" if cores > 1 else "core of this machine alone"
+            raise UsageError(f"--threads takes numbers from 1 {few}, and all, not {word!r}")
+        chosen.add(cores if word == "all" else int(word))
+    return tuple(sorted(chosen))
 
 
 def check_grid(variants: Iterable[Variant], params: Mapping[str, Sequence[int]]) -> None:

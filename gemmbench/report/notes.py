@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from gemmbench.ladder import AUTO, BASELINE, BY_NAME, LADDER
+from gemmbench.ladder import AUTO, BASELINE, BY_NAME, CBLAS, LADDER
 from gemmbench.ladder.variant import unsupported_type
 from gemmbench.model import units
 from gemmbench.model.device import HOST
 from gemmbench.model.instrument import is_too_slow
-from gemmbench.model.row import CHAIN, Parameters, Row, Status, titled
+from gemmbench.model.row import CHAIN, THREADS, Parameters, Row, Status, titled
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean, clean_lines, listed
 from gemmbench.report.table import Cell, Note
@@ -283,10 +283,20 @@ def scopes(run: Run, device: int, rows: Iterable[Row], scope: str) -> list[Note]
         shown = rates.shown_scope(row, scope)
         if row.status != "ok" or shown == scope or row.variant == AUTO:
             continue
-        name = f"{clean(run.header.host.blas)}, " if row.variant == BASELINE and device != HOST else ""
+        name = f"{_blas(run, row)}, " if row.variant in (BASELINE, CBLAS) and device != HOST else ""
         ranked = "" if rates.is_compared(run, device, row, scope) else ", not compared with the others"
         texts.setdefault(clean(row.title), f"{name}{shown} scope{ranked}")
     return [*(Note(name, text, "dim") for name, text in texts.items()), *gaps(rows, scope)]
+
+
+def _blas(run: Run, row: Row) -> str:
+    """The library that a row of the host's BLAS ran with."""
+    if row.variant == CBLAS:
+        return clean(str(row.choice.get("library", "a second BLAS")))
+    blas = clean(run.header.host.blas)
+    if THREADS not in row.parameters:
+        return blas
+    return re.sub(r"\b\d+ threads?\b", titled("", row.parameters), blas)
 
 
 def gaps(rows: Iterable[Row], scope: str) -> list[Note]:

@@ -17,7 +17,7 @@ from gemmbench.model.case import Case, Operands, Plan, Skip
 from gemmbench.model.device import HOST, DeviceFacts
 from gemmbench.model.dtypes import DTYPES
 from gemmbench.model.problem import Gemm
-from gemmbench.model.row import MATH, Row, RowKey
+from gemmbench.model.row import MATH, THREADS, Row, RowKey
 from gemmbench.model.units import size
 from gemmbench.probes import ALL_DTYPES, PROBES, QUICK
 from gemmbench.probes.arithmetic import FLOPS, WIDTHS
@@ -39,6 +39,7 @@ class Axes:
     """What a kernel or library is measured with, beside its parameters: a row for each."""
 
     maths: tuple[str, ...] = ("",)  # OpenCL kernels, see `model.row.MATHS`; "": as their own flags have it
+    threads: tuple[int, ...] = (0,)  # of the host's BLAS; 0: as it sets them itself
     grid: Mapping[str, Sequence[int]] = field(default_factory=dict)  # parameters with several values each
 
     @property
@@ -101,7 +102,7 @@ def gemm_plan(
                             for math in maths
                         )
                 elif index == 0:  # the host's own BLAS is measured once, among the first device's rows
-                    plan.append(_host_case(variant, problem, operands))
+                    plan += (_host_case(variant, problem, operands, count) for count in axes.threads)
     return tuple(plan)
 
 
@@ -132,7 +133,7 @@ def in_turn_with(
         if isinstance(step, Case) and step.device != HOST and step.problem:
             index, problem = step.device, step.problem
             partners[index, problem] = (
-                _host_case(partner, problem, operands)
+                _host_case(partner, problem, operands, axes.threads[-1])
                 if partner.on_host
                 else _gemm_case(
                     index,
@@ -266,7 +267,7 @@ def _gemm_case(
         operands or Operands(),
         (kept.note,) if kept else (),
         ran_on=variant.ran_on(problem.dtype),
-        given=tuple(kept.parameters) if kept else tuple(own),
+        given=(*(kept.parameters if kept else own), *([MATH] if math else [])),
         sums=variant.sums.get(problem.dtype, ""),
         grid=grid,
     )
@@ -280,13 +281,13 @@ def _gemm_case(
     return Skip(case.row("skipped", reason)) if reason else case
 
 
-def _host_case(variant: Variant, problem: Gemm, operands: Operands | None) -> Case | Skip:
+def _host_case(variant: Variant, problem: Gemm, operands: Operands | None, threads: int = 0) -> Case | Skip:
     case = Case(
         "gemm",
         -1,
         variant.name,
         problem.dtype,
-        {},
+        {THREADS: threads} if threads else {},
         problem,
         operands=operands or Operands(),
         ran_on=variant.ran_on(problem.dtype),
@@ -509,8 +510,8 @@ def _gemm(row: Row, device: DeviceFacts) -> Case | Skip:
         return _unknown(row, f"kernel {row.variant}")
     try:
         names = row.parameters if row.given is None else row.given
-        parameters = {name: int(row.parameters[name]) for name in names if name != MATH}
-        axes = Axes((str(row.parameters.get(MATH, "")),))
+        parameters = {name: int(row.parameters[name]) for name in names if name not in (MATH, THREADS)}
+        axes = Axes((str(row.parameters.get(MATH, "")),), (int(row.parameters.get(THREADS, 0)),))
         lengths = problem.m, problem.n, problem.k
         gemm = Gemm(*lengths, row.dtype, problem.alpha, problem.beta, row.label, problem.ld or None)
         (step,) = gemm_plan([device], [variant], [gemm], parameters, axes=axes)

@@ -117,6 +117,7 @@ SUITED: dict[str, Run] = {  # a run for each kind
     "precision": few(fake.fake_ladder(TYPES)),
     "ladder": fake.fake_troubled(),
     "roofline": few(fake.fake_ladder()),
+    "host-parts": fake.fake_gemm(),
     "peak": fake.fake_peak(),
     "tune": fake_tune(),
     "conditions": fake_hot(),
@@ -155,6 +156,33 @@ def test_throughput_series_axes_and_titles() -> None:
     assert any("float, device scope" in item for item in texts(axes))
     assert axes.get_xlabel() == "m = n = k"
     assert axes.get_ylabel() == "GFLOPS"
+
+
+def test_the_host_scope_by_part_is_stacked_and_its_map_cycle_below() -> None:
+    axes = only(draw(fake.fake_gemm(), "host-parts"))
+    order = ["upload", "enqueue", "passes", "kernel", "waiting", "download"]
+    first = [bars(axes, name)[0] for name in order]
+    assert [left + width for left, width in first[:-1]] == pytest.approx([left for left, _ in first[1:]])
+    assert sum(first[-1]) == pytest.approx(100.0)
+    assert [len(bars(axes, name)) for name in ("map", "fill", "kernel")] == [1, 1, 2]
+    assert {"padded", "map cycle", "whole", "4.20 ms", "48 %"} <= set(texts(axes))
+    rows = [replace(row, parts={}) for row in fake.fake_gemm().rows if row.parts]
+    with pytest.raises(charts.ChartError, match="no rows whose host scope was timed by part"):
+        draw(replace(fake.fake_gemm(), rows=tuple(rows)), "host-parts")
+
+
+def test_the_host_scope_by_part_over_sizes_is_of_the_fastest_kernel_of_each() -> None:
+    known = fake.parts(upload=1e-3, kernel=3e-3, download=1e-3)
+    rows = [
+        replace(fake.gemm_row(name, Problem(n, n, n), gflops + n), parts=known)
+        for n in (64, 128)
+        for name, gflops in (("naive", 200.0), ("tiled", 100.0 if n == 64 else 300.0))
+    ]
+    axes = only(draw(Run(fake.header(["square"]), tuple(rows)), "host-parts"))
+    assert [label for label in texts(axes) if " " in label and label.split()[0] in ("naive", "tiled")] == [
+        "naive 64",
+        "tiled 128",
+    ]
 
 
 def test_numpy_is_dashed_black_and_the_peak_a_labelled_line() -> None:
@@ -336,6 +364,18 @@ def test_energy_and_efficiency_are_two_sides_of_one_figure() -> None:
     assert "energy of the board, idle draw included" in words(energy)
     assert "naive at 4096 (skipped)" in words(energy)
     assert "numpy (not measured: no permission to read RAPL)" in words(energy)
+    assert "numpy, host: not measured" in texts(energy)
+    assert "numpy, host: not measured" in texts(efficiency)
+    assert not [label for label in texts(energy) if label.startswith("nv-wgmma")]  # which did not run
+
+
+def test_energy_that_no_row_has_is_refused_with_the_reason() -> None:
+    rows = (replace(row, energy=fake.energy(row, None)) for row in fake.fake_square().rows)
+    run = replace(fake.fake_square(), rows=tuple(rows))
+    with pytest.raises(charts.ChartError, match=r"no measured energy .* \(not measured: .* is for root only"):
+        draw(run, "energy")
+    with pytest.raises(charts.ChartError, match=r"no measured energy .* varying$"):  # nobody asked for it
+        draw(fake.fake_square(), "energy")
 
 
 def test_energy_over_k() -> None:
