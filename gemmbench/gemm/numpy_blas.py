@@ -214,8 +214,8 @@ def _candidates() -> Iterator[str]:
     yield from filter(None, map(ctypes.util.find_library, _NAMES))
     scipy = importlib.util.find_spec("scipy")
     for folder in (scipy.submodule_search_locations or ()) if scipy else ():
-        for place in (Path(folder).parent / "scipy.libs", Path(folder) / ".dylibs"):
-            yield from map(str, sorted(place.glob("*openblas*")))
+        for libraries in (Path(folder).parent / "scipy.libs", Path(folder) / ".dylibs"):
+            yield from map(str, sorted(libraries.glob("*openblas*")))
 
 
 def _function(library: ctypes.CDLL, name: str) -> Any:

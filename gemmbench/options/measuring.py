@@ -262,7 +262,7 @@ class Ladder(Measuring):
     )
     math: str | None = option(
         "Compile OpenCL kernels with strict math, fast (-cl-fast-relaxed-math), or both, in turn, with a "
-        "ratio.  [default: the kernel's own: strict, but image-4x8 fast]",
+        "ratio.  [default: the kernel's own: strict; image-4x8 and buffer-4x8 fast]",
         metavar="strict,fast",
     )
     versus: str | None = option(
