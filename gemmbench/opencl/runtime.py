@@ -118,6 +118,28 @@ class Runtime:
             )
         return kernel
 
+    def fitted(
+        self, built: Built, step: Pass, values: Values, fixed: bool = False
+    ) -> tuple[Any, tuple[int, ...]]:
+        """The kernel of a pass, and the work-group to launch it in: see `Pass.group_within`.
+
+        Args:
+            values: of the problem.
+            fixed: the group of the multiplication was asked for, and stays.
+
+        Raises:
+            NotMeasuredError: the compiled kernel takes no such group, and no smaller one will do.
+        """
+        most = self.largest_group(built, step.kernel)
+        group = step.group_within(values, most, self.facts.max_work_item_sizes, fixed)
+        return self.kernel(built, step.kernel, group), group
+
+    def largest_group(self, built: Built, name: str) -> int:
+        """Work-items that a group of a kernel may have as compiled; some drivers tell less than it requires."""
+        info = cl.kernel_work_group_info
+        with errors():
+            return int(cl.Kernel(built.program, name).get_work_group_info(info.WORK_GROUP_SIZE, self.device))
+
     @cached_property
     def launch_s(self) -> float:
         """Wall seconds that launching an empty kernel on every unit costs, in a chain of them."""
@@ -374,20 +396,26 @@ _REGISTER_STEP = 8
 
 
 def resources_of(
-    runtime: Runtime, variant: Variant, parameters: Values, programs: Mapping[str, Built], problem: Gemm
+    runtime: Runtime,
+    variant: Variant,
+    parameters: Values,
+    programs: Mapping[str, Built],
+    problem: Gemm,
+    fixed: bool = False,
 ) -> tuple[Resources, ...]:
-    """The resources of each kernel that a problem takes, in launch order.
+    """The resources of each kernel that a problem takes, in launch order; arguments as of `Runtime.fitted`.
 
     Raises:
         NotMeasuredError: a kernel cannot be made.
     """
     values = variant.values(problem, {**parameters, **variant.chosen(problem, runtime.facts, parameters)})
-    return tuple(_of_pass(runtime, step, values, programs[step.file]) for step in variant.steps(values))
+    return tuple(
+        _of_pass(runtime, step, values, programs[step.file], fixed) for step in variant.steps(values)
+    )
 
 
-def _of_pass(runtime: Runtime, step: Pass, values: Values, built: Built) -> Resources:
+def _of_pass(runtime: Runtime, step: Pass, values: Values, built: Built, fixed: bool) -> Resources:
     info, device = cl.kernel_work_group_info, runtime.device
-    group = math.prod(step.group(values))
     with errors():
         kernel = cl.Kernel(built.program, step.kernel)
 
@@ -400,6 +428,7 @@ def _of_pass(runtime: Runtime, step: Pass, values: Values, built: Built) -> Reso
         nvidia = "cl_nv_device_attribute_query" in runtime.facts.extensions
         file = int(runtime.device.registers_per_block_nv) if nvidia else 0
     registers, spills = registers_and_spills(built.log, step.kernel)
+    group = math.prod(step.group_within(values, most, runtime.facts.max_work_item_sizes, fixed))
     items, limit = fit(runtime.facts, group, local, registers, file)
     return Resources(
         kernel=step.kernel,
