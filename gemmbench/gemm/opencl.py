@@ -50,7 +50,7 @@ class GemmExecutor:
                 bind,
                 partial(self._exact_error, variant, case.dtype, parameters, bind, root),
                 self._built(case, programs),
-                (*self.notes, *dict.fromkeys(_note(*each) for each in self._smaller_groups(case, programs))),
+                (*self.notes, *self._notes(case, programs)),
                 variant.sums.get(case.dtype, ""),
             )
             if like is not None:
@@ -99,6 +99,9 @@ class GemmExecutor:
         )
         return tuple(each for each in groups if each[1] != each[2])
 
+    def _notes(self, case: Case, programs: Mapping[str, Built]) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(_note(*each) for each in self._smaller_groups(case, programs)))
+
     def _compiled(self, case: Case) -> dict[str, int]:
         """The parameters of a case, and those with which its variant has kernels compiled for the problem."""
         assert case.problem is not None
@@ -142,7 +145,7 @@ class GemmExecutor:
     ) -> Sequence[Step]:
         """Kernels with their arguments set, in launch order; passes with nothing to do are left out.
 
-        Images that ``buffers`` holds under their name are taken as filled. For ``fixed`` see `Runtime.fitted`.
+        Images that ``buffers`` holds under their name are taken as filled; ``fixed`` as of `Runtime.fitted`.
         """
         full = {**parameters, **variant.chosen(problem, self.runtime.facts, parameters)}
         values = variant.values(problem, full, layout)

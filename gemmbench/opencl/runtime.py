@@ -135,7 +135,7 @@ class Runtime:
         return self.kernel(built, step.kernel, group), group
 
     def largest_group(self, built: Built, name: str) -> int:
-        """Work-items that a group of a kernel may have as compiled; some drivers tell less than it requires."""
+        """Work-items that a group may have as compiled; some drivers tell less than a kernel requires."""
         info = cl.kernel_work_group_info
         with errors():
             return int(cl.Kernel(built.program, name).get_work_group_info(info.WORK_GROUP_SIZE, self.device))
