@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from rich.console import Console
 
 from gemmbench import NothingMeasured, UsageError, views
-from gemmbench import bundle as bundles
+from gemmbench.bundle import Bundle as Written
+from gemmbench.bundle import write as write_bundle
 from gemmbench.ladder import FAMILIES, ORDER
 from gemmbench.measure import machine
 from gemmbench.measure.child import Worker
@@ -656,7 +657,7 @@ def check_tuned(run: run_file.Run) -> None:
 
 
 @_takes(Bundle)
-def bundle(path: str | Path, **values: Any) -> bundles.Bundle:
+def bundle(path: str | Path, **values: Any) -> Written:
     """Write a folder for a board that has Python and an OpenCL driver, and no network.
 
     It holds gemmbench, its kernels and the wheels that they need, which pip downloads. On the board
@@ -666,4 +667,4 @@ def bundle(path: str | Path, **values: Any) -> bundles.Bundle:
         UsageError: it exists, or cannot be written or downloaded.
     """
     chosen = build(Bundle, values)
-    return bundles.write(Path(path), chosen.machine, chosen.python, chosen.force)
+    return write_bundle(Path(path), chosen.machine, chosen.python, chosen.force)

@@ -28,6 +28,8 @@ from gemmbench.stats import ceilings
 
 STANDARD = "-cl-std=CL1.2"  # the least that the kernels need, and the most that Oclgrind takes
 
+_FIRST_STANDARD = ("-cl-std=CL1.1", "-Dstatic=", "-Dinline=")  # which has no ``static`` functions
+
 _LOG_LINES = 12
 _CHAIN = 50  # launches that are timed together, to know what one costs
 _CHAINS = 5
@@ -96,6 +98,8 @@ class Runtime:
         """With the OpenCL C that the kernels are written in unless they name another, and a telling log."""
         own = any(option.startswith("-cl-std=") for option in options)
         verbose = ["-cl-nv-verbose"] if "cl_nv_compiler_options" in self.facts.extensions else []
+        if self.facts.device_version.startswith("OpenCL 1.1"):  # Mesa's Clover, which takes no more
+            return [*_FIRST_STANDARD, *options]
         return [*([] if own else [STANDARD]), *options, *verbose]
 
     def kernel(self, built: Built, name: str, group: Sequence[int]) -> Any:

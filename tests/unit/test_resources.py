@@ -118,3 +118,11 @@ def test_a_kernel_is_launched_in_the_groups_that_its_driver_takes(monkeypatch: p
 def test_groups_that_were_asked_for_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(NotMeasuredError, match="naive takes work-groups of 32 as compiled here, not of 128"):
         built_for(monkeypatch, "naive", {"WX": 8})
+
+
+def test_a_device_of_opencl_1_1_gets_its_own_language(monkeypatch: pytest.MonkeyPatch) -> None:
+    runtime = object.__new__(Runtime)
+    runtime.facts = DEVICE
+    assert runtime._options(("-DTS=8",)) == ["-cl-std=CL1.2", "-DTS=8"]
+    runtime.facts = replace(DEVICE, device_version="OpenCL 1.1 Mesa 22.3.6")
+    assert runtime._options(("-DTS=8",)) == ["-cl-std=CL1.1", "-Dstatic=", "-Dinline=", "-DTS=8"]
