@@ -65,8 +65,8 @@ kernel that has one of them is launched:
    There is no workaround: reads by pointers to vectors would need aligned rows everywhere.
 
    Clover's language is OpenCL C 1.1, where the kernels' `static` functions do not compile. On such a device
-   gemmbench asks for 1.1 and compiles with `-Dstatic= -Dinline=`. Clover shows llvmpipe only with `LP_CL=1` in
-   the environment.
+   gemmbench asks for 1.1 and compiles with `-Dstatic= -Dinline=`. Clover shows llvmpipe only with `LP_CL=1`
+   in the environment.
 """,
     ),
 )
