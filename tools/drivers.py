@@ -350,6 +350,8 @@ def keep(result: dict[str, Any]) -> None:
     known = json.loads(RESULT.read_text()) if RESULT.exists() else {}
     drivers = sorted({device["driver"] for device in result["devices"]}) or [result["name"]]
     machine = result["devices"][0]["machine"] if result["devices"] else platform.machine()
+    if result["devices"]:  # where there was none, there is one now
+        known.pop(f"{result['name']}, {machine}", None)
     known[f"{', '.join(drivers)}, {machine}"] = result
     RESULT.write_text(json.dumps(known, indent=1, sort_keys=True) + "\n")
 
