@@ -34,7 +34,7 @@ _SCRIPT = """\
 #!/bin/sh
 # gemmbench {version} for Linux on {machine} with Python {python} and glibc: ./run peak
 here=$(CDPATH= cd -- "$(dirname -- "$0")" && pwd)
-export PYTHONPATH="$here/{site}" PYTHONDONTWRITEBYTECODE=1
+export PYTHONPATH="$here/{site}" PYTHONSAFEPATH=1 PYTHONDONTWRITEBYTECODE=1
 python=${{PYTHON:-python3}}
 "$python" - {machine} {python} {left_out} <<'PYTHON' || exit 2
 import importlib.util, platform, sys

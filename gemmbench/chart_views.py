@@ -10,7 +10,7 @@ from types import MappingProxyType
 from matplotlib.figure import Figure
 
 from gemmbench.charts.pane import ChartError, Families, Pane, figure_of, write
-from gemmbench.gemm import ladder_chart, sweep_chart
+from gemmbench.gemm import authors_chart, ladder_chart, sweep_chart
 from gemmbench.model.run_file import Run, is_tuning
 from gemmbench.model.units import clean
 from gemmbench.probes import charts as probe_charts
@@ -72,6 +72,11 @@ KINDS: dict[str, Kind] = {
         "GFLOPS over arithmetic intensity, under the measured bandwidth and peak",
         "measured GEMM rows with a measured peak of their type",
         sweep_chart.roofline,
+    ),
+    "authors": Kind(
+        "the kernels' order, and where their curves bend, beside the figures of the write-ups' authors",
+        "three kernels of a write-up measured in float at the same square problem",
+        authors_chart.authors,
     ),
     "peak": Kind(
         "the device's measured peak by data type and vector width",

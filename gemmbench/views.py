@@ -91,7 +91,8 @@ def _peaks(run: Run, verbose: bool) -> list[Sheet]:
 def _below(run: Run, order: Sequence[str], verbose: bool) -> list[Sheet]:
     """The tables of several devices at once and, if verbose, under which conditions rows were measured."""
     at_once = together_table.sheets(run, _scope(run), order, verbose)
-    return [*at_once, *(conditions.sheets(alone(run)) if verbose else [])]
+    maths = sweep_table.math_sheets(alone(run), _scope(run))
+    return [*maths, *at_once, *(conditions.sheets(alone(run)) if verbose else [])]
 
 
 def _scope(run: Run) -> str:
@@ -105,9 +106,9 @@ def _scope(run: Run) -> str:
 # fmt: off
 CSV_FIELDS: tuple[str, ...] = (
     "kind", "variant", "device", "device_name", "driver", "dtype", "label", "m", "n", "k",
-    "alpha", "beta", "status", "reason", "parameters", "choice",
-    "kernel_gflops", "device_gflops", "host_gflops", "peak_fraction",
-    "gflops", "gbps", "latency_s", "energy_j", "gflop_per_j", "width", "noise", "few",
+    "lda", "ldb", "ldc", "alpha", "beta", "status", "reason", "parameters", "choice",
+    "kernel_gflops", "device_gflops", "host_gflops", "helpers_share", "peak_fraction",
+    "gflops", "gbps", "latency_s", "energy_j", "gflop_per_j", "width", "noise", "few", "residual",
     "versus", "versus_ratio", "versus_low", "versus_high", "versus_scope",
     "state", "clock_mhz", "limits", "other_cores", "steal_cores", "switches", "disturbed",
     "kernel_s", "device_s", "host_s", "build_s", "memory", "verdict", "source", "notes",
@@ -161,6 +162,7 @@ def _device(run: Run, row: Row) -> dict[str, str]:
 
 def _record(run: Run, row: Row) -> dict[str, Any]:
     merged = msgspec.to_builtins(row) | rates.derived(run, row) | _device(run, row)
+    merged.pop("matrices", None)  # `show` prints them
     merged |= {"disturbed": list(disturbed(run, row))}
     merged |= together_table.derived(run, row)
     return {name: finite(value) for name, value in merged.items()}

@@ -95,6 +95,7 @@ def entry(variant: Variant, picture: str = "") -> Entry:
         *(("", f"{family}: {text}") for family, text in _needs_of_presets(variant).items()),
         *zip(("passes", *[""] * len(passes)), passes, strict=False),
         *zip(("parameters", *[""] * len(parameters)), parameters, strict=False),
+        *zip(("named", *[""] * len(variant.named)), _named(variant), strict=False),
     ]
     pictures = [picture] if picture else []
     return Entry(variant.name, variant.family, variant.idea, needed, facts, pictures)
@@ -225,6 +226,14 @@ def _parameter(variant: Variant, name: str) -> str:
     known = "; ".join([f"of {', '.join(map(str, item.values))}", *others])
     value = default if default is not None else "by problem and device"
     return f"{value}: {item.idea} ({known})"
+
+
+def _named(variant: Variant) -> list[str]:
+    """``padded-fused: B transposed and padded in one launch (FUSED=1)``, for each named configuration."""
+    return [
+        f"{variant.name}-{name}: {each.idea} ({units.listed(each.values)})"
+        for name, each in variant.named.items()
+    ]
 
 
 def picture(variant: Variant) -> str:

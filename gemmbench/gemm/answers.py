@@ -18,14 +18,14 @@ from typing import Protocol
 
 import numpy as np
 
-from gemmbench.gemm.operands import Matrices, load_operands, save_result
+from gemmbench.gemm.operands import Matrices, guarded, load_operands, save_result
 from gemmbench.gemm.reference import Reference, merged
-from gemmbench.gemm.verify import poison
+from gemmbench.gemm.verify import GUARD, poison
 from gemmbench.model.case import Case, Operands, Policy
-from gemmbench.model.dtypes import ReferenceArray
-from gemmbench.model.instrument import When
+from gemmbench.model.dtypes import DTYPES, ReferenceArray, decode
+from gemmbench.model.instrument import Verified, When
 from gemmbench.model.problem import Gemm
-from gemmbench.model.row import Check
+from gemmbench.model.row import SHOWN, Check, Elements
 
 
 class Answering(Protocol):
@@ -44,10 +44,10 @@ class Answering(Protocol):
         """How many operand sets it rotates among."""
 
     def put(self, values: Matrices) -> None:
-        """Replace A and B of the first operand set."""
+        """Replace A and B of the first operand set; they are as `Matrices.stored` has them."""
 
     def answer(self, scope: str, index: int, c: ReferenceArray) -> ReferenceArray:
-        """Run the timed launches once on an operand set whose C was filled; C afterwards, m x n."""
+        """Run the timed launches once on an operand set whose C was filled; C afterwards: m x ldc, both."""
 
     def left(self) -> ReferenceArray | None:
         """C as the last batch left it; None if it was filled since, or where every problem added to C."""
@@ -66,30 +66,57 @@ class Answers:
     def __init__(self, case: Case, values: Matrices, policy: Policy, sums: str) -> None:
         assert case.problem is not None
         self._case, self._problem, self._values = case, case.problem, values
-        self._budget_s, self._sums = policy.budget_s, sums
+        self._budget_s, self._seed, self._sums = policy.budget_s, policy.seed, sums
         self._last: tuple[Matrices, ReferenceArray, ReferenceArray, Check] | None = None
         self._result: ReferenceArray | None = None  # that was right, with the case's own C
 
     @property
     def before(self) -> ReferenceArray:
-        """C before a problem: poisoned where it must not be read."""
-        return unwritten(self._problem, self._values)
+        """C before a problem, m x ldc: poisoned where it must not be read."""
+        return self._unwritten(self._values)
+
+    def _unwritten(self, values: Matrices) -> ReferenceArray:
+        return guarded(self._problem, unwritten(self._problem, values))
+
+    def _inside(self, c: ReferenceArray) -> ReferenceArray:
+        """C without what stands between its rows."""
+        return c[:, : self._problem.n]
 
     def check(self, bench: Answering, when: When) -> Check:
         """What is wrong, and how close every figure came to its bound."""
         return self._before(bench) if when == "before" else self._after(bench)
 
+    def verified(self, bench: Answering, when: When) -> Verified:
+        """A check, and the numbers of a small problem."""
+        check = self.check(bench, when)
+        return Verified(check, matrices=self._shown() if check.verdict == "ok" else {})
+
+    def _shown(self) -> dict[str, Elements]:
+        """Those of A, B, C before and the result that have no more than `SHOWN` rows and columns."""
+        dtype, result = DTYPES[self._problem.dtype], self._problem.result
+        matrices = {"A": (self._values.a, dtype), "B": (self._values.b, dtype)}
+        if self._problem.beta != 0:
+            matrices["C before"] = self._values.c, result
+        if self._result is not None:
+            matrices["C"] = self._result, result
+        return {
+            name: tuple(tuple(map(float, row)) for row in decode(matrix, kind))
+            for name, (matrix, kind) in matrices.items()
+            if matrix.size and max(matrix.shape) <= SHOWN
+        }
+
     def _before(self, bench: Answering) -> Check:
         checks = []
         if not self._values.generated:
-            other = load_operands(replace(self._case, operands=Operands()))
-            bench.put(other)
-            result = bench.answer(bench.scopes[0], 0, unwritten(self._problem, other))
-            bench.put(self._values)
+            other = load_operands(replace(self._case, operands=Operands()), self._seed)
+            bench.put(other.stored(self._problem))
+            result = bench.answer(bench.scopes[0], 0, self._unwritten(other))
+            bench.put(self._values.stored(self._problem))
             checks.append(_named(self._judged(other, result), "on generated operands: "))
         for scope in bench.distinct:
-            self._result = bench.answer(scope, 0, self.before)
-            checks.append(self._judged(self._values, self._result))
+            result = bench.answer(scope, 0, self.before)
+            self._result = self._inside(result)
+            checks.append(self._judged(self._values, result))
         return merged(checks)
 
     def _after(self, bench: Answering) -> Check:
@@ -98,7 +125,7 @@ class Answers:
         rng = np.random.default_rng()
         scope, index = str(rng.choice(bench.scopes)), int(rng.integers(bench.sets))
         other = self._unlike(rng)
-        result = bench.answer(scope, index, other)
+        result = bench.answer(scope, index, guarded(self._problem, other))
         checks.append(
             _named(self._judged(self._values, result, other), "with another C after the last batch: ")
         )
@@ -108,7 +135,13 @@ class Answers:
         return check
 
     def _judged(self, values: Matrices, result: ReferenceArray, c0: ReferenceArray | None = None) -> Check:
-        """Whether C is right; the same C as last time is not compared again."""
+        """Whether C is right, and what stands between its rows untouched.
+
+        The same C as last time is not compared again.
+        """
+        between, result = result[:, self._problem.n :], self._inside(result)
+        if not (between == between.dtype.type(GUARD)).all():
+            return Check("wrong", {}, ("cells between the rows of C were written",))
         c0 = values.c if c0 is None or self._problem.beta == 0 else c0
         if self._last:
             seen, seen_c0, c, check = self._last

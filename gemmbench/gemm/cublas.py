@@ -292,9 +292,10 @@ class Cublas:
         form = _FORMS[problem.dtype]
         # Where only k is not, it does not refuse: cuBLAS 13.1 reads past the ends of rows, and answers wrong.
         if any(length % form.step for length in (problem.n, problem.k, layout.lda, layout.ldb)):
+            lengths = "n, k, lda and ldb" if problem.ld else "n and k"
             raise NotMeasuredError(
                 "unsupported",
-                f"cuBLAS takes {problem.dtype} only with n and k that are multiples of {form.step}",
+                f"cuBLAS takes {problem.dtype} only with {lengths} that are multiples of {form.step}",
             )
         self._call(
             "cublasGemmEx",
@@ -456,7 +457,8 @@ class CublasBench:
         assert case.problem is not None
         self._cuda, self._library, self._problem = cuda, library, case.problem
         self._exact_error = exact_error
-        self._values = load_operands(case)
+        self._values = load_operands(case, policy.seed)
+        self._stored = self._values.stored(case.problem)
         sums = BY_NAME[case.variant].sums.get(case.problem.dtype, "")
         self._answers = Answers(case, self._values, policy, sums)
         self.sets = operand_sets(case.problem, facts, policy)
@@ -481,7 +483,7 @@ class CublasBench:
         self._stack.close()
 
     def _made(self, stack: ExitStack) -> _Set:
-        values = {"A": self._values.a, "B": self._values.b, "C": self._answers.before}
+        values = {"A": self._stored.a, "B": self._stored.b, "C": self._answers.before}
         made = _Set({}, {}, {})
         for name, matrix in values.items():
             made.pageable[name] = page_aligned(matrix.size, matrix.dtype).reshape(matrix.shape)
@@ -499,7 +501,7 @@ class CublasBench:
         if when == "exact":
             wrong = self._exact_error()
             return Verified(Check("wrong", {}, (wrong,)) if wrong else Check("ok"))
-        return Verified(self._answers.check(self, when))
+        return self._answers.verified(self, when)
 
     # --- answers: see `gemm.answers.Answering` ---
 
@@ -577,7 +579,7 @@ class CublasBench:
 
     def _enqueue(self, operands: _Set) -> None:
         a, b, c = (operands.device[name] for name in ("A", "B", "C"))
-        self._library.enqueue(self._problem, Layout.tight(self._problem), a, b, c)
+        self._library.enqueue(self._problem, Layout.of(self._problem), a, b, c)
 
     def _host_run(self, operands: _Set, clock: str = "host") -> dict[str, float]:
         """From operands in host memory to C in host memory; wall seconds."""
@@ -597,4 +599,4 @@ class CublasBench:
         """Put C back as it was before, where the next problem reads it."""
         if self._problem.beta != 0:
             for host in (operands.host, operands.pageable):
-                host["C"][...] = self._values.c
+                host["C"][...] = self._stored.c

@@ -173,7 +173,7 @@ def _in_turn(instrument: Instrument, case: Case, device: DeviceFacts | None, pol
     """
     yield Staged("building")
     present = replace(case, former="", former_parameters=None, versus=None)
-    name = case.versus.variant if case.versus else "the former kernel"
+    name = case.versus.title if case.versus else "the former kernel"
     is_exact = _predict(instrument, present, device, policy)
     if case.versus:
         other, past, on = instrument, case.versus, None if case.versus.device == HOST else device
@@ -281,7 +281,7 @@ def _of_other(case: Case, error: NotMeasuredError | _WrongError) -> NotMeasuredE
     )
     if case.versus:
         return _AloneError(
-            "unsupported", f"not in turn with {case.versus.variant}: {status}: {reason}", restart
+            "unsupported", f"not in turn with {case.versus.title}: {status}: {reason}", restart
         )
     reason = f"{status}: {reason}" if isinstance(error, LostError) else reason
     return NotMeasuredError("unsupported", f"its kernel in the other folder: {reason}", restart)
@@ -352,6 +352,8 @@ def _verified(case: Case, handle: Handle, is_exact: bool) -> Row:
         _check_exact(case, handle)
     verified = handle.verify("before")
     row = replace(_row(case, handle), check=verified.check, launches=verified.launches)
+    if verified.matrices:
+        row = replace(row, matrices=verified.matrices)
     if row.check.verdict == "wrong":
         raise _WrongError(replace(row, status="wrong", reason="; ".join(row.check.reasons)))
     return row
@@ -359,8 +361,9 @@ def _verified(case: Case, handle: Handle, is_exact: bool) -> Row:
 
 def _verified_after(row: Row, handle: Handle) -> Row:
     """The row with its second check; without samples if that is wrong."""
-    check = handle.verify("after").check
-    row = replace(row, check_after=check)
+    verified = handle.verify("after")
+    check = verified.check
+    row = replace(row, check_after=check, launches=verified.launches or row.launches)
     if check.verdict != "wrong":
         return row
     reason = "; ".join(check.reasons)

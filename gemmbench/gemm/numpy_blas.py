@@ -41,14 +41,14 @@ class NumpyBench:
     def __init__(self, case: Case, policy: Policy) -> None:
         assert case.problem is not None
         self._problem = case.problem
-        self._values = load_operands(case)
+        self._values = load_operands(case, policy.seed)
         self._answers = Answers(case, self._values, policy, "")
-        self._a, self._b = self._values.a, self._values.b
-        self._c = self._values.c.copy()
-        self._out = np.empty_like(self._c)
+        self._stored = values = self._values.stored(case.problem)
+        self._a, self._b = values.a, values.b
+        self._c = values.c.copy()
+        self._out = values.c.copy()
         cache = last_level_cache_bytes() if policy.cold else 0
         sets = rotating_sets(self._problem, cache or 0, _MOST_BYTES) if policy.cold else 1
-        values = self._values
         self._others = [
             (values.a.copy(), values.b.copy(), self._c.copy(), self._out.copy()) for _ in range(1, sets)
         ]
@@ -61,7 +61,7 @@ class NumpyBench:
         """See `measure.instrument.Bench`; the library is not tested on problems of ours."""
         if when == "exact":
             return Verified(Check("ok"))
-        return Verified(self._answers.check(self, when))
+        return self._answers.verified(self, when)
 
     # --- answers: see `gemm.answers.Answering` ---
 
@@ -74,24 +74,33 @@ class NumpyBench:
         self._has_run = False
         self._out[...] = c
         self._c[...] = c
-        gemm(self._problem, self._a, self._b, self._c, self._out)
-        self._c[...] = self._values.c
+        gemm(self._problem, *self._inside(self._a, self._b, self._c, self._out))
+        self._c[...] = self._stored.c
         return np.array(self._out)
 
     def left(self) -> ReferenceArray | None:
         """C as the last batch left it."""
         return np.array(self._last) if self._has_run else None
 
+    def _inside(
+        self, a: ReferenceArray, b: ReferenceArray, c: ReferenceArray, out: ReferenceArray
+    ) -> tuple[ReferenceArray, ReferenceArray, ReferenceArray, ReferenceArray]:
+        """Views of the matrices without what stands between their rows."""
+        n, k = self._problem.n, self._problem.k
+        return a[:, :k], b[:, :n], c[:, :n], out[:, :n]
+
     # --- batches ---
 
     def start(self, clock: str, count: int, work: int = 1) -> Batch:
-        sets = [(self._a, self._b, self._c, self._out), *self._others]
+        stored = [(self._a, self._b, self._c, self._out), *self._others]
+        sets = [self._inside(*matrices) for matrices in stored]
         begin = time.monotonic()
         for _ in range(count):
-            a, b, c, self._last = sets[self._next % len(sets)]
+            a, b, c, out = sets[self._next % len(sets)]
             self._next += 1
-            gemm(self._problem, a, b, c, self._last)
+            gemm(self._problem, a, b, c, out)
         end = time.monotonic()
+        self._last = stored[(self._next - 1) % len(sets)][-1]
         self._has_run = True
         return Batch({"host": (end - begin) / count}, begin, end, count)
 

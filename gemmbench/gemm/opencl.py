@@ -32,7 +32,7 @@ class GemmExecutor:
 
     def __init__(self, runtime: Runtime) -> None:
         self.runtime = runtime
-        self._exact: dict[tuple[str, str, tuple[tuple[str, int], ...], str], str] = {}
+        self._exact: dict[tuple[object, ...], str] = {}
         self._retargeted: dict[tuple[str, tuple[str, ...], str], Built] = {}
 
     def build(self, case: Case) -> instrument.Built:
@@ -42,7 +42,7 @@ class GemmExecutor:
     def prepare(
         self, case: Case, policy: Policy, like: Bench | None = None, problem: Gemm | None = None
     ) -> Bench:
-        variant, parameters, root = BY_NAME[case.variant], self._compiled(case), case.former
+        variant, parameters, root = _variant(case), self._compiled(case), case.former
         with errors(), _of_other_folder(case):
             programs = self._programs_of(case)
             bind = partial(self.bind, variant, parameters, programs, fixed=_fixed(case))
@@ -61,11 +61,11 @@ class GemmExecutor:
             return self.bench(self.runtime, variant, case, mode, policy, timed)
 
     def _programs_of(self, case: Case) -> dict[str, Built]:
-        return self.programs(BY_NAME[case.variant], case.dtype, self._compiled(case), case.former)
+        return self.programs(_variant(case), case.dtype, self._compiled(case), case.former)
 
     def _built(self, case: Case, programs: Mapping[str, Built]) -> instrument.Built:
         assert case.problem is not None
-        variant, numbers = BY_NAME[case.variant], case.numbers
+        variant, numbers = _variant(case), case.numbers
         return instrument.Built(
             sum(built.seconds for built in programs.values()) if programs else None,
             resources_of(self.runtime, variant, self._compiled(case), programs, case.problem, _fixed(case)),
@@ -180,7 +180,7 @@ class GemmExecutor:
         self, variant: Variant, dtype: str, parameters: Mapping[str, int], bind: Bind, root: str = ""
     ) -> str:
         """What is wrong on shapes around the tile, with guard cells and NaN where nothing may be read."""
-        key = (variant.name, dtype, tuple(sorted(parameters.items())), root)
+        key = (variant.name, variant.flags, dtype, tuple(sorted(parameters.items())), root)
         if key not in self._exact:
             problem = verify.edge_problem(dtype, variant.edge(parameters))
             errors_found = (
@@ -217,6 +217,11 @@ def _note(step: Pass, planned: Group, group: Group) -> str:
     what = "" if step.role == "multiply" else f"{step.kernel} in "
     sides = ("x".join(map(str, each)) for each in (group, planned))
     return f"{what}work-groups of {' instead of '.join(sides)}: the driver takes no more as compiled"
+
+
+def _variant(case: Case) -> Variant:
+    """The variant of a case, with the compiler's math that the case asks for."""
+    return BY_NAME[case.variant].with_math(case.math)
 
 
 @contextmanager

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 from typing import Any, Protocol
@@ -110,10 +111,15 @@ class Queued:
             self._events[-1][1].wait()
             end = time.monotonic()
             stamps = [(role, event.profile.start, event.profile.end) for role, event in self._events]
-        device = sum(stop - start for _, start, stop in stamps) * 1e-9
-        kernel = sum(stop - start for role, start, stop in stamps if role == "multiply") * 1e-9
-        tick = self._bench.runtime.facts.timer_resolution_ns * 1e-9
         count = self._count
+        steps = len(stamps) // count
+        passes = [sum(stop - start for _, start, stop in stamps[step::steps]) * 1e-9 for step in range(steps)]
+        self._bench.timed.append([seconds / count for seconds in passes])
+        device = sum(passes)
+        kernel = sum(
+            seconds for seconds, (role, *_) in zip(passes, stamps, strict=False) if role == "multiply"
+        )
+        tick = self._bench.runtime.facts.timer_resolution_ns * 1e-9
         seconds = {"kernel": max(kernel, tick) / count, "device": max(device, tick) / count}
         span = stamps[0][1] * 1e-9, stamps[-1][2] * 1e-9
         if self._bench.runtime.facts.type == "gpu":
@@ -123,7 +129,11 @@ class Queued:
 
 
 class Bench:
-    """One problem on the device, ready to be run again and again."""
+    """One problem on the device, ready to be run again and again.
+
+    Attributes:
+        timed: for every batch of the device scope, the seconds of each launch of one problem.
+    """
 
     def __init__(
         self,
@@ -137,15 +147,23 @@ class Bench:
         assert case.problem is not None
         problem = case.problem
         self.runtime, self._problem = runtime, problem
-        self._values = load_operands(case)
+        self._values = load_operands(case, policy.seed)
         self.sets = operand_sets(problem, runtime.facts, policy)
         self._operands: list[tuple[Operand, Operand, Operand]] = []
         self._buffers: list[tuple[Mapping[str, Any], Mapping[str, Any]]] = []  # of the device and host scope
-        matrices = {"A": self._values.a, "B": self._values.b, "C": self._values.c}
+        self._stored = self._values.stored(problem)
+        matrices = {"A": self._stored.a, "B": self._stored.b, "C": self._stored.c}
         as_image = {spec.source: name for name, spec in variant.images.items()}
+        tight = {"A": self._values.a, "B": self._values.b}  # an image has nothing between its rows
         for _ in range(self.sets):
             operands = {
-                name: operand(runtime, mode, values.shape, values.dtype, image=name in as_image)
+                name: operand(
+                    runtime,
+                    mode,
+                    (tight[name] if name in as_image else values).shape,
+                    values.dtype,
+                    image=name in as_image,
+                )
                 for name, values in matrices.items()
             }
             self._operands.append((operands["A"], operands["B"], operands["C"]))
@@ -165,8 +183,8 @@ class Bench:
         unwritten = self._answers.before
         with errors():
             for a, b, c in self._operands:
-                a.fill(self._values.a)
-                b.fill(self._values.b)
+                a.fill(self._stored.a)
+                b.fill(self._stored.b)
                 c.fill(unwritten)
                 c.keep_on_device(runtime.queue)
             runtime.queue.finish()
@@ -175,8 +193,9 @@ class Bench:
 
     def _bound(self, timed: Timed) -> None:
         """Prepare the launches, for the device and the host scope, of every operand set."""
-        layout = Layout.tight(self._problem)
+        layout = Layout.of(self._problem)
         self._timed = timed
+        self.timed: list[list[float]] = []
         self._prepared: list[Sequence[Step]] = []
         self._hosted: list[Sequence[Step]] = []
         for plain, direct in self._buffers:
@@ -215,7 +234,13 @@ class Bench:
             wrong = self._timed.exact_error()
             return instrument.Verified(Check("wrong", {}, (wrong,)) if wrong else Check("ok"))
         with errors():
-            return instrument.Verified(self._answers.check(self, when), self._stamped)
+            verified = self._answers.verified(self, when)
+        if not self.timed:
+            return replace(verified, launches=self._stamped)
+        medians = map(statistics.median, zip(*self.timed, strict=True))
+        launches = zip(self._stamped, medians, strict=True)
+        timed = tuple(replace(launch, timed_s=median) for launch, median in launches)
+        return replace(verified, launches=timed)
 
     def start(self, clock: str, count: int, work: int = 1) -> Batch | Queued:
         with errors():
@@ -293,7 +318,7 @@ class Bench:
 
     def _read(self, clock: str, index: int) -> ReferenceArray:
         c = (self._pageable if clock == PAGEABLE else self._operands)[index][2]
-        return c.read().reshape(self._problem.m, self._problem.n)
+        return c.read().reshape(self._stored.c.shape)
 
     def _enqueue(self, plan: Sequence[Sequence[Step]], count: int) -> list[tuple[str, Any]]:
         """Put ``count`` problems into the queue; each step's role and event."""
@@ -351,7 +376,7 @@ class Bench:
             for operands in (self._operands, self._pageable):
                 for c in [matrices[2] for matrices in operands[index : index + 1]]:
                     c.reclaim(self.runtime.plain_queue)
-                    c.fill(self._values.c)
+                    c.fill(self._stored.c)
 
 
 class WallBench(Bench):

@@ -6,7 +6,7 @@ import os
 import time
 import tokenize
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -14,7 +14,8 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from gemmbench.gemm.reference import Reference
-from gemmbench.gemm.verify import random_operands
+from gemmbench.gemm.verify import GUARD, poison, random_operands, widened
+from gemmbench.ladder.variant import Layout
 from gemmbench.model.case import Case, Operands, Policy
 from gemmbench.model.device import DeviceFacts, last_level_cache
 from gemmbench.model.dtypes import DTYPES, PLAIN_DTYPES, ReferenceArray
@@ -83,6 +84,24 @@ class Matrices:
     generated: bool
     references: dict[float, Reference] = field(default_factory=dict, compare=False)  # by the row's budget
 
+    def stored(self, problem: Gemm) -> Matrices:
+        """The same with the problem's leading dimensions.
+
+        Between the rows of A and B stands what no kernel may read, between those of C guards that it keeps.
+        """
+        layout, unread = Layout.of(problem), poison(DTYPES[problem.dtype])
+        return replace(
+            self,
+            a=widened(self.a, layout.lda, unread),
+            b=widened(self.b, layout.ldb, unread),
+            c=guarded(problem, self.c),
+        )
+
+
+def guarded(problem: Gemm, c: ReferenceArray) -> ReferenceArray:
+    """C (m x n) in rows of ldc elements, guards between them: m x ldc."""
+    return widened(c, Layout.of(problem).ldc, c.dtype.type(GUARD))
+
 
 @dataclass(frozen=True)
 class MatrixHeader:
@@ -93,8 +112,8 @@ class MatrixHeader:
     dtype: str  # gemmbench's name
 
 
-def load_operands(case: Case) -> Matrices:
-    """The matrices of a case.
+def load_operands(case: Case, seed: int = 1) -> Matrices:
+    """The matrices of a case, generated from a seed where they are not the user's.
 
     Raises:
         NotMeasuredError: a file cannot be read, does not fit the problem, or holds what no result can be
@@ -103,7 +122,7 @@ def load_operands(case: Case) -> Matrices:
     assert case.problem is not None
     load = _load_large if case.problem.operand_bytes > _LARGE_BYTES else _load
     try:
-        return load(case.problem, case.operands)
+        return load(case.problem, case.operands, seed)
     except OperandError as error:
         raise NotMeasuredError("failed", str(error)) from None
 
@@ -112,8 +131,8 @@ _LARGE_BYTES = 1 << 28
 
 
 @lru_cache(maxsize=4)  # variants take turns on one problem, and on the smaller ones of their trials
-def _load(problem: Gemm, files: Operands) -> Matrices:
-    a, b, c = random_operands(problem)
+def _load(problem: Gemm, files: Operands, seed: int) -> Matrices:
+    a, b, c = random_operands(problem, seed)
     if files.a:
         a = read_matrix(files.a, MatrixHeader(problem.m, problem.k, problem.dtype))
     if files.b:
@@ -124,8 +143,8 @@ def _load(problem: Gemm, files: Operands) -> Matrices:
 
 
 @lru_cache(maxsize=1)
-def _load_large(problem: Gemm, files: Operands) -> Matrices:
-    return _load.__wrapped__(problem, files)
+def _load_large(problem: Gemm, files: Operands, seed: int) -> Matrices:
+    return _load.__wrapped__(problem, files, seed)
 
 
 def read_header(path: str) -> MatrixHeader:

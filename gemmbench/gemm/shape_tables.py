@@ -51,12 +51,12 @@ class _Grid:
     rows: tuple[Row, ...]  # in the order of the table
 
     @property
-    def variants(self) -> list[str]:
-        return list(dict.fromkeys(row.variant for row in self.rows))
+    def titles(self) -> list[str]:
+        return list(dict.fromkeys(row.title for row in self.rows))
 
-    def row(self, variant: str, dtype: str) -> Row | None:
+    def row(self, title: str, dtype: str) -> Row | None:
         """The fastest, should there be several."""
-        candidates = [row for row in self.rows if (row.variant, row.dtype) == (variant, dtype)]
+        candidates = [row for row in self.rows if (row.title, row.dtype) == (title, dtype)]
         return max(candidates, key=lambda row: self.rate(row) or 0.0, default=None)
 
     def rate(self, row: Row | None) -> float | None:
@@ -104,7 +104,7 @@ def _sheet(run: Run, grid: _Grid) -> Sheet:
             tuple(f"{name} %" for name in grid.dtypes),
             tuple(f"{name[0]} {versus}" for name in grid.dtypes if versus),
         ),
-        rows=tuple(_line(run, grid, variant, others) for variant in grid.variants),
+        rows=tuple(_line(run, grid, title, others) for title in grid.titles),
         notes=(
             Note("%", "of the type's own peak, measured in this run", "dim"),
             *notes.scopes(run, grid.device, grid.rows, grid.scope),
@@ -134,10 +134,10 @@ def _heading(run: Run, grid: _Grid) -> tuple[str, ...]:
     )
 
 
-def _line(run: Run, grid: _Grid, variant: str, others: Sequence[str]) -> tuple[Cell, ...]:
-    rows = {dtype: grid.row(variant, dtype) for dtype in grid.dtypes}
+def _line(run: Run, grid: _Grid, title: str, others: Sequence[str]) -> tuple[Cell, ...]:
+    rows = {dtype: grid.row(title, dtype) for dtype in grid.dtypes}
     return (
-        Cell(clean(variant)),
+        Cell(clean(title)),
         *(_figure(run, grid, row) for row in rows.values()),
         *(_over(grid.rate(rows[dtype]), grid.rate(rows[REFERENCE])) for dtype in others),
         *(_of_peak(run, grid, row) for row in rows.values()),
@@ -172,7 +172,7 @@ def _conclusion(run: Run, grid: _Grid) -> list[Note]:
     def text(dtype: str, row: Row) -> str:
         rate = grid.rate(row) or 0.0
         over = f", {units.number(rate / reference)} times {REFERENCE}" if reference else ""
-        return f"{dtype} {clean(row.variant)} {units.rate(rate)}{over if dtype != REFERENCE else ''}"
+        return f"{dtype} {clean(row.title)} {units.rate(rate)}{over if dtype != REFERENCE else ''}"
 
     sentence = "; ".join(text(dtype, row) for dtype, row in best.items())
     return [Note("Fastest", f"{sentence}.", "bold")] if best else []
@@ -258,9 +258,9 @@ def _workloads_sheet(
     versus = sweep_table.versus_name(rows)
     body = [
         (
-            Cell(_broken(line.name) or "-"),
+            Cell(_broken(f"{line.name}{line.problem.apart()}") or "-"),
             *(Cell(str(length)) for length in (line.problem.m, line.problem.n, line.problem.k)),
-            Cell(notes.marked(run, line.best, clean(line.best.variant)) if line.best else _why(line)),
+            Cell(notes.marked(run, line.best, clean(line.best.title)) if line.best else _why(line)),
             *_cells(line_figures),
             *([sweep_table.versus_cell(line.best, scope)] if versus else []),
             *((sweep_table.cells(line.best) if line.best else _NO_ENERGY) if joules else ()),
@@ -344,7 +344,7 @@ def _workloads_conclusion(lines: Sequence[_Line], scope: str) -> list[Note]:
     for line in measured:
         for row in line.rows:
             if rate := rates.median_rate(row, scope):
-                reached.setdefault(row.variant, []).append(rate)
+                reached.setdefault(row.title, []).append(rate)
     everywhere = {name: geometric_mean(all_) for name, all_ in reached.items() if len(all_) == len(measured)}
     if len(measured) > 1 and len(reached) > 1 and everywhere:
         name = max(everywhere, key=lambda name: everywhere[name])

@@ -127,7 +127,7 @@ def _versus(box: Box, axes: Axes) -> None:
     rows = [row for curve in box.series for row in curve.rows.values()]
     against = [ratio for row in rows if (ratio := derive.versus(row))]
     scopes = " or ".join(dict.fromkeys(f"{ratio.scope} scope" for ratio in against))
-    names = ", ".join(dict.fromkeys(clean(ratio.variant) for ratio in against))
+    names = ", ".join(dict.fromkeys(clean(name) for row in rows if (name := derive.partner(row))))
     axes.axhline(1.0, color=pane.GREY, linewidth=1.2, label="1")
     below = f"{box.dtype}, {scopes}, batches in turn; {_BAND}"
     frame(axes, box, f"times the rate of {names}", units.number, below)

@@ -15,7 +15,7 @@ from rich.text import Text
 from gemmbench.ladder import AUTO, BASELINE
 from gemmbench.model import units
 from gemmbench.model.device import HOST
-from gemmbench.model.row import CHAIN, PAGEABLE, PARTS, SCOPES, Check, Row
+from gemmbench.model.row import CHAIN, MATH, PAGEABLE, PARTS, SCOPES, Check, Elements, Launch, Row
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean, clean_lines, listed
 from gemmbench.report import notes
@@ -93,6 +93,8 @@ def _sheet(run: Run, panel: Panel, scope: str) -> Sheet:
 def _versus_sheet(panel: Panel, scope: str) -> Sheet | None:
     """How many times as fast as the kernel of ``--versus``, by size; None without one."""
     name = versus_name(panel.rows)
+    if any(MATH in row.parameters and row.former for row in panel.rows):
+        return None  # see `math_sheets`
     shown = [each for each in panel.series if any(rates.versus(row, scope) for row in each.rows.values())]
     if not shown:
         return None
@@ -221,10 +223,11 @@ def _row_sheet(run: Run, device: int, dtype: str, rows: Sequence[Row]) -> Sheet:
     def line(row: Row) -> tuple[Cell, ...]:
         fraction = rates.peak_fraction(run, row)
         return (
-            Cell(clean(row.variant)),
+            Cell(clean(row.title)),
             Cell(f"{clean(row.label or row.phase)} {shape(row)}".strip()),
             *(rate_cell(row, scope) for scope in SCOPES),
             Cell(units.percent(fraction) if fraction is not None else "-"),
+            Cell(units.percent(helpers) if (helpers := rates.helpers_share(row)) else "-"),
             notes.noise(row),
             *([versus_cell(row, "kernel")] if versus else []),
             *(cells(row) if has_energy else ()),
@@ -235,7 +238,7 @@ def _row_sheet(run: Run, device: int, dtype: str, rows: Sequence[Row]) -> Sheet:
         heading=heading(run, device, dtype),
         caption=f"{dtype} {rates.unit(dtype)} by scope; * best of its problem",
         keys=("", "size"),
-        blocks=(SCOPES, ("of peak", "noise", *versus, *(COLUMNS if has_energy else ()), "status")),
+        blocks=(SCOPES, ("of peak", "helpers", "noise", *versus, *(COLUMNS if has_energy else ()), "status")),
         rows=tuple(map(line, rows)),
         left=frozenset({"status"}),
         notes=(
@@ -244,6 +247,7 @@ def _row_sheet(run: Run, device: int, dtype: str, rows: Sequence[Row]) -> Sheet:
                 for row in rows
                 if row.variant == AUTO and row.choice
             ),
+            *([_HELPERS] if any(map(rates.helpers_share, rows)) else []),
             *_parameters(rows),
             *notes.gaps(rows, compared),
             *notes.troubles(rows, shape),
@@ -255,9 +259,12 @@ def _row_sheet(run: Run, device: int, dtype: str, rows: Sequence[Row]) -> Sheet:
     )
 
 
+_HELPERS = Note("helpers", "passes beside the multiplication, of the device scope", "dim")
+
+
 def versus_name(rows: Iterable[Row]) -> str:
     """The kernel that rows were timed in turn with, as a heading: ``x tiled``; "" if they were not."""
-    return next((f"x {clean(row.former.variant)}" for row in rows if row.former and row.former.variant), "")
+    return next((f"x {clean(name)}" for row in rows if (name := rates.partner(row))), "")
 
 
 def versus_cell(row: Row | None, scope: str) -> Cell:
@@ -271,11 +278,59 @@ def versus_cell(row: Row | None, scope: str) -> Cell:
     return Cell(f"{figure} [{units.number(against.low)}, {units.number(against.high)}]")
 
 
+def math_sheets(run: Run, scope: str) -> list[Sheet]:
+    """Kernels with strict and with fast math: both rates, their ratio in turn, both residuals.
+
+    One for each device and data type that has a kernel with both.
+    """
+    scope = "kernel" if scope == "all" else scope
+    pairs: dict[tuple[int, str], list[tuple[Row, Row]]] = {}
+    strict: dict[object, Row] = {}
+    for row in run.rows:
+        case = (row.device, row.variant, row.dtype, row.problem, listed(row.kernel_parameters))
+        if row.parameters.get(MATH) == "strict":
+            strict[case] = row
+        elif row.parameters.get(MATH) == "fast" and case in strict:
+            pairs.setdefault((row.device, row.dtype), []).append((strict[case], row))
+
+    def line(before: Row, row: Row) -> tuple[Cell, ...]:
+        residuals = rates.residual(before), rates.residual(row)
+        return (
+            Cell(clean(row.variant)),
+            Cell(f"{clean(row.label)} {shape(row)}".strip()),
+            *(notes.figure(each, rates.median_rate(each, scope), run=run) for each in (before, row)),
+            versus_cell(row, scope),
+            *(Cell("-" if value is None else units.number(value)) for value in residuals),
+            Cell(_change(*residuals)),
+        )
+
+    return [
+        Sheet(
+            heading=heading(run, device, dtype) if len(pairs) > 1 else (),
+            caption=f"{dtype} {rates.unit(dtype)} with strict and fast math, {scope} scope; ratio: fast over "
+            "strict, in turn; residual: of the worst element, over its bound",
+            keys=("", "size"),
+            blocks=(("strict", "fast", "ratio"), ("residual", "fast's", "change")),
+            rows=tuple(line(*pair) for pair in own_pairs),
+        )
+        for (device, dtype), own_pairs in pairs.items()
+    ]
+
+
+def _change(before: float | None, after: float | None) -> str:
+    """The relative change of a residual: ``+3.1 %``."""
+    if before is None or after is None:
+        return "-"
+    if before == after:
+        return "none"
+    return f"{'+' if after > before else '-'}{units.percent(abs(after / before - 1))}" if before else "-"
+
+
 def _parameters(rows: Sequence[Row]) -> list[Note]:
     """What each variant ran with, once if it is the same for all its rows."""
     groups: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
-        text = listed({**row.parameters, **notes.settled(row)})
+        text = listed({**row.kernel_parameters, **notes.settled(row)})
         if text:
             groups.setdefault((row.variant, text), []).append(row)
     several = {variant for variant, _ in groups if sum(variant == other for other, _ in groups) > 1}
@@ -308,7 +363,7 @@ def gemm(run: Run) -> RenderableType:
             above = subject
             problem = row.problem
             assert problem is not None
-            dimensions = f"m = {problem.m}, n = {problem.n}, k = {problem.k}"
+            dimensions = f"m = {problem.m}, n = {problem.n}, k = {problem.k}{problem.apart(' = ', ', ')}"
             about = f"C = {problem.alpha:g} A B + {problem.beta:g} C, {row.dtype}, {dimensions}"
             pages += [Sheet(heading=heading(run, row.device, row.dtype), caption=about), Text("")]
         pages.append(_page(run, row))
@@ -332,14 +387,34 @@ def _page(run: Run, row: Row) -> RenderableType:
         parts += [_parts(row), Text("")]
     if row.launches:
         parts += [_launches(row), Text("")]
+    for name, elements in (row.matrices or {}).items():
+        parts += [_matrix(name, elements), Text("")]
     parts.append(Sheet(notes=tuple(_facts(run, row))))
-    title = Text(f"{clean(row.variant)}: {figure}", style="bold")
+    title = Text(f"{clean(row.title)}: {figure}", style="bold")
     return Group(
         title,
         *(part if isinstance(part, Text) else Padding(part, (0, 0, 0, 2), expand=False) for part in parts),
     )
 
 
+def _matrix(name: str, elements: Elements) -> Sheet:
+    """The numbers of a small matrix; rows and columns count from 0."""
+    columns = tuple(map(str, range(len(elements[0]))))
+    return Sheet(
+        keys=(clean(name),),
+        blocks=tuple(filter(None, (columns[:4], columns[4:]))),
+        rows=tuple(
+            (Cell(str(index)), *(Cell(_element(value)) for value in row))
+            for index, row in enumerate(elements)
+        ),
+    )
+
+
+def _element(value: float) -> str:
+    return f"{value:.0f}" if value.is_integer() and abs(value) < _LONGEST else f"{value:.6g}"
+
+
+_LONGEST = 1e9  # a whole number below it is shown whole
 _CLOCKS = {CHAIN: "device, with gaps", PAGEABLE: "host, pageable"}
 
 
@@ -386,16 +461,23 @@ def _parts(row: Row) -> Sheet:
 
 
 def _launches(row: Row) -> Sheet:
+    """The stamps of one run, and where the batches were timed by stamps, the share of each launch in them."""
+    timed = [launch.timed_s for launch in row.launches if launch.timed_s is not None]
+    whole = sum(timed) if rates.helpers_share(row) is not None else 0.0
+
+    def line(launch: Launch) -> tuple[Cell, ...]:
+        seconds = [launch.queued_s, launch.submitted_s, launch.running_s]
+        share = [] if launch.timed_s is None or not whole else [launch.timed_s]
+        return (
+            Cell(clean(launch.name)),
+            *(Cell(units.seconds(each)) for each in (*seconds, *share)),
+            *(Cell(units.percent(each / whole)) for each in share),
+        )
+
     return Sheet(
         keys=("launch",),
-        blocks=(("queued", "submitted", "running"),),
-        rows=tuple(
-            (
-                Cell(clean(launch.name)),
-                *map(Cell, map(units.seconds, (launch.queued_s, launch.submitted_s, launch.running_s))),
-            )
-            for launch in row.launches
-        ),
+        blocks=(("queued", "submitted", "running"), *([("in batches", "share")] if whole else [])),
+        rows=tuple(map(line, row.launches)),
     )
 
 
@@ -424,6 +506,9 @@ def _facts(run: Run, row: Row) -> list[Note]:
         facts.append(Note("memory", clean(row.memory)))
     if row.build_s is not None:
         facts.append(Note("build", units.seconds(row.build_s)))
+    if helpers := rates.helpers_share(row):
+        said = f"{units.percent(helpers)} of the device scope: every pass but the multiplication"
+        facts.append(Note("helpers", said))
     if against := rates.versus(row):
         said = f"{versus_cell(row, 'kernel').text}, {against.scope} scope, batch by batch in turn"
         facts.append(Note(versus_name([row]), said))

@@ -178,6 +178,11 @@ class ExactTest:
         return compare_exactly(self.expected, inside[:, :n])
 
 
+def widened(matrix: ReferenceArray, ld: int, fill: Any) -> ReferenceArray:
+    """A matrix in rows of ``ld`` elements, the rest filled: rows x ld; itself where its rows are as long."""
+    return matrix if matrix.shape[1] == ld else _embed(matrix, ld, fill).reshape(len(matrix), ld)
+
+
 def _embed(matrix: ReferenceArray, ld: int, fill: Any, extra: int = 0) -> ReferenceArray:
     """A matrix in rows of ``ld`` elements, the rest filled, and ``extra`` more elements behind it; flat."""
     rows, columns = matrix.shape

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from gemmbench.model.problem import Leading, leading
 from gemmbench.model.units import reason_of, spelt_out
 
 PROMPT = 512  # tokens; long enough for whole tiles, short enough for a CPU
@@ -23,6 +24,7 @@ class Shape:
     m: int
     n: int
     k: int
+    ld: Leading | None = None  # None: rows have nothing between them
 
 
 @dataclass(frozen=True)
@@ -155,10 +157,13 @@ SETS: dict[str, Workload] = {
 
 
 def merged(shapes: Iterable[Shape]) -> tuple[Shape, ...]:
-    """Each m, n, k once, in the order of their first, with the names of all: ``q = k and 2 more``."""
-    names: dict[tuple[int, int, int], list[str]] = {}
+    """Each m, n, k (and leading dimensions) once, in the order of their first, with the names of all.
+
+    Such as ``q = k and 2 more``.
+    """
+    names: dict[tuple[int, int, int, Leading | None], list[str]] = {}
     for shape in shapes:
-        names.setdefault((shape.m, shape.n, shape.k), []).append(shape.name)
+        names.setdefault((shape.m, shape.n, shape.k, shape.ld), []).append(shape.name)
     return tuple(Shape(_joined(list(dict.fromkeys(known))), *lengths) for lengths, known in names.items())
 
 
@@ -168,11 +173,12 @@ def _joined(names: list[str]) -> str:
     return f"{names[0]} = {names[1]} and {len(names) - 2} more"
 
 
-# --- A user's shapes: a CSV file with the columns m, n, k and perhaps name ----------------------------------
+# --- A user's shapes: a CSV file with the columns m, n, k and perhaps name, lda, ldb, ldc -------------------
 
 
 REQUIRED = ("m", "n", "k")
-KNOWN = (*REQUIRED, "name")
+LEADING = ("lda", "ldb", "ldc")
+KNOWN = (*REQUIRED, "name", *LEADING)
 LONGEST = 2**31 - 1  # kernels count in 32-bit integers
 _LONGEST_NAME = 40  # letters
 
@@ -211,10 +217,16 @@ def _shapes(path: Path, reader: Iterator[list[str]]) -> Iterator[Shape]:
             raise ShapeFileError(f"{path}: line {number}: {what}; the header has {len(columns)} columns")
         fields = dict(zip(columns, values, strict=True))
         m, n, k = (_length(f"{path}: line {number}: {name}", fields[name]) for name in REQUIRED)
+        given = {each: fields[each] for each in LEADING if fields.get(each)}
+        ld = {each: _length(f"{path}: line {number}: {each}", text) for each, text in given.items()}
+        try:
+            apart = leading(m, n, k, **ld)
+        except ValueError as error:
+            raise ShapeFileError(f"{path}: line {number}: {error}") from None
         name = " ".join(fields.get("name", "").split())
         if len(name) > _LONGEST_NAME:
             raise ShapeFileError(f"{path}: line {number}: name: more than {_LONGEST_NAME} letters")
-        yield Shape(name or f"{spelt_out(path.name)}:{number}", m, n, k)
+        yield Shape(name or f"{spelt_out(path.name)}:{number}", m, n, k, apart)
         count += 1
     if not count:
         raise ShapeFileError(f"{path}: line {first[0] + 1}: no shape follows the header")

@@ -19,6 +19,7 @@ from gemmbench.ladder.variant import (
     WITH_BT,
     Constraint,
     Image,
+    Named,
     Parameter,
     Pass,
     Values,
@@ -42,7 +43,6 @@ FAMILY = "first steps"
 _SOURCE = "C. Nugteren, Tutorial: OpenCL SGEMM tuning for Kepler, kernel {}"
 
 _WIDTH = Parameter("elements of a vector", (2, 4, 8, 16))
-_PAD = Parameter("elements that local rows are longer than the tile", (1, 2, 4))
 
 # A transposed and padded (kp x mp), B padded (kp x np): vectors need no edges.
 _PAD_BOTH = (
@@ -306,6 +306,8 @@ PREFETCH = Variant(
     edge=tile_edge,
 )
 
+_PUBLISHED_TILES = {"BM": 160, "BN": 160, "BK": 16, "TM": 10, "TN": 10, "WIDTH": 2, "PAD": 1}
+
 PADDED_TILES = Variant(
     name="padded",
     family=FAMILY,
@@ -313,8 +315,11 @@ PADDED_TILES = Variant(
     source=_SOURCE.format(10),
     passes=(
         pad("m", "k", "A", "lda", "mp", "kp", "AP"),
-        transpose("k", "n", "B", "ldb", "BT", "ldbt"),
-        pad("n", "k", "BT", "ldbt", "np", "kp", "BP"),
+        replace(transpose("k", "n", "B", "ldb", "BT", "ldbt"), when=lambda v: not v["FUSED"]),
+        replace(pad("n", "k", "BT", "ldbt", "np", "kp", "BP"), when=lambda v: not v["FUSED"]),
+        replace(
+            transpose_padded("k", "n", "B", "ldb", "np", "kp", "BP", "kp"), when=lambda v: bool(v["FUSED"])
+        ),
         multiply(
             "10_padded.cl",
             "padded",
@@ -332,23 +337,45 @@ PADDED_TILES = Variant(
             any_group=True,
         ),
     ),
-    parameters={**tile_parameters((64, 80, 128, 160), (4, 8, 10)), "PAD": _PAD},
+    parameters={
+        **tile_parameters((64, 80, 128, 160), (4, 8, 10)),
+        "WIDTH": Parameter("elements of a vector: of every load and of the stores of C", (1, 2, 4)),
+        "PAD": Parameter("vectors that local rows are longer than the tile", (1, 2, 4)),
+        "FUSED": Parameter(
+            "1: B is transposed and padded in one launch; 0: in two", (0, 1), launch=True, least=0
+        ),
+    },
     presets={
-        "default": {"BM": 64, "BN": 64, "BK": 16, "TM": 8, "TN": 8, "PAD": 1},
+        "default": {"BM": 64, "BN": 64, "BK": 16, "TM": 8, "TN": 8, "WIDTH": 1, "PAD": 1, "FUSED": 0},
         "cpu-intel": {"BM": 128, "BN": 128, "BK": 16, "TM": 4, "TN": 4},
         "gpu": {"BM": 128, "BN": 128, "BK": 16, "TM": 8, "TN": 8},
         "gpu-nvidia": {"BK": 32},
         "gpu-nvidia:double": {"BN": 64, "BK": 16},
     },
-    constraints=(ROWS, COLUMNS),
+    named={
+        "160x160": Named(
+            "the tutorial's fastest, 160 x 160 tiles, 10 x 10 sums, loads of two", _PUBLISHED_TILES
+        ),
+        "fused": Named("B transposed and padded in one launch", {"FUSED": 1}),
+    },
+    constraints=(
+        ROWS,
+        COLUMNS,
+        *_VECTORS,
+        Constraint(
+            lambda p: p["BK"] % p["WIDTH"] == 0,
+            "BK must be a multiple of WIDTH, so that loads are whole vectors",
+        ),
+        Constraint(lambda p: p["FUSED"] <= 1, "FUSED is 0 (transpose, then pad) or 1 (both in one launch)"),
+    ),
     extents={**PADDED, "ldbt": lambda v: v["k"]},
     temporaries={
         "AP": lambda v: v["mp"] * v["kp"],
-        "BT": lambda v: v["n"] * v["k"],
+        "BT": lambda v: 0 if v["FUSED"] else v["n"] * v["k"],
         "BP": lambda v: v["np"] * v["kp"],
         "CP": lambda v: v["mp"] * v["np"],
     },
-    local_elements=lambda p: p["BK"] * (p["BM"] + p["BN"] + 2 * p["PAD"]),
+    local_elements=lambda p: p["BK"] * (p["BM"] + p["BN"] + 2 * p["PAD"] * p["WIDTH"]),
     edge=tile_edge,
 )
 
@@ -395,17 +422,40 @@ def _dot_products(name: str, idea: str, file: str, kernel: str, block: int = 1) 
     )
 
 
-_DOT = "B transposed: each element of C is a dot product of two rows, by vectors of {}"
-_DOTF = "the same by the built-in dot on the 4-wide parts of vectors of {}"
+def _along_rows(variant: Variant) -> Variant:
+    """The variant with the choice of how its work-items walk along a row of A and of B transposed."""
+    how = Parameter("1: pointers advance along the rows; 0: every load is indexed", (0, 1), least=0)
+    return replace(
+        variant,
+        parameters={**variant.parameters, "POINTERS": how},
+        presets={kind: {**values, "POINTERS": 1} for kind, values in variant.presets.items()},
+        named={"indexed": Named("pointers stay, every load is indexed", {"POINTERS": 0})},
+        constraints=(
+            *variant.constraints,
+            Constraint(lambda p: p["POINTERS"] <= 1, "POINTERS is 1 (they advance) or 0 (loads are indexed)"),
+        ),
+    )
+
+
+def _dot(name: str) -> Variant:
+    idea = "B transposed: each element of C is a dot product of two rows, by vectors of {}"
+    return _along_rows(_dot_products(name, idea, "11_dot.cl", "dot_rows"))
+
+
+def _dotf(name: str) -> Variant:
+    idea = "the same by the built-in dot on the 4-wide parts of vectors of {}"
+    return _along_rows(_dot_products(name, idea, "12_dotf.cl", "dotf_rows"))
+
+
 _TWO = "a 2 x 2 block of C per work-item: four dot products share the rows they load, by vectors of {}"
 _FOUR = "a 4 x 4 block of C per work-item, by vectors of {}: more reuse, more registers"
 
 MOBILE_VARIANTS = (
-    _dot_products("dot-v4", _DOT, "11_dot.cl", "dot_rows"),
-    _dot_products("dot-v8", _DOT, "11_dot.cl", "dot_rows"),
-    replace(_dot_products("dot-v16", _DOT, "11_dot.cl", "dot_rows"), likely={"narrow-cpu": 2}),
-    _dot_products("dotf-v8", _DOTF, "12_dotf.cl", "dotf_rows"),
-    _dot_products("dotf-v16", _DOTF, "12_dotf.cl", "dotf_rows"),
+    _dot("dot-v4"),
+    _dot("dot-v8"),
+    replace(_dot("dot-v16"), likely={"narrow-cpu": 2}),
+    _dotf("dotf-v8"),
+    _dotf("dotf-v16"),
     _dot_products("block2x2-v4", _TWO, "13_block2x2.cl", "block2x2", 2),
     _dot_products("block2x2-v8", _TWO, "13_block2x2.cl", "block2x2", 2),
     _dot_products("block4x4-v4", _FOUR, "14_block4x4.cl", "block4x4", 4),
@@ -462,13 +512,14 @@ def _article_shape(problem: Gemm, device: DeviceFacts, _: Values) -> dict[str, i
     return {"WX": best[0], "WY": best[1]}
 
 
-def _image_multiply(kernel: str, rows: int) -> Pass:
+def _four_wide(file: str, kernel: str, rows: int, b: tuple[str, ...]) -> Pass:
+    """The multiplication with PIXEL columns and some rows for each work-item; `b`: how it takes B."""
     step = multiply(
-        "16_image.cl",
+        file,
         kernel,
         lambda v: (-(-v["n"] // PIXEL), -(-v["m"] // rows)),
         group_of,
-        ("m", "n", "k", "alpha", "A", "lda", "BI", "beta", "C", "ldc"),
+        ("m", "n", "k", "alpha", "A", "lda", *b, "beta", "C", "ldc"),
     )
     few = rows < _ROWS
     return replace(step, when=lambda v: (v["m"] < _FEW_ROWS) == few)
@@ -489,8 +540,8 @@ IMAGE = Variant(
             lambda _: (16, 8),
             any_group=True,
         ),
-        _image_multiply("image_4x8", _ROWS),
-        _image_multiply("image_4x1", 1),
+        _four_wide("16_image.cl", "image_4x8", _ROWS, ("BI",)),
+        _four_wide("16_image.cl", "image_4x1", 1, ("BI",)),
     ),
     parameters=group_shape("pixels of C", "micro-tiles of C", (4, 8, 16, 32), (1, 2, 4, 8, 16)),
     choose=_article_shape,
@@ -499,4 +550,33 @@ IMAGE = Variant(
     dtypes=("float", "half"),
 )
 
-VENDOR_VARIANTS = (MALI, IMAGE)
+
+def _whole_pixels(v: Values) -> bool:
+    """Whether rows of B start where a vector of PIXEL elements can be loaded."""
+    return v["ldb"] % PIXEL == 0
+
+
+def _buffer_multiply(kernel: str, rows: int, padded: bool) -> Pass:
+    step = _four_wide("16_buffer.cl", kernel, rows, ("BP", "nw") if padded else ("B", "ldb"))
+    return replace(step, when=lambda v: step.when(v) and _whole_pixels(v) != padded)
+
+
+BUFFER = replace(
+    IMAGE,
+    name="buffer-4x8",
+    idea="image-4x8 with B in a buffer, all else alike: their ratio is what the texture cache brings",
+    source="gemmbench, to isolate the image of Qualcomm's Matrix Multiply on Adreno GPUs",
+    passes=(
+        replace(pad("k", "n", "B", "ldb", "k", "nw", "BP"), when=lambda v: not _whole_pixels(v)),
+        *(
+            _buffer_multiply(kernel, rows, padded)
+            for kernel, rows in (("buffer_4x8", _ROWS), ("buffer_4x1", 1))
+            for padded in (False, True)
+        ),
+    ),
+    images={},
+    extents={"nw": lambda v: round_up(v["n"], PIXEL)},
+    temporaries={"BP": lambda v: 0 if _whole_pixels(v) else v["k"] * v["nw"]},
+)
+
+VENDOR_VARIANTS = (MALI, IMAGE, BUFFER)

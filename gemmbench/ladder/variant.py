@@ -35,6 +35,8 @@ Likely = Literal["cpu", "gpu", "narrow-cpu", "narrow-gpu"]  # narrow: a dimensio
 OURS = "ours"  # the family of the kernels that are gemmbench's own
 LIBRARIES = "libraries"  # no kernels of ours, each on its own
 
+FAST_MATH = "-cl-fast-relaxed-math"  # of OpenCL's compilers
+
 PIXEL = 4  # elements in a pixel of an RGBA image
 
 
@@ -61,6 +63,14 @@ class Constraint:
 
 
 @dataclass(frozen=True)
+class Named:
+    """A configuration with a name of its own, which holds on every device: a published one, say."""
+
+    idea: str
+    values: Values  # of some parameters; the others are the preset's
+
+
+@dataclass(frozen=True)
 class Layout:
     """Leading dimensions in elements."""
 
@@ -72,6 +82,11 @@ class Layout:
     def tight(cls, problem: Gemm) -> Layout:
         """Rows without anything between them."""
         return cls(problem.k, problem.n, problem.n)
+
+    @classmethod
+    def of(cls, problem: Gemm) -> Layout:
+        """Those of a problem."""
+        return cls(*problem.ld) if problem.ld else cls.tight(problem)
 
 
 @dataclass(frozen=True)
@@ -127,6 +142,7 @@ class Variant:
     passes: tuple[Pass, ...] = ()
     parameters: Mapping[str, Parameter] = field(default_factory=dict)
     presets: Mapping[str, Values] = field(default_factory=dict)  # see `preset`
+    named: Mapping[str, Named] = field(default_factory=dict)  # see `configurations`
     constraints: tuple[Constraint, ...] = ()
     choose: Chooser | None = None  # parameters that no preset fixes, from problem and device
     extents: Mapping[str, Formula] = field(default_factory=dict)
@@ -159,9 +175,31 @@ class Variant:
         return tuple(dict.fromkeys(step.file for step in self.passes))
 
     @property
+    def configurations(self) -> tuple[Variant, ...]:
+        """Its named configurations, each as a variant: ``160x160`` of ``padded`` is ``padded-160x160``."""
+        return tuple(
+            replace(
+                self,
+                name=f"{self.name}-{name}",
+                idea=f"{self.name}: {each.idea}",
+                presets={kind: {**values, **each.values} for kind, values in self.presets.items()},
+                named={},
+                likely={},
+            )
+            for name, each in self.named.items()
+        )
+
+    @property
     def on_host(self) -> bool:
         """Whether it multiplies on the host, whatever devices there are."""
         return self.executor == "numpy"
+
+    def with_math(self, math: str) -> Variant:
+        """Its kernels compiled with ``strict`` or ``fast`` math; "" leaves its own flags."""
+        if not math:
+            return self
+        others = tuple(flag for flag in self.flags if flag != FAST_MATH)
+        return replace(self, flags=(*others, *([FAST_MATH] if math == "fast" else [])))
 
     def ran_on(self, dtype: str) -> RanOn:
         """What a row of a data type is of."""
@@ -259,10 +297,10 @@ class Variant:
         Formulas may also name ``itemsize``, the bytes of an element of A or B.
 
         Args:
-            layout: lda, ldb, ldc; None for rows without anything between them.
+            layout: lda, ldb, ldc; None for the problem's own.
         """
         known = {**parameters, "m": problem.m, "n": problem.n, "k": problem.k}
-        known |= vars(layout or Layout.tight(problem)) | {"itemsize": DTYPES[problem.dtype].itemsize}
+        known |= vars(layout or Layout.of(problem)) | {"itemsize": DTYPES[problem.dtype].itemsize}
         for name, formula in self.extents.items():
             known[name] = formula(known)
         return known

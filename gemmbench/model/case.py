@@ -5,9 +5,23 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from msgspec import UNSET
+
 from gemmbench.model.conditions import State
 from gemmbench.model.problem import Gemm
-from gemmbench.model.row import Kind, Parameters, Problem, RanOn, Row, RowKey, Status, row_key
+from gemmbench.model.row import (
+    MATH,
+    THREADS,
+    Kind,
+    Parameters,
+    Problem,
+    RanOn,
+    Row,
+    RowKey,
+    Status,
+    row_key,
+    titled,
+)
 from gemmbench.model.units import size
 
 MEMORY_MODES: dict[str, str] = {
@@ -33,6 +47,7 @@ class Policy:
     cold: bool = False  # rotate operands past the last-level cache
     memory: str = "auto"  # or one of MEMORY_MODES
     state: State = ""  # that rows are measured in; "" (not known, in old files) measures settled ones
+    seed: int = 1  # of generated operands
     energy: bool = False  # read the energy counter over a window of its own, after the samples
 
     @property
@@ -107,8 +122,19 @@ class Case:
 
     @property
     def numbers(self) -> dict[str, int]:
-        """The parameters of a GEMM, all of which are numbers."""
-        return {name: int(value) for name, value in self.parameters.items()}
+        """The parameters of a GEMM's kernel, all of which are numbers."""
+        own = self.parameters.items()
+        return {name: int(value) for name, value in own if name not in (MATH, THREADS)}
+
+    @property
+    def title(self) -> str:
+        """Of its row."""
+        return titled(self.variant, self.parameters)
+
+    @property
+    def math(self) -> str:
+        """One of `MATHS`; "" as the kernel's own flags have it."""
+        return str(self.parameters.get(MATH, ""))
 
     @property
     def label(self) -> str:
@@ -116,7 +142,7 @@ class Case:
         if self.problem:
             called = self.problem.label or self.phase
             name = f"{called} " if called else ""
-            return f"{self.variant} {self.dtype} {name}{self.problem.shape}"
+            return f"{self.title} {self.dtype} {name}{self.problem.shape}"
         width = self.parameters.get("width", 1)
         others = [
             f" {size(int(value)) if name == 'bytes' else value}"
@@ -158,7 +184,7 @@ Plan = tuple[Case | Skip, ...]
 
 def saved_problem(problem: Gemm) -> Problem:
     """The problem as a row stores it (the data type is the row's own field)."""
-    return Problem(problem.m, problem.n, problem.k, problem.alpha, problem.beta)
+    return Problem(problem.m, problem.n, problem.k, problem.alpha, problem.beta, problem.ld or UNSET)
 
 
 # --- What a session tells whoever is watching, as it happens ------------------------------------------------

@@ -15,7 +15,7 @@ from gemmbench.model.case import Case, Policy
 from gemmbench.model.conditions import Conditions, Reading
 from gemmbench.model.device import DeviceFacts, HostFacts
 from gemmbench.model.problem import Gemm
-from gemmbench.model.row import Check, Launch, Parameters, Resources, Row, Status, Work
+from gemmbench.model.row import Check, Elements, Launch, Parameters, Resources, Row, Status, Work
 from gemmbench.model.units import seconds
 
 PROTOCOL = 1
@@ -129,6 +129,7 @@ class Verified:
 
     check: Check
     launches: tuple[Launch, ...] = ()  # the device's stamps of one run; none if they are not known
+    matrices: dict[str, Elements] = field(default_factory=dict)  # see `Row.matrices`
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from msgspec import UnsetType
+
 from gemmbench.model.dtypes import DTYPES, DType
+
+Leading = tuple[int, int, int]  # lda, ldb, ldc: elements from row to row of A, B and C
 
 
 class Dimensions:
@@ -13,6 +17,7 @@ class Dimensions:
     m: int
     n: int
     k: int
+    ld: Leading | UnsetType | None = None  # None or unset: rows have nothing between them
 
     @property
     def flops(self) -> int:
@@ -26,18 +31,40 @@ class Dimensions:
 
     @property
     def shape(self) -> str:
-        """For a sentence: ``96x3025x363``."""
-        return f"{self.m}x{self.n}x{self.k}"
+        """For a sentence: ``96x3025x363``, ``96x3025x363 lda=400``."""
+        return f"{self.m}x{self.n}x{self.k}{self.apart()}"
 
     @property
     def size(self) -> str:
         """For a narrow column: ``512`` where m = n = k, else the shape."""
-        return str(self.m) if self.is_square else self.shape
+        return f"{self.m}{self.apart()}" if self.is_square else self.shape
+
+    def apart(self, between: str = "=", before: str = " ") -> str:
+        """The leading dimensions that are longer than their matrix is wide: `` lda=400 ldc=512``."""
+        wide = zip(("lda", "ldb", "ldc"), self.ld or (), (self.k, self.n, self.n), strict=False)
+        return "".join(f"{before}{name}{between}{ld}" for name, ld, width in wide if ld != width)
 
     @property
     def title(self) -> str:
         """For a caption: ``m = n = k = 2048``, ``m = 96, n = 3025, k = 363``."""
-        return f"m = n = k = {self.m}" if self.is_square else f"m = {self.m}, n = {self.n}, k = {self.k}"
+        lengths = f"m = n = k = {self.m}" if self.is_square else f"m = {self.m}, n = {self.n}, k = {self.k}"
+        return lengths + self.apart(" = ", ", ")
+
+
+def leading(
+    m: int, n: int, k: int, lda: int | None = None, ldb: int | None = None, ldc: int | None = None
+) -> Leading | None:
+    """Leading dimensions of a problem; None where all rows are tight.
+
+    Raises:
+        ValueError: one is less than its matrix is wide; the sentence is for the user.
+    """
+    widths = {"lda": (lda, k, "A has k"), "ldb": (ldb, n, "B has n"), "ldc": (ldc, n, "C has n")}
+    for name, (given, width, whose) in widths.items():
+        if given is not None and given < width:
+            raise ValueError(f"{name} {given} is less than the row that it leads: {whose} = {width} columns")
+    every = tuple(width if given is None else given for given, width, _ in widths.values())
+    return None if every == (k, n, n) else (every[0], every[1], every[2])
 
 
 @dataclass(frozen=True)
@@ -57,11 +84,13 @@ class Gemm(Dimensions):
     alpha: float = 1.0
     beta: float = 0.0
     label: str = field(default="", compare=False)  # its name in a set of workloads: "alexnet conv1"
+    ld: Leading | None = None
 
     def __post_init__(self) -> None:
         for name in ("m", "n", "k"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} must be 0 or more, not {getattr(self, name)}")
+        leading(self.m, self.n, self.k, *(self.ld or ()))
         if self.dtype not in DTYPES:
             raise ValueError(f"unknown data type {self.dtype!r}; there are {', '.join(DTYPES)}")
 
@@ -71,14 +100,17 @@ class Gemm(Dimensions):
         return DTYPES[DTYPES[self.dtype].result]
 
     @property
+    def elements_of(self) -> dict[str, int]:
+        """Elements of A, B and C, with those between their rows."""
+        lda, ldb, ldc = self.ld or (self.k, self.n, self.n)
+        return {"A": self.m * lda, "B": self.k * ldb, "C": self.m * ldc}
+
+    @property
     def bytes_of(self) -> dict[str, int]:
-        """Bytes of A, B and C, each in its own type."""
-        itemsize = DTYPES[self.dtype].itemsize
-        return {
-            "A": self.m * self.k * itemsize,
-            "B": self.k * self.n * itemsize,
-            "C": self.m * self.n * self.result.itemsize,
-        }
+        """Bytes of A, B and C as they are stored, each in its own type."""
+        sizes = {"A": DTYPES[self.dtype].itemsize, "B": DTYPES[self.dtype].itemsize}
+        sizes["C"] = self.result.itemsize
+        return {name: count * sizes[name] for name, count in self.elements_of.items()}
 
     @property
     def operand_bytes(self) -> int:

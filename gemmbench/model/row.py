@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from typing import Annotated, Literal
 
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 
 from gemmbench.model.conditions import Conditions
 from gemmbench.model.problem import Dimensions
@@ -20,6 +20,9 @@ from gemmbench.model.problem import Dimensions
 #    parameter), `ran_on`, `sums`, `race` (which were notes), `check_after`, `supersedes`, `conditions` and
 #    `burst`. `model.schema1` fills them in for files of schema 1, whose state is not known.
 
+SHOWN = 8  # rows and columns of a matrix whose numbers a row keeps
+
+Elements = tuple[tuple[float, ...], ...]  # of a matrix, row by row
 Kind = Literal["gemm", "peak", "bandwidth", "transfer", "latency"]
 Status = Literal["ok", "wrong", "unsupported", "skipped", "failed", "crashed", "timed-out"]
 Verdict = Literal["ok", "wrong", "suspect", "none"]
@@ -38,6 +41,12 @@ PAGEABLE = "pageable"
 CHAIN = "chain"
 """On a GPU: from the first START to the last END of a batch. A library's CUDA graph is held against it."""
 
+MATH, THREADS = "math", "threads"
+"""Parameters that a row has beside its kernel's own, where they were asked for: see `--math`, `--threads`."""
+
+MATHS: tuple[str, ...] = ("strict", "fast")
+"""How OpenCL kernels are compiled: as IEEE 754 has it, or with ``-cl-fast-relaxed-math``."""
+
 PARTS: tuple[str, ...] = ("upload", "enqueue", "passes", "download")
 """Of the host scope, in their order: see `Row.parts`."""
 
@@ -51,6 +60,7 @@ class Problem(Dimensions):
     k: Length
     alpha: float = 1.0
     beta: float = 0.0
+    ld: tuple[Length, Length, Length] | UnsetType = UNSET  # lda, ldb, ldc, where rows are not tight
 
 
 @dataclass(frozen=True)
@@ -95,6 +105,13 @@ class Energy:
     problems: int = 0  # finished within the window
 
 
+def titled(variant: str, parameters: Parameters) -> str:
+    """A kernel or library for people, with what was asked for beside its own parameters: ``naive fast``."""
+    threads = parameters.get(THREADS)
+    counted = f"{threads} thread{'' if threads == 1 else 's'}" if threads else ""
+    return " ".join(filter(None, (variant, str(parameters.get(MATH, "")), counted)))
+
+
 @dataclass(frozen=True)
 class Launch:
     """The device's stamps of one kernel launch, in seconds: durations between stamps of one kind."""
@@ -103,6 +120,7 @@ class Launch:
     queued_s: float  # QUEUED to SUBMIT
     submitted_s: float  # SUBMIT to START
     running_s: float  # START to END
+    timed_s: float | None = None  # START to END again: the median of the timed batches; None where not known
 
 
 @dataclass(frozen=True)
@@ -175,6 +193,9 @@ class Row:
         None  # parameters that are no preset's: the user's, the tuner's; None: not known
     )
     conditions: Conditions | None = None  # of the device and its host; None where not known
+    matrices: dict[str, Elements] | UnsetType = (
+        UNSET  # of a verified GEMM: A, B, C before and C, as far as they are small
+    )
     burst: dict[str, Scope] = field(
         default_factory=dict
     )  # of a settled peak that power limits: the samples of the other state
@@ -185,6 +206,16 @@ class Row:
         return row_key(
             self.kind, self.device, self.variant, self.dtype, self.parameters, self.problem, self.beside
         )
+
+    @property
+    def title(self) -> str:
+        """Its variant for people: ``naive``, ``naive fast``, ``numpy 1 thread``."""
+        return titled(self.variant, self.parameters)
+
+    @property
+    def kernel_parameters(self) -> Parameters:
+        """Its parameters without those that `title` says."""
+        return {name: value for name, value in self.parameters.items() if name not in (MATH, THREADS)}
 
     @property
     def case_parameters(self) -> Parameters:

@@ -245,7 +245,8 @@ class Operand:
         self.reclaim(self._queue)
         if self._image:
             self._host[...] = 0
-            self._host[: values.shape[0], : values.shape[1]] = values
+            rows, columns = self._shape
+            self._host[:rows, :columns] = values[:, :columns]
         else:
             self._host[...] = values.reshape(-1)
 

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -13,14 +13,15 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from gemmbench import UsageError, ladder, views
 from gemmbench.gemm.operands import OperandError, read_header
 from gemmbench.gemm.workloads import PROMPT, SETS, Shape, ShapeFileError, merged, read_shapes
-from gemmbench.ladder import LADDER, ORDER
+from gemmbench.ladder import ORDER
 from gemmbench.ladder.variant import Variant
 from gemmbench.model.case import MEMORY_MODES, Case, Operands, Plan, Policy, Skip
 from gemmbench.model.conditions import STATES, State
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.dtypes import GEMM_DTYPES
 from gemmbench.model.problem import Gemm as Problem
-from gemmbench.model.row import SCOPES
+from gemmbench.model.problem import leading
+from gemmbench.model.row import MATHS, SCOPES
 from gemmbench.options.declare import (
     CHART,
     FILE,
@@ -49,7 +50,16 @@ from gemmbench.options.declare import (
 from gemmbench.probes import ALL_DTYPES, PEAK_DTYPES, memory
 from gemmbench.probes.arithmetic import WIDTHS
 from gemmbench.probes.memory import bandwidth_plan, memory_plan
-from gemmbench.suite.plan import FindTuned, Reach, fitting, gemm_plan, in_turn_with, peak_plan, quick_widths
+from gemmbench.suite.plan import (
+    Axes,
+    FindTuned,
+    Reach,
+    fitting,
+    gemm_plan,
+    in_turn_with,
+    peak_plan,
+    quick_widths,
+)
 
 if TYPE_CHECKING:
     pass
@@ -240,6 +250,11 @@ class Ladder(Measuring):
         metavar="NAME=VALUE",
         many=True,
     )
+    math: str | None = option(
+        "Compile OpenCL kernels with strict math, fast (-cl-fast-relaxed-math), or both, in turn, with a "
+        "ratio.  [default: the kernel's own: strict, but image-4x8 fast]",
+        metavar="strict,fast",
+    )
     versus: str | None = option(
         "Take each kernel's batches in turn with this one's: the ratio of their rates gets a column.",
         metavar="NAME",
@@ -252,6 +267,7 @@ class Ladder(Measuring):
     )
     alpha: float = option("C = alpha A B + beta C.", Number(), 1.0)
     beta: float = option("C = alpha A B + beta C.", Number(), 0.0)
+    seed: int = option("Of generated operands.", LENGTH, Policy.seed)
     scope: str | None = option(
         "What is shown and compared: the kernel alone, all device passes, or host memory to host memory.  "
         "[default: kernel; device where a library takes part, which reports no kernel time]",
@@ -270,6 +286,15 @@ class Ladder(Measuring):
         _ = self.variants, self.dtypes, choose_params(self.params), self.partner
         if self.versus and self.concurrent:
             raise UsageError("--versus takes kernels in turn and --concurrent devices at once: choose one")
+        if self.math is not None and not any(variant.executor == "opencl" for variant in self.variants):
+            raise UsageError("--math is for gemmbench's OpenCL kernels, of which --kernel names none")
+        if len(self.axes.maths) > 1 and (self.versus or self.concurrent):
+            other = "--versus" if self.versus else "--concurrent"
+            raise UsageError(f"--math {self.math} takes strict and fast in turn: it goes without {other}")
+
+    @property
+    def policy(self) -> Policy:
+        return replace(super().policy, seed=self.seed)
 
     @cached_property
     def variants(self) -> tuple[Variant, ...]:
@@ -280,11 +305,17 @@ class Ladder(Measuring):
         return choose_dtypes("float" if self.dtype is None else self.dtype, GEMM_DTYPES)
 
     @cached_property
+    def axes(self) -> Axes:
+        """What every kernel and library is measured with, beside its parameters."""
+        maths = choose(self.math, MATHS, "math") if self.math is not None else ("",)
+        return Axes(tuple(name for name in ("", *MATHS) if name in maths))
+
+    @cached_property
     def partner(self) -> Variant | None:
         """The kernel or library that the others are timed in turn with."""
         if self.versus is None:
             return None
-        names = choose(self.versus, (*LADDER, *ladder.BASELINES), "kernel")
+        names = choose(self.versus, [name for name in ladder.ORDER if name != ladder.AUTO], "kernel")
         if len(names) != 1:
             raise UsageError(f"--versus takes one kernel, not {self.versus}")
         return ladder.BY_NAME[names[0]]
@@ -312,13 +343,13 @@ class Ladder(Measuring):
         self, devices: Sequence[DeviceFacts], dtype: str, find_tuned: FindTuned, own: Operands | None = None
     ) -> Plan:
         problems = [
-            Problem(shape.m, shape.n, shape.k, dtype, self.alpha, self.beta, shape.name)
+            Problem(shape.m, shape.n, shape.k, dtype, self.alpha, self.beta, shape.name, shape.ld)
             for shape in self.shapes
         ]
         params = choose_params(self.params)
-        cases = gemm_plan(devices, self.variants, problems, params, own, find_tuned)
+        cases = gemm_plan(devices, self.variants, problems, params, own, find_tuned, self.axes)
         if self.partner:
-            cases = in_turn_with(cases, devices, self.partner, params, own, find_tuned)
+            cases = in_turn_with(cases, devices, self.partner, params, own, find_tuned, self.axes)
         return fitting(cases, optional_kernels(self.kernels))
 
 
@@ -451,7 +482,7 @@ class Workloads(Ladder):
         metavar="NAMES",
     )
     file: Path | None = option(
-        "Your own shapes: columns m, n, k and, if you like, name.", FILE, metavar="FILE.csv"
+        "Your own shapes: columns m, n, k and, if you like, name, lda, ldb, ldc.", FILE, metavar="FILE.csv"
     )
     batch: int = option("Images, or sequences, at once.", SIZE, 1)
     prompt: int = option("Tokens of a prompt.", SIZE, PROMPT)
@@ -494,6 +525,9 @@ class Gemm(Ladder):
     m: int | None = option(f"Rows of A and C.  [default: {_DEFAULT_SIZE}]", LENGTH, flags=("-m",))
     n: int | None = option("Columns of B and C.  [default: m]", LENGTH, flags=("-n",))
     k: int | None = option("Columns of A, rows of B.  [default: m]", LENGTH, flags=("-k",))
+    lda: int | None = option("Elements from row to row of A.  [default: k]", LENGTH)
+    ldb: int | None = option("Elements from row to row of B.  [default: n]", LENGTH)
+    ldc: int | None = option("Elements from row to row of C.  [default: n]", LENGTH)
     a: Path | None = option("Your own A (m x k).", INPUT, metavar="A.npy")
     b: Path | None = option("Your own B (k x n).", INPUT, metavar="B.npy")
     c: Path | None = option("Your own C (m x n), for beta.", INPUT, metavar="C.npy")
@@ -505,9 +539,12 @@ class Gemm(Ladder):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        _ = self.shapes
         if any((self.a, self.b, self.c)):
             if self.dtype not in (None, self._size[3]):
                 raise UsageError(f"the files hold {self._size[3]}, but --dtype is {self.dtype}")
+            if self.seed != Policy.seed and self.a and self.b and (self.c or self.beta == 0):
+                raise UsageError("--seed is for generated operands, and all of them are yours")
             if self.c and self.beta == 0:
                 raise UsageError("--c is given but beta is 0, so it would not be read; give --beta too")
             if not self.c and self.beta != 0:
@@ -538,7 +575,11 @@ class Gemm(Ladder):
 
     @property
     def shapes(self) -> tuple[Shape, ...]:
-        return (Shape("", *self._size[:3]),)
+        lengths = self._size[:3]
+        try:
+            return (Shape("", *lengths, leading(*lengths, self.lda, self.ldb, self.ldc)),)
+        except ValueError as error:
+            raise UsageError(f"--{error}") from None
 
     @cached_property
     def _size(self) -> tuple[int, int, int, str]:

@@ -406,7 +406,12 @@ def _check_former(basis: Basis, plan: Plan, folder: Path) -> None:
         if isinstance(step, Case) and step.former:
             with contextlib.suppress(OSError, UnicodeDecodeError):
                 numbers = step.former_case.numbers
-                if BY_NAME[step.variant].fingerprint(step.dtype, numbers, kernels_of(step.former)) in sources:
+                if (
+                    BY_NAME[step.variant]
+                    .with_math(step.math)
+                    .fingerprint(step.dtype, numbers, kernels_of(step.former))
+                    in sources
+                ):
                     return
     raise UsageError(
         f"--against {folder} has none of the kernels that {basis.bases[0].path} was measured with "

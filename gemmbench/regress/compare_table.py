@@ -83,7 +83,7 @@ def _sheet(comparison: Comparison, lines: Sequence[Line], names: Mapping[int, st
         judgement = line.judgement
         style = STYLES[line.verdict]
         return (
-            Cell(clean(line.row.variant)),
+            Cell(clean(line.row.title)),
             Cell(names[id(line)]),
             *([Cell(line.row.dtype)] if typed else []),
             Cell(change(judgement.ratio) if judgement else "", style=style),

@@ -41,6 +41,7 @@ _SIDE = 1.0282  # between the two quantiles of a side, in standard deviations of
 _NARROWER = 1.5  # the narrower of two sides is too narrow by this over the root of the number of rows
 _LEAST, _MOST_WORTH = 2.0, 30.0
 _TICK = 1e-5  # no clock tells less than this apart, as a fraction
+_QUARTILE = 0.6744897501960817  # of the standard normal distribution: its median absolute deviation
 
 
 # --- What recordings of unchanged machines show -------------------------------------------------------------
@@ -418,9 +419,8 @@ def _sure(usual: Judgement, sure: Judgement) -> Judgement:
 
 def robust_deviation(values: Sequence[float]) -> float:
     """The standard deviation by the median absolute deviation, as of a normal distribution."""
-    from scipy.stats import median_abs_deviation
-
-    return float(median_abs_deviation(values, scale="normal"))
+    apart = np.abs(np.asarray(values) - np.median(values))
+    return float(np.median(apart) / _QUARTILE)
 
 
 def resolution(

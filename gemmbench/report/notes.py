@@ -240,7 +240,7 @@ def scopes(run: Run, device: int, rows: Iterable[Row], scope: str) -> list[Note]
             continue
         name = f"{clean(run.header.host.blas)}, " if row.variant == BASELINE and device != HOST else ""
         ranked = "" if rates.is_compared(run, device, row, scope) else ", not compared with the others"
-        texts.setdefault(clean(row.variant), f"{name}{shown} scope{ranked}")
+        texts.setdefault(clean(row.title), f"{name}{shown} scope{ranked}")
     return [*(Note(name, text, "dim") for name, text in texts.items()), *gaps(rows, scope)]
 
 
@@ -288,7 +288,7 @@ def places(rows: Sequence[Row], where: Where, every: int = 0, each: str = "size"
         return "; ".join(f"{words} {', '.join(last)}".strip() for words, last in alike.items())
     groups: dict[str, list[str]] = {}
     for row in rows:
-        groups.setdefault(clean(row.variant), []).append(where(row))
+        groups.setdefault(clean(row.title), []).append(where(row))
     by_place: dict[str, list[str]] = {}
     for variant, labels in groups.items():
         text = (

@@ -176,4 +176,4 @@ def row_label(row: Row) -> str:
         where = f"of {units.size(int(row.parameters['bytes']))}"
     elif row.kind == "latency":
         return clean(row.variant)
-    return f"{clean(row.variant)} {where}"
+    return f"{clean(row.title)} {where}"

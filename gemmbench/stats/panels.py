@@ -110,18 +110,20 @@ def series(
     """
     variants: dict[tuple[int, str], list[Row]] = {}
     for row in sorted(rows, key=size_of):
-        variants.setdefault((row.device, row.variant), []).append(row)
+        variants.setdefault((row.device, row.title), []).append(row)
     rank = {name: number for number, name in enumerate(order)}
-    first = list(dict.fromkeys((row.device, row.variant) for row in rows))
+    names = {(row.device, row.title): row.variant for row in rows}
     result = []
-    for device, variant in sorted(first, key=lambda key: (key[0] == HOST, rank.get(key[1], len(rank)))):
-        own_rows = variants[device, variant]
+    for (device, title), variant in sorted(
+        names.items(), key=lambda item: (item[0][0] == HOST, rank.get(item[1], len(rank)))
+    ):
+        own_rows = variants[device, title]
         if len({size_of(row) for row in own_rows}) == len(own_rows):
-            result.append(Series(variant, variant, device, {size_of(row): row for row in own_rows}))
+            result.append(Series(title, variant, device, {size_of(row): row for row in own_rows}))
             continue
-        for parameters in dict.fromkeys(listed(row.parameters) for row in own_rows):
-            same = {size_of(row): row for row in own_rows if listed(row.parameters) == parameters}
-            result.append(Series(f"{variant} {parameters}".strip(), variant, device, same))
+        for parameters in dict.fromkeys(listed(row.kernel_parameters) for row in own_rows):
+            same = {size_of(row): row for row in own_rows if listed(row.kernel_parameters) == parameters}
+            result.append(Series(f"{title} {parameters}".strip(), variant, device, same))
     return tuple(result)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -11,7 +12,7 @@ from gemmbench.model.conditions import Conditions, State
 from gemmbench.model.device import HOST
 from gemmbench.model.dtypes import DTYPES
 from gemmbench.model.problem import Gemm
-from gemmbench.model.row import CHAIN, SCOPES, Problem, Row, moment
+from gemmbench.model.row import CHAIN, SCOPES, Problem, Row, moment, titled
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import GIGA
 from gemmbench.stats.ceilings import ALLOWED
@@ -189,6 +190,20 @@ def median_rate(row: Row | None, scope: str) -> float | None:
 def best_of(values: Iterable[float | None]) -> float | None:
     """The largest of those that are known."""
     return max((value for value in values if value is not None), default=None)
+
+
+def helpers_share(row: Row) -> float | None:
+    """The fraction of the device scope that passes beside the multiplication take: the median of the batches.
+
+    0 for a kernel without such passes; None where the device's events do not tell, or are not believed.
+    """
+    kernel, device = row.samples.get("kernel"), row.samples.get("device")
+    if row.status != "ok" or not kernel or not device or len(kernel.seconds) != len(device.seconds):
+        return None
+    if len(row.launches) > 1 and kernel.seconds == device.seconds:  # by the wall clock, which does not tell
+        return None
+    shares = (1 - own / whole for own, whole in zip(kernel.seconds, device.seconds, strict=True))
+    return max(0.0, statistics.median(shares))
 
 
 def in_state(row: Row, state: State) -> Row | None:
@@ -456,6 +471,7 @@ def derived(run: Run, row: Row) -> dict[str, object]:
     times = summary(row, scope) if scope and row.status == "ok" else None
     problem = row.problem or Problem(0, 0, 0)
     is_gemm = row.kind == "gemm"
+    rows_apart = (problem.ld or (problem.k, problem.n, problem.n)) if is_gemm else (None, None, None)
     reached = rate(row, "kernel")
     return {
         "kind": row.kind,
@@ -464,15 +480,18 @@ def derived(run: Run, row: Row) -> dict[str, object]:
         "m": problem.m if is_gemm else None,
         "n": problem.n if is_gemm else None,
         "k": problem.k if is_gemm else None,
+        **dict(zip(("lda", "ldb", "ldc"), rows_apart, strict=True)),
         "status": row.status,
         "reason": row.reason,
         "kernel_gflops": giga("kernel"),
         "device_gflops": giga("device"),
         "host_gflops": giga("host"),
+        "helpers_share": helpers_share(row) if is_gemm else None,
         "peak_fraction": peak_fraction(run, row),
         "gflops": reached.best / GIGA if reached and row.kind == "peak" else None,
         "gbps": row.work.bytes / times.minimum / GIGA if times and row.work and row.work.bytes else None,
         "latency_s": times.median if times and row.kind == "latency" else None,
+        "residual": residual(row) if is_gemm else None,
         **_versus_fields(row),
         "energy_j": row.energy.joules,
         "gflop_per_j": gflop_per_joule(row),
@@ -541,7 +560,24 @@ def versus(row: Row, scope: str = "kernel") -> Versus | None:
         return None
     times, known = slower.interval(), len(row.samples[shared].seconds) >= LEAST_EFFECTIVE
     low, high = (1 / times.high, 1 / times.low) if known else (math.nan, math.nan)
-    return Versus(1 / times.median, low, high, row.former.variant, shared)
+    return Versus(1 / times.median, low, high, titled(row.former.variant, row.former.parameters), shared)
+
+
+def partner(row: Row) -> str:
+    """What a row was timed in turn with: ``tiled``, or ``strict`` of the same kernel; "" if with nothing."""
+    other = row.former
+    if other is None or not other.variant:
+        return ""
+    return titled("" if other.variant == row.variant else other.variant, other.parameters)
+
+
+def residual(row: Row) -> float | None:
+    """The worst element's residual, before the samples or after, as a fraction of its bound; None if unknown.
+
+    See `gemm.reference` for the bound.
+    """
+    checks = (row.check, *([row.check_after] if row.check_after else []))
+    return max((check.figures["element"] for check in checks if "element" in check.figures), default=None)
 
 
 def former(row: Row, scope: str | None = None) -> float:

@@ -13,6 +13,7 @@ What was never measured is tried first.
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -23,7 +24,7 @@ from gemmbench.model import units
 from gemmbench.model.case import Case, Operands, Policy, Staged, saved_problem
 from gemmbench.model.device import HOST, DeviceFacts
 from gemmbench.model.problem import Dimensions, Gemm
-from gemmbench.model.row import Parameters, Row, Status
+from gemmbench.model.row import MATH, Parameters, Row, Status
 from gemmbench.model.units import listed
 from gemmbench.stats import rates
 from gemmbench.stats.panels import crossing
@@ -78,6 +79,8 @@ def points(rows: Iterable[Row], device: int) -> tuple[Point, ...]:
         if row.kind != "gemm" or row.status != "ok" or row.check.verdict != "ok" or row.problem is None:
             continue
         if row.device not in (device, HOST) or row.variant not in CHOOSABLE:
+            continue
+        if MATH in row.parameters:  # it chooses kernels as they are
             continue
         host, on_device = rates.summary(row, "host"), rates.summary(row, "device")
         if host is None or not rates.flops_of(row):
@@ -245,6 +248,7 @@ class Automatic:
 
     Attributes:
         rows: what choices may rest on: what this run has measured, trials included, and what it resumed.
+        gemms: the GEMM rows among them by variant, device and data type.
         lessons: those of them that tell later runs something, too.
     """
 
@@ -260,6 +264,7 @@ class Automatic:
         self._known = dict(known or {})
         self._tuned = tuned
         self.rows: list[Row] = []
+        self.gemms = defaultdict[tuple[str, int, str], list[Row]](list)
         self.lessons: list[Row] = []
 
     def record(self, row: Row, case: Case | None = None) -> None:
@@ -267,10 +272,13 @@ class Automatic:
 
         Args:
             case: what was measured; None if an earlier run measured it. Rows of the user's own matrices (all
-                zeros, denormal numbers) are no lesson: their time may differ from that of generated ones.
+                zeros, denormal numbers) are no lesson: their time may differ from that of generated ones. Nor
+                are those of leading dimensions longer than the rows.
         """
         self.rows.append(row)
-        if case and not case.operands.given:
+        if row.kind == "gemm":
+            self.gemms[row.variant, row.device, row.dtype].append(row)
+        if case and not case.operands.given and not (row.problem and row.problem.ld):
             self.lessons.append(row)
 
     def measure(

@@ -16,7 +16,7 @@ from gemmbench.model.case import Case, Operands, Plan, Skip
 from gemmbench.model.device import HOST, DeviceFacts
 from gemmbench.model.dtypes import DTYPES
 from gemmbench.model.problem import Gemm
-from gemmbench.model.row import Row, RowKey
+from gemmbench.model.row import MATH, Row, RowKey
 from gemmbench.model.units import listed, size
 from gemmbench.probes import ALL_DTYPES, PROBES, QUICK
 from gemmbench.probes.arithmetic import FLOPS, WIDTHS
@@ -33,6 +33,18 @@ class Tuned:
     note: str  # for the row: where they come from
 
 
+@dataclass(frozen=True)
+class Axes:
+    """What a kernel or library is measured with, beside its parameters: a row for each."""
+
+    maths: tuple[str, ...] = ("",)  # OpenCL kernels, see `model.row.MATHS`; "": as their own flags have it
+
+    @property
+    def math(self) -> str:
+        """The only one; "" of several."""
+        return self.maths[0] if len(self.maths) == 1 else ""
+
+
 FindTuned = Callable[[DeviceFacts, Variant, str], Tuned | None]  # for a data type
 Reach = Literal["plain", "matrix", "quick", "every"]
 
@@ -44,10 +56,12 @@ def gemm_plan(
     overrides: Mapping[str, int] | None = None,
     operands: Operands | None = None,
     tuned: FindTuned = lambda *_: None,
+    axes: Axes = Axes(),  # frozen
 ) -> Plan:
     """Every variant on every problem and device, problem by problem, so that variants are interleaved.
 
     Parameters are the user's own over the shipped preset; where there are none, those that the tuner kept.
+    A kernel with strict and fast math is timed with the second in turn with the first.
 
     Raises:
         variants.ParameterError: an override does not fit a variant that has that parameter, or none has it;
@@ -61,10 +75,20 @@ def gemm_plan(
         for problem in problems:
             for variant in chosen:
                 if not variant.on_host:
-                    plan.append(_gemm_case(index, device, variant, problem, overrides or {}, operands, tuned))
+                    plan += _in_turn_with_first(
+                        _gemm_case(index, device, variant, problem, overrides or {}, operands, tuned, math)
+                        for math in (axes.maths if variant.executor == "opencl" else ("",))
+                    )
                 elif index == 0:  # the host's own BLAS is measured once, among the first device's rows
                     plan.append(_host_case(variant, problem, operands))
     return tuple(plan)
+
+
+def _in_turn_with_first(steps: Iterable[Case | Skip]) -> tuple[Case | Skip, ...]:
+    first, *others = steps
+    if not isinstance(first, Case):
+        return (first, *others)
+    return (first, *(replace(step, versus=first) if isinstance(step, Case) else step for step in others))
 
 
 def in_turn_with(
@@ -74,6 +98,7 @@ def in_turn_with(
     overrides: Mapping[str, int],
     operands: Operands | None,
     tuned: FindTuned,
+    axes: Axes = Axes(),  # frozen
 ) -> Plan:
     """A plan of GEMMs of one type whose kernels are timed in turn with another; arguments as of `gemm_plan`.
 
@@ -88,7 +113,16 @@ def in_turn_with(
             partners[index, problem] = (
                 _host_case(partner, problem, operands)
                 if partner.on_host
-                else _gemm_case(index, devices[index], partner, problem, own, operands, tuned)
+                else _gemm_case(
+                    index,
+                    devices[index],
+                    partner,
+                    problem,
+                    own,
+                    operands,
+                    tuned,
+                    axes.math if partner.executor == "opencl" else "",
+                )
             )
     for index in range(len(devices)):
         others = [other for (device, _), other in partners.items() if device == index]
@@ -191,7 +225,9 @@ def _gemm_case(
     overrides: Mapping[str, int],
     operands: Operands | None,
     tuned: FindTuned,
+    math: str = "",
 ) -> Case | Skip:
+    variant = variant.with_math(math)
     own = {name: value for name, value in overrides.items() if name in variant.parameters}
     kept = None if own else tuned(device, variant, problem.dtype)
     parameters = variant.preset(
@@ -211,7 +247,7 @@ def _gemm_case(
         index,
         variant.name,
         problem.dtype,
-        dict(parameters),
+        {**parameters, **({MATH: math} if math else {})},
         problem,
         variant.fingerprint(problem.dtype, parameters),
         operands or Operands(),
@@ -321,7 +357,7 @@ def _too_large(device: DeviceFacts, variant: Variant, problem: Gemm, parameters:
         return f"sums of {problem.k} products could leave the integers that C holds"
     temporaries = variant.temporary_bytes(problem, parameters)
     itemsize = DTYPES[problem.dtype].itemsize
-    elements = {"A": problem.m * problem.k, "B": problem.k * problem.n, "C": problem.m * problem.n}
+    elements = dict(problem.elements_of)
     elements |= {name: nbytes // itemsize for name, nbytes in temporaries.items()}
     name, most = max(elements.items(), key=lambda item: item[1])
     if most > _INDEX_LIMIT:
@@ -489,9 +525,11 @@ def _gemm(row: Row, device: DeviceFacts) -> Case | Skip:
         return _unknown(row, f"kernel {row.variant}")
     try:
         names = row.parameters if row.given is None else row.given
-        parameters = {name: int(row.parameters[name]) for name in names}
-        gemm = Gemm(problem.m, problem.n, problem.k, row.dtype, problem.alpha, problem.beta, row.label)
-        (step,) = gemm_plan([device], [variant], [gemm], parameters)
+        parameters = {name: int(row.parameters[name]) for name in names if name != MATH}
+        axes = Axes((str(row.parameters.get(MATH, "")),))
+        lengths = problem.m, problem.n, problem.k
+        gemm = Gemm(*lengths, row.dtype, problem.alpha, problem.beta, row.label, problem.ld or None)
+        (step,) = gemm_plan([device], [variant], [gemm], parameters, axes=axes)
     except (ParameterError, ValueError) as error:
         return _unknown(row, f"such case: {error}")
     return step

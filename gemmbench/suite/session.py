@@ -234,9 +234,7 @@ class Steps:
         """The problems that this run has measured a case's kernel on, and seconds for one of each."""
         return tuple(
             (rates.gemm_of(row), times.median)
-            for row in self.automatic.rows
-            if (row.kind, row.variant, row.device, row.dtype)
-            == ("gemm", case.variant, case.device, case.dtype)
+            for row in self.automatic.gemms[case.variant, case.device, case.dtype]
             if row.parameters == case.parameters and row.status == "ok" and not self.is_disturbed(row)
             if (times := rates.summary(row, "host"))
         )

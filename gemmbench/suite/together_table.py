@@ -117,7 +117,7 @@ def same_place(row: Row) -> Hashable:
     Parameters count for microbenchmarks only: the presets of GEMMs differ from device to device.
     """
     parameters = () if row.kind == "gemm" else tuple(sorted(row.parameters.items()))
-    return row.kind, row.variant, row.dtype, row.problem, parameters
+    return row.kind, row.title, row.dtype, row.problem, parameters
 
 
 def speed(row: Row, scope: str) -> float | None:

@@ -1,10 +1,12 @@
-/* padded: incomplete tiles, by padding. Five launches:
+/* padded: incomplete tiles, by padding. Five launches, or four:
  *
- *    pad        AP (mp x kp) = A (m x k) with zeros to whole tiles     (00_pad.cl)
- *    transpose  BT (n x k) = B (k x n) transposed                      (00_transpose.cl)
- *    pad        BP (np x kp) = BT with zeros to whole tiles            (00_pad.cl)
+ *    pad        AP (mp x kp) = A (m x k) with zeros to whole tiles            (00_pad.cl)
+ *    transpose  BT (n x k) = B (k x n) transposed                             (00_transpose.cl)
+ *    pad        BP (np x kp) = BT with zeros to whole tiles                   (00_pad.cl)
  *    padded     CP (mp x np) = AP times BP transposed
  *    unpad      C (m x n) = alpha * the m x n corner of CP + beta * C
+ *
+ *    fused      one transpose writes BP with its zeros: no BT, and no second reading of B
  *
  *          kp                kp                     np
  *      +------+--+       +------+--+          +--------+--+
@@ -17,60 +19,88 @@
  *    CP[i * np + j] = sum over p of AP[i * kp + p] * BP[j * kp + p]
  *
  * The multiplication has no edge to test for: every load and store is whole, and BM, BN and BK are free of
- * one another and of the problem, 10 x 10 micro-tiles included. The helpers cost O(n^2) for O(n^3) saved. */
+ * one another and of the problem, 10 x 10 micro-tiles included. The helpers cost O(n^2) for O(n^3) saved.
+ *
+ * WIDTH elements of a row of AP or BP are loaded at once, and go to WIDTH rows of a tile, since tiles are stored by
+ * columns. From there a micro-tile takes vectors of WIDTH rows and columns, strided over the tile. WIDTH 2 in
+ * float is the 64-bit load of the tutorial's fastest configuration: 160 x 160 tiles, 16 x 16 work-items, 10 x 10
+ * sums in each. */
 #include "common.clh"
 
-#if !defined(BM) || !defined(BN) || !defined(BK) || !defined(TM) || !defined(TN) || !defined(PAD)
-#error "BM, BN, BK, TM, TN and PAD must be defined"
+#if !defined(BM) || !defined(BN) || !defined(BK) || !defined(TM) || !defined(TN) || !defined(WIDTH) || !defined(PAD)
+#error "BM, BN, BK, TM, TN, WIDTH and PAD must be defined"
 #endif
 
+#define VECTOR REALV(WIDTH)
 #define GX (BN / TN)
 #define GY (BM / TM)
 #define ITEMS (GX * GY)
+#define VK (BK / WIDTH) /* vectors in a row of AP or BP within a tile */
+
+typedef union {
+    VECTOR whole;
+    REAL lanes[WIDTH];
+} Lanes;
 
 __kernel __attribute__((reqd_work_group_size(GX, GY, 1)))
-void padded(int np, int kp, __global const REAL *restrict AP, __global const REAL *restrict BP,
-            __global REAL *restrict CP)
+void padded(int np, int kp, __global const VECTOR *restrict AP, __global const VECTOR *restrict BP,
+            __global VECTOR *restrict CP)
 {
-    __local REAL At[BK][BM + PAD], Bt[BK][BN + PAD]; /* tiles are stored by columns: PAD sets their banks apart */
+    /* tiles are stored by columns: PAD vectors at the end of each set their banks apart */
+    __local VECTOR At[BK][BM / WIDTH + PAD], Bt[BK][BN / WIDTH + PAD];
     const int x = get_local_id(0), y = get_local_id(1), item = y * GX + x;
     const int row0 = get_group_id(1) * BM, column0 = get_group_id(0) * BN;
 
-    REAL acc[TM][TN];
+    VECTOR acc[TM][TN / WIDTH];
     #pragma unroll
     for (int i = 0; i < TM; i++)
         #pragma unroll
-        for (int j = 0; j < TN; j++)
-            acc[i][j] = 0;
+        for (int j = 0; j < TN / WIDTH; j++)
+            acc[i][j] = (VECTOR)(0);
 
     for (int p0 = 0; p0 < kp; p0 += BK) {
-        for (int e = item; e < BM * BK; e += ITEMS)
-            At[e % BK][e / BK] = AP[(size_t)(row0 + e / BK) * kp + p0 + e % BK];
-        for (int e = item; e < BN * BK; e += ITEMS)
-            Bt[e % BK][e / BK] = BP[(size_t)(column0 + e / BK) * kp + p0 + e % BK];
+        for (int e = item; e < BM * VK; e += ITEMS) {
+            const Lanes a = {.whole = AP[((size_t)(row0 + e / VK) * kp + p0) / WIDTH + e % VK]};
+            #pragma unroll
+            for (int i = 0; i < WIDTH; i++)
+                ((__local REAL *)At[e % VK * WIDTH + i])[e / VK] = a.lanes[i];
+        }
+        for (int e = item; e < BN * VK; e += ITEMS) {
+            const Lanes b = {.whole = BP[((size_t)(column0 + e / VK) * kp + p0) / WIDTH + e % VK]};
+            #pragma unroll
+            for (int i = 0; i < WIDTH; i++)
+                ((__local REAL *)Bt[e % VK * WIDTH + i])[e / VK] = b.lanes[i];
+        }
         barrier(CLK_LOCAL_MEM_FENCE);
 
+        #pragma unroll
         for (int p = 0; p < BK; p++) {
-            REAL b[TN];
+            REAL a[TM];
             #pragma unroll
-            for (int j = 0; j < TN; j++)
-                b[j] = Bt[p][x + j * GX];
-            #pragma unroll
-            for (int i = 0; i < TM; i++) {
-                const REAL a = At[p][y + i * GY];
+            for (int v = 0; v < TM / WIDTH; v++) {
+                const Lanes rows = {.whole = At[p][y + v * GY]};
                 #pragma unroll
-                for (int j = 0; j < TN; j++)
-                    acc[i][j] += a * b[j];
+                for (int i = 0; i < WIDTH; i++)
+                    a[v * WIDTH + i] = rows.lanes[i];
+            }
+            #pragma unroll
+            for (int j = 0; j < TN / WIDTH; j++) {
+                const VECTOR b = Bt[p][x + j * GX];
+                #pragma unroll
+                for (int i = 0; i < TM; i++)
+                    acc[i][j] += a[i] * b;
             }
         }
         barrier(CLK_LOCAL_MEM_FENCE);
     }
 
     #pragma unroll
-    for (int i = 0; i < TM; i++)
+    for (int i = 0; i < TM; i++) {
+        const int row = row0 + (y + i / WIDTH * GY) * WIDTH + i % WIDTH;
         #pragma unroll
-        for (int j = 0; j < TN; j++)
-            CP[(size_t)(row0 + y + i * GY) * np + column0 + x + j * GX] = acc[i][j];
+        for (int j = 0; j < TN / WIDTH; j++)
+            CP[((size_t)row * np + column0) / WIDTH + x + j * GX] = acc[i][j];
+    }
 }
 
 __kernel void unpad(int m, int n, SCALAR alpha, __global const REAL *restrict CP, int np, SCALAR beta,

@@ -7,12 +7,14 @@
  *      +-----------+        +-----------+         + beta * C[row * ldc + column]
  *
  * For GPUs with few registers for a work-item and no fast local memory: no tile, no barrier. Lanes gather
- * apart and are added at the end; pointers advance rather than being indexed. k that is not a multiple of
- * WIDTH ends in scalar steps. */
+ * apart and are added at the end. k that is not a multiple of WIDTH ends in scalar steps.
+ *
+ * POINTERS 1: both advance along their rows, an addition each for a step. POINTERS 0: they stay, and every load
+ * works its index out: A[row * lda + p]. A compiler may make the same of both. */
 #include "common.clh"
 
-#ifndef WIDTH
-#error "WIDTH, the elements of a vector, must be defined"
+#if !defined(WIDTH) || !defined(POINTERS)
+#error "WIDTH, the elements of a vector, and POINTERS, 1 if they advance, must be defined"
 #endif
 #define VECTOR REALV(WIDTH)
 #define LOAD(p) CAT(vload, WIDTH)(0, p)
@@ -40,9 +42,10 @@ __kernel void dot_rows(int m, int n, int k, SCALAR alpha,
     if (row >= m || column >= n)
         return;
 
+    VECTOR lanes = (VECTOR)(0);
+#if POINTERS
     __global const REAL *a = A + (size_t)row * lda;
     __global const REAL *b = BT + (size_t)column * ldbt;
-    VECTOR lanes = (VECTOR)(0);
     int p = k;
     for (; p >= WIDTH; p -= WIDTH) {
         lanes += LOAD(a) * LOAD(b);
@@ -52,6 +55,14 @@ __kernel void dot_rows(int m, int n, int k, SCALAR alpha,
     REAL sum = add_lanes(lanes);
     for (; p > 0; p--)
         sum += *a++ * *b++;
+#else
+    int p = 0;
+    for (; p + WIDTH <= k; p += WIDTH)
+        lanes += LOAD(A + (size_t)row * lda + p) * LOAD(BT + (size_t)column * ldbt + p);
+    REAL sum = add_lanes(lanes);
+    for (; p < k; p++)
+        sum += A[(size_t)row * lda + p] * BT[(size_t)column * ldbt + p];
+#endif
 
     __global REAL *c = C + (size_t)row * ldc + column;
     const REAL scaled = (REAL)alpha * sum;

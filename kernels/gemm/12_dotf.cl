@@ -7,11 +7,12 @@
  *      +-----------+        +-----------+         + beta * C[row * ldc + column]
  *
  * Each step loads WIDTH elements of both rows and adds WIDTH / 4 dot products to one sum: hardware with a dot
- * product instruction needs no additions of lanes at the end. Against dot: one chain of additions, not WIDTH. */
+ * product instruction needs no additions of lanes at the end. Against dot: one chain of additions, not WIDTH.
+ * POINTERS 1: both advance along their rows; 0: they stay, and every load works its index out. */
 #include "common.clh"
 
-#ifndef WIDTH
-#error "WIDTH, the elements of a vector, must be defined"
+#if !defined(WIDTH) || !defined(POINTERS)
+#error "WIDTH, the elements of a vector, and POINTERS, 1 if they advance, must be defined"
 #endif
 #define VECTOR REALV(WIDTH)
 #define LOAD(p) CAT(vload, WIDTH)(0, p)
@@ -40,13 +41,21 @@ __kernel void dotf_rows(int m, int n, int k, SCALAR alpha,
     if (row >= m || column >= n)
         return;
 
-    __global const REAL *a = A + (size_t)row * lda, *b = BT + (size_t)column * ldbt;
     REAL sum = 0;
+#if POINTERS
+    __global const REAL *a = A + (size_t)row * lda, *b = BT + (size_t)column * ldbt;
     int p = k;
     for (; p >= WIDTH; p -= WIDTH, a += WIDTH, b += WIDTH)
         sum += product(LOAD(a), LOAD(b));
     for (; p > 0; p--)
         sum += *a++ * *b++;
+#else
+    int p = 0;
+    for (; p + WIDTH <= k; p += WIDTH)
+        sum += product(LOAD(A + (size_t)row * lda + p), LOAD(BT + (size_t)column * ldbt + p));
+    for (; p < k; p++)
+        sum += A[(size_t)row * lda + p] * BT[(size_t)column * ldbt + p];
+#endif
 
     __global REAL *c = C + (size_t)row * ldc + column;
     const REAL scaled = (REAL)alpha * sum;

@@ -438,7 +438,7 @@ def test_ctrl_c_shows_what_was_compared(
     monkeypatch.setattr("tests.cli.conftest._DRIVER", _DRIVER)
     faults = {"GEMMBENCH_FAKE_FAULTS": "register 16 hang", "GEMMBENCH_FAKE_PID": str(pid)}
     process = start("check", "aa.jsonl", "--save", "new.jsonl", **faults)
-    end = time.monotonic() + 30
+    end = time.monotonic() + 120
     while not (pid.exists() and pid.read_text()) and time.monotonic() < end:
         time.sleep(0.02)
     os.killpg(process.pid, signal.SIGINT)

@@ -30,6 +30,7 @@ PAGES = {
     "square-all": "square --sizes 8,16 --kernel naive,tiled --scope all",
     "square-two": "square --sizes 8,16 --kernel naive --device all --dtype float,half",
     "square-plan": "square --sizes 8,16 --kernel naive,tiled --dtype float,half --device pocl --dry-run",
+    "square-math": "square --sizes 8,16 --kernel naive,image-4x8 --math strict,fast",
     "sweep-k": "sweep-k --m 8 --n 16 --k-max 100 --kernel naive,tiled",
     "precision": "precision --sizes 64 --kernel naive,tiled,register",
     "precision-pocl": "precision --size 8,16 --kernel naive,tiled --device pocl",

@@ -19,7 +19,7 @@ from tests.cli.conftest import ROOT, Call
 from tests.compare_runs import save
 from tools import generate_readme
 
-PAGES = ("README.md", "CONTRIBUTING.md", "plots/README.md")
+PAGES = ("README.md", "CONTRIBUTING.md", "plots/README.md", "docs/experiments.md")
 COMMAND = re.compile(r"(?:^|`)(gemmbench [a-z][^`#\n]*)", re.MULTILINE)
 
 

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from gemmbench.gemm.opencl import GemmExecutor
 from gemmbench.ladder import BY_NAME, LADDER
+from gemmbench.ladder.variant import Values
 from gemmbench.model import kernel_files
 from gemmbench.model.case import Case, Operands, Policy, Skip
 from gemmbench.model.device import DeviceFacts
@@ -23,6 +24,7 @@ from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Row
 from gemmbench.opencl import runtime as runtime_module
 from gemmbench.opencl.runtime import Runtime
+from gemmbench.stats import rates
 from gemmbench.suite.plan import gemm_plan
 from tests import in_process
 from tests.device.conftest import executor
@@ -48,12 +50,14 @@ EDGES = [
 SCALARS = [(1.0, 0.0), (2.0, -1.0), (0.0, 0.0), (0.0, 1.0), (-1.0, 0.5)]
 
 
-def bound(device: DeviceFacts, name: str, dtype: str) -> tuple[GemmExecutor, Any]:
+def bound(
+    device: DeviceFacts, name: str, dtype: str, overrides: Values | None = None
+) -> tuple[GemmExecutor, Any]:
     """An executor and the function that binds a variant's kernels to a problem's buffers."""
     made = executor(device)
     variant = BY_NAME[name]
-    parameters = variant.preset(device.family, dtype=dtype)
-    (step,) = gemm_plan([device], [variant], [Gemm(8, 8, 8, dtype)])
+    parameters = variant.preset(device.family, overrides, dtype)
+    (step,) = gemm_plan([device], [variant], [Gemm(8, 8, 8, dtype)], overrides)
     if isinstance(step, Skip):
         pytest.skip(step.row.reason)
     parameters = variant.compiled(Gemm(8, 8, 8, dtype), device, parameters)
@@ -89,6 +93,24 @@ def test_exact_on_any_shape(
     dtype = BY_NAME[name].dtypes[0]
     made, bind = bound(device, name, dtype)
     assert made.exact_run(Gemm(m, n, k, dtype, *scalars), bind) == ""
+
+
+#   a kernel, its type, parameters beside its preset
+PARAMETERS: list[tuple[str, str, dict[str, int]]] = [
+    ("padded", "float", {"WIDTH": 4, "PAD": 2}),
+    ("padded", "double", {"WIDTH": 2, "FUSED": 1}),
+    ("padded-160x160", "float", {}),
+    ("dot-v8-indexed", "float", {}),
+    ("dotf-v16-indexed", "double", {}),
+]
+
+
+@pytest.mark.parametrize(("name", "dtype", "overrides"), PARAMETERS)
+def test_exact_with_parameters(device: DeviceFacts, name: str, dtype: str, overrides: dict[str, int]) -> None:
+    made, bind = bound(device, name, dtype, overrides)
+    for shape in [(0, 5, 5), (5, 5, 0), (1, 1, 1), (7, 13, 31), (161, 159, 33)]:
+        for alpha, beta in SCALARS[:2]:
+            assert made.exact_run(Gemm(*shape, dtype, alpha, beta), bind) == "", shape
 
 
 @pytest.mark.parametrize("exchange", [1, 2])
@@ -149,6 +171,14 @@ def test_the_users_own_matrices_are_multiplied(device: DeviceFacts, tmp_path: An
     np.testing.assert_allclose(np.load(tmp_path / "out.npy"), 2 * (a @ b), rtol=1e-5)
 
 
+def test_the_batches_are_shared_among_the_launches(device: DeviceFacts) -> None:
+    row = measured(device, "padded-fused", Gemm(90, 70, 50))
+    assert [launch.name for launch in row.launches] == ["pad", "transpose", "padded", "unpad"]
+    timed = [launch.timed_s for launch in row.launches]
+    assert all(seconds is not None and seconds > 0 for seconds in timed)
+    assert 0 < (rates.helpers_share(row) or 0) < 1
+
+
 BREAKS = {
     #  a variant, what in its source is replaced, by what
     "the wrong row packed": ("cpu-packed", "to[j] = from[j]", "to[j] = from[0]"),
@@ -158,7 +188,9 @@ BREAKS = {
     "short loop": ("register", "p0 < k; p0 += BK", "p0 < k - 1; p0 += BK"),
     "reads C when beta is 0": ("naive", "beta == 0 ? scaled : scaled +", "scaled +"),
     "no tail": ("dot-v8", "for (; p > 0; p--)", "for (; p > 1; p--)"),
+    "lanes swapped": ("padded-160x160", "rows.lanes[i]", "rows.lanes[i ^ 1]"),
     "unscaled": ("padded", "(REAL)alpha * CP", "CP"),
+    "no tail of an index": ("dot-v4-indexed", "for (; p < k; p++)", "for (; p < k - 1; p++)"),
     "neighbour": ("block2x2-v4", "store(c + 1, alpha, s01, beta)", "store(c + 1, alpha, s00, beta)"),
     "another work-item's row": ("coarse", "At[y + w * RTS][p] * b", "At[y + w][p] * b"),
     "a lane too few": ("wide", "STEP(2, s2) STEP(3, s3)", "STEP(2, s2)"),
@@ -171,6 +203,7 @@ BREAKS = {
     "gathered twice": ("mali-sgemm", "b[2 * step], b[3 * step]", "b[2 * step], b[2 * step]"),
     "swapped pixels": ("image-4x8", "b2 = READ(BI, x, p + 2)", "b2 = READ(BI, x, p + 3)"),
     "pixels past the edge": ("image-4x8", "left > 1 ? b[1] : (REAL)0", "left > 1 ? b[0] : (REAL)0"),
+    "swapped vectors": ("buffer-4x8", "b2 = READ(x, p + 2)", "b2 = READ(x, p + 3)"),
     "an image of zeros": ("image-4x8", "WRITE(BI, x, p,", "if (p == 0) WRITE(BI, x, p,"),
 }
 

@@ -74,8 +74,9 @@ def test_it_runs_from_its_own_folder_alone(pip: Pip, tmp_path: Path) -> None:
     code = "import gemmbench.model.kernel_files as k; print(k.folder())"
     site = tmp_path / "b" / "site"
     said = subprocess.run(
-        [sys.executable, "-c", code],
+        [sys.executable, "-S", "-c", code],  # an editable install would come first
         env={**os.environ, "PYTHONPATH": str(site)},
+        cwd=tmp_path,
         capture_output=True,
         text=True,
     ).stdout

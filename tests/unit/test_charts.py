@@ -21,11 +21,14 @@ from gemmbench import chart_views
 from gemmbench.charts import SUFFIXES, named
 from gemmbench.charts import pane as charts
 from gemmbench.charts.lines import spread, thinned
+from gemmbench.gemm.authors_chart import bend, comparisons
 from gemmbench.gemm.ladder_chart import Types
+from gemmbench.ladder.authors import PUBLISHED
 from gemmbench.model.conditions import Conditions, Readings
 from gemmbench.model.dtypes import GEMM_DTYPES
 from gemmbench.model.row import Problem
-from gemmbench.model.run_file import Run
+from gemmbench.model.run_file import Run, load
+from gemmbench.stats.panels import Setting, standings
 from gemmbench.stats.rates import versus
 from tests import fake_runs as fake
 from tests.fake_tuner import fake_tune
@@ -341,6 +344,33 @@ def test_energy_over_k() -> None:
     assert list(x) == [64, 128, 256, 512, 1024, 2048]
     assert (np.diff(y) > 0).all()
     assert axes.get_xlabel() == "k, with m = 1024 and n = 1024"
+
+
+def test_a_run_beside_the_authors_figures() -> None:
+    """Of a real run: the kernels that both have, at the author's size; the order counts, not the rate."""
+    run = load(Path(__file__).parents[2] / "plots" / "h200-square.jsonl")
+    tutorial, amd, android = comparisons([run])
+    assert [pair.published for pair in (tutorial, amd, android)] == list(PUBLISHED)
+    assert (tutorial.problem.m, android.problem.m) == (4096, 2048)
+    assert list(tutorial.order) == list(PUBLISHED[0].gflops)
+    shown = standings(run, Setting(0, "float"), tutorial.problem, scope="kernel")
+    assert {name: pair[1] for name, pair in tutorial.order.items()} == {
+        name: place.rate.median for name, place in shown.items() if place.rate and name in tutorial.order
+    }
+    assert not tutorial.curves
+    assert set(android.curves) == {"dot-v8", "dot-v16", "dotf-v16", "block2x2-v4"}
+    assert bend(android.curves["block2x2-v4"][0]) == 2048
+    same = {name: (rate, 3 * rate) for name, (rate, _) in tutorial.order.items()}
+    reverse = {name: (rate, -rate) for name, (rate, _) in tutorial.order.items()}
+    agreements = [replace(tutorial, order=order).agreement for order in (same, reverse)]
+    assert agreements == [pytest.approx(1), pytest.approx(-1)]
+    text = " ".join(words(axes) for axes in draw(run, "authors").axes)
+    assert "Tesla K40m" in text
+    assert "block2x2-v4: 90 % of its best from 2048 (at 4096 16.1 %) there, from 512 here." in text
+
+
+def test_two_kernels_are_no_order_to_compare() -> None:
+    assert comparisons([few(fake.fake_ladder(("float",)))]) == []
 
 
 def test_ladder_is_a_waterfall_that_ends_at_the_peak() -> None:
@@ -661,7 +691,7 @@ def test_suited_kinds_and_why_the_others_are_not() -> None:
     found = chart_views.suited([fake.fake_square()])
     assert list(found) == list(chart_views.KINDS)
     assert [kind for kind, why in found.items() if not why] == [
-        "throughput", "host-device", "time", "ladder", "roofline",
+        "throughput", "host-device", "time", "ladder", "roofline", "authors",
     ]  # fmt: skip
     assert found["peak"] == "beside GEMM rows only --kind peak draws it"
     assert found["energy"].startswith("square.jsonl has no measured energy over several sizes")

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from gemmbench.ladder import BASELINES, BY_NAME, ORDER
+from gemmbench.ladder import BASELINES, BY_NAME, ORDER, VARIANTS
 from gemmbench.model.case import Case
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Check, Problem, Row
@@ -192,7 +192,8 @@ def test_narrow_shapes_have_a_kernel_on_nvidia_gpus_in_every_type(
 
 
 def test_only_what_runs_on_every_machine_is_chosen() -> None:
-    assert set(CHOOSABLE) == set(ORDER) - {"auto"} - (set(BASELINES) - {"numpy"})
+    configurations = {each.name for variant in VARIANTS for each in variant.configurations}
+    assert set(CHOOSABLE) == set(ORDER) - configurations - {"auto"} - (set(BASELINES) - {"numpy"})
 
 
 def test_points_come_from_verified_rows_of_the_device_and_the_host() -> None:

@@ -68,6 +68,14 @@ def test_row_major_operands_give_the_exact_answer(
     assert CublasExecutor(DEVICE).exact_run(taken) == ""
 
 
+@pytest.mark.parametrize(("dtype", "ld"), [("float", (33, 18, 19)), ("char", (40, 20, 19))])
+@pytest.mark.parametrize("memory", ["auto", "pageable"])
+def test_rows_may_be_apart(install: Install, dtype: str, ld: tuple[int, int, int], memory: str) -> None:
+    install()
+    row = measured(Gemm(21, 16, 32, dtype, 2.0, -1.0, ld=ld), replace(QUICK, memory=memory))
+    assert (row.status, row.reason) == ("ok", "")
+
+
 @pytest.mark.parametrize("shape", [(8, 7, 8), (8, 8, 7)])
 def test_integers_come_in_fours(install: Install, shape: tuple[int, int, int]) -> None:
     install()

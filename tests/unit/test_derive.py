@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from gemmbench.ladder import BY_NAME
-from gemmbench.model.row import Check, Energy, Parameters, Problem, Row, Scope, Work
+from gemmbench.model.row import Check, Energy, Launch, Parameters, Problem, Row, Scope, Work
 from gemmbench.model.run_file import Run
 from gemmbench.report.table import heading
 from gemmbench.stats import rates
@@ -161,8 +161,8 @@ def test_the_fields_of_the_contract() -> None:
     row = gemm("naive", 1000, 0.02, "kernel")
     fields = rates.derived(Run(HEADER, (row,)), row)
     assert " ".join(fields) == (
-        "kind variant dtype m n k status reason kernel_gflops device_gflops host_gflops peak_fraction "
-        "gflops gbps latency_s versus versus_ratio versus_low versus_high versus_scope "
+        "kind variant dtype m n k status reason kernel_gflops device_gflops host_gflops helpers_share "
+        "peak_fraction gflops gbps latency_s versus versus_ratio versus_low versus_high versus_scope "
         "energy_j gflop_per_j width noise few"
     )
     assert fields["kernel_gflops"] == pytest.approx(100)
@@ -250,3 +250,25 @@ def test_intensity_is_flops_over_the_bytes_of_all_operands() -> None:
     assert rates.intensity(replace(gemm("naive", 1, 1.0), problem=Problem(0, 5, 0))) == 0
     double = replace(gemm("naive", 96, 1.0), dtype="double")
     assert rates.intensity(double) == pytest.approx(2 * 96 / (3 * 8))
+
+
+def helped(kernel_s: float, device_s: float, launches: int = 2) -> Row:
+    """A row whose batches take so long in either scope, in ever slower batches."""
+    row = gemm("padded", 100, 0.002, "host")
+    slower = tuple(1 + 0.1 * n for n in range(9))
+    scopes = {
+        name: Scope(tuple(seconds * each for each in slower), 1, "stable")
+        for name, seconds in (("kernel", kernel_s), ("device", device_s))
+    }
+    stamps = (Launch("pad", 0, 0, 1e-4), Launch("multiply", 0, 0, 1e-3))[:launches]
+    return replace(row, samples={**scopes, **row.samples}, launches=stamps)
+
+
+def test_helpers_take_what_the_multiplication_leaves_of_the_device_scope() -> None:
+    assert rates.helpers_share(helped(0.00097, 0.001)) == pytest.approx(0.03)
+    assert rates.helpers_share(helped(0.001, 0.001, launches=1)) == 0
+    assert rates.helpers_share(helped(0.001, 0.001)) is None  # both by the wall clock
+    assert rates.helpers_share(replace(helped(0.97, 1), status="wrong")) is None
+    assert rates.helpers_share(gemm("numpy", 100, 0.001, "host", -1)) is None
+    row = helped(0.00097, 0.001)
+    assert rates.derived(Run(HEADER, (row,)), row)["helpers_share"] == pytest.approx(0.03)

@@ -443,14 +443,25 @@ def test_a_batch_on_a_gpu_also_has_the_time_from_its_first_start_to_its_last_end
         return SimpleNamespace(profile=profile, wait=lambda: None)
 
     def seconds(kind: str) -> Mapping[str, float]:
-        bench = SimpleNamespace(
-            runtime=SimpleNamespace(launch_s=1e-6, facts=SimpleNamespace(type=kind, timer_resolution_ns=1))
-        )
+        runtime = SimpleNamespace(launch_s=1e-6, facts=SimpleNamespace(type=kind, timer_resolution_ns=1))
+        bench = SimpleNamespace(runtime=runtime, timed=[])
         events = [("multiply", event(14_000 * number)) for number in range(100)]
         return Queued(cast(Bench, bench), events, 100, 0.0).finish().seconds
 
     assert seconds("gpu") == pytest.approx({"kernel": 1e-5, "device": 1e-5, "chain": 1.396e-5})
     assert seconds("cpu") == pytest.approx({"kernel": 1e-5, "device": 1e-5})
+
+
+def test_a_batch_is_shared_among_the_launches_of_a_problem() -> None:
+    def event(ns: int) -> SimpleNamespace:
+        return SimpleNamespace(profile=SimpleNamespace(start=0, end=ns), wait=lambda: None)
+
+    runtime = SimpleNamespace(launch_s=1e-6, facts=SimpleNamespace(type="cpu", timer_resolution_ns=1))
+    bench = SimpleNamespace(runtime=runtime, timed=[])
+    problems = [("pad", event(10)), ("multiply", event(970)), ("unpad", event(20))]
+    batch = Queued(cast(Bench, bench), [*problems, *problems], 2, 0.0).finish()
+    assert batch.seconds == pytest.approx({"kernel": 970e-9, "device": 1e-6})
+    assert bench.timed == [pytest.approx([10e-9, 970e-9, 20e-9])]
 
 
 # --- in turn with another kernel ----------------------------------------------------------------------------

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from gemmbench.ladder import BY_NAME, LADDER, VARIANTS
+from gemmbench.ladder import BY_NAME, LADDER, ORDER, VARIANTS
 from gemmbench.ladder.variant import Group, ParameterError, Variant, round_up, smaller_group
 from gemmbench.model import kernel_files
 from gemmbench.model.problem import Gemm
@@ -143,7 +143,7 @@ def test_the_ladder_has_every_published_step_in_order() -> None:
     assert " ".join(LADDER).startswith(
         "naive tiled coarse wide rect register register-wide subgroup prefetch padded "
         "dot-v4 dot-v8 dot-v16 dotf-v8 dotf-v16 block2x2-v4 block2x2-v8 block4x4-v4 block4x4-v8 "
-        "mali-sgemm image-4x8"
+        "mali-sgemm image-4x8 buffer-4x8"
     )
     assert len(set(LADDER)) == len(LADDER)
 
@@ -167,3 +167,81 @@ def test_the_articles_groups_fit_the_device_and_waste_little(m: int, n: int) -> 
     started = round_up(across, chosen["WX"]) * round_up(down, chosen["WY"])
     assert started < 2 * across * down  # few part-filled groups
     assert image.chosen(problem, DEVICE, {"WX": 4}) == {"WY": image.chosen(problem, DEVICE, {})["WY"]}
+
+
+def launches(name: str, overrides: dict[str, int] | None = None) -> list[str]:
+    variant, problem = BY_NAME[name], Gemm(5, 6, 7)
+    values = variant.values(problem, variant.preset("cpu", overrides))
+    return [step.kernel for step in variant.steps(values)]
+
+
+@pytest.mark.parametrize("m", [3, 8, 300])
+@pytest.mark.parametrize("n", [5, 64])
+def test_the_buffer_differs_from_the_image_in_nothing_but_b(m: int, n: int) -> None:
+    image, buffer, problem = BY_NAME["image-4x8"], BY_NAME["buffer-4x8"], Gemm(m, n, 7)
+    assert image.chosen(problem, DEVICE, {}) == buffer.chosen(problem, DEVICE, {})
+    assert (image.flags, image.dtypes) == (buffer.flags, buffer.dtypes)
+    pairs = []
+    for variant in (image, buffer):
+        values = variant.values(problem, full(variant, problem))
+        *helpers, step = variant.steps(values)
+        pairs.append((step.kernel[-4:], step.items(values), step.group(values)))
+        assert [helper.role for helper in helpers] == (
+            ["image"] if variant is image else ["pad"] if n % 4 else []
+        )
+    assert pairs[0] == pairs[1]
+
+
+def test_padded_takes_five_launches_or_four() -> None:
+    assert launches("padded") == ["pad", "transpose", "pad", "padded", "unpad"]
+    assert launches("padded", {"FUSED": 1}) == ["pad", "transpose", "padded", "unpad"]
+    assert launches("padded-fused") == ["pad", "transpose", "padded", "unpad"]
+    fused = BY_NAME["padded-fused"]
+    assert fused.temporary_bytes(Gemm(5, 6, 7), fused.preset("cpu"))["BT"] == 0
+
+
+@pytest.mark.parametrize(
+    ("overrides", "sentence"),
+    [
+        ({"WIDTH": 4, "TM": 10, "BM": 160}, "TM must be a multiple of WIDTH"),
+        ({"WIDTH": 4, "BK": 2}, "BK must be a multiple of WIDTH, so that loads are whole vectors"),
+        ({"FUSED": 2}, r"FUSED is 0 .* or 1"),
+    ],
+)
+def test_vectors_of_padded_are_whole(overrides: dict[str, int], sentence: str) -> None:
+    with pytest.raises(ParameterError, match=sentence):
+        BY_NAME["padded"].preset("cpu", overrides)
+
+
+@pytest.mark.parametrize("name", ["dot-v4", "dot-v8", "dot-v16", "dotf-v8", "dotf-v16"])
+def test_pointers_of_dot_products_advance_unless_they_are_to_be_indexed(name: str) -> None:
+    assert BY_NAME[name].preset("gpu-other")["POINTERS"] == 1
+    assert BY_NAME[f"{name}-indexed"].preset("gpu-other")["POINTERS"] == 0
+    with pytest.raises(ParameterError, match=r"POINTERS is 1 .* or 0"):
+        BY_NAME[name].preset("cpu", {"POINTERS": 2})
+
+
+NAMED = [each for variant in OPENCL for each in variant.configurations]
+
+
+@pytest.mark.parametrize("each", NAMED, ids=[each.name for each in NAMED])
+def test_a_named_configuration_is_no_rung_and_holds_everywhere(each: Variant) -> None:
+    base = next(variant for variant in OPENCL if each in variant.configurations)
+    name = each.name.removeprefix(f"{base.name}-")
+    assert BY_NAME[each.name] == each
+    assert each.name not in LADDER
+    assert ORDER.index(base.name) < ORDER.index(each.name) < ORDER.index(base.name) + 3
+    for family in ("cpu-intel", "cpu-pocl", "gpu-nvidia", "gpu-intel", "accelerator-other"):
+        for dtype in each.dtypes:
+            preset = each.preset(family, dtype=dtype)
+            assert preset == base.preset(family, base.named[name].values, dtype)
+
+
+@pytest.mark.parametrize("dtype", ["half", "float", "double"])
+def test_the_tutorials_tiles_fit_an_nvidia_gpu(dtype: str) -> None:
+    tiles = BY_NAME["padded-160x160"]
+    preset = tiles.preset("gpu-nvidia", dtype=dtype)
+    assert (preset["BM"], preset["BN"], preset["TM"], preset["TN"], preset["WIDTH"]) == (160, 160, 10, 10, 2)
+    (multiply,) = (step for step in tiles.passes if step.role == "multiply")
+    assert multiply.group(preset) == (16, 16)
+    assert tiles.local_bytes(dtype, preset) <= 48 << 10
