@@ -1,6 +1,7 @@
 """``make drivers``: the exact tests of every kernel, type and probe on every OpenCL driver there is.
 
     python -m tools.drivers [--install] [NAME...]   run them; NAME is part of a driver's name
+    python -m tools.drivers --new [NAME...]         the cases that were not run before: of a new kernel
     python -m tools.drivers --write | --check       docs/drivers.md from docs/drivers.json; is it stale
 
 Each driver runs in processes of its own that see no other one: a crash or a hang costs one case. A driver's
@@ -246,10 +247,20 @@ def drivers_here() -> list[Driver]:
     return list(seen.values())
 
 
-def run(driver: Driver) -> dict[str, Any]:
-    """All cases of a driver, each in a fresh process after one that crashed or hung."""
+def earlier(driver: Driver, machine: str) -> dict[str, tuple[str, str]]:
+    """The cases of a driver that were run before."""
+    known = json.loads(RESULT.read_text())
+    for result in known.values():
+        same = (result["name"], result["origin"]) == (driver.name, driver.origin)
+        if same and result["devices"] and result["devices"][0]["machine"] == machine:
+            return dict(result["rows"])
+    return {}
+
+
+def run(driver: Driver, rows: dict[str, tuple[str, str]] | None = None) -> dict[str, Any]:
+    """All cases of a driver but those of earlier rows, in a fresh process after one that crashed or hung."""
     begin = time.monotonic()
-    rows: dict[str, tuple[str, str]] = {}
+    rows = rows or {}
     devices: list[dict[str, Any]] = []
     trouble = ""
     with tempfile.TemporaryDirectory() as scratch:
@@ -359,7 +370,7 @@ def keep(result: dict[str, Any]) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", metavar="NAME")
-    for option in ("install", "write", "check", "worker", "few"):
+    for option in ("new", "install", "write", "check", "worker", "few"):
         parser.add_argument(f"--{option}", action="store_true")
     asked = parser.parse_args()
     if asked.worker:
@@ -371,7 +382,7 @@ def main() -> int:
         for driver in drivers_here():
             if not asked.names or any(name.lower() in driver.name.lower() for name in asked.names):
                 print(f"{driver.name} ({driver.origin})", flush=True)
-                keep(run(driver))
+                keep(run(driver, earlier(driver, platform.machine()) if asked.new else None))
     from tools.drivers_page import document
 
     text = document(json.loads(RESULT.read_text()))
