@@ -10,11 +10,11 @@ from types import MappingProxyType
 from matplotlib.figure import Figure
 
 from gemmbench.charts.pane import ChartError, Families, Pane, figure_of, write
-from gemmbench.gemm import authors_chart, ladder_chart, sweep_chart
+from gemmbench.gemm import authors_chart, grid_chart, ladder_chart, sweep_chart
 from gemmbench.model.run_file import Run, is_tuning
 from gemmbench.model.units import clean
 from gemmbench.probes import charts as probe_charts
-from gemmbench.suite import conditions_chart, together_chart
+from gemmbench.suite import conditions_chart, resources_chart, together_chart
 from gemmbench.suite.together_table import alone
 from gemmbench.tune import chart
 
@@ -33,6 +33,11 @@ class Kind:
 _SIZES = "over several sizes, square or with only k varying"
 # Where several suit a run the first is its default.
 KINDS: dict[str, Kind] = {
+    "heat-map": Kind(
+        "the rate over the parameters of a grid: cells over two of them, a line over one",
+        "measured rows of a grid (--param NAME=VALUE,VALUE)",
+        grid_chart.heat_map,
+    ),
     "throughput": Kind(
         "GFLOPS over size in the scope of the table, with the host's BLAS and the measured peak",
         f"measured GEMM rows {_SIZES}",
@@ -73,6 +78,12 @@ KINDS: dict[str, Kind] = {
         "measured GEMM rows with a measured peak of their type",
         sweep_chart.roofline,
     ),
+    "host-parts": Kind(
+        "where the time of the host scope goes: upload, enqueueing, passes, kernel, waiting, download",
+        "rows whose host scope was timed by part",
+        ladder_chart.host_parts,
+        across=1,
+    ),
     "authors": Kind(
         "the kernels' order, and where their curves bend, beside the figures of the write-ups' authors",
         "three kernels of a write-up measured in float at the same square problem",
@@ -112,6 +123,12 @@ KINDS: dict[str, Kind] = {
         "several devices at once beside each alone: the rate of all together, and each one's slowdown",
         "rows of several devices at once (--concurrent)",
         together_chart.panes,
+    ),
+    "resources": Kind(
+        "work-items in flight against the registers of each, or work-groups against the largest",
+        "rows that tell what their kernels take",
+        resources_chart.panes,
+        of_device=True,
     ),
     "conditions": Kind(
         "the device's clock, its power and what limited it, over the time of a row",
@@ -180,4 +197,6 @@ def figure(runs: Sequence[Run], kind: str, families: Families = _NONE) -> Figure
 def _lacks(runs: Sequence[Run], kind: str) -> str:
     """Which rows the runs would need."""
     names = ", ".join(clean(run.path) or "this run" for run in runs) or "no run"
-    return f"{names} {'have' if len(runs) > 1 else 'has'} no {KINDS[kind].needs}"
+    why = sweep_chart.why_no_energy(runs) if kind in ("energy", "efficiency") else ""
+    reason = f" ({why})" if why else ""
+    return f"{names} {'have' if len(runs) > 1 else 'has'} no {KINDS[kind].needs}{reason}"

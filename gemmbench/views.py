@@ -12,7 +12,7 @@ import msgspec
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from gemmbench.gemm import shape_tables, sweep_table
+from gemmbench.gemm import lowering, shape_tables, sweep_table
 from gemmbench.gemm.sweep_table import gemm
 from gemmbench.model.row import SCOPES, Row
 from gemmbench.model.run_file import Run
@@ -79,6 +79,7 @@ def sheets(run: Run, order: Sequence[str] = (), verbose: bool = False, own: bool
     view = VIEWS.get(run.header.view, _by_rows)
     every = verbose or scope == "all"
     tables = sweep_table.row_sheets(single, order) if every else view(single, scope, order)
+    tables += shape_tables.net_sheets(single)
     if not (own and run.header.view in VIEWS):
         tables += _peaks(single, verbose)
     return [*tables, *_below(run, order, verbose)]
@@ -164,7 +165,7 @@ def _record(run: Run, row: Row) -> dict[str, Any]:
     merged = msgspec.to_builtins(row) | rates.derived(run, row) | _device(run, row)
     merged.pop("matrices", None)  # `show` prints them
     merged |= {"disturbed": list(disturbed(run, row))}
-    merged |= together_table.derived(run, row)
+    merged |= together_table.derived(run, row) | lowering.derived(run, row)
     return {name: finite(value) for name, value in merged.items()}
 
 

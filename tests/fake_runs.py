@@ -11,7 +11,7 @@ from gemmbench.ladder import BY_NAME
 from gemmbench.model import schema1
 from gemmbench.model.case import Policy
 from gemmbench.model.device import DeviceFacts, HostFacts
-from gemmbench.model.row import PARTS, Check, Energy, Launch, Parameters, Problem, RanOn, Row, Scope, Work
+from gemmbench.model.row import WHOLE, Check, Energy, Launch, Parameters, Problem, RanOn, Row, Scope, Work
 from gemmbench.model.run_file import SCHEMA_VERSION, Header, Run
 
 ORDER = ("naive", "tiled", "register", "padded", "dot-v8", "block2x2-v4", "numpy")
@@ -318,6 +318,12 @@ def fake_peak() -> Run:
     return Run(header(("gemmbench", "peak")), tuple(rows), "peak.jsonl")
 
 
+def parts(**seconds: float) -> dict[str, tuple[float, ...]]:
+    """The host scope of three problems by part; the second took the median time."""
+    seconds |= {WHOLE: sum(seconds.values())}
+    return {name: (1.1 * part, part, 0.9 * part) for name, part in seconds.items()}
+
+
 def fake_gemm() -> Run:
     """One problem, with passes, alpha and beta; one variant is wrong."""
     problem = Problem(1000, 700, 300, 1.5, 0.5)
@@ -337,7 +343,10 @@ def fake_gemm() -> Run:
         replace(
             row,
             samples={**row.samples, "pageable": scope(0.012)},
-            parts={name: (1e-3 * n, 1.2e-3 * n) for n, name in enumerate(PARTS, 1)},
+            parts=parts(upload=1e-3, enqueue=1e-4, passes=3e-4, kernel=2e-3, waiting=1e-4, download=7e-4),
+            cycle=parts(
+                map=2e-4, fill=6e-4, upload=1e-3, enqueue=1e-4, passes=3e-4, kernel=2.8e-3, download=2e-3
+            ),
             launches=launches,
             notes=("two-humped samples: something else ran",),
         ),

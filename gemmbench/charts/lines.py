@@ -23,7 +23,10 @@ from gemmbench.stats.panels import Panel, Series, panels, sweep_axis
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p")
 Dashes = str | tuple[int, tuple[float, ...]]
 _LINES: tuple[Dashes, ...] = ("-", (0, (1, 1.2)), (0, (5, 1.5, 1, 1.5)))
-_LIBRARY_LINES: tuple[Dashes, ...] = ((0, (5, 2.5)), (0, (5, 1.5, 1, 1.5)), (0, (1, 1.2)))
+_LIBRARY_LINES: tuple[Dashes, ...] = (
+    *((0, (5, 2.5)), (0, (5, 1.5, 1, 1.5)), (0, (1, 1.2))),
+    *((0, (9, 2)), (0, (3, 1, 1, 1, 1, 1)), (0, (1, 3))),
+)
 _CROWD = len(pane.COLOURS) + 2  # with more variants than this a colour is a family
 HEIGHT = 4.5  # of a pane, inches; more if its labels need it
 
@@ -154,7 +157,7 @@ class Label:
     """Words for the right margin, at the height of a line's end."""
 
     text: str
-    end: End
+    end: End | None  # None: there is no line, and the words stand at the bottom
     colour: str
     bold: bool = False
 
@@ -297,13 +300,20 @@ def at_ends(axes: Axes, labels: Sequence[Label], box: Box, last: float | None = 
     def height(value: float) -> float:
         return float((np.log10(value) - low) / (high - low))
 
-    stands = spread([height(label.end.aim) for label in labels], box.gap / box.height, -0.02, 0.985)
+    aims = [height(label.end.aim) if label.end else 0.0 for label in labels]
+    stands = spread(aims, box.gap / box.height, -0.02, 0.985)
     for label, text_y in zip(labels, stands, strict=True):
-        ended = label.end.x < last
+        at = (1.045 if box.crowded else 1.03, text_y)
         style: dict[str, Any] = {
             "color": label.colour,
             "fontsize": 7.5 if box.crowded else 8.5,
             "fontweight": "bold" if label.bold else "normal",
+        }
+        if label.end is None:
+            pane.say(axes, label.text, at, where="axes fraction", va="center", **style)
+            continue
+        ended = label.end.x < last
+        style |= {
             "arrowprops": {
                 "arrowstyle": "-",
                 "color": label.colour,
@@ -316,9 +326,7 @@ def at_ends(axes: Axes, labels: Sequence[Label], box: Box, last: float | None = 
                 "patchA": None,  # not clipped at the words: the search for where takes half the drawing
             },
         }
-        name_end(
-            axes, label.text, (label.end.x, label.end.y), (1.045 if box.crowded else 1.03, text_y), **style
-        )
+        name_end(axes, label.text, (label.end.x, label.end.y), at, **style)
 
 
 def name_end(

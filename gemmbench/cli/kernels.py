@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 from rich.console import Group, RenderableType
@@ -14,20 +17,21 @@ from rich.text import Text
 from gemmbench import UsageError, api
 from gemmbench.cli import running
 from gemmbench.cli.running import click_option
-from gemmbench.ladder import FIRST_RUNG, VARIANTS
+from gemmbench.ladder import FIRST_RUNG, VARIANTS, architectures
+from gemmbench.ladder.architectures import Architecture, Fit
 from gemmbench.ladder.variant import Values, Variant
 from gemmbench.measure.child import Worker
 from gemmbench.model import units
-from gemmbench.model.case import Finished, Plan, Planned, Policy, Skip, Started
+from gemmbench.model.case import Case, Finished, Plan, Planned, Policy, Skip, Started
 from gemmbench.model.device import DeviceFacts, HostFacts
 from gemmbench.model.dtypes import DEVICE_DTYPES, GEMM_DTYPES, PLAIN_DTYPES
 from gemmbench.model.kernel_files import opening
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Resources, Row
 from gemmbench.model.run_file import Run
-from gemmbench.model.units import clean, clean_lines
+from gemmbench.model.units import clean, clean_lines, listed
 from gemmbench.options.bundling import Bundle
-from gemmbench.options.declare import choose_dtypes, choose_kernels
+from gemmbench.options.declare import CHART, check_plot_path, choose_dtypes, choose_kernels
 from gemmbench.options.measuring import Square
 from gemmbench.report import notes
 from gemmbench.report.notes import STYLES, WORDS, shape
@@ -37,6 +41,10 @@ from gemmbench.stats import panels, rates
 from gemmbench.stats.panels import Setting, Standing
 from gemmbench.suite.plan import gemm_plan, select
 from gemmbench.suite.run import every_device, header_of, user_errors
+
+if TYPE_CHECKING:
+    from gemmbench.charts.pane import Pane
+    from gemmbench.suite.resources_chart import Mark
 
 
 @click.command()
@@ -53,35 +61,95 @@ from gemmbench.suite.run import every_device, header_of, user_errors
     is_flag=True,
     help="Build every kernel for a device: memory, registers, work-group sizes, and how many work-items fit.",
 )
+@click.option(
+    "--explain",
+    is_flag=True,
+    help="Plan every kernel for a device, and build none: preset, group, registers, what limits it.",
+)
+@click.option(
+    "--device-facts",
+    "facts",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE.json",
+    help="For --explain: devices that are not here, as `gemmbench devices --json` prints them.",
+)
+@click.option(
+    "--plot",
+    type=click.Path(path_type=Path),
+    metavar=CHART,
+    help="For --resources and --explain: registers against work-items in flight.",
+)
 @click_option(Square, "device")
 @click_option(Square, "kernels")
 @click_option(Square, "dtype")
 def kernels(
-    name: str | None, file: Path | None, resources: bool, device: str, kernels: str, dtype: str
+    name: str | None,
+    file: Path | None,
+    resources: bool,
+    explain: bool,
+    facts: Path | None,
+    plot: Path | None,
+    device: str,
+    kernels: str,
+    dtype: str,
 ) -> None:
     """List the ladder of GEMM kernels, or describe one.
 
-    --device, --kernel and --dtype are for --resources.
+    --device, --kernel and --dtype are for --resources and --explain.
     """
-    if resources:
-        if name or file:
-            raise UsageError(
-                "--resources builds kernels and shows what they take: --describe and --run do not fit"
-            )
-        written = [variant for variant in choose_kernels(kernels) if variant.passes]
-        if not written:
-            raise UsageError(
-                f"--kernel {kernels}: a library's kernels are its own, there is nothing to build"
-            )
-        made = built(device, written, choose_dtypes(dtype, GEMM_DTYPES), running.command_words())
-        running.show(stack(sheets(made)))
+    if resources and explain:
+        raise UsageError("--resources builds kernels and --explain builds none: choose one")
+    if resources or explain or facts:
+        _show_resources(resources and not facts, (name, file), facts, plot, (device, kernels, dtype))
         return
+    if plot:
+        raise UsageError("--plot is for --resources and --explain")
     run = api.load(file) if file else None
     if name is None:
         running.show(ladder([entry(variant) for variant in VARIANTS], run))
         return
     for variant in choose_kernels(name):
         running.show(entry_page(entry(variant, picture(variant)), places(variant.name, run) if run else []))
+
+
+def _show_resources(
+    builds: bool,
+    others: tuple[str | None, Path | None],
+    facts: Path | None,
+    plot: Path | None,
+    chosen: tuple[str, str, str],
+) -> None:
+    """What kernels take: as a device's driver builds them, or as they are planned for it."""
+    device, names, dtype = chosen
+    if any(others):
+        does = "--resources builds kernels and shows what they take"
+        raise UsageError(f"{does if builds else '--explain plans kernels'}: --describe and --run do not fit")
+    written = [variant for variant in choose_kernels(names) if variant.passes]
+    if not written:
+        raise UsageError(f"--kernel {names}: a library's kernels are its own, there is nothing to build")
+    dtypes = choose_dtypes(dtype, GEMM_DTYPES)
+    check_plot_path(plot)
+    if builds:
+        made = built(device, written, dtypes, running.command_words())
+        running.show(stack(sheets(made)))
+        if plot:
+            running.draw([made], "resources", plot)
+        return
+    pages = explained(facts_of(facts, device), written, dtypes)
+    running.show(stack(map(explain_sheet, pages)))
+    if plot:
+        from gemmbench.charts.pane import draw_panes
+        from gemmbench.suite.resources_chart import constraint
+
+        def panes() -> list[Pane]:
+            return [
+                constraint(each.device, clean(each.device.title), each.dtype, each.marks)
+                for each in pages
+                if each.marks
+            ]
+
+        api.drawn(lambda: draw_panes(panes, plot, "kernels that the device runs", 2), plot)
+        running.say_drawn(plot)
 
 
 def entry(variant: Variant, picture: str = "") -> Entry:
@@ -333,6 +401,7 @@ def _sheet(run: Run, device: int, dtype: str, rows: Sequence[Row]) -> Sheet:
         notes=(
             *_LEGEND,
             *(fit if fits else []),
+            *(_architecture_notes(known) if (known := architectures.of(run.header.devices[device])) else []),
             *advice,
             *notes.troubles(rows, lambda row: row.dtype),
         ),
@@ -351,6 +420,185 @@ def _cells(kernel: Resources, reported: bool, fits: bool) -> tuple[Cell, ...]:
     if fits:
         cells += [Cell(text(kernel.fit)), Cell(clean(kernel.limit) or "-")]
     return tuple(cells)
+
+
+# --- ``kernels --explain``: the ladder as planned for a device, which need not be here ----------------------
+
+
+@dataclass(frozen=True)
+class KernelPlan:
+    """One variant as planned for a device."""
+
+    variant: str
+    row: Row  # why it does not run, if it does not
+    preset: str = ""  # the last key of its presets that counts
+    parameters: Values = field(default_factory=dict)
+    group: int = 0
+    local: int = 0  # bytes
+    registers: int = 0  # 32-bit, that a work-item wants
+    room: Fit = field(default_factory=lambda: Fit(None))
+
+
+@dataclass(frozen=True)
+class Explained:
+    """The ladder as planned for one device and data type."""
+
+    device: DeviceFacts
+    dtype: str
+    kernels: tuple[KernelPlan, ...]
+
+    @property
+    def marks(self) -> list[Mark]:
+        """Those that run, for the chart."""
+        from gemmbench.suite.resources_chart import Mark  # matplotlib takes a second to import
+
+        return [
+            Mark(each.variant, each.group, self.device.max_work_group_size, each.registers, "at least")
+            for each in self.kernels
+            if each.group
+        ]
+
+
+def facts_of(file: Path | None, selector: str) -> tuple[DeviceFacts, ...]:
+    """The devices that a file describes, or those of this machine.
+
+    Raises:
+        UsageError: the file cannot be read or describes no device, or a selector names none.
+    """
+    if file is None:
+        listed, _ = api.devices_and_host()
+    else:
+        listed = described(file)
+    with user_errors():
+        return select(listed, selector if file is None else selector or "all")
+
+
+def described(file: Path) -> tuple[DeviceFacts, ...]:
+    """Devices from JSON, an object or an array of them as ``devices --json`` prints, or from a saved run.
+
+    Raises:
+        UsageError: it cannot be read, or is no such file.
+    """
+    import msgspec
+
+    if file.suffix == ".jsonl":
+        return api.load(file).header.devices
+    try:
+        text = file.read_bytes()
+        kind = list[DeviceFacts] if text.lstrip().startswith(b"[") else DeviceFacts
+        read = msgspec.json.decode(text, type=kind)
+    except OSError as error:
+        raise UsageError(f"--device-facts {file}: {units.reason_of(error)}") from None
+    except msgspec.MsgspecError as error:
+        raise UsageError(
+            f"--device-facts {file} does not describe a device as `gemmbench devices --json` does: "
+            f"{clean(str(error))}"
+        ) from None
+    devices = tuple(read) if isinstance(read, list) else (read,)
+    if not devices:
+        raise UsageError(f"--device-facts {file} describes no device")
+    return tuple(replace(device, index=index) for index, device in enumerate(devices))
+
+
+def explained(
+    devices: Sequence[DeviceFacts], chosen: Sequence[Variant], dtypes: Sequence[str]
+) -> list[Explained]:
+    """Every variant as it would run at m = n = k = 1024; no device is touched."""
+    pages = []
+    for device in devices:
+        for dtype in dtypes:
+            problem = Gemm(_SIZE, _SIZE, _SIZE, dtype)
+            plan = gemm_plan([device], chosen, [problem])
+            kernels = tuple(map(partial(_planned, device, problem), chosen, plan))
+            pages.append(Explained(device, dtype, kernels))
+    return pages
+
+
+def _planned(device: DeviceFacts, problem: Gemm, variant: Variant, step: Case | Skip) -> KernelPlan:
+    if isinstance(step, Skip):
+        return KernelPlan(variant.name, step.row)
+    parameters = step.numbers
+    full = {**parameters, **variant.chosen(problem, device, parameters)}
+    values = variant.values(problem, full)
+    multiply = next(each for each in variant.steps(values) if each.role == "multiply")
+    group = math.prod(multiply.group_within(values, device.max_work_group_size, device.max_work_item_sizes))
+    local = variant.local_bytes(problem.dtype, full)
+    registers = variant.wanted_registers(problem, device, parameters)
+    keys = variant.preset_keys(device.family, problem.dtype, device.vector_bits)
+    shipped = variant.preset(device.family, dtype=problem.dtype, vector_bits=device.vector_bits)
+    near = "" if parameters == shipped else "near "  # a preset whose groups the device does not take
+    room = architectures.fit(device, group, local, registers)
+    return KernelPlan(
+        variant.name,
+        step.row("ok"),
+        near + keys[-1] if keys else "own choice",
+        full,
+        group,
+        local,
+        registers,
+        room,
+    )
+
+
+def explain_sheet(page: Explained) -> Sheet:
+    """A line for each kernel: what it runs with there, and what limits it."""
+    device, known = page.device, architectures.of(page.device)
+    runs = [each for each in page.kernels if each.group]
+    lines = [
+        (
+            Cell(clean(each.variant)),
+            Cell(each.preset if each.group else WORDS[each.row.status], style="" if each.group else "dim"),
+            *(_explained_cells(each) if each.group else (Cell(""),) * 5),
+        )
+        for each in page.kernels
+    ]
+    rows = [each.row for each in page.kernels if not each.group]
+    parameters = [Note(each.variant, listed(each.parameters), "dim") for each in runs if each.parameters]
+    return Sheet(
+        heading=(clean(device.title), f"{device.compute_units} units"),
+        caption=f"{page.dtype} at m = n = k = {_SIZE}: {len(runs)} of {len(lines)} kernels would run; "
+        "nothing was built",
+        keys=("", "preset"),
+        blocks=(("group", "local"), ("registers", "in flight", "limit")),
+        rows=tuple(lines),
+        left=frozenset({"preset", "limit"}),
+        notes=(
+            Note("registers", "32-bit, of a work-item: what the kernel is written for, at least", "dim"),
+            Note("in flight", "work-items that a core holds at once, and what keeps it from more", "dim"),
+            *_architecture_notes(known),
+            *parameters,
+            *notes.troubles(rows, lambda row: row.dtype),
+        ),
+    )
+
+
+def _explained_cells(each: KernelPlan) -> tuple[Cell, ...]:
+    items = each.room.items
+    flight = "-" if items is None else str(items) if items else "none"
+    return (
+        Cell(str(each.group)),
+        Cell(units.size(each.local) if each.local else "-"),
+        Cell(str(each.registers)),
+        Cell(flight, style="yellow" if items == 0 else ""),
+        Cell(each.room.limit or "-"),
+    )
+
+
+def _architecture_notes(known: Architecture | None) -> list[Note]:
+    """What is documented of a device's cores, and where."""
+    if known is None:
+        return [Note("cores", "nothing here tells its registers and how they are handed out", "dim")]
+
+    def text(value: object) -> str:
+        return "not documented" if value is None else str(value)
+
+    waves = " or ".join(map(str, known.waves))
+    local = f"{known.core_kib} KiB" if known.core_kib else "in main memory, or not documented"
+    return [
+        Note(known.name, f"{known.formula}; registers x work-items <= {known.product:,}"),
+        Note("cores", f"waves of {waves}, groups to {text(known.group)}, local memory {local}", "dim"),
+        Note("source", known.source, "dim"),
+    ]
 
 
 # --- ``gemmbench devices`` ----------------------------------------------------------------------------------

@@ -202,5 +202,6 @@ def _say_space(prepared: tuning.Tuning, options: Tune) -> None:
         console.print(Text(f"{count:>12,} {what}"))
     for parameter, values in space.values.items():
         marked = ", ".join(f"[{v}]" if v == space.default[parameter] else str(v) for v in values)
-        console.print(Text(f"  {parameter}: {marked}"))
+        own = "; its own choice for each problem" if parameter in space.own else ""
+        console.print(Text(f"  {parameter}: {marked}{own}"))
     console.print(Text(f"[ ] is the shipped preset; searched for about {options.budget:g} s (--budget)"))

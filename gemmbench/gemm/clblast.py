@@ -15,11 +15,12 @@ import numpy as np
 from gemmbench.gemm.opencl import GemmExecutor
 from gemmbench.gemm.opencl_bench import Bench, WallBench
 from gemmbench.ladder.variant import Layout, Variant
+from gemmbench.measure.host import file_of
 from gemmbench.model.case import Case, Policy
 from gemmbench.model.instrument import NotMeasuredError
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Status
-from gemmbench.opencl.runtime import Built, Runtime
+from gemmbench.opencl.runtime import SVM, Built, Runtime
 
 _FILES = ("libclblast.so.1", "libclblast.dylib", "clblast.dll")
 _ADVICE = "install CLBlast (libclblast1 on Debian and Ubuntu)"
@@ -148,6 +149,8 @@ class ClblastExecutor(GemmExecutor):
     ) -> Bench:
         if case.problem is not None and not case.problem.flops:
             raise NotMeasuredError("unsupported", "CLBlast takes no matrix without elements")
+        if policy.memory in SVM:
+            raise NotMeasuredError("unsupported", "CLBlast takes buffers, and no shared virtual memory")
         return super().prepare(case, policy, like, problem)
 
     def bind(
@@ -162,20 +165,6 @@ class ClblastExecutor(GemmExecutor):
     ) -> list[ClblastCall]:
         """The one call; CLBlast compiles its kernels when it is first made."""
         return [ClblastCall(self._library, problem, layout, buffers)]
-
-
-# --- Shared libraries that are not Python's: opened, and named by the file that they came from --------------
-
-
-class _SymbolFile(ctypes.Structure):
-    """What ``dladdr`` tells of an address."""
-
-    _fields_ = (
-        ("file", ctypes.c_char_p),
-        ("base", ctypes.c_void_p),
-        ("symbol", ctypes.c_char_p),
-        ("address", ctypes.c_void_p),
-    )
 
 
 def opened(what: str, candidates: Iterable[str], advice: str) -> ctypes.CDLL:
@@ -197,13 +186,3 @@ def opened(what: str, candidates: Iterable[str], advice: str) -> ctypes.CDLL:
             if Path(candidate).is_file():  # it is there, and lacks something
                 broken = f" ({error})"
     raise NotMeasuredError("unsupported", f"{what} is not there{broken}: {advice}")
-
-
-def file_of(function: Any) -> Path | None:
-    """The file that a library's function is in, links followed; None if the system does not tell."""
-    symbol = _SymbolFile()
-    try:
-        known = ctypes.CDLL(None).dladdr(ctypes.cast(function, ctypes.c_void_p), ctypes.byref(symbol))
-    except (OSError, AttributeError, TypeError):  # Windows has no dladdr, and no library without a name
-        return None
-    return Path(symbol.file.decode(errors="replace")).resolve() if known and symbol.file else None

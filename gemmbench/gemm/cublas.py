@@ -19,7 +19,7 @@ import numpy as np
 
 from gemmbench.gemm.answers import Answers
 from gemmbench.gemm.clblast import opened
-from gemmbench.gemm.operands import Laps, Matrices, host_batch, load_operands, operand_sets
+from gemmbench.gemm.operands import SPLIT, Laps, Matrices, host_batch, load_operands, operand_sets
 from gemmbench.gemm.verify import ExactTest, edge_problem
 from gemmbench.ladder import BY_NAME
 from gemmbench.ladder.variant import Layout, round_up
@@ -544,7 +544,7 @@ class CublasBench:
         """See `measure.instrument.Bench`: no kernel scope, since the library's kernels are its own."""
         self._last = clock
         if clock != "device":
-            return host_batch(partial(self._next_host_run, clock), count)
+            return host_batch(partial(self._next_host_run, clock), clock, count)
         graph = self._graph(count) if count > max(1, self.sets) else None
         begin = time.monotonic()
         watch = self._cuda.start()
@@ -581,17 +581,16 @@ class CublasBench:
         a, b, c = (operands.device[name] for name in ("A", "B", "C"))
         self._library.enqueue(self._problem, Layout.of(self._problem), a, b, c)
 
-    def _host_run(self, operands: _Set, clock: str = "host") -> dict[str, float]:
-        """From operands in host memory to C in host memory; wall seconds."""
+    def _host_run(self, operands: _Set, clock: str) -> dict[str, float]:
+        """From operands in host memory to C in host memory: see `Laps`."""
         host = operands.pageable if clock == PAGEABLE else operands.host
         self._cuda.finish()
-        laps = Laps(clock, self._cuda.finish)
+        laps = Laps(clock in SPLIT, self._cuda.finish)
         for name in ("A", "B", "C") if self._problem.beta != 0 else ("A", "B"):
             self._cuda.to_device(operands.device[name], host[name])
-        laps.lap("upload")
+        laps.lap("upload", wait=True)
         self._enqueue(operands)
-        laps.lap("enqueue", wait=False)
-        laps.lap("passes")
+        laps.launched(None)
         self._cuda.to_host(host["C"], operands.device["C"])
         return laps.end()
 

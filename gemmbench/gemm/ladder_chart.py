@@ -1,4 +1,4 @@
-"""Bars and dots for each kernel: the ladder as a waterfall, data types side by side, real shapes."""
+"""Bars and dots for each kernel: the ladder as a waterfall, data types, real shapes, the host scope."""
 
 from __future__ import annotations
 
@@ -11,17 +11,20 @@ from matplotlib.axes import Axes
 
 from gemmbench.charts import pane
 from gemmbench.charts.lines import paled
+from gemmbench.gemm.lowering import nets
+from gemmbench.gemm.sweep_table import part_name
 from gemmbench.ladder import AUTO, BASELINE
 from gemmbench.ladder.variant import LIBRARIES
 from gemmbench.model import units
 from gemmbench.model.dtypes import DTYPES, GEMM_DTYPES
-from gemmbench.model.row import Problem, Row
+from gemmbench.model.row import PARTS, Problem, Row
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean
 from gemmbench.stats import rates as derive
 from gemmbench.stats.panels import Series, Setting, common_problem, series, settings, sweep_axis
 
 _BAR = 0.62
+_WORDS = 13  # points from line to line of what is said of the host
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,13 +37,18 @@ class Ladder:
     dtype: str
     problem: Problem
     rungs: tuple[pane.Rung, ...]  # on the device
-    host: pane.Rung | None
+    hosts: tuple[pane.Rung, ...]  # the host's BLAS, with each number of threads
     peak: derive.Peak | None
     notes: tuple[str, ...]  # on the peak
 
     def rate(self, rung: pane.Rung) -> float | None:
         """A rung's rate in flop/s."""
         return derive.median_rate(rung.rows[self.dtype], self.scope)
+
+    @property
+    def words(self) -> int:
+        """Lines at the bottom that say what the host reaches; one is there in any case."""
+        return max(1, len(self.hosts))
 
     @property
     def scope(self) -> str:
@@ -56,7 +64,7 @@ class Ladder:
     def best(self) -> float:
         """The best rate of those that are compared; that of `auto` is another's."""
         device = self.rungs[0].rows[self.dtype].device
-        every = [*self.rungs, *([self.host] if self.host else [])]
+        every = [*self.rungs, *self.hosts]
         rows = [rung.rows[self.dtype] for rung in every if rung.variant != AUTO]
         return derive.best_of(derive.compared_rate(self.run, device, row, self.scope) for row in rows) or 0.0
 
@@ -86,12 +94,12 @@ def ladder(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
             dtype,
             problem,
             tuple(rung for rung in all_rungs if not rung.is_host),
-            next((rung for rung in all_rungs if rung.is_host and rung.variant == BASELINE), None),
+            tuple(rung for rung in all_rungs if rung.is_host),
             peak,
             tuple(_about(subject, peak)),
         )
         if len(chart.rates) >= 2:
-            lines = len(chart.rungs) + len({rung.family for rung in chart.rungs}) + 2
+            lines = len(chart.rungs) + len({rung.family for rung in chart.rungs}) + chart.words + 1
             panes.append(pane.Pane(1.5 + pane.ROW * lines, partial(_paint, chart=chart)))
     return panes
 
@@ -100,8 +108,8 @@ def _paint(axes: Axes, chart: Ladder) -> None:
     """Bars over a logarithmic axis of speed-ups, and their figures at the right."""
     stands, heads = pane.places(chart.rungs)
     unit = chart.rate(chart.base) or 1.0
-    host = chart.rate(chart.host) if chart.host else None
-    top = max(*chart.rates, chart.peak.rate if chart.peak else 0.0, host or 0.0)
+    hosts = {rung.label: rate for rung in chart.hosts if (rate := chart.rate(rung))}
+    top = max(*chart.rates, chart.peak.rate if chart.peak else 0.0, *hosts.values())
     divisor, letter = units.scale(top)
     names = {position.y: position.rung.label for position in stands}
     bottom = stands[-1].y
@@ -117,11 +125,11 @@ def _paint(axes: Axes, chart: Ladder) -> None:
         pane.heading(axes, column, text)
     axes.axvline(1, color=pane.DARK, linewidth=0.8)
     name = chart.base.label + ("" if chart.base is chart.rungs[0] else ", the first that was measured")
-    lowest = min(*chart.rates, host or unit) / unit
+    lowest = min(*chart.rates, unit, *hosts.values()) / unit
     pane.log_across(axes, lowest, top / unit, f"speed-up over {name}", lambda value: f"{value:,g}x")
-    axes.set_ylim(bottom + 1.9, -0.8)
-    if host:
-        _host_line(axes, host / unit, f"{BASELINE}, host: {units.rate(host)}")
+    axes.set_ylim(bottom + 0.9 + chart.words, -0.8)
+    for index, (label, host) in enumerate(hosts.items()):
+        _host_line(axes, host / unit, f"{label}, host: {units.rate(host)}", index)
     what = f"{chart.dtype}, {chart.scope} scope, {chart.problem.title}"
     below = f"{what}; in full colour the step from the rung above"
     pane.titles(axes, chart.title, below, (("faster than the rung above", pane.UP), ("slower", pane.DOWN)))
@@ -178,14 +186,14 @@ def _no_bar(axes: Axes, y: float, row: Row) -> None:
     pane.say(axes, text, (1, y), (4, 0), va="center_baseline", fontsize=7.5, color=pane.GREY)
 
 
-def _host_line(axes: Axes, x: float, words: str) -> None:
+def _host_line(axes: Axes, x: float, words: str, index: int) -> None:
     """The host's BLAS, named at the bottom on the side that has room."""
     axes.axvline(x, color=pane.BLACK, linewidth=1.3, linestyle=(0, (5, 2.5)), zorder=5, label=BASELINE)
     low, high = axes.get_xlim()
     left = x < (low * high) ** 0.5
     side = "left" if left else "right"
     style: dict[str, Any] = {"ha": side, "va": "bottom", "fontsize": 8, "bbox": pane.OPAQUE, "zorder": 6}
-    pane.say(axes, words, (x, 0), (4 if left else -4, 3), pane.BELOW, **style)
+    pane.say(axes, words, (x, 0), (4 if left else -4, 3 + _WORDS * index), pane.BELOW, **style)
 
 
 # --- Every variant in each data type, beside each type's measured peak --------------------------------------
@@ -443,7 +451,12 @@ def _paint_shapes(axes: Axes, chart: Shapes) -> None:
     below = f"{chart.dtype}, {scope} scope; the fastest of each shape in bold"
     pane.titles(axes, chart.title, below, keys)
     texts = {"Not drawn, slower on most shapes": chart.slower, "No figure for any shape": chart.lacking}
-    pane.footnote(axes, [f"{text}: {', '.join(names)}." for text, names in texts.items() if names])
+    said = [
+        f"AlexNet, device scope, two towers run twice: {net.sentence}."
+        for net in nets(chart.run)
+        if (net.device, net.dtype) == (chart.device, chart.dtype)
+    ]
+    pane.footnote(axes, [*said, *(f"{text}: {', '.join(names)}." for text, names in texts.items() if names)])
 
 
 def _shape_bar(axes: Axes, y: float, line: Series, number: int, rate: float, colour: str, best: bool) -> None:
@@ -463,3 +476,70 @@ def _name(row: Row) -> str:
     """A shape for people: its label above m x n x k."""
     assert row.problem is not None  # a gemm row has one
     return f"{clean(row.label)}\n{row.problem.shape}" if row.label else row.problem.shape
+
+
+# --- Where the time of the host scope goes: a stacked bar for each kernel, or for each size -----------------
+
+
+_NAMED_PART = 0.07  # of the whole: narrower parts have no room for their figure
+_PART_COLOURS = dict(zip(PARTS, (
+    pane.COLOURS[5], pane.DARK, pane.COLOURS[0], pane.COLOURS[4], pane.COLOURS[3], pane.COLOURS[2], pane.GREY,
+    pane.COLOURS[1],
+), strict=True))  # fmt: skip
+
+
+def host_parts(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
+    """A pane for each run, device and type whose host scope was timed by part.
+
+    Of one problem every kernel has a bar; of several, the fastest in the host scope at each. A map cycle has
+    a bar of its own below.
+    """
+    panes = []
+    for subject in pane.subjects(runs):
+        rows = [row for row in subject.rows if (split := derive.split(row.parts)) and split.whole_s]
+        problems = list(dict.fromkeys(row.problem for row in rows if row.problem))
+        if len(problems) > 1:
+            rows = [
+                max(
+                    (row for row in rows if row.problem == problem),
+                    key=lambda row: derive.median_rate(row, "host") or 0.0,
+                )
+                for problem in problems
+            ]
+        bars: dict[int, tuple[str, derive.Split]] = {}
+        for row in rows:
+            at = f" {row.label or row.problem.size}" if len(problems) > 1 and row.problem else ""
+            for name, parts in ((f"{row.title}{at}", row.parts), ("map cycle", row.cycle)):
+                if split := derive.split(parts):
+                    bars[len(bars)] = clean(name), split
+        if bars:
+            head = f"{subject.dtype}, host scope" + (f", {problems[0].title}" if len(problems) == 1 else "")
+            paint = partial(_paint_parts, title=subject.title, head=head, bars=bars)
+            panes.append(pane.Pane(1.6 + 1.4 * pane.ROW * len(bars), paint))
+    return panes
+
+
+def _paint_parts(axes: Axes, title: str, head: str, bars: dict[int, tuple[str, derive.Split]]) -> None:
+    """Parts in their order as fractions of the whole, which stands at the right."""
+    for y, (_, split) in bars.items():
+        left = 0.0
+        for name in split.seconds:
+            share = 100 * split.share(name)
+            axes.barh(y, share, _BAR, left, color=_PART_COLOURS[name], label=name)
+            if share >= 100 * _NAMED_PART:
+                style: dict[str, Any] = {"ha": "center", "va": "center_baseline", "fontsize": 7.5}
+                colour = pane.BLACK if name == "map" else "white"
+                pane.say(axes, f"{share:.0f} %", (left + share / 2, y), color=colour, **style)
+            left += share
+        pane.cell(axes, 0, y, units.seconds(split.whole_s) if split.whole_s is not None else "-", pane.DARK)
+    pane.heading(axes, 0, "whole")
+    pane.name_rows(axes, {y: name for y, (name, _) in bars.items()}, {})
+    axes.set_ylim(len(bars) - 0.4, -0.7)
+    axes.set_xlim(0, max(100.0, *(100 * sum(map(split.share, split.seconds)) for _, split in bars.values())))
+    axes.grid(False, axis="y")
+    axes.set_xlabel("% of the whole")
+    used = dict.fromkeys(name for name in PARTS for _, split in bars.values() if name in split.seconds)
+    spoken = {name: next(part_name(s, name) for _, s in bars.values() if name in s.seconds) for name in used}
+    keys = tuple((spoken[name], _PART_COLOURS[name]) for name in used)
+    pane.titles(axes, title, f"{head}; of the problem that took the median time", keys)
+    pane.footnote(axes, [f"{name}: {split.doubt}." for name, split in bars.values() if split.doubt])

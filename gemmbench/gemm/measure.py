@@ -20,7 +20,7 @@ from gemmbench.model.conditions import Conditions, joined
 from gemmbench.model.device import HOST, DeviceFacts
 from gemmbench.model.instrument import Batch, Handle, Instrument, LostError, NotMeasuredError, too_slow
 from gemmbench.model.problem import Gemm
-from gemmbench.model.row import CHAIN, PAGEABLE, Check, Energy, Partner, Row, Scope
+from gemmbench.model.row import CHAIN, CYCLE, PAGEABLE, Check, Energy, Partner, Row, Scope
 from gemmbench.model.units import percent, rate
 from gemmbench.stats import ceilings, rates
 from gemmbench.stats.conditions import disturbances
@@ -132,8 +132,14 @@ def _beside_samples(handle: Handle, row: Row, device: DeviceFacts | None, policy
     """What is measured once a row has its samples: the host scope's parts, and energy."""
     if handle.prepared.parts and row.status == "ok":
         yield Staged("timing the host scope's parts")
-        batch = handle.batch("parts", _parts_count(row, policy))
-        row = replace(row, parts=dict(batch.each))
+        count = _parts_count(row, policy)
+        row = replace(row, parts=dict(handle.batch("parts", count).each))
+        if handle.prepared.cycle:
+            yield Staged("timing the map cycle")
+            row = replace(row, cycle=dict(handle.batch(CYCLE, count).each))
+        doubts = {name: rates.doubt(parts) for name, parts in (("host scope", row.parts), (CYCLE, row.cycle))}
+        notes = (f"{name} by part: {doubt}" for name, doubt in doubts.items() if doubt)
+        row = replace(row, notes=(*row.notes, *notes))
     if policy.energy and row.status == "ok":
         yield Staged("measuring energy")
         with Metered(handle, handle.prepared.clocks[0]) as run:
@@ -318,7 +324,7 @@ def _predict(instrument: Instrument, case: Case, device: DeviceFacts | None, pol
             took_s = batch.wall_s if "kernel" in batch.seconds else batch.seconds[clock]
             return Trial(took_s, conditions, disturbances(conditions, device is None or device.type == "cpu"))
 
-    if _problem(case).flops:
+    if case.kind == "gemm" and _problem(case).flops:
         refuse_if_too_slow(_problem(case), policy, trial, dict(case.measured))
     return is_exact
 
@@ -331,6 +337,7 @@ def _row(case: Case, handle: Handle) -> Row:
         choice=dict(prepared.built.choice),
         resources=prepared.built.resources,
         memory=prepared.memory,
+        work=None if case.kind == "gemm" else prepared.unit,
     )
 
 
@@ -367,7 +374,7 @@ def _verified_after(row: Row, handle: Handle) -> Row:
     if check.verdict != "wrong":
         return row
     reason = "; ".join(check.reasons)
-    return replace(row, status="wrong", reason=reason, samples={}, parts={}, energy=Energy())
+    return replace(row, status="wrong", reason=reason, samples={}, parts={}, cycle={}, energy=Energy())
 
 
 def _untimed(row: Row, handle: Handle) -> Row:

@@ -1,23 +1,43 @@
-"""numpy's BLAS: the host side of the break-even size."""
+"""The host's BLAS, numpy's or a second one: the host side of the break-even size."""
 
 from __future__ import annotations
 
+import ctypes
+import ctypes.util
+import importlib.util
 import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from gemmbench.gemm.answers import Answers
 from gemmbench.gemm.operands import Matrices, load_operands, rotating_sets
-from gemmbench.measure.host import last_level_cache_bytes
+from gemmbench.ladder.variant import Layout
+from gemmbench.measure.host import (
+    Pool,
+    blas_pools,
+    blas_threads,
+    file_of,
+    last_level_cache_bytes,
+    numpy_pool,
+    pool_title,
+)
 from gemmbench.model.case import Case, Operands, Policy
 from gemmbench.model.dtypes import ReferenceArray
-from gemmbench.model.instrument import Batch, Built, Prepared, Verified, When
+from gemmbench.model.instrument import Batch, Built, NotMeasuredError, Prepared, Verified, When
 from gemmbench.model.problem import Gemm
-from gemmbench.model.row import Check
+from gemmbench.model.row import THREADS, Check, titled
 
 _MOST_BYTES = 4 << 30  # of all operand sets
 _WARM = "cold: its operands stay in the cache, since the size of the host's caches is not known"
+
+
+Threads = Callable[[], AbstractContextManager[object]]
 
 
 class NumpyExecutor:
@@ -29,17 +49,64 @@ class NumpyExecutor:
     def prepare(
         self, case: Case, policy: Policy, like: object = None, problem: Gemm | None = None
     ) -> NumpyBench:
-        return NumpyBench(replace(case, problem=problem, operands=Operands()) if problem else case, policy)
+        if problem:
+            case = replace(case, problem=problem, operands=Operands())
+        return NumpyBench(case, policy, self.multiply, self._threads(case), self.build(case))
+
+    def multiply(
+        self, problem: Gemm, a: ReferenceArray, b: ReferenceArray, c: ReferenceArray, out: ReferenceArray
+    ) -> None:
+        """out = alpha A B + beta C; c is not read if beta is 0."""
+        gemm(problem, a, b, c, out)
+
+    def pool(self) -> Pool | None:
+        """What threadpoolctl says of the library; None if it does not know it."""
+        return numpy_pool()
+
+    def _threads(self, case: Case) -> Threads:
+        """What is entered while a case multiplies, so that its library has the threads that it asks for.
+
+        Raises:
+            NotMeasuredError: unsupported: they cannot be set.
+        """
+        wanted = case.parameters.get(THREADS)
+        if wanted is None:
+            return nullcontext
+        threads = blas_threads(int(wanted))
+        with threads():
+            pool = self.pool()
+        if pool is None or pool["num_threads"] != wanted:
+            most = f", it takes {pool['num_threads']}" if pool else ""
+            raise NotMeasuredError(
+                "unsupported", f"its BLAS cannot be set to {titled('', {THREADS: wanted})}{most}"
+            )
+        return threads
 
 
 class NumpyBench:
-    """One problem on the host: a `measure.instrument.Bench`."""
+    """One problem on the host: a `measure.instrument.Bench`.
+
+    Args:
+        case: what is measured.
+        policy: of its row.
+        multiply: as `gemm`.
+        threads: what is entered while it multiplies.
+        built: for the row.
+    """
 
     scopes = distinct = ("host",)
     sets = 1
 
-    def __init__(self, case: Case, policy: Policy) -> None:
+    def __init__(
+        self,
+        case: Case,
+        policy: Policy,
+        multiply: Callable[[Gemm, ReferenceArray, ReferenceArray, ReferenceArray, ReferenceArray], None],
+        threads: Threads,
+        built: Built,
+    ) -> None:
         assert case.problem is not None
+        self._multiply, self._threads = multiply, threads
         self._problem = case.problem
         self._values = load_operands(case, policy.seed)
         self._answers = Answers(case, self._values, policy, "")
@@ -54,7 +121,7 @@ class NumpyBench:
         ]
         self._next, self._last = 0, self._out
         notes = (_WARM,) if policy.cold and not cache else ()
-        self.prepared = Prepared(("host",), sets=sets, notes=notes)
+        self.prepared = Prepared(("host",), built=built, sets=sets, notes=notes)
         self._has_run = False
 
     def verify(self, when: When) -> Verified:
@@ -74,7 +141,8 @@ class NumpyBench:
         self._has_run = False
         self._out[...] = c
         self._c[...] = c
-        gemm(self._problem, *self._inside(self._a, self._b, self._c, self._out))
+        with self._threads():
+            self._multiply(self._problem, *self._inside(self._a, self._b, self._c, self._out))
         self._c[...] = self._stored.c
         return np.array(self._out)
 
@@ -94,12 +162,13 @@ class NumpyBench:
     def start(self, clock: str, count: int, work: int = 1) -> Batch:
         stored = [(self._a, self._b, self._c, self._out), *self._others]
         sets = [self._inside(*matrices) for matrices in stored]
-        begin = time.monotonic()
-        for _ in range(count):
-            a, b, c, out = sets[self._next % len(sets)]
-            self._next += 1
-            gemm(self._problem, a, b, c, out)
-        end = time.monotonic()
+        with self._threads():
+            begin = time.monotonic()
+            for _ in range(count):
+                a, b, c, out = sets[self._next % len(sets)]
+                self._next += 1
+                self._multiply(self._problem, a, b, c, out)
+            end = time.monotonic()
         self._last = stored[(self._next - 1) % len(sets)][-1]
         self._has_run = True
         return Batch({"host": (end - begin) / count}, begin, end, count)
@@ -115,3 +184,92 @@ def gemm(problem: Gemm, a: ReferenceArray, b: ReferenceArray, c: ReferenceArray,
         out *= out.dtype.type(problem.alpha)
     if problem.beta != 0:
         out += out.dtype.type(problem.beta) * c
+
+
+# --- A second BLAS of the host, through its C interface -----------------------------------------------------
+
+
+_NAMES = ("mkl_rt", "blis", "openblas", "blas")
+_ROW_MAJOR = 101
+_NOT_TRANSPOSED = 111
+_FUNCTIONS = {"float": ("cblas_sgemm", ctypes.c_float), "double": ("cblas_dgemm", ctypes.c_double)}
+_PREFIXES = ("", "scipy_")  # of functions: scipy's own OpenBLAS has one
+
+
+@cache
+def second_blas() -> str:
+    """A BLAS other than numpy's: MKL, BLIS, the system's OpenBLAS, scipy's; its file, "" if there is none."""
+    own = str(Path((numpy_pool() or {}).get("filepath", "")).resolve())
+    for file in _candidates():
+        try:
+            library = ctypes.CDLL(file)
+        except OSError:
+            continue
+        if (function := _function(library, "cblas_sgemm")) and str(file_of(function)) != own:
+            return file
+    return ""
+
+
+def _candidates() -> Iterator[str]:
+    yield from filter(None, map(ctypes.util.find_library, _NAMES))
+    scipy = importlib.util.find_spec("scipy")
+    for folder in (scipy.submodule_search_locations or ()) if scipy else ():
+        for libraries in (Path(folder).parent / "scipy.libs", Path(folder) / ".dylibs"):
+            yield from map(str, sorted(libraries.glob("*openblas*")))
+
+
+def _function(library: ctypes.CDLL, name: str) -> Any:
+    """A function of a BLAS; None if it lacks that."""
+    return next((call for prefix in _PREFIXES if (call := getattr(library, prefix + name, None))), None)
+
+
+class CblasExecutor(NumpyExecutor):
+    """Runs gemm cases with the second BLAS.
+
+    Raises:
+        NotMeasuredError: unsupported: there is none.
+    """
+
+    def __init__(self) -> None:
+        file = second_blas()
+        if not file:
+            raise NotMeasuredError(
+                "unsupported", "the host has no second BLAS: install libopenblas0, libblis4 or mkl"
+            )
+        self._library = ctypes.CDLL(file)
+        self._file = file_of(_function(self._library, "cblas_sgemm")) or Path(file)
+        self._pool = self.pool()
+
+    def build(self, case: Case) -> Built:
+        title = self._file.name
+        if self._pool:
+            threads = case.parameters.get(THREADS, self._pool["num_threads"])
+            title = f"{pool_title({**self._pool, 'num_threads': threads})}, {title}"
+        return Built(choice={"library": title})
+
+    def pool(self) -> Pool | None:
+        return next((pool for pool in blas_pools() if Path(pool["filepath"]).resolve() == self._file), None)
+
+    def multiply(
+        self, problem: Gemm, a: ReferenceArray, b: ReferenceArray, c: ReferenceArray, out: ReferenceArray
+    ) -> None:
+        name, scalar = _FUNCTIONS[problem.dtype]
+        if problem.beta != 0:
+            out[...] = c
+        if not problem.m or not problem.n:
+            return
+
+        layout = Layout.of(problem)
+
+        def matrix(values: ReferenceArray, ld: int) -> tuple[ctypes.c_void_p, int]:
+            return ctypes.c_void_p(values.ctypes.data), max(1, ld)
+
+        _function(self._library, name)(
+            *(_ROW_MAJOR, _NOT_TRANSPOSED, _NOT_TRANSPOSED),
+            *(problem.m, problem.n, problem.k),
+            scalar(problem.alpha),
+            *matrix(a, layout.lda),
+            *matrix(b, layout.ldb),
+            scalar(problem.beta),
+            *matrix(out, layout.ldc),
+        )

@@ -12,7 +12,7 @@ import numpy as np
 import pyopencl as cl
 
 from gemmbench.gemm import verify
-from gemmbench.gemm.opencl_bench import Bench, Bind, Prepared, Step, Timed
+from gemmbench.gemm.opencl_bench import Bench, Bind, LoweringBench, Prepared, Step, Timed
 from gemmbench.gemm.verify import ExactTest
 from gemmbench.ladder import BY_NAME
 from gemmbench.ladder.variant import Group, Layout, Pass, Variant, round_up
@@ -205,6 +205,19 @@ class GemmExecutor:
             cl.enqueue_copy(queue, result, buffers["C"])  # never empty: guard cells stand behind it
             queue.finish()
         return test.error(result)
+
+
+class LoweringExecutor:
+    """Lowers convolutions on one OpenCL device: cases of kind ``lowering``."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self.runtime = runtime
+
+    def prepare(
+        self, case: Case, policy: Policy, like: object = None, problem: Gemm | None = None
+    ) -> LoweringBench:
+        with errors():
+            return LoweringBench(self.runtime, case)
 
 
 def _fixed(case: Case) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
@@ -14,16 +14,19 @@ from typing import Any, Protocol
 import numpy as np
 import pyopencl as cl
 
+from gemmbench.gemm import lowering
 from gemmbench.gemm.answers import Answers
-from gemmbench.gemm.operands import Laps, Matrices, host_batch, load_operands, operand_sets
-from gemmbench.ladder.variant import Layout, Variant
+from gemmbench.gemm.operands import SPLIT, Laps, Matrices, host_batch, load_operands, operand_sets
+from gemmbench.ladder.variant import Layout, Variant, round_up
 from gemmbench.model import instrument
 from gemmbench.model.case import Case, Policy
-from gemmbench.model.dtypes import ReferenceArray
+from gemmbench.model.dtypes import DTYPES, ReferenceArray
 from gemmbench.model.instrument import Batch
 from gemmbench.model.problem import Gemm
-from gemmbench.model.row import CHAIN, PAGEABLE, Check, Launch
-from gemmbench.opencl.runtime import Operand, Runtime, errors, operand
+from gemmbench.model.row import CHAIN, CYCLE, PAGEABLE, Check, Launch, Work
+from gemmbench.opencl.runtime import MAPPED, Operand, Runtime, errors, operand
+
+_SEED = 20121203  # of generated images
 
 
 class Step(Protocol):
@@ -97,7 +100,9 @@ class Turns:
 class Queued:
     """A batch in the queue."""
 
-    def __init__(self, bench: Bench, events: Sequence[tuple[str, Any]], count: int, begin: float) -> None:
+    def __init__(
+        self, bench: Bench | LoweringBench, events: Sequence[tuple[str, Any]], count: int, begin: float
+    ) -> None:
         self._bench, self._events, self._count, self._begin = bench, events, count, begin
         self._enqueued = time.monotonic()
 
@@ -134,6 +139,8 @@ class Bench:
     Attributes:
         timed: for every batch of the device scope, the seconds of each launch of one problem.
     """
+
+    stamped = True  # whether every launch has an event that tells its time
 
     def __init__(
         self,
@@ -174,7 +181,7 @@ class Bench:
             direct = plain | {image: operands[name].buffer for name, image in as_image.items()}
             self._buffers.append((plain, direct if as_image else plain))
         self._turns = Turns(self.sets)
-        self._memory = mode
+        self._memory, self._cycles = mode, mode == policy.memory and mode in MAPPED
         self._pageable: list[tuple[Operand, Operand, Operand]] = []
         self._bound(timed)
         self._images = tuple(as_image)
@@ -219,6 +226,7 @@ class Bench:
             self.sets,
             self._timed.notes,
             parts=True,
+            cycle=self._cycles,
         )
 
     @property
@@ -246,7 +254,7 @@ class Bench:
         with errors():
             if clock == "device":
                 return self._device_batch(count)
-            return host_batch(partial(self._next_host_run, clock), count)
+            return host_batch(partial(self._next_host_run, clock), clock, count)
 
     def _device_batch(self, count: int) -> Batch | Queued:
         """Put so many problems into the queue, back to back."""
@@ -330,7 +338,7 @@ class Bench:
         return events
 
     def _next_host_run(self, clock: str) -> dict[str, float]:
-        """Run the next operand set from host memory to host memory; wall seconds."""
+        """Run the next operand set from host memory to host memory: see `Laps`."""
         index = self._turns.index()
         self._turns.took(1, clock)
         self._restore_c(index)
@@ -346,27 +354,37 @@ class Bench:
             self._turns.on_device = True
         return self._prepared
 
-    def _host_run(self, index: int, clock: str = "host") -> dict[str, float]:
-        """From operands in host memory to C in host memory; wall seconds."""
-        a, b, c = (self._pageable if clock == PAGEABLE else self._operands)[index]
+    def _host_run(self, index: int, clock: str) -> dict[str, float]:
+        """From operands in host memory to C in host memory: see `Laps`.
+
+        A map cycle begins with ordinary arrays and buffers that the device has, and ends with the host having
+        them all.
+        """
+        operands = (self._pageable if clock == PAGEABLE else self._operands)[index]
+        a, b, c = operands
         self._turns.on_device = False
-        queue = self.runtime.plain_queue
-        for matrix in (a, b, c):
-            matrix.reclaim(queue)
+        split, cycle = clock in SPLIT, clock == CYCLE
+        queue = self.runtime.queue if split else self.runtime.plain_queue
+        for matrix in operands:
+            matrix.lend(queue) if cycle else matrix.reclaim(queue)
         queue.finish()
-        laps = Laps(clock, queue.finish)
-        a.to_device(queue)
-        b.to_device(queue)
-        if self._problem.beta != 0:
-            c.to_device(queue)
-        else:
-            c.lend(queue)
-        laps.lap("upload")
-        for launch in self._hosted[index]:
-            launch.enqueue(queue)
-        laps.lap("enqueue", wait=False)
-        laps.lap("passes")
-        c.to_host(queue)
+        laps = Laps(split, queue.finish)
+        if cycle:
+            for matrix in operands:
+                matrix.to_host(queue)
+            laps.lap("map")
+            for matrix, values in ((a, self._stored.a), (b, self._stored.b)):
+                matrix.fill(values)
+            if self._problem.beta != 0:
+                c.fill(self._stored.c)
+            laps.lap("fill")
+        events = [("upload", a.to_device(queue)), ("upload", b.to_device(queue))]
+        events.append(("upload", c.to_device(queue) if self._problem.beta != 0 else c.lend(queue)))
+        laps.lap("upload", wait=not self.stamped)
+        events += [(launch.role, launch.enqueue(queue)) for launch in self._hosted[index]]
+        laps.launched(partial(_busy, events) if self.stamped else None)
+        for matrix in operands if cycle else (c,):
+            matrix.to_host(queue)
         return laps.end()
 
     def _restore_c(self, index: int) -> None:
@@ -383,6 +401,7 @@ class WallBench(Bench):
     """A bench for steps whose events do not tell: wall clock, and no kernel scope."""
 
     _ahead = ()
+    stamped = False
 
     def _device_batch(self, count: int) -> Batch:
         """Run so many problems back to back; wall seconds of one as the device scope."""
@@ -392,6 +411,67 @@ class WallBench(Bench):
         self.runtime.queue.finish()
         end = time.monotonic()
         return Batch({"device": (end - begin) / count}, begin, end, count)
+
+
+class LoweringBench:
+    """The images of one tower and the matrix that im2col makes of them: a `measure.instrument.Bench`."""
+
+    _GROUP = 64  # work-items along a row
+
+    def __init__(self, runtime: Runtime, case: Case) -> None:
+        self.runtime = runtime
+        self.timed: list[list[float]] = []
+        layer, batch = lowering.layer_of(case)
+        bits = np.dtype(getattr(np, f"uint{8 * DTYPES[case.dtype].itemsize}"))
+        shape = (batch, layer.channels // layer.groups, layer.edge, layer.edge)
+        drawn = np.random.default_rng(_SEED).integers(0, np.iinfo(bits).max, shape, bits, endpoint=True)
+        self._expected = lowering.lowered(drawn, layer)
+        rows, columns = self._expected.shape
+        self._images, self._result = runtime.filled(drawn), runtime.buffer(self._expected.nbytes)
+        group = (min(self._GROUP, runtime.facts.max_work_group_size), 1)
+        program = runtime.build(lowering.FILE, lowering.options(layer, case.dtype, runtime.facts))
+        kernel = runtime.kernel(program, lowering.IM2COL, group)
+        items = rows // (layer.size * lowering.rows_each(layer, runtime.facts))
+        kernel.set_args(np.int32(columns), self._images, self._result)
+        self._step = Prepared(
+            "multiply", lowering.IM2COL, kernel, (round_up(columns, group[0]), items), group, {}
+        )
+        moved = Work(bytes=drawn.nbytes + self._expected.nbytes)
+        built = instrument.Built(program.seconds, source=case.source)
+        self.prepared = instrument.Prepared(("device",), built=built, unit=moved)
+
+    def verify(self, when: instrument.When) -> instrument.Verified:
+        """Every element against numpy's lowering, over a result that was erased before."""
+        queue = self.runtime.queue
+        with errors():
+            erased = np.bitwise_not(self._expected)
+            cl.enqueue_copy(queue, self._result, erased)
+            self._step.enqueue(queue)
+            lowered = np.empty_like(self._expected)
+            cl.enqueue_copy(queue, lowered, self._result)
+        wrong = int(np.count_nonzero(lowered != self._expected))
+        reason = f"{wrong} of {lowered.size} elements differ from numpy's lowering"
+        return instrument.Verified(Check("wrong", {}, (reason,)) if wrong else Check("ok"))
+
+    def start(self, clock: str, count: int, work: int = 1) -> Batch:
+        """Lower so many times, back to back."""
+        with errors():
+            assert self.runtime.launch_s  # measured before the batch, not in it
+            begin = time.monotonic()
+            events = [(self._step.role, self._step.enqueue(self.runtime.queue)) for _ in range(count)]
+            return Queued(self, events, count, begin).finish()
+
+    def release(self) -> None:
+        """Nothing to do: buffers go with the last reference."""
+
+
+def _busy(events: Iterable[tuple[str, Any]]) -> dict[str, float]:
+    """Seconds from START to END of upload, passes and multiply kernels; an upload may have no event."""
+    seconds = {"upload": 0.0, "passes": 0.0, "kernel": 0.0}
+    for role, event in events:
+        part = {"upload": "upload", "multiply": "kernel"}.get(role, "passes")
+        seconds[part] += _stamps(event)[2] if event else 0.0
+    return seconds
 
 
 def _stamps(event: Any) -> tuple[float, float, float]:

@@ -21,6 +21,7 @@ from gemmbench.model.device import DeviceFacts, last_level_cache
 from gemmbench.model.dtypes import DTYPES, PLAIN_DTYPES, ReferenceArray
 from gemmbench.model.instrument import Batch, NotMeasuredError
 from gemmbench.model.problem import Gemm
+from gemmbench.model.row import CYCLE, WHOLE
 from gemmbench.model.units import reason_of
 
 _ARCHIVE = b"PK\x03\x04"  # how a .npz file begins
@@ -31,47 +32,70 @@ class OperandError(ValueError):
 
 
 class Laps:
-    """The wall clock of problems in the host scope: the whole, or its parts.
+    """The wall clock of one problem in the host scope: the whole, or its parts beside it.
 
     Args:
-        clock: ``host`` or ``pageable``, which time the whole; ``parts``, which waits after each part.
+        split: whether the parts are wanted. Such a problem waits for its launches before the download.
         wait: for the device.
     """
 
-    def __init__(self, clock: str, wait: Callable[[], object]) -> None:
-        self._clock, self._wait = clock, wait
-        self.seconds: dict[str, float] = {}
+    def __init__(self, split: bool, wait: Callable[[], object]) -> None:
+        self._split, self._wait = split, wait
+        self._parts: dict[str, float] = {}
         self._begin = self._last = time.perf_counter()
 
-    def lap(self, part: str, wait: bool = True) -> None:
-        """A part has ended; unless ``parts`` are asked for it is not waited for."""
-        if self._clock == "parts":
+    def lap(self, part: str, wait: bool = False) -> None:
+        """A part has ended, once the device is waited for if `wait`."""
+        if self._split:
             if wait:
                 self._wait()
             now = time.perf_counter()
-            self.seconds[part], self._last = now - self._last, now
+            self._parts[part], self._last = now - self._last, now
+
+    def launched(self, busy: Callable[[], dict[str, float]] | None) -> None:
+        """Everything is enqueued. What the device was busy meanwhile counts as the device's, once.
+
+        It comes out of what the host waits; what is more than that was while the host still enqueued.
+
+        Args:
+            busy: seconds of upload, passes and kernel by the device's stamps; None: they are not known.
+        """
+        self.lap("enqueue")
+        self.lap("passes", wait=True)
+        if not (self._split and busy):
+            return
+        seconds = busy()
+        left = self._parts.pop("passes") - sum(seconds.values())
+        for part in ("enqueue", "upload"):
+            meanwhile = min(self._parts[part], max(0.0, -left))
+            self._parts[part] -= meanwhile
+            left += meanwhile
+        seconds["upload"] += self._parts["upload"]
+        self._parts |= seconds | {"waiting": max(0.0, left)}
 
     def end(self) -> dict[str, float]:
-        """The result is on the host: seconds of each part, or of the whole under the clock's name."""
-        if self._clock == "parts":
-            self.lap("download", wait=False)
-        else:
-            self.seconds[self._clock] = time.perf_counter() - self._begin
-        return self.seconds
+        """The result is on the host: seconds of the whole, and by part."""
+        self.lap("download")
+        return {WHOLE: time.perf_counter() - self._begin} | self._parts
 
 
-def host_batch(run: Callable[[], dict[str, float]], count: int) -> Batch:
+SPLIT = ("parts", CYCLE)
+"""The clocks that split a problem."""
+
+
+def host_batch(run: Callable[[], dict[str, float]], clock: str, count: int) -> Batch:
     """So many problems from host memory to host memory.
 
     Args:
-        run: one of them; its seconds by scope or part.
+        run: one of them; its seconds as of `Laps.end`.
+        clock: of the batch; only of those in `SPLIT` the seconds of every problem are kept.
         count: how many.
     """
     begin = time.monotonic()
     runs = [run() for _ in range(count)]
     each = {name: tuple(seconds[name] for seconds in runs) for name in runs[0]}
-    means = {name: sum(seconds) / count for name, seconds in each.items()}
-    return Batch(means, begin, time.monotonic(), count, each if len(each) > 1 else {})
+    mean = sum(each[WHOLE]) / count
+    return Batch({clock: mean}, begin, time.monotonic(), count, each if clock in SPLIT else {})
 
 
 @dataclass(frozen=True)

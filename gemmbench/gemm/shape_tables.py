@@ -6,11 +6,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from statistics import geometric_mean
 
-from gemmbench.gemm import sweep_table
+from gemmbench.gemm import lowering, sweep_table
 from gemmbench.ladder import AUTO, BASELINE
 from gemmbench.model import units
 from gemmbench.model.device import HOST
-from gemmbench.model.row import FAILED, Problem, Row
+from gemmbench.model.row import FAILED, THREADS, Problem, Row
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean, clean_lines
 from gemmbench.report import notes
@@ -113,9 +113,11 @@ def _sheet(run: Run, grid: _Grid) -> Sheet:
             *notes.troubles(reported, _type, "type"),
             *notes.noisy(run, grid.rows, _type),
             *([_JOULES] if sweep_table.any_joules(grid.rows) else []),
+            *sweep_table.remarks(run, grid.rows, _type),
             *notes.choices(grid.rows, _type, "type"),
             *notes.remarks(grid.rows, _type, "type"),
             *notes.warnings(run, grid.device),
+            *notes.combinations(grid.rows, grid.scope, _type, "type"),
             *_conclusion(run, grid),
         ),
     )
@@ -243,7 +245,8 @@ def _lines(run: Run, device: int, rows: Sequence[Row], scope: str, order: Sequen
         own_rows = [row for row in own_rows if row.variant != AUTO] or own_rows  # its figures are another's
         rated = [(rate, row) for row in own_rows if (rate := rates.compared_rate(run, device, row, scope))]
         best = max(rated, key=lambda pair: pair[0], default=(0.0, None))[1]
-        host = next((row for row in same if row.device == HOST and row.variant == BASELINE), None)
+        hosts = [row for row in same if row.device == HOST and row.variant == BASELINE]
+        host = max(hosts, key=lambda row: int(row.parameters.get(THREADS, 0)), default=None)
         lines.append(_Line(clean(same[0].label), problem, tuple(own_rows), best, host))
     return lines
 
@@ -292,7 +295,62 @@ def _workloads_sheet(
             *notes.choices(rows, _place, "shape"),
             *notes.remarks(shown, _place, "shape"),
             *notes.warnings(run, device),
+            *notes.combinations(rows, scope, _place, "shape"),
             *_workloads_conclusion(lines, scope),
+        ),
+    )
+
+
+def net_sheets(run: Run) -> list[Sheet]:
+    """AlexNet layer by layer and as a whole, for each device and type that ran all of it."""
+    return [_net_sheet(run, net) for net in lowering.nets(run)]
+
+
+_NET = (
+    "A layer of two towers runs twice. Convolutions and dense layers alone are summed: pooling, "
+    "normalisation and activations are not run."
+)
+
+
+def _net_sheet(run: Run, net: lowering.Net) -> Sheet:
+    def times(lowering_s: float, product_s: float | None) -> tuple[Cell, ...]:
+        lowered = Cell(units.seconds(lowering_s)) if lowering_s else NOTHING
+        if product_s is None:
+            return lowered, NOTHING, NOTHING, NOTHING
+        time_s = lowering_s + product_s
+        share = NOTHING if net.missing else Cell(units.percent(time_s / net.whole_s))
+        return lowered, Cell(units.seconds(product_s)), Cell(units.seconds(time_s)), share
+
+    body = [
+        (
+            Cell(layer.name),
+            Cell(str(layer.runs)),
+            *times(layer.lowering_s, layer.product_s),
+            Cell(notes.marked(run, layer.product, clean(layer.product.title)) if layer.product else "-"),
+        )
+        for layer in net.layers
+    ]
+    if not net.missing:
+        dense_s = net.whole_s - net.convolutions_s
+        products_s = net.convolutions_s - net.lowering_s
+        body += [
+            (Cell("convolutions"), Cell(""), *times(net.lowering_s, products_s), Cell("")),
+            (Cell("dense layers"), Cell(""), *times(0.0, dense_s), Cell("")),
+            (Cell("net"), Cell(""), *times(net.lowering_s, products_s + dense_s), Cell("")),
+        ]
+    rows = [row for layer in net.layers for row in layer.rows if row.kind == "lowering"]
+    return Sheet(
+        heading=heading(run, net.device, net.dtype),
+        caption=f"AlexNet, {net.dtype}, device scope: im2col and each layer's fastest product",
+        keys=("layer",),
+        blocks=(("runs", "lowering", "products", "time", "share", "best"),),
+        rows=tuple(body),
+        left=frozenset({"best"}),
+        notes=(
+            Note("", _NET, "dim"),
+            *notes.noisy(run, rows, _place),
+            *notes.remarks(rows, _place, "layer"),
+            Note("AlexNet", f"{net.sentence}.", "bold"),
         ),
     )
 

@@ -25,7 +25,7 @@ from gemmbench.charts.lines import (
     missing,
     status,
 )
-from gemmbench.ladder import BASELINE
+from gemmbench.gemm.sweep_table import NOT_MEASURED, any_joules
 from gemmbench.ladder.variant import LIBRARIES
 from gemmbench.model import units
 from gemmbench.model.device import HOST
@@ -157,17 +157,41 @@ def _time(box: Box, axes: Axes) -> None:
 
 
 def _energy(box: Box, axes: Axes) -> None:
-    labels = _curves(axes, box, _joules)
+    labels = [*_curves(axes, box, _joules), *_unmeasured(box)]
     frame(axes, box, "energy for one problem", units.joules, f"{box.dtype}, {_counted(box)}")
     at_ends(axes, labels, box)
     missing(axes, box, box.series, _why_no_energy)
 
 
 def _efficiency(box: Box, axes: Axes) -> None:
-    labels = _curves(axes, box, _per_joule)
+    labels = [*_curves(axes, box, _per_joule), *_unmeasured(box)]
     frame(axes, box, "GFLOP/J", units.number, f"{box.dtype}, {_counted(box)}")
     at_ends(axes, labels, box)
     missing(axes, box, box.series, _why_no_energy)
+
+
+def _unmeasured(box: Box) -> list[Label]:
+    """A label without a line for each series that ran and has no joules: the footnote says why."""
+    styles = looks(box)
+    return [
+        Label(
+            f"{box.series_name(curve)}{box.name(run)}: {NOT_MEASURED}",
+            None,
+            styles[number, curve.label].colour,
+        )
+        for number, (run, panel) in enumerate(box.parts)
+        for curve in panel.series
+        if not any(row.energy.joules for row in curve.rows.values())
+        and any(derive.asked_for_energy(row) for row in curve.rows.values())
+    ]
+
+
+def why_no_energy(runs: Sequence[Run]) -> str:
+    """Why no row of runs has joules, each reason once; "" where they have, or nobody asked for them."""
+    rows = [row for run in runs for row in run.rows if row.kind == "gemm" and row.status == "ok"]
+    if any_joules(rows):
+        return ""
+    return "; ".join(dict.fromkeys(clean(row.energy.why) for row in rows if derive.asked_for_energy(row)))
 
 
 def _counted(box: Box) -> str:
@@ -256,7 +280,7 @@ def _contenders(panel: Panel, families: pane.Families, most: int = 2) -> tuple[S
         (line for line in kernels if not line.is_host and best(line) > 0), key=best, reverse=True
     )
     earliest = (even.kernel for even in break_evens(panel)[:1] if even.size is not None)
-    hosts = (line for line in panel.series if line.is_host and line.variant == BASELINE)
+    hosts = (line for line in panel.series if line.is_host)
     return tuple(dict.fromkeys((*fastest[:most], *earliest, *hosts)))
 
 

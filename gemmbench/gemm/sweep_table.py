@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import statistics
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -15,7 +14,7 @@ from rich.text import Text
 from gemmbench.ladder import AUTO, BASELINE
 from gemmbench.model import units
 from gemmbench.model.device import HOST
-from gemmbench.model.row import CHAIN, MATH, PAGEABLE, PARTS, SCOPES, Check, Elements, Launch, Row
+from gemmbench.model.row import CHAIN, MATH, PAGEABLE, SCOPES, Check, Elements, Launch, Row
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean, clean_lines, listed
 from gemmbench.report import notes
@@ -85,6 +84,7 @@ def _sheet(run: Run, panel: Panel, scope: str) -> Sheet:
             *notes.choices(panel.rows, where),
             *notes.remarks(panel.rows, where),
             *notes.warnings(run, panel.device),
+            *notes.combinations(panel.rows, scope, where),
             *(_conclusion(panel) if any(reached.values()) else []),
         ),
     )
@@ -255,6 +255,7 @@ def _row_sheet(run: Run, device: int, dtype: str, rows: Sequence[Row]) -> Sheet:
             *remarks(run, rows, shape),
             *notes.remarks(rows, shape),
             *notes.warnings(run, device),
+            *notes.combinations(rows, compared, shape),
         ),
     )
 
@@ -344,7 +345,10 @@ def _parameters(rows: Sequence[Row]) -> list[Note]:
 
 
 def gemm(run: Run) -> RenderableType:
-    """Single problems, a page for each variant: scopes, launches, verification, parameters."""
+    """Single problems, a page for each variant: scopes, launches, verification, parameters.
+
+    Of the combinations of a grid there is a table, and the page of the fastest.
+    """
     pages: list[RenderableType] = []
     above: tuple[object, ...] = ()
     gemms = [row for row in run.rows if row.kind == "gemm" and row.problem]
@@ -356,6 +360,16 @@ def gemm(run: Run) -> RenderableType:
     for row in gemms:
         if row.variant in unsuited[row.device, row.dtype]:
             continue
+        alike = [each for each in gemms if row.grid and _same_kernel(each, row)]
+        blocks: list[RenderableType] = []
+        if alike and row is alike[0]:
+            blocks.append(replace(_row_sheet(run, row.device, row.dtype, alike), heading=()))
+        if not alike or row is max(
+            alike, key=lambda each: rates.median_rate(each, rates.view_scope(run)) or 0
+        ):
+            blocks.append(_page(run, row))
+        if not blocks:
+            continue
         if pages:
             pages.append(Text(""))
         subject = (row.device, row.dtype, row.problem)
@@ -366,13 +380,20 @@ def gemm(run: Run) -> RenderableType:
             dimensions = f"m = {problem.m}, n = {problem.n}, k = {problem.k}{problem.apart(' = ', ', ')}"
             about = f"C = {problem.alpha:g} A B + {problem.beta:g} C, {row.dtype}, {dimensions}"
             pages += [Sheet(heading=heading(run, row.device, row.dtype), caption=about), Text("")]
-        pages.append(_page(run, row))
+        pages += [part for block in blocks for part in (block, Text(""))][:-1]
     idle = notes.not_for({name: what for each in unsuited.values() for name, what in each.items()})
     alarms = (note for index in range(len(run.header.devices)) for note in notes.warnings(run, index))
     below = dict.fromkeys((*idle, *alarms))
     if below:
         pages += [Text(""), Sheet(notes=tuple(below))]
     return Group(*pages)
+
+
+def _same_kernel(row: Row, other: Row) -> bool:
+    """Whether two rows are of one kernel, device and problem, with whatever parameters."""
+    return (row.variant, row.device, row.dtype, row.problem) == (
+        other.variant, other.device, other.dtype, other.problem,
+    )  # fmt: skip
 
 
 def _page(run: Run, row: Row) -> RenderableType:
@@ -383,8 +404,9 @@ def _page(run: Run, row: Row) -> RenderableType:
     parts: list[RenderableType] = []
     if row.samples:
         parts += [_scopes(run, row), Text("")]
-    if row.parts:
-        parts += [_parts(row), Text("")]
+    for what, seconds in (("host scope", row.parts), ("map cycle", row.cycle)):
+        if split := rates.split(seconds):
+            parts += [_parts(what, split), Text("")]
     if row.launches:
         parts += [_launches(row), Text("")]
     for name, elements in (row.matrices or {}).items():
@@ -446,18 +468,25 @@ def _scopes(run: Run, row: Row) -> Sheet:
     )
 
 
-def _parts(row: Row) -> Sheet:
-    """The host scope's parts: medians of problems where the host waited for the device after each part."""
-    medians = {name: statistics.median(row.parts[name]) for name in PARTS}
-    whole = sum(medians.values())
+def _parts(title: str, split: rates.Split) -> Sheet:
+    """A problem in the host scope by part."""
+
+    lines = [
+        (Cell(part_name(split, name)), Cell(units.seconds(s)), Cell(units.percent(split.share(name))))
+        for name, s in split.seconds.items()
+    ]
+    if split.whole_s is not None:
+        lines.append((Cell("whole"), Cell(units.seconds(split.whole_s)), Cell(units.percent(1.0))))
     return Sheet(
-        keys=("host scope, waiting after each part",),
+        keys=(f"{title} by part",),
         blocks=(("time", "share"),),
-        rows=tuple(
-            (Cell(name), Cell(units.seconds(seconds)), Cell(units.percent(seconds / whole if whole else 0.0)))
-            for name, seconds in medians.items()
-        ),
+        rows=tuple(lines),
     )
+
+
+def part_name(split: rates.Split, name: str) -> str:
+    """A part for people; without the kernel's own time the passes have it."""
+    return "passes and kernel" if name == "passes" and "kernel" not in split.seconds else name
 
 
 def _launches(row: Row) -> Sheet:
@@ -529,6 +558,9 @@ _LARGEST = (
 )
 
 
+NOT_MEASURED = "not measured"  # in place of joules; a note says why
+
+
 def any_joules(rows: Iterable[Row]) -> bool:
     """Whether any of them has its joules."""
     return any(row.energy.joules is not None for row in rows)
@@ -538,8 +570,9 @@ def cells(row: Row) -> tuple[Cell, Cell]:
     """A row's entries in `COLUMNS`."""
     joules, efficiency = row.energy.joules, rates.gflop_per_joule(row)
     empty = "-" if row.status == "ok" else ""
+    unknown = NOT_MEASURED if rates.asked_for_energy(row) else empty
     return (
-        Cell(units.joules(joules) if joules is not None else empty),
+        Cell(units.joules(joules) if joules is not None else unknown),
         Cell(units.number(efficiency) if efficiency is not None else empty),
     )
 
@@ -576,7 +609,8 @@ def _draw(series: Series) -> tuple[Cell, Cell, Cell]:
     """Joules of a problem, watts and idle watts, at the largest size that has them."""
     row = next((row for row in reversed(series.rows.values()) if row.energy.joules is not None), None)
     if row is None:
-        return Cell("-"), Cell("-"), Cell("-")
+        asked = any(rates.asked_for_energy(row) for row in series.rows.values())
+        return Cell(NOT_MEASURED if asked else "-"), Cell("-"), Cell("-")
     return cells(row)[0], Cell(_watts(rates.watts(row))), Cell(_watts(row.energy.idle_w))
 
 

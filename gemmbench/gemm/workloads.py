@@ -57,10 +57,14 @@ class Convolution:
     groups: int  # towers that do not see each other; one product each, all of one shape
 
     @property
+    def out(self) -> int:
+        """Edge of the image that goes out."""
+        return (self.edge + 2 * self.pad - self.size) // self.stride + 1
+
+    @property
     def pixels(self) -> int:
         """Pixels of the image that goes out."""
-        edge = (self.edge + 2 * self.pad - self.size) // self.stride + 1
-        return edge * edge
+        return self.out * self.out
 
     def shape(self, batch: int) -> Shape:
         """Filters x pixels, summed over the input channels under a filter, of one group."""

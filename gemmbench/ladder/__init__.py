@@ -19,6 +19,7 @@ from gemmbench.model.dtypes import GEMM_DTYPES
 
 AUTO = "auto"  # whose rows are those of the variant that it took: see `suite.auto`
 BASELINE = "numpy"  # the host's own BLAS: what offloading has to beat
+CBLAS = "cblas"  # a second BLAS of the host
 CLBLAST = "clblast"
 CUBLAS = "cublas"
 
@@ -37,6 +38,15 @@ _LIBRARIES = (
         dtypes=("float", "double"),
         likely={"cpu": 2, "gpu": 6, "narrow-cpu": 3, "narrow-gpu": 5},
         executor="numpy",
+    ),
+    Variant(
+        name=CBLAS,
+        family=LIBRARIES,
+        idea="a second BLAS of the host through cblas_sgemm: MKL, BLIS, the system's OpenBLAS, or scipy's",
+        source="the first that is installed and not numpy's own; it is named in the row",
+        dtypes=("float", "double"),
+        library="a BLAS beside numpy's",
+        executor="cblas",
     ),
     Variant(
         name=CLBLAST,

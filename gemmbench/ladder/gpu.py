@@ -15,6 +15,7 @@ from gemmbench.ladder.variant import (
     Pass,
     Values,
     Variant,
+    mobile,
     multiply,
     pad,
     round_up,
@@ -155,6 +156,7 @@ GPU_TILE = Variant(
         "gpu": {"BM": 128, "BN": 128, "TM": 8, "TN": 8},
         "gpu:double": {"BM": 64, "BN": 64, "TM": 8, "TN": 4, "WIDTH": 2},
         "gpu-nvidia": {"BM": 128, "BN": 128, "TM": 8, "TN": 16, "LX": 4, "AHEAD": 0, "BAND": 16},
+        **mobile(BM=32, BN=32, TM=4, TN=4, WIDTH=4, AHEAD=0),
     },
     constraints=(
         ROWS,

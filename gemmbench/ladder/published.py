@@ -26,6 +26,7 @@ from gemmbench.ladder.variant import (
     Variant,
     group_of,
     group_shape,
+    mobile,
     multiply,
     pad,
     round_up,
@@ -83,7 +84,7 @@ NAIVE = Variant(
     source=_SOURCE.format(1),
     passes=(multiply("01_naive.cl", "naive", lambda v: (v["n"], v["m"]), group_of),),
     parameters=group_shape("columns of C", "rows of C", (8, 16, 32), (1, 2, 4, 8, 16)),
-    presets={"default": {"WX": 16, "WY": 16}, "gpu": {"WX": 32, "WY": 8}},
+    presets={"default": {"WX": 16, "WY": 16}, "gpu": {"WX": 32, "WY": 8}, **mobile(WX=8, WY=8)},
 )
 
 TILED = Variant(
@@ -93,7 +94,7 @@ TILED = Variant(
     source=_SOURCE.format(2),
     passes=(multiply("02_tiled.cl", "tiled", lambda v: (v["n"], v["m"]), lambda v: (v["TS"], v["TS"])),),
     parameters={"TS": Parameter("edge of the square tiles", (8, 16, 32))},
-    presets={"default": {"TS": 16}, "cpu-intel": {"TS": 32}, "gpu-nvidia": {"TS": 32}},
+    presets={"default": {"TS": 16}, "cpu-intel": {"TS": 32}, "gpu-nvidia": {"TS": 32}, **mobile(TS=8)},
     local_elements=lambda p: 2 * p["TS"] * p["TS"],
     edge=lambda p: p["TS"],
 )
@@ -148,6 +149,7 @@ WIDE = Variant(
         "cpu": {"TS": 64, "WIDTH": 16},
         "gpu-nvidia": {"TS": 64, "WIDTH": 4},
         "gpu-nvidia:double": {"TS": 16, "WIDTH": 2},
+        **mobile(TS=16, WIDTH=4),
     },
     constraints=(Constraint(lambda p: p["TS"] % p["WIDTH"] == 0, "TS must be a multiple of WIDTH"),),
     local_elements=lambda p: 2 * p["TS"] * p["TS"],
@@ -180,6 +182,7 @@ RECT = Variant(
         "cpu-intel": {"BM": 32, "BN": 128, "BK": 32},
         "gpu-nvidia": {"BM": 128, "BK": 32, "TM": 32},
         "gpu-nvidia:double": {"BM": 32, "TM": 16},
+        **mobile(BM=32, BN=32, BK=8, TM=8),
     },
     constraints=(ROWS,),
     extents=AT_EXTENTS,
@@ -201,6 +204,7 @@ REGISTER = Variant(
         "gpu": {"BM": 128, "BN": 128, "BK": 16, "TM": 8, "TN": 8},
         "gpu-nvidia": {"BK": 32},
         "gpu-nvidia:double": {"BM": 64, "BK": 16, "TN": 4},
+        **mobile(BM=32, BN=32, BK=8, TM=4, TN=4),
     },
     constraints=(ROWS, COLUMNS),
     extents=AT_EXTENTS,
@@ -224,6 +228,7 @@ REGISTER_WIDE = Variant(
         "cpu": {"BK": 32, "TN": 16, "WIDTH": 8},
         "cpu-intel": {"BM": 128, "BN": 128, "BK": 16, "TM": 16, "WIDTH": 16},
         "gpu:double": {"BN": 128, "TM": 4, "WIDTH": 2},
+        **mobile(BM=32, BN=32, BK=8, TM=4, TN=4, WIDTH=4),
     },
     constraints=(ROWS, COLUMNS, *_VECTORS),
     extents=PADDED,
@@ -263,6 +268,7 @@ SUBGROUP = Variant(
         "gpu": {"LANES": 32, "GY": 8, "TM": 16},
         "gpu:double": {"LANES": 8, "GY": 4, "TM": 8, "TN": 8},
         "gpu-intel": {"LANES": 16, "EXCHANGE": 1},
+        **mobile(LANES=8, GY=8, TM=4, TN=4, WIDTH=4),
     },
     constraints=(
         Constraint(
@@ -298,6 +304,7 @@ PREFETCH = Variant(
         "gpu": {"BM": 128, "BN": 128, "BK": 8},
         "gpu:double": {"BM": 64, "BK": 8, "WIDTH": 2},
         "gpu-nvidia:double": {"BK": 16},
+        **mobile(BM=32, BN=32, BK=8, TM=4, TN=4, WIDTH=4),
     },
     constraints=(ROWS, COLUMNS, *_VECTORS, _WHOLE_LOADS),
     extents=PADDED,
@@ -351,6 +358,7 @@ PADDED_TILES = Variant(
         "gpu": {"BM": 128, "BN": 128, "BK": 16, "TM": 8, "TN": 8},
         "gpu-nvidia": {"BK": 32},
         "gpu-nvidia:double": {"BN": 64, "BK": 16},
+        **mobile(BM=32, BN=32, BK=8, TM=4, TN=4),
     },
     named={
         "160x160": Named(
@@ -416,6 +424,10 @@ def _dot_products(name: str, idea: str, file: str, kernel: str, block: int = 1) 
         },
         presets={"default": {"WIDTH": width, "WX": 8, "WY": 8}},
         constraints=(Constraint(lambda p: p["WIDTH"] == width, f"WIDTH is {width} in {name}"),),
+        # The sums, by lanes in `dot`, vectors of one operand's rows and one of the other's.
+        registers=lambda p: (
+            (p["WIDTH"] if kernel == "dot_rows" else block * block) + (block + 1) * p["WIDTH"]
+        ),
         extents=BT_EXTENTS,
         temporaries=BT,
         edge=lambda p: max(p["WIDTH"], block * p["WX"], block * p["WY"]),

@@ -37,6 +37,7 @@ LIBRARIES = "libraries"  # no kernels of ours, each on its own
 
 FAST_MATH = "-cl-fast-relaxed-math"  # of OpenCL's compilers
 
+_REGISTER_BYTES = 4
 PIXEL = 4  # elements in a pixel of an RGBA image
 
 
@@ -148,6 +149,8 @@ class Variant:
     extents: Mapping[str, Formula] = field(default_factory=dict)
     temporaries: Mapping[str, Formula] = field(default_factory=dict)  # elements
     images: Mapping[str, Image] = field(default_factory=dict)
+    # Elements that a work-item keeps in registers, where there are more than those of C: an estimate.
+    registers: Formula | None = None
     local_elements: Formula = lambda _: 0  # of local memory, the most that one pass uses; see `local_bytes`
     local_limit: Callable[[DeviceFacts], int] = lambda device: device.local_mem_bytes  # for a group
     extensions: Callable[[Values], tuple[str, ...]] = lambda _: ()  # "a|b": one of them is enough
@@ -167,7 +170,7 @@ class Variant:
     likely: Mapping[Likely, int] = field(default_factory=dict)  # where it may be the best; 1 is tried first
     edge: Formula = lambda _: 16  # the largest tile edge: shapes around it exercise the edges
     library: str = ""  # what must be installed for it, in words
-    executor: Literal["opencl", "numpy", "clblast", "cublas", "auto"] = "opencl"
+    executor: Literal["opencl", "numpy", "cblas", "clblast", "cublas", "auto"] = "opencl"
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -192,7 +195,7 @@ class Variant:
     @property
     def on_host(self) -> bool:
         """Whether it multiplies on the host, whatever devices there are."""
-        return self.executor == "numpy"
+        return self.executor in ("numpy", "cblas")
 
     def with_math(self, math: str) -> Variant:
         """Its kernels compiled with ``strict`` or ``fast`` math; "" leaves its own flags."""
@@ -219,9 +222,21 @@ class Variant:
         Raises:
             ParameterError: an override is unknown or breaks a constraint.
         """
-        kinds = ("default", f"{vector_bits}-bit", family.partition("-")[0], family)
-        keys = (*kinds, *(f"{kind}:{dtype}" for kind in kinds))
-        chosen = {name: value for key in keys for name, value in self.presets.get(key, {}).items()}
+        chosen = self.filled(family, overrides, dtype, vector_bits)
+        if sentence := self.broken(chosen, dtype):
+            raise ParameterError(f"{self.name}: {sentence} (not with {listed(chosen)})")
+        return chosen
+
+    def filled(
+        self, family: str, overrides: Values | None = None, dtype: str = "float", vector_bits: int = 0
+    ) -> dict[str, int]:
+        """As `preset`, whether or not the constraints are met.
+
+        Raises:
+            ParameterError: an override is unknown, or less than its parameter can be.
+        """
+        keys = self.preset_keys(family, dtype, vector_bits)
+        chosen = {name: value for key in keys for name, value in self.presets[key].items()}
         for name, value in (overrides or {}).items():
             if name not in self.parameters:
                 known = ", ".join(self.parameters) or "none"
@@ -231,15 +246,22 @@ class Variant:
             least = self.parameters[name].least
             if value < least:
                 raise ParameterError(f"{self.name}: {name} must be {least} or more, not {value}")
-        if broken := self._broken(chosen, dtype):
-            raise ParameterError(f"{self.name}: {broken.sentence} (not with {listed(chosen)})")
         return chosen
 
-    def _broken(self, parameters: Values, dtype: str) -> Constraint | None:
-        """The first constraint that parameters break; a type that it is not for counts as its first."""
+    def preset_keys(self, family: str, dtype: str, vector_bits: int = 0) -> list[str]:
+        """The presets that count, each over the one before; arguments as of `preset`."""
+        kinds = ("default", f"{vector_bits}-bit", family.partition("-")[0], family)
+        keys = (*kinds, *(f"{kind}:{dtype}" for kind in kinds))
+        return [key for key in keys if key in self.presets]
+
+    def broken(self, parameters: Values, dtype: str) -> str:
+        """The sentence of the first constraint that parameters break, or "".
+
+        A type that the variant is not for counts as its first.
+        """
         itemsize = DTYPES[dtype if dtype in self.dtypes else self.dtypes[0]].itemsize
         known = {**parameters, "itemsize": itemsize}
-        return next((constraint for constraint in self.constraints if not constraint.rule(known)), None)
+        return next((each.sentence for each in self.constraints if not each.rule(known)), "")
 
     def chosen(self, problem: Gemm, device: DeviceFacts, parameters: Values) -> dict[str, int]:
         """What its own rules add to the given parameters for a problem on a device."""
@@ -261,7 +283,7 @@ class Variant:
         """Every combination of the parameters' values that meets the constraints for a data type."""
         for values in product(*(parameter.values for parameter in self.parameters.values())):
             chosen = dict(zip(self.parameters, values, strict=True))
-            if not self._broken(chosen, dtype):
+            if not self.broken(chosen, dtype):
                 yield chosen
 
     def nearest(
@@ -328,6 +350,17 @@ class Variant:
         """Bytes of local memory that a work-group needs; the formula may name ``itemsize``, too."""
         itemsize = DTYPES[dtype].itemsize
         return self.local_elements({**parameters, "itemsize": itemsize}) * itemsize
+
+    def wanted_registers(self, problem: Gemm, device: DeviceFacts, parameters: Values) -> int:
+        """32-bit registers that a work-item of the multiplying kernel wants: at least those of C's elements.
+
+        What the kernel is written to keep in registers, not what a compiler makes of it.
+        """
+        values = self.values(problem, {**parameters, **self.chosen(problem, device, parameters)})
+        step = next(step for step in self.steps(values) if step.role == "multiply")
+        own = -(-problem.m * problem.n // math.prod(step.items(values)))
+        elements = max(own, self.registers(values) if self.registers else 0)
+        return -(-elements * DTYPES[problem.dtype].itemsize // _REGISTER_BYTES)
 
     def fingerprint(self, dtype: str, parameters: Values, root: str = "") -> str:
         """Hash of what would be compiled: rows are comparable only if it is the same; "" for a library.
@@ -459,6 +492,15 @@ def tile_group(v: Values) -> tuple[int, int]:
 def tile_edge(v: Values) -> int:
     """The longer edge of a tile."""
     return max(v["BM"], v["BN"])
+
+
+def mobile(**values: int) -> dict[str, dict[str, int]]:
+    """Presets for GPUs of phones, whose cores have a tenth of the registers: see `architectures`.
+
+    Small enough that a group of the kernel fits Mali Midgard's 4,096 registers of 32 bits and Adreno 5xx's
+    12,288. From documents: never timed there.
+    """
+    return {f"{family}{dtype}": values for family in ("gpu-arm", "gpu-qualcomm") for dtype in ("", ":double")}
 
 
 def group_shape(

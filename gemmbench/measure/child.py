@@ -56,7 +56,7 @@ from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Row
 
 CONDUCTORS = {
-    "gemm": "gemmbench.gemm.measure",
+    **dict.fromkeys(("gemm", "lowering"), "gemmbench.gemm.measure"),
     **dict.fromkeys(("peak", "bandwidth", "transfer", "latency"), "gemmbench.probes.measure"),
 }
 """The parent's side of each kind of case: a module that is a `Conductor`, imported when first needed."""

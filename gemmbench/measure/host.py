@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import platform
 import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import threadpoolctl
@@ -15,25 +20,49 @@ from gemmbench.model.device import HostFacts
 _LOOK_S = 0.2
 
 
+Pool = dict[str, Any]  # what threadpoolctl says of a library: its file, its version, its threads
+
+
+def blas_pools() -> list[Pool]:
+    """Every BLAS that this process has loaded."""
+    return [pool for pool in threadpoolctl.threadpool_info() if pool.get("user_api") == "blas"]
+
+
+def numpy_pool() -> Pool | None:
+    """The BLAS that numpy uses; None if threadpoolctl does not know it."""
+    own = str(Path(np.__file__).parent)  # a wheel's libraries are in numpy.libs beside it
+
+    def order(pool: Pool) -> tuple[bool, bool]:  # scipy brings one of its own, which numpy does not use
+        file = str(pool.get("filepath"))
+        return not file.startswith(own), "scipy" in file
+
+    return min(blas_pools(), key=order, default=None)
+
+
+def blas_threads(count: int) -> Callable[[], AbstractContextManager[Any]]:
+    """What is entered so that every BLAS that is loaded now takes so many threads."""
+    return partial(threadpoolctl.ThreadpoolController().limit, limits=count, user_api="blas")
+
+
+def pool_title(pool: Pool) -> str:
+    """A library with its threads: ``openblas 0.3.30, 2 threads, SkylakeX``."""
+    threads = pool.get("num_threads")
+    parts = [f"{pool.get('internal_api')} {pool.get('version') or ''}".strip()]
+    parts.append(f"{threads} thread{'s' if threads != 1 else ''}")
+    return ", ".join([*parts, *([str(pool["architecture"])] if pool.get("architecture") else [])])
+
+
 def blas_name() -> str:
-    """Which BLAS numpy uses and with how many threads: ``openblas 0.3.30, 2 threads, SkylakeX``."""
-    pools = [pool for pool in threadpoolctl.threadpool_info() if pool.get("user_api") == "blas"]
-    # scipy brings an OpenBLAS of its own, which numpy does not use.
-    for pool in sorted(pools, key=lambda pool: "scipy" in str(pool.get("filepath"))):
-        parts = [f"{pool.get('internal_api')} {pool.get('version') or ''}".strip()]
-        threads = pool.get("num_threads")
-        parts.append(f"{threads} thread{'s' if threads != 1 else ''}")
-        if pool.get("architecture"):
-            parts.append(str(pool["architecture"]))
-        return ", ".join(parts)
-    return "unknown BLAS"
+    """Which BLAS numpy uses and with how many threads."""
+    pool = numpy_pool()
+    return pool_title(pool) if pool else "unknown BLAS"
 
 
 def host_facts() -> HostFacts:
     """What the saved file says about the machine."""
     return HostFacts(
         cpu=_cpu_name(),
-        cores=_cores(),
+        cores=cores(),
         memory_bytes=_memory_bytes(),
         system=f"{platform.system()} {platform.release().split('-')[0]}",
         python=platform.python_version(),
@@ -79,7 +108,8 @@ def _busy_cores() -> float:
     return round(ticks / os.sysconf("SC_CLK_TCK") / _LOOK_S, 2)
 
 
-def _cores() -> int:
+def cores() -> int:
+    """Cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -100,3 +130,24 @@ def _memory_bytes() -> int:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):
         return 0
+
+
+class _SymbolFile(ctypes.Structure):
+    """What ``dladdr`` tells of an address."""
+
+    _fields_ = (
+        ("file", ctypes.c_char_p),
+        ("base", ctypes.c_void_p),
+        ("symbol", ctypes.c_char_p),
+        ("address", ctypes.c_void_p),
+    )
+
+
+def file_of(function: Any) -> Path | None:
+    """The file that a library's function is in, links followed; None if the system does not tell."""
+    symbol = _SymbolFile()
+    try:
+        known = ctypes.CDLL(None).dladdr(ctypes.cast(function, ctypes.c_void_p), ctypes.byref(symbol))
+    except (OSError, AttributeError, TypeError):  # Windows has no dladdr, and no library without a name
+        return None
+    return Path(symbol.file.decode(errors="replace")).resolve() if known and symbol.file else None

@@ -6,7 +6,7 @@ import os
 from importlib import import_module
 from typing import Any
 
-from gemmbench.ladder import BASELINE, BY_NAME, CLBLAST, CUBLAS
+from gemmbench.ladder import BASELINE, BY_NAME, CBLAS, CLBLAST, CUBLAS
 from gemmbench.model.case import Case
 from gemmbench.model.device import DeviceFacts, HostFacts
 from gemmbench.opencl import drivers
@@ -20,6 +20,8 @@ EXECUTORS = {
     CLBLAST: "gemmbench.gemm.clblast:ClblastExecutor",
     CUBLAS: "gemmbench.gemm.cublas:CublasExecutor",
     BASELINE: "gemmbench.gemm.numpy_blas:NumpyExecutor",
+    "lowering": "gemmbench.gemm.opencl:LoweringExecutor",
+    CBLAS: "gemmbench.gemm.numpy_blas:CblasExecutor",
     "peak": _PROBES,
     "bandwidth": _PROBES,
     "latency": _PROBES,
@@ -58,7 +60,7 @@ class OpenCLMachine:
     def _make(self, kind: str, device: DeviceFacts | None) -> object:
         module, _, name = EXECUTORS[kind].partition(":")
         make = getattr(import_module(module), name)
-        if kind == BASELINE:
+        if kind in (BASELINE, CBLAS):
             return make()
         assert device is not None
         if kind == CUBLAS:

@@ -28,6 +28,8 @@ MEMORY_MODES: dict[str, str] = {
     "mapped": "buffers the host can map, filled in place: no copy where host and device share memory",
     "staged": "copies between device buffers and pinned host memory",
     "pageable": "copies between device buffers and ordinary, page-aligned host memory",
+    "svm": "coarse-grained shared virtual memory: one address for both, mapped and unmapped in place",
+    "svm-fine": "fine-grained shared virtual memory: one address for both, never mapped",
 }
 
 
@@ -105,6 +107,7 @@ class Case:
     sums: str = ""  # likewise
     phase: str = ""  # likewise, of a tuner
     given: tuple[str, ...] | None = None  # likewise, of its parameters those that are no preset's
+    grid: tuple[str, ...] = ()  # likewise, of these those that a run tries several values of
     former_parameters: Parameters | None = None  # of the kernel in `former`; None: the case's own
     measured: tuple[tuple[Gemm, float], ...] = ()  # smaller problems of its kernel, and seconds for each
 
@@ -129,7 +132,7 @@ class Case:
     @property
     def title(self) -> str:
         """Of its row."""
-        return titled(self.variant, self.parameters)
+        return titled(self.variant, self.parameters, self.grid)
 
     @property
     def math(self) -> str:
@@ -169,6 +172,7 @@ class Case:
             sums=self.sums,
             phase=self.phase,
             given=self.given,
+            grid=self.grid,
         )
 
 

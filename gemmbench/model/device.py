@@ -7,6 +7,17 @@ from dataclasses import dataclass
 
 from gemmbench.model.units import MIB
 
+# A word of a platform's name or version, and the maker's key in presets; the first that is there counts.
+_MAKERS: Mapping[str, str] = {
+    "pocl": "pocl",
+    "intel": "intel",
+    "nvidia": "nvidia",
+    "amd": "amd",
+    "qualcomm": "qualcomm",
+    "arm platform": "arm",
+    "apple": "apple",
+}
+
 
 @dataclass(frozen=True)
 class DeviceFacts:
@@ -60,7 +71,7 @@ class DeviceFacts:
     def family(self) -> str:
         """Type and driver, the key of presets: ``cpu-intel``, ``gpu-nvidia``, ``cpu-other``."""
         words = f"{self.platform} {self.version}".lower()
-        maker = next((name for name in ("pocl", "intel", "nvidia", "amd") if name in words), "other")
+        maker = next((name for word, name in _MAKERS.items() if word in words), "other")
         return f"{self.type}-{maker}"
 
     @property

@@ -14,6 +14,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from gemmbench.model.conditions import Conditions
 from gemmbench.model.problem import Dimensions
+from gemmbench.model.units import listed
 
 # 1: the first one. What a table or a verdict needed beside the figures stood in the command and in sentences.
 # 2: it is typed. The header has `view` and `scope`. A row has `needs_s`, `phase`, `beside` (which was a
@@ -23,7 +24,7 @@ from gemmbench.model.problem import Dimensions
 SHOWN = 8  # rows and columns of a matrix whose numbers a row keeps
 
 Elements = tuple[tuple[float, ...], ...]  # of a matrix, row by row
-Kind = Literal["gemm", "peak", "bandwidth", "transfer", "latency"]
+Kind = Literal["gemm", "peak", "bandwidth", "transfer", "latency", "lowering"]
 Status = Literal["ok", "wrong", "unsupported", "skipped", "failed", "crashed", "timed-out"]
 Verdict = Literal["ok", "wrong", "suspect", "none"]
 RanOn = Literal["device", "matrix", "host"]
@@ -47,8 +48,21 @@ MATH, THREADS = "math", "threads"
 MATHS: tuple[str, ...] = ("strict", "fast")
 """How OpenCL kernels are compiled: as IEEE 754 has it, or with ``-cl-fast-relaxed-math``."""
 
-PARTS: tuple[str, ...] = ("upload", "enqueue", "passes", "download")
-"""Of the host scope, in their order: see `Row.parts`."""
+PARTS: tuple[str, ...] = (
+    "map", "fill", "upload", "enqueue", "passes", "kernel", "waiting", "download",
+)  # fmt: skip
+"""Of the host scope, in their order: see `Row.parts`.
+
+upload and download copy or, of mapped memory, unmap and map. passes and kernel are by the device's stamps,
+and waiting is what the host waits beyond them. Where there is no kernel, since a library does not report it,
+passes has all launches. Only a map cycle has map and fill.
+"""
+
+WHOLE = "whole"
+"""Beside the parts: the same problems by the wall clock alone."""
+
+CYCLE = "cycle"
+"""The clock of a whole map cycle: A, B and C mapped, filled, unmapped, multiplied and mapped back."""
 
 
 @dataclass(frozen=True)
@@ -105,11 +119,18 @@ class Energy:
     problems: int = 0  # finished within the window
 
 
-def titled(variant: str, parameters: Parameters) -> str:
-    """A kernel or library for people, with what was asked for beside its own parameters: ``naive fast``."""
+def titled(variant: str, parameters: Parameters, grid: Iterable[str] = ()) -> str:
+    """A kernel or library for people, with what was asked for beside its preset: ``naive fast WX=8``.
+
+    Args:
+        variant: its name.
+        parameters: its own, and what was asked for beside them.
+        grid: those of its own that a run tries several values of.
+    """
     threads = parameters.get(THREADS)
     counted = f"{threads} thread{'' if threads == 1 else 's'}" if threads else ""
-    return " ".join(filter(None, (variant, str(parameters.get(MATH, "")), counted)))
+    values = [listed({name: parameters[name]}) for name in grid]
+    return " ".join(filter(None, (variant, str(parameters.get(MATH, "")), counted, *values)))
 
 
 @dataclass(frozen=True)
@@ -163,7 +184,7 @@ class Row:
     parameters: Parameters  # what was asked for
     status: Status
     reason: str = ""
-    problem: Problem | None = None  # for kind gemm
+    problem: Problem | None = None  # for kind gemm; of a lowering, the product that it is for
     label: str = ""  # what the problem is called in a set of workloads: "alexnet conv1"
     work: Work | None = None  # for the other kinds
     choice: Parameters = field(default_factory=dict)  # what a race or a heuristic settled on
@@ -171,6 +192,9 @@ class Row:
     parts: dict[str, tuple[Annotated[float, Meta(ge=0)], ...]] = field(
         default_factory=dict
     )  # of the host scope: seconds by problem
+    cycle: dict[str, tuple[Annotated[float, Meta(ge=0)], ...]] = field(
+        default_factory=dict
+    )  # likewise of a whole map cycle, of operands that the host maps
     launches: tuple[Launch, ...] = ()
     check: Check = field(default_factory=Check)
     energy: Energy = field(default_factory=Energy)
@@ -192,6 +216,7 @@ class Row:
     given: tuple[str, ...] | None = (
         None  # parameters that are no preset's: the user's, the tuner's; None: not known
     )
+    grid: tuple[str, ...] = ()  # of these, those that a run tries several values of
     conditions: Conditions | None = None  # of the device and its host; None where not known
     matrices: dict[str, Elements] | UnsetType = (
         UNSET  # of a verified GEMM: A, B, C before and C, as far as they are small
@@ -209,13 +234,14 @@ class Row:
 
     @property
     def title(self) -> str:
-        """Its variant for people: ``naive``, ``naive fast``, ``numpy 1 thread``."""
-        return titled(self.variant, self.parameters)
+        """Its variant for people: ``naive``, ``naive fast``, ``numpy 1 thread``, ``naive WX=8 WY=4``."""
+        return titled(self.variant, self.parameters, self.grid)
 
     @property
     def kernel_parameters(self) -> Parameters:
         """Its parameters without those that `title` says."""
-        return {name: value for name, value in self.parameters.items() if name not in (MATH, THREADS)}
+        said = (MATH, THREADS, *self.grid)
+        return {name: value for name, value in self.parameters.items() if name not in said}
 
     @property
     def case_parameters(self) -> Parameters:

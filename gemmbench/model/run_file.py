@@ -18,7 +18,7 @@ from gemmbench.model import schema1
 from gemmbench.model.case import Policy
 from gemmbench.model.device import DeviceFacts, HostFacts
 from gemmbench.model.dtypes import DTYPES
-from gemmbench.model.row import CHAIN, PAGEABLE, PARTS, SCOPES, Row, Scope, current, moment
+from gemmbench.model.row import CHAIN, PAGEABLE, PARTS, SCOPES, WHOLE, Row, Scope, current, moment
 from gemmbench.model.units import reason_of
 
 if sys.platform == "win32":
@@ -202,8 +202,9 @@ def _check_row(path: Path, number: int, row: Row, header: Header) -> None:
     clocks = (*SCOPES, CHAIN, PAGEABLE)
     if odd := next((name for name in row.samples if name not in clocks), None):
         raise bad("samples", f"{odd!r} is not one of {', '.join(clocks)}")
-    if odd := next((name for name in row.parts if name not in PARTS), None):
-        raise bad("parts", f"{odd!r} is not one of {', '.join(PARTS)}")
+    for where, parts in (("parts", row.parts), ("cycle", row.cycle)):
+        if odd := next((name for name in parts if name not in (*PARTS, WHOLE)), None):
+            raise bad(where, f"{odd!r} is not one of {', '.join((*PARTS, WHOLE))}")
     if row.former and not _counts(row.former.samples).items() <= _counts(row.samples).items():
         raise bad("former.samples", "there is not one for each of the row's own")
     if row.measured_utc:

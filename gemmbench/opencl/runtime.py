@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
+from gemmbench.ladder import architectures
 from gemmbench.ladder.variant import PIXEL, Pass, Values, Variant
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.dtypes import ReferenceArray
@@ -24,7 +25,6 @@ from gemmbench.model.kernel_files import text
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Resources
 from gemmbench.opencl.discovery import handle
-from gemmbench.stats import ceilings
 
 STANDARD = "-cl-std=CL1.2"  # the least that the kernels need, and the most that Oclgrind takes
 
@@ -216,6 +216,9 @@ def _code(error: Any) -> str:
 
 
 _PAGE = 4096
+SVM = ("svm", "svm-fine")
+MAPPED = ("mapped", *SVM)
+"""The modes in which host and device take one allocation in turns: see `model.case.MEMORY_MODES`."""
 
 
 def choose(mode: str, device: DeviceFacts) -> str:
@@ -250,12 +253,12 @@ class Operand:
         else:
             self._host[...] = values.reshape(-1)
 
-    def to_device(self, queue: Any) -> None:
-        """Enqueue what makes the host's values the device's."""
+    def to_device(self, queue: Any) -> Any:
+        """Enqueue what makes the host's values the device's; its event, or None if there is nothing to do."""
         raise NotImplementedError
 
-    def lend(self, queue: Any) -> None:
-        """Give the memory to the device without copying the values."""
+    def lend(self, queue: Any) -> Any:
+        """Give the memory to the device without copying the values; its event, if there is one."""
 
     def keep_on_device(self, queue: Any) -> None:
         """Have the values on the device, without copying them twice (not timed)."""
@@ -294,11 +297,9 @@ class Mapped(Operand):
         self._pitch = self._held[-1] * dtype.itemsize  # bytes from row to row of an image; what the map says
         self._host = None
 
-    def to_device(self, queue: Any) -> None:
-        if self._host is not None:
-            if self._host.size:
-                self._host.base.release(queue)
-            self._host = None
+    def to_device(self, queue: Any) -> Any:
+        host, self._host = self._host, None
+        return host.base.release(queue) if host is not None and host.size else None
 
     lend = to_device
     keep_on_device = to_device
@@ -354,10 +355,11 @@ class Copied(Operand):
         super().fill(values)
         self._changed = True
 
-    def to_device(self, queue: Any) -> None:
-        if self._host.size:
-            cl.enqueue_copy(queue, self.buffer, self._host, is_blocking=False, **self._area)
+    def to_device(self, queue: Any) -> Any:
         self._changed = False
+        if not self._host.size:
+            return None
+        return cl.enqueue_copy(queue, self.buffer, self._host, is_blocking=False, **self._area)
 
     def keep_on_device(self, queue: Any) -> None:
         if self._changed:
@@ -376,6 +378,64 @@ class Copied(Operand):
         return other
 
 
+class Shared(Operand):
+    """Shared virtual memory: kernels take the address that the host's array has.
+
+    Raises:
+        NotMeasuredError: unsupported: the device lacks it, or the operand is an image.
+    """
+
+    def __init__(
+        self, runtime: Runtime, shape: tuple[int, int], dtype: np.dtype[Any], image: bool, fine: bool
+    ) -> None:
+        super().__init__(runtime, shape, dtype, image)
+        if lack := _lacks_svm(runtime.device, fine):
+            raise NotMeasuredError("unsupported", lack)
+        if image:
+            raise NotMeasuredError("unsupported", "an image cannot lie in shared virtual memory")
+        count, kinds = math.prod(self._held), cl.svm_mem_flags
+        flags = kinds.READ_WRITE | (kinds.SVM_FINE_GRAIN_BUFFER if fine else 0)
+        # An alignment of 0 is that of the largest type: all that a device has to take.
+        shared = cl.svm_empty(runtime.context, flags, (max(count, 16),), dtype, alignment=0)
+        self.buffer, self._shared, self._fine = shared.base, shared, fine
+        self._host = shared[:count] if fine else None
+        self._count = count
+        self._mapped: Any = None
+
+    def to_device(self, queue: Any) -> Any:
+        if self._fine or self._mapped is None:
+            return None
+        mapped, self._mapped, self._host = self._mapped, None, None
+        return mapped.release(queue)
+
+    lend = to_device
+    keep_on_device = to_device
+
+    def to_host(self, queue: Any) -> None:
+        if self._fine:
+            queue.finish()
+        elif self._mapped is None:
+            flags = cl.map_flags.READ | cl.map_flags.WRITE
+            self._mapped = cl.SVM(self._shared).map(queue, flags=flags, is_blocking=True)
+            self._host = self._shared[: self._count]
+
+    reclaim = to_host
+
+
+def _lacks_svm(device: Any, fine: bool) -> str:
+    """Why a device has no shared virtual memory of a kind, or ""."""
+    kinds = cl.device_svm_capabilities
+    try:
+        has = device.svm_capabilities
+    except cl.Error:  # OpenCL 1.2
+        has = 0
+    if not has & (kinds.COARSE_GRAIN_BUFFER | kinds.FINE_GRAIN_BUFFER):
+        return "the device has no shared virtual memory: --memory mapped is what it may have instead"
+    if fine and not has & kinds.FINE_GRAIN_BUFFER:
+        return "the device has no fine-grained shared virtual memory: --memory svm takes coarse-grained"
+    return ""
+
+
 def operand(
     runtime: Runtime, mode: str, shape: tuple[int, int], dtype: np.dtype[Any], image: bool = False
 ) -> Operand:
@@ -383,6 +443,8 @@ def operand(
     with errors():
         if mode == "mapped":
             return Mapped(runtime, shape, dtype, image)
+        if mode in SVM:
+            return Shared(runtime, shape, dtype, image, fine=mode == "svm-fine")
         return Copied(runtime, shape, dtype, image, pinned=mode == "staged")
 
 
@@ -394,10 +456,6 @@ def page_aligned(count: int, dtype: np.dtype[Any]) -> ReferenceArray:
 
 
 # --- What kernels take as built: private and local memory, registers, and how many work-items fit -----------
-
-
-# ptxas hands out registers in this many for each work-item.
-_REGISTER_STEP = 8
 
 
 def resources_of(
@@ -434,7 +492,7 @@ def _of_pass(runtime: Runtime, step: Pass, values: Values, built: Built, fixed: 
         file = int(runtime.device.registers_per_block_nv) if nvidia else 0
     registers, spills = registers_and_spills(built.log, step.kernel)
     group = math.prod(step.group_within(values, most, runtime.facts.max_work_item_sizes, fixed))
-    items, limit = fit(runtime.facts, group, local, registers, file)
+    room = architectures.fit(runtime.facts, group, local, registers, file)
     return Resources(
         kernel=step.kernel,
         role=step.role,
@@ -445,8 +503,8 @@ def _of_pass(runtime: Runtime, step: Pass, values: Values, built: Built, fixed: 
         local_bytes=local,
         registers=registers,
         spill_bytes=spills,
-        fit=items,
-        limit=limit,
+        fit=None if room.items is None else max(room.items, group),
+        limit=room.limit,
     )
 
 
@@ -458,35 +516,6 @@ def registers_and_spills(log: str, kernel: str) -> tuple[int | None, int | None]
             spilled = re.search(r"(\d+) bytes spill stores", part)
             return (int(used[1]) if used else None), (int(spilled[1]) if spilled else None)
     return None, None
-
-
-def fit(
-    facts: DeviceFacts, group: int, local: int, registers: int | None, file: int
-) -> tuple[int | None, str]:
-    """Work-items that a compute unit of a GPU holds at once, and what limits them.
-
-    Args:
-        group: work-items in a work-group.
-        local: bytes of local memory of a group.
-        registers: of a work-item; None if the driver does not tell.
-        file: registers of a compute unit; 0 if not known.
-    """
-    if facts.type != "gpu":
-        return None, ""  # a CPU's core runs one work-group after the other
-    rooms: dict[str, int] = {}
-    if known := ceilings.MULTIPROCESSOR.get(facts.compute_capability):
-        resident, shared = known
-        rooms["work-items"] = resident // group
-        if local:
-            rooms["local memory"] = shared * 1024 // (local + ceilings.OF_A_GROUP)
-    elif local and not facts.local_mem_emulated:
-        rooms["local memory"] = facts.local_mem_bytes // local  # what one group may have is the least
-    if registers and file:
-        rooms["registers"] = file // (-(-registers // _REGISTER_STEP) * _REGISTER_STEP * group)
-    if not rooms:
-        return None, ""
-    limit = min(rooms, key=lambda name: rooms[name])
-    return max(1, rooms[limit]) * group, limit
 
 
 # --- NVIDIA's binary route: instructions that the driver refuses in OpenCL C --------------------------------

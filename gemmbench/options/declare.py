@@ -210,7 +210,7 @@ def _converted(name: str, spec: Spec, value: Any) -> Any:
         if not spec.many:
             return spec.kind.convert(value)
         if isinstance(value, Mapping):
-            value = [f"{key}={item}" for key, item in value.items()]
+            value = [f"{key}={spec.kind.convert(item)}" for key, item in value.items()]
         several = [value] if isinstance(value, (str, Path)) else value
         return tuple(map(spec.kind.convert, several))
     except (TypeError, ValueError) as error:
@@ -257,6 +257,7 @@ class Options:
 
 _ALIASES = {"int8": "char"}  # other names of data types
 _BEST = "best"
+MOST_COMBINATIONS = 100  # of a kernel's parameters, that --param may ask for
 _GROUPS = {"all": ladder.LADDER, "ladder": ladder.PUBLISHED, _BEST: ladder.BEST}  # of kernels
 
 
@@ -303,26 +304,63 @@ def choose_baselines(text: str) -> tuple[str, ...]:
         if len(words) > 1:
             raise UsageError(f"--baseline {text}: none stands alone")
         return ()
-    return ladder.BASELINES if "all" in words else words
+    if "all" not in words:
+        return words
+    from gemmbench.gemm.numpy_blas import second_blas  # looks at the machine
+
+    return tuple(name for name in ladder.BASELINES if name != ladder.CBLAS or second_blas())
 
 
 def _kernel_words(text: str) -> tuple[str, ...]:
     return choose(text, (*ladder.ORDER, *_GROUPS), "kernel")
 
 
-def choose_params(texts: Iterable[str]) -> dict[str, int]:
-    """``NAME=VALUE`` options as a dictionary.
+def choose_params(texts: Iterable[str]) -> dict[str, tuple[int, ...]]:
+    """``NAME=VALUE`` and ``NAME=VALUE,VALUE`` options as a dictionary; no value twice.
 
     Raises:
-        UsageError: one has no ``=`` or its value is not a whole number.
+        UsageError: one has no ``=`` or a value is not a whole number.
     """
     chosen = {}
     for text in texts:
-        name, equals, value = text.partition("=")
-        if not equals or not value.strip().isdecimal():
-            raise UsageError(f"--param takes NAME=VALUE with a whole number, not {text!r}")
-        chosen[name.strip()] = int(value)
+        name, equals, values = text.partition("=")
+        words = [word.strip() for word in values.split(",")]
+        if not equals or not all(word.isdecimal() for word in words):
+            raise UsageError(
+                f"--param takes NAME=VALUE with a whole number, or several with commas, not {text!r}"
+            )
+        chosen[name.strip()] = tuple(dict.fromkeys(map(int, words)))
     return chosen
+
+
+def choose_threads(text: str, cores: int) -> tuple[int, ...]:
+    """Numbers of threads from a comma-separated list, each once, the smallest first; ``all`` is every core.
+
+    Raises:
+        UsageError: one is no number from 1 to the machine's cores.
+    """
+    chosen = set()
+    for word in _words(text) or (text,):
+        if word != "all" and not (word.isascii() and word.isdecimal() and 1 <= int(word) <= cores):
+            few = f"to the {cores} cores of this machine" if cores > 1 else "core of this machine alone"
+            raise UsageError(f"--threads takes numbers from 1 {few}, and all, not {word!r}")
+        chosen.add(cores if word == "all" else int(word))
+    return tuple(sorted(chosen))
+
+
+def check_grid(variants: Iterable[Variant], params: Mapping[str, Sequence[int]]) -> None:
+    """Find out before measuring whether there are too many combinations of parameters.
+
+    Raises:
+        UsageError: there are, of some variant.
+    """
+    for variant in variants:
+        count = math.prod(len(values) for name, values in params.items() if name in variant.parameters)
+        if count > MOST_COMBINATIONS:
+            raise UsageError(
+                f"--param asks for {count} combinations of {variant.name}'s parameters, and a grid has at "
+                f"most {MOST_COMBINATIONS}: gemmbench tune --kernel {variant.name} searches larger spaces"
+            )
 
 
 def choose_sizes(text: str | None, low: int | None, high: int, default_low: int = 64) -> tuple[int, ...]:

@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from gemmbench import UsageError, ladder, views
+from gemmbench.gemm import lowering
 from gemmbench.gemm.operands import OperandError, read_header
 from gemmbench.gemm.workloads import PROMPT, SETS, Shape, ShapeFileError, merged, read_shapes
 from gemmbench.ladder import ORDER
 from gemmbench.ladder.variant import Variant
+from gemmbench.measure.host import cores
 from gemmbench.model.case import MEMORY_MODES, Case, Operands, Plan, Policy, Skip
 from gemmbench.model.conditions import STATES, State
 from gemmbench.model.device import DeviceFacts
@@ -27,6 +29,7 @@ from gemmbench.options.declare import (
     FILE,
     INPUT,
     LENGTH,
+    MOST_COMBINATIONS,
     SIZE,
     Choice,
     Count,
@@ -34,6 +37,7 @@ from gemmbench.options.declare import (
     Number,
     Options,
     check_folder,
+    check_grid,
     check_plot_path,
     check_save_path,
     choose,
@@ -41,6 +45,7 @@ from gemmbench.options.declare import (
     choose_kernels,
     choose_params,
     choose_sizes,
+    choose_threads,
     flag,
     hidden,
     named_kernels,
@@ -243,16 +248,21 @@ class Ladder(Measuring):
         default=ladder.BASELINE,
         metavar="NAMES",
     )
+    threads: str | None = option(
+        "Of the host's BLAS, each a row of its own: numbers, all.  [default: what it takes by itself]",
+        metavar="1,2,all",
+    )
     params: tuple[str, ...] = option(
-        "A kernel parameter other than its preset; may be repeated.",
+        "A kernel parameter other than its preset; may be repeated. Several values with commas: every "
+        f"combination that the kernel takes, at most {MOST_COMBINATIONS}.",
         default=(),
         flags=("--param",),
-        metavar="NAME=VALUE",
+        metavar="NAME=VALUES",
         many=True,
     )
     math: str | None = option(
         "Compile OpenCL kernels with strict math, fast (-cl-fast-relaxed-math), or both, in turn, with a "
-        "ratio.  [default: the kernel's own: strict, but image-4x8 fast]",
+        "ratio.  [default: the kernel's own: strict; image-4x8 and buffer-4x8 fast]",
         metavar="strict,fast",
     )
     versus: str | None = option(
@@ -283,11 +293,17 @@ class Ladder(Measuring):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _ = self.variants, self.dtypes, choose_params(self.params), self.partner
+        params = choose_params(self.params)
+        _ = self.variants, self.dtypes, self.partner
+        check_grid(self.variants, params)
+        if self.concurrent and any(len(values) > 1 for values in params.values()):
+            raise UsageError("--concurrent takes one value of each --param, not a grid of them")
         if self.versus and self.concurrent:
             raise UsageError("--versus takes kernels in turn and --concurrent devices at once: choose one")
         if self.math is not None and not any(variant.executor == "opencl" for variant in self.variants):
             raise UsageError("--math is for gemmbench's OpenCL kernels, of which --kernel names none")
+        if self.threads is not None and not any(variant.on_host for variant in self.variants):
+            raise UsageError("--threads is for the host's BLAS, of which --baseline names none")
         if len(self.axes.maths) > 1 and (self.versus or self.concurrent):
             other = "--versus" if self.versus else "--concurrent"
             raise UsageError(f"--math {self.math} takes strict and fast in turn: it goes without {other}")
@@ -308,7 +324,9 @@ class Ladder(Measuring):
     def axes(self) -> Axes:
         """What every kernel and library is measured with, beside its parameters."""
         maths = choose(self.math, MATHS, "math") if self.math is not None else ("",)
-        return Axes(tuple(name for name in ("", *MATHS) if name in maths))
+        counts = (0,) if self.threads is None else choose_threads(self.threads, cores())
+        grid = {name: values for name, values in choose_params(self.params).items() if len(values) > 1}
+        return Axes(tuple(name for name in ("", *MATHS) if name in maths), counts, grid)
 
     @cached_property
     def partner(self) -> Variant | None:
@@ -347,9 +365,10 @@ class Ladder(Measuring):
             for shape in self.shapes
         ]
         params = choose_params(self.params)
-        cases = gemm_plan(devices, self.variants, problems, params, own, find_tuned, self.axes)
+        fixed = {name: values[0] for name, values in params.items() if len(values) == 1}
+        cases = gemm_plan(devices, self.variants, problems, fixed, own, find_tuned, self.axes)
         if self.partner:
-            cases = in_turn_with(cases, devices, self.partner, params, own, find_tuned, self.axes)
+            cases = in_turn_with(cases, devices, self.partner, fixed, own, find_tuned, self.axes)
         return fitting(cases, optional_kernels(self.kernels))
 
 
@@ -472,7 +491,8 @@ class Workloads(Ladder):
 
     The layers of AlexNet lowered to GEMM, the projections of a 7B transformer for one token and for a
     prompt, odd and non-square sizes, and a CSV file of your own. The table names the best kernel for each
-    shape; -v shows every kernel. --dry-run lists the shapes and where they come from.
+    shape; -v shows every kernel. AlexNet's convolutions are lowered on the device, and the net is summed.
+    --dry-run lists the shapes and where they come from.
     """
 
     command: ClassVar[str] = "workloads"
@@ -509,6 +529,14 @@ class Workloads(Ladder):
             except ShapeFileError as error:
                 raise UsageError(str(error)) from None
         return merged(shapes)
+
+    def _gemms(
+        self, devices: Sequence[DeviceFacts], dtype: str, find_tuned: FindTuned, own: Operands | None = None
+    ) -> Plan:
+        """The lowering of AlexNet's convolutions before their products."""
+        gemms = super()._gemms(devices, dtype, find_tuned, own)
+        first = lowering.plan(devices, gemms, dtype, self.batch) if lowering.NET in self.set_names else ()
+        return first + gemms
 
 
 @dataclass(frozen=True, kw_only=True)

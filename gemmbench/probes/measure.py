@@ -9,7 +9,8 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from gemmbench.measure.sampling import Sampled, Window, alone
+from gemmbench.measure.energy import measure_energy
+from gemmbench.measure.sampling import Metered, Sampled, Window, alone
 from gemmbench.model.case import Case, Policy, Staged
 from gemmbench.model.conditions import Conditions, joined
 from gemmbench.model.device import DeviceFacts
@@ -232,7 +233,12 @@ def _arithmetic(task: _Task) -> Stages:
             in_program=seen,
         )
         judged = task.judged(row, evidence)
-        return replace(judged, check=replace(judged.check, figures=judged.check.figures | verified.figures))
+        judged = replace(judged, check=replace(judged.check, figures=judged.check.figures | verified.figures))
+        if not task.policy.energy or judged.status != "ok":
+            return judged
+        yield Staged("measuring energy")
+        with Metered(winner, winner.prepared.clocks[0]) as run:
+            return replace(judged, energy=measure_energy(run, device=task.device))
 
 
 _COUNTED_AS = {MIXED.name: "float"}  # the type of the operations, where it is not the operands'

@@ -42,6 +42,8 @@ def _grid_sheet(run: Run, device: int, rows: Sequence[Row], grid: Grid, verbose:
 
     A line without a figure becomes a note if all its rows lack it for the same reason.
     """
+    if any(row.energy.joules for row in rows):
+        grid = _with_energy(grid)
     lines: dict[str, list[Row]] = {}
     for row in rows:
         lines.setdefault(grid.name(row), []).append(row)
@@ -73,11 +75,36 @@ def _grid_sheet(run: Run, device: int, rows: Sequence[Row], grid: Grid, verbose:
         left=frozenset({"form", "pattern", "integrity"}),
         notes=(
             *below,
+            *_energy_notes(rows, grid.where),
             *kept(run, rows, grid.where),
             *remarks(run, [with_race(row) for row in rows] if verbose else rows, grid.where),
             *notes.warnings(run, device),
         ),
     )
+
+
+def _with_energy(grid: Grid) -> Grid:
+    """The same with a column for what the best row does with a joule."""
+    more = grid.more
+
+    def cells(row: Row) -> tuple[str, ...]:
+        efficiency = rates.gflop_per_joule(row)
+        return *more(row), "-" if efficiency is None else units.number(efficiency)
+
+    return replace(grid, extra=(*grid.extra, "GFLOP/J"), more=cells)
+
+
+def _energy_notes(rows: Sequence[Row], where: notes.Where) -> list[Note]:
+    """Why rows have no joules, where they were asked for; rows of one reason together."""
+    groups: dict[str, list[Row]] = {}
+    for row in rows:
+        if rates.asked_for_energy(row) and row.energy.why:
+            groups.setdefault(clean(row.energy.why), []).append(row)
+    every_row = len(groups) == 1 and not any(row.energy.joules for row in rows)
+    return [
+        Note("energy", why if every_row else f"{notes.places(alike, where)}: {why}", "dim")
+        for why, alike in groups.items()
+    ]
 
 
 def _absent(rows: Sequence[Row]) -> bool:

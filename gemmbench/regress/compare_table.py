@@ -222,7 +222,7 @@ def _names(lines: Sequence[Line]) -> dict[int, str]:
     """Each line's place, with its parameters where variant and size alone do not tell it from another."""
     alike: dict[tuple[object, ...], list[Line]] = {}
     for line in lines:
-        alike.setdefault((line.key[1], line.row.variant, line.row.dtype, where(line.row)), []).append(line)
+        alike.setdefault((line.key[1], line.row.title, line.row.dtype, where(line.row)), []).append(line)
     names = {}
     for (*_, size), group in alike.items():
         for line in group:

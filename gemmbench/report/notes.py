@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from gemmbench.ladder import AUTO, BASELINE, BY_NAME, LADDER
+from gemmbench.ladder import AUTO, BASELINE, BY_NAME, CBLAS, LADDER
 from gemmbench.ladder.variant import unsupported_type
 from gemmbench.model import units
 from gemmbench.model.device import HOST
 from gemmbench.model.instrument import is_too_slow
-from gemmbench.model.row import CHAIN, Parameters, Row, Status
+from gemmbench.model.row import CHAIN, THREADS, Parameters, Row, Status, titled
 from gemmbench.model.run_file import Run
-from gemmbench.model.units import clean, clean_lines
+from gemmbench.model.units import clean, clean_lines, listed
 from gemmbench.report.table import Cell, Note
 from gemmbench.stats import rates
 from gemmbench.stats.conditions import disturbed
@@ -42,6 +42,7 @@ FEW_REASON = "too few independent batches for an interval"
 _DISTURBED = "~"
 _CHAIN = "of kernels, as of a library: a chain of launches, gaps included"
 _MOST = 8  # notes of one sort; the rest is counted
+_FEW_NAMES = 3  # combinations of a grid; more are counted
 
 
 def troubles(rows: Iterable[Row], where: Where, each: str = "size") -> list[Note]:
@@ -214,6 +215,50 @@ def choices(rows: Iterable[Row], where: Where, each: str = "size") -> list[Note]
     return [Note(f"{AUTO} took", "; ".join(parts), "dim")] if parts else []
 
 
+def combinations(rows: Iterable[Row], scope: str, where: Where, each: str = "size") -> list[Note]:
+    """Which combination of a grid's parameters was the best, where, and how far it stands out.
+
+    A line for each kernel: combinations are not timed in turn, so others whose intervals overlap the best
+    one's are counted, where there are intervals. Arguments as of `remarks`.
+    """
+    kernels: dict[str, dict[str, list[Row]]] = {}
+    for row in rows:
+        if row.grid:
+            kernel = titled(row.variant, row.parameters)
+            kernels.setdefault(kernel, {}).setdefault(where(row), []).append(row)
+    lines = []
+    for kernel, by_place in kernels.items():
+        winners: dict[str, list[str]] = {}
+        leads, alike, tried = [], [], 0
+        for label, own_rows in by_place.items():
+            rated = [(rate, row) for row in own_rows if (rate := rates.shown_rate(row, scope))]
+            if not rated:
+                continue
+            top, best = max(rated, key=lambda pair: pair[0].median)
+            winners.setdefault(listed({name: best.parameters[name] for name in best.grid}), []).append(label)
+            leads.append(top.median / min(rate.median for rate, _ in rated))
+            alike.append(sum(rate.high >= top.low for rate, row in rated if row is not best))
+            tried = max(tried, len(rated))
+        if not winners:
+            continue
+        every = len(by_place) > 1 and len(winners) == 1 and len(next(iter(winners.values()))) == len(by_place)
+        text = "; ".join(
+            f"{values} at {f'every {each}' if every else ', '.join(labels)}"
+            for values, labels in winners.items()
+        )
+        text += f": {_range(map(units.number, leads))} times the slowest of {tried}"
+        if any(alike):
+            text += f"; {_range(map(str, alike))} of them within its interval"
+        lines.append(Note(f"best {clean(kernel)}", f"{text}.", "bold"))
+    return lines
+
+
+def _range(texts: Iterable[str]) -> str:
+    """``1.3 to 1.5``, or the one that there is."""
+    ordered = sorted(texts, key=float)
+    return " to ".join(dict.fromkeys((ordered[0], ordered[-1])))
+
+
 def selected(row: Row) -> str:
     """The kernel that `auto` selected, and why: ``cpu-packed: the fastest measured at 64x64x64``."""
     return f"{clean(rates.what_ran(row))}: {clean(str(row.choice.get('why', 'no reason given')))}"
@@ -238,10 +283,20 @@ def scopes(run: Run, device: int, rows: Iterable[Row], scope: str) -> list[Note]
         shown = rates.shown_scope(row, scope)
         if row.status != "ok" or shown == scope or row.variant == AUTO:
             continue
-        name = f"{clean(run.header.host.blas)}, " if row.variant == BASELINE and device != HOST else ""
+        name = f"{_blas(run, row)}, " if row.variant in (BASELINE, CBLAS) and device != HOST else ""
         ranked = "" if rates.is_compared(run, device, row, scope) else ", not compared with the others"
         texts.setdefault(clean(row.title), f"{name}{shown} scope{ranked}")
     return [*(Note(name, text, "dim") for name, text in texts.items()), *gaps(rows, scope)]
+
+
+def _blas(run: Run, row: Row) -> str:
+    """The library that a row of the host's BLAS ran with."""
+    if row.variant == CBLAS:
+        return clean(str(row.choice.get("library", "a second BLAS")))
+    blas = clean(run.header.host.blas)
+    if THREADS not in row.parameters:
+        return blas
+    return re.sub(r"\b\d+ threads?\b", titled("", row.parameters), blas)
 
 
 def gaps(rows: Iterable[Row], scope: str) -> list[Note]:
@@ -290,12 +345,23 @@ def places(rows: Sequence[Row], where: Where, every: int = 0, each: str = "size"
     for row in rows:
         groups.setdefault(clean(row.title), []).append(where(row))
     by_place: dict[str, list[str]] = {}
-    for variant, labels in groups.items():
+    for series, labels in groups.items():
         text = (
             f"every {each}" if every > 1 and len(set(labels)) == every else ", ".join(dict.fromkeys(labels))
         )
-        by_place.setdefault(text, []).append(variant)
-    return "; ".join(f"{', '.join(variants)} at {text}" for text, variants in by_place.items())
+        by_place.setdefault(text, []).append(series)
+    return "; ".join(f"{', '.join(_counted(names))} at {text}" for text, names in by_place.items())
+
+
+def _counted(names: Sequence[str]) -> list[str]:
+    """Series by name, but a number for the many combinations of a grid."""
+    kernels: dict[str, list[str]] = {}
+    for name in names:
+        kernels.setdefault(name.partition(" ")[0], []).append(name)
+    parts = []
+    for kernel, several in kernels.items():
+        parts += several if len(several) <= _FEW_NAMES else [f"{len(several)} combinations of {kernel}"]
+    return parts
 
 
 def _some(notes: list[Note], more: str) -> list[Note]:

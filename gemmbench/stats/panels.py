@@ -200,6 +200,13 @@ def standings(
     }
 
 
+def rank_correlation(first: Sequence[float], second: Sequence[float]) -> float:
+    """Kendall's tau of two orders of the same things: 1 for equal orders, -1 for reversed ones."""
+    from scipy.stats import kendalltau
+
+    return float(kendalltau(first, second).statistic)
+
+
 def common_problem(run: Run, *settings: Setting) -> Problem | None:
     """The problem that variants are shown at, where they are shown at one: in `kernels`, README and charts.
 
@@ -269,8 +276,10 @@ def break_evens(panel: Panel, scope: str = "host") -> tuple[BreakEven, ...]:
 
 
 def baseline(panel: Panel) -> Series | None:
-    """The host's own BLAS; None if it was not measured beside the device."""
-    return next((each for each in panel.series if each.is_host), None)
+    """The host's own BLAS, with the most threads; None if it was not measured beside the device."""
+    hosts = [each for each in panel.series if each.is_host]
+    own = [each for each in hosts if each.variant == hosts[0].variant]
+    return own[-1] if own else None
 
 
 def crossing(leads: Sequence[tuple[float, float]]) -> float | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -12,7 +12,7 @@ from gemmbench.model.conditions import Conditions, State
 from gemmbench.model.device import HOST
 from gemmbench.model.dtypes import DTYPES
 from gemmbench.model.problem import Gemm
-from gemmbench.model.row import CHAIN, SCOPES, Problem, Row, moment, titled
+from gemmbench.model.row import CHAIN, PARTS, SCOPES, WHOLE, Energy, Problem, Row, moment, titled
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import GIGA
 from gemmbench.stats.ceilings import ALLOWED
@@ -134,6 +134,54 @@ def own_rate(row: Row, scope: str) -> Rate | None:
     return shown_rate(row, scope) if scope in row.samples else None
 
 
+ADDS_UP = 0.03  # of the whole: parts that differ from it by more do not add up to it
+
+
+@dataclass(frozen=True)
+class Split:
+    """A problem in the host scope by part: of those that were timed, the one that took the median time.
+
+    Medians of each part would be of different problems, and would not add up.
+
+    Attributes:
+        seconds: by `row.PARTS`, in their order.
+        whole_s: by the wall clock alone; None in runs of gemmbench before it was kept.
+    """
+
+    seconds: Mapping[str, float]
+    whole_s: float | None
+
+    def share(self, name: str) -> float:
+        """A part as a fraction of the whole, or of the sum where the whole is not known."""
+        return self.seconds[name] / (self.whole_s or sum(self.seconds.values()) or 1.0)
+
+    @property
+    def doubt(self) -> str:
+        """That the parts do not add up to the whole; "" if they do."""
+        added = sum(map(self.share, self.seconds))
+        if self.whole_s is None or abs(added - 1) <= ADDS_UP:
+            return ""
+        return f"they add up to {100 * added:.0f} % of the whole: the stamps contradict the wall clock"
+
+
+def split(parts: Mapping[str, Sequence[float]]) -> Split | None:
+    """The parts of `Row.parts` or `Row.cycle`; None without any."""
+    names = [name for name in PARTS if name in parts]
+    if not names:
+        return None
+    sums = [sum(each) for each in zip(*(parts[name] for name in names), strict=True)]
+    wholes = parts.get(WHOLE, sums)
+    typical = sorted(range(len(wholes)), key=wholes.__getitem__)[len(wholes) // 2]
+    whole_s = wholes[typical] if WHOLE in parts else None
+    return Split({name: parts[name][typical] for name in names}, whole_s)
+
+
+def doubt(parts: Mapping[str, Sequence[float]]) -> str:
+    """`Split.doubt` of `Row.parts` or `Row.cycle`; "" without any."""
+    known = split(parts)
+    return known.doubt if known else ""
+
+
 @lru_cache(maxsize=64)
 def view_scope(*runs: Run) -> str:
     """The scope that the GEMM rows of a view are compared in, in its tables and charts.
@@ -221,6 +269,11 @@ def burst_gain(row: Row) -> float | None:
     settled, burst = rate(row, "kernel"), in_state(row, "burst") if row.burst else None
     fast = rate(burst, "kernel") if burst else None
     return fast.best / settled.best - 1 if settled and fast else None
+
+
+def asked_for_energy(row: Row) -> bool:
+    """Whether a row's joules were to be measured."""
+    return row.status == "ok" and row.energy.why != Energy().why
 
 
 def gflop_per_joule(row: Row) -> float | None:

@@ -24,7 +24,7 @@ from gemmbench.model import units
 from gemmbench.model.case import Case, Operands, Policy, Staged, saved_problem
 from gemmbench.model.device import HOST, DeviceFacts
 from gemmbench.model.problem import Dimensions, Gemm
-from gemmbench.model.row import MATH, Parameters, Row, Status
+from gemmbench.model.row import MATH, THREADS, Parameters, Row, Status
 from gemmbench.model.units import listed
 from gemmbench.stats import rates
 from gemmbench.stats.panels import crossing
@@ -80,7 +80,7 @@ def points(rows: Iterable[Row], device: int) -> tuple[Point, ...]:
             continue
         if row.device not in (device, HOST) or row.variant not in CHOOSABLE:
             continue
-        if MATH in row.parameters:  # it chooses kernels as they are
+        if row.parameters.keys() & {MATH, THREADS}:  # it chooses kernels and the BLAS as they are
             continue
         host, on_device = rates.summary(row, "host"), rates.summary(row, "device")
         if host is None or not rates.flops_of(row):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from gemmbench.gemm.verify import could_overflow
@@ -16,7 +17,7 @@ from gemmbench.model.case import Case, Operands, Plan, Skip
 from gemmbench.model.device import HOST, DeviceFacts
 from gemmbench.model.dtypes import DTYPES
 from gemmbench.model.problem import Gemm
-from gemmbench.model.row import MATH, Row, RowKey
+from gemmbench.model.row import MATH, THREADS, Row, RowKey
 from gemmbench.model.units import listed, size
 from gemmbench.probes import ALL_DTYPES, PROBES, QUICK
 from gemmbench.probes.arithmetic import FLOPS, WIDTHS
@@ -38,11 +39,18 @@ class Axes:
     """What a kernel or library is measured with, beside its parameters: a row for each."""
 
     maths: tuple[str, ...] = ("",)  # OpenCL kernels, see `model.row.MATHS`; "": as their own flags have it
+    threads: tuple[int, ...] = (0,)  # of the host's BLAS; 0: as it sets them itself
+    grid: Mapping[str, Sequence[int]] = field(default_factory=dict)  # parameters with several values each
 
     @property
     def math(self) -> str:
         """The only one; "" of several."""
         return self.maths[0] if len(self.maths) == 1 else ""
+
+    def combinations(self, variant: Variant) -> list[dict[str, int]]:
+        """Every combination of the grid's values of a variant's own parameters; the empty one without any."""
+        own = {name: values for name, values in self.grid.items() if name in variant.parameters}
+        return [dict(zip(own, values, strict=True)) for values in itertools.product(*own.values())]
 
 
 FindTuned = Callable[[DeviceFacts, Variant, str], Tuned | None]  # for a data type
@@ -63,11 +71,22 @@ def gemm_plan(
     Parameters are the user's own over the shipped preset; where there are none, those that the tuner kept.
     A kernel with strict and fast math is timed with the second in turn with the first.
 
+    Args:
+        devices: to run on.
+        chosen: variants.
+        problems: m, n, k, of any data types.
+        overrides: the user's own parameters.
+        operands: the user's own matrices.
+        tuned: finds what the tuner kept.
+        axes: what a variant has several rows for. A combination of a grid that its constraints do not allow
+            is skipped with the constraint's sentence.
+
     Raises:
         variants.ParameterError: an override does not fit a variant that has that parameter, or none has it;
             alpha or beta of an integer problem has a fraction.
     """
-    _check_overrides(chosen, overrides or {})
+    overrides = overrides or {}
+    _check_overrides(chosen, (*overrides, *axes.grid))
     plan: list[Case | Skip] = []
     problems = tuple(problems)
     _check_scalars(problems)
@@ -75,12 +94,15 @@ def gemm_plan(
         for problem in problems:
             for variant in chosen:
                 if not variant.on_host:
-                    plan += _in_turn_with_first(
-                        _gemm_case(index, device, variant, problem, overrides or {}, operands, tuned, math)
-                        for math in (axes.maths if variant.executor == "opencl" else ("",))
-                    )
+                    maths = axes.maths if variant.executor == "opencl" else ("",)
+                    for values in axes.combinations(variant):
+                        own, grid = {**overrides, **values}, tuple(values)
+                        plan += _in_turn_with_first(
+                            _gemm_case(index, device, variant, problem, own, operands, tuned, math, grid)
+                            for math in maths
+                        )
                 elif index == 0:  # the host's own BLAS is measured once, among the first device's rows
-                    plan.append(_host_case(variant, problem, operands))
+                    plan += (_host_case(variant, problem, operands, count) for count in axes.threads)
     return tuple(plan)
 
 
@@ -111,7 +133,7 @@ def in_turn_with(
         if isinstance(step, Case) and step.device != HOST and step.problem:
             index, problem = step.device, step.problem
             partners[index, problem] = (
-                _host_case(partner, problem, operands)
+                _host_case(partner, problem, operands, axes.threads[-1])
                 if partner.on_host
                 else _gemm_case(
                     index,
@@ -133,7 +155,9 @@ def in_turn_with(
             )
 
     def paired(step: Case | Skip) -> Case | Skip:
-        if not isinstance(step, Case) or step.device == HOST or step.variant in (partner.name, AUTO):
+        if not isinstance(step, Case) or step.device == HOST or step.variant == AUTO:
+            return step
+        if step.variant == partner.name and not step.grid:
             return step
         assert step.problem is not None
         other = partners[step.device, step.problem]
@@ -226,16 +250,17 @@ def _gemm_case(
     operands: Operands | None,
     tuned: FindTuned,
     math: str = "",
+    grid: tuple[str, ...] = (),
 ) -> Case | Skip:
     variant = variant.with_math(math)
     own = {name: value for name, value in overrides.items() if name in variant.parameters}
     kept = None if own else tuned(device, variant, problem.dtype)
-    parameters = variant.preset(
-        device.family, kept.parameters if kept else own, problem.dtype, device.vector_bits
-    )
+    fill = variant.filled if grid else variant.preset
+    parameters = fill(device.family, kept.parameters if kept else own, problem.dtype, device.vector_bits)
     given = tuple(kept.parameters) if kept else tuple(own)
     full = {**parameters, **variant.chosen(problem, device, parameters)}
-    reason = _unsupported(device, variant, problem, full, given)
+    broken = variant.broken(parameters, problem.dtype) if grid else ""
+    reason = "" if broken else _unsupported(device, variant, problem, full, given)
     notes = (kept.note,) if kept else ()
     if reason and not given and (smaller := _smaller_preset(device, variant, problem, parameters)):
         changed = {name: value for name, value in smaller.items() if value != parameters[name]}
@@ -253,22 +278,25 @@ def _gemm_case(
         operands or Operands(),
         notes,
         ran_on=variant.ran_on(problem.dtype),
-        given=given,
+        given=(*given, *([MATH] if math else [])),
         sums=variant.sums.get(problem.dtype, ""),
+        grid=grid,
     )
+    if broken:
+        return Skip(case.row("skipped", broken))
     if reason:
         return Skip(case.row("unsupported", reason))
     reason = _too_large(device, variant, problem, full)
     return Skip(case.row("skipped", reason)) if reason else case
 
 
-def _host_case(variant: Variant, problem: Gemm, operands: Operands | None) -> Case | Skip:
+def _host_case(variant: Variant, problem: Gemm, operands: Operands | None, threads: int = 0) -> Case | Skip:
     case = Case(
         "gemm",
         -1,
         variant.name,
         problem.dtype,
-        {},
+        {THREADS: threads} if threads else {},
         problem,
         operands=operands or Operands(),
         ran_on=variant.ran_on(problem.dtype),
@@ -382,8 +410,8 @@ def _check_scalars(problems: Iterable[Gemm]) -> None:
                 )
 
 
-def _check_overrides(chosen: Sequence[Variant], overrides: Mapping[str, int]) -> None:
-    for name in overrides:
+def _check_overrides(chosen: Sequence[Variant], names: Iterable[str]) -> None:
+    for name in names:
         if not any(name in variant.parameters for variant in chosen):
             known = sorted({parameter for variant in chosen for parameter in variant.parameters})
             raise variants.ParameterError(
@@ -525,8 +553,8 @@ def _gemm(row: Row, device: DeviceFacts) -> Case | Skip:
         return _unknown(row, f"kernel {row.variant}")
     try:
         names = row.parameters if row.given is None else row.given
-        parameters = {name: int(row.parameters[name]) for name in names if name != MATH}
-        axes = Axes((str(row.parameters.get(MATH, "")),))
+        parameters = {name: int(row.parameters[name]) for name in names if name not in (MATH, THREADS)}
+        axes = Axes((str(row.parameters.get(MATH, "")),), (int(row.parameters.get(THREADS, 0)),))
         lengths = problem.m, problem.n, problem.k
         gemm = Gemm(*lengths, row.dtype, problem.alpha, problem.beta, row.label, problem.ld or None)
         (step,) = gemm_plan([device], [variant], [gemm], parameters, axes=axes)

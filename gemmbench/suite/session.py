@@ -64,7 +64,7 @@ class Shares:
         left, self._cases = self._cases, self._cases - 1
         if self._policy.total_s is None:
             return self._policy
-        if case.kind != "gemm":
+        if case.kind not in ("gemm", "lowering"):
             return replace(self._policy, budget_s=Policy.budget_s)
         share_s = max(_LEAST_SHARE_S, (self._end - self._now()) / max(1, left))
         share_s = min(share_s, self._policy.budget_s)
@@ -149,6 +149,7 @@ class Steps:
         self.done = {row.key: row for row in file.done} if file else {}
         self._file = file
         self._number = 0
+        self._has_gemms = False
 
     def check(self, plan: Iterable[Case | Skip]) -> None:
         """Check that the rows in the file are of the same kernels as the plan.
@@ -158,6 +159,7 @@ class Steps:
         """
         for step in plan:
             row = step.row if isinstance(step, Skip) else step.row("ok")
+            self._has_gemms |= row.kind == "gemm"
             done = self.done.get(row.key)
             if self._file and done and done.source not in ("", row.source):
                 raise RunFileError(
@@ -209,6 +211,8 @@ class Steps:
         """Measure a case, hold it against the peak, and remember it for `auto`; it is not saved yet."""
         device = self.devices[case.device] if case.device >= 0 else None
         policy = self.shares.next(case)
+        if self._has_gemms and case.kind not in ("gemm", "lowering"):  # measured for its rate alone
+            policy = replace(policy, energy=False)
         if device and case.variant == AUTO:
             row = yield from self.automatic.measure(case, device, policy, worker)
         else:

@@ -303,7 +303,7 @@ def _ranking(run: Run, first: Row, outcome: Result, top: int) -> Sheet:
     shown = list(outcome.ranked[:top])
     if shipped in outcome.ranked and shipped not in shown and shipped is not None:
         shown.append(shipped)
-    names = tuple(first.parameters)
+    names = tuple(dict.fromkeys(name for attempt in outcome.attempts for name in attempt.parameters))
     sizes = dict.fromkeys(row.problem for attempt in outcome.attempts for row in attempt.rows if row.problem)
     ranks = {id(attempt): rank for rank, attempt in enumerate(outcome.ranked, 1)}
     rows = tuple(
@@ -311,7 +311,7 @@ def _ranking(run: Run, first: Row, outcome: Result, top: int) -> Sheet:
             Cell(_SHIPPED if attempt is shipped else str(ranks[id(attempt)])),
             Cell(units.gflops(attempt.rate or 0), best=ranks[id(attempt)] == 1),
             Cell(units.number((attempt.rate or 0) / base) if base else "-"),
-            *(Cell(clean(str(attempt.parameters.get(name, "-")))) for name in names),
+            *(_parameter(attempt, name) for name in names),
         )
         for attempt in shown
     )
@@ -327,6 +327,12 @@ def _ranking(run: Run, first: Row, outcome: Result, top: int) -> Sheet:
         rows=rows,
         notes=tuple(_failures(outcome.failed)),
     )
+
+
+def _parameter(attempt: Attempt, name: str) -> Cell:
+    """A parameter's value, or what the kernel chose itself; ``own`` if that differs by problem."""
+    values = {row.parameters.get(name, row.choice.get(name, "-")) for row in attempt.rows}
+    return Cell(clean(str(values.pop())) if len(values) == 1 else "own")
 
 
 def _failures(failed: Sequence[Attempt]) -> list[Note]:

@@ -379,7 +379,7 @@ class _Session:
     def _case(
         self, problem: Gemm, parameters: Mapping[str, int | float | str], phase: str = facts.TRIAL
     ) -> Case | Skip:
-        chosen = {name: int(value) for name, value in parameters.items()}
+        chosen = self.task.space.asked({name: int(value) for name, value in parameters.items()})
         return rules.case(self.task.device, self.task.variant, problem, chosen, phase)
 
     def _run(self, step: Case | Skip, policy: Policy) -> Row:
@@ -387,7 +387,7 @@ class _Session:
             return step.row
         self.tell(Started(self.tried, step.label))
         row = self.measure(step, policy)
-        if row.status == "skipped" and step.parameters == self.task.space.default:
+        if row.status == "skipped" and step.parameters == self.task.space.asked(self.task.space.default):
             row = self.measure(step, rules.patient(self.task.budget_s, self.task.time_limit_s))
         return row
 

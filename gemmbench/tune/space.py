@@ -31,6 +31,9 @@ _LOOK_S = 0.2  # of samples for a configuration of the search
 _FIRST_LOOK_SHARE = 0.1  # of the budget, for the shipped preset, whose speed nobody knows yet
 _FAR = 2.0  # a configuration that must be this many times as slow as the shipped preset is not timed
 _SHORT, _FULL = 0.1, Policy().budget_s  # sampling time of a row of the finals, at least and at most
+_LARGEST = (
+    10_000  # combinations, with what a variant otherwise chooses itself: minutes see too little of more
+)
 _LARGE, _HUGE = 1024, 4096  # m = n = k of the search where none is asked for
 
 
@@ -47,6 +50,12 @@ class Space:
     configurations: tuple[dict[str, int], ...]
     combinations: int  # of all values
     allowed: int  # of them, those that meet the variant's constraints
+    own: frozenset[str] = frozenset()  # of the default, what the variant chooses itself for each problem
+
+    def asked(self, configuration: Values) -> dict[str, int]:
+        """What a configuration is measured with: of the default without the variant's own choice."""
+        left_out = self.own if dict(configuration) == self.default else frozenset()
+        return {name: value for name, value in configuration.items() if name not in left_out}
 
 
 @dataclass(frozen=True)
@@ -61,8 +70,10 @@ class Finals:
 def space(variant: Variant, device: DeviceFacts, problems: Sequence[Gemm]) -> Space:
     """What can be tried on a device: the declared values, by constraint, limit and extension.
 
-    Parameters that no preset fixes are the variant's own choice for each problem, and stay so. A
-    configuration must suit all problems, which are of one data type.
+    Launch parameters that no preset fixes are searched, too, unless the space becomes too large with them. In
+    the default they are the variant's own choice for each problem; among configurations that default stands
+    with the choice for the first. Others that no preset fixes stay the variant's own. A configuration must
+    suit all problems, which are of one data type.
 
     Raises:
         TuningError: it has no parameters, is no kernel, or nothing of it runs on this device.
@@ -71,9 +82,20 @@ def space(variant: Variant, device: DeviceFacts, problems: Sequence[Gemm]) -> Sp
         raise TuningError(f"{variant.name} is a library; there is nothing of it to tune")
     dtype = problems[0].dtype
     default = variant.preset(device.family, dtype=dtype, vector_bits=device.vector_bits)
-    values = {
-        name: tuple(sorted({*variant.parameters[name].values, value})) for name, value in default.items()
+    own = {
+        name: value
+        for name, value in variant.chosen(problems[0], device, default).items()
+        if name in variant.parameters and variant.parameters[name].launch
     }
+
+    def tried(configuration: Values) -> dict[str, tuple[int, ...]]:
+        declared = variant.parameters
+        return {name: tuple(sorted({*declared[name].values, value})) for name, value in configuration.items()}
+
+    if math.prod(map(len, tried(default | own).values())) > _LARGEST:
+        own = {}
+    default |= own
+    values = tried(default)
     combinations = math.prod(map(len, values.values()))
     if combinations == 1:
         raise TuningError(f"{variant.name} has no parameters to tune")
@@ -86,7 +108,7 @@ def space(variant: Variant, device: DeviceFacts, problems: Sequence[Gemm]) -> Sp
     suited = tuple(each for each, reason in zip(allowed, reasons, strict=True) if not reason)
     if not suited:
         raise TuningError(f"no configuration of {variant.name} runs here: {reasons[0]}")
-    return Space(default, values, suited, combinations, len(allowed))
+    return Space(default, values, suited, combinations, len(allowed), frozenset(own))
 
 
 def default_problems(device: DeviceFacts, dtype: str) -> tuple[Gemm, ...]:

@@ -13,6 +13,9 @@ from tests.cli.conftest import Call
 SQUARE = ("square", "--sizes", "8", "--no-peak", "--device", "0")
 
 
+_THERE_ARE = "there are numpy, cblas, clblast, cublas, all, none"
+
+
 def asked(call: Call, tmp_path: Path, *words: str) -> list[tuple[str, int, str]]:
     """Variant, device and status of each row."""
     path = tmp_path / "run.jsonl"
@@ -27,6 +30,7 @@ def test_every_library_runs_after_the_kernels_of_each_problem(call: Call, tmp_pa
         ("naive", 0, "ok"),
         ("tiled", 0, "ok"),
         ("numpy", -1, "ok"),
+        ("cblas", -1, "ok"),
         ("clblast", 0, "ok"),
         ("cublas", 0, "unsupported"),
     ]
@@ -55,9 +59,9 @@ def test_each_device_has_its_libraries_and_the_host_one(call: Call) -> None:
     ("words", "sentence"),
     [
         (("--baseline", "nunpy"), "unknown baseline 'nunpy'; did you mean numpy?"),
-        (("--baseline", "magma"), "unknown baseline 'magma'; there are numpy, clblast, cublas, all, none"),
+        (("--baseline", "magma"), f"unknown baseline 'magma'; {_THERE_ARE}"),
         (("--baseline", "none,clblast"), "--baseline none,clblast: none stands alone"),
-        (("--baseline", ""), "no baseline is given; there are numpy, clblast, cublas, all, none"),
+        (("--baseline", ""), f"no baseline is given; {_THERE_ARE}"),
         (("--kernel", "beast"), "unknown kernel 'beast'; did you mean best?"),
     ],
 )

@@ -271,10 +271,6 @@ ERRORS = {
     "a typo": (("tune", "--kernel", "registr"), "unknown kernel 'registr'; did you mean register?"),
     "two types": ((*TUNE, "--dtype", "float,half"), "tune takes one --dtype at a time, not 2"),
     "two devices": ((*TUNE, "--device", "all"), "tune takes one --device at a time, not 2"),
-    "no parameters": (
-        ("tune", "--kernel", "image-4x8"),
-        "image-4x8 has no parameters to tune",
-    ),
     "not here": (
         (*TUNE, "--device", "pocl", "--dtype", "half"),
         "no configuration of register runs here: the device does not list cl_khr_fp16",

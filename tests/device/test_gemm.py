@@ -6,6 +6,7 @@ import shutil
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from gemmbench.model.row import Row
 from gemmbench.opencl import runtime as runtime_module
 from gemmbench.opencl.runtime import Runtime
 from gemmbench.stats import rates
+from gemmbench.stats.rates import doubt
 from gemmbench.suite.plan import gemm_plan
 from tests import in_process
 from tests.device.conftest import executor
@@ -139,6 +141,41 @@ def test_every_memory_mode_brings_the_right_answer_back(
     assert (row.status, row.memory, row.check.verdict) == ("ok", memory, "ok")
     assert set(row.samples) - {"chain", "pageable"} == {"kernel", "device", "host"}
     assert row.launches[0].running_s > 0
+    _assert_it_adds_up(row, memory)
+
+
+@pytest.mark.parametrize("memory", ["svm", "svm-fine"])
+@pytest.mark.parametrize("beta", [0.0, 0.5])
+def test_shared_virtual_memory_brings_the_right_answer_back(
+    device: DeviceFacts, memory: str, beta: float
+) -> None:
+    policy = Policy(**{**vars(QUICK), "memory": memory})
+    row = measured(device, "tiled", Gemm(65, 33, 70, beta=beta), policy)
+    assert (row.status, row.memory, row.check.verdict) == ("ok", memory, "ok")
+    _assert_it_adds_up(row, memory)
+    with pytest.raises(NotMeasuredError, match="an image cannot lie in shared virtual memory"):
+        measured(device, "image-4x8", Gemm(65, 33, 70), policy)
+
+
+@pytest.mark.parametrize(
+    ("memory", "has", "reason"),
+    [
+        ("svm", 0, "the device has no shared virtual memory"),
+        ("svm-fine", 1, "the device has no fine-grained shared virtual memory: --memory svm"),
+    ],
+)
+def test_a_device_without_shared_virtual_memory_is_unsupported(memory: str, has: int, reason: str) -> None:
+    lacking = SimpleNamespace(device=SimpleNamespace(svm_capabilities=has), queue=None)
+    with pytest.raises(NotMeasuredError, match=reason) as caught:
+        runtime_module.operand(lacking, memory, (2, 2), np.dtype(np.float32))  # type: ignore[arg-type]
+    assert caught.value.status == "unsupported"
+
+
+def _assert_it_adds_up(row: Row, memory: str) -> None:
+    """Parts, and of mapped memory the cycle that begins with mapping, are the whole."""
+    for parts, wanted in ((row.parts, True), (row.cycle, memory in runtime_module.MAPPED)):
+        assert bool(parts) == wanted
+        assert doubt(parts) == ""
 
 
 def test_cold_runs_rotate_operands(device: DeviceFacts) -> None:

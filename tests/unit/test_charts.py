@@ -26,7 +26,7 @@ from gemmbench.gemm.ladder_chart import Types
 from gemmbench.ladder.authors import PUBLISHED
 from gemmbench.model.conditions import Conditions, Readings
 from gemmbench.model.dtypes import GEMM_DTYPES
-from gemmbench.model.row import Problem
+from gemmbench.model.row import Problem, Resources
 from gemmbench.model.run_file import Run, load
 from gemmbench.stats.panels import Setting, standings
 from gemmbench.stats.rates import versus
@@ -117,6 +117,7 @@ SUITED: dict[str, Run] = {  # a run for each kind
     "precision": few(fake.fake_ladder(TYPES)),
     "ladder": fake.fake_troubled(),
     "roofline": few(fake.fake_ladder()),
+    "host-parts": fake.fake_gemm(),
     "peak": fake.fake_peak(),
     "tune": fake_tune(),
     "conditions": fake_hot(),
@@ -155,6 +156,33 @@ def test_throughput_series_axes_and_titles() -> None:
     assert any("float, device scope" in item for item in texts(axes))
     assert axes.get_xlabel() == "m = n = k"
     assert axes.get_ylabel() == "GFLOPS"
+
+
+def test_the_host_scope_by_part_is_stacked_and_its_map_cycle_below() -> None:
+    axes = only(draw(fake.fake_gemm(), "host-parts"))
+    order = ["upload", "enqueue", "passes", "kernel", "waiting", "download"]
+    first = [bars(axes, name)[0] for name in order]
+    assert [left + width for left, width in first[:-1]] == pytest.approx([left for left, _ in first[1:]])
+    assert sum(first[-1]) == pytest.approx(100.0)
+    assert [len(bars(axes, name)) for name in ("map", "fill", "kernel")] == [1, 1, 2]
+    assert {"padded", "map cycle", "whole", "4.20 ms", "48 %"} <= set(texts(axes))
+    rows = [replace(row, parts={}) for row in fake.fake_gemm().rows if row.parts]
+    with pytest.raises(charts.ChartError, match="no rows whose host scope was timed by part"):
+        draw(replace(fake.fake_gemm(), rows=tuple(rows)), "host-parts")
+
+
+def test_the_host_scope_by_part_over_sizes_is_of_the_fastest_kernel_of_each() -> None:
+    known = fake.parts(upload=1e-3, kernel=3e-3, download=1e-3)
+    rows = [
+        replace(fake.gemm_row(name, Problem(n, n, n), gflops + n), parts=known)
+        for n in (64, 128)
+        for name, gflops in (("naive", 200.0), ("tiled", 100.0 if n == 64 else 300.0))
+    ]
+    axes = only(draw(Run(fake.header(["square"]), tuple(rows)), "host-parts"))
+    assert [label for label in texts(axes) if " " in label and label.split()[0] in ("naive", "tiled")] == [
+        "naive 64",
+        "tiled 128",
+    ]
 
 
 def test_numpy_is_dashed_black_and_the_peak_a_labelled_line() -> None:
@@ -336,6 +364,18 @@ def test_energy_and_efficiency_are_two_sides_of_one_figure() -> None:
     assert "energy of the board, idle draw included" in words(energy)
     assert "naive at 4096 (skipped)" in words(energy)
     assert "numpy (not measured: no permission to read RAPL)" in words(energy)
+    assert "numpy, host: not measured" in texts(energy)
+    assert "numpy, host: not measured" in texts(efficiency)
+    assert not [label for label in texts(energy) if label.startswith("nv-wgmma")]  # which did not run
+
+
+def test_energy_that_no_row_has_is_refused_with_the_reason() -> None:
+    rows = (replace(row, energy=fake.energy(row, None)) for row in fake.fake_square().rows)
+    run = replace(fake.fake_square(), rows=tuple(rows))
+    with pytest.raises(charts.ChartError, match=r"no measured energy .* \(not measured: .* is for root only"):
+        draw(run, "energy")
+    with pytest.raises(charts.ChartError, match=r"no measured energy .* varying$"):  # nobody asked for it
+        draw(fake.fake_square(), "energy")
 
 
 def test_energy_over_k() -> None:
@@ -641,7 +681,7 @@ def test_names_in_any_script_are_drawn(tmp_path: Path) -> None:
         ("square", "throughput", "chart.bmp", "must end in .png, .svg or .pdf"),
         ("square", "throughput", "chart", "must end in .png, .svg or .pdf"),
         ("square", "throughput", "nowhere/chart.png", "cannot write .*: no such file or directory"),
-        ("square", "pie", "chart.png", "unknown chart 'pie'; there are throughput"),
+        ("square", "pie", "chart.png", "unknown chart 'pie'; there are heat-map"),
         ("peak", "throughput", "chart.png", "nothing to draw: peak.jsonl has no measured GEMM rows over sev"),
         (
             "workloads",
@@ -764,3 +804,72 @@ def test_ratios_to_another_kernel_over_size_with_a_line_at_one() -> None:
     assert axes.get_ylabel() == "times the rate of tiled"
     assert len(axes.collections) >= 2  # bands
     assert "versus" not in [kind for kind, why in chart_views.suited([fake.fake_square()]).items() if not why]
+
+
+# --- a grid of parameters -----------------------------------------------------------------------------------
+
+
+def grid_run(names: tuple[str, ...], rates: dict[tuple[int, ...], float]) -> Run:
+    """One problem with a row for each combination; a rate of 0 is one that constraints do not allow."""
+    problem = Problem(64, 64, 64)
+    rows = []
+    for values, rate in rates.items():
+        row = fake.gemm_row("naive", problem, rate or 1.0, 0)
+        if not rate:
+            row = replace(row, status="skipped", reason="A must be B", samples={})
+        rows.append(replace(row, parameters=dict(zip(names, values, strict=True)), grid=names))
+    return Run(fake.header(("gemmbench", "gemm")), tuple(rows), "grid.jsonl")
+
+
+def test_a_heat_map_has_the_two_parameters_with_most_values_and_the_best_over_the_rest() -> None:
+    rates = {(a, x, y): 1.0 * a + 10 * x + 100 * y for a in (1, 2) for x in (1, 2, 3) for y in (1, 2, 3)}
+    rates[1, 3, 3] = rates[2, 3, 3] = 0
+    axes = only(draw(grid_run(("A", "X", "Y"), rates), "heat-map"))
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("X", "Y")
+    words = texts(axes)
+    assert any(word in ("* 321", "* 322") for word in words)  # A = 2, X = 2, Y = 3
+    assert "skip" in words
+    assert sum(word.startswith("*") for word in words) == 2  # the cell and the line that names it
+    assert any("best over A" in word for word in words)
+    assert any("* best: A=2, X=2, Y=3." in word for word in words)
+    assert any("2 without a rate, skip: A must be B." in word for word in words)
+
+
+def test_over_one_parameter_it_is_a_line() -> None:
+    axes = only(draw(grid_run(("X",), {(4,): 5.0, (8,): 9.0, (16,): 7.0}), "heat-map"))
+    assert np.asarray(axes.lines[0].get_ydata()).tolist() == pytest.approx([5.0, 9.0, 7.0], rel=0.01)
+    assert any(word.startswith("* 8.9") or word == "* 9.00" for word in texts(axes))
+
+
+def test_runs_without_a_grid_have_no_heat_map() -> None:
+    assert "no measured rows of a grid" in chart_views.suited([fake.fake_square()])["heat-map"]
+
+
+# --- registers against work-items in flight -----------------------------------------------------------------
+
+
+def test_a_largest_group_that_is_a_step_stands_on_the_steps() -> None:
+    """A Mali's driver tells no registers; the largest group of a built kernel says how many it took."""
+    mali = replace(fake.GPU, name="Mali-T760", compute_capability=(0, 0), device_version="OpenCL 1.1")
+    rows = []
+    for variant, most in (("naive", 256), ("tiled", 128), ("register", 64)):
+        kernel = Resources(variant, "multiply", 64, most, 4, 0, 0)
+        rows.append(replace(fake.gemm_row(variant, Problem(64, 64, 64), 1.0, 0), resources=(kernel,)))
+    run = Run(fake.header(("gemmbench", "square"), (mali,)), tuple(rows), "mali.jsonl")
+    axes = only(draw(run, "resources"))
+    assert axes.get_xlabel() == "32-bit registers of a work-item, at most"
+    words = " ".join(texts(axes))
+    for line in (
+        "a: 256 in flight: naive (16)",
+        "b: 128 in flight: tiled (32)",
+        "64 in flight: register (64)",
+    ):
+        assert line in words
+
+
+def test_a_group_beyond_its_registers_is_named() -> None:
+    hopper = replace(fake.GPU, compute_capability=(9, 0))
+    kernel = Resources("naive", "multiply", 1024, 1024, 32, 0, 0, registers=168)
+    row = replace(fake.gemm_row("naive", Problem(64, 64, 64), 1.0, 0), resources=(kernel,))
+    axes = only(draw(Run(fake.header(("gemmbench", "square"), (hopper,)), (row,), "h.jsonl"), "resources"))
+    assert any("a: 384 in flight: naive (168, group of 1024)" in word for word in texts(axes))

@@ -95,7 +95,7 @@ def test_a_row_is_verified_and_has_a_device_and_a_host_scope(
     row = measured(Gemm(33, 20, 44, dtype, beta=beta))
     assert (row.status, row.check.verdict, row.memory) == ("ok", "ok", "staged"), row.reason
     assert set(row.samples) == {"device", "host", "pageable"}
-    assert set(row.parts) == {"upload", "enqueue", "passes", "download"}
+    assert set(row.parts) == {"upload", "enqueue", "passes", "download", "whole"}
     assert all(0 <= seconds < 1 for part in row.parts.values() for seconds in part)
     assert row.samples["device"].seconds[0] * row.samples["device"].batch == pytest.approx(1e-5)
     assert row.notes == (

@@ -161,9 +161,9 @@ def test_the_fields_of_the_contract() -> None:
     row = gemm("naive", 1000, 0.02, "kernel")
     fields = rates.derived(Run(HEADER, (row,)), row)
     assert " ".join(fields) == (
-        "kind variant dtype m n k status reason kernel_gflops device_gflops host_gflops helpers_share "
-        "peak_fraction gflops gbps latency_s versus versus_ratio versus_low versus_high versus_scope "
-        "energy_j gflop_per_j width noise few"
+        "kind variant dtype m n k lda ldb ldc status reason kernel_gflops device_gflops host_gflops "
+        "helpers_share peak_fraction gflops gbps latency_s residual versus versus_ratio versus_low "
+        "versus_high versus_scope energy_j gflop_per_j width noise few"
     )
     assert fields["kernel_gflops"] == pytest.approx(100)
     best = rates.derived(Run(HEADER, (peak(4e11),)), peak(4e11))

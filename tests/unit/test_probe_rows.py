@@ -11,9 +11,10 @@ from gemmbench.measure import sampling
 from gemmbench.measure.sampling import Sampled, alone
 from gemmbench.model.case import Case, Policy
 from gemmbench.model.instrument import Batch, Handle, NotMeasuredError
-from gemmbench.model.row import Parameters, Row, Work
+from gemmbench.model.row import Energy, Parameters, Row, Work
 from gemmbench.probes import measure as probe_measure
 from gemmbench.probes.measure import Known, begun, measured
+from gemmbench.stats import rates
 from tests import in_process
 from tests.fake_instrument import LIMITED, HotDevice, HotWatch
 from tests.fake_probes import FakeProbes, refusal
@@ -64,6 +65,23 @@ def test_the_winner_is_sampled_and_has_the_rows_work() -> None:
     assert row.build_s == pytest.approx(0.1 * 4)  # two depths of the winning form, one of the others
     assert known.rates["flops", "float", 4] == pytest.approx(1e9 / 0.9)
     assert len(fake.released) == len([entry for entry in fake.log if entry[0] == "prepare"])
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_the_winners_joules_are_measured_if_asked_for(asked: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake, metered = arithmetic(), []
+
+    def fake_measure(run: Any, device: object) -> Energy:
+        metered.append(device)
+        run(2)
+        return Energy(0.25, "", "board", "NVML")
+
+    monkeypatch.setattr(probe_measure, "measure_energy", fake_measure)
+    row = run(fake, FLOAT, replace(POLICY, energy=asked))
+    assert (row.energy.joules, metered) == ((0.25, [DEVICE]) if asked else (None, []))
+    if asked:
+        assert row.work is not None
+        assert rates.gflop_per_joule(row) == pytest.approx(row.work.flops / 0.25 / 1e9)
 
 
 def test_forms_go_on_with_the_best_numbers_of_chains() -> None:

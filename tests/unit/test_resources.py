@@ -11,11 +11,12 @@ import pytest
 from gemmbench.cli.kernels import sheets
 from gemmbench.gemm.opencl import GemmExecutor
 from gemmbench.ladder import BY_NAME
+from gemmbench.ladder.architectures import Fit, fit
 from gemmbench.model.case import Case
 from gemmbench.model.instrument import NotMeasuredError
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Resources
-from gemmbench.opencl.runtime import Built, Runtime, fit, registers_and_spills
+from gemmbench.opencl.runtime import Built, Runtime, registers_and_spills
 from gemmbench.suite.plan import gemm_plan
 from tests.fake_runs import fake_square
 from tests.unit.test_plan import DEVICE
@@ -60,7 +61,7 @@ UNKNOWN_GPU = replace(HOPPER, compute_capability=(0, 0))
 def test_how_many_work_items_fit(
     facts: Any, group: int, local: int, registers: int | None, file: int, expected: tuple[int | None, str]
 ) -> None:
-    assert fit(facts, group, local, registers, file) == expected
+    assert fit(facts, group, local, registers, file) == Fit(*expected)
 
 
 def test_a_kernel_that_spills_and_one_that_was_not_built_are_told_apart() -> None:

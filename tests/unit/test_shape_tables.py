@@ -8,6 +8,7 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console, RenderableType
 
+from gemmbench.model.case import Policy
 from gemmbench.model.row import Problem, Row
 from gemmbench.model.run_file import Run
 from gemmbench.views import show, to_markdown
@@ -270,3 +271,12 @@ def test_no_line_is_wider_than_the_terminal(run: Run, width: int) -> None:
     assert max(map(cell_len, shown.splitlines())) <= width
     for word in ("register", "padded", "numpy"):
         assert word in shown
+
+
+def test_precision_says_why_energy_was_not_measured() -> None:
+    run = types_run()
+    rows = (replace(row, energy=fake.energy(row, None)) for row in run.rows)
+    asked = replace(run, rows=tuple(rows), header=replace(run.header, policy=Policy(energy=True)))
+    table = " ".join(text(precision(asked, "kernel", fake.ORDER), 120).split())
+    assert "energy: not measured: /sys/class/powercap/intel-rapl:0/energy_uj is for root only" in table
+    assert "energy" not in text(precision(run, "kernel", fake.ORDER), 120)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -10,12 +11,14 @@ from rich.console import Console, RenderableType
 
 from gemmbench.cli.kernels import devices_table, ladder
 from gemmbench.gemm import shape_tables, sweep_table
+from gemmbench.model import units
 from gemmbench.model.case import Policy
-from gemmbench.model.row import Check, Partner, Problem, Row, Scope, Work
+from gemmbench.model.row import Check, Energy, Partner, Problem, Row, Scope, Work
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean, clean_lines
 from gemmbench.probes import peak_table
 from gemmbench.report.table import Entry, Note, Sheet, _chunks, entry_page, stack, unbroken
+from gemmbench.stats import rates
 from gemmbench.stats.rates import versus
 from gemmbench.views import show, to_csv, to_json
 from tests import fake_runs as fake
@@ -250,13 +253,29 @@ def test_the_most_efficient_of_each_column_is_starred_once() -> None:
     stars = [sum(cell.startswith("*") for cell in column) for column in zip(*grid, strict=False)]
     assert stars[:9] == [1] * 9
     assert cells(second, "register")[-6:] == ["115", "mJ", "512", "W", "118", "W"]
-    assert set(cells(second, "numpy")) == {"-"}
+    assert set(cells(second, "numpy")) == {"-", "not", "measured"}
 
 
 def test_energy_that_nobody_measured_is_a_line_below_the_one_table() -> None:
     table = text(sweep(with_energy(fake.fake_square()), "m"), 120)
     assert "GFLOP/J" not in table
     assert table.count("energy: not measured: /sys/class/powercap/intel-rapl:0/energy_uj is for root") == 1
+
+
+def test_a_peak_has_its_joules_or_says_why_not() -> None:
+    run = with_energy(
+        replace(fake.fake_peak(), rows=tuple(r for r in fake.fake_peak().rows if r.device == 0))
+    )
+    lines = text(peak(run), 120)
+    assert "GFLOP/J" not in lines
+    assert " ".join(lines.split()).count("energy: not measured: /sys/class/powercap/intel-rapl:0") == 1
+    board = Energy(0.5, "", "board", "NVML")
+    rows = tuple(replace(row, energy=board) if row.dtype == "float" else row for row in run.rows)
+    lines = text(peak(replace(run, rows=rows)), 120)
+    assert "GFLOP/J" in lines
+    assert re.search(r"^energy: double.*: not measured", lines, re.MULTILINE)
+    row = next(row for row in rows if row.energy is board)
+    assert units.number(rates.gflop_per_joule(row) or 0.0) in lines
 
 
 def test_energy_that_nobody_asked_for_is_not_spoken_of() -> None:

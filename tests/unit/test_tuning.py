@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from gemmbench.ladder import BY_NAME
 from gemmbench.model import run_file
 from gemmbench.model.case import Case
 from gemmbench.model.device import DeviceFacts
@@ -72,6 +73,19 @@ def test_it_finds_the_best_and_holds_it_against_the_shipped_preset(tmp_path: Pat
     assert of_search(machine)[0].parameters == REGISTER.preset("cpu-intel")
     assert [one.searched for one in found.comparisons] == [True, False, False, False]
     assert machine.now <= 120 * 1.1
+
+
+def test_a_choice_of_its_own_is_held_against_what_is_fixed(tmp_path: Path) -> None:
+    """The shipped side is the kernel's own choice at every size, also where the finals go to others."""
+    image = BY_NAME["image-4x8"]
+    machine = Machine(gflops=lambda case: 40.0 if case.parameters == {"WX": 4, "WY": 2} else 20.0)
+    found = run(tmp_path / "t.jsonl", machine, variant=image, budget_s=120.0)
+    assert found.winner == {"WX": 4, "WY": 2}
+    assert found.is_kept
+    assert of_search(machine)[0].parameters == {}
+    assert len(of_search(machine)) == 20
+    rounds = [dict(case.parameters) for case in machine.measured if case.phase.startswith("round")]
+    assert rounds.count({}) == rounds.count({"WX": 4, "WY": 2}) == len(rounds) / 2
 
 
 def test_nothing_is_measured_twice_in_a_search(tmp_path: Path) -> None:

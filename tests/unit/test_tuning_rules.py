@@ -46,16 +46,30 @@ def test_a_preset_outside_the_declared_values_is_in_the_space() -> None:
     assert space.default in space.configurations
 
 
-def test_what_a_variant_chooses_for_each_problem_stays_its_own() -> None:
+def test_launch_parameters_that_a_variant_chooses_itself_are_searched() -> None:
     image = BY_NAME["image-4x8"]
-    assert image.choose
-    fixed = set(image.preset("cpu-intel"))
-    assert fixed < set(image.parameters)
-    if len(fixed) == 0:
-        with pytest.raises(TuningError, match="no parameters to tune"):
-            tuning.space(image, fake.CPU, [SQUARE])
-    else:
-        assert set(tuning.space(image, fake.CPU, [SQUARE]).values) == fixed
+    space = tuning.space(image, fake.CPU, [SQUARE, Gemm(64, 64, 64)])
+    chosen = image.chosen(SQUARE, fake.CPU, {})
+    assert space.default == chosen
+    assert space.default in space.configurations
+    assert len(space.configurations) == 20
+    assert space.own == {"WX", "WY"}
+    assert space.asked(space.default) == {}  # the variant's choice, which differs from problem to problem
+    other = next(each for each in space.configurations if each != space.default)
+    assert space.asked(other) == other
+
+
+def test_a_space_that_becomes_too_large_leaves_them_to_the_variant() -> None:
+    packed = BY_NAME["cpu-packed"]
+    space = tuning.space(packed, fake.CPU, [SQUARE])
+    assert set(space.values) == set(packed.preset(fake.CPU.family, vector_bits=fake.CPU.vector_bits))
+    assert not space.own
+
+
+def test_a_kernel_without_parameters_has_nothing_to_tune() -> None:
+    fixed = replace(BY_NAME["naive"], parameters={}, presets={})
+    with pytest.raises(TuningError, match="naive has no parameters to tune"):
+        tuning.space(fixed, fake.CPU, [SQUARE])
 
 
 @pytest.mark.parametrize(
@@ -98,10 +112,6 @@ def test_every_kernel_has_a_space_or_says_why_not(name: str) -> None:
         extensions=(*fake.GPU.extensions, *wanted),
         compute_capability=(9, 0),
     )
-    if not variant.preset(device.family, dtype=dtype):
-        with pytest.raises(TuningError, match=f"{name} has no parameters to tune"):
-            tuning.space(variant, device, [Gemm(512, 512, 512, dtype)])
-        return
     space = tuning.space(variant, device, [Gemm(512, 512, 512, dtype)])
     for one in (space.configurations[0], space.configurations[-1]):
         step = tuning.case(device, variant, Gemm(512, 512, 512, dtype), one)

@@ -1,0 +1,144 @@
+"""The host scope by part: where a problem's time goes, and that the parts add up to it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gemmbench.gemm import operands
+from gemmbench.gemm.operands import Laps, host_batch
+from gemmbench.model.row import CYCLE, PARTS, WHOLE, Row
+from gemmbench.model.run_file import RunFileError, load
+from gemmbench.stats import rates
+from gemmbench.stats.rates import ADDS_UP
+from tests import fake_runs as fake
+
+SAVED = sorted((Path(__file__).parents[1] / "data" / "host-parts").glob("*.jsonl"))
+
+
+def saved_rows() -> list[Row]:
+    return [row for path in SAVED for row in load(path).rows if row.status == "ok" and row.device >= 0]
+
+
+@pytest.mark.parametrize("path", SAVED, ids=lambda path: path.stem)
+def test_in_saved_runs_the_parts_of_every_problem_add_up_to_its_wall_clock_time(path: Path) -> None:
+    rows = [row for row in load(path).rows if row.device >= 0]
+    assert {row.variant for row in rows} == {"padded", "cpu-packed", "image-4x8"}
+    for row in rows:
+        assert (row.status, row.memory) == ("ok", "mapped")
+        for parts, names in ((row.parts, PARTS[2:]), (row.cycle, PARTS)):
+            assert set(parts) == {WHOLE, *names}
+            for index, whole in enumerate(parts[WHOLE]):
+                added = sum(parts[name][index] for name in names)
+                assert abs(added / whole - 1) <= ADDS_UP, (row.variant, added, whole)
+            assert rates.doubt(parts) == ""
+
+
+@pytest.mark.parametrize("row", saved_rows(), ids=lambda row: row.variant)
+def test_what_is_shown_is_one_problem_that_took_the_median_time(row: Row) -> None:
+    split = rates.split(row.parts)
+    assert split is not None
+    assert sum(map(split.share, split.seconds)) == pytest.approx(1.0, abs=ADDS_UP)
+    index = row.parts[WHOLE].index(split.whole_s or 0.0)
+    assert all(row.parts[name][index] == seconds for name, seconds in split.seconds.items())
+    shorter = sum(whole < (split.whole_s or 0.0) for whole in row.parts[WHOLE])
+    assert shorter == len(row.parts[WHOLE]) // 2
+
+
+def test_parts_that_do_not_add_up_say_so() -> None:
+    doubt = rates.doubt({"upload": (0.1, 0.1), "kernel": (1.0, 1.3), WHOLE: (1.1, 1.2)})
+    assert doubt == "they add up to 117 % of the whole: the stamps contradict the wall clock"
+
+
+def test_parts_without_a_whole_are_shares_of_their_sum() -> None:
+    split = rates.split({"upload": (1.0,), "enqueue": (0.0,), "passes": (2.0,), "download": (1.0,)})
+    assert split is not None
+    assert [split.share(name) for name in split.seconds] == [0.25, 0.0, 0.5, 0.25]
+    assert (split.whole_s, split.doubt) == (None, "")
+    assert rates.split({}) is None
+    assert rates.doubt({}) == ""
+
+
+class Scripted:
+    """A clock that goes on by what it is told, and a device that is waited for."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 0.0
+        monkeypatch.setattr(operands.time, "perf_counter", lambda: self.now)
+
+    def spend(self, seconds: float) -> None:
+        self.now += seconds
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Scripted:
+    return Scripted(monkeypatch)
+
+
+def problem(clock: Scripted, split: bool, wait_s: float, busy: dict[str, float] | None) -> dict[str, float]:
+    laps = Laps(split, lambda: clock.spend(wait_s))
+    clock.spend(1.0)
+    laps.lap("upload")
+    clock.spend(2.0)
+    laps.launched((lambda: dict(busy)) if busy is not None else None)
+    clock.spend(4.0)
+    return laps.end()
+
+
+@pytest.mark.parametrize(
+    ("wait_s", "kernel_s", "waiting_s", "enqueue_s", "upload_s"),
+    [
+        (30.0, 20.0, 8.5, 2.0, 1.5),  # the device began when everything was enqueued
+        (20.0, 20.0, 0.0, 0.5, 1.5),  # it was busy while the host still enqueued
+        (19.0, 20.0, 0.0, 0.0, 1.0),  # and while it still uploaded
+    ],
+)
+def test_each_moment_counts_once(
+    clock: Scripted, wait_s: float, kernel_s: float, waiting_s: float, enqueue_s: float, upload_s: float
+) -> None:
+    parts = problem(clock, True, wait_s, {"upload": 0.5, "passes": 1.0, "kernel": kernel_s})
+    whole = parts.pop(WHOLE)
+    assert parts == pytest.approx(
+        {
+            "upload": upload_s, "enqueue": enqueue_s, "passes": 1.0, "kernel": kernel_s,
+            "waiting": waiting_s, "download": 4.0,
+        }
+    )  # fmt: skip
+    assert sum(parts.values()) == pytest.approx(whole) == pytest.approx(7.0 + wait_s)
+
+
+def test_stamps_that_are_longer_than_the_wall_clock_do_not_add_up(clock: Scripted) -> None:
+    parts = problem(clock, True, 1.0, {"upload": 0.0, "passes": 0.0, "kernel": 50.0})
+    assert "675 % of the whole" in rates.doubt({name: (seconds,) for name, seconds in parts.items()})
+
+
+def test_a_library_without_stamps_has_all_launches_in_its_passes(clock: Scripted) -> None:
+    parts = problem(clock, True, 30.0, None)
+    assert parts == {WHOLE: 37.0, "upload": 1.0, "enqueue": 2.0, "passes": 30.0, "download": 4.0}
+
+
+def test_a_problem_that_is_not_split_is_not_waited_for(clock: Scripted) -> None:
+    assert problem(clock, False, 30.0, None) == {WHOLE: 7.0}
+
+
+@pytest.mark.parametrize(("name", "kept"), [("host", False), ("parts", True), (CYCLE, True)])
+def test_a_batch_keeps_every_problem_of_a_clock_that_splits(name: str, kept: bool) -> None:
+    seconds = iter([{WHOLE: 1.0, "upload": 1.0}, {WHOLE: 3.0, "upload": 2.0}])
+    batch = host_batch(lambda: next(seconds), name, 2)
+    assert dict(batch.seconds) == {name: 2.0}
+    assert dict(batch.each) == ({WHOLE: (1.0, 3.0), "upload": (1.0, 2.0)} if kept else {})
+
+
+@pytest.mark.parametrize("field", ["parts", "cycle"])
+def test_a_part_that_is_none_is_refused(field: str, tmp_path: Path) -> None:
+    text = SAVED[0].read_text(encoding="utf-8").replace(f'"{field}":{{', f'"{field}":{{"lunch":[1.0],', 1)
+    path = tmp_path / "run.jsonl"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(RunFileError, match=f"{field}.*'lunch' is not one of map, fill, upload"):
+        load(path)
+
+
+def test_the_fake_run_has_both() -> None:
+    (row,) = [row for row in fake.fake_gemm().rows if row.parts]
+    assert rates.split(row.cycle) is not None
