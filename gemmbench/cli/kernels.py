@@ -286,11 +286,13 @@ def _parameter(variant: Variant, name: str) -> str:
     """``16: edge of the square tiles (of 8, 16, 32; cpu-intel 32)``; a rule chooses what no preset has."""
     default = variant.presets.get("default", {}).get(name)
     item = variant.parameters[name]
-    others = [
-        f"{family} {preset[name]}"
-        for family, preset in variant.presets.items()
-        if name in preset and preset[name] != default
-    ]
+    families: dict[int, list[str]] = {}
+    for family, preset in variant.presets.items():
+        if name in preset and preset[name] != default:
+            own = preset[name]
+            if variant.presets.get(family.partition(":")[0], {}).get(name) != own or ":" not in family:
+                families.setdefault(own, []).append(family)
+    others = [f"{', '.join(alike)} {own}" for own, alike in families.items()]
     known = "; ".join([f"of {', '.join(map(str, item.values))}", *others])
     value = default if default is not None else "by problem and device"
     return f"{value}: {item.idea} ({known})"
