@@ -14,7 +14,7 @@ TWO    := -n 2
 .DELETE_ON_ERROR:
 
 help:  ## show this list
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-14s%s\n", $$1, $$2}'
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-15s%s\n", $$1, $$2}'
 
 setup: $(VENV)/.dev  ## create .venv with gemmbench, a CPU driver and the tools for tests
 

@@ -42,7 +42,8 @@ machine, version, *needed = sys.argv[1:]
 here = platform.machine(), "%d.%d" % sys.version_info[:2]
 if here != (machine, version):
     text = "this bundle is for %s with Python %s, and this is %s with Python %s"
-    sys.exit(text % (machine, version, *here) + ": PYTHON=python%s ./run ... names another" % version)
+    hint = "" if here[1] == version else ": PYTHON=python%s ./run ... names another" % version
+    sys.exit(text % (machine, version, *here) + hint)
 missing = [name for name in needed if importlib.util.find_spec(name) is None]
 if missing:
     sys.exit("this bundle lacks %s, and so does this system" % ", ".join(missing))

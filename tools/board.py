@@ -104,6 +104,7 @@ def main() -> int:
         shutil.copy(drivers.__file__, root / "root" / "drivers.py")
         driver = exact_tests(root)
         drivers.keep(drivers.run(driver, drivers.earlier(driver, "aarch64") if again else None))
+        subprocess.run((sys.executable, "-m", "tools.drivers", "--write"), cwd=ROOT, check=True)
     for name, words in SAVED.items():
         if name not in skipped:
             measure(folder, root, name, words)

@@ -259,7 +259,6 @@ def earlier(driver: Driver, machine: str) -> dict[str, tuple[str, str]]:
 
 def run(driver: Driver, rows: dict[str, tuple[str, str]] | None = None) -> dict[str, Any]:
     """All cases of a driver but those of earlier rows, in a fresh process after one that crashed or hung."""
-    begin = time.monotonic()
     rows = rows or {}
     devices: list[dict[str, Any]] = []
     trouble = ""
@@ -283,7 +282,6 @@ def run(driver: Driver, rows: dict[str, tuple[str, str]] | None = None) -> dict[
         "devices": devices,
         "trouble": "" if devices else trouble or "it shows no device",
         "date": datetime.now(timezone.utc).date().isoformat(),
-        "minutes": round((time.monotonic() - begin) / 60, 1),
         "rows": {key: list(row) for key, row in rows.items()},
     }
 

@@ -114,7 +114,12 @@ def test_another_machine_or_python_is_told_apart(pip: Pip, tmp_path: Path) -> No
     gb.bundle(tmp_path / "b", machine=other, python=HERE)
     done = ran(tmp_path / "b", "peak")
     assert done.returncode == 2
-    assert done.stderr.startswith(f"this bundle is for {other} with Python {HERE}, and this is ")
+    here = f"this is {platform.machine()} with Python {HERE}"
+    assert done.stderr == f"this bundle is for {other} with Python {HERE}, and {here}\n"
+    gb.bundle(tmp_path / "c", machine=platform.machine(), python="3.99")
+    done = ran(tmp_path / "c", "peak")
+    assert done.returncode == 2
+    assert done.stderr.endswith(f"{here}: PYTHON=python3.99 ./run ... names another\n")
 
 
 def test_nothing_is_left_of_one_that_could_not_be_downloaded(pip: Pip, tmp_path: Path) -> None:
