@@ -871,3 +871,4 @@ def test_a_group_beyond_its_registers_is_named() -> None:
     row = replace(fake.gemm_row("naive", Problem(64, 64, 64), 1.0, 0), resources=(kernel,))
     axes = only(draw(Run(fake.header(("gemmbench", "square"), (hopper,)), (row,), "h.jsonl"), "resources"))
     assert any("a: 384 in flight: naive (168, group of 1024)" in word for word in texts(axes))
+    assert axes.lines[-1].get_color() == charts.COLOURS[1]
