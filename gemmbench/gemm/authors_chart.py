@@ -70,8 +70,8 @@ def comparisons(runs: Sequence[Run]) -> list[Comparison]:
 
 
 def _rates(run: Run, setting: Setting, problem: Problem) -> dict[str, float]:
-    places = standings(run, setting, problem, scope=_SCOPE)
-    return {name: place.rate.median for name, place in places.items() if place.rate}
+    ranked = standings(run, setting, problem, scope=_SCOPE)
+    return {name: each.rate.median for name, each in ranked.items() if each.rate}
 
 
 def _problem(
