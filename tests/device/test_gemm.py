@@ -24,7 +24,7 @@ from gemmbench.model.case import Case, Operands, Policy, Skip
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.instrument import NotMeasuredError
 from gemmbench.model.problem import Gemm
-from gemmbench.model.row import Row
+from gemmbench.model.row import CYCLE, PARTS, WHOLE, Row
 from gemmbench.opencl import runtime as runtime_module
 from gemmbench.opencl.runtime import Runtime
 from gemmbench.stats import rates
@@ -178,6 +178,26 @@ def _assert_it_adds_up(row: Row, memory: str) -> None:
     for parts, wanted in ((row.parts, True), (row.cycle, memory in runtime_module.MAPPED)):
         assert bool(parts) == wanted
         assert doubt(parts) == ""
+
+
+def test_a_map_cycle_maps_all_three_before_and_after(
+    device: DeviceFacts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (step,) = gemm_plan([device], [BY_NAME["tiled"]], [Gemm(65, 33, 70)])
+    assert isinstance(step, Case)
+    bench = executor(device).prepare(step, Policy(**{**vars(QUICK), "memory": "mapped"}))
+    mapped: list[bool] = []
+    to_host = runtime_module.Mapped.to_host
+
+    def counted(self: runtime_module.Mapped, queue: Any) -> None:
+        mapped.append(self._host is None)
+        to_host(self, queue)
+
+    monkeypatch.setattr(runtime_module.Mapped, "to_host", counted)
+    seconds = bench._host_run(0, CYCLE)
+    assert mapped == 6 * [True]
+    assert set(seconds) == {WHOLE, *PARTS}
+    assert all(operand._host is not None for operand in bench._operands[0])
 
 
 class Stamped:
