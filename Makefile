@@ -10,11 +10,11 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check --no-input
 TWO    := -n 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check fmt races gate soak plots readme bench clean
+.PHONY: help setup run test check fmt races gate soak drivers board plots readme bench clean
 .DELETE_ON_ERROR:
 
 help:  ## show this list
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-14s%s\n", $$1, $$2}'
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-15s%s\n", $$1, $$2}'
 
 setup: $(VENV)/.dev  ## create .venv with gemmbench, a CPU driver and the tools for tests
 
@@ -24,12 +24,13 @@ run: $(VENV)/.run  ## gemmbench peak on this machine; make run ARGS="square --ma
 test: $(VENV)/.dev  ## every test but the races; make test ARGS="-k plan" for some of them
 	$(BIN)/python -m pytest -m "not races" $(TWO) --dist worksteal $(ARGS)
 
-check: $(VENV)/.dev  ## lint, format, types, import rules, the size of the package, and that README.md is not stale
+check: $(VENV)/.dev  ## lint, format, types, import rules, the size of the package, and that README.md and docs/drivers.md are not stale
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -q tests/unit/test_layers.py
 	$(BIN)/python -m tools.generate_readme --check
+	$(BIN)/python -m tools.drivers --check
 	$(BIN)/python tools/house.py --check
 
 fmt: $(VENV)/.dev  ## format the code and fix what ruff can
@@ -46,6 +47,12 @@ gate: $(VENV)/.dev  ## try the gate: kernels in turn with themselves are the sam
 soak: $(VENV)/.dev  ## kill, starve, damage and interrupt runs in full, 25 minutes, and write docs/faults.md; verification in full
 	$(BIN)/python tools/soak.py
 	$(BIN)/python -m tools.verification
+
+drivers: $(VENV)/.dev  ## the exact tests on every OpenCL driver, into docs/drivers.md; ARGS=--install brings Debian's
+	$(BIN)/python -m tools.drivers $(ARGS)
+
+board: $(VENV)/.dev  ## run a bundle on Debian for aarch64, emulated (apt-get install mmdebstrap qemu-user-static)
+	$(BIN)/python -m tools.board $(ARGS)
 
 plots: $(VENV)/.dev  ## draw the gallery again from the saved runs in plots/, and list it in its README
 	@rm -f plots/*.png

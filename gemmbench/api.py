@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from rich.console import Console
 
 from gemmbench import NothingMeasured, UsageError, views
+from gemmbench.bundle import Bundle as Written
+from gemmbench.bundle import write as write_bundle
 from gemmbench.ladder import FAMILIES, ORDER
 from gemmbench.measure import machine
 from gemmbench.measure.child import Worker
@@ -25,6 +27,7 @@ from gemmbench.model import run_file
 from gemmbench.model.device import BUSY_CORES, DeviceFacts, HostFacts
 from gemmbench.model.units import clean, reason_of
 from gemmbench.options import comparing, measuring
+from gemmbench.options.bundling import Bundle
 from gemmbench.options.comparing import Tune
 from gemmbench.options.declare import Options, build, check_overwriting, check_plot_path, command_line, specs
 from gemmbench.options.measuring import Measuring
@@ -650,3 +653,20 @@ def check_tuned(run: run_file.Run) -> None:
         trouble = best.default.trouble if best.default else None
         reason = f": {trouble.status}: {clean(trouble.reason)}" if trouble else ""
         raise NothingMeasured(f"no configuration could be measured{reason}", _as(Run, run))
+
+
+# --- a board ------------------------------------------------------------------------------------------------
+
+
+@_takes(Bundle)
+def bundle(path: str | Path, **values: Any) -> Written:
+    """Write a folder for a board that has Python and an OpenCL driver, and no network.
+
+    It holds gemmbench, its kernels and the wheels that they need, which pip downloads. On the board
+    ``./run peak`` is ``gemmbench peak``; a run that ``--save`` wrote there is shown and drawn anywhere.
+
+    Raises:
+        UsageError: it exists, or cannot be written or downloaded.
+    """
+    chosen = build(Bundle, values)
+    return write_bundle(Path(path), chosen.machine, chosen.python, chosen.force)

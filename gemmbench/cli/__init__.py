@@ -33,6 +33,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "compare": ("compare", "Hold a saved run against base runs: a verdict for each row."),
     "check": ("compare", "Measure a base's cases again, what looks slower until it is settled."),
     "history": ("compare", "Follow every row over many saved runs."),
+    "bundle": ("kernels", "Write a folder that runs on a board without a network."),
 }
 
 COMMAND_WORDS = "gemmbench.command"  # in the context's meta

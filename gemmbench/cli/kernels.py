@@ -1,4 +1,4 @@
-"""`gemmbench kernels` and `gemmbench devices`."""
+"""`gemmbench kernels`, `gemmbench devices` and `gemmbench bundle`: what is there, and moving it."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Resources, Row
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean, clean_lines, listed
+from gemmbench.options.bundling import Bundle
 from gemmbench.options.declare import CHART, check_plot_path, choose_dtypes, choose_kernels
 from gemmbench.options.measuring import Square
 from gemmbench.report import notes
@@ -285,11 +286,13 @@ def _parameter(variant: Variant, name: str) -> str:
     """``16: edge of the square tiles (of 8, 16, 32; cpu-intel 32)``; a rule chooses what no preset has."""
     default = variant.presets.get("default", {}).get(name)
     item = variant.parameters[name]
-    others = [
-        f"{family} {preset[name]}"
-        for family, preset in variant.presets.items()
-        if name in preset and preset[name] != default
-    ]
+    families: dict[int, list[str]] = {}
+    for family, preset in variant.presets.items():
+        if name in preset and preset[name] != default:
+            own = preset[name]
+            if variant.presets.get(family.partition(":")[0], {}).get(name) != own or ":" not in family:
+                families.setdefault(own, []).append(family)
+    others = [f"{', '.join(alike)} {own}" for own, alike in families.items()]
     known = "; ".join([f"of {', '.join(map(str, item.values))}", *others])
     value = default if default is not None else "by problem and device"
     return f"{value}: {item.idea} ({known})"
@@ -520,13 +523,22 @@ def _planned(device: DeviceFacts, problem: Gemm, variant: Variant, step: Case | 
     full = {**parameters, **variant.chosen(problem, device, parameters)}
     values = variant.values(problem, full)
     multiply = next(each for each in variant.steps(values) if each.role == "multiply")
-    group = math.prod(multiply.group(values))
+    group = math.prod(multiply.group_within(values, device.max_work_group_size, device.max_work_item_sizes))
     local = variant.local_bytes(problem.dtype, full)
     registers = variant.wanted_registers(problem, device, parameters)
     keys = variant.preset_keys(device.family, problem.dtype, device.vector_bits)
+    shipped = variant.preset(device.family, dtype=problem.dtype, vector_bits=device.vector_bits)
+    near = "" if parameters == shipped else "near "  # a preset whose groups the device does not take
     room = architectures.fit(device, group, local, registers)
     return KernelPlan(
-        variant.name, step.row("ok"), keys[-1] if keys else "own choice", full, group, local, registers, room
+        variant.name,
+        step.row("ok"),
+        near + keys[-1] if keys else "own choice",
+        full,
+        group,
+        local,
+        registers,
+        room,
     )
 
 
@@ -678,3 +690,25 @@ def _types(device: DeviceFacts) -> str:
     takes = [f"{name} x{device.vector_widths.get(name, 1)}" for name in supported]
     lacks = [name for name in DEVICE_DTYPES if name not in supported]
     return ", ".join(takes) + (f"; no {', '.join(lacks)}" if lacks else "")
+
+
+# --- gemmbench bundle ---------------------------------------------------------------------------------------
+
+
+@click.command()
+@click.argument("path", metavar="OUT", type=click.Path(path_type=Path))
+@running.takes(Bundle)
+def bundle(options: Bundle, path: Path) -> None:
+    """Write a folder that runs on a board without a network.
+
+    The board needs Python and an OpenCL driver; all else is in the folder OUT, downloaded by pip for the
+    board's processor. Copy it there and run it: OUT/run peak is gemmbench peak. A run that --save wrote on
+    the board is shown and drawn anywhere.
+    """
+    made = api.bundle(path, machine=options.machine, python=options.python, force=options.force)
+    count = len(made.packages)
+    click.echo(f"Wrote {path}: for {options.machine} with Python {options.python}, {count} packages.")
+    if made.left_out:
+        names = ", ".join(made.left_out)
+        click.echo(f"PyPI has no wheels for it of {names}: the board's own system must have them.", err=True)
+    click.echo(f"On the board: {path.name}/run peak")

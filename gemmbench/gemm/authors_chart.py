@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import partial
 
 from matplotlib.axes import Axes
-from scipy.stats import kendalltau
 
 from gemmbench.charts import pane
 from gemmbench.charts.lines import size_axis, thinned
@@ -15,7 +14,7 @@ from gemmbench.ladder.authors import PUBLISHED, Published
 from gemmbench.model import units
 from gemmbench.model.row import Problem
 from gemmbench.model.run_file import Run
-from gemmbench.stats.panels import Setting, common_problem, problems, standings
+from gemmbench.stats.panels import Setting, common_problem, problems, rank_correlation, standings
 
 _SCOPE = "kernel"  # the authors timed the product alone
 _LEAST = 3  # kernels, for an order
@@ -35,8 +34,8 @@ class Comparison:
 
     @property
     def agreement(self) -> float:
-        """Kendall's rank correlation of the two orders: 1 for the same, -1 for the reverse."""
-        return float(kendalltau(*zip(*self.order.values(), strict=True)).statistic)
+        """`rank_correlation` of the two orders."""
+        return rank_correlation(*zip(*self.order.values(), strict=True))
 
 
 def comparisons(runs: Sequence[Run]) -> list[Comparison]:
@@ -71,8 +70,8 @@ def comparisons(runs: Sequence[Run]) -> list[Comparison]:
 
 
 def _rates(run: Run, setting: Setting, problem: Problem) -> dict[str, float]:
-    places = standings(run, setting, problem, scope=_SCOPE)
-    return {name: place.rate.median for name, place in places.items() if place.rate}
+    ranked = standings(run, setting, problem, scope=_SCOPE)
+    return {name: each.rate.median for name, each in ranked.items() if each.rate}
 
 
 def _problem(

@@ -161,6 +161,7 @@ class ClblastExecutor(GemmExecutor):
         problem: Gemm,
         layout: Layout,
         buffers: Mapping[str, Any],
+        fixed: bool = False,
     ) -> list[ClblastCall]:
         """The one call; CLBlast compiles its kernels when it is first made."""
         return [ClblastCall(self._library, problem, layout, buffers)]

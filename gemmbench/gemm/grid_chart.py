@@ -15,7 +15,7 @@ from matplotlib.patches import Rectangle
 from gemmbench.charts import pane
 from gemmbench.model import units
 from gemmbench.model.instrument import is_too_slow
-from gemmbench.model.row import Problem, Row
+from gemmbench.model.row import Problem, Row, titled
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean, listed
 from gemmbench.report.notes import WORDS
@@ -44,6 +44,12 @@ class Grid:
         names = self.rows[0].grid
         return sorted(names, key=lambda name: -len(self.values(name)))
 
+    @property
+    def kernel(self) -> str:
+        """Whose they are, and the data type."""
+        first = self.rows[0]
+        return f"{clean(titled(first.variant, first.parameters))} {first.dtype}"
+
     def values(self, name: str) -> list[int]:
         """What a parameter was, smallest first."""
         return sorted({int(row.parameters[name]) for row in self.rows})
@@ -70,8 +76,10 @@ def heat_map(runs: Sequence[Run], _: pane.Families) -> list[pane.Pane]:
     """
     panes = []
     for subject in pane.subjects(runs, lambda row: row.kind == "gemm" and bool(row.grid)):
-        for variant in dict.fromkeys(row.variant for row in subject.rows):
-            own_rows = [row for row in subject.rows if row.variant == variant]
+        kernels: dict[str, list[Row]] = {}
+        for row in subject.rows:
+            kernels.setdefault(titled(row.variant, row.parameters), []).append(row)
+        for own_rows in kernels.values():
             grids = []
             for problem in dict.fromkeys(row.problem for row in own_rows):
                 assert problem is not None  # of every GEMM's row
@@ -132,12 +140,10 @@ def _paint_cells(axes: Axes, grid: Grid) -> None:
         spine.set_visible(False)
     rest = grid.axes[2:]
     over = f", best over {', '.join(map(clean, rest))}" if rest else ""
-    first = grid.rows[0]
     pane.titles(
         axes,
         grid.title,
-        f"{clean(first.variant)} {first.dtype} at {grid.problem.shape}: {letter}FLOPS, {grid.scope} scope"
-        f"{over}",
+        f"{grid.kernel} at {grid.problem.shape}: {letter}FLOPS, {grid.scope} scope{over}",
     )
     pane.footnote(axes, [f"* best: {_words(top)}.", *_left_out([grid])])
 
@@ -171,10 +177,7 @@ def _paint_lines(axes: Axes, grids: Sequence[Grid]) -> None:
     axes.set_xlabel(clean(name))
     axes.set_ylabel(f"{letter}FLOPS, {first.scope} scope")
     pane.tick_texts(axes.yaxis, units.number)
-    row = first.rows[0]
-    pane.titles(
-        axes, first.title, f"{clean(row.variant)} {row.dtype} over {clean(name)}; bars: 95 % intervals", keys
-    )
+    pane.titles(axes, first.title, f"{first.kernel} over {clean(name)}; bars: 95 % intervals", keys)
     pane.footnote(axes, ["* the best of its line.", *_left_out(grids)])
 
 

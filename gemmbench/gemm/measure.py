@@ -33,6 +33,7 @@ _MOST_PARTS = 10  # problems
 _HOST_SHARE_IN_TURN = 0.15  # it is mostly the kernel's time that a ratio is wanted of
 _LEAST_IN_TURN = 40  # pairs: what fewer seem to agree on is often chance
 _BATCH_IN_TURN = 0.4  # of a batch's length for two: what disturbs the machine is then in fewer ratios
+_LEAST_EVENTS = 1e-4  # of a batch's wall time: less is no launch's, whatever launches cost
 _CLOCKS_DIFFER = 0.1  # of a batch's wall time: from here on event and wall clock contradict each other
 
 Stages = Generator[Staged, None, Row]
@@ -439,7 +440,8 @@ def _clocks_agree(batch: Batch) -> bool:
     """Whether the events of a batch that is timed by them fit in its wall time, and fill it."""
     wall, events = batch.end - batch.begin, batch.seconds["device"] * batch.count
     slack = _CLOCKS_DIFFER * wall
-    return wall - (batch.launch_s or 0.0) - slack <= events <= wall + slack
+    least = max(wall - (batch.launch_s or 0.0) - slack, _LEAST_EVENTS * wall)
+    return least <= events <= wall + slack
 
 
 def _by_wall_clock(windows: Sequence[Sampled]) -> dict[str, Scope]:

@@ -15,7 +15,7 @@ from gemmbench.gemm import verify
 from gemmbench.gemm.opencl_bench import Bench, Bind, LoweringBench, Prepared, Step, Timed
 from gemmbench.gemm.verify import ExactTest
 from gemmbench.ladder import BY_NAME
-from gemmbench.ladder.variant import Layout, Variant, round_up
+from gemmbench.ladder.variant import Group, Layout, Pass, Variant, round_up
 from gemmbench.model import instrument
 from gemmbench.model.case import Case, Operands, Policy
 from gemmbench.model.dtypes import DTYPES
@@ -45,12 +45,12 @@ class GemmExecutor:
         variant, parameters, root = _variant(case), self._compiled(case), case.former
         with errors(), _of_other_folder(case):
             programs = self._programs_of(case)
-            bind = partial(self.bind, variant, parameters, programs)
+            bind = partial(self.bind, variant, parameters, programs, fixed=_fixed(case))
             timed = Timed(
                 bind,
                 partial(self._exact_error, variant, case.dtype, parameters, bind, root),
                 self._built(case, programs),
-                self.notes,
+                (*self.notes, *self._notes(case, programs)),
                 variant.sums.get(case.dtype, ""),
             )
             if like is not None:
@@ -68,10 +68,39 @@ class GemmExecutor:
         variant, numbers = _variant(case), case.numbers
         return instrument.Built(
             sum(built.seconds for built in programs.values()) if programs else None,
-            resources_of(self.runtime, variant, self._compiled(case), programs, case.problem),
-            dict(variant.chosen(case.problem, self.runtime.facts, numbers)),
+            resources_of(self.runtime, variant, self._compiled(case), programs, case.problem, _fixed(case)),
+            {
+                **variant.chosen(case.problem, self.runtime.facts, numbers),
+                **{
+                    name: side
+                    for step, _, group in self._smaller_groups(case, programs)
+                    if step.role == "multiply"
+                    for name, side in zip(("WX", "WY"), group, strict=True)
+                },
+            },
             variant.fingerprint(case.dtype, numbers, case.former),
         )
+
+    def _smaller_groups(
+        self, case: Case, programs: Mapping[str, Built]
+    ) -> tuple[tuple[Pass, Group, Group], ...]:
+        """Passes whose work-groups are smaller than planned, with the planned group and the one launched."""
+        assert case.problem is not None
+        variant, parameters = BY_NAME[case.variant], self._compiled(case)
+        chosen = variant.chosen(case.problem, self.runtime.facts, parameters)
+        values = variant.values(case.problem, {**parameters, **chosen})
+        groups = (
+            (
+                step,
+                step.group(values),
+                self.runtime.fitted(programs[step.file], step, values, _fixed(case))[1],
+            )
+            for step in variant.steps(values)
+        )
+        return tuple(each for each in groups if each[1] != each[2])
+
+    def _notes(self, case: Case, programs: Mapping[str, Built]) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(_note(*each) for each in self._smaller_groups(case, programs)))
 
     def _compiled(self, case: Case) -> dict[str, int]:
         """The parameters of a case, and those with which its variant has kernels compiled for the problem."""
@@ -112,10 +141,11 @@ class GemmExecutor:
         problem: Gemm,
         layout: Layout,
         buffers: Mapping[str, Any],
+        fixed: bool = False,
     ) -> Sequence[Step]:
         """Kernels with their arguments set, in launch order; passes with nothing to do are left out.
 
-        Images that ``buffers`` holds under their name are taken as filled.
+        Images that ``buffers`` holds under their name are taken as filled; ``fixed`` as of `Runtime.fitted`.
         """
         full = {**parameters, **variant.chosen(problem, self.runtime.facts, parameters)}
         values = variant.values(problem, full, layout)
@@ -136,10 +166,10 @@ class GemmExecutor:
 
         prepared: list[Step] = []
         for step in variant.steps(values):
-            items, group = step.items(values), step.group(values)
+            items = step.items(values)
             if 0 in items or (step.role == "image" and buffers.keys() & variant.images.keys()):
                 continue
-            kernel = self.runtime.kernel(programs[step.file], step.kernel, group)
+            kernel, group = self.runtime.fitted(programs[step.file], step, values, fixed)
             with errors():
                 kernel.set_args(*(known[name] for name in step.arguments))
             rounded = tuple(round_up(*pair) for pair in zip(items, group, strict=True))
@@ -188,6 +218,18 @@ class LoweringExecutor:
     ) -> LoweringBench:
         with errors():
             return LoweringBench(self.runtime, case)
+
+
+def _fixed(case: Case) -> bool:
+    """Whether the user or the tuner said in which groups it is launched."""
+    return BY_NAME[case.variant].fixes_group(case.given or ())
+
+
+def _note(step: Pass, planned: Group, group: Group) -> str:
+    """For a row whose pass runs in smaller work-groups."""
+    what = "" if step.role == "multiply" else f"{step.kernel} in "
+    sides = ("x".join(map(str, each)) for each in (group, planned))
+    return f"{what}work-groups of {' instead of '.join(sides)}: the driver takes no more as compiled"
 
 
 def _variant(case: Case) -> Variant:

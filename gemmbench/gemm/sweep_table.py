@@ -14,7 +14,7 @@ from rich.text import Text
 from gemmbench.ladder import AUTO, BASELINE
 from gemmbench.model import units
 from gemmbench.model.device import HOST
-from gemmbench.model.row import CHAIN, MATH, PAGEABLE, SCOPES, Check, Elements, Launch, Row
+from gemmbench.model.row import CHAIN, MATH, PAGEABLE, SCOPES, Check, Elements, Launch, Row, titled
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean, clean_lines, listed
 from gemmbench.report import notes
@@ -288,7 +288,8 @@ def math_sheets(run: Run, scope: str) -> list[Sheet]:
     pairs: dict[tuple[int, str], list[tuple[Row, Row]]] = {}
     strict: dict[object, Row] = {}
     for row in run.rows:
-        case = (row.device, row.variant, row.dtype, row.problem, listed(row.kernel_parameters))
+        own = {name: value for name, value in row.parameters.items() if name != MATH}
+        case = (row.device, row.variant, row.dtype, row.problem, listed(own))
         if row.parameters.get(MATH) == "strict":
             strict[case] = row
         elif row.parameters.get(MATH) == "fast" and case in strict:
@@ -297,7 +298,7 @@ def math_sheets(run: Run, scope: str) -> list[Sheet]:
     def line(before: Row, row: Row) -> tuple[Cell, ...]:
         residuals = rates.residual(before), rates.residual(row)
         return (
-            Cell(clean(row.variant)),
+            Cell(clean(titled(row.variant, {**row.parameters, MATH: ""}, row.grid))),
             Cell(f"{clean(row.label)} {shape(row)}".strip()),
             *(notes.figure(each, rates.median_rate(each, scope), run=run) for each in (before, row)),
             versus_cell(row, scope),
@@ -360,7 +361,7 @@ def gemm(run: Run) -> RenderableType:
     for row in gemms:
         if row.variant in unsuited[row.device, row.dtype]:
             continue
-        alike = [each for each in gemms if row.grid and _same_kernel(each, row)]
+        alike = [each for each in gemms if row.grid and _kernel_of(each) == _kernel_of(row)]
         blocks: list[RenderableType] = []
         if alike and row is alike[0]:
             blocks.append(replace(_row_sheet(run, row.device, row.dtype, alike), heading=()))
@@ -389,11 +390,9 @@ def gemm(run: Run) -> RenderableType:
     return Group(*pages)
 
 
-def _same_kernel(row: Row, other: Row) -> bool:
-    """Whether two rows are of one kernel, device and problem, with whatever parameters."""
-    return (row.variant, row.device, row.dtype, row.problem) == (
-        other.variant, other.device, other.dtype, other.problem,
-    )  # fmt: skip
+def _kernel_of(row: Row) -> tuple[object, ...]:
+    """What rows of one kernel, device and problem have in common, with whatever parameters."""
+    return titled(row.variant, row.parameters), row.device, row.dtype, row.problem
 
 
 def _page(run: Run, row: Row) -> RenderableType:

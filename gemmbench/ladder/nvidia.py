@@ -86,6 +86,7 @@ def _pad_chunks(rows: str, columns: str, source: str, ld: str, pitch: str, targe
         (rows, columns, source, ld, pitch, target),
         lambda v: (v[pitch] * v["itemsize"] // _CHUNK, v[rows]),
         lambda _: (32, 8),
+        any_group=True,
     )
 
 

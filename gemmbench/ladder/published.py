@@ -341,6 +341,7 @@ PADDED_TILES = Variant(
             ("m", "n", "alpha", "CP", "np", "beta", "C", "ldc"),
             lambda v: (v["n"], v["m"]),
             lambda _: (16, 16),
+            any_group=True,
         ),
     ),
     parameters={
@@ -549,6 +550,7 @@ IMAGE = Variant(
             ("k", "n", "B", "ldb", "BI"),
             lambda v: (-(-v["n"] // PIXEL), v["k"]),
             lambda _: (16, 8),
+            any_group=True,
         ),
         _four_wide("16_image.cl", "image_4x8", _ROWS, ("BI",)),
         _four_wide("16_image.cl", "image_4x1", 1, ("BI",)),

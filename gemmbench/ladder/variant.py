@@ -11,7 +11,7 @@ Kernels take row-major operands with their leading dimensions. A pass names its 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Literal
@@ -25,7 +25,8 @@ from gemmbench.model.units import listed
 
 Values = Mapping[str, int]  # parameters, and in formulas also m, n, k and the extents
 Formula = Callable[[Values], int]
-Shape = Callable[[Values], tuple[int, ...]]
+Group = tuple[int, ...]  # work-items in each direction
+Shape = Callable[[Values], Group]
 Chooser = Callable[[Gemm, DeviceFacts, Values], dict[str, int]]
 Role = Literal["multiply", "transpose", "pad", "pack", "image", "unpad"]
 
@@ -100,6 +101,21 @@ class Pass:
     items: Shape  # work-items wanted; rounded up to whole groups
     group: Shape  # work-items in a group
     when: Callable[[Values], bool] = lambda _: True  # problems that it is for
+    any_group: bool = False  # the kernel does not depend on the group: a smaller one computes the same
+
+    def group_within(self, values: Values, most: int, sizes: Sequence[int], fixed: bool = False) -> Group:
+        """The work-group to launch: the planned one or, where it is too large and any will do, a smaller one.
+
+        Args:
+            values: of the problem.
+            most: work-items that a group may have.
+            sizes: the same by dimension, as far as it is known.
+            fixed: the group of the multiplication was asked for, and stays.
+        """
+        group = self.group(values)
+        if not self.any_group or (fixed and self.role == "multiply"):
+            return group
+        return smaller_group(group, most, sizes)
 
 
 @dataclass(frozen=True)
@@ -270,6 +286,33 @@ class Variant:
             if not self.broken(chosen, dtype):
                 yield chosen
 
+    def nearest(
+        self, parameters: Values, dtype: str, fits: Callable[[dict[str, int]], bool]
+    ) -> dict[str, int]:
+        """The configuration that fits and is closest to given parameters, by the factors between values.
+
+        Parameters that are not given stay the variant's own choice.
+
+        Returns:
+            Nothing if none fits.
+        """
+
+        def distance(other: Values) -> float:
+            return sum(
+                abs(math.log2((other[name] or 0.5) / (value or 0.5))) for name, value in parameters.items()
+            )
+
+        values = {
+            name: replace(self.parameters[name], values=tuple({*self.parameters[name].values, value}))
+            for name, value in parameters.items()
+        }
+        ranked = sorted(replace(self, parameters=values).space(dtype), key=distance)
+        return next(filter(fits, ranked), {})
+
+    def fixes_group(self, given: Collection[str]) -> bool:
+        """Whether parameters that were given say in which groups it is launched."""
+        return any(self.parameters[name].launch for name in given if name in self.parameters)
+
     def values(self, problem: Gemm, parameters: Values, layout: Layout | None = None) -> dict[str, int]:
         """What its formulas and kernel arguments may name: parameters, lengths of the problem, extents.
 
@@ -328,6 +371,21 @@ class Variant:
         return fingerprint(self.files, self.options(dtype, parameters), root) if self.files else ""
 
 
+def smaller_group(group: Group, most: int, sizes: Sequence[int] = ()) -> Group:
+    """A work-group within limits: the longest side halved, of equal ones the last, until it is.
+
+    Args:
+        group: work-items in each direction.
+        most: work-items altogether.
+        sizes: the most in each direction, as far as it is known.
+    """
+    sides = [min(pair) for pair in zip(group, (*sizes, *group[len(sizes) :]), strict=False)]
+    while math.prod(sides) > max(most, 1):
+        longest = max(range(len(sides)), key=lambda side: (sides[side], side))
+        sides[longest] //= 2
+    return tuple(sides)
+
+
 def round_up(value: int, multiple: int) -> int:
     """The smallest multiple that is not below value."""
     return -(-value // multiple) * multiple
@@ -345,7 +403,7 @@ _HELPER = (16, 16)  # work-group of the passes around the multiplication
 
 def multiply(file: str, kernel: str, items: Shape, group: Shape, arguments: tuple[str, ...] = PLAIN) -> Pass:
     """The pass that a variant is about."""
-    return Pass("multiply", f"gemm/{file}", kernel, arguments, items, group)
+    return Pass("multiply", f"gemm/{file}", kernel, arguments, items, group, any_group=group is group_of)
 
 
 def transpose(rows: str, columns: str, source: str, ld: str, target: str, target_ld: str) -> Pass:
@@ -379,6 +437,7 @@ def pad(
         (rows, columns, source, ld, target_rows, target_columns, target),
         lambda v: (v[target_columns], v[target_rows]),
         lambda _: _HELPER,
+        any_group=True,
     )
 
 

@@ -85,7 +85,7 @@ def driver_name(device: DeviceFacts) -> str:
     if "pocl" in device.version.lower():
         return f"PoCL {device.driver}"
     platform = " ".join(device.platform.replace("(R)", "").replace("(TM)", "").split())
-    return f"{platform} {device.driver}"
+    return device.driver if device.driver.startswith(platform) else f"{platform} {device.driver}"
 
 
 BUSY_CORES = 0.3  # that other programs use: from here on rates are low and noisy

@@ -28,6 +28,8 @@ from gemmbench.opencl.discovery import handle
 
 STANDARD = "-cl-std=CL1.2"  # the least that the kernels need, and the most that Oclgrind takes
 
+_FIRST_STANDARD = ("-cl-std=CL1.1", "-Dstatic=", "-Dinline=")  # which has no ``static`` functions
+
 _LOG_LINES = 12
 _CHAIN = 50  # launches that are timed together, to know what one costs
 _CHAINS = 5
@@ -96,6 +98,8 @@ class Runtime:
         """With the OpenCL C that the kernels are written in unless they name another, and a telling log."""
         own = any(option.startswith("-cl-std=") for option in options)
         verbose = ["-cl-nv-verbose"] if "cl_nv_compiler_options" in self.facts.extensions else []
+        if self.facts.device_version.startswith("OpenCL 1.1"):  # Mesa's Clover, which takes no more
+            return [*_FIRST_STANDARD, *options]
         return [*([] if own else [STANDARD]), *options, *verbose]
 
     def kernel(self, built: Built, name: str, group: Sequence[int]) -> Any:
@@ -117,6 +121,28 @@ class Runtime:
                 "unsupported", f"{name} takes work-groups of {most} as compiled here, not of {wanted}"
             )
         return kernel
+
+    def fitted(
+        self, built: Built, step: Pass, values: Values, fixed: bool = False
+    ) -> tuple[Any, tuple[int, ...]]:
+        """The kernel of a pass, and the work-group to launch it in: see `Pass.group_within`.
+
+        Args:
+            values: of the problem.
+            fixed: the group of the multiplication was asked for, and stays.
+
+        Raises:
+            NotMeasuredError: the compiled kernel takes no such group, and no smaller one will do.
+        """
+        most = self.largest_group(built, step.kernel)
+        group = step.group_within(values, most, self.facts.max_work_item_sizes, fixed)
+        return self.kernel(built, step.kernel, group), group
+
+    def largest_group(self, built: Built, name: str) -> int:
+        """Work-items that a group may have as compiled; some drivers tell less than a kernel requires."""
+        info = cl.kernel_work_group_info
+        with errors():
+            return int(cl.Kernel(built.program, name).get_work_group_info(info.WORK_GROUP_SIZE, self.device))
 
     @cached_property
     def launch_s(self) -> float:
@@ -433,20 +459,26 @@ def page_aligned(count: int, dtype: np.dtype[Any]) -> ReferenceArray:
 
 
 def resources_of(
-    runtime: Runtime, variant: Variant, parameters: Values, programs: Mapping[str, Built], problem: Gemm
+    runtime: Runtime,
+    variant: Variant,
+    parameters: Values,
+    programs: Mapping[str, Built],
+    problem: Gemm,
+    fixed: bool = False,
 ) -> tuple[Resources, ...]:
-    """The resources of each kernel that a problem takes, in launch order.
+    """The resources of each kernel that a problem takes, in launch order; arguments as of `Runtime.fitted`.
 
     Raises:
         NotMeasuredError: a kernel cannot be made.
     """
     values = variant.values(problem, {**parameters, **variant.chosen(problem, runtime.facts, parameters)})
-    return tuple(_of_pass(runtime, step, values, programs[step.file]) for step in variant.steps(values))
+    return tuple(
+        _of_pass(runtime, step, values, programs[step.file], fixed) for step in variant.steps(values)
+    )
 
 
-def _of_pass(runtime: Runtime, step: Pass, values: Values, built: Built) -> Resources:
+def _of_pass(runtime: Runtime, step: Pass, values: Values, built: Built, fixed: bool) -> Resources:
     info, device = cl.kernel_work_group_info, runtime.device
-    group = math.prod(step.group(values))
     with errors():
         kernel = cl.Kernel(built.program, step.kernel)
 
@@ -459,6 +491,7 @@ def _of_pass(runtime: Runtime, step: Pass, values: Values, built: Built) -> Reso
         nvidia = "cl_nv_device_attribute_query" in runtime.facts.extensions
         file = int(runtime.device.registers_per_block_nv) if nvidia else 0
     registers, spills = registers_and_spills(built.log, step.kernel)
+    group = math.prod(step.group_within(values, most, runtime.facts.max_work_item_sizes, fixed))
     room = architectures.fit(runtime.facts, group, local, registers, file)
     return Resources(
         kernel=step.kernel,

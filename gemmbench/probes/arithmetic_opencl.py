@@ -78,13 +78,13 @@ class Chains:
         chains, unroll = int(parameters["chains"]), int(parameters["unroll"])
         options = form.options(self.width, unroll, kernels_of(int(parameters["kernels"])))
         kernel = f"chains_{chains}"
-        launched = launcher(self.runtime, form.file, options, kernel, self.items, self._group)
+        launched = launcher(self.runtime, form.file, options, kernel, self.items, self._group, any_group=True)
         choice: Parameters = {
             "chains": chains,
             "form": form.name,
             "unroll": unroll,
             "items": self.items,
-            "group": self._group,
+            "group": launched.group,
         }
         unit = Work(flops=self._probe.operations * self.items * self.width * chains * unroll)
         chain = Chain(self, launched, form, chains, unroll)

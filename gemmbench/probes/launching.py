@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 import pyopencl as cl
 
+from gemmbench.ladder.variant import smaller_group
 from gemmbench.model import instrument
 from gemmbench.model.dtypes import ReferenceArray
 from gemmbench.model.instrument import Batch, Prepared, Verified, When
@@ -160,14 +161,19 @@ def launcher(
     items: int,
     group: int,
     built: Built | None = None,
+    any_group: bool = False,
 ) -> Launcher:
     """A kernel of a file compiled with options, or of a program that was built from them.
+
+    Where ``any_group`` will do, the group is a smaller one if the driver takes no such as compiled.
 
     Raises:
         NotMeasuredError: it is refused, or needs too many registers for such a group.
     """
     built = built or runtime.build(file, options)
     build = instrument.Built(built.seconds, source=fingerprint((file,), options))
+    if any_group:
+        (group,) = smaller_group((group,), runtime.largest_group(built, kernel))
     return Launcher(runtime.queue, runtime.kernel(built, kernel, (group,)), items, group, build)
 
 

@@ -18,7 +18,7 @@ from gemmbench.model.device import HOST, DeviceFacts
 from gemmbench.model.dtypes import DTYPES
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import MATH, THREADS, Row, RowKey
-from gemmbench.model.units import size
+from gemmbench.model.units import listed, size
 from gemmbench.probes import ALL_DTYPES, PROBES, QUICK
 from gemmbench.probes.arithmetic import FLOPS, WIDTHS
 from gemmbench.probes.memory import FAMILIES, memory_plan
@@ -237,7 +237,8 @@ def quick_widths(device: DeviceFacts, dtype: str) -> tuple[int, ...]:
 def why_not(device: DeviceFacts, variant: Variant, problem: Gemm, parameters: Mapping[str, int]) -> str:
     """Why a device cannot run a variant on a problem with these parameters, or ""."""
     full = {**parameters, **variant.chosen(problem, device, parameters)}
-    return _unsupported(device, variant, problem, full) or _too_large(device, variant, problem, full)
+    own = tuple(parameters)
+    return _unsupported(device, variant, problem, full, own) or _too_large(device, variant, problem, full)
 
 
 def _gemm_case(
@@ -256,6 +257,16 @@ def _gemm_case(
     kept = None if own else tuned(device, variant, problem.dtype)
     fill = variant.filled if grid else variant.preset
     parameters = fill(device.family, kept.parameters if kept else own, problem.dtype, device.vector_bits)
+    given = tuple(kept.parameters) if kept else tuple(own)
+    full = {**parameters, **variant.chosen(problem, device, parameters)}
+    broken = variant.broken(parameters, problem.dtype) if grid else ""
+    reason = "" if broken else _unsupported(device, variant, problem, full, given)
+    notes = (kept.note,) if kept else ()
+    if reason and not given and (smaller := _smaller_preset(device, variant, problem, parameters)):
+        changed = {name: value for name, value in smaller.items() if value != parameters[name]}
+        notes = (f"{listed(changed)} instead of the preset's, which {reason}",)
+        parameters, reason = smaller, ""
+        full = {**parameters, **variant.chosen(problem, device, parameters)}
     case = Case(
         "gemm",
         index,
@@ -265,16 +276,14 @@ def _gemm_case(
         problem,
         variant.fingerprint(problem.dtype, parameters),
         operands or Operands(),
-        (kept.note,) if kept else (),
+        notes,
         ran_on=variant.ran_on(problem.dtype),
-        given=(*(kept.parameters if kept else own), *([MATH] if math else [])),
+        given=(*given, *([MATH] if math else [])),
         sums=variant.sums.get(problem.dtype, ""),
         grid=grid,
     )
-    if sentence := variant.broken(parameters, problem.dtype) if grid else "":
-        return Skip(case.row("skipped", sentence))
-    full = {**parameters, **variant.chosen(problem, device, parameters)}
-    reason = _unsupported(device, variant, problem, full)
+    if broken:
+        return Skip(case.row("skipped", broken))
     if reason:
         return Skip(case.row("unsupported", reason))
     reason = _too_large(device, variant, problem, full)
@@ -298,8 +307,35 @@ def _host_case(variant: Variant, problem: Gemm, operands: Operands | None, threa
     return case
 
 
-def _unsupported(device: DeviceFacts, variant: Variant, problem: Gemm, parameters: Mapping[str, int]) -> str:
-    """Why this device cannot run this variant at any size, or ""."""
+def _smaller_preset(
+    device: DeviceFacts, variant: Variant, problem: Gemm, preset: Mapping[str, int]
+) -> dict[str, int]:
+    """The parameters closest to a preset whose work-groups fit a device; none if no others do."""
+    if _lacks(device, variant, problem, preset):  # what no size of a group changes
+        return {}
+
+    def fits(parameters: Mapping[str, int]) -> bool:
+        full = {**parameters, **variant.chosen(problem, device, parameters)}
+        return not _unsupported(device, variant, problem, full)
+
+    return variant.nearest(preset, problem.dtype, fits)
+
+
+def _unsupported(
+    device: DeviceFacts,
+    variant: Variant,
+    problem: Gemm,
+    parameters: Mapping[str, int],
+    given: Collection[str] = (),
+) -> str:
+    """Why this device cannot run this variant at any size, or ""; ``given`` are parameters of no preset."""
+    return _lacks(device, variant, problem, parameters) or _exceeds(
+        device, variant, problem, parameters, variant.fixes_group(given)
+    )
+
+
+def _lacks(device: DeviceFacts, variant: Variant, problem: Gemm, parameters: Mapping[str, int]) -> str:
+    """What a variant needs and this device does not have, or ""."""
     if problem.dtype not in variant.dtypes:
         return f"{variant.name} is written for {', '.join(variant.dtypes)}"
     if variant.device_type not in ("", device.type):
@@ -315,13 +351,20 @@ def _unsupported(device: DeviceFacts, variant: Variant, problem: Gemm, parameter
         return f"needs sub-groups of {size_wanted}, the device has them of {', '.join(map(str, sizes))}"
     if variant.images and not device.images:
         return "the device has no images"
+    return ""
+
+
+def _exceeds(
+    device: DeviceFacts, variant: Variant, problem: Gemm, parameters: Mapping[str, int], fixed: bool
+) -> str:
+    """Which limit of a work-group on this device a variant exceeds, or ""; for ``fixed`` see `Pass`."""
     local = variant.local_bytes(problem.dtype, parameters)
     most = variant.local_limit(device)
     if local > most:
         return f"needs {size(local)} of local memory, the device has {size(most)}"
     values = variant.values(problem, parameters)
     for step in variant.steps(values):
-        group = step.group(values)
+        group = step.group_within(values, device.max_work_group_size, device.max_work_item_sizes, fixed)
         if math.prod(group) > device.max_work_group_size:
             return f"needs work-groups of {math.prod(group)}, the device takes {device.max_work_group_size}"
         for wanted, most in zip(group, device.max_work_item_sizes, strict=False):

@@ -90,6 +90,19 @@ def test_a_grid_is_drawn_as_a_heat_map_unless_asked_otherwise(call: Call) -> Non
     assert call("plot", "grid.jsonl", "--kind", "heat-map", "--out", "again.svg").exit_code == 0
 
 
+def test_strict_and_fast_math_have_a_grid_each(call: Call) -> None:
+    words = ("--kernel", "naive", "--param", "WX=4,8", "--param", "WY=1,2", "--math", "strict,fast", "-q")
+    done = call("square", *GRID, *words, "--sizes", "64", "--save", "grid.jsonl", "--plot", "grid.svg")
+    assert done.exit_code == 0, done.stderr
+    lines = [line.strip() for line in done.stdout.splitlines()]
+    assert sum(line.startswith("naive fast WX=") for line in lines) == 4
+    assert sum(line.startswith("best naive ") for line in lines) == 2
+    assert sum(line.startswith("naive WX=") for line in lines) == 4  # of strict against fast
+    drawn = Path("grid.svg").read_text()
+    assert "naive strict float at 64x64x64" in drawn
+    assert "naive fast float at 64x64x64" in drawn
+
+
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [

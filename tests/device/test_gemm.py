@@ -10,11 +10,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pyopencl as cl
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gemmbench.gemm.opencl import GemmExecutor
+from gemmbench.gemm.opencl_bench import _busy
 from gemmbench.ladder import BY_NAME, LADDER
 from gemmbench.ladder.variant import Values
 from gemmbench.model import kernel_files
@@ -22,7 +24,7 @@ from gemmbench.model.case import Case, Operands, Policy, Skip
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.instrument import NotMeasuredError
 from gemmbench.model.problem import Gemm
-from gemmbench.model.row import Row
+from gemmbench.model.row import CYCLE, PARTS, WHOLE, Row
 from gemmbench.opencl import runtime as runtime_module
 from gemmbench.opencl.runtime import Runtime
 from gemmbench.stats import rates
@@ -176,6 +178,46 @@ def _assert_it_adds_up(row: Row, memory: str) -> None:
     for parts, wanted in ((row.parts, True), (row.cycle, memory in runtime_module.MAPPED)):
         assert bool(parts) == wanted
         assert doubt(parts) == ""
+
+
+def test_a_map_cycle_maps_all_three_before_and_after(
+    device: DeviceFacts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (step,) = gemm_plan([device], [BY_NAME["tiled"]], [Gemm(65, 33, 70)])
+    assert isinstance(step, Case)
+    bench = executor(device).prepare(step, Policy(**{**vars(QUICK), "memory": "mapped"}))
+    mapped: list[bool] = []
+    to_host = runtime_module.Mapped.to_host
+
+    def counted(self: runtime_module.Mapped, queue: Any) -> None:
+        mapped.append(self._host is None)
+        to_host(self, queue)
+
+    monkeypatch.setattr(runtime_module.Mapped, "to_host", counted)
+    seconds = bench._host_run(0, CYCLE)
+    assert mapped == 6 * [True]
+    assert set(seconds) == {WHOLE, *PARTS}
+    assert all(operand._host is not None for operand in bench._operands[0])
+
+
+class Stamped:
+    """An event with stamps in nanoseconds, or a driver's refusal to tell them."""
+
+    def __init__(self, nanoseconds: int | None) -> None:
+        self._nanoseconds = nanoseconds
+
+    @property
+    def profile(self) -> SimpleNamespace:
+        if self._nanoseconds is None:
+            raise cl.LogicError("clGetEventProfilingInfo", cl.status_code.PROFILING_INFO_NOT_AVAILABLE, "")
+        return SimpleNamespace(queued=0, submit=0, start=10, end=10 + self._nanoseconds)
+
+
+def test_an_upload_without_stamps_is_waited_for_and_a_kernel_without_them_is_an_error() -> None:
+    events = [("upload", Stamped(None)), ("upload", None), ("pad", Stamped(200)), ("multiply", Stamped(300))]
+    assert _busy(events) == pytest.approx({"upload": 0.0, "passes": 2e-7, "kernel": 3e-7})
+    with pytest.raises(cl.Error):
+        _busy([("multiply", Stamped(None))])
 
 
 def test_cold_runs_rotate_operands(device: DeviceFacts) -> None:

@@ -6,12 +6,17 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from gemmbench.gemm import lowering
 from gemmbench.gemm.opencl import GemmExecutor
+from gemmbench.gemm.opencl_bench import LoweringBench
+from gemmbench.gemm.workloads import Convolution
 from gemmbench.ladder import BY_NAME
 from gemmbench.ladder.variant import Variant
+from gemmbench.model.case import Case
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.problem import Gemm
 from gemmbench.opencl import runtime as runtime_module
@@ -37,6 +42,20 @@ def smallest(variant: Variant) -> dict[str, int]:
     return min(spaces, key=lambda parameters: (variant.edge(parameters), sum(parameters.values())))
 
 
+def lower(runtime: Runtime, dtype: str) -> None:
+    """The lowering of two small towers of two images, as on a CPU and as on a GPU."""
+    layers = Convolution("strided", 3, 4, 5, 4, 0, 13, 1), Convolution("padded", 4, 6, 3, 2, 1, 8, 2)
+    for layer in layers:
+        for kind in ("cpu", "gpu"):
+            runtime.facts = replace(runtime.facts, type=kind)
+            case = Case("lowering", 0, lowering.IM2COL, dtype, {"layer": layer.name, "batch": 2})
+            lowering.CONVOLUTIONS = layers
+            check = LoweringBench(runtime, case).verify("before").check
+            if check.verdict != "ok":
+                print("; ".join(check.reasons))
+    print("done")
+
+
 def main() -> None:
     name, dtype, *fault = sys.argv[1:]
     if fault == ["no-barrier"]:
@@ -44,6 +63,9 @@ def main() -> None:
         runtime_module.text = lambda *file: text(*file).replace("barrier(CLK_LOCAL_MEM_FENCE);", ";")
     (device,) = devices()
     assert "Oclgrind" in device.platform, device.platform
+    if name == lowering.IM2COL:
+        lower(Keeping(device), dtype)
+        return
     executor = GemmExecutor(Keeping(device))
     variant = BY_NAME[name]
     parameters = smallest(variant)

@@ -66,6 +66,12 @@ def test_a_kernel_is_clean(name: str, dtype: str, tmp_path: Path) -> None:
     assert printed.strip() == "done"
 
 
+def test_im2col_is_clean(tmp_path: Path) -> None:
+    printed, said = oclgrind(tmp_path / "log", "im2col", "float")
+    assert said == ""
+    assert printed.strip() == "done"
+
+
 @pytest.mark.parametrize(
     "name", ["tiled", "coarse", "wide", "rect", "register", "register-wide", "prefetch", "padded", "gpu-tile"]
 )

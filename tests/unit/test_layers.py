@@ -26,7 +26,7 @@ class Room:
 BASE = ("model", "stats", "ladder")
 MACHINE = (*BASE, "report", "charts", "opencl", "measure")
 SUITE = (*MACHINE, "gemm", "probes")
-ALL = (*SUITE, "suite", "tune", "regress", "views", "chart_views", "options")
+ALL = (*SUITE, "suite", "tune", "regress", "views", "chart_views", "bundle", "options")
 
 # From the ground up. Features (gemm, probes, tune, regress) never import each other.
 ROOMS: dict[str, Room] = {
@@ -46,8 +46,10 @@ ROOMS: dict[str, Room] = {
     "regress": Room("compare, check, history, their tables and charts", (*MACHINE, "suite")),
     "views": Room("which table a run gets; a run as JSON, CSV, markdown", (*SUITE, "suite", "tune")),
     "chart_views": Room("which charts a run gets", (*SUITE, "suite", "tune")),
+    "bundle": Room("a folder for a board: gemmbench and what it imports, for its processor", ("model",)),
     "options": Room(
-        "every command's options, declared once", (*SUITE, "suite", "tune", "regress", "views", "chart_views")
+        "every command's options, declared once",
+        (*SUITE, "suite", "tune", "regress", "views", "chart_views", "bundle"),
     ),
     "api": Room("the commands as functions: what `import gemmbench` offers", ALL),
     "cli": Room("parse, call the API, show, exit", (*ALL, "api")),
@@ -67,6 +69,7 @@ THIRD_PARTY: dict[str, tuple[str, ...]] = {
     "PIL": ("charts",),
     "scipy": ("stats", "regress"),
     "junitparser": ("regress",),
+    "packaging": ("bundle",),
     "threadpoolctl": ("measure.host",),
     "pynvml": ("measure.energy",),
     "kernel_tuner": ("tune.search",),

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -90,12 +91,41 @@ def test_what_a_device_lacks_is_a_row_with_the_reason() -> None:
     half = Gemm(64, 64, 64, "half")
     assert skipped(DEVICE, half, "naive") == "unsupported: the device does not list cl_khr_fp16"
     assert skipped(DEVICE, half, "numpy") == "unsupported: numpy has no BLAS for half"
-    small_groups = replace(DEVICE, max_work_group_size=64)
+    small_groups = replace(DEVICE, max_work_group_size=12)
     assert "work-groups of 256" in skipped(small_groups, SQUARE[0], "tiled")
-    thin = replace(DEVICE, max_work_item_sizes=(8, 8, 8))
-    assert "16 work-items in one direction" in skipped(thin, SQUARE[0], "naive")
-    no_local = replace(DEVICE, local_mem_bytes=1024)
+    thin = replace(DEVICE, max_work_item_sizes=(4, 4, 4))
+    assert "16 work-items in one direction" in skipped(thin, SQUARE[0], "tiled")
+    no_local = replace(DEVICE, local_mem_bytes=256)
     assert "needs 2.00 KiB of local memory" in skipped(no_local, SQUARE[0], "tiled")
+
+
+def test_a_preset_whose_groups_a_device_does_not_take_gives_way_to_the_nearest() -> None:
+    mobile = replace(DEVICE, max_work_group_size=128)
+    (step,) = gemm_plan([mobile], [BY_NAME["tiled"]], SQUARE)
+    assert isinstance(step, Case)
+    assert (step.parameters, step.given) == ({"TS": 8}, ())
+    assert step.notes == (
+        "TS=8 instead of the preset's, which needs work-groups of 256, the device takes 128",
+    )
+    problem = Gemm(64, 64, 64)
+    for name in ("coarse", "wide", "gpu-tile"):
+        (step,) = gemm_plan([replace(mobile, max_work_group_size=32)], [BY_NAME[name]], [problem])
+        assert isinstance(step, Case), name
+        values = BY_NAME[name].values(problem, step.numbers)
+        own = [one for one in BY_NAME[name].steps(values) if one.role == "multiply"]
+        assert all(math.prod(each.group(values)) <= 32 for each in own), name
+    (asked,) = gemm_plan([mobile], [BY_NAME["tiled"]], SQUARE, {"TS": 16})
+    assert isinstance(asked, Skip)  # the user's own is not changed
+    assert asked.row.reason == "needs work-groups of 256, the device takes 128"
+
+
+def test_groups_of_the_launch_alone_need_no_other_preset() -> None:
+    small = replace(DEVICE, max_work_group_size=32, max_work_item_sizes=(16, 8, 1))
+    (step,) = gemm_plan([small], [BY_NAME["naive"]], SQUARE)
+    assert isinstance(step, Case)
+    assert (step.parameters, step.notes) == ({"WX": 16, "WY": 16}, ())
+    (asked,) = gemm_plan([small], [BY_NAME["naive"]], SQUARE, {"WX": 32})
+    assert isinstance(asked, Skip)
 
 
 def test_what_does_not_fit_is_skipped_before_it_runs() -> None:

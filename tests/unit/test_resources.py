@@ -5,12 +5,19 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pyopencl as cl
 import pytest
 
 from gemmbench.cli.kernels import sheets
+from gemmbench.gemm.opencl import GemmExecutor
+from gemmbench.ladder import BY_NAME
 from gemmbench.ladder.architectures import Fit, fit
+from gemmbench.model.case import Case
+from gemmbench.model.instrument import NotMeasuredError
+from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Resources
-from gemmbench.opencl.runtime import registers_and_spills
+from gemmbench.opencl.runtime import Built, Runtime, registers_and_spills
+from gemmbench.suite.plan import gemm_plan
 from tests.fake_runs import fake_square
 from tests.unit.test_plan import DEVICE
 
@@ -71,3 +78,52 @@ def test_a_kernel_that_spills_and_one_that_was_not_built_are_told_apart() -> Non
     spills = line[sheet.columns.index("spills")]
     assert (spills.text, spills.style) == ("128 B", "yellow")
     assert any("no such thing" in note.text for note in sheet.notes)
+
+
+class SmallKernel:
+    """A compiled kernel of a driver that takes so many work-items in a group of any of them."""
+
+    most = 32
+
+    def __init__(self, program: object, name: str) -> None:
+        self.name = name
+
+    def get_work_group_info(self, what: int, device: object) -> Any:
+        info = cl.kernel_work_group_info
+        return {info.WORK_GROUP_SIZE: self.most, info.COMPILE_WORK_GROUP_SIZE: [0, 0, 0]}.get(what, 0)
+
+
+def built_for(monkeypatch: pytest.MonkeyPatch, name: str, given: dict[str, int] | None = None) -> Any:
+    """What a variant becomes on such a driver, and the notes of its row."""
+    monkeypatch.setattr(cl, "Kernel", SmallKernel)
+    runtime = object.__new__(Runtime)
+    runtime.facts, runtime.device = DEVICE, None
+    executor = GemmExecutor(runtime)
+    (case,) = gemm_plan([DEVICE], [BY_NAME[name]], [Gemm(64, 64, 64)], given)
+    assert isinstance(case, Case)
+    programs = dict.fromkeys(BY_NAME[name].files, Built(None, 0.5, ""))
+    return executor._built(case, programs), executor._notes(case, programs)
+
+
+def test_a_kernel_is_launched_in_the_groups_that_its_driver_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    built, notes = built_for(monkeypatch, "naive")
+    assert built.choice == {"WX": 8, "WY": 4}
+    assert [(kernel.group, kernel.most) for kernel in built.resources] == [(32, 32)]
+    assert notes == ("work-groups of 8x4 instead of 16x16: the driver takes no more as compiled",)
+    monkeypatch.setattr(SmallKernel, "most", 256)
+    built, notes = built_for(monkeypatch, "naive")
+    assert (built.choice, notes) == ({}, ())
+    assert built.resources[0].group == 256
+
+
+def test_groups_that_were_asked_for_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(NotMeasuredError, match="naive takes work-groups of 32 as compiled here, not of 128"):
+        built_for(monkeypatch, "naive", {"WX": 8})
+
+
+def test_a_device_of_opencl_1_1_gets_its_own_language(monkeypatch: pytest.MonkeyPatch) -> None:
+    runtime = object.__new__(Runtime)
+    runtime.facts = DEVICE
+    assert runtime._options(("-DTS=8",)) == ["-cl-std=CL1.2", "-DTS=8"]
+    runtime.facts = replace(DEVICE, device_version="OpenCL 1.1 Mesa 22.3.6")
+    assert runtime._options(("-DTS=8",)) == ["-cl-std=CL1.1", "-Dstatic=", "-Dinline=", "-DTS=8"]

@@ -17,6 +17,7 @@ from gemmbench.model.row import Check, Energy, Partner, Problem, Row, Scope, Wor
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean, clean_lines
 from gemmbench.probes import peak_table
+from gemmbench.report import notes
 from gemmbench.report.table import Entry, Note, Sheet, _chunks, entry_page, stack, unbroken
 from gemmbench.stats import rates
 from gemmbench.stats.rates import versus
@@ -253,7 +254,7 @@ def test_the_most_efficient_of_each_column_is_starred_once() -> None:
     stars = [sum(cell.startswith("*") for cell in column) for column in zip(*grid, strict=False)]
     assert stars[:9] == [1] * 9
     assert cells(second, "register")[-6:] == ["115", "mJ", "512", "W", "118", "W"]
-    assert set(cells(second, "numpy")) == {"-"}
+    assert set(cells(second, "numpy")) == {"-", "not", "measured"}
 
 
 def test_energy_that_nobody_measured_is_a_line_below_the_one_table() -> None:
@@ -548,3 +549,18 @@ def test_exports_have_the_ratio_and_null_where_there_is_none() -> None:
     assert {row["versus_low"] for row in few} == {None}
     assert any(row["versus_ratio"] for row in few)
     assert "versus,versus_ratio,versus_low,versus_high,versus_scope" in to_csv(fake.fake_square())
+
+
+# --- a grid of parameters -----------------------------------------------------------------------------------
+
+
+def test_the_best_combination_of_a_grid_is_named_with_what_is_as_good() -> None:
+    problem = Problem(64, 64, 64)
+    rows = [
+        replace(fake.gemm_row("naive", problem, rate, 0), parameters={"WX": width, "WY": 2}, grid=("WX",))
+        for width, rate in ((4, 10.0), (8, 20.0), (16, 19.98), (32, 5.0))
+    ]
+    (note,) = notes.combinations(rows, "kernel", lambda row: str(row.problem.m if row.problem else ""))
+    assert note.label == "best naive"
+    assert note.text == "WX=8 at 64: 4.00 times the slowest of 4; 1 of them within its interval."
+    assert notes.combinations([replace(row, grid=()) for row in rows], "kernel", lambda row: "64") == []

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 import pytest
 
 from gemmbench.gemm import lowering
 from gemmbench.ladder import BY_NAME, LADDER, ORDER, VARIANTS
-from gemmbench.ladder.variant import ParameterError, Variant, round_up
+from gemmbench.ladder.variant import Group, ParameterError, Variant, round_up, smaller_group
 from gemmbench.model import kernel_files
 from gemmbench.model.problem import Gemm
 from tests.unit.test_plan import DEVICE
@@ -54,6 +55,39 @@ def test_every_kernel_opens_with_its_picture_and_a_formula(variant: Variant) -> 
         assert comment.startswith("/*"), file
         assert "+--" in comment, f"{file} has no picture"
         assert re.search(r"\w+\[.+\]", comment), f"{file} has no index formula"
+
+
+@pytest.mark.parametrize("variant", OPENCL, ids=IDS)
+def test_any_group_will_do_where_a_kernel_neither_requires_one_nor_looks_at_it(variant: Variant) -> None:
+    for step in variant.passes:
+        before, _, body = kernel_files.raw(step.file).partition(f" {step.kernel}(")
+        attributes = before[before.rindex("__kernel") :]
+        own = body.partition("\n}\n")[0]
+        tied = "reqd_work_group_size" in attributes + before[-200:] or re.search(
+            r"get_(local|group)_|barrier\(|__local|\bALONE\b", attributes + own
+        )
+        planned = full(variant, Gemm(64, 64, 64))
+        alone = math.prod(step.group(variant.values(Gemm(64, 64, 64), planned))) == 1
+        assert step.any_group == (not tied and not alone), step.kernel
+
+
+@pytest.mark.parametrize(
+    ("group", "most", "sizes", "smaller"),
+    [
+        ((16, 16), 256, (256, 256, 64), (16, 16)),
+        ((16, 16), 32, (256, 256, 64), (8, 4)),
+        ((32, 8), 32, (), (8, 4)),
+        ((16, 1), 4, (), (4, 1)),
+        ((10, 10), 32, (), (5, 5)),
+        ((16, 16), 256, (8, 1024), (8, 16)),
+        ((64,), 12, (1024, 1024), (8,)),
+        ((16, 16), 0, (), (1, 1)),  # a driver that says nothing
+    ],
+)
+def test_a_smaller_group_fits_and_keeps_its_shape(
+    group: Group, most: int, sizes: tuple[int, ...], smaller: Group
+) -> None:
+    assert smaller_group(group, most, sizes) == smaller
 
 
 @pytest.mark.parametrize("variant", OPENCL, ids=IDS)

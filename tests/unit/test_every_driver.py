@@ -1,0 +1,77 @@
+"""`make drivers`: a crash or a hang costs one case, and its page is that of its results."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+import pytest
+
+from tools import drivers, drivers_page
+
+WORKER = """
+import json, os, sys, time
+done = set(sys.stdin.read().split("\\n"))
+say = lambda **line: print(json.dumps(line), flush=True)
+say(devices=[{"index": 0}])
+for name in ("0 gemm one float", "0 gemm two float", "0 gemm three float", "0 gemm four float"):
+    if name in done:
+        continue
+    say(begin=name)
+    if "two" in name:
+        sys.stderr.write("pointer trouble\\n")
+        os.abort()
+    if "three" in name:
+        time.sleep(60)
+    say(end=name, status="ok", reason="")
+"""
+
+
+def worker(text: str) -> drivers.Driver:
+    return drivers.Driver("fake", command=(sys.executable, "-c", text))
+
+
+def test_a_crash_and_a_hang_cost_their_cases_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(drivers, "LIMIT_S", 1.0)
+    result = drivers.run(worker(WORKER))
+    assert result["rows"] == {
+        "0 gemm one float": ["ok", ""],
+        "0 gemm two float": ["crashes", "signal 6: pointer trouble"],
+        "0 gemm three float": ["hangs", "no answer in 1 s"],
+        "0 gemm four float": ["ok", ""],
+    }
+
+
+def test_a_driver_that_cannot_even_be_listed_is_a_line() -> None:
+    result = drivers.run(worker("import sys; sys.exit('no such library')"))
+    assert (result["devices"], result["trouble"]) == ([], "exit status 1: no such library")
+    assert drivers.run(worker("print('{\"devices\": []}')"))["trouble"] == "it shows no device"
+
+
+def saved() -> dict[str, Any]:
+    known: dict[str, Any] = json.loads(drivers.RESULT.read_text(encoding="utf-8"))
+    return known
+
+
+def test_the_page_is_that_of_the_results() -> None:
+    assert drivers.DOCUMENT.read_text(encoding="utf-8") == drivers_page.document(saved())
+
+
+def test_nothing_goes_wrong_on_a_driver_without_a_line_that_explains_it() -> None:
+    assert drivers_page.unexplained(saved()) == []
+    known = saved()
+    key = next(key for key in known if "PoCL" in key)
+    known[key]["rows"]["0 gemm naive float"] = ["crashes", "signal 11"]
+    assert drivers_page.unexplained(known) == [f"{key}: gemm naive float: crashes: signal 11"]
+    assert "**crashes**" in drivers_page.document(known)
+
+
+def test_all_kernels_that_a_driver_takes_are_right_in_float_on_emulated_aarch64() -> None:
+    (key,) = (key for key in saved() if "aarch64" in key)
+    rows = drivers_page.cases(saved()[key])
+    by_status = {
+        status: {name for name, row in rows.items() if row[0] == status} for status in ("ok", "unsupported")
+    }
+    assert by_status["ok"] | by_status["unsupported"] == set(rows)
+    assert {"gemm naive float", "gemm naive double", "gemm cpu-packed double"} <= by_status["ok"]
