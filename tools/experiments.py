@@ -119,6 +119,8 @@ def _threads(run: Run) -> str:
 def _energy(run: Run) -> str:
     """GFLOP/J of each line."""
     known = {row.variant: rates.gflop_per_joule(row) for row in _rows(run)}
+    if not any(known.values()):
+        return "not measured: no counter can be read"
     return ", ".join(
         f"{name} {units.number(value)} GFLOP/J" if value else f"{name} not measured"
         for name, value in known.items()
@@ -166,9 +168,9 @@ def _precision(run: Run) -> str:
 
 def _widths(run: Run) -> str:
     peaks = {
-        row.width: _rate(row, "kernel")
-        for row in _rows(run, kind="peak")
-        if row.variant == "fma" and row.width
+        int(row.parameters["width"]): _rate(row, "kernel")
+        for row in run.rows
+        if row.kind == "peak" and row.dtype == "float" and row.status == "ok"
     }
     if len(peaks) < 2:
         return _lacking(run)
@@ -179,19 +181,19 @@ TUTORIAL, ANDROID, ARM, ADRENO = "the tutorial", "Android", "ARM", "Adreno"
 STEPS = "naive,tiled,coarse,wide,rect,register,register-wide,subgroup,prefetch,padded"
 EXPERIMENTS = (
     Experiment("steps", TUTORIAL, "ten steps: 139 to 1,563 GFLOPS, 11.2x",
-               f"square --sizes 1024 --kernel {STEPS}", _steps),
+               f"square --sizes 1024 --kernel {STEPS} --budget 10", _steps),
     Experiment("padded-160x160", TUTORIAL, "160 x 160 tiles, 64-bit loads: 1,153 to 1,251 GFLOPS, 1.085x",
-               "gemm -m 1024 --kernel padded-160x160 --versus padded", _versus),
+               "gemm -m 1024 --kernel padded-160x160 --versus padded --budget 10", _versus),
     Experiment("helpers", TUTORIAL, "the helper kernels take 3 %",
                "gemm -m 2048 --kernel padded,padded-fused", _helpers),
     Experiment("pointers", ANDROID, "pointers that advance: 11 against 10 GFLOPS, 1.1x",
                "gemm -m 1024 --kernel dot-v8 --versus dot-v8-indexed", _versus),
-    Experiment("blocks", ANDROID, "blocks of 2 x 2: 27.3 against 15.5 GFLOPS at 2048, 1.77x",
-               "gemm -m 2048 --kernel block2x2-v4 --versus dot-v8", _versus),
+    Experiment("blocks", ANDROID, "blocks of 2 x 2: 17.4 against 11.1 GFLOPS, 1.56x",
+               "gemm -m 1024 --kernel block2x2-v4 --versus dot-v8 --budget 10", _versus),
     Experiment("host", ANDROID, "host to host 15.6 of the device's 30.7 GFLOPS, 51 %",
                "gemm -m 1024 --kernel block2x2-v4", _host),
     Experiment("alexnet", ANDROID, "convolutions take about 90 % of AlexNet's time",
-               "workloads --set alexnet --batch 16", _alexnet),
+               "workloads --set alexnet --batch 16 --kernel best", _alexnet),
     Experiment("widths", ANDROID, "float16 154 GFLOPS, float 12.3: 12.5x", "peak --types float", _widths),
     Experiment("precision", ANDROID, "half, float and double side by side (a picture)",
                "precision --sizes 512 --kernel best", _precision),
@@ -201,7 +203,8 @@ EXPERIMENTS = (
                "square --sizes 1024 --kernel best --energy", _energy),
     Experiment("numbers", ARM, "a 4 x 4 example, numbers in, numbers out",
                "gemm -m 4 --kernel mali-sgemm --seed 7", _printed),
-    Experiment("mali", ARM, "n = 1024 runs 1,316 ms", "gemm -m 1024 --kernel mali-sgemm", _kernel_time),
+    Experiment("mali", ARM, "n = 1024 runs 1,316 ms",
+               "gemm -m 1024 --kernel mali-sgemm --budget 10", _kernel_time),
     Experiment("image", ADRENO, "B through the texture cache (no figure)",
                "gemm -m 1024 --kernel image-4x8 --versus buffer-4x8", _versus),
     Experiment("pitches", ADRENO, "row pitches longer than the width (no figure)",

@@ -21,11 +21,13 @@ from gemmbench.model.row import Row
 from gemmbench.model.run_file import Run, load
 from gemmbench.stats import panels, rates
 from gemmbench.suite.auto import CHOOSABLE
+from tools import experiments
 from tools.bench import auto_regret
 
 ROOT = Path(__file__).resolve().parents[1]
 LADDER, TENSOR, REGRET = "ladder", "table of tensor cores", "table of what auto loses"  # the parts
 WGMMA, STATES = "table of nv-wgmma", "table of both states"
+EXPERIMENTS = "table of experiments"
 
 #   column  what it was measured on      where it is saved; later runs add what the first lacks
 RUNS = (
@@ -308,6 +310,7 @@ def generated(root: Path) -> dict[str, str]:
         TENSOR: tensor(load(root / TENSOR_RUN), load(root / TENSOR_PEAK)),
         REGRET: regret(load(root / REGRET_RUN)),
         WGMMA: wgmma(load(root / TENSOR_RUN)),
+        EXPERIMENTS: experiments.table(root),
         STATES: states(*(load(root / file) for file in STATE_RUNS)),
     }
 
