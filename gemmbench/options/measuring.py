@@ -244,7 +244,7 @@ class Ladder(Measuring):
     )
     baseline: str = option(
         f"Libraries beside the kernels: {', '.join(ladder.BASELINES)}; several with commas, all or none. "
-        "numpy is the host's own BLAS, the others run on the device.",
+        "numpy is the host's own BLAS, cblas a second one; the others run on the device.",
         default=ladder.BASELINE,
         metavar="NAMES",
     )

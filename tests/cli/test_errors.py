@@ -104,7 +104,7 @@ ERRORS: dict[str, tuple[str, str]] = {
     "time limit nan":       ("square --time-limit nan",                         "nan is not a finite number"),
     "alpha nan":            ("square --alpha nan",                              "nan is not a finite number"),
     "beta inf":             ("gemm --beta -inf",                                "-inf is not a finite number"),
-    "param":                ("square --kernel tiled --param TS",                "--param takes NAME=VALUE with a whole number, not 'TS'"),
+    "param":                ("square --kernel tiled --param TS",                "--param takes NAME=VALUE with a whole number, or several with commas, not 'TS'"),
     "param, a fraction":    ("square --kernel tiled --param TS=1.5",            "not 'TS=1.5'"),
     "param, unknown":       ("square --kernel tiled --param NONSENSE=1",        "no chosen kernel has a parameter NONSENSE"),
     "param, constraint":    ("square --kernel register --param BM=3",           "must"),
