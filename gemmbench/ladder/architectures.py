@@ -27,8 +27,8 @@ class Architecture:
     steps: Steps  # by registers, fewest first; past the last a kernel spills
     core_kib: int | None  # local memory of a core; None also where it is main memory
     group_kib: int | None  # of that, what a group can have
-    group: int | None  # work-items of the largest group
-    half: bool | None  # whether it computes with half
+    group: int | None  # work-items of the largest group that OpenCL drivers list
+    half: bool | None  # whether its arithmetic units take half, also where a driver does not list it
     source: str
 
     @property
@@ -59,7 +59,7 @@ class Architecture:
         return next((items for most, items in self.steps if registers <= most), 0)
 
 
-def _handed_out(registers: int, step: int, waves: int, items: int, most: int = 255) -> Steps:
+def _handed_out(registers: int, step: int, waves: int, items: int, most: int = 256) -> Steps:
     """The steps where every wave takes registers from the file of its own part of a core.
 
     Args:
@@ -94,14 +94,25 @@ def _simd(threads: int, registers: int = 1024) -> Steps:
     return tuple((registers // width, threads * width) for width in (32, 16, 8))
 
 
-# Where the figures are from, and how registers are handed out. Mesa's drivers are reverse-engineered.
-_MALI = "Arm, Mali GPU Datasheet 2021; Mesa, panfrost_max_thread_count; "
-_MIDGARD = _MALI + "Gronqvist and Lokhmotov, GPU Pro 5"
-_BIFROST = _MALI + "Arm, OpenCL Developer Guide 101574, 9.6"
-_IR3 = "Mesa, freedreno: a5xx_gpu.py, a6xx_gpu.py, a7xx_gpu.py, ir3_get_reg_dependent_max_waves"
-_AGX = "Mesa, asahi: agx_performance.c; Apple, Metal Feature Set Tables"
-_GEN = "Intel, GPU Occupancy Calculator (oneAPI-samples); GPU Optimization Guide, registers"
-_LLVM = "LLVM, AMDGPUBaseInfo.cpp; AMD, GPU hardware specifications (ROCm)"
+# Where the figures are from, and how registers are handed out. Mesa's drivers are reverse-engineered. What
+# OpenCL drivers list is from the logs of their users, named by project and number on GitHub.
+_MALI = "Arm, Mali GPU Datasheet 2021; Mesa, panfrost_kmod.c, pan_compute_max_thread_count; "
+_MIDGARD = _MALI + "Gronqvist and Lokhmotov, GPU Pro 5; drivers: plaidml#182, #227"
+_GUIDE = _MALI + "Arm, OpenCL Developer Guide 101574, 3.8 and 9.6; "
+_BIFROST_1 = _GUIDE + "drivers: 96boards-hikey/linux#59"
+_WARPS = _GUIDE + "Arm, performance counter WARP_REG_SIZE_64"
+_IR3 = "Mesa, freedreno: freedreno_devices.py, ir3_compiler.c, ir3_get_reg_dependent_max_waves"
+_ADRENO_5 = _IR3 + "; driver: a log of openpilot on an Adreno 530"
+_AGX = "Mesa, asahi: agx_performance.c; drivers: GPGPUTasks2025#43, #148"
+_GEN = (
+    "Intel, GPU Occupancy Calculator (oneAPI-samples); GPU Optimization Guide, registers; "
+    "compute-runtime: deviceExtensionsList"
+)
+_LLVM = "LLVM, AMDGPUBaseInfo.cpp and AMDGPU.td"
+_GCN_2 = _LLVM + "; drivers: ROCm#784"
+_GCN = _LLVM + "; drivers: plaidml#257, ROCR-Runtime#180"
+_CDNA_1 = _LLVM + "; drivers: CLRX-mirror#34"
+_RDNA_2 = _LLVM + "; drivers: ROCm#1575"
 _CUDA = "NVIDIA, CUDA programming guide, technical specifications"
 
 _AGX_STEPS: Steps = (
@@ -109,6 +120,9 @@ _AGX_STEPS: Steps = (
     (128, 384),
 )  # fmt: skip
 
+# Left out: Mali-G52, whose name does not tell which it is (512 or 768 work-items); Intel's HD and UHD
+# Graphics 500, 505, 510, 600, 605, 610: 6 units in a subslice by compute-runtime, 8 by the calculator.
+# AMD's RDNA: of a compute unit, which is half of a work-group processor.
 # fmt: off
 #                names of devices (a pattern)
 #     waves         work-items in flight by registers    core  group  largest half  source
@@ -116,38 +130,42 @@ _AGX_STEPS: Steps = (
 ARCHITECTURES: tuple[Architecture, ...] = (
     Architecture("Mali Midgard", r"Mali-T[678]\d",
         (1,),         ((16, 256), (32, 128), (64, 64)),    None, 32,   256,    True, _MIDGARD),
-    Architecture("Mali Bifrost 1", r"Mali-G7[12]\b",
-        (4,),         ((64, 384),),                        None, 32,   384,    True, _BIFROST),
-    Architecture("Mali Bifrost 2", r"Mali-G(51|52|76)\b",
-        (4, 8),       ((32, 768), (64, 384)),              None, 32,   None,   True, _BIFROST),
+    Architecture("Mali-G71, G72", r"Mali-G7[12]\b",
+        (4,),         ((64, 384),),                        None, None, 384,    True, _BIFROST_1),
+    Architecture("Mali-G51", r"Mali-G51\b",
+        (4,),         ((32, 768), (64, 384)),              None, None, None,   True, _WARPS),
+    Architecture("Mali-G76", r"Mali-G76\b",
+        (8,),         ((32, 768), (64, 384)),              None, None, None,   True, _WARPS),
     Architecture("Mali Valhall", r"Mali-G(57|68|77|78)\b",
-        (16,),        ((32, 1024), (64, 512)),             None, 32,   None,   True, _BIFROST),
+        (16,),        ((32, 1024), (64, 512)),             None, None, None,   True, _WARPS),
     Architecture("Adreno 5xx", r"Adreno\(TM\) 5\d\d",
-        (32, 64),     _fibers(48, 32),                     32,   32,   1024,   True, _IR3),
-    Architecture("Adreno 615 to 640", r"Adreno\(TM\) 6(1[5-9]|[23]\d|40|80)",
+        (32, 64),     _fibers(48, 32),                     32,   32,   1024,   True, _ADRENO_5),
+    Architecture("Adreno 6xx, gen 1 and 2", r"Adreno\(TM\) 6(1[5689]|[2348]0)\b",
         (64, 128),    _fibers(96, 64),                     32,   32,   None,   True, _IR3),
-    Architecture("Adreno 643 to 690", r"Adreno\(TM\) 6(43|[569]\d)",
+    Architecture("Adreno 6xx, gen 3 and 4", r"Adreno\(TM\) 6(2[13]|4[34]|[569]0|63)\b",
         (64, 128),    _fibers(64, 64),                     32,   32,   None,   True, _IR3),
-    Architecture("Adreno 7xx", r"Adreno\(TM\) (7\d\d|X1)",
+    Architecture("Adreno 7xx", r"Adreno\(TM\) (7(25|3[05]|[45]0)\b|X1)",
         (64, 128),    _fibers(96, 64),                     32,   32,   None,   True, _IR3),
-    Architecture("Apple M1, M2", r"Apple (M[12]|A1[45])\b",
-        (32,),        _AGX_STEPS,                          None, 32,   1024,   True, _AGX),
-    Architecture("Intel Gen9", r"Graphics (P?5\d\d|6[0-5]\d)\b",
+    Architecture("Apple M1, M2", r"Apple M[12]\b",
+        (32,),        _AGX_STEPS,                          None, 32,   256,    True, _AGX),
+    Architecture("Intel Gen9", r"Graphics P?(5(15|[2-8]\d)|6(1[57]|[2-5]\d))\b",
         (8, 16, 32),  _simd(56),                           64,   64,   256,    True, _GEN),
     Architecture("Intel Xe-LP", r"Iris.* Xe|UHD Graphics 7\d\d",
         (8, 16, 32),  _simd(112),                          64,   64,   512,    True, _GEN),
-    Architecture("Intel Xe-HPG", r"Arc.* A\d{3}|0x56[9ab]\w",
+    Architecture("Intel Xe-HPG", r"Arc.* A\d{3}|0x56[9a]\w",
         (8, 16, 32),  _simd(128),                          128,  64,   1024,   True, _GEN),
-    Architecture("AMD GCN", r"gfx([678]\d\d|90[0246])\b",
-        (64,),        _handed_out(256, 4, 10, 256),        64,   64,   1024,   None, _LLVM),
+    Architecture("AMD GCN 2", r"gfx7\d\d\b",
+        (64,),        _handed_out(256, 4, 10, 256),        64,   64,   None,   False, _GCN_2),
+    Architecture("AMD GCN 3 to 5", r"gfx(8\d\d|90[0246])\b",
+        (64,),        _handed_out(256, 4, 10, 256),        64,   64,   256,    True, _GCN),
     Architecture("AMD CDNA 1", r"gfx908\b",
-        (64,),        _handed_out(256, 4, 10, 256),        64,   64,   1024,   True, _LLVM),
+        (64,),        _handed_out(256, 4, 10, 256),        64,   64,   256,    True, _CDNA_1),
     Architecture("AMD CDNA 2, 3", r"gfx9(0a|4[012])\b",
-        (64,),        _handed_out(512, 8, 8, 256, 512),    64,   64,   1024,   True, _LLVM),
+        (64,),        _handed_out(512, 8, 8, 256, 512),    64,   64,   None,   True, _LLVM),
     Architecture("AMD RDNA 2", r"gfx103\d\b",
-        (32, 64),     _handed_out(1024, 16, 16, 64),       64,   64,   1024,   True, _LLVM),
+        (32, 64),     _handed_out(1024, 16, 16, 64),       64,   64,   256,    True, _RDNA_2),
     Architecture("AMD RDNA 3", r"gfx110[01]\b",
-        (32, 64),     _handed_out(1536, 24, 16, 64),       64,   64,   1024,   True, _LLVM),
+        (32, 64),     _handed_out(1536, 24, 16, 64),       64,   64,   None,   True, _LLVM),
 )
 # fmt: on
 
@@ -165,8 +183,8 @@ def of(device: DeviceFacts) -> Architecture | None:
 def _nvidia(capability: tuple[int, int], resident: int, shared_kib: int) -> Architecture:
     """A multiprocessor: 65,536 registers in four parts, handed out to warps in eights."""
     version = ".".join(map(str, capability))
-    steps = _handed_out(512, 8, resident // 128, 128)
-    return Architecture(f"NVIDIA {version}", "", (32,), steps, shared_kib, 48, 1024, None, _CUDA)
+    steps = _handed_out(512, 8, resident // 128, 128, 255)
+    return Architecture(f"NVIDIA {version}", "", (32,), steps, shared_kib, 48, 1024, True, _CUDA)
 
 
 @dataclass(frozen=True)

@@ -62,15 +62,22 @@ def test_more_registers_leave_fewer_work_items(known: Architecture) -> None:
 @pytest.mark.parametrize(
     ("name", "architecture"),
     [
-        ("Mali-T760", "Mali Midgard"), ("Mali-T880", "Mali Midgard"), ("Mali-G71", "Mali Bifrost 1"),
-        ("Mali-G76", "Mali Bifrost 2"), ("Mali-G78", "Mali Valhall"), ("Mali-G31", None), ("Mali-G720", None),
-        ("QUALCOMM Adreno(TM) 540", "Adreno 5xx"), ("QUALCOMM Adreno(TM) 630", "Adreno 615 to 640"),
-        ("QUALCOMM Adreno(TM) 660", "Adreno 643 to 690"), ("QUALCOMM Adreno(TM) 740", "Adreno 7xx"),
+        ("Mali-T760", "Mali Midgard"), ("Mali-T880", "Mali Midgard"), ("Mali-G71", "Mali-G71, G72"),
+        ("Mali-G76", "Mali-G76"), ("Mali-G78", "Mali Valhall"), ("Mali-G31", None), ("Mali-G720", None),
+        ("Mali-G51", "Mali-G51"), ("Mali-G52", None),
+        ("QUALCOMM Adreno(TM) 540", "Adreno 5xx"), ("QUALCOMM Adreno(TM) 630", "Adreno 6xx, gen 1 and 2"),
+        ("QUALCOMM Adreno(TM) 660", "Adreno 6xx, gen 3 and 4"), ("QUALCOMM Adreno(TM) 740", "Adreno 7xx"),
+        ("QUALCOMM Adreno(TM) 621", "Adreno 6xx, gen 3 and 4"), ("QUALCOMM Adreno(TM) 610", None),
+        ("QUALCOMM Adreno(TM) 620", "Adreno 6xx, gen 1 and 2"), ("QUALCOMM Adreno(TM) 702", None),
+        ("Qualcomm(R) Adreno(TM) X1-85 GPU", "Adreno 7xx"),
         ("QUALCOMM Adreno(TM) 430", None), ("Apple M1 Pro", "Apple M1, M2"), ("Apple M3", None),
         ("Intel(R) HD Graphics 530", "Intel Gen9"), ("Intel(R) UHD Graphics 630", "Intel Gen9"),
+        ("Intel(R) HD Graphics P530", "Intel Gen9"), ("Intel(R) HD Graphics 510", None),
+        ("Intel(R) HD Graphics 500", None), ("Intel(R) UHD Graphics 605", None),
         ("Intel(R) Iris(R) Xe Graphics", "Intel Xe-LP"), ("Intel(R) UHD Graphics 770", "Intel Xe-LP"),
         ("Intel(R) Arc(TM) A770 Graphics", "Intel Xe-HPG"), ("Intel(R) Arc(TM) B580 Graphics", None),
-        ("gfx803", "AMD GCN"), ("gfx906:sramecc+:xnack-", "AMD GCN"), ("gfx908", "AMD CDNA 1"),
+        ("gfx600", None), ("gfx701", "AMD GCN 2"), ("gfx803", "AMD GCN 3 to 5"),
+        ("gfx906:sramecc+:xnack-", "AMD GCN 3 to 5"), ("gfx908", "AMD CDNA 1"), ("gfx950", None),
         ("gfx90a", "AMD CDNA 2, 3"), ("gfx942", "AMD CDNA 2, 3"), ("gfx1030", "AMD RDNA 2"),
         ("gfx1100", "AMD RDNA 3"), ("gfx1102", None),
     ],
@@ -81,9 +88,10 @@ def test_a_device_is_known_by_its_name(name: str, architecture: str | None) -> N
 
 
 def test_gcn_has_the_waves_that_llvm_lists() -> None:
-    """LLVM's table of waves by vector registers, as it stood before it became a formula."""
-    llvm = {24: 10, 28: 9, 32: 8, 36: 7, 40: 6, 48: 5, 64: 4, 84: 3, 128: 2, 255: 1}
-    assert dict(BY_ARCHITECTURE["AMD GCN"].steps) == {most: 256 * waves for most, waves in llvm.items()}
+    """LLVM's table of waves by vector registers, before it became a formula; 256 are addressable."""
+    llvm = {24: 10, 28: 9, 32: 8, 36: 7, 40: 6, 48: 5, 64: 4, 84: 3, 128: 2, 256: 1}
+    steps = BY_ARCHITECTURE["AMD GCN 3 to 5"].steps
+    assert dict(steps) == {most: 256 * waves for most, waves in llvm.items()}
 
 
 def test_an_h100s_multiprocessor_holds_what_the_guide_says() -> None:
@@ -101,6 +109,17 @@ def test_an_h100s_multiprocessor_holds_what_the_guide_says() -> None:
 # --- the three descriptions ---------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("device", [MALI, ADRENO, ARC], ids=lambda each: each.family)
+def test_a_description_is_of_its_architecture(device: DeviceFacts) -> None:
+    known = architectures.of(device)
+    assert known is not None
+    assert known.group == device.max_work_group_size
+    assert known.group_kib == device.local_mem_bytes >> 10
+    assert known.half == ("half" in device.dtypes) == ("cl_khr_fp16" in device.extensions)
+    assert device.local_mem_emulated == (known.core_kib is None)
+    assert set(device.sub_group_sizes) <= set(known.waves)
+
+
 def test_the_mali_is_the_write_ups() -> None:
     """strin/gemm-android: a Galaxy S6, clpeak's list of its GPU, double measured."""
     assert (MALI.compute_units, MALI.clock_mhz, MALI.max_work_group_size) == (8, 772, 256)
@@ -109,7 +128,6 @@ def test_the_mali_is_the_write_ups() -> None:
     assert MALI.family == "gpu-arm"
     known = architectures.of(MALI)
     assert known is not None
-    assert known.group == MALI.max_work_group_size
     assert known.product == 1024 * 4  # registers of 128 bits
 
 
