@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gemmbench.gemm.lowering import nets
-from gemmbench.ladder import BASELINE
+from gemmbench.ladder import BASELINE, LADDER
 from gemmbench.model import units
 from gemmbench.model.row import Row
 from gemmbench.model.run_file import Run, load
@@ -111,9 +111,11 @@ def _alexnet(run: Run) -> str:
 
 
 def _threads(run: Run) -> str:
-    rows = {row.title: _rate(row, "host") for row in _rows(run, BASELINE)}
-    (least, *_), (*_, most) = rows.values(), rows.values()
-    return f"{most / least:.3g}x from {len(rows)} numbers of threads" if len(rows) > 1 else _lacking(run)
+    rates_by_threads = {int(row.parameters["threads"]): _rate(row, "host") for row in _rows(run, BASELINE)}
+    if len(rates_by_threads) < 2:
+        return _lacking(run)
+    least, most = min(rates_by_threads), max(rates_by_threads)
+    return f"{most} threads {rates_by_threads[most] / rates_by_threads[least]:.3g}x of {least}"
 
 
 def _energy(run: Run) -> str:
@@ -143,8 +145,9 @@ def _math(run: Run) -> str:
     texts = []
     strict = {row.variant: row for row in _rows(run) if row.parameters.get("math") == "strict"}
     for row in _rows(run):
-        if row.parameters.get("math") == "fast" and (ratio := rates.versus(row)):
-            before, after = rates.residual(strict[row.variant]), rates.residual(row)
+        base = strict.get(row.variant)
+        if base and row.parameters.get("math") == "fast" and (ratio := rates.versus(row)):
+            before, after = rates.residual(base), rates.residual(row)
             change = f", residual {after / before:.3g}x" if before and after is not None else ""
             texts.append(f"{row.variant} {ratio.median:.3g}x{change}")
     return "; ".join(texts) or _lacking(run)
@@ -159,8 +162,10 @@ def _grid(run: Run) -> str:
 
 
 def _precision(run: Run) -> str:
+    """The fastest of gemmbench's own kernels in each type."""
+    own = [row for row in _rows(run) if row.variant in LADDER]
     best = {
-        dtype: max((_rate(row, "kernel") for row in _rows(run) if row.dtype == dtype), default=0.0)
+        dtype: max((_rate(row, "kernel") for row in own if row.dtype == dtype), default=0.0)
         for dtype in ("half", "float", "double")
     }
     return ", ".join(f"{dtype} {units.rate(rate)}" for dtype, rate in best.items() if rate) or _lacking(run)

@@ -598,7 +598,7 @@ def _architecture_notes(known: Architecture | None) -> list[Note]:
     local = f"{known.core_kib} KiB" if known.core_kib else "in main memory, or not documented"
     return [
         Note(known.name, f"{known.formula}; registers x work-items <= {known.product:,}"),
-        Note("cores", f"waves of {waves}, groups to {text(known.group)}, local memory {local}", "dim"),
+        Note("cores", f"waves of {waves}, largest group {text(known.group)}, local memory {local}", "dim"),
         Note("source", known.source, "dim"),
     ]
 
