@@ -71,7 +71,7 @@ def _helpers(run: Run) -> str:
 
 def _steps(run: Run) -> str:
     """The best of the tutorial's steps over its first."""
-    (first, *_), rows = _rows(run, "naive") or [None], [row for row in _rows(run) if row.variant != BASELINE]
+    (first, *_), rows = _rows(run, "naive") or [None], [row for row in _rows(run) if row.variant in LADDER]
     if first is None:
         return _lacking(run)
     best = max(rows, key=lambda row: _rate(row, "kernel"))
