@@ -338,7 +338,8 @@ def _net_sheet(run: Run, net: lowering.Net) -> Sheet:
             (Cell("dense layers"), Cell(""), *times(0.0, dense_s), Cell("")),
             (Cell("net"), Cell(""), *times(net.lowering_s, products_s + dense_s), Cell("")),
         ]
-    rows = [row for layer in net.layers for row in layer.rows if row.kind == "lowering"]
+    subject = ("lowering", net.device, net.dtype)
+    rows = [row for row in run.rows if (row.kind, row.device, row.dtype) == subject]
     return Sheet(
         heading=heading(run, net.device, net.dtype),
         caption=f"AlexNet, {net.dtype}, device scope: im2col and each layer's fastest product",
@@ -348,6 +349,7 @@ def _net_sheet(run: Run, net: lowering.Net) -> Sheet:
         left=frozenset({"best"}),
         notes=(
             Note("", _NET, "dim"),
+            *notes.troubles(rows, _place, "layer"),
             *notes.noisy(run, rows, _place),
             *notes.remarks(rows, _place, "layer"),
             Note("AlexNet", f"{net.sentence}.", "bold"),

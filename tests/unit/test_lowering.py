@@ -8,16 +8,19 @@ import numpy as np
 import pytest
 from scipy.signal import correlate
 
+from gemmbench import api
 from gemmbench.gemm import lowering
 from gemmbench.gemm.workloads import CONVOLUTIONS, DENSE, SETS, Convolution
 from gemmbench.model.case import Case, Skip
-from gemmbench.model.row import Check, Problem, Row, Work
+from gemmbench.model.row import Check, Problem, Row, Status, Work
 from gemmbench.model.run_file import Run
 from gemmbench.options.measuring import Workloads
+from gemmbench.report.notes import WORDS
 from gemmbench.stats import rates
 from gemmbench.views import show, to_csv, to_records
 from tests import fake_runs as fake
 from tests.unit.test_shape_tables import text
+from tools import experiments
 
 LAYERS = [
     #           name    in out size stride pad edge groups
@@ -123,6 +126,28 @@ def test_a_run_without_lowering_says_so() -> None:
         "convolutions take 72.7 % of 11.0 ms (products 72.7 %); "
         "without the lowering of conv1, conv2, conv3, conv4, conv5"
     )
+
+
+def unlowered(status: Status, reason: str) -> Run:
+    """A run whose second convolution has no lowering."""
+    run = net_run()
+
+    def lost(row: Row) -> Row:
+        is_it = row.kind == "lowering" and row.parameters["layer"] == "conv2"
+        return replace(row, status=status, reason=reason, samples={}) if is_it else row
+
+    return replace(run, rows=tuple(map(lost, run.rows)))
+
+
+@pytest.mark.parametrize("status", ["wrong", "failed", "skipped"])
+def test_a_lowering_without_a_figure_is_named_with_its_reason(status: Status) -> None:
+    run = unlowered(status, "3 of 9 elements differ")
+    table = " ".join(text(show(run), 120).split())
+    assert f"{WORDS[status]}: alexnet conv2: 3 of 9 elements differ" in table
+    assert "without the lowering of conv2" in table
+    assert api.Run(run.header, run.rows).ok == (status != "wrong")  # what the exit status is made of
+    assert experiments._alexnet(run) == status
+    assert "74.6" in experiments._alexnet(net_run())
 
 
 def test_a_run_of_other_shapes_has_no_net() -> None:
