@@ -55,7 +55,8 @@ def _versus(run: Run) -> str:
 
 def _lacking(run: Run) -> str:
     """Why there is no figure."""
-    return next((row.status for row in run.rows if row.kind == "gemm" and row.status != "ok"), "few samples")
+    kinds = ("gemm", "lowering")
+    return next((row.status for row in run.rows if row.kind in kinds and row.status != "ok"), "few samples")
 
 
 def _rate(row: Row, scope: str) -> float:
@@ -105,7 +106,7 @@ def _host_rate(run: Run) -> str:
 
 def _alexnet(run: Run) -> str:
     (net, *_) = nets(run) or [None]
-    if net is None or net.missing:
+    if net is None or net.missing or net.unlowered:
         return _lacking(run)
     return f"{units.percent(net.convolutions_s / net.whole_s)} of {units.seconds(net.whole_s)}"
 

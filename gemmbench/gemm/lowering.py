@@ -73,6 +73,16 @@ def _step(index: int, device: DeviceFacts, layer: Convolution, dtype: str, batch
     return case
 
 
+def rebuilt(row: Row, device: DeviceFacts) -> Case | Skip | None:
+    """The step, for position 0, that would measure a saved row again; None if there is no such layer."""
+    batch = row.parameters.get("batch", 0)
+    layer = next((layer for layer in CONVOLUTIONS if layer.name == row.parameters.get("layer")), None)
+    whole = isinstance(batch, int) and batch > 0
+    if row.variant != IM2COL or layer is None or row.dtype not in DTYPES or not whole:
+        return None
+    return _step(0, device, layer, row.dtype, int(batch))
+
+
 def layer_of(case: Case) -> tuple[Convolution, int]:
     """The convolution that a case lowers, and its images at once."""
     layer = next(layer for layer in CONVOLUTIONS if layer.name == case.parameters["layer"])

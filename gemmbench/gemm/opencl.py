@@ -217,7 +217,7 @@ class LoweringExecutor:
         self, case: Case, policy: Policy, like: object = None, problem: Gemm | None = None
     ) -> LoweringBench:
         with errors():
-            return LoweringBench(self.runtime, case)
+            return LoweringBench(self.runtime, case, policy)
 
 
 def _fixed(case: Case) -> bool:

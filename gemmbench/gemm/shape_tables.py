@@ -275,18 +275,19 @@ def _workloads_sheet(
         empty = [Cell("")] * 4
         unknown = [*([Cell("")] if versus else []), *(_NO_ENERGY if joules else ())]
         body.append((Cell("geometric mean"), *empty, *_cells(means), *unknown))
+    hosts = {clean(line.host.title): line.host for line in lines if line.host}
+    rival = next(iter(hosts)) if len(hosts) == 1 else BASELINE
     columns = (("m", "n", "k"), ("best", inner, "host"), ("of peak", BASELINE, "ratio"))
-    hosts = [line.host for line in lines]
     shown = [row for line in lines for row in (line.best, line.host) if row]
     return Sheet(
         heading=heading(run, device, dtype),
         caption=f"{dtype} {rates.unit(dtype)}, each shape's best kernel by {scope} scope; "
-        f"ratio: host over {BASELINE}",
+        f"ratio: host over {rival}",
         blocks=(*columns, *([(versus,)] if versus else []), *([sweep_table.COLUMNS] if joules else [])),
         rows=tuple(body),
         left=frozenset({"best"}),
         notes=(
-            *([Note(BASELINE, clean(run.header.host.blas), "dim")] if any(hosts) else []),
+            *(Note(title, notes.blas(run, row), "dim") for title, row in hosts.items()),
             *notes.troubles([row for row in rows if row.status in FAILED], _place, "shape"),
             *notes.not_for(unsuited := notes.unsuited(run, rows)),
             *_missing([row for row in rows if row.variant not in unsuited]),
@@ -296,7 +297,7 @@ def _workloads_sheet(
             *notes.remarks(shown, _place, "shape"),
             *notes.warnings(run, device),
             *notes.combinations(rows, scope, _place, "shape"),
-            *_workloads_conclusion(lines, scope),
+            *_workloads_conclusion(lines, scope, rival),
         ),
     )
 
@@ -338,7 +339,8 @@ def _net_sheet(run: Run, net: lowering.Net) -> Sheet:
             (Cell("dense layers"), Cell(""), *times(0.0, dense_s), Cell("")),
             (Cell("net"), Cell(""), *times(net.lowering_s, products_s + dense_s), Cell("")),
         ]
-    rows = [row for layer in net.layers for row in layer.rows if row.kind == "lowering"]
+    subject = ("lowering", net.device, net.dtype)
+    rows = [row for row in run.rows if (row.kind, row.device, row.dtype) == subject]
     return Sheet(
         heading=heading(run, net.device, net.dtype),
         caption=f"AlexNet, {net.dtype}, device scope: im2col and each layer's fastest product",
@@ -348,6 +350,7 @@ def _net_sheet(run: Run, net: lowering.Net) -> Sheet:
         left=frozenset({"best"}),
         notes=(
             Note("", _NET, "dim"),
+            *notes.troubles(rows, _place, "layer"),
             *notes.noisy(run, rows, _place),
             *notes.remarks(rows, _place, "layer"),
             Note("AlexNet", f"{net.sentence}.", "bold"),
@@ -394,7 +397,7 @@ def _missing(rows: Sequence[Row]) -> list[Note]:
     ]
 
 
-def _workloads_conclusion(lines: Sequence[_Line], scope: str) -> list[Note]:
+def _workloads_conclusion(lines: Sequence[_Line], scope: str, rival: str) -> list[Note]:
     """The kernel to take if it may be only one, and where offloading pays."""
     conclusions = []
     measured = [line for line in lines if line.best]
@@ -411,7 +414,7 @@ def _workloads_conclusion(lines: Sequence[_Line], scope: str) -> list[Note]:
     ratios = [line.ratio for line in lines if line.ratio is not None]
     if ratios:
         wins = sum(ratio > 1 for ratio in ratios)
-        sentence = f"the device beats {BASELINE} on {wins} of {len(ratios)} shapes, transfers counted."
+        sentence = f"the device beats {rival} on {wins} of {len(ratios)} shapes, transfers counted."
         conclusions.append(Note("Offloading", sentence, "bold"))
     return conclusions
 

@@ -143,46 +143,48 @@ def _conclusion(panel: Panel) -> list[Note]:
     """From which size a kernel beats the host's BLAS: the earliest, and the fastest if that is another."""
     if not panel.sizes or not any(series.is_kernel for series in panel.series):
         return []
-    if baseline(panel) is None:
+    host = baseline(panel)
+    if host is None:
         return [Note("Break-even", f"not known: {BASELINE} was not measured beside the device", "dim")]
     evens = break_evens(panel)
     if not evens:
         return []
+    rival, axis = clean(host.label), panel.axis
     earliest, fastest = evens[0], max(evens, key=lambda even: even.lead)
     if earliest.size is None:
-        return [Note("Break-even", f"{_none(evens, panel.axis)}.", "bold")]
-    sentences = [_sentence(earliest, panel.axis)]
+        return [Note("Break-even", f"{_none(evens, axis, rival)}.", "bold")]
+    sentences = [_sentence(earliest, axis, rival)]
     if fastest is not earliest and fastest.size is not None:
-        sentences.append(_sentence(fastest, panel.axis))
+        sentences.append(_sentence(fastest, axis, rival))
     ordinary = next(iter(break_evens(panel, PAGEABLE)), None)
     if ordinary is not None:
-        text = _sentence(ordinary, panel.axis) if ordinary.size else _none((ordinary,), panel.axis)
+        text = _sentence(ordinary, axis, rival) if ordinary.size else _none((ordinary,), axis, rival)
         sentences.append(f"with arrays in ordinary (pageable) memory: {text}")
     return [Note("Break-even", "; ".join(sentences) + ".", "bold")]
 
 
-def _none(evens: Sequence[BreakEven], axis: str) -> str:
+def _none(evens: Sequence[BreakEven], axis: str, rival: str) -> str:
     """That no kernel passes the host's BLAS, and how close the closest comes."""
     closest, largest = evens[0], max(even.largest for even in evens)
     chance = f" (within the noise perhaps from {axis} = {round(closest.low)})" if closest.low else ""
     return (
         f"none up to {axis} = {largest}; transfers counted, the closest is {clean(closest.kernel.label)}, "
-        f"at {units.percent(closest.lead)} of {BASELINE}{chance}"
+        f"at {units.percent(closest.lead)} of {rival}{chance}"
     )
 
 
-def _sentence(even: BreakEven, axis: str) -> str:
+def _sentence(even: BreakEven, axis: str, rival: str) -> str:
     """From which size a kernel beats the host's BLAS; the break-even has a size."""
     label, size = clean(even.kernel.label), round(even.size or 0)
     if even.from_start:
         sure = "" if even.high == even.size else ", though within the noise"
         sure = f" ({notes.FEW}: no interval)" if even.is_few else sure
-        return f"{label} beats {BASELINE} from the smallest size on ({axis} = {size}){sure}"
+        return f"{label} beats {rival} from the smallest size on ({axis} = {size}){sure}"
     low = round(even.low) if even.low is not None else None
     interval = f"{low} to {round(even.high)}" if even.high else f"{low} or more, the noise leaves it open"
     interval = f"{notes.FEW}: no interval" if even.is_few else interval
     start = unbroken(f"from {axis} = {size}")
-    return f"{start} ({interval}) {label} beats {BASELINE}, transfers counted"
+    return f"{start} ({interval}) {label} beats {rival}, transfers counted"
 
 
 # --- Every figure of every row: the verbose table -----------------------------------------------------------

@@ -283,20 +283,20 @@ def scopes(run: Run, device: int, rows: Iterable[Row], scope: str) -> list[Note]
         shown = rates.shown_scope(row, scope)
         if row.status != "ok" or shown == scope or row.variant == AUTO:
             continue
-        name = f"{_blas(run, row)}, " if row.variant in (BASELINE, CBLAS) and device != HOST else ""
+        name = f"{blas(run, row)}, " if row.variant in (BASELINE, CBLAS) and device != HOST else ""
         ranked = "" if rates.is_compared(run, device, row, scope) else ", not compared with the others"
         texts.setdefault(clean(row.title), f"{name}{shown} scope{ranked}")
     return [*(Note(name, text, "dim") for name, text in texts.items()), *gaps(rows, scope)]
 
 
-def _blas(run: Run, row: Row) -> str:
+def blas(run: Run, row: Row) -> str:
     """The library that a row of the host's BLAS ran with."""
     if row.variant == CBLAS:
         return clean(str(row.choice.get("library", "a second BLAS")))
-    blas = clean(run.header.host.blas)
+    library = clean(run.header.host.blas)
     if THREADS not in row.parameters:
-        return blas
-    return re.sub(r"\b\d+ threads?\b", titled("", row.parameters), blas)
+        return library
+    return re.sub(r"\b\d+ threads?\b", titled("", row.parameters), library)
 
 
 def gaps(rows: Iterable[Row], scope: str) -> list[Note]:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from gemmbench.gemm import lowering
 from gemmbench.gemm.verify import could_overflow
 from gemmbench.ladder import AUTO, BY_NAME
 from gemmbench.ladder import variant as variants
@@ -532,6 +533,10 @@ def rebuild(
         position = positions.get(row.device, HOST)
         if row.kind == "gemm":
             step = _gemm(row, devices[max(position, 0)])
+        elif row.kind == "lowering":
+            step = lowering.rebuilt(row, devices[position]) or _unknown(
+                row, f"lowering {listed(row.parameters)}"
+            )
         else:
             step = probes[position].get(replace(row, device=0).key) or _unknown(
                 row, f"probe {row.variant} so"

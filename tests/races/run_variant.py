@@ -16,7 +16,7 @@ from gemmbench.gemm.opencl_bench import LoweringBench
 from gemmbench.gemm.workloads import Convolution
 from gemmbench.ladder import BY_NAME
 from gemmbench.ladder.variant import Variant
-from gemmbench.model.case import Case
+from gemmbench.model.case import Case, Policy
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.problem import Gemm
 from gemmbench.opencl import runtime as runtime_module
@@ -50,7 +50,7 @@ def lower(runtime: Runtime, dtype: str) -> None:
             runtime.facts = replace(runtime.facts, type=kind)
             case = Case("lowering", 0, lowering.IM2COL, dtype, {"layer": layer.name, "batch": 2})
             lowering.CONVOLUTIONS = layers
-            check = LoweringBench(runtime, case).verify("before").check
+            check = LoweringBench(runtime, case, Policy()).verify("before").check
             if check.verdict != "ok":
                 print("; ".join(check.reasons))
     print("done")

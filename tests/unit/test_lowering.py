@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 from scipy.signal import correlate
 
-from gemmbench.gemm import lowering
+from gemmbench import api
+from gemmbench.gemm import lowering, opencl_bench
 from gemmbench.gemm.workloads import CONVOLUTIONS, DENSE, SETS, Convolution
-from gemmbench.model.case import Case, Skip
-from gemmbench.model.row import Check, Problem, Row, Work
+from gemmbench.model.case import Case, Policy, Skip
+from gemmbench.model.row import Check, Problem, Row, Status, Work
 from gemmbench.model.run_file import Run
 from gemmbench.options.measuring import Workloads
+from gemmbench.report.notes import WORDS
 from gemmbench.stats import rates
 from gemmbench.views import show, to_csv, to_records
 from tests import fake_runs as fake
 from tests.unit.test_shape_tables import text
+from tools import experiments
 
 LAYERS = [
     #           name    in out size stride pad edge groups
@@ -125,6 +130,28 @@ def test_a_run_without_lowering_says_so() -> None:
     )
 
 
+def unlowered(status: Status, reason: str) -> Run:
+    """A run whose second convolution has no lowering."""
+    run = net_run()
+
+    def lost(row: Row) -> Row:
+        is_it = row.kind == "lowering" and row.parameters["layer"] == "conv2"
+        return replace(row, status=status, reason=reason, samples={}) if is_it else row
+
+    return replace(run, rows=tuple(map(lost, run.rows)))
+
+
+@pytest.mark.parametrize("status", ["wrong", "failed", "skipped"])
+def test_a_lowering_without_a_figure_is_named_with_its_reason(status: Status) -> None:
+    run = unlowered(status, "3 of 9 elements differ")
+    table = " ".join(text(show(run), 120).split())
+    assert f"{WORDS[status]}: alexnet conv2: 3 of 9 elements differ" in table
+    assert "without the lowering of conv2" in table
+    assert api.Run(run.header, run.rows).ok == (status != "wrong")  # what the exit status is made of
+    assert experiments._alexnet(run) == status
+    assert "74.6" in experiments._alexnet(net_run())
+
+
 def test_a_run_of_other_shapes_has_no_net() -> None:
     run = net_run()
     assert lowering.nets(replace(run, rows=tuple(row for row in run.rows if "fc8" not in row.label))) == ()
@@ -160,3 +187,58 @@ def test_a_lowering_has_a_byte_rate_and_no_flops() -> None:
     rate = rates.byte_rate(row)
     assert rate is not None
     assert rate.median == pytest.approx(1000 / 1e-4)
+
+
+class LoweringStep:
+    """im2col on a device that is not here: writes the matrix until it is broken."""
+
+    role = "multiply"
+
+    def __init__(self, bench: opencl_bench.LoweringBench) -> None:
+        self.bench, self.is_broken = bench, False
+
+    def enqueue(self, queue: object) -> object:
+        if not self.is_broken:
+            copied(queue, self.bench._result, self.bench._expected)
+        return SimpleNamespace(wait=lambda: None, profile=SimpleNamespace(start=0, end=1000))
+
+
+def copied(_: object, to: np.ndarray, values: np.ndarray) -> None:  # type: ignore[type-arg]
+    to.reshape(-1).view(np.uint8)[:] = values.reshape(-1).view(np.uint8)
+
+
+@pytest.fixture
+def runtime(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setattr(opencl_bench.cl, "enqueue_copy", copied)
+    kernel = SimpleNamespace(set_args=lambda *_: None)
+    return SimpleNamespace(
+        facts=fake.CPU, queue=None, launch_s=1e-6, filled=np.copy,
+        buffer=lambda size: np.zeros(size, np.uint8),
+        build=lambda *_: SimpleNamespace(seconds=0.1), kernel=lambda *_: kernel,
+    )  # fmt: skip
+
+
+CONV3 = Case("lowering", 0, lowering.IM2COL, "float", {"layer": "conv3", "batch": 1})
+
+
+def test_a_lowering_is_checked_as_the_last_batch_left_it(runtime: Any) -> None:
+    bench = opencl_bench.LoweringBench(runtime, CONV3, Policy())
+    bench._step = step = LoweringStep(bench)  # type: ignore[assignment]
+    for when in ("before", "after"):
+        assert bench.verify(when).check.verdict == "ok"  # type: ignore[arg-type]
+    step.is_broken = True  # in the batches alone: a run by itself is right
+    bench.start("device", 2)
+    step.is_broken = False
+    check = bench.verify("after").check
+    assert (check.verdict, len(check.reasons)) == ("wrong", 1)
+    assert check.reasons[0].startswith("after the last batch: ")
+    bench.start("device", 2)
+    assert bench.verify("after").check.verdict == "ok"
+
+
+def test_a_lowering_that_is_to_be_cold_says_that_it_is_not(runtime: Any) -> None:
+    notes = [
+        opencl_bench.LoweringBench(runtime, CONV3, Policy(cold=cold)).prepared.notes for cold in (False, True)
+    ]
+    assert notes[0] == ()
+    assert "stays in the cache" in notes[1][0]
