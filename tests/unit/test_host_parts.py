@@ -90,8 +90,9 @@ def problem(clock: Scripted, split: bool, wait_s: float, busy: dict[str, float] 
     ("wait_s", "kernel_s", "waiting_s", "enqueue_s", "upload_s"),
     [
         (30.0, 20.0, 8.5, 2.0, 1.5),  # the device began when everything was enqueued
-        (20.0, 20.0, 0.0, 0.5, 1.5),  # it was busy while the host still enqueued
-        (19.0, 20.0, 0.0, 0.0, 1.0),  # and while it still uploaded
+        (20.0, 20.0, 0.0, 1.0, 1.0),  # it was busy while the host still uploaded, and while it enqueued
+        (19.0, 20.0, 0.0, 0.0, 1.0),
+        (18.5, 20.0, 0.0, 0.0, 0.5),  # the kernel, too, began while the host still uploaded
     ],
 )
 def test_each_moment_counts_once(
@@ -106,6 +107,13 @@ def test_each_moment_counts_once(
         }
     )  # fmt: skip
     assert sum(parts.values()) == pytest.approx(whole) == pytest.approx(7.0 + wait_s)
+
+
+def test_an_upload_whose_call_blocks_counts_once_and_leaves_enqueueing_its_time(clock: Scripted) -> None:
+    parts = problem(clock, True, 30.0, {"upload": 0.9, "passes": 0.0, "kernel": 30.0})
+    assert parts.pop(WHOLE) == pytest.approx(37.0)
+    expected = {"upload": 1.0, "enqueue": 2.0, "passes": 0.0, "kernel": 30.0, "waiting": 0.0, "download": 4.0}
+    assert parts == pytest.approx(expected)
 
 
 def test_stamps_that_are_longer_than_the_wall_clock_do_not_add_up(clock: Scripted) -> None:
