@@ -123,13 +123,18 @@ def measured(instrument: Instrument, case: Case, device: DeviceFacts | None, pol
         for window in _windows(handle, policy, pageable=True):
             yield Staged(f"timing {window.clock}")
             windows.append(alone(handle, window.clock, policy, window.budget_s, window.settle))
-        row = yield from _beside_samples(handle, ready.sampled(windows), device, policy)
-        yield Staged("verifying")
-        return _verified_after(row, handle)
+        return (yield from _beside_samples(handle, ready.sampled(windows), device, policy))
 
 
 def _beside_samples(handle: Handle, row: Row, device: DeviceFacts | None, policy: Policy) -> Stages:
-    """What is measured once a row has its samples: the host scope's parts, and energy."""
+    """What is measured once a row has its samples: energy and the host scope's parts; verified after them.
+
+    A map cycle comes last, so that it is its C that is looked at.
+    """
+    if policy.energy and row.status == "ok":
+        yield Staged("measuring energy")
+        with Metered(handle, handle.prepared.clocks[0]) as run:
+            row = replace(row, energy=measure_energy(run, device=device))
     if handle.prepared.parts and row.status == "ok":
         yield Staged("timing the host scope's parts")
         count = _parts_count(row, policy)
@@ -140,11 +145,8 @@ def _beside_samples(handle: Handle, row: Row, device: DeviceFacts | None, policy
         doubts = {name: rates.doubt(parts) for name, parts in (("host scope", row.parts), (CYCLE, row.cycle))}
         notes = (f"{name} by part: {doubt}" for name, doubt in doubts.items() if doubt)
         row = replace(row, notes=(*row.notes, *notes))
-    if policy.energy and row.status == "ok":
-        yield Staged("measuring energy")
-        with Metered(handle, handle.prepared.clocks[0]) as run:
-            row = replace(row, energy=measure_energy(run, device=device))
-    return row
+    yield Staged("verifying")
+    return _verified_after(row, handle)
 
 
 def begun(
@@ -374,7 +376,8 @@ def _verified_after(row: Row, handle: Handle) -> Row:
     if check.verdict != "wrong":
         return row
     reason = "; ".join(check.reasons)
-    return replace(row, status="wrong", reason=reason, samples={}, parts={}, cycle={}, energy=Energy())
+    bare = replace(row, samples={}, former=None, parts={}, cycle={}, energy=Energy())
+    return replace(bare, status="wrong", reason=reason)
 
 
 def _untimed(row: Row, handle: Handle) -> Row:

@@ -15,6 +15,7 @@ import pytest
 from gemmbench.gemm import measure
 from gemmbench.gemm.measure import measured
 from gemmbench.gemm.opencl_bench import Bench, Queued
+from gemmbench.gemm.operands import SPLIT
 from gemmbench.measure import sampling
 from gemmbench.measure.conditions import Monitor, Usage, usage
 from gemmbench.model.case import Case, Policy
@@ -31,7 +32,7 @@ from gemmbench.model.instrument import (
     When,
 )
 from gemmbench.model.problem import Gemm
-from gemmbench.model.row import Check, Row
+from gemmbench.model.row import CYCLE, WHOLE, Check, Energy, Row
 from gemmbench.stats.conditions import disturbances
 from gemmbench.stats.rates import versus
 from tests.fake_instrument import FakeClock, FakeInstrument
@@ -465,6 +466,36 @@ def test_a_batch_is_shared_among_the_launches_of_a_problem() -> None:
 
 
 # --- in turn with another kernel ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_beside", [False, True])
+@pytest.mark.parametrize("energy", [False, True])
+def test_a_map_cycle_is_the_last_before_the_second_verification(is_beside: bool, energy: bool) -> None:
+    prepared = Prepared(("device", "host"), built=Built(source="old"), parts=True, cycle=True)
+    instrument, stages = Cycling(prepared=prepared), []
+    row = run(instrument, against() if is_beside else case(), replace(POLICY, energy=energy), stages)
+    assert asked(instrument)[asked(instrument).index("batch parts") :][:3] == [
+        *("batch parts", "batch cycle", "verify after")
+    ]
+    last = ["timing the host scope's parts", "timing the map cycle", "verifying"]
+    assert stages[-4:] == ["measuring energy" if energy else stages[-4], *last]
+    assert ("measuring energy" in stages) == energy
+    assert (row.status, row.reason, row.samples, row.former) == ("wrong", WRONG.reasons[0], {}, None)
+    assert (row.parts, row.cycle, row.energy) == ({}, {}, Energy())
+
+
+class Cycling(FakeInstrument):
+    """Times parts; what a map cycle leaves is wrong."""
+
+    def finish(self) -> Batch:
+        clock = self._asked[0].clock
+        self._is_cycle = clock == CYCLE
+        batch = super().finish()
+        return replace(batch, each={WHOLE: (0.001,), "kernel": (0.001,)}) if clock in SPLIT else batch
+
+    def verify(self, handle: int, when: When) -> Verified:
+        super().verify(handle, when)
+        return Verified(WRONG if when == "after" and self._is_cycle else Check("ok"))
 
 
 def against(variant: str = "tiled", problem: Gemm = SMALL, device: int = 0) -> Case:
