@@ -33,6 +33,7 @@ from gemmbench.model.instrument import (
 )
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import CYCLE, WHOLE, Check, Energy, Row
+from gemmbench.stats import rates
 from gemmbench.stats.conditions import disturbances
 from gemmbench.stats.rates import versus
 from tests.fake_instrument import FakeClock, FakeInstrument
@@ -482,6 +483,18 @@ def test_a_map_cycle_is_the_last_before_the_second_verification(is_beside: bool,
     assert ("measuring energy" in stages) == energy
     assert (row.status, row.reason, row.samples, row.former) == ("wrong", WRONG.reasons[0], {}, None)
     assert (row.parts, row.cycle, row.energy) == ({}, {}, Energy())
+
+
+@pytest.mark.parametrize(("problem_s", "count"), [(0.001, 10), (0.01, 5), (0.05, 3), (0.5, 2), (2.0, 1)])
+def test_three_problems_are_timed_by_part_where_the_budget_allows(problem_s: float, count: int) -> None:
+    """A twentieth of the second that a row has is enough for three of up to 17 ms."""
+    seconds = {"naive": itertools.repeat(problem_s)}
+    instrument = Cycling(seconds=seconds, prepared=Prepared(("device", "host"), parts=True))
+    row = run(instrument, case())
+    assert [entry[3] for entry in instrument.log if entry[0] == "batch" and entry[2] == "parts"] == [count]
+    apart = f"host scope by part: {rates.parts_apart(row)}"
+    assert rates.parts_apart(row).startswith("measured apart") == (problem_s != 0.001)
+    assert (apart in row.notes) == (problem_s != 0.001)
 
 
 class Cycling(FakeInstrument):
