@@ -247,9 +247,9 @@ class Operand:
         """Put values into host memory (not timed)."""
         self.reclaim(self._queue)
         if self._image:
-            self._host[...] = 0
             rows, columns = self._shape
             self._host[:rows, :columns] = values[:, :columns]
+            self._host[:rows, columns:] = self._host[rows:] = 0
         else:
             self._host[...] = values.reshape(-1)
 
