@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from gemmbench.ladder.variant import (
     OURS,
     Constraint,
@@ -51,6 +53,35 @@ def _there(v: Values) -> int:
     return 0 if v["PACKB"] else v["n"] // _width(v)
 
 
+@lru_cache(maxsize=1024)
+def _grid(tiles: int, panels: int, tallest: int, cores: int, height: int, width: int) -> tuple[int, int]:
+    """How many blocks of C go down and across: see `_blocks`.
+
+    Args:
+        tiles: micro-tiles down C.
+        panels: micro-tiles across C.
+        tallest: the most micro-tiles down a block.
+        cores: of the device.
+        height: rows of a micro-tile.
+        width: its columns.
+    """
+
+    def cost(grid: tuple[int, int]) -> tuple[float, int]:
+        down, across = grid
+        rows, columns = -(-tiles // down), -(-panels // across)
+        rounds = -(-(-(-tiles // rows) * -(-panels // columns)) // cores)
+        fetched = 1 / (rows * height) + 1 / (columns * width)
+        return rounds * rows * columns * (1 + _FETCH * fetched), down * across
+
+    least, wanted = -(-tiles // tallest), cores * _BLOCKS_EACH
+    grids = [
+        (down, across)
+        for down in range(least, min(tiles, max(least, wanted)) + 1)
+        for across in range(1, min(panels, wanted) + 1)
+    ]
+    return min(grids, key=cost)
+
+
 def _blocks(problem: Gemm, device: DeviceFacts, parameters: Values) -> dict[str, int]:
     """Whether to pack, how far to go along k at once, and blocks of C that give every core as much work.
 
@@ -70,21 +101,7 @@ def _blocks(problem: Gemm, device: DeviceFacts, parameters: Values) -> dict[str,
     block = min(max(share // _BLOCK_SHARE, _LEAST_BLOCK), _MOST_BLOCK)
     tallest = max(1, block // (depth * itemsize * height))
 
-    def cost(grid: tuple[int, int]) -> tuple[float, int]:
-        down, across = grid
-        rows, columns = -(-tiles // down), -(-panels // across)
-        rounds = -(-(-(-tiles // rows) * -(-panels // columns)) // device.compute_units)
-        fetched = 1 / (rows * height) + 1 / (columns * width)
-        return rounds * rows * columns * (1 + _FETCH * fetched), down * across
-
-    least = -(-tiles // tallest)
-    wanted = device.compute_units * _BLOCKS_EACH
-    grids = [
-        (down, across)
-        for down in range(least, min(tiles, max(least, wanted)) + 1)
-        for across in range(1, min(panels, wanted) + 1)
-    ]
-    down, across = min(grids, key=cost)
+    down, across = _grid(tiles, panels, tallest, device.compute_units, height, width)
     return {
         "PACKA": int(pack_a),
         "PACKB": int(pack_b),

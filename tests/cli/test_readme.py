@@ -18,6 +18,7 @@ from gemmbench.stats import rates as derive
 from tests.cli.conftest import ROOT, Call
 from tests.compare_runs import save
 from tools import generate_readme
+from tools.experiments import FOLDER
 
 PAGES = ("README.md", "CONTRIBUTING.md", "plots/README.md", "docs/experiments.md")
 COMMAND = re.compile(r"(?:^|`)(gemmbench [a-z][^`#\n]*)", re.MULTILINE)
@@ -65,6 +66,10 @@ def test_every_command_is_understood(
         for name in SAVED.keys() & set(words):
             Path(name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / SAVED[name], name)
+    if words[0] == "bundle":  # downloads
+        words = [*words, "--python", "2.7"]
+        assert "--python" in call(*words).stderr
+        return
     if words == ["tune"]:
         words += ["--kernel", "register"]
     if words[0] in ("compare", "check"):
@@ -116,6 +121,7 @@ def copy(tmp_path: Path) -> Path:
         (tmp_path / folder).mkdir()
     for file in ("README.md", *generate_readme.PAGES.values(), *generate_readme.FILES):
         shutil.copy(ROOT / file, tmp_path / file)
+    shutil.copytree(ROOT / FOLDER, tmp_path / FOLDER)
     return tmp_path
 
 

@@ -21,6 +21,7 @@ SAVED = sorted(
     path.relative_to(ROOT).as_posix()
     for folder in ("plots", "tests/data")
     for path in (ROOT / folder).rglob("*.jsonl")
+    if "experiments" not in path.parts
 )
 
 OpenBook = Callable[[str], Book]
