@@ -29,7 +29,7 @@ from gemmbench.stats.intervals import summarize
 _HOST_SHARE = 0.4  # of the budget; the rest is the device's scopes'
 _PAGEABLE_SHARE = 0.15  # of the budget, out of the host's, where arrays in ordinary memory are timed too
 _PARTS_SHARE = 0.05  # of the budget, beside the others
-_MOST_PARTS = 10  # problems
+_LEAST_PARTS, _MOST_PARTS = 3, 10  # problems
 _HOST_SHARE_IN_TURN = 0.15  # it is mostly the kernel's time that a ratio is wanted of
 _LEAST_IN_TURN = 40  # pairs: what fewer seem to agree on is often chance
 _BATCH_IN_TURN = 0.4  # of a batch's length for two: what disturbs the machine is then in fewer ratios
@@ -123,13 +123,18 @@ def measured(instrument: Instrument, case: Case, device: DeviceFacts | None, pol
         for window in _windows(handle, policy, pageable=True):
             yield Staged(f"timing {window.clock}")
             windows.append(alone(handle, window.clock, policy, window.budget_s, window.settle))
-        row = yield from _beside_samples(handle, ready.sampled(windows), device, policy)
-        yield Staged("verifying")
-        return _verified_after(row, handle)
+        return (yield from _beside_samples(handle, ready.sampled(windows), device, policy))
 
 
 def _beside_samples(handle: Handle, row: Row, device: DeviceFacts | None, policy: Policy) -> Stages:
-    """What is measured once a row has its samples: the host scope's parts, and energy."""
+    """What is measured once a row has its samples: energy and the host scope's parts; verified after them.
+
+    A map cycle comes last, so that it is its C that is looked at.
+    """
+    if policy.energy and row.status == "ok":
+        yield Staged("measuring energy")
+        with Metered(handle, handle.prepared.clocks[0]) as run:
+            row = replace(row, energy=measure_energy(run, device=device))
     if handle.prepared.parts and row.status == "ok":
         yield Staged("timing the host scope's parts")
         count = _parts_count(row, policy)
@@ -138,13 +143,12 @@ def _beside_samples(handle: Handle, row: Row, device: DeviceFacts | None, policy
             yield Staged("timing the map cycle")
             row = replace(row, cycle=dict(handle.batch(CYCLE, count).each))
         doubts = {name: rates.doubt(parts) for name, parts in (("host scope", row.parts), (CYCLE, row.cycle))}
-        notes = (f"{name} by part: {doubt}" for name, doubt in doubts.items() if doubt)
+        notes = [f"{name} by part: {doubt}" for name, doubt in doubts.items() if doubt]
+        if apart := rates.parts_apart(row):
+            notes.append(f"host scope by part: {apart}")
         row = replace(row, notes=(*row.notes, *notes))
-    if policy.energy and row.status == "ok":
-        yield Staged("measuring energy")
-        with Metered(handle, handle.prepared.clocks[0]) as run:
-            row = replace(row, energy=measure_energy(run, device=device))
-    return row
+    yield Staged("verifying")
+    return _verified_after(row, handle)
 
 
 def begun(
@@ -374,7 +378,8 @@ def _verified_after(row: Row, handle: Handle) -> Row:
     if check.verdict != "wrong":
         return row
     reason = "; ".join(check.reasons)
-    return replace(row, status="wrong", reason=reason, samples={}, parts={}, cycle={}, energy=Energy())
+    bare = replace(row, samples={}, former=None, parts={}, cycle={}, energy=Energy())
+    return replace(bare, status="wrong", reason=reason)
 
 
 def _untimed(row: Row, handle: Handle) -> Row:
@@ -398,9 +403,13 @@ def _windows(
 
 
 def _parts_count(row: Row, policy: Policy) -> int:
-    """How many problems are timed part by part: few, since each is as long as the host scope's."""
+    """How many problems are timed part by part: few, since each is as long as the host scope's.
+
+    Where the whole budget allows, three at least: of fewer, none took a median time.
+    """
     host_s = float(np.median(row.samples["host"].seconds))
-    return max(1, min(_MOST_PARTS, int(_PARTS_SHARE * policy.sampling_s / host_s)))
+    least = min(_LEAST_PARTS, int(policy.budget_s / host_s))
+    return max(1, least, min(_MOST_PARTS, int(_PARTS_SHARE * policy.sampling_s / host_s)))
 
 
 def _trusted(windows: Sequence[Sampled]) -> tuple[dict[str, Scope], tuple[str, ...]]:

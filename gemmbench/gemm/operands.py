@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 import tokenize
@@ -55,7 +56,8 @@ class Laps:
     def launched(self, busy: Callable[[], dict[str, float]] | None) -> None:
         """Everything is enqueued. What the device was busy meanwhile counts as the device's, once.
 
-        It comes out of what the host waits; what is more than that was while the host still enqueued.
+        It comes out of what the host waits. What is more than that was while the host still uploaded, for as
+        long as the upload took by its stamps (the call may block until then), and then while it enqueued.
 
         Args:
             busy: seconds of upload, passes and kernel by the device's stamps; None: they are not known.
@@ -66,8 +68,8 @@ class Laps:
             return
         seconds = busy()
         left = self._parts.pop("passes") - sum(seconds.values())
-        for part in ("enqueue", "upload"):
-            meanwhile = min(self._parts[part], max(0.0, -left))
+        for part, most in (("upload", seconds["upload"]), ("enqueue", math.inf), ("upload", math.inf)):
+            meanwhile = min(self._parts[part], most, max(0.0, -left))
             self._parts[part] -= meanwhile
             left += meanwhile
         seconds["upload"] += self._parts["upload"]

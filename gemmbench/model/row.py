@@ -46,7 +46,10 @@ MATH, THREADS = "math", "threads"
 """Parameters that a row has beside its kernel's own, where they were asked for: see `--math`, `--threads`."""
 
 MATHS: tuple[str, ...] = ("strict", "fast")
-"""How OpenCL kernels are compiled: as IEEE 754 has it, or with ``-cl-fast-relaxed-math``."""
+"""How OpenCL kernels are compiled: ``fast`` with ``-cl-fast-relaxed-math``, ``strict`` without.
+
+Either may contract a multiplication and an addition to one FMA, rounded once: the kernels allow it.
+"""
 
 PARTS: tuple[str, ...] = (
     "map", "fill", "upload", "enqueue", "passes", "kernel", "waiting", "download",

@@ -228,6 +228,12 @@ def choose(mode: str, device: DeviceFacts) -> str:
     return "mapped" if device.unified_memory else "staged"
 
 
+def _map_flags(discard: bool) -> int:
+    """How memory is mapped: to be read and written, or to be overwritten whatever it held."""
+    flags = cl.map_flags
+    return int(flags.WRITE_INVALIDATE_REGION if discard else flags.READ | flags.WRITE)
+
+
 class Operand:
     """One matrix that lives in host memory between problems and in `buffer` during one.
 
@@ -247,9 +253,9 @@ class Operand:
         """Put values into host memory (not timed)."""
         self.reclaim(self._queue)
         if self._image:
-            self._host[...] = 0
             rows, columns = self._shape
             self._host[:rows, :columns] = values[:, :columns]
+            self._host[:rows, columns:] = self._host[rows:] = 0
         else:
             self._host[...] = values.reshape(-1)
 
@@ -264,8 +270,12 @@ class Operand:
         """Have the values on the device, without copying them twice (not timed)."""
         raise NotImplementedError
 
-    def to_host(self, queue: Any) -> None:
-        """Bring the device's values to the host; returns when they are there."""
+    def to_host(self, queue: Any, discard: bool = False) -> None:
+        """Bring the device's values to the host; returns when they are there.
+
+        Args:
+            discard: they may be lost, since the host writes every element next.
+        """
         raise NotImplementedError
 
     def reclaim(self, queue: Any) -> None:
@@ -304,8 +314,8 @@ class Mapped(Operand):
     lend = to_device
     keep_on_device = to_device
 
-    def to_host(self, queue: Any) -> None:
-        flags = cl.map_flags.READ | cl.map_flags.WRITE
+    def to_host(self, queue: Any, discard: bool = False) -> None:
+        flags = _map_flags(discard)
         if self._host is None and not math.prod(self._held):
             queue.finish()
             self._host = np.empty(0, self._dtype)
@@ -365,7 +375,7 @@ class Copied(Operand):
         if self._changed:
             self.to_device(queue)
 
-    def to_host(self, queue: Any) -> None:
+    def to_host(self, queue: Any, discard: bool = False) -> None:
         if self._host.size:
             cl.enqueue_copy(queue, self._host, self.buffer, is_blocking=True, **self._area)
         else:
@@ -411,11 +421,11 @@ class Shared(Operand):
     lend = to_device
     keep_on_device = to_device
 
-    def to_host(self, queue: Any) -> None:
+    def to_host(self, queue: Any, discard: bool = False) -> None:
         if self._fine:
             queue.finish()
         elif self._mapped is None:
-            flags = cl.map_flags.READ | cl.map_flags.WRITE
+            flags = _map_flags(discard)
             self._mapped = cl.SVM(self._shared).map(queue, flags=flags, is_blocking=True)
             self._host = self._shared[: self._count]
 

@@ -12,7 +12,7 @@ from typing import Literal
 from gemmbench.ladder import BASELINES, BY_NAME
 from gemmbench.model.case import Case, saved_problem
 from gemmbench.model.device import HOST, DeviceFacts
-from gemmbench.model.row import THREADS, Parameters, Row, RowKey, row_key
+from gemmbench.model.row import MATH, THREADS, Parameters, Row, RowKey, row_key
 from gemmbench.model.run_file import Header, Run
 from gemmbench.model.units import clean
 from gemmbench.regress import verdict as floors
@@ -486,13 +486,15 @@ def only_preset_differs(before: Row, after: Row) -> bool:
     if before.parameters == after.parameters or before.variant not in BY_NAME:
         return False
     with contextlib.suppress(KeyError, ValueError, TypeError, OSError):
-        variant = BY_NAME[before.variant]
-        return all(
-            variant.fingerprint(row.dtype, {name: int(value) for name, value in row.parameters.items()})
-            == row.source
-            for row in (before, after)
-        )
+        return all(_fingerprint(row) == row.source for row in (before, after))
     return False
+
+
+def _fingerprint(row: Row) -> str:
+    """What this version's kernel of a row would have as `Row.source`."""
+    variant = BY_NAME[row.variant].with_math(str(row.parameters.get(MATH, "")))
+    values = {name: int(value) for name, value in row.parameters.items() if name != MATH}
+    return variant.fingerprint(row.dtype, values)
 
 
 def _units(device: DeviceFacts) -> str:

@@ -15,6 +15,7 @@ from gemmbench.model.problem import Gemm
 from gemmbench.model.row import CHAIN, PARTS, SCOPES, WHOLE, Energy, Problem, Row, moment, titled
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import GIGA
+from gemmbench.model.units import seconds as time_of
 from gemmbench.stats.ceilings import ALLOWED
 from gemmbench.stats.intervals import (
     LEAST_EFFECTIVE,
@@ -134,12 +135,15 @@ def own_rate(row: Row, scope: str) -> Rate | None:
     return shown_rate(row, scope) if scope in row.samples else None
 
 
+_APART = 0.1  # of the host scope's median: a problem by part that differs from it by more is none of its own
 ADDS_UP = 0.03  # of the whole: parts that differ from it by more do not add up to it
 
 
 @dataclass(frozen=True)
 class Split:
     """A problem in the host scope by part: of those that were timed, the one that took the median time.
+
+    Of an even number it is the faster of the two in the middle.
 
     Medians of each part would be of different problems, and would not add up.
 
@@ -171,7 +175,7 @@ def split(parts: Mapping[str, Sequence[float]]) -> Split | None:
         return None
     sums = [sum(each) for each in zip(*(parts[name] for name in names), strict=True)]
     wholes = parts.get(WHOLE, sums)
-    typical = sorted(range(len(wholes)), key=wholes.__getitem__)[len(wholes) // 2]
+    typical = sorted(range(len(wholes)), key=wholes.__getitem__)[(len(wholes) - 1) // 2]
     whole_s = wholes[typical] if WHOLE in parts else None
     return Split({name: parts[name][typical] for name in names}, whole_s)
 
@@ -180,6 +184,19 @@ def doubt(parts: Mapping[str, Sequence[float]]) -> str:
     """`Split.doubt` of `Row.parts` or `Row.cycle`; "" without any."""
     known = split(parts)
     return known.doubt if known else ""
+
+
+def parts_apart(row: Row) -> str:
+    """That the problem of `Row.parts` took another time than the row's host scope; "" if it did not."""
+    known, host = split(row.parts), summary(row, "host")
+    if known is None or known.whole_s is None or host is None:
+        return ""
+    if abs(known.whole_s / host.median - 1) <= _APART:
+        return ""
+    return (
+        "measured apart from the host scope's samples: "
+        f"{time_of(known.whole_s)} against {time_of(host.median)}"
+    )
 
 
 @lru_cache(maxsize=64)

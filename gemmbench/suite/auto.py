@@ -7,6 +7,7 @@ told apart by the device scope.
 A problem that was measured is predicted by its own median, another one by shapes around it: their rates are
 averaged over the logarithms of m, n and k, the nearest counting most. Narrow shapes, with a dimension that is
 very small, are predicted from shapes as narrow alone: such products read memory more than they multiply.
+Rows with something between them are predicted from the same leading dimensions alone.
 What was never measured is tried first.
 """
 
@@ -23,7 +24,7 @@ from gemmbench.measure.child import Worker
 from gemmbench.model import units
 from gemmbench.model.case import Case, Operands, Policy, Staged, saved_problem
 from gemmbench.model.device import HOST, DeviceFacts
-from gemmbench.model.problem import Dimensions, Gemm
+from gemmbench.model.problem import Dimensions, Gemm, Leading
 from gemmbench.model.row import MATH, THREADS, Parameters, Row, Status
 from gemmbench.model.units import listed
 from gemmbench.stats import rates
@@ -50,6 +51,7 @@ class Point(Dimensions):
     k: int
     host_s: float  # median, operands and result in host memory
     device_s: float | None  # median over every pass; None for the host's own BLAS
+    ld: Leading | None = None  # None: rows have nothing between them
 
 
 @dataclass(frozen=True)
@@ -96,6 +98,7 @@ def points(rows: Iterable[Row], device: int) -> tuple[Point, ...]:
                 problem.k,
                 host.median,
                 on_device.median if on_device else None,
+                problem.ld or None,
             )
         )
     return tuple(measured)
@@ -178,9 +181,9 @@ def _narrow(shape: Gemm | Point) -> frozenset[str]:
 
 
 def _alike(problem: Gemm, known: Iterable[Point]) -> list[Point]:
-    """The points of a problem's data type whose shapes are as narrow as it."""
-    kind = _narrow(problem)
-    return [point for point in known if point.dtype == problem.dtype and _narrow(point) == kind]
+    """The points of a problem's data type and leading dimensions whose shapes are as narrow as it."""
+    kind = problem.dtype, problem.ld, _narrow(problem)
+    return [point for point in known if (point.dtype, point.ld, _narrow(point)) == kind]
 
 
 def _distance(problem: Gemm, point: Point) -> float:

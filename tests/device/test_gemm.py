@@ -189,9 +189,9 @@ def test_a_map_cycle_maps_all_three_before_and_after(
     mapped: list[bool] = []
     to_host = runtime_module.Mapped.to_host
 
-    def counted(self: runtime_module.Mapped, queue: Any) -> None:
+    def counted(self: runtime_module.Mapped, queue: Any, discard: bool = False) -> None:
         mapped.append(self._host is None)
-        to_host(self, queue)
+        to_host(self, queue, discard)
 
     monkeypatch.setattr(runtime_module.Mapped, "to_host", counted)
     seconds = bench._host_run(0, CYCLE)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from msgspec import UNSET
 
 from gemmbench.ladder import BASELINES, BY_NAME, ORDER, VARIANTS
 from gemmbench.model.case import Case
@@ -53,6 +54,19 @@ def test_a_measured_problem_is_its_own_answer() -> None:
         "gpu-tile",
         "the fastest measured at 512x512x512, 400 GFLOPS with transfers",
     )
+
+
+def test_a_problem_is_predicted_from_its_own_leading_dimensions_alone() -> None:
+    tight, apart = Gemm(512, 512, 512), Gemm(512, 512, 512, ld=(544, 512, 512))
+    rows = [
+        fake.gemm_row(variant, Problem(512, 512, 512, ld=ld), 50.0, transfer=1.0)
+        for variant, ld in (("tiled", UNSET), ("naive", (544, 512, 512)))
+    ]
+    known = auto.points(rows, 0)
+    assert [choice.variant for choice in ranked(tight, known)] == ["tiled"]
+    assert [choice.variant for choice in ranked(apart, known)] == ["naive"]
+    assert untried(apart, known, ("tiled", "naive")) == ("tiled",)
+    assert not ranked(replace(apart, ld=(640, 512, 512)), known)
 
 
 def test_below_the_break_even_size_the_hosts_blas_is_taken() -> None:

@@ -11,7 +11,7 @@ from gemmbench.ladder import BY_NAME
 from gemmbench.model import instrument
 from gemmbench.model.row import Check, Launch, Problem, Resources, Row, Status, Work
 from gemmbench.model.run_file import Run
-from gemmbench.regress.baseline import DIFFERENCES, Rules, exact_positions, slots
+from gemmbench.regress.baseline import DIFFERENCES, Rules, exact_positions, only_preset_differs, slots
 from gemmbench.regress.compare import Comparison, Line, compare
 from gemmbench.regress.verdict import Rule, Thresholds
 from tests import fake_runs as fake
@@ -550,6 +550,19 @@ def test_a_preset_that_became_slower_is_slower() -> None:
     assert line(made, "tiled", 512).verdict == "slower"
     assert made.counts["missing"] == made.counts["new"] == made.counts["incomparable"] == 0
     assert any("preset of tiled" in remark and "TS=8, not TS=32" in remark for remark in made.remarks)
+
+
+@pytest.mark.parametrize("math", ["strict", "fast"])
+def test_a_preset_beside_a_math_is_no_other_kernel_source(math: str) -> None:
+    kernel = BY_NAME["tiled"].with_math(math)
+    before, after = (
+        replace(preset(size, 1).rows[0], parameters={"TS": size, "math": math}, source=source)
+        for size, source in ((size, kernel.fingerprint("float", {"TS": size})) for size in (32, 8))
+    )
+    assert only_preset_differs(before, after)
+    assert not only_preset_differs(
+        before, replace(after, source=BY_NAME["tiled"].fingerprint("float", {"TS": 9}))
+    )
 
 
 def test_a_preset_and_another_kernel_source_are_refused() -> None:

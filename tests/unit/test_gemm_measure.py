@@ -15,6 +15,7 @@ import pytest
 from gemmbench.gemm import measure
 from gemmbench.gemm.measure import measured
 from gemmbench.gemm.opencl_bench import Bench, Queued
+from gemmbench.gemm.operands import SPLIT
 from gemmbench.measure import sampling
 from gemmbench.measure.conditions import Monitor, Usage, usage
 from gemmbench.model.case import Case, Policy
@@ -31,7 +32,8 @@ from gemmbench.model.instrument import (
     When,
 )
 from gemmbench.model.problem import Gemm
-from gemmbench.model.row import Check, Row
+from gemmbench.model.row import CYCLE, WHOLE, Check, Energy, Row
+from gemmbench.stats import rates
 from gemmbench.stats.conditions import disturbances
 from gemmbench.stats.rates import versus
 from tests.fake_instrument import FakeClock, FakeInstrument
@@ -465,6 +467,48 @@ def test_a_batch_is_shared_among_the_launches_of_a_problem() -> None:
 
 
 # --- in turn with another kernel ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_beside", [False, True])
+@pytest.mark.parametrize("energy", [False, True])
+def test_a_map_cycle_is_the_last_before_the_second_verification(is_beside: bool, energy: bool) -> None:
+    prepared = Prepared(("device", "host"), built=Built(source="old"), parts=True, cycle=True)
+    instrument, stages = Cycling(prepared=prepared), []
+    row = run(instrument, against() if is_beside else case(), replace(POLICY, energy=energy), stages)
+    assert asked(instrument)[asked(instrument).index("batch parts") :][:3] == [
+        *("batch parts", "batch cycle", "verify after")
+    ]
+    last = ["timing the host scope's parts", "timing the map cycle", "verifying"]
+    assert stages[-4:] == ["measuring energy" if energy else stages[-4], *last]
+    assert ("measuring energy" in stages) == energy
+    assert (row.status, row.reason, row.samples, row.former) == ("wrong", WRONG.reasons[0], {}, None)
+    assert (row.parts, row.cycle, row.energy) == ({}, {}, Energy())
+
+
+@pytest.mark.parametrize(("problem_s", "count"), [(0.001, 10), (0.01, 5), (0.05, 3), (0.5, 2), (2.0, 1)])
+def test_three_problems_are_timed_by_part_where_the_budget_allows(problem_s: float, count: int) -> None:
+    """A twentieth of the second that a row has is enough for three of up to 17 ms."""
+    seconds = {"naive": itertools.repeat(problem_s)}
+    instrument = Cycling(seconds=seconds, prepared=Prepared(("device", "host"), parts=True))
+    row = run(instrument, case())
+    assert [entry[3] for entry in instrument.log if entry[0] == "batch" and entry[2] == "parts"] == [count]
+    apart = f"host scope by part: {rates.parts_apart(row)}"
+    assert rates.parts_apart(row).startswith("measured apart") == (problem_s != 0.001)
+    assert (apart in row.notes) == (problem_s != 0.001)
+
+
+class Cycling(FakeInstrument):
+    """Times parts; what a map cycle leaves is wrong."""
+
+    def finish(self) -> Batch:
+        clock = self._asked[0].clock
+        self._is_cycle = clock == CYCLE
+        batch = super().finish()
+        return replace(batch, each={WHOLE: (0.001,), "kernel": (0.001,)}) if clock in SPLIT else batch
+
+    def verify(self, handle: int, when: When) -> Verified:
+        super().verify(handle, when)
+        return Verified(WRONG if when == "after" and self._is_cycle else Check("ok"))
 
 
 def against(variant: str = "tiled", problem: Gemm = SMALL, device: int = 0) -> Case:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from gemmbench.gemm import operands
 from gemmbench.gemm.operands import Laps, host_batch
-from gemmbench.model.row import CYCLE, PARTS, WHOLE, Row
+from gemmbench.model.row import CYCLE, PARTS, WHOLE, Problem, Row
 from gemmbench.model.run_file import RunFileError, load
 from gemmbench.stats import rates
 from gemmbench.stats.rates import ADDS_UP
@@ -43,11 +44,34 @@ def test_what_is_shown_is_one_problem_that_took_the_median_time(row: Row) -> Non
     index = row.parts[WHOLE].index(split.whole_s or 0.0)
     assert all(row.parts[name][index] == seconds for name, seconds in split.seconds.items())
     shorter = sum(whole < (split.whole_s or 0.0) for whole in row.parts[WHOLE])
-    assert shorter == len(row.parts[WHOLE]) // 2
+    assert shorter == (len(row.parts[WHOLE]) - 1) // 2
+
+
+def test_of_two_problems_the_faster_is_shown() -> None:
+    split = rates.split({"kernel": (3.0, 1.0), "download": (0.5, 0.25), WHOLE: (3.5, 1.25)})
+    assert split is not None
+    assert (split.whole_s, dict(split.seconds)) == (1.25, {"kernel": 1.0, "download": 0.25})
+
+
+@pytest.mark.parametrize(
+    ("whole_s", "note"),
+    [
+        (0.0109, ""),
+        (0.0091, ""),
+        (0.0115, "measured apart from the host scope's samples: 11.5 ms against 10.0 ms"),
+        (0.0088, "measured apart from the host scope's samples: 8.80 ms against 10.0 ms"),
+    ],
+)
+def test_parts_that_took_another_time_than_the_host_scope_say_so(whole_s: float, note: str) -> None:
+    row = fake.gemm_row("naive", Problem(64, 64, 64), 1.0)
+    row = replace(row, samples={**row.samples, "host": fake.scope(0.01)})
+    timed = replace(row, parts={"kernel": (1.0, whole_s, 0.001), WHOLE: (1.0, whole_s, 0.001)})
+    assert rates.parts_apart(timed) == note
+    assert rates.parts_apart(row) == rates.parts_apart(replace(timed, samples={})) == ""
 
 
 def test_parts_that_do_not_add_up_say_so() -> None:
-    doubt = rates.doubt({"upload": (0.1, 0.1), "kernel": (1.0, 1.3), WHOLE: (1.1, 1.2)})
+    doubt = rates.doubt({"upload": (0.1, 0.1), "kernel": (1.2, 1.3), WHOLE: (1.3, 1.2)})
     assert doubt == "they add up to 117 % of the whole: the stamps contradict the wall clock"
 
 
@@ -90,8 +114,9 @@ def problem(clock: Scripted, split: bool, wait_s: float, busy: dict[str, float] 
     ("wait_s", "kernel_s", "waiting_s", "enqueue_s", "upload_s"),
     [
         (30.0, 20.0, 8.5, 2.0, 1.5),  # the device began when everything was enqueued
-        (20.0, 20.0, 0.0, 0.5, 1.5),  # it was busy while the host still enqueued
-        (19.0, 20.0, 0.0, 0.0, 1.0),  # and while it still uploaded
+        (20.0, 20.0, 0.0, 1.0, 1.0),  # it was busy while the host still uploaded, and while it enqueued
+        (19.0, 20.0, 0.0, 0.0, 1.0),
+        (18.5, 20.0, 0.0, 0.0, 0.5),  # the kernel, too, began while the host still uploaded
     ],
 )
 def test_each_moment_counts_once(
@@ -106,6 +131,13 @@ def test_each_moment_counts_once(
         }
     )  # fmt: skip
     assert sum(parts.values()) == pytest.approx(whole) == pytest.approx(7.0 + wait_s)
+
+
+def test_an_upload_whose_call_blocks_counts_once_and_leaves_enqueueing_its_time(clock: Scripted) -> None:
+    parts = problem(clock, True, 30.0, {"upload": 0.9, "passes": 0.0, "kernel": 30.0})
+    assert parts.pop(WHOLE) == pytest.approx(37.0)
+    expected = {"upload": 1.0, "enqueue": 2.0, "passes": 0.0, "kernel": 30.0, "waiting": 0.0, "download": 4.0}
+    assert parts == pytest.approx(expected)
 
 
 def test_stamps_that_are_longer_than_the_wall_clock_do_not_add_up(clock: Scripted) -> None:

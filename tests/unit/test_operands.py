@@ -1,0 +1,77 @@
+"""Operands between host and device, without either: what is written of them, and how they are mapped."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pyopencl as cl
+import pytest
+
+from gemmbench.gemm.opencl_bench import Bench
+from gemmbench.model.problem import Gemm
+from gemmbench.model.row import CYCLE
+from gemmbench.opencl import runtime
+from gemmbench.opencl.runtime import Mapped, Operand
+
+
+class Released(np.ndarray[Any, Any]):
+    """A map whose base can be released."""
+
+    @property
+    def base(self) -> Any:  # type: ignore[override]
+        return SimpleNamespace(release=lambda queue: None)
+
+
+class Counted(np.ndarray[Any, Any]):
+    """An array that counts the elements that are written."""
+
+    written = 0
+
+    def __setitem__(self, where: Any, values: Any) -> None:
+        self.written += self[where].size
+        super().__setitem__(where, values)
+
+
+@pytest.mark.parametrize(("rows", "columns", "ld"), [(3, 5, 5), (3, 8, 8), (2, 6, 9), (1, 1, 1), (0, 4, 4)])
+def test_an_image_is_filled_once_and_its_last_pixels_with_zeros(rows: int, columns: int, ld: int) -> None:
+    image = Operand.__new__(Operand)
+    image._queue, image._shape, image._image = None, (rows, columns), True
+    width = -(-columns // 4) * 4
+    image._host = np.full((max(1, rows), width), np.nan).view(Counted)
+    values = np.arange(1.0, rows * ld + 1).reshape(rows, ld)
+    image.fill(values)
+    expected = np.zeros((max(1, rows), width))
+    expected[:rows, :columns] = values[:, :columns]
+    np.testing.assert_array_equal(image._host, expected)
+    assert image._host.written == image._host.size
+
+
+@pytest.mark.parametrize("beta", [0.0, 1.0])
+def test_a_map_cycle_discards_what_it_overwrites_and_nothing_else(
+    beta: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """C without beta is not filled, so that what stands between its rows has to stay."""
+    flags: list[tuple[str, int]] = []
+
+    def enqueue_map(queue: Any, buffer: str, how: int, *_: Any, **__: Any) -> tuple[Any, None]:
+        flags.append((buffer, how))
+        return np.zeros(4).view(Released), None
+
+    monkeypatch.setattr(runtime.cl, "enqueue_map_buffer", enqueue_map)
+    queue = SimpleNamespace(finish=lambda: None)
+    matrices = [Mapped.__new__(Mapped) for _ in "ABC"]
+    for matrix, name in zip(matrices, "ABC", strict=True):
+        matrix._queue, matrix._shape, matrix._image, matrix._held = queue, (2, 2), False, (4,)
+        matrix._dtype, matrix.buffer, matrix._host = np.dtype(float), name, None
+    values = np.ones((2, 2))
+    bench: Any = SimpleNamespace(
+        _operands=[matrices], _turns=SimpleNamespace(), _problem=Gemm(2, 2, 2, beta=beta), _hosted=[[]],
+        _stored=SimpleNamespace(a=values, b=values, c=values), stamped=False,
+        runtime=SimpleNamespace(queue=queue),
+    )  # fmt: skip
+    Bench._host_run(bench, 0, CYCLE)
+    kept, lost = cl.map_flags.READ | cl.map_flags.WRITE, cl.map_flags.WRITE_INVALIDATE_REGION
+    first = [("A", lost), ("B", lost), ("C", lost if beta else kept)]
+    assert flags == [*first, ("A", kept), ("B", kept), ("C", kept)]
