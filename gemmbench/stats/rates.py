@@ -136,6 +136,7 @@ def own_rate(row: Row, scope: str) -> Rate | None:
 
 
 _APART = 0.1  # of the host scope's median: a problem by part that differs from it by more is none of its own
+_SHORT_S = 1e-3
 ADDS_UP = 0.03  # of the whole: parts that differ from it by more do not add up to it
 
 
@@ -187,11 +188,14 @@ def doubt(parts: Mapping[str, Sequence[float]]) -> str:
 
 
 def parts_apart(row: Row) -> str:
-    """That the problem of `Row.parts` took another time than the row's host scope; "" if it did not."""
+    """That the problem of `Row.parts` took another time than the row's host scope; "" if it did not.
+
+    Not of problems under a millisecond, where looking at the parts takes a share of the time itself.
+    """
     known, host = split(row.parts), summary(row, "host")
     if known is None or known.whole_s is None or host is None:
         return ""
-    if abs(known.whole_s / host.median - 1) <= _APART:
+    if host.median < _SHORT_S or abs(known.whole_s / host.median - 1) <= _APART:
         return ""
     return (
         "measured apart from the host scope's samples: "

@@ -354,6 +354,7 @@ def test_the_device_of_another_version() -> None:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals are otherwise there")
 def test_ctrl_c_ends_a_wait_though_another_thread_is_handed_it() -> None:
+    ignored = signal.signal(signal.SIGINT, signal.default_int_handler)  # as a job in the background has it
     source, sink = os.pipe()
     pipe = Pipe(os.fdopen(source, "rb"), io.BytesIO())
     threading.Timer(0.2, lambda: signal.pthread_kill(threading.get_ident(), signal.SIGINT)).start()
@@ -364,3 +365,4 @@ def test_ctrl_c_ends_a_wait_though_another_thread_is_handed_it() -> None:
     os.close(sink)
     assert pipe.ended(10)
     pipe.close()
+    signal.signal(signal.SIGINT, ignored)
