@@ -32,6 +32,8 @@ FILE = "gemm/00_im2col.cl"
 BITS = {1: "uchar", 2: "ushort", 4: "uint", 8: "ulong"}
 """What stands for values of so many bytes: im2col copies them, and needs no arithmetic of their type."""
 
+_BY_NAME = {layer.name: layer for layer in CONVOLUTIONS}
+
 
 def options(layer: Convolution, dtype: str, device: DeviceFacts) -> tuple[str, ...]:
     """The -D list of the kernel for one tower of a layer."""
@@ -76,7 +78,7 @@ def _step(index: int, device: DeviceFacts, layer: Convolution, dtype: str, batch
 def rebuilt(row: Row, device: DeviceFacts) -> Case | Skip | None:
     """The step, for position 0, that would measure a saved row again; None if there is no such layer."""
     batch = row.parameters.get("batch", 0)
-    layer = next((layer for layer in CONVOLUTIONS if layer.name == row.parameters.get("layer")), None)
+    layer = _BY_NAME.get(str(row.parameters.get("layer")))
     whole = isinstance(batch, int) and batch > 0
     if row.variant != IM2COL or layer is None or row.dtype not in DTYPES or not whole:
         return None
@@ -85,8 +87,7 @@ def rebuilt(row: Row, device: DeviceFacts) -> Case | Skip | None:
 
 def layer_of(case: Case) -> tuple[Convolution, int]:
     """The convolution that a case lowers, and its images at once."""
-    layer = next(layer for layer in CONVOLUTIONS if layer.name == case.parameters["layer"])
-    return layer, int(case.parameters["batch"])
+    return _BY_NAME[str(case.parameters["layer"])], int(case.parameters["batch"])
 
 
 def lowered(images: np.ndarray[Any, Any], layer: Convolution) -> np.ndarray[Any, Any]:

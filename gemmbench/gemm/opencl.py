@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -37,7 +37,8 @@ class GemmExecutor:
 
     def build(self, case: Case) -> instrument.Built:
         with _of_other_folder(case):
-            return self._built(case, self._programs_of(case))
+            programs = self._programs_of(case)
+            return self._built(case, programs, self._smaller_groups(case, programs))
 
     def prepare(
         self, case: Case, policy: Policy, like: Bench | None = None, problem: Gemm | None = None
@@ -45,12 +46,13 @@ class GemmExecutor:
         variant, parameters, root = _variant(case), self._compiled(case), case.former
         with errors(), _of_other_folder(case):
             programs = self._programs_of(case)
+            smaller = self._smaller_groups(case, programs)
             bind = partial(self.bind, variant, parameters, programs, fixed=_fixed(case))
             timed = Timed(
                 bind,
                 partial(self._exact_error, variant, case.dtype, parameters, bind, root),
-                self._built(case, programs),
-                (*self.notes, *self._notes(case, programs)),
+                self._built(case, programs, smaller),
+                (*self.notes, *smaller_notes(smaller)),
                 variant.sums.get(case.dtype, ""),
             )
             if like is not None:
@@ -63,7 +65,9 @@ class GemmExecutor:
     def _programs_of(self, case: Case) -> dict[str, Built]:
         return self.programs(_variant(case), case.dtype, self._compiled(case), case.former)
 
-    def _built(self, case: Case, programs: Mapping[str, Built]) -> instrument.Built:
+    def _built(
+        self, case: Case, programs: Mapping[str, Built], smaller: Iterable[tuple[Pass, Group, Group]]
+    ) -> instrument.Built:
         assert case.problem is not None
         variant, numbers = _variant(case), case.numbers
         return instrument.Built(
@@ -73,7 +77,7 @@ class GemmExecutor:
                 **variant.chosen(case.problem, self.runtime.facts, numbers),
                 **{
                     name: side
-                    for step, _, group in self._smaller_groups(case, programs)
+                    for step, _, group in smaller
                     if step.role == "multiply"
                     for name, side in zip(("WX", "WY"), group, strict=True)
                 },
@@ -98,9 +102,6 @@ class GemmExecutor:
             for step in variant.steps(values)
         )
         return tuple(each for each in groups if each[1] != each[2])
-
-    def _notes(self, case: Case, programs: Mapping[str, Built]) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(_note(*each) for each in self._smaller_groups(case, programs)))
 
     def _compiled(self, case: Case) -> dict[str, int]:
         """The parameters of a case, and those with which its variant has kernels compiled for the problem."""
@@ -223,6 +224,11 @@ class LoweringExecutor:
 def _fixed(case: Case) -> bool:
     """Whether the user or the tuner said in which groups it is launched."""
     return BY_NAME[case.variant].fixes_group(case.given or ())
+
+
+def smaller_notes(smaller: Iterable[tuple[Pass, Group, Group]]) -> tuple[str, ...]:
+    """For a row with passes whose work-groups are smaller than planned; each sentence once."""
+    return tuple(dict.fromkeys(_note(*each) for each in smaller))
 
 
 def _note(step: Pass, planned: Group, group: Group) -> str:

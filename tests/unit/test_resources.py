@@ -9,7 +9,7 @@ import pyopencl as cl
 import pytest
 
 from gemmbench.cli.kernels import sheets
-from gemmbench.gemm.opencl import GemmExecutor
+from gemmbench.gemm.opencl import GemmExecutor, smaller_notes
 from gemmbench.ladder import BY_NAME
 from gemmbench.ladder.architectures import Fit, fit
 from gemmbench.model.case import Case
@@ -102,7 +102,8 @@ def built_for(monkeypatch: pytest.MonkeyPatch, name: str, given: dict[str, int] 
     (case,) = gemm_plan([DEVICE], [BY_NAME[name]], [Gemm(64, 64, 64)], given)
     assert isinstance(case, Case)
     programs = dict.fromkeys(BY_NAME[name].files, Built(None, 0.5, ""))
-    return executor._built(case, programs), executor._notes(case, programs)
+    smaller = executor._smaller_groups(case, programs)
+    return executor._built(case, programs, smaller), smaller_notes(smaller)
 
 
 def test_a_kernel_is_launched_in_the_groups_that_its_driver_takes(monkeypatch: pytest.MonkeyPatch) -> None:
