@@ -15,8 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
+from matplotlib.backend_bases import RendererBase
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.offsetbox import AnnotationBbox, HPacker, TextArea
@@ -104,8 +106,7 @@ def figure_of(panes: Callable[[], Sequence[Pane]], lacks: str, across: int) -> F
     Raises:
         ChartError: no panes.
     """
-    matplotlib.rcdefaults()
-    matplotlib.rcParams.update(_STYLE)
+    set_style()
     content = panes()
     if not content:
         raise ChartError(f"nothing to draw: {lacks}")
@@ -140,6 +141,18 @@ def _few_colours(png: BytesIO) -> bytes:
     return small.getvalue()
 
 
+def each_alone(panes: Callable[[], Sequence[Pane]]) -> list[Figure]:
+    """Each pane as a figure of its own, for a page that puts them where there is room; as of `figure_of`."""
+    set_style()
+    return [_composed([pane], 1) for pane in panes()]
+
+
+def set_style() -> None:
+    """Matplotlib's own style, which every chart is drawn in: call it inside ``rc_context``."""
+    matplotlib.rcdefaults()
+    matplotlib.rcParams.update(_STYLE)
+
+
 def _composed(panes: Sequence[Pane], across: int) -> Figure:
     """Panes in rows, each in a figure of its own."""
     across = min(len(panes), across)
@@ -156,6 +169,24 @@ def _composed(panes: Sequence[Pane], across: int) -> Figure:
 
 
 # --- What stands in a pane ----------------------------------------------------------------------------------
+
+
+class Mark(Artist):
+    """Where a row stands in a pane, and what a page says of it under the pointer; nothing is drawn."""
+
+    def __init__(self, at: tuple[float, float], text: str) -> None:
+        super().__init__()
+        self.at = at
+        self.text = text
+        self.set_in_layout(False)
+
+    def draw(self, renderer: RendererBase) -> None:
+        """It has no picture."""
+
+
+def mark(axes: Axes, x: float, y: float, text: str) -> None:
+    """Say what stands at a point, in data coordinates: see `Mark`."""
+    axes.add_artist(Mark((x, y), text))
 
 
 def say(

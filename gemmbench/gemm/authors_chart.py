@@ -114,6 +114,8 @@ def _paint_order(axes: Axes, pair: Comparison) -> None:
         shares, (pane.GREY, pane.UP), "Do", ("there", "here"), strict=True
     ):
         axes.plot(values, lines, marker, color=colour, markersize=6, label=name)
+        for value, y, kernel in zip(values, lines, pair.order, strict=True):
+            pane.mark(axes, value, y, f"{kernel} {name}: {units.percent(value)} of the fastest")
     for column, (head, side) in enumerate(zip(("there", "here"), ranks, strict=True)):
         pane.heading(axes, column, f"rank {head}", (pane.GREY, pane.UP)[column])
         for y, rank in zip(lines, side, strict=True):
@@ -144,6 +146,9 @@ def _paint_curves(axes: Axes, pair: Comparison) -> None:
             at = sorted(curve)
             axes.plot(at, [curve[size] / best for size in at], marker="o", color=colour, linestyle=dashes,
                       label=f"{name}, {where}")  # fmt: skip
+            for size in at:
+                said = f"{name} at {size}, {where}: {units.percent(curve[size] / best)} of its own best"
+                pane.mark(axes, size, curve[size] / best, said)
         there, here = (f"{bend(curve)}{_fall(curve)}" for curve in both)
         notes.append(f"{name}: 90 % of its best from {there} there, from {here} here.")
     axes.set_xscale("log", base=2)

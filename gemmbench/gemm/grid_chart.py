@@ -19,6 +19,7 @@ from gemmbench.model.row import Problem, Row, titled
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean, listed
 from gemmbench.report.notes import WORDS
+from gemmbench.report.sample import sample
 from gemmbench.stats import rates as derive
 
 _CELL = 0.42  # inches down the page
@@ -115,6 +116,8 @@ def _paint_cells(axes: Axes, grid: Grid) -> None:
             if not rate:
                 style = {"facecolor": _NOTHING, "edgecolor": pane.PALE, "hatch": "///", "linewidth": 0}
             axes.add_patch(Rectangle((i - 0.5, j - 0.5), 1, 1, **style))
+            if row:
+                pane.mark(axes, i, j, sample(grid.run, row, grid.scope))
             is_best = rate == highest
             colour = "white" if rate and share > _DARK else pane.BLACK if rate else pane.GREY
             axes.text(
@@ -163,6 +166,8 @@ def _paint_lines(axes: Axes, grids: Sequence[Grid]) -> None:
         ]
         xs = [x for x, _, _ in rated]
         axes.plot(xs, [rate.median / divisor for _, rate, _ in rated], "o-", color=colour)
+        for x, rate, row in rated:
+            pane.mark(axes, x, rate.median / divisor, sample(grid.run, row, grid.scope))
         for x, rate, _ in rated:  # an interval that is not known is NaN, and draws nothing
             axes.plot([x, x], [rate.low / divisor, rate.high / divisor], color=colour, linewidth=1)
         x, best, _ = max(rated, key=lambda each: each[1].median)

@@ -20,6 +20,7 @@ from gemmbench.model.dtypes import DTYPES, GEMM_DTYPES
 from gemmbench.model.row import PARTS, Problem, Row
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean
+from gemmbench.report.sample import sample
 from gemmbench.stats import rates as derive
 from gemmbench.stats.panels import Series, Setting, common_problem, series, settings, sweep_axis
 
@@ -163,6 +164,9 @@ def _bars(axes: Axes, chart: Ladder, stands: Sequence[pane.Place], unit: float, 
             _no_bar(axes, position.y, position.rung.rows[chart.dtype])
             continue
         _step(axes, position.y, before, rate / unit)
+        pane.mark(
+            axes, rate / unit, position.y, sample(chart.run, position.rung.rows[chart.dtype], chart.scope)
+        )
         figures = [f"{units.number(rate / unit)}x", units.number(rate / divisor)]
         if chart.peak:
             figures.append(_of_peak(chart, position.rung.rows[chart.dtype]))
@@ -337,6 +341,8 @@ def _figure(
             [rate / divisor], [position.y], marker, color=colour, markersize=6, markeredgecolor="white",
             markeredgewidth=0.6, zorder=3, label=f"{position.rung.label} {dtype}",
         )  # fmt: skip
+        said = sample(chart.run, position.rung.rows[dtype], derive.view_scope(chart.run))
+        pane.mark(axes, rate / divisor, position.y, said)
         pane.cell(axes, column, position.y, units.number(rate / divisor), pane.DARK, bold=rate == best)
     elif dtype in position.rung.rows:
         pane.cell(axes, column, position.y, _word(position.rung.rows[dtype]), pane.GREY, small=True)
@@ -437,6 +443,8 @@ def _paint_shapes(axes: Axes, chart: Shapes) -> None:
         for index, line in enumerate(chart.shown):
             y = n * (count + 1) + index
             _shape_bar(axes, y, line, n, rates[line, n] / divisor, colours[line], best=rates[line, n] == best)
+            if n in line.rows:
+                pane.mark(axes, rates[line, n] / divisor, y, sample(chart.run, line.rows[n], scope))
     middles = [n * (count + 1) + (count - 1) / 2 for n in range(len(chart.shapes))]
     axes.set_yticks(middles, [_name(row) for row in chart.shapes], fontsize=8)
     axes.tick_params(axis="y", length=0)
@@ -526,6 +534,8 @@ def _paint_parts(axes: Axes, title: str, head: str, bars: dict[int, tuple[str, d
         for name in split.seconds:
             share = 100 * split.share(name)
             axes.barh(y, share, _BAR, left, color=_PART_COLOURS[name], label=name)
+            said = f"{part_name(split, name)}: {units.seconds(split.seconds[name])}, {share:.1f} %"
+            pane.mark(axes, left + share / 2, y, said)
             if share >= 100 * _NAMED_PART:
                 style: dict[str, Any] = {"ha": "center", "va": "center_baseline", "fontsize": 7.5}
                 colour = pane.BLACK if name == "map" else "white"

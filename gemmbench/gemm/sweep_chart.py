@@ -33,6 +33,7 @@ from gemmbench.model.row import Problem, Row
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean
 from gemmbench.report.notes import FEW
+from gemmbench.report.sample import sample
 from gemmbench.stats import rates as derive
 from gemmbench.stats.panels import Panel, Series, break_evens, series, sweep_axis
 
@@ -215,20 +216,25 @@ def _curves(axes: Axes, box: Box, values: Values) -> list[Label]:
     for number, (run, panel) in enumerate(box.parts):
         for curve in panel.series:
             look = styles[number, curve.label]
-            end = _line(axes, curve, box.sizes, values, look)
+            end = _line(axes, run, curve, box, values, look)
             if end:
                 name = f"{box.series_name(curve)}{box.name(run)}"
                 labels.append(Label(name, end, look.colour, look.strength > 1))
     return labels
 
 
-def _line(axes: Axes, curve: Series, sizes: Sequence[int], values: Values, look: Look) -> End | None:
+def _line(
+    axes: Axes, run: Run, curve: Series, box: Box, values: Values, look: Look, scope: str = ""
+) -> End | None:
     """Draw one series with its confidence band; sizes without a figure are gaps. Returns its end."""
-    nothing = (np.nan, np.nan, np.nan)
+    nothing, sizes = (np.nan, np.nan, np.nan), box.sizes
     points = np.array([(values(curve.rows[n]) or nothing) if n in curve.rows else nothing for n in sizes])
     middle, low, high = points.T
     axes.fill_between(sizes, low, high, color=look.stroke, alpha=look.band, linewidth=0)
     axes.plot(sizes, middle, label=curve.label, **look.style)
+    for size, value in zip(sizes, middle, strict=True):
+        if size in curve.rows:
+            pane.mark(axes, size, value, sample(run, curve.rows[size], scope or box.scope))
     return end_of(sizes, middle)
 
 
@@ -253,8 +259,8 @@ def _host_device(axes: Axes, box: Box, styles: Mapping[tuple[int, str], Look]) -
             dotted = replace(look, line=(0, (1, 1.4)), open=True)
             lines = {"": look} if curve.is_host else {", host": look, ", device": dotted}
             for scope, style in lines.items():
-                values = _rates("device" if style is dotted else "host")
-                if end := _line(axes, curve, box.sizes, values, style):
+                shown = "device" if style is dotted else "host"
+                if end := _line(axes, run, curve, box, _rates(shown), style, shown):
                     name = f"{clean(curve.label)}{scope}{box.name(run)}"
                     labels.append(Label(name, end, look.colour))
         _mark_break_even(axes, box, panel)
@@ -434,6 +440,9 @@ def _points(axes: Axes, roofs: Roofs) -> list[Label]:
         style = look.style | {"marker": look.marker or ("" if roofs.swept else "x")}
         style |= {} if roofs.swept else {"linestyle": ""}
         axes.plot(roofs.intensities, rates, label=line.label, **style)
+        for number, row in line.rows.items():
+            said = sample(roofs.box.parts[0][0], row, roofs.box.scope)
+            pane.mark(axes, roofs.intensities[number - 1], rates[number - 1], said)
         if end := end_of(roofs.intensities, rates):
             labels.append(Label(roofs.box.series_name(line), end, look.colour, look.strength > 1))
     return labels

@@ -19,6 +19,7 @@ from gemmbench.model.dtypes import DTYPES
 from gemmbench.model.row import Row
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean
+from gemmbench.report.sample import sample
 from gemmbench.stats import intervals
 from gemmbench.stats import rates as derive
 
@@ -51,12 +52,12 @@ def peak(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
         by_width = [group for group in groups if "width" in group.rows[0].parameters]
         for chunk in _chunks(by_width):
             if any(group.measured for group in chunk):
-                painted = partial(_widths, groups=chunk, title=subject.title, about=about)
+                painted = partial(_widths, run=subject.run, groups=chunk, title=subject.title, about=about)
                 drawn.append(pane.Pane(HEIGHT, painted))
         others = [group for group in groups if group not in by_width]
         if any(group.measured for group in others):
             lines = sum(len(_pairs(group)) + 1 for group in others if group.measured)
-            painted = partial(_instructions, groups=others, title=subject.title, about=about)
+            painted = partial(_instructions, run=subject.run, groups=others, title=subject.title, about=about)
             drawn.append(pane.Pane(1.6 + pane.ROW * lines, painted))
     return drawn
 
@@ -104,7 +105,7 @@ def _best(group: Group) -> float | None:
 # --- bars by vector width ---------------------------------------------------------------------------------
 
 
-def _widths(axes: Axes, groups: Sequence[Group], title: str, about: str) -> None:
+def _widths(axes: Axes, run: Run, groups: Sequence[Group], title: str, about: str) -> None:
     """Bars by width for each type, the best batch; a short line across each is its median."""
     largest, divisor, letter = _scale(groups)
     top = largest / divisor * 1.14  # a suspect bar may leave the picture
@@ -119,6 +120,7 @@ def _widths(axes: Axes, groups: Sequence[Group], title: str, about: str) -> None
                 best = rate.best == _best(group)
                 shade = n / max(1, len(group_rows) - 1)
                 _bar(axes, start + n, row, rate, shade, best, top, divisor)
+                pane.mark(axes, start + n, min(rate.best / divisor, top * 0.955), sample(run, row))
             elif group.measured:
                 _word(axes, start + n, row)
         middle = start + (len(group_rows) - 1) / 2
@@ -193,7 +195,7 @@ def _pairs(group: Group) -> dict[str, dict[str, Row]]:
     return by_instruction
 
 
-def _instructions(axes: Axes, groups: Sequence[Group], title: str, about: str) -> None:
+def _instructions(axes: Axes, run: Run, groups: Sequence[Group], title: str, about: str) -> None:
     """A line for each instruction: a bar for each kind of operands, the figures at the right."""
     drawn = [group for group in groups if group.measured]
     largest, divisor, letter = _scale(drawn)
@@ -207,7 +209,7 @@ def _instructions(axes: Axes, groups: Sequence[Group], title: str, about: str) -
         for group in drawn:
             for name, pair in _pairs(group).items() if group.rows[0].variant == probe else ():
                 names[y] = name
-                _instruction(axes, y, [pair.get(kind) for kind in kinds], divisor)
+                _instruction(axes, y, [pair.get(kind) for kind in kinds], divisor, run)
                 y += 1
     pane.name_rows(axes, names, heads)
     for column, kind in enumerate(kinds):
@@ -234,7 +236,7 @@ def _instructions(axes: Axes, groups: Sequence[Group], title: str, about: str) -
     )
 
 
-def _instruction(axes: Axes, y: float, rows: Sequence[Row | None], divisor: float) -> None:
+def _instruction(axes: Axes, y: float, rows: Sequence[Row | None], divisor: float, run: Run) -> None:
     height = _BAR / len(rows)
     for column, row in enumerate(rows):
         rate = derive.rate(row, "kernel") if row is not None else None
@@ -251,6 +253,7 @@ def _instruction(axes: Axes, y: float, rows: Sequence[Row | None], divisor: floa
             hatch="////" if suspect else None,
             label=f"{row.variant} {row.dtype}",
         )
+        pane.mark(axes, rate.best / divisor, y - _BAR / 2 + height * (column + 0.5), sample(run, row))
         text = ("?" if suspect else "") + units.number(rate.best / divisor)
         pane.cell(axes, column, y, text, pane.DARK)
 
@@ -274,6 +277,7 @@ class Line:
     low: tuple[float, ...]
     high: tuple[float, ...]
     doubted: tuple[int, ...]  # places of figures that are suspect
+    samples: tuple[str, ...]  # what is said of each point
 
     @property
     def end(self) -> int:
@@ -316,18 +320,21 @@ def _panes(
     for subject in pane.subjects(runs, wanted, typed=False):
         if any(row.status == "ok" and row.samples for row in subject.rows):
             cache = subject.run.header.devices[subject.device].last_level_cache_bytes
-            painted = partial(paint, title=subject.title, rows=subject.rows, cache=cache)
+            painted = partial(paint, run=subject.run, title=subject.title, rows=subject.rows, cache=cache)
             drawn.append(pane.Pane(height(subject.rows), painted))
     return drawn
 
 
-def _line(name: str, rows: Iterable[Row], figure: Callable[[Row], tuple[float, float, float] | None]) -> Line:
+def _line(
+    run: Run, name: str, rows: Iterable[Row], figure: Callable[[Row], tuple[float, float, float] | None]
+) -> Line:
     """The line of one probe; rows without a figure are gaps."""
     by_size = sorted(rows, key=_bytes)
     points = np.array([figure(row) or (np.nan, np.nan, np.nan) for row in by_size])
     doubted = tuple(n for n, row in enumerate(by_size) if row.check.verdict == "suspect")
     middle, low, high = map(tuple, points.T)
-    return Line(name, tuple(map(_bytes, by_size)), middle, low, high, doubted)
+    samples = tuple(sample(run, row) for row in by_size)
+    return Line(name, tuple(map(_bytes, by_size)), middle, low, high, doubted, samples)
 
 
 def _bytes(row: Row) -> int:
@@ -360,6 +367,8 @@ def _draw(axes: Axes, lines: Sequence[Line], ticks: Sequence[int]) -> None:
         axes.fill_between(line.sizes, line.low, line.high, color=colour, alpha=0.22, linewidth=0)
         marker = _MARKERS[index % len(_MARKERS)]
         axes.plot(line.sizes, line.values, color=colour, marker=marker, label=line.name)
+        for point in zip(line.sizes, line.values, line.samples, strict=True):
+            pane.mark(axes, *point)
         doubted = ([each[n] for n in line.doubted] for each in (line.sizes, line.values))
         hollow: dict[str, Any] = {"markerfacecolor": "white", "markeredgecolor": colour}
         axes.plot(*doubted, linestyle="", marker=marker, label="_suspect", **hollow)
@@ -411,14 +420,16 @@ def _mark_cache(axes: Axes, cache: int, top: bool) -> None:
         pane.say(axes, text, (cache, 1 if top else 0), offset, pane.BELOW, ha="right", **style)
 
 
-def _staircase(axes: Axes, title: str, rows: list[Row], cache: int) -> None:
+def _staircase(axes: Axes, run: Run, title: str, rows: list[Row], cache: int) -> None:
     below = "every unit reading the same set again and again; best batch, band: the median's 95 % confidence"
-    _by_set(axes, _line("working-set", rows, _gbps), "GB/s", title, below, rows, cache)
+    _by_set(axes, _line(run, "working-set", rows, _gbps), "GB/s", title, below, rows, cache)
 
 
-def _chase(axes: Axes, title: str, rows: list[Row], cache: int) -> None:
+def _chase(axes: Axes, run: Run, title: str, rows: list[Row], cache: int) -> None:
     below = "loads that wait for one another, in random order; median, band: p10 to p90"
-    _by_set(axes, _line("pointer-chase", rows, _nanoseconds), "ns for each load", title, below, rows, cache)
+    _by_set(
+        axes, _line(run, "pointer-chase", rows, _nanoseconds), "ns for each load", title, below, rows, cache
+    )
 
 
 def _by_set(axes: Axes, line: Line, unit: str, title: str, below: str, rows: list[Row], cache: int) -> None:
@@ -431,9 +442,9 @@ def _by_set(axes: Axes, line: Line, unit: str, title: str, below: str, rows: lis
     _below(axes, rows)
 
 
-def _transfer(axes: Axes, title: str, rows: list[Row], cache: int) -> None:
+def _transfer(axes: Axes, run: Run, title: str, rows: list[Row], cache: int) -> None:
     names = dict.fromkeys(row.variant for row in rows)
-    lines = [_line(name, [row for row in rows if row.variant == name], _gbps) for name in names]
+    lines = [_line(run, name, [row for row in rows if row.variant == name], _gbps) for name in names]
     lines = [line for line in lines if line.end >= 0]
     _draw(axes, lines, sorted({size for line in lines for size in line.sizes}))
     axes.set_xlabel("bytes")
@@ -454,7 +465,7 @@ def _transfer(axes: Axes, title: str, rows: list[Row], cache: int) -> None:
 # --- launches -----------------------------------------------------------------------------------------------
 
 
-def _launches(axes: Axes, title: str, rows: list[Row], cache: int) -> None:
+def _launches(axes: Axes, run: Run, title: str, rows: list[Row], cache: int) -> None:
     """A bar from p10 to p90 for each probe, its median, whiskers from the least to p99."""
     measured = [row for row in rows if derive.finest_seconds(row)]
     for index, row in enumerate(measured):
@@ -464,6 +475,7 @@ def _launches(axes: Axes, title: str, rows: list[Row], cache: int) -> None:
         axes.barh(
             index, high - low, _BAR_HEIGHT, left=low, color=pane.COLOURS[0], alpha=0.45, label=row.variant
         )
+        pane.mark(axes, middle, index, sample(run, row))
         axes.vlines(middle, index - _BAR_HEIGHT / 2, index + _BAR_HEIGHT / 2, color=pane.DARK, linewidth=1.6)
         style: dict[str, Any] = {"ha": "center", "va": "bottom", "fontsize": 8}
         pane.say(axes, units.seconds(middle), (middle, index - _BAR_HEIGHT / 2), (0, 1), **style)

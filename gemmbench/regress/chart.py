@@ -10,12 +10,26 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
 
-from gemmbench.charts.pane import BELOW, BLACK, COLOURS, DOWN, GREY, PALE, UP, Pane, footnote, say, titles
+from gemmbench.charts.pane import (
+    BELOW,
+    BLACK,
+    COLOURS,
+    DOWN,
+    GREY,
+    PALE,
+    UP,
+    Pane,
+    footnote,
+    mark,
+    say,
+    titles,
+)
 from gemmbench.model import units
 from gemmbench.model.device import HOST
 from gemmbench.model.row import Row
 from gemmbench.model.units import clean, listed
 from gemmbench.regress.compare import Comparison, Line
+from gemmbench.regress.compare_table import full_name, sentence
 from gemmbench.regress.history import History, Track
 from gemmbench.regress.verdict import Verdict
 
@@ -67,6 +81,7 @@ def _paint(axes: Axes, comparison: Comparison, lines: Sequence[Line], hidden: in
         axes.fill_betweenx((y - 0.5, y + 0.5), *edges, color=PALE, alpha=0.45, linewidth=0)
         axes.plot((judgement.low, judgement.high), (y, y), color=colour, linewidth=1.6, solid_capstyle="butt")
         axes.plot(judgement.ratio, y, color=colour, marker=marker, linestyle="none", label=line.verdict)
+        mark(axes, judgement.ratio, y, f"{full_name(line)}: {sentence(line)}")
     axes.axvline(1.0, color=BLACK, linewidth=0.8)
     axes.set_ylim(len(lines) - 0.5, -0.5)
     axes.set_yticks(range(len(lines)), [row_text(line.row) for line in lines], fontsize=7.5)
@@ -151,6 +166,9 @@ def _history_paint(axes: Axes, history: History, track: Track, hidden: int) -> N
         "elinewidth": 0.8,
     }
     axes.errorbar(runs, heights, errors, label="runs", **style)
+    for point, height in zip(track.points, heights, strict=True):
+        change = f"{(height - 1) * 100:+.1f} %"
+        mark(axes, point.run, height, f"{history.times[point.run]:%Y-%m-%d %H:%M}: {change}")
     for segment in track.segments:
         level = math.exp(median(point.figure.value for point in segment) - start)
         ends = (segment[0].run - 0.4, segment[-1].run + 0.4)

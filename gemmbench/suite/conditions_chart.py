@@ -18,6 +18,7 @@ from gemmbench.charts.pane import (
     Families,
     Pane,
     footnote,
+    mark,
     own_title,
     short,
     titles,
@@ -89,6 +90,10 @@ def _paint(axes: Axes, run: Run, row: Row, beside: Sequence[Run], left_out: int)
             x, y = zip(*points, strict=True)
             axes.scatter(x, y, s=14, color=colour, linewidths=0, label=label, zorder=3)
             keys.append((label, colour))
+    for second, clock, power, limits in batches:
+        drawn_w = f", {units.watts(power)}" if power is not None else ""
+        by = f", limited by {limits.replace(' ', ', ')}" if limits else ""
+        mark(axes, second, clock, f"{units.seconds(second)}: {units.number(clock)} MHz{drawn_w}{by}")
     if most:
         axes.axhline(most, color=BLACK, linewidth=1, linestyle=(0, (4, 3)), label="maximum clock")
         keys.append(("-- its maximum", BLACK))

@@ -88,6 +88,7 @@ def _paint_steps(axes: Axes, title: str, dtype: str, known: Architecture, marks:
             tight = items < mark.group
             at = (mark.registers or 1, max(items, least / 2))
             axes.plot(*at, "o" if items else "x", color=_TIGHT if tight else _FITS, clip_on=False, zorder=3)
+            pane.mark(axes, *at, f"{_words(mark, items)}: {items} work-items in flight")
         pane.say(axes, letter, at, (0, 6), ha="center", fontsize=8.5, fontweight="bold", color=pane.BLACK)
         flight = f"{items} in flight" if items else "more than there are"
         lines.append(f"{letter}: {flight}: {', '.join(_words(mark, items) for mark in alike)}")
@@ -132,6 +133,9 @@ def _paint_groups(axes: Axes, title: str, dtype: str, marks: Sequence[Mark]) -> 
             axes.plot([mark.group, mark.most], [y, y], color=pane.PALE, linewidth=3, zorder=1)
             axes.plot(mark.most, y, "|", color=pane.DARK, markersize=9, markeredgewidth=2)
         axes.plot(mark.group, y, "o", color=_TIGHT if tight else _FITS)
+        pane.mark(
+            axes, mark.group, y, f"{clean(mark.name)}: groups of {mark.group}, of {mark.most or '?'} at most"
+        )
     axes.set_ylim(len(marks) - 0.4, -0.6)
     pane.name_rows(axes, {y: clean(mark.name) for y, mark in enumerate(marks)}, {})
     low, high = min(mark.group for mark in marks), max(mark.most or mark.group for mark in marks)

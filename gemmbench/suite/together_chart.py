@@ -190,6 +190,11 @@ def _slowdowns(axes: Axes, picture: _Picture) -> None:
                     "linestyle": "none",
                 }
                 axes.plot(index + shift, slowdown.median, label=f"{variant} on {device}", **style)
+                between = f"{units.number(slowdown.low)} to {units.number(slowdown.high)}"
+                said = (
+                    f"{clean(variant)} on device {device}, {size}: slowdown {units.number(slowdown.median)}"
+                )
+                pane.mark(axes, index + shift, slowdown.median, f"{said} ({between})")
     axes.axhline(1.0, color=pane.BLACK, linewidth=0.8, label="no change")
     shares = together_table.shared(picture.run.header.devices, picture.devices)
     for shared in shares:

@@ -36,6 +36,9 @@ def _paint(axes: Axes, run: Run, outcome: Result, beside: Sequence[Run]) -> None
     last = outcome.attempts[-1].number
     numbers, rates = zip(*tried, strict=True)
     axes.scatter(numbers, rates, s=14, color=_TRIED, linewidths=0, label="configuration", zorder=2)
+    for each in outcome.attempts:
+        said = f"{each.number}: {units.rate(each.rate)}" if each.rate else f"{each.number}: no rate"
+        pane.mark(axes, each.number, (each.rate or 0.0) / divisor, f"{said} ({listed(each.parameters)})")
     if failed:
         zeros = [0.0] * len(failed)
         axes.scatter(failed, zeros, s=18, marker="x", color=pane.DOWN, label="without a rate", clip_on=False)
