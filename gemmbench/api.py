@@ -29,8 +29,18 @@ from gemmbench.model.units import clean, reason_of
 from gemmbench.options import comparing, measuring
 from gemmbench.options.bundling import Bundle
 from gemmbench.options.comparing import Tune
-from gemmbench.options.declare import Options, build, check_overwriting, check_plot_path, command_line, specs
+from gemmbench.options.declare import (
+    Options,
+    build,
+    check_overwriting,
+    check_plot_path,
+    check_report_path,
+    choose,
+    command_line,
+    specs,
+)
 from gemmbench.options.measuring import Measuring
+from gemmbench.options.reporting import Report
 from gemmbench.regress import check as checking
 from gemmbench.regress import compare as comparisons
 from gemmbench.regress import compare_table as compare_pages
@@ -50,6 +60,7 @@ from gemmbench.views import show as show_table
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from gemmbench.pages.content import Wanted
     from gemmbench.tune.session import Tuning, TuningOutcome
 
 make_machine = machine.default  # replaced in tests
@@ -115,6 +126,18 @@ class Run(run_file.Run):
         path = Path(path)
         check_plot_path(path)
         draw([self], kind, path)
+
+    def report(self, path: str | Path, **values: Any) -> None:
+        """Write a page with all tables and charts, as ``gemmbench report`` does of saved runs.
+
+        Args:
+            path: an .html file; it is replaced.
+            values: ``title`` and ``charts``, as of `gemmbench.report`.
+
+        Raises:
+            UsageError: an option cannot be used, or the file cannot be written.
+        """
+        report(self, out=path, **values)
 
     def records(self) -> list[dict[str, Any]]:
         """A plain dictionary for each row: what ``show --format json`` prints, rates and samples included."""
@@ -312,6 +335,8 @@ def _measured(chosen: Measuring) -> Run:
         run.check_measured()
     if chosen.plot:
         draw([run], chart_of(run, chosen), chosen.plot)
+    if chosen.report:
+        write_report([run], chosen.report)
     return run
 
 
@@ -511,6 +536,8 @@ def check(*baselines: Source, **values: Any) -> Comparison | Floor:
         )
     if chosen.plot:
         draw_comparison(comparison, chosen.plot)
+    if chosen.report:
+        report_comparison(comparison, chosen.report)
     return comparison
 
 
@@ -534,7 +561,7 @@ def checked(
     Raises:
         UsageError: the runs, the options and this machine do not fit together.
     """
-    chosen.check_paths(_paths(baselines), chosen.plot, chosen.save)
+    chosen.check_paths(_paths(baselines), chosen.plot, chosen.save, chosen.report)
     with user_errors():
         for run in baselines:
             _check_rows(run)
@@ -569,6 +596,97 @@ def comparison_of(job: checking.Job, outcome: CheckOutcome) -> Comparison:
     basis = job.basis
     made = outcome.comparison or comparisons.compare(basis.bases, [job.run], basis.rules, basis.noises)
     return _as(Comparison, made)
+
+
+# --- a report -----------------------------------------------------------------------------------------------
+
+
+@_takes(Report)
+def report(*runs: Source, **values: Any) -> Path:
+    """Write one page of several runs, with all that it needs inside: ``gemmbench report``.
+
+    Args:
+        runs: runs, their files, or folders with files.
+
+    Returns:
+        The page.
+
+    Raises:
+        UsageError: an option, or a file, cannot be used.
+    """
+    return reported(runs, build(Report, values))
+
+
+def reported(sources: Sequence[Source], chosen: Report) -> Path:
+    """Write the page of runs, files and folders.
+
+    Raises:
+        UsageError: a file cannot be read or written, there is nothing to report, or no such kind of chart.
+    """
+    from gemmbench import chart_views
+    from gemmbench.pages.content import Wanted
+
+    kinds: tuple[str, ...] | None = None
+    if chosen.charts != "all":
+        every = tuple(chart_views.KINDS)
+        kinds = () if chosen.charts == "none" else choose(chosen.charts, every, "kind of chart")
+    runs = runs_of([each for source in sources for each in _saved_in(source)])
+    if not runs:
+        raise UsageError("report takes saved runs: gemmbench report run.jsonl")
+    names = (_stem(source) for source in sources)
+    path = chosen.out or Path(f"{next(filter(None, names), 'report')}.html")
+    write_report(runs, path, Wanted(clean(chosen.title or ""), kinds, chosen.fleet, chosen.rules))
+    return path
+
+
+def _saved_in(source: Source) -> list[Source]:
+    """A run or its file as it is; of a folder the saved runs in it, by name.
+
+    Raises:
+        UsageError: a folder has none.
+    """
+    if isinstance(source, run_file.Run) or not Path(source).is_dir():
+        return [source]
+    files: list[Source] = [*sorted(Path(source).glob("*.jsonl"))]
+    if not files:
+        raise UsageError(f"{source} has no saved runs: no file in it ends in .jsonl")
+    return files
+
+
+def _stem(source: Source) -> str:
+    return Path(source.path if isinstance(source, run_file.Run) else source).resolve().stem
+
+
+def write_report(runs: Sequence[run_file.Run], path: Path, wanted: Wanted | None = None) -> None:
+    """Write a page of runs.
+
+    Raises:
+        UsageError: there is nothing to report, or the file cannot be written, or is one of the runs.
+    """
+    from gemmbench.pages.page import html  # matplotlib takes a second to import
+
+    check_report_path(path, "--out")
+    check_overwriting([("--out", path)], [("", each) for each in _paths(runs)])
+    if not any(run.rows for run in runs):
+        raise UsageError(f"{', '.join(run.path for run in runs) or 'the run'} has no rows to report")
+    with user_errors():
+        text = html(runs, wanted)
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {reason_of(error)}") from None
+
+
+def report_comparison(comparison: comparisons.Comparison, path: Path) -> None:
+    """Write a page of a comparison, its runs and the verdicts.
+
+    Raises:
+        UsageError: see `write_report`.
+    """
+    from gemmbench.pages.content import Wanted
+
+    runs = [*comparison.bases, *comparison.news]
+    write_report(runs, path, Wanted(comparison=comparison, rules=comparison.rules))
 
 
 # --- tuning -------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 from matplotlib.figure import Figure
 
-from gemmbench.charts.pane import ChartError, Families, Pane, figure_of, write
+from gemmbench.charts.pane import ChartError, Families, Pane, each_alone, figure_of, write
 from gemmbench.gemm import authors_chart, grid_chart, ladder_chart, sweep_chart
 from gemmbench.model.run_file import Run, is_tuning
 from gemmbench.model.units import clean
@@ -181,6 +181,11 @@ def draw(runs: Sequence[Run], kind: str, path: Path, families: Families = _NONE)
         ChartError: unknown kind or suffix, no rows to draw, a file that cannot be written.
     """
     write(lambda: figure(runs, kind, families), path)
+
+
+def figures(runs: Sequence[Run], kind: str, families: Families = _NONE) -> list[Figure]:
+    """Every pane of a chart as a figure of its own; none without the rows for it. As of `figure`."""
+    return each_alone(lambda: _panes(runs, kind, families))
 
 
 def figure(runs: Sequence[Run], kind: str, families: Families = _NONE) -> Figure:

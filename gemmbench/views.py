@@ -136,9 +136,13 @@ def to_csv(run: Run) -> str:
     text = io.StringIO()
     writer = csv.DictWriter(text, CSV_FIELDS, extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
-    for row in run.rows:
-        writer.writerow(_flat(run, row))
+    writer.writerows(to_flat(run))
     return text.getvalue()
+
+
+def to_flat(run: Run) -> list[dict[str, object]]:
+    """A value for each of `CSV_FIELDS`, and more, of each row; None where unknown. Text is safe to show."""
+    return [_flat(run, row) for row in run.rows]
 
 
 def to_markdown(run: Run, order: Sequence[str] = ()) -> str:

@@ -50,14 +50,15 @@ class Shared:
         return self.texts.setdefault(text, len(self.texts))
 
 
-def to_svg(figure: Figure, shared: Shared) -> str:
-    """A figure as an ``svg`` element, without a name of its own: whoever takes it gives it one.
+def to_svg(figure: Figure, shared: Shared, label: str) -> str:
+    """A figure as an ``svg`` element.
 
     Every `Mark` becomes a circle that nobody sees; its ``data-s`` is the position of its text in `shared`.
 
     Args:
         figure: laid out or not.
         shared: collects styles and texts.
+        label: what a screen reader says of it.
     """
     drawn = BytesIO()
     with warnings.catch_warnings():
@@ -73,6 +74,7 @@ def to_svg(figure: Figure, shared: Shared) -> str:
     root.extend(_circles(figure, shared))
     for name in ("width", "height", "version"):
         root.attrib.pop(name, None)
+    root.attrib |= {"role": "img", "aria-label": label}
     return _written(root)
 
 
@@ -117,7 +119,7 @@ def _circles(figure: Figure, shared: Shared) -> Iterator[ET.Element]:
     """A circle for each mark that is within its pane, in the figure's order."""
     height = figure.bbox.height
     for axes in figure.findobj(Axes):
-        for each in axes.findobj(Mark):  # type: ignore[arg-type]  # it takes any class of artists
+        for each in axes.findobj(Mark):
             if not isinstance(each, Mark) or each.axes is not axes:
                 continue
             x, y = axes.transData.transform(each.at)

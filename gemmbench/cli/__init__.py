@@ -30,6 +30,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "tune": ("measuring", "Search a kernel's parameters on this device, and keep the winner."),
     "show": ("compare", "Show a saved run as table, JSON, CSV or markdown."),
     "plot": ("compare", "Draw charts from saved runs."),
+    "report": ("compare", "Write one page of saved runs, to send or to keep."),
     "compare": ("compare", "Hold a saved run against base runs: a verdict for each row."),
     "check": ("compare", "Measure a base's cases again, what looks slower until it is settled."),
     "history": ("compare", "Follow every row over many saved runs."),

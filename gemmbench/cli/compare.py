@@ -20,6 +20,7 @@ from gemmbench.model.units import clean
 from gemmbench.options.comparing import Check, Compare, Comparing, History
 from gemmbench.options.declare import check_plot_path
 from gemmbench.options.measuring import RUN_FORMATS
+from gemmbench.options.reporting import Report
 from gemmbench.regress import compare_table as pages
 from gemmbench.regress import history_table
 from gemmbench.regress.check import Job
@@ -132,6 +133,9 @@ def check(options: Check, bases: tuple[Path, ...]) -> None:
     elif job.rows:
         made = api.comparison_of(job, outcome)
         present(made, options, bool(options.verbose), options.plot, options.quiet)
+        if options.report:
+            api.report_comparison(made, options.report)
+            running.say_wrote(options.report, options.quiet)
         if outcome.comparison:
             end(made, options)
     if outcome.error:
@@ -247,6 +251,22 @@ def _draw_all(runs: Sequence[Run], path: Path) -> None:
         raise UsageError(f"nothing to draw: no kind of chart suits {', '.join(run.path for run in runs)}")
     for kind, each in paths.items():
         running.draw(runs, kind, each)
+
+
+# --- ``gemmbench report`` -----------------------------------------------------------------------------------
+
+
+@click.command()
+@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE|FOLDER...")
+@takes(Report)
+def report(options: Report, files: tuple[Path, ...]) -> None:
+    """Write one page of saved runs: conclusions, tables that sort and filter, charts, where it was measured.
+
+    The page holds all that it needs and fetches nothing: send it by mail, print it. Devices stand side by
+    side, with ratios. Runs of the same cases are compared: two by verdicts, three and more as a history, or,
+    of several nodes, as a fleet whose outliers are named. Of a folder every .jsonl file in it is taken.
+    """
+    running.say_wrote(api.reported(files, options))
 
 
 # --- ``gemmbench history`` ----------------------------------------------------------------------------------

@@ -122,6 +122,9 @@ def measure(options: Measuring, as_text: Callable[[Run], str] | None = None) -> 
     _say_where(options, outcome)
     if options.plot and run.rows:
         draw([run], api.chart_of(run, options), options.plot, options.quiet)
+    if options.report and run.rows:
+        api.write_report([run], options.report)
+        say_wrote(options.report, options.quiet)
     if outcome.interrupted:
         raise click.exceptions.Exit(EXIT_INTERRUPTED)
     if not run.ok:
@@ -202,6 +205,11 @@ def write(path: Path, output: RenderableType, quiet: bool = False) -> None:
         path.write_text(output, encoding="utf-8")
     except OSError as error:
         raise UsageError(f"cannot write {path}: {reason_of(error)}") from None
+    say_wrote(path, quiet)
+
+
+def say_wrote(path: Path, quiet: bool = False) -> None:
+    """Print where a file was written."""
     if not quiet:
         click.echo(f"Wrote {path}.", err=True)
 

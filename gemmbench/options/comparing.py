@@ -147,7 +147,9 @@ class Comparing(Options):
     def written(self) -> tuple[tuple[str, Path], ...]:
         return tuple(format_and_file(text, COMPARISON_FORMATS) for text in self.write)
 
-    def check_paths(self, runs: Iterable[Path], plot: Path | None, save: Path | None = None) -> None:
+    def check_paths(
+        self, runs: Iterable[Path], plot: Path | None, save: Path | None = None, report: Path | None = None
+    ) -> None:
         """Find out beforehand whether everything can be written, and that nothing is written over.
 
         Raises:
@@ -156,7 +158,8 @@ class Comparing(Options):
         check_plot_path(plot)
         for _, path in self.written:
             check_folder("--write", path)
-        outputs = [(name, path) for name, path in (("--save", save), ("--plot", plot)) if path is not None]
+        named = (("--save", save), ("--plot", plot), ("--report", report))
+        outputs = [(name, path) for name, path in named if path is not None]
         outputs += [("--write", path) for _, path in self.written]
         inputs = [("", path) for path in runs] + [("--noise ", path) for path in self.noise]
         inputs += [("--thresholds ", self.thresholds)] if self.thresholds else []
@@ -230,6 +233,8 @@ class Check(Comparing, Measuring):
                 )
             if self.plot:
                 raise UsageError("--aa draws no chart: it compares nothing")
+            if self.report:
+                raise UsageError("--aa writes no report: it compares nothing")
         if self.against is not None:
             self._check_against(self.against)
 

@@ -137,6 +137,7 @@ class File:
 
 FILE, INPUT, SIZE, LENGTH = File(), File(folder=False), Whole(1), Whole(0)
 CHART = "FILE.png|svg|pdf"
+PAGE = "FILE.html"
 
 
 @dataclass(frozen=True)
@@ -420,6 +421,19 @@ def check_plot_path(path: Path | None) -> None:
     if path.suffix.lower() not in charts.SUFFIXES:
         raise UsageError(f"--plot {path}: a chart is a {', '.join(charts.SUFFIXES)} file")
     check_folder("--plot", path)
+
+
+def check_report_path(path: Path | None, option: str = "--report") -> None:
+    """Find out before measuring whether a report can be written there.
+
+    Raises:
+        UsageError: another suffix than .html or .htm, or a folder that does not exist.
+    """
+    if path is None:
+        return
+    if path.suffix.lower() not in (".html", ".htm"):
+        raise UsageError(f"{option} {path}: a report is an .html file")
+    check_folder(option, path)
 
 
 def check_save_path(path: Path | None, overwrite: bool) -> None:

@@ -30,6 +30,7 @@ from gemmbench.options.declare import (
     INPUT,
     LENGTH,
     MOST_COMBINATIONS,
+    PAGE,
     SIZE,
     Choice,
     Count,
@@ -38,7 +39,9 @@ from gemmbench.options.declare import (
     Options,
     check_folder,
     check_grid,
+    check_overwriting,
     check_plot_path,
+    check_report_path,
     check_save_path,
     choose,
     choose_dtypes,
@@ -105,6 +108,7 @@ class Measuring(Options):
     resume: bool = flag("Go on with a --save file that was interrupted.")
     force: bool = flag("Replace an existing --save file.")
     plot: Path | None = option("Draw the result.", FILE, metavar=CHART)
+    report: Path | None = option("Write a page with all tables and charts.", FILE, metavar=PAGE)
     budget: float | None = option(
         "Sampling time for each row; one that cannot make three batches in it is skipped.  "
         f"[default: {DEFAULT_BUDGET_S}; GEMM rows share out {DEFAULT_TOTAL_S:g}]",
@@ -140,7 +144,10 @@ class Measuring(Options):
         if self.resume and self.force:
             raise UsageError("--resume keeps the rows that a file has and --force drops them: choose one")
         check_plot_path(self.plot)
+        check_report_path(self.report)
         check_save_path(self.save, self.resume or self.force)
+        if self.save and self.report:
+            check_overwriting([("--report", self.report), ("--save", self.save)], [])
 
     @property
     def other_output(self) -> Path | None:

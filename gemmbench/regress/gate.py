@@ -21,6 +21,7 @@ from gemmbench.model.run_file import Run
 from gemmbench.regress.baseline import Basis, Rules
 from gemmbench.regress.compare import title
 from gemmbench.regress.verdict import (
+    OUTLYING,
     Judgement,
     Limits,
     Noise,
@@ -36,7 +37,6 @@ from gemmbench.stats.intervals import Measure, mean
 
 LEAST_ROUNDS = 3  # before anything is settled: fewer say too little of the noise from run to run
 MOST_ROUNDS = 10
-_OUTLYING = 3.0  # robust standard deviations: a round beyond counts as if it lay there
 
 FAILED: Literal["failed"] = "failed"
 Answer = Measure | Literal["failed"] | None
@@ -216,7 +216,7 @@ def _without_outliers(figures: Sequence[Measure]) -> list[float]:
     """Values of which those far out are drawn in: one disturbed round says little of the others' noise."""
     middle = centre(figures)
     apart = [figure.value - middle for figure in figures]
-    most = _OUTLYING * robust_deviation(apart)
+    most = OUTLYING * robust_deviation(apart)
     return [middle + min(max(value, -most), most) for value in apart]
 
 

@@ -56,7 +56,7 @@ def sheets(history: History, every: bool = False) -> list[Sheet]:
                     f"({history.noise.source})",
                     "dim",
                 ),
-                Note("", _conclusion(history), "bold"),
+                Note("", conclusion(history), "bold"),
             )
         ),
     ]
@@ -111,7 +111,8 @@ def _day(history: History, track: Track, shift: Shift) -> str:
     return time.strftime("%m-%d" if len({each.year for each in history.times}) == 1 else "%Y-%m-%d")
 
 
-def _conclusion(history: History) -> str:
+def conclusion(history: History) -> str:
+    """How many rows changed their speed, over how many runs and days."""
     changed = sum(bool(track.shifts) for track in history.tracks)
     slower = sum(track.last is not None and track.last.verdict == "slower" for track in history.tracks)
     first, last = (time.strftime("%Y-%m-%d") for time in (history.times[0], history.times[-1]))

@@ -40,6 +40,7 @@ _LEAST_SCATTER_ROWS = 12
 _SIDE = 1.0282  # between the two quantiles of a side, in standard deviations of a normal distribution
 _NARROWER = 1.5  # the narrower of two sides is too narrow by this over the root of the number of rows
 _LEAST, _MOST_WORTH = 2.0, 30.0
+OUTLYING = 3.0  # robust standard deviations: a round beyond counts as if it lay there; a node is named
 _TICK = 1e-5  # no clock tells less than this apart, as a fraction
 _QUARTILE = 0.6744897501960817  # of the standard normal distribution: its median absolute deviation
 

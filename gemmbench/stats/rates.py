@@ -525,13 +525,19 @@ def bandwidth(run: Run, device: int) -> float | None:
 
     Rows whose integrity is suspect do not count.
     """
+    best = best_bandwidth(run, device)
+    return best[0] if best else None
+
+
+def best_bandwidth(run: Run, device: int) -> tuple[float, Row] | None:
+    """The same with the row that it is of."""
     best = [
-        reached.best
+        (reached.best, row)
         for row in run.rows
         if row.kind == "bandwidth" and row.device == device and row.variant in BANDWIDTH_PROBES
         if row.check.verdict == "ok" and (reached := byte_rate(row)) is not None
     ]
-    return max(best, default=None)
+    return max(best, key=lambda pair: pair[0], default=None)
 
 
 def derived(run: Run, row: Row) -> dict[str, object]:

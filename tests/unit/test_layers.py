@@ -26,7 +26,7 @@ class Room:
 BASE = ("model", "stats", "ladder")
 MACHINE = (*BASE, "report", "charts", "opencl", "measure")
 SUITE = (*MACHINE, "gemm", "probes")
-ALL = (*SUITE, "suite", "tune", "regress", "views", "chart_views", "bundle", "options")
+ALL = (*SUITE, "suite", "tune", "regress", "views", "chart_views", "pages", "bundle", "options")
 
 # From the ground up. Features (gemm, probes, tune, regress) never import each other.
 ROOMS: dict[str, Room] = {
@@ -46,6 +46,10 @@ ROOMS: dict[str, Room] = {
     "regress": Room("compare, check, history, their tables and charts", (*MACHINE, "suite")),
     "views": Room("which table a run gets; a run as JSON, CSV, markdown", (*SUITE, "suite", "tune")),
     "chart_views": Room("which charts a run gets", (*SUITE, "suite", "tune")),
+    "pages": Room(
+        "a report of saved runs as one HTML page",
+        (*SUITE, "suite", "tune", "regress", "views", "chart_views"),
+    ),
     "bundle": Room("a folder for a board: gemmbench and what it imports, for its processor", ("model",)),
     "options": Room(
         "every command's options, declared once",
@@ -65,7 +69,9 @@ THIRD_PARTY: dict[str, tuple[str, ...]] = {
     "pyopencl": ("opencl", "gemm", "probes"),
     "click": ("cli",),
     "rich": ("report", "gemm", "probes", "suite", "tune", "regress", "views", "options", "api", "cli"),
-    "matplotlib": ("charts", "gemm", "probes", "suite", "tune", "regress", "chart_views"),
+    "matplotlib": ("charts", "gemm", "probes", "suite", "tune", "regress", "chart_views", "pages"),
+    "jinja2": ("pages",),
+    "markupsafe": ("pages",),
     "PIL": ("charts",),
     "scipy": ("stats", "regress"),
     "junitparser": ("regress",),

@@ -1,0 +1,1 @@
+"""A report of saved runs: one HTML page that needs nothing else."""

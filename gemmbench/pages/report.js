@@ -1,0 +1,81 @@
+'use strict';
+const UNITS = {s: 1, ms: 1e-3, us: 1e-6, ns: 1e-9, J: 1, mJ: 1e-3, uJ: 1e-6, KiB: 2 ** 10, MiB: 2 ** 20,
+  GiB: 2 ** 30, TiB: 2 ** 40, GFLOPS: 1, TFLOPS: 1e3, GIOPS: 1, TIOPS: 1e3, 'GB/s': 1, 'TB/s': 1e3};
+const make = (tag, set, ...inside) => {
+  const element = Object.assign(document.createElement(tag), set);
+  element.append(...inside);
+  return element;
+};
+const valueOf = text => {  // "1,234", "*43.3 us", "+5.3 %", "x 2.4" (a change of +140 %)
+  const parts = /^[*~?]*(x )?([-+]?[\d.,]+(?:e[-+]?\d+)?) ?([A-Za-z/]*)/.exec(text.trim());
+  if (!parts) return NaN;
+  const number = parseFloat(parts[2].replace(/,/g, '')) * (UNITS[parts[3]] || 1);
+  return parts[1] ? (number - 1) * 100 : number;
+};
+const compare = (a, b) => a.value - b.value || isNaN(a.value) - isNaN(b.value)
+  || a.text.localeCompare(b.text, 'en', {numeric: true});
+
+document.querySelectorAll('table').forEach((table, index) => {
+  const body = table.tBodies[0], rows = [...body.rows], heads = [...table.tHead.rows[0].cells];
+  if (rows.length > 1) heads.forEach((head, column) => {
+    const button = make('button', {type: 'button'}, ...head.childNodes);
+    head.append(button);
+    button.addEventListener('click', () => {
+      const first = head.classList.contains('n') ? 'descending' : 'ascending';
+      const other = first === 'descending' ? 'ascending' : 'descending';
+      const now = head.getAttribute('aria-sort');
+      const next = now === first ? other : now === other ? '' : first;
+      heads.forEach(each => each.removeAttribute('aria-sort'));
+      if (next) head.setAttribute('aria-sort', next);
+      const keyed = rows.map(row => {
+        const text = row.cells[column].textContent;
+        return {row, text, value: valueOf(text)};
+      });
+      if (next) keyed.sort((a, b) =>  // what has no number comes last, whichever way
+        isNaN(a.value) !== isNaN(b.value) || next === 'ascending' ? compare(a, b) : compare(b, a));
+      body.append(...keyed.map(each => each.row));
+    });
+  });
+  if (rows.length > 8) {
+    const id = `filter-${index}`, told = make('span', {role: 'status'});
+    const input = make('input', {type: 'search', id, autocomplete: 'off'});
+    let texts;
+    input.addEventListener('input', () => {
+      texts ||= rows.map(row => [...row.cells].map(cell => cell.textContent.toLowerCase()).join(' '));
+      const words = input.value.toLowerCase().split(/\s+/).filter(Boolean);
+      let shown = 0;
+      rows.forEach((row, number) => {
+        row.hidden = !words.every(word => texts[number].includes(word));
+        shown += !row.hidden;
+      });
+      told.textContent = words.length ? `${shown} of ${rows.length} rows` : '';
+    });
+    table.parentNode.before(make('div', {className: 'filter'},
+      make('label', {htmlFor: id}, 'Filter rows'), input, told));
+  }
+});
+
+const reachable = new ResizeObserver(entries => entries.forEach(({target}) => {
+  if (target.scrollWidth <= target.clientWidth) {
+    return ['tabindex', 'role', 'aria-label'].forEach(name => target.removeAttribute(name));
+  }
+  target.tabIndex = 0;  // so that arrow keys move it
+  target.setAttribute('role', 'region');
+  target.setAttribute('aria-label', target.querySelector('caption').textContent);
+}));
+document.querySelectorAll('.scroll').forEach(each => reachable.observe(each));
+
+const samples = JSON.parse(document.getElementById('samples').textContent), tip = document.getElementById('tip');
+const hide = () => { tip.hidden = true; };
+document.addEventListener('pointerover', event => {
+  const point = event.target.closest('circle[data-s]');
+  if (!point) return hide();
+  tip.textContent = samples[point.dataset.s];
+  tip.hidden = false;
+  const {width, height} = tip.getBoundingClientRect(), gap = 14;
+  tip.style.left = `${Math.max(4, Math.min(event.clientX + gap, innerWidth - width - 4))}px`;
+  const below = event.clientY + gap + height < innerHeight;
+  tip.style.top = `${below ? event.clientY + gap : Math.max(4, event.clientY - gap - height)}px`;
+});
+document.addEventListener('scroll', hide, {passive: true, capture: true});
+document.addEventListener('keydown', event => { if (event.key === 'Escape') hide(); });
