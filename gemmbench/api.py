@@ -635,7 +635,7 @@ def reported(sources: Sequence[Source], chosen: Report) -> Path:
         raise UsageError("report takes saved runs: gemmbench report run.jsonl")
     names = (_stem(source) for source in sources)
     path = chosen.out or Path(f"{next(filter(None, names), 'report')}.html")
-    write_report(runs, path, Wanted(clean(chosen.title or ""), kinds, chosen.fleet, chosen.rules))
+    write_report(runs, path, Wanted(chosen.title or "", kinds, chosen.fleet, chosen.rules))
     return path
 
 

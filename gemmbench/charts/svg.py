@@ -63,11 +63,15 @@ def to_svg(figure: Figure, shared: Shared, label: str) -> str:
     drawn = BytesIO()
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=r"Glyph .* missing")
+        warnings.filterwarnings("ignore", message=r"constrained_layout not applied")  # names without end
         figure.savefig(drawn, format="svg", metadata={"Date": None, "Creator": None})
     root = ET.fromstring(drawn.getvalue())
-    # An SVG without <metadata> and the style that all have; matplotlib's ground is the page's own.
-    for child in [each for each in root if each.tag != f"{{{_SVG}}}g"]:
-        root.remove(child)
+    for child in [
+        each
+        for each in root
+        if each.tag == f"{{{_SVG}}}metadata" or each.find(f"{{{_SVG}}}style") is not None
+    ]:
+        root.remove(child)  # who made it, and the style that all charts have
     _name_anew(root, shared.chart())
     for element in root.iter():
         _shorten(element, shared)

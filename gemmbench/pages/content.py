@@ -136,16 +136,19 @@ def page(runs: Sequence[Run], wanted: Wanted | None = None) -> Page:
     shown = _shown(groups, names, wanted)
     for number, run in enumerate(shown, 1):
         name, lenders = names[id(run)], _lenders(run, runs)
-        said = list(_said(run, lenders))
+        sheets = views.sheets(run, ORDER)
+        said = list(_said(run, lenders, sheets))
         if said:
             statements.append(Statement(f"{_devices(run)}: {name}" if len(shown) > 1 else "", tuple(said)))
-        parts.append(_part(run, number, name, lenders, draw))
+        parts.append(_part(run, number, name, lenders, sheets, draw))
     every = tuple(names.values())
     parts.append(Part("surroundings", "Where it was measured", sheets=tuple(facts.surroundings(runs, every))))
     count = sum(len(run.rows) for run in runs)
     fold = Fold(f"{count:,} rows, every figure", tuple(facts.every_row(runs, every)))
     parts.append(Part("rows", "Every row", folds=(fold,) if count else ()))
-    return Page(wanted.title or _title(runs), _about(runs), tuple(statements), tuple(parts), draw.shared)
+    return Page(
+        clean(wanted.title) or _title(runs), _about(runs), tuple(statements), tuple(parts), draw.shared
+    )
 
 
 def _title(runs: Sequence[Run]) -> str:
@@ -288,8 +291,9 @@ def _lenders(run: Run, runs: Sequence[Run]) -> list[Run]:
     ]
 
 
-def _part(run: Run, number: int, name: str, lenders: Sequence[Run], draw: _Draw) -> Part:
-    sheets = views.sheets(run, ORDER)
+def _part(
+    run: Run, number: int, name: str, lenders: Sequence[Run], sheets: Sequence[Sheet], draw: _Draw
+) -> Part:
     lead = (_devices(run), facts.command_of(run))
     charts = [each for kind in draw.kinds([run, *lenders]) for each in draw.of_kind([run, *lenders], kind)]
     state = conditions.sheets(alone(run))
@@ -297,14 +301,14 @@ def _part(run: Run, number: int, name: str, lenders: Sequence[Run], draw: _Draw)
     return Part(f"run-{number}", name, lead, tuple(sheets), tuple(charts), folds)
 
 
-def _said(run: Run, lenders: Sequence[Run]) -> Iterator[Note]:
+def _said(run: Run, lenders: Sequence[Run], sheets: Sequence[Sheet]) -> Iterator[Note]:
     """The conclusions of a run: what is wrong, what is fastest, what its tables conclude, what to doubt."""
     rows = run.rows
     yield from notes.troubles([row for row in rows if row.status in FAILED], _where, "row")
     yield from _fastest(run, lenders)
     if not any(row.kind == "gemm" for row in rows):
         yield from _peaks(run)
-    for sheet in views.sheets(run, ORDER):
+    for sheet in sheets:
         yield from (note for note in sheet.notes if note.style == "bold")
     yield from _doubts(run)
 

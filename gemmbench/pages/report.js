@@ -12,11 +12,27 @@ const valueOf = text => {  // "1,234", "*43.3 us", "+5.3 %", "x 2.4" (a change o
   const number = parseFloat(parts[2].replace(/,/g, '')) * (UNITS[parts[3]] || 1);
   return parts[1] ? (number - 1) * 100 : number;
 };
+const COLLATOR = new Intl.Collator('en', {numeric: true});
+const MOST = 300;  // rows of a table at a time
 const compare = (a, b) => a.value - b.value || isNaN(a.value) - isNaN(b.value)
-  || a.text.localeCompare(b.text, 'en', {numeric: true});
+  || COLLATOR.compare(a.text, b.text);
 
 document.querySelectorAll('table').forEach((table, index) => {
   const body = table.tBodies[0], rows = [...body.rows], heads = [...table.tHead.rows[0].cells];
+  const told = make('span', {role: 'status'}), more = make('button', {type: 'button', hidden: true});
+  let order = rows, words = [], most = MOST, texts;
+  const show = () => {
+    texts ||= words.length && new Map(rows.map(
+      row => [row, [...row.cells].map(cell => cell.textContent.toLowerCase()).join(' ')]));
+    const fits = row => words.every(word => texts.get(row).includes(word));
+    const fit = words.length ? order.filter(fits) : order;
+    body.replaceChildren(...fit.slice(0, most));
+    const cut = fit.length > most;
+    const count = `${fit.length} of ${rows.length} rows`;
+    told.textContent = cut ? `${count}, ${most} shown` : words.length ? count : '';
+    more.textContent = `Show all ${fit.length}`;
+    more.hidden = !cut;
+  };
   if (rows.length > 1) heads.forEach((head, column) => {
     const button = make('button', {type: 'button'}, ...head.childNodes);
     head.append(button);
@@ -33,26 +49,21 @@ document.querySelectorAll('table').forEach((table, index) => {
       });
       if (next) keyed.sort((a, b) =>  // what has no number comes last, whichever way
         isNaN(a.value) !== isNaN(b.value) || next === 'ascending' ? compare(a, b) : compare(b, a));
-      body.append(...keyed.map(each => each.row));
+      order = keyed.map(each => each.row);
+      show();
     });
   });
   if (rows.length > 8) {
-    const id = `filter-${index}`, told = make('span', {role: 'status'});
-    const input = make('input', {type: 'search', id, autocomplete: 'off'});
-    let texts;
+    const id = `filter-${index}`, input = make('input', {type: 'search', id, autocomplete: 'off'});
     input.addEventListener('input', () => {
-      texts ||= rows.map(row => [...row.cells].map(cell => cell.textContent.toLowerCase()).join(' '));
-      const words = input.value.toLowerCase().split(/\s+/).filter(Boolean);
-      let shown = 0;
-      rows.forEach((row, number) => {
-        row.hidden = !words.every(word => texts[number].includes(word));
-        shown += !row.hidden;
-      });
-      told.textContent = words.length ? `${shown} of ${rows.length} rows` : '';
+      words = input.value.toLowerCase().split(/\s+/).filter(Boolean);
+      show();
     });
+    more.addEventListener('click', () => { most = Infinity; show(); });
     table.parentNode.before(make('div', {className: 'filter'},
-      make('label', {htmlFor: id}, 'Filter rows'), input, told));
+      make('label', {htmlFor: id}, 'Filter rows'), input, told, more));
   }
+  if (rows.length > MOST) show();  // thousands of rows take the browser seconds to lay out
 });
 
 const reachable = new ResizeObserver(entries => entries.forEach(({target}) => {
@@ -65,7 +76,8 @@ const reachable = new ResizeObserver(entries => entries.forEach(({target}) => {
 }));
 document.querySelectorAll('.scroll').forEach(each => reachable.observe(each));
 
-const samples = JSON.parse(document.getElementById('samples').textContent), tip = document.getElementById('tip');
+const samples = JSON.parse(document.getElementById('samples').textContent);
+const tip = document.getElementById('tip');
 const hide = () => { tip.hidden = true; };
 document.addEventListener('pointerover', event => {
   const point = event.target.closest('circle[data-s]');

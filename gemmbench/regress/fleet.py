@@ -174,7 +174,7 @@ def conclusions(made: Fleet) -> list[Note]:
 
 def _about(node: Node) -> str:
     parts = [
-        f"{what}: {change(each.ratio)} time of the middle node ({each.beyond} of {each.rows} rows)"
+        f"{what}: {change(each.ratio)} of time against the middle node ({each.beyond} of {each.rows} rows)"
         for what, each in node.outlying.items()
     ]
     return "; ".join([*parts, *node.differences]) + "."

@@ -84,7 +84,7 @@ def summarize(samples: Sequence[float]) -> Summary:
     return _summarize(tuple(samples))
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=65536)
 def _summarize(samples: tuple[float, ...]) -> Summary:
     values = np.asarray(samples, dtype=float)
     if values.size == 0:
