@@ -10,7 +10,7 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check --no-input
 TWO    := -n 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check fmt races gate soak drivers board plots readme bench clean
+.PHONY: help setup run test check fmt races browser gate soak drivers board plots readme bench clean
 .DELETE_ON_ERROR:
 
 help:  ## show this list
@@ -21,8 +21,8 @@ setup: $(VENV)/.dev  ## create .venv with gemmbench, a CPU driver and the tools 
 run: $(VENV)/.run  ## gemmbench peak on this machine; make run ARGS="square --max 512" for anything else
 	@$(BIN)/gemmbench $(or $(ARGS),peak)
 
-test: $(VENV)/.dev  ## every test but the races; make test ARGS="-k plan" for some of them
-	$(BIN)/python -m pytest -m "not races" $(TWO) --dist worksteal $(ARGS)
+test: $(VENV)/.dev  ## every test but the races and the browser's; make test ARGS="-k plan" for some of them
+	$(BIN)/python -m pytest -m "not races and not browser" $(TWO) --dist worksteal $(ARGS)
 
 check: $(VENV)/.dev  ## lint, format, types, import rules, the size of the package, and that README.md and docs/drivers.md are not stale
 	$(BIN)/ruff check .
@@ -40,6 +40,9 @@ fmt: $(VENV)/.dev  ## format the code and fix what ruff can
 races: $(VENV)/.dev  ## run every kernel at small sizes under Oclgrind, which finds data races
 	@command -v oclgrind >/dev/null || { echo "make races needs Oclgrind: sudo apt-get install oclgrind" >&2; exit 2; }
 	$(BIN)/python -m pytest -m races $(TWO) tests/races
+
+browser: $(VENV)/.dev  ## look at reports in Chromium, driven over its own protocol (apt-get install chromium)
+	GEMMBENCH_REQUIRE_BROWSER=1 $(BIN)/python -m pytest -m browser tests/browser $(ARGS)
 
 gate: $(VENV)/.dev  ## try the gate: kernels in turn with themselves are the same, one with more work is slower
 	$(BIN)/python tools/gate.py
