@@ -600,6 +600,8 @@ def comparison_of(job: checking.Job, outcome: CheckOutcome) -> Comparison:
 
 # --- a report -----------------------------------------------------------------------------------------------
 
+_MANY = 3  # runs, whose charts take a while
+
 
 @_takes(Report)
 def report(*runs: Source, **values: Any) -> Path:
@@ -634,6 +636,8 @@ def reported(sources: Sequence[Source], chosen: Report) -> Path:
     if not runs:
         raise UsageError("report takes saved runs: gemmbench report run.jsonl")
     names = (_stem(source) for source in sources)
+    if len(runs) > _MANY and kinds != ():
+        say(f"Drawing the charts of {len(runs)} runs; --charts none leaves them out.")
     path = chosen.out or Path(f"{next(filter(None, names), 'report')}.html")
     write_report(runs, path, Wanted(chosen.title or "", kinds, chosen.fleet, chosen.rules))
     return path

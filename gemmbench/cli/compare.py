@@ -260,11 +260,12 @@ def _draw_all(runs: Sequence[Run], path: Path) -> None:
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE|FOLDER...")
 @takes(Report)
 def report(options: Report, files: tuple[Path, ...]) -> None:
-    """Write one page of saved runs: conclusions, tables that sort and filter, charts, where it was measured.
+    """Write one page of saved runs, to send or to keep.
 
-    The page holds all that it needs and fetches nothing: send it by mail, print it. Devices stand side by
-    side, with ratios. Runs of the same cases are compared: two by verdicts, three and more as a history, or,
-    of several nodes, as a fleet whose outliers are named. Of a folder every .jsonl file in it is taken.
+    Conclusions first, then tables that sort and filter, charts, and where it was measured. The page holds all
+    that it needs and fetches nothing. Devices stand side by side, with ratios. Runs of the same cases are
+    compared: two by verdicts, three and more as a history or, of several nodes, as a fleet whose outliers are
+    named. Of a folder every .jsonl file in it is taken.
     """
     running.say_wrote(api.reported(files, options))
 

@@ -139,7 +139,8 @@ def page(runs: Sequence[Run], wanted: Wanted | None = None) -> Page:
         sheets = views.sheets(run, ORDER)
         said = list(_said(run, lenders, sheets))
         if said:
-            statements.append(Statement(f"{_devices(run)}: {name}" if len(shown) > 1 else "", tuple(said)))
+            subject = f"{_devices(run)}: {name}" if len(shown) > 1 or statements else ""
+            statements.append(Statement(subject, tuple(said)))
         parts.append(_part(run, number, name, lenders, sheets, draw))
     every = tuple(names.values())
     parts.append(Part("surroundings", "Where it was measured", sheets=tuple(facts.surroundings(runs, every))))
@@ -249,17 +250,18 @@ def _together(
         part = Part(f"fleet-{number}", title, (lead,), (replace(sheet, notes=()),))
         yield Statement(title, tuple(said)), part
         return
-    *bases, new = group.runs
-    made_here = wanted.comparison or comparing.compare(bases, [new], wanted.rules)
-    yield _verdicts(made_here, f"verdicts-{number}", own, draw)
-    if group.sort == "series":
-        followed = histories.history(group.runs, wanted.rules)
+    followed = histories.history(group.runs, wanted.rules) if group.sort == "series" else None
+    if followed:
         sheets = history_table.sheets(followed, every=True)
         said = [note for sheet in sheets for note in sheet.notes if note.style == "bold"]
         charts = draw(lambda: chart.tracks(followed), "the row over the runs")
         lead = f"{len(own)} runs of the same cases: {', '.join(own)}. The tables below are of the last."
         part = Part(f"history-{number}", "History", (lead,), tuple(sheets), tuple(charts))
         yield Statement("History", tuple(said)), part
+    if not (followed and any(track.shifts for track in followed.tracks)):  # else no run stands for all before
+        *bases, new = group.runs
+        made_here = wanted.comparison or comparing.compare(bases, [new], wanted.rules)
+        yield _verdicts(made_here, f"verdicts-{number}", own, draw)
 
 
 def _verdicts(made: Comparison, slug: str, names: Sequence[str], draw: _Draw) -> tuple[Statement, Part]:
@@ -269,7 +271,8 @@ def _verdicts(made: Comparison, slug: str, names: Sequence[str], draw: _Draw) ->
         for line in made.lines
         if line.fails
     ]
-    against = f"{names[-1]} against {', '.join(names[:-1])}"
+    bases = ", ".join(names[:-1]) if len(names) <= _SERIES else f"the {len(names) - 1} runs before"
+    against = f"{names[-1]} against {bases}"
     charts = draw(lambda: chart.ratios(made), "change of each row's time, and its interval")
     sheets = compare_table.sheets(made, every=True)
     part = Part(slug, f"Verdicts: {against}", (), tuple(sheets), tuple(charts))

@@ -257,12 +257,13 @@ def test_a_series_is_a_history() -> None:
     page = content.page(runs, NO_CHARTS)
     ids = [part.id for part in page.parts]
     assert [each for each in ids if not each.startswith("run")] == [
-        "verdicts-1",
         "history-1",
         "surroundings",
         "rows",
     ]
     assert ids.count("run-1") == 1, "tables of the last run alone"
+    ids = [part.id for part in content.page(days(slower_from=99), NO_CHARTS).parts]
+    assert "verdicts-1" in ids, "one level: the last against all before it"
     history = next(each for each in page.statements if each.subject == "History")
     assert re.match(
         r"\d+ rows over 9 runs, 2026-11-01 to 2026-11-09: [1-9]\d* changed their speed", history.notes[0].text
