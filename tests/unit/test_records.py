@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from gemmbench.exports.records import to_json
 from gemmbench.model.case import Policy
 from gemmbench.model.device import HostFacts
 from gemmbench.model.row import Energy, Kind, Parameters, Partner, Problem, Row, Scope, current
 from gemmbench.model.run_file import SCHEMA_VERSION, Header, RunFile, RunFileError, encode, load
-from gemmbench.views import to_json
 from tests.unit.test_plan import DEVICE
 
 HOST = HostFacts("cpu", 2, 1 << 30, "Linux", "3.11", "2.0", "openblas")
