@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from gemmbench import views
 from gemmbench.exports import dashboards, openmetrics, records
+from gemmbench.exports.series import standing
 from gemmbench.model.run_file import Run
 
 
@@ -16,7 +17,7 @@ class Format:
     """One way to write a run as text."""
 
     text: Callable[[Run, Sequence[str]], str]  # of a run, with variants in the order of the ladder
-    only_ok: bool = False  # it has no word for a row without a result
+    only_ok: bool = False  # it has no word for a row without a result, or with a suspect one
 
 
 FORMATS: Mapping[str, Format] = {
@@ -37,9 +38,9 @@ SQLITE = "sqlite"
 
 def left_out(run: Run, name: str) -> str:
     """The rows that a format leaves out, as a sentence; "" if it has them all."""
-    counts = Counter(row.status for row in run.rows if row.status != "ok")
+    counts = Counter(outcome for row in run.rows if (outcome := standing(row)) != "ok")
     if name not in FORMATS or not FORMATS[name].only_ok or not counts:
         return ""
     many = f"{counts.total()} rows" if counts.total() > 1 else "1 row"
     listed = ", ".join(f"{count} {status}" for status, count in counts.items())
-    return f"{name} has no word for rows without a result: {many} left out ({listed})."
+    return f"{name} has no word for rows that are not ok: {many} left out ({listed})."

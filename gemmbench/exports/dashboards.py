@@ -27,8 +27,8 @@ def google_benchmark(run: Run) -> str:
     """What ``--benchmark_format=json`` writes: every batch is a repetition, aggregates follow.
 
     ``compare.py`` asks for ``cpu_time``, which is not measured: it repeats ``real_time``, and the context
-    says so. Times are for one problem or launch; of probes whose races choose how much they do (peak, bandwidth) for
-    1e9 operations or bytes, so that they can be compared.
+    says so. Times are for one problem or launch; of probes whose races choose how much they do (peak,
+    bandwidth) for 1e9 operations or bytes, so that they can be compared.
     """
     header = run.header
     context = {

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
-from gemmbench.exports.series import Series, labels, series
+from gemmbench.exports.series import Series, labels, series, standing
 from gemmbench.model.row import Row, moment
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean
@@ -77,11 +77,12 @@ def _samples(run: Run) -> Iterator[Sample]:
         yield _STARTED, {}, moment(header.started_utc).timestamp()
     cases = [_case(run, row, name) for row, name in zip(run.rows, labels(run), strict=True)]
     for row, case in zip(run.rows, cases, strict=True):
-        yield _OK, {**case, "status": row.status}, float(row.status == "ok")
-        fraction = rates.peak_fraction(run, row)
-        if fraction is not None:
+        yield _OK, {**case, "status": standing(row)}, float(standing(row) == "ok")
+        if standing(row) != "ok":
+            continue
+        if (fraction := rates.peak_fraction(run, row)) is not None:
             yield _PEAK, case, fraction
-        if row.status == "ok" and row.energy.joules:
+        if row.energy.joules:
             yield _ENERGY, case, row.energy.joules
     of_row = dict(zip(labels(run), cases, strict=True))
     for each in series(run):

@@ -8,8 +8,9 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
@@ -171,7 +172,8 @@ def _derived(run: Run, row: Row) -> dict[str, object]:
 
 
 def _record(run: Run, row: Row) -> dict[str, Any]:
-    merged = msgspec.to_builtins(row) | _derived(run, row)
+    stored = msgspec.to_builtins(replace(row))  # with the defaults of fields that its file does not have
+    merged = stored | _derived(run, row)
     merged.pop("matrices", None)  # `show` prints them
     merged |= {"disturbed": list(disturbed(run, row))}
     return {name: finite(value) for name, value in merged.items()}
@@ -197,16 +199,22 @@ def _flat(run: Run, row: Row, name: str) -> dict[str, Value]:
         "measured_utc": row.measured_utc,
         "benchmark": name,
     }
-    return {column.name: _typed(column.type, known.get(column.name)) for column in COLUMNS}
+    value = known.get
+    return {name: None if (each := value(name)) is None else typed(each) for name, typed in _TYPED}
 
 
 def _as_json(parameters: Mapping[str, int | float | str]) -> str:
     return json.dumps(parameters, allow_nan=False, sort_keys=True)
 
 
-def _typed(kind: Kind, value: object) -> Value:
-    """A value in a column's type; None if it is not known."""
-    if kind is str:
-        return None if value is None else clean(str(value))
-    known: Any = finite(value)
-    return None if known is None else kind(known)
+def _text(value: object) -> str:
+    return clean(str(value))
+
+
+def _number(value: Any) -> float | None:
+    return float(value) if math.isfinite(value) else None
+
+
+_MAKERS: Mapping[Kind, Callable[[Any], Value]] = {str: _text, int: int, float: _number, bool: bool}
+_TYPED = [(column.name, _MAKERS[column.type]) for column in COLUMNS]
+"""What makes a known value one of its column's type."""

@@ -45,10 +45,15 @@ class Series:
         return [of.median * (self.times.median / seconds) for seconds in self.seconds]
 
 
+def standing(row: Row) -> str:
+    """Its status, but ``suspect`` where it has a figure that is not believed."""
+    return row.check.verdict if row.status == "ok" and row.check.verdict == "suspect" else row.status
+
+
 def series(run: Run) -> Iterator[Series]:
     """Every series of a run: the ok rows in each scope that was measured, innermost first."""
     for row, benchmark in zip(run.rows, labels(run), strict=True):
-        for scope in row.samples if row.status == "ok" else ():
+        for scope in row.samples if standing(row) == "ok" else ():
             if times := rates.summary(row, scope):
                 moved = rates.byte_rate(row) if scope == rates.finest_scope(row) else None
                 yield Series(
