@@ -20,7 +20,7 @@ from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean
 from gemmbench.options.comparing import Check, Compare, Comparing, History
 from gemmbench.options.declare import check_plot_path
-from gemmbench.options.measuring import RUN_FORMATS
+from gemmbench.options.measuring import FORMAT, RUN_FORMATS
 from gemmbench.regress import compare_table as pages
 from gemmbench.regress import history_table
 from gemmbench.regress.check import Job
@@ -176,22 +176,28 @@ def _show_floor(measured: Floor, options: Check) -> None:
 @click.command()
 @click.argument("files", nargs=-1, type=click.Path(path_type=Path), metavar="FILE...")
 @click.option(
-    "--format", "form", type=click.Choice((*RUN_FORMATS, SQLITE)), default="table", show_default=True
+    "--format",
+    "form",
+    type=click.Choice((*RUN_FORMATS, SQLITE)),
+    default="table",
+    show_default=True,
+    metavar="FORMAT",
+    help=f"{FORMAT.rstrip('.')}, {SQLITE}.",
 )
 @click.option(
     "-o",
     "--out",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Write it there instead: text replaces the file, sqlite adds the runs to the database.",
+    help="Write it there: text replaces the file, sqlite adds the runs to the database.",
 )
 @click.option("--schema", type=click.Choice(schemas.NAMES), help="Print a JSON Schema; takes no FILE.")
 @click.option("-v", "--verbose", is_flag=True, help="Every row, every scope.")
 def show(files: tuple[Path, ...], form: str, out: Path | None, schema: str | None, verbose: bool) -> None:
     """Show a saved run as a table, or in a format for other programs.
 
-    docs/exports.md says what takes which format. sqlite takes several runs, and needs --out. Schemas are
-    of a saved run's header (line 1) and its rows, and of what --format json prints.
+    sqlite takes several runs, and needs --out. Schemas are of a saved run's header (line 1) and its rows, and
+    of the records that --format json prints.
     """
     if schema is not None:
         if files or form != "table":

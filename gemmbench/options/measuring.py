@@ -76,6 +76,7 @@ FAMILIES: dict[str, str] = {COMPUTE: "what arithmetic and matrix units can do", 
 """What ``peak --only`` takes, in the order of the tables."""
 
 RUN_FORMATS = ("table", *exports.FORMATS)
+FORMAT = f"How it is printed: {', '.join(RUN_FORMATS)}."
 EVERY_PROBE = "all"  # of --describe without a name
 _DEFAULT_SIZE = 1024
 
@@ -199,7 +200,7 @@ class Peak(Measuring):
         bare=EVERY_PROBE,
         shell=True,
     )
-    format: str = option("", Choice(RUN_FORMATS), "table", shell=True)
+    format: str = option(FORMAT, Choice(RUN_FORMATS), "table", shell=True, metavar="FORMAT")
 
     def __post_init__(self) -> None:
         super().__post_init__()
