@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 from gemmbench.exports.series import Series, labels, series, standing
 from gemmbench.model.row import Row, moment
@@ -57,7 +58,10 @@ Sample = tuple[Family, Labels, float]
 
 
 def openmetrics(run: Run) -> str:
-    """Gauges in base units, a line for each case and scope; without a result ``gemmbench_ok`` is 0."""
+    """Gauges in base units, a line for each case and scope; without a result ``gemmbench_ok`` is 0.
+
+    The label ``run`` is the name of the saved file, so that several runs can be collected together.
+    """
     families: dict[Family, list[str]] = {}
     for family, names, value in _samples(run):
         if math.isfinite(value):
@@ -71,11 +75,17 @@ def openmetrics(run: Run) -> str:
 
 def _samples(run: Run) -> Iterator[Sample]:
     header = run.header
-    about = {"command": " ".join(header.command), "version": header.gemmbench, "host_cpu": header.host.cpu}
+    own = {"run": Path(run.path).stem or header.view}
+    about = {
+        **own,
+        "command": " ".join(header.command),
+        "version": header.gemmbench,
+        "host_cpu": header.host.cpu,
+    }
     yield _RUN, about, 1.0
     with suppress(ValueError):  # a time that somebody edited
-        yield _STARTED, {}, moment(header.started_utc).timestamp()
-    cases = [_case(run, row, name) for row, name in zip(run.rows, labels(run), strict=True)]
+        yield _STARTED, own, moment(header.started_utc).timestamp()
+    cases = [own | _case(run, row, name) for row, name in zip(run.rows, labels(run), strict=True)]
     for row, case in zip(run.rows, cases, strict=True):
         yield _OK, {**case, "status": standing(row)}, float(standing(row) == "ok")
         if standing(row) != "ok":
@@ -100,7 +110,7 @@ def _of_series(each: Series, names: Labels) -> Iterator[Sample]:
             yield family, names, float(getattr(figure, field))
 
 
-def _case(run: Run, row: Row, name: str) -> Labels:
+def _case(run: Run, row: Row, name: str) -> dict[str, str]:
     device = run.device(row)
     names = {
         "benchmark": name,

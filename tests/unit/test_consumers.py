@@ -271,6 +271,18 @@ def test_openmetrics_says_of_every_row_whether_it_has_a_result() -> None:
     assert all("[bold]x[/]" in sample.labels["device"] for sample in by_name["gemmbench_ok"][:1])
 
 
+def test_openmetrics_of_several_runs_can_be_collected_together() -> None:
+    """As node exporter does with the files of a folder: the same gauge twice is an error to it."""
+    run = fake.fake_square()
+    two = [text(replace(run, path=path), "openmetrics") for path in ("runs/one.jsonl", "runs/two.jsonl")]
+    gauges = [{line for line in shown.splitlines() if not line.startswith("#")} for shown in two]
+    assert not {line.rpartition(" ")[0] for line in gauges[0]} & {
+        line.rpartition(" ")[0] for line in gauges[1]
+    }
+    assert all('{run="one",' in line or '{run="one"}' in line for line in gauges[0])
+    assert 'run="square"' in text(replace(run, path=""), "openmetrics")
+
+
 def test_openmetrics_escapes_labels() -> None:
     families = openmetrics_format.text_string_to_metric_families(text(RUNS[-1], "openmetrics"))
     assert [f.samples[0].labels["command"] for f in families if f.name == "gemmbench_run"] == [
