@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import sqlite3
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import pytest
 
 import gemmbench as gb
 from gemmbench import exports
+from gemmbench.exports import schemas
 from tests.cli.conftest import ROOT, Call
 
 SAVED = ROOT / "plots" / "h200-burst.jsonl"
@@ -164,9 +166,11 @@ def test_a_table_goes_into_a_file_as_it_is_printed(call: Call) -> None:
     assert Path("page.txt").read_text(encoding="utf-8") == call("show", "run.jsonl").stdout
 
 
-def test_schemas_are_printed(call: Call) -> None:
-    assert json.loads(call("show", "--schema", "records").stdout) == json.loads(
-        json.dumps(gb.schema("records"))
-    )
-    assert call("show", "--schema", "row", "--out", "row.json").exit_code == 0
-    assert json.loads(Path("row.json").read_text()) == json.loads(json.dumps(gb.schema("row")))
+@pytest.mark.parametrize("name", schemas.NAMES)
+def test_schemas_are_printed(name: str, call: Call, golden: Callable[[str, str], None]) -> None:
+    """The golden files change with the contract: look whether it needs a new version."""
+    done = call("show", "--schema", name)
+    assert json.loads(done.stdout) == json.loads(json.dumps(gb.schema(name)))
+    golden(f"cli/schema-{name}.json", done.stdout.replace(gb.__version__, "VERSION"))
+    assert call("show", "--schema", name, "--out", "schema.json").exit_code == 0
+    assert Path("schema.json").read_text(encoding="utf-8") == done.stdout
