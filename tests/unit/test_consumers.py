@@ -42,7 +42,7 @@ def text(run: Run, form: str) -> str:
 
 def runs() -> Iterator[Run]:
     """Every status, several devices, a hostile name, few samples, one sample, joules, a case twice, a NaN."""
-    yield from (make() for make in fake.ALL.values())
+    yield from (fake.ALL[name]() for name in ("square", "troubled", "many", "peak", "gemm"))
     row = fake.gemm_row("naive", Problem(96, 32, 8, 2.0, 0.5), 10.0)
     few = replace(row, variant="tiled", label=QUOTED, samples={"kernel": fake.scope(1e-5, count=1, times=1)})
     joules = replace(row, energy=replace(row.energy, joules=ENERGY, why=""))
