@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import inspect
 import os
+import shutil
 import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
@@ -297,9 +299,11 @@ def _replace(path: Path, text: str) -> None:
         path.write_text(text, encoding="utf-8")
         return
     target = path.resolve()
-    beside = target.with_name(f".{target.name}.{os.getpid()}")
+    beside = target.with_name(f".gemmbench-{os.getpid()}-{threading.get_ident()}")
     try:
         beside.write_text(text, encoding="utf-8")
+        if target.exists():
+            shutil.copymode(target, beside)
         beside.replace(target)
     finally:
         beside.unlink(missing_ok=True)

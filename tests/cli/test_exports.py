@@ -153,10 +153,12 @@ def test_a_reader_keeps_the_old_file_where_the_new_one_cannot_be_written(
 
 def test_out_follows_a_link_and_writes_to_what_is_no_file(call: Call, folder: Path) -> None:
     Path("real.csv").write_text("old")
+    Path("real.csv").chmod(0o640)
     Path("link.csv").symlink_to("real.csv")
     assert call("show", "run.jsonl", "--format", "csv", "--out", "link.csv").exit_code == 0
     assert Path("link.csv").is_symlink()
     assert Path("real.csv").read_text().startswith("kind,variant,")
+    assert Path("real.csv").stat().st_mode & 0o777 == 0o640
     assert call("show", "run.jsonl", "--format", "csv", "--out", os.devnull).exit_code == 0
     assert not Path(os.devnull).is_file()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 from dataclasses import replace
@@ -311,3 +312,16 @@ def test_a_line_cut_short_is_named_by_its_number_in_the_file(tmp_path: Path) -> 
 
 def test_a_line_holds_no_rate() -> None:
     assert b"gflops" not in encode(ROWS[0])
+
+
+def test_loading_leaves_the_collector_of_cycles_as_it_was(tmp_path: Path) -> None:
+    broken = tmp_path / "run.jsonl"
+    broken.write_text("{}\n")
+    for is_on in (True, False):
+        (gc.enable if is_on else gc.disable)()
+        try:
+            with pytest.raises(RunFileError):
+                load(broken)
+            assert gc.isenabled() == is_on
+        finally:
+            gc.enable()
