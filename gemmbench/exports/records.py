@@ -11,6 +11,7 @@ import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -203,10 +204,14 @@ def _flat(run: Run, row: Row, name: str) -> dict[str, Value]:
     return {name: None if (each := value(name)) is None else typed(each) for name, typed in _TYPED}
 
 
+_ENCODER = json.JSONEncoder(allow_nan=False, sort_keys=True)
+
+
 def _as_json(parameters: Mapping[str, int | float | str]) -> str:
-    return json.dumps(parameters, allow_nan=False, sort_keys=True)
+    return _ENCODER.encode(parameters)
 
 
+@lru_cache(maxsize=1024)
 def _text(value: object) -> str:
     return clean(str(value))
 
