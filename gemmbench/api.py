@@ -23,6 +23,7 @@ from gemmbench.bundle import write as write_bundle
 from gemmbench.doctor.checks import Report, examine
 from gemmbench.doctor.finding import Finding
 from gemmbench.doctor.machine import Machine
+from gemmbench.doctor.shortfall import sentence, shortfalls
 from gemmbench.ladder import FAMILIES, ORDER
 from gemmbench.measure import machine
 from gemmbench.measure.child import Worker, WorkerError
@@ -279,6 +280,16 @@ def examined(selector: str) -> tuple[Report, Machine]:
     return examine(machine), machine
 
 
+def point_to_doctor(run: run_file.Run, quiet: bool) -> None:
+    """A line on stderr where a run stays far below its ceilings, and `doctor` knows what may be the cause."""
+    short = [] if quiet else shortfalls(alone(run))
+    if short:
+        chosen = run.header.devices
+        report = examine(make_patient(devices=chosen, chosen=chosen), at_rest=False)
+        if line := sentence(short, report):
+            say(line)
+
+
 def load(path: str | Path) -> Run:
     """A saved run.
 
@@ -352,6 +363,7 @@ def _measured(chosen: Measuring) -> Run:
         raise KeyboardInterrupt
     if outcome.error:
         raise UsageError(str(outcome.error))
+    point_to_doctor(run, chosen.quiet)
     if run.ok:
         run.check_measured()
     if chosen.plot:

@@ -28,6 +28,7 @@ class Check:
     reads: str
     tells: str
     look: Look | LookAt
+    slows: bool = True  # whether it lowers the rates of kernels
     at_rest: bool = False  # whether it needs that gemmbench itself is not running anything
 
 
@@ -40,6 +41,7 @@ CHECKS: tuple[Check, ...] = (
         "OpenCL's devices; PCI's GPUs in /sys/bus/pci; /etc/os-release; the nodes in /dev/dri",
         "no device at all, or a GPU without one: the package for this system",
         devices.driver_missing,
+        slows=False,
     ),
     Check(
         "driver-target",
@@ -62,6 +64,7 @@ CHECKS: tuple[Check, ...] = (
         "the device's extensions",
         "missing half or double, and which driver here has it",
         devices.types,
+        slows=False,
     ),
     Check(
         "governor",
@@ -118,6 +121,7 @@ CHECKS: tuple[Check, ...] = (
         "memory.max and memory.current (memory.limit_in_bytes) of the same",
         "less memory than the memory probes take",
         host.memory_limit,
+        slows=False,
     ),
     Check(
         "steal",
@@ -156,6 +160,7 @@ CHECKS: tuple[Check, ...] = (
         "numa_node of the device's PCI slot, Cpus_allowed_list",
         "a device on another node than the processors",
         host.device_numa,
+        slows=False,
     ),
     Check(
         "pcie",
@@ -163,6 +168,7 @@ CHECKS: tuple[Check, ...] = (
         "NVML: generation and width of the link, and the most; the generation in state P0 only",
         "a link below the device's maximum",
         devices.pcie,
+        slows=False,
     ),
     Check(
         "ecc",
@@ -198,6 +204,7 @@ CHECKS: tuple[Check, ...] = (
         "NVML: persistence mode, unless a display is attached",
         "a driver that unloads between two programs",
         devices.persistence,
+        slows=False,
     ),
     Check("mig", "gpu", "NVML: MIG's mode", "a slice of a board", devices.mig),
     Check(
@@ -206,7 +213,7 @@ CHECKS: tuple[Check, ...] = (
         "NVML: utilization, compute processes",
         "other programs on the device",
         devices.gpu_load,
-        True,
+        at_rest=True,
     ),
 )
 

@@ -204,7 +204,7 @@ def pcie(machine: Machine, device: DeviceFacts) -> Iterator[Finding]:
     rests = generation < most and int(machine.ask(device, "nvmlDeviceGetPerformanceState")) != 0
     used = most if rests else generation
     if used < most or width < most_width:
-        known = used in _LANE and most in _LANE
+        known = used in _LANE and most in _LANE and most_width > 0
         share = width * _LANE[used] / (most_width * _LANE[most]) if known else 0.0
         yield Finding(
             f"the device is linked by PCIe {used}.0 x{width}, and could be by {most}.0 x{most_width}",

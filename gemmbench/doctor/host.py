@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gemmbench.doctor.finding import NEAR, NO_RATE, UNKNOWN, Finding, counted, ranges
-from gemmbench.doctor.machine import CPU, Machine, NotSeenError, numbers
+from gemmbench.doctor.machine import CPU, Machine, NotSeenError, numbers, whole
 from gemmbench.model.device import BUSY_CORES, DeviceFacts
 from gemmbench.model.units import MIB, clean, listed, number, percent, size
 from gemmbench.opencl import targets
 from gemmbench.probes.memory import set_bytes
+from gemmbench.stats.conditions import STOLEN, TICKS_S
 
 
 def offered_level(machine: Machine) -> targets.Level:
@@ -139,7 +140,7 @@ def turbo(machine: Machine) -> Iterator[Finding]:
             else UNKNOWN,
             seen,
             f"echo {on} | sudo tee /{path}",
-            "no such switch is taken where the firmware has turned it off",
+            "it has no effect where the firmware has switched turbo off",
         )
 
 
@@ -199,10 +200,10 @@ def affinity(machine: Machine) -> Iterator[Finding]:
         return
     cores = f", {counted(machine.cores(allowed), 'core')}" if has_smt(machine) else ""
     inherited = _cpuset(machine)
-    command = f"taskset -c {online[0]}-{online[-1]} gemmbench peak"
+    command = f"taskset -c {ranges(online)} gemmbench peak"
     remark = ""
     if inherited is not None and set(inherited) <= set(allowed):
-        command = "docker update --cpuset-cpus 0-N CONTAINER" if machine.in_container() else ""
+        command = f"docker update --cpuset-cpus {ranges(online)} CONTAINER" if machine.in_container() else ""
         remark = "a control group sets them: its owner (Slurm, systemd, the container's host) can give more"
     yield Finding(
         f"this process may use {len(allowed)} of {len(online)} processors{cores}",
@@ -257,8 +258,9 @@ def _groups(machine: Machine, controller: str) -> list[tuple[str, int]]:
     """
     folders = []
     for line in machine.read("proc/self/cgroup").splitlines():
-        _, names, path = line.split(":", 2)
-        if names and controller not in names.split(","):
+        _, _, rest = line.partition(":")
+        names, colon, path = rest.partition(":")
+        if not colon or (names and controller not in names.split(",")):
             continue
         version = 1 if names else 2
         mounts = [f"sys/fs/cgroup/{names}", f"sys/fs/cgroup/{controller}"] if names else ["sys/fs/cgroup"]
@@ -328,7 +330,7 @@ def memory_limit(machine: Machine) -> Iterator[Finding]:
             for line in machine.optional(f"{folder}/memory.stat").splitlines()
             if " " in line
         )
-        used = int(machine.optional(f"{folder}/{used_name}") or 0) - int(stats.get(idle_name, 0))
+        used = whole(machine.optional(f"{folder}/{used_name}")) - whole(stats.get(idle_name, ""))
         room = int(text) - max(0, used)
         if room < needed:
             in_container = machine.in_container()
@@ -356,7 +358,6 @@ _TRANSFER_BYTES = 256 * MIB  # of the largest transfer
 
 # --- what others take ---------------------------------------------------------------------------------------
 
-_STOLEN = 0.02  # of what ran: see `stats.conditions`
 _SHOWN_CORES = 0.05
 
 
@@ -367,7 +368,8 @@ def steal(machine: Machine) -> Iterator[Finding]:
     taken_s, ran_s = after.steal_s - before.steal_s, after.busy_s - before.busy_s
     now = taken_s / (after.cores * (after.at_s - before.at_s))
     ever = after.steal_s / (after.steal_s + after.busy_s) if after.busy_s else 0.0
-    if max(now, ever) <= _STOLEN:
+    resolution = TICKS_S / (after.at_s - before.at_s)
+    if now <= STOLEN + resolution and ever <= STOLEN:
         return
     yield Finding(
         "the hypervisor gives this machine's processors to others",

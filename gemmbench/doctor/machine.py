@@ -258,3 +258,8 @@ def numbers(text: str, path: str) -> tuple[int, ...]:
     except ValueError:
         raise NotSeenError(f"/{path} holds no list of numbers") from None
     return tuple(listed)
+
+
+def whole(text: str) -> int:
+    """A whole number of 0 or more; 0 for any other text."""
+    return int(text) if text.isdecimal() else 0

@@ -14,6 +14,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from gemmbench import api, cli
+from gemmbench.doctor.machine import Machine
 from gemmbench.measure import child
 from tests.cli import fake_machine, recorded
 
@@ -36,6 +37,7 @@ cli.main()
 def machine(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))  # no peaks of other runs
     monkeypatch.setattr(api, "make_machine", fake_machine.make)
+    monkeypatch.setattr(api, "make_patient", partial(Machine, root=Path("/nowhere"), blas=None, environ={}))
     monkeypatch.setattr(child, "CONDUCTORS", dict(recorded.CONDUCTORS))
     for name in (
         "GEMMBENCH_DEVICE",
