@@ -135,19 +135,18 @@ class Patient:
             self.write(path, text)
         for core in range(CORES):
             self.write(f"sys/devices/system/cpu/cpu{core}/topology/thread_siblings_list", f"{core}\n")
-            self.cpufreq(core)
+            if core:  # one policy for all of them
+                (self.root / f"sys/devices/system/cpu/cpu{core}/cpufreq").symlink_to("../cpu0/cpufreq")
+        self.cpufreq()
 
     def write(self, path: str, text: str) -> None:
         (self.root / path).parent.mkdir(parents=True, exist_ok=True)
         (self.root / path).write_text(text)
 
-    def cpufreq(self, core: int, **values: str) -> None:
+    def cpufreq(self, **values: str) -> None:
+        """What cpufreq says of every processor."""
         for name, value in {**CPUFREQ, **values}.items():
-            self.write(f"sys/devices/system/cpu/cpu{core}/cpufreq/{name}", f"{value}\n")
-
-    def every_cpufreq(self, **values: str) -> None:
-        for core in range(CORES):
-            self.cpufreq(core, **values)
+            self.write(f"sys/devices/system/cpu/cpu0/cpufreq/{name}", f"{value}\n")
 
     def change(self, index: int, **values: Any) -> None:
         """Another fact of a device."""

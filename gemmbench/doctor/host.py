@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from gemmbench.doctor.finding import NEAR, NO_RATE, UNKNOWN, Finding, counted, ranges
 from gemmbench.doctor.machine import CPU, Machine, NotSeenError, numbers, whole
+from gemmbench.measure.host import pool_title
 from gemmbench.model.device import BUSY_CORES, DeviceFacts
 from gemmbench.model.units import MIB, clean, listed, number, percent, size
 from gemmbench.opencl import targets
@@ -241,7 +242,11 @@ def smt(machine: Machine) -> Iterator[Finding]:
     yield Finding(
         f"numpy's BLAS runs {threads} threads on {counted(cores, 'core')}: two share one core's units",
         UNKNOWN,
-        (f"/{CPU}/smt/active: 1", f"threadpoolctl: {_pool(machine)}", f"{CPU}/cpu*/topology: {cores} cores"),
+        (
+            f"/{CPU}/smt/active: 1",
+            f"threadpoolctl: {pool_title(machine.blas or {})}",
+            f"{CPU}/cpu*/topology: {cores} cores",
+        ),
         f"gemmbench gemm -m 2048 --kernel numpy --threads {cores},{threads}",
         f"shows both; {_variable(machine)}={cores} keeps the faster",
         "oneMKL takes as many threads as cores by default (its developer guide, Improving Performance with "
@@ -393,8 +398,8 @@ def load(machine: Machine) -> Iterator[Finding]:
     names = ", ".join(f"{clean(name)} ({process}) {number(cores)}" for process, name, cores in busiest)
     yield Finding(
         f"other programs use {number(others)} of {counted(watched.after.cores, 'core')}",
-        f"{percent(min(1.0, others / watched.after.cores))} of the processors, and more: a threaded BLAS "
-        "waits for its slowest thread",
+        f"up to {percent(min(1.0, others / watched.after.cores))} of the time; a threaded BLAS waits for its "
+        "slowest thread and loses more",
         (
             f"/proc/stat over half a second: {number(others)} cores",
             *((f"/proc/*/stat: {names}",) if names else ()),
@@ -492,11 +497,6 @@ _VARIABLES = {"openblas": "OPENBLAS_NUM_THREADS", "mkl": "MKL_NUM_THREADS", "bli
 _THREAD_VARIABLES = (*_VARIABLES.values(), "OMP_NUM_THREADS", "GOTO_NUM_THREADS")
 
 
-def _pool(machine: Machine) -> str:
-    pool = machine.blas or {}
-    return f"{pool.get('internal_api')} {pool.get('version') or ''}, {pool.get('num_threads')} threads"
-
-
 def _variable(machine: Machine) -> str:
     return _VARIABLES.get(str((machine.blas or {}).get("internal_api")), "OMP_NUM_THREADS")
 
@@ -521,7 +521,10 @@ def blas_threads(machine: Machine) -> Iterator[Finding]:
         f"up to {percent(1 - threads / cores)} of the host's BLAS"
         if fewer
         else f"{UNKNOWN}: threads wait for others that have no core",
-        (f"threadpoolctl: {_pool(machine)}", *([f"environment: {listed(given)}"] if given else [])),
+        (
+            f"threadpoolctl: {pool_title(machine.blas or {})}",
+            *([f"environment: {listed(given)}"] if given else []),
+        ),
         f"env {names} gemmbench square --kernel numpy"
         if given
         else f"{_variable(machine)}={cores} gemmbench square --kernel numpy",

@@ -190,7 +190,11 @@ class Machine:
             raise NotSeenError("/proc/stat stands still")
         ours, tick_s = family(after_then, self.own), 1 / os.sysconf("SC_CLK_TCK")
         used = (
-            (number, each.name, tick_s * (each.ticks - then[number].ticks) / (after.at_s - before.at_s))
+            (
+                number,
+                each.name,
+                tick_s * (each.own_ticks - then[number].own_ticks) / (after.at_s - before.at_s),
+            )
             for number, each in after_then.items()
             if number in then and number not in ours
         )

@@ -153,7 +153,8 @@ class Process:
 
     name: str
     parent: int
-    ticks: int  # its own and those of children that are gone and were waited for
+    own_ticks: int
+    ticks: int  # with those of children that are gone and were waited for
 
 
 def processes(proc: Path | None = None) -> dict[int, Process]:
@@ -168,7 +169,8 @@ def processes(proc: Path | None = None) -> dict[int, Process]:
                     start, _, rest = text.rpartition(")")
                     words = rest.split()
                     name = start.partition("(")[2]
-                    listed[int(folder.name)] = Process(name, int(words[1]), sum(map(int, words[11:15])))
+                    counts = [int(word) for word in words[11:15]]  # user, system, and both of children
+                    listed[int(folder.name)] = Process(name, int(words[1]), sum(counts[:2]), sum(counts))
     return listed
 
 

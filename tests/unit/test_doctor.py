@@ -79,20 +79,20 @@ def plant_no_half(patient: Patient) -> None:
 
 
 def plant_governor(patient: Patient) -> None:
-    patient.every_cpufreq(scaling_governor="powersave", scaling_driver="acpi-cpufreq")
+    patient.cpufreq(scaling_governor="powersave", scaling_driver="acpi-cpufreq")
 
 
 def plant_preference(patient: Patient) -> None:
-    patient.every_cpufreq(scaling_governor="powersave", energy_performance_preference="power")
+    patient.cpufreq(scaling_governor="powersave", energy_performance_preference="power")
 
 
 def plant_clock_limit(patient: Patient) -> None:
-    patient.every_cpufreq(scaling_max_freq="2000000")
+    patient.cpufreq(scaling_max_freq="2000000")
 
 
 def plant_no_turbo(patient: Patient) -> None:
     patient.write(f"{CPU}/intel_pstate/no_turbo", "1\n")
-    patient.every_cpufreq(scaling_max_freq="2100000")  # what intel_pstate then says
+    patient.cpufreq(scaling_max_freq="2100000")  # what intel_pstate then says
 
 
 def plant_no_boost(patient: Patient) -> None:
@@ -301,7 +301,7 @@ def has_smt_and_a_blas_that_knows(patient: Patient) -> None:
 
 
 def uses_its_own_powersave(patient: Patient) -> None:
-    patient.every_cpufreq(scaling_governor="powersave", energy_performance_preference="balance_performance")
+    patient.cpufreq(scaling_governor="powersave", energy_performance_preference="balance_performance")
 
 
 def interleaves(patient: Patient) -> None:
@@ -378,12 +378,12 @@ def test_times_of_processors_that_cannot_be_read_are_not_looked_at(
 
 
 def test_what_cannot_be_read_is_said(patient: Patient) -> None:
-    governor = patient.root / CPU / "cpu3/cpufreq/scaling_governor"
+    governor = patient.root / CPU / "cpu0/cpufreq/scaling_governor"
     governor.unlink()
     governor.mkdir()
     report = examine(patient.machine())
     assert [(each.check, each.reason) for each in report.not_seen] == [
-        ("governor", f"/{CPU}/cpu3/cpufreq/scaling_governor: is a directory")
+        ("governor", f"/{CPU}/cpu0/cpufreq/scaling_governor: is a directory")
     ]
     assert "not looked at: governor: /" in " ".join(shown(report).split())
 
