@@ -16,6 +16,7 @@ from click.testing import CliRunner, Result
 from gemmbench import api, cli
 from gemmbench.doctor.machine import Machine
 from gemmbench.measure import child
+from tests import forked
 from tests.cli import fake_machine, recorded
 
 ROOT = Path(__file__).parents[2]
@@ -39,6 +40,7 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFa
     monkeypatch.setattr(api, "make_machine", fake_machine.make)
     monkeypatch.setattr(api, "make_patient", partial(Machine, root=Path("/nowhere"), blas=None, environ={}))
     monkeypatch.setattr(child, "CONDUCTORS", dict(recorded.CONDUCTORS))
+    monkeypatch.setattr(child, "subprocess", forked.STARTS)
     for name in (
         "GEMMBENCH_DEVICE",
         "GEMMBENCH_FAKE_DEVICES",
