@@ -97,6 +97,11 @@ CPUFREQ = {
 }
 
 
+def nobody(**values: Any) -> Machine:
+    """A machine that shows nothing, for tests of something else: no output depends on where they run."""
+    return Machine(**{**values, "root": Path("/nowhere"), "blas": None, "environ": {}})
+
+
 class Board:
     """A board that answers from a table; what the table lacks is not supported."""
 
