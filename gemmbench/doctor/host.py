@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from gemmbench.doctor.finding import NEAR, NO_RATE, UNKNOWN, Finding, counted, ranges
 from gemmbench.doctor.machine import CPU, Machine, NotSeenError, numbers, whole
@@ -204,8 +205,11 @@ def affinity(machine: Machine) -> Iterator[Finding]:
     command = f"taskset -c {ranges(online)} gemmbench peak"
     remark = ""
     if inherited is not None and set(inherited) <= set(allowed):
-        command = f"docker update --cpuset-cpus {ranges(online)} CONTAINER" if machine.in_container() else ""
-        remark = "a control group sets them: its owner (Slurm, systemd, the container's host) can give more"
+        command = ""
+        remark = (
+            "a control group sets them: its owner can give more (Slurm, systemd; on a container's host "
+            f"docker update --cpuset-cpus {ranges(online)} CONTAINER)"
+        )
     yield Finding(
         f"this process may use {len(allowed)} of {len(online)} processors{cores}",
         f"{percent(missing / len(online))} of the processors, for the host's BLAS and for CPU devices",
@@ -220,11 +224,11 @@ def affinity(machine: Machine) -> Iterator[Finding]:
 
 def _cpuset(machine: Machine) -> tuple[int, ...] | None:
     """The processors that a control group leaves; None if there is no such group."""
-    for folder, _ in _groups(machine, "cpuset"):
+    for group in _groups(machine, "cpuset"):
         for name in ("cpuset.cpus.effective", "cpuset.effective_cpus"):
-            text = machine.optional(f"{folder}/{name}")
+            text = machine.optional(f"{group.folder}/{name}")
             if text:
-                return numbers(text, f"{folder}/{name}")
+                return numbers(text, f"{group.folder}/{name}")
     return None
 
 
@@ -254,14 +258,22 @@ def smt(machine: Machine) -> Iterator[Finding]:
     )
 
 
-# Controllers of control groups: file of version 2, and of version 1.
-def _groups(machine: Machine, controller: str) -> list[tuple[str, int]]:
-    """This process's control group and those around it, innermost first, each with its version.
+@dataclass(frozen=True)
+class _Group:
+    """A control group."""
+
+    folder: str
+    version: int
+    is_root: bool  # of what is mounted here: a limit on it was set from outside, by a container's host
+
+
+def _groups(machine: Machine, controller: str) -> list[_Group]:
+    """This process's control group and those around it, innermost first.
 
     Raises:
         NotSeenError: the system does not tell.
     """
-    folders = []
+    groups = []
     for line in machine.read("proc/self/cgroup").splitlines():
         _, _, rest = line.partition(":")
         names, colon, path = rest.partition(":")
@@ -274,40 +286,39 @@ def _groups(machine: Machine, controller: str) -> list[tuple[str, int]]:
             continue
         parts = [part for part in path.split("/") if part not in ("", "..")]
         for count in range(len(parts), -1, -1):
-            folders.append(("/".join([mount, *parts[:count]]), version))
-    return folders
+            groups.append(_Group("/".join([mount, *parts[:count]]), version, count == 0))
+    return groups
 
 
 def cpu_quota(machine: Machine) -> Iterator[Finding]:
     """The tightest quota among the control groups around this process, of either version."""
-    tightest: tuple[float, str, str] | None = None
-    for folder, version in _groups(machine, "cpu"):
-        path = f"{folder}/{'cpu.max' if version == 2 else 'cpu.cfs_quota_us'}"
+    tightest: tuple[float, str, str, bool] | None = None
+    for group in _groups(machine, "cpu"):
+        path = f"{group.folder}/{'cpu.max' if group.version == 2 else 'cpu.cfs_quota_us'}"
         if not machine.has(path):
             continue
         text = machine.read(path)
         quota, _, period = text.partition(" ")
-        if version == 1:
-            period = machine.optional(f"{folder}/cpu.cfs_period_us")
+        if group.version == 1:
+            period = machine.optional(f"{group.folder}/cpu.cfs_period_us")
         if not quota.isdecimal() or not period.isdecimal() or not int(period):
             continue  # max, or -1
         if tightest is None or int(quota) / int(period) < tightest[0]:
-            tightest = int(quota) / int(period), path, text
+            tightest = int(quota) / int(period), path, text, group.is_root
     processors = len(machine.allowed)
     if tightest is None or tightest[0] >= NEAR * processors:
         return
-    cores, path, text = tightest
+    cores, path, text, from_outside = tightest
     throttled = _throttled(machine, path.rpartition("/")[0])
     unlimited = "max" if path.endswith("cpu.max") else "-1"
-    in_container = machine.in_container()
     yield Finding(
         f"a control group gives this process the time of {number(cores)} of {processors} processors",
         f"{percent(1 - cores / processors)}; threads that wait for a stopped one lose more",
         (f"/{path}: {text}", *throttled),
         f"docker update --cpus {processors} CONTAINER"
-        if in_container
+        if from_outside
         else f"echo {unlimited} | sudo tee /{path}",
-        "on the container's host; in Kubernetes raise resources.limits.cpu" if in_container else "",
+        "on the container's host; in Kubernetes raise resources.limits.cpu" if from_outside else "",
     )
 
 
@@ -322,8 +333,9 @@ def memory_limit(machine: Machine) -> Iterator[Finding]:
     """The first control group that leaves less than twice the working set of the memory probes."""
     cpus = [device for device in machine.chosen if device.type == "cpu"]
     needed = 2 * max((set_bytes(device) for device in cpus), default=_TRANSFER_BYTES)
-    for folder, version in _groups(machine, "memory"):
-        limit_name, used_name, idle_name = _MEMORY_FILES[version]
+    for group in _groups(machine, "memory"):
+        folder = group.folder
+        limit_name, used_name, idle_name = _MEMORY_FILES[group.version]
         path = f"{folder}/{limit_name}"
         if not machine.has(path):
             continue
@@ -338,17 +350,16 @@ def memory_limit(machine: Machine) -> Iterator[Finding]:
         used = whole(machine.optional(f"{folder}/{used_name}")) - whole(stats.get(idle_name, ""))
         room = int(text) - max(0, used)
         if room < needed:
-            in_container = machine.in_container()
             yield Finding(
                 f"a control group leaves this process {size(max(0, room))} of memory; "
                 f"the memory probes take up to {size(needed)}",
                 f"{NO_RATE}: the kernel kills what needs more, and its row is called crashed",
                 (f"/{path}: {text}", f"/{folder}/{used_name}: {max(0, used)} without idle files"),
                 f"docker update --memory {2 * needed // MIB}m --memory-swap -1 CONTAINER"
-                if in_container
-                else f"echo {'max' if version == 2 else '-1'} | sudo tee /{path}",
+                if group.is_root
+                else f"echo {'max' if group.version == 2 else '-1'} | sudo tee /{path}",
                 "on the container's host; in Kubernetes raise resources.limits.memory"
-                if in_container
+                if group.is_root
                 else "",
             )
             return

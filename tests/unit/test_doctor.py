@@ -215,7 +215,7 @@ CAUSES: tuple[tuple[str, Callable[[Patient], None], str, int | None, tuple[str, 
      ("8 threads on 4 cores", "not known", "smt/active: 1", "--threads 4,8")),
     ("quota", plant_quota, "cpu-quota", HOST, ("2.00 of 8", "75.0 %", "nr_throttled 45 of 90", "echo max")),
     ("old quota", plant_old_quota, "cpu-quota", HOST,
-     ("1.50 of 8", "81.2 %", "cfs_quota_us: 150000", "echo -1")),
+     ("1.50 of 8", "81.2 %", "cfs_quota_us: 150000", "docker update --cpus 8")),
     ("memory", plant_memory, "memory-limit", HOST,
      ("381 MiB", NO_RATE, "memory.max: 1000000000", "echo max")),
     ("steal", plant_steal, "steal", HOST, ("hypervisor", "20.0 %", "steal", "gemmbench check")),
@@ -318,8 +318,8 @@ def shows_a_picture(patient: Patient) -> None:
     board(PersistenceMode=0, DisplayActive=1)(patient)
 
 
-def was_stolen_from_by_a_tick(patient: Patient) -> None:
-    patient.steal = 0.02
+def was_stolen_from_by_two_ticks(patient: Patient) -> None:
+    patient.steal = 0.32
 
 
 @pytest.mark.parametrize(
@@ -331,7 +331,7 @@ def was_stolen_from_by_a_tick(patient: Patient) -> None:
         interleaves,
         measures_a_gpu_of_two_nodes,
         shows_a_picture,
-        was_stolen_from_by_a_tick,
+        was_stolen_from_by_two_ticks,
     ],
 )
 def test_what_is_no_fault_is_no_finding(change: Callable[[Patient], None], patient: Patient) -> None:
@@ -363,6 +363,16 @@ def test_no_unreadable_file_gives_a_finding_or_a_crash(patient: Patient) -> None
             path.write_bytes(garbage)
             examine(patient.machine())
         path.write_bytes(text)
+
+
+def test_only_the_programs_of_others_are_load(patient: Patient) -> None:
+    quiet = patient.machine(sleep=lambda seconds: patient.proc.run(seconds, own=1.6))
+    assert not examine(quiet).findings
+    (finding,) = examine(
+        patient.machine(sleep=lambda seconds: patient.proc.run(seconds, own=1.6, other=1.6))
+    ).findings
+    assert finding.tells.startswith("other programs use 1.60 of 8")
+    assert finding.seen[1] == f"/proc/*/stat: other ({OTHER}) 1.60"
 
 
 @pytest.mark.parametrize("garbage", [None, "", "cpu", "cpu0 a b c", "cpu0 1 2"])
@@ -469,10 +479,11 @@ def test_a_gpu_that_this_user_may_not_use(patient: Patient, monkeypatch: pytest.
     assert only(patient).command == "sudo usermod -aG render $USER"
 
 
-def test_in_a_container_its_host_is_told_what_to_type(patient: Patient) -> None:
-    patient.write(".dockerenv", "")
-    plant_quota(patient)
-    assert only(patient).command == "docker update --cpus 8 CONTAINER"
+def test_a_limit_on_what_is_mounted_was_set_by_a_containers_host(patient: Patient) -> None:
+    patient.write("sys/fs/cgroup/cpu.max", "100000 100000\n")
+    finding = only(patient)
+    assert finding.command == "docker update --cpus 8 CONTAINER"
+    assert finding.remark.startswith("on the container's host")
 
 
 def test_processors_that_a_control_group_takes_are_its_owners(patient: Patient) -> None:
@@ -569,7 +580,7 @@ def test_what_is_slow_by_nature_is_not_short(run: Run) -> None:
 def test_the_line_names_only_what_lowers_the_rates_of_that_device(patient: Patient) -> None:
     short = shortfalls(run_of(150.0))
     assert sentence(short, examine(patient.machine())) == ""
-    plant_no_half(patient)
+    patient.change(INTEL, dtypes=("float", "double", "int"))  # no rate
     board(EnforcedPowerLimit=400_000)(patient)  # of another device
     assert sentence(short, examine(patient.machine())) == ""
     plant_load(patient)
