@@ -17,7 +17,8 @@ def _doctor(options: Doctor) -> None:
     if options.json:
         click.echo(json.dumps(table.to_record(report), indent=2))
     else:
-        running.show(table.page(report, machine.chosen, machine.cpu))
+        page = table.page(report, machine.chosen, machine.cpu)
+        api.stdout().print(page, crop=False)  # commands are longer than lines may be
 
 
 doctor = running.command(Doctor, _doctor)

@@ -32,7 +32,7 @@ def page(report: Report, devices: Sequence[DeviceFacts], host: str) -> Renderabl
         own = [finding for finding in report.findings if finding.device == index]
         if own:
             parts.append(Text(heading, style="bold"))
-            parts += [part for finding in own for part in (_card(finding), Text(""))]
+            parts += [part for finding in own for part in _card(finding)]
     parts.append(Sheet(notes=(Note("", _conclusion(report), "" if report.findings else "green"),)))
     parts.append(Sheet(notes=tuple(_not_looked_at(report, devices))))
     return Group(*parts)
@@ -54,20 +54,32 @@ def _not_looked_at(report: Report, devices: Sequence[DeviceFacts]) -> Iterator[N
         yield Note("not looked at", f"{', '.join(checks)}: {reason}", "dim")
 
 
-def _card(finding: Finding) -> Table:
-    card = Table.grid(padding=(0, 2, 0, 0))
-    card.add_column(style="dim", no_wrap=True, min_width=8)
-    card.add_column(overflow="fold")
+def _card(finding: Finding) -> Iterator[RenderableType]:
+    """A finding; its command stands in a line of its own that is never broken, so that it can be copied."""
     cost = f"{finding.cost} ({finding.source})" if finding.source else finding.cost
-    card.add_row("   what", Text(clean(f"{finding.tells} ({finding.check})"), style="yellow"))
-    card.add_row("   costs", Text(clean(cost)))
-    for number, seen in enumerate(finding.seen):
-        card.add_row("" if number else "   seen", Text(clean(seen)))
+    yield _lines("what", (f"{finding.tells} ({finding.check})",), "yellow")
+    yield _lines("costs", (cost,))
+    yield _lines("seen", finding.seen)
     if finding.command:
-        card.add_row("   type", Text(finding.command, style="bold"))
+        command = Text.assemble((_label("type"), "dim"), (finding.command, "bold"))
+        command.no_wrap, command.overflow = True, "ignore"
+        yield command
     if finding.remark:
-        card.add_row("", Text(finding.remark))
+        yield _lines("" if finding.command else "do", (finding.remark,))
+    yield Text("")
+
+
+def _lines(label: str, texts: Sequence[str], style: str = "") -> Table:
+    card = Table.grid()
+    card.add_column(style="dim", no_wrap=True)
+    card.add_column(overflow="fold")
+    for number, text in enumerate(texts):
+        card.add_row(_label("" if number else label), Text(clean(text), style=style))
     return card
+
+
+def _label(label: str) -> str:
+    return f"   {label:<7}"
 
 
 def to_record(report: Report) -> dict[str, Any]:

@@ -116,8 +116,9 @@ def plant_siblings(patient: Patient) -> None:
 
 
 def plant_quota(patient: Patient) -> None:
-    patient.write("sys/fs/cgroup/user.slice/cpu.max", "200000 100000\n")
-    patient.write("sys/fs/cgroup/user.slice/cpu.stat", "nr_periods 90\nnr_throttled 45\n")
+    patient.write(f"{CGROUP}/cpu.max", "200000 100000\n")
+    patient.write("sys/fs/cgroup/user.slice/cpu.max", "600000 100000\n")  # around it, and looser
+    patient.write(f"{CGROUP}/cpu.stat", "nr_periods 90\nnr_throttled 45\n")
 
 
 def plant_old_quota(patient: Patient) -> None:
@@ -499,7 +500,7 @@ def test_processors_that_a_control_group_takes_are_its_owners(patient: Patient) 
 
 def shown(report: Report, width: int = 80) -> str:
     console = Console(file=StringIO(), width=width, highlight=False, markup=False, emoji=False)
-    console.print(table.page(report, (CPU_DEVICE, GPU_DEVICE, POCL_DEVICE), "Some Processor"))
+    console.print(table.page(report, (CPU_DEVICE, GPU_DEVICE, POCL_DEVICE), "Some Processor"), crop=False)
     assert isinstance(console.file, StringIO)
     return console.file.getvalue()
 
@@ -508,8 +509,12 @@ def shown(report: Report, width: int = 80) -> str:
 def test_a_page_says_what_it_costs_how_it_was_seen_and_what_to_type(width: int, patient: Patient) -> None:
     plant_governor(patient)
     plant_ecc(patient)
-    text = shown(examine(patient.machine()), width)
-    assert max(map(len, text.splitlines())) <= width
+    report = examine(patient.machine())
+    text = shown(report, width)
+    commands = [line for line in text.splitlines() if line.startswith("   type   ")]
+    whole = [f"   type   {finding.command}" for finding in report.findings]
+    assert commands == whole  # to be copied, never broken
+    assert max(len(line) for line in text.splitlines() if line not in commands) <= width
     for word in ("host  Some Processor", "1  NVIDIA H200", "(governor)", "(ecc)", "type", "seen"):
         assert word in text
     assert "2 findings in" in text
