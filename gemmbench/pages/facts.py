@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import PurePath
 
-from gemmbench import views
+from gemmbench.exports.records import COLUMNS, to_flat
 from gemmbench.model import units
 from gemmbench.model.device import driver_name
 from gemmbench.model.run_file import Run
@@ -209,7 +209,7 @@ _DEVICE = (
     "device", "driver", "type", "platform", "units", "MHz", "memory", "last cache", "local memory", "PCI",
     "driver from",
 )  # fmt: skip
-_HOST = ("processor", "cores", "memory", "system", "Python", "numpy", "BLAS", "cores busy before")
+_HOST = ("processor", "cores", "memory", "system", "Python", "NumPy", "BLAS", "cores busy before")
 
 
 def _once(caption: str, columns: Sequence[str], lines: dict[tuple[str, ...], list[str]]) -> Sheet:
@@ -281,8 +281,10 @@ def _host(run: Run) -> tuple[str, ...]:
 
 _LEFT = frozenset({
     "variant", "run", "device_name", "driver", "dtype", "label", "status", "reason", "parameters", "choice",
-    "versus", "versus_scope", "state", "limits", "disturbed", "memory", "verdict", "source", "notes",
+    "versus", "versus_scope", "scope", "beside", "measured_utc", "state", "limits", "disturbed", "memory",
+    "verdict", "source", "notes",
 })  # fmt: skip
+_FIELDS = tuple(column.name for column in COLUMNS if column.name != "benchmark")  # which the others say
 _KEPT = ("variant", "dtype", "m", "n", "k", "status")
 
 
@@ -291,10 +293,8 @@ def every_row(runs: Sequence[Run], names: Sequence[str]) -> list[Sheet]:
 
     A column without a value is left out; of one that is the same throughout, the caption says it.
     """
-    records = [
-        {"run": name, **record}
-        for run, name in zip(runs, names, strict=True)
-        for record in views.to_flat(run)
+    records: list[dict[str, object]] = [
+        {"run": name, **record} for run, name in zip(runs, names, strict=True) for record in to_flat(run)
     ]
     gemms = [record for record in records if record["kind"] == "gemm"]
     probes = [record for record in records if record["kind"] != "gemm"]
@@ -307,9 +307,7 @@ def every_row(runs: Sequence[Run], names: Sequence[str]) -> list[Sheet]:
 
 def _records(title: str, records: Sequence[dict[str, object]]) -> Sheet:
     texts = [{name: _text(value) for name, value in record.items()} for record in records]
-    values = {
-        name: dict.fromkeys(text[name] for text in texts) for name in ("variant", "run", *views.CSV_FIELDS)
-    }
+    values = {name: dict.fromkeys(text[name] for text in texts) for name in ("variant", "run", *_FIELDS)}
     constant = {
         name: text
         for name, several in values.items()

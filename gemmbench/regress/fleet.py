@@ -146,7 +146,7 @@ def _facts(run: Run) -> dict[str, str]:
         "cores": str(host.cores),
         "system": host.system,
         "Python": host.python,
-        "numpy": host.numpy,
+        "NumPy": host.numpy,
         "BLAS": host.blas,
     }
     for device in run.header.devices:
