@@ -18,17 +18,28 @@ const compare = (a, b) => a.value - b.value || isNaN(a.value) - isNaN(b.value)
   || COLLATOR.compare(a.text, b.text);
 
 document.querySelectorAll('table').forEach((table, index) => {
-  const body = table.tBodies[0], rows = [...body.rows], heads = [...table.tHead.rows[0].cells];
+  const body = table.tBodies[0], heads = [...table.tHead.rows[0].cells];
+  const rest = JSON.parse(table.parentNode.querySelector('.rest')?.textContent || '[]');
+  const rows = [...[...body.rows].map(row => ({row})), ...rest.map(cells => ({cells}))];
   const told = make('span', {role: 'status'}), more = make('button', {type: 'button', hidden: true});
-  let order = rows, words = [], most = MOST, texts;
+  let order = rows, words = [], most = MOST;
+  const textsOf = each => each.texts ||= each.cells
+    ? each.cells.map(cell => Array.isArray(cell) ? cell[0] : cell)
+    : [...each.row.cells].map(cell => cell.textContent);
+  const elementOf = each => each.row ||= make('tr', {}, ...textsOf(each).map((text, column) => {
+    const looks = Array.isArray(each.cells[column]) ? each.cells[column][1] : '';
+    const cell = make(column ? 'td' : 'th', {className: `${heads[column].className} ${looks}`.trim()}, text);
+    if (!column) cell.scope = 'row';
+    return cell;
+  }));
+  const fits = each => {
+    const text = each.text ||= textsOf(each).join(' ').toLowerCase();
+    return words.every(word => text.includes(word));
+  };
   const show = () => {
-    texts ||= words.length && new Map(rows.map(
-      row => [row, [...row.cells].map(cell => cell.textContent.toLowerCase()).join(' ')]));
-    const fits = row => words.every(word => texts.get(row).includes(word));
     const fit = words.length ? order.filter(fits) : order;
-    body.replaceChildren(...fit.slice(0, most));
-    const cut = fit.length > most;
-    const count = `${fit.length} of ${rows.length} rows`;
+    body.replaceChildren(...fit.slice(0, most).map(elementOf));
+    const cut = fit.length > most, count = `${fit.length} of ${rows.length} rows`;
     told.textContent = cut ? `${count}, ${most} shown` : words.length ? count : '';
     more.textContent = `Show all ${fit.length}`;
     more.hidden = !cut;
@@ -37,19 +48,19 @@ document.querySelectorAll('table').forEach((table, index) => {
     const button = make('button', {type: 'button'}, ...head.childNodes);
     head.append(button);
     button.addEventListener('click', () => {
-      const first = head.classList.contains('n') ? 'descending' : 'ascending';
+      const first = head.classList.contains('l') ? 'ascending' : 'descending';
       const other = first === 'descending' ? 'ascending' : 'descending';
       const now = head.getAttribute('aria-sort');
       const next = now === first ? other : now === other ? '' : first;
       heads.forEach(each => each.removeAttribute('aria-sort'));
       if (next) head.setAttribute('aria-sort', next);
-      const keyed = rows.map(row => {
-        const text = row.cells[column].textContent;
-        return {row, text, value: valueOf(text)};
+      const keyed = rows.map(each => {
+        const text = textsOf(each)[column];
+        return {each, text, value: valueOf(text)};
       });
       if (next) keyed.sort((a, b) =>  // what has no number comes last, whichever way
         isNaN(a.value) !== isNaN(b.value) || next === 'ascending' ? compare(a, b) : compare(b, a));
-      order = keyed.map(each => each.row);
+      order = keyed.map(key => key.each);
       show();
     });
   });
@@ -63,7 +74,7 @@ document.querySelectorAll('table').forEach((table, index) => {
     table.parentNode.before(make('div', {className: 'filter'},
       make('label', {htmlFor: id}, 'Filter rows'), input, told, more));
   }
-  if (rows.length > MOST) show();  // thousands of rows take the browser seconds to lay out
+  if (rest.length) show();
 });
 
 const reachable = new ResizeObserver(entries => entries.forEach(({target}) => {
