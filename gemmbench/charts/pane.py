@@ -174,8 +174,9 @@ def _composed(panes: Sequence[Pane], across: int) -> Figure:
 class Mark(Artist):
     """Where a row stands in a pane, and what a page says of it under the pointer; nothing is drawn."""
 
-    def __init__(self, at: tuple[float, float], text: str) -> None:
+    def __init__(self, pane: Axes, at: tuple[float, float], text: str) -> None:
         super().__init__()
+        self.pane = pane
         self.at = at
         self.text = text
         self.set_in_layout(False)
@@ -186,7 +187,9 @@ class Mark(Artist):
 
 def mark(axes: Axes, x: float, y: float, text: str) -> None:
     """Say what stands at a point, in data coordinates: see `Mark`."""
-    axes.add_artist(Mark((x, y), text))
+    figure = axes.get_figure()
+    assert figure is not None  # every pane is in one
+    figure.add_artist(Mark(axes, (x, y), text))  # not the pane's own: what is drawn there stays as it is
 
 
 def say(

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from io import BytesIO
 
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from gemmbench.charts.pane import Mark
@@ -121,19 +120,15 @@ def _rounded(text: str) -> str:
 
 def _circles(figure: Figure, shared: Shared) -> Iterator[ET.Element]:
     """A circle for each mark that is within its pane, in the figure's order."""
-    height = figure.bbox.height
-    for axes in figure.findobj(Axes):
-        for each in axes.findobj(Mark):
-            if not isinstance(each, Mark) or each.axes is not axes:
-                continue
-            x, y = axes.transData.transform(each.at)
-            if not (abs(x) < 1e6 and abs(y) < 1e6):  # NaN, and what a logarithm has no place for
-                continue
-            scale = _POINTS / figure.dpi
-            at = {"cx": _rounded(f"{x * scale:.2f}"), "cy": _rounded(f"{(height - y) * scale:.2f}")}
-            yield ET.Element(
-                f"{{{_SVG}}}circle", {**at, "r": str(_REACH), "data-s": str(shared.text(each.text))}
-            )
+    height, scale = figure.bbox.height, _POINTS / figure.dpi
+    for each in figure.findobj(Mark):
+        assert isinstance(each, Mark)
+        x, y = each.pane.transData.transform(each.at)
+        if not (abs(x) < 1e6 and abs(y) < 1e6):  # NaN, and what a logarithm has no place for
+            continue
+        at = {"cx": _rounded(f"{x * scale:.2f}"), "cy": _rounded(f"{(height - y) * scale:.2f}")}
+        said = str(shared.text(each.text))
+        yield ET.Element(f"{{{_SVG}}}circle", {**at, "r": str(_REACH), "data-s": said})
 
 
 def _written(root: ET.Element) -> str:
