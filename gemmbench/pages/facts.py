@@ -21,9 +21,9 @@ from gemmbench.stats.side_by_side import Contest, Entry, Side
 
 def names_of(runs: Sequence[Run]) -> list[str]:
     """What tells runs apart: file names without suffix, with as many folders as it takes."""
-    paths = [PurePath(run.path) for run in runs]
+    paths = [PurePath(run.path).with_suffix("") if run.path else PurePath("this run") for run in runs]
     for depth in range(1, max((len(path.parts) for path in paths), default=1) + 1):
-        names = [clean("/".join(path.with_suffix("").parts[-depth:])) or "this run" for path in paths]
+        names = [clean("/".join(path.parts[-depth:])) for path in paths]
         if len(set(names)) == len(names):
             return names
     return [f"{name} ({number})" for number, name in enumerate(names, 1)]

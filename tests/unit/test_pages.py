@@ -311,6 +311,7 @@ def test_runs_are_named_by_as_many_folders_as_it_takes() -> None:
     runs = [Run(fake.fake_square().header, (), path) for path in ("a/x/s.jsonl", "b/x/s.jsonl")]
     assert content.facts.names_of(runs) == ["a/x/s", "b/x/s"]
     assert content.facts.names_of(runs[:1]) == ["s"]
+    assert content.facts.names_of([runs[0], replace(runs[0], path="")]) == ["s", "this run"]
     assert content.facts.names_of([runs[0], runs[0]]) == ["a/x/s (1)", "a/x/s (2)"]
 
 
