@@ -20,7 +20,7 @@ from rich.console import Console
 from gemmbench import NothingMeasured, UsageError, views
 from gemmbench.bundle import Bundle as Written
 from gemmbench.bundle import write as write_bundle
-from gemmbench.ladder import FAMILIES, ORDER
+from gemmbench.ladder import families, order_of
 from gemmbench.measure import machine
 from gemmbench.measure.child import Worker
 from gemmbench.model import run_file
@@ -100,7 +100,7 @@ class Run(run_file.Run):
 
     def table(self, verbose: bool = False) -> RenderableType:
         """What `show` prints, for rich."""
-        return show_table(self, ORDER, verbose, self.own)
+        return show_table(self, order_of(self), verbose, self.own)
 
     def plot(self, path: str | Path, kind: str | None = None) -> None:
         """Draw a chart.
@@ -333,7 +333,7 @@ def draw(runs: Sequence[run_file.Run], kind: str | None, path: Path) -> None:
     if kind not in (None, *chart_views.KINDS):
         raise UsageError(f"unknown kind of chart {kind!r}; there are {', '.join(chart_views.KINDS)}")
     chosen = kind or chart_views.default_kind(runs[0])
-    drawn(lambda: chart_views.draw(runs, chosen, path, FAMILIES), path)
+    drawn(lambda: chart_views.draw(runs, chosen, path, families(runs)), path)
 
 
 def drawn(paint: Callable[[], None], path: Path) -> None:
@@ -551,6 +551,7 @@ def checked(
             chosen.save,
             chosen.force,
             checking.Patience(chosen.patience, chosen.rounds),
+            chosen.own,
         )
         with checking.prepared(request, make_machine) as job:
             yield job

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from gemmbench import UsageError, api, views
 from gemmbench.cli import COMMAND_WORDS, EXIT_INTERRUPTED, EXIT_WRONG
-from gemmbench.ladder import ORDER
+from gemmbench.ladder import order_of
 from gemmbench.model.case import Case, Plan, Policy
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.run_file import Run
@@ -162,7 +162,7 @@ def print_plan(
 def as_text(form: str) -> Callable[[Run], str] | None:
     """What turns a run into text for machines; None for a table, which is for people."""
     text = views.FORMATS.get(form)
-    return None if text is None else lambda run: text(run, ORDER)
+    return None if text is None else lambda run: text(run, order_of(run))
 
 
 def show(output: RenderableType) -> None:
