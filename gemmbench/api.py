@@ -21,15 +21,26 @@ from gemmbench import NothingMeasured, UsageError, views
 from gemmbench.bundle import Bundle as Written
 from gemmbench.bundle import write as write_bundle
 from gemmbench.ladder import families, order_of
+from gemmbench.ladder.own import NAME
 from gemmbench.measure import machine
 from gemmbench.measure.child import Worker
 from gemmbench.model import run_file
+from gemmbench.model.case import KERNEL
 from gemmbench.model.device import BUSY_CORES, DeviceFacts, HostFacts
+from gemmbench.model.kernel_files import SCAFFOLD, raw
 from gemmbench.model.units import clean, reason_of
 from gemmbench.options import comparing, measuring
 from gemmbench.options.bundling import Bundle
 from gemmbench.options.comparing import Tune
-from gemmbench.options.declare import Options, build, check_overwriting, check_plot_path, command_line, specs
+from gemmbench.options.declare import (
+    Options,
+    build,
+    check_folder,
+    check_overwriting,
+    check_plot_path,
+    command_line,
+    specs,
+)
 from gemmbench.options.measuring import Measuring
 from gemmbench.regress import check as checking
 from gemmbench.regress import compare as comparisons
@@ -654,6 +665,32 @@ def check_tuned(run: run_file.Run) -> None:
         trouble = best.default.trouble if best.default else None
         reason = f": {trouble.status}: {clean(trouble.reason)}" if trouble else ""
         raise NothingMeasured(f"no configuration could be measured{reason}", _as(Run, run))
+
+
+# --- a kernel of the user's own ---------------------------------------------------------------------------
+
+
+def new_kernel(path: str | Path) -> Path:
+    """Write a described, working kernel to start from: ``gemmbench kernels --new``.
+
+    Returns:
+        The file.
+
+    Raises:
+        UsageError: it is no .cl file, exists already, or cannot be written.
+    """
+    path = Path(path)
+    if path.suffix != KERNEL or not NAME.fullmatch(path.stem):
+        raise UsageError(f"--new {path}: a kernel is a {KERNEL} file with a plain name, such as mine{KERNEL}")
+    check_folder("--new", path)
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(raw(SCAFFOLD))
+    except FileExistsError:
+        raise UsageError(f"{path} exists already: --new replaces nothing") from None
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {reason_of(error)}") from None
+    return path
 
 
 # --- a board ------------------------------------------------------------------------------------------------

@@ -57,7 +57,9 @@ class Kernel:
             beta=0.0 if "beta" in self.without else odd.beta,
         )
 
-    def test(self, problem: Gemm, gaps: Mapping[str, int] = _GAPS, unwritten: float | None = None) -> ExactTest:
+    def test(
+        self, problem: Gemm, gaps: Mapping[str, int] = _GAPS, unwritten: float | None = None
+    ) -> ExactTest:
         """The exact test of a problem, with gaps between the rows where the kernel takes a leading dimension.
 
         Args:
@@ -122,7 +124,7 @@ def _of_harder(kernel: Kernel, easy: Gemm) -> Iterator[str]:
         "lda": ("k", "A"), "ldb": ("n", "B"), "ldc": ("n", "C"),
     }.items():  # fmt: skip
         if name not in kernel.without and kernel.error(kernel.test(easy, {name: _GAPS[name]}, 0.0)):
-            yield f"{name} is larger than {length} here: does the kernel step through the rows of {inside} with it?"
+            yield f"{name} is larger than {length} here: does the kernel step through {inside} with it?"
     for name, scaled, what in (
         ("alpha", replace(easy, alpha=2.0), "alpha is 2: is the product multiplied by it?"),
         ("beta", replace(easy, beta=-1.0), "beta is -1: is C as it was, multiplied by it, added?"),
@@ -171,8 +173,8 @@ def _barriers(source: str) -> str:
     count = len(re.findall(r"\b(barrier|work_group_barrier)\s*\(", source))
     what = "no barrier" if not count else "one barrier" if count == 1 else f"{count} barriers"
     return (
-        f"It shares local memory and has {what}: there must be one between writing a tile and reading it, and "
-        "one before it is written again."
+        f"It shares local memory and has {what}: there must be one between writing a tile and reading it, "
+        "and one before it is written again."
     )
 
 
@@ -181,7 +183,9 @@ def _of_edge(kernel: Kernel, harder: Gemm, name: str) -> str:
     length = getattr(harder, name)
     if name != "k":
         what = "rows past m" if name == "m" else "columns past n"
-        return f"It is wrong where {name} is no multiple of the tile ({length}): is a guard missing for {what}?"
+        return (
+            f"It is wrong where {name} is no multiple of the tile ({length}): is a guard missing for {what}?"
+        )
     test = kernel.test(harder, {}, 0.0)
     got = kernel.run(test)[: harder.m * harder.n].reshape(harder.m, harder.n).astype(np.float64)
     missing = _products(test.a, test.b, got)

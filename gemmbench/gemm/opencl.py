@@ -173,6 +173,8 @@ class GemmExecutor:
                 continue
             kernel, group = self.runtime.fitted(programs[step.file], step, values, fixed)
             with errors():
+                if variant.own:
+                    _check_arguments(kernel, step, known)
                 kernel.set_args(*(known[name] for name in step.arguments))
             rounded = tuple(round_up(*pair) for pair in zip(items, group, strict=True))
             prepared.append(Prepared(step.role, step.kernel, kernel, rounded, group, held))
@@ -240,6 +242,25 @@ class LoweringExecutor:
     ) -> LoweringBench:
         with errors():
             return LoweringBench(self.runtime, case, policy)
+
+
+def _check_arguments(kernel: Any, step: Pass, known: Mapping[str, Any]) -> None:
+    """Whether a user's kernel takes the arguments that its description says.
+
+    Raises:
+        NotMeasuredError: it does not.
+    """
+    names = ", ".join(step.arguments)
+    if kernel.num_args != len(step.arguments):
+        counts = f"takes {kernel.num_args} arguments, and arguments names {len(step.arguments)}"
+        raise NotMeasuredError("failed", f"{step.kernel} {counts}: {names}")
+    for number, name in enumerate(step.arguments):
+        try:
+            kernel.set_arg(number, known[name])
+        except cl.Error:
+            kind = "a buffer" if isinstance(known[name], cl.MemoryObjectHolder) else known[name].dtype.name
+            what = f"argument {number + 1} of {step.kernel} is not {name}, which is {kind}"
+            raise NotMeasuredError("failed", f"{what}: arguments says {names}") from None
 
 
 def _fixed(case: Case) -> bool:

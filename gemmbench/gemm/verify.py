@@ -137,7 +137,9 @@ def _tile(tile: tuple[int, int] | None, i: int, j: int) -> str:
     """The tile of an element of C, for a sentence; "" where tiles are not known."""
     if tile is None:
         return ""
-    rows, columns = (f"{at - at % side} to {at - at % side + side - 1}" for at, side in zip((i, j), tile, strict=True))
+    rows, columns = (
+        f"{at - at % side} to {at - at % side + side - 1}" for at, side in zip((i, j), tile, strict=True)
+    )
     return f", in the tile of rows {rows} and columns {columns}"
 
 

@@ -45,12 +45,14 @@ ARGUMENTS: tuple[str, ...] = (
 _NEEDED = ("A", "B", "C")
 _OFFSETS = ("offa", "offb", "offc")
 _SWAPPED = {"m": "n", "n": "m", "A": "B", "B": "A", "lda": "ldb", "ldb": "lda"}  # of a column-major kernel
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
 _MACRO = re.compile(r"[A-Z][A-Z0-9_]{0,39}")
 _TAKEN = re.compile(r"REAL.*|SCALAR|CAT_?")  # macros of common.clh
 _FLAG = re.compile(r"-(cl-[a-z0-9-]+(=[A-Za-z0-9.]+)?|D[A-Za-z_]\w*(=[\w.+-]+)?|w)")
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
-_KERNEL = re.compile(r"\b(?:__kernel|kernel)\b[^;{()]*?\bvoid\b(?:\s*__attribute__\s*\(\(.*?\)\))?\s+([A-Za-z_]\w*)\s*\(")
+_KERNEL = re.compile(
+    r"\b(?:__kernel|kernel)\b[^;{()]*?\bvoid\b(?:\s*__attribute__\s*\(\(.*?\)\))?\s+([A-Za-z_]\w*)\s*\("
+)
 _COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
 _MOST_TEXT, _MOST_VALUE = 200, 2**31 - 1
 _MOST_VALUES = 100
@@ -201,8 +203,8 @@ class Description(msgspec.Struct, forbid_unknown_fields=True):
     order: Literal["row-major", "column-major"] = "row-major"
     transposed: tuple[Literal["A", "B"], ...] = ()
     pad: bool = False
-    parameters: dict[str, tuple[int, ...] | _Parameter] = {}  # noqa: RUF012  a Struct copies it
-    presets: dict[str, dict[str, int]] = {}  # noqa: RUF012
+    parameters: dict[str, tuple[int, ...] | _Parameter] = {}
+    presets: dict[str, dict[str, int]] = {}
     constraints: tuple[str, ...] = ()
     local: Text = 0  # elements of local memory
     options: tuple[str, ...] = ()
@@ -251,7 +253,7 @@ class _Reader:
     def variant(self) -> Variant:
         described = self.of
         name = described.name or Path(self.file.name).stem
-        if not _NAME.fullmatch(name):
+        if not NAME.fullmatch(name):
             raise ValueError(f"name = {name!r}: letters, digits, dots, dashes and underscores, 40 at most")
         parameters = {key: self._parameter(key, value) for key, value in described.parameters.items()}
         for dtype in described.types:
@@ -307,7 +309,9 @@ class _Reader:
         if any(not 0 <= value <= _MOST_VALUE for value in values):
             raise ValueError(f"parameters: {name} has values that are no whole numbers of 0 or more")
         idea, launch = (given.idea, given.launch) if isinstance(given, _Parameter) else ("", False)
-        return Parameter(idea or "of the file", tuple(sorted(values)), launch, min(0, *values) if 0 in values else 1)
+        return Parameter(
+            idea or "of the file", tuple(sorted(values)), launch, min(0, *values) if 0 in values else 1
+        )
 
     def _presets(self, parameters: Mapping[str, Parameter]) -> dict[str, dict[str, int]]:
         default = {}
@@ -382,7 +386,8 @@ class _Reader:
         if twice and set(twice) & set(_NEEDED):
             raise ValueError(f"arguments: {twice[0]} stands there twice")
         kernel = Pass(
-            "multiply", self.file.key, self._kernel(), arguments, self._items(group, tile, lengths, parameters),
+            "multiply", self.file.key, self._kernel(), arguments,
+            self._items(group, tile, lengths, parameters),
             lambda values: tuple(side(values) for side in group),
         )  # fmt: skip
         after = [_unpad()] if described.pad else []
@@ -432,14 +437,22 @@ class _Reader:
 
     def _kernel(self) -> str:
         """The function that is launched."""
-        functions = list(dict.fromkeys(_KERNEL.findall(_COMMENT.sub(" ", self.file.text))))
+        code = _COMMENT.sub(" ", self.file.text)
+        functions: list[str] = list(dict.fromkeys(_KERNEL.findall(code)))
         if self.of.kernel:
             if not _IDENTIFIER.fullmatch(self.of.kernel):
                 raise ValueError(f"kernel = {self.of.kernel!r} is no name of a function")
+            if not re.search(rf"\b{self.of.kernel}\b", code):
+                there = ", ".join(functions) or "none that is plain to see"
+                raise ValueError(f"kernel = {self.of.kernel!r} is not in the file (there is {there})")
             return self.of.kernel
         if len(functions) != 1:
-            what = f"has {len(functions)} kernels ({', '.join(functions)})" if functions else "has no __kernel void"
-            raise ValueError(f"the file {what}: kernel = \"NAME\" says which is launched")
+            what = (
+                f"has {len(functions)} kernels ({', '.join(functions)})"
+                if functions
+                else "has no __kernel void"
+            )
+            raise ValueError(f'the file {what}: kernel = "NAME" says which is launched')
         return functions[0]
 
     def _items(
@@ -534,4 +547,3 @@ def _try(variant: Variant) -> None:
             if min(step.items(values)) < 1:
                 raise ParameterError("work_items is below 1 for a product of 64 x 64 x 64")
             math.prod(step.group(values))
-

@@ -208,7 +208,9 @@ class Variant:
         fixed = [f"{name} = {value}" for name, value in (("alpha", 1), ("beta", 0)) if name in self.without]
         rows = [name[2].upper() for name in self.without if name.startswith("ld")]
         fixed += [f"rows of {' and '.join(rows)} without gaps"] if rows else []
-        return f"verified for {', '.join(fixed)} alone: it takes no {', '.join(self.without)}" if fixed else ""
+        return (
+            f"verified for {', '.join(fixed)} alone: it takes no {', '.join(self.without)}" if fixed else ""
+        )
 
     def with_math(self, math: str) -> Variant:
         """Its kernels compiled with ``strict`` or ``fast`` math; "" leaves its own flags."""

@@ -11,6 +11,7 @@ from pathlib import Path
 from gemmbench.model.units import reason_of
 
 MARK = "common.clh"  # that every folder of kernels has
+SCAFFOLD = "own.cl"  # in the kernels folder: what a user starts from
 _INCLUDE = re.compile(r'^#include "([\w./-]+)"[^\S\n]*$', re.MULTILINE)
 
 
@@ -69,7 +70,7 @@ def fingerprint(files: tuple[str, ...], options: tuple[str, ...], root: str = ""
     return digest.hexdigest()[:16]
 
 
-# --- A user's own kernel: its text goes where its file is not, into the process that holds the drivers -------
+# --- A user's own kernel: its text goes to the process that holds the drivers --------------------------------
 
 
 _OWN: dict[str, str] = {}  # texts by `OwnFile.key`, which is of their content: none ever changes
@@ -114,8 +115,8 @@ class OwnFile:
             )
         if not blocks:
             raise KernelFileError(
-                f"{self.name} does not say what arguments it takes: it needs a block from a line /* gemmbench "
-                f"to a line */, or a {Path(self.name).stem}.toml beside it (gemmbench kernels --new FILE.cl "
+                f"{self.name} does not say what arguments it takes: it needs a block from a line /* gemmbench"
+                f" to a line */, or a {Path(self.name).stem}.toml beside it (gemmbench kernels --new FILE.cl "
                 "writes an example)"
             )
         before = self.text[: blocks[0].start("toml")].count("\n")
@@ -157,14 +158,22 @@ def _own_text(path: Path) -> str:
 
 
 def _expanded(source: str, near: Path, name: str, depth: int = 0) -> str:
-    """Source with every ``#include "FILE"`` replaced: of the file's own folder, then of gemmbench's."""
+    """Source with every ``#include "FILE"`` of its own folder replaced; gemmbench's header is for `text`."""
+
+    def after(match: re.Match[str]) -> str:
+        """What keeps the driver's log at the lines of the user's file."""
+        return "" if depth else f"\n#line {source.count(chr(10), 0, match.start()) + 2}"
 
     def replaced(match: re.Match[str]) -> str:
-        for where in (near, folder()):
-            if (file := where / match[1]).is_file():
-                if depth >= _DEPTH:
-                    raise KernelFileError(f"{name} includes files more than {_DEPTH} deep")
-                return _expanded(_own_text(file), file.parent, match[1], depth + 1)
-        raise KernelFileError(f'{name} includes "{match[1]}", which is neither beside it nor gemmbench\'s {MARK}')
+        file = near / match[1]
+        if file.is_file():
+            if depth >= _DEPTH:
+                raise KernelFileError(f"{name} includes files more than {_DEPTH} deep")
+            return _expanded(_own_text(file), file.parent, match[1], depth + 1) + after(match)
+        if match[1] == MARK:
+            return f'#include "{MARK}"{after(match)}'
+        raise KernelFileError(
+            f'{name} includes "{match[1]}", which is neither beside it nor gemmbench\'s {MARK}'
+        )
 
     return _QUOTED.sub(replaced, source)

@@ -267,7 +267,10 @@ class Check(Comparing, Measuring):
         """
         if self.against is None or str(self.against).startswith(DRIVER):
             return {}
-        now = [(each.name, file) for each, file in zip(own_kernels(self.kernel_files), self.kernel_files, strict=True)]
+        now = [
+            (each.name, file)
+            for each, file in zip(own_kernels(self.kernel_files), self.kernel_files, strict=True)
+        ]
         if self.against.suffix == KERNEL and not self.against.is_dir():
             if len(now) != 1:
                 raise UsageError(
@@ -352,7 +355,9 @@ class Tune(Options):
     command: ClassVar[str] = "tune"
 
     kernel: str | None = option("The kernel to tune (gemmbench kernels lists them).", metavar="NAME")
-    kernel_files: tuple[Path, ...] = kernel_files_option("A kernel of your own, described in the file: see kernels --new.")
+    kernel_files: tuple[Path, ...] = kernel_files_option(
+        "A kernel of your own, described in the file: see kernels --new."
+    )
     dtype: str | None = option("The data type.  [default: float]", metavar="TYPE")
     sizes: str | None = option(
         "m = n = k; several with commas count alike.  [default: by device]", metavar="LIST"

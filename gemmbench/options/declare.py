@@ -275,8 +275,8 @@ def choose_dtypes(text: str, known: Sequence[str]) -> tuple[str, ...]:
 
 
 def kernel_files_option(
-    help: str = "A kernel of your own, described in the file (gemmbench kernels --new writes one): it joins those "
-    "of --kernel, or stands there by its name. May be repeated.",
+    help: str = "A kernel of your own, described in the file (gemmbench kernels --new writes one): it joins "
+    "those of --kernel, or stands there by its name. May be repeated.",
 ) -> Any:
     """Files with the user's own kernels."""
     return option(
@@ -337,6 +337,18 @@ def choose_kernels(text: str, baseline: str = "none", own: Sequence[Variant] = (
         names.update(by_name)
     names.update(choose_baselines(baseline))
     return tuple({**ladder.BY_NAME, **by_name}[name] for name in ladder.order(by_name) if name in names)
+
+
+def named_variants(text: str, own: Sequence[Variant] = ()) -> tuple[Variant, ...]:
+    """What a list names, and nothing beside it; arguments as of `choose_kernels`.
+
+    Raises:
+        UsageError: one is unknown.
+    """
+    words = _kernel_words(text, own)
+    groups = _groups(own)
+    names = {name for word in words for name in groups.get(word, (word,))}
+    return tuple(each for each in choose_kernels(text, own=own) if each.name in names)
 
 
 def _groups(own: Sequence[Variant]) -> Mapping[str, tuple[str, ...]]:

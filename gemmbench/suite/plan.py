@@ -525,7 +525,7 @@ def _listing(devices: Sequence[DeviceFacts]) -> str:
 
 @dataclass(frozen=True)
 class OwnKernels:
-    """A user's kernels by name, as they are now and, where they are timed in turn with those, as they were."""
+    """A user's kernels by name: as they are, and as they were, where they are timed in turn with that."""
 
     now: Mapping[str, Variant] = field(default_factory=dict)
     former: Mapping[str, Variant] = field(default_factory=dict)
@@ -541,7 +541,7 @@ class OwnKernels:
             return step
         shared = {name: value for name, value in step.numbers.items() if name in was.parameters}
         parameters = was.preset(device.family, shared, step.dtype, device.vector_bits)
-        return replace(step, former=was.source, former_own=was.own, former_parameters=parameters)
+        return replace(step, former=was.source, former_own=was.own, former_parameters={**parameters})
 
 
 def rebuild(
