@@ -136,6 +136,7 @@ class Comparing(Options):
             in_turn=self.in_turn,
             fail_on=frozenset({self.fail_on} if self.fail_on else ()),
             rounds=self.looks,
+            former=self.turned,
         )
 
     @property
@@ -147,6 +148,11 @@ class Comparing(Options):
     def in_turn(self) -> bool:
         """Whether each kernel takes turns with its previous version."""
         return False
+
+    @property
+    def turned(self) -> frozenset[str]:
+        """The kernels that do; empty for all."""
+        return frozenset()
 
     @cached_property
     def written(self) -> tuple[tuple[str, Path], ...]:
@@ -251,6 +257,10 @@ class Check(Comparing, Measuring):
     @property
     def in_turn(self) -> bool:
         return self.against is not None
+
+    @property
+    def turned(self) -> frozenset[str]:
+        return frozenset(self.former_kernels)
 
     @cached_property
     def own(self) -> OwnKernels:

@@ -28,7 +28,7 @@ from gemmbench.regress.baseline import (
     repetitions,
     slots,
 )
-from gemmbench.regress.compare import Comparison, Line, compare, has_former, judged, outcome
+from gemmbench.regress.compare import Comparison, Line, compare, judged, outcome
 from gemmbench.regress.gate import Answer, Settled, Suspect, Wanted
 from gemmbench.stats.rates import measure
 from gemmbench.suite import session
@@ -149,7 +149,7 @@ def prepared(request: Request, make_machine: Maker) -> Iterator[Job]:
         devices, places = _chosen(basis, all_devices, request.device)
         own = request.own
         folder = former_of(against) if against and not own.former else ""
-        plan = rebuild(_wanted(basis, own, bool(request.times)), devices, places, folder, own)
+        plan = rebuild(_wanted(basis, bool(request.times)), devices, places, folder, own)
         _check_own(plan)
         if not any(isinstance(step, Case) for step in plan):
             raise UsageError(
@@ -429,17 +429,14 @@ def _check_own(plan: Plan) -> None:
             raise UsageError(step.row.reason)
 
 
-def _wanted(basis: Basis, own: OwnKernels, every: bool) -> list[Row]:
+def _wanted(basis: Basis, every: bool) -> list[Row]:
     """The base's rows that are measured again: in ratio mode only those that a ratio needs.
 
-    An A/A measurement takes them all: it is a base for either mode. In turn with old files of the user's own
-    kernels, rows of these alone.
+    An A/A measurement takes them all: it is a base for either mode.
     """
     keys = {key for key, row in basis.rows.items() if row.status == "ok"}
-    if own.former:
-        keys = {key for key in keys if key[2] in own.former}
     if basis.rules.in_turn:
-        keys = {key for key in keys if has_former(basis.rows[key])}
+        keys = {key for key in keys if basis.rules.has_former(basis.rows[key])}
     if basis.rules.ratio and not every:
         keys &= {*basis.references, *basis.references.values()}
     return [replace(row, device=key[1]) for key, row in basis.rows.items() if key in keys]
