@@ -42,6 +42,9 @@ ARGUMENTS: tuple[str, ...] = (
 )
 """What a kernel's arguments may be, beside formulas of them: offsets are always 0."""
 
+UNPAD = "gemm/00_unpad.cl"
+"""The pass behind a kernel whose operands were padded."""
+
 _NEEDED = ("A", "B", "C")
 _OFFSETS = ("offa", "offb", "offc")
 _SWAPPED = {"m": "n", "n": "m", "A": "B", "B": "A", "lda": "ldb", "ldb": "lda"}  # of a column-major kernel
@@ -523,7 +526,7 @@ def _sizes(group: Sequence[Formula], tile: Sequence[Formula]) -> tuple[Constrain
 def _unpad() -> Pass:
     return Pass(
         "unpad",
-        "gemm/00_unpad.cl",
+        UNPAD,
         "unpad",
         ("m", "n", "CP", "np", "C", "ldc"),
         lambda values: (values["n"], values["m"]),

@@ -361,7 +361,8 @@ class Difference:
     @property
     def sentence(self) -> str:
         """The reason, and what to do about it."""
-        return f"{self.reason}; {self.remedy or REMEDIES[self.kind]}, or compare nevertheless with --across {self.kind}"
+        remedy = self.remedy or REMEDIES[self.kind]
+        return f"{self.reason}; {remedy}, or compare nevertheless with --across {self.kind}"
 
 
 @dataclass(frozen=True, eq=False)

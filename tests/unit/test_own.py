@@ -63,7 +63,8 @@ def test_a_formula_is_calculated(text: str | int, value: int) -> None:
     [
         "__import__('os').system('true')", "TS.real", "TS ** 9", "[TS]", "lambda: 1", "1.5", "True", "'TS'",
         "TS if TS else 1", "TS and 1", "min(*[TS])", "min(TS)", "max(TS, default=1)", "TX", "open(TS)", "",
-        "TS +", "TS < 1", "TS / 2", "TS << 99", "\0", "(" * 150 + "TS" + ")" * 150, "TS;TS", "TS" * 200, "(TS := 3)",
+        "TS +", "TS < 1", "TS / 2", "TS << 99", "\0", "(" * 150 + "TS" + ")" * 150, "TS;TS", "TS" * 200,
+        "(TS := 3)",
     ],
 )  # fmt: skip
 def test_what_is_no_formula_is_refused(text: str) -> None:
