@@ -75,7 +75,8 @@ class Box:
     @property
     def bold(self) -> str:
         """What strong lines mean, to follow the other words of a title."""
-        return "; bold: fastest of its family" if self.crowded else ""
+        own = f" and {OWN}" if OWN in self.hues else ""
+        return f"; bold: fastest of its family{own}" if self.crowded else ""
 
     @property
     def gap(self) -> float:

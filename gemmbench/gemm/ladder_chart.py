@@ -134,7 +134,7 @@ def _paint(axes: Axes, chart: Ladder) -> None:
     below = f"{what}; in full colour the step from the rung above"
     keys = [("faster than the rung above", pane.UP), ("slower", pane.DOWN)]
     if any(rung.family == OWN for rung in chart.rungs):
-        keys.append((f"{OWN}, over the first rung", pane.OWN_COLOUR))
+        keys.append((OWN, pane.OWN_COLOUR))
     pane.titles(axes, chart.title, below, tuple(keys))
     pane.footnote(axes, chart.notes)
 

@@ -371,8 +371,6 @@ class _Reader:
         self, group: Sequence[Formula], tile: Sequence[Formula], parameters: Mapping[str, Parameter]
     ) -> tuple[Pass, ...]:
         described = self.of
-        unknown = [name for name in described.transposed if name not in ("A", "B")]
-        assert not unknown, unknown
         sides = {"m": tile[0], "n": tile[1], "k": tile[2] if len(tile) > 2 else None}
         lengths = {name: self._operand(name) for name in "mnk"}  # the kernel's, as the problem has them
         if described.pad:

@@ -389,6 +389,8 @@ def choose_baselines(text: str) -> tuple[str, ...]:
 def _kernel_words(text: str, own: Sequence[Variant] = ()) -> tuple[str, ...]:
     known = (*ladder.order(each.name for each in own), *_groups(own))
     for word in _words(text):
+        if word == _OWN and not own:
+            raise UsageError(f"--kernel {_OWN} means the kernels of --kernel-file, and there is none")
         if word.endswith(KERNEL) and word not in known:
             raise UsageError(f"--kernel takes names, and {word} is a file: --kernel-file {word}")
     return choose(text, known, "kernel")

@@ -19,7 +19,7 @@ from gemmbench.model.device import HOST, DeviceFacts
 from gemmbench.model.dtypes import DTYPES
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import MATH, THREADS, Row, RowKey
-from gemmbench.model.units import listed, size
+from gemmbench.model.units import clean, listed, size
 from gemmbench.probes import ALL_DTYPES, PROBES, QUICK
 from gemmbench.probes.arithmetic import FLOPS, WIDTHS
 from gemmbench.probes.memory import FAMILIES, memory_plan
@@ -599,7 +599,7 @@ def _gemm(row: Row, device: DeviceFacts, own: OwnKernels) -> Case | Skip:
     problem, variant = row.problem, (own.now if row.own else BY_NAME).get(row.variant)
     assert problem is not None  # of every gemm row that was loaded
     if variant is None and row.own:
-        reason = f"{row.variant} is a kernel of your own: --kernel-file {row.own} brings it"
+        reason = f"{clean(row.variant)} is a kernel of your own: --kernel-file {clean(row.own)} brings it"
         return Skip(replace(_unknown(row, "").row, reason=reason, own=row.own))
     if variant is None:
         return _unknown(row, f"kernel {row.variant}")

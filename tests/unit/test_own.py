@@ -17,7 +17,7 @@ from gemmbench.measure.child import decode, encode
 from gemmbench.model import kernel_files
 from gemmbench.model.case import Case, Skip
 from gemmbench.model.dtypes import ReferenceArray
-from gemmbench.model.instrument import Build
+from gemmbench.model.instrument import Build, NotMeasuredError
 from gemmbench.model.kernel_files import KernelFileError
 from gemmbench.model.problem import Gemm
 from gemmbench.suite.plan import OwnKernels, gemm_plan, rebuild
@@ -372,6 +372,17 @@ def test_a_wrong_kernel_is_told_why(fault: str) -> None:
     assert "on the exact test; " in reason
     assert "(m 35, n 21, k 17, " in reason
     assert reason.count("exact test") == 1
+
+
+def test_a_wrong_kernel_whose_experiments_fail_is_still_wrong() -> None:
+    def breaking(test: ExactTest) -> ReferenceArray:
+        if test.problem.m == 64:
+            raise NotMeasuredError("failed", "out of resources", restart=True)
+        return simulated(test, alpha=1.0)
+
+    with pytest.raises(NotMeasuredError, match="differ on the exact test") as caught:
+        causes.tested(kernel(breaking), "float")
+    assert (caught.value.status, caught.value.restart) == ("wrong", True)
 
 
 def test_a_right_kernel_has_no_fault() -> None:
