@@ -117,7 +117,7 @@ def test_the_walk_of_the_page(tmp_path: Path, one: DeviceFacts, monkeypatch: pyt
         if not command.startswith("gemmbench"):
             subprocess.run(command, shell=True, check=True)
             continue
-        words = [*command.replace("-m 512", "-m 24").split()[1:], "--budget", "0.01"]
+        words = [*command.replace("-m 256", "-m 24").split()[1:], "--budget", "0.01"]
         quick = ("--baseline", "none", "--no-peak", "--device", str(one.index))
         words += quick if words[0] == "gemm" else ("--patience", "0")
         ends.append(CliRunner().invoke(main, words, prog_name="gemmbench"))
