@@ -59,6 +59,7 @@ _KERNEL = re.compile(
 _COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
 _MOST_TEXT, _MOST_VALUE = 200, 2**31 - 1
 _MOST_VALUES = 100
+_MOST_COMBINATIONS = 250_000  # which take seconds to look through
 _LEAST_EDGE, _MOST_EDGE = 8, 256
 
 
@@ -259,6 +260,9 @@ class _Reader:
         if not NAME.fullmatch(name):
             raise ValueError(f"name = {name!r}: letters, digits, dots, dashes and underscores, 40 at most")
         parameters = {key: self._parameter(key, value) for key, value in described.parameters.items()}
+        combinations = math.prod(len(each.values) for each in parameters.values())
+        if combinations > _MOST_COMBINATIONS:
+            raise ValueError(f"parameters have {combinations:,} combinations, at most {_MOST_COMBINATIONS:,}")
         for dtype in described.types:
             if dtype not in PLAIN_DTYPES:
                 raise ValueError(f"types: {dtype!r} is not one of {', '.join(PLAIN_DTYPES)}")

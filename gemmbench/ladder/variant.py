@@ -355,7 +355,7 @@ class Variant:
             lengths = (_LONG, 1) if axis == "m" else (1, _LONG)
             known = self.values(Gemm(*lengths, 1, self.dtypes[0]), parameters)
             step = next((step for step in self.steps(known) if step.role == "multiply"), None)
-            if step is None:
+            if step is None or step.any_group:  # whose groups are whatever the driver takes
                 return None
             items, group = step.items(known), step.group(known)
             groups = [-(-count // side) for count, side in zip(items, group, strict=True)]
