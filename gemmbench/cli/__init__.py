@@ -29,7 +29,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "precision": ("measuring", "Hold half, float and double side by side."),
     "workloads": ("measuring", "Measure real shapes: AlexNet, a transformer, or your own."),
     "tune": ("measuring", "Search a kernel's parameters on this device, and keep the winner."),
-    "show": ("compare", "Show a saved run as table, JSON, CSV or markdown."),
+    "show": ("compare", "Show a saved run as a table, or in a format for other programs."),
     "plot": ("compare", "Draw charts from saved runs."),
     "compare": ("compare", "Hold a saved run against base runs: a verdict for each row."),
     "check": ("compare", "Measure a base's cases again, what looks slower until it is settled."),

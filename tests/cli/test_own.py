@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 from dataclasses import replace
 from pathlib import Path
 
+import jsonschema_rs
 import pytest
 
 import gemmbench as gb
@@ -86,6 +88,9 @@ def test_a_saved_run_needs_no_file_and_tells_a_changed_kernel_apart(call: Call, 
     was = mine.read_text()
     mine.unlink()
     assert "mine" in call("show", "a.jsonl").stdout
+    jsonschema_rs.validate(
+        gb.schema("records"), json.loads(call("show", "a.jsonl", "--format", "json").stdout)
+    )
     assert call("history", "a.jsonl").exit_code == 0
     assert call("compare", "a.jsonl", "a.jsonl").exit_code == 2
     assert call("plot", "a.jsonl", "--kind", "ladder", "-o", "a.svg").exit_code == 0
