@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from gemmbench import chart_views, views
 from gemmbench.charts import pane, svg
-from gemmbench.ladder import FAMILIES, ORDER
+from gemmbench.ladder import families, order_of
 from gemmbench.model import units
 from gemmbench.model.device import BUSY_CORES
 from gemmbench.model.row import FAILED, Row, moment
@@ -124,7 +124,7 @@ def page(runs: Sequence[Run], wanted: Wanted | None = None) -> Page:
     statements: list[Statement] = []
     parts: list[Part] = []
     if len(sides) > 1:
-        said, tables = facts.beside(sides, ORDER)
+        said, tables = facts.beside(sides, tuple(families(runs)))
         if said or tables:
             statements.append(Statement("Devices side by side", tuple(said)))
             parts.append(Part("devices", "Devices side by side", sheets=tuple(tables)))
@@ -136,7 +136,7 @@ def page(runs: Sequence[Run], wanted: Wanted | None = None) -> Page:
     shown = _shown(groups, names, wanted)
     for number, run in enumerate(shown, 1):
         name, lenders = names[id(run)], _lenders(run, runs)
-        sheets = views.sheets(run, ORDER)
+        sheets = views.sheets(run, order_of(run))
         said = list(_said(run, lenders, sheets))
         if said:
             subject = f"{_devices(run)}: {name}" if len(shown) > 1 or statements else ""
@@ -392,14 +392,14 @@ class _Draw:
     def kinds(self, runs: Sequence[Run]) -> list[str]:
         """The kinds that suit the runs and are wanted."""
         chosen = chart_views.KINDS if self.wanted.charts is None else self.wanted.charts
-        suited = chart_views.suited(runs, FAMILIES)
+        suited = chart_views.suited(runs, families(runs))
         return [kind for kind, reason in suited.items() if not reason and kind in chosen]
 
     def of_kind(self, runs: Sequence[Run], kind: str) -> list[Chart]:
         """Every pane of a kind."""
         idea = f"{kind}: {chart_views.KINDS[kind].idea}"
         with matplotlib.rc_context():
-            return [self._chart(figure, idea) for figure in chart_views.figures(runs, kind, FAMILIES)]
+            return [self._chart(figure, idea) for figure in chart_views.figures(runs, kind, families(runs))]
 
     def _chart(self, figure: Figure, idea: str) -> Chart:
         title = " ".join(figure.axes[0].get_title(loc="left").split())
