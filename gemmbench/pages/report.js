@@ -21,7 +21,7 @@ document.querySelectorAll('table').forEach((table, index) => {
   const body = table.tBodies[0], heads = [...table.tHead.rows[0].cells];
   const rest = JSON.parse(table.parentNode.querySelector('.rest')?.textContent || '[]');
   const rows = [...[...body.rows].map(row => ({row})), ...rest.map(cells => ({cells}))];
-  const told = make('span', {role: 'status'}), more = make('button', {type: 'button', hidden: true});
+  const status = make('span', {role: 'status'}), more = make('button', {type: 'button', hidden: true});
   let order = rows, words = [], most = MOST;
   const textsOf = each => each.texts ||= each.cells
     ? each.cells.map(cell => Array.isArray(cell) ? cell[0] : cell)
@@ -40,7 +40,7 @@ document.querySelectorAll('table').forEach((table, index) => {
     const fit = words.length ? order.filter(fits) : order;
     body.replaceChildren(...fit.slice(0, most).map(elementOf));
     const cut = fit.length > most, count = `${fit.length} of ${rows.length} rows`;
-    told.textContent = cut ? `${count}, ${most} shown` : words.length ? count : '';
+    status.textContent = cut ? `${count}, ${most} shown` : words.length ? count : '';
     more.textContent = `Show all ${fit.length}`;
     more.hidden = !cut;
   };
@@ -72,7 +72,7 @@ document.querySelectorAll('table').forEach((table, index) => {
     });
     more.addEventListener('click', () => { most = Infinity; show(); });
     table.parentNode.before(make('div', {className: 'filter'},
-      make('label', {htmlFor: id}, 'Filter rows'), input, told, more));
+      make('label', {htmlFor: id}, 'Filter rows'), input, status, more));
   }
   if (rest.length) show();
 });
