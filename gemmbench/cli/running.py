@@ -13,7 +13,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from gemmbench import UsageError, api, views
-from gemmbench.cli import COMMAND_WORDS, EXIT_INTERRUPTED, EXIT_WRONG
+from gemmbench.cli import COMMAND_WORDS, EXIT_INTERRUPTED, EXIT_WRONG, completion
 from gemmbench.ladder import ORDER
 from gemmbench.model.case import Case, Plan, Policy
 from gemmbench.model.device import DeviceFacts
@@ -60,14 +60,16 @@ def click_option(kind: type[Options], name: str) -> Callable[[Command], Command]
         extra = {"is_flag": True, "show_default": "/" in spec.spellings(name)[0]}
     else:
         shown = not spec.many and field.default not in (None, "")
-        extra = {"type": _type(spec.kind), "metavar": spec.metavar, "show_default": shown}
+        extra = {"type": _type(spec.kind, spec.metavar), "metavar": spec.metavar, "show_default": shown}
         extra |= {"multiple": True} if spec.many else {}
         extra |= {"is_flag": False, "flag_value": spec.bare} if spec.bare else {}
         extra |= {"envvar": spec.env, "show_envvar": True} if spec.env else {}
+    if spec.names:
+        extra["shell_complete"] = (completion.single if spec.single else completion.listed)(spec.names)
     return click.option(*spec.spellings(name), name, default=field.default, help=spec.help or None, **extra)
 
 
-def _type(kind: Kind) -> click.ParamType[Any]:
+def _type(kind: Kind, metavar: str | None) -> click.ParamType[Any]:
     """What help shows of a kind; the kind itself converts."""
     if isinstance(kind, Choice):
         return click.Choice(kind.names)
@@ -76,7 +78,7 @@ def _type(kind: Kind) -> click.ParamType[Any]:
     if isinstance(kind, Number):
         return _Number(kind)
     if isinstance(kind, File):
-        return click.Path(path_type=Path, dir_okay=kind.folder)
+        return completion.FileName(kind.folder, metavar or "")
     return click.STRING
 
 

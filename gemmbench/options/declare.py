@@ -19,6 +19,7 @@ from typing import Any, ClassVar, Protocol, TypeVar
 from gemmbench import UsageError, charts, ladder
 from gemmbench.ladder.variant import Variant
 from gemmbench.model.units import reason_of
+from gemmbench.options.names import Names
 from gemmbench.regress import verdict
 from gemmbench.regress.baseline import PEAK
 from gemmbench.regress.verdict import ThresholdError, Thresholds
@@ -151,6 +152,8 @@ class Spec:
     env: str | None = None  # the environment variable that gives it
     bare: str | None = None  # what it is without a value
     shell: bool = False  # only the command line has it
+    names: Names | None = None  # what a shell completes
+    single: bool = False  # it takes a single name, not several with commas
 
     def spellings(self, name: str) -> tuple[str, ...]:
         """How it is written on the command line: ``--no-peak``, with its short forms."""

@@ -24,6 +24,7 @@ from gemmbench.model.dtypes import GEMM_DTYPES
 from gemmbench.model.problem import Gemm as Problem
 from gemmbench.model.problem import leading
 from gemmbench.model.row import MATHS, SCOPES
+from gemmbench.options import names
 from gemmbench.options.declare import (
     CHART,
     FILE,
@@ -52,7 +53,7 @@ from gemmbench.options.declare import (
     option,
     optional_kernels,
 )
-from gemmbench.probes import ALL_DTYPES, PEAK_DTYPES, memory
+from gemmbench.probes import ALL_DTYPES, PEAK_DTYPES, PROBES, memory
 from gemmbench.probes.arithmetic import WIDTHS
 from gemmbench.probes.memory import bandwidth_plan, memory_plan
 from gemmbench.suite.plan import (
@@ -88,6 +89,7 @@ def device_option(default: str = "the best found") -> Any:
         default="",
         env="GEMMBENCH_DEVICE",
         metavar="WHICH",
+        names=names.devices,
     )
 
 
@@ -188,9 +190,12 @@ class Peak(Measuring):
         "Data types of the compute family, several with commas; every probe of a type that is named.  "
         f"[default: {','.join(PEAK_DTYPES)}]",
         metavar="TYPES",
+        names=names.each(ALL_DTYPES),
     )
     only: str | None = option(
-        f"{', '.join(FAMILIES)}; several with commas.  [default: {COMPUTE}]", metavar="FAMILIES"
+        f"{', '.join(FAMILIES)}; several with commas.  [default: {COMPUTE}]",
+        metavar="FAMILIES",
+        names=names.each(FAMILIES),
     )
     all: bool = flag("Every family, every type, every probe.")
     describe: str | None = option(
@@ -198,6 +203,7 @@ class Peak(Measuring):
         metavar="[PROBE]",
         bare=EVERY_PROBE,
         shell=True,
+        names=names.each((*PROBES, *memory.BY_NAME)),
     )
     format: str = option("", Choice(RUN_FORMATS), "table", shell=True)
 
@@ -238,15 +244,20 @@ class Ladder(Measuring):
         default="all",
         flags=("--kernel",),
         metavar="NAMES",
+        names=names.kernels,
     )
     dtype: str | None = option(
-        f"{', '.join(GEMM_DTYPES)} (int8); several with commas.", default="float", metavar="TYPES"
+        f"{', '.join(GEMM_DTYPES)} (int8); several with commas.",
+        default="float",
+        metavar="TYPES",
+        names=names.DTYPES,
     )
     baseline: str = option(
         f"Libraries beside the kernels: {', '.join(ladder.BASELINES)}; several with commas, all or none. "
         "numpy is the host's own BLAS, cblas a second one; the others run on the device.",
         default=ladder.BASELINE,
         metavar="NAMES",
+        names=names.baselines,
     )
     threads: str | None = option(
         "Of the host's BLAS, each a row of its own: numbers, all.  [default: what it takes by itself]",
@@ -259,15 +270,20 @@ class Ladder(Measuring):
         flags=("--param",),
         metavar="NAME=VALUES",
         many=True,
+        names=names.parameters,
+        single=True,
     )
     math: str | None = option(
         "Compile OpenCL kernels with strict math, fast (-cl-fast-relaxed-math), or both, in turn, with a "
         "ratio.  [default: the kernel's own: strict; image-4x8 and buffer-4x8 fast]",
         metavar="strict,fast",
+        names=names.each(MATHS),
     )
     versus: str | None = option(
         "Take each kernel's batches in turn with this one's: the ratio of their rates gets a column.",
         metavar="NAME",
+        names=names.kernel,
+        single=True,
     )
     tuned: bool = option(
         "Parameters that `gemmbench tune` has kept for this device, in the place of the shipped ones.",
@@ -460,6 +476,7 @@ class Precision(Ladder):
         "Data types, the columns of the table; several with commas.",
         default="half,float,double",
         metavar="TYPES",
+        names=names.DTYPES,
     )
 
     def __post_init__(self) -> None:
@@ -500,6 +517,7 @@ class Workloads(Ladder):
     set: str | None = option(
         f"{', '.join(SETS)} or all; several with commas.  [default: all, or none beside --file]",
         metavar="NAMES",
+        names=names.each({**{name: shapes.idea for name, shapes in SETS.items()}, "all": "every set"}),
     )
     file: Path | None = option(
         "Your own shapes: columns m, n, k and, if you like, name, lda, ldb, ldc.", FILE, metavar="FILE.csv"
@@ -561,7 +579,9 @@ class Gemm(Ladder):
     c: Path | None = option("Your own C (m x n), for beta.", INPUT, metavar="C.npy")
     out: Path | None = option("Write the result; needs one --kernel.", INPUT, metavar="OUT.npy")
     dtype: str | None = option(
-        f"{', '.join(GEMM_DTYPES)} (int8); several with commas.  [default: float]", metavar="TYPES"
+        f"{', '.join(GEMM_DTYPES)} (int8); several with commas.  [default: float]",
+        metavar="TYPES",
+        names=names.DTYPES,
     )
     scope: str | None = hidden(None)
 

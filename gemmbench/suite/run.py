@@ -19,7 +19,7 @@ from gemmbench.model.run_file import SCHEMA_VERSION, Header, Run, RunFile, RunFi
 from gemmbench.model.units import spelt_out
 from gemmbench.suite import session, together
 from gemmbench.suite.auto import Automatic
-from gemmbench.suite.cached import KeptMeasurements, KeptPeaks, KeptPresets, NoHomeError
+from gemmbench.suite.cached import KeptMeasurements, KeptPeaks, KeptPresets, NoHomeError, keep_devices
 from gemmbench.suite.plan import FindTuned, SelectionError, select
 from gemmbench.suite.together import Group
 from gemmbench.suite.together_table import alone
@@ -160,6 +160,7 @@ def every_device(worker: Worker) -> tuple[tuple[DeviceFacts, ...], HostFacts]:
         devices, host = worker.devices()
     if not devices:
         raise UsageError(no_device_message())
+    keep_devices(devices)
     return devices, host
 
 
