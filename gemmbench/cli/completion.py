@@ -129,7 +129,9 @@ _SHELLS: dict[str, type[ShellComplete]] = {"bash": _Bash, "zsh": _Zsh, "fish": _
 @click.command()
 @click.argument("shell", type=click.Choice((*_SHELLS,)))
 def completion(shell: str) -> None:
-    """Print what makes a shell complete commands, options, kernels, devices and saved runs.
+    """Print what makes bash, zsh or fish complete.
+
+    Commands, options, kernels, data types, devices and saved runs. A line in the shell's own file does it:
 
     \b
     bash  eval "$(gemmbench completion bash)"      in ~/.bashrc

@@ -28,7 +28,8 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     copy = tmp_path_factory.mktemp("checkout")
     for name in ("gemmbench", "kernels"):
         shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
+    (copy / "docs").mkdir()
+    for name in ("pyproject.toml", "README.md", "LICENSE", "docs/gemmbench.1"):
         shutil.copy(ROOT / name, copy / name)
     return copy
 
@@ -100,6 +101,7 @@ def test_the_wheel_is_typed_and_complete(checkout: Path, tmp_path: Path) -> None
     with ZipFile(build("build_wheel", checkout, tmp_path)) as wheel:
         names = set(wheel.namelist())
     assert "gemmbench/py.typed" in names
+    assert any(name.endswith(".data/data/share/man/man1/gemmbench.1") for name in names)
     assert any(name.endswith("licenses/LICENSE") for name in names)
     assert {name for name in names if name.startswith("tests/")} == set()
     modules = {path.relative_to(ROOT).as_posix() for path in (ROOT / "gemmbench").rglob("*.py")}
