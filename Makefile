@@ -10,7 +10,7 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check --no-input
 TWO    := -n 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check fmt races gate soak drivers board plots readme man bench clean
+.PHONY: help setup run test check fmt races gate soak drivers board plots readme man dist bench clean
 .DELETE_ON_ERROR:
 
 help:  ## show this list
@@ -66,6 +66,14 @@ readme: $(VENV)/.run  ## write the tables of kernels in README.md again, from th
 
 man: $(VENV)/.run  ## write the man page, docs/gemmbench.1, again from --help; man -l docs/gemmbench.1 shows it
 	@$(BIN)/python -m tools.man_page
+
+dist: $(VENV)/.dev  ## build dist/, check it, and run tests of the unpacked sdist in an environment of its own
+	@$(PIP) install --quiet -e ".[release]"
+	rm -rf dist build/dist
+	$(BIN)/python -m build --outdir dist .
+	$(BIN)/twine check --strict dist/*
+	mkdir -p build/dist && tar -xzf dist/*.tar.gz -C build/dist --strip-components=1
+	$(MAKE) -C build/dist test ARGS='$(or $(ARGS),-k "packaging or completion or man_page or link")'
 
 bench: $(VENV)/.run  ## peak beside clpeak, what Python costs for each launch, how long a device waits between batches
 	@status=0; for script in tools/bench/*.py; do \
