@@ -10,7 +10,7 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check --no-input
 TWO    := -n 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check fmt races gate soak drivers board plots readme man dist bench clean
+.PHONY: help setup run test check fmt races gate soak drivers board plots readme man docs dist bench clean
 .DELETE_ON_ERROR:
 
 help:  ## show this list
@@ -66,6 +66,10 @@ readme: $(VENV)/.run  ## write the tables of kernels in README.md again, from th
 
 man: $(VENV)/.run  ## write the man page, docs/gemmbench.1, again from --help; man -l docs/gemmbench.1 shows it
 	@$(BIN)/python -m tools.man_page
+
+docs: $(VENV)/.run  ## build the site into build/site; a link that leads nowhere is an error
+	@$(PIP) install --quiet -e ".[docs]"
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 dist: $(VENV)/.dev  ## build dist/, check it, and run tests of the unpacked sdist in an environment of its own
 	@$(PIP) install --quiet -e ".[release]"
