@@ -40,8 +40,9 @@ def kernel(_: Mapping[str, Any]) -> Mapping[str, str]:
 
 
 def kernels(values: Mapping[str, Any]) -> Mapping[str, str]:
-    """Kernels, libraries, and the groups of kernels."""
-    return {**_GROUPS, **kernel(values)}
+    """Kernels, libraries, and the groups of kernels; of the user's own files, if there are any."""
+    own = {"own": "your kernels, of --kernel-file"} if values.get("kernel_files") else {}
+    return {**_GROUPS, **own, **kernel(values)}
 
 
 def references(_: Mapping[str, Any]) -> Mapping[str, str]:

@@ -30,6 +30,7 @@ from gemmbench.options.comparing import Check
 from gemmbench.options.declare import specs
 from tests.compare_runs import save
 from tests.device.conftest import all_devices
+from tests.own_kernel import MINE
 
 ROOT = Path(__file__).parents[2]
 RECIPES = ROOT / "docs" / "ci"
@@ -42,22 +43,6 @@ SHELL = {  # the uses that gate.sh names, of either job
 BASE = "--kernel own --kernel-file before/kernels/mine.cl --baseline none --no-peak --device pocl"
 WHEEL = f"bench/gemmbench-{__version__}-py3-none-any.whl"
 SCALE = 1e6
-MINE = """\
-/* gemmbench
-arguments  = ["m", "n", "k", "A", "lda", "B", "ldb", "C", "ldc"]
-work_group = ["TS", "TS"]
-tile       = ["TS", "TS"]
-parameters = { TS = [8, 16] }
-*/
-__kernel void mine(int m, int n, int k, __global const float *A, int lda,
-                   __global const float *B, int ldb, __global float *C, int ldc)
-{
-    int column = get_global_id(0), row = get_global_id(1);
-    float sum = 0;
-    for (int p = 0; p < k && row < m && column < n; p++) sum += A[row * lda + p] * B[p * ldb + column];
-    if (row < m && column < n) C[row * ldc + column] = sum;
-}
-"""
 OWN_KERNELS = pytest.mark.skipif("kernel_files" not in specs(Check), reason="there is no --kernel-file yet")
 TINY = "--sizes 16 --kernel naive,tiled --no-peak --device pocl --budget 0.02"
 
@@ -69,7 +54,7 @@ def here(command: str) -> str:
     assert devices, "no OpenCL device was found"
     if "--against" in command:
         command = command.replace("'5 %'", "'900 %'")
-    command = command.replace("--sizes 256,1024", "--sizes 16 --budget 0.02")
+    command = command.replace("--sizes 256,512", "--sizes 16 --budget 0.02")
     return re.sub(r"--device (pocl|nvidia)\b", f"--device {devices[0].index}", command)
 
 
@@ -93,7 +78,7 @@ def gitlab(job: str) -> list[tuple[str, bool]]:
 
 def shell(job: str) -> list[tuple[str, bool]]:
     gate = f"REPORTS=. sh '{RECIPES / 'gate.sh'}' {JOBS[job]} {SHELL[job]}"
-    made = f"gemmbench square --sizes 256,1024 {BASE} --save base.jsonl\n" if job == "my-kernels" else ""
+    made = f"gemmbench square --sizes 256,512 {BASE} --save base.jsonl\n" if job == "my-kernels" else ""
     return [(made + gate, False)]
 
 
