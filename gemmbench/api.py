@@ -8,21 +8,30 @@ was measured until then is saved. No signal handler is set here.
 from __future__ import annotations
 
 import inspect
+import os
+import shutil
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from rich.console import Console
 
-from gemmbench import NothingMeasured, UsageError, views
+from gemmbench import NothingMeasured, UsageError, exports
 from gemmbench.bundle import Bundle as Written
 from gemmbench.bundle import write as write_bundle
+from gemmbench.doctor.checks import Report, examine
+from gemmbench.doctor.finding import Finding
+from gemmbench.doctor.machine import Machine
+from gemmbench.doctor.shortfall import sentence, shortfalls
+from gemmbench.exports import records as exported
+from gemmbench.exports import schemas
 from gemmbench.ladder import FAMILIES, ORDER
 from gemmbench.measure import machine
-from gemmbench.measure.child import Worker
+from gemmbench.measure.child import Worker, WorkerError
 from gemmbench.model import run_file
 from gemmbench.model.device import BUSY_CORES, DeviceFacts, HostFacts
 from gemmbench.model.units import clean, reason_of
@@ -30,6 +39,7 @@ from gemmbench.options import comparing, measuring
 from gemmbench.options.bundling import Bundle
 from gemmbench.options.comparing import Tune
 from gemmbench.options.declare import Options, build, check_overwriting, check_plot_path, command_line, specs
+from gemmbench.options.doctoring import Doctor
 from gemmbench.options.measuring import Measuring
 from gemmbench.regress import check as checking
 from gemmbench.regress import compare as comparisons
@@ -42,6 +52,7 @@ from gemmbench.regress.compare import Line
 from gemmbench.regress.gate import Floor, floor
 from gemmbench.report.progress import Progress, row_label
 from gemmbench.suite import run as suite
+from gemmbench.suite.plan import select
 from gemmbench.suite.run import Measurement, Outcome, user_errors
 from gemmbench.suite.together_table import alone, joints_of
 from gemmbench.tune.result import Result, result
@@ -54,6 +65,7 @@ if TYPE_CHECKING:
 
 make_machine = machine.default  # replaced in tests
 make_caching_machine = machine.caching  # replaced in tests
+make_patient = Machine  # what `doctor` looks at; replaced in tests
 
 # --- results ------------------------------------------------------------------------------------------------
 
@@ -116,9 +128,39 @@ class Run(run_file.Run):
         check_plot_path(path)
         draw([self], kind, path)
 
-    def records(self) -> list[dict[str, Any]]:
-        """A plain dictionary for each row: what ``show --format json`` prints, rates and samples included."""
-        return views.to_records(self)
+    columns: ClassVar[Mapping[str, str]] = exported.TYPES
+    """The columns of flat records and their types, in Arrow's words: ``string``, ``int64``, ``float64``."""
+
+    def records(self, flat: bool = False) -> list[dict[str, Any]]:
+        """A plain dictionary for each row: what ``show --format json`` prints, rates and samples included.
+
+        Args:
+            flat: what ``show --format csv`` prints instead: in every row all of `columns`, each a value of
+                its type or None, for data frames and Parquet.
+        """
+        return exported.to_flat(self) if flat else exported.to_records(self)
+
+    def text(self, format: str) -> str:
+        """What ``show --format`` prints.
+
+        Raises:
+            UsageError: there is no such format of text.
+        """
+        if format not in exports.FORMATS:
+            raise UsageError(f"unknown format {format!r}; there are {', '.join(exports.FORMATS)}")
+        return exports.FORMATS[format].text(self, ORDER)
+
+    def export(self, path: str | Path, format: str) -> None:
+        """Write what ``show --format FORMAT --out FILE`` writes.
+
+        Args:
+            path: a file; it is replaced. A SQLite database gets the run beside those that it has.
+            format: one that `text` takes, or ``sqlite``.
+
+        Raises:
+            UsageError: there is no such format, or the file cannot be written.
+        """
+        export([self], Path(path), format)
 
     def check_measured(self) -> None:
         """Whether there is a result of what was asked for.
@@ -216,6 +258,75 @@ workloads = _command(measuring.Workloads)
 gemm = _command(measuring.Gemm)
 
 
+def export(runs: Sequence[run_file.Run], path: Path, form: str) -> None:
+    """Write runs in a format that is no table; sqlite takes several.
+
+    Raises:
+        UsageError: several runs, and not for SQLite; or the file is that of a run, or cannot be written.
+    """
+    if form != exports.SQLITE and len(runs) > 1:
+        raise UsageError(f"{form} takes one run; several go into one file with {exports.SQLITE} only")
+    if form != exports.SQLITE:
+        write_text(path, _as(Run, runs[0]).text(form), _paths(runs))
+        return
+    from gemmbench.exports import sqlite  # some builds of Python have no sqlite3
+
+    check_overwriting([("--out", path)], [("", other) for other in _paths(runs)])
+    try:
+        sqlite.add(runs, path)
+    except sqlite.DatabaseError as error:
+        raise UsageError(str(error)) from None
+
+
+def write_text(path: Path, text: str, inputs: Sequence[Path] = ()) -> None:
+    """Write text into a file at once, so that no reader sees half of it.
+
+    Args:
+        path: it is replaced.
+        text: all of it.
+        inputs: what was read, and must not be replaced.
+
+    Raises:
+        UsageError: it is one of the inputs, or cannot be written; then it is as it was.
+    """
+    check_overwriting([("--out", path)], [("", other) for other in inputs])
+    try:
+        _replace(path, text)
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {reason_of(error)}") from None
+
+
+def _replace(path: Path, text: str) -> None:
+    """Write a file beside the old one and put it in its place; what is no file is written to.
+
+    Raises:
+        OSError: it cannot be written; the old file is as it was.
+    """
+    if path.exists() and not path.is_file():
+        path.write_text(text, encoding="utf-8")
+        return
+    target = path.resolve()
+    beside = target.with_name(f".gemmbench-{os.getpid()}-{threading.get_ident()}")
+    try:
+        beside.write_text(text, encoding="utf-8")
+        if target.exists():
+            shutil.copymode(target, beside)
+        beside.replace(target)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def schema(name: str) -> dict[str, Any]:
+    """The JSON Schema of a saved run's ``header`` (line 1) or ``row``, or of ``records``.
+
+    Raises:
+        UsageError: there is no such schema.
+    """
+    if name not in schemas.NAMES:
+        raise UsageError(f"unknown schema {name!r}; there are {', '.join(schemas.NAMES)}")
+    return schemas.schema(name)
+
+
 def devices() -> list[DeviceFacts]:
     """Every OpenCL device, in the order of ``--device``.
 
@@ -233,6 +344,54 @@ def devices_and_host() -> tuple[tuple[DeviceFacts, ...], HostFacts]:
     """
     with Worker(make_machine) as worker:
         return suite.every_device(worker)
+
+
+@_takes(Doctor)
+def doctor(**values: Any) -> list[Finding]:
+    """What keeps this machine from its ceiling, and what to type: ``gemmbench doctor``.
+
+    Takes half a second beside listing the devices, and changes nothing.
+
+    Returns:
+        A finding for each cause: its ``cost``, how it was ``seen``, the ``command``. What could not be looked
+        at is no finding.
+
+    Raises:
+        UsageError: there is no such device.
+    """
+    return list(examined(build(Doctor, values).device)[0].findings)
+
+
+def examined(selector: str) -> tuple[Report, Machine]:
+    """What came of every check, and the machine that was looked at.
+
+    Args:
+        selector: as ``--device`` takes it. A machine without devices is looked at, too.
+
+    Raises:
+        UsageError: there is no such device.
+    """
+    trouble = ""
+    listed: tuple[DeviceFacts, ...] = ()
+    with Worker(make_machine) as worker:
+        try:
+            listed, _ = worker.devices()
+        except WorkerError as error:
+            trouble = str(error)
+    with user_errors():
+        chosen = select(listed, selector) if listed else ()
+    machine = make_patient(devices=listed, chosen=chosen, trouble=trouble)
+    return examine(machine), machine
+
+
+def point_to_doctor(run: run_file.Run, quiet: bool) -> None:
+    """A line on stderr where a run stays far below its ceilings, and `doctor` knows what may be the cause."""
+    short = [] if quiet else shortfalls(alone(run))
+    if short:
+        chosen = run.header.devices
+        report = examine(make_patient(devices=chosen, chosen=chosen), at_rest=False)
+        if line := sentence(short, report):
+            say(line)
 
 
 def load(path: str | Path) -> Run:
@@ -308,6 +467,7 @@ def _measured(chosen: Measuring) -> Run:
         raise KeyboardInterrupt
     if outcome.error:
         raise UsageError(str(outcome.error))
+    point_to_doctor(run, chosen.quiet)
     if run.ok:
         run.check_measured()
     if chosen.plot:

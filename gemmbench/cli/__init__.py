@@ -20,6 +20,7 @@ from gemmbench.model.units import reason_of
 #            name        module     what it does, one line
 COMMANDS: dict[str, tuple[str, str]] = {
     "devices": ("kernels", "List every platform and device, and where its driver was found."),
+    "doctor": ("doctor", "Say what keeps this machine from its ceiling, and what to type."),
     "peak": ("measuring", "Measure what the device can do: arithmetic, memory, transfers."),
     "kernels": ("kernels", "List the ladder of GEMM kernels, or describe one."),
     "gemm": ("measuring", "Measure one problem, on generated or on your own matrices."),
@@ -28,7 +29,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "precision": ("measuring", "Hold half, float and double side by side."),
     "workloads": ("measuring", "Measure real shapes: AlexNet, a transformer, or your own."),
     "tune": ("measuring", "Search a kernel's parameters on this device, and keep the winner."),
-    "show": ("compare", "Show a saved run as table, JSON, CSV or markdown."),
+    "show": ("compare", "Show a saved run as a table, or in a format for other programs."),
     "plot": ("compare", "Draw charts from saved runs."),
     "compare": ("compare", "Hold a saved run against base runs: a verdict for each row."),
     "check": ("compare", "Measure a base's cases again, what looks slower until it is settled."),

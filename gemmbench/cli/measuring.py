@@ -42,7 +42,7 @@ gemm, square, sweep_k, precision = map(running.command, (Gemm, Square, SweepK, P
 
 def _peak(options: Peak) -> None:
     if options.describe is None:
-        running.measure(options, running.as_text(options.format))
+        running.measure(options, running.as_text(options.format, options.quiet))
     elif options.describe == EVERY_PROBE:
         heads = {family: f"{family}: {idea}" for family, idea in FAMILIES.items()}
         running.show(Group(*catalogue(entries(), heads, {})))

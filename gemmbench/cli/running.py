@@ -12,13 +12,12 @@ import click
 from rich.console import RenderableType
 from rich.text import Text
 
-from gemmbench import UsageError, api, views
+from gemmbench import UsageError, api, exports
 from gemmbench.cli import COMMAND_WORDS, EXIT_INTERRUPTED, EXIT_WRONG, completion
 from gemmbench.ladder import ORDER
 from gemmbench.model.case import Case, Plan, Policy
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.run_file import Run
-from gemmbench.model.units import reason_of
 from gemmbench.options.declare import Choice, Count, File, Flag, Kind, Number, Options, Whole, specs
 from gemmbench.options.measuring import Measuring
 from gemmbench.report.progress import row_label
@@ -121,6 +120,8 @@ def measure(options: Measuring, as_text: Callable[[Run], str] | None = None) -> 
         show(as_text(run) if as_text else run.table(bool(options.verbose)))
     if outcome.error:
         raise UsageError(str(outcome.error))
+    if not outcome.interrupted:
+        api.point_to_doctor(run, options.quiet)
     _say_where(options, outcome)
     if options.plot and run.rows:
         draw([run], api.chart_of(run, options), options.plot, options.quiet)
@@ -161,10 +162,20 @@ def print_plan(
     console.print(Text(f"{cases} cases, {time} of sampling"))
 
 
-def as_text(form: str) -> Callable[[Run], str] | None:
-    """What turns a run into text for machines; None for a table, which is for people."""
-    text = views.FORMATS.get(form)
-    return None if text is None else lambda run: text(run, ORDER)
+def as_text(form: str, quiet: bool = False) -> Callable[[Run], str] | None:
+    """What turns a run into text for machines; None for a table, which is for people.
+
+    Rows that the text leaves out are counted on stderr.
+    """
+    if form not in exports.FORMATS:
+        return None
+
+    def text(run: Run) -> str:
+        if (sentence := exports.left_out(run, form)) and not quiet:
+            api.say(sentence)
+        return exports.FORMATS[form].text(run, ORDER)
+
+    return text
 
 
 def show(output: RenderableType) -> None:
@@ -189,8 +200,8 @@ def _say_where(options: Measuring, outcome: Outcome) -> None:
         click.echo(f"Saved {rows} rows in {options.save}.", err=True)
 
 
-def write(path: Path, output: RenderableType, quiet: bool = False) -> None:
-    """Write text, or a table, into a file, and say so.
+def write(path: Path, output: RenderableType, quiet: bool = False, inputs: Sequence[Path] = ()) -> None:
+    """Write text, or a table, into a file that is none of the inputs, and say so.
 
     Raises:
         UsageError: it cannot be written.
@@ -200,10 +211,7 @@ def write(path: Path, output: RenderableType, quiet: bool = False) -> None:
         with console.capture() as capture:
             console.print(output)
         output = capture.get()
-    try:
-        path.write_text(output, encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"cannot write {path}: {reason_of(error)}") from None
+    api.write_text(path, output, inputs)
     if not quiet:
         click.echo(f"Wrote {path}.", err=True)
 

@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from gemmbench import UsageError, ladder, views
+from gemmbench import UsageError, exports, ladder
 from gemmbench.gemm import lowering
 from gemmbench.gemm.operands import OperandError, read_header
 from gemmbench.gemm.workloads import PROMPT, SETS, Shape, ShapeFileError, merged, read_shapes
@@ -76,7 +76,8 @@ COMPUTE = "compute"
 FAMILIES: dict[str, str] = {COMPUTE: "what arithmetic and matrix units can do", **memory.FAMILIES}
 """What ``peak --only`` takes, in the order of the tables."""
 
-RUN_FORMATS = ("table", *views.FORMATS)
+RUN_FORMATS = ("table", *exports.FORMATS)
+FORMAT = f"How it is printed: {', '.join(RUN_FORMATS)}."
 EVERY_PROBE = "all"  # of --describe without a name
 _DEFAULT_SIZE = 1024
 
@@ -205,7 +206,7 @@ class Peak(Measuring):
         shell=True,
         names=names.each((*PROBES, *memory.BY_NAME)),
     )
-    format: str = option("", Choice(RUN_FORMATS), "table", shell=True)
+    format: str = option(FORMAT, Choice(RUN_FORMATS), "table", shell=True, metavar="FORMAT")
 
     def __post_init__(self) -> None:
         super().__post_init__()

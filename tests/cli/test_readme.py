@@ -35,7 +35,9 @@ SAVED = {  # what a page's earlier command has saved under this name
     "grid.jsonl": "plots/experiments/cpu-intel/groups.jsonl",
     "tests/data/devices/mali-t760.json": "tests/data/devices/mali-t760.json",
     "alexnet.jsonl": "plots/h200-workloads.jsonl",
-    "both.jsonl": "plots/h200-square.jsonl",
+    **dict.fromkeys(
+        ("base.jsonl", "both.jsonl", "monday.jsonl", "new.jsonl", "tuesday.jsonl"), "plots/h200-square.jsonl"
+    ),
     "energy.jsonl": "plots/h200-energy.jsonl",
     "host.jsonl": "tests/data/host-parts/cpu-pocl.jsonl",
 }
