@@ -29,16 +29,27 @@ from gemmbench.doctor.machine import Machine
 from gemmbench.doctor.shortfall import sentence, shortfalls
 from gemmbench.exports import records as exported
 from gemmbench.exports import schemas
-from gemmbench.ladder import FAMILIES, ORDER
+from gemmbench.ladder import families, order_of
+from gemmbench.ladder.own import NAME
 from gemmbench.measure import machine
 from gemmbench.measure.child import Worker, WorkerError
 from gemmbench.model import run_file
+from gemmbench.model.case import KERNEL
 from gemmbench.model.device import BUSY_CORES, DeviceFacts, HostFacts
+from gemmbench.model.kernel_files import SCAFFOLD, raw
 from gemmbench.model.units import clean, reason_of
 from gemmbench.options import comparing, measuring
 from gemmbench.options.bundling import Bundle
 from gemmbench.options.comparing import Tune
-from gemmbench.options.declare import Options, build, check_overwriting, check_plot_path, command_line, specs
+from gemmbench.options.declare import (
+    Options,
+    build,
+    check_folder,
+    check_overwriting,
+    check_plot_path,
+    command_line,
+    specs,
+)
 from gemmbench.options.doctoring import Doctor
 from gemmbench.options.measuring import Measuring
 from gemmbench.regress import check as checking
@@ -112,7 +123,7 @@ class Run(run_file.Run):
 
     def table(self, verbose: bool = False) -> RenderableType:
         """What `show` prints, for rich."""
-        return show_table(self, ORDER, verbose, self.own)
+        return show_table(self, order_of(self), verbose, self.own)
 
     def plot(self, path: str | Path, kind: str | None = None) -> None:
         """Draw a chart.
@@ -148,7 +159,7 @@ class Run(run_file.Run):
         """
         if format not in exports.FORMATS:
             raise UsageError(f"unknown format {format!r}; there are {', '.join(exports.FORMATS)}")
-        return exports.FORMATS[format].text(self, ORDER)
+        return exports.FORMATS[format].text(self, order_of(self))
 
     def export(self, path: str | Path, format: str) -> None:
         """Write what ``show --format FORMAT --out FILE`` writes.
@@ -493,7 +504,7 @@ def draw(runs: Sequence[run_file.Run], kind: str | None, path: Path) -> None:
     if kind not in (None, *chart_views.KINDS):
         raise UsageError(f"unknown kind of chart {kind!r}; there are {', '.join(chart_views.KINDS)}")
     chosen = kind or chart_views.default_kind(runs[0])
-    drawn(lambda: chart_views.draw(runs, chosen, path, FAMILIES), path)
+    drawn(lambda: chart_views.draw(runs, chosen, path, families(runs)), path)
 
 
 def drawn(paint: Callable[[], None], path: Path) -> None:
@@ -711,6 +722,7 @@ def checked(
             chosen.save,
             chosen.force,
             checking.Patience(chosen.patience, chosen.rounds),
+            chosen.own,
         )
         with checking.prepared(request, make_machine) as job:
             yield job
@@ -813,6 +825,32 @@ def check_tuned(run: run_file.Run) -> None:
         trouble = best.default.trouble if best.default else None
         reason = f": {trouble.status}: {clean(trouble.reason)}" if trouble else ""
         raise NothingMeasured(f"no configuration could be measured{reason}", _as(Run, run))
+
+
+# --- a kernel of the user's own ---------------------------------------------------------------------------
+
+
+def new_kernel(path: str | Path) -> Path:
+    """Write a described, working kernel to start from: ``gemmbench kernels --new``.
+
+    Returns:
+        The file.
+
+    Raises:
+        UsageError: it is no .cl file, exists already, or cannot be written.
+    """
+    path = Path(path)
+    if path.suffix != KERNEL or not NAME.fullmatch(path.stem):
+        raise UsageError(f"--new {path}: a kernel is a {KERNEL} file with a plain name, such as mine{KERNEL}")
+    check_folder("--new", path)
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(raw(SCAFFOLD))
+    except FileExistsError:
+        raise UsageError(f"{path} exists already: --new replaces nothing") from None
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {reason_of(error)}") from None
+    return path
 
 
 # --- a board ------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from gemmbench.cli import EXIT_INCONCLUSIVE, EXIT_INTERRUPTED, EXIT_WRONG, compl
 from gemmbench.cli.completion import saved_run
 from gemmbench.cli.running import takes
 from gemmbench.exports import SQLITE, schemas
-from gemmbench.ladder import FAMILIES
+from gemmbench.ladder import families
 from gemmbench.model.row import FAILED
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean
@@ -296,7 +296,7 @@ def _draw_all(runs: Sequence[Run], path: Path) -> None:
 
     from gemmbench import chart_views
 
-    suited = chart_views.suited(runs, FAMILIES)
+    suited = chart_views.suited(runs, families(runs))
     paths = {kind: named(path, kind) for kind, why in suited.items() if not why}
     for each in paths.values():
         check_plot_path(each)

@@ -179,7 +179,7 @@ def tune(options: Tune) -> None:
 
 
 def _forget(options: Tune) -> None:
-    names = (options.variant,) if options.variant else LADDER
+    names = (options.variant.name,) if options.variant else LADDER
     dtypes = GEMM_DTYPES if options.dtype is None else (options.only_dtype,)
     with tuning.selected(options.device, api.make_machine) as (_, device, _host):
         gone = tuning.forget(device, names, dtypes)
@@ -193,7 +193,7 @@ def _say_space(prepared: tuning.Tuning, options: Tune) -> None:
     console, space, problems = api.stdout(), prepared.task.space, prepared.task.problems
     console.print(Text(clean(prepared.task.device.title)))
     shapes = ", ".join(problem.shape for problem in problems)
-    console.print(Text(f"{options.variant} {problems[0].dtype} at {shapes}"))
+    console.print(Text(f"{prepared.task.variant.name} {problems[0].dtype} at {shapes}"))
     for count, what in (
         (space.combinations, "combinations of the values of its parameters"),
         (space.allowed, "meet its constraints"),

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from gemmbench import UsageError, api, exports
 from gemmbench.cli import COMMAND_WORDS, EXIT_INTERRUPTED, EXIT_WRONG, completion
-from gemmbench.ladder import ORDER
+from gemmbench.ladder import order_of
 from gemmbench.model.case import Case, Plan, Policy
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.run_file import Run
@@ -173,7 +173,7 @@ def as_text(form: str, quiet: bool = False) -> Callable[[Run], str] | None:
     def text(run: Run) -> str:
         if (sentence := exports.left_out(run, form)) and not quiet:
             api.say(sentence)
-        return exports.FORMATS[form].text(run, ORDER)
+        return exports.FORMATS[form].text(run, order_of(run))
 
     return text
 

@@ -20,7 +20,8 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 NAMES = ("header", "row", "records")
 """Line 1 of a saved run, every further line of it, and what ``show --format json`` prints."""
 
-_OPTIONAL = ("slowdown", "slowdown_low", "slowdown_high", "net_s", "net_share")  # only where they are known
+# Only where they are known.
+_OPTIONAL = ("slowdown", "slowdown_low", "slowdown_high", "net_s", "net_share", "own")
 _FLAT_ONLY = (
     "alpha", "beta", "state", "clock_mhz", "limits", "other_cores", "steal_cores", "switches", "verdict",
     "benchmark",
@@ -64,7 +65,7 @@ def _records() -> dict[str, Any]:
         "description": "One result with its rates and intervals, or why there is none.",
         "type": "object",
         "properties": {**stored, **derived},
-        "required": [*stored, *(name for name in derived if name not in _OPTIONAL)],
+        "required": [name for name in (*stored, *derived) if name not in _OPTIONAL],
     }
     return {"type": "array", "items": {"$ref": "#/$defs/Record"}, "$defs": definitions}
 

@@ -227,6 +227,7 @@ class Row:
     burst: dict[str, Scope] = field(
         default_factory=dict
     )  # of a settled peak that power limits: the samples of the other state
+    own: str | UnsetType = UNSET  # of a user's own kernel, the name of its file
 
     @property
     def key(self) -> RowKey:

@@ -14,7 +14,6 @@ from gemmbench import UsageError, exports, ladder
 from gemmbench.gemm import lowering
 from gemmbench.gemm.operands import OperandError, read_header
 from gemmbench.gemm.workloads import PROMPT, SETS, Shape, ShapeFileError, merged, read_shapes
-from gemmbench.ladder import ORDER
 from gemmbench.ladder.variant import Variant
 from gemmbench.measure.host import cores
 from gemmbench.model.case import MEMORY_MODES, Case, Operands, Plan, Policy, Skip
@@ -49,9 +48,11 @@ from gemmbench.options.declare import (
     choose_threads,
     flag,
     hidden,
+    kernel_files_option,
     named_kernels,
     option,
     optional_kernels,
+    own_kernels,
 )
 from gemmbench.probes import ALL_DTYPES, PEAK_DTYPES, PROBES, memory
 from gemmbench.probes.arithmetic import WIDTHS
@@ -247,6 +248,7 @@ class Ladder(Measuring):
         metavar="NAMES",
         names=names.kernels,
     )
+    kernel_files: tuple[Path, ...] = kernel_files_option()
     dtype: str | None = option(
         f"{', '.join(GEMM_DTYPES)} (int8); several with commas.",
         default="float",
@@ -331,7 +333,12 @@ class Ladder(Measuring):
 
     @cached_property
     def variants(self) -> tuple[Variant, ...]:
-        return choose_kernels(self.kernels, self.baseline)
+        return choose_kernels(self.kernels, self.baseline, self.own)
+
+    @cached_property
+    def own(self) -> tuple[Variant, ...]:
+        """The user's own kernels."""
+        return own_kernels(self.kernel_files)
 
     @cached_property
     def dtypes(self) -> tuple[str, ...]:
@@ -350,15 +357,16 @@ class Ladder(Measuring):
         """The kernel or library that the others are timed in turn with."""
         if self.versus is None:
             return None
-        names = choose(self.versus, [name for name in ladder.ORDER if name != ladder.AUTO], "kernel")
+        by_name = {**ladder.BY_NAME, **{each.name: each for each in self.own}}
+        names = choose(self.versus, [name for name in by_name if name != ladder.AUTO], "kernel")
         if len(names) != 1:
             raise UsageError(f"--versus takes one kernel, not {self.versus}")
-        return ladder.BY_NAME[names[0]]
+        return by_name[names[0]]
 
     @property
     def named(self) -> tuple[str, ...]:
         """The kernels that were asked for by name: tables tell why one of them cannot run."""
-        return named_kernels(self.kernels)
+        return named_kernels(self.kernels, self.own)
 
     @property
     def shapes(self) -> tuple[Shape, ...]:
@@ -386,7 +394,7 @@ class Ladder(Measuring):
         cases = gemm_plan(devices, self.variants, problems, fixed, own, find_tuned, self.axes)
         if self.partner:
             cases = in_turn_with(cases, devices, self.partner, fixed, own, find_tuned, self.axes)
-        return fitting(cases, optional_kernels(self.kernels))
+        return fitting(cases, optional_kernels(self.kernels, self.own))
 
 
 def peak_steps(devices: Sequence[DeviceFacts], dtype: str, kernels: Iterable[Variant]) -> Plan:
@@ -498,8 +506,9 @@ class Precision(Ladder):
             what = step.row if isinstance(step, Skip) else step
             if what.problem is None:
                 return False, 0, 0, 0
-            return True, max(what.device, 0), what.problem.m, ORDER.index(what.variant)
+            return True, max(what.device, 0), what.problem.m, order.index(what.variant)
 
+        order = ladder.order(each.name for each in self.own)
         return tuple(sorted(super().plan(devices, find_tuned), key=position))
 
 
@@ -614,7 +623,7 @@ class Gemm(Ladder):
     @cached_property
     def variants(self) -> tuple[Variant, ...]:
         """The kernels and libraries; no library where a result is written."""
-        return choose_kernels(self.kernels, "none" if self.out else self.baseline)
+        return choose_kernels(self.kernels, "none" if self.out else self.baseline, self.own)
 
     @cached_property
     def dtypes(self) -> tuple[str, ...]:

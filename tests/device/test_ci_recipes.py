@@ -26,8 +26,6 @@ from gemmbench import __version__
 from gemmbench.model import kernel_files
 from gemmbench.model.row import Row
 from gemmbench.model.run_file import Run, load
-from gemmbench.options.comparing import Check
-from gemmbench.options.declare import specs
 from tests.compare_runs import save
 from tests.device.conftest import all_devices
 from tests.own_kernel import MINE
@@ -43,7 +41,6 @@ SHELL = {  # the uses that gate.sh names, of either job
 BASE = "--kernel own --kernel-file before/kernels/mine.cl --baseline none --no-peak --device pocl"
 WHEEL = f"bench/gemmbench-{__version__}-py3-none-any.whl"
 SCALE = 1e6
-OWN_KERNELS = pytest.mark.skipif("kernel_files" not in specs(Check), reason="there is no --kernel-file yet")
 TINY = "--sizes 16 --kernel naive,tiled --no-peak --device pocl --budget 0.02"
 
 
@@ -151,9 +148,9 @@ def run(folder: Path, scripts: list[tuple[str, bool]]) -> tuple[int, str]:
     return status, printed
 
 
-@pytest.mark.parametrize("server", SERVERS)
-@pytest.mark.parametrize("broken", [False, True], ids=["passes", "fails"])
-@OWN_KERNELS
+@pytest.mark.parametrize(
+    ("server", "broken"), [("github", False), ("github", True), ("gitlab", False), ("shell", True)]
+)
 def test_my_kernels(server: str, broken: bool, tmp_path: Path) -> None:
     """Broken: the kernel of the change is wrong; whether a slower one fails, test_check.py says."""
     for folder in ("kernels", "before/kernels"):

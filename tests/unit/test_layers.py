@@ -70,7 +70,8 @@ ROOMS: dict[str, Room] = {
 # distribution's import name: the modules (or rooms) that may import it
 THIRD_PARTY: dict[str, tuple[str, ...]] = {
     "numpy": (*SUITE, "suite", "tune", "regress"),
-    "msgspec": ("model", "measure", "suite", "regress", "exports", "options", "cli"),
+    # A user's kernel describes itself in TOML, which msgspec reads into its dataclass, naming the field.
+    "msgspec": ("model", "ladder.own", "measure", "suite", "regress", "exports", "options", "cli"),
     "platformdirs": ("suite",),
     "pyopencl": ("opencl", "gemm", "probes"),
     "click": ("cli",),
