@@ -68,7 +68,7 @@ man: $(VENV)/.run  ## write the man page, docs/gemmbench.1, again from --help; m
 	@$(BIN)/python -m tools.man_page
 
 docs: $(VENV)/.run  ## build the site into build/site; a link that leads nowhere is an error
-	@$(PIP) install --quiet -e ".[docs]"
+	@test -x $(BIN)/mkdocs || $(PIP) install --quiet -e ".[docs]"
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 dist: $(VENV)/.dev  ## build dist/, check it, and run tests of the unpacked sdist in an environment of its own
