@@ -23,7 +23,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "NothingMeasured", "Run", "UsageError", "bundle", "check", "compare", "devices", "gemm", "history",
-    "load", "peak", "precision", "square", "sweep_k", "tune", "workloads",
+    "load", "peak", "precision", "protocols", "square", "sweep_k", "tune", "workloads",
 ]  # fmt: skip
 
 

@@ -214,6 +214,7 @@ sweep_k = _command(measuring.SweepK)
 precision = _command(measuring.Precision)
 workloads = _command(measuring.Workloads)
 gemm = _command(measuring.Gemm)
+protocols = _command(measuring.Protocols)
 
 
 def devices() -> list[DeviceFacts]:

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from matplotlib.figure import Figure
 
 from gemmbench.charts.pane import ChartError, Families, Pane, figure_of, write
-from gemmbench.gemm import authors_chart, grid_chart, ladder_chart, sweep_chart
+from gemmbench.gemm import authors_chart, grid_chart, ladder_chart, protocols_chart, sweep_chart
 from gemmbench.model.run_file import Run, is_tuning
 from gemmbench.model.units import clean
 from gemmbench.probes import charts as probe_charts
@@ -88,6 +88,12 @@ KINDS: dict[str, Kind] = {
         "the kernels' order, and where their curves bend, beside the figures of the write-ups' authors",
         "three kernels of a write-up measured in float at the same square problem",
         authors_chart.authors,
+    ),
+    "protocols": Kind(
+        "a kernel's rate by measuring protocol, against gemmbench's own",
+        "row of the command protocols",
+        protocols_chart.panes,
+        across=1,
     ),
     "peak": Kind(
         "the device's measured peak by data type and vector width",

@@ -12,7 +12,7 @@ import msgspec
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from gemmbench.gemm import lowering, shape_tables, sweep_table
+from gemmbench.gemm import lowering, protocols_table, shape_tables, sweep_table
 from gemmbench.gemm.sweep_table import gemm
 from gemmbench.model.row import SCOPES, Row
 from gemmbench.model.run_file import Run
@@ -76,6 +76,8 @@ def sheets(run: Run, order: Sequence[str] = (), verbose: bool = False, own: bool
     Last come the tables of several devices at once and, if verbose, the conditions. Arguments as of `show`.
     """
     single, scope = alone(run), _scope(run)
+    if run.header.view == "protocols":
+        return protocols_table.sheets(run)
     view = VIEWS.get(run.header.view, _by_rows)
     every = verbose or scope == "all"
     tables = sweep_table.row_sheets(single, order) if every else view(single, scope, order)
@@ -134,10 +136,12 @@ def to_csv(run: Run) -> str:
     Times are medians in seconds, rates 1e9 per second, empty where unknown.
     """
     text = io.StringIO()
-    writer = csv.DictWriter(text, CSV_FIELDS, extrasaction="ignore", lineterminator="\n")
+    by_protocol = run.header.view == "protocols"  # a line for each of them
+    fields = protocols_table.CSV_FIELDS if by_protocol else CSV_FIELDS
+    writer = csv.DictWriter(text, fields, extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
     for row in run.rows:
-        writer.writerow(_flat(run, row))
+        writer.writerows(protocols_table.records(row) if by_protocol else [_flat(run, row)])
     return text.getvalue()
 
 
@@ -165,6 +169,8 @@ def _record(run: Run, row: Row) -> dict[str, Any]:
     merged = msgspec.to_builtins(row) | rates.derived(run, row) | _device(run, row)
     merged.pop("matrices", None)  # `show` prints them
     merged |= {"disturbed": list(disturbed(run, row))}
+    if row.protocols:
+        merged["by_protocol"] = protocols_table.records(row)
     merged |= together_table.derived(run, row) | lowering.derived(run, row)
     return {name: finite(value) for name, value in merged.items()}
 

@@ -32,6 +32,8 @@ class FakeCuda:
         self.graphs: list[list[Any]] = []
         self.replayed: list[int] = []
         self.forgotten: list[int] = []
+        self.zeroed: list[int] = []
+        self.held_until: list[int] = []
 
     def cuInit(self, flags: int) -> int:
         return self.start_status
@@ -135,6 +137,20 @@ class FakeCuda:
     def cuMemcpyDtoHAsync_v2(self, to: Any, source: Any, size: Any, stream: Any) -> int:
         self.copies.append("down")
         ctypes.memmove(to.value, source.value, size.value)
+        return 0
+
+    def cuMemsetD8Async(self, address: Any, value: Any, size: Any, stream: Any) -> int:
+        self.zeroed.append(size.value)
+        ctypes.memset(address.value, value.value, size.value)
+        return 0
+
+    def cuMemcpyDtoDAsync_v2(self, to: Any, source: Any, size: Any, stream: Any) -> int:
+        self.copies.append("across")
+        ctypes.memmove(to.value, source.value, size.value)
+        return 0
+
+    def cuStreamWaitValue32_v2(self, stream: Any, address: Any, value: Any, flags: Any) -> int:
+        self.held_until.append(value.value)
         return 0
 
     def cuGetErrorString(self, status: int, text: Any) -> int:

@@ -17,6 +17,7 @@ from gemmbench.model.instrument import (
     Built,
     Handle,
     Instrument,
+    Manner,
     Prepared,
     Verified,
     Watch,
@@ -138,6 +139,16 @@ class FakeInstrument:
         if asked.clock == "device":
             scopes = {"kernel": problem_s * asked.work, "device": problem_s * asked.work}
         return Batch(scopes, begin, self._free, asked.count)
+
+    def launches(self, handle: int, count: int, manner: Manner) -> Batch:
+        """The next value of the script for each problem, or for all of a chain."""
+        self.log.append(("launches", handle, count, manner))
+        begin, script = self.clock.now, self._scripts[handle]
+        values = [next(script) for _ in range(count if manner.apart else 1)]
+        self.clock.now += sum(values) * count / len(values)
+        scope = "host" if manner.wall else "device"
+        each = {scope: tuple(values)} if manner.apart else {}
+        return Batch({scope: sum(values) / len(values)}, begin, self.clock.now, count, each)
 
     _next: dict[int, float] = field(default_factory=dict)
 

@@ -19,14 +19,22 @@ import numpy as np
 
 from gemmbench.gemm.answers import Answers
 from gemmbench.gemm.clblast import opened
-from gemmbench.gemm.operands import SPLIT, Laps, Matrices, host_batch, load_operands, operand_sets
+from gemmbench.gemm.operands import (
+    SPLIT,
+    Laps,
+    Matrices,
+    host_batch,
+    launched_batch,
+    load_operands,
+    operand_sets,
+)
 from gemmbench.gemm.verify import ExactTest, edge_problem
 from gemmbench.ladder import BY_NAME
 from gemmbench.ladder.variant import Layout, round_up
 from gemmbench.model.case import Case, Operands, Policy
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.dtypes import ReferenceArray
-from gemmbench.model.instrument import Batch, Built, NotMeasuredError, Prepared, Verified, When
+from gemmbench.model.instrument import Batch, Built, Manner, NotMeasuredError, Prepared, Verified, When
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import PAGEABLE, Check
 from gemmbench.opencl.runtime import page_aligned
@@ -37,6 +45,7 @@ _LEAST_BYTES = 16  # CUDA has no empty memory
 _NAME_BYTES = 256
 _OUT_OF_MEMORY = 2
 _NOT_READY = 600
+_AT_LEAST = 0  # CU_STREAM_WAIT_VALUE_GEQ
 _CAPTURE_OF_THIS_THREAD = 1
 
 
@@ -65,6 +74,7 @@ class Cuda:
         self.stream = ctypes.c_void_p()
         self._call("cuStreamCreate", ctypes.byref(self.stream), 0)
         # Two: while one batch runs, the next is put behind it.
+        self._many: list[Stopwatch] = []
         self._watches = cycle([self._stopwatch() for _ in range(2)])
 
     @contextmanager
@@ -149,6 +159,35 @@ class Cuda:
     def forget(self, graph: ctypes.c_void_p) -> None:
         """Give a graph's memory back."""
         self._library.cuGraphExecDestroy(graph)
+
+    def watches(self, count: int) -> list[Stopwatch]:
+        """So many stopwatches at once, the same at each call."""
+        while len(self._many) < count:
+            self._many.append(self._stopwatch())
+        return self._many[:count]
+
+    @contextmanager
+    def timed(self, watch: Stopwatch) -> Iterator[None]:
+        """A stopwatch around what is put into the stream."""
+        self._call("cuEventRecord", watch.begin, self.stream)
+        yield
+        self._call("cuEventRecord", watch.end, self.stream)
+
+    def zero(self, address: int, nbytes: int) -> None:
+        """Enqueue zeros for so many bytes."""
+        arguments = ctypes.c_uint64(address), ctypes.c_ubyte(0), ctypes.c_size_t(nbytes), self.stream
+        self._call("cuMemsetD8Async", *arguments)
+
+    def copy(self, to: int, source: int, nbytes: int) -> None:
+        """Enqueue a copy from one place of the device to another."""
+        addresses = ctypes.c_uint64(to), ctypes.c_uint64(source)
+        self._call("cuMemcpyDtoDAsync_v2", *addresses, ctypes.c_size_t(nbytes), self.stream)
+
+    def hold(self, flag: ReferenceArray, value: int) -> None:
+        """Hold the stream until the host has written a value, or a larger one, into pinned memory."""
+        address = ctypes.c_uint64(flag.ctypes.data)
+        arguments = self.stream, address, ctypes.c_uint32(value), ctypes.c_uint(_AT_LEAST)
+        self._call("cuStreamWaitValue32_v2", *arguments)
 
     def reached(self, watch: Stopwatch) -> bool:
         """Whether the device has stopped it, or failed."""
@@ -554,6 +593,59 @@ class CublasBench:
             self._enqueue_all(count)
         self._cuda.stop(watch)
         return _Queued(self._cuda, watch, count, begin)
+
+    def launches(self, count: int, manner: Manner) -> Batch:
+        """See `measure.instrument.LaunchBench`: CUDA's events stand around each problem, or the chain."""
+        self._last = "device"
+        begin = time.monotonic()
+        seconds = self._apart(count, manner) if manner.apart else [self._chain(count, manner)]
+        return launched_batch(seconds, manner, begin, count)
+
+    def _chain(self, count: int, manner: Manner) -> float:
+        graph = self._graph(count) if manner.graph else None
+        self._cuda.finish()
+        start, watch = time.perf_counter(), self._cuda.start()
+        if graph:
+            self._cuda.replay(graph)
+        else:
+            self._enqueue_all(count)
+        self._cuda.stop(watch)
+        took_s = max(self._cuda.seconds(watch), _TICK_S)
+        return time.perf_counter() - start if manner.wall else took_s
+
+    def _apart(self, count: int, manner: Manner) -> list[float]:
+        cuda, nbytes = self._cuda, self._stored.c.nbytes
+        walls: list[float] = []
+        watches = cuda.watches(count)
+        with ExitStack() as stack:
+            flushed = stack.enter_context(cuda.memory(manner.flush_bytes)) if manner.flush_bytes else 0
+            drawn = stack.enter_context(cuda.memory(nbytes)) if manner.resets else 0
+            flag = stack.enter_context(cuda.pinned((4,), np.dtype(np.uint32)))
+            flag[...] = 0
+            if drawn:
+                cuda.to_device(drawn, np.ascontiguousarray(self._stored.c))
+            for number, watch in enumerate(watches):
+                operands = self._operands[self._next % self.sets]
+                self._next += 1
+                if flushed:
+                    cuda.zero(flushed, manner.flush_bytes)
+                if drawn:
+                    cuda.copy(operands.device["C"], drawn, nbytes)
+                if manner.wall or manner.waits:
+                    cuda.finish()
+                if manner.held:
+                    cuda.hold(flag, number + 1)
+                start = time.perf_counter()
+                try:
+                    with cuda.timed(watch):
+                        self._enqueue(operands)
+                finally:  # a held stream would never end
+                    flag[0] = number + 1
+                if manner.wall or manner.waits:
+                    cuda.finish()
+                walls.append(time.perf_counter() - start)
+            cuda.finish()
+        return walls if manner.wall else [max(cuda.seconds(watch), _TICK_S) for watch in watches]
 
     def _graph(self, count: int) -> ctypes.c_void_p:
         """So many problems as a CUDA graph.

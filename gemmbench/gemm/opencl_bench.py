@@ -16,12 +16,20 @@ import pyopencl as cl
 
 from gemmbench.gemm import lowering
 from gemmbench.gemm.answers import Answers
-from gemmbench.gemm.operands import SPLIT, Laps, Matrices, host_batch, load_operands, operand_sets
+from gemmbench.gemm.operands import (
+    SPLIT,
+    Laps,
+    Matrices,
+    host_batch,
+    launched_batch,
+    load_operands,
+    operand_sets,
+)
 from gemmbench.ladder.variant import Layout, Variant, round_up
 from gemmbench.model import instrument
 from gemmbench.model.case import Case, Policy
 from gemmbench.model.dtypes import DTYPES, ReferenceArray
-from gemmbench.model.instrument import Batch
+from gemmbench.model.instrument import Batch, Manner, NotMeasuredError
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import CHAIN, CYCLE, PAGEABLE, Check, Launch, Work
 from gemmbench.opencl.runtime import MAPPED, Operand, Runtime, errors, operand
@@ -203,6 +211,7 @@ class Bench:
         """Prepare the launches, for the device and the host scope, of every operand set."""
         layout = Layout.of(self._problem)
         self._timed = timed
+        self._scratched: dict[tuple[str, int], Any] = {}
         self.timed: list[list[float]] = []
         self._prepared: list[Sequence[Step]] = []
         self._hosted: list[Sequence[Step]] = []
@@ -256,6 +265,61 @@ class Bench:
             if clock == "device":
                 return self._device_batch(count)
             return host_batch(partial(self._next_host_run, clock), clock, count)
+
+    def launches(self, count: int, manner: Manner) -> Batch:
+        """See `measure.instrument.LaunchBench`.
+
+        By the device's stamps a problem lasts from its first launch's START to its last one's END: how long
+        the host took to enqueue it is not in them, so that nothing has to be held. Steps without stamps are
+        timed by the wall clock, and waited for.
+        """
+        if manner.graph:
+            raise NotMeasuredError("unsupported", "OpenCL has no graphs: only CUDA's libraries are replayed")
+        with errors():
+            return self._launched(count, manner)
+
+    def _launched(self, count: int, manner: Manner) -> Batch:
+        plan, queue = self._on_device(), self.runtime.queue
+        by_wall = manner.wall or not self.stamped
+        walls: list[float] = []
+        events: list[list[Any]] = []
+        begin = time.monotonic()
+        for number in range(count):
+            index = self._turns.index(number)
+            if manner.flush_bytes:
+                flushed = self._scratch(("flush", manner.flush_bytes))
+                cl.enqueue_fill_buffer(queue, flushed, np.uint32(0), 0, manner.flush_bytes)
+            if manner.resets:
+                random = self._scratch(("C", self._stored.c.nbytes))
+                cl.enqueue_copy(queue, self._buffers[index][0]["C"], random)
+            if by_wall and manner.apart:
+                queue.finish()
+            start = time.perf_counter()
+            events.append([step.enqueue(queue) for step in plan[index]])
+            if manner.waits or (by_wall and manner.apart):
+                queue.finish()
+            walls.append(time.perf_counter() - start)
+        queue.finish()
+        end = time.monotonic()
+        self._turns.took(count, "device")
+        if by_wall:
+            return launched_batch(walls if manner.apart else [end - begin], manner, begin, count, True)
+        spans = [(steps[0].profile.start, steps[-1].profile.end) for steps in events]
+        if not manner.apart:
+            spans = [(spans[0][0], spans[-1][1])]
+        tick = self.runtime.facts.timer_resolution_ns * 1e-9
+        seconds = [max((stop - first) * 1e-9, tick) for first, stop in spans]
+        return launched_batch(seconds, manner, begin, count)
+
+    def _scratch(self, key: tuple[str, int]) -> Any:
+        """A buffer that is no operand: what is zeroed to empty the caches, or what C is filled with."""
+        if key not in self._scratched:
+            what, nbytes = key
+            random = what == "C"
+            self._scratched[key] = (
+                self.runtime.filled(self._stored.c) if random else self.runtime.buffer(nbytes)
+            )
+        return self._scratched[key]
 
     def _device_batch(self, count: int) -> Batch | Queued:
         """Put so many problems into the queue, back to back."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Literal
 
 from msgspec import UNSET
 
@@ -58,6 +59,10 @@ class Policy:
         return self.budget_s if self.share_s is None else self.share_s
 
 
+Values = Literal["uniform", "normal", "zeros"]
+"""How operands are generated. Some devices run zeros faster, so that only `gemm.protocols` asks for them."""
+
+
 @dataclass(frozen=True)
 class Operands:
     """The user's own matrices: .npy files; None means generated (A, B) or zeros (C)."""
@@ -66,6 +71,7 @@ class Operands:
     b: str | None = None
     c: str | None = None
     out: str | None = None  # where the result goes
+    values: Values = "uniform"  # of those that are generated
 
     @property
     def given(self) -> bool:
@@ -109,6 +115,8 @@ class Case:
     given: tuple[str, ...] | None = None  # likewise, of its parameters those that are no preset's
     grid: tuple[str, ...] = ()  # likewise, of these those that a run tries several values of
     former_parameters: Parameters | None = None  # of the kernel in `former`; None: the case's own
+    protocols: tuple[str, ...] = ()  # that it is measured by, of `gemm.protocols`
+    rounds: int = 0  # likewise
     measured: tuple[tuple[Gemm, float], ...] = ()  # smaller problems of its kernel, and seconds for each
 
     @property

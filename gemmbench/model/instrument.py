@@ -76,13 +76,39 @@ class AskBatch:
 
 
 @dataclass(frozen=True)
+class Manner:
+    """How problems are launched and timed by another protocol than gemmbench's own: see `gemm.protocols`."""
+
+    apart: bool = True  # each problem is timed by itself; otherwise all of them as a chain, first to last
+    wall: bool = False  # by the wall clock, waiting included; otherwise by the device's stamps
+    waits: bool = False  # each problem has ended before the next is enqueued
+    graph: bool = False  # the chain is replayed as a graph
+    held: bool = False  # the device is held until the launch is in the queue
+    flush_bytes: int = 0  # zeroed before each problem, so that the caches hold none of its operands
+    resets: bool = False  # C is written anew before each problem
+
+
+@dataclass(frozen=True)
+class AskLaunches:
+    """Run problems in another manner, and wait for them.
+
+    Answered by a `Batch`, whose ``each`` has the device scope's seconds of every problem where they are timed
+    apart.
+    """
+
+    handle: int
+    count: int
+    manner: Manner
+
+
+@dataclass(frozen=True)
 class Release:
     """Give a handle's memory back. Answered by `Released`."""
 
     handle: int
 
 
-Request = Open | Build | Prepare | Verify | AskBatch | Release
+Request = Open | Build | Prepare | Verify | AskBatch | AskLaunches | Release
 
 
 # --- answers ------------------------------------------------------------------------------------------------
@@ -230,6 +256,14 @@ class LostError(NotMeasuredError):
     """The instrument died or outlasted its time; its handles are prepared again when they are next used."""
 
 
+class InterruptedRow(KeyboardInterrupt):  # noqa: N818  as Ctrl-C it ends the run
+    """Ctrl-C, and what a row had until then: it is kept."""
+
+    def __init__(self, row: Row) -> None:
+        super().__init__()
+        self.row = row
+
+
 # --- what parents program against ---------------------------------------------------------------------------
 
 
@@ -275,6 +309,9 @@ class Instrument(Protocol):
 
     def finish(self) -> Batch:
         """The oldest batch that was asked for."""
+
+    def launches(self, handle: int, count: int, manner: Manner) -> Batch:
+        """Run problems in another manner, and wait for them: see `AskLaunches`."""
 
     def pause_limit(self, is_paused: bool) -> None:
         """Whether its time limit stands still, since it only keeps a device busy beside others."""
@@ -339,6 +376,10 @@ class Handle:
         """Run problems back to back."""
         self.start(clock, count, work)
         return self.finish()
+
+    def launches(self, count: int, manner: Manner) -> Batch:
+        """Run problems in another manner, and wait for them: see `AskLaunches`."""
+        return self.instrument.launches(self.number, count, manner)
 
     def release(self) -> None:
         """Give its memory back."""

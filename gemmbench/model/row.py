@@ -24,7 +24,7 @@ from gemmbench.model.units import listed
 SHOWN = 8  # rows and columns of a matrix whose numbers a row keeps
 
 Elements = tuple[tuple[float, ...], ...]  # of a matrix, row by row
-Kind = Literal["gemm", "peak", "bandwidth", "transfer", "latency", "lowering"]
+Kind = Literal["gemm", "peak", "bandwidth", "transfer", "latency", "lowering", "protocols"]
 Status = Literal["ok", "wrong", "unsupported", "skipped", "failed", "crashed", "timed-out"]
 Verdict = Literal["ok", "wrong", "suspect", "none"]
 RanOn = Literal["device", "matrix", "host"]
@@ -177,6 +177,21 @@ class Partner:
 
 
 @dataclass(frozen=True)
+class ProtocolSamples:
+    """What a protocol of `gemm.protocols` measured of a kernel; they stand apart from all other samples."""
+
+    name: str
+    operands: str  # uniform, normal, zeros
+    statistic: str  # of each round's samples: median, mean, minimum
+    clock: str = ""  # that told the seconds: stamps, wall
+    rounds: tuple[tuple[Positive, ...], ...] = ()  # seconds of a problem, for each sample of each round
+    like: str = ""  # the protocol whose samples these are, if it differs in the statistic alone
+    reason: str = ""  # why there are none
+    clock_mhz: float | None = None  # medians over the rounds, of what the device said; None: it does not say
+    power_w: float | None = None
+
+
+@dataclass(frozen=True)
 class Row:
     """One result, or why there is none."""
 
@@ -227,6 +242,7 @@ class Row:
     burst: dict[str, Scope] = field(
         default_factory=dict
     )  # of a settled peak that power limits: the samples of the other state
+    protocols: tuple[ProtocolSamples, ...] | UnsetType = UNSET  # of kind protocols, whose `samples` is empty
 
     @property
     def key(self) -> RowKey:

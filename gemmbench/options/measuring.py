@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from gemmbench import UsageError, ladder, views
-from gemmbench.gemm import lowering
+from gemmbench.gemm import lowering, protocols
 from gemmbench.gemm.operands import OperandError, read_header
 from gemmbench.gemm.workloads import PROMPT, SETS, Shape, ShapeFileError, merged, read_shapes
 from gemmbench.ladder import ORDER
@@ -78,6 +78,7 @@ FAMILIES: dict[str, str] = {COMPUTE: "what arithmetic and matrix units can do", 
 RUN_FORMATS = ("table", *views.FORMATS)
 EVERY_PROBE = "all"  # of --describe without a name
 _DEFAULT_SIZE = 1024
+_PROTOCOL_S = 0.5
 
 
 def device_option(default: str = "the best found") -> Any:
@@ -661,3 +662,103 @@ class Gemm(Ladder):
                 steps += peak_steps(devices, dtype, self.variants)
             steps += self._gemms(devices, dtype, find_tuned, own)
         return steps
+
+
+@dataclass(frozen=True, kw_only=True)
+class Protocols(Ladder):
+    """Measure one kernel as other tools do: why a figure is lower than theirs.
+
+    One kernel, or a library, at one problem, by gemmbench's own protocol, by that with one thing changed (cold
+    caches, a burst, zeros for operands, single launches, the mean), and as mamf-finder, triton's do_bench,
+    nvbench and clpeak measure. They are taken in turn, in rounds; each difference is against gemmbench's own of
+    the same rounds, in per cent of the rate.
+    """
+
+    command: ClassVar[str] = "protocols"
+    chart: ClassVar[str | None] = "protocols"
+
+    kernels: str = option(
+        "The kernel or library (gemmbench kernels lists them); best: the first of gemmbench's own that the device "
+        "runs.",
+        default="best",
+        flags=("--kernel",),
+        metavar="NAME",
+    )
+    only: str | None = option(
+        f"These protocols beside gemmbench's own: {', '.join(name for name in protocols.NAMES if name != protocols.OWN)}; "
+        "several with commas.  [default: all]",
+        metavar="NAMES",
+    )
+    rounds: int = option("How often each protocol is taken in turn.", SIZE, 5)
+    m: int = option("Rows of A and C.", SIZE, _DEFAULT_SIZE, flags=("-m", "--size"))
+    n: int | None = option("Columns of B and C.  [default: m]", SIZE, flags=("-n",))
+    k: int | None = option("Columns of A, rows of B.  [default: m]", SIZE, flags=("-k",))
+    budget: float | None = option(
+        "Sampling time of gemmbench's own protocol, and of those with one thing changed, in each round.  "
+        "[default: 0.5]",
+        Number(0),
+        metavar="SECONDS",
+    )
+    dtype: str | None = option(f"{', '.join(GEMM_DTYPES)} (int8).", default="float", metavar="TYPE")
+    describe: bool = flag("Say what every protocol does and where it is described, and measure nothing.", shell=True)
+    format: str = option("", Choice(RUN_FORMATS), "table", shell=True)
+    concurrent: bool = hidden(False)
+    cold: bool = hidden(False)
+    state: State = hidden("settled")
+    energy: bool = hidden(False)
+    baseline: str = hidden("none")
+    versus: str | None = hidden(None)
+    beta: float = hidden(0.0)
+    scope: str | None = hidden(None)
+    peak: bool = hidden(False)
+    remeasure: bool = hidden(False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _ = self.names
+        if self.describe:
+            return
+        if len(self.variants) != 1 and self.kernels != "best":
+            raise UsageError(f"protocols measures one kernel: --kernel names {len(self.variants)}")
+        if self.kernels == ladder.AUTO:
+            raise UsageError("auto takes another kernel for each problem: name the kernel with --kernel")
+        if len(self.dtypes) != 1:
+            raise UsageError("protocols measures one data type: --dtype names several")
+        axes = self.axes
+        if max(len(axes.maths), len(axes.threads), *map(len, axes.grid.values()), 1) > 1:
+            raise UsageError("protocols measures one kernel: --param, --math and --threads take one value each")
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The protocols, in the order of their table; gemmbench's own is always among them."""
+        if self.only is None:
+            return protocols.NAMES
+        chosen = choose(self.only, protocols.NAMES, "protocol")
+        return tuple(name for name in protocols.NAMES if name in chosen or name == protocols.OWN)
+
+    @property
+    def policy(self) -> Policy:
+        each_s = _PROTOCOL_S if self.budget is None else self.budget
+        whole_s = max(DEFAULT_BUDGET_S, protocols.expected_s(self.names, self.rounds, each_s))
+        limit_s = 60 + 20 * whole_s if self.time_limit is None else self.time_limit
+        return replace(super().policy, budget_s=whole_s, share_s=each_s, total_s=None, time_limit_s=limit_s)
+
+    @cached_property
+    def shapes(self) -> tuple[Shape, ...]:
+        m = self.m
+        return (Shape("", m, m if self.n is None else self.n, m if self.k is None else self.k),)
+
+    def plan(self, devices: Sequence[DeviceFacts], find_tuned: FindTuned) -> Plan:
+        """One case for each device: of several kernels, the first that it runs."""
+        steps = super().plan(devices, find_tuned)
+        kept: dict[int, Case | Skip] = {}
+        for step in steps:
+            what = step.row if isinstance(step, Skip) else step
+            if what.variant != ladder.AUTO and not isinstance(kept.get(what.device), Case):
+                kept[what.device] = step
+        return tuple(
+            replace(step, kind="protocols", protocols=self.names, rounds=self.rounds)
+            if isinstance(step, Case)
+            else Skip(replace(step.row, kind="protocols"))
+            for step in kept.values()
+        )

@@ -15,7 +15,7 @@ from gemmbench.measure.child import Worker
 from gemmbench.measure.sampling import Pairs, in_turn
 from gemmbench.model.case import Case, Event, Finished, Plan, Planned, Policy, Skip, Staged, Started
 from gemmbench.model.device import HOST, DeviceFacts
-from gemmbench.model.instrument import NotMeasuredError
+from gemmbench.model.instrument import InterruptedRow, NotMeasuredError
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Row, Scope, Work
 from gemmbench.model.run_file import RunFile, RunFileError
@@ -201,7 +201,11 @@ class Steps:
             row = step.row
         else:
             yield self.started(step.label)
-            row = yield from self.measure(step, worker)
+            try:
+                row = yield from self.measure(step, worker)
+            except InterruptedRow as interrupted:
+                yield self.finished(interrupted.row)
+                raise
         if self._peaks:
             self._peaks.record(row)
         yield self.finished(row)
