@@ -175,7 +175,7 @@ class NumpyBench:
         return Batch({"host": (end - begin) / count}, begin, end, count)
 
     def launches(self, count: int, manner: Manner) -> Batch:
-        """See `measure.instrument.LaunchBench`: a call returns when it is done, and has the wall clock alone."""
+        """See `measure.instrument.LaunchBench`: by the wall clock, as a call returns when done."""
         if manner.graph:
             raise NotMeasuredError("unsupported", "the host has no graphs")
         if manner.flush_bytes > self._flushed.nbytes:

@@ -59,7 +59,7 @@ class Protocol:
     operands: Values = "uniform"
     state: State = "settled"  # that the samples begin in; own: what the protocol's own warming leaves
     warm_s: float = 0.0  # of state own: seconds, as long as that once, in the first round
-    warm_each_s: float = 0.0  # likewise, in every round
+    warm_each_s: float = 0.0  # likewise, in every round: launches that fit, by what one took
     warm_launches: int = 0  # likewise, after these seconds
     warms_plainly: bool = False  # likewise: nothing is flushed meanwhile
     manner: Manner | None = None  # of launching and timing; None: gemmbench's batches
@@ -88,8 +88,8 @@ _CLPEAK = "krrishnarraj/clpeak at a68fbf0, src/opencl/cl_peak.cpp and include/co
 def _mamf(name: str, statistic: Statistic, reported: str) -> Protocol:
     return Protocol(
         name,
-        "30 s of warming, then 50 launches uncounted and 100 timed by events, 256 MiB zeroed and C written anew "
-        f"before each; normal operands; reported as {reported}",
+        "30 s of warming, then 50 launches uncounted and 100 timed by events, 256 MiB zeroed and C "
+        f"written anew before each; normal operands; reported as {reported}",
         _MAMF,
         operands="normal",
         state="own",
@@ -105,8 +105,8 @@ def _mamf(name: str, statistic: Statistic, reported: str) -> Protocol:
 def _do_bench(name: str, statistic: Statistic, how: str) -> Protocol:
     return Protocol(
         name,
-        "25 ms of launches uncounted, then 100 ms of launches timed by events, 256 MiB zeroed before each; normal "
-        f"operands, as in its tutorials; {how}",
+        "25 ms of launches uncounted, then 100 ms of launches timed by events, 256 MiB zeroed before each; "
+        f"normal operands, as in its tutorials; {how}",
         _TRITON,
         operands="normal",
         state="own",
@@ -134,7 +134,9 @@ PROTOCOLS: tuple[Protocol, ...] = (
     Protocol(
         "graph", "the chain replayed as a CUDA graph (libraries of CUDA)", manner=replace(_CHAIN, graph=True)
     ),
-    Protocol("wall", "the chain by the wall clock: enqueueing and waiting count", manner=replace(_CHAIN, wall=True)),
+    Protocol(
+        "wall", "the chain by the wall clock: enqueueing and waiting count", manner=replace(_CHAIN, wall=True)
+    ),
     Protocol("launch", "each launch timed by itself, and waited for", manner=replace(_APART, waits=True)),
     Protocol(
         "cold",
@@ -149,9 +151,9 @@ PROTOCOLS: tuple[Protocol, ...] = (
     _do_bench("do_bench-median", "median", "the median (return_mode)"),
     Protocol(
         "nvbench-cold",
-        "a launch at a time, the caches zeroed and the stream held until it is enqueued; 0.5 s of kernel time and "
-        "10 samples until their deviation is 0.5 % or steady; the mean. Its discarding of throttled samples is not "
-        "done here",
+        "a launch at a time, the caches zeroed and the stream held until it is enqueued; 0.5 s of kernel "
+        "time and 10 samples until their deviation is 0.5 % or steady; the mean. Throttled samples, which it "
+        "discards, are kept here",
         _NVBENCH.format("cold.cuh"),
         state="own",
         warm_launches=1,
@@ -184,6 +186,7 @@ PROTOCOLS: tuple[Protocol, ...] = (
 )
 BY_NAME: Mapping[str, Protocol] = {protocol.name: protocol for protocol in PROTOCOLS}
 NAMES: tuple[str, ...] = tuple(BY_NAME)
+OTHERS: tuple[str, ...] = tuple(name for name in NAMES if name != OWN)
 
 
 def expected_s(names: Sequence[str], rounds: int, each_s: float) -> float:
@@ -191,14 +194,17 @@ def expected_s(names: Sequence[str], rounds: int, each_s: float) -> float:
     total = 0.0
     for protocol in _methods(names):
         own = protocol.sampled_s or protocol.chain_s or (each_s if not protocol.samples else 0.0)
-        total += protocol.warm_s + rounds * (own + protocol.warm_each_s + (each_s if not protocol.source else 0))
+        total += protocol.warm_s + rounds * (
+            own + protocol.warm_each_s + (each_s if not protocol.source else 0)
+        )
     return total
 
 
 def figure(statistic: str, seconds: Sequence[float]) -> float:
     """What a protocol makes of the samples of a round, in seconds."""
-    made = {"median": median, "mean": fmean, "minimum": min}[statistic]
-    return float(made(seconds))
+    if statistic == "minimum":
+        return min(seconds)
+    return float(median(seconds) if statistic == "median" else fmean(seconds))
 
 
 def _methods(names: Sequence[str]) -> list[Protocol]:
@@ -235,10 +241,11 @@ def measured(
     methods = _methods(case.protocols)
     yield Staged("building")
     with ExitStack() as stack:
-        handles: dict[str, Handle] = {}
+        handles: dict[Values, Handle] = {}
         try:
             is_exact = predict(instrument, plain, device, policy)
-            for values in dict.fromkeys(protocol.operands for protocol in methods):
+            kinds = dict.fromkeys(protocol.operands for protocol in methods)
+            for values in kinds:
                 of_values = replace(plain, operands=Operands(values=values))
                 handles[values] = stack.enter_context(instrument.prepare(of_values, device, policy))
                 yield Staged(f"verifying, {values} operands")
@@ -248,8 +255,8 @@ def measured(
             return _of_kind(error.row)
         rounds = _Rounds(methods, case, device, policy, now, sleep)
         yield from rounds.run(handles)
-        for values, handle in handles.items():
-            yield Staged(f"verifying again, {values} operands")
+        for kind, handle in handles.items():
+            yield Staged(f"verifying again, {kind} operands")
             row = verified_row_after(row, handle)
             if row.status == "wrong":
                 return _of_kind(row)
@@ -297,7 +304,7 @@ class _Rounds:
         self._results = {protocol.method: _Method() for protocol in methods}
         self._done = 0  # whole rounds
 
-    def run(self, handles: Mapping[str, Handle]) -> Iterator[Staged]:
+    def run(self, handles: Mapping[Values, Handle]) -> Iterator[Staged]:
         """All rounds.
 
         Raises:
@@ -311,7 +318,11 @@ class _Rounds:
                         continue
                     yield Staged(f"round {number + 1} of {self._case.rounds}: {protocol.name}")
                     taking = _Taking(
-                        protocol, handles[protocol.operands], self._flush_bytes(protocol), self._policy, self._now
+                        protocol,
+                        handles[protocol.operands],
+                        self._flush_bytes(protocol),
+                        self._policy,
+                        self._now,
                     )
                     try:
                         result.add(*taking.round(number == 0, self._sleep))
@@ -360,7 +371,9 @@ class _Rounds:
 class _Taking:
     """One round of one protocol."""
 
-    def __init__(self, protocol: Protocol, handle: Handle, flush_bytes: int, policy: Policy, now: Clock) -> None:
+    def __init__(
+        self, protocol: Protocol, handle: Handle, flush_bytes: int, policy: Policy, now: Clock
+    ) -> None:
         self._protocol, self._handle, self._policy, self._now = protocol, handle, policy, now
         self._manner = protocol.manner and replace(protocol.manner, flush_bytes=flush_bytes)
         self._size = 1  # launches in a sample
@@ -374,7 +387,9 @@ class _Taking:
         one_s = self._wall_s(_ESTIMATES if apart else 1)
         if not apart:
             one_s = max(one_s, 1e-9)
-            wanted = int(protocol.chain_s / one_s) + 1 if protocol.chain_s else batch_size(one_s, self._policy)
+            wanted = (
+                int(protocol.chain_s / one_s) + 1 if protocol.chain_s else batch_size(one_s, self._policy)
+            )
             self._size = min(wanted, protocol.most_in_chain)
         each = max(1, min(_MOST_LAUNCHES, int(_REQUEST_S / one_s))) if apart else 1
         watch.begin()
@@ -383,7 +398,7 @@ class _Taking:
         elif protocol.state == "burst":
             rest(watch, self._now, sleep)
         else:
-            self._warm(is_first, each)
+            self._warm(is_first, each, one_s)
         self._batches = []
         samples = self._sampled(one_s, each)
         return samples, self._clock, watch.end(self._clock, self._batches)
@@ -413,15 +428,17 @@ class _Taking:
             self._run(each)
             settling.add(self._batches[-1])
 
-    def _warm(self, is_first: bool, each: int) -> None:
+    def _warm(self, is_first: bool, each: int, one_s: float) -> None:
         protocol = self._protocol
         manner = self._manner
         if protocol.warms_plainly and manner:
             self._manner = replace(manner, flush_bytes=0)
-        end = self._now() + (protocol.warm_s if is_first else 0.0) + protocol.warm_each_s
+        end = self._now() + (protocol.warm_s if is_first else 0.0)
         while self._now() < end:
             self._run(each)
         left = protocol.warm_launches
+        if protocol.warm_each_s:
+            left += max(1, int(protocol.warm_each_s / one_s))
         size, self._size = self._size, 1
         while left > 0:
             self._run(min(left, each))
@@ -447,7 +464,7 @@ class _Taking:
 
 
 class StdRel:
-    """nvbench's criterion ``stdrel`` with its defaults: enough time, and a deviation that is small or steady."""
+    """nvbench's criterion ``stdrel`` with its defaults: enough time, and little or steady noise."""
 
     _KEPT, _LEAST_KEPT, _STEADY = 512, 64, 0.05
 

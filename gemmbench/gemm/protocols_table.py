@@ -51,7 +51,8 @@ class Line:
 def lines(row: Row) -> list[Line]:
     """The protocols of a row in their order.
 
-    The ratio's interval is Student's, over the logarithms of the rounds' ratios; of one round it has no width.
+    The ratio's interval is Student's, over the logarithms of the rounds' ratios; of a single round it has
+    no width.
     """
     entries = row.protocols or ()
     by_name = {entry.name: entry for entry in entries}
@@ -166,7 +167,13 @@ def signed(share: float) -> str:
 
 def _notes(row: Row, shown: Sequence[Line]) -> tuple[Note, ...]:
     notes = [Note(line.title, line.protocol.idea if line.protocol else "not known here") for line in shown]
-    notes += [Note(f"{line.title} not measured", line.samples.reason) for line in shown if line.samples.reason]
+    notes += [
+        Note(f"{line.title} not measured", line.samples.reason) for line in shown if line.samples.reason
+    ]
+    unclear = sum(line.ratio is not None and line.ratio.low < 1 < line.ratio.high for line in shown)
+    if unclear:
+        counted = f"{unclear} of {len(shown)} differences are smaller than their interval"
+        notes.append(Note("noise", f"{counted}: more --rounds, or a quieter machine, tell them"))
     if any(line.is_zeros for line in shown):
         notes.append(Note(f"zeros{MARK}", WARNING, style="yellow"))
     return (*notes, *(Note("note", text) for text in row.remarks))
@@ -177,14 +184,14 @@ def _notes(row: Row, shown: Sequence[Line]) -> tuple[Note, ...]:
 # fmt: off
 CSV_FIELDS: tuple[str, ...] = (
     "protocol", "variant", "device", "dtype", "m", "n", "k", "gflops", "difference", "low", "high",
-    "operands", "zero_operands", "clock", "statistic", "rounds", "samples", "clock_mhz", "power_w", "reason", "idea",
-    "described_in",
+    "operands", "zero_operands", "clock", "statistic", "rounds", "samples", "clock_mhz", "power_w", "reason",
+    "idea", "described_in",
 )
 # fmt: on
 
 
 def records(row: Row) -> list[dict[str, Any]]:
-    """A plain dictionary for each protocol; rates in 1e9 per second, differences as shares of gemmbench's own."""
+    """A plain dictionary for each protocol: rates in 1e9 per second, differences as shares of our own."""
     problem = rates.gemm_of(row)
     made = []
     for line in lines(row):

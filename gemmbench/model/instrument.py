@@ -256,7 +256,7 @@ class LostError(NotMeasuredError):
     """The instrument died or outlasted its time; its handles are prepared again when they are next used."""
 
 
-class InterruptedRow(KeyboardInterrupt):  # noqa: N818  as Ctrl-C it ends the run
+class InterruptedRow(KeyboardInterrupt):
     """Ctrl-C, and what a row had until then: it is kept."""
 
     def __init__(self, row: Row) -> None:

@@ -655,7 +655,8 @@ class Gemm(Ladder):
         if self.out and len(devices) > 1:
             raise UsageError("--out needs exactly one --device, whose result it holds")
         files = (self.a, self.b, self.c, self.out)
-        own = Operands(*(str(file.absolute()) if file else None for file in files))
+        a, b, c, out = (str(file.absolute()) if file else None for file in files)
+        own = Operands(a, b, c, out)
         steps: Plan = ()
         for dtype in self.dtypes:
             if self.peak and all(self._size[:3]):
@@ -668,25 +669,24 @@ class Gemm(Ladder):
 class Protocols(Ladder):
     """Measure one kernel as other tools do: why a figure is lower than theirs.
 
-    One kernel, or a library, at one problem, by gemmbench's own protocol, by that with one thing changed (cold
-    caches, a burst, zeros for operands, single launches, the mean), and as mamf-finder, triton's do_bench,
-    nvbench and clpeak measure. They are taken in turn, in rounds; each difference is against gemmbench's own of
-    the same rounds, in per cent of the rate.
+    One kernel, or a library, at one problem, by gemmbench's own protocol, by that with one thing changed
+    (cold caches, a burst, zeros for operands, single launches, the mean), and as mamf-finder, triton's
+    do_bench, nvbench and clpeak measure. They are taken in turn, in rounds; each difference is against
+    gemmbench's own of the same rounds, in per cent of the rate.
     """
 
     command: ClassVar[str] = "protocols"
     chart: ClassVar[str | None] = "protocols"
 
     kernels: str = option(
-        "The kernel or library (gemmbench kernels lists them); best: the first of gemmbench's own that the device "
-        "runs.",
+        "The kernel or library (gemmbench kernels lists them); best: the first of gemmbench's own that the "
+        "device runs.",
         default="best",
         flags=("--kernel",),
         metavar="NAME",
     )
     only: str | None = option(
-        f"These protocols beside gemmbench's own: {', '.join(name for name in protocols.NAMES if name != protocols.OWN)}; "
-        "several with commas.  [default: all]",
+        f"These protocols beside gemmbench's own: {', '.join(protocols.OTHERS)}; with commas. [default: all]",
         metavar="NAMES",
     )
     rounds: int = option("How often each protocol is taken in turn.", SIZE, 5)
@@ -700,7 +700,9 @@ class Protocols(Ladder):
         metavar="SECONDS",
     )
     dtype: str | None = option(f"{', '.join(GEMM_DTYPES)} (int8).", default="float", metavar="TYPE")
-    describe: bool = flag("Say what every protocol does and where it is described, and measure nothing.", shell=True)
+    describe: bool = flag(
+        "Say what every protocol does and where it is described, and measure nothing.", shell=True
+    )
     format: str = option("", Choice(RUN_FORMATS), "table", shell=True)
     concurrent: bool = hidden(False)
     cold: bool = hidden(False)
@@ -726,7 +728,9 @@ class Protocols(Ladder):
             raise UsageError("protocols measures one data type: --dtype names several")
         axes = self.axes
         if max(len(axes.maths), len(axes.threads), *map(len, axes.grid.values()), 1) > 1:
-            raise UsageError("protocols measures one kernel: --param, --math and --threads take one value each")
+            raise UsageError(
+                "protocols measures one kernel: --param, --math and --threads take one value each"
+            )
 
     @cached_property
     def names(self) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from gemmbench.ladder import BY_NAME
 from gemmbench.ladder.variant import Layout, round_up
 from gemmbench.measure.machine import OpenCLMachine
 from gemmbench.model.case import Case, Operands, Policy, Skip
-from gemmbench.model.instrument import Batch, NotMeasuredError
+from gemmbench.model.instrument import Batch, Manner, NotMeasuredError
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Row
 from gemmbench.suite.plan import gemm_plan
@@ -312,3 +312,20 @@ def test_only_nvidias_gpus_are_planned() -> None:
     (planned,) = gemm_plan([DEVICE], [CUBLAS], [Gemm(8, 8, 8, "half")])
     assert isinstance(planned, Case), "NVIDIA's OpenCL lists no half, cuBLAS has it"
     assert (planned.device, planned.source) == (0, "")
+
+
+def test_other_protocols_flush_reset_hold_and_replay(install: Install) -> None:
+    driver, _ = install()
+    bench = CublasExecutor(DEVICE).prepare(case(Gemm(8, 16, 24, "half")), QUICK)
+    cold = bench.launches(3, Manner(flush_bytes=4096, resets=True, waits=True, held=True))
+    assert driver.zeroed == [4096] * 3
+    assert driver.copies.count("across") == 3
+    assert driver.held_until == [1, 2, 3]
+    assert len(cold.each["device"]) == cold.count == 3
+    chain = bench.launches(5, Manner(apart=False))
+    assert (chain.each, driver.replayed) == ({}, [])
+    bench.launches(5, Manner(apart=False, graph=True))
+    assert len(driver.replayed) == 1
+    assert list(bench.launches(2, Manner(wall=True)).each) == ["host"]
+    assert bench.verify("after").check.verdict == "ok"
+    bench.release()
