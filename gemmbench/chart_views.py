@@ -14,7 +14,7 @@ from gemmbench.gemm import authors_chart, grid_chart, ladder_chart, protocols_ch
 from gemmbench.model.run_file import Run, is_tuning
 from gemmbench.model.units import clean
 from gemmbench.probes import charts as probe_charts
-from gemmbench.suite import conditions_chart, resources_chart, together_chart
+from gemmbench.suite import conditions_chart, resources_chart, sustained_chart, together_chart
 from gemmbench.suite.together_table import alone
 from gemmbench.tune import chart
 
@@ -135,6 +135,13 @@ KINDS: dict[str, Kind] = {
         "rows that tell what their kernels take",
         resources_chart.panes,
         of_device=True,
+    ),
+    "sustained": Kind(
+        "rate, clock, power and temperature over a long run, and where results were wrong",
+        "long run (--for)",
+        sustained_chart.panes,
+        of_device=True,
+        across=1,
     ),
     "conditions": Kind(
         "the device's clock, its power and what limited it, over the time of a row",

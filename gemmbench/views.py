@@ -18,7 +18,7 @@ from gemmbench.model.row import SCOPES, Row
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean, listed
 from gemmbench.probes import peak_table
-from gemmbench.report import conditions
+from gemmbench.report import conditions, sustained
 from gemmbench.report.table import Sheet, finite, sheet_markdown, stack
 from gemmbench.stats import rates
 from gemmbench.stats.conditions import disturbed, in_short
@@ -95,7 +95,7 @@ def _below(run: Run, order: Sequence[str], verbose: bool) -> list[Sheet]:
     """The tables of several devices at once and, if verbose, under which conditions rows were measured."""
     at_once = together_table.sheets(run, _scope(run), order, verbose)
     maths = sweep_table.math_sheets(alone(run), _scope(run))
-    return [*maths, *at_once, *(conditions.sheets(alone(run)) if verbose else [])]
+    return [*maths, *at_once, *sustained.sheets(run), *(conditions.sheets(alone(run)) if verbose else [])]
 
 
 def _scope(run: Run) -> str:

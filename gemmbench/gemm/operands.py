@@ -20,7 +20,7 @@ from gemmbench.ladder.variant import Layout
 from gemmbench.model.case import Case, Operands, Policy
 from gemmbench.model.device import DeviceFacts, last_level_cache
 from gemmbench.model.dtypes import DTYPES, PLAIN_DTYPES, ReferenceArray
-from gemmbench.model.instrument import Batch, Manner, NotMeasuredError
+from gemmbench.model.instrument import Batch, Manner, NotMeasuredError, WrongResult
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import CYCLE, WHOLE
 from gemmbench.model.units import reason_of
@@ -96,6 +96,23 @@ def launched_batch(
     scope = "host" if by_wall or manner.wall else "device"
     each = {scope: tuple(seconds)} if manner.apart else {}
     return Batch({scope: sum(seconds) / count}, begin, time.monotonic(), count, each)
+
+
+def compared(number: int, result: ReferenceArray, first: ReferenceArray) -> list[WrongResult]:
+    """How the bits of a result differ from those of the first; nothing if they are the same.
+
+    Args:
+        number: of its problem in the batch.
+        result: C, as contiguous as the first.
+        first: that was verified.
+    """
+    bits, right = result.view(np.uint8), first.view(np.uint8)
+    if np.array_equal(bits, right):
+        return []
+    differs = (bits ^ right).reshape(-1)
+    words = differs.reshape(-1, result.itemsize).any(axis=1)
+    count = int(np.unpackbits(differs).sum())
+    return [WrongResult(number, count, int(words.sum()), int(np.argmax(words)) * result.itemsize)]
 
 
 SPLIT = ("parts", CYCLE)

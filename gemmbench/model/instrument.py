@@ -147,6 +147,7 @@ class Prepared:
     unit: Work = field(default_factory=Work)  # what a probe's problem does with ``work=1``
     parts: bool = False  # whether clock "parts" splits the host's: seconds of every problem, by `row.PARTS`
     cycle: bool = False  # whether clock "cycle" does so of a whole map cycle
+    checked: bool = False  # whether batches can be timed by the clock `CHECKED`, too
     trips: tuple[int, int] = (1, 1)  # the least and the most ``work`` of a probe that is measured
 
 
@@ -157,6 +158,23 @@ class Verified:
     check: Check
     launches: tuple[Launch, ...] = ()  # the device's stamps of one run; none if they are not known
     matrices: dict[str, Elements] = field(default_factory=dict)  # see `Row.matrices`
+
+
+CHECKED = "checked"
+"""The clock of a batch of which every result is compared, bit for bit, with the first that was verified.
+
+Its seconds are those of a problem without its comparison, and of the comparison as ``check``.
+"""
+
+
+@dataclass(frozen=True)
+class WrongResult:
+    """A result that differs from the first."""
+
+    number: int  # of the problem in its batch, from 0
+    bits: int  # that differ
+    words: int  # that they are in
+    byte: int  # where the first of these begins
 
 
 @dataclass(frozen=True)
@@ -172,6 +190,7 @@ class Batch:
     )  # of every problem, where it was timed
     cycles: int | None = None  # of the device's own clock
     device: tuple[float, float] | None = None  # first START and last END in seconds of the device's clock
+    wrong: tuple[WrongResult, ...] = ()  # of a checked batch
     launch_s: float | None = None  # what all its launches cost, by the wall clock; None: not timed by events
 
     @property

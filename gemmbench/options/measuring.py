@@ -33,6 +33,7 @@ from gemmbench.options.declare import (
     SIZE,
     Choice,
     Count,
+    Duration,
     Flag,
     Number,
     Options,
@@ -162,6 +163,11 @@ class Measuring(Options):
             energy=self.energy,
         )
 
+    @property
+    def sustain_s(self) -> float:
+        """How long the fastest row of each device runs on."""
+        return 0.0
+
     def plan(self, devices: Sequence[DeviceFacts], find_tuned: FindTuned) -> Plan:
         """What is measured on these devices.
 
@@ -172,8 +178,30 @@ class Measuring(Options):
         raise NotImplementedError
 
 
+def sustain_option() -> Any:
+    """``--for``."""
+    return option(
+        "Let the fastest row of each device run on for so long: rate, clock, power and temperature over time, "
+        "every result compared with the first, bit for bit.",
+        Duration(),
+        flags=("--for",),
+        metavar="10m",
+    )
+
+
 @dataclass(frozen=True, kw_only=True)
-class Peak(Measuring):
+class Sustaining(Measuring):
+    """A measuring command whose fastest row can run on."""
+
+    sustain: float | None = sustain_option()
+
+    @property
+    def sustain_s(self) -> float:
+        return self.sustain or 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Peak(Sustaining):
     """Measure what the device can do: arithmetic, memory, transfers.
 
     For every data type and vector width, several forms of a multiply-add, numbers of independent chains
@@ -211,6 +239,8 @@ class Peak(Measuring):
         if self.types is not None and COMPUTE not in self.families:
             raise UsageError(f"--types is for the {COMPUTE} family, which --only leaves out")
         _ = self.dtypes
+        if self.sustain and COMPUTE not in self.families:
+            raise UsageError(f"--for runs a row of the {COMPUTE} family on, which --only leaves out")
 
     @cached_property
     def families(self) -> tuple[str, ...]:
@@ -541,7 +571,7 @@ class Workloads(Ladder):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Gemm(Ladder):
+class Gemm(Ladder, Sustaining):
     """Measure one problem, on generated or on your own matrices.
 
     Times are split into queued, submitted and running for every launch, and into kernel, device and host
@@ -580,6 +610,10 @@ class Gemm(Ladder):
                 raise UsageError(
                     f"--beta {self.beta:g} adds to C, but there is no --c; give it, or leave --beta out"
                 )
+        if self.sustain and self.beta != 0:
+            raise UsageError("--for compares every C with the first: with --beta each has another")
+        if self.sustain and (self.out or self.versus or len(self.dtypes) > 1):
+            raise UsageError("--for runs one row on: it goes without --out, --versus and several data types")
         if self.out:
             if len(self.variants) != 1 or len(self.dtypes) != 1:
                 raise UsageError("--out needs exactly one --kernel and one --dtype, whose result it holds")

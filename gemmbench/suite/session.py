@@ -167,9 +167,11 @@ class Steps:
                     "sources than today's; --force drops them, or give --save another file"
                 )
 
-    def planned(self, cases: int) -> Planned:
-        """The event before the first case: how many there are to measure."""
+    def planned(self, cases: int, lasting_s: float | None = None) -> Planned:
+        """The event before the first case: how many there are to measure, and how long that takes if known."""
         self.shares = Shares(self.policy, cases)
+        if lasting_s is not None:
+            return Planned(cases, lasting_s)
         each_s = self.policy.budget_s + _OVERHEAD_S + (_ENERGY_S if self.policy.energy else 0.0)
         return Planned(cases, cases * each_s if self.policy.total_s is None else self.policy.total_s)
 
