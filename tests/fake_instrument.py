@@ -22,6 +22,7 @@ from gemmbench.model.instrument import (
     Verified,
     Watch,
     When,
+    WrongResult,
     numbers,
 )
 from gemmbench.model.problem import Gemm
@@ -66,6 +67,7 @@ class FakeInstrument:
     prepared: Prepared = field(default_factory=lambda: Prepared(("device", "host")))
     verdicts: dict[str, Check] = field(default_factory=dict)
     faults: dict[int, Exception] = field(default_factory=dict)
+    wrong: dict[int, tuple[WrongResult, ...]] = field(default_factory=dict)  # results, by batch as `faults`
     log: list[tuple[object, ...]] = field(default_factory=list)
     most_in_flight: int = 0
     other: Instrument | None = None  # that has the former version of its cases; None: itself
@@ -138,7 +140,7 @@ class FakeInstrument:
         scopes = {"host": problem_s * asked.work}
         if asked.clock == "device":
             scopes = {"kernel": problem_s * asked.work, "device": problem_s * asked.work}
-        return Batch(scopes, begin, self._free, asked.count)
+        return Batch(scopes, begin, self._free, asked.count, wrong=self.wrong.get(number, ()))
 
     def launches(self, handle: int, count: int, manner: Manner) -> Batch:
         """The next value of the script for each problem, or for all of a chain."""

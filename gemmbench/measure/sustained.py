@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean, median
+from typing import Any
 
 from gemmbench.measure.sampling import Clock, Stream, Wait, batch_size, stream, wait_for_any
 from gemmbench.model.case import Policy
@@ -50,13 +51,16 @@ class _Load:
     Args:
         handle: what runs.
         flops: of a problem.
-        one_s: that a problem takes.
+        single: its first batches, of a problem each.
         seconds: how long it is to run.
         begin: when it began.
     """
 
-    def __init__(self, handle: Handle, flops: int, one_s: float, seconds: float, begin: float) -> None:
+    def __init__(
+        self, handle: Handle, flops: int, single: Sequence[Batch], seconds: float, begin: float
+    ) -> None:
         self.handle, self.begin = handle, begin
+        one_s = single[-1].wall_s
         batch_s = _BATCH_S if CHECKED in handle.prepared.ahead else _LONG_BATCH_S
         size = batch_size(one_s, Policy(batch_s=batch_s, max_batch_s=_LONG_BATCH_S))
         self.stream: Stream = stream(handle, CHECKED, size, size * one_s)
@@ -66,18 +70,20 @@ class _Load:
         self.result = Sustained(seconds, "", flops)
         self.is_over = False
         handle.watch.begin()
+        for batch in single:
+            self._add(batch)
 
     def take(self) -> bool:
         """Take a batch that is there; whether a window ended with it."""
         batch = self.stream.next()
-        self._window.batches.append(batch)
-        self._count(batch)
+        self._add(batch)
         if batch.end - self._window.begin < self._length_s:
             return False
         self.close(batch.end)
         return True
 
-    def _count(self, batch: Batch) -> None:
+    def _add(self, batch: Batch) -> None:
+        self._window.batches.append(batch)
         result = self.result
         each_s = (batch.end - batch.begin) / batch.count
         first = batch.begin - self.begin
@@ -134,8 +140,7 @@ class _Load:
         self.is_over = True
         if is_drained:
             for batch in self.stream.rest():
-                self._window.batches.append(batch)
-                self._count(batch)
+                self._add(batch)
         batches = self._window.batches
         self.close(batches[-1].end if batches else self._window.begin)
         self.result = _tidy(replace(self.result, end=why))
@@ -163,7 +168,7 @@ def _said(conditions: Conditions | None) -> tuple[float | None, float | None, fl
 
 def _tidy(result: Sustained) -> Sustained:
     """Without the columns of what the device never said."""
-    empty = {
+    empty: dict[str, Any] = {
         name: ()
         for name in ("clock_mhz", "power_w", "celsius")
         if all(value is None for value in getattr(result, name))
@@ -195,14 +200,12 @@ def sustained(
     Raises:
         KeyboardInterrupt: Ctrl-C, after all was yielded. The instruments may still be at work then.
     """
-    one_s = []
-    for handle in handles:
-        handle.batch(CHECKED, 1)  # it may compile the comparison
-        one_s.append(handle.batch(CHECKED, 1).wall_s)
     begin = now()
+    # The first one of each may compile the comparison: the second tells how long a problem takes.
+    single = [[handle.batch(CHECKED, 1) for _ in range(2)] for handle in handles]
     loads = [
-        _Load(handle, count, each_s, seconds, begin)
-        for handle, count, each_s in zip(handles, flops, one_s, strict=True)
+        _Load(handle, count, batches, seconds, begin)
+        for handle, count, batches in zip(handles, flops, single, strict=True)
     ]
     try:
         for load in loads:

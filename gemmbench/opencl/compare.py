@@ -1,4 +1,4 @@
-"""Batches of which every result is compared, on the device, with the first: see `model.instrument.CHECKED`."""
+"""Batches of which every result is compared with the first, on the device: see `CHECKED`."""
 
 from __future__ import annotations
 

@@ -181,8 +181,8 @@ class Measuring(Options):
 def sustain_option() -> Any:
     """``--for``."""
     return option(
-        "Let the fastest row of each device run on for so long: rate, clock, power and temperature over time, "
-        "every result compared with the first, bit for bit.",
+        "Let the fastest row of each device run on for so long: rate, clock, power and temperature over "
+        "time, every result compared with the first, bit for bit.",
         Duration(),
         flags=("--for",),
         metavar="10m",

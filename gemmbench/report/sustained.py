@@ -1,4 +1,4 @@
-"""The table of long runs (``--for``): how the rate held, what the device said, and whether every bit was right."""
+"""The table of long runs (``--for``): how the rate held, and whether every bit was right."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def sheets(run: Run) -> list[Sheet]:
     return [
         Sheet(
             heading=("under load for long (--for)",),
-            caption="rates of all that was run, of the first and the last seconds, and of the slowest window; "
-            "every result compared with the first, bit for bit",
+            caption="rates of all that was run, of the first and the last seconds, and of the slowest "
+            "window; every result compared with the first, bit for bit",
             keys=("", "device"),
             blocks=(
                 ("ran", "rate", "first", "last", "lowest"),
@@ -45,7 +45,7 @@ def sheets(run: Run) -> list[Sheet]:
 
 
 def rate_of(result: Sustained, windows: Iterable[int] | None = None) -> float:
-    """Operations per second over windows, or over all: by the time of the problems, comparisons not counted."""
+    """Operations per second over windows, or over all, by the problems' own time."""
     indices = range(len(result.seconds)) if windows is None else list(windows)
     problems = sum(result.problems[index] for index in indices)
     spent_s = math.fsum(result.problems[index] * result.seconds[index] for index in indices)

@@ -168,7 +168,7 @@ class Steps:
                 )
 
     def planned(self, cases: int, lasting_s: float | None = None) -> Planned:
-        """The event before the first case: how many there are to measure, and how long that takes if known."""
+        """The event before the first case: how many there are, and how long they take if known."""
         self.shares = Shares(self.policy, cases)
         if lasting_s is not None:
             return Planned(cases, lasting_s)
