@@ -19,6 +19,7 @@ import numpy as np
 
 from gemmbench.gemm.answers import Answers
 from gemmbench.gemm.clblast import opened
+from gemmbench.gemm.cuda_compare import CheckedBatch, CudaComparer, arguments
 from gemmbench.gemm.operands import (
     SPLIT,
     Laps,
@@ -34,7 +35,16 @@ from gemmbench.ladder.variant import Layout, round_up
 from gemmbench.model.case import Case, Operands, Policy
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.dtypes import ReferenceArray
-from gemmbench.model.instrument import Batch, Built, Manner, NotMeasuredError, Prepared, Verified, When
+from gemmbench.model.instrument import (
+    CHECKED,
+    Batch,
+    Built,
+    Manner,
+    NotMeasuredError,
+    Prepared,
+    Verified,
+    When,
+)
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import PAGEABLE, Check
 from gemmbench.opencl.runtime import page_aligned
@@ -188,6 +198,23 @@ class Cuda:
         address = ctypes.c_uint64(flag.ctypes.data)
         arguments = self.stream, address, ctypes.c_uint32(value), ctypes.c_uint(_AT_LEAST)
         self._call("cuStreamWaitValue32_v2", *arguments)
+
+    def fetch(self, values: ReferenceArray, address: int) -> None:
+        """Enqueue a copy from the device into pinned memory."""
+        pointer, length = ctypes.c_void_p(values.ctypes.data), ctypes.c_size_t(values.nbytes)
+        self._call("cuMemcpyDtoHAsync_v2", pointer, ctypes.c_uint64(address), length, self.stream)
+
+    def function(self, ptx: str, name: str) -> ctypes.c_void_p:
+        """A kernel of a program in PTX, which the driver assembles; it stays loaded."""
+        module, function = ctypes.c_void_p(), ctypes.c_void_p()
+        self._call("cuModuleLoadData", ctypes.byref(module), ctypes.c_char_p(ptx.encode()))
+        self._call("cuModuleGetFunction", ctypes.byref(function), module, ctypes.c_char_p(name.encode()))
+        return function
+
+    def launch(self, function: ctypes.c_void_p, blocks: int, block: int, *values: int) -> None:
+        """Enqueue a kernel whose parameters are all of 64 bits."""
+        sizes = (ctypes.c_uint(length) for length in (blocks, 1, 1, block, 1, 1, 0))
+        self._call("cuLaunchKernel", function, *sizes, self.stream, arguments(*values), None)
 
     def reached(self, watch: Stopwatch) -> bool:
         """Whether the device has stopped it, or failed."""
@@ -503,6 +530,7 @@ class CublasBench:
         self.sets = operand_sets(case.problem, facts, policy)
         self._pinned = policy.memory != "pageable"
         self._next, self._last = 0, ""  # the clock of the last batch, if C was not filled since
+        self._comparer: CudaComparer | None = None
         self._graphs: dict[int, ctypes.c_void_p] = {}  # by the number of problems
         with ExitStack() as stack:  # closes what there is, should the memory not suffice
             self._operands = [self._made(stack) for _ in range(self.sets)]
@@ -511,7 +539,26 @@ class CublasBench:
         memory = "staged" if self._pinned else "pageable"
         notes = (f"{library.title}, {_CLOCK}",)
         self.scopes = "device", "host", *([PAGEABLE] if self._pinned else [])
-        self.prepared = Prepared(self.scopes, ("device",), Built(), memory, self.sets, notes, parts=True)
+        ahead = ("device", CHECKED)
+        checked = case.problem.beta == 0 and self._stored.c.nbytes % 4 == 0
+        self.prepared = Prepared(
+            self.scopes, ahead, Built(), memory, self.sets, notes, parts=True, checked=checked
+        )
+
+    def _checked_batch(self, count: int) -> CheckedBatch:
+        """So many problems, each C compared with the one that was verified."""
+        self._last = "device"
+        if self._comparer is None:
+            self._comparer = CudaComparer(self._cuda, self._answers.verified_result, self._stack)
+
+        def launch(number: int) -> int:
+            operands = self._operands[(self._next + number) % self.sets]
+            self._enqueue(operands)
+            return operands.device["C"]
+
+        batch = self._comparer.batch(count, launch)
+        self._next += count
+        return batch
 
     def release(self) -> None:
         """Give the memory back."""
@@ -579,9 +626,11 @@ class CublasBench:
         operands = self._operands[index]
         return np.array((operands.pageable if clock == PAGEABLE else operands.host)["C"])
 
-    def start(self, clock: str, count: int, work: int = 1) -> Batch | _Queued:
+    def start(self, clock: str, count: int, work: int = 1) -> Batch | _Queued | CheckedBatch:
         """See `measure.instrument.Bench`: no kernel scope, since the library's kernels are its own."""
         self._last = clock
+        if clock == CHECKED:
+            return self._checked_batch(count)
         if clock != "device":
             return host_batch(partial(self._next_host_run, clock), clock, count)
         graph = self._graph(count) if count > max(1, self.sets) else None

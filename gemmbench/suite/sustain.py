@@ -71,7 +71,7 @@ class _Member:
         if result.wrong:
             return _wrong(row, in_a_sentence(row, result))
         if result.end != DONE or not is_over:
-            return replace(row, notes=(*row.notes, f"--for ended early: {result.end}"))
+            return row
         if row.kind == "gemm":
             return verified_row_after(row, self.handle)
         check = self.handle.verify("after").check
@@ -97,7 +97,11 @@ def run(
         KeyboardInterrupt: Ctrl-C; what was measured until then is in the rows.
         RunFileError: a row cannot be written.
     """
-    able = [(case, row) for case, row in chosen(plan, rows, named) if not row.sustained]
+    able = [
+        (case, row)
+        for case, row in chosen(plan, rows, named)
+        if not (row.sustained and row.sustained.end == DONE)
+    ]
     groups = [able] if at_once else [[pair] for pair in able]
     yield steps.planned(len(groups), len(groups) * (wanted_s + 1))
     for group in filter(None, groups):
