@@ -20,7 +20,7 @@ from tests.compare_runs import save
 from tools import generate_readme
 from tools.experiments import FOLDER
 
-PAGES = ("README.md", "CONTRIBUTING.md", "plots/README.md", "docs/experiments.md")
+PAGES = ("README.md", "CONTRIBUTING.md", "plots/README.md", "docs/experiments.md", "docs/protocols.md")
 COMMAND = re.compile(r"(?:^|`)(gemmbench [a-z][^`#\n]*)", re.MULTILINE)
 
 
@@ -97,7 +97,7 @@ def test_every_command_is_understood(
     if words in (["show"], ["plot"]):
         words.append(str(ROOT / "plots" / "h200-square.jsonl"))
     words = ["0" if word in ("h200", "nvidia") else word for word in words]  # the fake machine has none
-    if words[0] in ("peak", "square", "sweep-k", "precision", "workloads", "gemm", "tune"):
+    if words[0] in ("peak", "square", "sweep-k", "precision", "workloads", "gemm", "tune", "protocols"):
         words.append("--dry-run")
     result = call(*words)
     assert result.exit_code == 0, result.output

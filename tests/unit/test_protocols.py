@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -358,3 +359,13 @@ def test_the_chart_hatches_zeros_and_names_both_groups(run: Run) -> None:
     assert [label.get_text() for label in axes.get_yticklabels()] == [OWN, "mean", "zeros !", "cold"]
     assert [number for number, bar in enumerate(axes.patches) if bar.get_hatch()] == [2]
     assert any("+100.0 % (zeros)" in text.get_text() for text in axes.texts)
+
+
+def test_the_page_names_every_protocol() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "protocols.md").read_text(encoding="utf-8")
+    cells = [row.split("|")[1] for row in page.splitlines() if row.startswith("| `")]
+    listed: list[str] = []
+    for cell in cells:
+        first, *others = re.findall("`([^`]+)`", cell)
+        listed += [first, *(first + other if other.startswith("-") else other for other in others)]
+    assert listed == [*NAMES]
