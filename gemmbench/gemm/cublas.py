@@ -276,7 +276,7 @@ class Cuda:
 _CUBLAS_FILES = ("libcublas.so.13", "libcublas.so.12", "cublas64_13.dll", "cublas64_12.dll")
 _CUBLAS_ADVICE = 'pip install "gemmbench[cublas]", or install the CUDA toolkit'
 
-_NOT_TRANSPOSED = 0
+_NOT_TRANSPOSED, _TRANSPOSED = 0, 1
 _ANY_ALGORITHM = -1
 _VERSION_PARTS = (0, 1, 2)  # major, minor, patch
 
@@ -337,7 +337,9 @@ class Cublas:
         )
         self.title = f"cuBLAS {'.'.join(str(self._property(part)) for part in _VERSION_PARTS)}"
 
-    def enqueue(self, problem: Gemm, layout: Layout, a: int, b: int, c: int) -> None:
+    def enqueue(
+        self, problem: Gemm, layout: Layout, a: int, b: int, c: int, transposed_b: bool = False
+    ) -> None:
         """Put C = alpha A B + beta C, row-major, into the stream; returns before it has run.
 
         cuBLAS knows columns only. A row-major matrix read by columns is its transpose, and the transpose of
@@ -349,6 +351,7 @@ class Cublas:
             a: the device address of A.
             b: of B.
             c: of C.
+            transposed_b: B lies in memory as its transpose, in rows of k.
 
         Raises:
             NotMeasuredError: unsupported: not this type or shape on this GPU; failed: with its status.
@@ -366,10 +369,10 @@ class Cublas:
         self._call(
             "cublasGemmEx",
             self._handle,
-            *(_NOT_TRANSPOSED, _NOT_TRANSPOSED),
+            *(_TRANSPOSED if transposed_b else _NOT_TRANSPOSED, _NOT_TRANSPOSED),
             *(problem.n, problem.m, problem.k),
             ctypes.byref(form.scalar(_scalar(form, problem.alpha))),
-            *(ctypes.c_void_p(b), form.operands, max(1, layout.ldb)),
+            *(ctypes.c_void_p(b), form.operands, max(1, problem.k if transposed_b else layout.ldb)),
             *(ctypes.c_void_p(a), form.operands, max(1, layout.lda)),
             ctypes.byref(form.scalar(_scalar(form, problem.beta))),
             *(ctypes.c_void_p(c), form.result, max(1, layout.ldc)),
@@ -523,6 +526,7 @@ class CublasBench:
         assert case.problem is not None
         self._cuda, self._library, self._problem = cuda, library, case.problem
         self._exact_error = exact_error
+        self._transposed_b = case.operands.transposed_b
         self._values = load_operands(case, policy.seed)
         self._stored = self._values.stored(case.problem)
         sums = BY_NAME[case.variant].sums.get(case.problem.dtype, "")
@@ -569,7 +573,7 @@ class CublasBench:
         self._stack.close()
 
     def _made(self, stack: ExitStack) -> _Set:
-        values = {"A": self._stored.a, "B": self._stored.b, "C": self._answers.before}
+        values = {"A": self._stored.a, "B": self._laid(self._stored.b), "C": self._answers.before}
         made = _Set({}, {}, {})
         for name, matrix in values.items():
             made.pageable[name] = page_aligned(matrix.size, matrix.dtype).reshape(matrix.shape)
@@ -595,7 +599,7 @@ class CublasBench:
 
     def put(self, values: Matrices) -> None:
         """Replace A and B of the first operand set."""
-        for name, matrix in (("A", values.a), ("B", values.b)):
+        for name, matrix in (("A", values.a), ("B", self._laid(values.b))):
             self._operands[0].host[name][...] = matrix
             self._cuda.to_device(self._operands[0].device[name], self._operands[0].host[name])
 
@@ -720,7 +724,11 @@ class CublasBench:
 
     def _enqueue(self, operands: _Set) -> None:
         a, b, c = (operands.device[name] for name in ("A", "B", "C"))
-        self._library.enqueue(self._problem, Layout.of(self._problem), a, b, c)
+        self._library.enqueue(self._problem, Layout.of(self._problem), a, b, c, self._transposed_b)
+
+    def _laid(self, b: ReferenceArray) -> ReferenceArray:
+        """B as it lies in memory."""
+        return np.ascontiguousarray(b[:, : self._problem.n].T) if self._transposed_b else b
 
     def _host_run(self, operands: _Set, clock: str) -> dict[str, float]:
         """From operands in host memory to C in host memory: see `Laps`."""

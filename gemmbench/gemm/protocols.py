@@ -21,6 +21,8 @@ from statistics import fmean, median
 from typing import Literal
 
 from gemmbench.gemm.measure import WrongError, predict, verified_row, verified_row_after
+from gemmbench.ladder import BY_NAME as VARIANTS
+from gemmbench.ladder import CUBLAS
 from gemmbench.measure.sampling import Clock, Settling, Sleep, batch_size, rest
 from gemmbench.model.case import Case, Operands, Policy, Staged, Values
 from gemmbench.model.conditions import Conditions
@@ -58,7 +60,9 @@ class Protocol:
     source: str = ""  # where another tool's is described
     operands: Values = "uniform"
     state: State = "settled"  # that the samples begin in; own: what the protocol's own warming leaves
-    warm_s: float = 0.0  # of state own: seconds, as long as that once, in the first round
+    transposes_b: bool = False  # cuBLAS is given the transpose of B
+    rests: bool = False  # of state own: on a device at rest, as a tool finds it that measures a single time
+    warm_s: float = 0.0  # likewise: seconds in the first round; in the others as long as settling takes
     warm_each_s: float = 0.0  # likewise, in every round: launches that fit, by what one took
     warm_launches: int = 0  # likewise, after these seconds
     warms_plainly: bool = False  # likewise: nothing is flushed meanwhile
@@ -92,6 +96,7 @@ def _mamf(name: str, statistic: Statistic, reported: str) -> Protocol:
         f"written anew before each; normal operands; reported as {reported}",
         _MAMF,
         operands="normal",
+        transposes_b=True,
         state="own",
         warm_s=30.0,
         warm_launches=50,
@@ -110,6 +115,7 @@ def _do_bench(name: str, statistic: Statistic, how: str) -> Protocol:
         _TRITON,
         operands="normal",
         state="own",
+        rests=True,
         warm_each_s=0.025,
         warms_plainly=True,
         manner=_APART,
@@ -156,6 +162,7 @@ PROTOCOLS: tuple[Protocol, ...] = (
         "discards, are kept here",
         _NVBENCH.format("cold.cuh"),
         state="own",
+        rests=True,
         warm_launches=1,
         manner=replace(_APART, waits=True, held=True),
         flush_bytes=_CACHES,
@@ -167,6 +174,7 @@ PROTOCOLS: tuple[Protocol, ...] = (
         "a chain of 0.5 s, warm, by events around it; the mean",
         _NVBENCH.format("hot.cuh"),
         state="own",
+        rests=True,
         warm_launches=1,
         manner=_CHAIN,
         chain_s=0.5,
@@ -177,6 +185,7 @@ PROTOCOLS: tuple[Protocol, ...] = (
         "two launches uncounted, then a chain of 0.5 s by the wall clock, 10,000 launches at most; the mean",
         _CLPEAK,
         state="own",
+        rests=True,
         warm_launches=2,
         manner=replace(_CHAIN, wall=True),
         chain_s=0.5,
@@ -241,26 +250,30 @@ def measured(
     methods = _methods(case.protocols)
     yield Staged("building")
     with ExitStack() as stack:
-        handles: dict[Values, Handle] = {}
+        handles: dict[Operands, Handle] = {}
         try:
             is_exact = predict(instrument, plain, device, policy)
-            kinds = dict.fromkeys(protocol.operands for protocol in methods)
-            for values in kinds:
-                of_values = replace(plain, operands=Operands(values=values))
-                handles[values] = stack.enter_context(instrument.prepare(of_values, device, policy))
-                yield Staged(f"verifying, {values} operands")
-                row = verified_row(plain, handles[values], is_exact)
+            for operands in dict.fromkeys(_operands(protocol, case) for protocol in methods):
+                of_these = replace(plain, operands=operands)
+                handles[operands] = stack.enter_context(instrument.prepare(of_these, device, policy))
+                yield Staged(f"verifying, {operands.values} operands")
+                row = verified_row(plain, handles[operands], is_exact)
                 is_exact = True
         except WrongError as error:
             return _of_kind(error.row)
         rounds = _Rounds(methods, case, device, policy, now, sleep)
         yield from rounds.run(handles)
-        for kind, handle in handles.items():
-            yield Staged(f"verifying again, {kind} operands")
+        for operands, handle in handles.items():
+            yield Staged(f"verifying again, {operands.values} operands")
             row = verified_row_after(row, handle)
             if row.status == "wrong":
                 return _of_kind(row)
     return rounds.completed(row)
+
+
+def _operands(protocol: Protocol, case: Case) -> Operands:
+    takes_transpose = VARIANTS[case.variant].executor == CUBLAS
+    return Operands(values=protocol.operands, transposed_b=protocol.transposes_b and takes_transpose)
 
 
 def _of_kind(row: Row) -> Row:
@@ -304,7 +317,7 @@ class _Rounds:
         self._results = {protocol.method: _Method() for protocol in methods}
         self._done = 0  # whole rounds
 
-    def run(self, handles: Mapping[Values, Handle]) -> Iterator[Staged]:
+    def run(self, handles: Mapping[Operands, Handle]) -> Iterator[Staged]:
         """All rounds.
 
         Raises:
@@ -319,7 +332,7 @@ class _Rounds:
                     yield Staged(f"round {number + 1} of {self._case.rounds}: {protocol.name}")
                     taking = _Taking(
                         protocol,
-                        handles[protocol.operands],
+                        handles[_operands(protocol, self._case)],
                         self._flush_bytes(protocol),
                         self._policy,
                         self._now,
@@ -398,7 +411,7 @@ class _Taking:
         elif protocol.state == "burst":
             rest(watch, self._now, sleep)
         else:
-            self._warm(is_first, each, one_s)
+            self._warm(is_first, each, one_s, sleep)
         self._batches = []
         samples = self._sampled(one_s, each)
         return samples, self._clock, watch.end(self._clock, self._batches)
@@ -428,12 +441,16 @@ class _Taking:
             self._run(each)
             settling.add(self._batches[-1])
 
-    def _warm(self, is_first: bool, each: int, one_s: float) -> None:
+    def _warm(self, is_first: bool, each: int, one_s: float, sleep: Sleep) -> None:
         protocol = self._protocol
         manner = self._manner
         if protocol.warms_plainly and manner:
             self._manner = replace(manner, flush_bytes=0)
-        end = self._now() + (protocol.warm_s if is_first else 0.0)
+        watch = self._handle.watch
+        if protocol.rests:
+            rest(watch, self._now, sleep)
+        again_s = min(protocol.warm_s, self._policy.settle_s if watch.load_s else 0.0)
+        end = self._now() + (protocol.warm_s if is_first else again_s)
         while self._now() < end:
             self._run(each)
         left = protocol.warm_launches

@@ -72,6 +72,7 @@ class Operands:
     c: str | None = None
     out: str | None = None  # where the result goes
     values: Values = "uniform"  # of those that are generated
+    transposed_b: bool = False  # B lies in memory as its transpose, where the library takes it so
 
     @property
     def given(self) -> bool:

@@ -360,3 +360,10 @@ def test_every_result_is_compared_on_the_gpu_and_a_flipped_bit_is_found(
     assert not odd.prepared.checked
     odd.release()
     assert driver.left <= left
+
+
+def test_the_transpose_of_b_gives_the_same_product(install: Install) -> None:
+    install()
+    operands = Operands(values="normal", transposed_b=True)
+    row = measured(Gemm(8, 16, 24, "half"), operands=operands)
+    assert (row.status, row.check.verdict) == ("ok", "ok")

@@ -26,7 +26,7 @@ from gemmbench.options.declare import build
 from gemmbench.options.measuring import Protocols
 from gemmbench.stats import rates
 from tests import fake_runs
-from tests.fake_instrument import FakeInstrument
+from tests.fake_instrument import FakeInstrument, HotWatch
 from tests.in_process import result_of
 
 EACH_S = 0.05
@@ -139,12 +139,25 @@ def test_do_bench_warms_plainly_and_flushes_before_each_launch() -> None:
     assert entry(row, "do_bench-median").like == "do_bench"
 
 
+def test_who_measures_a_single_time_finds_the_device_at_rest() -> None:
+    at_rest = {name for name in NAMES if BY_NAME[name].rests}
+    assert at_rest == {"do_bench", "do_bench-median", "nvbench-cold", "nvbench-batch", "clpeak"}
+    instrument = kernel(uniform=0.001)
+    begin = instrument.clock.now
+    measured(instrument, "clpeak", rounds=1)
+    assert instrument.clock.now - begin > 0.5 + 0.25 + EACH_S  # its chain, the rest, and our own samples
+
+
 def test_mamf_finder_warms_half_a_minute_once_and_then_fifty_launches() -> None:
     instrument = kernel(normal=0.01)
     begin = instrument.clock.now
     row = measured(instrument, "mamf-finder", rounds=2)
     took_s = instrument.clock.now - begin
-    assert 30 + 2 * 1.5 < took_s < 30 + 2 * 1.5 + 2
+    assert 30 + 2 * 1.5 < took_s < 30 + 2 * 1.5 + 2  # nothing limits the device: it is warm already
+    instrument.watch = HotWatch()
+    begin = instrument.clock.now
+    measured(instrument, "mamf-finder", rounds=2)
+    assert instrument.clock.now - begin - took_s == pytest.approx(2 * POLICY.settle_s, abs=0.5)
     assert all(manner == Manner(flush_bytes=256 * MIB, resets=True) for _, _, manner in instrument.launched())
     assert [len(samples) for samples in entry(row, "mamf-finder").rounds] == [100, 100]
 
