@@ -6,6 +6,7 @@ import math
 import random
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
 
 from gemmbench.ladder import BY_NAME
 from gemmbench.model import schema1
@@ -119,6 +120,7 @@ def ran_on(variant: str, dtype: str) -> RanOn:
     return entry.ran_on(dtype if dtype in entry.dtypes else entry.dtypes[0])
 
 
+@cache
 def scope(
     seconds: float, spread: float = 0.002, count: int = 12, stop: str = "stable", times: int = 3
 ) -> Scope:

@@ -80,11 +80,14 @@ def reaches(values: Values) -> tuple[Reach, ...]:
 
 def jobs(values: Values, base: int, new: int) -> tuple[list[float], list[float]]:
     """For each row of each job the logarithm of new over base; and the same in standard errors."""
-    apart, scaled = [], []
-    for before, after in _jobs(len(next(iter(values.values()))), base, new):
+    apart: list[float] = []
+    scaled: list[float] = []
+    rows = np.array(list(values.values()))
+    for before, after in _jobs(rows.shape[1], base, new):
         noise = measured({key: [row[before]] for key, row in values.items()}, "") if base >= FEW else None
-        for key, row in values.items():
-            apart.append(float(np.median(row[after]) - np.median(row[before])))
+        changes = np.median(rows[:, after], axis=1) - np.median(rows[:, before], axis=1)
+        for key, change in zip(values, changes.tolist(), strict=True):
+            apart.append(change)
             if noise:
                 error = noise.of(key).deviation * math.sqrt(1 / base + 1 / new)
                 scaled.append(apart[-1] / error)

@@ -90,7 +90,8 @@ class Gemm(Dimensions):
         for name in ("m", "n", "k"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} must be 0 or more, not {getattr(self, name)}")
-        leading(self.m, self.n, self.k, *(self.ld or ()))
+        if self.ld:
+            leading(self.m, self.n, self.k, *self.ld)
         if self.dtype not in DTYPES:
             raise ValueError(f"unknown data type {self.dtype!r}; there are {', '.join(DTYPES)}")
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from pathlib import Path
+from statistics import median
 from typing import Any, Literal
 
 import msgspec
@@ -371,7 +372,7 @@ def judge(base: Sequence[Measure], new: Sequence[Measure], spread: Spread, limit
 
 def centre(figures: Sequence[Measure]) -> float:
     """The middle of figures: of three and more the median, which a disturbed run does not move."""
-    return float(np.median([figure.value for figure in figures]))
+    return median(figure.value for figure in figures)
 
 
 def conclude(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -17,7 +17,7 @@ from gemmbench.model.case import Case, Event, Finished, Plan, Planned, Policy, S
 from gemmbench.model.device import HOST, DeviceFacts
 from gemmbench.model.instrument import InterruptedRow, NotMeasuredError
 from gemmbench.model.problem import Gemm
-from gemmbench.model.row import Row, Scope, Work
+from gemmbench.model.row import Parameters, Row, Scope, Work
 from gemmbench.model.run_file import RunFile, RunFileError
 from gemmbench.model.units import rate
 from gemmbench.probes.race import LAUNCH_S, event_s, sized, trips_for, winner
@@ -127,6 +127,10 @@ def _again(
             yield steps.finished(replace(row, supersedes=True))
 
 
+_Timed = tuple[Parameters, Gemm, float]
+"""A kernel's parameters, its problem, and seconds for one."""
+
+
 class Steps:
     """Takes the steps of a plan one by one.
 
@@ -150,6 +154,7 @@ class Steps:
         self._file = file
         self._number = 0
         self._has_gemms = False
+        self._timed = defaultdict[tuple[str, int, str], list[_Timed | None]](list)
 
     def check(self, plan: Iterable[Case | Skip]) -> None:
         """Check that the rows in the file are of the same kernels as the plan.
@@ -242,12 +247,17 @@ class Steps:
 
     def _measured(self, case: Case) -> tuple[tuple[Gemm, float], ...]:
         """The problems that this run has measured a case's kernel on, and seconds for one of each."""
-        return tuple(
-            (rates.gemm_of(row), times.median)
-            for row in self.automatic.gemms[case.variant, case.device, case.dtype]
-            if row.parameters == case.parameters and row.status == "ok" and not self.is_disturbed(row)
-            if (times := rates.summary(row, "host"))
-        )
+        key = case.variant, case.device, case.dtype
+        timed = self._timed[key]
+        timed += map(self._time, self.automatic.gemms[key][len(timed) :])
+        return tuple(each[1:] for each in timed if each and each[0] == case.parameters)
+
+    def _time(self, row: Row) -> _Timed | None:
+        """What a row tells of its kernel's time; None if it has none that is believed."""
+        times = rates.summary(row, "host")
+        if row.status != "ok" or times is None or self.is_disturbed(row):
+            return None
+        return row.parameters, rates.gemm_of(row), times.median
 
 
 # --- A GEMM above the measured peak: the peak is measured again, in turn with it ----------------------------

@@ -15,6 +15,7 @@ from click.testing import CliRunner, Result
 
 from gemmbench import api, cli
 from gemmbench.measure import child
+from tests import forked
 from tests.cli import fake_machine, recorded
 
 ROOT = Path(__file__).parents[2]
@@ -37,6 +38,7 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFa
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))  # no peaks of other runs
     monkeypatch.setattr(api, "make_machine", fake_machine.make)
     monkeypatch.setattr(child, "CONDUCTORS", dict(recorded.CONDUCTORS))
+    monkeypatch.setattr(child, "subprocess", forked.STARTS)
     for name in (
         "GEMMBENCH_DEVICE",
         "GEMMBENCH_FAKE_DEVICES",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 import xml.etree.ElementTree
 from dataclasses import replace
@@ -22,8 +23,21 @@ THRESHOLDS = '[[row]]\nvariant = "tiled"\nthreshold = "40 %"\n'
 
 
 @pytest.fixture(autouse=True)
-def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def files(written: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copytree(written, tmp_path, symlinks=True, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("runs")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        _write()
+    return folder
+
+
+def _write() -> None:
     for seed in (1, 2, 3):
         save(f"base{seed}.jsonl", again(seed))
     save("same.jsonl", again(4))

@@ -151,17 +151,22 @@ def test_an_event_clock_that_shows_a_fraction_is_not_believed(
 def test_an_instruction_that_is_not_counted_shows_beside_another_type(
     device: DeviceFacts, plant: Plant
 ) -> None:
-    """Five multiply-adds where one is counted: double then seems faster than float."""
+    """Seventeen multiply-adds where one is counted: double then seems six times as fast as float or more.
+
+    Five would do on a quiet machine: 1.4 times is allowed, and double may lose half its rate to neighbours.
+    """
     if "double" not in device.dtypes:
         pytest.skip("the device has no double")
     peaks = Peaks(device)
     peaks.known.rates["flops", "double", WIDTH] = max(honest(peaks, device, "double"), 1.0)
-    more = " ".join(f"y{n}[c] = y{n}[c] * b + a;" for n in range(4))
+    extra = range(16)
+    more = " ".join(f"y{n}[c] = y{n}[c] * b + a;" for n in extra)
     plant("STEP(c);", f"STEP(c); {more}")
-    plant("VECTOR x[CHAINS];", "VECTOR x[CHAINS], y0[CHAINS], y1[CHAINS], y2[CHAINS], y3[CHAINS];")
-    plant("#define LOAD(c, n) ", "#define LOAD(c, n) y0[c] = y1[c] = y2[c] = y3[c] = ")
+    plant("VECTOR x[CHAINS];", f"VECTOR x[CHAINS], {', '.join(f'y{n}[CHAINS]' for n in extra)};")
+    plant("#define LOAD(c, n) ", f"#define LOAD(c, n) {' '.join(f'y{n}[c] =' for n in extra)} ")
     plant(
-        "#define TO_TOTAL(c) x[c]", "#define TO_TOTAL(c) (x[c] + (y0[c] + y1[c] + y2[c] + y3[c]) * (REAL)0)"
+        "#define TO_TOTAL(c) x[c]",
+        f"#define TO_TOTAL(c) (x[c] + ({' + '.join(f'y{n}[c]' for n in extra)}) * (REAL)0)",
     )
     found = suspicion(device, "float", peaks)
     assert "double ran" in found

@@ -13,6 +13,7 @@ import pytest
 
 from gemmbench import api
 from gemmbench.measure import child
+from tests import forked
 from tests.cli import fake_machine, recorded
 from tests.net.record import Book
 
@@ -59,6 +60,7 @@ def surroundings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(work)
     monkeypatch.setattr(api, "make_machine", fake_machine.make)
     monkeypatch.setattr(child, "CONDUCTORS", dict(recorded.CONDUCTORS))
+    monkeypatch.setattr(child, "subprocess", forked.STARTS)
 
 
 @pytest.fixture

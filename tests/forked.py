@@ -1,0 +1,150 @@
+"""A fake machine's child process without an interpreter's start, which takes longer than most tests.
+
+A server imports the instrument and the fake machines once, before any test has changed anything; every
+child is a fork of it, with the descriptors, the environment and the folder that it would have had. Real
+machines, other checkouts and systems other than Linux get the process that they ask for.
+
+The server's fork waits for the child, tells its process id and then its status through a pipe, and ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import traceback
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from types import SimpleNamespace
+from typing import IO, Any
+
+MACHINES = (
+    "tests.cli.fake_machine",
+    "tests.cli.slow_machine",
+    "tests.cli.stepping_machine",
+    "tests.net.facts_machine",
+)
+_MODULE = ["-m", "gemmbench.measure.instrument"]
+_LONGEST = 1 << 17  # of a request, in bytes
+
+
+class Forked:
+    """What `subprocess.Popen` is to `measure.child.Child`."""
+
+    def __init__(self, words: Sequence[str], stderr: IO[bytes], env: Mapping[str, str]) -> None:
+        self.returncode: int | None = None
+        child_in, stdin = os.pipe()
+        stdout, child_out = os.pipe()
+        self._status, status = os.pipe()
+        request = json.dumps({"words": words, "env": dict(env), "folder": str(Path.cwd())}).encode()
+        handed = [child_in, child_out, stderr.fileno(), status]
+        socket.send_fds(_server(), [request], handed)
+        for number in (child_in, child_out, status):
+            os.close(number)
+        self.stdin, self.stdout = os.fdopen(stdin, "wb"), os.fdopen(stdout, "rb")
+        (self.pid,) = struct.unpack("i", os.read(self._status, 4))
+
+    def poll(self) -> int | None:
+        """Its exit status, as that of `subprocess.Popen`, if it has ended."""
+        if self.returncode is None and select.select([self._status], [], [], 0)[0]:
+            self.wait()
+        return self.returncode
+
+    def wait(self) -> int:
+        if self.returncode is None:
+            (status,) = struct.unpack("i", os.read(self._status, 4))
+            self.returncode = os.waitstatus_to_exitcode(status)
+            os.close(self._status)
+        return self.returncode
+
+    def kill(self) -> None:
+        if self.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL)
+
+
+def started(words: Sequence[str], **how: Any) -> Any:
+    """A fork of the server for a fake machine's child, else a process like any other."""
+    folders = how["env"]["PYTHONPATH"].split(os.pathsep)
+    is_fake = words[1:3] == _MODULE and words[3].partition(":")[0] in MACHINES
+    if is_fake and folders == [*filter(None, sys.path)] and sys.platform == "linux":
+        return Forked(words[3:], how["stderr"], how["env"])
+    return subprocess.Popen(words, **how)
+
+
+STARTS = SimpleNamespace(**{**vars(subprocess), "Popen": started})
+"""The module `subprocess` for `measure.child`."""
+
+_servers: list[tuple[socket.socket, subprocess.Popen[bytes]]] = []
+
+
+def _server() -> socket.socket:
+    """The server's end of the line; it ends when this process does."""
+    if not _servers:
+        here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with there:
+            words = [sys.executable, "-m", __name__, str(there.fileno())]
+            path = os.pathsep.join(filter(None, sys.path))
+            environment = {**os.environ, "PYTHONPATH": path}
+            fds = [there.fileno()]
+            process = subprocess.Popen(words, pass_fds=fds, env=environment, stdin=subprocess.DEVNULL)
+        _servers.append((here, process))
+    return _servers[0][0]
+
+
+def _serve(number: int) -> None:
+    for name in ("gemmbench.measure.instrument", *MACHINES):
+        import_module(name)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the forks that wait
+    with socket.socket(fileno=number) as line:
+        while True:
+            text, handed, _, _ = socket.recv_fds(line, _LONGEST, 4)
+            if not text:
+                return
+            if os.fork() == 0:
+                line.close()
+                os._exit(_wait_for_child(json.loads(text), handed))
+            for each in handed:
+                os.close(each)
+
+
+def _wait_for_child(request: dict[str, Any], handed: list[int]) -> int:
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    *streams, status = handed
+    child = os.fork()
+    if child == 0:
+        os.close(status)
+        os._exit(_run(request, streams))
+    for each in streams:
+        os.close(each)
+    os.write(status, struct.pack("i", child))
+    with contextlib.suppress(BrokenPipeError):  # the test has ended
+        os.write(status, struct.pack("i", os.waitpid(child, 0)[1]))
+    return 0
+
+
+def _run(request: dict[str, Any], streams: list[int]) -> int:
+    from gemmbench.measure import instrument
+
+    for number, stream in enumerate(streams):
+        os.dup2(stream, number)
+        os.close(stream)
+    os.environ.clear()
+    os.environ.update(request["env"])
+    os.chdir(request["folder"])
+    try:
+        instrument.main(*request["words"])
+    except BaseException:
+        traceback.print_exc()
+    return 1
+
+
+if __name__ == "__main__":
+    _serve(int(sys.argv[1]))
