@@ -25,7 +25,7 @@ from gemmbench.ladder import BY_NAME as VARIANTS
 from gemmbench.ladder import CUBLAS
 from gemmbench.measure.sampling import Clock, Settling, Sleep, batch_size, rest
 from gemmbench.model.case import Case, Operands, Policy, Staged, Values
-from gemmbench.model.conditions import Conditions
+from gemmbench.model.conditions import Conditions, joined
 from gemmbench.model.device import DeviceFacts, last_level_cache
 from gemmbench.model.instrument import (
     LEAST_SAMPLES,
@@ -38,6 +38,7 @@ from gemmbench.model.instrument import (
 )
 from gemmbench.model.row import ProtocolSamples, Row
 from gemmbench.model.units import MIB
+from gemmbench.stats.conditions import disturbances
 
 Statistic = Literal["median", "mean", "minimum"]
 State = Literal["settled", "burst", "own"]
@@ -316,6 +317,7 @@ class _Rounds:
         self._now, self._sleep = now, sleep
         self._results = {protocol.method: _Method() for protocol in methods}
         self._done = 0  # whole rounds
+        self._conditions: list[Conditions | None] = []
 
     def run(self, handles: Mapping[Operands, Handle]) -> Iterator[Staged]:
         """All rounds.
@@ -338,7 +340,9 @@ class _Rounds:
                         self._now,
                     )
                     try:
-                        result.add(*taking.round(number == 0, self._sleep))
+                        samples, clock, conditions = taking.round(number == 0, self._sleep)
+                        result.add(samples, clock, conditions)
+                        self._conditions.append(conditions)
                     except NotMeasuredError as error:
                         if error.status != "unsupported" or error.restart:
                             raise
@@ -371,7 +375,10 @@ class _Rounds:
                     power_w=round(median(result.powers_w), 1) if result.powers_w else None,
                 )
             )
-        return replace(_of_kind(row), protocols=tuple(entries))
+        on_cpu = self._device is None or self._device.type == "cpu"
+        disturbed = disturbances(joined(self._conditions), on_cpu)
+        notes = [f"disturbed: {', '.join(disturbed)}"] if disturbed else []
+        return replace(_of_kind(row), protocols=tuple(entries), notes=(*row.notes, *notes))
 
     def _flush_bytes(self, protocol: Protocol) -> int:
         if protocol.flush_bytes != _CACHES:

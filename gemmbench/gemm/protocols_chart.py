@@ -48,7 +48,7 @@ def _paint(axes: Axes, run: Run, row: Row, beside: Sequence[Run]) -> None:
     axes.set_yticks(range(len(shown)), [line.title for line in shown], fontsize=7.5)
     axes.tick_params(axis="y", length=0)
     axes.grid(visible=False, axis="y")
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value * 100:+.3g} %" if value else "0"))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value * 100:+.4g} %" if value else "0"))
     axes.tick_params(colors=GREY, labelcolor=DARK)
     own = next((line for line in shown if line.samples.name == OWN), None)
     integer = rates.is_integer(row.dtype)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,8 +17,17 @@ from gemmbench.gemm import protocols, protocols_chart, protocols_table
 from gemmbench.gemm.numpy_blas import NumpyExecutor
 from gemmbench.gemm.protocols import BY_NAME, NAMES, OWN, StdRel
 from gemmbench.model.case import Case, Policy
+from gemmbench.model.conditions import Conditions, Readings
 from gemmbench.model.device import DeviceFacts
-from gemmbench.model.instrument import Batch, Handle, InterruptedRow, Manner, NotMeasuredError, Prepared
+from gemmbench.model.instrument import (
+    Batch,
+    Handle,
+    InterruptedRow,
+    Manner,
+    NotMeasuredError,
+    Prepared,
+    Watch,
+)
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Check, ProtocolSamples, Row, Scope
 from gemmbench.model.run_file import Run, RunFile, RunFileError, load
@@ -246,6 +255,19 @@ def _interrupted_after(requests: int) -> Row | None:
     except KeyboardInterrupt:
         return None
     raise AssertionError
+
+
+def test_other_programs_beside_it_are_said() -> None:
+    class Busy(Watch):
+        def end(self, clock: str, batches: Sequence[Batch]) -> Conditions | None:
+            return Conditions(
+                cores=2, windows={clock: Readings(window_s=1.0, other_cores=1.5, steal_cores=0.0)}
+            )
+
+    instrument = kernel()
+    instrument.watch = Busy()
+    row = measured(instrument, "chain", device=fake_runs.CPU)
+    assert row.notes == ("disturbed: other programs used 1.50 of 2 cores",)
 
 
 def test_an_interrupted_row_keeps_its_whole_rounds() -> None:
