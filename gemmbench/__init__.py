@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
-    "NothingMeasured", "Run", "UsageError", "bundle", "check", "compare", "devices", "gemm", "history",
-    "load", "peak", "precision", "protocols", "square", "sweep_k", "tune", "workloads",
+    "NothingMeasured", "Run", "UsageError", "bundle", "check", "compare", "devices", "doctor", "gemm",
+    "history", "load", "peak", "precision", "protocols", "square", "sweep_k", "tune", "workloads",
 ]  # fmt: skip
 
 

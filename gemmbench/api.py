@@ -20,9 +20,13 @@ from rich.console import Console
 from gemmbench import NothingMeasured, UsageError, views
 from gemmbench.bundle import Bundle as Written
 from gemmbench.bundle import write as write_bundle
+from gemmbench.doctor.checks import Report, examine
+from gemmbench.doctor.finding import Finding
+from gemmbench.doctor.machine import Machine
+from gemmbench.doctor.shortfall import sentence, shortfalls
 from gemmbench.ladder import FAMILIES, ORDER
 from gemmbench.measure import machine
-from gemmbench.measure.child import Worker
+from gemmbench.measure.child import Worker, WorkerError
 from gemmbench.model import run_file
 from gemmbench.model.device import BUSY_CORES, DeviceFacts, HostFacts
 from gemmbench.model.units import clean, reason_of
@@ -30,6 +34,7 @@ from gemmbench.options import comparing, measuring
 from gemmbench.options.bundling import Bundle
 from gemmbench.options.comparing import Tune
 from gemmbench.options.declare import Options, build, check_overwriting, check_plot_path, command_line, specs
+from gemmbench.options.doctoring import Doctor
 from gemmbench.options.measuring import Measuring
 from gemmbench.regress import check as checking
 from gemmbench.regress import compare as comparisons
@@ -42,6 +47,7 @@ from gemmbench.regress.compare import Line
 from gemmbench.regress.gate import Floor, floor
 from gemmbench.report.progress import Progress, row_label
 from gemmbench.suite import run as suite
+from gemmbench.suite.plan import select
 from gemmbench.suite.run import Measurement, Outcome, user_errors
 from gemmbench.suite.together_table import alone, joints_of
 from gemmbench.tune.result import Result, result
@@ -54,6 +60,7 @@ if TYPE_CHECKING:
 
 make_machine = machine.default  # replaced in tests
 make_caching_machine = machine.caching  # replaced in tests
+make_patient = Machine  # what `doctor` looks at; replaced in tests
 
 # --- results ------------------------------------------------------------------------------------------------
 
@@ -236,6 +243,54 @@ def devices_and_host() -> tuple[tuple[DeviceFacts, ...], HostFacts]:
         return suite.every_device(worker)
 
 
+@_takes(Doctor)
+def doctor(**values: Any) -> list[Finding]:
+    """What keeps this machine from its ceiling, and what to type: ``gemmbench doctor``.
+
+    Takes half a second beside listing the devices, and changes nothing.
+
+    Returns:
+        A finding for each cause: its ``cost``, how it was ``seen``, the ``command``. What could not be looked
+        at is no finding.
+
+    Raises:
+        UsageError: there is no such device.
+    """
+    return list(examined(build(Doctor, values).device)[0].findings)
+
+
+def examined(selector: str) -> tuple[Report, Machine]:
+    """What came of every check, and the machine that was looked at.
+
+    Args:
+        selector: as ``--device`` takes it. A machine without devices is looked at, too.
+
+    Raises:
+        UsageError: there is no such device.
+    """
+    trouble = ""
+    listed: tuple[DeviceFacts, ...] = ()
+    with Worker(make_machine) as worker:
+        try:
+            listed, _ = worker.devices()
+        except WorkerError as error:
+            trouble = str(error)
+    with user_errors():
+        chosen = select(listed, selector) if listed else ()
+    machine = make_patient(devices=listed, chosen=chosen, trouble=trouble)
+    return examine(machine), machine
+
+
+def point_to_doctor(run: run_file.Run, quiet: bool) -> None:
+    """A line on stderr where a run stays far below its ceilings, and `doctor` knows what may be the cause."""
+    short = [] if quiet else shortfalls(alone(run))
+    if short:
+        chosen = run.header.devices
+        report = examine(make_patient(devices=chosen, chosen=chosen), at_rest=False)
+        if line := sentence(short, report):
+            say(line)
+
+
 def load(path: str | Path) -> Run:
     """A saved run.
 
@@ -310,6 +365,7 @@ def _measured(chosen: Measuring) -> Run:
         raise KeyboardInterrupt
     if outcome.error:
         raise UsageError(str(outcome.error))
+    point_to_doctor(run, chosen.quiet)
     if run.ok:
         run.check_measured()
     if chosen.plot:

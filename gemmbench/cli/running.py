@@ -119,6 +119,8 @@ def measure(options: Measuring, as_text: Callable[[Run], str] | None = None) -> 
         show(as_text(run) if as_text else run.table(bool(options.verbose)))
     if outcome.error:
         raise UsageError(str(outcome.error))
+    if not outcome.interrupted:
+        api.point_to_doctor(run, options.quiet)
     _say_where(options, outcome)
     if options.plot and run.rows:
         draw([run], api.chart_of(run, options), options.plot, options.quiet)

@@ -108,4 +108,9 @@ LADDER: tuple[str, ...] = tuple(v.name for v in VARIANTS if v.executor == "openc
 FIRST_RUNG = LADDER[0]  # what every speed-up is over
 BASELINES: tuple[str, ...] = tuple(v.name for v in _LIBRARIES)
 BEST: tuple[str, ...] = tuple(v.name for v in VARIANTS if v.family == OURS)
+NEAR_PEAK: Mapping[str, tuple[str, ...]] = {
+    "cpu": (*(v.name for v in VARIANTS if v.device_type == "cpu"), AUTO, BASELINE, CBLAS),
+    "gpu": (*(name for name in BEST if not BY_NAME[name].device_type), CUBLAS),
+}
+"""By type of device, the kernels and libraries of which one should come near the peak with large matrices."""
 PUBLISHED: tuple[str, ...] = tuple(name for name in LADDER if name not in BEST)

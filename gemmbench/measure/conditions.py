@@ -11,14 +11,14 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean, median
 from typing import Protocol
 
-from gemmbench.measure.energy import Board, CounterError, is_nvidia
+from gemmbench.measure.energy import Answers, Board, CounterError, is_nvidia
 from gemmbench.model.conditions import HARDWARE, POWER, THERMAL, Conditions, Reading, Readings
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.instrument import Batch, Watch
@@ -53,8 +53,8 @@ class NvmlGauge:
         CounterError: there is no board that can be read.
     """
 
-    def __init__(self, device: DeviceFacts) -> None:
-        self._board = Board(device)
+    def __init__(self, device: DeviceFacts, board: Answers | None = None) -> None:
+        self._board = board or Board(device)
         self._max_mhz = self._number("nvmlDeviceGetMaxClockInfo", _CLOCK_SM)
 
     def read(self, now: float) -> Reading:
@@ -147,22 +147,45 @@ def usage(
         return None
 
 
+@dataclass(frozen=True)
+class Process:
+    """What a process has used so far."""
+
+    name: str
+    parent: int
+    own_ticks: int
+    ticks: int  # with those of children that are gone and were waited for
+
+
+def processes(proc: Path | None = None) -> dict[int, Process]:
+    """Every process by its number; none where the system does not tell."""
+    listed: dict[int, Process] = {}
+    with suppress(OSError):
+        for folder in (proc or PROC).iterdir():
+            if folder.name.isdecimal():
+                with suppress(OSError, ValueError, IndexError):  # it may be gone by now
+                    # The name may hold spaces and brackets: what counts follows its last bracket.
+                    text = (folder / "stat").read_text(encoding="utf-8", errors="replace")
+                    start, _, rest = text.rpartition(")")
+                    words = rest.split()
+                    name = start.partition("(")[2]
+                    counts = [int(word) for word in words[11:15]]  # user, system, and both of children
+                    listed[int(folder.name)] = Process(name, int(words[1]), sum(counts[:2]), sum(counts))
+    return listed
+
+
+def family(listed: Mapping[int, Process], own: int) -> set[int]:
+    """The numbers of a process and its descendants."""
+    members = {own}
+    while more := {number for number, each in listed.items() if each.parent in members} - members:
+        members |= more
+    return members
+
+
 def _own_ticks(proc: Path, own: int) -> int:
     """Ticks of a process and its descendants, also of those that are gone and were waited for."""
-    parents: dict[int, int] = {}
-    ticks: dict[int, int] = {}
-    for folder in proc.iterdir():
-        if folder.name.isdecimal():
-            with suppress(OSError, ValueError, IndexError):  # it may be gone by now
-                # The name may hold spaces and brackets: what counts follows its last bracket.
-                text = (folder / "stat").read_text(encoding="utf-8", errors="replace")
-                words = text.rpartition(")")[2].split()
-                number = int(folder.name)
-                parents[number], ticks[number] = int(words[1]), sum(map(int, words[11:15]))
-    family = {own}
-    while more := {number for number, parent in parents.items() if parent in family} - family:
-        family |= more
-    return sum(ticks.get(number, 0) for number in family)
+    listed = processes(proc)
+    return sum(listed[number].ticks for number in family(listed, own) if number in listed)
 
 
 def _switches(tasks: Path) -> int | None:

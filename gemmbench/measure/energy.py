@@ -164,6 +164,17 @@ def _warm(run: Batch, clock: Clock) -> tuple[int, float]:
             return batch, now - begin
 
 
+class Answers(Protocol):
+    """What answers questions about a board. `Board` is the real one."""
+
+    def ask(self, function: str, *arguments: object) -> Any:
+        """What the management library answers.
+
+        Raises:
+            CounterError: it has no answer.
+        """
+
+
 class Board:
     """An NVIDIA board in its driver's management library.
 

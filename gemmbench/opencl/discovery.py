@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +12,7 @@ import pyopencl as cl
 
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.dtypes import DEVICE_DTYPES, DTYPES
-from gemmbench.opencl import drivers
+from gemmbench.opencl import drivers, targets
 
 _TYPES = (  # an OpenCL device type is a set of bits
     (cl.device_type.GPU, "gpu"),
@@ -34,7 +32,7 @@ def devices(registered: drivers.Registered | None = None) -> tuple[DeviceFacts, 
             nothing has asked the loader for its platforms yet.
     """
     registered = registered or drivers.register()
-    offered = _cpu_level()
+    offered = targets.cpu_level()
     facts: list[DeviceFacts] = []
     for platform_index, platform in _platforms():
         library, origin = _origin(platform, registered)
@@ -117,7 +115,7 @@ def _facts(
     platform: Any,
     device: Any,
     source: tuple[str, str],
-    offered: _Level | None,
+    offered: targets.Level | None,
     warnings: tuple[str, ...],
 ) -> DeviceFacts:
     def of_platform(name: str) -> str:
@@ -134,7 +132,9 @@ def _facts(
     extensions = tuple(text("EXTENSIONS").split())
     images = bool(number("IMAGE_SUPPORT"))
     sizes = _ask(device, cl.device_info, "MAX_WORK_ITEM_SIZES", None) or ()
-    warning = _target_warning(of_platform("VERSION"), text("VERSION"), offered) if kind == "cpu" else ""
+    warning = (
+        targets.target_warning(of_platform("VERSION"), text("VERSION"), offered) if kind == "cpu" else ""
+    )
     return DeviceFacts(
         index=position[0],
         platform_index=position[1],
@@ -271,84 +271,3 @@ def _likely(platform: Any, registered: drivers.Registered) -> drivers.Driver | N
         if mark in words:
             return next((driver for driver in registered.drivers if part in driver.library.lower()), None)
     return None
-
-
-# --- drivers that compile for less than the CPU offers ------------------------------------------------------
-
-
-@dataclass(frozen=True, order=True)
-class _Level:
-    rank: int
-    name: str
-
-
-_SSE, _AVX, _AVX2, _AVX512 = _Level(0, "SSE"), _Level(1, "AVX"), _Level(2, "AVX2"), _Level(3, "AVX-512")
-
-# LLVM's names for x86 processors, by the widest vectors that it uses for them. A name that is in none of the
-# rows is newer than this table: no warning then.
-_TARGETS: tuple[tuple[_Level, str], ...] = (
-    (
-        _SSE,
-        "generic x86-64 x86-64-v2 i686 pentium4 nocona core2 penryn yonah prescott bonnell silvermont "
-        "goldmont goldmont-plus tremont nehalem westmere corei7 atom k8 k8-sse3 opteron opteron-sse3 "
-        "athlon64 athlon-fx athlon64-sse3 amdfam10 barcelona btver1 sse2 ssse3 sse41",
-    ),
-    (_AVX, "sandybridge ivybridge corei7-avx core-avx-i btver2 bdver1 bdver2 bdver3 avx avx_f16c avx_fma4"),
-    (
-        _AVX2,
-        "haswell broadwell skylake core-avx2 x86-64-v3 alderlake raptorlake meteorlake arrowlake arrowlake-s "
-        "lunarlake pantherlake gracemont sierraforest grandridge clearwaterforest bdver4 znver1 znver2 "
-        "znver3 avx2",
-    ),
-    (
-        _AVX512,
-        "skylake-avx512 skx cascadelake cooperlake cannonlake icelake-client icelake-server tigerlake "
-        "rocketlake sapphirerapids emeraldrapids graniterapids graniterapids-d diamondrapids knl knm znver4 "
-        "znver5 x86-64-v4 avx512",
-    ),
-)
-_LEVELS = {name: level for level, names in _TARGETS for name in names.split()}
-
-_HOST_STRING = re.compile(
-    r"HSTR:\s*[a-z]+-(?:x86_64|i[3-6]86)-[^-\s]+-(?:linux-\w+|[^-\s]+)-(\S+)", re.IGNORECASE
-)
-
-
-def _cpu_level() -> _Level | None:
-    """The widest vectors of this x86 processor; None if unknown."""
-    try:
-        text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return None
-    return _level_of_flags(text)
-
-
-def _level_of_flags(cpuinfo: str) -> _Level | None:
-    match = re.search(r"^flags\s*:(.*)$", cpuinfo, re.MULTILINE)
-    if match is None:
-        return None
-    flags = set(match[1].split())
-    for flag, level in (("avx512f", _AVX512), ("avx2", _AVX2), ("avx", _AVX)):
-        if flag in flags:
-            return level
-    return _SSE
-
-
-def _target_warning(platform_version: str, device_version: str, offered: _Level | None) -> str:
-    """A sentence about a driver that leaves vector units of this processor idle, "" if it does not.
-
-    PoCL states in its device version the processor that it compiles for.
-    """
-    stated = _HOST_STRING.search(device_version)
-    target = _LEVELS.get(stated[1].lower()) if stated else None
-    if stated is None or target is None or offered is None or target >= offered:
-        return ""
-    pocl = re.search(r"pocl\s+([^\s,]+)", platform_version, re.IGNORECASE)
-    llvm = re.search(r"LLVM\s+([\d.]+)", platform_version)
-    name = f"PoCL {pocl[1]}" if pocl else "this driver"
-    age = f" (its LLVM {llvm[1]} does not know this one)" if llvm else ""
-    return (
-        f"{name} compiles for {stated[1]} processors{age}: {target.name} where this CPU offers "
-        f"{offered.name}, so its figures are not the hardware's; a driver that knows it comes with: "
-        f"{drivers.install_command()}"
-    )

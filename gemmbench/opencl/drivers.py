@@ -371,6 +371,47 @@ def install_command() -> str:
     return "conda install -c conda-forge pocl"
 
 
+# How each family of systems installs a package, and what brings a driver there. Sources: packages.debian.org,
+# packages.fedoraproject.org and RPM Fusion, archlinux.org ("GPGPU" of its wiki lists them). Ubuntu's package
+# for NVIDIA bears the number of the driver, which ubuntu-drivers knows.
+# How to install there, then the packages in the order of _MAKERS.
+_SYSTEMS = {
+    "debian": (
+        "apt-get install",
+        "pocl-opencl-icd",
+        "nvidia-opencl-icd",
+        "mesa-opencl-icd",
+        "intel-opencl-icd",
+    ),
+    "ubuntu": ("apt-get install", "pocl-opencl-icd", "", "mesa-opencl-icd", "intel-opencl-icd"),
+    "fedora": ("dnf install", "pocl", "xorg-x11-drv-nvidia-cuda", "rocm-opencl", "intel-compute-runtime"),
+    "arch": ("pacman -S", "pocl", "opencl-nvidia", "rocm-opencl-runtime", "intel-compute-runtime"),
+}
+_MAKERS = ("cpu", "nvidia", "amd", "intel")
+_UBUNTU_NVIDIA = "sudo ubuntu-drivers install"
+
+
+def system_family(os_release: str) -> str:
+    """``debian``, ``ubuntu``, ``fedora`` or ``arch``, from the text of /etc/os-release; "" for another."""
+    fields = dict(line.split("=", 1) for line in os_release.splitlines() if "=" in line)
+    words = " ".join(fields.get(name, "").strip("\"' ") for name in ("ID", "ID_LIKE")).lower().split()
+    return next((word for word in words if word in _SYSTEMS), "")
+
+
+def package_command(maker: str, family: str) -> str:
+    """What installs the driver of a maker's GPU, or one for the CPU; "" where no package is known.
+
+    Args:
+        maker: ``cpu``, ``nvidia``, ``amd`` or ``intel``.
+        family: as `system_family` says.
+    """
+    if family not in _SYSTEMS:
+        return ""
+    how, *packages = _SYSTEMS[family]
+    package = packages[_MAKERS.index(maker)]
+    return f"sudo {how} {package}" if package else _UBUNTU_NVIDIA
+
+
 def _is_glibc_linux() -> bool:
     """Intel's wheel is built for glibc; musl (Alpine) cannot load it."""
     return sys.platform.startswith("linux") and platform.libc_ver()[0] == "glibc"

@@ -12,8 +12,8 @@ from gemmbench.model.run_file import Run
 from gemmbench.model.units import number
 
 _OTHERS = 0.1  # of the cores, that processes of others used
-_STOLEN = 0.02  # of the cores
-_TICKS_S = 0.02  # of each core: Linux counts in ticks of a hundredth of a second
+STOLEN = 0.02  # of the cores
+TICKS_S = 0.02  # of each core: Linux counts in ticks of a hundredth of a second
 _HALVES = 0.02  # that the clock of one half of a row may lie from the other's
 _LEAST_CLOCKS = 20  # of both halves: a single reading is no steadier than the rate
 
@@ -52,7 +52,7 @@ def _of_host(windows: Sequence[Readings], cores: int) -> list[str]:
         ("other programs used", _OTHERS, [(window.other_cores, window.window_s) for window in windows]),
         (
             "the hypervisor gave others",
-            _STOLEN,
+            STOLEN,
             [(window.steal_cores, window.window_s) for window in windows],
         ),
     )
@@ -61,7 +61,7 @@ def _of_host(windows: Sequence[Readings], cores: int) -> list[str]:
         too_much = [
             used
             for used, window_s in taken
-            if used is not None and window_s and used > share * cores + _TICKS_S * cores / window_s
+            if used is not None and window_s and used > share * cores + TICKS_S * cores / window_s
         ]
         if too_much and cores:
             reasons.append(f"{what} {number(max(too_much))} of {cores} cores")

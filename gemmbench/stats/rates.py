@@ -332,13 +332,16 @@ def is_few(row: Row) -> bool:
 
 def trend(row: Row) -> float:
     """How much slower the finest scope's samples became, as a fraction (negative: faster); 0 where steady."""
-    change = drift(finest_seconds(row))
+    change = _drift(finest_seconds(row))
     return change if abs(change) > DRIFTING else 0.0
+
+
+_drift, _two_humped = lru_cache(maxsize=4096)(drift), lru_cache(maxsize=4096)(two_humped)
 
 
 def has_two_speeds(row: Row) -> bool:
     """Whether the finest scope's samples fall into two groups, without a trend that explains them."""
-    return not trend(row) and two_humped(finest_seconds(row))
+    return not trend(row) and _two_humped(finest_seconds(row))
 
 
 def finest_seconds(row: Row) -> tuple[float, ...]:

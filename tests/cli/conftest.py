@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 
 from gemmbench import api, cli
 from gemmbench.measure import child
-from tests import forked
+from tests import fake_patient, forked
 from tests.cli import fake_machine, recorded
 
 ROOT = Path(__file__).parents[2]
@@ -25,9 +25,11 @@ Start = Callable[..., "subprocess.Popen[str]"]
 _DRIVER = """
 import importlib, os
 from gemmbench import api, cli
+from tests import fake_patient
 from tests.cli import recorded
 machine = importlib.import_module("tests.cli." + os.environ.get("GEMMBENCH_FAKE_MACHINE", "fake_machine"))
 api.make_machine = machine.make
+api.make_patient = fake_patient.nobody
 recorded.install(getattr(machine, "RECORDED", recorded.KINDS))
 cli.main()
 """
@@ -37,6 +39,7 @@ cli.main()
 def machine(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))  # no peaks of other runs
     monkeypatch.setattr(api, "make_machine", fake_machine.make)
+    monkeypatch.setattr(api, "make_patient", fake_patient.nobody)
     monkeypatch.setattr(child, "CONDUCTORS", dict(recorded.CONDUCTORS))
     monkeypatch.setattr(child, "subprocess", forked.STARTS)
     for name in (

@@ -26,7 +26,7 @@ class Room:
 BASE = ("model", "stats", "ladder")
 MACHINE = (*BASE, "report", "charts", "opencl", "measure")
 SUITE = (*MACHINE, "gemm", "probes")
-ALL = (*SUITE, "suite", "tune", "regress", "views", "chart_views", "bundle", "options")
+ALL = (*SUITE, "suite", "tune", "regress", "doctor", "views", "chart_views", "bundle", "options")
 
 # From the ground up. Features (gemm, probes, tune, regress) never import each other.
 ROOMS: dict[str, Room] = {
@@ -44,6 +44,10 @@ ROOMS: dict[str, Room] = {
     "suite": Room("plan, selection, session, `auto`, several devices at once, what is cached", SUITE),
     "tune": Room("the tuner: space, search, session, table, chart", (*MACHINE, "suite")),
     "regress": Room("compare, check, history, their tables and charts", (*MACHINE, "suite")),
+    "doctor": Room(
+        "what keeps a machine from its ceiling: checks as a table, what they read, findings",
+        (*MACHINE, "probes"),
+    ),
     "views": Room("which table a run gets; a run as JSON, CSV, markdown", (*SUITE, "suite", "tune")),
     "chart_views": Room("which charts a run gets", (*SUITE, "suite", "tune")),
     "bundle": Room("a folder for a board: gemmbench and what it imports, for its processor", ("model",)),
@@ -64,7 +68,19 @@ THIRD_PARTY: dict[str, tuple[str, ...]] = {
     "platformdirs": ("suite",),
     "pyopencl": ("opencl", "gemm", "probes"),
     "click": ("cli",),
-    "rich": ("report", "gemm", "probes", "suite", "tune", "regress", "views", "options", "api", "cli"),
+    "rich": (
+        "report",
+        "gemm",
+        "probes",
+        "suite",
+        "tune",
+        "regress",
+        "doctor",
+        "views",
+        "options",
+        "api",
+        "cli",
+    ),
     "matplotlib": ("charts", "gemm", "probes", "suite", "tune", "regress", "chart_views"),
     "PIL": ("charts",),
     "scipy": ("stats", "regress"),

@@ -1,0 +1,569 @@
+"""Checks of the host: its clock, its processors, what others take, its nodes, its BLAS."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from gemmbench.doctor.finding import NEAR, NO_RATE, UNKNOWN, Finding, counted, ranges
+from gemmbench.doctor.machine import CPU, Machine, NotSeenError, numbers, whole
+from gemmbench.measure.host import pool_title
+from gemmbench.model.device import BUSY_CORES, DeviceFacts
+from gemmbench.model.units import MIB, clean, listed, number, percent, size
+from gemmbench.opencl import targets
+from gemmbench.probes.memory import set_bytes
+from gemmbench.stats.conditions import STOLEN, TICKS_S
+
+
+def offered_level(machine: Machine) -> targets.Level:
+    """The widest vectors of this CPU.
+
+    Raises:
+        NotSeenError: the system does not tell.
+    """
+    machine.read("proc/cpuinfo")
+    level = targets.cpu_level(machine.root / "proc/cpuinfo")
+    if level is None:
+        raise NotSeenError("/proc/cpuinfo names no vectors of x86")
+    return level
+
+
+def lost(level: targets.Level, offered: targets.Level, of: str) -> str:
+    """What code for a lower level costs at most."""
+    return (
+        f"up to {percent(1 - level.flops / offered.flops)} of {of}, by the width of vectors and fused "
+        "multiply-adds; nothing on processors that split the wide instructions"
+    )
+
+
+# --- the host's clock ---------------------------------------------------------------------------------------
+
+_OWN_GOVERNORS = ("intel_pstate", "amd-pstate-epp")  # their powersave is no limit: the processor decides
+_SAVING = ("power", "balance_power")
+
+
+def governor(machine: Machine) -> Iterator[Finding]:
+    """intel_pstate's and amd-pstate's own powersave follows the load; the generic one holds the lowest clock.
+
+    Source: Linux, Documentation/admin-guide/pm/intel_pstate.rst and cpufreq.rst.
+    """
+    folders = [f"{CPU}/cpu{each}/cpufreq" for each in machine.allowed]
+    governors = {folder: machine.read(f"{folder}/scaling_governor") for folder in folders}
+    slow: list[tuple[str, str]] = []
+    ratios: list[float] = []
+    for folder, mode in governors.items():
+        driver = machine.optional(f"{folder}/scaling_driver")
+        if mode == "powersave" and driver in _OWN_GOVERNORS:
+            preference = machine.optional(f"{folder}/energy_performance_preference")
+            if preference in _SAVING:
+                slow.append((f"{folder}/energy_performance_preference", preference))
+            continue
+        held = {"powersave": "scaling_min_freq", "userspace": "scaling_setspeed"}.get(mode)
+        if held is None:
+            continue
+        most = machine.number(f"{folder}/cpuinfo_max_freq")
+        clock = machine.optional(f"{folder}/{held}")
+        if not clock.isdecimal():
+            slow.append((f"{folder}/scaling_governor", mode))
+        elif int(clock) < NEAR * most:
+            slow.append((f"{folder}/scaling_governor", mode))
+            ratios.append(int(clock) / most)
+    if not slow:
+        return
+    path, value = slow[0]
+    yield Finding(
+        f"{len(slow)} of {len(folders)} processors have {_title(path)} {value}",
+        f"up to {percent(1 - min(ratios))}: they are held at {percent(min(ratios))} of their clock"
+        if ratios
+        else UNKNOWN,
+        tuple(f"/{path}: {value}" for path, value in slow[:2]),
+        f"echo performance | sudo tee /{CPU}/cpu*/cpufreq/scaling_governor",
+    )
+
+
+def _title(path: str) -> str:
+    return {"scaling_governor": "the governor"}.get(path.rpartition("/")[2], "the energy preference")
+
+
+def cpu_clock(machine: Machine) -> Iterator[Finding]:
+    """A limit above the base clock is no limit of its own where turbo is off."""
+    limited = {}
+    for each in machine.allowed:
+        folder = f"{CPU}/cpu{each}/cpufreq"
+        limit, most = (
+            machine.number(f"{folder}/{name}") for name in ("scaling_max_freq", "cpuinfo_max_freq")
+        )
+        turbo_only = _turbo_is_off(machine) and limit >= _base_khz(machine, folder, most)
+        if limit < NEAR * most and not turbo_only:
+            limited[folder] = (limit, most)
+    if not limited:
+        return
+    folder, (limit, most) = min(limited.items(), key=lambda item: item[1][0] / item[1][1])
+    yield Finding(
+        f"the clock of {len(limited)} of {len(machine.allowed)} processors is limited to "
+        f"{number(limit / 1000)} of {number(most / 1000)} MHz",
+        f"up to {percent(1 - limit / most)}",
+        (f"/{folder}/scaling_max_freq: {limit}", f"/{folder}/cpuinfo_max_freq: {most}"),
+        f"echo {most} | sudo tee /{CPU}/cpu*/cpufreq/scaling_max_freq",
+    )
+
+
+_TURBO = (  # file, its value where turbo is off, and what switches it on
+    (f"{CPU}/intel_pstate/no_turbo", "1", "0"),
+    (f"{CPU}/cpufreq/boost", "0", "1"),
+)
+
+
+def _turbo_is_off(machine: Machine) -> bool:
+    return any(machine.optional(path) == off for path, off, _ in _TURBO)
+
+
+def _base_khz(machine: Machine, folder: str, otherwise: int) -> int:
+    text = machine.optional(f"{folder}/base_frequency")
+    return int(text) if text.isdecimal() else otherwise
+
+
+def turbo(machine: Machine) -> Iterator[Finding]:
+    """Two files: intel_pstate's, and that of the other drivers (acpi-cpufreq, amd-pstate)."""
+    if not any(machine.has(path) for path, _, _ in _TURBO):
+        raise NotSeenError(f"there is no /{_TURBO[0][0]} and no /{_TURBO[1][0]}")
+    for path, off, on in _TURBO:
+        if not machine.has(path) or machine.read(path) != off:
+            continue
+        folder = f"{CPU}/cpu{machine.allowed[0]}/cpufreq"
+        base, most = (machine.optional(f"{folder}/{name}") for name in ("base_frequency", "cpuinfo_max_freq"))
+        known = base.isdecimal() and most.isdecimal() and int(base) < int(most)
+        seen = (f"/{path}: {off}", *((f"/{folder}/base_frequency: {base}",) if known else ()))
+        yield Finding(
+            "turbo is switched off",
+            f"up to {percent(1 - int(base) / int(most))}: {number(int(base) / 1000)} instead of "
+            f"{number(int(most) / 1000)} MHz, which few cores at once reach"
+            if known
+            else UNKNOWN,
+            seen,
+            f"echo {on} | sudo tee /{path}",
+            "it has no effect where the firmware has switched turbo off",
+        )
+
+
+_PASSIVE = ("passive", "hot", "critical")
+
+
+def cpu_temperature(machine: Machine) -> Iterator[Finding]:
+    """A zone at its trip point now, or a counter of throttling that moves."""
+    zones = [
+        zone for zone in machine.matching("sys/class/thermal/thermal_zone*") if machine.has(f"{zone}/temp")
+    ]
+    counters = machine.matching(f"{CPU}/cpu[0-9]*/thermal_throttle/package_throttle_count")
+    if not zones and not counters:
+        raise NotSeenError("there is no /sys/class/thermal/thermal_zone* and no counter of throttling")
+    before = {path: machine.number(path) for path in counters}
+    if counters:
+        _ = machine.watched  # half a second
+    moved = [path for path in counters if machine.number(path) > before[path]]
+    hot = []
+    for zone in zones:
+        trips = [
+            path for path in machine.matching(f"{zone}/trip_point_*_type") if machine.read(path) in _PASSIVE
+        ]
+        limits = [
+            limit
+            for path in trips
+            if (limit := machine.optional(path.replace("_type", "_temp"))).isdecimal() and int(limit) > 0
+        ]
+        lowest = min(map(int, limits), default=0)
+        if lowest and machine.number(f"{zone}/temp") >= lowest:
+            hot.append((zone, machine.number(f"{zone}/temp"), lowest))
+    if not moved and not hot:
+        return
+    yield Finding(
+        "the processor is so hot that its clock is lowered",
+        UNKNOWN,
+        (
+            *(f"/{path}: {before[path]}, half a second later {machine.number(path)}" for path in moved[:1]),
+            *(
+                f"/{zone}/temp: {temp / 1000:g} C, its limit {limit / 1000:g} C"
+                for zone, temp, limit in hot[:2]
+            ),
+        ),
+        "",
+        "let it rest, clear its air ways, look at its fan",
+    )
+
+
+# --- processors that may be used ----------------------------------------------------------------------------
+
+
+def affinity(machine: Machine) -> Iterator[Finding]:
+    """Fewer processors than are online, by taskset, numactl or a control group."""
+    allowed, online = machine.allowed, machine.online
+    missing = len(set(online) - set(allowed))
+    if not missing:
+        return
+    cores = f", {counted(machine.cores(allowed), 'core')}" if has_smt(machine) else ""
+    inherited = _cpuset(machine)
+    command = f"taskset -c {ranges(online)} gemmbench peak"
+    remark = ""
+    if inherited is not None and set(inherited) <= set(allowed):
+        command = ""
+        remark = (
+            "a control group sets them: its owner can give more (Slurm, systemd; on a container's host "
+            f"docker update --cpuset-cpus {ranges(online)} CONTAINER)"
+        )
+    yield Finding(
+        f"this process may use {len(allowed)} of {len(online)} processors{cores}",
+        f"{percent(missing / len(online))} of the processors, for the host's BLAS and for CPU devices",
+        (
+            f"/proc/self/status: Cpus_allowed_list {ranges(allowed)}",
+            f"/{CPU}/online: {machine.read(f'{CPU}/online')}",
+        ),
+        command,
+        remark,
+    )
+
+
+def _cpuset(machine: Machine) -> tuple[int, ...] | None:
+    """The processors that a control group leaves; None if there is no such group."""
+    for group in _groups(machine, "cpuset"):
+        for name in ("cpuset.cpus.effective", "cpuset.effective_cpus"):
+            text = machine.optional(f"{group.folder}/{name}")
+            if text:
+                return numbers(text, f"{group.folder}/{name}")
+    return None
+
+
+def has_smt(machine: Machine) -> bool:
+    """Whether cores show as several processors."""
+    return machine.optional(f"{CPU}/smt/active") == "1"
+
+
+def smt(machine: Machine) -> Iterator[Finding]:
+    """As many threads as processors, where two of these share a core."""
+    machine.read(f"{CPU}/smt/active")
+    threads, cores = _threads(machine), machine.cores(machine.allowed)
+    if not has_smt(machine) or not cores < threads <= len(machine.allowed):
+        return
+    yield Finding(
+        f"numpy's BLAS runs {threads} threads on {counted(cores, 'core')}: two share one core's units",
+        UNKNOWN,
+        (
+            f"/{CPU}/smt/active: 1",
+            f"threadpoolctl: {pool_title(machine.blas or {})}",
+            f"{CPU}/cpu*/topology: {cores} cores",
+        ),
+        f"gemmbench gemm -m 2048 --kernel numpy --threads {cores},{threads}",
+        f"shows both; {_variable(machine)}={cores} keeps the faster",
+        "oneMKL takes as many threads as cores by default (its developer guide, Improving Performance with "
+        "Threading)",
+    )
+
+
+@dataclass(frozen=True)
+class _Group:
+    """A control group."""
+
+    folder: str
+    version: int
+    is_root: bool  # of what is mounted here: a limit on it was set from outside, by a container's host
+
+
+def _groups(machine: Machine, controller: str) -> list[_Group]:
+    """This process's control group and those around it, innermost first.
+
+    Raises:
+        NotSeenError: the system does not tell.
+    """
+    groups = []
+    for line in machine.read("proc/self/cgroup").splitlines():
+        _, _, rest = line.partition(":")
+        names, colon, path = rest.partition(":")
+        if not colon or (names and controller not in names.split(",")):
+            continue
+        version = 1 if names else 2
+        mounts = [f"sys/fs/cgroup/{names}", f"sys/fs/cgroup/{controller}"] if names else ["sys/fs/cgroup"]
+        mount = next((each for each in mounts if machine.has(each)), None)
+        if mount is None:
+            continue
+        parts = [part for part in path.split("/") if part not in ("", "..")]
+        for count in range(len(parts), -1, -1):
+            groups.append(_Group("/".join([mount, *parts[:count]]), version, count == 0))
+    return groups
+
+
+def cpu_quota(machine: Machine) -> Iterator[Finding]:
+    """The tightest quota among the control groups around this process, of either version."""
+    tightest: tuple[float, str, str, bool] | None = None
+    for group in _groups(machine, "cpu"):
+        path = f"{group.folder}/{'cpu.max' if group.version == 2 else 'cpu.cfs_quota_us'}"
+        if not machine.has(path):
+            continue
+        text = machine.read(path)
+        quota, _, period = text.partition(" ")
+        if group.version == 1:
+            period = machine.optional(f"{group.folder}/cpu.cfs_period_us")
+        if not quota.isdecimal() or not period.isdecimal() or not int(period):
+            continue  # max, or -1
+        if tightest is None or int(quota) / int(period) < tightest[0]:
+            tightest = int(quota) / int(period), path, text, group.is_root
+    processors = len(machine.allowed)
+    if tightest is None or tightest[0] >= NEAR * processors:
+        return
+    cores, path, text, from_outside = tightest
+    throttled = _throttled(machine, path.rpartition("/")[0])
+    unlimited = "max" if path.endswith("cpu.max") else "-1"
+    yield Finding(
+        f"a control group gives this process the time of {number(cores)} of {processors} processors",
+        f"{percent(1 - cores / processors)}; threads that wait for a stopped one lose more",
+        (f"/{path}: {text}", *throttled),
+        f"docker update --cpus {processors} CONTAINER"
+        if from_outside
+        else f"echo {unlimited} | sudo tee /{path}",
+        "on the container's host; in Kubernetes raise resources.limits.cpu" if from_outside else "",
+    )
+
+
+def _throttled(machine: Machine, folder: str) -> tuple[str, ...]:
+    lines = machine.optional(f"{folder}/cpu.stat").splitlines()
+    counts = dict(line.split(None, 1) for line in lines if " " in line)
+    periods = counts.get("nr_throttled")
+    return (f"/{folder}/cpu.stat: nr_throttled {periods} of {counts.get('nr_periods')}",) if periods else ()
+
+
+def memory_limit(machine: Machine) -> Iterator[Finding]:
+    """The first control group that leaves less than twice the working set of the memory probes."""
+    cpus = [device for device in machine.chosen if device.type == "cpu"]
+    needed = 2 * max((set_bytes(device) for device in cpus), default=_TRANSFER_BYTES)
+    for group in _groups(machine, "memory"):
+        folder = group.folder
+        limit_name, used_name, idle_name = _MEMORY_FILES[group.version]
+        path = f"{folder}/{limit_name}"
+        if not machine.has(path):
+            continue
+        text = machine.read(path)
+        if not text.isdecimal():
+            continue  # max
+        stats = dict(
+            line.split(None, 1)
+            for line in machine.optional(f"{folder}/memory.stat").splitlines()
+            if " " in line
+        )
+        used = whole(machine.optional(f"{folder}/{used_name}")) - whole(stats.get(idle_name, ""))
+        room = int(text) - max(0, used)
+        if room < needed:
+            yield Finding(
+                f"a control group leaves this process {size(max(0, room))} of memory; "
+                f"the memory probes take up to {size(needed)}",
+                f"{NO_RATE}: the kernel kills what needs more, and its row is called crashed",
+                (f"/{path}: {text}", f"/{folder}/{used_name}: {max(0, used)} without idle files"),
+                f"docker update --memory {2 * needed // MIB}m --memory-swap -1 CONTAINER"
+                if group.is_root
+                else f"echo {'max' if group.version == 2 else '-1'} | sudo tee /{path}",
+                "on the container's host; in Kubernetes raise resources.limits.memory"
+                if group.is_root
+                else "",
+            )
+            return
+
+
+_MEMORY_FILES = {  # the limit, what is used, and what of it is files that can be dropped
+    2: ("memory.max", "memory.current", "inactive_file"),
+    1: ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+}
+_TRANSFER_BYTES = 256 * MIB  # of the largest transfer
+
+
+# --- what others take ---------------------------------------------------------------------------------------
+
+_SHOWN_CORES = 0.05
+
+
+def steal(machine: Machine) -> Iterator[Finding]:
+    """An idle machine is not stolen from: what was counted since its start says more than half a second."""
+    watched = machine.watched
+    before, after = watched.before, watched.after
+    taken_s, ran_s = after.steal_s - before.steal_s, after.busy_s - before.busy_s
+    now = taken_s / (after.cores * (after.at_s - before.at_s))
+    ever = after.steal_s / (after.steal_s + after.busy_s) if after.busy_s else 0.0
+    resolution = TICKS_S / (after.at_s - before.at_s)
+    if now <= STOLEN + resolution and ever <= STOLEN:
+        return
+    yield Finding(
+        "the hypervisor gives this machine's processors to others",
+        f"{percent(max(now, ever))} of the time, and more where threads wait for the slowest",
+        (
+            f"/proc/stat since the start: steal {number(after.steal_s)} s, work {number(after.busy_s)} s",
+            f"/proc/stat over half a second: steal {number(taken_s)} s, work {number(ran_s)} s",
+        ),
+        "gemmbench check BASE --against OLD",
+        "compares in turn, so that both sides lose alike; processors of your own are the provider's to give",
+    )
+
+
+def load(machine: Machine) -> Iterator[Finding]:
+    """The processors that this process may use, and whoever uses them most."""
+    watched = machine.watched
+    others = watched.after.since(watched.before)[0]
+    if others is None or others < BUSY_CORES:
+        return
+    busiest = [each for each in watched.busiest if each[2] >= _SHOWN_CORES][:3]
+    names = ", ".join(f"{clean(name)} ({process}) {number(cores)}" for process, name, cores in busiest)
+    yield Finding(
+        f"other programs use {number(others)} of {counted(watched.after.cores, 'core')}",
+        f"up to {percent(min(1.0, others / watched.after.cores))} of the time; a threaded BLAS waits for its "
+        "slowest thread and loses more",
+        (
+            f"/proc/stat over half a second: {number(others)} cores",
+            *((f"/proc/*/stat: {names}",) if names else ()),
+        ),
+        f"ps -o pid,user,etime,args -p {','.join(str(process) for process, _, _ in busiest)}"
+        if busiest
+        else "top",
+        "end them, or wait",
+    )
+
+
+# --- memory and nodes ---------------------------------------------------------------------------------------
+
+
+def _nodes(machine: Machine) -> dict[int, tuple[int, ...]]:
+    """The processors of each NUMA node that has any.
+
+    Raises:
+        NotSeenError: the system does not tell.
+    """
+    folder = "sys/devices/system/node"
+    nodes = {}
+    for node in numbers(machine.read(f"{folder}/online"), f"{folder}/online"):
+        text = machine.read(f"{folder}/node{node}/cpulist")
+        if text:
+            nodes[node] = numbers(text, f"{folder}/node{node}/cpulist")
+    return nodes
+
+
+def _policy(machine: Machine) -> str:
+    """This process's memory policy: ``default``, ``bind:1``, ``interleave:0-1``."""
+    lines = machine.optional("proc/self/numa_maps").splitlines()
+    policies = [line.split()[1] for line in lines if len(line.split()) > 1]
+    return next((policy for policy in policies if policy != "default"), "default")
+
+
+def numa(machine: Machine) -> Iterator[Finding]:
+    """A policy that binds memory elsewhere, or processors of several nodes without one that interleaves."""
+    nodes = _nodes(machine)
+    here = sorted(node for node, processors in nodes.items() if set(processors) & set(machine.allowed))
+    if len(nodes) < 2 or not here:
+        return
+    policy = _policy(machine)
+    kind, _, where = policy.partition(":")
+    seen = (
+        *(f"/sys/devices/system/node/node{node}/cpulist: {ranges(nodes[node])}" for node in here),
+        f"/proc/self/status: Cpus_allowed_list {ranges(machine.allowed)}",
+        f"/proc/self/numa_maps: {policy}",
+    )
+    if kind.startswith(("bind", "prefer")) and where:
+        bound = numbers(where, "proc/self/numa_maps")
+        if not set(here) & set(bound):
+            yield Finding(
+                f"memory is taken from node {where}, and the processors are of node {ranges(here)}",
+                UNKNOWN,
+                seen,
+                f"numactl --cpunodebind={ranges(here)} --membind={ranges(here)} gemmbench peak",
+            )
+        return
+    if kind == "default" and len(here) > 1 and any(device.type == "cpu" for device in machine.chosen):
+        yield Finding(
+            f"the processors are of {len(here)} nodes, and a buffer lies where the thread was that filled it",
+            UNKNOWN,
+            seen,
+            "numactl --interleave=all gemmbench peak",
+            f"or measure a node: numactl --cpunodebind={here[0]} --membind={here[0]} gemmbench peak",
+        )
+
+
+def device_numa(machine: Machine, device: DeviceFacts) -> Iterator[Finding]:
+    """Processors of other nodes only: transfers cross from node to node."""
+    if not device.pci:
+        raise NotSeenError("its driver does not say in which slot it is")
+    nodes = _nodes(machine)
+    path = f"sys/bus/pci/devices/{device.pci}/numa_node"
+    node = machine.number(path)
+    if node < 0 or node not in nodes or len(nodes) < 2 or set(nodes[node]) & set(machine.allowed):
+        return
+    yield Finding(
+        f"the device is on node {node}, and this process may use no processor of it: transfers take the way "
+        "between the nodes",
+        f"{UNKNOWN}; of the host scope only",
+        (
+            f"/{path}: {node}",
+            f"/sys/devices/system/node/node{node}/cpulist: {ranges(nodes[node])}",
+            f"/proc/self/status: Cpus_allowed_list {ranges(machine.allowed)}",
+        ),
+        f"numactl --cpunodebind={node} --membind={node} gemmbench peak --only transfer",
+    )
+
+
+# --- the host's BLAS ----------------------------------------------------------------------------------------
+
+_VARIABLES = {"openblas": "OPENBLAS_NUM_THREADS", "mkl": "MKL_NUM_THREADS", "blis": "BLIS_NUM_THREADS"}
+_THREAD_VARIABLES = (*_VARIABLES.values(), "OMP_NUM_THREADS", "GOTO_NUM_THREADS")
+
+
+def _variable(machine: Machine) -> str:
+    return _VARIABLES.get(str((machine.blas or {}).get("internal_api")), "OMP_NUM_THREADS")
+
+
+def _threads(machine: Machine) -> int:
+    if machine.blas is None:
+        raise NotSeenError("threadpoolctl does not know numpy's BLAS")
+    return int(machine.blas.get("num_threads") or 1)
+
+
+def blas_threads(machine: Machine) -> Iterator[Finding]:
+    """Fewer threads than cores, or more than processors."""
+    threads, processors = _threads(machine), len(machine.allowed)
+    cores = machine.cores(machine.allowed) if has_smt(machine) else processors
+    if cores <= threads <= processors:
+        return
+    fewer = threads < cores
+    given = {name: machine.environ[name] for name in _THREAD_VARIABLES if machine.environ.get(name)}
+    names = " ".join(f"-u {name}" for name in given)
+    yield Finding(
+        f"numpy's BLAS runs {counted(threads, 'thread')} on {counted(cores, 'core')}",
+        f"up to {percent(1 - threads / cores)} of the host's BLAS"
+        if fewer
+        else f"{UNKNOWN}: threads wait for others that have no core",
+        (
+            f"threadpoolctl: {pool_title(machine.blas or {})}",
+            *([f"environment: {listed(given)}"] if given else []),
+        ),
+        f"env {names} gemmbench square --kernel numpy"
+        if given
+        else f"{_variable(machine)}={cores} gemmbench square --kernel numpy",
+    )
+
+
+def blas_kernels(machine: Machine) -> Iterator[Finding]:
+    """The kernels that OpenBLAS or BLIS chose, by their own name for the processor."""
+    if machine.blas is None:
+        raise NotSeenError("threadpoolctl does not know numpy's BLAS")
+    name = str(machine.blas.get("architecture") or "")
+    level, offered = targets.blas_level(name), offered_level(machine)
+    if level is None:
+        raise NotSeenError(
+            f"numpy's BLAS does not say for which processor its kernels are: {name or 'nothing'}"
+        )
+    if level >= offered:
+        return
+    forced = machine.environ.get("OPENBLAS_CORETYPE")
+    yield Finding(
+        f"numpy's BLAS runs kernels for {clean(name)}: {level.name} where this CPU offers {offered.name}",
+        lost(level, offered, "the host's BLAS"),
+        (
+            f"threadpoolctl: architecture {clean(name)}",
+            f"/proc/cpuinfo: {offered.name}",
+            *([f"environment: OPENBLAS_CORETYPE={clean(forced)}"] if forced else []),
+        ),
+        "env -u OPENBLAS_CORETYPE gemmbench square --kernel numpy"
+        if forced
+        else "pip install --upgrade numpy",
+    )

@@ -1,0 +1,269 @@
+"""A machine as the checks see it: files below a root, its devices, their boards in NVML, and its BLAS.
+
+Nothing here writes, and nothing is started. Tests give another root, and boards of their own.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from gemmbench.measure.conditions import Process, Usage, family, processes, usage
+from gemmbench.measure.energy import Answers, Board, CounterError, is_nvidia
+from gemmbench.measure.host import Pool, numpy_pool
+from gemmbench.model.device import DeviceFacts
+from gemmbench.model.units import reason_of
+from gemmbench.opencl import drivers
+
+_WATCH_S = 0.5  # 50 of Linux's ticks: a core that others use for a tenth of it shows
+
+CPU = "sys/devices/system/cpu"
+
+
+class NotSeenError(Exception):
+    """What a check has to read is not there or cannot be read; the message is for the user."""
+
+
+@dataclass(frozen=True)
+class Watched:
+    """What the processors did for half a second, and who used them."""
+
+    before: Usage
+    after: Usage
+    busiest: tuple[tuple[int, str, float], ...]  # number, name and cores of others' processes
+
+
+@dataclass
+class Machine:
+    """What the checks read.
+
+    Attributes:
+        root: the folder that stands for /.
+        devices: every OpenCL device, all of which may be an answer ("the other driver has half").
+        chosen: those that are looked at.
+        trouble: why the devices could not be listed; "" if they could.
+        blas: numpy's BLAS, as threadpoolctl describes it.
+        environ: environment variables.
+        open_board: the NVML board of a device; raises CounterError.
+        own: the process whose family's load is its own.
+    """
+
+    root: Path = Path("/")
+    devices: Sequence[DeviceFacts] = ()
+    chosen: Sequence[DeviceFacts] = ()
+    trouble: str = ""
+    blas: Pool | None = field(default_factory=numpy_pool)
+    environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    open_board: Callable[[DeviceFacts], Answers] = Board
+    own: int = field(default_factory=os.getpid)
+    sleep: Callable[[float], None] = time.sleep
+    now: Callable[[], float] = time.monotonic
+    _boards: dict[int, Answers] = field(default_factory=dict)
+
+    # --- files ----------------------------------------------------------------------------------------------
+
+    def read(self, path: str) -> str:
+        """The text of a file, without white space around it.
+
+        Args:
+            path: below the root, without a slash in front.
+
+        Raises:
+            NotSeenError: it is not there, or cannot be read.
+        """
+        try:
+            return (self.root / path).read_text(encoding="utf-8", errors="replace").strip()
+        except FileNotFoundError:
+            raise NotSeenError(f"there is no /{path}") from None
+        except OSError as error:
+            raise NotSeenError(f"/{path}: {reason_of(error)}") from None
+
+    def number(self, path: str) -> int:
+        """A file that holds a whole number.
+
+        Raises:
+            NotSeenError: it does not, or cannot be read.
+        """
+        text = self.read(path)
+        try:
+            return int(text)
+        except ValueError:
+            raise NotSeenError(f"/{path} holds no number") from None
+
+    def optional(self, path: str) -> str:
+        """The text of a file; "" if it cannot be read."""
+        try:
+            return self.read(path)
+        except NotSeenError:
+            return ""
+
+    def has(self, path: str) -> bool:
+        """Whether a file or folder is there."""
+        try:
+            return (self.root / path).exists()
+        except OSError:
+            return False
+
+    def matching(self, pattern: str) -> list[str]:
+        """The files and folders that a pattern names, below the root, sorted."""
+        try:
+            return sorted(str(path.relative_to(self.root)) for path in self.root.glob(pattern))
+        except OSError:
+            return []
+
+    def fields(self, path: str) -> dict[str, str]:
+        """A file of lines ``name: value``.
+
+        Raises:
+            NotSeenError: it cannot be read.
+        """
+        pairs = (line.partition(":") for line in self.read(path).splitlines())
+        return {name.strip(): value.strip() for name, colon, value in pairs if colon}
+
+    # --- processors -----------------------------------------------------------------------------------------
+
+    @cached_property
+    def online(self) -> tuple[int, ...]:
+        """The processors that are switched on.
+
+        Raises:
+            NotSeenError: the system does not tell.
+        """
+        return numbers(self.read(f"{CPU}/online"), f"{CPU}/online")
+
+    @cached_property
+    def allowed(self) -> tuple[int, ...]:
+        """The processors that this process may use.
+
+        Raises:
+            NotSeenError: the system does not tell.
+        """
+        name = "Cpus_allowed_list"
+        return numbers(self.fields("proc/self/status").get(name, ""), f"proc/self/status ({name})")
+
+    def cores(self, processors: Sequence[int]) -> int:
+        """How many cores processors belong to: two that are siblings share their core's units.
+
+        Raises:
+            NotSeenError: the system does not tell.
+        """
+        return len({self.read(f"{CPU}/cpu{each}/topology/thread_siblings_list") for each in processors})
+
+    def in_container(self) -> bool:
+        """Whether this is a container of Docker, Podman or Kubernetes."""
+        marks = ("KUBERNETES_SERVICE_HOST",)
+        return (
+            self.has(".dockerenv")
+            or self.has("run/.containerenv")
+            or any(name in self.environ for name in marks)
+        )
+
+    @cached_property
+    def watched(self) -> Watched:
+        """What happens while this process waits for half a second.
+
+        Raises:
+            NotSeenError: the system does not tell.
+        """
+        proc = self.root / "proc"
+        counted = None
+        with suppress(NotSeenError):
+            counted = self.allowed
+
+        def look() -> tuple[Usage | None, dict[int, Process]]:
+            return usage(self.now(), self.own, None, counted, proc), processes(proc)
+
+        before, then = look()
+        if before is None:
+            self.read("proc/stat")
+            raise NotSeenError("/proc/stat has no times of processors")
+        self.sleep(_WATCH_S)
+        after, after_then = look()
+        if after is None or after.since(before)[0] is None:
+            raise NotSeenError("/proc/stat stands still")
+        ours, tick_s = family(after_then, self.own), 1 / os.sysconf("SC_CLK_TCK")
+        used = (
+            (
+                number,
+                each.name,
+                tick_s * (each.own_ticks - then[number].own_ticks) / (after.at_s - before.at_s),
+            )
+            for number, each in after_then.items()
+            if number in then and number not in ours
+        )
+        return Watched(before, after, tuple(sorted(used, key=lambda each: -each[2])))
+
+    @cached_property
+    def cpu(self) -> str:
+        """The processor's name."""
+        with suppress(NotSeenError):
+            names = self.fields("proc/cpuinfo")
+            if names.get("model name"):
+                return names["model name"]
+        return platform.processor() or platform.machine()
+
+    @cached_property
+    def system(self) -> str:
+        """``debian``, ``ubuntu``, ``fedora`` or ``arch``; "" for another."""
+        return drivers.system_family(self.optional("etc/os-release"))
+
+    # --- boards ---------------------------------------------------------------------------------------------
+
+    def board(self, device: DeviceFacts) -> Answers:
+        """What answers questions about a device's board.
+
+        Raises:
+            NotSeenError: there is none.
+        """
+        if not is_nvidia(device):
+            raise NotSeenError("only NVIDIA's boards can be asked (NVML)")
+        if device.index not in self._boards:
+            try:
+                self._boards[device.index] = self.open_board(device)
+            except CounterError as error:
+                raise NotSeenError(str(error)) from None
+        return self._boards[device.index]
+
+    def ask(self, device: DeviceFacts, function: str, *arguments: object) -> Any:
+        """What NVML answers about a device's board.
+
+        Raises:
+            NotSeenError: there is no board that can be asked, or it has no answer.
+        """
+        board = self.board(device)
+        try:
+            return board.ask(function, *arguments)
+        except CounterError as error:
+            raise NotSeenError(f"{function}: {error}") from None
+
+    def may_use(self, path: str) -> bool:
+        """Whether this user may read and write a file."""
+        return os.access(self.root / path, os.R_OK | os.W_OK)
+
+
+def numbers(text: str, path: str) -> tuple[int, ...]:
+    """A list of processors or nodes as Linux writes it: ``0-3,8``.
+
+    Raises:
+        NotSeenError: it is none; the message names the path.
+    """
+    listed: list[int] = []
+    try:
+        for part in text.split(","):
+            first, _, last = part.partition("-")
+            listed += range(int(first), int(last or first) + 1)
+    except ValueError:
+        raise NotSeenError(f"/{path} holds no list of numbers") from None
+    return tuple(listed)
+
+
+def whole(text: str) -> int:
+    """A whole number of 0 or more; 0 for any other text."""
+    return int(text) if text.isdecimal() else 0

@@ -1,0 +1,76 @@
+"""`gemmbench doctor`, and the line that points to it: a made-up machine, and devices that a child lists."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import gemmbench as gb
+from gemmbench import api
+from gemmbench.doctor.machine import Machine
+from tests.cli.conftest import Call
+from tests.fake_patient import Patient
+
+
+@pytest.fixture
+def patient(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Patient:
+    made = Patient(tmp_path / "root")
+    made.write(f"sys/bus/pci/devices/{'0000:17:00.0'}/vendor", "0x1a03\n")  # the child lists no GPU
+
+    def look_at(**values: Any) -> Machine:
+        return made.machine(**{"devices": (), "chosen": (), **values})
+
+    monkeypatch.setattr(api, "make_patient", look_at)
+    return made
+
+
+def test_findings_are_no_failure(call: Call, patient: Patient) -> None:
+    patient.write("sys/devices/system/cpu/intel_pstate/no_turbo", "1\n")
+    result = call("doctor", "--device", "1")
+    assert result.exit_code == 0
+    assert "echo 0 | sudo tee /sys/devices/system/cpu/intel_pstate/no_turbo" in result.output
+    assert "(driver-units)" in result.output  # two units of the fake driver on eight processors
+    assert "\n1  pthread-Intel" in result.output
+
+
+def test_json_is_an_object(call: Call, patient: Patient) -> None:
+    patient.other = 1.6
+    result = call("doctor", "--json", "--device", "0")
+    assert result.exit_code == 0
+    assert [each["check"] for each in json.loads(result.stdout)["findings"]] == ["driver-units", "load"]
+
+
+def test_a_machine_without_a_device_is_looked_at(
+    call: Call, patient: Patient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GEMMBENCH_FAKE_DEVICES", "")
+    result = call("doctor")
+    assert result.exit_code == 0
+    assert "there is no OpenCL driver with a device (driver-missing)" in result.output
+
+
+def test_a_driver_that_dies_is_said(call: Call, patient: Patient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GEMMBENCH_FAKE_DEVICES", "exit")
+    result = call("doctor")
+    assert result.exit_code == 0
+    assert "not looked at: driver-missing: listing the OpenCL devices failed" in " ".join(
+        result.output.split()
+    )
+
+
+def test_the_api_returns_the_findings(patient: Patient) -> None:
+    patient.other = 1.6
+    assert [finding.check for finding in gb.doctor(device="0")] == ["driver-units", "load"]
+    with pytest.raises(gb.UsageError, match="no device is 'h900'"):
+        gb.doctor(device="h900")
+
+
+def test_a_row_far_below_the_peak_points_to_it(call: Call, patient: Patient) -> None:
+    patient.other = 1.6
+    result = call("gemm", "-m", "2048", "--kernel", "naive", "--baseline", "numpy")
+    (pointing,) = (line for line in result.stderr.splitlines() if "gemmbench doctor" in line)
+    assert pointing.startswith("numpy at 2048 reaches ")
+    assert "gemmbench doctor" not in result.stdout

@@ -1,0 +1,622 @@
+"""`gemmbench doctor`: planted causes, a healthy machine, unreadable files, and rows that point to it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from io import StringIO
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from rich.console import Console
+
+from gemmbench import api
+from gemmbench.doctor import machine as reading
+from gemmbench.doctor import table
+from gemmbench.doctor.checks import CHECKS, Report, examine
+from gemmbench.doctor.finding import NO_RATE, Finding, ranges
+from gemmbench.doctor.shortfall import SHORT, sentence, shortfalls
+from gemmbench.measure.energy import CounterError
+from gemmbench.model import run_file
+from gemmbench.model.row import THREADS
+from gemmbench.model.run_file import Run
+from gemmbench.opencl import drivers
+from tests import fake_runs
+from tests.fake_patient import BOARD, CORES, CPU_DEVICE, FILES, GPU_DEVICE, POCL_DEVICE, SLOT, Patient
+from tests.fake_proc import OTHER
+
+ROOT = Path(__file__).parents[2]
+CPU, CGROUP = "sys/devices/system/cpu", "sys/fs/cgroup/user.slice/session-1.scope"
+HOST, INTEL, GPU, POCL = None, 0, 1, 2
+
+
+@pytest.fixture
+def patient(tmp_path: Path) -> Patient:
+    return Patient(tmp_path / "root")
+
+
+def named(report: Report) -> list[tuple[str, int | None]]:
+    return [(finding.check, finding.device) for finding in report.findings]
+
+
+def only(patient: Patient) -> Finding:
+    """The single finding."""
+    report = examine(patient.machine())
+    assert len(report.findings) == 1, named(report)
+    return report.findings[0]
+
+
+# --- the causes ---------------------------------------------------------------------------------------------
+
+
+def plant_no_driver(patient: Patient) -> None:
+    patient.devices = patient.devices[:1]
+    (patient.root / "etc/OpenCL/vendors/nvidia.icd").unlink()
+
+
+def plant_old_pocl(patient: Patient) -> None:
+    patient.change(POCL, device_version="OpenCL 3.0 PoCL HSTR: pthread-x86_64-unknown-linux-gnu-x86-64")
+
+
+def plant_intel_for_less(patient: Patient) -> None:
+    patient.environ["CL_CONFIG_CPU_TARGET_ARCH"] = "corei7"
+
+
+def plant_narrow_vectors(patient: Patient) -> None:
+    patient.change(INTEL, vector_widths={"float": 8})
+
+
+def plant_few_units(patient: Patient) -> None:
+    patient.change(POCL, compute_units=2)
+    patient.environ["POCL_MAX_PTHREAD_COUNT"] = "2"
+
+
+def plant_no_half(patient: Patient) -> None:
+    patient.change(POCL, dtypes=("float", "double", "int"))
+
+
+def plant_governor(patient: Patient) -> None:
+    patient.cpufreq(scaling_governor="powersave", scaling_driver="acpi-cpufreq")
+
+
+def plant_preference(patient: Patient) -> None:
+    patient.cpufreq(scaling_governor="powersave", energy_performance_preference="power")
+
+
+def plant_clock_limit(patient: Patient) -> None:
+    patient.cpufreq(scaling_max_freq="2000000")
+
+
+def plant_no_turbo(patient: Patient) -> None:
+    patient.write(f"{CPU}/intel_pstate/no_turbo", "1\n")
+    patient.cpufreq(scaling_max_freq="2100000")  # what intel_pstate then says
+
+
+def plant_no_boost(patient: Patient) -> None:
+    patient.write(f"{CPU}/cpufreq/boost", "0\n")
+
+
+def plant_heat(patient: Patient) -> None:
+    patient.write("sys/class/thermal/thermal_zone0/temp", "96000\n")
+
+
+def plant_pinned(patient: Patient) -> None:
+    patient.write("proc/self/status", "Cpus_allowed_list:\t0-3\n")
+    patient.blas = {**(patient.blas or {}), "num_threads": 4}
+
+
+def plant_siblings(patient: Patient) -> None:
+    patient.write(f"{CPU}/smt/active", "1\n")
+    for core in range(CORES):
+        pair = sorted((core, (core + 4) % CORES))
+        patient.write(f"{CPU}/cpu{core}/topology/thread_siblings_list", f"{pair[0]},{pair[1]}\n")
+
+
+def plant_quota(patient: Patient) -> None:
+    patient.write(f"{CGROUP}/cpu.max", "200000 100000\n")
+    patient.write("sys/fs/cgroup/user.slice/cpu.max", "600000 100000\n")  # around it, and looser
+    patient.write(f"{CGROUP}/cpu.stat", "nr_periods 90\nnr_throttled 45\n")
+
+
+def plant_old_quota(patient: Patient) -> None:
+    patient.write("proc/self/cgroup", "4:cpu,cpuacct:/docker/abc\n1:memory:/docker/abc\n0::/\n")
+    patient.write("sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us", "150000\n")
+    patient.write("sys/fs/cgroup/cpu,cpuacct/cpu.cfs_period_us", "100000\n")
+
+
+def plant_memory(patient: Patient) -> None:
+    patient.write(f"{CGROUP}/memory.max", "1000000000\n")
+
+
+def plant_steal(patient: Patient) -> None:
+    patient.steal = 1.6
+
+
+def plant_load(patient: Patient) -> None:
+    patient.other = 1.6
+
+
+def plant_two_nodes(patient: Patient) -> None:
+    patient.write("sys/devices/system/node/online", "0-1\n")
+    patient.write("sys/devices/system/node/node0/cpulist", "0-3\n")
+    patient.write("sys/devices/system/node/node1/cpulist", "4-7\n")
+
+
+def plant_bound_memory(patient: Patient) -> None:
+    plant_two_nodes(patient)
+    patient.write("sys/devices/system/node/node0/cpulist", "0-7\n")
+    patient.write("sys/devices/system/node/node1/cpulist", "8-15\n")
+    patient.write("proc/self/numa_maps", "5633df090000 bind:1 heap anon=2 N1=2\n")
+
+
+def plant_far_device(patient: Patient) -> None:
+    plant_two_nodes(patient)
+    patient.write("sys/devices/system/node/node0/cpulist", "0-7\n")
+    patient.write("sys/devices/system/node/node1/cpulist", "8-15\n")
+    patient.write(f"sys/bus/pci/devices/{SLOT}/numa_node", "1\n")
+
+
+def plant_few_threads(patient: Patient) -> None:
+    patient.blas = {**(patient.blas or {}), "num_threads": 1}
+    patient.environ["OPENBLAS_NUM_THREADS"] = "1"
+
+
+def plant_many_threads(patient: Patient) -> None:
+    patient.blas = {**(patient.blas or {}), "num_threads": 64}
+
+
+def plant_old_kernels(patient: Patient) -> None:
+    patient.blas = {**(patient.blas or {}), "architecture": "Haswell"}
+    patient.environ["OPENBLAS_CORETYPE"] = "Haswell"
+
+
+def board(**values: object) -> Callable[[Patient], None]:
+    return lambda patient: patient.board.update(
+        {f"nvmlDeviceGet{name}": each for name, each in values.items()}
+    )
+
+
+def plant_ecc(patient: Patient) -> None:
+    patient.change(GPU, compute_capability=(8, 9))
+
+
+def plant_busy_board(patient: Patient) -> None:
+    board(UtilizationRates=SimpleNamespace(gpu=97))(patient)
+    board(ComputeRunningProcesses=[SimpleNamespace(pid=4711)])(patient)
+
+
+# name, what is planted, what must be found, words of what it tells, costs, has seen, and of the command
+CAUSES: tuple[tuple[str, Callable[[Patient], None], str, int | None, tuple[str, str, str, str]], ...] = (
+    ("no driver", plant_no_driver, "driver-missing", HOST,
+     ("NVIDIA GPU", NO_RATE, "0x10de", "apt-get install nvidia-opencl-icd")),
+    ("old PoCL", plant_old_pocl, "driver-target", POCL,
+     ("SSE where this CPU offers AVX-512", "87.5 %", "HSTR", "install")),
+    ("Intel for less", plant_intel_for_less, "driver-target", INTEL,
+     ("corei7", "87.5 %", "CL_CONFIG_CPU_TARGET_ARCH=corei7", "env -u CL_CONFIG")),
+    ("narrow vectors", plant_narrow_vectors, "driver-target", INTEL,
+     ("AVX2 where", "50.0 %", "VECTOR_WIDTH_FLOAT: 8", "install")),
+    ("few units", plant_few_units, "driver-units", POCL,
+     ("2 units", "75.0 %", "POCL_MAX_PTHREAD_COUNT=2", "env -u POCL_MAX")),
+    ("no half", plant_no_half, "types", POCL, ("no half", NO_RATE, "cl_khr_fp16", "--device 0")),
+    ("governor", plant_governor, "governor", HOST,
+     ("8 of 8", "79.5 %", "scaling_governor: powersave", "echo performance")),
+    ("preference", plant_preference, "governor", HOST,
+     ("preference power", "not known", "preference: power", "echo performance")),
+    ("clock limit", plant_clock_limit, "cpu-clock", HOST,
+     ("2,000 of 3,900 MHz", "48.7 %", "scaling_max_freq: 2000000", "echo 3900000")),
+    ("no turbo", plant_no_turbo, "turbo", HOST, ("turbo", "46.2 %", "no_turbo: 1", "echo 0 | sudo tee")),
+    ("no boost", plant_no_boost, "turbo", HOST, ("turbo", "46.2 %", "boost: 0", "echo 1 | sudo tee")),
+    ("heat", plant_heat, "cpu-temperature", HOST, ("hot", "not known", "96 C, its limit 95 C", "")),
+    ("pinned", plant_pinned, "affinity", HOST,
+     ("4 of 8", "50.0 %", "Cpus_allowed_list 0-3", "taskset -c 0-7")),
+    ("siblings", plant_siblings, "smt", HOST,
+     ("8 threads on 4 cores", "not known", "smt/active: 1", "--threads 4,8")),
+    ("quota", plant_quota, "cpu-quota", HOST, ("2.00 of 8", "75.0 %", "nr_throttled 45 of 90", "echo max")),
+    ("old quota", plant_old_quota, "cpu-quota", HOST,
+     ("1.50 of 8", "81.2 %", "cfs_quota_us: 150000", "docker update --cpus 8")),
+    ("memory", plant_memory, "memory-limit", HOST,
+     ("381 MiB", NO_RATE, "memory.max: 1000000000", "echo max")),
+    ("steal", plant_steal, "steal", HOST, ("hypervisor", "20.0 %", "steal", "gemmbench check")),
+    ("load", plant_load, "load", HOST, ("1.60 of 8", "20.0 %", f"other ({OTHER}) 1.60", f"-p {OTHER}")),
+    ("two nodes", plant_two_nodes, "numa", HOST,
+     ("2 nodes", "not known", "cpulist: 4-7", "--interleave=all")),
+    ("bound memory", plant_bound_memory, "numa", HOST, ("node 1", "not known", "bind:1", "--membind=0")),
+    ("far device", plant_far_device, "device-numa", GPU,
+     ("node 1", "not known", "numa_node: 1", "--cpunodebind=1")),
+    ("few threads", plant_few_threads, "blas-threads", HOST,
+     ("1 thread on 8", "87.5 %", "OPENBLAS_NUM_THREADS=1", "env -u OPENBLAS")),
+    ("many threads", plant_many_threads, "blas-threads", HOST,
+     ("64 threads", "not known", "64 threads", "OPENBLAS_NUM_THREADS=8")),
+    ("old kernels", plant_old_kernels, "blas-kernels", HOST,
+     ("AVX2 where", "50.0 %", "Haswell", "env -u OPENBLAS_CORETYPE")),
+    ("narrow link", board(CurrPcieLinkWidth=8), "pcie", GPU, ("x8", "50.0 %", "8 of 16", "lspci")),
+    ("slow link", board(CurrPcieLinkGeneration=3), "pcie", GPU,
+     ("PCIe 3.0 x16", "75.0 %", "3 of 5", "lspci")),
+    ("slow slot", board(CurrPcieLinkGeneration=4, MaxPcieLinkGeneration=4), "pcie", GPU,
+     ("5.0 x16", "50.0 %", "4 of 5", SLOT)),
+    ("ECC", plant_ecc, "ecc", GPU, ("ECC", "about 20 %", "EccMode: 1", f"nvidia-smi -i {SLOT} -e 0")),
+    ("power limit", board(EnforcedPowerLimit=400_000), "gpu-power", GPU,
+     ("400 of its 700 W", "not known", "400000 mW", "-pl 700")),
+    ("clock", board(ApplicationsClock=990), "gpu-clock", GPU,
+     ("990 of 1980", "50.0 %", "990 MHz", "-rac")),
+    ("hot board", board(CurrentClocksEventReasons=0x20, Temperature=88, ClockInfo=990),
+     "gpu-temperature", GPU, ("temperature", "50.0 %", "88 C", "nvidia-smi -q")),
+    ("brake", board(CurrentClocksEventReasons=0x80), "gpu-temperature", GPU,
+     ("brake", "%", "hardware", "nvidia-smi -q")),
+    ("no persistence", board(PersistenceMode=0), "persistence", GPU,
+     ("forgets", NO_RATE, "Mode: 0", "-pm 1")),
+    ("MIG", board(MigMode=[1, 1]), "mig", GPU, ("slice", "not known", "MigMode: 1", "-mig 0")),
+    ("busy board", plant_busy_board,
+     "gpu-load", GPU, ("other programs", "97 %", "4711", "nvidia-smi")),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("plant", "check", "device", "words"), [each[1:] for each in CAUSES], ids=[each[0] for each in CAUSES]
+)
+def test_a_planted_cause_is_named_and_nothing_else(
+    plant: Callable[[Patient], None],
+    check: str,
+    device: int | None,
+    words: tuple[str, str, str, str],
+    patient: Patient,
+) -> None:
+    plant(patient)
+    report = examine(patient.machine())
+    assert named(report) == [(check, device)]
+    finding = report.findings[0]
+    tells, cost, seen, command = words
+    assert tells in finding.tells
+    assert cost in finding.cost
+    assert seen in " ".join(finding.seen)
+    assert command in finding.command
+    assert finding.command or finding.remark
+    assert not re.search(r"None|\bnan\b", str(asdict(finding)).replace("'device': None", ""))
+
+
+def test_every_check_has_a_planted_cause() -> None:
+    assert {each[2] for each in CAUSES} == {check.name for check in CHECKS}
+
+
+# --- a healthy machine, and what is no fault ----------------------------------------------------------------
+
+
+def test_a_healthy_machine_gives_no_finding_and_everything_is_looked_at(patient: Patient) -> None:
+    report = examine(patient.machine())
+    assert report == Report((), (), report.looked)
+    of_gpu, of_cpu = ([check.of for check in CHECKS].count(kind) for kind in ("gpu", "cpu"))
+    hosts, each = ([check.of for check in CHECKS].count(kind) for kind in ("host", "device"))
+    assert report.looked == hosts + of_gpu + 2 * of_cpu + 3 * each
+
+
+def rests(patient: Patient) -> None:
+    board(CurrPcieLinkGeneration=1, PerformanceState=8)(patient)
+
+
+def has_smt_and_a_blas_that_knows(patient: Patient) -> None:
+    plant_siblings(patient)
+    patient.blas = {**(patient.blas or {}), "num_threads": 4}
+
+
+def uses_its_own_powersave(patient: Patient) -> None:
+    patient.cpufreq(scaling_governor="powersave", energy_performance_preference="balance_performance")
+
+
+def interleaves(patient: Patient) -> None:
+    plant_two_nodes(patient)
+    patient.write("proc/self/numa_maps", "5633df090000 interleave:0-1 heap\n")
+
+
+def measures_a_gpu_of_two_nodes(patient: Patient) -> None:
+    plant_two_nodes(patient)
+    patient.chosen = (GPU,)
+
+
+def shows_a_picture(patient: Patient) -> None:
+    board(PersistenceMode=0, DisplayActive=1)(patient)
+
+
+def was_stolen_from_by_two_ticks(patient: Patient) -> None:
+    patient.steal = 0.32
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        rests,
+        has_smt_and_a_blas_that_knows,
+        uses_its_own_powersave,
+        interleaves,
+        measures_a_gpu_of_two_nodes,
+        shows_a_picture,
+        was_stolen_from_by_two_ticks,
+    ],
+)
+def test_what_is_no_fault_is_no_finding(change: Callable[[Patient], None], patient: Patient) -> None:
+    change(patient)
+    assert named(examine(patient.machine())) == []
+
+
+def test_a_link_that_rests_is_not_looked_at_and_its_width_is(patient: Patient) -> None:
+    rests(patient)
+    assert [each.check for each in examine(patient.machine()).not_seen] == ["pcie"]
+    board(CurrPcieLinkWidth=4)(patient)
+    assert "PCIe 5.0 x4" in only(patient).tells
+
+
+# --- unreadable files ---------------------------------------------------------------------------------------
+
+
+def test_no_unreadable_file_gives_a_finding_or_a_crash(patient: Patient) -> None:
+    alike = re.compile(r"/cpu[1-9]/|/proc/([0-9]+|stat$)")  # other processors'; those that time writes anew
+    files = [path for path in patient.root.rglob("*") if path.is_file() and not alike.search(str(path))]
+    assert len(files) > len(FILES)
+    for path in files:
+        text = path.read_bytes()
+        path.unlink()
+        path.mkdir()  # which no reader can read, and root can neither
+        assert not examine(patient.machine()).findings, f"{path} cannot be read"
+        path.rmdir()
+        for garbage in (b"\xff\xfe: b,\n\n:", b"-1"):
+            path.write_bytes(garbage)
+            examine(patient.machine())
+        path.write_bytes(text)
+
+
+def test_only_the_programs_of_others_are_load(patient: Patient) -> None:
+    quiet = patient.machine(sleep=lambda seconds: patient.proc.run(seconds, own=1.6))
+    assert not examine(quiet).findings
+    (finding,) = examine(
+        patient.machine(sleep=lambda seconds: patient.proc.run(seconds, own=1.6, other=1.6))
+    ).findings
+    assert finding.tells.startswith("other programs use 1.60 of 8")
+    assert finding.seen[1] == f"/proc/*/stat: other ({OTHER}) 1.60"
+
+
+@pytest.mark.parametrize("garbage", [None, "", "cpu", "cpu0 a b c", "cpu0 1 2"])
+def test_times_of_processors_that_cannot_be_read_are_not_looked_at(
+    garbage: str | None, patient: Patient
+) -> None:
+    (patient.root / "proc/stat").unlink()
+    if garbage is not None:
+        patient.write("proc/stat", garbage)
+    report = examine(patient.machine(sleep=lambda seconds: None))
+    assert not report.findings
+    assert {each.check for each in report.not_seen} >= {"load", "steal"}
+
+
+def test_what_cannot_be_read_is_said(patient: Patient) -> None:
+    governor = patient.root / CPU / "cpu0/cpufreq/scaling_governor"
+    governor.unlink()
+    governor.mkdir()
+    report = examine(patient.machine())
+    assert [(each.check, each.reason) for each in report.not_seen] == [
+        ("governor", f"/{CPU}/cpu0/cpufreq/scaling_governor: is a directory")
+    ]
+    assert "not looked at: governor: /" in " ".join(shown(report).split())
+
+
+def test_an_empty_root_is_not_looked_at(tmp_path: Path) -> None:
+    machine = replace(Patient(tmp_path / "root").machine(), root=tmp_path / "nowhere", devices=(), chosen=())
+    report = examine(machine)
+    assert named(report) == [("driver-missing", None)]  # there are no devices
+    assert {each.check for each in report.not_seen} >= {"governor", "load", "affinity", "cpu-quota"}
+
+
+def test_a_board_that_answers_nothing_is_not_looked_at(patient: Patient) -> None:
+    for name in BOARD:
+        del patient.board[name]
+        assert not examine(patient.machine()).findings, name
+
+    def missing(device: object) -> reading.Answers:
+        raise CounterError('NVML needs nvidia-ml-py: pip install "gemmbench[energy]"')
+
+    report = examine(patient.machine(open_board=missing))
+    assert not report.findings
+    assert "gpu-load (1): NVML needs nvidia-ml-py" in " ".join(shown(report).split())
+
+
+def test_devices_that_cannot_be_listed_are_said(patient: Patient) -> None:
+    report = examine(patient.machine(devices=(), chosen=(), trouble="listing the OpenCL devices failed: x"))
+    assert not report.findings
+    assert [each.check for each in report.not_seen] == ["driver-missing"]
+
+
+# --- drivers by system --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "command"),
+    [
+        ("ID=debian", "sudo apt-get install nvidia-opencl-icd"),
+        ("ID=ubuntu\nID_LIKE=debian", "sudo ubuntu-drivers install"),
+        ('ID="linuxmint"\nID_LIKE="ubuntu debian"', "sudo ubuntu-drivers install"),
+        ("ID=fedora", "sudo dnf install xorg-x11-drv-nvidia-cuda"),
+        ('ID="rocky"\nID_LIKE="rhel centos fedora"', "sudo dnf install xorg-x11-drv-nvidia-cuda"),
+        ("ID=arch", "sudo pacman -S opencl-nvidia"),
+        ("ID=manjaro\nID_LIKE=arch", "sudo pacman -S opencl-nvidia"),
+        ("ID=nixos", ""),
+    ],
+)
+def test_a_missing_driver_is_named_as_this_system_calls_it(text: str, command: str, patient: Patient) -> None:
+    plant_no_driver(patient)
+    patient.write("etc/os-release", text)
+    assert only(patient).command == command
+
+
+@pytest.mark.parametrize(
+    ("maker", "packages"),
+    [
+        ("cpu", ("pocl-opencl-icd", "pocl-opencl-icd", "pocl", "pocl")),
+        ("amd", ("mesa-opencl-icd", "mesa-opencl-icd", "rocm-opencl", "rocm-opencl-runtime")),
+        ("intel", ("intel-opencl-icd", "intel-opencl-icd", "intel-compute-runtime", "intel-compute-runtime")),
+    ],
+)
+def test_every_system_has_a_package(maker: str, packages: tuple[str, ...]) -> None:
+    commands = [drivers.package_command(maker, family) for family in ("debian", "ubuntu", "fedora", "arch")]
+    assert tuple(command.split()[-1] for command in commands) == packages
+
+
+def test_a_machine_without_a_driver_gets_pip_and_its_own_package(
+    patient: Patient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(drivers, "install_command", lambda: 'pip install "gemmbench[cpu]"')
+    patient.devices = ()
+    (patient.root / f"sys/bus/pci/devices/{SLOT}/vendor").unlink()
+    finding = only(patient)
+    assert finding.command == 'pip install "gemmbench[cpu]"'
+    assert finding.remark == "or: sudo apt-get install pocl-opencl-icd"
+
+
+def test_a_gpu_that_this_user_may_not_use(patient: Patient, monkeypatch: pytest.MonkeyPatch) -> None:
+    patient.write(f"sys/bus/pci/devices/{SLOT}/vendor", "0x1002\n")
+    patient.write("dev/dri/renderD128", "")
+    patient.devices = (CPU_DEVICE,)
+    assert only(patient).command == "sudo apt-get install mesa-opencl-icd"
+    monkeypatch.setattr(reading.os, "access", lambda path, mode: False)
+    assert only(patient).command == "sudo usermod -aG render $USER"
+
+
+def test_a_limit_on_what_is_mounted_was_set_by_a_containers_host(patient: Patient) -> None:
+    patient.write("sys/fs/cgroup/cpu.max", "100000 100000\n")
+    finding = only(patient)
+    assert finding.command == "docker update --cpus 8 CONTAINER"
+    assert finding.remark.startswith("on the container's host")
+
+
+def test_processors_that_a_control_group_takes_are_its_owners(patient: Patient) -> None:
+    plant_pinned(patient)
+    patient.write(f"{CGROUP}/cpuset.cpus.effective", "0-3\n")
+    finding = only(patient)
+    assert finding.command == ""
+    assert "Slurm" in finding.remark
+
+
+# --- what is shown ------------------------------------------------------------------------------------------
+
+
+def shown(report: Report, width: int = 80) -> str:
+    console = Console(file=StringIO(), width=width, highlight=False, markup=False, emoji=False)
+    console.print(table.page(report, (CPU_DEVICE, GPU_DEVICE, POCL_DEVICE), "Some Processor"), crop=False)
+    assert isinstance(console.file, StringIO)
+    return console.file.getvalue()
+
+
+@pytest.mark.parametrize("width", [40, 80, 120])
+def test_a_page_says_what_it_costs_how_it_was_seen_and_what_to_type(width: int, patient: Patient) -> None:
+    plant_governor(patient)
+    plant_ecc(patient)
+    report = examine(patient.machine())
+    text = shown(report, width)
+    commands = [line for line in text.splitlines() if line.startswith("   type   ")]
+    whole = [f"   type   {finding.command}" for finding in report.findings]
+    assert commands == whole  # to be copied, never broken
+    assert max(len(line) for line in text.splitlines() if line not in commands) <= width
+    for word in ("host  Some Processor", "1  NVIDIA H200", "(governor)", "(ecc)", "type", "seen"):
+        assert word in text
+    assert "2 findings in" in text
+    assert "Nothing was changed." in " ".join(text.split())
+    assert "Best Practices Guide" in " ".join(text.split())
+
+
+def test_a_healthy_machine_is_told_so(patient: Patient) -> None:
+    text = shown(examine(patient.machine()))
+    assert text.startswith("Nothing found in ")
+    assert "not looked at" not in text
+
+
+def test_json_has_every_finding_and_what_was_not_looked_at(patient: Patient) -> None:
+    plant_governor(patient)
+    (patient.root / CPU / "online").unlink()
+    record = json.loads(json.dumps(table.to_record(examine(patient.machine()))))
+    assert [(each["check"], each["device"]) for each in record["findings"]] == [("governor", None)]
+    assert set(record["findings"][0]) == {
+        "check", "device", "tells", "cost", "source", "seen", "command", "remark",
+    }  # fmt: skip
+    assert [each["check"] for each in record["not_looked_at"]] == ["affinity"]
+
+
+def test_the_page_of_the_checks_is_that_of_the_table() -> None:
+    lines = [f"| `{check.name}` | {check.reads} | {check.tells} |" for check in CHECKS]
+    assert "\n".join(["| check | reads | tells |", "|---|---|---|", *lines]) in (
+        ROOT / "docs/doctor.md"
+    ).read_text(encoding="utf-8")
+
+
+def test_ranges_are_written_as_linux_does() -> None:
+    assert ranges((0, 1, 2, 5, 7, 8)) == "0-2,5,7-8"
+    assert reading.numbers("0-2,5,7-8", "x") == (0, 1, 2, 5, 7, 8)
+
+
+# --- rows that point to it ----------------------------------------------------------------------------------
+
+
+def run_of(gflops: float, size: int = 1024, variant: str = "numpy", **values: object) -> Run:
+    gemm = fake_runs.gemm_row(
+        variant, fake_runs.Problem(size, size, size), gflops, -1 if variant == "numpy" else 0
+    )
+    rows = (replace(gemm, **values), fake_runs.peak_row(16, 300.0))  # type: ignore[arg-type]
+    return Run(fake_runs.header(("square",)), rows)
+
+
+def test_a_large_row_of_the_best_kernels_below_70_percent_of_the_peak_is_short() -> None:
+    (short,) = shortfalls(run_of(150.0))
+    assert short.fraction == pytest.approx(0.5, abs=0.01)
+    assert not shortfalls(run_of(SHORT * 300 + 5))
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        run_of(20.0, variant="naive"),  # an early rung
+        run_of(20.0, 256),  # small
+        run_of(20.0, parameters={THREADS: 1}),  # on purpose
+        run_of(20.0, variant="cpu-packed", grid=("MR",)),
+        run_of(20.0, variant="gpu-tile"),  # on a CPU
+    ],
+)
+def test_what_is_slow_by_nature_is_not_short(run: Run) -> None:
+    assert not shortfalls(run)
+
+
+def test_the_line_names_only_what_lowers_the_rates_of_that_device(patient: Patient) -> None:
+    short = shortfalls(run_of(150.0))
+    assert sentence(short, examine(patient.machine())) == ""
+    patient.change(INTEL, dtypes=("float", "double", "int"))  # no rate
+    board(EnforcedPowerLimit=400_000)(patient)  # of another device
+    assert sentence(short, examine(patient.machine())) == ""
+    plant_load(patient)
+    line = sentence(short, examine(patient.machine()))
+    assert line.startswith("numpy at 1024 reaches 49.9 % of the float peak: `gemmbench doctor` ")
+    assert line.endswith("(load).")
+
+
+@pytest.mark.parametrize(("other", "quiet", "lines"), [(1.6, False, 1), (1.6, True, 0), (0.0, False, 0)])
+def test_the_line_is_on_stderr_where_there_is_something_to_say(
+    other: float,
+    quiet: bool,
+    lines: int,
+    patient: Patient,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    patient.other = other
+    monkeypatch.setattr(api, "make_patient", lambda **values: patient.machine())
+    api.point_to_doctor(run_of(150.0), quiet)
+    said = capsys.readouterr()
+    assert said.err.count("gemmbench doctor") == lines
+    assert not said.out
+
+
+def test_a_board_that_has_just_been_measured_is_not_asked_whether_it_is_busy(patient: Patient) -> None:
+    board(UtilizationRates=SimpleNamespace(gpu=97))(patient)
+    assert named(examine(patient.machine(), at_rest=False)) == []
+
+
+def test_no_saved_run_of_a_gpu_is_short() -> None:
+    runs = [run_file.load(path) for path in sorted((ROOT / "plots").glob("h200-*.jsonl"))]
+    assert len(runs) > 5
+    assert [run.path for run in runs if shortfalls(run)] == []
