@@ -19,7 +19,8 @@ _FILE = "check/compare.cl"
 _GROUPS_PER_UNIT = 8
 _GROUP = 256  # on a GPU
 _WORDS = {4: "uint", 2: "ushort", 1: "uchar"}
-_NONE = (1 << 32) - 1  # the first wrong word, where there is none
+_COUNTERS = 4
+_CLEAR = np.array((0, 0, (1 << 32) - 1, 0), np.uint32)  # no word, no bit, none the first
 
 
 class Comparer:
@@ -39,9 +40,8 @@ class Comparer:
         built = runtime.build(_FILE, (f"-DWORD={_WORDS[self._width]}",))
         self._kernel = runtime.kernel(built, "compare", (self._group,))
         self._items = max(1, runtime.facts.compute_units) * _GROUPS_PER_UNIT * self._group
-        self._runtime = runtime
         # Two: while one batch is read, the next is in the queue.
-        self._counters = cycle([_Counters(self._queue) for _ in range(2)])
+        self._counters = cycle([_Counters(runtime) for _ in range(2)])
 
     def batch(self, count: int, scope: str, launch: Callable[[int], tuple[Sequence[Any], Any]]) -> Checked:
         """Put problems into the queue, each followed by its comparison.
@@ -52,14 +52,14 @@ class Comparer:
             launch: enqueues the problem of a number; its events, None for steps without, and its result.
         """
         counters = next(self._counters)
-        counters.clear(self._runtime, count)
+        counters.clear(count)
         begin = time.monotonic()
         events, checks = [], []
         for number in range(count):
             steps, result = launch(number)
             events.append(steps)
             self._kernel.set_args(
-                result, self._first, counters.buffer, np.uint32(3 * number), np.uint32(self._words)
+                result, self._first, counters.buffer, np.uint32(_COUNTERS * number), np.uint32(self._words)
             )
             checks.append(
                 cl.enqueue_nd_range_kernel(self._queue, self._kernel, (self._items,), (self._group,))
@@ -70,27 +70,35 @@ class Comparer:
 
 
 class _Counters:
-    """Three numbers for each problem of a batch, on the device and on the host."""
+    """Four numbers for each problem of a batch, on the device and on the host: words, bits, the first, 0."""
 
-    def __init__(self, queue: Any) -> None:
-        self._queue = queue
-        self._room = 0
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime, self._room = runtime, 0
         self.buffer: Any = None
-        self.host: ReferenceArray = np.empty((0, 3), np.uint32)
-        self._clear: ReferenceArray = self.host
+        self.host: ReferenceArray = np.empty((0, _COUNTERS), np.uint32)
 
-    def clear(self, runtime: Runtime, count: int) -> None:
+    def clear(self, count: int) -> None:
         """Nothing is wrong so far."""
         if count > self._room:
             self._room = count
-            self._clear = np.tile(np.array((0, 0, _NONE), np.uint32), (count, 1))
-            self.host = np.empty_like(self._clear)
-            self.buffer = runtime.buffer(self._clear.nbytes)
-        cl.enqueue_copy(self._queue, self.buffer, self._clear, is_blocking=False)
+            self.buffer = self._runtime.buffer(count * _CLEAR.nbytes)
+            self.host = self._pinned(count)
+        cl.enqueue_fill_buffer(self._runtime.queue, self.buffer, _CLEAR, 0, count * _CLEAR.nbytes)
+
+    def _pinned(self, count: int) -> ReferenceArray:
+        """Host memory that is copied to without waiting; mapped for good."""
+        staging = self._runtime.buffer(
+            count * _CLEAR.nbytes, cl.mem_flags.READ_WRITE | cl.mem_flags.ALLOC_HOST_PTR
+        )
+        flags = cl.map_flags.READ | cl.map_flags.WRITE
+        view, _ = cl.enqueue_map_buffer(
+            self._runtime.queue, staging, flags, 0, (count, _COUNTERS), np.dtype(np.uint32), is_blocking=True
+        )
+        return np.asarray(view)
 
     def read(self, count: int) -> Any:
         """Enqueue reading them; the event."""
-        return cl.enqueue_copy(self._queue, self.host[:count], self.buffer, is_blocking=False)
+        return cl.enqueue_copy(self._runtime.queue, self.host[:count], self.buffer, is_blocking=False)
 
 
 @dataclass(frozen=True)
@@ -122,7 +130,7 @@ class Checked:
                 spent_s = end - self.begin - check_s
         wrong = tuple(
             WrongResult(number, int(bits), int(words), int(first) * self.width)
-            for number, (words, bits, first) in enumerate(self.counted)
+            for number, (words, bits, first, _) in enumerate(self.counted)
             if words
         )
         seconds = {self.scope: max(spent_s, 1e-9) / count, "check": check_s / count}
