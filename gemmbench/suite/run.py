@@ -27,6 +27,8 @@ from gemmbench.suite.together_table import alone
 MakePlan = Callable[[Sequence[DeviceFacts], FindTuned], Plan]
 Listen = Callable[[Event], None]
 
+_NOTHING_RAN = "--for ran nothing: no kernel that was measured can run on; name one with --kernel"
+
 
 @dataclass(frozen=True)
 class Request:
@@ -70,6 +72,7 @@ class Measurement:
     presets: KeptPresets
     worker: Worker
     make_machine: Maker
+    asides: tuple[str, ...] = ()  # for the user, on the way
 
     def run(self, listen: Listen = lambda _: None) -> Outcome:
         """Measure. Ctrl-C and a full disk end the run; the rows before them are in the outcome.
@@ -106,7 +109,7 @@ class Measurement:
         outcome.run = replace(outcome.run, rows=current(rows))
         self.peaks.keep(alone(outcome.run), resumed)
         measured.keep(header, automatic.lessons)
-        outcome.notes = (*self.peaks.notes, *measured.notes, *self.presets.notes)
+        outcome.notes = (*self.peaks.notes, *measured.notes, *self.presets.notes, *self.asides)
         return outcome
 
     def _events(self, file: RunFile | None, automatic: Automatic) -> Generator[Event, None, None]:
@@ -140,9 +143,11 @@ class Measurement:
         header = self.header
         steps = session.Steps(header.devices, header.policy, file, automatic)
         named = self.request.named
-        yield from sustain.run(
+        has_run = yield from sustain.run(
             self.plan, current(rows), named, steps, worker_of, self.request.sustain_s, bool(self.groups)
         )
+        if not has_run:
+            self.asides = (_NOTHING_RAN,)
 
 
 @contextmanager

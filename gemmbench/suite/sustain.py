@@ -90,24 +90,25 @@ def run(
     worker_of: Callable[[int], Worker],
     wanted_s: float,
     at_once: bool,
-) -> Generator[Event, None, None]:
+) -> Generator[Event, None, bool]:
     """Run the fastest row of each device for so long; one device after another, or all at once.
+
+    Returns:
+        Whether there was a row that can run on, or had already.
 
     Raises:
         KeyboardInterrupt: Ctrl-C; what was measured until then is in the rows.
         RunFileError: a row cannot be written.
     """
-    able = [
-        (case, row)
-        for case, row in chosen(plan, rows, named)
-        if not (row.sustained and row.sustained.end == DONE)
-    ]
+    fastest = chosen(plan, rows, named)
+    able = [(case, row) for case, row in fastest if not (row.sustained and row.sustained.end == DONE)]
     groups = [able] if at_once else [[pair] for pair in able]
     yield steps.planned(len(groups), len(groups) * (wanted_s + 1))
     for group in filter(None, groups):
         labels = " and ".join(f"{case.label} on {case.device}" for case, _ in group)
         yield steps.started(f"{labels} for {seconds(wanted_s)}")
         yield from _group(group, steps, worker_of, wanted_s)
+    return bool(fastest)
 
 
 def _group(

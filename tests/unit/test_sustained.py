@@ -222,6 +222,16 @@ def test_a_row_with_a_wrong_bit_is_wrong_and_says_where(monkeypatch: pytest.Monk
     assert row.sustained
 
 
+@pytest.mark.parametrize(("status", "has_run"), [("failed", False), ("ok", True)])
+def test_whether_there_was_anything_to_run(status: Any, has_run: bool) -> None:
+    row = replace(fake_runs.gemm_row("naive", _problem(), 10.0), parameters={}, status=status)
+    done = replace(row, sustained=Sustained(1.0, DONE, 1))  # of a run that is resumed
+    loads = sustain.run([case()], [done], (), steps(), lambda _: worker(), 1.0, at_once=False)  # type: ignore[arg-type, return-value]
+    next(loads)
+    with pytest.raises(StopIteration, match=str(has_run)):
+        next(loads)
+
+
 def test_what_cannot_be_compared_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     row = row_of(replace(worker(), prepared=Prepared(("device",))), monkeypatch)
     assert row.notes[-1] == "not run for longer: its results cannot be compared with the first one's"
