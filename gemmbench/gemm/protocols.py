@@ -22,7 +22,7 @@ from typing import Literal
 
 from gemmbench.gemm.measure import WrongError, predict, verified_row, verified_row_after
 from gemmbench.ladder import BY_NAME as VARIANTS
-from gemmbench.ladder import CUBLAS
+from gemmbench.ladder import CLBLAST, CUBLAS
 from gemmbench.measure.sampling import Clock, Settling, Sleep, batch_size, rest
 from gemmbench.model.case import Case, Operands, Policy, Staged, Values
 from gemmbench.model.conditions import Conditions, joined
@@ -341,7 +341,8 @@ class _Rounds:
                     )
                     try:
                         samples, clock, conditions = taking.round(number == 0, self._sleep)
-                        result.add(samples, clock, conditions)
+                        is_wall = VARIANTS[self._case.variant].executor == CLBLAST  # its batches' clock
+                        result.add(samples, "wall" if is_wall else clock, conditions)
                         self._conditions.append(conditions)
                     except NotMeasuredError as error:
                         if error.status != "unsupported" or error.restart:

@@ -19,6 +19,7 @@ from gemmbench.stats.intervals import CONFIDENCE, Interval, student
 
 ZEROS = "zeros"
 MARK = " !"
+_WIDE = 10.0  # times the lower end: such an interval says nothing
 WARNING = "operands of zeros: shown beside the others here, and in no other table, chart or comparison"
 
 
@@ -157,6 +158,8 @@ def _difference(line: Line) -> str:
 def _within(line: Line) -> str:
     if line.ratio is None or line.samples.name == OWN or line.rounds < 2:
         return ""
+    if line.ratio.high > _WIDE * line.ratio.low:
+        return "wide"
     return f"{signed(line.ratio.low - 1)} to {signed(line.ratio.high - 1)}"
 
 

@@ -189,6 +189,15 @@ def test_chains_are_as_long_as_their_tools_make_them() -> None:
     assert {manner.wall for _, count, manner in instrument.launched() if count == 10_000} == {True}
 
 
+def test_an_interval_that_says_nothing_is_called_wide() -> None:
+    row = measured(kernel(), "chain", rounds=1)
+    own, chain = row.protocols or ()
+    two = replace(own, rounds=((1.0,), (1.0,))), replace(chain, rounds=((0.5,), (4.0,)))
+    run = Run(fake_runs.header([], [fake_runs.GPU]), (replace(row, protocols=two),), "")
+    (sheet,) = protocols_table.sheets(run)
+    assert sheet.rows[1][sheet.columns.index("95 %")].text == "wide"
+
+
 def test_a_burst_rests_and_lasts_a_tenth_of_a_second() -> None:
     instrument = kernel(uniform=0.005)
     row = measured(instrument, "burst", rounds=1)
