@@ -8,32 +8,48 @@ was measured until then is saved. No signal handler is set here.
 from __future__ import annotations
 
 import inspect
+import os
+import shutil
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from rich.console import Console
 
-from gemmbench import NothingMeasured, UsageError, views
+from gemmbench import NothingMeasured, UsageError, exports
 from gemmbench.bundle import Bundle as Written
 from gemmbench.bundle import write as write_bundle
 from gemmbench.doctor.checks import Report, examine
 from gemmbench.doctor.finding import Finding
 from gemmbench.doctor.machine import Machine
 from gemmbench.doctor.shortfall import sentence, shortfalls
-from gemmbench.ladder import FAMILIES, ORDER
+from gemmbench.exports import records as exported
+from gemmbench.exports import schemas
+from gemmbench.ladder import families, order_of
+from gemmbench.ladder.own import NAME
 from gemmbench.measure import machine
 from gemmbench.measure.child import Worker, WorkerError
 from gemmbench.model import run_file
+from gemmbench.model.case import KERNEL
 from gemmbench.model.device import BUSY_CORES, DeviceFacts, HostFacts
+from gemmbench.model.kernel_files import SCAFFOLD, raw
 from gemmbench.model.units import clean, reason_of
 from gemmbench.options import comparing, measuring
 from gemmbench.options.bundling import Bundle
 from gemmbench.options.comparing import Tune
-from gemmbench.options.declare import Options, build, check_overwriting, check_plot_path, command_line, specs
+from gemmbench.options.declare import (
+    Options,
+    build,
+    check_folder,
+    check_overwriting,
+    check_plot_path,
+    command_line,
+    specs,
+)
 from gemmbench.options.doctoring import Doctor
 from gemmbench.options.measuring import Measuring
 from gemmbench.regress import check as checking
@@ -107,7 +123,7 @@ class Run(run_file.Run):
 
     def table(self, verbose: bool = False) -> RenderableType:
         """What `show` prints, for rich."""
-        return show_table(self, ORDER, verbose, self.own)
+        return show_table(self, order_of(self), verbose, self.own)
 
     def plot(self, path: str | Path, kind: str | None = None) -> None:
         """Draw a chart.
@@ -123,9 +139,39 @@ class Run(run_file.Run):
         check_plot_path(path)
         draw([self], kind, path)
 
-    def records(self) -> list[dict[str, Any]]:
-        """A plain dictionary for each row: what ``show --format json`` prints, rates and samples included."""
-        return views.to_records(self)
+    columns: ClassVar[Mapping[str, str]] = exported.TYPES
+    """The columns of flat records and their types, in Arrow's words: ``string``, ``int64``, ``float64``."""
+
+    def records(self, flat: bool = False) -> list[dict[str, Any]]:
+        """A plain dictionary for each row: what ``show --format json`` prints, rates and samples included.
+
+        Args:
+            flat: what ``show --format csv`` prints instead: in every row all of `columns`, each a value of
+                its type or None, for data frames and Parquet.
+        """
+        return exported.to_flat(self) if flat else exported.to_records(self)
+
+    def text(self, format: str) -> str:
+        """What ``show --format`` prints.
+
+        Raises:
+            UsageError: there is no such format of text.
+        """
+        if format not in exports.FORMATS:
+            raise UsageError(f"unknown format {format!r}; there are {', '.join(exports.FORMATS)}")
+        return exports.FORMATS[format].text(self, order_of(self))
+
+    def export(self, path: str | Path, format: str) -> None:
+        """Write what ``show --format FORMAT --out FILE`` writes.
+
+        Args:
+            path: a file; it is replaced. A SQLite database gets the run beside those that it has.
+            format: one that `text` takes, or ``sqlite``.
+
+        Raises:
+            UsageError: there is no such format, or the file cannot be written.
+        """
+        export([self], Path(path), format)
 
     def check_measured(self) -> None:
         """Whether there is a result of what was asked for.
@@ -222,6 +268,75 @@ precision = _command(measuring.Precision)
 workloads = _command(measuring.Workloads)
 gemm = _command(measuring.Gemm)
 protocols = _command(measuring.Protocols)
+
+
+def export(runs: Sequence[run_file.Run], path: Path, form: str) -> None:
+    """Write runs in a format that is no table; sqlite takes several.
+
+    Raises:
+        UsageError: several runs, and not for SQLite; or the file is that of a run, or cannot be written.
+    """
+    if form != exports.SQLITE and len(runs) > 1:
+        raise UsageError(f"{form} takes one run; several go into one file with {exports.SQLITE} only")
+    if form != exports.SQLITE:
+        write_text(path, _as(Run, runs[0]).text(form), _paths(runs))
+        return
+    from gemmbench.exports import sqlite  # some builds of Python have no sqlite3
+
+    check_overwriting([("--out", path)], [("", other) for other in _paths(runs)])
+    try:
+        sqlite.add(runs, path)
+    except sqlite.DatabaseError as error:
+        raise UsageError(str(error)) from None
+
+
+def write_text(path: Path, text: str, inputs: Sequence[Path] = ()) -> None:
+    """Write text into a file at once, so that no reader sees half of it.
+
+    Args:
+        path: it is replaced.
+        text: all of it.
+        inputs: what was read, and must not be replaced.
+
+    Raises:
+        UsageError: it is one of the inputs, or cannot be written; then it is as it was.
+    """
+    check_overwriting([("--out", path)], [("", other) for other in inputs])
+    try:
+        _replace(path, text)
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {reason_of(error)}") from None
+
+
+def _replace(path: Path, text: str) -> None:
+    """Write a file beside the old one and put it in its place; what is no file is written to.
+
+    Raises:
+        OSError: it cannot be written; the old file is as it was.
+    """
+    if path.exists() and not path.is_file():
+        path.write_text(text, encoding="utf-8")
+        return
+    target = path.resolve()
+    beside = target.with_name(f".gemmbench-{os.getpid()}-{threading.get_ident()}")
+    try:
+        beside.write_text(text, encoding="utf-8")
+        if target.exists():
+            shutil.copymode(target, beside)
+        beside.replace(target)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def schema(name: str) -> dict[str, Any]:
+    """The JSON Schema of a saved run's ``header`` (line 1) or ``row``, or of ``records``.
+
+    Raises:
+        UsageError: there is no such schema.
+    """
+    if name not in schemas.NAMES:
+        raise UsageError(f"unknown schema {name!r}; there are {', '.join(schemas.NAMES)}")
+    return schemas.schema(name)
 
 
 def devices() -> list[DeviceFacts]:
@@ -393,7 +508,7 @@ def draw(runs: Sequence[run_file.Run], kind: str | None, path: Path) -> None:
     if kind not in (None, *chart_views.KINDS):
         raise UsageError(f"unknown kind of chart {kind!r}; there are {', '.join(chart_views.KINDS)}")
     chosen = kind or chart_views.default_kind(runs[0])
-    drawn(lambda: chart_views.draw(runs, chosen, path, FAMILIES), path)
+    drawn(lambda: chart_views.draw(runs, chosen, path, families(runs)), path)
 
 
 def drawn(paint: Callable[[], None], path: Path) -> None:
@@ -611,6 +726,7 @@ def checked(
             chosen.save,
             chosen.force,
             checking.Patience(chosen.patience, chosen.rounds),
+            chosen.own,
         )
         with checking.prepared(request, make_machine) as job:
             yield job
@@ -713,6 +829,32 @@ def check_tuned(run: run_file.Run) -> None:
         trouble = best.default.trouble if best.default else None
         reason = f": {trouble.status}: {clean(trouble.reason)}" if trouble else ""
         raise NothingMeasured(f"no configuration could be measured{reason}", _as(Run, run))
+
+
+# --- a kernel of the user's own ---------------------------------------------------------------------------
+
+
+def new_kernel(path: str | Path) -> Path:
+    """Write a described, working kernel to start from: ``gemmbench kernels --new``.
+
+    Returns:
+        The file.
+
+    Raises:
+        UsageError: it is no .cl file, exists already, or cannot be written.
+    """
+    path = Path(path)
+    if path.suffix != KERNEL or not NAME.fullmatch(path.stem):
+        raise UsageError(f"--new {path}: a kernel is a {KERNEL} file with a plain name, such as mine{KERNEL}")
+    check_folder("--new", path)
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(raw(SCAFFOLD))
+    except FileExistsError:
+        raise UsageError(f"{path} exists already: --new replaces nothing") from None
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {reason_of(error)}") from None
+    return path
 
 
 # --- a board ------------------------------------------------------------------------------------------------

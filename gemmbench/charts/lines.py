@@ -14,6 +14,7 @@ from matplotlib.ticker import FixedLocator, NullLocator
 
 from gemmbench.charts import pane
 from gemmbench.ladder import BASELINE
+from gemmbench.ladder.variant import OWN
 from gemmbench.model.row import Row
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean
@@ -74,7 +75,8 @@ class Box:
     @property
     def bold(self) -> str:
         """What strong lines mean, to follow the other words of a title."""
-        return "; bold: fastest of its family" if self.crowded else ""
+        own = f" and {OWN}" if OWN in self.hues else ""
+        return f"; bold: fastest of its family{own}" if self.crowded else ""
 
     @property
     def gap(self) -> float:
@@ -106,7 +108,8 @@ class Box:
         used = {self.family(series.variant) for series in self.series if not self.is_library(series.variant)}
         ordered = [family for family in dict.fromkeys(self.families.values()) if family in used]
         ordered += sorted(used - set(ordered))
-        return {family: pane.COLOURS[index % len(pane.COLOURS)] for index, family in enumerate(ordered)}
+        hues = {family: pane.COLOURS[index % len(pane.COLOURS)] for index, family in enumerate(ordered)}
+        return hues | ({OWN: pane.OWN_COLOUR} if OWN in hues else {})
 
     @cached_property
     def keys(self) -> tuple[tuple[str, str], ...]:
@@ -211,10 +214,12 @@ def looks(box: Box) -> dict[tuple[int, str], Look]:
     """The look of each series by run and label.
 
     A few variants have a colour and a marker each. In a crowd a colour is a family, whose fastest member is
-    drawn strong and the others thin and pale. Libraries are black; openness tells the runs apart.
+    drawn strong and the others thin and pale. Libraries are black, the user's own kernels have one colour;
+    openness tells the runs apart.
     """
     variants = {series.label: series.variant for series in box.series}
     labels = [label for label, variant in variants.items() if not box.is_library(variant)]
+    labels.sort(key=lambda label: box.family(variants[label]) == OWN)  # others keep their colours beside them
     libraries = sorted(variants.keys() - labels, key=lambda label: (variants[label] != BASELINE, label))
     strong = _fastest_of_families(box)
     styles = {}
@@ -226,10 +231,13 @@ def looks(box: Box) -> dict[tuple[int, str], Look]:
                 styles[key] = Look(pane.BLACK, "", line)
                 continue
             family = box.family(series.variant)
-            kin = [n for n in labels if box.family(variants[n]) == family] if box.crowded else labels
-            index, cycle = kin.index(series.label), len(_MARKERS if box.crowded else pane.COLOURS)
+            of_family = box.crowded or family == OWN
+            kin = [label for label in labels if not of_family or box.family(variants[label]) == family]
+            index, cycle = kin.index(series.label), len(_MARKERS if of_family else pane.COLOURS)
             marker, line = _MARKERS[index % len(_MARKERS)], _LINES[(index // cycle + number) % len(_LINES)]
-            if box.crowded:
+            if family == OWN:
+                styles[key] = Look(pane.OWN_COLOUR, marker, line, again, 2)
+            elif box.crowded:
                 styles[key] = Look(box.hues[family], marker, line, again, 2 if series.label in strong else 0)
             else:
                 styles[key] = Look(pane.COLOURS[index % len(pane.COLOURS)], marker, line, again)

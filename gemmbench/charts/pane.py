@@ -38,6 +38,7 @@ Coordinates = str | tuple[str, str]
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 BLACK, DARK, GREY, PALE = "#000000", "#444444", "#6E6E6E", "#C8C8C8"  # libraries, roofs and words
+OWN_COLOUR = "#882255"  # of the user's own kernels, whatever else is drawn; Paul Tol's wine
 UP, DOWN = COLOURS[0], COLOURS[1]
 OPAQUE: Mapping[str, Any] = {"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 0.8}
 """What is behind words that stand on lines."""

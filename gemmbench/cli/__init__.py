@@ -30,7 +30,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "workloads": ("measuring", "Measure real shapes: AlexNet, a transformer, or your own."),
     "protocols": ("measuring", "Measure one kernel as other tools do: why a figure is lower than theirs."),
     "tune": ("measuring", "Search a kernel's parameters on this device, and keep the winner."),
-    "show": ("compare", "Show a saved run as table, JSON, CSV or markdown."),
+    "show": ("compare", "Show a saved run as a table, or in a format for other programs."),
     "plot": ("compare", "Draw charts from saved runs."),
     "compare": ("compare", "Hold a saved run against base runs: a verdict for each row."),
     "check": ("compare", "Measure a base's cases again, what looks slower until it is settled."),

@@ -13,13 +13,14 @@ from gemmbench import UsageError, api
 from gemmbench.charts import named
 from gemmbench.cli import EXIT_INCONCLUSIVE, EXIT_INTERRUPTED, EXIT_WRONG, running
 from gemmbench.cli.running import takes
-from gemmbench.ladder import FAMILIES
+from gemmbench.exports import SQLITE, schemas
+from gemmbench.ladder import families
 from gemmbench.model.row import FAILED
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean
 from gemmbench.options.comparing import Check, Compare, Comparing, History
 from gemmbench.options.declare import check_plot_path
-from gemmbench.options.measuring import RUN_FORMATS
+from gemmbench.options.measuring import FORMAT, RUN_FORMATS
 from gemmbench.regress import compare_table as pages
 from gemmbench.regress import history_table
 from gemmbench.regress.check import Job
@@ -173,14 +174,64 @@ def _show_floor(measured: Floor, options: Check) -> None:
 
 
 @click.command()
-@click.argument("file", type=click.Path(path_type=Path))
-@click.option("--format", "form", type=click.Choice(RUN_FORMATS), default="table", show_default=True)
+@click.argument("files", nargs=-1, type=click.Path(path_type=Path), metavar="FILE...")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice((*RUN_FORMATS, SQLITE)),
+    default="table",
+    show_default=True,
+    metavar="FORMAT",
+    help=f"{FORMAT.rstrip('.')}, {SQLITE}.",
+)
+@click.option(
+    "-o",
+    "--out",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write it there: text replaces the file, sqlite adds the runs to the database.",
+)
+@click.option("--schema", type=click.Choice(schemas.NAMES), help="Print a JSON Schema; takes no FILE.")
 @click.option("-v", "--verbose", is_flag=True, help="Every row, every scope.")
-def show(file: Path, form: str, verbose: bool) -> None:
-    """Show a saved run as table, JSON, CSV or markdown."""
-    run = api.load(file)
-    text = running.as_text(form)
-    running.show(text(run) if text else run.table(verbose))
+def show(files: tuple[Path, ...], form: str, out: Path | None, schema: str | None, verbose: bool) -> None:
+    """Show a saved run as a table, or in a format for other programs.
+
+    sqlite takes several runs, and needs --out. Schemas are of a saved run's header (line 1) and its rows, and
+    of the records that --format json prints.
+    """
+    if schema is not None:
+        if files or form != "table":
+            raise UsageError("--schema takes no FILE and no --format")
+        output: RenderableType = schemas.to_text(schema)
+    elif not files:
+        raise click.UsageError("Missing argument 'FILE...'.", click.get_current_context())
+    elif form == SQLITE:
+        _add_to_database(files, out)
+        return
+    elif len(files) > 1:
+        raise UsageError(f"{form} takes one run; several go into one file with {SQLITE} only")
+    else:
+        run = api.load(files[0])
+        text = running.as_text(form)
+        output = text(run) if text else run.table(verbose)
+    if out is None:
+        running.show(output)
+    else:
+        running.write(out, output, inputs=files)
+
+
+def _add_to_database(files: Sequence[Path], out: Path | None) -> None:
+    """Runs into a SQLite database.
+
+    Raises:
+        UsageError: no file is named for it, a run cannot be read, or the database not written.
+    """
+    if out is None:
+        raise UsageError(f"a database is no text: --format {SQLITE} needs --out FILE")
+    runs = api.runs_of(files)
+    api.export(runs, out, SQLITE)
+    what = "1 run" if len(runs) == 1 else f"{len(runs)} runs"
+    click.echo(f"{what} with {sum(len(run.rows) for run in runs)} rows in {out}.", err=True)
 
 
 # --- ``gemmbench plot`` -------------------------------------------------------------------------------------
@@ -236,7 +287,7 @@ def _draw_all(runs: Sequence[Run], path: Path) -> None:
 
     from gemmbench import chart_views
 
-    suited = chart_views.suited(runs, FAMILIES)
+    suited = chart_views.suited(runs, families(runs))
     paths = {kind: named(path, kind) for kind, why in suited.items() if not why}
     for each in paths.values():
         check_plot_path(each)

@@ -25,13 +25,20 @@ from gemmbench.model import units
 from gemmbench.model.case import Case, Finished, Plan, Planned, Policy, Skip, Started
 from gemmbench.model.device import DeviceFacts, HostFacts
 from gemmbench.model.dtypes import DEVICE_DTYPES, GEMM_DTYPES, PLAIN_DTYPES
-from gemmbench.model.kernel_files import opening
+from gemmbench.model.kernel_files import opening, shown_name
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Resources, Row
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean, clean_lines, listed
 from gemmbench.options.bundling import Bundle
-from gemmbench.options.declare import CHART, check_plot_path, choose_dtypes, choose_kernels
+from gemmbench.options.declare import (
+    CHART,
+    check_plot_path,
+    choose_dtypes,
+    choose_kernels,
+    named_variants,
+    own_kernels,
+)
 from gemmbench.options.measuring import Square
 from gemmbench.report import notes
 from gemmbench.report.notes import STYLES, WORDS, shape
@@ -79,8 +86,15 @@ if TYPE_CHECKING:
     metavar=CHART,
     help="For --resources and --explain: registers against work-items in flight.",
 )
+@click.option(
+    "--new",
+    type=click.Path(path_type=Path),
+    metavar="FILE.cl",
+    help="Write a kernel to start from, described and working, into a new file.",
+)
 @click_option(Square, "device")
 @click_option(Square, "kernels")
+@click_option(Square, "kernel_files")
 @click_option(Square, "dtype")
 def kernels(
     name: str | None,
@@ -89,26 +103,39 @@ def kernels(
     explain: bool,
     facts: Path | None,
     plot: Path | None,
+    new: Path | None,
     device: str,
     kernels: str,
+    kernel_files: tuple[Path, ...],
     dtype: str,
 ) -> None:
     """List the ladder of GEMM kernels, or describe one.
 
     --device, --kernel and --dtype are for --resources and --explain.
     """
+    if new:
+        if others := [word for word in running.command_words() if word.startswith("--") and word != "--new"]:
+            raise UsageError(f"--new writes a file, and does nothing else: {others[0]} does not fit")
+        path = api.new_kernel(new)
+        click.echo(
+            f"Wrote {path}. Measure it: gemmbench square --kernel-file {path} --kernel {path.stem},tiled"
+        )
+        return
+    own = own_kernels(kernel_files)
     if resources and explain:
         raise UsageError("--resources builds kernels and --explain builds none: choose one")
     if resources or explain or facts:
-        _show_resources(resources and not facts, (name, file), facts, plot, (device, kernels, dtype))
+        _show_resources(resources and not facts, (name, file), facts, plot, (device, kernels, dtype), own)
         return
     if plot:
         raise UsageError("--plot is for --resources and --explain")
     run = api.load(file) if file else None
     if name is None:
-        running.show(ladder([entry(variant) for variant in VARIANTS], run))
+        before = [variant for variant in VARIANTS if variant.executor == "opencl"]
+        rest = [variant for variant in VARIANTS if variant.executor != "opencl"]
+        running.show(ladder([entry(variant) for variant in (*before, *own, *rest)], run))
         return
-    for variant in choose_kernels(name):
+    for variant in named_variants(name, own):
         running.show(entry_page(entry(variant, picture(variant)), places(variant.name, run) if run else []))
 
 
@@ -118,13 +145,14 @@ def _show_resources(
     facts: Path | None,
     plot: Path | None,
     chosen: tuple[str, str, str],
+    own: Sequence[Variant],
 ) -> None:
     """What kernels take: as a device's driver builds them, or as they are planned for it."""
     device, names, dtype = chosen
     if any(others):
         does = "--resources builds kernels and shows what they take"
         raise UsageError(f"{does if builds else '--explain plans kernels'}: --describe and --run do not fit")
-    written = [variant for variant in choose_kernels(names) if variant.passes]
+    written = [variant for variant in choose_kernels(names, own=own) if variant.passes]
     if not written:
         raise UsageError(f"--kernel {names}: a library's kernels are its own, there is nothing to build")
     dtypes = choose_dtypes(dtype, GEMM_DTYPES)
@@ -155,11 +183,14 @@ def _show_resources(
 def entry(variant: Variant, picture: str = "") -> Entry:
     """A variant with its source, needs, passes and parameters."""
     needed = ", ".join(_needs_of(variant, "default"))
-    passes = [f"{n}. {step.role}: {step.file} {step.kernel}" for n, step in enumerate(variant.passes, 1)]
+    passes = [
+        f"{n}. {step.role}: {shown_name(step.file)} {step.kernel}" for n, step in enumerate(variant.passes, 1)
+    ]
     parameters = [f"{name}: {_parameter(variant, name)}" for name in variant.parameters]
     facts = [
         ("source", variant.source),
         ("needs", needed or "nothing special"),
+        *([("computes", variant.limits)] if variant.limits else []),
         *(("", f"{family}: {text}") for family, text in _needs_of_presets(variant).items()),
         *zip(("passes", *[""] * len(passes)), passes, strict=False),
         *zip(("parameters", *[""] * len(parameters)), parameters, strict=False),

@@ -44,7 +44,7 @@ gemm, square, sweep_k, precision = map(running.command, (Gemm, Square, SweepK, P
 
 def _peak(options: Peak) -> None:
     if options.describe is None:
-        running.measure(options, running.as_text(options.format))
+        running.measure(options, running.as_text(options.format, options.quiet))
     elif options.describe == EVERY_PROBE:
         heads = {family: f"{family}: {idea}" for family, idea in FAMILIES.items()}
         running.show(Group(*catalogue(entries(), heads, {})))
@@ -191,7 +191,7 @@ def tune(options: Tune) -> None:
 
 
 def _forget(options: Tune) -> None:
-    names = (options.variant,) if options.variant else LADDER
+    names = (options.variant.name,) if options.variant else LADDER
     dtypes = GEMM_DTYPES if options.dtype is None else (options.only_dtype,)
     with tuning.selected(options.device, api.make_machine) as (_, device, _host):
         gone = tuning.forget(device, names, dtypes)
@@ -205,7 +205,7 @@ def _say_space(prepared: tuning.Tuning, options: Tune) -> None:
     console, space, problems = api.stdout(), prepared.task.space, prepared.task.problems
     console.print(Text(clean(prepared.task.device.title)))
     shapes = ", ".join(problem.shape for problem in problems)
-    console.print(Text(f"{options.variant} {problems[0].dtype} at {shapes}"))
+    console.print(Text(f"{prepared.task.variant.name} {problems[0].dtype} at {shapes}"))
     for count, what in (
         (space.combinations, "combinations of the values of its parameters"),
         (space.allowed, "meet its constraints"),

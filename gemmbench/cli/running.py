@@ -12,13 +12,12 @@ import click
 from rich.console import RenderableType
 from rich.text import Text
 
-from gemmbench import UsageError, api, views
+from gemmbench import UsageError, api, exports
 from gemmbench.cli import COMMAND_WORDS, EXIT_INTERRUPTED, EXIT_WRONG
-from gemmbench.ladder import ORDER
+from gemmbench.ladder import order_of
 from gemmbench.model.case import Case, Plan, Policy
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.run_file import Run
-from gemmbench.model.units import reason_of
 from gemmbench.options.declare import Choice, Count, Duration, File, Flag, Kind, Number, Options, Whole, specs
 from gemmbench.options.measuring import Measuring
 from gemmbench.report.progress import row_label
@@ -161,10 +160,20 @@ def print_plan(
     console.print(Text(f"{cases} cases, {time} of sampling"))
 
 
-def as_text(form: str) -> Callable[[Run], str] | None:
-    """What turns a run into text for machines; None for a table, which is for people."""
-    text = views.FORMATS.get(form)
-    return None if text is None else lambda run: text(run, ORDER)
+def as_text(form: str, quiet: bool = False) -> Callable[[Run], str] | None:
+    """What turns a run into text for machines; None for a table, which is for people.
+
+    Rows that the text leaves out are counted on stderr.
+    """
+    if form not in exports.FORMATS:
+        return None
+
+    def text(run: Run) -> str:
+        if (sentence := exports.left_out(run, form)) and not quiet:
+            api.say(sentence)
+        return exports.FORMATS[form].text(run, order_of(run))
+
+    return text
 
 
 def show(output: RenderableType) -> None:
@@ -189,8 +198,8 @@ def _say_where(options: Measuring, outcome: Outcome) -> None:
         click.echo(f"Saved {rows} rows in {options.save}.", err=True)
 
 
-def write(path: Path, output: RenderableType, quiet: bool = False) -> None:
-    """Write text, or a table, into a file, and say so.
+def write(path: Path, output: RenderableType, quiet: bool = False, inputs: Sequence[Path] = ()) -> None:
+    """Write text, or a table, into a file that is none of the inputs, and say so.
 
     Raises:
         UsageError: it cannot be written.
@@ -200,10 +209,7 @@ def write(path: Path, output: RenderableType, quiet: bool = False) -> None:
         with console.capture() as capture:
             console.print(output)
         output = capture.get()
-    try:
-        path.write_text(output, encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"cannot write {path}: {reason_of(error)}") from None
+    api.write_text(path, output, inputs)
     if not quiet:
         click.echo(f"Wrote {path}.", err=True)
 

@@ -14,7 +14,7 @@ from gemmbench.charts.lines import paled
 from gemmbench.gemm.lowering import nets
 from gemmbench.gemm.sweep_table import part_name
 from gemmbench.ladder import AUTO, BASELINE
-from gemmbench.ladder.variant import LIBRARIES
+from gemmbench.ladder.variant import LIBRARIES, OWN
 from gemmbench.model import units
 from gemmbench.model.dtypes import DTYPES, GEMM_DTYPES
 from gemmbench.model.row import PARTS, Problem, Row
@@ -132,7 +132,10 @@ def _paint(axes: Axes, chart: Ladder) -> None:
         _host_line(axes, host / unit, f"{label}, host: {units.rate(host)}", index)
     what = f"{chart.dtype}, {chart.scope} scope, {chart.problem.title}"
     below = f"{what}; in full colour the step from the rung above"
-    pane.titles(axes, chart.title, below, (("faster than the rung above", pane.UP), ("slower", pane.DOWN)))
+    keys = [("faster than the rung above", pane.UP), ("slower", pane.DOWN)]
+    if any(rung.family == OWN for rung in chart.rungs):
+        keys.append((OWN, pane.OWN_COLOUR))
+    pane.titles(axes, chart.title, below, tuple(keys))
     pane.footnote(axes, chart.notes)
 
 
@@ -153,16 +156,19 @@ def _of_peak(chart: Ladder, row: Row) -> str:
 
 
 def _bars(axes: Axes, chart: Ladder, stands: Sequence[pane.Place], unit: float, divisor: float) -> None:
-    """Each step from where the rung before ended; families and libraries start from the first rung."""
+    """Each step from where the rung before ended; families start from the first rung.
+
+    So does each library, and each of the user's own kernels, which have a colour of their own.
+    """
     family, before = "", 1.0
     for position in stands:
-        if position.rung.family != family or family == LIBRARIES:
+        if position.rung.family != family or family in (LIBRARIES, OWN):
             family, before = position.rung.family, 1.0
         rate = chart.rate(position.rung)
         if rate is None:
             _no_bar(axes, position.y, position.rung.rows[chart.dtype])
             continue
-        _step(axes, position.y, before, rate / unit)
+        _step(axes, position.y, before, rate / unit, pane.OWN_COLOUR if family == OWN else "")
         figures = [f"{units.number(rate / unit)}x", units.number(rate / divisor)]
         if chart.peak:
             figures.append(_of_peak(chart, position.rung.rows[chart.dtype]))
@@ -171,9 +177,9 @@ def _bars(axes: Axes, chart: Ladder, stands: Sequence[pane.Place], unit: float, 
         before = rate / unit
 
 
-def _step(axes: Axes, y: float, before: float, after: float) -> None:
-    """All of the speed-up pale, the step from the rung before in full colour."""
-    colour = pane.UP if after >= before else pane.DOWN
+def _step(axes: Axes, y: float, before: float, after: float, own: str = "") -> None:
+    """All of the speed-up pale, the step from the rung before in full colour, by default its direction's."""
+    colour = own or (pane.UP if after >= before else pane.DOWN)
     axes.barh(y, after - 1, _BAR, 1, color=paled(colour, 0.75), zorder=2)
     axes.barh(y, after - before, _BAR, before, color=colour, zorder=3, label="step")
     axes.vlines(after, y - _BAR / 2, y + _BAR / 2, color=pane.BLACK, linewidth=1.2, zorder=4)
@@ -399,7 +405,7 @@ def _shapes(subject: pane.Subject, families: pane.Families) -> Shapes:
     scope = derive.view_scope(subject.run)
     measured = [line for line in lines if any(_rate(line, number, scope) for number in line.rows)]
     devices = [line for line in measured if not line.is_host]
-    best = sorted(devices, key=lambda line: _standing(line, lines, scope))[:room]
+    best = sorted(devices, key=lambda line: (not _is_own(line), _standing(line, lines, scope)))[:room]
     shown = tuple(line for line in measured if line in best or line.is_host)
     slower = tuple(clean(line.label) for line in measured if line not in shown)
     lacking = tuple(clean(line.label) for line in lines if line not in measured)
@@ -410,6 +416,11 @@ def _shapes(subject: pane.Subject, families: pane.Families) -> Shapes:
 def _rate(line: Series, number: int, scope: str) -> float:
     """A rate in flop/s; 0 if there is none."""
     return derive.median_rate(line.rows.get(number), scope) or 0.0
+
+
+def _is_own(line: Series) -> bool:
+    """Whether its rows are of a kernel of the user's own, which is always shown."""
+    return any(row.own for row in line.rows.values())
 
 
 def _standing(line: Series, lines: Sequence[Series], scope: str) -> tuple[int, float]:
@@ -426,7 +437,9 @@ def _paint_shapes(axes: Axes, chart: Shapes) -> None:
     """Bars from zero, their figures at the ends, the best of each shape in bold."""
     count = len(chart.shown)
     device = [line for line in chart.shown if not line.is_host]
+    device.sort(key=_is_own)  # the others keep their colours beside them
     colours = {line: pane.DARK if line.is_host else pane.COLOURS[device.index(line)] for line in chart.shown}
+    colours |= {line: pane.OWN_COLOUR for line in device if _is_own(line)}
     scope = derive.view_scope(chart.run)
     rates = {(line, n): _rate(line, n, scope) for line in chart.shown for n in range(len(chart.shapes))}
     divisor, letter = units.scale(max(rates.values()))

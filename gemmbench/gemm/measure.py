@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from gemmbench.ladder import BY_NAME
+from gemmbench.ladder import BY_NAME, variant_of
 from gemmbench.measure.energy import measure_energy
 from gemmbench.measure.sampling import Metered, Sampled, Window, alone, in_turn, least_s
 from gemmbench.model.case import Case, Policy, Staged
@@ -271,7 +271,7 @@ def _in_turn(instrument: Instrument, case: Case, device: DeviceFacts | None, pol
 
 def _share_operands(present: Case, other: Case) -> bool:
     """Whether two cases can: kernels on one device do, unless one has an operand in an image."""
-    kernels = BY_NAME[present.variant], BY_NAME[other.variant]
+    kernels = variant_of(present), variant_of(other)
     return kernels[0].executor == kernels[1].executor and (
         kernels[0] is kernels[1] or not any(kernel.images for kernel in kernels)
     )

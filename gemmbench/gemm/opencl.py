@@ -11,15 +11,16 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
-from gemmbench.gemm import verify
+from gemmbench.gemm import causes
 from gemmbench.gemm.opencl_bench import Bench, Bind, LoweringBench, Prepared, Step, Timed
-from gemmbench.gemm.verify import ExactTest
-from gemmbench.ladder import BY_NAME
+from gemmbench.gemm.verify import ExactTest, edge_problem
+from gemmbench.ladder import variant_of
 from gemmbench.ladder.variant import Group, Layout, Pass, Variant, round_up
 from gemmbench.model import instrument
 from gemmbench.model.case import Case, Operands, Policy
-from gemmbench.model.dtypes import DTYPES
+from gemmbench.model.dtypes import DTYPES, ReferenceArray
 from gemmbench.model.instrument import NotMeasuredError
+from gemmbench.model.kernel_files import text
 from gemmbench.model.problem import Gemm
 from gemmbench.opencl.runtime import Built, Runtime, choose, errors, rebuild, resources_of
 
@@ -90,7 +91,7 @@ class GemmExecutor:
     ) -> tuple[tuple[Pass, Group, Group], ...]:
         """Passes whose work-groups are smaller than planned, with the planned group and the one launched."""
         assert case.problem is not None
-        variant, parameters = BY_NAME[case.variant], self._compiled(case)
+        variant, parameters = variant_of(case), self._compiled(case)
         chosen = variant.chosen(case.problem, self.runtime.facts, parameters)
         values = variant.values(case.problem, {**parameters, **chosen})
         groups = (
@@ -106,7 +107,7 @@ class GemmExecutor:
     def _compiled(self, case: Case) -> dict[str, int]:
         """The parameters of a case, and those with which its variant has kernels compiled for the problem."""
         assert case.problem is not None
-        return BY_NAME[case.variant].compiled(case.problem, self.runtime.facts, case.numbers)
+        return variant_of(case).compiled(case.problem, self.runtime.facts, case.numbers)
 
     def programs(
         self, variant: Variant, dtype: str, parameters: Mapping[str, int], root: str = ""
@@ -172,6 +173,8 @@ class GemmExecutor:
                 continue
             kernel, group = self.runtime.fitted(programs[step.file], step, values, fixed)
             with errors():
+                if variant.own:
+                    _check_arguments(kernel, step, known)
                 kernel.set_args(*(known[name] for name in step.arguments))
             rounded = tuple(round_up(*pair) for pair in zip(items, group, strict=True))
             prepared.append(Prepared(step.role, step.kernel, kernel, rounded, group, held))
@@ -181,31 +184,48 @@ class GemmExecutor:
         self, variant: Variant, dtype: str, parameters: Mapping[str, int], bind: Bind, root: str = ""
     ) -> str:
         """What is wrong on shapes around the tile, with guard cells and NaN where nothing may be read."""
-        key = (variant.name, variant.flags, dtype, tuple(sorted(parameters.items())), root)
+        key = (variant.name, variant.files, variant.flags, dtype, tuple(sorted(parameters.items())), root)
         if key not in self._exact:
-            problem = verify.edge_problem(dtype, variant.edge(parameters))
-            errors_found = (
-                self.exact_run(problem, bind),
-                self.exact_run(replace(problem, alpha=1.0, beta=0.0), bind),
+            edge = variant.edge(parameters)
+            file = next((step.file for step in variant.passes if step.role == "multiply"), "")
+            kernel = causes.Kernel(
+                partial(self._result, bind=bind),
+                edge,
+                variant.without,
+                self._tile(variant, dtype, edge, parameters),
+                text(file, root) if file else "",
+                # A kernel that nobody has looked at under a simulator may reach far past its operands.
+                edge if variant.own else 0,
             )
-            self._exact[key] = next((error for error in errors_found if error), "")
+            self._exact[key] = causes.tested(kernel, dtype)
         return self._exact[key]
+
+    def _tile(
+        self, variant: Variant, dtype: str, edge: int, parameters: Mapping[str, int]
+    ) -> tuple[int, int] | None:
+        """Rows and columns of C that a work-group computes in the exact test, if its groups are tiles."""
+        chosen = variant.chosen(edge_problem(dtype, edge), self.runtime.facts, parameters)
+        return variant.tile_of({**parameters, **chosen})
 
     def exact_run(self, problem: Gemm, bind: Bind) -> str:
         """Run one exact problem in padded, guarded buffers; what is wrong, or ""."""
         test = ExactTest.of(problem)
+        return test.error(self._result(test, bind))
+
+    def _result(self, test: ExactTest, bind: Bind) -> ReferenceArray:
+        """C after a test's problem has run on its operands: flat, with what stands behind it."""
         with errors():
             queue = self.runtime.queue
             buffers = {name: self.runtime.buffer(values.nbytes) for name, values in test.host.items()}
             for name, values in test.host.items():
                 if values.size:
                     cl.enqueue_copy(queue, buffers[name], values)
-            for launch in bind(problem, test.layout, buffers):
+            for launch in bind(test.problem, test.layout, buffers):
                 launch.enqueue(queue)
             result = np.empty_like(test.host["C"])
             cl.enqueue_copy(queue, result, buffers["C"])  # never empty: guard cells stand behind it
             queue.finish()
-        return test.error(result)
+        return result
 
 
 class LoweringExecutor:
@@ -221,9 +241,28 @@ class LoweringExecutor:
             return LoweringBench(self.runtime, case, policy)
 
 
+def _check_arguments(kernel: Any, step: Pass, known: Mapping[str, Any]) -> None:
+    """Whether a user's kernel takes the arguments that its description says.
+
+    Raises:
+        NotMeasuredError: it does not.
+    """
+    names = ", ".join(step.arguments)
+    if kernel.num_args != len(step.arguments):
+        counts = f"takes {kernel.num_args} arguments, and arguments names {len(step.arguments)}"
+        raise NotMeasuredError("failed", f"{step.kernel} {counts}: {names}")
+    for number, name in enumerate(step.arguments):
+        try:
+            kernel.set_arg(number, known[name])
+        except cl.Error:
+            kind = "a buffer" if isinstance(known[name], cl.MemoryObjectHolder) else known[name].dtype.name
+            what = f"argument {number + 1} of {step.kernel} is not {name}, which is {kind}"
+            raise NotMeasuredError("failed", f"{what}: arguments says {names}") from None
+
+
 def _fixed(case: Case) -> bool:
     """Whether the user or the tuner said in which groups it is launched."""
-    return BY_NAME[case.variant].fixes_group(case.given or ())
+    return variant_of(case).fixes_group(case.given or ())
 
 
 def smaller_notes(smaller: Iterable[tuple[Pass, Group, Group]]) -> tuple[str, ...]:
@@ -240,7 +279,7 @@ def _note(step: Pass, planned: Group, group: Group) -> str:
 
 def _variant(case: Case) -> Variant:
     """The variant of a case, with the compiler's math that the case asks for."""
-    return BY_NAME[case.variant].with_math(case.math)
+    return variant_of(case).with_math(case.math)
 
 
 @contextmanager

@@ -21,8 +21,7 @@ from statistics import fmean, median
 from typing import Literal
 
 from gemmbench.gemm.measure import WrongError, predict, verified_row, verified_row_after
-from gemmbench.ladder import BY_NAME as VARIANTS
-from gemmbench.ladder import CLBLAST, CUBLAS
+from gemmbench.ladder import CLBLAST, CUBLAS, variant_of
 from gemmbench.measure.sampling import Clock, Settling, Sleep, batch_size, rest
 from gemmbench.model.case import Case, Operands, Policy, Staged, Values
 from gemmbench.model.conditions import Conditions, joined
@@ -273,7 +272,7 @@ def measured(
 
 
 def _operands(protocol: Protocol, case: Case) -> Operands:
-    takes_transpose = VARIANTS[case.variant].executor == CUBLAS
+    takes_transpose = variant_of(case).executor == CUBLAS
     return Operands(values=protocol.operands, transposed_b=protocol.transposes_b and takes_transpose)
 
 
@@ -341,7 +340,7 @@ class _Rounds:
                     )
                     try:
                         samples, clock, conditions = taking.round(number == 0, self._sleep)
-                        is_wall = VARIANTS[self._case.variant].executor == CLBLAST  # its batches' clock
+                        is_wall = variant_of(self._case).executor == CLBLAST  # its batches' clock
                         result.add(samples, "wall" if is_wall else clock, conditions)
                         self._conditions.append(conditions)
                     except NotMeasuredError as error:

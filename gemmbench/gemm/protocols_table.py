@@ -159,7 +159,7 @@ def _within(line: Line) -> str:
     if line.ratio is None or line.samples.name == OWN or line.rounds < 2:
         return ""
     if line.ratio.high > _WIDE * line.ratio.low:
-        return "wide"
+        return "too wide"
     return f"{signed(line.ratio.low - 1)} to {signed(line.ratio.high - 1)}"
 
 

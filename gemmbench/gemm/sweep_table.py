@@ -511,10 +511,10 @@ def _launches(row: Row) -> Sheet:
     )
 
 
-def _verified(title: str, check: Check) -> Note:
+def _verified(title: str, check: Check, said: str = "") -> Note:
     """A check: its verdict, its figures as fractions of their bounds, and what is wrong."""
     figures = ", ".join(f"{clean(name)} {units.number(value)}" for name, value in check.figures.items())
-    reasons = "; ".join(map(clean, check.reasons))
+    reasons = "; ".join(clean(reason) for reason in check.reasons if reason != said)
     verdict = check.verdict if check.verdict != "none" else "not done"
     style = {"ok": "green", "wrong": "bold red", "suspect": "yellow"}.get(check.verdict, "dim")
     return Note(title, ": ".join(filter(None, (verdict, figures, reasons))), style)
@@ -524,9 +524,9 @@ def _facts(run: Run, row: Row) -> list[Note]:
     facts = []
     if row.status != "ok":
         facts.append(Note(WORDS[row.status], clean_lines(row.reason), STYLES[row.status]))
-    facts.append(_verified("verified", row.check))
+    facts.append(_verified("verified", row.check, row.reason))
     if row.check_after:
-        facts.append(_verified("and after", row.check_after))
+        facts.append(_verified("and after", row.check_after, row.reason))
     if row.variant == AUTO and row.choice:
         facts.append(Note("took", notes.selected(row)))
     chosen = {**row.parameters, **notes.settled(row)}

@@ -123,14 +123,33 @@ def edge_problem(dtype: str, edge: int) -> Gemm:
     return Gemm(2 * edge + 3, edge + 5, min(edge + 1, 201), dtype, alpha=2.0, beta=-1.0)
 
 
-def compare_exactly(expected: ReferenceArray, got: ReferenceArray) -> str:
-    """Where an exact answer differs, in words; "" if it does not. NaN differs."""
+def compare_exactly(
+    expected: ReferenceArray, got: ReferenceArray, tile: tuple[int, int] | None = None
+) -> str:
+    """Where an exact answer differs, in words; "" if it does not. NaN differs.
+
+    Args:
+        expected: m x n.
+        got: likewise.
+        tile: rows and columns of C that a work-group computes, where that is known.
+    """
     wrong = ~(got.astype(np.float64) == expected)
     if not wrong.any():
         return ""
-    i, j = np.argwhere(wrong)[0]
+    i, j = map(int, np.argwhere(wrong)[0])
     share = f"{int(wrong.sum())} of {wrong.size} elements"
-    return f"{share} differ on the exact test; C[{i}][{j}] is {float(got[i, j]):g}, not {expected[i, j]:g}"
+    first = f"C[{i}][{j}] is {float(got[i, j]):g}, not {expected[i, j]:g}"
+    return f"{share} differ on the exact test; {first}{_tile(tile, i, j)}"
+
+
+def _tile(tile: tuple[int, int] | None, i: int, j: int) -> str:
+    """The tile of an element of C, for a sentence; "" where tiles are not known."""
+    if tile is None:
+        return ""
+    rows, columns = (
+        f"{at - at % side} to {at - at % side + side - 1}" for at, side in zip((i, j), tile, strict=True)
+    )
+    return f", in the tile of rows {rows} and columns {columns}"
 
 
 def _numbers(stored: ReferenceArray, dtype: DType) -> ReferenceArray:
@@ -153,38 +172,67 @@ class ExactTest:
     layout: Layout
     host: dict[str, ReferenceArray]  # A, B and C before, flat
     expected: ReferenceArray  # m x n, in double precision
+    a: ReferenceArray  # m x k, in double precision
+    b: ReferenceArray  # k x n, likewise
 
     @classmethod
-    def of(cls, problem: Gemm, layout: Layout | None = None) -> ExactTest:
+    def of(
+        cls, problem: Gemm, layout: Layout | None = None, room: int = 0, before: float | None = None
+    ) -> ExactTest:
         """The test of a problem.
 
         Args:
             problem: small enough for exact sums.
             layout: leading dimensions beyond the tight ones; None for odd ones.
+            room: rows behind A, B and C that belong to nobody, beside the guard cells.
+            before: what C holds where beta is 0; None for what must not be read.
         """
         layout = layout or Layout(problem.k + 3, problem.n + 5, problem.n + 7)
         a, b, c = integer_operands(problem)
-        unread, unwritten = poison(DTYPES[problem.dtype]), poison(problem.result)
+        dtype, result = DTYPES[problem.dtype], problem.result
+        unread = poison(dtype)
+        unwritten = poison(result) if before is None else c.dtype.type(before)
         host = {
-            "A": _embed(a, layout.lda, unread),
-            "B": _embed(b, layout.ldb, unread),
+            "A": _embed(a, layout.lda, unread, room * layout.lda),
+            "B": _embed(b, layout.ldb, unread, room * layout.ldb),
             "C": _embed(
                 c if problem.beta != 0 else np.full_like(c, unwritten),
                 layout.ldc,
                 c.dtype.type(GUARD),
-                _BEHIND,
+                _BEHIND + room * layout.ldc,
             ),
         }
-        return cls(problem, layout, host, exact_product(problem, a, b, c))
+        return cls(
+            problem, layout, host, exact_product(problem, a, b, c), _numbers(a, dtype), _numbers(b, dtype)
+        )
 
-    def error(self, result: ReferenceArray) -> str:
-        """What is wrong with C as it came back, flat; or ""."""
+    @property
+    def described(self) -> str:
+        """Its shape, scalars and rows, for a sentence."""
+        problem, layout = self.problem, self.layout
+        return (
+            f"m {problem.m}, n {problem.n}, k {problem.k}, alpha {problem.alpha:g}, beta {problem.beta:g}, "
+            f"lda {layout.lda}, ldb {layout.ldb}, ldc {layout.ldc}"
+        )
+
+    def error(self, result: ReferenceArray, tile: tuple[int, int] | None = None) -> str:
+        """What is wrong with C as it came back, flat; or ""; `tile` as of `compare_exactly`."""
         m, n, ldc = self.problem.m, self.problem.n, self.layout.ldc
         inside = result[: m * ldc].reshape(m, ldc)
         guard = np.concatenate([inside[:, n:].ravel(), result[m * ldc :]])
-        if not (guard == result.dtype.type(GUARD)).all():
-            return "cells outside C were written on the exact test"
-        return compare_exactly(self.expected, inside[:, :n])
+        if (guard == result.dtype.type(GUARD)).all():
+            wrong = compare_exactly(self.expected, inside[:, :n], tile)
+            return f"{wrong} ({self.described})" if wrong else ""
+        return f"cells outside C were written on the exact test; {self._outside(result)} ({self.described})"
+
+    def _outside(self, result: ReferenceArray) -> str:
+        """The first cell outside C that was written."""
+        m, n, ldc = self.problem.m, self.problem.n, self.layout.ldc
+        written = result != result.dtype.type(GUARD)
+        written[: m * ldc].reshape(m, ldc)[:, :n] = False
+        at = int(np.argmax(written))
+        where = f"C[{at // ldc}][{at % ldc}]" if ldc else "C[0][0]"
+        return f"the first is {where}, {float(result[at]):g}, where C has {m} rows of {n}"
 
 
 def widened(matrix: ReferenceArray, ld: int, fill: Any) -> ReferenceArray:

@@ -10,12 +10,14 @@ Android tried first, have no entry: CLBlast, their successor, answers for both.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
-from gemmbench.ladder import cpu, gpu, nvidia, published
-from gemmbench.ladder.variant import LIBRARIES, OURS, Variant
+from gemmbench.ladder import cpu, gpu, nvidia, own, published
+from gemmbench.ladder.variant import LIBRARIES, OURS, OWN, Variant
+from gemmbench.model.case import Case
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.dtypes import GEMM_DTYPES
+from gemmbench.model.run_file import Run
 
 AUTO = "auto"  # whose rows are those of the variant that it took: see `suite.auto`
 BASELINE = "numpy"  # the host's own BLAS: what offloading has to beat
@@ -114,3 +116,25 @@ NEAR_PEAK: Mapping[str, tuple[str, ...]] = {
 }
 """By type of device, the kernels and libraries of which one should come near the peak with large matrices."""
 PUBLISHED: tuple[str, ...] = tuple(name for name in LADDER if name not in BEST)
+
+
+def variant_of(case: Case) -> Variant:
+    """The variant of a case: of the ladder, or made from the user's own file."""
+    return own.variant_of(case.own) if case.own else BY_NAME[case.variant]
+
+
+def order(own_names: Iterable[str]) -> tuple[str, ...]:
+    """`ORDER` with a user's own kernels: behind the ladder's, before what chooses among those."""
+    first = ORDER.index(AUTO)
+    return (*ORDER[:first], *own_names, *ORDER[first:])
+
+
+def order_of(run: Run) -> tuple[str, ...]:
+    """The order of a run's variants in tables."""
+    return order(dict.fromkeys(row.variant for row in run.rows if row.own))
+
+
+def families(runs: Iterable[Run]) -> Mapping[str, str]:
+    """The family of each variant in `order`, with the user's own kernels of some runs."""
+    names = dict.fromkeys(row.variant for run in runs for row in run.rows if row.own)
+    return {name: OWN if name in names else FAMILIES[name] for name in order(names)}

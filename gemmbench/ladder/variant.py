@@ -18,7 +18,7 @@ from typing import Literal
 
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.dtypes import DTYPES, PLAIN_DTYPES
-from gemmbench.model.kernel_files import fingerprint
+from gemmbench.model.kernel_files import OwnFile, fingerprint
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import RanOn
 from gemmbench.model.units import listed
@@ -34,10 +34,12 @@ Likely = Literal["cpu", "gpu", "narrow-cpu", "narrow-gpu"]  # narrow: a dimensio
 
 OURS = "ours"  # the family of the kernels that are gemmbench's own
 LIBRARIES = "libraries"  # no kernels of ours, each on its own
+OWN = "own kernels"  # the family of a user's
 
 FAST_MATH = "-cl-fast-relaxed-math"  # of OpenCL's compilers
 
 _REGISTER_BYTES = 4
+_LONG = 1 << 20  # a length of which a tile is no part worth mentioning
 PIXEL = 4  # elements in a pixel of an RGBA image
 
 
@@ -171,6 +173,9 @@ class Variant:
     edge: Formula = lambda _: 16  # the largest tile edge: shapes around it exercise the edges
     library: str = ""  # what must be installed for it, in words
     executor: Literal["opencl", "numpy", "cblas", "clblast", "cublas", "auto"] = "opencl"
+    own: OwnFile | None = None  # of a user's kernel: the file that it is made from
+    without: tuple[str, ...] = ()  # of alpha, beta, lda, ldb, ldc, what it takes for 1, 0 and tight rows
+    tile: Callable[[Values], tuple[int, int]] | None = None  # rows and columns of C; see `tile_of`
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -196,6 +201,16 @@ class Variant:
     def on_host(self) -> bool:
         """Whether it multiplies on the host, whatever devices there are."""
         return self.executor in ("numpy", "cblas")
+
+    @property
+    def limits(self) -> str:
+        """What a kernel that leaves arguments of a GEMM out is verified for; "" if it takes them all."""
+        fixed = [f"{name} = {value}" for name, value in (("alpha", 1), ("beta", 0)) if name in self.without]
+        rows = [name[2].upper() for name in self.without if name.startswith("ld")]
+        fixed += [f"rows of {' and '.join(rows)} without gaps"] if rows else []
+        return (
+            f"verified for {', '.join(fixed)} alone: it takes no {', '.join(self.without)}" if fixed else ""
+        )
 
     def with_math(self, math: str) -> Variant:
         """Its kernels compiled with ``strict`` or ``fast`` math; "" leaves its own flags."""
@@ -330,6 +345,24 @@ class Variant:
     def steps(self, values: Values) -> tuple[Pass, ...]:
         """The passes that a problem takes, given `values`."""
         return tuple(step for step in self.passes if step.when(values))
+
+    def tile_of(self, parameters: Values) -> tuple[int, int] | None:
+        """Rows and columns of C that a work-group computes; None where its groups are no such tiles."""
+        if self.tile:
+            return self.tile(parameters)
+        sides = []
+        for axis, direction in (("m", 1), ("n", 0)):
+            lengths = (_LONG, 1) if axis == "m" else (1, _LONG)
+            known = self.values(Gemm(*lengths, 1, self.dtypes[0]), parameters)
+            step = next((step for step in self.steps(known) if step.role == "multiply"), None)
+            if step is None or step.any_group:  # whose groups are whatever the driver takes
+                return None
+            items, group = step.items(known), step.group(known)
+            groups = [-(-count // side) for count, side in zip(items, group, strict=True)]
+            if len(groups) != 2 or not all(groups) or groups[1 - direction] != 1:
+                return None
+            sides.append(round(_LONG / groups[direction]))
+        return sides[0], sides[1]
 
     def options(self, dtype: str, parameters: Values) -> tuple[str, ...]:
         """What its kernels compile with: the data type, the -D list, flags."""

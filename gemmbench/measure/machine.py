@@ -6,7 +6,7 @@ import os
 from importlib import import_module
 from typing import Any
 
-from gemmbench.ladder import BASELINE, BY_NAME, CBLAS, CLBLAST, CUBLAS
+from gemmbench.ladder import BASELINE, CBLAS, CLBLAST, CUBLAS, variant_of
 from gemmbench.model.case import Case
 from gemmbench.model.device import DeviceFacts, HostFacts
 from gemmbench.opencl import drivers
@@ -51,7 +51,7 @@ class OpenCLMachine:
         return host_facts()
 
     def executor(self, case: Case, device: DeviceFacts | None) -> Any:
-        kind = BY_NAME[case.variant].executor if case.kind == "gemm" else case.kind
+        kind = variant_of(case).executor if case.kind == "gemm" else case.kind
         key = (device.index if device else -1, kind)
         if key not in self._executors:
             self._executors[key] = self._make(kind, device)

@@ -9,6 +9,7 @@ from typing import Literal
 from msgspec import UNSET
 
 from gemmbench.model.conditions import State
+from gemmbench.model.kernel_files import OwnFile
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import (
     MATH,
@@ -80,6 +81,7 @@ class Operands:
         return any(path is not None for path in (self.a, self.b, self.c))
 
 
+KERNEL = ".cl"  # of a user's own kernel file
 DRIVER = "driver:"  # before the library of another driver that a case is timed in turn with
 
 
@@ -90,7 +92,7 @@ def checkout_of(former: str) -> str:
 
 def kernels_of(former: str) -> str:
     """The folder of kernels that `Case.former` means; "" for this version's own."""
-    if former.startswith(DRIVER):
+    if former.startswith(DRIVER) or former.endswith(KERNEL):
         return ""
     return str(Path(former) / "kernels") if checkout_of(former) else former
 
@@ -108,7 +110,8 @@ class Case:
     source: str = ""
     operands: Operands = field(default_factory=Operands)
     notes: tuple[str, ...] = ()  # of its row, beside those of the executor
-    former: str = ""  # a kernels folder, a checkout or driver:LIBRARY: it is timed in turn with itself there
+    # A kernels folder, a checkout, driver:LIBRARY or a .cl file: it is timed in turn with itself there.
+    former: str = ""
     versus: Case | None = None  # of another kernel, which it is timed in turn with
     ran_on: RanOn = "device"  # of its row
     sums: str = ""  # likewise
@@ -119,6 +122,8 @@ class Case:
     protocols: tuple[str, ...] = ()  # that it is measured by, of `gemm.protocols`
     rounds: int = 0  # likewise
     measured: tuple[tuple[Gemm, float], ...] = ()  # smaller problems of its kernel, and seconds for each
+    own: OwnFile | None = None  # the user's own kernel that it runs
+    former_own: OwnFile | None = None  # that of the .cl file in `former`
 
     @property
     def key(self) -> RowKey:
@@ -130,7 +135,8 @@ class Case:
     def former_case(self) -> Case:
         """The case as it was: with the kernel and the parameters that it is held against."""
         own = self.parameters if self.former_parameters is None else self.former_parameters
-        return replace(self, parameters=own, former_parameters=None)
+        past = replace(self, parameters=own, former_parameters=None)
+        return replace(past, own=self.former_own, former_own=None, former="") if self.former_own else past
 
     @property
     def numbers(self) -> dict[str, int]:
@@ -182,6 +188,7 @@ class Case:
             phase=self.phase,
             given=self.given,
             grid=self.grid,
+            own=self.own.name if self.own else UNSET,
         )
 
 

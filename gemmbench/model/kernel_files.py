@@ -1,13 +1,17 @@
-"""Where the OpenCL C files are, and their text with the one header put in."""
+"""Where the OpenCL C files are, and their text with the one header put in; a user's own file, whole."""
 
 from __future__ import annotations
 
 import hashlib
 import re
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from gemmbench.model.units import reason_of
+
 MARK = "common.clh"  # that every folder of kernels has
+SCAFFOLD = "own.cl"  # in the kernels folder: what a user starts from
 _INCLUDE = re.compile(r'^#include "([\w./-]+)"[^\S\n]*$', re.MULTILINE)
 
 
@@ -32,12 +36,14 @@ def raw(file: str, root: str = "") -> str:
         file: named relative to the kernels folder.
         root: another kernels folder than gemmbench's own.
     """
+    if file in _OWN:
+        return _OWN[file]
     return ((Path(root) if root else folder()) / file).read_text(encoding="utf-8")
 
 
 def opening(file: str) -> str:
     """The comment that a file opens with, without its frame; "" if it opens with none."""
-    comment = re.match(r"/\*(.*?)\*/", raw(file), re.DOTALL)
+    comment = re.match(r"/\*(.*?)\*/", _BLOCK.sub("", raw(file)).lstrip(), re.DOTALL)
     return re.sub(r"^ \* ?", "", comment[1], flags=re.MULTILINE).strip() if comment else ""
 
 
@@ -62,3 +68,112 @@ def fingerprint(files: tuple[str, ...], options: tuple[str, ...], root: str = ""
     for part in (*(text(file, root) for file in files), *options):
         digest.update(part.encode() + b"\0")
     return digest.hexdigest()[:16]
+
+
+# --- A user's own kernel: its text goes to the process that holds the drivers -------------------------------
+
+
+_OWN: dict[str, str] = {}  # texts by `OwnFile.key`, which is of their content: none ever changes
+_MOST_BYTES = 1 << 20
+_DEPTH = 8  # of includes
+_QUOTED = re.compile(r'^[^\S\n]*#[^\S\n]*include[^\S\n]*"([^"\n]+)"[^\S\n]*$', re.MULTILINE)
+_BLOCK = re.compile(
+    r"^[^\S\n]*/\*+[^\S\n]*gemmbench[^\S\n]*\n(?P<toml>.*?)^[^\S\n]*\*+/[^\S\n]*\n?", re.MULTILINE | re.DOTALL
+)
+
+
+class KernelFileError(ValueError):
+    """A user's kernel file that cannot be used; the message is for the user."""
+
+
+@dataclass(frozen=True)
+class OwnFile:
+    """A user's kernel file as another process needs it."""
+
+    name: str  # without its folder: "mine.cl"
+    text: str  # includes replaced; a description that stood in a file beside it follows as a comment
+
+    @property
+    def key(self) -> str:
+        """What `text` and `raw` take for it, once it is kept."""
+        key = f"own/{hashlib.sha256(self.text.encode()).hexdigest()[:12]}/{self.name}"
+        _OWN[key] = self.text
+        return key
+
+    @property
+    def description(self) -> str:
+        """The TOML between its ``/* gemmbench`` and ``*/`` lines, on the lines where it stands.
+
+        Raises:
+            KernelFileError: there is none, or more than one.
+        """
+        blocks = list(_BLOCK.finditer(self.text))
+        if len(blocks) > 1:
+            raise KernelFileError(
+                f"{self.name} is described {len(blocks)} times: one /* gemmbench block, or one "
+                f"{Path(self.name).stem}.toml beside it"
+            )
+        if not blocks:
+            raise KernelFileError(
+                f"{self.name} does not say what arguments it takes: it needs a block from a line /* gemmbench"
+                f" to a line */, or a {Path(self.name).stem}.toml beside it (gemmbench kernels --new FILE.cl "
+                "writes an example)"
+            )
+        before = self.text[: blocks[0].start("toml")].count("\n")
+        return "\n" * before + re.sub(r"^[^\S\n]*\*(?: |$)", "", blocks[0]["toml"], flags=re.MULTILINE)
+
+
+def shown_name(file: str) -> str:
+    """A kernel file for people: relative to the kernels folder, or the name of a user's own."""
+    return file.rpartition("/")[2] if file in _OWN else file
+
+
+def own_file(path: Path) -> OwnFile:
+    """A user's kernel file with what it includes, and with the TOML file beside it if there is one.
+
+    Raises:
+        KernelFileError: it cannot be read, or what it includes is not there.
+    """
+    source = _expanded(_own_text(path), path.parent, path.name)
+    beside = path.with_suffix(".toml")
+    if beside != path and beside.is_file():
+        described = _own_text(beside)
+        if "*/" in described:
+            raise KernelFileError(f"{beside} holds */, which would end the comment that it becomes")
+        source = f"{source}\n/* gemmbench\n{described}\n*/\n"
+    return OwnFile(path.name, source)
+
+
+def _own_text(path: Path) -> str:
+    try:
+        if path.stat().st_size > _MOST_BYTES:
+            raise KernelFileError(f"{path} is larger than 1 MiB, which no kernel is")
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise KernelFileError(f"cannot read {path}: {reason_of(error).lower()}") from None
+    except ValueError as error:
+        if isinstance(error, KernelFileError):
+            raise
+        raise KernelFileError(f"{path} is no text in UTF-8") from None
+
+
+def _expanded(source: str, near: Path, name: str, depth: int = 0) -> str:
+    """Source with every ``#include "FILE"`` of its own folder replaced; gemmbench's header is for `text`."""
+
+    def after(match: re.Match[str]) -> str:
+        """What keeps the driver's log at the lines of the user's file."""
+        return "" if depth else f"\n#line {source.count(chr(10), 0, match.start()) + 2}"
+
+    def replaced(match: re.Match[str]) -> str:
+        file = near / match[1]
+        if file.is_file():
+            if depth >= _DEPTH:
+                raise KernelFileError(f"{name} includes files more than {_DEPTH} deep")
+            return _expanded(_own_text(file), file.parent, match[1], depth + 1) + after(match)
+        if match[1] == MARK:
+            return f'#include "{MARK}"{after(match)}'
+        raise KernelFileError(
+            f'{name} includes "{match[1]}", which is neither beside it nor gemmbench\'s {MARK}'
+        )
+
+    return _QUOTED.sub(replaced, source)

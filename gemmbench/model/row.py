@@ -278,6 +278,7 @@ class Row:
     )  # of a settled peak that power limits: the samples of the other state
     sustained: Sustained | UnsetType = UNSET  # what followed its samples, where a long run was asked for
     protocols: tuple[ProtocolSamples, ...] | UnsetType = UNSET  # of kind protocols, whose `samples` is empty
+    own: str | UnsetType = UNSET  # of a user's own kernel, the name of its file
 
     @property
     def key(self) -> RowKey:

@@ -121,7 +121,7 @@ def clean_lines(text: str, most: int = 6) -> str:
 
 
 def _visible(text: str) -> str:
-    return "".join(map(_shown, text))
+    return text if text.isprintable() else "".join(map(_shown, text))
 
 
 def _shown(letter: str) -> str:

@@ -21,7 +21,7 @@ from gemmbench.ladder.variant import PIXEL, Pass, Values, Variant
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.dtypes import ReferenceArray
 from gemmbench.model.instrument import NotMeasuredError
-from gemmbench.model.kernel_files import text
+from gemmbench.model.kernel_files import shown_name, text
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Resources
 from gemmbench.opencl.discovery import handle
@@ -189,7 +189,7 @@ def build_failure(file: str, message: str) -> str:
     shown = telling[:_LOG_LINES]
     if len(telling) > len(shown):
         shown.append(f"... and {len(telling) - len(shown)} more lines")
-    return f"{file} does not compile: " + "\n".join(shown)
+    return f"{shown_name(file)} does not compile: " + "\n".join(shown)
 
 
 @contextmanager

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 from gemmbench import UsageError, ladder
-from gemmbench.model.case import DRIVER, MEMORY_MODES, checkout_of
+from gemmbench.ladder.variant import Variant
+from gemmbench.model.case import DRIVER, KERNEL, MEMORY_MODES, checkout_of
 from gemmbench.model.conditions import STATES, State
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.dtypes import GEMM_DTYPES
@@ -38,8 +39,11 @@ from gemmbench.options.declare import (
     choose_sizes,
     flag,
     format_and_file,
+    former_kernel,
     hidden,
+    kernel_files_option,
     option,
+    own_kernels,
     references,
     threshold_of,
     time_scope,
@@ -47,6 +51,7 @@ from gemmbench.options.declare import (
 from gemmbench.options.measuring import Measuring, device_option
 from gemmbench.regress.baseline import DIFFERENCES, Rules
 from gemmbench.regress.gate import LEAST_ROUNDS, MOST_ROUNDS
+from gemmbench.suite.plan import OwnKernels
 from gemmbench.tune import space
 
 COMPARISON_FORMATS = ("table", "markdown", "junit", "json", "github")
@@ -131,6 +136,7 @@ class Comparing(Options):
             in_turn=self.in_turn,
             fail_on=frozenset({self.fail_on} if self.fail_on else ()),
             rounds=self.looks,
+            former=self.turned,
         )
 
     @property
@@ -142,6 +148,11 @@ class Comparing(Options):
     def in_turn(self) -> bool:
         """Whether each kernel takes turns with its previous version."""
         return False
+
+    @property
+    def turned(self) -> frozenset[str]:
+        """The kernels that do; empty for all."""
+        return frozenset()
 
     @cached_property
     def written(self) -> tuple[tuple[str, Path], ...]:
@@ -195,9 +206,13 @@ class Check(Comparing, Measuring):
     )
     against: Path | None = option(
         "Time every kernel in turn with itself as it was when the base was measured: a folder of kernels, a "
-        "checkout (a folder with gemmbench/), or driver:LIBRARY, another OpenCL driver.",
+        "checkout (a folder with gemmbench/), driver:LIBRARY, another OpenCL driver, or the old .cl of a "
+        "--kernel-file (of several: a folder with them).",
         FILE,
         metavar="PATH",
+    )
+    kernel_files: tuple[Path, ...] = kernel_files_option(
+        "A kernel of your own that the base has rows of, as it is now. May be repeated."
     )
     device: str = device_option("the base's, by name")
     concurrent: bool = hidden(False)
@@ -232,6 +247,7 @@ class Check(Comparing, Measuring):
                 raise UsageError("--aa draws no chart: it compares nothing")
         if self.against is not None:
             self._check_against(self.against)
+        _ = self.own
 
     @property
     def looks(self) -> int:
@@ -241,6 +257,39 @@ class Check(Comparing, Measuring):
     @property
     def in_turn(self) -> bool:
         return self.against is not None
+
+    @property
+    def turned(self) -> frozenset[str]:
+        return frozenset(self.former_kernels)
+
+    @cached_property
+    def own(self) -> OwnKernels:
+        """The user's own kernels as they are and, where --against names their old files, as they were."""
+        now = {each.name: each for each in own_kernels(self.kernel_files)}
+        return OwnKernels(now, self.former_kernels)
+
+    @cached_property
+    def former_kernels(self) -> dict[str, Variant]:
+        """The old versions in ``--against``, by the name that the kernel has now.
+
+        Raises:
+            UsageError: they cannot be read, or it is not told of which kernel they are.
+        """
+        if self.against is None or str(self.against).startswith(DRIVER):
+            return {}
+        now = [
+            (each.name, file)
+            for each, file in zip(own_kernels(self.kernel_files), self.kernel_files, strict=True)
+        ]
+        if self.against.suffix == KERNEL and not self.against.is_dir():
+            if len(now) != 1:
+                raise UsageError(
+                    f"--against {self.against} is the old version of one kernel: give that one --kernel-file"
+                    + (", or name a folder" if now else "")
+                )
+            return {name: former_kernel(self.against) for name, _ in now}
+        old = [(name, self.against / file.name) for name, file in now]
+        return {name: former_kernel(file) for name, file in old if file.is_file()}
 
     def _check_against(self, folder: Path) -> None:
         try:
@@ -258,6 +307,8 @@ class Check(Comparing, Measuring):
 
     def _check_former(self, folder: Path) -> None:
         former = str(folder)
+        if folder.suffix == KERNEL and self.former_kernels:
+            return
         if former.startswith(DRIVER):
             library = former.removeprefix(DRIVER)
             if os.sep in library and not Path(library).is_file():
@@ -268,7 +319,7 @@ class Check(Comparing, Measuring):
                     f"--against {folder}: that gemmbench is too old, it has no instrument to be timed in "
                     "turn with; name its folder of kernels instead"
                 )
-        elif not (folder / MARK).is_file():
+        elif not (folder / MARK).is_file() and not self.former_kernels:
             raise UsageError(f"--against {folder} is no folder of kernels: it has no {MARK}")
 
 
@@ -314,6 +365,9 @@ class Tune(Options):
     command: ClassVar[str] = "tune"
 
     kernel: str | None = option("The kernel to tune (gemmbench kernels lists them).", metavar="NAME")
+    kernel_files: tuple[Path, ...] = kernel_files_option(
+        "A kernel of your own, described in the file: see kernels --new."
+    )
     dtype: str | None = option("The data type.  [default: float]", metavar="TYPE")
     sizes: str | None = option(
         "m = n = k; several with commas count alike.  [default: by device]", metavar="LIST"
@@ -360,9 +414,8 @@ class Tune(Options):
     def __post_init__(self) -> None:
         super().__post_init__()
         _ = self.only_dtype
-        if self.kernel is None and not self.forget:
+        if self.variant is None and not self.forget:
             raise UsageError("--kernel is missing: which kernel to tune (gemmbench kernels lists them)")
-        _ = self.variant
         check_plot_path(self.plot)
         if self.cache:
             check_folder("--cache", self.cache)
@@ -372,10 +425,14 @@ class Tune(Options):
         return only(choose_dtypes("float" if self.dtype is None else self.dtype, GEMM_DTYPES), "--dtype")
 
     @cached_property
-    def variant(self) -> str | None:
+    def variant(self) -> Variant | None:
+        """The kernel; the user's own where no other is named."""
+        own = {each.name: each for each in own_kernels(self.kernel_files)}
         if self.kernel is None:
-            return None
-        return only(choose(self.kernel, ladder.LADDER, "kernel"), "--kernel")
+            return only(tuple(own.values()), "--kernel-file") if own else None
+        known = (*ladder.LADDER, *own)
+        name = only(choose(self.kernel, known, "kernel"), "--kernel")
+        return own.get(name) or ladder.BY_NAME[name]
 
     def problems(self, device: DeviceFacts) -> tuple[Problem, ...]:
         """What the search measures on a device.

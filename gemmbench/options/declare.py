@@ -17,7 +17,10 @@ from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeVar
 
 from gemmbench import UsageError, charts, ladder
+from gemmbench.ladder.own import own_kernel
 from gemmbench.ladder.variant import Variant
+from gemmbench.model.case import KERNEL
+from gemmbench.model.kernel_files import KernelFileError
 from gemmbench.model.units import reason_of
 from gemmbench.regress import verdict
 from gemmbench.regress.baseline import PEAK
@@ -274,6 +277,7 @@ class Options:
 _ALIASES = {"int8": "char"}  # other names of data types
 _BEST = "best"
 MOST_COMBINATIONS = 100  # of a kernel's parameters, that --param may ask for
+_OWN = "own"  # the kernels of --kernel-file
 _GROUPS = {"all": ladder.LADDER, "ladder": ladder.PUBLISHED, _BEST: ladder.BEST}  # of kernels
 
 
@@ -286,27 +290,98 @@ def choose_dtypes(text: str, known: Sequence[str]) -> tuple[str, ...]:
     return choose(",".join(_ALIASES.get(word, word) for word in _words(text)), known, "data type")
 
 
-def choose_kernels(text: str, baseline: str = "none") -> tuple[Variant, ...]:
+def kernel_files_option(
+    help: str = "A kernel of your own, described in the file (gemmbench kernels --new writes one): it joins "
+    "those of --kernel, or stands there by its name. May be repeated.",
+) -> Any:
+    """Files with the user's own kernels."""
+    return option(
+        help,
+        FILE,
+        (),
+        flags=("--kernel-file",),
+        many=True,
+        metavar="FILE.cl",
+    )
+
+
+def own_kernels(files: Sequence[Path]) -> tuple[Variant, ...]:
+    """The kernels of the user's own files, in the order given.
+
+    Raises:
+        UsageError: a file cannot be used, or two kernels have one name.
+    """
+    made: list[Variant] = []
+    for file in files:
+        variant = former_kernel(file)
+        if variant.name in (*ladder.ORDER, *_GROUPS, _OWN, *(each.name for each in made)):
+            raise UsageError(
+                f"{file}: {variant.name} is another kernel's name; give yours one in its description "
+                f'(name = "my-{variant.name}")'
+            )
+        made.append(variant)
+    return tuple(made)
+
+
+def former_kernel(file: Path) -> Variant:
+    """The kernel of a user's own file, whatever its name.
+
+    Raises:
+        UsageError: it cannot be used.
+    """
+    try:
+        return own_kernel(file)
+    except KernelFileError as error:
+        raise UsageError(str(error)) from None
+
+
+def choose_kernels(text: str, baseline: str = "none", own: Sequence[Variant] = ()) -> tuple[Variant, ...]:
     """Variants from a comma-separated list, in ladder order, and the baselines of another after them.
+
+    Args:
+        text: names of kernels and groups.
+        baseline: names of libraries.
+        own: the user's kernels. Where the list names none of them, they all join it.
 
     Raises:
         UsageError: one is unknown.
     """
-    names = {name for word in _kernel_words(text) for name in _GROUPS.get(word, (word,))}
+    groups = _groups(own)
+    names = {name for word in _kernel_words(text, own) for name in groups.get(word, (word,))}
+    by_name = {each.name: each for each in own}
+    if names.isdisjoint(by_name):
+        names.update(by_name)
     names.update(choose_baselines(baseline))
-    return tuple(ladder.BY_NAME[name] for name in ladder.ORDER if name in names)
+    return tuple({**ladder.BY_NAME, **by_name}[name] for name in ladder.order(by_name) if name in names)
 
 
-def optional_kernels(text: str) -> frozenset[str]:
+def named_variants(text: str, own: Sequence[Variant] = ()) -> tuple[Variant, ...]:
+    """What a list names, and nothing beside it; arguments as of `choose_kernels`.
+
+    Raises:
+        UsageError: one is unknown.
+    """
+    words = _kernel_words(text, own)
+    groups = _groups(own)
+    names = {name for word in words for name in groups.get(word, (word,))}
+    return tuple(each for each in choose_kernels(text, own=own) if each.name in names)
+
+
+def _groups(own: Sequence[Variant]) -> Mapping[str, tuple[str, ...]]:
+    return {**_GROUPS, _OWN: tuple(each.name for each in own)} if own else _GROUPS
+
+
+def optional_kernels(text: str, own: Sequence[Variant] = ()) -> frozenset[str]:
     """The kernels that only ``best`` asks for: those that a device does not run need no row."""
-    words = _kernel_words(text)
+    words = _kernel_words(text, own)
     named = {name for word in words if word != _BEST for name in _GROUPS.get(word, (word,))}
     return frozenset(ladder.BEST) - named if _BEST in words else frozenset()
 
 
-def named_kernels(text: str) -> tuple[str, ...]:
-    """The kernels of a comma-separated list that stand in it under their own name."""
-    return tuple(word for word in _kernel_words(text) if word not in _GROUPS)
+def named_kernels(text: str, own: Sequence[Variant] = ()) -> tuple[str, ...]:
+    """The kernels of a comma-separated list that stand in it under their own name, and the user's own."""
+    words = (*_kernel_words(text, own), *(each.name for each in choose_kernels(text, own=own) if each.own))
+    return tuple(dict.fromkeys(word for word in words if word not in _groups(own)))
 
 
 def choose_baselines(text: str) -> tuple[str, ...]:
@@ -327,8 +402,14 @@ def choose_baselines(text: str) -> tuple[str, ...]:
     return tuple(name for name in ladder.BASELINES if name != ladder.CBLAS or second_blas())
 
 
-def _kernel_words(text: str) -> tuple[str, ...]:
-    return choose(text, (*ladder.ORDER, *_GROUPS), "kernel")
+def _kernel_words(text: str, own: Sequence[Variant] = ()) -> tuple[str, ...]:
+    known = (*ladder.order(each.name for each in own), *_groups(own))
+    for word in _words(text):
+        if word == _OWN and not own:
+            raise UsageError(f"--kernel {_OWN} means the kernels of --kernel-file, and there is none")
+        if word.endswith(KERNEL) and word not in known:
+            raise UsageError(f"--kernel takes names, and {word} is a file: --kernel-file {word}")
+    return choose(text, known, "kernel")
 
 
 def choose_params(texts: Iterable[str]) -> dict[str, tuple[int, ...]]:

@@ -10,11 +10,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from gemmbench import UsageError, ladder, views
+from gemmbench import UsageError, exports, ladder
 from gemmbench.gemm import lowering, protocols
 from gemmbench.gemm.operands import OperandError, read_header
 from gemmbench.gemm.workloads import PROMPT, SETS, Shape, ShapeFileError, merged, read_shapes
-from gemmbench.ladder import ORDER
 from gemmbench.ladder.variant import Variant
 from gemmbench.measure.host import cores
 from gemmbench.model.case import MEMORY_MODES, Case, Operands, Plan, Policy, Skip
@@ -49,9 +48,11 @@ from gemmbench.options.declare import (
     choose_threads,
     flag,
     hidden,
+    kernel_files_option,
     named_kernels,
     option,
     optional_kernels,
+    own_kernels,
 )
 from gemmbench.probes import ALL_DTYPES, PEAK_DTYPES, memory
 from gemmbench.probes.arithmetic import WIDTHS
@@ -76,7 +77,8 @@ COMPUTE = "compute"
 FAMILIES: dict[str, str] = {COMPUTE: "what arithmetic and matrix units can do", **memory.FAMILIES}
 """What ``peak --only`` takes, in the order of the tables."""
 
-RUN_FORMATS = ("table", *views.FORMATS)
+RUN_FORMATS = ("table", *exports.FORMATS)
+FORMAT = f"How it is printed: {', '.join(RUN_FORMATS)}."
 EVERY_PROBE = "all"  # of --describe without a name
 _DEFAULT_SIZE = 1024
 _PROTOCOL_S = 0.5
@@ -228,7 +230,7 @@ class Peak(Sustaining):
         bare=EVERY_PROBE,
         shell=True,
     )
-    format: str = option("", Choice(RUN_FORMATS), "table", shell=True)
+    format: str = option(FORMAT, Choice(RUN_FORMATS), "table", shell=True, metavar="FORMAT")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -270,6 +272,7 @@ class Ladder(Measuring):
         flags=("--kernel",),
         metavar="NAMES",
     )
+    kernel_files: tuple[Path, ...] = kernel_files_option()
     dtype: str | None = option(
         f"{', '.join(GEMM_DTYPES)} (int8); several with commas.", default="float", metavar="TYPES"
     )
@@ -345,7 +348,12 @@ class Ladder(Measuring):
 
     @cached_property
     def variants(self) -> tuple[Variant, ...]:
-        return choose_kernels(self.kernels, self.baseline)
+        return choose_kernels(self.kernels, self.baseline, self.own)
+
+    @cached_property
+    def own(self) -> tuple[Variant, ...]:
+        """The user's own kernels."""
+        return own_kernels(self.kernel_files)
 
     @cached_property
     def dtypes(self) -> tuple[str, ...]:
@@ -364,15 +372,16 @@ class Ladder(Measuring):
         """The kernel or library that the others are timed in turn with."""
         if self.versus is None:
             return None
-        names = choose(self.versus, [name for name in ladder.ORDER if name != ladder.AUTO], "kernel")
+        by_name = {**ladder.BY_NAME, **{each.name: each for each in self.own}}
+        names = choose(self.versus, [name for name in by_name if name != ladder.AUTO], "kernel")
         if len(names) != 1:
             raise UsageError(f"--versus takes one kernel, not {self.versus}")
-        return ladder.BY_NAME[names[0]]
+        return by_name[names[0]]
 
     @property
     def named(self) -> tuple[str, ...]:
         """The kernels that were asked for by name: tables tell why one of them cannot run."""
-        return named_kernels(self.kernels)
+        return named_kernels(self.kernels, self.own)
 
     @property
     def shapes(self) -> tuple[Shape, ...]:
@@ -400,7 +409,7 @@ class Ladder(Measuring):
         cases = gemm_plan(devices, self.variants, problems, fixed, own, find_tuned, self.axes)
         if self.partner:
             cases = in_turn_with(cases, devices, self.partner, fixed, own, find_tuned, self.axes)
-        return fitting(cases, optional_kernels(self.kernels))
+        return fitting(cases, optional_kernels(self.kernels, self.own))
 
 
 def peak_steps(devices: Sequence[DeviceFacts], dtype: str, kernels: Iterable[Variant]) -> Plan:
@@ -511,8 +520,9 @@ class Precision(Ladder):
             what = step.row if isinstance(step, Skip) else step
             if what.problem is None:
                 return False, 0, 0, 0
-            return True, max(what.device, 0), what.problem.m, ORDER.index(what.variant)
+            return True, max(what.device, 0), what.problem.m, order.index(what.variant)
 
+        order = ladder.order(each.name for each in self.own)
         return tuple(sorted(super().plan(devices, find_tuned), key=position))
 
 
@@ -628,7 +638,7 @@ class Gemm(Ladder, Sustaining):
     @cached_property
     def variants(self) -> tuple[Variant, ...]:
         """The kernels and libraries; no library where a result is written."""
-        return choose_kernels(self.kernels, "none" if self.out else self.baseline)
+        return choose_kernels(self.kernels, "none" if self.out else self.baseline, self.own)
 
     @cached_property
     def dtypes(self) -> tuple[str, ...]:
@@ -749,12 +759,17 @@ class Protocols(Ladder):
     peak: bool = hidden(False)
     remeasure: bool = hidden(False)
 
+    @cached_property
+    def variants(self) -> tuple[Variant, ...]:
+        """The kernel; of several, those of which each device gets the first that it runs."""
+        return self.own if self.own and self.kernels == "best" else super().variants
+
     def __post_init__(self) -> None:
         super().__post_init__()
         _ = self.names
         if self.describe:
             return
-        if len(self.variants) != 1 and self.kernels != "best":
+        if len(self.variants) != 1 and (self.own or self.kernels != "best"):
             raise UsageError(f"protocols measures one kernel: --kernel names {len(self.variants)}")
         if self.kernels == ladder.AUTO:
             raise UsageError("auto takes another kernel for each problem: name the kernel with --kernel")

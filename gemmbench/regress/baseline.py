@@ -37,6 +37,12 @@ class Rules:
     in_turn: bool = False  # the new run's rows were measured in turn with the base's kernels
     fail_on: frozenset[str] = frozenset()  # "resources": other registers, spills, memory or launches fail
     rounds: int = 0  # how often a suspicious row is measured again
+    former: frozenset[str] = frozenset()  # the variants that have a former version; empty: every kernel
+
+    def has_former(self, row: Row) -> bool:
+        """Whether there could be a former version of a row's kernel: a GEMM's own, known beforehand."""
+        own = row.kind == "gemm" and bool(row.source and row.samples)
+        return own and (not self.former or row.variant in self.former)
 
     @property
     def relative(self) -> bool:
@@ -350,11 +356,13 @@ class Difference:
 
     kind: Kind
     reason: str  # for the user
+    remedy: str = ""  # other than of `REMEDIES`
 
     @property
     def sentence(self) -> str:
         """The reason, and what to do about it."""
-        return f"{self.reason}; {REMEDIES[self.kind]}, or compare nevertheless with --across {self.kind}"
+        remedy = self.remedy or REMEDIES[self.kind]
+        return f"{self.reason}; {remedy}, or compare nevertheless with --across {self.kind}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -460,6 +468,9 @@ def difference(base: tuple[Run, Row], new: tuple[Run, Row], across: Collection[s
         across: names of `DIFFERENCES` that do not matter.
     """
     different = _first(_facts(base, new), across)
+    if different and different.kind == "source" and new[1].own:
+        option = f"--kernel-file {clean(new[1].own)} --against OLD.cl"
+        return replace(different, remedy=f"check {option} times the two versions in turn").sentence
     return different.sentence if different else ""
 
 

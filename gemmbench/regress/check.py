@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from gemmbench import UsageError
-from gemmbench.ladder import BASELINES, BY_NAME
+from gemmbench.ladder import BASELINES, variant_of
 from gemmbench.measure.child import Maker, Worker
-from gemmbench.model.case import DRIVER, Case, Event, Plan, Policy, kernels_of
+from gemmbench.model.case import DRIVER, Case, Event, Plan, Policy, Skip, kernels_of
 from gemmbench.model.conditions import State
 from gemmbench.model.device import HOST, DeviceFacts
 from gemmbench.model.instrument import NotMeasuredError
@@ -28,11 +28,11 @@ from gemmbench.regress.baseline import (
     repetitions,
     slots,
 )
-from gemmbench.regress.compare import Comparison, Line, compare, has_former, judged, outcome
+from gemmbench.regress.compare import Comparison, Line, compare, judged, outcome
 from gemmbench.regress.gate import Answer, Settled, Suspect, Wanted
 from gemmbench.stats.rates import measure
 from gemmbench.suite import session
-from gemmbench.suite.plan import rebuild, select
+from gemmbench.suite.plan import OwnKernels, rebuild, select
 from gemmbench.suite.run import Listen, every_device, header_of, user_errors
 
 
@@ -84,6 +84,7 @@ class Request:
     save: Path | None = None
     force: bool = False
     patience: Patience = field(default_factory=Patience)
+    own: OwnKernels = field(default_factory=OwnKernels)
 
 
 @dataclass
@@ -146,8 +147,10 @@ def prepared(request: Request, make_machine: Maker) -> Iterator[Job]:
     with Worker(make_machine) as worker, user_errors():
         all_devices, host = every_device(worker)
         devices, places = _chosen(basis, all_devices, request.device)
-        folder = former_of(against) if against else ""
-        plan = rebuild(_wanted(basis, bool(request.times)), devices, places, folder)
+        own = request.own
+        folder = former_of(against) if against and not own.former else ""
+        plan = rebuild(_wanted(basis, bool(request.times)), devices, places, folder, own)
+        _check_own(plan)
         if not any(isinstance(step, Case) for step in plan):
             raise UsageError(
                 f"{basis.bases[0].path} has no rows that can be measured again{_of_ratio(basis)}"
@@ -406,17 +409,24 @@ def _check_former(basis: Basis, plan: Plan, folder: Path) -> None:
         if isinstance(step, Case) and step.former:
             with contextlib.suppress(OSError, UnicodeDecodeError):
                 numbers = step.former_case.numbers
-                if (
-                    BY_NAME[step.variant]
-                    .with_math(step.math)
-                    .fingerprint(step.dtype, numbers, kernels_of(step.former))
-                    in sources
-                ):
+                variant = variant_of(step.former_case).with_math(step.math)
+                if variant.fingerprint(step.dtype, numbers, kernels_of(step.former)) in sources:
                     return
     raise UsageError(
         f"--against {folder} has none of the kernels that {basis.bases[0].path} was measured with "
         "(--across source compares nevertheless)"
     )
+
+
+def _check_own(plan: Plan) -> None:
+    """Whether the user's own kernels that a base has rows of are there.
+
+    Raises:
+        UsageError: one is not.
+    """
+    for step in plan:
+        if isinstance(step, Skip) and step.row.own and not step.row.source:
+            raise UsageError(step.row.reason)
 
 
 def _wanted(basis: Basis, every: bool) -> list[Row]:
@@ -426,7 +436,7 @@ def _wanted(basis: Basis, every: bool) -> list[Row]:
     """
     keys = {key for key, row in basis.rows.items() if row.status == "ok"}
     if basis.rules.in_turn:
-        keys = {key for key in keys if has_former(basis.rows[key])}
+        keys = {key for key in keys if basis.rules.has_former(basis.rows[key])}
     if basis.rules.ratio and not every:
         keys &= {*basis.references, *basis.references.values()}
     return [replace(row, device=key[1]) for key, row in basis.rows.items() if key in keys]

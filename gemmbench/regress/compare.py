@@ -180,7 +180,7 @@ def _line(basis: Basis, noise: Noise, key: RowKey, news: Sequence[Repetition]) -
         return _NO_REFERENCE
     if was_ok and not basis.rows[key].samples:  # a product without terms
         return _NO_RATE
-    if was_ok and basis.rules.in_turn and not has_former(basis.rows[key]):
+    if was_ok and basis.rules.in_turn and not basis.rules.has_former(basis.rows[key]):
         return _NO_KERNEL
     if not news:
         return line if was_ok else _NO_RATE
@@ -346,11 +346,6 @@ def judged(
         resolution=resolution(base, new, spread, limits, noise, line.key, basis.rules.rounds),
         reference=basis.rows[reference] if reference else None,
     )
-
-
-def has_former(row: Row) -> bool:
-    """Whether another kernels folder could have the kernel of a row, too: a GEMM's own, known beforehand."""
-    return row.kind == "gemm" and bool(row.source and row.samples)
 
 
 def title(run: Run, row: Row) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -89,17 +90,18 @@ def _summarize(samples: tuple[float, ...]) -> Summary:
     values = np.asarray(samples, dtype=float)
     if values.size == 0:
         raise ValueError("no samples")
-    if not (np.isfinite(values) & (values > 0)).all():
+    ordered = sorted(samples)
+    if not all(map(math.isfinite, ordered)) or not ordered[0] > 0:
         raise ValueError("a sample is not a positive finite number")
-    low, high = _median_interval(values)
-    return Summary(float(np.median(values)), low, high, values.size, float(values.min()))
+    low, high = _median_interval(values, ordered[0] == ordered[-1])
+    return Summary(statistics.median(ordered), low, high, values.size, float(ordered[0]))
 
 
-def _median_interval(values: npt.NDArray[np.float64]) -> tuple[float, float]:
-    """Ends of the median's interval; NaN if the samples are too few."""
+def _median_interval(values: npt.NDArray[np.float64], equal: bool) -> tuple[float, float]:
+    """Ends of the median's interval, of values that may all be equal; NaN if the samples are too few."""
     if values.size < LEAST_EFFECTIVE:
         return math.nan, math.nan
-    if not np.ptp(values):
+    if equal:
         return float(values[0]), float(values[0])
     related = correlation(values)
     if _effective(values.size, related, _DOUBT) < LEAST_EFFECTIVE:
@@ -133,9 +135,14 @@ def correlation(values: npt.NDArray[np.float64]) -> float:
     Args:
         values: two or more, oldest first.
     """
-    _, kinds, counts = np.unique(values, return_inverse=True, return_counts=True)
-    ranks = (np.cumsum(counts) - counts / 2)[kinds]
-    around = ranks - ranks.mean()
+    order = values.argsort()
+    ordered = values[order]
+    if (ordered[1:] == ordered[:-1]).any():
+        _, kinds, counts = np.unique(values, return_inverse=True, return_counts=True)
+        around = (np.cumsum(counts) - counts / 2)[kinds] - values.size / 2
+    else:
+        around = np.empty(values.size)
+        around[order] = np.arange(0.5, values.size) - values.size / 2
     total = float(around @ around)
     if total == 0:
         return 0.0

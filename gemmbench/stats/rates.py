@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -49,8 +49,8 @@ def gemm_of(row: Row) -> Gemm:
 
 def flops_of(row: Row) -> int:
     """Operations of one sample's unit: 2 m n k for a GEMM, the counted instructions for a probe."""
-    if row.kind == "gemm":
-        return gemm_of(row).flops
+    if row.problem and row.kind == "gemm":
+        return row.problem.flops
     return row.work.flops if row.work else 0
 
 
@@ -540,16 +540,15 @@ def bandwidth(run: Run, device: int) -> float | None:
 def derived(run: Run, row: Row) -> dict[str, object]:
     """The derived fields that ``show --format json`` puts beside the stored ones; null where unknown."""
 
-    def giga(scope: str) -> float | None:
-        figure = rate(row, scope)
-        return figure.median / GIGA if figure and row.kind == "gemm" else None
-
     scope = finest_scope(row)
     times = summary(row, scope) if scope and row.status == "ok" else None
     problem = row.problem or Problem(0, 0, 0)
     is_gemm = row.kind == "gemm"
     rows_apart = (problem.ld or (problem.k, problem.n, problem.n)) if is_gemm else (None, None, None)
-    reached = rate(row, "kernel")
+    shown = shown_samples(row, view_scope(run)) if is_gemm else scope
+    reached = rate(row, shown or "") if row.kind in ("gemm", "peak") else None
+    moved = byte_rate(row)
+    figure = None if reached is None else reached.median if is_gemm else reached.best
     return {
         "kind": row.kind,
         "variant": row.variant,
@@ -560,13 +559,15 @@ def derived(run: Run, row: Row) -> dict[str, object]:
         **dict(zip(("lda", "ldb", "ldc"), rows_apart, strict=True)),
         "status": row.status,
         "reason": row.reason,
-        "kernel_gflops": giga("kernel"),
-        "device_gflops": giga("device"),
-        "host_gflops": giga("host"),
+        "scope": shown if times else None,
+        "gflops": figure / GIGA if figure else None,
+        **_interval_fields("gflops", reached, GIGA),
+        **_fields_by_scope("gflops", GIGA, lambda scope: rate(row, scope) if is_gemm else None),
         "helpers_share": helpers_share(row) if is_gemm else None,
         "peak_fraction": peak_fraction(run, row),
-        "gflops": reached.best / GIGA if reached and row.kind == "peak" else None,
-        "gbps": row.work.bytes / times.minimum / GIGA if times and row.work and row.work.bytes else None,
+        "gbps": moved.best / GIGA if moved else None,
+        **_interval_fields("gbps", moved, GIGA),
+        **_fields_by_scope("s", 1.0, lambda scope: summary(row, scope) if times else None),
         "latency_s": times.median if times and row.kind == "latency" else None,
         "residual": residual(row) if is_gemm else None,
         **_versus_fields(row),
@@ -576,6 +577,27 @@ def derived(run: Run, row: Row) -> dict[str, object]:
         "noise": noise(row),
         "few": is_few(row),
     }
+
+
+def _interval_fields(name: str, figure: Interval | None, unit: float) -> dict[str, float | None]:
+    """Median and interval of a figure, in a unit; null where unknown."""
+    ends = (figure.median, figure.low, figure.high) if figure else (None, None, None)
+    return {
+        f"{name}_{what}": None if value is None else value / unit
+        for what, value in zip(("median", "low", "high"), ends, strict=True)
+    }
+
+
+def _fields_by_scope(
+    name: str, unit: float, figure: Callable[[str], Interval | None]
+) -> dict[str, float | None]:
+    """The median of a figure in every scope, as ``kernel_gflops``, and the ends of its interval."""
+    fields: dict[str, float | None] = {}
+    for scope in SCOPES:
+        key = f"{scope}_{name}"
+        known = _interval_fields(key, figure(scope), unit)
+        fields |= {key: known.pop(f"{key}_median"), **known}
+    return fields
 
 
 # --- What one row says of its speed in one run: a logarithm, and how far its own samples make it uncertain.

@@ -13,13 +13,13 @@ from gemmbench.gemm import lowering
 from gemmbench.gemm.verify import could_overflow
 from gemmbench.ladder import AUTO, BY_NAME
 from gemmbench.ladder import variant as variants
-from gemmbench.ladder.variant import ParameterError, Variant, unsupported_type
+from gemmbench.ladder.variant import Layout, ParameterError, Variant, unsupported_type
 from gemmbench.model.case import Case, Operands, Plan, Skip
 from gemmbench.model.device import HOST, DeviceFacts
 from gemmbench.model.dtypes import DTYPES
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import MATH, THREADS, Row, RowKey
-from gemmbench.model.units import listed, size
+from gemmbench.model.units import clean, listed, size
 from gemmbench.probes import ALL_DTYPES, PROBES, QUICK
 from gemmbench.probes.arithmetic import FLOPS, WIDTHS
 from gemmbench.probes.memory import FAMILIES, memory_plan
@@ -262,10 +262,10 @@ def _gemm_case(
     full = {**parameters, **variant.chosen(problem, device, parameters)}
     broken = variant.broken(parameters, problem.dtype) if grid else ""
     reason = "" if broken else _unsupported(device, variant, problem, full, given)
-    notes = (kept.note,) if kept else ()
+    notes = tuple(filter(None, (kept.note if kept else "", variant.limits)))
     if reason and not given and (smaller := _smaller_preset(device, variant, problem, parameters)):
         changed = {name: value for name, value in smaller.items() if value != parameters[name]}
-        notes = (f"{listed(changed)} instead of the preset's, which {reason}",)
+        notes = (*notes, f"{listed(changed)} instead of the preset's, which {reason}")
         parameters, reason = smaller, ""
         full = {**parameters, **variant.chosen(problem, device, parameters)}
     case = Case(
@@ -282,6 +282,7 @@ def _gemm_case(
         given=(*given, *([MATH] if math else [])),
         sums=variant.sums.get(problem.dtype, ""),
         grid=grid,
+        own=variant.own,
     )
     if broken:
         return Skip(case.row("skipped", broken))
@@ -341,6 +342,8 @@ def _lacks(device: DeviceFacts, variant: Variant, problem: Gemm, parameters: Map
         return f"{variant.name} is written for {', '.join(variant.dtypes)}"
     if variant.device_type not in ("", device.type):
         return f"{variant.name} is written for a {variant.device_type.upper()}"
+    if missing := _left_out(variant, problem):
+        return missing
     reason = (variant.lacks or unsupported_type)(device, problem.dtype)
     if reason:
         return reason
@@ -352,6 +355,18 @@ def _lacks(device: DeviceFacts, variant: Variant, problem: Gemm, parameters: Map
         return f"needs sub-groups of {size_wanted}, the device has them of {', '.join(map(str, sizes))}"
     if variant.images and not device.images:
         return "the device has no images"
+    return ""
+
+
+def _left_out(variant: Variant, problem: Gemm) -> str:
+    """Why a kernel that does not take all of a GEMM's arguments cannot compute a problem, or ""."""
+    layout, tight = vars(Layout.of(problem)), vars(Layout.tight(problem))
+    wanted = {"alpha": (problem.alpha, 1), "beta": (problem.beta, 0)}
+    wanted |= {name: (ld, tight[name]) for name, ld in layout.items()}
+    for name in variant.without:
+        value, fixed = wanted[name]
+        if value != fixed:
+            return f"{variant.name} takes no {name}: it is for {name} = {fixed}, not {value:g}"
     return ""
 
 
@@ -508,8 +523,33 @@ def _listing(devices: Sequence[DeviceFacts]) -> str:
 # --- From the rows of a saved run back to the cases that give them. Pure: no device is touched --------------
 
 
+@dataclass(frozen=True)
+class OwnKernels:
+    """A user's kernels by name: as they are, and as they were, where they are timed in turn with that."""
+
+    now: Mapping[str, Variant] = field(default_factory=dict)
+    former: Mapping[str, Variant] = field(default_factory=dict)
+
+    def in_turn(self, step: Case, device: DeviceFacts) -> Case:
+        """A case in turn with its kernel as it was; itself where there is no former version.
+
+        Raises:
+            ParameterError: that kernel cannot take the parameters that the two have in common.
+        """
+        was = self.former.get(step.variant)
+        if was is None:
+            return step
+        shared = {name: value for name, value in step.numbers.items() if name in was.parameters}
+        parameters = was.preset(device.family, shared, step.dtype, device.vector_bits)
+        return replace(step, former=was.source, former_own=was.own, former_parameters={**parameters})
+
+
 def rebuild(
-    rows: Iterable[Row], devices: Sequence[DeviceFacts], positions: Mapping[int, int], former: str = ""
+    rows: Iterable[Row],
+    devices: Sequence[DeviceFacts],
+    positions: Mapping[int, int],
+    former: str = "",
+    own: OwnKernels = OwnKernels(),  # frozen
 ) -> Plan:
     """The cases that would measure rows again, in their order.
 
@@ -520,6 +560,7 @@ def rebuild(
         devices: those to measure on.
         positions: for each device of the saved run that is here, its position in `devices`.
         former: a kernels folder with whose kernels they are to be timed in turn.
+        own: the user's kernels, and those with which they are to be timed in turn.
 
     Returns:
         A case for each row, or a row that says why there is none: a kernel, parameter or probe that this
@@ -532,7 +573,7 @@ def rebuild(
             continue
         position = positions.get(row.device, HOST)
         if row.kind == "gemm":
-            step = _gemm(row, devices[max(position, 0)])
+            step = _gemm(row, devices[max(position, 0)], own)
         elif row.kind == "lowering":
             step = lowering.rebuilt(row, devices[position]) or _unknown(
                 row, f"lowering {listed(row.parameters)}"
@@ -541,7 +582,10 @@ def rebuild(
             step = probes[position].get(replace(row, device=0).key) or _unknown(
                 row, f"probe {row.variant} so"
             )
-        steps.append(_placed(step, position, former, row))
+        step = _placed(step, position, former, row)
+        if isinstance(step, Case) and position != HOST:
+            step = own.in_turn(step, devices[position])
+        steps.append(step)
     return tuple(steps)
 
 
@@ -551,9 +595,12 @@ def _probes(device: DeviceFacts) -> dict[RowKey, Case | Skip]:
     return {step.key if isinstance(step, Case) else step.row.key: step for step in plan}
 
 
-def _gemm(row: Row, device: DeviceFacts) -> Case | Skip:
-    problem, variant = row.problem, BY_NAME.get(row.variant)
+def _gemm(row: Row, device: DeviceFacts, own: OwnKernels) -> Case | Skip:
+    problem, variant = row.problem, (own.now if row.own else BY_NAME).get(row.variant)
     assert problem is not None  # of every gemm row that was loaded
+    if variant is None and row.own:
+        reason = f"{clean(row.variant)} is a kernel of your own: --kernel-file {clean(row.own)} brings it"
+        return Skip(replace(_unknown(row, "").row, reason=reason, own=row.own))
     if variant is None:
         return _unknown(row, f"kernel {row.variant}")
     try:

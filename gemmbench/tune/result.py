@@ -286,7 +286,8 @@ def sheets(run: Run, top: int = TOP) -> list[Sheet]:
     if outcome.is_kept and outcome.winner is not None:
         family = run.header.devices[first.device].family
         key = family if first.dtype == "float" else f"{family}:{first.dtype}"
-        verdict.append(Note("as a preset", preset_line(key, outcome.winner)))
+        line = own_preset(key, outcome.winner) if first.own else preset_line(key, outcome.winner)
+        verdict.append(Note("as a preset", line))
     tables.append(Sheet(notes=tuple(verdict)))
     return tables
 
@@ -295,6 +296,12 @@ def preset_line(key: str, parameters: Mapping[str, int | float | str]) -> str:
     """A line for the ``presets`` of a variant's entry in the registry."""
     inside = ", ".join(f'"{clean(name)}": {clean(str(value))}' for name, value in parameters.items())
     return f'"{clean(key)}": {{{inside}}},'
+
+
+def own_preset(key: str, parameters: Mapping[str, int | float | str]) -> str:
+    """A line for ``[presets]`` of the description of a user's own kernel."""
+    inside = ", ".join(f"{clean(name)} = {clean(str(value))}" for name, value in parameters.items())
+    return f'"{clean(key)}" = {{ {inside} }}'
 
 
 def _ranking(run: Run, first: Row, outcome: Result, top: int) -> Sheet:

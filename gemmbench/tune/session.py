@@ -15,7 +15,6 @@ from functools import partial
 from pathlib import Path
 
 from gemmbench import UsageError
-from gemmbench.ladder import BY_NAME
 from gemmbench.ladder.variant import Variant
 from gemmbench.measure.child import Maker, Worker
 from gemmbench.model import units
@@ -41,7 +40,7 @@ Ahead = Callable[[Sequence[Case]], None]  # gets what will probably be measured 
 class Request:
     """What to tune, how long, and where its rows go."""
 
-    variant: str
+    variant: Variant
     problems: Callable[[DeviceFacts], tuple[Gemm, ...]]
     device: str  # as --device takes it
     strategy: str
@@ -151,7 +150,7 @@ def prepared(request: Request, make_machine: Maker, make_caching: MakeCaching) -
     """
     with selected(request.device, make_machine) as (worker, device, host):
         problems = request.problems(device)
-        variant = BY_NAME[request.variant]
+        variant = request.variant
         try:
             space = rules.space(variant, device, problems)
         except rules.TuningError as error:

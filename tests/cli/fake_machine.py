@@ -86,7 +86,7 @@ class FakeMachine:
             row = replace(row, energy=fake_runs.energy(row, device))
         label = case.problem.label if case.problem else ""
         row = replace(row, label=label, notes=(*case.notes, *row.notes))
-        row = replace(row, ran_on=case.ran_on, phase=case.phase, grid=case.grid)
+        row = replace(row, ran_on=case.ran_on, phase=case.phase, grid=case.grid, own=case.row("ok").own)
         return replace(row, device=case.device, dtype=case.dtype, parameters=case.parameters)
 
     def executor(self, case: Case, device: DeviceFacts | None) -> FakeMachine:

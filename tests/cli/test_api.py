@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from jsonschema_rs import Draft202012Validator
 
 import gemmbench as gb
 from gemmbench import api
@@ -212,7 +213,9 @@ def test_records_are_what_show_prints_as_json(call: Call, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("path", sorted((ROOT / "plots").glob("*.jsonl")), ids=lambda path: path.stem)
 def test_records_of_every_saved_run(path: Path, call: Call) -> None:
-    assert gb.load(path).records() == json.loads(call("show", str(path), "--format", "json").stdout)
+    records = json.loads(call("show", str(path), "--format", "json").stdout)
+    assert gb.load(path).records() == records
+    Draft202012Validator(gb.schema("records")).validate(records)
 
 
 def test_a_run_measures_nothing_twice(call: Call, tmp_path: Path) -> None:

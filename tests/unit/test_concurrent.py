@@ -12,6 +12,7 @@ import pytest
 from rich.console import Console
 
 from gemmbench import chart_views
+from gemmbench.exports.records import to_csv, to_json
 from gemmbench.ladder import BY_NAME
 from gemmbench.model.case import Case
 from gemmbench.model.device import DeviceFacts
@@ -25,7 +26,7 @@ from gemmbench.suite import together_table
 from gemmbench.suite import together_table as tables
 from gemmbench.suite.plan import gemm_plan, peak_plan
 from gemmbench.suite.together import grouped
-from gemmbench.views import show, to_csv, to_json
+from gemmbench.views import show
 from tests import fake_runs
 from tests.fake_runs import CPU, GPU, POCL, gemm_row, header, scope
 

@@ -161,8 +161,14 @@ def test_the_fields_of_the_contract() -> None:
     row = gemm("naive", 1000, 0.02, "kernel")
     fields = rates.derived(Run(HEADER, (row,)), row)
     assert " ".join(fields) == (
-        "kind variant dtype m n k lda ldb ldc status reason kernel_gflops device_gflops host_gflops "
-        "helpers_share peak_fraction gflops gbps latency_s residual versus versus_ratio versus_low "
+        "kind variant dtype m n k lda ldb ldc status reason scope "
+        "gflops gflops_median gflops_low gflops_high "
+        "kernel_gflops kernel_gflops_low kernel_gflops_high "
+        "device_gflops device_gflops_low device_gflops_high "
+        "host_gflops host_gflops_low host_gflops_high "
+        "helpers_share peak_fraction gbps gbps_median gbps_low gbps_high "
+        "kernel_s kernel_s_low kernel_s_high device_s device_s_low device_s_high "
+        "host_s host_s_low host_s_high latency_s residual versus versus_ratio versus_low "
         "versus_high versus_scope energy_j gflop_per_j width noise few"
     )
     assert fields["kernel_gflops"] == pytest.approx(100)

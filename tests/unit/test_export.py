@@ -9,9 +9,10 @@ from dataclasses import replace
 
 import pytest
 
+from gemmbench.exports.records import COLUMNS, to_csv, to_json
 from gemmbench.model.row import Check
 from gemmbench.model.run_file import Run
-from gemmbench.views import CSV_FIELDS, to_csv, to_json, to_markdown
+from gemmbench.views import to_markdown
 from tests import fake_runs as fake
 
 CONTRACT = [
@@ -100,7 +101,7 @@ def test_csv_reads_back(name: str) -> None:
     run = fake.ALL[name]()
     found = list(csv.DictReader(io.StringIO(to_csv(run))))
     assert len(found) == len(run.rows)
-    assert tuple(found[0]) == CSV_FIELDS
+    assert list(found[0]) == [column.name for column in COLUMNS]
     assert {"kind", *CONTRACT} <= found[0].keys()
     for row, fields in zip(run.rows, found, strict=True):
         assert None not in fields

@@ -26,7 +26,9 @@ class Room:
 BASE = ("model", "stats", "ladder")
 MACHINE = (*BASE, "report", "charts", "opencl", "measure")
 SUITE = (*MACHINE, "gemm", "probes")
-ALL = (*SUITE, "suite", "tune", "regress", "doctor", "views", "chart_views", "bundle", "options")
+ALL = (
+    *SUITE, "suite", "tune", "regress", "doctor", "views", "exports", "chart_views", "bundle", "options",
+)  # fmt: skip
 
 # From the ground up. Features (gemm, probes, tune, regress) never import each other.
 ROOMS: dict[str, Room] = {
@@ -48,12 +50,16 @@ ROOMS: dict[str, Room] = {
         "what keeps a machine from its ceiling: checks as a table, what they read, findings",
         (*MACHINE, "probes"),
     ),
-    "views": Room("which table a run gets; a run as JSON, CSV, markdown", (*SUITE, "suite", "tune")),
+    "views": Room("which table a run gets, in the terminal and as markdown", (*SUITE, "suite", "tune")),
+    "exports": Room(
+        "a run for other programs: records, CSV, dashboards, SQLite; their schemas",
+        (*SUITE, "suite", "tune", "views"),
+    ),
     "chart_views": Room("which charts a run gets", (*SUITE, "suite", "tune")),
     "bundle": Room("a folder for a board: gemmbench and what it imports, for its processor", ("model",)),
     "options": Room(
         "every command's options, declared once",
-        (*SUITE, "suite", "tune", "regress", "views", "chart_views", "bundle"),
+        (*SUITE, "suite", "tune", "regress", "views", "exports", "chart_views", "bundle"),
     ),
     "api": Room("the commands as functions: what `import gemmbench` offers", ALL),
     "cli": Room("parse, call the API, show, exit", (*ALL, "api")),
@@ -64,7 +70,8 @@ ROOMS: dict[str, Room] = {
 # distribution's import name: the modules (or rooms) that may import it
 THIRD_PARTY: dict[str, tuple[str, ...]] = {
     "numpy": (*SUITE, "suite", "tune", "regress"),
-    "msgspec": ("model", "measure", "suite", "regress", "views", "options", "cli"),
+    # A user's kernel describes itself in TOML, which msgspec reads into its dataclass, naming the field.
+    "msgspec": ("model", "ladder.own", "measure", "suite", "regress", "exports", "options", "cli"),
     "platformdirs": ("suite",),
     "pyopencl": ("opencl", "gemm", "probes"),
     "click": ("cli",),

@@ -11,6 +11,7 @@ import pytest
 from scipy.signal import correlate
 
 from gemmbench import api
+from gemmbench.exports.records import to_csv, to_records
 from gemmbench.gemm import lowering, opencl_bench
 from gemmbench.gemm.workloads import CONVOLUTIONS, DENSE, SETS, Convolution
 from gemmbench.model.case import Case, Policy, Skip
@@ -19,7 +20,7 @@ from gemmbench.model.run_file import Run
 from gemmbench.options.measuring import Workloads
 from gemmbench.report.notes import WORDS
 from gemmbench.stats import rates
-from gemmbench.views import show, to_csv, to_records
+from gemmbench.views import show
 from tests import fake_runs as fake
 from tests.unit.test_shape_tables import text
 from tools import experiments

@@ -13,6 +13,7 @@ import pytest
 
 from gemmbench import UsageError, ladder, views
 from gemmbench.charts.lines import boxes, looks
+from gemmbench.exports.records import to_records
 from gemmbench.gemm import numpy_blas
 from gemmbench.gemm.answers import Answers
 from gemmbench.gemm.numpy_blas import CblasExecutor, NumpyExecutor
@@ -138,7 +139,7 @@ def test_both_rates_their_ratio_and_the_change_of_the_residual_are_shown() -> No
         "+20.0",
         "%",
     ]
-    record = views.to_records(run)[1]
+    record = to_records(run)[1]
     assert (record["versus"], record["residual"]) == ("tiled strict", 0.12)
     assert record["parameters"] == {"TS": 16, "math": "fast"}
 
@@ -213,7 +214,7 @@ def test_numbers_are_printed_and_saved_and_not_exported() -> None:
         ["0", "1e-07", "1048576"],
         ["1", "1.5", "0.333333"],
     ]
-    assert "matrices" not in views.to_records(run)[0]
+    assert "matrices" not in to_records(run)[0]
 
 
 def test_skips_are_alone() -> None:
@@ -284,7 +285,7 @@ def test_leading_dimensions_are_part_of_a_rows_key_and_of_what_is_shown() -> Non
     assert line(shown, "roomy") == ["roomy", "lda=9", "8", "8", "8", "naive", "0.999", "0.112", "-", "-", "-"]
     assert line(shown, "ldc=16")
     assert "8 lda=9 ldc=16" in text(views.show(run, verbose=True), 120)
-    assert [(record["lda"], record["ldb"], record["ldc"]) for record in views.to_records(run)] == [
+    assert [(record["lda"], record["ldb"], record["ldc"]) for record in to_records(run)] == [
         (8, 8, 8),
         (9, 8, 16),
     ]

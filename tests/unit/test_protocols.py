@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from gemmbench import UsageError, views
+from gemmbench.exports.records import to_csv
 from gemmbench.gemm import protocols, protocols_chart, protocols_table
 from gemmbench.gemm.numpy_blas import NumpyExecutor
 from gemmbench.gemm.protocols import BY_NAME, NAMES, OWN, StdRel
@@ -195,7 +196,7 @@ def test_an_interval_that_says_nothing_is_called_wide() -> None:
     two = replace(own, rounds=((1.0,), (1.0,))), replace(chain, rounds=((0.5,), (4.0,)))
     run = Run(fake_runs.header([], [fake_runs.GPU]), (replace(row, protocols=two),), "")
     (sheet,) = protocols_table.sheets(run)
-    assert sheet.rows[1][sheet.columns.index("95 %")].text == "wide"
+    assert sheet.rows[1][sheet.columns.index("95 %")].text == "too wide"
 
 
 def test_a_burst_rests_and_lasts_a_tenth_of_a_second() -> None:
@@ -334,7 +335,7 @@ def test_a_row_of_protocols_with_samples_of_its_own_is_refused(run: Run, tmp_pat
 
 
 def test_the_csv_has_a_line_for_each_protocol(run: Run) -> None:
-    first, *others = views.to_csv(run).splitlines()
+    first, *others = to_csv(run).splitlines()
     assert first.split(",")[0] == "protocol"
     assert [text.split(",")[0] for text in others] == [OWN, "mean", "zeros", "cold"]
 

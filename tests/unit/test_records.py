@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 from dataclasses import replace
@@ -9,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from gemmbench.exports.records import to_json
 from gemmbench.model.case import Policy
 from gemmbench.model.device import HostFacts
 from gemmbench.model.row import Energy, Kind, Parameters, Partner, Problem, Row, Scope, current
 from gemmbench.model.run_file import SCHEMA_VERSION, Header, RunFile, RunFileError, encode, load
-from gemmbench.views import to_json
 from tests.unit.test_plan import DEVICE
 
 HOST = HostFacts("cpu", 2, 1 << 30, "Linux", "3.11", "2.0", "openblas")
@@ -311,3 +312,16 @@ def test_a_line_cut_short_is_named_by_its_number_in_the_file(tmp_path: Path) -> 
 
 def test_a_line_holds_no_rate() -> None:
     assert b"gflops" not in encode(ROWS[0])
+
+
+def test_loading_leaves_the_collector_of_cycles_as_it_was(tmp_path: Path) -> None:
+    broken = tmp_path / "run.jsonl"
+    broken.write_text("{}\n")
+    for is_on in (True, False):
+        (gc.enable if is_on else gc.disable)()
+        try:
+            with pytest.raises(RunFileError):
+                load(broken)
+            assert gc.isenabled() == is_on
+        finally:
+            gc.enable()

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from gemmbench import ladder, views
+from gemmbench.exports import records
 from gemmbench.model.case import Case, Policy, Skip
 from gemmbench.model.conditions import Conditions, Readings, State
 from gemmbench.model.row import Problem, Row
@@ -204,14 +205,14 @@ def test_verbose_tables_end_with_the_conditions() -> None:
 
 def test_other_programs_get_the_conditions() -> None:
     run = Run(header("settled"), (gemm("settled", 0.001),))
-    (record,) = json.loads(views.to_json(run))
+    (record,) = json.loads(records.to_json(run))
     assert record["conditions"]["state"] == "settled"
     assert record["conditions"]["windows"]["device"]["clock_mhz"] == [1440.0, 1430.0, 1450.0]
     assert record["disturbed"] == []
-    (line,) = csv.DictReader(io.StringIO(views.to_csv(run)))
+    (line,) = csv.DictReader(io.StringIO(records.to_csv(run)))
     assert (line["state"], line["clock_mhz"], line["limits"]) == ("settled", "1440.0", "power")
     (line,) = csv.DictReader(
-        io.StringIO(views.to_csv(Run(header(""), (fake.gemm_row("naive", SMALL, 1.0),))))
+        io.StringIO(records.to_csv(Run(header(""), (fake.gemm_row("naive", SMALL, 1.0),))))
     )
     assert (line["state"], line["clock_mhz"], line["other_cores"]) == ("", "", "")
 

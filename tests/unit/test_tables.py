@@ -10,6 +10,7 @@ from rich.cells import cell_len
 from rich.console import Console, RenderableType
 
 from gemmbench.cli.kernels import devices_table, ladder
+from gemmbench.exports.records import to_csv, to_json
 from gemmbench.gemm import shape_tables, sweep_table
 from gemmbench.model import units
 from gemmbench.model.case import Policy
@@ -21,7 +22,7 @@ from gemmbench.report import notes
 from gemmbench.report.table import Entry, Note, Sheet, _chunks, entry_page, stack, unbroken
 from gemmbench.stats import rates
 from gemmbench.stats.rates import versus
-from gemmbench.views import show, to_csv, to_json
+from gemmbench.views import show
 from tests import fake_runs as fake
 
 Golden = Callable[[str, str], None]

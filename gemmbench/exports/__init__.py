@@ -1,0 +1,46 @@
+"""A run for other programs: every format beside the tables, with what it leaves out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from gemmbench import views
+from gemmbench.exports import dashboards, openmetrics, records
+from gemmbench.exports.series import standing
+from gemmbench.model.run_file import Run
+
+
+@dataclass(frozen=True)
+class Format:
+    """One way to write a run as text."""
+
+    text: Callable[[Run, Sequence[str]], str]  # of a run, with variants in the order of the ladder
+    only_ok: bool = False  # it has no word for a row without a result, or with a suspect one
+
+
+FORMATS: Mapping[str, Format] = {
+    "json": Format(lambda run, _: records.to_json(run)),
+    "csv": Format(lambda run, _: records.to_csv(run)),
+    "markdown": Format(views.to_markdown),
+    "google-benchmark": Format(lambda run, _: dashboards.google_benchmark(run), only_ok=True),
+    "bencher": Format(lambda run, _: dashboards.bencher(run), only_ok=True),
+    "github-action-bigger": Format(lambda run, _: dashboards.github_action_bigger(run), only_ok=True),
+    "github-action-smaller": Format(lambda run, _: dashboards.github_action_smaller(run), only_ok=True),
+    "openmetrics": Format(lambda run, _: openmetrics.openmetrics(run)),
+}
+"""What ``--format`` takes beside ``table``."""
+
+SQLITE = "sqlite"
+"""The format that is no text: see `sqlite.add`."""
+
+
+def left_out(run: Run, name: str) -> str:
+    """The rows that a format leaves out, as a sentence; "" if it has them all."""
+    counts = Counter(outcome for row in run.rows if (outcome := standing(row)) != "ok")
+    if name not in FORMATS or not FORMATS[name].only_ok or not counts:
+        return ""
+    many = f"{counts.total()} rows" if counts.total() > 1 else "1 row"
+    listed = ", ".join(f"{count} {status}" for status, count in counts.items())
+    return f"{name} has no word for rows that are not ok: {many} left out ({listed})."

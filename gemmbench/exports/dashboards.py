@@ -1,0 +1,177 @@
+"""A run in the JSON of dashboards: Google Benchmark, Bencher, github-action-benchmark.
+
+They have no word for a row without a result: only ok rows are in them. Times are nanoseconds, which all of
+them take for granted.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from gemmbench.exports.series import Series, rate_of, series
+from gemmbench.model.run_file import Run
+from gemmbench.model.units import GIGA, clean, number
+from gemmbench.stats.intervals import Interval
+from gemmbench.stats.rates import work as work_of
+
+NANO = 1e-9
+Entry = dict[str, Any]
+
+# --- Google Benchmark: https://github.com/google/benchmark, src/json_reporter.cc and src/statistics.cc
+
+
+def google_benchmark(run: Run) -> str:
+    """What ``--benchmark_format=json`` writes: every batch is a repetition, aggregates follow.
+
+    ``compare.py`` asks for ``cpu_time``, which is not measured: it repeats ``real_time``, and the context
+    says so. Times are for one problem or launch; of probes whose races choose how much they do (peak,
+    bandwidth) for 1e9 operations or bytes, so that they can be compared.
+    """
+    header = run.header
+    context = {
+        "date": header.started_utc,
+        "executable": " ".join(("gemmbench", *header.command)),
+        "num_cpus": header.host.cores,
+        "caches": [],
+        "load_avg": [],
+        "library_version": f"gemmbench {header.gemmbench}",
+        "library_build_type": "release",
+        "json_schema_version": 1,
+        "host_cpu": header.host.cpu,
+        "devices": "; ".join(device.title for device in header.devices),
+        "cpu_time": "repeats real_time: processor time is not measured",
+    }
+    entries = [entry for index, each in enumerate(series(run)) for entry in _repetitions(index, each)]
+    return f'{{\n  "context": {_line(context)},\n  "benchmarks": {_array(entries, "    ")}\n}}\n'
+
+
+def _repetitions(index: int, each: Series) -> list[Entry]:
+    count = len(each.seconds)
+    common: Entry = {
+        "family_index": index,
+        "per_family_instance_index": 0,
+        "run_name": each.name,
+        "repetitions": count,
+        "threads": 1,
+    }
+    of_giga = "" if each.is_fixed else "(time of 1e9 operations or bytes)"
+    label = {"label": " ".join(clean(text) for text in (each.row.title, each.row.label, of_giga) if text)}
+    unit = NANO if each.is_fixed else NANO * work_of(each.row) / GIGA
+    counters = [("items_per_second", each.operations), ("bytes_per_second", each.bytes)]
+    rates = [(name, rate, each.rates(rate)) for name, rate in counters if rate]
+    entries: list[Entry] = []
+    for position, seconds in enumerate(each.seconds):
+        entries.append(
+            {
+                "name": each.name,
+                **common,
+                "run_type": "iteration",
+                "repetition_index": position,
+                "iterations": each.row.samples[each.scope].batch,
+                **_times(seconds / unit),
+                **{name: values[position] for name, _, values in rates},
+                **label,
+            }
+        )
+    for name, of in _AGGREGATES.items() if count > 1 else ():
+        scale = 1.0 if name == "cv" else unit
+        median = name == "median"
+        entries.append(
+            {
+                "name": f"{each.name}_{name}",
+                **common,
+                "run_type": "aggregate",
+                "aggregate_name": name,
+                "aggregate_unit": "percentage" if name == "cv" else "time",
+                "iterations": count,
+                **_times((each.times.median if median else of(each.seconds)) / scale),
+                **{key: rate.median if median else of(values) for key, rate, values in rates},
+                **label,
+            }
+        )
+    return entries
+
+
+def _times(value: float) -> Entry:
+    return {"real_time": value, "cpu_time": value, "time_unit": "ns"}
+
+
+def _variation(values: Sequence[float]) -> float:
+    return statistics.stdev(values) / statistics.fmean(values)
+
+
+_AGGREGATES: dict[str, Callable[[Sequence[float]], float]] = {
+    "mean": statistics.fmean,
+    "median": statistics.median,
+    "stddev": statistics.stdev,
+    "cv": _variation,
+}
+"""Those that the library computes of repetitions, in its order."""
+
+
+# --- Bencher: https://bencher.dev/docs/reference/bencher-metric-format
+
+
+def bencher(run: Run) -> str:
+    """Bencher's metric format: by benchmark and measure a value and its interval.
+
+    ``latency`` (nanoseconds) and ``throughput`` (operations per second) are Bencher's own measures;
+    ``bandwidth`` is bytes per second, ``energy`` joules for one problem.
+    """
+    metrics: dict[str, Entry] = {}
+    for each in series(run):
+        measures: dict[str, tuple[Interval | None, float]] = {
+            "latency": (each.times if each.is_fixed else None, NANO),
+            "throughput": (each.operations, 1.0),
+            "bandwidth": (each.bytes, 1.0),
+        }
+        metrics[each.name] = {
+            name: _bounded(figure, unit) for name, (figure, unit) in measures.items() if figure
+        }
+        if each.row.energy.joules:
+            metrics[each.benchmark] = {"energy": {"value": each.row.energy.joules}}
+    lines = [f"  {json.dumps(name)}: {_line(entry)}" for name, entry in metrics.items()]
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def _bounded(figure: Interval, unit: float) -> Entry:
+    ends = {} if figure.is_few else {"lower_value": figure.low / unit, "upper_value": figure.high / unit}
+    return {"value": figure.median / unit, **ends}
+
+
+# --- github-action-benchmark: https://github.com/benchmark-action/github-action-benchmark, src/extract.ts
+
+
+def github_action_bigger(run: Run) -> str:
+    """``customBiggerIsBetter``: rates, and nothing of what has none."""
+    rates = [(each, rate_of(each)) for each in series(run)]
+    return _array([_custom(each, *rate) for each, rate in rates if rate]) + "\n"
+
+
+def github_action_smaller(run: Run) -> str:
+    """``customSmallerIsBetter``: nanoseconds, and nothing of probes whose races choose their work."""
+    return _array([_custom(each, each.times, "ns", NANO) for each in series(run) if each.is_fixed]) + "\n"
+
+
+def _custom(each: Series, figure: Interval, unit: str, scale: float) -> Entry:
+    """The range is half the interval's width, as the action writes it, its ends are in the tooltip."""
+    low, high = figure.low / scale, figure.high / scale
+    known = {} if figure.is_few else {"range": f"± {(high - low) / 2:.4g}"}
+    ends = "too few samples for an interval"
+    if not figure.is_few:
+        ends = f"95 % interval {number(low)} to {number(high)} {unit}"
+    device = "host" if each.row.device < 0 else f"device {each.row.device}"
+    extra = f"{ends}\n{len(each.seconds)} samples, {each.scope} scope, {device}"
+    return {"name": each.name, "unit": unit, "value": figure.median / scale, **known, "extra": extra}
+
+
+def _line(entry: object) -> str:
+    return json.dumps(entry, allow_nan=False)
+
+
+def _array(entries: Iterable[Entry], indent: str = "  ") -> str:
+    lines = [indent + _line(entry) for entry in entries]
+    return "[\n" + ",\n".join(lines) + f"\n{indent[2:]}]" if lines else "[]"

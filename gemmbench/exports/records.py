@@ -1,0 +1,234 @@
+"""Saved runs as records: JSON with everything, flat records and CSV with a value in each column.
+
+Independent of the locale, and never a NaN: what is not known is null, or empty.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+
+from gemmbench.exports.series import labels
+from gemmbench.gemm import lowering, protocols_table
+from gemmbench.model.row import SCOPES, Row
+from gemmbench.model.run_file import Run
+from gemmbench.model.units import clean
+from gemmbench.report.table import finite
+from gemmbench.stats import rates
+from gemmbench.stats.conditions import disturbed, in_short
+from gemmbench.suite import together_table
+
+Value = str | int | float | bool | None
+Kind = type[str] | type[int] | type[float] | type[bool]
+
+
+@dataclass(frozen=True)
+class Column:
+    """One field of every flat record: a value of its type, or None."""
+
+    name: str
+    type: Kind
+    holds: str
+
+
+def _interval(name: str, holds: str) -> tuple[Column, Column]:
+    """The columns for both ends of a figure's interval."""
+    return (
+        Column(f"{name}_low", float, f"lower end of the 95 % interval of {holds}"),
+        Column(f"{name}_high", float, f"upper end of the 95 % interval of {holds}"),
+    )
+
+
+def _by_scope(name: str, holds: str) -> tuple[Column, ...]:
+    """The columns for a figure in every scope, with its interval."""
+    return tuple(
+        column
+        for scope in SCOPES
+        for column in (
+            Column(f"{scope}_{name}", float, f"{holds} in the {scope} scope: the median"),
+            *_interval(f"{scope}_{name}", f"{scope}_{name}"),
+        )
+    )
+
+
+COLUMNS: tuple[Column, ...] = (
+    Column("kind", str, "gemm, peak, bandwidth, transfer, latency, lowering or protocols"),
+    Column("variant", str, "kernel or library; of other kinds the probe"),
+    Column("device", int, "position in the header's devices; -1 for the host"),
+    Column("device_name", str, "its name; of the host the processor's"),
+    Column("driver", str, "platform and driver; of the host its BLAS"),
+    Column("dtype", str, "data type of A and B, or of the probe"),
+    Column("label", str, "name of the problem in a set of workloads, or phase of a tuner's row"),
+    Column("m", int, "rows of A and C"),
+    Column("n", int, "columns of B and C"),
+    Column("k", int, "columns of A, rows of B"),
+    Column("lda", int, "elements from row to row of A"),
+    Column("ldb", int, "elements from row to row of B"),
+    Column("ldc", int, "elements from row to row of C"),
+    Column("alpha", float, "factor of A B"),
+    Column("beta", float, "factor of the old C"),
+    Column("status", str, "ok, wrong, unsupported, skipped, failed, crashed or timed-out"),
+    Column("reason", str, "why it is not ok"),
+    Column("parameters", str, "what was asked for, as a JSON object"),
+    Column("choice", str, "what a race or a heuristic settled on, as a JSON object"),
+    Column("scope", str, "clock of gflops and gbps: kernel, device, chain, host"),
+    Column("gflops", float, "1e9 operations per second, as in tables: a GEMM's median, a peak's best batch"),
+    Column("gflops_median", float, "1e9 operations per second: the median"),
+    *_interval("gflops", "gflops_median"),
+    *_by_scope("gflops", "1e9 operations per second of a GEMM"),
+    Column("helpers_share", float, "fraction of the device scope that passes beside the multiplication take"),
+    Column("peak_fraction", float, "rate in the kernel scope, or the next wider one, over the measured peak"),
+    Column("gbps", float, "1e9 bytes per second: the best batch"),
+    Column("gbps_median", float, "1e9 bytes per second: the median"),
+    *_interval("gbps", "gbps_median"),
+    Column("latency_s", float, "seconds for one launch or load: the median"),
+    Column("energy_j", float, "joules for one problem"),
+    Column("gflop_per_j", float, "1e9 operations for a joule"),
+    Column("width", int, "elements of the vectors of a probe"),
+    Column("noise", float, "half the interval's width over the median, in the innermost scope"),
+    Column("few", bool, "whether the samples are too few for an interval"),
+    Column("residual", float, "worst residual of an element of C over its bound"),
+    Column("versus", str, "what it was timed in turn with"),
+    Column("versus_ratio", float, "how many times as fast as that"),
+    *_interval("versus", "versus_ratio"),
+    Column("versus_scope", str, "clock of versus_ratio"),
+    Column("state", str, "settled or burst; empty where not known"),
+    Column("clock_mhz", float, "median clock of the device"),
+    Column("limits", str, "what limited the clock"),
+    Column("other_cores", float, "cores that other processes used"),
+    Column("steal_cores", float, "cores that the hypervisor gave to others"),
+    Column("switches", int, "involuntary context switches"),
+    Column("disturbed", str, "why the row is not to be relied on"),
+    *_by_scope("s", "seconds for one problem or launch"),
+    Column("build_s", float, "seconds to build the kernel"),
+    Column("memory", str, "how operands reached the device"),
+    Column("verdict", str, "of the verification, or of a probe's integrity"),
+    Column("source", str, "hash of the kernel's source and its parameters"),
+    Column("notes", str, "remarks"),
+    Column("beside", str, "positions of the devices that did the same at the same time"),
+    Column("slowdown", float, "time beside those over the time alone"),
+    *_interval("slowdown", "slowdown"),
+    Column("net_s", float, "seconds that the row adds to its neural network"),
+    Column("net_share", float, "its share of the network's time"),
+    Column("measured_utc", str, "when an earlier run measured it, ISO 8601; empty if this one did"),
+    Column("benchmark", str, "name of the case, the same in every run and in every export"),
+)
+"""The columns of CSV, of flat records and of the table ``rows`` in SQLite, in their order."""
+
+TYPES: Mapping[str, str] = {
+    column.name: {str: "string", int: "int64", float: "float64", bool: "bool"}[column.type]
+    for column in COLUMNS
+}
+"""The type of every column, in the words of Arrow."""
+
+
+def to_records(run: Run) -> list[dict[str, Any]]:
+    """A plain dictionary for each row: the derived fields beside the stored ones; None where unknown."""
+    return [_record(run, row) for row in run.rows]
+
+
+def to_json(run: Run) -> str:
+    """A JSON array, a row on each line: the derived fields beside the stored ones, samples included."""
+    lines = [json.dumps(record, allow_nan=False, ensure_ascii=True) for record in to_records(run)]
+    return "[\n" + ",\n".join(lines) + "\n]\n" if lines else "[]\n"
+
+
+def to_flat(run: Run) -> list[dict[str, Value]]:
+    """A dictionary for each row with every one of `COLUMNS`: a value of its type, or None; no samples."""
+    return [_flat(run, row, name) for row, name in zip(run.rows, labels(run), strict=True)]
+
+
+def to_csv(run: Run) -> str:
+    """Comma-separated values with a heading: what `to_flat` has, empty where unknown.
+
+    Of a run of protocols it is a line for each of them, with columns of their own.
+    """
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    if run.header.view == "protocols":
+        writer.writerow(protocols_table.CSV_FIELDS)
+        writer.writerows(line.values() for row in run.rows for line in protocols_table.records(row))
+        return text.getvalue()
+    writer.writerow([column.name for column in COLUMNS])
+    writer.writerows(record.values() for record in to_flat(run))
+    return text.getvalue()
+
+
+def _device(run: Run, row: Row) -> dict[str, str]:
+    device = run.device(row)
+    if device is None:
+        return {"device_name": run.header.host.cpu, "driver": run.header.host.blas}
+    return {"device_name": device.name, "driver": f"{device.platform} {device.driver}"}
+
+
+def _derived(run: Run, row: Row) -> dict[str, object]:
+    """What JSON and flat records have beside the stored fields."""
+    return {
+        **rates.derived(run, row),
+        **_device(run, row),
+        **together_table.derived(run, row),
+        **lowering.derived(run, row),
+    }
+
+
+def _record(run: Run, row: Row) -> dict[str, Any]:
+    stored = msgspec.to_builtins(replace(row))  # with the defaults of fields that its file does not have
+    merged = stored | _derived(run, row)
+    merged.pop("matrices", None)  # `show` prints them
+    merged |= {"disturbed": list(disturbed(run, row))}
+    if row.protocols:
+        merged["by_protocol"] = protocols_table.records(row)
+    return {name: finite(value) for name, value in merged.items()}
+
+
+def _flat(run: Run, row: Row, name: str) -> dict[str, Value]:
+    known: dict[str, object] = {
+        **_derived(run, row),
+        "device": row.device,
+        "label": row.label or row.phase,
+        "alpha": row.problem.alpha if row.problem else None,
+        "beta": row.problem.beta if row.problem else None,
+        **in_short(row),
+        "disturbed": "; ".join(disturbed(run, row)),
+        "parameters": _as_json(row.parameters),
+        "choice": _as_json(row.choice),
+        "build_s": row.build_s,
+        "memory": row.memory,
+        "verdict": row.check.verdict,
+        "source": row.source,
+        "notes": "; ".join(row.remarks),
+        "beside": "+".join(map(str, row.beside)),
+        "measured_utc": row.measured_utc,
+        "benchmark": name,
+    }
+    value = known.get
+    return {name: None if (each := value(name)) is None else typed(each) for name, typed in _TYPED}
+
+
+_ENCODER = json.JSONEncoder(allow_nan=False, sort_keys=True)
+
+
+def _as_json(parameters: Mapping[str, int | float | str]) -> str:
+    return _ENCODER.encode(parameters)
+
+
+@lru_cache(maxsize=1024)
+def _text(value: object) -> str:
+    return clean(str(value))
+
+
+def _number(value: Any) -> float | None:
+    return float(value) if math.isfinite(value) else None
+
+
+_MAKERS: Mapping[Kind, Callable[[Any], Value]] = {str: _text, int: int, float: _number, bool: bool}
+_TYPED = [(column.name, _MAKERS[column.type]) for column in COLUMNS]
+"""What makes a known value one of its column's type."""

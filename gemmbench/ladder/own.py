@@ -1,0 +1,554 @@
+"""A user's own kernel as a variant, made from the description in its file: data, of which nothing is run.
+
+The description is TOML. Its formulas have whole numbers, parameters, ``+ - * // %``, ``ceil_div``,
+``round_up``, ``min`` and ``max``; they are parsed, and never given to Python's ``eval``. See
+docs/own-kernels.md.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+import operator
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from gemmbench.ladder.variant import (
+    OWN,
+    Constraint,
+    Formula,
+    Parameter,
+    ParameterError,
+    Pass,
+    Values,
+    Variant,
+    transpose_padded,
+)
+from gemmbench.ladder.variant import pad as padded_copy
+from gemmbench.model.dtypes import PLAIN_DTYPES
+from gemmbench.model.kernel_files import KernelFileError, OwnFile, own_file
+from gemmbench.model.problem import Gemm
+
+Text = int | str  # a formula
+
+ARGUMENTS: tuple[str, ...] = (
+    *("m", "n", "k", "alpha", "A", "lda", "B", "ldb", "beta", "C", "ldc", "offa", "offb", "offc"),
+)
+"""What a kernel's arguments may be, beside formulas of them: offsets are always 0."""
+
+UNPAD = "gemm/00_unpad.cl"
+"""The pass behind a kernel whose operands were padded."""
+
+_NEEDED = ("A", "B", "C")
+_OFFSETS = ("offa", "offb", "offc")
+_SWAPPED = {"m": "n", "n": "m", "A": "B", "B": "A", "lda": "ldb", "ldb": "lda"}  # of a column-major kernel
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
+_MACRO = re.compile(r"[A-Z][A-Z0-9_]{0,39}")
+_TAKEN = re.compile(r"REAL.*|SCALAR|CAT_?")  # macros of common.clh
+_FLAG = re.compile(r"-(cl-[a-z0-9-]+(=[A-Za-z0-9.]+)?|D[A-Za-z_]\w*(=[\w.+-]+)?|w)")
+_IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
+_KERNEL = re.compile(
+    r"\b(?:__kernel|kernel)\b[^;{()]*?\bvoid\b(?:\s*__attribute__\s*\(\(.*?\)\))?\s+([A-Za-z_]\w*)\s*\("
+)
+_COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
+_MOST_TEXT, _MOST_VALUE = 200, 2**31 - 1
+_MOST_VALUES = 100
+_MOST_COMBINATIONS = 250_000  # which take seconds to look through
+_LEAST_EDGE, _MOST_EDGE = 8, 256
+
+
+# --- Formulas -----------------------------------------------------------------------------------------------
+
+
+def _ceil_div(value: int, by: int) -> int:
+    return -(-value // by)
+
+
+def _round_up(value: int, multiple: int) -> int:
+    return _ceil_div(value, multiple) * multiple
+
+
+_OPERATORS: Mapping[type[ast.AST], Callable[..., Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+    ast.USub: operator.neg,
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+}
+_FUNCTIONS: Mapping[str, tuple[Callable[..., int], int]] = {
+    "ceil_div": (_ceil_div, 2),
+    "round_up": (_round_up, 2),
+    "min": (min, 2),
+    "max": (max, 2),
+}
+
+
+def formula(text: Text, names: Collection[str], is_rule: bool = False) -> Formula:
+    """A formula as a function of named values.
+
+    Args:
+        text: such as ``"BM // TM"``, or a number.
+        names: that it may use.
+        is_rule: whether it compares, and is true or false.
+
+    Raises:
+        ValueError: it is none; the message is for the user. The function raises ParameterError where the
+            formula divides by zero or leaves the numbers of 32 bits.
+    """
+    source = str(text).strip()
+    if len(source) > _MOST_TEXT:
+        raise ValueError(f"a formula has {_MOST_TEXT} characters at most, not {len(source)}")
+    try:
+        tree = ast.parse(source, mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        raise ValueError(f"{source!r} is no formula") from None
+    if isinstance(tree, ast.Compare) != is_rule:
+        what = "compares, as BM % TM == 0 does" if is_rule else "is a number, and compares nothing"
+        raise ValueError(f"{source!r} is no such formula: it {what}")
+    _check(tree, source, names, is_rule)
+
+    def value(values: Values) -> int:
+        try:
+            result = int(_evaluated(tree, values))
+        except ZeroDivisionError:
+            raise ParameterError(f"{source} divides by zero") from None
+        if abs(result) > _MOST_VALUE:
+            raise ParameterError(f"{source} is {result:.3g}, which no kernel takes")
+        return result
+
+    return value
+
+
+def _check(node: ast.AST, source: str, names: Collection[str], top: bool = False) -> None:
+    if isinstance(node, ast.Constant) and type(node.value) is int:
+        return
+    if isinstance(node, ast.Name):
+        if node.id not in names:
+            known = ", ".join(names) or "no names"
+            raise ValueError(f"{source!r} names {node.id}, which there is not (there are {known})")
+        return
+    if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
+        parts: Sequence[ast.AST] = (node.left, node.right)
+    elif isinstance(node, ast.UnaryOp) and type(node.op) in _OPERATORS:
+        parts = (node.operand,)
+    elif isinstance(node, ast.Compare) and top and len(node.ops) == 1 and type(node.ops[0]) in _OPERATORS:
+        parts = (node.left, node.comparators[0])
+    elif (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id in _FUNCTIONS
+        and not node.keywords
+        and len(node.args) == _FUNCTIONS[node.func.id][1]
+    ):
+        parts = node.args
+    else:
+        raise ValueError(
+            f"{source!r} has more than whole numbers, names, + - * // %, ceil_div(a, b), round_up(a, b), "
+            "min(a, b) and max(a, b)"
+        )
+    for part in parts:
+        _check(part, source, names)
+
+
+def _evaluated(node: ast.AST, values: Values) -> int:
+    if isinstance(node, ast.Constant):
+        assert isinstance(node.value, int)
+        return node.value
+    if isinstance(node, ast.Name):
+        return values[node.id]
+    if isinstance(node, ast.BinOp):
+        return int(_OPERATORS[type(node.op)](_evaluated(node.left, values), _evaluated(node.right, values)))
+    if isinstance(node, ast.UnaryOp):
+        return int(_OPERATORS[type(node.op)](_evaluated(node.operand, values)))
+    if isinstance(node, ast.Compare):
+        sides = _evaluated(node.left, values), _evaluated(node.comparators[0], values)
+        return int(_OPERATORS[type(node.ops[0])](*sides))
+    assert isinstance(node, ast.Call)
+    assert isinstance(node.func, ast.Name)
+    return _FUNCTIONS[node.func.id][0](*(_evaluated(each, values) for each in node.args))
+
+
+# --- The description ----------------------------------------------------------------------------------------
+
+
+class _Parameter(msgspec.Struct, forbid_unknown_fields=True):
+    """A parameter of the kernel: the first value is the default."""
+
+    values: tuple[int, ...]
+    default: int | None = None
+    idea: str = ""
+    launch: bool = False  # of the launch alone: no -D
+
+
+class Description(msgspec.Struct, forbid_unknown_fields=True):
+    """What a user says of a kernel; the fields are the keys of the TOML."""
+
+    arguments: tuple[str, ...]
+    work_group: tuple[Text, ...]
+    tile: tuple[Text, ...]  # of C that a work-group computes: rows, columns and, if you like, depth
+    name: str = ""
+    kernel: str = ""
+    idea: str = ""
+    work_items: tuple[Text, ...] = ()
+    types: tuple[str, ...] = ("float",)
+    order: Literal["row-major", "column-major"] = "row-major"
+    transposed: tuple[Literal["A", "B"], ...] = ()
+    pad: bool = False
+    parameters: dict[str, tuple[int, ...] | _Parameter] = {}
+    presets: dict[str, dict[str, int]] = {}
+    constraints: tuple[str, ...] = ()
+    local: Text = 0  # elements of local memory
+    options: tuple[str, ...] = ()
+    extensions: tuple[str, ...] = ()
+    device: Literal["", "cpu", "gpu"] = ""
+
+
+def own_kernel(path: str | Path) -> Variant:
+    """The variant of a user's kernel file: a ``.cl`` with a description in it, or in a ``.toml`` beside it.
+
+    Raises:
+        KernelFileError: it cannot be read or used; the sentence names file and field.
+    """
+    return variant_of(own_file(Path(path)))
+
+
+@lru_cache(maxsize=32)
+def variant_of(file: OwnFile) -> Variant:
+    """The variant that a user's file describes.
+
+    Raises:
+        KernelFileError: the description cannot be used.
+    """
+    try:
+        described = msgspec.toml.decode(file.description, type=Description)
+        return _Reader(file, described).variant()
+    except KernelFileError:
+        raise
+    except msgspec.ValidationError as error:
+        text = str(error).replace("Object contains unknown field", "there is no field")
+        text = text.replace("Object missing required field", "it lacks the field").replace("`$.", "`")
+        raise KernelFileError(f"{file.name}: {text[0].lower()}{text[1:]}") from None
+    except ValueError as error:  # of TOML, a formula, a parameter
+        raise KernelFileError(f"{file.name}: {error}") from None
+
+
+@dataclass
+class _Reader:
+    """Makes a variant of a description."""
+
+    file: OwnFile
+    of: Description
+    extents: dict[str, Formula] = field(default_factory=dict)
+    temporaries: dict[str, Formula] = field(default_factory=dict)
+
+    def variant(self) -> Variant:
+        described = self.of
+        name = described.name or Path(self.file.name).stem
+        if not NAME.fullmatch(name):
+            raise ValueError(f"name = {name!r}: letters, digits, dots, dashes and underscores, 40 at most")
+        parameters = {key: self._parameter(key, value) for key, value in described.parameters.items()}
+        combinations = math.prod(len(each.values) for each in parameters.values())
+        if combinations > _MOST_COMBINATIONS:
+            raise ValueError(f"parameters have {combinations:,} combinations, at most {_MOST_COMBINATIONS:,}")
+        for dtype in described.types:
+            if dtype not in PLAIN_DTYPES:
+                raise ValueError(f"types: {dtype!r} is not one of {', '.join(PLAIN_DTYPES)}")
+        for flag in described.options:
+            if not _FLAG.fullmatch(flag):
+                raise ValueError(f"options: {flag!r} is none: they begin with -cl- or -D, one word each")
+        if not described.types:
+            raise ValueError("types is empty: name one of " + ", ".join(PLAIN_DTYPES))
+        group = self._formulas("work_group", described.work_group, parameters, 3)
+        tile = self._formulas("tile", described.tile, parameters, 3)
+        if len(tile) < 2:
+            raise ValueError("tile has rows and columns of C: two formulas, or three with the depth along k")
+        local = self._formulas("local", (described.local,), parameters, 1)[0]
+        variant = Variant(
+            name=name,
+            family=OWN,
+            idea=described.idea or f"your own kernel, {self.file.name}",
+            source=self.file.name,
+            passes=self._passes(group, tile, parameters),
+            parameters=parameters,
+            presets=self._presets(parameters),
+            constraints=(*self._constraints(parameters), *_sizes(group, tile)),
+            extents=self.extents,
+            temporaries=self.temporaries,
+            local_elements=local,
+            extensions=lambda _: described.extensions,
+            flags=described.options,
+            dtypes=described.types,
+            device_type=described.device,
+            edge=lambda values: min(max(_LEAST_EDGE, *(each(values) for each in tile)), _MOST_EDGE),
+            own=self.file,
+            without=self._without(),
+            tile=lambda values: self._in_rows((tile[0](values), tile[1](values))),
+        )
+        _try(variant)
+        return variant
+
+    def _in_rows(self, sides: tuple[int, int]) -> tuple[int, int]:
+        """Rows and columns of a kernel's own C as those of the row-major C that it writes."""
+        return sides if self.of.order == "row-major" else (sides[1], sides[0])
+
+    def _parameter(self, name: str, given: tuple[int, ...] | _Parameter) -> Parameter:
+        if not _MACRO.fullmatch(name) or _TAKEN.fullmatch(name):
+            raise ValueError(
+                f"parameters: {name} is no name for one: capital letters, digits and underscores, and not a "
+                "macro of common.clh"
+            )
+        values = given.values if isinstance(given, _Parameter) else given
+        if not values or len(values) > _MOST_VALUES or len(set(values)) != len(values):
+            raise ValueError(f"parameters: {name} has from 1 to {_MOST_VALUES} values, none twice")
+        if any(not 0 <= value <= _MOST_VALUE for value in values):
+            raise ValueError(f"parameters: {name} has values that are no whole numbers of 0 or more")
+        idea, launch = (given.idea, given.launch) if isinstance(given, _Parameter) else ("", False)
+        return Parameter(
+            idea or "of the file", tuple(sorted(values)), launch, min(0, *values) if 0 in values else 1
+        )
+
+    def _presets(self, parameters: Mapping[str, Parameter]) -> dict[str, dict[str, int]]:
+        default = {}
+        for name, given in self.of.parameters.items():
+            values = given.values if isinstance(given, _Parameter) else given
+            own = given.default if isinstance(given, _Parameter) else None
+            default[name] = values[0] if own is None else own
+        for kind, values_of in self.of.presets.items():
+            if not re.fullmatch(r"(cpu|gpu)(-[a-z]+)?(:[a-z0-9]+)?", kind):
+                raise ValueError(f"presets: {kind!r} is no kind of device: cpu, gpu, gpu-nvidia, gpu:double")
+            for name in values_of:
+                if name not in parameters:
+                    raise ValueError(f"presets: {kind} names {name}, which is no parameter")
+        return {"default": default, **self.of.presets}
+
+    def _constraints(self, parameters: Mapping[str, Parameter]) -> Iterator[Constraint]:
+        for text in self.of.constraints:
+            rule = self._formula("constraints", text, (*parameters, "itemsize"), is_rule=True)
+            yield Constraint(_holds(rule), f"{text} must hold")
+
+    def _formula(self, key: str, text: Text, names: Collection[str], is_rule: bool = False) -> Formula:
+        try:
+            return formula(text, names, is_rule)
+        except ValueError as error:
+            raise ValueError(f"{key}: {error}") from None
+
+    def _formulas(
+        self, key: str, texts: Sequence[Text], names: Collection[str], most: int
+    ) -> tuple[Formula, ...]:
+        if not 1 <= len(texts) <= most:
+            raise ValueError(f"{key} has from 1 to {most} formulas, not {len(texts)}")
+        return tuple(self._formula(key, text, names) for text in texts)
+
+    # --- passes ---
+
+    def _operand(self, name: str) -> str:
+        """What the kernel calls so, as the row-major problem has it."""
+        return _SWAPPED.get(name, name) if self.of.order == "column-major" else name
+
+    def _without(self) -> tuple[str, ...]:
+        """Of alpha, beta and the leading dimensions, those that the kernel does not take."""
+        in_place = {
+            "lda": not self._is_copied("A"),
+            "ldb": not self._is_copied("B"),
+            "ldc": not self.of.pad,
+        }
+        left_out = (name for name in ("alpha", "beta", "lda", "ldb", "ldc") if name not in self.of.arguments)
+        return tuple(self._operand(name) for name in left_out if in_place.get(name, True))
+
+    def _is_copied(self, name: str) -> bool:
+        return self.of.pad or name in self.of.transposed
+
+    def _passes(
+        self, group: Sequence[Formula], tile: Sequence[Formula], parameters: Mapping[str, Parameter]
+    ) -> tuple[Pass, ...]:
+        described = self.of
+        sides = {"m": tile[0], "n": tile[1], "k": tile[2] if len(tile) > 2 else None}
+        lengths = {name: self._operand(name) for name in "mnk"}  # the kernel's, as the problem has them
+        if described.pad:
+            for name, side in sides.items():
+                length = lengths[name]
+                lengths[name] = padded = f"{length}p"
+                self.extents[padded] = _rounded(length, side)
+        self.extents |= {name: lambda _: 0 for name in described.arguments if name in _OFFSETS}
+        before, held = self._copies(lengths)
+        arguments = tuple(self._argument(text, lengths, held, parameters) for text in described.arguments)
+        if missing := [name for name in _NEEDED if name not in described.arguments]:
+            raise ValueError(f"arguments: {', '.join(missing)} is missing, without which there is no product")
+        twice = sorted({name for name in described.arguments if described.arguments.count(name) > 1})
+        if twice and set(twice) & set(_NEEDED):
+            raise ValueError(f"arguments: {twice[0]} stands there twice")
+        kernel = Pass(
+            "multiply", self.file.key, self._kernel(), arguments,
+            self._items(group, tile, lengths, parameters),
+            lambda values: tuple(side(values) for side in group),
+        )  # fmt: skip
+        after = [_unpad()] if described.pad else []
+        return (*before, kernel, *after)
+
+    def _copies(self, lengths: Mapping[str, str]) -> tuple[list[Pass], dict[str, str]]:
+        """The passes before the multiplication, and what the kernel's operands and their rows become."""
+        held = {name: self._operand(name) for name in ("A", "lda", "B", "ldb", "C", "ldc")}
+        passes = []
+        by_length = {self._operand(name): length for name, length in lengths.items()}
+        for name, ld in (("A", "lda"), ("B", "ldb")):
+            if not self._is_copied(name):
+                continue
+            operand, row = self._operand(name), self._operand(ld)  # as the problem has them
+            rows, columns = ("m", "k") if operand == "A" else ("k", "n")
+            target = by_length[rows], by_length[columns]
+            copy = f"{operand}P"
+            if name in self.of.transposed:
+                target = target[1], target[0]
+                passes.append(transpose_padded(rows, columns, operand, row, *target, copy, target[1]))
+            else:
+                passes.append(padded_copy(rows, columns, operand, row, *target, copy))
+            held[name], held[ld] = copy, target[1]
+            self.temporaries[copy] = _area(*target)
+        if self.of.pad:
+            self.temporaries["CP"] = _area("mp", "np")
+            if "beta" in self.of.arguments:
+                passes.append(padded_copy("m", "n", "C", "ldc", "mp", "np", "CP"))
+            held["C"], held["ldc"] = "CP", "np"
+        return passes, held
+
+    def _argument(
+        self, text: str, lengths: Mapping[str, str], held: Mapping[str, str], parameters: Collection[str]
+    ) -> str:
+        """The value of the problem that an argument is: one of `ARGUMENTS`, or an extent of a formula."""
+        if text in ("alpha", "beta", *_OFFSETS):
+            return text
+        if text in held:
+            return held[text]
+        if text in lengths:
+            return lengths[text]
+        rows = {name: held[name] for name in ("lda", "ldb", "ldc")}
+        known = {**lengths, **rows}
+        made = self._formula("arguments", text, (*known, *parameters))
+        self.extents[text] = lambda values: made(_renamed(values, known))
+        return text
+
+    def _kernel(self) -> str:
+        """The function that is launched."""
+        code = _COMMENT.sub(" ", self.file.text)
+        functions: list[str] = list(dict.fromkeys(_KERNEL.findall(code)))
+        if self.of.kernel:
+            if not _IDENTIFIER.fullmatch(self.of.kernel):
+                raise ValueError(f"kernel = {self.of.kernel!r} is no name of a function")
+            if not re.search(rf"\b{self.of.kernel}\b", code):
+                there = ", ".join(functions) or "none that is plain to see"
+                raise ValueError(f"kernel = {self.of.kernel!r} is not in the file (there is {there})")
+            return self.of.kernel
+        if len(functions) != 1:
+            what = (
+                f"has {len(functions)} kernels ({', '.join(functions)})"
+                if functions
+                else "has no __kernel void"
+            )
+            raise ValueError(f'the file {what}: kernel = "NAME" says which is launched')
+        return functions[0]
+
+    def _items(
+        self,
+        group: Sequence[Formula],
+        tile: Sequence[Formula],
+        lengths: Mapping[str, str],
+        parameters: Collection[str],
+    ) -> Callable[[Values], tuple[int, ...]]:
+        """Work-items: as the file says, or whole work-groups for every tile of C."""
+        if self.of.work_items:
+            if len(self.of.work_items) != len(group):
+                raise ValueError(
+                    f"work_items has {len(self.of.work_items)} formulas and work_group {len(group)}"
+                )
+            wanted = self._formulas("work_items", self.of.work_items, (*lengths, *parameters), 3)
+            return lambda values: tuple(each(_renamed(values, lengths)) for each in wanted)
+        if len(group) > 2:
+            raise ValueError("work_group has three directions: say with work_items how many items there are")
+
+        def items(values: Values) -> tuple[int, ...]:
+            down = _ceil_div(values[lengths["m"]], tile[0](values))
+            across = _ceil_div(values[lengths["n"]], tile[1](values))
+            sides = [side(values) for side in group]
+            if len(sides) == 1:
+                return (across * down * sides[0],)
+            first, second = (across, down) if self.of.order == "row-major" else (down, across)
+            return first * sides[0], second * sides[1]
+
+        return items
+
+
+def _renamed(values: Values, names: Mapping[str, str]) -> dict[str, int]:
+    """Values with the kernel's own names for lengths."""
+    return {**values, **{name: values[other] for name, other in names.items()}}
+
+
+def _rounded(length: str, side: Formula | None) -> Formula:
+    return lambda values: _round_up(values[length], side(values)) if side else values[length]
+
+
+def _area(rows: str, columns: str) -> Formula:
+    return lambda values: values[rows] * values[columns]
+
+
+def _holds(rule: Formula) -> Callable[[Values], bool]:
+    def holds(values: Values) -> bool:
+        try:
+            return bool(rule(values))
+        except ParameterError:  # it divides by zero
+            return False
+
+    return holds
+
+
+def _sizes(group: Sequence[Formula], tile: Sequence[Formula]) -> tuple[Constraint, ...]:
+    """What every parameter must leave true: no side of a work-group or tile is empty."""
+
+    def positive(sides: Sequence[Formula]) -> Callable[[Values], bool]:
+        return lambda values: all(_holds(side)(values) and side(values) > 0 for side in sides)
+
+    return (
+        Constraint(positive(group), "work_group must be 1 or more in every direction"),
+        Constraint(positive(tile), "tile must be 1 or more in every direction"),
+    )
+
+
+def _unpad() -> Pass:
+    return Pass(
+        "unpad",
+        UNPAD,
+        "unpad",
+        ("m", "n", "CP", "np", "C", "ldc"),
+        lambda values: (values["n"], values["m"]),
+        lambda _: (16, 16),
+        any_group=True,
+    )
+
+
+def _try(variant: Variant) -> None:
+    """Evaluate every formula once, with each preset.
+
+    Raises:
+        ParameterError: one cannot be, or a preset breaks a constraint.
+    """
+    for kind in variant.presets:
+        family, _, dtype = kind.partition(":")
+        dtype = dtype if dtype in variant.dtypes else variant.dtypes[0]
+        values = variant.values(Gemm(64, 64, 64, dtype), variant.preset(family, dtype=dtype))
+        variant.local_bytes(dtype, values)
+        for step in variant.steps(values):
+            if min(step.items(values)) < 1:
+                raise ParameterError("work_items is below 1 for a product of 64 x 64 x 64")
+            math.prod(step.group(values))

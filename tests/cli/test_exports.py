@@ -1,0 +1,178 @@
+"""`show --format`, `--out` and `--schema`, the same from Python, and every command of docs/exports.md."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+import gemmbench as gb
+from gemmbench import exports
+from gemmbench.exports import schemas
+from tests.cli.conftest import ROOT, Call
+
+SAVED = ROOT / "plots" / "h200-burst.jsonl"
+OTHER = ROOT / "plots" / "h200-settled.jsonl"
+PEAK = ROOT / "plots" / "cpu-intel-peak.jsonl"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(SAVED, "run.jsonl")
+    return tmp_path
+
+
+def files() -> dict[str, bytes]:
+    """What the folder has, by name."""
+    return {path.name: path.read_bytes() for path in Path().iterdir()}
+
+
+def commands() -> list[str]:
+    page = (ROOT / "docs" / "exports.md").read_text(encoding="utf-8")
+    return re.findall(r"^(gemmbench .*)$", page, re.MULTILINE)
+
+
+@pytest.mark.parametrize("text", commands())
+def test_every_command_of_the_page_works(text: str, call: Call, folder: Path) -> None:
+    for name in ("base", "new", "tuesday"):
+        shutil.copy(OTHER, f"{name}.jsonl")
+    shutil.copy(SAVED, "monday.jsonl")
+    words = text.split()[1:]
+    done = call(*words)
+    assert done.exit_code == 0, done.stderr
+    assert bool(done.stdout) == ("--out" not in words)
+    if "--out" in words:
+        assert Path(words[-1]).stat().st_size > 100
+
+
+def test_the_page_has_every_format() -> None:
+    text = " ".join(commands())
+    assert all(f"--format {form} " in text for form in (*exports.FORMATS, "sqlite") if form != "markdown")
+
+
+@pytest.mark.parametrize("form", exports.FORMATS)
+def test_out_has_what_is_printed_and_what_python_gives(form: str, call: Call) -> None:
+    printed = call("show", "run.jsonl", "--format", form)
+    done = call("show", "run.jsonl", "--format", form, "--out", "out")
+    assert (done.exit_code, done.stdout) == (0, "")
+    assert done.stderr == "Wrote out.\n"
+    run = gb.load("run.jsonl")
+    assert Path("out").read_text(encoding="utf-8") == printed.stdout == run.text(form)
+    run.export("out2", form)
+    assert Path("out2").read_bytes() == Path("out").read_bytes()
+    assert sorted(files()) == ["out", "out2", "run.jsonl"]
+
+
+def test_a_measuring_command_prints_them_and_counts_what_is_left_out(call: Call) -> None:
+    done = call("peak", "--types", "float,half", "--device", "pocl", "--format", "bencher")
+    assert done.exit_code == 0
+    assert {name.split("/")[2] for name in json.loads(done.stdout)} == {"float", "half"}
+    assert done.stderr == "bencher has no word for rows that are not ok: 13 rows left out (13 unsupported).\n"
+    quiet = call("peak", "--types", "float,half", "--device", "pocl", "--format", "bencher", "-q")
+    assert (quiet.stdout, quiet.stderr) == (done.stdout, "")
+
+
+def test_sqlite_takes_several_runs_and_gathers(call: Call) -> None:
+    done = call("show", "run.jsonl", str(OTHER), "--format", "sqlite", "--out", "runs.db")
+    assert (done.exit_code, done.stdout) == (0, "")
+    assert done.stderr == "2 runs with 12 rows in runs.db.\n"
+    gb.load(PEAK).export("runs.db", "sqlite")
+    assert call("show", "run.jsonl", "--format", "sqlite", "--out", "runs.db").exit_code == 0
+    with closing(sqlite3.connect("runs.db")) as database:
+        found = database.execute(
+            "SELECT view, count(*) FROM runs JOIN rows ON runs.id = run_id GROUP BY view"
+        )
+        assert dict(found) == {"square": 12, "peak": 20}
+
+
+# fmt: off
+REFUSED = {
+    "nothing named":      ("show",                                   "Missing argument 'FILE...'"),
+    "database to stdout": ("show run.jsonl --format sqlite",         "needs --out FILE"),
+    "several as text":    ("show run.jsonl b.jsonl --format csv",    "csv takes one run; several go into"),
+    "several as tables":  ("show run.jsonl b.jsonl",                 "table takes one run"),
+    "over its run":       ("show run.jsonl -o run.jsonl",            "--out run.jsonl would replace run"),
+    "a database over it": ("show run.jsonl --format sqlite -o run.jsonl", "would replace run.jsonl"),
+    "no folder":          ("show run.jsonl --format csv -o no/r.csv", "cannot write no/r.csv: no such file"),
+    "a folder":           ("show run.jsonl --format csv --out .",    "cannot write .: is a directory"),
+    "a database, none":   ("show run.jsonl --format sqlite -o no/r.db", "cannot write no/r.db as a database"),
+    "no database":        ("show run.jsonl --format sqlite -o notes.txt", "and is left as it is"),
+    "schema of a file":   ("show run.jsonl --schema row",            "--schema takes no FILE"),
+    "unknown schema":     ("show --schema rows",                     "'rows' is not one of"),
+}
+# fmt: on
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_bad_input_is_one_sentence_and_loses_nothing(name: str, call: Call) -> None:
+    Path("notes.txt").write_text("what somebody wrote " * 99)
+    before = files()
+    words, sentence = REFUSED[name]
+    done = call(*words.split())
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert sentence in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert files() == before
+
+
+def test_python_refuses_the_same() -> None:
+    run = gb.load("run.jsonl")
+    with pytest.raises(gb.UsageError, match="unknown format 'parquet'; there are json, csv"):
+        run.text("parquet")
+    with pytest.raises(gb.UsageError, match="unknown format"):
+        run.export("out", "parquet")
+    with pytest.raises(gb.UsageError, match=r"would replace run\.jsonl"):
+        run.export("run.jsonl", "csv")
+    assert run.rows == gb.load("run.jsonl").rows
+
+
+def test_a_reader_keeps_the_old_file_where_the_new_one_cannot_be_written(
+    call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("out.prom").write_text("old")
+
+    def full(path: Path, text: str, encoding: str) -> int:
+        path.write_bytes(text.encode(encoding)[:100])
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", full)
+    done = call("show", "run.jsonl", "--format", "openmetrics", "--out", "out.prom")
+    assert done.exit_code == 2
+    assert "cannot write out.prom: no space left on device" in done.stderr
+    assert Path("out.prom").read_bytes() == b"old"
+    assert sorted(files()) == ["out.prom", "run.jsonl"]
+
+
+def test_out_follows_a_link_and_writes_to_what_is_no_file(call: Call, folder: Path) -> None:
+    Path("real.csv").write_text("old")
+    Path("real.csv").chmod(0o640)
+    Path("link.csv").symlink_to("real.csv")
+    assert call("show", "run.jsonl", "--format", "csv", "--out", "link.csv").exit_code == 0
+    assert Path("link.csv").is_symlink()
+    assert Path("real.csv").read_text().startswith("kind,variant,")
+    assert Path("real.csv").stat().st_mode & 0o777 == 0o640
+    assert call("show", "run.jsonl", "--format", "csv", "--out", os.devnull).exit_code == 0
+    assert not Path(os.devnull).is_file()
+
+
+def test_a_table_goes_into_a_file_as_it_is_printed(call: Call) -> None:
+    assert call("show", "run.jsonl", "--out", "page.txt").exit_code == 0
+    assert Path("page.txt").read_text(encoding="utf-8") == call("show", "run.jsonl").stdout
+
+
+@pytest.mark.parametrize("name", schemas.NAMES)
+def test_schemas_are_printed(name: str, call: Call, golden: Callable[[str, str], None]) -> None:
+    """The golden files change with the contract: look whether it needs a new version."""
+    done = call("show", "--schema", name)
+    assert json.loads(done.stdout) == json.loads(json.dumps(gb.schema(name)))
+    golden(f"cli/schema-{name}.json", done.stdout.replace(gb.__version__, "VERSION"))
+    assert call("show", "--schema", name, "--out", "schema.json").exit_code == 0
+    assert Path("schema.json").read_text(encoding="utf-8") == done.stdout

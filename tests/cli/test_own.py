@@ -1,0 +1,157 @@
+"""Own kernels on the command line with a fake machine: docs/own-kernels.md, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import jsonschema_rs
+import pytest
+
+import gemmbench as gb
+from gemmbench import api
+from gemmbench.cli import kernels
+from gemmbench.model.run_file import load
+from gemmbench.options.declare import build
+from gemmbench.options.measuring import Square
+from tests.cli.conftest import ROOT, Call
+from tests.cli.test_tune import flat
+from tests.compare_runs import save
+
+PAGE = (ROOT / "docs" / "own-kernels.md").read_text(encoding="utf-8")
+KERNEL = re.search(r"```c\n(.*?)```", PAGE, re.DOTALL)
+COMMANDS = re.findall(r"^((?:gemmbench|sed|cp) .*)$", PAGE, re.MULTILINE)
+MINE = ("--kernel-file", "mine.cl")
+
+
+@pytest.fixture(autouse=True)
+def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    assert KERNEL
+    Path("mine.cl").write_text(KERNEL[1])
+    return tmp_path / "mine.cl"
+
+
+def test_the_kernel_of_the_walk_has_twenty_lines() -> None:
+    assert KERNEL
+    assert KERNEL[1].count("\n") == 20
+    assert len(COMMANDS) == 10
+
+
+class _Parsed(Exception):  # noqa: N818  nothing went wrong
+    """Instead of measuring."""
+
+
+def test_the_walk_is_understood_as_written(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a device has to measure is run by tests/device/test_own.py."""
+
+    def parsed(options: object, *_: object) -> object:
+        raise _Parsed(options)
+
+    for name in ("prepared", "tuning", "checked", "load"):
+        monkeypatch.setattr(api, name, parsed)
+    monkeypatch.setattr(kernels, "_show_resources", parsed)
+    for command in COMMANDS:
+        if not command.startswith("gemmbench"):
+            subprocess.run(command, shell=True, check=True)
+            continue
+        with pytest.raises(_Parsed):
+            call(*command.split()[1:])
+
+
+def test_own_kernels_join_those_that_are_named() -> None:
+    def chosen(kernels: str, baseline: str = "none", **options: object) -> list[str]:
+        values = {"kernels": kernels, "kernel_files": ["mine.cl"], "baseline": baseline, **options}
+        return [variant.name for variant in build(Square, values).variants]
+
+    assert chosen("tiled", "numpy") == ["tiled", "mine", "numpy"]
+    assert chosen("mine,tiled") == ["tiled", "mine"]
+    assert chosen("own") == ["mine"]
+    assert chosen("all")[-1] == "mine"
+    Path("two.cl").write_text(Path("mine.cl").read_text())
+    assert chosen("mine", kernel_files=["two.cl", "mine.cl"]) == ["mine"]
+    assert chosen("own", kernel_files=["two.cl", "mine.cl"]) == ["two", "mine"]
+    assert chosen("naive,auto", kernel_files=["two.cl", "mine.cl"]) == ["naive", "two", "mine", "auto"]
+    options = build(Square, {"kernels": "tiled", "kernel_files": ["mine.cl"], "versus": "mine"})
+    assert options.partner is not None
+    assert (options.partner.name, options.named) == ("mine", ("tiled", "mine"))
+
+
+def test_a_saved_run_needs_no_file_and_tells_a_changed_kernel_apart(call: Call, mine: Path) -> None:
+    one = {"kernels": "tiled,mine", "baseline": "none", "peak": False, "budget": 0.01}
+    run = gb.square(sizes="16", kernel_files=["mine.cl"], save="a.jsonl", **one)
+    assert [row.get("own") for row in run.records()] == [None, "mine.cl"]
+
+    was = mine.read_text()
+    mine.unlink()
+    assert "mine" in call("show", "a.jsonl").stdout
+    jsonschema_rs.validate(
+        gb.schema("records"), json.loads(call("show", "a.jsonl", "--format", "json").stdout)
+    )
+    assert call("history", "a.jsonl").exit_code == 0
+    assert call("compare", "a.jsonl", "a.jsonl").exit_code == 2
+    assert call("plot", "a.jsonl", "--kind", "ladder", "-o", "a.svg").exit_code == 0
+    assert ">own kernels<" in Path("a.svg").read_text()
+    assert "#882255" in Path("a.svg").read_text()
+    checked = call("check", "a.jsonl")
+    assert checked.exit_code == 2
+    assert "mine is a kernel of your own: --kernel-file mine.cl brings it" in checked.stderr
+
+    mine.write_text(was.replace("p += TS", "p = p + TS"))
+    with pytest.raises(gb.UsageError, match="of other kernel sources than today's"):
+        gb.square(sizes="16", kernel_files=["mine.cl"], save="a.jsonl", resume=True, **one)
+    (changed,) = [row for row in load("a.jsonl").rows if row.own]
+    changed = replace(changed, source="0123456789abcdef")
+    save("b.jsonl", replace(load("a.jsonl"), rows=(changed,)))
+    refused = call("compare", "a.jsonl", "b.jsonl")
+    remedy = "check --kernel-file mine.cl --against OLD.cl times the two versions in turn"
+    assert remedy in flat(refused.stdout + refused.stderr)
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (
+            ("gemm", "--kernel", "mine.cl"),
+            "--kernel takes names, and mine.cl is a file: --kernel-file mine.cl",
+        ),
+        (("gemm", "--kernel-file", "none.cl"), "cannot read none.cl: no such file or directory"),
+        (("gemm", *MINE, *MINE), "mine is another kernel's name"),
+        (("gemm", *MINE, "--kernel", "mien"), "did you mean mine?"),
+        (("gemm", "--kernel", "own"), "--kernel own means the kernels of --kernel-file, and there is none"),
+        (("tune", *MINE, "--kernel-file", "two.cl"), "tune takes one --kernel-file at a time, not 2"),
+        (("kernels", "--new", "mine.cl"), "mine.cl exists already: --new replaces nothing"),
+        (("kernels", "--new", "new.txt"), "a kernel is a .cl file with a plain name"),
+        (("kernels", "--new", "x.cl", "--device", "0"), "--new writes a file, and does nothing else"),
+        (("check", "base.jsonl", "--against", "mine.cl"), "is the old version of one kernel"),
+        (("check", "base.jsonl", *MINE, "--against", "none.cl"), "cannot read none.cl"),
+    ],
+)
+def test_what_cannot_be_is_one_sentence(
+    call: Call, mine: Path, words: tuple[str, ...], sentence: str
+) -> None:
+    Path("two.cl").write_text(mine.read_text())
+    before = mine.read_text()
+    result = call(*words)
+    assert result.exit_code == 2
+    assert sentence in flat(result.stderr)
+    assert result.stderr.count("\n") == 1
+    assert mine.read_text() == before
+
+
+def test_kernels_lists_and_describes_them(call: Call) -> None:
+    listed = call("kernels", *MINE).stdout
+    assert listed.index("own kernels") < listed.index("libraries")
+    described = flat(call("kernels", *MINE, "--describe", "mine").stdout)
+    assert "1. multiply: mine.cl mine" in described
+    assert "it takes no alpha, beta" in described
+
+
+def test_the_api_writes_a_kernel_to_start_from(mine: Path) -> None:
+    assert gb.new_kernel("start.cl") == Path("start.cl")
+    assert "__kernel void sgemm" in Path("start.cl").read_text()
+    with pytest.raises(gb.UsageError, match="exists already"):
+        gb.new_kernel("mine.cl")

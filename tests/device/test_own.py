@@ -1,0 +1,140 @@
+"""A user's own kernel on a device: the one to start from, layouts that it may want, and five wrong ones."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from gemmbench.cli import main
+from gemmbench.gemm.opencl import GemmExecutor
+from gemmbench.ladder.own import own_kernel
+from gemmbench.model import kernel_files
+from gemmbench.model.case import Case, Policy
+from gemmbench.model.device import DeviceFacts
+from gemmbench.model.instrument import NotMeasuredError
+from gemmbench.model.problem import Gemm
+from gemmbench.model.row import Row
+from gemmbench.opencl.runtime import Runtime
+from gemmbench.suite.plan import gemm_plan, select
+from tests import in_process
+from tests.device.conftest import all_devices
+
+QUICK = Policy(budget_s=0.01, settle_s=0.0, batch_s=0.0005, min_batches=3)
+EIGHT = [("TS         = [16, 8, 32]", "TS = [8]")]
+
+
+@pytest.fixture(scope="module")
+def one() -> DeviceFacts:
+    """Intel's driver where there is one: PoCL runs some kernels right that lack a barrier."""
+    assert all_devices(), "no OpenCL device was found"
+    return (*[each for each in all_devices() if "Intel" in each.platform], *select(all_devices(), ""))[0]
+
+
+@pytest.fixture(scope="module")
+def runs(one: DeviceFacts) -> GemmExecutor:
+    return GemmExecutor(Runtime(one))
+
+
+def measured(folder: Path, runs: GemmExecutor, changes: list[tuple[str, str]], problem: Gemm) -> Row:
+    """The kernel to start from, with something replaced."""
+    text = kernel_files.raw(kernel_files.SCAFFOLD)
+    for old, new in [*EIGHT, *changes]:
+        assert old in text
+        text = text.replace(old, new)
+    (folder / "mine.cl").write_text(text, encoding="utf-8")
+    (step,) = gemm_plan([runs.runtime.facts], [own_kernel(folder / "mine.cl")], [problem])
+    assert isinstance(step, Case)
+    return in_process.measured(runs, step, QUICK)
+
+
+def test_the_kernel_to_start_from_is_right(tmp_path: Path, runs: GemmExecutor) -> None:
+    row = measured(tmp_path, runs, [], Gemm(30, 20, 10, alpha=2.0, beta=0.5, ld=(11, 22, 23)))
+    assert (row.status, row.variant, row.own, row.parameters) == ("ok", "mine", "mine.cl", {"TS": 8})
+    assert row.samples.keys() >= {"kernel", "host"}
+
+
+BARRIER = "barrier(CLK_LOCAL_MEM_FENCE);"
+WRONG: dict[str, tuple[list[tuple[str, str]], str]] = {
+    "ldc is ignored": ([("row * ldc", "row * n")], "ldc is larger than n here"),
+    "beta = 0 reads C": ([("beta == 0 ? alpha * sum : ", "")], "C is read although beta is 0"),
+    "no edge guard": (
+        [("if (row < m && column < n)", "if (column < n)")],
+        "is a guard missing for rows past m?",
+    ),
+    "no barrier": ([(BARRIER, "")], "barrier"),
+    "A transposed": (
+        [("A[(size_t)row * lda + p + x]", "A[(size_t)(p + x) * lda + row]")],
+        "It looks as if A is read transposed.",
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", WRONG)
+def test_a_wrong_kernel_is_told_where_and_why(tmp_path: Path, runs: GemmExecutor, fault: str) -> None:
+    changes, cause = WRONG[fault]
+    row = measured(tmp_path, runs, changes, Gemm(16, 16, 16))
+    assert row.status == "wrong"
+    assert row.samples == {}
+    assert cause in row.reason
+    assert "on the exact test; " in row.reason
+    assert "(m 19, n 13, k 9, " in row.reason
+    if "cells outside" not in row.reason:
+        assert "in the tile of rows 0 to 7 and columns 0 to 7 " in row.reason
+
+
+LAYOUT = [
+    ("tile       =", 'order = "column-major"\ntransposed = ["B"]\npad = true\ntile       ='),
+    ("get_global_id(0), row = get_global_id(1)", "get_global_id(1), row = get_global_id(0)"),
+    ("row < m && p + x < k ? A[(size_t)row * lda + p + x] : 0", "A[(size_t)(p + x) * lda + row]"),
+    ("x = get_local_id(0), y = get_local_id(1)", "x = get_local_id(1), y = get_local_id(0)"),
+    ("p + y < k && column < n ? B[(size_t)(p + y) * ldb + column] : 0", "B[(size_t)(p + y) * ldb + column]"),
+    ("if (row < m && column < n) {", "{"),
+    ("C + (size_t)row * ldc + column", "C + (size_t)column * ldc + row"),
+]
+
+
+def test_layouts_are_brought_to_the_kernel(tmp_path: Path, runs: GemmExecutor) -> None:
+    """Column-major, B transposed, no guard anywhere."""
+    row = measured(tmp_path, runs, LAYOUT, Gemm(21, 13, 11, alpha=2.0, beta=0.5, ld=(11, 22, 23)))
+    assert row.status == "ok", row.reason
+    assert [launch.name for launch in row.launches] == ["pad", "transpose", "pad", "sgemm", "unpad"]
+
+
+def test_the_walk_of_the_page(tmp_path: Path, one: DeviceFacts, monkeypatch: pytest.MonkeyPatch) -> None:
+    """docs/own-kernels.md as written, at a small size: wrong, mended, and guarded against its old version."""
+    page = (Path(__file__).parents[2] / "docs" / "own-kernels.md").read_text(encoding="utf-8")
+    (kernel,) = re.findall(r"```c\n(.*?)```", page, re.DOTALL)
+    commands = re.findall(r"^((?:gemmbench (?:gemm|check)|sed|cp) .*)$", page, re.MULTILINE)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    Path("mine.cl").write_text(kernel)
+    ends = []
+    for command in commands:
+        if not command.startswith("gemmbench"):
+            subprocess.run(command, shell=True, check=True)
+            continue
+        words = [*command.replace("-m 256", "-m 24").split()[1:], "--budget", "0.01"]
+        quick = ("--baseline", "none", "--no-peak", "--device", str(one.index))
+        words += quick if words[0] == "gemm" else ("--patience", "0")
+        ends.append(CliRunner().invoke(main, words, prog_name="gemmbench"))
+    wrong, right, checked = ends
+    shown = " ".join(wrong.stdout.split())
+    assert wrong.exit_code == 1
+    assert "ldc is larger than n here: does the kernel step through C with it?" in shown
+    assert shown.count("does the kernel step through C") == 1
+    assert right.exit_code == 0
+    assert "verified for alpha = 1, beta = 0 alone" in right.stdout
+    assert checked.exit_code == 0, checked.output
+    assert "batch by batch in turn with its former self" in " ".join(checked.stdout.split())
+
+
+def test_arguments_that_do_not_fit_are_named(tmp_path: Path, runs: GemmExecutor) -> None:
+    swapped = [('"k", "alpha", "A"', '"k", "A", "alpha"')]
+    with pytest.raises(NotMeasuredError, match="argument 4 of sgemm is not A, which is a buffer"):
+        measured(tmp_path, runs, swapped, Gemm(8, 8, 8))
+    with pytest.raises(NotMeasuredError, match="sgemm takes 11 arguments, and arguments names 10"):
+        measured(tmp_path, runs, [('"C", "ldc"', '"C"')], Gemm(8, 8, 8))

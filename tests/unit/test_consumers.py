@@ -1,0 +1,476 @@
+"""Exports, read by their consumers: their own parsers where PyPI has one, else their published formats."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import re
+import sqlite3
+import statistics
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import jsonschema_rs
+import pytest
+from prometheus_client import parser as text_format
+from prometheus_client.openmetrics import parser as openmetrics_format
+
+import gemmbench as gb
+from gemmbench import exports
+from gemmbench.exports import records, schemas, sqlite
+from gemmbench.exports.series import labels, series
+from gemmbench.model.row import Check, Partner, Problem
+from gemmbench.model.run_file import Run, encode, load
+from gemmbench.stats import rates
+from tests import fake_runs as fake
+
+ROOT = Path(__file__).parents[2]
+SAVED = sorted([*(ROOT / "plots").rglob("*.jsonl"), *(ROOT / "tests/data").rglob("*.jsonl")])
+QUOTED = 'a "b" \\ c'
+ENERGY = 2.5
+
+
+def text(run: Run, form: str) -> str:
+    return exports.FORMATS[form].text(run, ())
+
+
+def runs() -> Iterator[Run]:
+    """Every status, several devices, a hostile name, few samples, one sample, joules, a case twice, a NaN."""
+    yield from (fake.ALL[name]() for name in ("square", "troubled", "many", "peak", "gemm"))
+    row = fake.gemm_row("naive", Problem(96, 32, 8, 2.0, 0.5), 10.0)
+    few = replace(row, variant="tiled", label=QUOTED, samples={"kernel": fake.scope(1e-5, count=1, times=1)})
+    joules = replace(row, energy=replace(row.energy, joules=ENERGY, why=""))
+    wrong = replace(row, status="wrong", check=Check("wrong", {"residual": math.nan}))
+    yield Run(fake.header(("square", QUOTED)), (joules, few, row, row, wrong))
+
+
+RUNS = list(runs())
+by_run = pytest.mark.parametrize("run", RUNS, ids=range(len(RUNS)))
+
+
+def no_constant(name: str) -> None:
+    raise AssertionError(f"{name} in the JSON")
+
+
+# --- names ----------------------------------------------------------------------------------------------
+
+
+def test_a_case_has_one_name_in_every_run() -> None:
+    row = fake.gemm_row("naive", Problem(96, 32, 8, 2.0, 0.5), 10.0, parameters={"TS": 16, "math": "fast"})
+    rows = (
+        row,
+        replace(row, problem=Problem(64, 64, 64), given=("TS",)),
+        replace(row, problem=Problem(64, 64, 64), label="alexnet conv1", device=1, beside=(0,)),
+        replace(row, phase="trial", parameters={"TS": 8}),
+        row,
+        fake.peak_row(4, 10.0),
+    )
+    names = labels(Run(fake.header(("square",), (fake.CPU, fake.POCL)), rows))
+    assert names == (
+        "gemm/naive/fast/float/96x32x8/alpha=2/beta=0.5/device=0",
+        "gemm/naive/fast/float/64/TS=16/device=0",
+        "gemm/naive/fast/float/64/alexnet_conv1/device=1/beside=0",
+        "gemm/naive/float/96x32x8/alpha=2/beta=0.5/TS=8/trial/device=0",
+        "gemm/naive/fast/float/96x32x8/alpha=2/beta=0.5/device=0#2",
+        "peak/flops/float/width=4/device=0",
+    )
+    alone = labels(Run(fake.header(("square",)), rows[:1]))
+    assert alone == ("gemm/naive/fast/float/96x32x8/alpha=2/beta=0.5",)
+
+
+@pytest.mark.parametrize("path", SAVED, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_names_tell_rows_apart(path: Path) -> None:
+    run = load(path)
+    cases = {(row.key, row.phase, row.label) for row in run.rows}
+    assert len({name.partition("#")[0] for name in labels(run)}) == len(cases)
+    assert len(set(labels(run))) == len(run.rows)
+
+
+# --- Google Benchmark -----------------------------------------------------------------------------------
+
+
+def google(run: Run) -> dict[str, Any]:
+    return json.loads(text(run, "google-benchmark"), parse_constant=no_constant)  # type: ignore[no-any-return]
+
+
+@by_run
+def test_google_benchmark_has_what_its_tools_read(run: Run) -> None:
+    """The fields of JSONReporter::PrintRunData, with the types that tools/gbench reckons with."""
+    found = google(run)
+    assert found["context"]["json_schema_version"] == 1
+    assert all(isinstance(found["context"][name], list) for name in ("caches", "load_avg"))
+    for entry in found["benchmarks"]:
+        assert all(isinstance(entry[name], float) for name in ("real_time", "cpu_time"))
+        assert entry["time_unit"] == "ns"
+        assert entry["threads"] == 1
+        assert entry["iterations"] >= 1
+        if entry["run_type"] == "iteration":
+            assert entry["name"] == entry["run_name"]
+            assert 0 <= entry["repetition_index"] < entry["repetitions"]
+        else:
+            assert entry["name"] == f"{entry['run_name']}_{entry['aggregate_name']}"
+            assert entry["aggregate_unit"] == ("percentage" if entry["aggregate_name"] == "cv" else "time")
+    names = {entry["run_name"] for entry in found["benchmarks"]}
+    assert names == {each.name for each in series(run)}
+    assert len({entry["family_index"] for entry in found["benchmarks"]}) == len(names)
+
+
+def test_google_benchmark_aggregates_repetitions_as_its_library_does() -> None:
+    run = fake.fake_square()
+    row = next(row for row in run.rows if row.variant == "register" and row.status == "ok")
+    entries = [
+        e for e in google(run)["benchmarks"] if e["run_name"] == f"gemm/register/float/{row.problem.m}/host"
+    ]
+    times = [entry["real_time"] for entry in entries if entry["run_type"] == "iteration"]
+    assert times == pytest.approx([1e9 * seconds for seconds in row.samples["host"].seconds])
+    assert entries[0]["iterations"] == row.samples["host"].batch
+    found = {e["aggregate_name"]: e["real_time"] for e in entries if e["run_type"] == "aggregate"}
+    assert list(found) == ["mean", "median", "stddev", "cv"]
+    assert found == pytest.approx(
+        {
+            "mean": statistics.mean(times),
+            "median": 1e9 * rates.summary(row, "host").median,
+            "stddev": statistics.stdev(times),
+            "cv": statistics.stdev(times) / statistics.mean(times),
+        }
+    )
+    speed = {e["aggregate_name"]: e["items_per_second"] for e in entries if e["run_type"] == "aggregate"}
+    assert speed["median"] == rates.rate(row, "host").median
+    assert entries[0]["items_per_second"] == pytest.approx(row.problem.flops / row.samples["host"].seconds[0])
+
+
+def test_google_benchmark_has_no_aggregates_of_one_repetition() -> None:
+    entries = [e for e in google(RUNS[-1])["benchmarks"] if "/tiled/" in e["name"]]
+    assert [entry["run_type"] for entry in entries] == ["iteration"]
+
+
+def test_times_of_probes_do_not_hang_on_how_much_their_races_chose_to_do() -> None:
+    row = fake.peak_row(1, 100.0)
+    longer = replace(
+        row,
+        work=replace(row.work, flops=2 * row.work.flops),
+        samples={
+            name: replace(scope, seconds=tuple(2 * second for second in scope.seconds))
+            for name, scope in row.samples.items()
+        },
+    )
+    one, two = (Run(fake.header(("peak",)), (each,)) for each in (row, longer))
+    times = [[entry["real_time"] for entry in google(run)["benchmarks"]] for run in (one, two)]
+    assert times[0] == pytest.approx(times[1])
+    assert times[0][0] == pytest.approx(1e9 / 100, rel=0.01)  # ns for 1e9 operations
+    for run in (one, two):
+        assert json.loads(text(run, "github-action-smaller")) == []
+        assert "latency" not in text(run, "bencher")
+        assert "gemmbench_time" not in text(run, "openmetrics")
+
+
+# --- Bencher --------------------------------------------------------------------------------------------
+
+BMF: dict[str, Any] = {  # https://bencher.dev/bmf.json
+    "$id": "https://bencher.dev/bmf.json",
+    "$schema": "http://json-schema.org/draft-07/schema",
+    "type": "object",
+    "patternProperties": {
+        ".+": {
+            "type": "object",
+            "patternProperties": {
+                ".+": {
+                    "type": "object",
+                    "properties": {
+                        "value": {"type": "number"},
+                        "lower_value": {"type": "number"},
+                        "upper_value": {"type": "number"},
+                    },
+                    "required": ["value"],
+                }
+            },
+        }
+    },
+}
+LONGEST_NAME = 1024  # lib/bencher_valid
+
+
+@by_run
+def test_bencher_takes_the_metrics(run: Run) -> None:
+    found = json.loads(text(run, "bencher"), parse_constant=no_constant)
+    jsonschema_rs.Draft7Validator(BMF).validate(found)
+    assert all(0 < len(name) <= LONGEST_NAME and measures for name, measures in found.items())
+    for each in series(run):
+        measures = found[each.name]
+        assert measures.keys() <= {"latency", "throughput", "bandwidth"}
+        for metric, scale, figure in (("latency", 1e9, each.times), ("throughput", 1, each.operations)):
+            if metric in measures:
+                assert measures[metric]["value"] == pytest.approx(scale * figure.median)
+                ends = {"lower_value": scale * figure.low, "upper_value": scale * figure.high}
+                shown = {name: value for name, value in measures[metric].items() if name != "value"}
+                assert shown == ({} if figure.is_few else pytest.approx(ends))
+
+
+def test_bencher_has_joules() -> None:
+    found = json.loads(text(RUNS[-1], "bencher"))
+    assert [each for each in found.values() if "energy" in each] == [{"energy": {"value": ENERGY}}]
+
+
+# --- github-action-benchmark ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", ["github-action-bigger", "github-action-smaller"])
+@by_run
+def test_github_action_takes_the_entries(form: str, run: Run) -> None:
+    """`BenchmarkResult` of src/extract.ts, and the range that src/extractRangeInfo.ts finds in it."""
+    entries = json.loads(text(run, form), parse_constant=no_constant)
+    by_name = {each.name: each for each in series(run)}
+    assert len({entry["name"] for entry in entries}) == len(entries)
+    for entry in entries:
+        assert entry.keys() - {"range"} == {"name", "value", "unit", "extra"}
+        assert isinstance(entry["value"], float)
+        each = by_name[entry["name"]]
+        smaller = form == "github-action-smaller"
+        figure, scale = (each.times, 1e9) if smaller else (each.operations or each.bytes, 1e-9)
+        assert entry["unit"] in (("ns",) if smaller else ("GFLOPS", "GIOPS", "GB/s"))
+        assert entry["value"] == pytest.approx(scale * figure.median)
+        assert ("range" in entry) == (not figure.is_few)
+        if "range" in entry:
+            half = float(re.fullmatch(r"(\+-|±)\s*(\d.*)", entry["range"])[2])
+            assert half == pytest.approx(scale * (figure.high - figure.low) / 2, rel=1e-3)
+
+
+# --- OpenMetrics ----------------------------------------------------------------------------------------
+
+
+@by_run
+def test_openmetrics_is_read_by_both_of_prometheus_parsers(run: Run) -> None:
+    """node exporter's textfile collector reads the older text format, without timestamps."""
+    shown = text(run, "openmetrics")
+    families = list(openmetrics_format.text_string_to_metric_families(shown))
+    older = list(text_format.text_string_to_metric_families(shown))
+    assert {family.type for family in families + older} == {"gauge"}
+    assert all(family.documentation.endswith(".") for family in families)
+    assert all(family.name.endswith(f"_{family.unit}") for family in families if family.unit)
+    samples = [sample for family in families for sample in family.samples]
+    assert [sample[:3] for sample in samples] == [tuple(s)[:3] for f in older for s in f.samples]
+    assert all(math.isfinite(sample.value) and sample.timestamp is None for sample in samples)
+    assert len({(s.name, tuple(sorted(s.labels.items()))) for s in samples}) == len(samples)
+
+
+def test_openmetrics_says_of_every_row_whether_it_has_a_result() -> None:
+    run = fake.fake_troubled()
+    suspect = replace(run.rows[0], check=Check("suspect"))
+    run = replace(run, rows=(suspect, *run.rows[1:]))
+    families = openmetrics_format.text_string_to_metric_families(text(run, "openmetrics"))
+    by_name = {family.name: family.samples for family in families}
+    found = [(sample.labels["status"], sample.value) for sample in by_name["gemmbench_ok"]]
+    assert found == [("suspect", 0), *((row.status, row.status == "ok") for row in run.rows[1:])]
+    times = {sample.labels["benchmark"] for sample in by_name["gemmbench_time_seconds"]}
+    assert times == {name for name, (status, _) in zip(labels(run), found, strict=True) if status == "ok"}
+    assert all("[bold]x[/]" in sample.labels["device"] for sample in by_name["gemmbench_ok"][:1])
+
+
+def test_openmetrics_of_several_runs_can_be_collected_together() -> None:
+    """As node exporter does with the files of a folder: the same gauge twice is an error to it."""
+    run = fake.fake_square()
+    two = [text(replace(run, path=path), "openmetrics") for path in ("runs/one.jsonl", "runs/two.jsonl")]
+    gauges = [{line for line in shown.splitlines() if not line.startswith("#")} for shown in two]
+    assert not {line.rpartition(" ")[0] for line in gauges[0]} & {
+        line.rpartition(" ")[0] for line in gauges[1]
+    }
+    assert all('{run="one",' in line or '{run="one"}' in line for line in gauges[0])
+    assert 'run="square"' in text(replace(run, path=""), "openmetrics")
+
+
+def test_openmetrics_escapes_labels() -> None:
+    families = openmetrics_format.text_string_to_metric_families(text(RUNS[-1], "openmetrics"))
+    assert [f.samples[0].labels["command"] for f in families if f.name == "gemmbench_run"] == [
+        f"square {QUOTED}"
+    ]
+
+
+def test_a_start_that_is_no_time_is_left_out() -> None:
+    run = Run(replace(fake.header(("square",)), started_utc="yesterday"), ())
+    assert "started" not in text(run, "openmetrics")
+
+
+# --- what is left out -----------------------------------------------------------------------------------
+
+
+def test_what_a_format_leaves_out_is_counted() -> None:
+    run = fake.fake_peak()  # five unsupported, one failed, one suspect
+    assert exports.left_out(run, "bencher") == (
+        "bencher has no word for rows that are not ok: 7 rows left out (1 suspect, 1 failed, 5 unsupported)."
+    )
+    assert "1 row left out (1 failed)" in exports.left_out(
+        replace(run, rows=(run.rows[0], run.rows[13])), "google-benchmark"
+    )
+    assert exports.left_out(replace(run, rows=run.rows[:1]), "bencher") == ""
+    for form in ("json", "csv", "markdown", "openmetrics", "sqlite", "table"):
+        assert exports.left_out(run, form) == ""
+
+
+# --- flat records and CSV -------------------------------------------------------------------------------
+
+
+@by_run
+def test_flat_records_have_the_same_columns_and_types_in_every_run(run: Run) -> None:
+    kinds = {"string": str, "int64": int, "float64": float, "bool": bool}
+    for record in records.to_flat(run):
+        assert list(record) == list(gb.Run.columns)
+        for name, value in record.items():
+            assert value is None or type(value) is kinds[gb.Run.columns[name]], name
+            assert not (isinstance(value, float) and not math.isfinite(value))
+
+
+@by_run
+def test_csv_has_the_flat_records(run: Run) -> None:
+    lines = list(csv.DictReader(io.StringIO(text(run, "csv"))))
+    flat = records.to_flat(run)
+    assert lines == [{n: "" if v is None else str(v) for n, v in record.items()} for record in flat]
+    for row, record in zip(run.rows, flat, strict=True):
+        assert json.loads(str(record["parameters"])) == row.parameters
+
+
+def test_a_gemm_has_its_rate_and_interval_as_tables_show_them() -> None:
+    run = fake.fake_square()
+    scope = rates.view_scope(run)
+    for row, record in zip(run.rows, records.to_flat(run), strict=True):
+        shown = rates.shown_rate(row, scope)
+        if row.kind != "gemm" or shown is None:
+            continue
+        ends = (shown.median, shown.low, shown.high)
+        assert [record[f"gflops_{name}"] for name in ("median", "low", "high")] == [
+            None if math.isnan(value) else value / 1e9 for value in ends
+        ]
+        assert record["gflops"] == shown.median / 1e9
+        assert record["scope"] == rates.shown_samples(row, scope)
+        times = rates.summary(row, "host")
+        assert (record["host_s"], record["host_s_low"]) == (
+            times.median,
+            None if math.isnan(times.low) else times.low,
+        )
+
+
+# --- SQLite ---------------------------------------------------------------------------------------------
+
+
+def query(path: Path, words: str) -> list[tuple[Any, ...]]:
+    with closing(sqlite3.connect(path)) as database:
+        return database.execute(words).fetchall()
+
+
+def test_sqlite_has_every_row_and_sample(tmp_path: Path) -> None:
+    path = tmp_path / "runs.db"
+    sqlite.add(RUNS, path)
+    sqlite.add(RUNS[:2], path)  # which it has
+    assert query(path, "PRAGMA integrity_check") == [("ok",)]
+    assert query(path, "SELECT count(*) FROM runs") == [(len(RUNS),)]
+    columns = ", ".join(f"rows.{name}" for name in gb.Run.columns)
+    order = "JOIN runs ON runs.id = run_id ORDER BY digest, position"
+    stored = query(path, f"SELECT {columns} FROM rows {order}")
+    expected = [tuple(record.values()) for run in by_digest() for record in records.to_flat(run)]
+    assert stored == expected
+    seconds = sum(sum(s.seconds) for run in RUNS for row in run.rows for s in row.samples.values())
+    assert query(path, "SELECT sum(seconds) FROM samples")[0][0] == pytest.approx(seconds)
+    kinds = set(query(path, "SELECT typeof(gflops), typeof(m), typeof(few) FROM rows WHERE kind = 'gemm'"))
+    assert kinds == {(real, "integer", "integer") for real in ("real", "null")}
+
+
+def test_sqlite_has_the_samples_of_a_burst_and_of_the_other_kernel(tmp_path: Path) -> None:
+    row = fake.gemm_row("naive", Problem(8, 8, 8), 1.0)
+    row = replace(row, burst=row.samples, former=Partner("abc", {"host": row.samples["host"]}, "tiled"))
+    sqlite.add([Run(fake.header(("square",)), (row,))], tmp_path / "runs.db")
+    found = query(tmp_path / "runs.db", "SELECT DISTINCT part, scope, problems FROM samples")
+    batch = row.samples["host"].batch
+    assert set(found) == {
+        *(("row", scope, batch) for scope in row.samples),
+        *(("burst", scope, batch) for scope in row.samples),
+        ("former", "host", batch),
+    }
+
+
+def by_digest() -> list[Run]:
+    return sorted(RUNS, key=lambda run: sha256(encode(run.header)).hexdigest())
+
+
+def test_sqlite_leaves_what_is_not_its_own_as_it_is(tmp_path: Path) -> None:
+    note = tmp_path / "notes.txt"
+    note.write_text("not a database, but long enough to be looked at " * 40)
+    before = note.read_bytes()
+    with pytest.raises(sqlite.DatabaseError, match="is left as it is"):
+        sqlite.add(RUNS, note)
+    assert note.read_bytes() == before
+    other = tmp_path / "other.db"
+    with closing(sqlite3.connect(other)) as database:
+        database.execute("CREATE TABLE runs (id INTEGER)")
+    with pytest.raises(sqlite.DatabaseError, match="of another program"):
+        sqlite.add(RUNS, other)
+    assert query(other, "SELECT name FROM sqlite_master") == [("runs",)]
+
+
+def test_sqlite_writes_all_runs_or_none(tmp_path: Path) -> None:
+    path = tmp_path / "runs.db"
+    sqlite.add(RUNS[:1], path)
+    row = replace(RUNS[-1].rows[0], problem=Problem(1 << 70, 1, 1))
+    with pytest.raises(sqlite.DatabaseError, match="too large for SQLite"):
+        sqlite.add([RUNS[1], Run(fake.header(("huge",)), (row,))], path)
+    assert query(path, "SELECT count(*) FROM runs") == [(1,)]
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("ALTER TABLE rows ADD COLUMN more TEXT")
+    with pytest.raises(sqlite.DatabaseError, match="other columns"):
+        sqlite.add(RUNS[1:2], path)
+
+
+# --- JSON Schemas ---------------------------------------------------------------------------------------
+
+VALIDATORS = {name: jsonschema_rs.Draft202012Validator(schemas.schema(name)) for name in schemas.NAMES}
+
+
+@pytest.mark.parametrize("path", SAVED, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_schemas_hold_for_every_saved_run(path: Path) -> None:
+    header, *rows = map(json.loads, path.read_text(encoding="utf-8").splitlines())
+    VALIDATORS["header"].validate(header)
+    for row in rows:
+        VALIDATORS["row"].validate(row)
+    if path.parent != ROOT / "plots":  # those: tests/cli/test_api.py
+        VALIDATORS["records"].validate(records.to_records(load(path)))
+
+
+@by_run
+def test_the_schema_of_records_holds(run: Run) -> None:
+    VALIDATORS["records"].validate(json.loads(text(run, "json")))
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("header", {"schema_version": 3}),
+        ("header", {"devices": "all"}),
+        ("row", {"status": "fine"}),
+        ("row", {"samples": {"kernel": {"seconds": [0], "batch": 1, "stop": ""}}}),
+        ("row", {"problem": {"m": -1, "n": 1, "k": 1}}),
+        ("records", {"gflops": "fast"}),
+        ("records", {"few": None, "status": None}),
+    ],
+)
+def test_schemas_refuse_what_does_not_fit(name: str, change: dict[str, Any]) -> None:
+    path = ROOT / "plots/h200-burst.jsonl"
+    first, second, *_ = map(json.loads, path.read_text(encoding="utf-8").splitlines())
+    good = {"header": first, "row": second, "records": records.to_records(load(path))[0]}[name]
+    wrap = (lambda each: [each]) if name == "records" else (lambda each: each)
+    VALIDATORS[name].validate(wrap(good))
+    assert not VALIDATORS[name].is_valid(wrap({**good, **change}))
+
+
+def test_schemas_have_a_version_and_say_what_fields_hold() -> None:
+    assert [schemas.schema(name)["$id"] for name in schemas.NAMES] == [
+        f"urn:gemmbench:schema:{name}:2" for name in schemas.NAMES
+    ]
+    fields = schemas.schema("records")["$defs"]["Record"]["properties"]
+    assert fields["gflops"]["description"].startswith("1e9 operations per second")
+    assert gb.schema("row") == schemas.schema("row")
+    with pytest.raises(gb.UsageError, match="unknown schema 'rows'; there are header, row, records"):
+        gb.schema("rows")

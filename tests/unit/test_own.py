@@ -1,0 +1,442 @@
+"""A user's own kernel: its description is data, formulas are whitelisted, a wrong kernel is explained."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gemmbench import ladder
+from gemmbench.gemm import causes
+from gemmbench.gemm.verify import ExactTest
+from gemmbench.ladder.own import formula, own_kernel, variant_of
+from gemmbench.ladder.variant import OWN, ParameterError
+from gemmbench.measure.child import decode, encode
+from gemmbench.model import kernel_files
+from gemmbench.model.case import Case, Skip
+from gemmbench.model.dtypes import ReferenceArray
+from gemmbench.model.instrument import Build, NotMeasuredError
+from gemmbench.model.kernel_files import KernelFileError
+from gemmbench.model.problem import Gemm
+from gemmbench.suite.plan import OwnKernels, gemm_plan, rebuild
+from tests import fake_runs
+
+ALL = '["m", "n", "k", "alpha", "A", "lda", "B", "ldb", "beta", "C", "ldc"]'
+HEAD = {"arguments": ALL, "work_group": '["TS", "TS"]', "tile": '["TS", "2 * TS", 4]'}
+CODE = "__kernel void f(int m) { }\n"
+
+
+def described(
+    folder: Path, file: str = "mine.cl", code: str = CODE, parameters: str = "TS = [16, 8]", **keys: str
+) -> Path:
+    """A kernel file with a description; a key of "" is left out."""
+    lines = [f"{key} = {value}" for key, value in {**HEAD, **keys}.items() if value]
+    lines += ["[parameters]", parameters]
+    (folder / file).write_text("/* gemmbench\n" + "\n".join(lines) + "\n*/\n" + code, encoding="utf-8")
+    return folder / file
+
+
+# --- formulas ---
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("TS", 16),
+        (7, 7),
+        ("2 * TS - 1", 31),
+        ("-TS + 20", 4),
+        ("TS // 3 + TS % 3", 6),
+        ("ceil_div(TS, 5)", 4),
+        ("round_up(TS, 5)", 20),
+        ("min(TS, 3) + max(TS, 3)", 19),
+    ],
+)
+def test_a_formula_is_calculated(text: str | int, value: int) -> None:
+    assert formula(text, ["TS"])({"TS": 16}) == value
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "__import__('os').system('true')", "TS.real", "TS ** 9", "[TS]", "lambda: 1", "1.5", "True", "'TS'",
+        "TS if TS else 1", "TS and 1", "min(*[TS])", "min(TS)", "max(TS, default=1)", "TX", "open(TS)", "",
+        "TS +", "TS < 1", "TS / 2", "TS << 99", "\0", "(" * 150 + "TS" + ")" * 150, "TS;TS", "TS" * 200,
+        "(TS := 3)",
+    ],
+)  # fmt: skip
+def test_what_is_no_formula_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"formula|more than|names TX"):
+        formula(text, ["TS"])
+
+
+def test_a_formula_that_divides_by_zero_or_explodes_says_so() -> None:
+    with pytest.raises(ParameterError, match="divides by zero"):
+        formula("1 // TS", ["TS"])({"TS": 0})
+    with pytest.raises(ParameterError, match="no kernel takes"):
+        formula("TS * TS * TS * TS", ["TS"])({"TS": 65536})
+
+
+# --- descriptions ---
+
+
+def test_a_description_becomes_a_variant(tmp_path: Path) -> None:
+    made = own_kernel(described(tmp_path, types='["float", "double"]', idea='"mine"', local='"TS * TS"'))
+    assert (made.name, made.family, made.idea, made.dtypes) == ("mine", OWN, "mine", ("float", "double"))
+    assert made.preset("cpu") == {"TS": 16}
+    assert list(made.space()) == [{"TS": 8}, {"TS": 16}]
+    assert made.local_bytes("double", {"TS": 8}) == 512
+    assert made.tile_of({"TS": 8}) == (8, 16)
+    values = made.values(Gemm(100, 70, 9), {"TS": 16})
+    (step,) = made.steps(values)
+    assert (step.kernel, step.group(values), step.items(values)) == ("f", (16, 16), (3 * 16, 7 * 16))
+    assert made.without == ()
+    assert made.limits == ""
+
+
+def test_a_description_beside_the_file_is_the_same_kernel(tmp_path: Path) -> None:
+    file = described(tmp_path)
+    inside = own_kernel(file)
+    toml = "\n".join(f"{key} = {value}" for key, value in HEAD.items()) + "\n[parameters]\nTS = [16, 8]\n"
+    file.write_text(CODE)
+    file.with_suffix(".toml").write_text(toml)
+    beside = own_kernel(file)
+    assert beside.parameters == inside.parameters
+    before = beside.fingerprint("float", {"TS": 16})
+    file.with_suffix(".toml").write_text(toml.replace('"2 * TS"', '"TS"'))
+    assert own_kernel(file).fingerprint("float", {"TS": 16}) != before
+
+
+def test_what_is_left_out_is_fixed_and_said(tmp_path: Path) -> None:
+    made = own_kernel(described(tmp_path, arguments='["A", "B", "C", "m", "n", "k", "lda"]'))
+    assert made.without == ("alpha", "beta", "ldb", "ldc")
+    assert made.limits.startswith("verified for alpha = 1, beta = 0, rows of B and C without gaps alone")
+    plan = gemm_plan(
+        [fake_runs.CPU],
+        [made],
+        [Gemm(8, 8, 8), Gemm(8, 8, 8, beta=1.0), Gemm(8, 8, 8, ld=(9, 8, 8)), Gemm(8, 8, 8, ld=(8, 8, 9))],
+    )
+    reasons = [step.row.reason if isinstance(step, Skip) else "" for step in plan]
+    assert reasons == [
+        "",
+        "mine takes no beta: it is for beta = 0, not 1",
+        "",
+        "mine takes no ldc: it is for ldc = 8, not 9",
+    ]
+    assert isinstance(plan[0], Case)
+    assert made.limits in plan[0].notes
+    assert plan[0].row("ok").own == "mine.cl"
+
+
+LAYOUTS: list[tuple[dict[str, str], tuple[str, ...], str]] = [
+    ({}, ("A", "lda", "B", "ldb", "C", "ldc"), ""),
+    ({"transposed": '["A"]'}, ("AP", "m", "B", "ldb", "C", "ldc"), "transpose"),
+    ({"order": '"column-major"'}, ("B", "ldb", "A", "lda", "C", "ldc"), ""),
+    ({"order": '"column-major"', "transposed": '["A"]'}, ("BP", "k", "A", "lda", "C", "ldc"), "transpose"),
+    ({"pad": "true"}, ("AP", "kp", "BP", "np", "CP", "np"), "pad pad pad unpad"),
+    (
+        {"pad": "true", "transposed": '["B"]'},
+        ("AP", "kp", "BP", "kp", "CP", "np"),
+        "pad transpose pad unpad",
+    ),
+]
+
+
+@pytest.mark.parametrize(("keys", "operands", "helpers"), LAYOUTS)
+def test_what_a_kernel_wants_of_layouts(
+    tmp_path: Path, keys: dict[str, str], operands: tuple[str, ...], helpers: str
+) -> None:
+    made = own_kernel(described(tmp_path, **keys))
+    (kernel,) = [step for step in made.passes if step.role == "multiply"]
+    assert tuple(kernel.arguments[number] for number in (4, 5, 6, 7, 9, 10)) == operands
+    assert " ".join(step.role for step in made.passes if step is not kernel) == helpers
+    values = made.values(Gemm(33, 70, 9), {"TS": 16})
+    assert all(
+        name in values or name in made.temporaries or name in "ABC alpha beta" for name in kernel.arguments
+    )
+    tiles = {"column-major": (32, 48)}.get(keys.get("order", "").strip('"'))
+    across, down = (3, 3)  # 70 columns in tiles of 32, 33 rows in tiles of 16
+    if tiles:
+        across, down = 5, 2  # the kernel's rows are the columns: 70 in tiles of 16, 33 in tiles of 32
+    assert kernel.items(values) == (across * 16, down * 16)
+
+
+def test_offsets_and_formulas_are_arguments(tmp_path: Path) -> None:
+    arguments = '["A", "offa", "B", "C", "ceil_div(k, TS)", "m * n"]'
+    made = own_kernel(described(tmp_path, arguments=arguments))
+    values = made.values(Gemm(3, 5, 33), {"TS": 16})
+    assert [values[name] for name in ("offa", "ceil_div(k, TS)", "m * n")] == [0, 3, 15]
+
+
+REFUSED: list[tuple[dict[str, str], str]] = [
+    ({"arguments": '["A", "B"]'}, "arguments: C is missing"),
+    ({"arguments": '["A", "A", "B", "C"]'}, "arguments: A stands there twice"),
+    ({"arguments": '["A", "B", "C", "M"]'}, "arguments: 'M' names M"),
+    ({"argument": "[]"}, "there is no field `argument`"),
+    ({"tile": ""}, "it lacks the field `tile`"),
+    ({"tile": '"TS"'}, "expected `array`, got `str` - at `tile`"),
+    ({"tile": '["TS"]'}, "tile has rows and columns"),
+    ({"tile": '["TX", 1]'}, "tile: 'TX' names TX, which there is not (there are TS)"),
+    ({"tile": '["TS - 16", 1]'}, "tile must be 1 or more"),
+    ({"work_group": "[1, 1, 1]"}, "say with work_items"),
+    ({"work_items": '["n"]'}, "work_items has 1 formulas and work_group 2"),
+    ({"types": '["quad"]'}, "types: 'quad' is not one of"),
+    ({"types": "[]"}, "types is empty"),
+    ({"options": '["-I/etc"]'}, "options: '-I/etc' is none"),
+    ({"name": '"../mine"'}, "name = '../mine'"),
+    ({"kernel": '"g"'}, "kernel = 'g' is not in the file (there is f)"),
+    ({"order": '"diagonal"'}, "invalid enum value 'diagonal'"),
+    ({"constraints": '["TS"]'}, "compares"),
+    ({"constraints": '["TS == 8"]'}, "TS == 8 must hold"),
+    ({"parameters": "ts = [1]"}, "parameters: ts is no name"),
+    ({"parameters": "REAL = [1]"}, "parameters: REAL is no name"),
+    ({"parameters": "TS = []"}, "from 1 to 100 values"),
+    ({"parameters": "TS = [-1]"}, "whole numbers of 0 or more"),
+    ({"parameters": "TS = ="}, "line 6"),
+    (
+        {"parameters": "\n".join(f"{name} = {list(range(9))}" for name in ("TS", *"ABCDEF"))},
+        "parameters have 4,782,969 combinations, at most 250,000",
+    ),
+    ({"code": "void f() {}"}, "has no __kernel void"),
+    ({"code": CODE + CODE.replace("f(", "g(")}, "has 2 kernels (f, g)"),
+]
+
+
+@pytest.mark.parametrize(("keys", "sentence"), REFUSED, ids=[sentence for _, sentence in REFUSED])
+def test_a_description_that_cannot_be_used_is_one_sentence(
+    tmp_path: Path, keys: dict[str, str], sentence: str
+) -> None:
+    with pytest.raises(KernelFileError) as caught:
+        own_kernel(described(tmp_path, **keys))
+    assert str(caught.value).startswith("mine.cl")
+    assert sentence in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_file_that_cannot_be_read_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "bytes.cl").write_bytes(b"\xff\xfe\x00")
+    (tmp_path / "bare.cl").write_text(CODE)
+    (tmp_path / "lost.cl").write_text('#include "lost.h"\n')
+    for name, sentence in {
+        "none.cl": "no such file",
+        "bytes.cl": "UTF-8",
+        "bare.cl": "kernels --new",
+        "lost.cl": 'includes "lost.h"',
+    }.items():
+        with pytest.raises(KernelFileError, match=sentence):
+            own_kernel(tmp_path / name)
+
+
+def test_an_include_beside_the_file_is_part_of_it(tmp_path: Path) -> None:
+    (tmp_path / "part.h").write_text("#define HALF 2\n")
+    made = own_kernel(described(tmp_path, code=f'#include "common.clh"\n#include "part.h"\n{CODE}'))
+    text = kernel_files.text(made.files[0])
+    assert "#define HALF 2" in text
+    assert "#define SCALAR" in text
+    before = made.fingerprint("float", {"TS": 16})
+    (tmp_path / "part.h").write_text("#define HALF 3\n")
+    assert own_kernel(tmp_path / "mine.cl").fingerprint("float", {"TS": 16}) != before
+
+
+def test_the_scaffold_is_a_kernel(tmp_path: Path) -> None:
+    file = tmp_path / "start.cl"
+    file.write_text(kernel_files.raw(kernel_files.SCAFFOLD))
+    made = own_kernel(file)
+    assert (made.name, made.limits, made.preset("gpu")) == ("start", "", {"TS": 16})
+
+
+# --- cases, plans, order ---
+
+
+def test_a_case_takes_its_kernel_to_another_process(tmp_path: Path) -> None:
+    made = own_kernel(described(tmp_path))
+    (step,) = gemm_plan([fake_runs.CPU], [made], [Gemm(8, 8, 8)])
+    assert isinstance(step, Case)
+    kernel_files._OWN.clear()  # another process has none
+    variant_of.cache_clear()
+    there = decode(encode(Build(step, fake_runs.CPU))).case
+    variant = ladder.variant_of(there)
+    assert variant.fingerprint("float", {"TS": 16}) == step.source
+    assert "__kernel void f" in kernel_files.text(variant.files[0])
+
+
+def test_own_kernels_stand_behind_the_ladder() -> None:
+    order = ladder.order(["mine"])
+    assert order.index("intel-block") < order.index("mine") < order.index("auto") < order.index("numpy")
+
+
+def test_a_base_is_measured_again_in_turn_with_the_old_file(tmp_path: Path) -> None:
+    (tmp_path / "old").mkdir()
+    now = own_kernel(described(tmp_path, parameters="TS = [16, 8]\nWX = [4]"))
+    old = own_kernel(described(tmp_path / "old", "before.cl", "// before\n" + CODE))
+    (step,) = gemm_plan([fake_runs.CPU], [now], [Gemm(8, 8, 8)], {"TS": 8})
+    assert isinstance(step, Case)
+    row = step.row("ok")
+    (lost,) = rebuild([row], [fake_runs.CPU], {0: 0})
+    assert isinstance(lost, Skip)
+    assert lost.row.reason == "mine is a kernel of your own: --kernel-file mine.cl brings it"
+    own = OwnKernels({"mine": now}, {"mine": old})
+    (again,) = rebuild([row], [fake_runs.CPU], {0: 0}, own=own)
+    assert isinstance(again, Case)
+    assert again.source == step.source
+    past = again.former_case
+    assert (past.own, past.former, past.parameters) == (old.own, "", {"TS": 8})
+    assert ladder.variant_of(past) is old
+
+
+# --- causes: kernels in Python, each with its fault ---
+
+
+def simulated(
+    test: ExactTest,
+    ld: Mapping[str, int] | None = None,
+    alpha: float | None = None,
+    beta: float | None = None,
+    reads_c: bool = False,
+    rows: int = 0,
+    columns: int = 0,
+    steps: int | None = None,
+    transposed: str = "",
+) -> ReferenceArray:
+    """What a kernel leaves in C: right, but for what is given."""
+    problem = test.problem
+    lengths = {**vars(test.layout), **(ld or {})}
+    m, n, k = problem.m, problem.n, problem.k if steps is None else steps
+    alpha, beta = problem.alpha if alpha is None else alpha, problem.beta if beta is None else beta
+    i, j, p = np.arange(m + rows)[:, None], np.arange(n + columns)[None, :], np.arange(k)
+    flat = {
+        name: np.append(values, np.full(9999, np.nan, values.dtype)) for name, values in test.host.items()
+    }
+    at = p[None] * lengths["lda"] + i if "A" in transposed else i * lengths["lda"] + p[None]
+    bt = j * lengths["ldb"] + p[:, None] if "B" in transposed else p[:, None] * lengths["ldb"] + j
+    product = alpha * (flat["A"][at].astype(float) @ flat["B"][bt].astype(float))
+    where = (i * lengths["ldc"] + j).ravel()
+    c = test.host["C"].copy()
+    kept = where < c.size
+    if beta != 0 or reads_c:
+        product = product + beta * flat["C"][where].reshape(product.shape)
+    c[where[kept]] = product.ravel()[kept]
+    return c
+
+
+def kernel(run: causes.Run, source: str = "", without: tuple[str, ...] = ()) -> causes.Kernel:
+    return causes.Kernel(run, 16, without, (16, 16), source, room=16)
+
+
+def whole(length: int) -> int:
+    return length - length % 16
+
+
+FAULTS: dict[str, tuple[causes.Run, str]] = {
+    "ldc": (
+        lambda test: simulated(test, {"ldc": test.problem.n}),
+        "ldc is larger than n here: does the kernel step through C with it?",
+    ),
+    "lda": (
+        lambda test: simulated(test, {"lda": test.problem.k}),
+        "lda is larger than k here: does the kernel step through A with it?",
+    ),
+    "reads C": (
+        lambda test: simulated(test, reads_c=True),
+        "C is read although beta is 0: it may hold NaN then, and must not be read.",
+    ),
+    "no alpha": (lambda test: simulated(test, alpha=1.0), "alpha is 2: is the product multiplied by it?"),
+    "no beta": (
+        lambda test: simulated(test, beta=0.0),
+        "beta is -1: is C as it was, multiplied by it, added?",
+    ),
+    "no guard": (
+        lambda test: simulated(test, rows=-test.problem.m % 16),
+        "It is wrong where m is no multiple of the tile (65): is a guard missing for rows past m?",
+    ),
+    "last step": (
+        lambda test: simulated(test, steps=whole(test.problem.k)),
+        "Only the first 64 of 65 products are summed: is the last step along k missing?",
+    ),
+    "past k": (
+        lambda test: simulated(test, steps=test.problem.k + -test.problem.k % 16),
+        "It is wrong where k is no multiple of the tile (65): is something read past k?",
+    ),
+    "A": (lambda test: simulated(test, transposed="A"), "It looks as if A is read transposed."),
+    "B": (lambda test: simulated(test, transposed="B"), "It looks as if B is read transposed."),
+    "nothing": (
+        lambda test: test.host["C"].copy(),
+        "Nothing was written: does the launch cover C, and is C the argument that it writes?",
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_wrong_kernel_is_told_why(fault: str) -> None:
+    run, sentence = FAULTS[fault]
+    reason = causes.tested(kernel(run), "float")
+    assert reason.endswith(f"). {sentence}"), reason
+    assert "on the exact test; " in reason
+    assert "(m 35, n 21, k 17, " in reason
+    assert reason.count("exact test") == 1
+
+
+def test_a_wrong_kernel_whose_experiments_fail_is_still_wrong() -> None:
+    def breaking(test: ExactTest) -> ReferenceArray:
+        if test.problem.m == 64:
+            raise NotMeasuredError("failed", "out of resources", restart=True)
+        return simulated(test, alpha=1.0)
+
+    with pytest.raises(NotMeasuredError, match="differ on the exact test") as caught:
+        causes.tested(kernel(breaking), "float")
+    assert (caught.value.status, caught.value.restart) == ("wrong", True)
+
+
+def test_a_right_kernel_has_no_fault() -> None:
+    assert causes.tested(kernel(simulated), "float") == ""
+    bare = kernel(
+        lambda test: simulated(test, {"ldc": test.problem.n}, 1.0, 0.0), without=("alpha", "beta", "ldc")
+    )
+    assert causes.tested(bare, "float") == ""
+
+
+def test_the_first_wrong_element_is_shown_with_its_tile() -> None:
+    def wrong(test: ExactTest) -> ReferenceArray:
+        c = simulated(test)
+        c[33 * test.layout.ldc + 18] += 1
+        return c
+
+    reason = causes.tested(kernel(wrong), "float")
+    assert reason.startswith("1 of 735 elements differ on the exact test; C[33][18] is ")
+    assert ", in the tile of rows 32 to 47 and columns 16 to 31 (m 35, n 21, k 17, " in reason
+
+
+def test_a_kernel_that_differs_from_run_to_run_lacks_a_barrier() -> None:
+    rng = np.random.default_rng(1)
+
+    def racing(test: ExactTest) -> ReferenceArray:
+        c = simulated(test)
+        c[0] += rng.integers(1, 99)
+        return c
+
+    assert "differs from run to run: is a barrier missing" in causes.tested(kernel(racing), "float")
+
+
+def test_a_kernel_with_local_memory_that_is_simply_wrong_is_asked_for_its_barriers() -> None:
+    def wrong(test: ExactTest) -> ReferenceArray:
+        c = simulated(test)
+        c[0] += 1
+        return c
+
+    reason = causes.tested(kernel(wrong, source="__local float a[4]; barrier(1);"), "float")
+    assert "It shares local memory and has one barrier" in reason
+    assert "barrier" not in causes.tested(kernel(wrong), "float")
+
+
+@pytest.mark.parametrize(
+    ("name", "tile"),
+    [("naive", None), ("tiled", (16, 16)), ("register", (32, 64)), ("padded-160x160", (160, 160))],
+)
+def test_tiles_of_the_ladders_kernels_are_known(name: str, tile: tuple[int, int] | None) -> None:
+    variant = ladder.BY_NAME[name]
+    parameters = {**variant.preset("default"), "WX": 8, "WY": 4, "TS": 16}
+    if name == "register":
+        parameters |= {"BM": 32, "BN": 64}
+    assert variant.tile_of(parameters) == tile
