@@ -18,7 +18,7 @@ from gemmbench.ladder import order_of
 from gemmbench.model.case import Case, Plan, Policy
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.run_file import Run
-from gemmbench.options.declare import Choice, Count, File, Flag, Kind, Number, Options, Whole, specs
+from gemmbench.options.declare import Choice, Count, Duration, File, Flag, Kind, Number, Options, Whole, specs
 from gemmbench.options.measuring import Measuring
 from gemmbench.report.progress import row_label
 from gemmbench.suite.run import Outcome
@@ -74,7 +74,7 @@ def _type(kind: Kind, metavar: str | None) -> click.ParamType[Any]:
         return click.Choice(kind.names)
     if isinstance(kind, Whole):
         return click.IntRange(kind.least, kind.most)
-    if isinstance(kind, Number):
+    if isinstance(kind, Number | Duration):
         return _Number(kind)
     if isinstance(kind, File):
         return completion.FileName(kind.folder, metavar or "")
@@ -82,11 +82,11 @@ def _type(kind: Kind, metavar: str | None) -> click.ParamType[Any]:
 
 
 class _Number(click.types.FloatParamType):
-    """click's own float also takes NaN and infinity."""
+    """A number, or a time: click's own float also takes NaN and infinity."""
 
     name = "number"
 
-    def __init__(self, kind: Number) -> None:
+    def __init__(self, kind: Number | Duration) -> None:
         self._kind = kind
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
