@@ -10,7 +10,7 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check --no-input
 TWO    := -n 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check fmt races browser gate soak drivers board plots readme bench clean
+.PHONY: help setup run test check fmt races browser gate soak drivers board plots readme man docs dist bench clean
 .DELETE_ON_ERROR:
 
 help:  ## show this list
@@ -24,13 +24,14 @@ run: $(VENV)/.run  ## gemmbench peak on this machine; make run ARGS="square --ma
 test: $(VENV)/.dev  ## every test but the races and the browser's; make test ARGS="-k plan" for some of them
 	$(BIN)/python -m pytest -m "not races and not browser" $(TWO) --dist worksteal $(ARGS)
 
-check: $(VENV)/.dev  ## lint, format, types, import rules, the size of the package, and that README.md and docs/drivers.md are not stale
+check: $(VENV)/.dev  ## lint, format, types, import rules, the size of the package, and that no generated page is stale
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -q tests/unit/test_layers.py
 	$(BIN)/python -m tools.generate_readme --check
 	$(BIN)/python -m tools.drivers --check
+	$(BIN)/python -m tools.man_page --check
 	$(BIN)/python tools/house.py --check
 
 fmt: $(VENV)/.dev  ## format the code and fix what ruff can
@@ -65,6 +66,21 @@ plots: $(VENV)/.dev  ## draw the gallery again from the saved runs in plots/, an
 
 readme: $(VENV)/.run  ## write the tables of kernels in README.md again, from the saved runs in plots/
 	@$(BIN)/python -m tools.generate_readme
+
+man: $(VENV)/.run  ## write the man page, docs/gemmbench.1, again from --help; man -l docs/gemmbench.1 shows it
+	@$(BIN)/python -m tools.man_page
+
+docs: $(VENV)/.run  ## build the site into build/site; a link that leads nowhere is an error
+	@test -x $(BIN)/mkdocs || $(PIP) install --quiet -e ".[docs]"
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+dist: $(VENV)/.dev  ## build dist/, check it, and run tests of the unpacked sdist in an environment of its own
+	@$(PIP) install --quiet -e ".[release]"
+	rm -rf dist build/dist
+	$(BIN)/python -m build --outdir dist .
+	$(BIN)/twine check --strict dist/*
+	mkdir -p build/dist && tar -xzf dist/*.tar.gz -C build/dist --strip-components=1
+	$(MAKE) -C build/dist test ARGS='$(or $(ARGS),-k "packaging or completion or man_page or link")'
 
 bench: $(VENV)/.run  ## peak beside clpeak, what Python costs for each launch, how long a device waits between batches
 	@status=0; for script in tools/bench/*.py; do \

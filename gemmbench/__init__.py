@@ -23,8 +23,8 @@ __version__ = "0.1.0"
 
 __all__ = [
     "NothingMeasured", "Run", "UsageError", "bundle", "check", "compare", "devices", "doctor", "gemm",
-    "history", "load", "new_kernel", "peak", "precision", "report", "schema", "square", "sweep_k", "tune",
-    "workloads",
+    "history", "load", "new_kernel", "peak", "precision", "protocols", "report", "schema", "square",
+    "sweep_k", "tune", "workloads",
 ]  # fmt: skip
 
 

@@ -282,6 +282,7 @@ sweep_k = _command(measuring.SweepK)
 precision = _command(measuring.Precision)
 workloads = _command(measuring.Workloads)
 gemm = _command(measuring.Gemm)
+protocols = _command(measuring.Protocols)
 
 
 def export(runs: Sequence[run_file.Run], path: Path, form: str) -> None:
@@ -456,6 +457,7 @@ def prepared(chosen: Measuring, command: Sequence[str] = ()) -> Iterator[Measure
         chosen.concurrent,
         cached_peaks=ladder is not None and not ladder.remeasure,
         tuned=ladder is not None and ladder.tuned,
+        sustain_s=chosen.sustain_s,
     )
     with suite.prepared(request, make_machine) as measurement:
         yield measurement
@@ -507,6 +509,8 @@ def chart_of(run: run_file.Run, chosen: Measuring) -> str | None:
     """The kind of chart that ``--plot`` draws; None for what suits the run."""
     if any(joint.figured for joint in joints_of(run)):
         return "concurrent"
+    if chosen.sustain_s:
+        return "sustained"
     return "heat-map" if any(row.grid and row.status == "ok" for row in run.rows) else chosen.chart
 
 

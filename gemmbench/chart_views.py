@@ -10,11 +10,11 @@ from types import MappingProxyType
 from matplotlib.figure import Figure
 
 from gemmbench.charts.pane import ChartError, Families, Pane, each_alone, figure_of, write
-from gemmbench.gemm import authors_chart, grid_chart, ladder_chart, sweep_chart
+from gemmbench.gemm import authors_chart, grid_chart, ladder_chart, protocols_chart, sweep_chart
 from gemmbench.model.run_file import Run, is_tuning
 from gemmbench.model.units import clean
 from gemmbench.probes import charts as probe_charts
-from gemmbench.suite import conditions_chart, resources_chart, together_chart
+from gemmbench.suite import conditions_chart, resources_chart, sustained_chart, together_chart
 from gemmbench.suite.together_table import alone
 from gemmbench.tune import chart
 
@@ -89,6 +89,12 @@ KINDS: dict[str, Kind] = {
         "three kernels of a write-up measured in float at the same square problem",
         authors_chart.authors,
     ),
+    "protocols": Kind(
+        "a kernel's rate by measuring protocol, against gemmbench's own",
+        "row of the command protocols",
+        protocols_chart.panes,
+        across=1,
+    ),
     "peak": Kind(
         "the device's measured peak by data type and vector width",
         "measured peak row",
@@ -129,6 +135,13 @@ KINDS: dict[str, Kind] = {
         "rows that tell what their kernels take",
         resources_chart.panes,
         of_device=True,
+    ),
+    "sustained": Kind(
+        "rate, clock, power and temperature over a long run, and where results were wrong",
+        "long run (--for)",
+        sustained_chart.panes,
+        of_device=True,
+        across=1,
     ),
     "conditions": Kind(
         "the device's clock, its power and what limited it, over the time of a row",

@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from gemmbench.gemm import shape_tables, sweep_table
+from gemmbench.gemm import protocols_table, shape_tables, sweep_table
 from gemmbench.gemm.sweep_table import gemm
 from gemmbench.model.run_file import Run
 from gemmbench.probes import peak_table
-from gemmbench.report import conditions
+from gemmbench.report import conditions, sustained
 from gemmbench.report.table import Sheet, sheet_markdown, stack
 from gemmbench.stats import rates
 from gemmbench.stats.panels import sweep_axis
@@ -68,6 +68,8 @@ def sheets(run: Run, order: Sequence[str] = (), verbose: bool = False, own: bool
     Last come the tables of several devices at once and, if verbose, the conditions. Arguments as of `show`.
     """
     single, scope = alone(run), _scope(run)
+    if run.header.view == "protocols":
+        return protocols_table.sheets(run)
     view = VIEWS.get(run.header.view, _by_rows)
     every = verbose or scope == "all"
     tables = sweep_table.row_sheets(single, order) if every else view(single, scope, order)
@@ -85,7 +87,7 @@ def _below(run: Run, order: Sequence[str], verbose: bool) -> list[Sheet]:
     """The tables of several devices at once and, if verbose, under which conditions rows were measured."""
     at_once = together_table.sheets(run, _scope(run), order, verbose)
     maths = sweep_table.math_sheets(alone(run), _scope(run))
-    return [*maths, *at_once, *(conditions.sheets(alone(run)) if verbose else [])]
+    return [*maths, *at_once, *sustained.sheets(run), *(conditions.sheets(alone(run)) if verbose else [])]
 
 
 def _scope(run: Run) -> str:

@@ -32,6 +32,8 @@ class FakeCuda:
         self.graphs: list[list[Any]] = []
         self.replayed: list[int] = []
         self.forgotten: list[int] = []
+        self.zeroed: list[int] = []
+        self.held_until: list[int] = []
 
     def cuInit(self, flags: int) -> int:
         return self.start_status
@@ -137,6 +139,46 @@ class FakeCuda:
         ctypes.memmove(to.value, source.value, size.value)
         return 0
 
+    def cuMemsetD8Async(self, address: Any, value: Any, size: Any, stream: Any) -> int:
+        self.zeroed.append(size.value)
+        ctypes.memset(address.value, value.value, size.value)
+        return 0
+
+    def cuMemcpyDtoDAsync_v2(self, to: Any, source: Any, size: Any, stream: Any) -> int:
+        self.copies.append("across")
+        ctypes.memmove(to.value, source.value, size.value)
+        return 0
+
+    def cuStreamWaitValue32_v2(self, stream: Any, address: Any, value: Any, flags: Any) -> int:
+        self.held_until.append(value.value)
+        return 0
+
+    def cuModuleLoadData(self, module: Any, text: Any) -> int:
+        assert b".entry compare" in text.value
+        module._obj.value = 1
+        return 0
+
+    def cuModuleGetFunction(self, function: Any, module: Any, name: Any) -> int:
+        function._obj.value = 1
+        return 0 if name.value == b"compare" else 500
+
+    def cuLaunchKernel(self, function: Any, *rest: Any) -> int:
+        """The comparison, in numpy."""
+        parameters = rest[-2]
+        now, first, wrong, count = (ctypes.c_uint64.from_address(each).value for each in parameters)
+
+        def words(address: int, length: int) -> Any:
+            raw = (ctypes.c_uint32 * length).from_address(address)
+            return np.frombuffer(memoryview(raw), np.uint32)
+
+        differs = words(now, count) ^ words(first, count)
+        counters = words(wrong, 3)
+        if differs.any():
+            counters[0] += np.count_nonzero(differs)
+            counters[1] += np.unpackbits(differs.view(np.uint8)).sum()
+            counters[2] = min(counters[2], int(np.argmax(differs != 0)))
+        return 0
+
     def cuGetErrorString(self, status: int, text: Any) -> int:
         text._obj.value = (
             b"out of memory" if status == OUT_OF_MEMORY else b"no CUDA-capable device is detected"
@@ -196,11 +238,12 @@ class FakeCublas:
         compute: int,
         algorithm: int,
     ) -> int:
-        assert (transa, transb, algorithm) == (0, 0, -1)
+        assert transa in (0, 1)
+        assert (transb, algorithm) == (0, -1)
         assert type(alpha._obj) is type(beta._obj) is _SCALARS[compute]
         if self.status:
             return self.status
-        if lda < max(1, m) or ldb < max(1, k) or ldc < max(1, m):
+        if lda < max(1, k if transa else m) or ldb < max(1, k) or ldc < max(1, m):
             return 7
         if compute == 72 and (lda % 4 or ldb % 4 or k % 4):
             return NOT_SUPPORTED
@@ -208,9 +251,8 @@ class FakeCublas:
         result = DTYPES[_STORED[c_type]]
 
         def multiply() -> None:
-            product = _numbers(_columns(a, m, k, lda, left), left) @ _numbers(
-                _columns(b, k, n, ldb, right), right
-            )
+            first = _columns(a, k, m, lda, left).T if transa else _columns(a, m, k, lda, left)
+            product = _numbers(first, left) @ _numbers(_columns(b, k, n, ldb, right), right)
             product *= alpha._obj.value
             before = _columns(c, m, n, ldc, result)
             if beta._obj.value != 0 or self.always_reads_c:

@@ -17,10 +17,12 @@ from gemmbench.model.instrument import (
     Built,
     Handle,
     Instrument,
+    Manner,
     Prepared,
     Verified,
     Watch,
     When,
+    WrongResult,
     numbers,
 )
 from gemmbench.model.problem import Gemm
@@ -65,6 +67,7 @@ class FakeInstrument:
     prepared: Prepared = field(default_factory=lambda: Prepared(("device", "host")))
     verdicts: dict[str, Check] = field(default_factory=dict)
     faults: dict[int, Exception] = field(default_factory=dict)
+    wrong: dict[int, tuple[WrongResult, ...]] = field(default_factory=dict)  # results, by batch as `faults`
     log: list[tuple[object, ...]] = field(default_factory=list)
     most_in_flight: int = 0
     other: Instrument | None = None  # that has the former version of its cases; None: itself
@@ -137,7 +140,17 @@ class FakeInstrument:
         scopes = {"host": problem_s * asked.work}
         if asked.clock == "device":
             scopes = {"kernel": problem_s * asked.work, "device": problem_s * asked.work}
-        return Batch(scopes, begin, self._free, asked.count)
+        return Batch(scopes, begin, self._free, asked.count, wrong=self.wrong.get(number, ()))
+
+    def launches(self, handle: int, count: int, manner: Manner) -> Batch:
+        """The next value of the script for each problem, or for all of a chain."""
+        self.log.append(("launches", handle, count, manner))
+        begin, script = self.clock.now, self._scripts[handle]
+        values = [next(script) for _ in range(count if manner.apart else 1)]
+        self.clock.now += sum(values) * count / len(values)
+        scope = "host" if manner.wall else "device"
+        each = {scope: tuple(values)} if manner.apart else {}
+        return Batch({scope: sum(values) / len(values)}, begin, self.clock.now, count, each)
 
     _next: dict[int, float] = field(default_factory=dict)
 

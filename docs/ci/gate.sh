@@ -1,8 +1,12 @@
 #!/bin/sh
 # A performance gate for any CI server: sh gate.sh BASE [OPTION...], with the options of `gemmbench check`.
 #
-#   sh gate.sh base.jsonl --against before/kernels --threshold '5 %'   a CPU: each kernel in turn with itself as it was
-#   sh gate.sh bench/base.jsonl --threshold '5 %' --fail-on resources   a GPU of your own, the same for base and job
+# It guards your kernels, in turn with themselves as they were (the base is a run of the old file, made in the same job):
+#   sh gate.sh base.jsonl --kernel-file kernels/mine.cl --against before/kernels/mine.cl --threshold '5 %'
+# or your driver, compiler or machine, by gemmbench's own kernels, pinned: on a GPU of your own against a base of
+# `gemmbench check once.jsonl --aa 10 --save bench/base.jsonl`, which says the threshold; or two drivers in turn:
+#   sh gate.sh bench/base.jsonl --threshold '5 %' --fail-on resources
+#   sh gate.sh bench/base.jsonl --against driver:/opt/old/libOpenCL.so --threshold '5 %'
 #
 # Leaves in $REPORTS (gate-reports): new.jsonl with every sample, report.xml (JUnit) and summary.md; the summary goes to
 # GitHub's job summary too, where there is one. Exit status: that of `gemmbench check`, 0 no regression, 1 a regression

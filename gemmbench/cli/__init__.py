@@ -28,6 +28,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "sweep-k": ("measuring", "Sweep k with m and n fixed."),
     "precision": ("measuring", "Hold half, float and double side by side."),
     "workloads": ("measuring", "Measure real shapes: AlexNet, a transformer, or your own."),
+    "protocols": ("measuring", "Measure one kernel as other tools do: why a figure is lower than theirs."),
     "tune": ("measuring", "Search a kernel's parameters on this device, and keep the winner."),
     "show": ("compare", "Show a saved run as a table, or in a format for other programs."),
     "plot": ("compare", "Draw charts from saved runs."),
@@ -36,8 +37,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "check": ("compare", "Measure a base's cases again, what looks slower until it is settled."),
     "history": ("compare", "Follow every row over many saved runs."),
     "bundle": ("kernels", "Write a folder that runs on a board without a network."),
+    "completion": ("completion", "Print what makes bash, zsh or fish complete."),
 }
 
+COMPLETE_VAR = "_GEMMBENCH_COMPLETE"  # click's name for it
 COMMAND_WORDS = "gemmbench.command"  # in the context's meta
 
 EXIT_WRONG = 1
@@ -61,6 +64,17 @@ class _Lazy(click.Group):
         module = importlib.import_module(f"gemmbench.cli.{COMMANDS[cmd_name][0]}")
         command: click.Command = getattr(module, cmd_name.replace("-", "_"))
         return command
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[Any]:
+        """The commands, of which none is imported, and the options."""
+        from click.shell_completion import CompletionItem
+
+        commands = [
+            CompletionItem(name, help=line)
+            for name, (_, line) in COMMANDS.items()
+            if name.startswith(incomplete)
+        ]
+        return commands + click.Command.shell_complete(self, ctx, incomplete)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
@@ -86,6 +100,8 @@ class _Lazy(click.Group):
     def main(self, args: Sequence[str] | None = None, **extra: Any) -> Any:  # type: ignore[override]  # click overloads it
         """Run; errors are one sentence on stderr and exit status 2, never a traceback."""
         extra["standalone_mode"] = False
+        if COMPLETE_VAR in os.environ:
+            importlib.import_module("gemmbench.cli.completion")  # what shells need beyond click's own
         _fill_streams()
         _stop_in_good_order()
         try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,8 @@ from rich.console import RenderableType
 
 from gemmbench import UsageError, api
 from gemmbench.charts import named
-from gemmbench.cli import EXIT_INCONCLUSIVE, EXIT_INTERRUPTED, EXIT_WRONG, running
+from gemmbench.cli import EXIT_INCONCLUSIVE, EXIT_INTERRUPTED, EXIT_WRONG, completion, running
+from gemmbench.cli.completion import saved_run
 from gemmbench.cli.running import takes
 from gemmbench.exports import SQLITE, schemas
 from gemmbench.ladder import families
@@ -19,7 +20,7 @@ from gemmbench.model.row import FAILED
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean
 from gemmbench.options.comparing import Check, Compare, Comparing, History
-from gemmbench.options.declare import check_plot_path
+from gemmbench.options.declare import CHART, check_plot_path
 from gemmbench.options.measuring import FORMAT, RUN_FORMATS
 from gemmbench.options.reporting import Report
 from gemmbench.regress import compare_table as pages
@@ -31,7 +32,7 @@ from gemmbench.report.progress import row_label
 
 
 @click.command()
-@click.argument("files", nargs=-1, type=click.Path(path_type=Path), metavar="BASE... NEW")
+@click.argument("files", nargs=-1, type=saved_run(), metavar="BASE... NEW")
 @takes(Compare)
 def compare(options: Compare, files: tuple[Path, ...]) -> None:
     """Hold a saved run against base runs: a verdict for each row.
@@ -110,7 +111,7 @@ def _rendered(comparison: Comparison, form: str, options: Comparing, every: bool
 
 
 @click.command()
-@click.argument("bases", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="BASE...")
+@click.argument("bases", nargs=-1, required=True, type=saved_run(), metavar="BASE...")
 @takes(Check)
 def check(options: Check, bases: tuple[Path, ...]) -> None:
     """Measure a base's cases again, what looks slower until it is settled.
@@ -178,7 +179,7 @@ def _show_floor(measured: Floor, options: Check) -> None:
 
 
 @click.command()
-@click.argument("files", nargs=-1, type=click.Path(path_type=Path), metavar="FILE...")
+@click.argument("files", nargs=-1, type=saved_run(), metavar="FILE...")
 @click.option(
     "--format",
     "form",
@@ -241,10 +242,18 @@ def _add_to_database(files: Sequence[Path], out: Path | None) -> None:
 # --- ``gemmbench plot`` -------------------------------------------------------------------------------------
 
 
+def _kinds(_: Mapping[str, Any]) -> dict[str, str]:
+    from gemmbench import chart_views  # matplotlib takes a second to import
+
+    ideas = {name: chart.idea for name, chart in chart_views.KINDS.items()}
+    return {"all": "every kind that suits", "list": "name the kinds", **ideas}
+
+
 @click.command()
-@click.argument("files", nargs=-1, type=click.Path(path_type=Path))
+@click.argument("files", nargs=-1, type=saved_run())
 @click.option(
     "--kind",
+    shell_complete=completion.single(_kinds),
     help="What to draw; `list` names the kinds, `all` draws every kind that suits, each into a file of its "
     "own: out-ladder.png.  [default: what suits the run]",
 )
@@ -253,8 +262,8 @@ def _add_to_database(files: Sequence[Path], out: Path | None) -> None:
     "--out",
     "--plot",
     "out",
-    type=click.Path(path_type=Path),
-    metavar="FILE.png|svg|pdf",
+    type=completion.FileName(True, CHART),
+    metavar=CHART,
     help="The chart.  [default: the first run's name, .png]",
 )
 def plot(files: tuple[Path, ...], kind: str | None, out: Path | None) -> None:
@@ -325,7 +334,7 @@ def report(options: Report, files: tuple[Path, ...]) -> None:
 
 
 @click.command()
-@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE...")
+@click.argument("files", nargs=-1, required=True, type=saved_run(), metavar="FILE...")
 @takes(History)
 def history(options: History, files: tuple[Path, ...]) -> None:
     """Follow every row over many saved runs.

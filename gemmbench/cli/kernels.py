@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gemmbench import UsageError, api
-from gemmbench.cli import running
+from gemmbench.cli import completion, running
 from gemmbench.cli.running import click_option
 from gemmbench.ladder import FIRST_RUNG, VARIANTS, architectures
 from gemmbench.ladder.architectures import Architecture, Fit
@@ -30,6 +30,7 @@ from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Resources, Row
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean, clean_lines, listed
+from gemmbench.options import names
 from gemmbench.options.bundling import Bundle
 from gemmbench.options.declare import (
     CHART,
@@ -55,11 +56,17 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option("--describe", "name", metavar="NAME", help="Explain one: idea, tiles, passes, parameters.")
+@click.option(
+    "--describe",
+    "name",
+    metavar="NAME",
+    shell_complete=completion.listed(names.kernels),
+    help="Explain one: idea, tiles, passes, parameters.",
+)
 @click.option(
     "--run",
     "file",
-    type=click.Path(path_type=Path),
+    type=completion.saved_run(),
     metavar="FILE",
     help="A saved run: what each kernel reached there, and its rank.",
 )
@@ -76,13 +83,13 @@ if TYPE_CHECKING:
 @click.option(
     "--device-facts",
     "facts",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=completion.FileName(False, "FILE.json"),
     metavar="FILE.json",
     help="For --explain: devices that are not here, as `gemmbench devices --json` prints them.",
 )
 @click.option(
     "--plot",
-    type=click.Path(path_type=Path),
+    type=completion.FileName(True, CHART),
     metavar=CHART,
     help="For --resources and --explain: registers against work-items in flight.",
 )

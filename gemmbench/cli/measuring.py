@@ -11,6 +11,7 @@ from rich.text import Text
 from gemmbench import api
 from gemmbench.cli import EXIT_INTERRUPTED, EXIT_WRONG, running
 from gemmbench.cli.running import takes
+from gemmbench.gemm.protocols import PROTOCOLS
 from gemmbench.gemm.workloads import SETS
 from gemmbench.ladder import LADDER
 from gemmbench.model.dtypes import GEMM_DTYPES
@@ -25,6 +26,7 @@ from gemmbench.options.measuring import (
     Gemm,
     Peak,
     Precision,
+    Protocols,
     Square,
     SweepK,
     Workloads,
@@ -58,7 +60,17 @@ def _workloads(options: Workloads) -> None:
     running.measure(options)
 
 
+def _protocols(options: Protocols) -> None:
+    if options.describe:
+        heads = {protocol.source: protocol.source or "gemmbench's own" for protocol in PROTOCOLS}
+        listed_protocols = [Entry(each.name, each.source, each.idea) for each in PROTOCOLS]
+        running.show(Group(*catalogue(listed_protocols, heads, {})))
+        return
+    running.measure(options, running.as_text(options.format))
+
+
 peak, workloads = running.command(Peak, _peak), running.command(Workloads, _workloads)
+protocols = running.command(Protocols, _protocols)
 
 
 # --- What ``peak --describe`` tells of every probe, from the registries -------------------------------------

@@ -13,12 +13,12 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from gemmbench import UsageError, api, exports
-from gemmbench.cli import COMMAND_WORDS, EXIT_INTERRUPTED, EXIT_WRONG
+from gemmbench.cli import COMMAND_WORDS, EXIT_INTERRUPTED, EXIT_WRONG, completion
 from gemmbench.ladder import order_of
 from gemmbench.model.case import Case, Plan, Policy
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.run_file import Run
-from gemmbench.options.declare import Choice, Count, File, Flag, Kind, Number, Options, Whole, specs
+from gemmbench.options.declare import Choice, Count, Duration, File, Flag, Kind, Number, Options, Whole, specs
 from gemmbench.options.measuring import Measuring
 from gemmbench.report.progress import row_label
 from gemmbench.suite.run import Outcome
@@ -59,32 +59,34 @@ def click_option(kind: type[Options], name: str) -> Callable[[Command], Command]
         extra = {"is_flag": True, "show_default": "/" in spec.spellings(name)[0]}
     else:
         shown = not spec.many and field.default not in (None, "")
-        extra = {"type": _type(spec.kind), "metavar": spec.metavar, "show_default": shown}
+        extra = {"type": _type(spec.kind, spec.metavar), "metavar": spec.metavar, "show_default": shown}
         extra |= {"multiple": True} if spec.many else {}
         extra |= {"is_flag": False, "flag_value": spec.bare} if spec.bare else {}
         extra |= {"envvar": spec.env, "show_envvar": True} if spec.env else {}
+    if spec.names:
+        extra["shell_complete"] = (completion.single if spec.single else completion.listed)(spec.names)
     return click.option(*spec.spellings(name), name, default=field.default, help=spec.help or None, **extra)
 
 
-def _type(kind: Kind) -> click.ParamType[Any]:
+def _type(kind: Kind, metavar: str | None) -> click.ParamType[Any]:
     """What help shows of a kind; the kind itself converts."""
     if isinstance(kind, Choice):
         return click.Choice(kind.names)
     if isinstance(kind, Whole):
         return click.IntRange(kind.least, kind.most)
-    if isinstance(kind, Number):
+    if isinstance(kind, Number | Duration):
         return _Number(kind)
     if isinstance(kind, File):
-        return click.Path(path_type=Path, dir_okay=kind.folder)
+        return completion.FileName(kind.folder, metavar or "")
     return click.STRING
 
 
 class _Number(click.types.FloatParamType):
-    """click's own float also takes NaN and infinity."""
+    """A number, or a time: click's own float also takes NaN and infinity."""
 
     name = "number"
 
-    def __init__(self, kind: Number) -> None:
+    def __init__(self, kind: Number | Duration) -> None:
         self._kind = kind
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:

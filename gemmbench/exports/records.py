@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from gemmbench.exports.series import labels
-from gemmbench.gemm import lowering
+from gemmbench.gemm import lowering, protocols_table
 from gemmbench.model.row import SCOPES, Row
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean
@@ -60,7 +60,7 @@ def _by_scope(name: str, holds: str) -> tuple[Column, ...]:
 
 
 COLUMNS: tuple[Column, ...] = (
-    Column("kind", str, "gemm, peak, bandwidth, transfer, latency or lowering"),
+    Column("kind", str, "gemm, peak, bandwidth, transfer, latency, lowering or protocols"),
     Column("variant", str, "kernel or library; of other kinds the probe"),
     Column("device", int, "position in the header's devices; -1 for the host"),
     Column("device_name", str, "its name; of the host the processor's"),
@@ -147,9 +147,16 @@ def to_flat(run: Run) -> list[dict[str, Value]]:
 
 
 def to_csv(run: Run) -> str:
-    """Comma-separated values with a heading: what `to_flat` has, empty where unknown."""
+    """Comma-separated values with a heading: what `to_flat` has, empty where unknown.
+
+    Of a run of protocols it is a line for each of them, with columns of their own.
+    """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
+    if run.header.view == "protocols":
+        writer.writerow(protocols_table.CSV_FIELDS)
+        writer.writerows(line.values() for row in run.rows for line in protocols_table.records(row))
+        return text.getvalue()
     writer.writerow([column.name for column in COLUMNS])
     writer.writerows(record.values() for record in to_flat(run))
     return text.getvalue()
@@ -177,6 +184,8 @@ def _record(run: Run, row: Row) -> dict[str, Any]:
     merged = stored | _derived(run, row)
     merged.pop("matrices", None)  # `show` prints them
     merged |= {"disturbed": list(disturbed(run, row))}
+    if row.protocols:
+        merged["by_protocol"] = protocols_table.records(row)
     return {name: finite(value) for name, value in merged.items()}
 
 

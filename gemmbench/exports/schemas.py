@@ -21,7 +21,16 @@ NAMES = ("header", "row", "records")
 """Line 1 of a saved run, every further line of it, and what ``show --format json`` prints."""
 
 # Only where they are known.
-_OPTIONAL = ("slowdown", "slowdown_low", "slowdown_high", "net_s", "net_share", "own")
+_OPTIONAL = (
+    "slowdown",
+    "slowdown_low",
+    "slowdown_high",
+    "net_s",
+    "net_share",
+    "own",
+    "protocols",
+    "sustained",
+)
 _FLAT_ONLY = (
     "alpha", "beta", "state", "clock_mhz", "limits", "other_cores", "steal_cores", "switches", "verdict",
     "benchmark",

@@ -23,7 +23,7 @@ from gemmbench.gemm.reference import Reference, merged
 from gemmbench.gemm.verify import GUARD, poison
 from gemmbench.model.case import Case, Operands, Policy
 from gemmbench.model.dtypes import DTYPES, ReferenceArray, decode
-from gemmbench.model.instrument import Verified, When
+from gemmbench.model.instrument import NotMeasuredError, Verified, When
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import SHOWN, Check, Elements
 
@@ -74,6 +74,17 @@ class Answers:
     def before(self) -> ReferenceArray:
         """C before a problem, m x ldc: poisoned where it must not be read."""
         return self._unwritten(self._values)
+
+    @property
+    def verified_result(self) -> ReferenceArray:
+        """C as it was verified on the case's own operands, m x ldc.
+
+        Raises:
+            NotMeasuredError: it was not yet.
+        """
+        if self._result is None:
+            raise NotMeasuredError("failed", "there is no verified result to compare with")
+        return guarded(self._problem, self._result)
 
     def _unwritten(self, values: Matrices) -> ReferenceArray:
         return guarded(self._problem, unwritten(self._problem, values))

@@ -19,14 +19,32 @@ import numpy as np
 
 from gemmbench.gemm.answers import Answers
 from gemmbench.gemm.clblast import opened
-from gemmbench.gemm.operands import SPLIT, Laps, Matrices, host_batch, load_operands, operand_sets
+from gemmbench.gemm.cuda_compare import CheckedBatch, CudaComparer, arguments
+from gemmbench.gemm.operands import (
+    SPLIT,
+    Laps,
+    Matrices,
+    host_batch,
+    launched_batch,
+    load_operands,
+    operand_sets,
+)
 from gemmbench.gemm.verify import ExactTest, edge_problem
 from gemmbench.ladder import BY_NAME
 from gemmbench.ladder.variant import Layout, round_up
 from gemmbench.model.case import Case, Operands, Policy
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.dtypes import ReferenceArray
-from gemmbench.model.instrument import Batch, Built, NotMeasuredError, Prepared, Verified, When
+from gemmbench.model.instrument import (
+    CHECKED,
+    Batch,
+    Built,
+    Manner,
+    NotMeasuredError,
+    Prepared,
+    Verified,
+    When,
+)
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import PAGEABLE, Check
 from gemmbench.opencl.runtime import page_aligned
@@ -37,6 +55,7 @@ _LEAST_BYTES = 16  # CUDA has no empty memory
 _NAME_BYTES = 256
 _OUT_OF_MEMORY = 2
 _NOT_READY = 600
+_AT_LEAST = 0  # CU_STREAM_WAIT_VALUE_GEQ
 _CAPTURE_OF_THIS_THREAD = 1
 
 
@@ -65,6 +84,7 @@ class Cuda:
         self.stream = ctypes.c_void_p()
         self._call("cuStreamCreate", ctypes.byref(self.stream), 0)
         # Two: while one batch runs, the next is put behind it.
+        self._many: list[Stopwatch] = []
         self._watches = cycle([self._stopwatch() for _ in range(2)])
 
     @contextmanager
@@ -150,6 +170,52 @@ class Cuda:
         """Give a graph's memory back."""
         self._library.cuGraphExecDestroy(graph)
 
+    def watches(self, count: int) -> list[Stopwatch]:
+        """So many stopwatches at once, the same at each call."""
+        while len(self._many) < count:
+            self._many.append(self._stopwatch())
+        return self._many[:count]
+
+    @contextmanager
+    def timed(self, watch: Stopwatch) -> Iterator[None]:
+        """A stopwatch around what is put into the stream."""
+        self._call("cuEventRecord", watch.begin, self.stream)
+        yield
+        self._call("cuEventRecord", watch.end, self.stream)
+
+    def zero(self, address: int, nbytes: int) -> None:
+        """Enqueue zeros for so many bytes."""
+        arguments = ctypes.c_uint64(address), ctypes.c_ubyte(0), ctypes.c_size_t(nbytes), self.stream
+        self._call("cuMemsetD8Async", *arguments)
+
+    def copy(self, to: int, source: int, nbytes: int) -> None:
+        """Enqueue a copy from one place of the device to another."""
+        addresses = ctypes.c_uint64(to), ctypes.c_uint64(source)
+        self._call("cuMemcpyDtoDAsync_v2", *addresses, ctypes.c_size_t(nbytes), self.stream)
+
+    def hold(self, flag: ReferenceArray, value: int) -> None:
+        """Hold the stream until the host has written a value, or a larger one, into pinned memory."""
+        address = ctypes.c_uint64(flag.ctypes.data)
+        arguments = self.stream, address, ctypes.c_uint32(value), ctypes.c_uint(_AT_LEAST)
+        self._call("cuStreamWaitValue32_v2", *arguments)
+
+    def fetch(self, values: ReferenceArray, address: int) -> None:
+        """Enqueue a copy from the device into pinned memory."""
+        pointer, length = ctypes.c_void_p(values.ctypes.data), ctypes.c_size_t(values.nbytes)
+        self._call("cuMemcpyDtoHAsync_v2", pointer, ctypes.c_uint64(address), length, self.stream)
+
+    def function(self, ptx: str, name: str) -> ctypes.c_void_p:
+        """A kernel of a program in PTX, which the driver assembles; it stays loaded."""
+        module, function = ctypes.c_void_p(), ctypes.c_void_p()
+        self._call("cuModuleLoadData", ctypes.byref(module), ctypes.c_char_p(ptx.encode()))
+        self._call("cuModuleGetFunction", ctypes.byref(function), module, ctypes.c_char_p(name.encode()))
+        return function
+
+    def launch(self, function: ctypes.c_void_p, blocks: int, block: int, *values: int) -> None:
+        """Enqueue a kernel whose parameters are all of 64 bits."""
+        sizes = (ctypes.c_uint(length) for length in (blocks, 1, 1, block, 1, 1, 0))
+        self._call("cuLaunchKernel", function, *sizes, self.stream, arguments(*values), None)
+
     def reached(self, watch: Stopwatch) -> bool:
         """Whether the device has stopped it, or failed."""
         return int(self._library.cuEventQuery(watch.end)) != _NOT_READY
@@ -210,7 +276,7 @@ class Cuda:
 _CUBLAS_FILES = ("libcublas.so.13", "libcublas.so.12", "cublas64_13.dll", "cublas64_12.dll")
 _CUBLAS_ADVICE = 'pip install "gemmbench[cublas]", or install the CUDA toolkit'
 
-_NOT_TRANSPOSED = 0
+_NOT_TRANSPOSED, _TRANSPOSED = 0, 1
 _ANY_ALGORITHM = -1
 _VERSION_PARTS = (0, 1, 2)  # major, minor, patch
 
@@ -271,7 +337,9 @@ class Cublas:
         )
         self.title = f"cuBLAS {'.'.join(str(self._property(part)) for part in _VERSION_PARTS)}"
 
-    def enqueue(self, problem: Gemm, layout: Layout, a: int, b: int, c: int) -> None:
+    def enqueue(
+        self, problem: Gemm, layout: Layout, a: int, b: int, c: int, transposed_b: bool = False
+    ) -> None:
         """Put C = alpha A B + beta C, row-major, into the stream; returns before it has run.
 
         cuBLAS knows columns only. A row-major matrix read by columns is its transpose, and the transpose of
@@ -283,6 +351,7 @@ class Cublas:
             a: the device address of A.
             b: of B.
             c: of C.
+            transposed_b: B lies in memory as its transpose, in rows of k.
 
         Raises:
             NotMeasuredError: unsupported: not this type or shape on this GPU; failed: with its status.
@@ -300,10 +369,10 @@ class Cublas:
         self._call(
             "cublasGemmEx",
             self._handle,
-            *(_NOT_TRANSPOSED, _NOT_TRANSPOSED),
+            *(_TRANSPOSED if transposed_b else _NOT_TRANSPOSED, _NOT_TRANSPOSED),
             *(problem.n, problem.m, problem.k),
             ctypes.byref(form.scalar(_scalar(form, problem.alpha))),
-            *(ctypes.c_void_p(b), form.operands, max(1, layout.ldb)),
+            *(ctypes.c_void_p(b), form.operands, max(1, problem.k if transposed_b else layout.ldb)),
             *(ctypes.c_void_p(a), form.operands, max(1, layout.lda)),
             ctypes.byref(form.scalar(_scalar(form, problem.beta))),
             *(ctypes.c_void_p(c), form.result, max(1, layout.ldc)),
@@ -457,6 +526,7 @@ class CublasBench:
         assert case.problem is not None
         self._cuda, self._library, self._problem = cuda, library, case.problem
         self._exact_error = exact_error
+        self._transposed_b = case.operands.transposed_b
         self._values = load_operands(case, policy.seed)
         self._stored = self._values.stored(case.problem)
         sums = BY_NAME[case.variant].sums.get(case.problem.dtype, "")
@@ -464,6 +534,7 @@ class CublasBench:
         self.sets = operand_sets(case.problem, facts, policy)
         self._pinned = policy.memory != "pageable"
         self._next, self._last = 0, ""  # the clock of the last batch, if C was not filled since
+        self._comparer: CudaComparer | None = None
         self._graphs: dict[int, ctypes.c_void_p] = {}  # by the number of problems
         with ExitStack() as stack:  # closes what there is, should the memory not suffice
             self._operands = [self._made(stack) for _ in range(self.sets)]
@@ -472,7 +543,26 @@ class CublasBench:
         memory = "staged" if self._pinned else "pageable"
         notes = (f"{library.title}, {_CLOCK}",)
         self.scopes = "device", "host", *([PAGEABLE] if self._pinned else [])
-        self.prepared = Prepared(self.scopes, ("device",), Built(), memory, self.sets, notes, parts=True)
+        ahead = ("device", CHECKED)
+        checked = case.problem.beta == 0 and self._stored.c.nbytes % 4 == 0
+        self.prepared = Prepared(
+            self.scopes, ahead, Built(), memory, self.sets, notes, parts=True, checked=checked
+        )
+
+    def _checked_batch(self, count: int) -> CheckedBatch:
+        """So many problems, each C compared with the one that was verified."""
+        self._last = "device"
+        if self._comparer is None:
+            self._comparer = CudaComparer(self._cuda, self._answers.verified_result, self._stack)
+
+        def launch(number: int) -> int:
+            operands = self._operands[(self._next + number) % self.sets]
+            self._enqueue(operands)
+            return operands.device["C"]
+
+        batch = self._comparer.batch(count, launch)
+        self._next += count
+        return batch
 
     def release(self) -> None:
         """Give the memory back."""
@@ -483,7 +573,7 @@ class CublasBench:
         self._stack.close()
 
     def _made(self, stack: ExitStack) -> _Set:
-        values = {"A": self._stored.a, "B": self._stored.b, "C": self._answers.before}
+        values = {"A": self._stored.a, "B": self._laid(self._stored.b), "C": self._answers.before}
         made = _Set({}, {}, {})
         for name, matrix in values.items():
             made.pageable[name] = page_aligned(matrix.size, matrix.dtype).reshape(matrix.shape)
@@ -509,7 +599,7 @@ class CublasBench:
 
     def put(self, values: Matrices) -> None:
         """Replace A and B of the first operand set."""
-        for name, matrix in (("A", values.a), ("B", values.b)):
+        for name, matrix in (("A", values.a), ("B", self._laid(values.b))):
             self._operands[0].host[name][...] = matrix
             self._cuda.to_device(self._operands[0].device[name], self._operands[0].host[name])
 
@@ -540,9 +630,11 @@ class CublasBench:
         operands = self._operands[index]
         return np.array((operands.pageable if clock == PAGEABLE else operands.host)["C"])
 
-    def start(self, clock: str, count: int, work: int = 1) -> Batch | _Queued:
+    def start(self, clock: str, count: int, work: int = 1) -> Batch | _Queued | CheckedBatch:
         """See `measure.instrument.Bench`: no kernel scope, since the library's kernels are its own."""
         self._last = clock
+        if clock == CHECKED:
+            return self._checked_batch(count)
         if clock != "device":
             return host_batch(partial(self._next_host_run, clock), clock, count)
         graph = self._graph(count) if count > max(1, self.sets) else None
@@ -554,6 +646,59 @@ class CublasBench:
             self._enqueue_all(count)
         self._cuda.stop(watch)
         return _Queued(self._cuda, watch, count, begin)
+
+    def launches(self, count: int, manner: Manner) -> Batch:
+        """See `measure.instrument.LaunchBench`: CUDA's events stand around each problem, or the chain."""
+        self._last = "device"
+        begin = time.monotonic()
+        seconds = self._apart(count, manner) if manner.apart else [self._chain(count, manner)]
+        return launched_batch(seconds, manner, begin, count)
+
+    def _chain(self, count: int, manner: Manner) -> float:
+        graph = self._graph(count) if manner.graph else None
+        self._cuda.finish()
+        start, watch = time.perf_counter(), self._cuda.start()
+        if graph:
+            self._cuda.replay(graph)
+        else:
+            self._enqueue_all(count)
+        self._cuda.stop(watch)
+        took_s = max(self._cuda.seconds(watch), _TICK_S)
+        return time.perf_counter() - start if manner.wall else took_s
+
+    def _apart(self, count: int, manner: Manner) -> list[float]:
+        cuda, nbytes = self._cuda, self._stored.c.nbytes
+        walls: list[float] = []
+        watches = cuda.watches(count)
+        with ExitStack() as stack:
+            flushed = stack.enter_context(cuda.memory(manner.flush_bytes)) if manner.flush_bytes else 0
+            drawn = stack.enter_context(cuda.memory(nbytes)) if manner.resets else 0
+            flag = stack.enter_context(cuda.pinned((4,), np.dtype(np.uint32)))
+            flag[...] = 0
+            if drawn:
+                cuda.to_device(drawn, np.ascontiguousarray(self._stored.c))
+            for number, watch in enumerate(watches):
+                operands = self._operands[self._next % self.sets]
+                self._next += 1
+                if flushed:
+                    cuda.zero(flushed, manner.flush_bytes)
+                if drawn:
+                    cuda.copy(operands.device["C"], drawn, nbytes)
+                if manner.wall or manner.waits:
+                    cuda.finish()
+                if manner.held:
+                    cuda.hold(flag, number + 1)
+                start = time.perf_counter()
+                try:
+                    with cuda.timed(watch):
+                        self._enqueue(operands)
+                finally:  # a held stream would never end
+                    flag[0] = number + 1
+                if manner.wall or manner.waits:
+                    cuda.finish()
+                walls.append(time.perf_counter() - start)
+            cuda.finish()
+        return walls if manner.wall else [max(cuda.seconds(watch), _TICK_S) for watch in watches]
 
     def _graph(self, count: int) -> ctypes.c_void_p:
         """So many problems as a CUDA graph.
@@ -579,7 +724,11 @@ class CublasBench:
 
     def _enqueue(self, operands: _Set) -> None:
         a, b, c = (operands.device[name] for name in ("A", "B", "C"))
-        self._library.enqueue(self._problem, Layout.of(self._problem), a, b, c)
+        self._library.enqueue(self._problem, Layout.of(self._problem), a, b, c, self._transposed_b)
+
+    def _laid(self, b: ReferenceArray) -> ReferenceArray:
+        """B as it lies in memory."""
+        return np.ascontiguousarray(b[:, : self._problem.n].T) if self._transposed_b else b
 
     def _host_run(self, operands: _Set, clock: str) -> dict[str, float]:
         """From operands in host memory to C in host memory: see `Laps`."""

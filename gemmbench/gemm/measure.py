@@ -55,7 +55,7 @@ class Ready:
 
     def completed(self, sampled: Sequence[Sampled]) -> Row:
         """The row with its samples, window by window; without them if it is wrong by now."""
-        return _verified_after(self.sampled(sampled), self.handle)
+        return verified_row_after(self.sampled(sampled), self.handle)
 
     def sampled(self, sampled: Sequence[Sampled]) -> Row:
         """The row with its samples."""
@@ -93,7 +93,7 @@ def beside_ceiling(row: Row, device: DeviceFacts | None) -> Row:
     return replace(row, notes=(*row.notes, *filter(None, [note])))
 
 
-class _WrongError(Exception):
+class WrongError(Exception):
     """A kernel's answer is wrong; holds the row."""
 
     def __init__(self, row: Row) -> None:
@@ -114,7 +114,7 @@ def measured(instrument: Instrument, case: Case, device: DeviceFacts | None, pol
             except _AloneError as error:
                 case = replace(case, versus=None, notes=(*case.notes, error.reason))
         ready = yield from begun(instrument, case, device, policy)
-    except _WrongError as error:
+    except WrongError as error:
         return error.row
     if isinstance(ready, Row):
         return ready
@@ -148,7 +148,7 @@ def _beside_samples(handle: Handle, row: Row, device: DeviceFacts | None, policy
             notes.append(f"host scope by part: {apart}")
         row = replace(row, notes=(*row.notes, *notes))
     yield Staged("verifying")
-    return _verified_after(row, handle)
+    return verified_row_after(row, handle)
 
 
 def begun(
@@ -162,11 +162,11 @@ def begun(
     yield Staged("building")
     with ExitStack() as held:
         try:
-            is_exact = _predict(instrument, case, device, policy)
+            is_exact = predict(instrument, case, device, policy)
             handle = held.enter_context(instrument.prepare(case, device, policy))
             yield Staged("verifying")
-            row = _verified(case, handle, is_exact)
-        except _WrongError as error:
+            row = verified_row(case, handle, is_exact)
+        except WrongError as error:
             return error.row
         if not _problem(case).flops:
             return _untimed(row, handle)
@@ -184,7 +184,7 @@ def _in_turn(instrument: Instrument, case: Case, device: DeviceFacts | None, pol
     yield Staged("building")
     present = replace(case, former="", former_parameters=None, versus=None)
     name = case.versus.title if case.versus else "the former kernel"
-    is_exact = _predict(instrument, present, device, policy)
+    is_exact = predict(instrument, present, device, policy)
     if case.versus:
         other, past, on = instrument, case.versus, None if case.versus.device == HOST else device
     else:
@@ -208,20 +208,20 @@ def _in_turn(instrument: Instrument, case: Case, device: DeviceFacts | None, pol
             prepare_now()
         try:
             if case.versus:
-                _predict(other, past, on, policy)
+                predict(other, past, on, policy)
             former = prepare(other, past, on)
             exact = former.verify("exact").check
             if exact.verdict == "wrong":
                 raise NotMeasuredError("unsupported", "; ".join(exact.reasons))
-        except (NotMeasuredError, _WrongError) as error:
+        except (NotMeasuredError, WrongError) as error:
             of_other = _of_other(case, error)
             if not of_other.restart and not isinstance(error, LostError) and not case.versus:
                 # Of a wrong kernel it is of no interest what it was before.
-                _verified(present, prepare_now(), is_exact)
+                verified_row(present, prepare_now(), is_exact)
             raise of_other from None
         now = prepare_now()
         yield Staged("verifying")
-        row = _verified(present, now, is_exact)
+        row = verified_row(present, now, is_exact)
         if not _problem(case).flops:
             return _untimed(row, now)
         try:
@@ -242,7 +242,7 @@ def _in_turn(instrument: Instrument, case: Case, device: DeviceFacts | None, pol
                 else:  # the host's BLAS beside a kernel: they have the host's clock in common
                     sides[0].append(alone(now, window.clock, short, window.budget_s, False))
             yield Staged("verifying")
-            row = _verified_after(row, now)
+            row = verified_row_after(row, now)
             if row.status == "wrong":
                 return row
             check = former.verify("after").check
@@ -281,12 +281,12 @@ class _AloneError(NotMeasuredError):
     """The kernel that a case was to be timed in turn with cannot be."""
 
 
-def _of_other(case: Case, error: NotMeasuredError | _WrongError) -> NotMeasuredError:
+def _of_other(case: Case, error: NotMeasuredError | WrongError) -> NotMeasuredError:
     """Whatever goes wrong with the other kernel: nothing is known of the case's own."""
     restart = isinstance(error, NotMeasuredError) and error.restart
     status, reason = (
         (error.row.status, error.row.reason)
-        if isinstance(error, _WrongError)
+        if isinstance(error, WrongError)
         else (error.status, error.reason)
     )
     if case.versus:
@@ -302,12 +302,12 @@ def _problem(case: Case) -> Gemm:
     return case.problem
 
 
-def _predict(instrument: Instrument, case: Case, device: DeviceFacts | None, policy: Policy) -> bool:
+def predict(instrument: Instrument, case: Case, device: DeviceFacts | None, policy: Policy) -> bool:
     """Refuse a case that cannot finish in its budget; whether its kernels were found to be exact on the way.
 
     Raises:
         NotMeasuredError: skipped, with the time it would take.
-        _WrongError: they are not.
+        WrongError: they are not.
     """
     is_exact = False
     quick = replace(policy, cold=False)
@@ -350,14 +350,14 @@ def _check_exact(case: Case, handle: Handle) -> None:
     check = handle.verify("exact").check
     if check.verdict == "wrong":
         row = replace(_row(case, handle), memory="")  # the operands were not touched
-        raise _WrongError(replace(row, status="wrong", reason="; ".join(check.reasons), check=check))
+        raise WrongError(replace(row, status="wrong", reason="; ".join(check.reasons), check=check))
 
 
-def _verified(case: Case, handle: Handle, is_exact: bool) -> Row:
+def verified_row(case: Case, handle: Handle, is_exact: bool) -> Row:
     """A row with its check and launches.
 
     Raises:
-        _WrongError: the answer is wrong.
+        WrongError: the answer is wrong.
     """
     if not is_exact:
         _check_exact(case, handle)
@@ -366,11 +366,11 @@ def _verified(case: Case, handle: Handle, is_exact: bool) -> Row:
     if verified.matrices:
         row = replace(row, matrices=verified.matrices)
     if row.check.verdict == "wrong":
-        raise _WrongError(replace(row, status="wrong", reason="; ".join(row.check.reasons)))
+        raise WrongError(replace(row, status="wrong", reason="; ".join(row.check.reasons)))
     return row
 
 
-def _verified_after(row: Row, handle: Handle) -> Row:
+def verified_row_after(row: Row, handle: Handle) -> Row:
     """The row with its second check; without samples if that is wrong."""
     verified = handle.verify("after")
     check = verified.check
@@ -384,7 +384,7 @@ def _verified_after(row: Row, handle: Handle) -> Row:
 
 def _untimed(row: Row, handle: Handle) -> Row:
     """The row of a product without terms."""
-    row = _verified_after(row, handle)
+    row = verified_row_after(row, handle)
     return replace(row, notes=(*row.notes, "nothing to time: the product has no terms"))
 
 

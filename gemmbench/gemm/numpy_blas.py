@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from gemmbench.gemm.answers import Answers
-from gemmbench.gemm.operands import Matrices, load_operands, rotating_sets
+from gemmbench.gemm.operands import Matrices, compared, launched_batch, load_operands, rotating_sets
 from gemmbench.ladder.variant import Layout
 from gemmbench.measure.host import (
     Pool,
@@ -29,7 +29,16 @@ from gemmbench.measure.host import (
 )
 from gemmbench.model.case import Case, Operands, Policy
 from gemmbench.model.dtypes import ReferenceArray
-from gemmbench.model.instrument import Batch, Built, NotMeasuredError, Prepared, Verified, When
+from gemmbench.model.instrument import (
+    CHECKED,
+    Batch,
+    Built,
+    Manner,
+    NotMeasuredError,
+    Prepared,
+    Verified,
+    When,
+)
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import THREADS, Check, titled
 
@@ -120,8 +129,10 @@ class NumpyBench:
             (values.a.copy(), values.b.copy(), self._c.copy(), self._out.copy()) for _ in range(1, sets)
         ]
         self._next, self._last = 0, self._out
+        self._flushed = np.empty(0, np.uint8)  # written to empty the caches
         notes = (_WARM,) if policy.cold and not cache else ()
-        self.prepared = Prepared(("host",), built=built, sets=sets, notes=notes)
+        checked = case.problem.beta == 0
+        self.prepared = Prepared(("host",), built=built, sets=sets, notes=notes, checked=checked)
         self._has_run = False
 
     def verify(self, when: When) -> Verified:
@@ -159,7 +170,25 @@ class NumpyBench:
 
     # --- batches ---
 
+    def _checked_batch(self, count: int) -> Batch:
+        """So many problems, each C compared with the one that was verified."""
+        first, matrices = self._answers.verified_result, self._inside(self._a, self._b, self._c, self._out)
+        spent_s, wrong = 0.0, []
+        with self._threads():
+            begin = time.monotonic()
+            for number in range(count):
+                start = time.perf_counter()
+                self._multiply(self._problem, *matrices)
+                spent_s += time.perf_counter() - start
+                wrong += compared(number, self._out, first)
+        self._last, self._has_run = self._out, True
+        end = time.monotonic()
+        seconds = {"host": spent_s / count, "check": (end - begin - spent_s) / count}
+        return Batch(seconds, begin, end, count, wrong=tuple(wrong))
+
     def start(self, clock: str, count: int, work: int = 1) -> Batch:
+        if clock == CHECKED:
+            return self._checked_batch(count)
         stored = [(self._a, self._b, self._c, self._out), *self._others]
         sets = [self._inside(*matrices) for matrices in stored]
         with self._threads():
@@ -172,6 +201,26 @@ class NumpyBench:
         self._last = stored[(self._next - 1) % len(sets)][-1]
         self._has_run = True
         return Batch({"host": (end - begin) / count}, begin, end, count)
+
+    def launches(self, count: int, manner: Manner) -> Batch:
+        """See `measure.instrument.LaunchBench`: by the wall clock, as a call returns when done."""
+        if manner.graph:
+            raise NotMeasuredError("unsupported", "the host has no graphs")
+        if manner.flush_bytes > self._flushed.nbytes:
+            self._flushed = np.ones(manner.flush_bytes, np.uint8)
+        matrices = self._inside(self._a, self._b, self._c, self._out)
+        walls = []
+        with self._threads():
+            begin = time.monotonic()
+            for _ in range(count):
+                self._flushed[: manner.flush_bytes] = 0
+                if manner.resets:
+                    self._out[...] = self._stored.c
+                start = time.perf_counter()
+                self._multiply(self._problem, *matrices)
+                walls.append(time.perf_counter() - start)
+        self._last, self._has_run = self._out, True
+        return launched_batch(walls if manner.apart else [sum(walls)], manner, begin, count, True)
 
     def release(self) -> None:
         """Nothing to do: arrays go with the last reference."""

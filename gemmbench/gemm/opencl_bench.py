@@ -16,14 +16,23 @@ import pyopencl as cl
 
 from gemmbench.gemm import lowering
 from gemmbench.gemm.answers import Answers
-from gemmbench.gemm.operands import SPLIT, Laps, Matrices, host_batch, load_operands, operand_sets
+from gemmbench.gemm.operands import (
+    SPLIT,
+    Laps,
+    Matrices,
+    host_batch,
+    launched_batch,
+    load_operands,
+    operand_sets,
+)
 from gemmbench.ladder.variant import Layout, Variant, round_up
 from gemmbench.model import instrument
 from gemmbench.model.case import Case, Policy
 from gemmbench.model.dtypes import DTYPES, ReferenceArray
-from gemmbench.model.instrument import Batch
+from gemmbench.model.instrument import CHECKED, Batch, Manner, NotMeasuredError
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import CHAIN, CYCLE, PAGEABLE, Check, Launch, Work
+from gemmbench.opencl.compare import Checked, Comparer
 from gemmbench.opencl.runtime import MAPPED, Operand, Runtime, errors, operand
 
 _SEED = 20121203  # of generated images
@@ -203,6 +212,8 @@ class Bench:
         """Prepare the launches, for the device and the host scope, of every operand set."""
         layout = Layout.of(self._problem)
         self._timed = timed
+        self._comparer: Comparer | None = None
+        self._scratched: dict[tuple[str, int], Any] = {}
         self.timed: list[list[float]] = []
         self._prepared: list[Sequence[Step]] = []
         self._hosted: list[Sequence[Step]] = []
@@ -228,12 +239,13 @@ class Bench:
             self._timed.notes,
             parts=True,
             cycle=self._cycles,
+            checked=self._problem.beta == 0,
         )
 
     @property
     def _ahead(self) -> tuple[str, ...]:
         """A CPU waits for nobody, and what the parent does meanwhile is not to be in its batches."""
-        return () if self.runtime.facts.type == "cpu" else ("device",)
+        return () if self.runtime.facts.type == "cpu" else ("device", CHECKED)
 
     def release(self) -> None:
         """Nothing to do: buffers go with the last reference."""
@@ -251,11 +263,85 @@ class Bench:
         timed = tuple(replace(launch, timed_s=median) for launch, median in launches)
         return replace(verified, launches=timed)
 
-    def start(self, clock: str, count: int, work: int = 1) -> Batch | Queued:
+    def start(self, clock: str, count: int, work: int = 1) -> Batch | Queued | Checked:
         with errors():
             if clock == "device":
                 return self._device_batch(count)
+            if clock == CHECKED:
+                return self._checked_batch(count)
             return host_batch(partial(self._next_host_run, clock), clock, count)
+
+    def launches(self, count: int, manner: Manner) -> Batch:
+        """See `measure.instrument.LaunchBench`.
+
+        By the device's stamps a problem lasts from its first launch's START to its last one's END: how long
+        the host took to enqueue it is not in them, so that nothing has to be held. Steps without stamps are
+        timed by the wall clock, and waited for.
+        """
+        if manner.graph:
+            raise NotMeasuredError("unsupported", "OpenCL has no graphs: only CUDA's libraries are replayed")
+        with errors():
+            return self._launched(count, manner)
+
+    def _launched(self, count: int, manner: Manner) -> Batch:
+        plan, queue = self._on_device(), self.runtime.queue
+        by_wall = manner.wall or not self.stamped
+        walls: list[float] = []
+        events: list[list[Any]] = []
+        begin = time.monotonic()
+        for number in range(count):
+            index = self._turns.index(number)
+            if manner.flush_bytes:
+                flushed = self._scratch(("flush", manner.flush_bytes))
+                cl.enqueue_fill_buffer(queue, flushed, np.uint32(0), 0, manner.flush_bytes)
+            if manner.resets:
+                random = self._scratch(("C", self._stored.c.nbytes))
+                cl.enqueue_copy(queue, self._buffers[index][0]["C"], random)
+            if by_wall and manner.apart:
+                queue.finish()
+            start = time.perf_counter()
+            events.append([step.enqueue(queue) for step in plan[index]])
+            if manner.waits or (by_wall and manner.apart):
+                queue.finish()
+            walls.append(time.perf_counter() - start)
+        queue.finish()
+        end = time.monotonic()
+        self._turns.took(count, "device")
+        if by_wall:
+            return launched_batch(walls if manner.apart else [end - begin], manner, begin, count, True)
+        spans = [(steps[0].profile.start, steps[-1].profile.end) for steps in events]
+        if not manner.apart:
+            spans = [(spans[0][0], spans[-1][1])]
+        tick = self.runtime.facts.timer_resolution_ns * 1e-9
+        seconds = [max((stop - first) * 1e-9, tick) for first, stop in spans]
+        return launched_batch(seconds, manner, begin, count)
+
+    def _checked_batch(self, count: int) -> Batch | Checked:
+        """So many problems, each C compared with the one that was verified."""
+        plan, queue = self._on_device(), self.runtime.queue
+        if self._comparer is None:
+            verified = self._answers.verified_result
+            self._comparer = Comparer(self.runtime, self.runtime.filled(verified), verified.nbytes)
+        assert self.runtime.launch_s  # measured before the batch, not in it
+
+        def launch(number: int) -> tuple[list[Any], Any]:
+            index = self._turns.index(number)
+            events = [step.enqueue(queue) for step in plan[index]]
+            return events, self._buffers[index][0]["C"]
+
+        batch = self._comparer.batch(count, "device", launch)
+        self._turns.took(count, "device")
+        return batch if self._ahead else batch.finish()
+
+    def _scratch(self, key: tuple[str, int]) -> Any:
+        """A buffer that is no operand: what is zeroed to empty the caches, or what C is filled with."""
+        if key not in self._scratched:
+            what, nbytes = key
+            random = what == "C"
+            self._scratched[key] = (
+                self.runtime.filled(self._stored.c) if random else self.runtime.buffer(nbytes)
+            )
+        return self._scratched[key]
 
     def _device_batch(self, count: int) -> Batch | Queued:
         """Put so many problems into the queue, back to back."""

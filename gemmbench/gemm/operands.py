@@ -6,7 +6,7 @@ import math
 import os
 import time
 import tokenize
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
@@ -20,7 +20,7 @@ from gemmbench.ladder.variant import Layout
 from gemmbench.model.case import Case, Operands, Policy
 from gemmbench.model.device import DeviceFacts, last_level_cache
 from gemmbench.model.dtypes import DTYPES, PLAIN_DTYPES, ReferenceArray
-from gemmbench.model.instrument import Batch, NotMeasuredError
+from gemmbench.model.instrument import Batch, Manner, NotMeasuredError, WrongResult
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import CYCLE, WHOLE
 from gemmbench.model.units import reason_of
@@ -81,6 +81,40 @@ class Laps:
         return {WHOLE: time.perf_counter() - self._begin} | self._parts
 
 
+def launched_batch(
+    seconds: Sequence[float], manner: Manner, begin: float, count: int, by_wall: bool = False
+) -> Batch:
+    """A batch of problems in another manner: see `AskLaunches`.
+
+    Args:
+        seconds: of every problem that was timed apart; of a chain its whole, alone.
+        manner: of the batch.
+        begin: by the monotonic clock.
+        count: of problems.
+        by_wall: they are the wall clock's, whatever was asked for.
+    """
+    scope = "host" if by_wall or manner.wall else "device"
+    each = {scope: tuple(seconds)} if manner.apart else {}
+    return Batch({scope: sum(seconds) / count}, begin, time.monotonic(), count, each)
+
+
+def compared(number: int, result: ReferenceArray, first: ReferenceArray) -> list[WrongResult]:
+    """How the bits of a result differ from those of the first; nothing if they are the same.
+
+    Args:
+        number: of its problem in the batch.
+        result: C, as contiguous as the first.
+        first: that was verified.
+    """
+    bits, right = result.view(np.uint8), first.view(np.uint8)
+    if np.array_equal(bits, right):
+        return []
+    differs = (bits ^ right).reshape(-1)
+    words = differs.reshape(-1, result.itemsize).any(axis=1)
+    count = int(np.unpackbits(differs).sum())
+    return [WrongResult(number, count, int(words.sum()), int(np.argmax(words)) * result.itemsize)]
+
+
 SPLIT = ("parts", CYCLE)
 """The clocks that split a problem."""
 
@@ -102,7 +136,7 @@ def host_batch(run: Callable[[], dict[str, float]], clock: str, count: int) -> B
 
 @dataclass(frozen=True)
 class Matrices:
-    """A (m x k), B (k x n), C before (m x n), and whether A and B were generated with mean zero."""
+    """A (m x k), B (k x n), C before (m x n), and whether they are gemmbench's own: uniform."""
 
     a: ReferenceArray
     b: ReferenceArray
@@ -158,14 +192,15 @@ _LARGE_BYTES = 1 << 28
 
 @lru_cache(maxsize=4)  # variants take turns on one problem, and on the smaller ones of their trials
 def _load(problem: Gemm, files: Operands, seed: int) -> Matrices:
-    a, b, c = random_operands(problem, seed)
+    a, b, c = random_operands(problem, seed, files.values)
     if files.a:
         a = read_matrix(files.a, MatrixHeader(problem.m, problem.k, problem.dtype))
     if files.b:
         b = read_matrix(files.b, MatrixHeader(problem.k, problem.n, problem.dtype))
     if files.c:
         c = read_matrix(files.c, MatrixHeader(problem.m, problem.n, problem.dtype))
-    return Matrices(a, b, c, generated=not (files.a or files.b or files.c))
+    generated = not files.given and files.values == "uniform"
+    return Matrices(a, b, c, generated)
 
 
 @lru_cache(maxsize=1)

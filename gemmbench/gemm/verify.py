@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from gemmbench.ladder.variant import Layout
+from gemmbench.model.case import Values
 from gemmbench.model.dtypes import DTYPES, DType, ReferenceArray, decode, encode
 from gemmbench.model.problem import Gemm
 
@@ -16,8 +17,12 @@ _BLOCK = 1024  # rows converted to double at a time
 _CHAR = 128  # integers lie from -128 to 127
 
 
-def random_operands(problem: Gemm, seed: int = 1) -> tuple[ReferenceArray, ReferenceArray, ReferenceArray]:
+def random_operands(
+    problem: Gemm, seed: int = 1, how: Values = "uniform"
+) -> tuple[ReferenceArray, ReferenceArray, ReferenceArray]:
     """A (m x k), B (k x n) and C (m x n), uniform in [-1, 1): never zeros, which some devices run faster.
+
+    Unless they are asked for, to show by how much; or normal, as torch.randn has them.
 
     They are as a device stores them: bfloat16 as its bits. tf32 is stored as float with all of float's
     digits, as a user's matrices are, so that a device has to drop some. Integers are uniform over all that a
@@ -27,9 +32,13 @@ def random_operands(problem: Gemm, seed: int = 1) -> tuple[ReferenceArray, Refer
     rng = np.random.default_rng((seed, problem.m, problem.n, problem.k))
 
     def draw(rows: int, columns: int, dtype: DType) -> ReferenceArray:
+        if how == "zeros":
+            return np.zeros((rows, columns), dtype.numpy)
         if not dtype.is_float:
             return rng.integers(-_CHAR, _CHAR, (rows, columns), dtype.numpy)
         drawn = np.float64 if dtype.itemsize == 8 else np.float32
+        if how == "normal":
+            return _stored(rng.standard_normal((rows, columns), dtype=drawn), dtype)
         values = rng.random((rows, columns), dtype=drawn)
         values *= 2
         values -= 1

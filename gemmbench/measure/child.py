@@ -32,12 +32,14 @@ from gemmbench.model.device import DeviceFacts, HostFacts
 from gemmbench.model.instrument import (
     PROTOCOL,
     AskBatch,
+    AskLaunches,
     Batch,
     Build,
     Built,
     Handle,
     Instrument,
     LostError,
+    Manner,
     NotMeasuredError,
     Open,
     Opened,
@@ -57,6 +59,7 @@ from gemmbench.model.row import Row
 
 CONDUCTORS = {
     **dict.fromkeys(("gemm", "lowering"), "gemmbench.gemm.measure"),
+    "protocols": "gemmbench.gemm.protocols",
     **dict.fromkeys(("peak", "bandwidth", "transfer", "latency"), "gemmbench.probes.measure"),
 }
 """The parent's side of each kind of case: a module that is a `Conductor`, imported when first needed."""
@@ -226,6 +229,10 @@ class Child:
         batch: Batch = self._expect(Batch)
         return batch
 
+    def launches(self, handle: int, count: int, manner: Manner) -> Batch:
+        self._hold(handle)
+        return self._call(AskLaunches(handle, count, manner), Batch, handle)
+
     def release(self, handle: int) -> None:
         self._asked.pop(handle, None)
         self._settle()
@@ -268,7 +275,7 @@ class Child:
 
         Of one that dies before it has read the request there is an obituary instead of an answer.
         """
-        needs_handle = isinstance(request, AskBatch | Verify | Release)
+        needs_handle = isinstance(request, AskBatch | AskLaunches | Verify | Release)
         pipe = self._pipe if needs_handle else self._start()
         if pipe is None:
             raise LostError("crashed", "the driver's process is gone")
@@ -559,7 +566,7 @@ _KINDS: dict[str, type] = {
     kind.__name__: kind
     for kind in (
         *(instrument.Open, instrument.Build, instrument.Prepare, instrument.Verify),
-        *(instrument.AskBatch, instrument.Release),
+        *(instrument.AskBatch, instrument.AskLaunches, instrument.Release),
         *(instrument.Opened, instrument.Built, instrument.Prepared, instrument.Verified),
         *(instrument.Batch, instrument.Released, instrument.Refusal),
     )

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from importlib import import_module
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from gemmbench import __version__
 from gemmbench.measure.child import Pipe
@@ -24,9 +24,11 @@ from gemmbench.model.instrument import (
     PROTOCOL,
     Answer,
     AskBatch,
+    AskLaunches,
     Batch,
     Build,
     Built,
+    Manner,
     NotMeasuredError,
     Open,
     Opened,
@@ -68,6 +70,13 @@ class Bench(Protocol):
 
     def release(self) -> None:
         """Give back what is not given back with the last reference."""
+
+
+class LaunchBench(Bench, Protocol):
+    """A bench that can be timed by other protocols, too."""
+
+    def launches(self, count: int, manner: Manner) -> Batch:
+        """Run problems in another manner, and wait for them: see `AskLaunches`."""
 
 
 class Executor(Protocol):
@@ -130,6 +139,8 @@ class Server:
         bench = self._benches[request.handle]
         if isinstance(request, Verify):
             return bench.verify(request.when)
+        if isinstance(request, AskLaunches):
+            return self._stamped(cast(LaunchBench, bench).launches(request.count, request.manner))
         started = bench.start(request.clock, request.count, request.work)
         return self._stamped(started) if isinstance(started, Batch) else started
 

@@ -329,7 +329,7 @@ def _bursts(source: Stream, watch: Watch, policy: Policy, end: float, now: Clock
     rule = Rule(policy, now(), end)
     batches: list[Batch] = []
     while not rule.stop:
-        _rest(watch, now, sleep)
+        rest(watch, now, sleep)
         begin = len(batches)
         while not rule.stop and (len(batches) == begin or now() - batches[begin].begin < _BURST_S):
             batches.append(source.next())
@@ -338,7 +338,7 @@ def _bursts(source: Stream, watch: Watch, policy: Policy, end: float, now: Clock
     return Sampled(tuple(batches), source.size, rule.stop)
 
 
-def _rest(watch: Watch, now: Clock, sleep: Sleep) -> None:
+def rest(watch: Watch, now: Clock, sleep: Sleep) -> None:
     """Wait until the clock is at its maximum and no limit is reported, as far as the device says."""
     end = now() + _MOST_REST_S
     is_blind = watch.load_s > 0 and watch.reading() is None

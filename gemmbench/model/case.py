@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Literal
 
 from msgspec import UNSET
 
@@ -59,6 +60,10 @@ class Policy:
         return self.budget_s if self.share_s is None else self.share_s
 
 
+Values = Literal["uniform", "normal", "zeros"]
+"""How operands are generated. Some devices run zeros faster, so that only `gemm.protocols` asks for them."""
+
+
 @dataclass(frozen=True)
 class Operands:
     """The user's own matrices: .npy files; None means generated (A, B) or zeros (C)."""
@@ -67,6 +72,8 @@ class Operands:
     b: str | None = None
     c: str | None = None
     out: str | None = None  # where the result goes
+    values: Values = "uniform"  # of those that are generated
+    transposed_b: bool = False  # B lies in memory as its transpose, where the library takes it so
 
     @property
     def given(self) -> bool:
@@ -112,6 +119,8 @@ class Case:
     given: tuple[str, ...] | None = None  # likewise, of its parameters those that are no preset's
     grid: tuple[str, ...] = ()  # likewise, of these those that a run tries several values of
     former_parameters: Parameters | None = None  # of the kernel in `former`; None: the case's own
+    protocols: tuple[str, ...] = ()  # that it is measured by, of `gemm.protocols`
+    rounds: int = 0  # likewise
     measured: tuple[tuple[Gemm, float], ...] = ()  # smaller problems of its kernel, and seconds for each
     own: OwnFile | None = None  # the user's own kernel that it runs
     former_own: OwnFile | None = None  # that of the .cl file in `former`

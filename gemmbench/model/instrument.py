@@ -76,13 +76,39 @@ class AskBatch:
 
 
 @dataclass(frozen=True)
+class Manner:
+    """How problems are launched and timed by another protocol than gemmbench's own: see `gemm.protocols`."""
+
+    apart: bool = True  # each problem is timed by itself; otherwise all of them as a chain, first to last
+    wall: bool = False  # by the wall clock, waiting included; otherwise by the device's stamps
+    waits: bool = False  # each problem has ended before the next is enqueued
+    graph: bool = False  # the chain is replayed as a graph
+    held: bool = False  # the device is held until the launch is in the queue
+    flush_bytes: int = 0  # zeroed before each problem, so that the caches hold none of its operands
+    resets: bool = False  # C is written anew before each problem
+
+
+@dataclass(frozen=True)
+class AskLaunches:
+    """Run problems in another manner, and wait for them.
+
+    Answered by a `Batch`, whose ``each`` has the device scope's seconds of every problem where they are timed
+    apart.
+    """
+
+    handle: int
+    count: int
+    manner: Manner
+
+
+@dataclass(frozen=True)
 class Release:
     """Give a handle's memory back. Answered by `Released`."""
 
     handle: int
 
 
-Request = Open | Build | Prepare | Verify | AskBatch | Release
+Request = Open | Build | Prepare | Verify | AskBatch | AskLaunches | Release
 
 
 # --- answers ------------------------------------------------------------------------------------------------
@@ -121,6 +147,7 @@ class Prepared:
     unit: Work = field(default_factory=Work)  # what a probe's problem does with ``work=1``
     parts: bool = False  # whether clock "parts" splits the host's: seconds of every problem, by `row.PARTS`
     cycle: bool = False  # whether clock "cycle" does so of a whole map cycle
+    checked: bool = False  # whether batches can be timed by the clock `CHECKED`, too
     trips: tuple[int, int] = (1, 1)  # the least and the most ``work`` of a probe that is measured
 
 
@@ -131,6 +158,23 @@ class Verified:
     check: Check
     launches: tuple[Launch, ...] = ()  # the device's stamps of one run; none if they are not known
     matrices: dict[str, Elements] = field(default_factory=dict)  # see `Row.matrices`
+
+
+CHECKED = "checked"
+"""The clock of a batch of which every result is compared, bit for bit, with the first that was verified.
+
+Its seconds are those of a problem without its comparison, and of the comparison as ``check``.
+"""
+
+
+@dataclass(frozen=True)
+class WrongResult:
+    """A result that differs from the first."""
+
+    number: int  # of the problem in its batch, from 0
+    bits: int  # that differ
+    words: int  # that they are in
+    byte: int  # where the first of these begins
 
 
 @dataclass(frozen=True)
@@ -146,6 +190,7 @@ class Batch:
     )  # of every problem, where it was timed
     cycles: int | None = None  # of the device's own clock
     device: tuple[float, float] | None = None  # first START and last END in seconds of the device's clock
+    wrong: tuple[WrongResult, ...] = ()  # of a checked batch
     launch_s: float | None = None  # what all its launches cost, by the wall clock; None: not timed by events
 
     @property
@@ -230,6 +275,14 @@ class LostError(NotMeasuredError):
     """The instrument died or outlasted its time; its handles are prepared again when they are next used."""
 
 
+class InterruptedRow(KeyboardInterrupt):
+    """Ctrl-C, and what a row had until then: it is kept."""
+
+    def __init__(self, row: Row) -> None:
+        super().__init__()
+        self.row = row
+
+
 # --- what parents program against ---------------------------------------------------------------------------
 
 
@@ -275,6 +328,9 @@ class Instrument(Protocol):
 
     def finish(self) -> Batch:
         """The oldest batch that was asked for."""
+
+    def launches(self, handle: int, count: int, manner: Manner) -> Batch:
+        """Run problems in another manner, and wait for them: see `AskLaunches`."""
 
     def pause_limit(self, is_paused: bool) -> None:
         """Whether its time limit stands still, since it only keeps a device busy beside others."""
@@ -339,6 +395,10 @@ class Handle:
         """Run problems back to back."""
         self.start(clock, count, work)
         return self.finish()
+
+    def launches(self, count: int, manner: Manner) -> Batch:
+        """Run problems in another manner, and wait for them: see `AskLaunches`."""
+        return self.instrument.launches(self.number, count, manner)
 
     def release(self) -> None:
         """Give its memory back."""

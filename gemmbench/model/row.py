@@ -24,7 +24,7 @@ from gemmbench.model.units import listed
 SHOWN = 8  # rows and columns of a matrix whose numbers a row keeps
 
 Elements = tuple[tuple[float, ...], ...]  # of a matrix, row by row
-Kind = Literal["gemm", "peak", "bandwidth", "transfer", "latency", "lowering"]
+Kind = Literal["gemm", "peak", "bandwidth", "transfer", "latency", "lowering", "protocols"]
 Status = Literal["ok", "wrong", "unsupported", "skipped", "failed", "crashed", "timed-out"]
 Verdict = Literal["ok", "wrong", "suspect", "none"]
 RanOn = Literal["device", "matrix", "host"]
@@ -177,6 +177,55 @@ class Partner:
 
 
 @dataclass(frozen=True)
+class BitError:
+    """A result that differed from the first, in a sustained run."""
+
+    at_s: float  # since the run's begin, of the middle of its problem
+    result: int  # its number, from 0
+    bits: int  # that differed
+    byte: int  # of the result, where the first word that differed begins
+
+
+@dataclass(frozen=True)
+class Sustained:
+    """A long run under load, window by window; its tuples have a value for each window, or are empty."""
+
+    wanted_s: float
+    end: str  # done, interrupted, or why it ended earlier
+    flops: int  # of a problem
+    results: int = 0  # that were compared with the first, bit for bit: all
+    wrong: int = 0  # of these
+    bits: int = 0  # that differed in them
+    errors: tuple[BitError, ...] = ()  # the first of them
+    check_share: float = 0.0  # of the time that the comparisons took
+    begin_s: tuple[float, ...] = ()  # since the run's begin
+    length_s: tuple[float, ...] = ()  # by the wall clock
+    problems: tuple[int, ...] = ()
+    seconds: tuple[float, ...] = ()  # of a problem, the mean
+    slowest_s: tuple[float, ...] = ()  # of a problem, the mean of the slowest batch
+    wrong_bits: tuple[int, ...] = ()
+    clock_mhz: tuple[float | None, ...] = ()  # medians
+    power_w: tuple[float | None, ...] = ()  # means
+    celsius: tuple[float | None, ...] = ()  # the highest
+    limits: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class ProtocolSamples:
+    """What a protocol of `gemm.protocols` measured of a kernel; they stand apart from all other samples."""
+
+    name: str
+    operands: str  # uniform, normal, zeros
+    statistic: str  # of each round's samples: median, mean, minimum
+    clock: str = ""  # that told the seconds: stamps, wall
+    rounds: tuple[tuple[Positive, ...], ...] = ()  # seconds of a problem, for each sample of each round
+    like: str = ""  # the protocol whose samples these are, if it differs in the statistic alone
+    reason: str = ""  # why there are none
+    clock_mhz: float | None = None  # medians over the rounds, of what the device said; None: it does not say
+    power_w: float | None = None
+
+
+@dataclass(frozen=True)
 class Row:
     """One result, or why there is none."""
 
@@ -227,6 +276,8 @@ class Row:
     burst: dict[str, Scope] = field(
         default_factory=dict
     )  # of a settled peak that power limits: the samples of the other state
+    sustained: Sustained | UnsetType = UNSET  # what followed its samples, where a long run was asked for
+    protocols: tuple[ProtocolSamples, ...] | UnsetType = UNSET  # of kind protocols, whose `samples` is empty
     own: str | UnsetType = UNSET  # of a user's own kernel, the name of its file
 
     @property

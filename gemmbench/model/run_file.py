@@ -209,9 +209,11 @@ def _check_row(path: Path, number: int, row: Row, header: Header) -> None:
             raise bad(f"parameters.{name}", f"{count!r} is not a whole number of 1 or more")
     if row.kind == "transfer" and "bytes" not in row.parameters:
         raise bad("parameters.bytes", "a transfer row must have it")
-    if row.kind == "gemm" and row.problem is None:
-        raise bad("problem", "a gemm row must have one")
-    if row.kind != "gemm" and row.status == "ok" and row.work is None:
+    if row.kind in ("gemm", "protocols") and row.problem is None:
+        raise bad("problem", f"a {row.kind} row must have one")
+    if row.kind == "protocols" and row.samples:
+        raise bad("samples", "a protocols row has none beside its protocols'")
+    if row.kind not in ("gemm", "protocols") and row.status == "ok" and row.work is None:
         raise bad("work", f"a {row.kind} row must have one")
     clocks = (*SCOPES, CHAIN, PAGEABLE)
     if odd := next((name for name in row.samples if name not in clocks), None):

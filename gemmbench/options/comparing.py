@@ -20,6 +20,7 @@ from gemmbench.model.dtypes import GEMM_DTYPES
 from gemmbench.model.kernel_files import MARK
 from gemmbench.model.problem import Gemm as Problem
 from gemmbench.model.row import SCOPES
+from gemmbench.options import names
 from gemmbench.options.declare import (
     CHART,
     FILE,
@@ -68,6 +69,7 @@ def _ratio_option() -> Any:
         "Compare ratios inside one run: every row over this kernel, numpy, or peak; of several names the "
         "first that a row has.",
         metavar="NAMES",
+        names=names.references,
     )
 
 
@@ -94,7 +96,9 @@ class Comparing(Options):
     scope: str = _scope_option()
     ratio: str | None = _ratio_option()
     across: str | None = option(
-        f"Compare although these differ: {', '.join(DIFFERENCES)}; several with commas.", metavar="WHAT"
+        f"Compare although these differ: {', '.join(DIFFERENCES)}; several with commas.",
+        metavar="WHAT",
+        names=names.each((*DIFFERENCES,)),
     )
     missing: str = option(
         "Whether a row of the base that could not be compared fails.",
@@ -116,6 +120,8 @@ class Comparing(Options):
         many=True,
         metavar="FORMAT=FILE",
         shell=True,
+        names=names.each(tuple(f"{form}=" for form in COMPARISON_FORMATS)),
+        single=True,
     )
 
     def __post_init__(self) -> None:
@@ -369,11 +375,15 @@ class Tune(Options):
 
     command: ClassVar[str] = "tune"
 
-    kernel: str | None = option("The kernel to tune (gemmbench kernels lists them).", metavar="NAME")
+    kernel: str | None = option(
+        "The kernel to tune (gemmbench kernels lists them).", metavar="NAME", names=names.kernel, single=True
+    )
     kernel_files: tuple[Path, ...] = kernel_files_option(
         "A kernel of your own, described in the file: see kernels --new."
     )
-    dtype: str | None = option("The data type.  [default: float]", metavar="TYPE")
+    dtype: str | None = option(
+        "The data type.  [default: float]", metavar="TYPE", names=names.DTYPES, single=True
+    )
     sizes: str | None = option(
         "m = n = k; several with commas count alike.  [default: by device]", metavar="LIST"
     )

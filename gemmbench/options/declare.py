@@ -22,6 +22,7 @@ from gemmbench.ladder.variant import Variant
 from gemmbench.model.case import KERNEL
 from gemmbench.model.kernel_files import KernelFileError
 from gemmbench.model.units import reason_of
+from gemmbench.options.names import Names
 from gemmbench.regress import verdict
 from gemmbench.regress.baseline import PEAK
 from gemmbench.regress.verdict import ThresholdError, Thresholds
@@ -104,6 +105,22 @@ class Number:
 
 
 @dataclass(frozen=True)
+class Duration:
+    """Seconds, or minutes or hours with their letter: ``90``, ``90s``, ``10m``, ``1.5h``."""
+
+    def convert(self, value: Any) -> float:
+        text = str(value).strip().lower()
+        scale = {"s": 1.0, "m": 60.0, "h": 3600.0}.get(text[-1:], 0.0)
+        try:
+            number = float(text[:-1] if scale else text) * (scale or 1.0)
+        except ValueError:
+            number = math.nan
+        if not (0 < number < math.inf):
+            raise ValueError(f"{value!r} is not a time such as 90s, 10m or 2h.")
+        return number
+
+
+@dataclass(frozen=True)
 class Choice:
     """One of several names."""
 
@@ -155,6 +172,8 @@ class Spec:
     env: str | None = None  # the environment variable that gives it
     bare: str | None = None  # what it is without a value
     shell: bool = False  # only the command line has it
+    names: Names | None = None  # what a shell completes
+    single: bool = False  # it takes a single name, not several with commas
 
     def spellings(self, name: str) -> tuple[str, ...]:
         """How it is written on the command line: ``--no-peak``, with its short forms."""

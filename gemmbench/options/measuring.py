@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from gemmbench import UsageError, exports, ladder
-from gemmbench.gemm import lowering
+from gemmbench.gemm import lowering, protocols
 from gemmbench.gemm.operands import OperandError, read_header
 from gemmbench.gemm.workloads import PROMPT, SETS, Shape, ShapeFileError, merged, read_shapes
 from gemmbench.ladder.variant import Variant
@@ -23,6 +23,7 @@ from gemmbench.model.dtypes import GEMM_DTYPES
 from gemmbench.model.problem import Gemm as Problem
 from gemmbench.model.problem import leading
 from gemmbench.model.row import MATHS, SCOPES
+from gemmbench.options import names
 from gemmbench.options.declare import (
     CHART,
     FILE,
@@ -33,6 +34,7 @@ from gemmbench.options.declare import (
     SIZE,
     Choice,
     Count,
+    Duration,
     Flag,
     Number,
     Options,
@@ -56,7 +58,7 @@ from gemmbench.options.declare import (
     optional_kernels,
     own_kernels,
 )
-from gemmbench.probes import ALL_DTYPES, PEAK_DTYPES, memory
+from gemmbench.probes import ALL_DTYPES, PEAK_DTYPES, PROBES, memory
 from gemmbench.probes.arithmetic import WIDTHS
 from gemmbench.probes.memory import bandwidth_plan, memory_plan
 from gemmbench.suite.plan import (
@@ -83,6 +85,7 @@ RUN_FORMATS = ("table", *exports.FORMATS)
 FORMAT = f"How it is printed: {', '.join(RUN_FORMATS)}."
 EVERY_PROBE = "all"  # of --describe without a name
 _DEFAULT_SIZE = 1024
+_PROTOCOL_S = 0.5
 
 
 def device_option(default: str = "the best found") -> Any:
@@ -93,6 +96,7 @@ def device_option(default: str = "the best found") -> Any:
         default="",
         env="GEMMBENCH_DEVICE",
         metavar="WHICH",
+        names=names.devices,
     )
 
 
@@ -170,6 +174,11 @@ class Measuring(Options):
             energy=self.energy,
         )
 
+    @property
+    def sustain_s(self) -> float:
+        """How long the fastest row of each device runs on."""
+        return 0.0
+
     def plan(self, devices: Sequence[DeviceFacts], find_tuned: FindTuned) -> Plan:
         """What is measured on these devices.
 
@@ -180,8 +189,30 @@ class Measuring(Options):
         raise NotImplementedError
 
 
+def sustain_option() -> Any:
+    """``--for``."""
+    return option(
+        "Let the fastest row of each device run on for so long: rate, clock, power and temperature over "
+        "time, every result compared with the first, bit for bit.",
+        Duration(),
+        flags=("--for",),
+        metavar="10m",
+    )
+
+
 @dataclass(frozen=True, kw_only=True)
-class Peak(Measuring):
+class Sustaining(Measuring):
+    """A measuring command whose fastest row can run on."""
+
+    sustain: float | None = sustain_option()
+
+    @property
+    def sustain_s(self) -> float:
+        return self.sustain or 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Peak(Sustaining):
     """Measure what the device can do: arithmetic, memory, transfers.
 
     For every data type and vector width, several forms of a multiply-add, numbers of independent chains
@@ -197,9 +228,12 @@ class Peak(Measuring):
         "Data types of the compute family, several with commas; every probe of a type that is named.  "
         f"[default: {','.join(PEAK_DTYPES)}]",
         metavar="TYPES",
+        names=names.each(ALL_DTYPES),
     )
     only: str | None = option(
-        f"{', '.join(FAMILIES)}; several with commas.  [default: {COMPUTE}]", metavar="FAMILIES"
+        f"{', '.join(FAMILIES)}; several with commas.  [default: {COMPUTE}]",
+        metavar="FAMILIES",
+        names=names.each(FAMILIES),
     )
     all: bool = flag("Every family, every type, every probe.")
     describe: str | None = option(
@@ -207,6 +241,7 @@ class Peak(Measuring):
         metavar="[PROBE]",
         bare=EVERY_PROBE,
         shell=True,
+        names=names.each((*PROBES, *memory.BY_NAME)),
     )
     format: str = option(FORMAT, Choice(RUN_FORMATS), "table", shell=True, metavar="FORMAT")
 
@@ -219,6 +254,8 @@ class Peak(Measuring):
         if self.types is not None and COMPUTE not in self.families:
             raise UsageError(f"--types is for the {COMPUTE} family, which --only leaves out")
         _ = self.dtypes
+        if self.sustain and COMPUTE not in self.families:
+            raise UsageError(f"--for runs a row of the {COMPUTE} family on, which --only leaves out")
 
     @cached_property
     def families(self) -> tuple[str, ...]:
@@ -247,16 +284,21 @@ class Ladder(Measuring):
         default="all",
         flags=("--kernel",),
         metavar="NAMES",
+        names=names.kernels,
     )
     kernel_files: tuple[Path, ...] = kernel_files_option()
     dtype: str | None = option(
-        f"{', '.join(GEMM_DTYPES)} (int8); several with commas.", default="float", metavar="TYPES"
+        f"{', '.join(GEMM_DTYPES)} (int8); several with commas.",
+        default="float",
+        metavar="TYPES",
+        names=names.DTYPES,
     )
     baseline: str = option(
         f"Libraries beside the kernels: {', '.join(ladder.BASELINES)}; several with commas, all or none. "
         "numpy is the host's own BLAS, cblas a second one; the others run on the device.",
         default=ladder.BASELINE,
         metavar="NAMES",
+        names=names.baselines,
     )
     threads: str | None = option(
         "Of the host's BLAS, each a row of its own: numbers, all.  [default: what it takes by itself]",
@@ -269,15 +311,20 @@ class Ladder(Measuring):
         flags=("--param",),
         metavar="NAME=VALUES",
         many=True,
+        names=names.parameters,
+        single=True,
     )
     math: str | None = option(
         "Compile OpenCL kernels with strict math, fast (-cl-fast-relaxed-math), or both, in turn, with a "
         "ratio.  [default: the kernel's own: strict; image-4x8 and buffer-4x8 fast]",
         metavar="strict,fast",
+        names=names.each(MATHS),
     )
     versus: str | None = option(
         "Take each kernel's batches in turn with this one's: the ratio of their rates gets a column.",
         metavar="NAME",
+        names=names.kernel,
+        single=True,
     )
     tuned: bool = option(
         "Parameters that `gemmbench tune` has kept for this device, in the place of the shipped ones.",
@@ -476,6 +523,7 @@ class Precision(Ladder):
         "Data types, the columns of the table; several with commas.",
         default="half,float,double",
         metavar="TYPES",
+        names=names.DTYPES,
     )
 
     def __post_init__(self) -> None:
@@ -517,6 +565,7 @@ class Workloads(Ladder):
     set: str | None = option(
         f"{', '.join(SETS)} or all; several with commas.  [default: all, or none beside --file]",
         metavar="NAMES",
+        names=names.each({**{name: shapes.idea for name, shapes in SETS.items()}, "all": "every set"}),
     )
     file: Path | None = option(
         "Your own shapes: columns m, n, k and, if you like, name, lda, ldb, ldc.", FILE, metavar="FILE.csv"
@@ -557,7 +606,7 @@ class Workloads(Ladder):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Gemm(Ladder):
+class Gemm(Ladder, Sustaining):
     """Measure one problem, on generated or on your own matrices.
 
     Times are split into queued, submitted and running for every launch, and into kernel, device and host
@@ -578,7 +627,9 @@ class Gemm(Ladder):
     c: Path | None = option("Your own C (m x n), for beta.", INPUT, metavar="C.npy")
     out: Path | None = option("Write the result; needs one --kernel.", INPUT, metavar="OUT.npy")
     dtype: str | None = option(
-        f"{', '.join(GEMM_DTYPES)} (int8); several with commas.  [default: float]", metavar="TYPES"
+        f"{', '.join(GEMM_DTYPES)} (int8); several with commas.  [default: float]",
+        metavar="TYPES",
+        names=names.DTYPES,
     )
     scope: str | None = hidden(None)
 
@@ -596,6 +647,10 @@ class Gemm(Ladder):
                 raise UsageError(
                     f"--beta {self.beta:g} adds to C, but there is no --c; give it, or leave --beta out"
                 )
+        if self.sustain and self.beta != 0:
+            raise UsageError("--for compares every C with the first: with --beta each has another")
+        if self.sustain and (self.out or self.versus or len(self.dtypes) > 1):
+            raise UsageError("--for runs one row on: it goes without --out, --versus and several data types")
         if self.out:
             if len(self.variants) != 1 or len(self.dtypes) != 1:
                 raise UsageError("--out needs exactly one --kernel and one --dtype, whose result it holds")
@@ -671,10 +726,119 @@ class Gemm(Ladder):
         if self.out and len(devices) > 1:
             raise UsageError("--out needs exactly one --device, whose result it holds")
         files = (self.a, self.b, self.c, self.out)
-        own = Operands(*(str(file.absolute()) if file else None for file in files))
+        a, b, c, out = (str(file.absolute()) if file else None for file in files)
+        own = Operands(a, b, c, out)
         steps: Plan = ()
         for dtype in self.dtypes:
             if self.peak and all(self._size[:3]):
                 steps += peak_steps(devices, dtype, self.variants)
             steps += self._gemms(devices, dtype, find_tuned, own)
         return steps
+
+
+@dataclass(frozen=True, kw_only=True)
+class Protocols(Ladder):
+    """Measure one kernel as other tools do: why a figure is lower than theirs.
+
+    One kernel, or a library, at one problem, by gemmbench's own protocol, by that with one thing changed
+    (cold caches, a burst, zeros for operands, single launches, the mean), and as mamf-finder, triton's
+    do_bench, nvbench and clpeak measure. They are taken in turn, in rounds; each difference is against
+    gemmbench's own of the same rounds, in per cent of the rate.
+    """
+
+    command: ClassVar[str] = "protocols"
+    chart: ClassVar[str | None] = "protocols"
+
+    kernels: str = option(
+        "The kernel or library (gemmbench kernels lists them); best: the first of gemmbench's own that the "
+        "device runs.",
+        default="best",
+        flags=("--kernel",),
+        metavar="NAME",
+    )
+    only: str | None = option(
+        f"These protocols beside gemmbench's own: {', '.join(protocols.OTHERS)}; with commas. [default: all]",
+        metavar="NAMES",
+    )
+    rounds: int = option("How often each protocol is taken in turn.", SIZE, 5)
+    m: int = option("Rows of A and C.", SIZE, _DEFAULT_SIZE, flags=("-m", "--size"))
+    n: int | None = option("Columns of B and C.  [default: m]", SIZE, flags=("-n",))
+    k: int | None = option("Columns of A, rows of B.  [default: m]", SIZE, flags=("-k",))
+    budget: float | None = option(
+        "Sampling time of gemmbench's own protocol, and of those with one thing changed, in each round.  "
+        "[default: 0.5]",
+        Number(0),
+        metavar="SECONDS",
+    )
+    dtype: str | None = option(f"{', '.join(GEMM_DTYPES)} (int8).", default="float", metavar="TYPE")
+    describe: bool = flag(
+        "Say what every protocol does and where it is described, and measure nothing.", shell=True
+    )
+    format: str = option("", Choice(RUN_FORMATS), "table", shell=True)
+    concurrent: bool = hidden(False)
+    cold: bool = hidden(False)
+    state: State = hidden("settled")
+    energy: bool = hidden(False)
+    baseline: str = hidden("none")
+    versus: str | None = hidden(None)
+    beta: float = hidden(0.0)
+    scope: str | None = hidden(None)
+    peak: bool = hidden(False)
+    remeasure: bool = hidden(False)
+
+    @cached_property
+    def variants(self) -> tuple[Variant, ...]:
+        """The kernel; of several, those of which each device gets the first that it runs."""
+        return self.own if self.own and self.kernels == "best" else super().variants
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _ = self.names
+        if self.describe:
+            return
+        if len(self.variants) != 1 and (self.own or self.kernels != "best"):
+            raise UsageError(f"protocols measures one kernel: --kernel names {len(self.variants)}")
+        if self.kernels == ladder.AUTO:
+            raise UsageError("auto takes another kernel for each problem: name the kernel with --kernel")
+        if len(self.dtypes) != 1:
+            raise UsageError("protocols measures one data type: --dtype names several")
+        axes = self.axes
+        if max(len(axes.maths), len(axes.threads), *map(len, axes.grid.values()), 1) > 1:
+            raise UsageError(
+                "protocols measures one kernel: --param, --math and --threads take one value each"
+            )
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The protocols, in the order of their table; gemmbench's own is always among them."""
+        if self.only is None:
+            return protocols.NAMES
+        chosen = choose(self.only, protocols.NAMES, "protocol")
+        return tuple(name for name in protocols.NAMES if name in chosen or name == protocols.OWN)
+
+    @property
+    def policy(self) -> Policy:
+        each_s = _PROTOCOL_S if self.budget is None else self.budget
+        whole_s = max(DEFAULT_BUDGET_S, protocols.expected_s(self.names, self.rounds, each_s))
+        limit_s = 60 + 20 * whole_s if self.time_limit is None else self.time_limit
+        return replace(super().policy, budget_s=whole_s, share_s=each_s, total_s=None, time_limit_s=limit_s)
+
+    @cached_property
+    def shapes(self) -> tuple[Shape, ...]:
+        m = self.m
+        return (Shape("", m, m if self.n is None else self.n, m if self.k is None else self.k),)
+
+    def plan(self, devices: Sequence[DeviceFacts], find_tuned: FindTuned) -> Plan:
+        """One case for each device: of several kernels, the first that it runs."""
+        steps = super().plan(devices, find_tuned)
+        kept: dict[int, Case | Skip] = {}
+        for step in steps:
+            what = step.row if isinstance(step, Skip) else step
+            if what.variant != ladder.AUTO and not isinstance(kept.get(what.device), Case):
+                kept[what.device] = step
+        return tuple(
+            replace(step, kind="protocols", protocols=self.names, rounds=self.rounds)
+            if isinstance(step, Case)
+            else Skip(replace(step.row, kind="protocols"))
+            for step in kept.values()
+        )

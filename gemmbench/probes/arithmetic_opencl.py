@@ -92,7 +92,7 @@ class Chains:
         if form.recurrence == "mixed":
             counted |= {WIDENING: unroll * self.width}
         inspect = partial(in_ptx, self.runtime.build(form.file, options), kernel, counted)
-        return Bench(self, chain, choice, unit, (1, MOST_TRIPS), inspect=inspect)
+        return Bench(self, chain, choice, unit, (1, MOST_TRIPS), inspect=inspect, written=self.sums)
 
     def drawn(self, recurrence: str) -> _Shared:
         """Drawn once for all forms that compute the same."""
@@ -199,7 +199,7 @@ class Tiles:
         unit = Work(flops=instruction.operations * products * unroll)
         inspect = partial(in_ptx, built, probe.name, probe.in_ptx(instruction, chains * unroll))
         product = Product(self, launched, chains, unroll)
-        return Bench(self, product, choice, unit, (1, MOST_TRIPS), inspect=inspect)
+        return Bench(self, product, choice, unit, (1, MOST_TRIPS), inspect=inspect, written=self.results)
 
     def products(self, chains: int) -> int:
         """Of one work-group."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -13,9 +14,10 @@ import pyopencl as cl
 from gemmbench.ladder.variant import smaller_group
 from gemmbench.model import instrument
 from gemmbench.model.dtypes import ReferenceArray
-from gemmbench.model.instrument import Batch, Prepared, Verified, When
+from gemmbench.model.instrument import CHECKED, Batch, Prepared, Verified, When
 from gemmbench.model.kernel_files import fingerprint
 from gemmbench.model.row import Check, Parameters, Work
+from gemmbench.opencl.compare import Comparer
 from gemmbench.opencl.runtime import Built, Runtime, errors
 from gemmbench.probes.memory import MemoryProbe
 from gemmbench.probes.reference import TABLE_ELEMENTS, RepeatedTable, sum_bits
@@ -104,6 +106,7 @@ class Bench:
         trips: the least and the most units of work in a launch that is measured.
         notes: for the row.
         inspect: looks into its program: what is wrong there, or "", and figures for the check.
+        written: the buffer that a launch writes, if it writes the same each time.
     """
 
     def __init__(
@@ -115,10 +118,15 @@ class Bench:
         trips: tuple[int, int],
         notes: tuple[str, ...] = (),
         inspect: Inspect = lambda: ("", {}),
+        written: Any = None,
     ) -> None:
         self.operands, self.candidate, self._inspect = operands, candidate, inspect
+        self._written, self._comparers = written, dict[int, Comparer]()
         built = replace(candidate.launcher.build, choice=choice)
-        self.prepared = Prepared(("device",), built=built, notes=notes, unit=unit, trips=trips)
+        checked = written is not None
+        self.prepared = Prepared(
+            ("device",), built=built, notes=notes, unit=unit, trips=trips, checked=checked
+        )
         self._work = trips[0]  # of the latest launch
 
     def verify(self, when: When) -> Verified:
@@ -129,9 +137,26 @@ class Bench:
         reasons = tuple(filter(None, (wrong, lacking)))
         return Verified(Check("suspect" if reasons else "ok", figures, reasons))
 
+    def _checked_batch(self, count: int, work: int) -> Batch:
+        """So many launches, what each writes compared with what the first has written."""
+        queue = self.candidate.launcher.queue
+        if work not in self._comparers:
+            first = cl.Buffer(queue.context, cl.mem_flags.READ_WRITE, self._written.size)
+            self.candidate.enqueue(work)
+            cl.enqueue_copy(queue, first, self._written)
+            runtime = self.operands.runtime  # type: ignore[attr-defined]  # of those that say what is written
+            self._comparers[work] = Comparer(runtime, first, self._written.size)
+        launch = partial(self._launch, work)
+        return self._comparers[work].batch(count, "kernel", launch).finish()
+
+    def _launch(self, work: int, number: int) -> tuple[list[Any], Any]:
+        return [self.candidate.enqueue(work)], self._written
+
     def start(self, clock: str, count: int, work: int) -> Batch:
         self._work = work
         with errors():
+            if clock == CHECKED:
+                return self._checked_batch(count, work)
             return timed(self.candidate.launcher.queue, lambda: self.candidate.enqueue(work), count)
 
     def release(self) -> None:

@@ -19,13 +19,15 @@ from gemmbench.model.run_file import SCHEMA_VERSION, Header, Run, RunFile, RunFi
 from gemmbench.model.units import spelt_out
 from gemmbench.suite import session, together
 from gemmbench.suite.auto import Automatic
-from gemmbench.suite.cached import KeptMeasurements, KeptPeaks, KeptPresets, NoHomeError
+from gemmbench.suite.cached import KeptMeasurements, KeptPeaks, KeptPresets, NoHomeError, keep_devices
 from gemmbench.suite.plan import FindTuned, SelectionError, select
 from gemmbench.suite.together import Group
 from gemmbench.suite.together_table import alone
 
 MakePlan = Callable[[Sequence[DeviceFacts], FindTuned], Plan]
 Listen = Callable[[Event], None]
+
+_NOTHING_RAN = "--for ran nothing: no kernel that was measured can run on; name one with --kernel"
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,7 @@ class Request:
     concurrent: bool = False  # each case on each device alone, then on all of them at once
     cached_peaks: bool = False  # peaks that an earlier run has measured are not measured again
     tuned: bool = False  # the tuner's presets are used
+    sustain_s: float = 0.0  # the fastest row of each device runs on for so long
 
 
 @dataclass
@@ -69,6 +72,7 @@ class Measurement:
     presets: KeptPresets
     worker: Worker
     make_machine: Maker
+    asides: tuple[str, ...] = ()  # for the user, on the way
 
     def run(self, listen: Listen = lambda _: None) -> Outcome:
         """Measure. Ctrl-C and a full disk end the run; the rows before them are in the outcome.
@@ -105,17 +109,45 @@ class Measurement:
         outcome.run = replace(outcome.run, rows=current(rows))
         self.peaks.keep(alone(outcome.run), resumed)
         measured.keep(header, automatic.lessons)
-        outcome.notes = (*self.peaks.notes, *measured.notes, *self.presets.notes)
+        outcome.notes = (*self.peaks.notes, *measured.notes, *self.presets.notes, *self.asides)
         return outcome
 
     def _events(self, file: RunFile | None, automatic: Automatic) -> Generator[Event, None, None]:
         header, policy = self.header, self.header.policy
         if not self.groups:
-            yield from session.run(self.plan, header.devices, policy, self.worker, file, automatic)
+            events = session.run(self.plan, header.devices, policy, self.worker, file, automatic)
+            yield from self._with_load(events, file, automatic, lambda _: self.worker)
             return
         steps = session.Steps(header.devices, policy, file, automatic)
         with together.Crew(self.worker, lambda: Worker(self.make_machine), len(header.devices)) as crew:
-            yield from together.run(self.groups, crew, steps)
+            events = together.run(self.groups, crew, steps)
+            yield from self._with_load(events, file, automatic, crew.of)
+
+    def _with_load(
+        self,
+        events: Generator[Event, None, None],
+        file: RunFile | None,
+        automatic: Automatic,
+        worker_of: Callable[[int], Worker],
+    ) -> Generator[Event, None, None]:
+        """The events of a run, and of the long one that follows it, if it was asked for."""
+        rows: list[Row] = []
+        for event in events:
+            if isinstance(event, Finished):
+                rows.append(event.row)
+            yield event
+        if not self.request.sustain_s:
+            return
+        from gemmbench.suite import sustain
+
+        header = self.header
+        steps = session.Steps(header.devices, header.policy, file, automatic)
+        named = self.request.named
+        has_run = yield from sustain.run(
+            self.plan, current(rows), named, steps, worker_of, self.request.sustain_s, bool(self.groups)
+        )
+        if not has_run:
+            self.asides = (_NOTHING_RAN,)
 
 
 @contextmanager
@@ -160,6 +192,7 @@ def every_device(worker: Worker) -> tuple[tuple[DeviceFacts, ...], HostFacts]:
         devices, host = worker.devices()
     if not devices:
         raise UsageError(no_device_message())
+    keep_devices(devices)
     return devices, host
 
 

@@ -15,7 +15,7 @@ from gemmbench.measure.child import Worker
 from gemmbench.measure.sampling import Pairs, in_turn
 from gemmbench.model.case import Case, Event, Finished, Plan, Planned, Policy, Skip, Staged, Started
 from gemmbench.model.device import HOST, DeviceFacts
-from gemmbench.model.instrument import NotMeasuredError
+from gemmbench.model.instrument import InterruptedRow, NotMeasuredError
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Parameters, Row, Scope, Work
 from gemmbench.model.run_file import RunFile, RunFileError
@@ -172,9 +172,11 @@ class Steps:
                     "sources than today's; --force drops them, or give --save another file"
                 )
 
-    def planned(self, cases: int) -> Planned:
-        """The event before the first case: how many there are to measure."""
+    def planned(self, cases: int, lasting_s: float | None = None) -> Planned:
+        """The event before the first case: how many there are, and how long they take if known."""
         self.shares = Shares(self.policy, cases)
+        if lasting_s is not None:
+            return Planned(cases, lasting_s)
         each_s = self.policy.budget_s + _OVERHEAD_S + (_ENERGY_S if self.policy.energy else 0.0)
         return Planned(cases, cases * each_s if self.policy.total_s is None else self.policy.total_s)
 
@@ -206,7 +208,11 @@ class Steps:
             row = step.row
         else:
             yield self.started(step.label)
-            row = yield from self.measure(step, worker)
+            try:
+                row = yield from self.measure(step, worker)
+            except InterruptedRow as interrupted:
+                yield self.finished(interrupted.row)
+                raise
         if self._peaks:
             self._peaks.record(row)
         yield self.finished(row)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -24,23 +23,24 @@ import yaml
 from junitparser import JUnitXml
 
 from gemmbench import __version__
-from gemmbench.ladder import BY_NAME
 from gemmbench.model import kernel_files
 from gemmbench.model.row import Row
 from gemmbench.model.run_file import Run, load
 from tests.compare_runs import save
 from tests.device.conftest import all_devices
+from tests.own_kernel import MINE
 
 ROOT = Path(__file__).parents[2]
 RECIPES = ROOT / "docs" / "ci"
 BIN = Path(sys.executable).parent
-JOBS = {"cpu-against": "base.jsonl", "gpu-rates": "bench/base-gpu.jsonl"}
+JOBS = {"my-kernels": "base.jsonl", "my-machine": "bench/base-gpu.jsonl"}
 SHELL = {  # the uses that gate.sh names, of either job
-    "cpu-against": "--against before/kernels --threshold '5 %'",
-    "gpu-rates": "--threshold '5 %' --fail-on resources",
+    "my-kernels": "--kernel-file kernels/mine.cl --against before/kernels/mine.cl --threshold '5 %'",
+    "my-machine": "--threshold '5 %' --fail-on resources",
 }
+BASE = "--kernel own --kernel-file before/kernels/mine.cl --baseline none --no-peak --device pocl"
+WHEEL = f"bench/gemmbench-{__version__}-py3-none-any.whl"
 SCALE = 1e6
-CASES = "--sizes 256 --kernel naive,register,cpu-packed --baseline none --no-peak --device pocl"
 TINY = "--sizes 16 --kernel naive,tiled --no-peak --device pocl --budget 0.02"
 
 
@@ -51,7 +51,7 @@ def here(command: str) -> str:
     assert devices, "no OpenCL device was found"
     if "--against" in command:
         command = command.replace("'5 %'", "'900 %'")
-    command = command.replace(CASES, TINY)
+    command = command.replace("--sizes 256,512", "--sizes 16 --budget 0.02")
     return re.sub(r"--device (pocl|nvidia)\b", f"--device {devices[0].index}", command)
 
 
@@ -75,7 +75,8 @@ def gitlab(job: str) -> list[tuple[str, bool]]:
 
 def shell(job: str) -> list[tuple[str, bool]]:
     gate = f"REPORTS=. sh '{RECIPES / 'gate.sh'}' {JOBS[job]} {SHELL[job]}"
-    return [(f"gemmbench square {CASES} --save base.jsonl\n{gate}", False)]
+    made = f"gemmbench square --sizes 256,512 {BASE} --save base.jsonl\n" if job == "my-kernels" else ""
+    return [(made + gate, False)]
 
 
 SERVERS: dict[str, Callable[[str], list[tuple[str, bool]]]] = {
@@ -147,40 +148,53 @@ def run(folder: Path, scripts: list[tuple[str, bool]]) -> tuple[int, str]:
     return status, printed
 
 
-@pytest.mark.parametrize("job", JOBS)
+@pytest.mark.parametrize(
+    ("server", "broken"), [("github", False), ("github", True), ("gitlab", False), ("shell", True)]
+)
+def test_my_kernels(server: str, broken: bool, tmp_path: Path) -> None:
+    """Broken: the kernel of the change is wrong; whether a slower one fails, test_check.py says."""
+    for folder in ("kernels", "before/kernels"):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / "mine.cl").write_text(MINE, encoding="utf-8")
+    if broken:
+        (tmp_path / "kernels" / "mine.cl").write_text(MINE.replace("= sum;", "= sum + 1;"), encoding="utf-8")
+    judge(server, "my-kernels", tmp_path, "mine" if broken else "", "broken")
+
+
 @pytest.mark.parametrize("server", SERVERS)
 @pytest.mark.parametrize("broken", [False, True], ids=["passes", "fails"])
-def test_a_job_passes_and_fails(server: str, job: str, broken: bool, measured: Run, tmp_path: Path) -> None:
-    """Broken: one of both sides lacks a kernel; whether slower rows fail, test_check.py says."""
+def test_my_machine(server: str, broken: bool, measured: Run, tmp_path: Path) -> None:
+    """Broken: this gemmbench lacks a kernel of the base; whether slower rows fail, test_check.py says."""
     (tmp_path / "bench").mkdir()
-    shutil.copytree(kernel_files.folder(), tmp_path / "before" / "kernels")
-    gone = "gone"
-    if job == "gpu-rates":  # naive's time is as it was, and 5 % of it is no question for a busy machine
-        rows = [scaled(row, SCALE) for row in measured.rows if row.variant != "naive"]
-        if broken:
-            rows = [*rows, *(replace(row, variant="gone") for row in rows if row.variant == "tiled")]
-        save(str(tmp_path / JOBS[job]), replace(measured, rows=tuple(6 * rows)))  # as check --aa saves it
-    elif broken:
-        (tmp_path / "before" / "kernels" / BY_NAME[gone := "tiled"].passes[0].file).unlink()
+    # naive's time is as it was, and 5 % of it is no question for a busy machine
+    rows = [scaled(row, SCALE) for row in measured.rows if row.variant != "naive"]
+    if broken:
+        rows = [*rows, *(replace(row, variant="gone") for row in rows if row.variant == "tiled")]
+    save(
+        str(tmp_path / JOBS["my-machine"]), replace(measured, rows=tuple(6 * rows))
+    )  # as check --aa saves it
+    judge(server, "my-machine", tmp_path, "gone" if broken else "", "missing")
 
-    status, printed = run(tmp_path, SERVERS[server](job))
 
-    assert status == int(broken), printed
-    cases = [case for suite in JUnitXml.fromfile(str(tmp_path / "report.xml")) for case in suite]
-    assert {case.name.split()[0] for case in cases if not case.is_passed} == ({gone} if broken else set())
-    summary = (tmp_path / "summary.md").read_text(encoding="utf-8")
+def judge(server: str, job: str, folder: Path, gone: str, verdict: str) -> None:
+    """Run a job: it passes, or fails for a row of the kernel named, which has this verdict."""
+    status, printed = run(folder, SERVERS[server](job))
+    assert status == bool(gone), printed
+    cases = [case for suite in JUnitXml.fromfile(str(folder / "report.xml")) for case in suite]
+    assert {case.name.split()[0] for case in cases if not case.is_passed} == ({gone} if gone else set())
+    summary = (folder / "summary.md").read_text(encoding="utf-8")
     assert summary.startswith("### gemmbench: ")
-    assert ("1 missing" in summary.splitlines()[0]) == broken
-    assert load(tmp_path / "new.jsonl").rows
+    assert (f"1 {verdict}" in summary.splitlines()[0]) == bool(gone), summary
+    assert load(folder / "new.jsonl").rows
     if server != "gitlab":
-        assert (tmp_path / "job.md").read_text(encoding="utf-8") == summary
+        assert (folder / "job.md").read_text(encoding="utf-8") == summary
     if server == "github":
         assert "::notice title=gemmbench::" in printed
-        assert bool(re.search(f"^::(error|warning).*{gone}", printed, re.MULTILINE)) == broken
+        assert bool(re.search(f"^::(error|warning).*{gone}", printed, re.MULTILINE)) == bool(gone)
 
 
 def test_kernels_are_held_against_their_former_selves(measured: Run, tmp_path: Path) -> None:
-    """The third use that gate.sh names; whether slower ones fail, test_check.py says."""
+    """gemmbench's own, of a folder; whether slower ones fail, test_check.py says."""
     (tmp_path / "bench").mkdir()
     save(str(tmp_path / "bench" / "base.jsonl"), measured)
     words = f"bench/base.jsonl --against '{kernel_files.folder()}' --threshold '900 %'"
@@ -199,7 +213,7 @@ def test_every_job_is_run_here(name: str) -> None:
 @pytest.mark.parametrize("name", ["github-actions.yml", "gitlab-ci.yml"])
 def test_the_bases_are_made_as_the_comments_say(name: str, measured: Run, tmp_path: Path) -> None:
     commands = re.findall(r"^#   (gemmbench .+)$", (RECIPES / name).read_text(encoding="utf-8"), re.MULTILINE)
-    assert [command.split()[-1] for command in commands if "bench/" in command] == [JOBS["gpu-rates"]]
+    assert [command.split()[-1] for command in commands if "bench/" in command] == [JOBS["my-machine"]]
     (tmp_path / "bench").mkdir()
     save(str(tmp_path / "once.jsonl"), measured)
     for command in commands:
@@ -249,7 +263,22 @@ def test_an_earlier_jobs_reports_do_not_pass_for_this_ones(tmp_path: Path) -> No
 @pytest.mark.parametrize("name", ["github-actions.yml", "gitlab-ci.yml"])
 def test_recipes_install_the_version_that_they_are_of(name: str) -> None:
     installs = re.findall(r"pip install (\S+)", (RECIPES / name).read_text(encoding="utf-8"))
-    assert installs == ["-e", f"gemmbench=={__version__}"]
+    assert installs == [WHEEL, WHEEL]
+
+
+@pytest.mark.parametrize("name", ["github-actions.yml", "gitlab-ci.yml"])
+def test_recipes_say_first_what_they_guard(name: str) -> None:
+    text = " ".join(re.sub(r"^ *#", "", (RECIPES / name).read_text(encoding="utf-8"), flags=re.M).split())
+    for job, guards in zip(JOBS, ("my kernels:", "my driver, compiler or machine:"), strict=True):
+        before = text.partition(f" {job}: ")[0].rpartition(" This guards ")[2]
+        assert before.startswith(guards)
+
+
+def test_the_shell_recipe_names_both_uses() -> None:
+    text = (RECIPES / "gate.sh").read_text(encoding="utf-8")
+    assert all(
+        f"sh gate.sh {Path(JOBS[job]).with_stem('base')} {words}" in text for job, words in SHELL.items()
+    )
 
 
 def reframe(folder: Path, base: Run, *options: str) -> tuple[int, str]:
@@ -261,7 +290,7 @@ def reframe(folder: Path, base: Run, *options: str) -> tuple[int, str]:
         [
             *(BIN / "reframe", "--prefix=out", "--nocolor", "--distribute=all", "-r"),
             *("-C", checks / "settings.py", "-c", checks / "gemmbench_check.py"),
-            *("-S", "options=--patience=0", *options),
+            *options,
         ],
         cwd=folder,
         env={
@@ -286,8 +315,7 @@ def test_reframe_passes_and_has_a_variable_for_every_row(measured: Run, tmp_path
     assert "Ran 1/1 test case(s)" in printed
     found = re.findall(r"^P: (\S+): \S+ (\S+) \(r:\S+, l:(\S+), u:None\)", printed, re.MULTILINE)
     names = {name for name, *_ in found}
-    assert len(names) == 2
-    assert {name.partition("_")[0] for name in names} == {"0", "host"}
+    assert names == {"tiled_float_16", "numpy_float_16"}
     assert {tuple(rest) for _, *rest in found} == {("GFLOP/s", "-0.05")}
 
 
@@ -310,7 +338,7 @@ def test_reframe_fails_for_a_row_that_could_not_run(measured: Run, tmp_path: Pat
     rows = [replace(row, variant="gone") if row.variant == "tiled" else row for row in measured.rows]
     status, printed = reframe(tmp_path, replace(measured, rows=tuple(rows)))
     assert status == 1
-    assert re.search(r"gone_float_16x16x16_TS\d+: unsupported this gemmbench has no kernel gone", printed)
+    assert re.search(r"gone_float_16: unsupported this gemmbench has no kernel gone", printed)
 
 
 def test_reframe_without_a_base_says_so(measured: Run, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,7 +18,7 @@ from gemmbench.ladder import BY_NAME
 from gemmbench.ladder.variant import Layout, round_up
 from gemmbench.measure.machine import OpenCLMachine
 from gemmbench.model.case import Case, Operands, Policy, Skip
-from gemmbench.model.instrument import Batch, NotMeasuredError
+from gemmbench.model.instrument import CHECKED, Batch, Manner, NotMeasuredError, WrongResult
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Row
 from gemmbench.suite.plan import gemm_plan
@@ -312,3 +313,57 @@ def test_only_nvidias_gpus_are_planned() -> None:
     (planned,) = gemm_plan([DEVICE], [CUBLAS], [Gemm(8, 8, 8, "half")])
     assert isinstance(planned, Case), "NVIDIA's OpenCL lists no half, cuBLAS has it"
     assert (planned.device, planned.source) == (0, "")
+
+
+def test_other_protocols_flush_reset_hold_and_replay(install: Install) -> None:
+    driver, _ = install()
+    bench = CublasExecutor(DEVICE).prepare(case(Gemm(8, 16, 24, "half")), QUICK)
+    cold = bench.launches(3, Manner(flush_bytes=4096, resets=True, waits=True, held=True))
+    assert driver.zeroed == [4096] * 3
+    assert driver.copies.count("across") == 3
+    assert driver.held_until == [1, 2, 3]
+    assert len(cold.each["device"]) == cold.count == 3
+    chain = bench.launches(5, Manner(apart=False))
+    assert (chain.each, driver.replayed) == ({}, [])
+    bench.launches(5, Manner(apart=False, graph=True))
+    assert len(driver.replayed) == 1
+    assert list(bench.launches(2, Manner(wall=True)).each) == ["host"]
+    assert bench.verify("after").check.verdict == "ok"
+    bench.release()
+
+
+def test_every_result_is_compared_on_the_gpu_and_a_flipped_bit_is_found(
+    install: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver, _ = install()
+    left = driver.left
+    bench = CublasExecutor(DEVICE).prepare(case(Gemm(8, 16, 24, "half")), QUICK)
+    assert bench.verify("before").check.verdict == "ok"
+    assert bench.prepared.checked
+    right = bench.start(CHECKED, 4).finish()  # type: ignore[union-attr]
+    assert (right.count, right.wrong) == (4, ())
+    enqueue, calls = bench._enqueue, []
+
+    def flipping(operands: Any) -> None:
+        enqueue(operands)
+        calls.append(1)
+        if len(calls) == 6:
+            ctypes.c_uint8.from_address(operands.device["C"] + 40).value ^= 1 << 3
+
+    monkeypatch.setattr(bench, "_enqueue", flipping)
+    # Both are in the stream before the first is read.
+    first, second = bench.start(CHECKED, 4), bench.start(CHECKED, 4)
+    assert first.finish().wrong == ()  # type: ignore[union-attr]
+    assert second.finish().wrong == (WrongResult(1, 1, 1, 40),)  # type: ignore[union-attr]
+    bench.release()
+    odd = CublasExecutor(DEVICE).prepare(case(Gemm(3, 3, 4, "half")), QUICK)
+    assert not odd.prepared.checked
+    odd.release()
+    assert driver.left <= left
+
+
+def test_the_transpose_of_b_gives_the_same_product(install: Install) -> None:
+    install()
+    operands = Operands(values="normal", transposed_b=True)
+    row = measured(Gemm(8, 16, 24, "half"), operands=operands)
+    assert (row.status, row.check.verdict) == ("ok", "ok")

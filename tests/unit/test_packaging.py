@@ -10,6 +10,11 @@ from pathlib import Path
 
 import pytest
 
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
 ROOT = Path(__file__).resolve().parents[2]
 
 PROBE = """
@@ -28,7 +33,8 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     copy = tmp_path_factory.mktemp("checkout")
     for name in ("gemmbench", "kernels"):
         shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
+    (copy / "docs").mkdir()
+    for name in ("pyproject.toml", "README.md", "LICENSE", "docs/gemmbench.1"):
         shutil.copy(ROOT / name, copy / name)
     return copy
 
@@ -100,10 +106,22 @@ def test_the_wheel_is_typed_and_complete(checkout: Path, tmp_path: Path) -> None
     with ZipFile(build("build_wheel", checkout, tmp_path)) as wheel:
         names = set(wheel.namelist())
     assert "gemmbench/py.typed" in names
+    assert any(name.endswith(".data/data/share/man/man1/gemmbench.1") for name in names)
     assert any(name.endswith("licenses/LICENSE") for name in names)
     assert {name for name in names if name.startswith("tests/")} == set()
     modules = {path.relative_to(ROOT).as_posix() for path in (ROOT / "gemmbench").rglob("*.py")}
     assert modules <= names
+
+
+def test_the_sdist_has_all_that_git_has() -> None:
+    """An sdist tests itself: whatever the tests and the Makefile read is in it. `make dist` tries it."""
+    if not (ROOT / ".git").exists():
+        pytest.skip("this is no checkout")
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        include = tomllib.load(file)["tool"]["hatch"]["build"]["targets"]["sdist"]["include"]
+    done = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True)
+    tracked = {name.partition("/")[0] for name in done.stdout.splitlines()}
+    assert tracked - {"pyproject.toml"} == set(include)
 
 
 def test_a_broken_installation_says_so(checkout: Path, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""gemmbench over a cluster: the base's cases on every device of a node, held against the base's rates.
+"""This guards your drivers, compilers and machines: it times gemmbench's kernels on every device of a node.
 
     GEMMBENCH_BASE=base.jsonl reframe -C settings.py -c gemmbench_check.py --distribute=all -r
 
@@ -7,9 +7,10 @@
     gemmbench square --sizes 1024,4096 --kernel best --device all --save once.jsonl
     gemmbench check once.jsonl --aa 10 --device all --save base.jsonl
 
-Each row is a performance variable. The reference is the median of its repetitions, the tolerance three
-times their scatter, or `tolerance` where that is more or the base has one repetition. Only `gemmbench` on the
-PATH is needed, here and on the nodes: rows are read with `gemmbench show --format json`.
+gemmbench measures each case once, and ReFrame compares. Each row is a performance variable, such as
+`naive_float_1024`, with the device's position before it where there are several. The reference is the median
+of its repetitions, the tolerance three times their scatter, or `tolerance` where that is more or the base has
+one repetition. Only `gemmbench` on the PATH is needed, here and on the nodes, of the version of the base.
 """
 
 import json
@@ -37,31 +38,38 @@ DEVIATIONS = 3
 HOST = -1  # the device of a row that ran on the host: numpy's
 
 
-def by_name(rows):
-    """The repetitions of every row, under a name for ReFrame: ``0_NVIDIA_H200_gemm_naive_float_8x8x8``.
+def row_name(row, position):
+    """A row for people, as ReFrame takes it: ``naive_float_1024``, ``1_flops_float_width8``."""
+    sides = [row[side] for side in "mnk"] if row["m"] is not None else []
+    shape = "x".join(map(str, sides[:1] if len(set(sides)) == 1 else sides))
+    # A GEMM's other parameters are presets, and may be others today.
+    named = (row["given"] or ()) if row["kind"] == "gemm" else row["parameters"]
+    parameters = [f"{name}{row['parameters'][name]}" for name in sorted(named)]
+    words = [position, row["variant"], row["dtype"], shape, row["label"], *parameters]
+    return re.sub(r"[^A-Za-z0-9.]+", "_", "_".join(filter(None, words)))
 
-    The number is the device's among those that the run has rows of, so that equal devices differ.
-    """
+
+def by_name(rows, several):
+    """The repetitions of every row. With `several` devices the device's position stands in the name."""
     rows = list(rows)
     devices = sorted({row["device"] for row in rows} - {HOST})
-    places = {HOST: "host", **{device: place for place, device in enumerate(devices)}}
-    found = {}
+    positions = {device: str(position) if several else "" for position, device in enumerate(devices)}
+    named = {}
     for row in rows:
-        shape = "x".join(str(row[side]) for side in "mnk") if row["m"] is not None else ""
-        parameters = "_".join(f"{name}{value}" for name, value in sorted(row["parameters"].items()))
-        words = (places[row["device"]], row["device_name"], row["kind"], row["variant"], row["dtype"])
-        name = "_".join(filter(None, (*map(str, words), shape, row["label"], parameters)))
-        found.setdefault(re.sub(r"[^A-Za-z0-9.]+", "_", name), []).append(row)
-    return found
+        named.setdefault(row_name(row, positions.get(row["device"], "")), []).append(row)
+    return named
 
 
 def figure(repetitions):
-    """Median, scatter from run to run as a fraction, unit, whether more is better; None if it has no rate."""
+    """Median, scatter from run to run as a fraction, unit, whether more is better; None if it has no rate.
+
+    The median has four digits: more would tell nothing.
+    """
     for field, unit, more_is_better in FIGURES:
         values = [row[field] for row in repetitions if row["status"] == "ok" and row[field]]
         if values:
             scatter = statistics.stdev(map(math.log, values)) if len(values) > 1 else 0.0
-            return statistics.median(values), scatter, unit, more_is_better
+            return float(f"{statistics.median(values):.4g}"), scatter, unit, more_is_better
     return None
 
 
@@ -90,10 +98,11 @@ class GemmbenchCheck(rfm.RunOnlyRegressionTest):
         # Not raised: ReFrame would leave the test out, and succeed.
         self._problem = shown.stderr.strip() if shown.returncode else ""
         rows = [] if self._problem else json.loads(shown.stdout)
-        self._base = by_name(row for row in rows if row["status"] == "ok")
+        measured = [row for row in rows if row["status"] == "ok"]
+        self._several = len({row["device"] for row in measured} - {HOST}) > 1
+        self._base = by_name(measured, self._several)
         self.executable_opts = [
-            "check",
-            shlex.quote(str(path)),
+            *("check", shlex.quote(str(path)), "--patience", "0", "--quiet"),
             *self.options,
             "--save",
             "run.jsonl",
@@ -107,7 +116,7 @@ class GemmbenchCheck(rfm.RunOnlyRegressionTest):
         """What the job has measured; nothing if it could not."""
         written = Path(self.stagedir, "run.json")
         text = written.read_text(encoding="utf-8") if written.is_file() else ""
-        self._run = by_name(json.loads(text)) if text else {}
+        self._run = by_name(json.loads(text), self._several) if text else {}
 
     @sanity_function
     def every_row_is_ok(self):
@@ -135,9 +144,9 @@ class GemmbenchCheck(rfm.RunOnlyRegressionTest):
         """A performance variable for every row of the base that has a rate."""
         self.perf_variables, references = {}, {}
         for name, repetitions in self._base.items():
-            if (found := figure(repetitions)) is None:
+            if (reference := figure(repetitions)) is None:
                 continue
-            value, scatter, unit, more_is_better = found
+            value, scatter, unit, more_is_better = reference
             # A lower bound is at most all of the value.
             tolerance = min(max(self.tolerance, DEVIATIONS * scatter), 0.99)
             bounds = (-tolerance, None) if more_is_better else (None, tolerance)

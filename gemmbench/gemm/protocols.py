@@ -1,0 +1,518 @@
+"""One kernel under several measuring protocols: why a figure is lower, or higher, than somebody else's.
+
+A protocol is an entry of `PROTOCOLS`: gemmbench's own, that with one thing changed, and those of other tools
+by name, as their sources describe them. All are measured in turn, round by round, so that whatever the
+machine does is in each of them. What is reported is each protocol's rate over that of gemmbench's own in the
+same rounds.
+
+Other tools' samples are taken as they take them; what is theirs beside that (a library's choice of a kernel,
+a transposed operand) is not.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import deque
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from statistics import fmean, median
+from typing import Literal
+
+from gemmbench.gemm.measure import WrongError, predict, verified_row, verified_row_after
+from gemmbench.ladder import CLBLAST, CUBLAS, variant_of
+from gemmbench.measure.sampling import Clock, Settling, Sleep, batch_size, rest
+from gemmbench.model.case import Case, Operands, Policy, Staged, Values
+from gemmbench.model.conditions import Conditions, joined
+from gemmbench.model.device import DeviceFacts, last_level_cache
+from gemmbench.model.instrument import (
+    LEAST_SAMPLES,
+    Batch,
+    Handle,
+    Instrument,
+    InterruptedRow,
+    Manner,
+    NotMeasuredError,
+)
+from gemmbench.model.row import ProtocolSamples, Row
+from gemmbench.model.units import MIB
+from gemmbench.stats.conditions import disturbances
+
+Statistic = Literal["median", "mean", "minimum"]
+State = Literal["settled", "burst", "own"]
+
+_FLUSH_BYTES = 256 * MIB  # what triton and mamf-finder zero
+_CACHES = -1  # zeroed: as many bytes as the last-level cache has
+_APART, _CHAIN = Manner(), Manner(apart=False)
+_REQUEST_S = 0.1  # about how long one request for launches takes
+_MOST_LAUNCHES = 1000  # of a request
+_BURST_S = 0.1
+_ESTIMATES = 5  # launches that tell how long one takes, as triton has it
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """How a kernel is measured. What is not said is as gemmbench's own protocol has it."""
+
+    name: str
+    idea: str  # what it does, in a line
+    source: str = ""  # where another tool's is described
+    operands: Values = "uniform"
+    state: State = "settled"  # that the samples begin in; own: what the protocol's own warming leaves
+    transposes_b: bool = False  # cuBLAS is given the transpose of B
+    rests: bool = False  # of state own: on a device at rest, as a tool finds it that measures a single time
+    warm_s: float = 0.0  # likewise: seconds in the first round; in the others as long as settling takes
+    warm_each_s: float = 0.0  # likewise, in every round: launches that fit, by what one took
+    warm_launches: int = 0  # likewise, after these seconds
+    warms_plainly: bool = False  # likewise: nothing is flushed meanwhile
+    manner: Manner | None = None  # of launching and timing; None: gemmbench's batches
+    flush_bytes: int = 0  # zeroed before each launch; `_CACHES`: as many as the last-level cache has
+    samples: int = 0  # in each round; 0: as many as fit
+    sampled_s: float = 0.0  # what they fit; 0: the run's sampling time
+    chain_s: float = 0.0  # how long a chain is, of which there is one; 0: as gemmbench's batches
+    most_in_chain: int = 1_000_000
+    stop: Literal["", "stdrel"] = ""  # a criterion that ends the samples
+    statistic: Statistic = "median"
+
+    @property
+    def method(self) -> Protocol:
+        """All of it but its name and its statistic: protocols of one method share their samples."""
+        return replace(self, name="", idea="", source="", statistic="median")
+
+
+OWN = "own"
+NVBENCH_MIN_S, NVBENCH_NOISE, NVBENCH_TIMEOUT_S, NVBENCH_LEAST = 0.5, 0.005, 15.0, 10
+_MAMF = "stas00/ml-engineering, compute/accelerator/benchmarks/mamf-finder.py, benchmark version 2"
+_TRITON = "triton 3.5.0, triton/testing.py and backends/nvidia/driver.py"
+_NVBENCH = "NVIDIA/nvbench at 66212f1, nvbench/detail/measure_{}, benchmark_base.cuh, stdrel_criterion.cxx"
+_CLPEAK = "krrishnarraj/clpeak at a68fbf0, src/opencl/cl_peak.cpp and include/common/common.h"
+
+
+def _mamf(name: str, statistic: Statistic, reported: str) -> Protocol:
+    return Protocol(
+        name,
+        "30 s of warming, then 50 launches uncounted and 100 timed by events, 256 MiB zeroed and C "
+        f"written anew before each; normal operands; reported as {reported}",
+        _MAMF,
+        operands="normal",
+        transposes_b=True,
+        state="own",
+        warm_s=30.0,
+        warm_launches=50,
+        manner=replace(_APART, resets=True),
+        flush_bytes=_FLUSH_BYTES,
+        samples=100,
+        statistic=statistic,
+    )
+
+
+def _do_bench(name: str, statistic: Statistic, how: str) -> Protocol:
+    return Protocol(
+        name,
+        "25 ms of launches uncounted, then 100 ms of launches timed by events, 256 MiB zeroed before each; "
+        f"normal operands, as in its tutorials; {how}",
+        _TRITON,
+        operands="normal",
+        state="own",
+        rests=True,
+        warm_each_s=0.025,
+        warms_plainly=True,
+        manner=_APART,
+        flush_bytes=_FLUSH_BYTES,
+        sampled_s=0.1,
+        statistic=statistic,
+    )
+
+
+PROTOCOLS: tuple[Protocol, ...] = (
+    Protocol(OWN, "gemmbench: settled, batches of 10 ms or more, warm, uniform operands, the median"),
+    Protocol("mean", "the mean of the same samples", statistic="mean"),
+    Protocol("minimum", "the fastest of the same samples", statistic="minimum"),
+    Protocol("burst", "the first 0.1 s after a rest, before power limits the device", state="burst"),
+    Protocol("normal", "operands from a normal distribution, as torch.randn makes them", operands="normal"),
+    Protocol(
+        "zeros",
+        "operands of zeros, which switch few transistors: no figure of the kernel's real work",
+        operands="zeros",
+    ),
+    Protocol("chain", "launches in a queue, from the first START to the last END: gaps count", manner=_CHAIN),
+    Protocol(
+        "graph", "the chain replayed as a CUDA graph (libraries of CUDA)", manner=replace(_CHAIN, graph=True)
+    ),
+    Protocol(
+        "wall", "the chain by the wall clock: enqueueing and waiting count", manner=replace(_CHAIN, wall=True)
+    ),
+    Protocol("launch", "each launch timed by itself, and waited for", manner=replace(_APART, waits=True)),
+    Protocol(
+        "cold",
+        "each launch timed by itself, the caches emptied before it",
+        manner=_APART,
+        flush_bytes=_CACHES,
+    ),
+    _mamf("mamf-finder", "mean", "the mean"),
+    _mamf("mamf-finder-median", "median", "the median"),
+    _mamf("mamf-finder-max", "minimum", "the fastest"),
+    _do_bench("do_bench", "mean", "the mean, its default"),
+    _do_bench("do_bench-median", "median", "the median (return_mode)"),
+    Protocol(
+        "nvbench-cold",
+        "a launch at a time, the caches zeroed and the stream held until it is enqueued; 0.5 s of kernel "
+        "time and 10 samples until their deviation is 0.5 % or steady; the mean. Throttled samples, which it "
+        "discards, are kept here",
+        _NVBENCH.format("cold.cuh"),
+        state="own",
+        rests=True,
+        warm_launches=1,
+        manner=replace(_APART, waits=True, held=True),
+        flush_bytes=_CACHES,
+        stop="stdrel",
+        statistic="mean",
+    ),
+    Protocol(
+        "nvbench-batch",
+        "a chain of 0.5 s, warm, by events around it; the mean",
+        _NVBENCH.format("hot.cuh"),
+        state="own",
+        rests=True,
+        warm_launches=1,
+        manner=_CHAIN,
+        chain_s=0.5,
+        statistic="mean",
+    ),
+    Protocol(
+        "clpeak",
+        "two launches uncounted, then a chain of 0.5 s by the wall clock, 10,000 launches at most; the mean",
+        _CLPEAK,
+        state="own",
+        rests=True,
+        warm_launches=2,
+        manner=replace(_CHAIN, wall=True),
+        chain_s=0.5,
+        most_in_chain=10_000,
+        statistic="mean",
+    ),
+)
+BY_NAME: Mapping[str, Protocol] = {protocol.name: protocol for protocol in PROTOCOLS}
+NAMES: tuple[str, ...] = tuple(BY_NAME)
+OTHERS: tuple[str, ...] = tuple(name for name in NAMES if name != OWN)
+
+
+def expected_s(names: Sequence[str], rounds: int, each_s: float) -> float:
+    """About how long protocols sample and warm, for the first estimate."""
+    total = 0.0
+    for protocol in _methods(names):
+        own = protocol.sampled_s or protocol.chain_s or (each_s if not protocol.samples else 0.0)
+        total += protocol.warm_s + rounds * (
+            own + protocol.warm_each_s + (each_s if not protocol.source else 0)
+        )
+    return total
+
+
+def figure(statistic: str, seconds: Sequence[float]) -> float:
+    """What a protocol makes of the samples of a round, in seconds."""
+    if statistic == "minimum":
+        return min(seconds)
+    return float(median(seconds) if statistic == "median" else fmean(seconds))
+
+
+def _methods(names: Sequence[str]) -> list[Protocol]:
+    """The first protocol of each method."""
+    return list({BY_NAME[name].method: BY_NAME[name] for name in reversed(names)}.values())[::-1]
+
+
+# --- measuring ----------------------------------------------------------------------------------------------
+
+
+def measured(
+    instrument: Instrument,
+    case: Case,
+    device: DeviceFacts | None,
+    policy: Policy,
+    now: Clock = time.monotonic,
+    sleep: Sleep = time.sleep,
+) -> Generator[Staged, None, Row]:
+    """Verify a kernel and measure it by its case's protocols, in turn; its row, without samples of its own.
+
+    Args:
+        instrument: runs it.
+        case: of kind ``protocols``, with protocols and rounds.
+        device: None for the host.
+        policy: of which `Policy.sampling_s` is for each protocol in each round.
+        now: seconds; replaced in tests.
+        sleep: waits so many seconds; replaced in tests.
+
+    Raises:
+        InterruptedRow: Ctrl-C, after whole rounds.
+        NotMeasuredError: there is no rate, and why.
+    """
+    plain = replace(case, kind="gemm", protocols=(), rounds=0)
+    methods = _methods(case.protocols)
+    yield Staged("building")
+    with ExitStack() as stack:
+        handles: dict[Operands, Handle] = {}
+        try:
+            is_exact = predict(instrument, plain, device, policy)
+            for operands in dict.fromkeys(_operands(protocol, case) for protocol in methods):
+                of_these = replace(plain, operands=operands)
+                handles[operands] = stack.enter_context(instrument.prepare(of_these, device, policy))
+                yield Staged(f"verifying, {operands.values} operands")
+                row = verified_row(plain, handles[operands], is_exact)
+                is_exact = True
+        except WrongError as error:
+            return _of_kind(error.row)
+        rounds = _Rounds(methods, case, device, policy, now, sleep)
+        yield from rounds.run(handles)
+        for operands, handle in handles.items():
+            yield Staged(f"verifying again, {operands.values} operands")
+            row = verified_row_after(row, handle)
+            if row.status == "wrong":
+                return _of_kind(row)
+    return rounds.completed(row)
+
+
+def _operands(protocol: Protocol, case: Case) -> Operands:
+    takes_transpose = variant_of(case).executor == CUBLAS
+    return Operands(values=protocol.operands, transposed_b=protocol.transposes_b and takes_transpose)
+
+
+def _of_kind(row: Row) -> Row:
+    """A row of the measured kernel as one of protocols: it has no samples that another table could take."""
+    return replace(row, kind="protocols", samples={}, resources=(), launches=(), conditions=None)
+
+
+@dataclass
+class _Method:
+    """What one method has measured so far."""
+
+    rounds: list[tuple[float, ...]] = field(default_factory=list)
+    clock: str = ""
+    reason: str = ""
+    clocks_mhz: list[float] = field(default_factory=list)
+    powers_w: list[float] = field(default_factory=list)
+
+    def add(self, samples: Sequence[float], clock: str, conditions: Conditions | None) -> None:
+        """The samples of one more round."""
+        self.rounds.append(tuple(float(f"{seconds:.7g}") for seconds in samples))
+        self.clock = clock
+        for window in conditions.windows.values() if conditions else ():
+            self.clocks_mhz += [value for value in window.clock_mhz if value is not None]
+            self.powers_w += [value for value in window.power_w if value is not None]
+
+
+class _Rounds:
+    """Takes the methods in turn, every other round in the reverse order."""
+
+    def __init__(
+        self,
+        methods: Sequence[Protocol],
+        case: Case,
+        device: DeviceFacts | None,
+        policy: Policy,
+        now: Clock,
+        sleep: Sleep,
+    ) -> None:
+        self._methods, self._case, self._device, self._policy = methods, case, device, policy
+        self._now, self._sleep = now, sleep
+        self._results = {protocol.method: _Method() for protocol in methods}
+        self._done = 0  # whole rounds
+        self._conditions: list[Conditions | None] = []
+
+    def run(self, handles: Mapping[Operands, Handle]) -> Iterator[Staged]:
+        """All rounds.
+
+        Raises:
+            InterruptedRow: Ctrl-C, after whole rounds.
+        """
+        try:
+            for number in range(self._case.rounds):
+                for protocol in self._methods[:: -1 if number % 2 else 1]:
+                    result = self._results[protocol.method]
+                    if result.reason:
+                        continue
+                    yield Staged(f"round {number + 1} of {self._case.rounds}: {protocol.name}")
+                    taking = _Taking(
+                        protocol,
+                        handles[_operands(protocol, self._case)],
+                        self._flush_bytes(protocol),
+                        self._policy,
+                        self._now,
+                    )
+                    try:
+                        samples, clock, conditions = taking.round(number == 0, self._sleep)
+                        is_wall = variant_of(self._case).executor == CLBLAST  # its batches' clock
+                        result.add(samples, "wall" if is_wall else clock, conditions)
+                        self._conditions.append(conditions)
+                    except NotMeasuredError as error:
+                        if error.status != "unsupported" or error.restart:
+                            raise
+                        result.reason = error.reason
+                self._done += 1
+        except KeyboardInterrupt:
+            if not self._done:
+                raise
+            note = f"interrupted after {self._done} of {self._case.rounds} rounds: not verified again"
+            row = replace(_of_kind(self._case.row("ok")), notes=(*self._case.notes, note))
+            raise InterruptedRow(self.completed(row)) from None
+
+    def completed(self, row: Row) -> Row:
+        """The row with the protocols' samples of whole rounds."""
+        entries: list[ProtocolSamples] = []
+        first: dict[Protocol, str] = {}
+        for name in self._case.protocols:
+            protocol = BY_NAME[name]
+            result, like = self._results[protocol.method], first.setdefault(protocol.method, name)
+            entries.append(
+                ProtocolSamples(
+                    name,
+                    protocol.operands,
+                    protocol.statistic,
+                    result.clock,
+                    rounds=() if like != name else tuple(result.rounds[: self._done]),
+                    like="" if like == name else like,
+                    reason=result.reason,
+                    clock_mhz=round(median(result.clocks_mhz), 1) if result.clocks_mhz else None,
+                    power_w=round(median(result.powers_w), 1) if result.powers_w else None,
+                )
+            )
+        on_cpu = self._device is None or self._device.type == "cpu"
+        disturbed = disturbances(joined(self._conditions), on_cpu)
+        notes = [f"disturbed: {', '.join(disturbed)}"] if disturbed else []
+        return replace(_of_kind(row), protocols=tuple(entries), notes=(*row.notes, *notes))
+
+    def _flush_bytes(self, protocol: Protocol) -> int:
+        if protocol.flush_bytes != _CACHES:
+            return protocol.flush_bytes
+        if self._device is not None:
+            return last_level_cache(self._device)
+        return _FLUSH_BYTES
+
+
+class _Taking:
+    """One round of one protocol."""
+
+    def __init__(
+        self, protocol: Protocol, handle: Handle, flush_bytes: int, policy: Policy, now: Clock
+    ) -> None:
+        self._protocol, self._handle, self._policy, self._now = protocol, handle, policy, now
+        self._manner = protocol.manner and replace(protocol.manner, flush_bytes=flush_bytes)
+        self._size = 1  # launches in a sample
+        self._batches: list[Batch] = []
+        self._clock = ""
+
+    def round(self, is_first: bool, sleep: Sleep) -> tuple[list[float], str, Conditions | None]:
+        """Warm or rest, and sample: the seconds of each sample, the clock that told them, the conditions."""
+        protocol, watch = self._protocol, self._handle.watch
+        apart = self._manner is not None and self._manner.apart
+        one_s = self._wall_s(_ESTIMATES if apart else 1)
+        if not apart:
+            one_s = max(one_s, 1e-9)
+            wanted = (
+                int(protocol.chain_s / one_s) + 1 if protocol.chain_s else batch_size(one_s, self._policy)
+            )
+            self._size = min(wanted, protocol.most_in_chain)
+        each = max(1, min(_MOST_LAUNCHES, int(_REQUEST_S / one_s))) if apart else 1
+        watch.begin()
+        if protocol.state == "settled":
+            self._settle(each, one_s * (each if apart else self._size))
+        elif protocol.state == "burst":
+            rest(watch, self._now, sleep)
+        else:
+            self._warm(is_first, each, one_s, sleep)
+        self._batches = []
+        samples = self._sampled(one_s, each)
+        return samples, self._clock, watch.end(self._clock, self._batches)
+
+    def _sampled(self, one_s: float, each: int) -> list[float]:
+        protocol, policy, samples = self._protocol, self._policy, list[float]()
+        begin = self._now()
+        if protocol.chain_s:
+            return self._run(1)
+        if protocol.stop:
+            rule = StdRel()
+            while not rule.is_finished and self._now() - begin < NVBENCH_TIMEOUT_S:
+                samples += self._run(each)
+                rule.add(samples[-each:])
+            return samples
+        wanted = protocol.samples
+        if not wanted and protocol.sampled_s:
+            wanted = max(1, int(protocol.sampled_s / one_s))
+        limit_s = _BURST_S if protocol.state == "burst" else policy.sampling_s
+        while len(samples) < (wanted or LEAST_SAMPLES) or (not wanted and self._now() - begin < limit_s):
+            samples += self._run(min(each, wanted - len(samples)) if wanted else each)
+        return samples
+
+    def _settle(self, each: int, batch_s: float) -> None:
+        settling = Settling(self._policy, batch_s, self._now(), self._policy.sampling_s, self._handle.watch)
+        while not settling.over(self._now()):
+            self._run(each)
+            settling.add(self._batches[-1])
+
+    def _warm(self, is_first: bool, each: int, one_s: float, sleep: Sleep) -> None:
+        protocol = self._protocol
+        manner = self._manner
+        if protocol.warms_plainly and manner:
+            self._manner = replace(manner, flush_bytes=0)
+        watch = self._handle.watch
+        if protocol.rests:
+            rest(watch, self._now, sleep)
+        again_s = min(protocol.warm_s, self._policy.settle_s if watch.load_s else 0.0)
+        end = self._now() + (protocol.warm_s if is_first else again_s)
+        while self._now() < end:
+            self._run(each)
+        left = protocol.warm_launches
+        if protocol.warm_each_s:
+            left += max(1, int(protocol.warm_each_s / one_s))
+        size, self._size = self._size, 1
+        while left > 0:
+            self._run(min(left, each))
+            left -= min(left, each)
+        self._size, self._manner = size, manner
+
+    def _wall_s(self, count: int) -> float:
+        """Wall seconds of one launch in the protocol's manner."""
+        self._run(count)
+        return self._batches[-1].wall_s
+
+    def _run(self, count: int) -> list[float]:
+        """So many samples; of what is no launch by itself, one."""
+        if self._manner is None:
+            batch = self._handle.batch(self._handle.prepared.clocks[0], self._size)
+            scope = "device" if "device" in batch.seconds else "host"
+        else:
+            batch = self._handle.launches(count if self._manner.apart else self._size, self._manner)
+            scope = next(iter(batch.seconds))
+        self._batches.append(batch)
+        self._clock = "wall" if scope == "host" else "stamps"
+        return list(batch.each.get(scope, (batch.seconds[scope],)))
+
+
+class StdRel:
+    """nvbench's criterion ``stdrel`` with its defaults: enough time, and little or steady noise."""
+
+    _KEPT, _LEAST_KEPT, _STEADY = 512, 64, 0.05
+
+    def __init__(self) -> None:
+        self._count, self._mean, self._squares = 0, 0.0, 0.0
+        self._noises: deque[float] = deque(maxlen=self._KEPT)
+
+    def add(self, samples: Sequence[float]) -> None:
+        """More samples, in seconds."""
+        for seconds in samples:
+            self._count += 1
+            off = seconds - self._mean
+            self._mean += off / self._count
+            self._squares += off * (seconds - self._mean)
+            if self._count > 1:
+                self._noises.append(math.sqrt(self._squares / (self._count - 1)) / self._mean)
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether there are samples enough."""
+        if self._count < NVBENCH_LEAST or self._count * self._mean <= NVBENCH_MIN_S:
+            return False
+        last = self._noises[-1]
+        if last < NVBENCH_NOISE:
+            return True
+        around = math.sqrt(fmean([(noise - last) ** 2 for noise in self._noises]))
+        return len(self._noises) > self._LEAST_KEPT and around < self._STEADY * last

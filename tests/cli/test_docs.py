@@ -1,0 +1,96 @@
+"""The pages as a site: menu, links, generated parts, install lines. `make docs` builds it with mkdocs."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from gemmbench import __all__ as api_names
+from gemmbench import cli
+from gemmbench.ladder import ORDER
+from tests.cli.conftest import ROOT
+from tools import site
+
+PAGES = site.sources()
+
+
+def without_code(text: str) -> str:
+    return re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
+
+
+def anchors(text: str) -> set[str]:
+    """Of the headings, as GitHub and mkdocs make them."""
+    headings = re.findall(r"^#+ (.+)$", without_code(text), re.MULTILINE)
+    plain = (re.sub(r"[^\w\s-]", "", heading.lower()).strip() for heading in headings)
+    return {re.sub(r"[\s]", "-", heading) for heading in plain}
+
+
+def test_every_page_is_on_the_menu_once() -> None:
+    listed = [
+        name
+        for section in site.menu([*PAGES, *site.GENERATED])
+        for names in section.values()
+        for name in names
+    ]
+    assert sorted(listed) == sorted({*PAGES, *site.GENERATED})
+    assert {"tune.md", "boards.md"} <= set(site.menu([*PAGES])[1]["How to"])
+
+
+@pytest.mark.parametrize("page", [*PAGES.values(), "tools/release.md"])
+def test_every_link_leads_somewhere(page: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    for target, anchor in re.findall(r"\]\((?![a-z]+:)([^)#\s]*)(?:#([^)\s]*))?\)", text):
+        file = (ROOT / page).parent / target if target else ROOT / page
+        assert file.exists(), target
+        if anchor:
+            assert anchor in anchors(file.read_text(encoding="utf-8")), f"{target}#{anchor}"
+
+
+def test_links_are_the_sites() -> None:
+    pages = {"index.md": "README.md", "gallery.md": "plots/README.md", "gate.md": "docs/gate.md"}
+    text = "[a](docs/gate.md#b) [c](plots/) ![d](plots/x.png) [e](docs/ci/gate.sh) [f](https://g.org) [i](#j)"
+    assert site.linked("index.md", "README.md", text, pages) == (
+        "[a](gate.md#b) [c](gallery.md) ![d](source/plots/x.png) [e](ci/gate.sh) [f](https://g.org) [i](#j)"
+    )
+    back = "[a](../README.md) [b](../kernels/gemm/01_naive.cl) [c](../.ci/run)"
+    assert site.linked("gate.md", "docs/gate.md", back, pages) == (
+        "[a](index.md) [b](source/kernels/gemm/01_naive.cl) [c](source/ci/run)"
+    )
+
+
+def test_generated_pages_are_whole() -> None:
+    for page, names in (
+        (site.kernels_page(), [f"### {name}" for name in ORDER if "-" not in name]),
+        (site.commands_page(), [f"## {name}" for name in cli.COMMANDS]),
+        (site.api_page(), [f"## gb.{name}" for name in api_names]),
+    ):
+        assert set(names) <= set(page.splitlines())
+    assert "- `device`: Index (0)" in site.api_page()
+
+
+PAGES_AND_RECIPES = sorted(
+    path.relative_to(ROOT).as_posix()
+    for path in (ROOT / "README.md", ROOT / "Containerfile", *(ROOT / "docs").rglob("*"))
+    if path.suffix in (".md", ".yml", ".sh", ".py", "") and path.is_file()
+)
+INSTALL = re.compile(r"(?:pip install|pipx install|uvx --from)((?: +-[-\w]+)*) +[\"']?([^\s\"'`]+)")
+# Where gemmbench is installed already, this adds to it, and needs no index that has it.
+ADDS = {"docs/install.md": {"gemmbench[energy]"}}
+
+
+@pytest.mark.parametrize("page", PAGES_AND_RECIPES)
+def test_install_lines_work_before_a_release(page: str) -> None:
+    """They install from a checkout, a wheel or an address: gemmbench is not on PyPI."""
+    text = " ".join((ROOT / page).read_text(encoding="utf-8").split())
+    for _, what in INSTALL.findall(text):
+        assert not what.startswith("gemmbench") or what in ADDS.get(page, ()), what
+
+
+def test_install_lines_are_found() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert [what for _, what in INSTALL.findall(text)][:3] == [".[cpu]"] * 3
+    assert (
+        INSTALL.findall("python -m pip install -q --no-cache-dir 'gemmbench==0.1.0'")[0][1]
+        == "gemmbench==0.1.0"
+    )

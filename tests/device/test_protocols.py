@@ -1,0 +1,35 @@
+"""Launches in the manner of other tools on a device: timed, and C still right after them."""
+
+from __future__ import annotations
+
+import pytest
+
+from gemmbench.ladder import BY_NAME
+from gemmbench.model.case import Case, Operands, Policy, Values
+from gemmbench.model.device import DeviceFacts
+from gemmbench.model.instrument import Manner, NotMeasuredError
+from gemmbench.model.problem import Gemm
+from gemmbench.suite.plan import gemm_plan
+from tests.device.conftest import executor
+
+
+@pytest.mark.parametrize("values", ["normal", "zeros"])
+def test_launches_in_other_manners_leave_the_right_answer(device: DeviceFacts, values: Values) -> None:
+    problem = Gemm(16, 16, 16, "float")
+    (case,) = gemm_plan([device], [BY_NAME["naive"]], [problem], operands=Operands(values=values))
+    assert isinstance(case, Case)
+    bench = executor(device).prepare(case, Policy(budget_s=1.0))
+    assert bench.verify("before").check.verdict == "ok"
+    for manner, scope in (
+        (Manner(flush_bytes=4096, resets=True), "device"),
+        (Manner(waits=True, held=True), "device"),
+        (Manner(wall=True), "host"),
+    ):
+        batch = bench.launches(3, manner)
+        assert list(batch.each) == [scope]
+        assert len(batch.each[scope]) == 3
+        assert all(0 < seconds <= batch.end - batch.begin for seconds in batch.each[scope])
+    assert bench.launches(4, Manner(apart=False)).each == {}
+    assert bench.verify("after").check.verdict == "ok"
+    with pytest.raises(NotMeasuredError, match="OpenCL has no graphs"):
+        bench.launches(1, Manner(apart=False, graph=True))
