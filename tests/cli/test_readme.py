@@ -37,6 +37,9 @@ SAVED = {  # what a page's earlier command has saved under this name
         ("base.jsonl", "both.jsonl", "monday.jsonl", "new.jsonl", "tuesday.jsonl"), "plots/h200-square.jsonl"
     ),
     "energy.jsonl": "plots/h200-energy.jsonl",
+    "h200.jsonl": "plots/h200-limit.jsonl",
+    "cpu.jsonl": "plots/cpu-intel-peak.jsonl",
+    "runs/run.jsonl": "plots/cpu-intel-peak.jsonl",
     "host.jsonl": "tests/data/host-parts/cpu-pocl.jsonl",
 }
 
@@ -82,8 +85,8 @@ def test_every_command_is_understood(
     Path("shapes.csv").write_text("m,n,k\n8,8,8\n")
     words = ["bash" if word == "SHELL" else word for word in words]
     words = words[: words.index(">")] if ">" in words else words
-    if words[0] in ("plot", "kernels", "show"):
-        for name in SAVED.keys() & set(words):
+    if words[0] in ("plot", "kernels", "show", "report"):
+        for name in SAVED.keys() & {*words, *(f"{word}run.jsonl" for word in words)}:
             Path(name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / SAVED[name], name)
     if words[0] == "bundle":  # downloads
