@@ -18,6 +18,7 @@ import socket
 import struct
 import subprocess
 import sys
+import threading
 import traceback
 from collections.abc import Mapping, Sequence
 from importlib import import_module
@@ -40,6 +41,7 @@ class Forked:
 
     def __init__(self, words: Sequence[str], stderr: IO[bytes], env: Mapping[str, str]) -> None:
         self.returncode: int | None = None
+        self._asking = threading.Lock()
         child_in, stdin = os.pipe()
         stdout, child_out = os.pipe()
         self._status, status = os.pipe()
@@ -53,19 +55,28 @@ class Forked:
 
     def poll(self) -> int | None:
         """Its exit status, as that of `subprocess.Popen`, if it has ended."""
-        if self.returncode is None and select.select([self._status], [], [], 0)[0]:
-            self.wait()
+        if self._asking.acquire(blocking=False):
+            try:
+                if self.returncode is None and select.select([self._status], [], [], 0)[0]:
+                    self._read()
+            finally:
+                self._asking.release()
         return self.returncode
 
     def wait(self) -> int:
-        if self.returncode is None:
-            (status,) = struct.unpack("i", os.read(self._status, 4))
-            self.returncode = os.waitstatus_to_exitcode(status)
-            os.close(self._status)
+        with self._asking:  # threads may wait for one child
+            if self.returncode is None:
+                self._read()
+        assert self.returncode is not None
         return self.returncode
 
+    def _read(self) -> None:
+        (status,) = struct.unpack("i", os.read(self._status, 4))
+        self.returncode = os.waitstatus_to_exitcode(status)
+        os.close(self._status)
+
     def kill(self) -> None:
-        if self.poll() is None:
+        if self.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGKILL)
 

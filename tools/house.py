@@ -16,9 +16,9 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[1] / "gemmbench"
 
-MOST_LINES = 35_700
-MOST_FILES = 122
-MOST_IMPORTS = 0.054  # of all lines
+MOST_LINES = 44_700
+MOST_FILES = 162
+MOST_IMPORTS = 0.057  # of all lines
 VAGUE = ("found", "one", "mine", "theirs", "place", "told", "taken", "lent")
 MOST_VAGUE = 5
 

@@ -24,6 +24,8 @@ def test_devices_are_those_of_the_machine(device: DeviceFacts) -> None:
 
 
 def test_a_run(device: DeviceFacts, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    if device.index:
+        pytest.skip("a run is the same on every device")
     path = tmp_path / "run.jsonl"
     base = gb.square(device=device.index, save=path, **TINY)
     assert base.ok
