@@ -6,8 +6,8 @@ BIN    := $(VENV)/bin
 
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --no-input
 
-# Tests at a time: each runs processes of its own.
-TWO    := -n 2
+# Tests at a time, on two cores: some wait for their processes
+THREE  := -n 3
 
 .DEFAULT_GOAL := help
 .PHONY: help setup run test check fmt races browser gate soak drivers board plots readme man docs dist bench clean
@@ -22,7 +22,7 @@ run: $(VENV)/.run  ## gemmbench peak on this machine; make run ARGS="square --ma
 	@$(BIN)/gemmbench $(or $(ARGS),peak)
 
 test: $(VENV)/.dev  ## every test but the races and the browser's; make test ARGS="-k plan" for some of them
-	$(BIN)/python -m pytest -m "not races and not browser" $(TWO) --dist worksteal $(ARGS)
+	$(BIN)/python -m pytest -m "not races and not browser" $(THREE) --dist worksteal $(ARGS)
 
 check: $(VENV)/.dev  ## lint, format, types, import rules, the size of the package, and that no generated page is stale
 	$(BIN)/ruff check .
@@ -40,7 +40,7 @@ fmt: $(VENV)/.dev  ## format the code and fix what ruff can
 
 races: $(VENV)/.dev  ## run every kernel at small sizes under Oclgrind, which finds data races
 	@command -v oclgrind >/dev/null || { echo "make races needs Oclgrind: sudo apt-get install oclgrind" >&2; exit 2; }
-	$(BIN)/python -m pytest -m races $(TWO) tests/races
+	$(BIN)/python -m pytest -m races $(THREE) tests/races
 
 browser: $(VENV)/.dev  ## look at reports in Chromium, driven over its own protocol (apt-get install chromium)
 	GEMMBENCH_REQUIRE_BROWSER=1 $(BIN)/python -m pytest -m browser tests/browser $(ARGS)
