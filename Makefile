@@ -64,7 +64,7 @@ plots: $(VENV)/.dev  ## draw the gallery again from the saved runs in plots/, an
 	  $(BIN)/gemmbench plot "$$run" "$$peak" --kind all --out "$${run%.jsonl}.png"; done; done
 	@$(BIN)/python -m pytest -q tests/cli/test_gallery.py --update-golden
 
-readme: $(VENV)/.run  ## write the tables of kernels in README.md again, from the saved runs in plots/
+readme: $(VENV)/.run  ## write the generated tables of README.md and docs/ again, from the saved runs
 	@$(BIN)/python -m tools.generate_readme
 
 man: $(VENV)/.run  ## write the man page, docs/gemmbench.1, again from --help; man -l docs/gemmbench.1 shows it

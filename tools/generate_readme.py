@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import sys
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -13,6 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import geometric_mean
 
+from rich.console import Console
+
+from gemmbench import api
 from gemmbench.ladder import AUTO, BY_NAME, VARIANTS
 from gemmbench.ladder.variant import Variant
 from gemmbench.model import units
@@ -27,7 +31,7 @@ from tools.bench import auto_regret
 ROOT = Path(__file__).resolve().parents[1]
 LADDER, TENSOR, REGRET = "ladder", "table of tensor cores", "table of what auto loses"  # the parts
 WGMMA, STATES = "table of nv-wgmma", "table of both states"
-EXPERIMENTS = "table of experiments"
+EXPERIMENTS, SAMPLE = "table of experiments", "sample of square"
 
 #   column  what it was measured on      where it is saved; later runs add what the first lacks
 RUNS = (
@@ -39,8 +43,15 @@ TENSOR_RUN, TENSOR_PEAK = "plots/h200-tensor.jsonl", "plots/h200-peak.jsonl"
 REGRET_RUN = "plots/h200-square.jsonl"
 STATE_RUNS = ("plots/h200-settled.jsonl", "plots/h200-burst.jsonl")
 FILES = (*(file for *_, files in RUNS for file in files), TENSOR_RUN, TENSOR_PEAK, *STATE_RUNS)
-# where a part stands; the others are README.md's
-PAGES = {REGRET: "docs/auto.md", WGMMA: "docs/nv-wgmma.md", STATES: "docs/conditions.md"}
+PAGES = {  # where a part stands
+    SAMPLE: "README.md",
+    LADDER: "docs/ladder.md",
+    TENSOR: "docs/ladder.md",
+    REGRET: "docs/auto.md",
+    WGMMA: "docs/nv-wgmma.md",
+    STATES: "docs/conditions.md",
+    EXPERIMENTS: "docs/experiments.md",
+}
 #   data type    column
 TENSOR_TYPES = {
     "half": "half",
@@ -272,13 +283,24 @@ def states(settled: Run, burst: Run) -> str:
     return "\n".join([*textwrap.wrap(about, WIDTH), "", *lines])
 
 
+def sample(path: str, run: api.Run) -> str:
+    """What ``show`` prints of a run of `square`: its heading, its table and its conclusion."""
+    console = Console(width=80, file=io.StringIO())
+    with console.capture() as printed:
+        console.print(run.table())
+    text = "\n".join(line.rstrip() for line in printed.get().splitlines())
+    heading, table, notes, *_ = text.split("\n\n")
+    conclusion = notes[notes.index("\nBreak-even: ") + 1 :]
+    return "\n".join(("```", f"$ gemmbench show {path}", heading, "", table, "...", conclusion, "```"))
+
+
 def markers(part: str) -> tuple[str, str]:
-    """The comments in README.md that a generated part stands between."""
+    """The comments of a page that a generated part stands between."""
     return f"<!-- The {part}: generated, `make readme` writes it. -->", f"<!-- End of the {part}. -->"
 
 
 def between(readme: str, part: str) -> str:
-    """A generated part of a README as it stands there.
+    """A generated part of a page as it stands there.
 
     Raises:
         ReadmeError: it does not have both markers once, in order.
@@ -287,7 +309,7 @@ def between(readme: str, part: str) -> str:
 
 
 def replaced(readme: str, part: str, generated: str) -> str:
-    """A README with a generated part between its markers; see `between`."""
+    """A page with a generated part between its markers; see `between`."""
     before, _, after = _split(readme, part)
     begin, end = markers(part)
     return f"{before}{begin}\n\n{generated}\n\n{end}{after}"
@@ -298,7 +320,7 @@ def _split(readme: str, part: str) -> tuple[str, str, str]:
     before, begin, rest = readme.partition(first)
     inside, end, after = rest.partition(last)
     if not begin or not end or first in after or last in after:
-        raise ReadmeError(f"README.md must have {first} and {last}, once each")
+        raise ReadmeError(f"a page must have {first} and {last}, once each")
     return before, inside, after
 
 
@@ -306,6 +328,7 @@ def generated(root: Path) -> dict[str, str]:
     """Every generated part, from the runs below a folder."""
     runs = [(column, device, [load(root / file) for file in files]) for column, device, files in RUNS]
     return {
+        SAMPLE: sample(RUNS[0][2][0], api.load(root / RUNS[0][2][0])),
         LADDER: ladder(runs),
         TENSOR: tensor(load(root / TENSOR_RUN), load(root / TENSOR_PEAK)),
         REGRET: regret(load(root / REGRET_RUN)),
@@ -323,7 +346,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = parser.parse_args(arguments)
     status = 0
     for part, text in generated(chosen.root).items():
-        page = PAGES.get(part, "README.md")
+        page = PAGES[part]
         path = chosen.root / page
         before = path.read_text(encoding="utf-8")
         fresh = replaced(before, part, text)

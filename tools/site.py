@@ -35,10 +35,11 @@ ELSEWHERE = {  # pages of the repository outside of docs/, by their name on the 
     "changelog.md": "CHANGELOG.md",
 }
 SECTIONS: dict[str, tuple[str, ...]] = {  # what is named nowhere is a how-to
-    "Getting it": ("index.md", "install.md"),
+    "Getting it": ("index.md", "install.md", "usage.md"),
     "How to": (),
     "Results": ("gallery.md", "experiments.md", "drivers.md"),
     "Kernels": (
+        "ladder.md",
         "kernels.md",
         "cpu-packed.md",
         "nv-async.md",
@@ -47,7 +48,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {  # what is named nowhere is a how-to
         "intel-block.md",
         "auto.md",
     ),
-    "How it measures": ("conditions.md", "verification.md", "faults.md"),
+    "How it measures": ("measuring.md", "conditions.md", "verification.md", "faults.md"),
     "The gate": ("gate.md", "gate-proof.md", "ci.md"),
     "Reference": ("commands.md", "api.md"),
     "Project": ("contributing.md", "changelog.md"),

@@ -50,7 +50,7 @@ def with_source(row: Row) -> Row:
     return replace(row, source=BY_NAME[row.variant].fingerprint(row.dtype, parameters))
 
 
-TAKES_FILES = ("show", "plot", "compare", "check", "history", "tune", "bundle", "completion")
+TAKES_FILES = ("show", "plot", "compare", "check", "history", "tune", "report", "bundle", "completion")
 
 
 def commands(page: str) -> list[str]:
@@ -139,7 +139,7 @@ def test_every_command_is_understood(
 
 def test_the_table_of_commands_has_every_command() -> None:
     table = re.findall(
-        r"^\| `gemmbench ([a-z-]+)[^`]*` \|", (ROOT / "README.md").read_text(encoding="utf-8"), re.M
+        r"^\| `gemmbench ([a-z-]+)[^`]*` \|", (ROOT / "docs/usage.md").read_text(encoding="utf-8"), re.M
     )
     assert table == list(cli.COMMANDS)
 
@@ -153,7 +153,7 @@ def copy(tmp_path: Path) -> Path:
     """A folder with the pages and the runs that their tables are made from."""
     for folder in ("plots", "docs"):
         (tmp_path / folder).mkdir()
-    for file in ("README.md", *generate_readme.PAGES.values(), *generate_readme.FILES):
+    for file in (*generate_readme.PAGES.values(), *generate_readme.FILES):
         shutil.copy(ROOT / file, tmp_path / file)
     shutil.copytree(ROOT / FOLDER, tmp_path / FOLDER)
     return tmp_path
@@ -163,6 +163,7 @@ def copy(tmp_path: Path) -> Path:
     ("old", "new", "part"),
     [
         ("| `naive` |", "| `nave` |", generate_readme.LADDER),
+        ("2 units | float peak", "2 units | half peak", generate_readme.SAMPLE),
         ("| 894 |", "| 895 |", generate_readme.TENSOR),
         ("| 5.4 % |", "| 0.0 % |", generate_readme.REGRET),
     ],
@@ -170,7 +171,7 @@ def copy(tmp_path: Path) -> Path:
 def test_a_stale_table_is_found_and_written(
     old: str, new: str, part: str, copy: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    page = generate_readme.PAGES.get(part, "README.md")
+    page = generate_readme.PAGES[part]
     readme = copy / page
     fresh = readme.read_text(encoding="utf-8")
     readme.write_text(fresh.replace(old, new, 1), encoding="utf-8")
@@ -184,7 +185,7 @@ def test_a_stale_table_is_found_and_written(
 
 
 def test_the_ladder_has_the_figures_of_the_saved_runs() -> None:
-    text = part_of_readme(generate_readme.LADDER)
+    text = generated_part(generate_readme.LADDER)
     lines = text.splitlines()
     table = {line.split("`")[1]: line.split(" | ")[2:] for line in lines if line.startswith("| `")}
     assert list(table) == [variant.name for variant in VARIANTS]
@@ -199,8 +200,8 @@ def test_the_ladder_has_the_figures_of_the_saved_runs() -> None:
             assert shown.startswith("**") == (name == best)
 
 
-def part_of_readme(part: str) -> str:
-    return generate_readme.between((ROOT / "README.md").read_text(encoding="utf-8"), part)
+def generated_part(part: str) -> str:
+    return generate_readme.between((ROOT / generate_readme.PAGES[part]).read_text(encoding="utf-8"), part)
 
 
 def test_what_an_earlier_form_of_a_kernel_reached_is_named(copy: Path) -> None:
@@ -226,7 +227,7 @@ def test_what_an_earlier_form_of_a_kernel_reached_is_named(copy: Path) -> None:
 
 
 def test_the_table_of_tensor_cores_says_what_cublas_does_with_int8() -> None:
-    text = " ".join(part_of_readme(generate_readme.TENSOR).split())
+    text = " ".join(generated_part(generate_readme.TENSOR).split())
     assert "dp4a path" in text
     run = load(ROOT / generate_readme.TENSOR_RUN)
     cublas = max(
@@ -246,8 +247,9 @@ def test_a_readme_without_its_markers_is_an_error(broken: str) -> None:
         generate_readme.replaced(f"# title\n{broken}\n", generate_readme.LADDER, "table")
 
 
-def test_every_option_that_the_readme_names_exists(call: Call) -> None:
+def test_every_option_that_readme_and_usage_name_exists(call: Call) -> None:
     helps = " ".join(call(name, "--help").stdout for name in cli.COMMANDS)
-    text = (ROOT / "README.md").read_text(encoding="utf-8").replace("uvx --from", "uvx")
+    text = "".join((ROOT / page).read_text(encoding="utf-8") for page in ("README.md", "docs/usage.md"))
+    text = text.replace("uvx --from", "uvx")
     for option in set(re.findall(r"--[a-z][a-z-]+", text)):
         assert option in helps, option
