@@ -86,6 +86,16 @@ class Answers:
             raise NotMeasuredError("failed", "there is no verified result to compare with")
         return guarded(self._problem, self._result)
 
+    @property
+    def erased_result(self) -> ReferenceArray:
+        """The verified result with every bit inverted, m x ldc: what is not written over it is wrong.
+
+        Raises:
+            NotMeasuredError: nothing was verified yet.
+        """
+        right = np.ascontiguousarray(self._inside(self.verified_result))
+        return guarded(self._problem, np.invert(right.view(np.uint8)).view(right.dtype))
+
     def _unwritten(self, values: Matrices) -> ReferenceArray:
         return guarded(self._problem, unwritten(self._problem, values))
 

@@ -553,14 +553,19 @@ class CublasBench:
         """So many problems, each C compared with the one that was verified."""
         self._last = "device"
         if self._comparer is None:
-            self._comparer = CudaComparer(self._cuda, self._answers.verified_result, self._stack)
+            answers = self._answers
+            self._comparer = CudaComparer(
+                self._cuda, answers.verified_result, answers.erased_result, self._stack
+            )
 
-        def launch(number: int) -> int:
-            operands = self._operands[(self._next + number) % self.sets]
-            self._enqueue(operands)
-            return operands.device["C"]
+        def operands(number: int) -> _Set:
+            return self._operands[(self._next + number) % self.sets]
 
-        batch = self._comparer.batch(count, launch)
+        batch = self._comparer.batch(
+            count,
+            lambda number: operands(number).device["C"],
+            lambda number: self._enqueue(operands(number)),
+        )
         self._next += count
         return batch
 

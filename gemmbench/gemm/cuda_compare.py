@@ -46,16 +46,19 @@ class CudaComparer:
     Args:
         cuda: of the GPU.
         first: what results are compared with; its bytes are a multiple of four.
+        erased: what they hold before each problem: other bits, wherever it writes.
         stack: gives the memory back.
 
     Raises:
         NotMeasuredError: the driver does not take the comparison.
     """
 
-    def __init__(self, cuda: Cuda, first: ReferenceArray, stack: ExitStack) -> None:
+    def __init__(self, cuda: Cuda, first: ReferenceArray, erased: ReferenceArray, stack: ExitStack) -> None:
         self._cuda, self._words = cuda, first.nbytes // _WORD
         self._first = stack.enter_context(cuda.memory(first.nbytes))
         cuda.to_device(self._first, np.ascontiguousarray(first))
+        self._erased = stack.enter_context(cuda.memory(erased.nbytes))
+        cuda.to_device(self._erased, np.ascontiguousarray(erased))
         self._function = cuda.function(kernel_files.raw(_FILE), "compare")
         self._clear = stack.enter_context(cuda.pinned((_MOST, _COUNTERS), np.dtype(np.uint32)))
         self._clear[...] = 0, 0, _NONE
@@ -71,12 +74,15 @@ class CudaComparer:
         ]
         cuda.finish()
 
-    def batch(self, count: int, launch: Callable[[int], int]) -> CheckedBatch:
-        """Put problems into the stream, each followed by its comparison.
+    def batch(
+        self, count: int, result: Callable[[int], int], launch: Callable[[int], object]
+    ) -> CheckedBatch:
+        """Put problems into the stream, before each its result erased, and behind it compared.
 
         Args:
             count: of problems, `_MOST` at most.
-            launch: enqueues the problem of a number; the address of its result.
+            result: the address of the result of a problem, by its number.
+            launch: enqueues that problem.
         """
         cuda = self._cuda
         self._slots.reverse()
@@ -85,10 +91,11 @@ class CudaComparer:
         begin = time.monotonic()
         whole = cuda.start()
         for number, watch in enumerate(slot.watches[:count]):
+            cuda.copy(result(number), self._erased, self._words * _WORD)
             with cuda.timed(watch):
-                result = launch(number)
+                launch(number)
             counters = slot.device + number * _COUNTERS * self._clear.itemsize
-            cuda.launch(self._function, _BLOCKS, _BLOCK, result, self._first, counters, self._words)
+            cuda.launch(self._function, _BLOCKS, _BLOCK, result(number), self._first, counters, self._words)
         cuda.fetch(slot.host[:count], slot.device)
         cuda.stop(whole)
         return CheckedBatch(cuda, slot, whole, count, begin)

@@ -32,7 +32,7 @@ from gemmbench.model.dtypes import DTYPES, ReferenceArray
 from gemmbench.model.instrument import CHECKED, Batch, Manner, NotMeasuredError
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import CHAIN, CYCLE, PAGEABLE, Check, Launch, Work
-from gemmbench.opencl.compare import Checked, Comparer
+from gemmbench.opencl.compare import Checked, Comparer, erased
 from gemmbench.opencl.runtime import MAPPED, Operand, Runtime, errors, operand
 
 _SEED = 20121203  # of generated images
@@ -322,6 +322,7 @@ class Bench:
         if self._comparer is None:
             verified = self._answers.verified_result
             self._comparer = Comparer(self.runtime, self.runtime.filled(verified), verified.nbytes)
+            self._erased = self.runtime.filled(self._answers.erased_result)
         assert self.runtime.launch_s  # measured before the batch, not in it
 
         def launch(number: int) -> tuple[list[Any], Any]:
@@ -329,9 +330,26 @@ class Bench:
             events = [step.enqueue(queue) for step in plan[index]]
             return events, self._buffers[index][0]["C"]
 
-        batch = self._comparer.batch(count, "device", launch)
+        def erase(number: int) -> list[Any]:
+            index = self._turns.index(number)
+            return [
+                cl.enqueue_copy(queue, self._buffers[index][0]["C"], self._erased),
+                *self._without_results(index),
+            ]
+
+        batch = self._comparer.batch(count, "device", erase, launch)
         self._turns.took(count, "device")
         return batch if self._ahead else batch.finish()
+
+    def _without_results(self, index: int) -> list[Any]:
+        """Enqueue erasing what the launches of an operand set keep beside A, B and C; the events."""
+        held = {
+            name: buffer
+            for step in self._prepared[index]
+            for name, buffer in getattr(step, "held", {}).items()
+            if name not in self._buffers[index][0] and isinstance(buffer, cl.Buffer)
+        }
+        return [erased(self.runtime.queue, buffer) for buffer in held.values()]
 
     def _scratch(self, key: tuple[str, int]) -> Any:
         """A buffer that is no operand: what is zeroed to empty the caches, or what C is filled with."""

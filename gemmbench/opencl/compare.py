@@ -43,19 +43,28 @@ class Comparer:
         # Two: while one batch is read, the next is in the queue.
         self._counters = cycle([_Counters(runtime) for _ in range(2)])
 
-    def batch(self, count: int, scope: str, launch: Callable[[int], tuple[Sequence[Any], Any]]) -> Checked:
-        """Put problems into the queue, each followed by its comparison.
+    def batch(
+        self,
+        count: int,
+        scope: str,
+        erase: Callable[[int], Sequence[Any]],
+        launch: Callable[[int], tuple[Sequence[Any], Any]],
+    ) -> Checked:
+        """Put problems into the queue, before each its result erased, and behind it compared.
 
         Args:
             count: of problems.
             scope: of their seconds.
+            erase: enqueues what overwrites the result of a number; its events.
             launch: enqueues the problem of a number; its events, None for steps without, and its result.
         """
         counters = next(self._counters)
         counters.clear(count)
         begin = time.monotonic()
-        events, checks = [], []
+        events: list[Sequence[Any]] = []
+        checks: list[Any] = []
         for number in range(count):
+            checks += erase(number)
             steps, result = launch(number)
             events.append(steps)
             self._kernel.set_args(
@@ -106,7 +115,7 @@ class Checked:
     """A batch in the queue: a `measure.instrument.Running`."""
 
     events: Sequence[Sequence[Any]]  # of each problem
-    checks: Sequence[Any]  # of its comparison
+    checks: Sequence[Any]  # of erasing and comparing
     last: Any
     counted: ReferenceArray
     width: int
@@ -135,6 +144,12 @@ class Checked:
         )
         seconds = {self.scope: max(spent_s, 1e-9) / count, "check": check_s / count}
         return Batch(seconds, self.begin, end, count, wrong=wrong)
+
+
+def erased(queue: Any, buffer: Any) -> Any:
+    """Enqueue setting every bit of a buffer; the event."""
+    pattern = np.uint32(0xFFFFFFFF) if buffer.size % 4 == 0 else np.uint8(0xFF)
+    return cl.enqueue_fill_buffer(queue, buffer, pattern, 0, buffer.size)
 
 
 def _seconds(event: Any) -> float:

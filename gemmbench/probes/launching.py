@@ -17,7 +17,7 @@ from gemmbench.model.dtypes import ReferenceArray
 from gemmbench.model.instrument import CHECKED, Batch, Prepared, Verified, When
 from gemmbench.model.kernel_files import fingerprint
 from gemmbench.model.row import Check, Parameters, Work
-from gemmbench.opencl.compare import Comparer
+from gemmbench.opencl.compare import Comparer, erased
 from gemmbench.opencl.runtime import Built, Runtime, errors
 from gemmbench.probes.memory import MemoryProbe
 from gemmbench.probes.reference import TABLE_ELEMENTS, RepeatedTable, sum_bits
@@ -141,13 +141,18 @@ class Bench:
         """So many launches, what each writes compared with what the first has written."""
         queue = self.candidate.launcher.queue
         if work not in self._comparers:
+            erased(queue, self._written)
             first = cl.Buffer(queue.context, cl.mem_flags.READ_WRITE, self._written.size)
             self.candidate.enqueue(work)
             cl.enqueue_copy(queue, first, self._written)
             runtime = self.operands.runtime  # type: ignore[attr-defined]  # of those that say what is written
             self._comparers[work] = Comparer(runtime, first, self._written.size)
         launch = partial(self._launch, work)
-        return self._comparers[work].batch(count, "kernel", launch).finish()
+
+        def erase(number: int) -> list[Any]:
+            return [erased(queue, self._written)]
+
+        return self._comparers[work].batch(count, "kernel", erase, launch).finish()
 
     def _launch(self, work: int, number: int) -> tuple[list[Any], Any]:
         return [self.candidate.enqueue(work)], self._written

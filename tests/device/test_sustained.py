@@ -29,6 +29,15 @@ def checked(bench: Bench, count: int) -> Batch:
     return started if isinstance(started, Batch) else started.finish()
 
 
+class Idle:
+    """A launch that does nothing."""
+
+    role, name = "multiply", "idle"
+
+    def enqueue(self, queue: object) -> None:
+        """Nothing."""
+
+
 def test_a_flipped_bit_is_found_in_its_result_and_its_place(device: DeviceFacts) -> None:
     bench = bench_of(device, Gemm(16, 15, 16, "float"))
     right = checked(bench, 5)
@@ -39,6 +48,11 @@ def test_a_flipped_bit_is_found_in_its_result_and_its_place(device: DeviceFacts)
     assert checked(bench, 2).wrong == ()
     assert checked(bench, 4).wrong == (WrongResult(1, 1, 1, 400),)
     assert checked(bench, 4).wrong == ()
+    steps = bench._prepared[0]
+    bench._prepared[0] = [Idle()]
+    assert [wrong.number for wrong in checked(bench, 2).wrong] == [0, 1]  # nothing was written
+    bench._prepared[0] = steps
+    assert checked(bench, 1).wrong == ()
     assert bench.verify("after").check.verdict == "ok"
 
 
@@ -58,3 +72,5 @@ def test_the_host_finds_it_too(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(bench, "_multiply", flipping)
     assert bench.start(CHECKED, 3).wrong == (WrongResult(1, 1, 1, 80),)
+    monkeypatch.setattr(bench, "_multiply", lambda *arguments: None)
+    assert bench.start(CHECKED, 1).wrong == (WrongResult(0, 32 * 8 * 9, 8 * 9, 0),)

@@ -355,6 +355,8 @@ def test_every_result_is_compared_on_the_gpu_and_a_flipped_bit_is_found(
     first, second = bench.start(CHECKED, 4), bench.start(CHECKED, 4)
     assert first.finish().wrong == ()  # type: ignore[union-attr]
     assert second.finish().wrong == (WrongResult(1, 1, 1, 40),)  # type: ignore[union-attr]
+    monkeypatch.setattr(bench, "_enqueue", lambda operands: None)  # writes nothing
+    assert bench.start(CHECKED, 1).finish().wrong == (WrongResult(0, 8 * 16 * 16, 64, 0),)  # type: ignore[union-attr]
     bench.release()
     odd = CublasExecutor(DEVICE).prepare(case(Gemm(3, 3, 4, "half")), QUICK)
     assert not odd.prepared.checked
