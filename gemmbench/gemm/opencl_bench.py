@@ -344,8 +344,8 @@ class Bench:
     def _without_results(self, index: int) -> list[Any]:
         """Enqueue erasing what the launches of an operand set keep beside A, B and C; the events."""
         held = {
-            name: buffer
-            for step in self._prepared[index]
+            id(buffer): buffer
+            for step in (*self._prepared[index], *self._hosted[index])
             for name, buffer in getattr(step, "held", {}).items()
             if name not in self._buffers[index][0] and isinstance(buffer, cl.Buffer)
         }
@@ -397,7 +397,7 @@ class Bench:
         self._turns.on_device = False
 
     def answer(self, scope: str, index: int, c: ReferenceArray) -> ReferenceArray:
-        """Run the timed launches of a scope once, after C was filled; C."""
+        """Run the timed launches of a scope once, after C was filled and all else was erased; C."""
         queue, self._turns.last = self.runtime.queue, None
         for operands in (self._operands, self._pageable):
             for matrix in [matrices[2] for matrices in operands[index : index + 1]]:
@@ -405,6 +405,7 @@ class Bench:
                 matrix.fill(c)
         matrix = self._operands[index][2]
         matrix.keep_on_device(queue)
+        self._without_results(index)
         queue.finish()
         if scope == "device":
             launched = self._on_device()[index]

@@ -22,6 +22,7 @@ from gemmbench.opencl.runtime import Runtime
 from gemmbench.suite.plan import gemm_plan, select
 from tests import in_process
 from tests.device.conftest import all_devices
+from tests.own_kernel import MINE
 
 QUICK = Policy(budget_s=0.01, settle_s=0.0, batch_s=0.0005, min_batches=3)
 EIGHT = [("TS         = [16, 8, 32]", "TS = [8]")]
@@ -138,3 +139,16 @@ def test_arguments_that_do_not_fit_are_named(tmp_path: Path, runs: GemmExecutor)
         measured(tmp_path, runs, swapped, Gemm(8, 8, 8))
     with pytest.raises(NotMeasuredError, match="sgemm takes 11 arguments, and arguments names 10"):
         measured(tmp_path, runs, [('"C", "ldc"', '"C"')], Gemm(8, 8, 8))
+
+
+def test_a_padded_c_is_erased_before_a_check(tmp_path: Path, runs: GemmExecutor) -> None:
+    """What a kernel left in its padded copy of C is no answer of a kernel that then does nothing."""
+    (tmp_path / "mine.cl").write_text(MINE.replace("tile ", "pad = true\ntile "), encoding="utf-8")
+    (case,) = gemm_plan([runs.runtime.facts], [own_kernel(tmp_path / "mine.cl")], [Gemm(7, 9, 8)])
+    assert isinstance(case, Case)
+    bench = runs.prepare(case, QUICK)
+    assert bench.verify("before").check.verdict == "ok"
+    for plan in (bench._prepared, bench._hosted):
+        plan[0] = [step for step in plan[0] if step.role != "multiply"]
+    check = bench.verify("after").check
+    assert (check.verdict, bool(check.reasons)) == ("wrong", True)
