@@ -6,14 +6,17 @@ The same for every executor: OpenCL kernels, numpy and the libraries.
   operands, and before a user's on generated ones, on which the sharpest bounds hold.
 * After: C as the last batch left it, in host memory where that was of the host scope; then C is filled with
   numbers that look like an answer and are none, and one more problem runs on a drawn operand set and in a
-  drawn scope. A kernel that acts only on a fresh C shows.
+  drawn scope. A kernel that acts only on a fresh C shows: by a wrong answer, or by the time that it takes
+  then; see `skipping`.
 
 A user's ``--out`` is written when all that has passed.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from math import inf
 from typing import Protocol
 
 import numpy as np
@@ -21,11 +24,46 @@ import numpy as np
 from gemmbench.gemm.operands import Matrices, guarded, load_operands, save_result
 from gemmbench.gemm.reference import Reference, merged
 from gemmbench.gemm.verify import GUARD, poison
+from gemmbench.model import units
 from gemmbench.model.case import Case, Operands, Policy
 from gemmbench.model.dtypes import DTYPES, ReferenceArray, decode
 from gemmbench.model.instrument import NotMeasuredError, Verified, When
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import SHOWN, Check, Elements
+
+_TIMES, _MORE_S, _TRIES = 3.0, 20e-6, 5
+
+
+@dataclass(frozen=True)
+class Paces:
+    """How long a problem lasts, by the clock of the batches.
+
+    Attributes:
+        batch_s: the median of the batches; 0 if none was timed by this clock.
+        on_new: runs one whose C is filled anew, and erased is what its launches keep beside; seconds.
+        on_result: runs one whose C holds the right result before; seconds.
+    """
+
+    batch_s: float
+    on_new: Callable[[], float]
+    on_result: Callable[[], float]
+
+
+def skipping(paces: Paces) -> str:
+    """Whether a kernel does less where C holds the answer already: a sentence, or "".
+
+    A busy machine delays this problem or that, and a GPU that waited runs slower: so the fastest of five is
+    held against the slowest where C holds the result, which run in turn with them, and against the batches.
+    """
+    usual, fastest = paces.batch_s, inf
+    for _ in range(_TRIES):
+        fastest = min(fastest, paces.on_new())
+        if fastest > _TIMES * usual + _MORE_S:
+            usual = max(usual, paces.on_result())
+        if fastest <= _TIMES * usual + _MORE_S:
+            return ""
+    times = f"{units.seconds(fastest)} on a new C and {units.seconds(usual)}"
+    return f"takes {times} where C holds the result: it does not do its work every time"
 
 
 class Answering(Protocol):
@@ -51,6 +89,15 @@ class Answering(Protocol):
 
     def left(self) -> ReferenceArray | None:
         """C as the last batch left it; None if it was filled since, or where every problem added to C."""
+
+    def paces(self, index: int, new: ReferenceArray, result: ReferenceArray) -> Paces | None:
+        """How long problems of an operand set last; None where the clock tells of no single one.
+
+        Args:
+            index: of the set.
+            new: what C is filled with anew, m x ldc.
+            result: the right one, m x ldc.
+        """
 
 
 class Answers:
@@ -151,6 +198,10 @@ class Answers:
             _named(self._judged(self._values, result, other), "with another C after the last batch: ")
         )
         check = merged(checks)
+        if check.verdict == "ok" and self._problem.beta == 0 and self._problem.flops:
+            paces = bench.paces(index, guarded(self._problem, other), self.verified_result)
+            if paces and (skips := skipping(paces)):
+                check = Check("wrong", check.figures, (skips,))
         if check.verdict == "ok" and self._case.operands.out and self._result is not None:
             save_result(self._case.operands.out, self._result)
         return check

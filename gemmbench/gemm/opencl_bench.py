@@ -15,7 +15,7 @@ import numpy as np
 import pyopencl as cl
 
 from gemmbench.gemm import lowering
-from gemmbench.gemm.answers import Answers
+from gemmbench.gemm.answers import Answers, Paces
 from gemmbench.gemm.operands import (
     SPLIT,
     Laps,
@@ -429,6 +429,30 @@ class Bench:
             self._operands[index][2].to_host(self.runtime.queue)
             self._turns.on_device = False
         return self._read(clock, index)
+
+    def paces(self, index: int, new: ReferenceArray, result: ReferenceArray) -> Paces | None:
+        """How long problems last, by the sum of their launches' stamps."""
+        if not self.stamped:
+            return None
+        queue, c = self.runtime.queue, self._buffers[index][0]["C"]
+
+        def seconds(values: ReferenceArray, erases: bool) -> float:
+            self._turns.last = None
+            launches = self._on_device()[index]
+            cl.enqueue_copy(queue, c, np.ascontiguousarray(values))
+            if erases:
+                self._without_results(index)
+            queue.finish()
+            return self._launched_s(launches)
+
+        batch_s = statistics.median(map(sum, self.timed)) if self.timed else 0.0
+        return Paces(batch_s, partial(seconds, new, True), partial(seconds, result, False))
+
+    def _launched_s(self, launches: Sequence[Step]) -> float:
+        """Run one problem; how long its launches ran."""
+        events = [launch.enqueue(self.runtime.queue) for launch in launches]
+        self.runtime.queue.finish()
+        return sum(_stamps(event)[2] for event in events)
 
     def _read(self, clock: str, index: int) -> ReferenceArray:
         c = (self._pageable if clock == PAGEABLE else self._operands)[index][2]

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import re
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
+import pyopencl as cl
 import pytest
 from click.testing import CliRunner
 
 from gemmbench.cli import main
 from gemmbench.gemm.opencl import GemmExecutor
+from gemmbench.gemm.opencl_bench import Step
 from gemmbench.ladder.own import own_kernel
 from gemmbench.model import kernel_files
 from gemmbench.model.case import Case, Policy
@@ -141,13 +145,31 @@ def test_arguments_that_do_not_fit_are_named(tmp_path: Path, runs: GemmExecutor)
         measured(tmp_path, runs, [('"C", "ldc"', '"C"')], Gemm(8, 8, 8))
 
 
-def test_a_padded_c_is_erased_before_a_check(tmp_path: Path, runs: GemmExecutor) -> None:
+def test_a_padded_c_is_erased_before_a_check(
+    tmp_path: Path, runs: GemmExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What a kernel left in its padded copy of C is no answer of a kernel that then does nothing."""
     (tmp_path / "mine.cl").write_text(MINE.replace("tile ", "pad = true\ntile "), encoding="utf-8")
     (case,) = gemm_plan([runs.runtime.facts], [own_kernel(tmp_path / "mine.cl")], [Gemm(7, 9, 8)])
     assert isinstance(case, Case)
     bench = runs.prepare(case, QUICK)
     assert bench.verify("before").check.verdict == "ok"
+    # On a scripted clock: a kernel that does nothing where C holds the result.
+    launched_s = bench._launched_s
+
+    def skipping_s(launches: Sequence[Step]) -> float:
+        padded, c = np.empty(1, np.float32), np.empty((7, 9), np.float32)
+        for values, name in ((padded, "CP"), (c, "C")):
+            cl.enqueue_copy(runs.runtime.queue, values, launches[0].held[name])  # type: ignore[attr-defined]
+        is_new = not np.array_equal(c, bench._answers.verified_result)
+        assert is_new == np.isnan(padded[0])
+        launched_s(launches)
+        return 1.0 if is_new else 0.01
+
+    with monkeypatch.context() as patch:
+        patch.setattr(bench, "_launched_s", skipping_s)
+        (reason,) = bench.verify("after").check.reasons
+    assert reason.startswith("takes 1.00 s on a new C and 10.0 ms where C holds the result")
     for plan in (bench._prepared, bench._hosted):
         plan[0] = [step for step in plan[0] if step.role != "multiply"]
     check = bench.verify("after").check

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from gemmbench.gemm.answers import Answers
+from gemmbench.gemm.answers import Answers, Paces, skipping
 from gemmbench.gemm.operands import Matrices, load_operands
 from gemmbench.gemm.reference import Reference
 from gemmbench.gemm.verify import poison
@@ -35,6 +35,7 @@ class Simulated:
         self.problem, self._sums, self._fault = case.problem, sums, fault
         self.values = load_operands(case)
         self.c = self.values.c
+        self.timed: Paces | None = None
 
     def put(self, values: Matrices) -> None:
         self.values = values
@@ -53,6 +54,9 @@ class Simulated:
 
     def left(self) -> ReferenceArray | None:
         return None if self.problem.beta else self.c
+
+    def paces(self, index: int, new: ReferenceArray, result: ReferenceArray) -> Paces | None:
+        return self.timed
 
 
 _PRODUCTS: dict[tuple[int, str], tuple[ReferenceArray, ReferenceArray]] = {}
@@ -191,6 +195,42 @@ def test_a_result_is_written_after_the_second_check_alone(beta: float, tmp_path:
     bench.run()
     assert of_bench.check(bench, "after").verdict == "ok"
     assert (np.load(out) == right).all()  # with the case's own C, whatever C was verified with last
+
+
+def paces(batch_s: float, on_new: list[float], on_result: list[float]) -> Paces:
+    return Paces(batch_s, partial(next, iter(on_new)), partial(next, iter(on_result)))
+
+
+@pytest.mark.parametrize(
+    ("batch_s", "on_new", "on_result"),
+    [
+        pytest.param(0.001, [0.003], [], id="as in batches: no other is run"),
+        pytest.param(1e-6, [22e-6], [], id="an overhead of microseconds"),
+        pytest.param(0.001, [0.5, 0.4, 0.3, 0.002], [0.001] * 3, id="delayed three times"),
+        pytest.param(0.001, [0.006], [0.005], id="busier than during the batches"),
+        pytest.param(0.001, [0.05, 0.03], [0.001, 0.011], id="the slowest of the others counts"),
+        pytest.param(0.0, [0.02], [0.02], id="no batches by this clock"),
+        pytest.param(0.02, [0.02], [], id="as busy as the batches"),
+    ],
+)
+def test_an_honest_kernel_may_be_slow_at_times(
+    batch_s: float, on_new: list[float], on_result: list[float]
+) -> None:
+    assert skipping(paces(batch_s, on_new, on_result)) == ""
+
+
+@pytest.mark.parametrize("batch_s", [0.000489, 0.0])
+def test_a_kernel_that_skips_its_work_where_c_holds_the_answer_is_wrong(batch_s: float) -> None:
+    case = Case("gemm", 0, "naive", "float", {}, Gemm(40, 30, 20))
+    bench = Simulated(case, "float", no_fault)
+    answers = Answers(case, bench.values, POLICY, "float")
+    bench.timed = paces(batch_s, [0.03, 0.0247, 0.03, 0.028, 0.04], [0.000489] * 5)
+    assert answers.check(bench, "before").verdict == "ok"
+    check = answers.check(bench, "after")
+    assert (check.verdict, check.reasons) == (
+        "wrong",
+        ("takes 24.7 ms on a new C and 489 us where C holds the result: it does not do its work every time",),
+    )
 
 
 def test_a_reason_says_what_and_where(tmp_path: Path) -> None:
