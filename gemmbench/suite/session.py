@@ -135,7 +135,8 @@ class Steps:
     """Takes the steps of a plan one by one.
 
     Attributes:
-        done: the rows that the file held from the start, by key.
+        done: the rows that the file held from the start, by key; without the incomplete ones, which are
+            measured anew.
     """
 
     def __init__(
@@ -150,7 +151,9 @@ class Steps:
         self.automatic = automatic or Automatic()
         self._peaks = peaks
         self.shares = Shares(policy, 0)
-        self.done = {row.key: row for row in file.done} if file else {}
+        held = {row.key: row for row in file.done} if file else {}
+        self.done = {key: row for key, row in held.items() if not row.is_incomplete}
+        self._anew = held.keys() - self.done.keys()
         self._file = file
         self._number = 0
         self._has_gemms = False
@@ -191,6 +194,8 @@ class Steps:
         Raises:
             RunFileError: it cannot be written.
         """
+        if row.key in self._anew:
+            row = replace(row, supersedes=True)
         if self._file:
             self._file.append(row)
         return Finished(row)
