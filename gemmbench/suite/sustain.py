@@ -66,16 +66,19 @@ class _Member:
     flops: int
 
     def completed(self, result: Sustained, is_over: bool) -> Row:
-        """The row with its long run, verified once more where that is still possible."""
+        """The row with its long run, verified once more; where that is not possible a note says so."""
         row = replace(self.row, sustained=result, supersedes=True)
         if result.wrong:
             return _wrong(row, in_a_sentence(row, result))
         if result.end != DONE or not is_over:
             return row
-        if row.kind == "gemm":
+        try:
             return verified_row_after(row, self.handle)
-        check = self.handle.verify("after").check
-        return replace(row, check_after=check)
+        except NotMeasuredError as error:
+            if error.status == "wrong":
+                return _wrong(row, error.reason)
+            note = f"not verified after the long run: {error.reason}"
+            return replace(row, notes=(*row.notes, note))
 
 
 def _wrong(row: Row, reason: str) -> Row:
@@ -146,11 +149,7 @@ def _group(
             raise
         for number, member in enumerate(members):
             yield Staged("verifying")
-            try:
-                row = member.completed(results[number], is_over=True)
-            except NotMeasuredError as error:
-                row = _wrong(member.row, f"--for: {error.reason}")
-            yield steps.finished(row)
+            yield steps.finished(member.completed(results[number], is_over=True))
 
 
 def _prepared(case: Case, row: Row, worker: Worker, steps: Steps) -> tuple[Handle, int]:

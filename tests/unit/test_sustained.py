@@ -18,11 +18,13 @@ from gemmbench.model.instrument import (
     Handle,
     LostError,
     Prepared,
+    Verified,
     Watch,
+    When,
     WrongResult,
 )
 from gemmbench.model.problem import Gemm
-from gemmbench.model.row import Row, Sustained
+from gemmbench.model.row import Check, Row, Sustained
 from gemmbench.model.run_file import Run, RunFile, load
 from gemmbench.options import measuring
 from gemmbench.options.declare import build
@@ -219,6 +221,28 @@ def test_a_row_with_a_wrong_bit_is_wrong_and_says_where(monkeypatch: pytest.Monk
     assert "1 bit of 1 result" in row.reason
     assert row.reason.endswith("in result 3, at C[5][7]")
     assert row.samples == {}
+    assert row.sustained
+
+
+def test_a_run_that_cannot_be_verified_after_it_keeps_its_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Lost(Worker):
+        def verify(self, handle: int, when: When) -> Verified:
+            if when == "after":
+                raise LostError("timed-out", "it took longer than 5 s")
+            return super().verify(handle, when)
+
+    instrument = Lost(clock=FakeClock(), seconds={"naive": itertools.repeat(0.01)}, prepared=PREPARED)
+    row = row_of(instrument, monkeypatch)
+    assert (row.status, row.supersedes) == ("ok", True)
+    assert row.samples
+    assert row.sustained
+    assert row.sustained.end == DONE
+    assert row.notes[-1] == "not verified after the long run: it took longer than 5 s"
+
+
+def test_a_wrong_verdict_after_it_makes_the_row_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    row = row_of(worker(verdicts={"after": Check("wrong", {}, ("C is zero",))}), monkeypatch)
+    assert (row.status, row.reason, row.samples) == ("wrong", "C is zero", {})
     assert row.sustained
 
 
