@@ -188,6 +188,15 @@ class Steps:
         self._number += 1
         return Started(self._number, label)
 
+    def save(self, row: Row) -> None:
+        """Write a row to the file, if there is one.
+
+        Raises:
+            RunFileError: it cannot be written.
+        """
+        if self._file:
+            self._file.append(row)
+
     def finished(self, row: Row) -> Finished:
         """Write a row to the file, and return the event that says so.
 
@@ -196,8 +205,7 @@ class Steps:
         """
         if row.key in self._anew:
             row = replace(row, supersedes=True)
-        if self._file:
-            self._file.append(row)
+        self.save(row)
         return Finished(row)
 
     def take(self, step: Case | Skip, worker: Worker) -> Generator[Event, None, Row]:
