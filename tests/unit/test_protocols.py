@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import itertools
 import re
 from collections.abc import Iterable, Sequence
@@ -376,6 +377,16 @@ def test_the_csv_has_a_line_for_each_protocol(run: Run) -> None:
     first, *others = to_csv(run).splitlines()
     assert first.split(",")[0] == "protocol"
     assert [text.split(",")[0] for text in others] == [OWN, "mean", "zeros", "cold"]
+
+
+def test_the_csv_has_a_line_for_a_kernel_that_is_wrong(run: Run) -> None:
+    instrument = kernel()
+    instrument.verdicts = {"before": Check("wrong", {}, ("C is zero",))}
+    wrong = replace(measured(instrument, "cold"), parameters={"TS": 8})
+    first, *_, last = csv.DictReader(to_csv(replace(run, rows=(*run.rows, wrong))).splitlines())
+    assert (first["protocol"], first["status"], first["reason"]) == (OWN, "ok", "")
+    assert (last["protocol"], last["variant"], last["m"], last["gflops"]) == ("", "naive", "64", "")
+    assert (last["status"], last["reason"], last["parameters"]) == ("wrong", "C is zero", '{"TS": 8}')
 
 
 def test_every_protocol_of_another_tool_says_where_it_is_described() -> None:
