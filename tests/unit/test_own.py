@@ -378,15 +378,31 @@ def test_a_wrong_kernel_is_told_why(fault: str) -> None:
     assert reason.count("exact test") == 1
 
 
-def test_a_wrong_kernel_whose_experiments_fail_is_still_wrong() -> None:
+@pytest.mark.parametrize(
+    "failure", [NotMeasuredError("failed", "out of resources", restart=True), IndexError("of the search")]
+)
+def test_a_wrong_kernel_whose_experiments_fail_is_still_wrong(failure: Exception) -> None:
     def breaking(test: ExactTest) -> ReferenceArray:
         if test.problem.m == 64:
-            raise NotMeasuredError("failed", "out of resources", restart=True)
+            raise failure
         return simulated(test, alpha=1.0)
 
     with pytest.raises(NotMeasuredError, match="differ on the exact test") as caught:
         causes.tested(kernel(breaking), "float")
     assert (caught.value.status, caught.value.restart) == ("wrong", True)
+
+
+@pytest.mark.parametrize("odd_k", [False, True])
+def test_a_kernel_that_only_writes_behind_c_is_wrong(odd_k: bool) -> None:
+    """Inside C there is nothing to look for a cause in."""
+
+    def beyond(test: ExactTest) -> ReferenceArray:
+        c = simulated(test)
+        if not odd_k or test.problem.k % 16:
+            c[-1] = 7
+        return c
+
+    assert "exact test" in causes.tested(kernel(beyond), "float")
 
 
 def test_a_right_kernel_has_no_fault() -> None:
