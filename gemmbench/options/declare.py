@@ -578,7 +578,7 @@ def check_overwriting(outputs: Sequence[tuple[str, Path]], inputs: Sequence[tupl
         UsageError: one would be.
     """
     for number, (option, path) in enumerate(outputs):
-        if path.exists() and not path.is_file():  # such as /dev/stdout
+        if _is_special(path):
             continue
         for role, other in inputs:
             if _same_file(path, other):
@@ -586,6 +586,23 @@ def check_overwriting(outputs: Sequence[tuple[str, Path]], inputs: Sequence[tupl
         for role, other in outputs[:number]:
             if _same_file(path, other):
                 raise UsageError(f"{option} {path} would replace {role} {other}")
+
+
+def kernel_inputs(files: Iterable[Path], option: str = "--kernel-file") -> list[tuple[str, Path]]:
+    """Users' kernel files and the descriptions beside them, for `check_overwriting`."""
+    return [
+        each
+        for file in files
+        for each in ((f"{option} ", file), (f"{option}'s ", file.parent / f"{file.stem}.toml"))
+    ]
+
+
+def _is_special(path: Path) -> bool:
+    """Whether a path is there, and is no file: such as /dev/stdout."""
+    try:
+        return path.exists() and not path.is_file()
+    except OSError:  # too long a name: `check_folder` says so
+        return False
 
 
 def _same_file(path: Path, other: Path) -> bool:
