@@ -20,7 +20,7 @@ from gemmbench.model.dtypes import ReferenceArray
 from gemmbench.model.instrument import Build, NotMeasuredError
 from gemmbench.model.kernel_files import KernelFileError
 from gemmbench.model.problem import Gemm
-from gemmbench.suite.plan import OwnKernels, gemm_plan, rebuild
+from gemmbench.suite.plan import Axes, OwnKernels, gemm_plan, rebuild
 from tests import fake_runs
 
 ALL = '["m", "n", "k", "alpha", "A", "lda", "B", "ldb", "beta", "C", "ldc"]'
@@ -284,6 +284,21 @@ def test_a_base_is_measured_again_in_turn_with_the_old_file(tmp_path: Path) -> N
     past = again.former_case
     assert (past.own, past.former, past.parameters) == (old.own, "", {"TS": 8})
     assert ladder.variant_of(past) is old
+
+
+def test_the_old_file_runs_with_the_defaults_of_its_time(tmp_path: Path) -> None:
+    (tmp_path / "old").mkdir()
+    now = own_kernel(described(tmp_path, parameters="TS = [16, 8]"))
+    old = own_kernel(described(tmp_path / "old", parameters="TS = [8, 16]"))
+    (step,) = gemm_plan([fake_runs.CPU], [old], [Gemm(8, 8, 8)], axes=Axes(("fast",)))
+    assert isinstance(step, Case)
+    row = step.row("ok")
+    (again,) = rebuild([row], [fake_runs.CPU], {0: 0}, own=OwnKernels({"mine": now}, {"mine": old}))
+    assert isinstance(again, Case)
+    assert again.parameters == {"TS": 16, "math": "fast"}
+    past = again.former_case
+    assert past.parameters == {"TS": 8, "math": "fast"}
+    assert ladder.variant_of(past).with_math(past.math).fingerprint("float", past.numbers) == row.source
 
 
 # --- causes: kernels in Python, each with its fault ---
