@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -77,6 +78,17 @@ def test_a_formula_that_divides_by_zero_or_explodes_says_so() -> None:
         formula("1 // TS", ["TS"])({"TS": 0})
     with pytest.raises(ParameterError, match="no kernel takes"):
         formula("TS * TS * TS * TS", ["TS"])({"TS": 65536})
+    with pytest.raises(ParameterError, match="leaves the numbers of 32 bits, which no kernel takes"):
+        formula(" * ".join(["A"] * 40), ["A"])({"A": 2**31 - 1})  # beyond what a float holds
+
+
+@pytest.mark.parametrize("text", ["1and 2", r"'\d'", "1is 1"])
+def test_what_is_no_formula_brings_no_warning_of_pythons(text: str) -> None:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        with pytest.raises(ValueError, match=r"formula|more than"):
+            formula(text, ["TS"])
+    assert caught == []
 
 
 # --- descriptions ---
