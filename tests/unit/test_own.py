@@ -241,6 +241,21 @@ def test_a_file_that_cannot_be_read_is_one_sentence(tmp_path: Path) -> None:
             own_kernel(tmp_path / name)
 
 
+@pytest.mark.parametrize("ending", ["\n", "\r\n"])
+def test_a_byte_order_mark_is_no_part_of_a_file(tmp_path: Path, ending: str) -> None:
+    (tmp_path / "part.h").write_text("\ufeff#define HALF 2\n", encoding="utf-8")
+    file = described(tmp_path, code=f'#include "part.h"\n{CODE}')
+    file.write_text("\ufeff" + file.read_text(), encoding="utf-8", newline=ending)
+    made = own_kernel(file)
+    text = kernel_files.text(made.files[0])
+    assert text.startswith("/* gemmbench\n")
+    assert "\ufeff" not in text
+    file.write_text(CODE)
+    toml = "\n".join(f"{key} = {value}" for key, value in HEAD.items()) + "\n[parameters]\nTS = [16, 8]\n"
+    file.with_suffix(".toml").write_text("\ufeff" + toml, encoding="utf-8")
+    assert own_kernel(file).parameters == made.parameters
+
+
 def test_an_include_beside_the_file_is_part_of_it(tmp_path: Path) -> None:
     (tmp_path / "part.h").write_text("#define HALF 2\n")
     made = own_kernel(described(tmp_path, code=f'#include "common.clh"\n#include "part.h"\n{CODE}'))
