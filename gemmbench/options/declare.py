@@ -283,6 +283,8 @@ _BEST = "best"
 MOST_COMBINATIONS = 100  # of a kernel's parameters, that --param may ask for
 _OWN = "own"  # the kernels of --kernel-file
 _GROUPS = {"all": ladder.LADDER, "ladder": ladder.PUBLISHED, _BEST: ladder.BEST}  # of kernels
+_NONE = "none"  # of libraries
+_RESERVED = (*_GROUPS, _OWN, _NONE, PEAK)  # what --kernel, --baseline and --ratio take beside names
 
 
 def choose_dtypes(text: str, known: Sequence[str]) -> tuple[str, ...]:
@@ -318,9 +320,15 @@ def own_kernels(files: Sequence[Path]) -> tuple[Variant, ...]:
     made: list[Variant] = []
     for file in files:
         variant = former_kernel(file)
-        if variant.name in (*ladder.ORDER, *_GROUPS, _OWN, *(each.name for each in made)):
+        is_kernel = variant.name in (*ladder.ORDER, *(each.name for each in made))
+        if is_kernel or variant.name in _RESERVED:
+            what = (
+                "is another kernel's name"
+                if is_kernel
+                else "means something else to --kernel, --baseline or --ratio"
+            )
             raise UsageError(
-                f"{file}: {variant.name} is another kernel's name; give yours one in its description "
+                f"{file}: {variant.name} {what}; give yours one in its description "
                 f'(name = "my-{variant.name}")'
             )
         made.append(variant)
@@ -394,8 +402,8 @@ def choose_baselines(text: str) -> tuple[str, ...]:
     Raises:
         UsageError: one is unknown, or ``none`` is not alone.
     """
-    words = choose(text, (*ladder.BASELINES, "all", "none"), "baseline")
-    if "none" in words:
+    words = choose(text, (*ladder.BASELINES, "all", _NONE), "baseline")
+    if _NONE in words:
         if len(words) > 1:
             raise UsageError(f"--baseline {text}: none stands alone")
         return ()

@@ -15,6 +15,7 @@ import gemmbench as gb
 from gemmbench import api
 from gemmbench.cli import kernels
 from gemmbench.model.run_file import load
+from gemmbench.options import names
 from gemmbench.options.declare import build
 from gemmbench.options.measuring import Square
 from tests.cli.conftest import ROOT, Call
@@ -141,6 +142,17 @@ def test_what_cannot_be_is_one_sentence(
     assert sentence in flat(result.stderr)
     assert result.stderr.count("\n") == 1
     assert mine.read_text() == before
+
+
+def test_a_kernel_is_called_like_no_word_of_the_options(mine: Path) -> None:
+    """Every word that completion offers for them is refused, and those that it does not."""
+    offered = (names.kernels({"kernel_files": ["mine.cl"]}), names.references({}), names.baselines({}))
+    words = {"peak", "none", "all", "ladder", "best", "own", "auto", "numpy"}.union(*offered)
+    was = mine.read_text()
+    for name in sorted(words):
+        mine.write_text(was.replace("/* gemmbench\n", f'/* gemmbench\nname = "{name}"\n'))
+        with pytest.raises(gb.UsageError, match=rf'name = "my-{re.escape(name)}"'):
+            build(Square, {"kernel_files": ["mine.cl"]})
 
 
 OVER = "would replace --kernel-file mine.cl, which is read"
