@@ -584,10 +584,11 @@ def rebuild(
             step = lowering.rebuilt(row, devices[position]) or _unknown(
                 row, f"lowering {listed(row.parameters)}"
             )
+        elif row.kind == "protocols":
+            step = _unknown(row, "way to measure protocols again")
         else:
-            step = probes[position].get(replace(row, device=0).key) or _unknown(
-                row, f"probe {row.variant} so"
-            )
+            kept = probes.get(position, {})  # of the host there are none
+            step = kept.get(replace(row, device=0).key) or _unknown(row, f"probe {row.variant} so")
         step = _placed(step, position, former, row)
         if isinstance(step, Case) and position != HOST:
             step = own.in_turn(step, devices[position], row)
