@@ -305,7 +305,11 @@ class Check(Comparing, Measuring):
             (each.name, file)
             for each, file in zip(own_kernels(self.kernel_files), self.kernel_files, strict=True)
         ]
-        if self.against.suffix == KERNEL and not self.against.is_dir():
+        try:
+            is_file = self.against.suffix == KERNEL and not self.against.is_dir()
+        except OSError:  # too long a name
+            raise UsageError(f"--against {self.against} cannot be read") from None
+        if is_file:
             if len(now) != 1:
                 raise UsageError(
                     f"--against {self.against} is the old version of one kernel: give that one --kernel-file"

@@ -129,6 +129,7 @@ def test_a_saved_run_needs_no_file_and_tells_a_changed_kernel_apart(call: Call, 
         (("kernels", "--new", "x.cl", "--device", "0"), "--new writes a file, and does nothing else"),
         (("check", "base.jsonl", "--against", "mine.cl"), "is the old version of one kernel"),
         (("check", "base.jsonl", *MINE, "--against", "none.cl"), "cannot read none.cl"),
+        (("check", "base.jsonl", *MINE, "--against", f"{'x' * 300}.cl"), "x.cl cannot be read"),
         (("gemm", *MINE, "--save", "x" * 300), "file name too long"),
     ],
 )
