@@ -79,7 +79,7 @@ def command_part(name: str, context: click.Context) -> Iterator[str]:
 
 
 def page(date: str) -> str:
-    context = click.Context(cli.main, info_name="gemmbench")
+    context = click.Context(cli.main, info_name="gemmbench", **cli.main.context_settings)
     sentence, _, more = inspect.cleandoc(cli.main.help or "").partition("\n\n")
     lines = [
         f'.TH GEMMBENCH 1 "{date}" "gemmbench {escaped(__version__)}" "User Commands"',

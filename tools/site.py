@@ -84,7 +84,8 @@ def kernels_page() -> str:
 
 def commands_page() -> str:
     """What ``--help`` says of every command."""
-    root = click.Context(cli.main, info_name="gemmbench", max_content_width=88, terminal_width=88)
+    settings = {**cli.main.context_settings, "max_content_width": 88, "terminal_width": 88}
+    root = click.Context(cli.main, info_name="gemmbench", **settings)
     lines = ["# Commands", "", "What `gemmbench COMMAND --help` says. `man gemmbench` has it, too.", ""]
     for name in cli.COMMANDS:
         command = cli.main.get_command(root, name)

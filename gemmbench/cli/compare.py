@@ -233,7 +233,9 @@ def _add_to_database(files: Sequence[Path], out: Path | None) -> None:
     """
     if out is None:
         raise UsageError(f"a database is no text: --format {SQLITE} needs --out FILE")
-    runs = api.runs_of(files)
+    from gemmbench.exports.sqlite import digest  # some builds of Python have no sqlite3
+
+    runs = list({digest(run): run for run in api.runs_of(files)}.values())  # one may be given twice
     api.export(runs, out, SQLITE)
     what = "1 run" if len(runs) == 1 else f"{len(runs)} runs"
     click.echo(f"{what} with {sum(len(run.rows) for run in runs)} rows in {out}.", err=True)

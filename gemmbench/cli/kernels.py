@@ -34,9 +34,11 @@ from gemmbench.options import names
 from gemmbench.options.bundling import Bundle
 from gemmbench.options.declare import (
     CHART,
+    check_overwriting,
     check_plot_path,
     choose_dtypes,
     choose_kernels,
+    kernel_inputs,
     named_variants,
     own_kernels,
 )
@@ -129,6 +131,7 @@ def kernels(
         )
         return
     own = own_kernels(kernel_files)
+    check_overwriting([("--plot", plot)] if plot else [], kernel_inputs(kernel_files))
     if resources and explain:
         raise UsageError("--resources builds kernels and --explain builds none: choose one")
     if resources or explain or facts:

@@ -149,13 +149,17 @@ def to_flat(run: Run) -> list[dict[str, Value]]:
 def to_csv(run: Run) -> str:
     """Comma-separated values with a heading: what `to_flat` has, empty where unknown.
 
-    Of a run of protocols it is a line for each of them, with columns of their own.
+    Of a run of protocols it is a line for each of them, with columns of their own; of a row that has none,
+    since it is not ok, a line that says why.
     """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     if run.header.view == "protocols":
-        writer.writerow(protocols_table.CSV_FIELDS)
-        writer.writerows(line.values() for row in run.rows for line in protocols_table.records(row))
+        lines = csv.DictWriter(text, protocols_table.CSV_FIELDS, extrasaction="ignore", lineterminator="\n")
+        lines.writeheader()
+        for row, flat in zip(run.rows, to_flat(run), strict=True):
+            for each in protocols_table.records(row) or [{}]:
+                lines.writerow(flat | each | {"reason": each.get("reason") or flat["reason"]})
         return text.getvalue()
     writer.writerow([column.name for column in COLUMNS])
     writer.writerows(record.values() for record in to_flat(run))

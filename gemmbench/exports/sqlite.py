@@ -22,7 +22,7 @@ _TYPES = {str: "TEXT", int: "INTEGER", float: "REAL", bool: "BOOLEAN"}
 _KINDS = {kind.__name__: f"{name} NOT NULL" for kind, name in _TYPES.items()}
 
 _RUNS = {
-    "digest": "TEXT NOT NULL UNIQUE",  # of the header: the same run is stored once
+    "digest": "TEXT NOT NULL UNIQUE",  # see `digest`: the same run is stored once
     "path": "TEXT NOT NULL",
     "gemmbench": "TEXT NOT NULL",
     "schema_version": "INTEGER NOT NULL",
@@ -57,6 +57,13 @@ _TABLES = {
 
 class DatabaseError(Exception):
     """A database that cannot be written; the message is for the user."""
+
+
+def digest(run: Run) -> str:
+    """What tells runs apart: the header, and the first samples of runs that began in the same second."""
+    measured = (row.samples or row.protocols for row in run.rows)
+    first = next(filter(None, measured), run.rows[:1])
+    return hashlib.sha256(encode(run.header) + msgspec.json.encode(first)).hexdigest()
 
 
 def add(runs: Sequence[Run], path: Path) -> None:
@@ -110,7 +117,7 @@ def _prepare(database: sqlite3.Connection, path: Path) -> None:
 def _add(database: sqlite3.Connection, run: Run) -> None:
     header = run.header
     values = {
-        "digest": hashlib.sha256(encode(header)).hexdigest(),
+        "digest": digest(run),
         "path": clean(spelt_out(run.path)),
         "gemmbench": header.gemmbench,
         "schema_version": header.schema_version,

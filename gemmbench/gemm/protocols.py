@@ -262,13 +262,20 @@ def measured(
         except WrongError as error:
             return _of_kind(error.row)
         rounds = _Rounds(methods, case, device, policy, now, sleep)
-        yield from rounds.run(handles)
-        for operands, handle in handles.items():
-            yield Staged(f"verifying again, {operands.values} operands")
-            row = verified_row_after(row, handle)
-            if row.status == "wrong":
-                return _of_kind(row)
-    return rounds.completed(row)
+        after = row
+        try:
+            yield from rounds.run(handles)
+            for operands, handle in handles.items():
+                yield Staged(f"verifying again, {operands.values} operands")
+                after = verified_row_after(after, handle)
+                if after.status == "wrong":
+                    return _of_kind(after)
+        except KeyboardInterrupt:
+            if not rounds.done:
+                raise
+            note = f"interrupted after {rounds.done} of {case.rounds} rounds: not verified again"
+            raise InterruptedRow(rounds.completed(replace(row, notes=(*row.notes, note)))) from None
+    return rounds.completed(after)
 
 
 def _operands(protocol: Protocol, case: Case) -> Operands:
@@ -301,7 +308,11 @@ class _Method:
 
 
 class _Rounds:
-    """Takes the methods in turn, every other round in the reverse order."""
+    """Takes the methods in turn, every other round in the reverse order.
+
+    Attributes:
+        done: whole rounds.
+    """
 
     def __init__(
         self,
@@ -315,45 +326,34 @@ class _Rounds:
         self._methods, self._case, self._device, self._policy = methods, case, device, policy
         self._now, self._sleep = now, sleep
         self._results = {protocol.method: _Method() for protocol in methods}
-        self._done = 0  # whole rounds
+        self.done = 0
         self._conditions: list[Conditions | None] = []
 
     def run(self, handles: Mapping[Operands, Handle]) -> Iterator[Staged]:
-        """All rounds.
-
-        Raises:
-            InterruptedRow: Ctrl-C, after whole rounds.
-        """
-        try:
-            for number in range(self._case.rounds):
-                for protocol in self._methods[:: -1 if number % 2 else 1]:
-                    result = self._results[protocol.method]
-                    if result.reason:
-                        continue
-                    yield Staged(f"round {number + 1} of {self._case.rounds}: {protocol.name}")
-                    taking = _Taking(
-                        protocol,
-                        handles[_operands(protocol, self._case)],
-                        self._flush_bytes(protocol),
-                        self._policy,
-                        self._now,
-                    )
-                    try:
-                        samples, clock, conditions = taking.round(number == 0, self._sleep)
-                        is_wall = variant_of(self._case).executor == CLBLAST  # its batches' clock
-                        result.add(samples, "wall" if is_wall else clock, conditions)
-                        self._conditions.append(conditions)
-                    except NotMeasuredError as error:
-                        if error.status != "unsupported" or error.restart:
-                            raise
-                        result.reason = error.reason
-                self._done += 1
-        except KeyboardInterrupt:
-            if not self._done:
-                raise
-            note = f"interrupted after {self._done} of {self._case.rounds} rounds: not verified again"
-            row = replace(_of_kind(self._case.row("ok")), notes=(*self._case.notes, note))
-            raise InterruptedRow(self.completed(row)) from None
+        """All rounds."""
+        for number in range(self._case.rounds):
+            for protocol in self._methods[:: -1 if number % 2 else 1]:
+                result = self._results[protocol.method]
+                if result.reason:
+                    continue
+                yield Staged(f"round {number + 1} of {self._case.rounds}: {protocol.name}")
+                taking = _Taking(
+                    protocol,
+                    handles[_operands(protocol, self._case)],
+                    self._flush_bytes(protocol),
+                    self._policy,
+                    self._now,
+                )
+                try:
+                    samples, clock, conditions = taking.round(number == 0, self._sleep)
+                    is_wall = variant_of(self._case).executor == CLBLAST  # its batches' clock
+                    result.add(samples, "wall" if is_wall else clock, conditions)
+                    self._conditions.append(conditions)
+                except NotMeasuredError as error:
+                    if error.status != "unsupported" or error.restart:
+                        raise
+                    result.reason = error.reason
+            self.done += 1
 
     def completed(self, row: Row) -> Row:
         """The row with the protocols' samples of whole rounds."""
@@ -368,7 +368,7 @@ class _Rounds:
                     protocol.operands,
                     protocol.statistic,
                     result.clock,
-                    rounds=() if like != name else tuple(result.rounds[: self._done]),
+                    rounds=() if like != name else tuple(result.rounds[: self.done]),
                     like="" if like == name else like,
                     reason=result.reason,
                     clock_mhz=round(median(result.clocks_mhz), 1) if result.clocks_mhz else None,

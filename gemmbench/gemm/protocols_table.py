@@ -188,7 +188,7 @@ def _notes(row: Row, shown: Sequence[Line]) -> tuple[Note, ...]:
 CSV_FIELDS: tuple[str, ...] = (
     "protocol", "variant", "device", "dtype", "m", "n", "k", "gflops", "difference", "low", "high",
     "operands", "zero_operands", "clock", "statistic", "rounds", "samples", "clock_mhz", "power_w", "reason",
-    "idea", "described_in",
+    "idea", "described_in", "status", "parameters", "notes",
 )
 # fmt: on
 

@@ -11,6 +11,7 @@ import ast
 import math
 import operator
 import re
+import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -112,7 +113,9 @@ def formula(text: Text, names: Collection[str], is_rule: bool = False) -> Formul
     if len(source) > _MOST_TEXT:
         raise ValueError(f"a formula has {_MOST_TEXT} characters at most, not {len(source)}")
     try:
-        tree = ast.parse(source, mode="eval").body
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of what `_check` refuses, such as 1and 2
+            tree = ast.parse(source, mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         raise ValueError(f"{source!r} is no formula") from None
     if isinstance(tree, ast.Compare) != is_rule:
@@ -126,7 +129,7 @@ def formula(text: Text, names: Collection[str], is_rule: bool = False) -> Formul
         except ZeroDivisionError:
             raise ParameterError(f"{source} divides by zero") from None
         if abs(result) > _MOST_VALUE:
-            raise ParameterError(f"{source} is {result:.3g}, which no kernel takes")
+            raise ParameterError(f"{source} leaves the numbers of 32 bits, which no kernel takes")
         return result
 
     return value

@@ -143,7 +143,7 @@ class _Load:
                 self._add(batch)
         batches = self._window.batches
         self.close(batches[-1].end if batches else self._window.begin)
-        self.result = _tidy(replace(self.result, end=why))
+        self.result = ended(self.result, why)
 
 
 def _first(batch: Batch) -> float:
@@ -166,8 +166,8 @@ def _said(conditions: Conditions | None) -> tuple[float | None, float | None, fl
     )
 
 
-def _tidy(result: Sustained) -> Sustained:
-    """Without the columns of what the device never said."""
+def ended(result: Sustained, why: str) -> Sustained:
+    """Figures as a row has them: with an end, and without the columns of what the device never said."""
     empty: dict[str, Any] = {
         name: ()
         for name in ("clock_mhz", "power_w", "celsius")
@@ -175,7 +175,7 @@ def _tidy(result: Sustained) -> Sustained:
     }
     if not any(result.limits):
         empty["limits"] = ()
-    return replace(result, **empty)
+    return replace(result, end=why, **empty)
 
 
 def sustained(

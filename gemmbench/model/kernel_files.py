@@ -148,7 +148,7 @@ def _own_text(path: Path) -> str:
     try:
         if path.stat().st_size > _MOST_BYTES:
             raise KernelFileError(f"{path} is larger than 1 MiB, which no kernel is")
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8-sig")  # editors on Windows put a byte-order mark before it
     except OSError as error:
         raise KernelFileError(f"cannot read {path}: {reason_of(error).lower()}") from None
     except ValueError as error:

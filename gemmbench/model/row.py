@@ -305,6 +305,11 @@ class Row:
         return {**self.parameters, **others}
 
     @property
+    def is_incomplete(self) -> bool:
+        """Whether Ctrl-C ended it before it was verified again: ``--resume`` measures it anew."""
+        return self.kind == "protocols" and self.status == "ok" and self.check_after is None
+
+    @property
     def remarks(self) -> tuple[str, ...]:
         """Its notes and how its race went, in the order in which they came up."""
         return (*self.race, *self.notes) if self.kind == "peak" else (*self.notes, *self.race)

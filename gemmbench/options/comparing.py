@@ -43,6 +43,7 @@ from gemmbench.options.declare import (
     former_kernel,
     hidden,
     kernel_files_option,
+    kernel_inputs,
     option,
     own_kernels,
     references,
@@ -261,6 +262,18 @@ class Check(Comparing, Measuring):
         _ = self.own
 
     @property
+    def outputs(self) -> list[tuple[str, Path]]:
+        return [*super().outputs, *(("--write", path) for _, path in self.written)]
+
+    @property
+    def kernel_inputs(self) -> list[tuple[str, Path]]:
+        """The kernel files as they are, and as they were where --against names them."""
+        former = self.against
+        old = [former / file.name for file in self.kernel_files] if former else []
+        old += [former] if former and former.suffix == KERNEL else []
+        return kernel_inputs(self.kernel_files) + kernel_inputs(old, "--against")
+
+    @property
     def looks(self) -> int:
         """As often as --rounds says, if there is --patience for it."""
         return self.rounds if self.patience else 0
@@ -292,7 +305,11 @@ class Check(Comparing, Measuring):
             (each.name, file)
             for each, file in zip(own_kernels(self.kernel_files), self.kernel_files, strict=True)
         ]
-        if self.against.suffix == KERNEL and not self.against.is_dir():
+        try:
+            is_file = self.against.suffix == KERNEL and not self.against.is_dir()
+        except OSError:  # too long a name
+            raise UsageError(f"--against {self.against} cannot be read") from None
+        if is_file:
             if len(now) != 1:
                 raise UsageError(
                     f"--against {self.against} is the old version of one kernel: give that one --kernel-file"
@@ -434,6 +451,9 @@ class Tune(Options):
         check_plot_path(self.plot)
         if self.cache:
             check_folder("--cache", self.cache)
+        named = (("--cache", self.cache), ("--plot", self.plot))
+        outputs = [(name, path) for name, path in named if path is not None]
+        check_overwriting(outputs, kernel_inputs(self.kernel_files))
 
     @cached_property
     def only_dtype(self) -> str:

@@ -283,6 +283,8 @@ _BEST = "best"
 MOST_COMBINATIONS = 100  # of a kernel's parameters, that --param may ask for
 _OWN = "own"  # the kernels of --kernel-file
 _GROUPS = {"all": ladder.LADDER, "ladder": ladder.PUBLISHED, _BEST: ladder.BEST}  # of kernels
+_NONE = "none"  # of libraries
+_RESERVED = (*_GROUPS, _OWN, _NONE, PEAK)  # what --kernel, --baseline and --ratio take beside names
 
 
 def choose_dtypes(text: str, known: Sequence[str]) -> tuple[str, ...]:
@@ -318,9 +320,15 @@ def own_kernels(files: Sequence[Path]) -> tuple[Variant, ...]:
     made: list[Variant] = []
     for file in files:
         variant = former_kernel(file)
-        if variant.name in (*ladder.ORDER, *_GROUPS, _OWN, *(each.name for each in made)):
+        is_kernel = variant.name in (*ladder.ORDER, *(each.name for each in made))
+        if is_kernel or variant.name in _RESERVED:
+            what = (
+                "is another kernel's name"
+                if is_kernel
+                else "means something else to --kernel, --baseline or --ratio"
+            )
             raise UsageError(
-                f"{file}: {variant.name} is another kernel's name; give yours one in its description "
+                f"{file}: {variant.name} {what}; give yours one in its description "
                 f'(name = "my-{variant.name}")'
             )
         made.append(variant)
@@ -394,8 +402,8 @@ def choose_baselines(text: str) -> tuple[str, ...]:
     Raises:
         UsageError: one is unknown, or ``none`` is not alone.
     """
-    words = choose(text, (*ladder.BASELINES, "all", "none"), "baseline")
-    if "none" in words:
+    words = choose(text, (*ladder.BASELINES, "all", _NONE), "baseline")
+    if _NONE in words:
         if len(words) > 1:
             raise UsageError(f"--baseline {text}: none stands alone")
         return ()
@@ -578,7 +586,7 @@ def check_overwriting(outputs: Sequence[tuple[str, Path]], inputs: Sequence[tupl
         UsageError: one would be.
     """
     for number, (option, path) in enumerate(outputs):
-        if path.exists() and not path.is_file():  # such as /dev/stdout
+        if _is_special(path):
             continue
         for role, other in inputs:
             if _same_file(path, other):
@@ -586,6 +594,23 @@ def check_overwriting(outputs: Sequence[tuple[str, Path]], inputs: Sequence[tupl
         for role, other in outputs[:number]:
             if _same_file(path, other):
                 raise UsageError(f"{option} {path} would replace {role} {other}")
+
+
+def kernel_inputs(files: Iterable[Path], option: str = "--kernel-file") -> list[tuple[str, Path]]:
+    """Users' kernel files and the descriptions beside them, for `check_overwriting`."""
+    return [
+        each
+        for file in files
+        for each in ((f"{option} ", file), (f"{option}'s ", file.parent / f"{file.stem}.toml"))
+    ]
+
+
+def _is_special(path: Path) -> bool:
+    """Whether a path is there, and is no file: such as /dev/stdout."""
+    try:
+        return path.exists() and not path.is_file()
+    except OSError:  # too long a name: `check_folder` says so
+        return False
 
 
 def _same_file(path: Path, other: Path) -> bool:

@@ -53,6 +53,7 @@ from gemmbench.options.declare import (
     flag,
     hidden,
     kernel_files_option,
+    kernel_inputs,
     named_kernels,
     option,
     optional_kernels,
@@ -151,9 +152,20 @@ class Measuring(Options):
             raise UsageError("--resume keeps the rows that a file has and --force drops them: choose one")
         check_plot_path(self.plot)
         check_report_path(self.report)
+        check_overwriting(self.outputs, self.kernel_inputs)
         check_save_path(self.save, self.resume or self.force)
-        if self.save and self.report:
-            check_overwriting([("--report", self.report), ("--save", self.save)], [])
+
+    @property
+    def outputs(self) -> list[tuple[str, Path]]:
+        """Options and the files that they write."""
+        named = (("--report", self.report), ("--save", self.save), ("--plot", self.plot))
+        outputs = [(name, path) for name, path in named if path is not None]
+        return outputs + ([("--out", self.other_output)] if self.other_output else [])
+
+    @property
+    def kernel_inputs(self) -> list[tuple[str, Path]]:
+        """The user's own kernel files: none is written over."""
+        return []
 
     @property
     def other_output(self) -> Path | None:
@@ -372,6 +384,10 @@ class Ladder(Measuring):
     @cached_property
     def variants(self) -> tuple[Variant, ...]:
         return choose_kernels(self.kernels, self.baseline, self.own)
+
+    @property
+    def kernel_inputs(self) -> list[tuple[str, Path]]:
+        return kernel_inputs(self.kernel_files)
 
     @cached_property
     def own(self) -> tuple[Variant, ...]:

@@ -549,7 +549,7 @@ def derived(run: Run, row: Row) -> dict[str, object]:
     scope = finest_scope(row)
     times = summary(row, scope) if scope and row.status == "ok" else None
     problem = row.problem or Problem(0, 0, 0)
-    is_gemm = row.kind == "gemm"
+    is_gemm, has_shape = row.kind == "gemm", row.kind in ("gemm", "protocols")
     rows_apart = (problem.ld or (problem.k, problem.n, problem.n)) if is_gemm else (None, None, None)
     shown = shown_samples(row, view_scope(run)) if is_gemm else scope
     reached = rate(row, shown or "") if row.kind in ("gemm", "peak") else None
@@ -559,9 +559,9 @@ def derived(run: Run, row: Row) -> dict[str, object]:
         "kind": row.kind,
         "variant": row.variant,
         "dtype": row.dtype,
-        "m": problem.m if is_gemm else None,
-        "n": problem.n if is_gemm else None,
-        "k": problem.k if is_gemm else None,
+        "m": problem.m if has_shape else None,
+        "n": problem.n if has_shape else None,
+        "k": problem.k if has_shape else None,
         **dict(zip(("lda", "ldb", "ldc"), rows_apart, strict=True)),
         "status": row.status,
         "reason": row.reason,

@@ -530,18 +530,24 @@ class OwnKernels:
     now: Mapping[str, Variant] = field(default_factory=dict)
     former: Mapping[str, Variant] = field(default_factory=dict)
 
-    def in_turn(self, step: Case, device: DeviceFacts) -> Case:
+    def in_turn(self, step: Case, device: DeviceFacts, row: Row) -> Case:
         """A case in turn with its kernel as it was; itself where there is no former version.
 
+        Args:
+            step: the case as it is today.
+            device: to run on.
+            row: of the saved run. The former version has its parameters: today's defaults may be others.
+
         Raises:
-            ParameterError: that kernel cannot take the parameters that the two have in common.
+            ParameterError: that kernel cannot take the parameters that it has in common with the row.
         """
         was = self.former.get(step.variant)
         if was is None:
             return step
-        shared = {name: value for name, value in step.numbers.items() if name in was.parameters}
+        shared = {name: int(value) for name, value in row.parameters.items() if name in was.parameters}
         parameters = was.preset(device.family, shared, step.dtype, device.vector_bits)
-        return replace(step, former=was.source, former_own=was.own, former_parameters={**parameters})
+        math = {MATH: row.parameters[MATH]} if MATH in row.parameters else {}
+        return replace(step, former=was.source, former_own=was.own, former_parameters={**parameters, **math})
 
 
 def rebuild(
@@ -578,13 +584,14 @@ def rebuild(
             step = lowering.rebuilt(row, devices[position]) or _unknown(
                 row, f"lowering {listed(row.parameters)}"
             )
+        elif row.kind == "protocols":
+            step = _unknown(row, "way to measure protocols again")
         else:
-            step = probes[position].get(replace(row, device=0).key) or _unknown(
-                row, f"probe {row.variant} so"
-            )
+            kept = probes.get(position, {})  # of the host there are none
+            step = kept.get(replace(row, device=0).key) or _unknown(row, f"probe {row.variant} so")
         step = _placed(step, position, former, row)
         if isinstance(step, Case) and position != HOST:
-            step = own.in_turn(step, devices[position])
+            step = own.in_turn(step, devices[position], row)
         steps.append(step)
     return tuple(steps)
 

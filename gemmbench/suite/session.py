@@ -135,7 +135,8 @@ class Steps:
     """Takes the steps of a plan one by one.
 
     Attributes:
-        done: the rows that the file held from the start, by key.
+        done: the rows that the file held from the start, by key; without the incomplete ones, which are
+            measured anew.
     """
 
     def __init__(
@@ -150,7 +151,9 @@ class Steps:
         self.automatic = automatic or Automatic()
         self._peaks = peaks
         self.shares = Shares(policy, 0)
-        self.done = {row.key: row for row in file.done} if file else {}
+        held = {row.key: row for row in file.done} if file else {}
+        self.done = {key: row for key, row in held.items() if not row.is_incomplete}
+        self._anew = held.keys() - self.done.keys()
         self._file = file
         self._number = 0
         self._has_gemms = False
@@ -185,14 +188,24 @@ class Steps:
         self._number += 1
         return Started(self._number, label)
 
-    def finished(self, row: Row) -> Finished:
-        """Write a row to the file, and return the event that says so.
+    def save(self, row: Row) -> None:
+        """Write a row to the file, if there is one.
 
         Raises:
             RunFileError: it cannot be written.
         """
         if self._file:
             self._file.append(row)
+
+    def finished(self, row: Row) -> Finished:
+        """Write a row to the file, and return the event that says so.
+
+        Raises:
+            RunFileError: it cannot be written.
+        """
+        if row.key in self._anew:
+            row = replace(row, supersedes=True)
+        self.save(row)
         return Finished(row)
 
     def take(self, step: Case | Skip, worker: Worker) -> Generator[Event, None, Row]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from gemmbench.gemm.measure import verified_row_after
 from gemmbench.ladder import AUTO, BASELINES
 from gemmbench.measure.child import Worker
-from gemmbench.measure.sustained import DONE, sustained
+from gemmbench.measure.sustained import DONE, INTERRUPTED, ended, sustained
 from gemmbench.model.case import Case, Event, Plan, Staged
 from gemmbench.model.device import HOST
 from gemmbench.model.dtypes import DTYPES
@@ -17,11 +17,14 @@ from gemmbench.model.instrument import Handle, NotMeasuredError
 from gemmbench.model.row import Row, Sustained
 from gemmbench.model.units import rate, seconds, watts
 from gemmbench.probes.race import LAUNCH_S, sized, trips_for, winner
-from gemmbench.report.sustained import in_a_sentence
+from gemmbench.report.sustained import in_a_sentence, ran_s
 from gemmbench.stats import rates
 from gemmbench.suite.session import Steps
 
 _OVER_S = 60.0  # beside the time that was asked for, to build and to verify
+_SAVE_S = 300.0  # from one time that the row is saved to the next, while it runs
+_MOST_SAVED = 100  # times: longer runs save it less often
+_NOT_VERIFIED = "interrupted before it was verified again"
 
 
 def chosen(plan: Plan, rows: Sequence[Row], named: Collection[str]) -> list[tuple[Case, Row]]:
@@ -64,18 +67,29 @@ class _Member:
     worker: Worker
     handle: Handle
     flops: int
+    saved_s: float = 0.0  # how far its run was when its row was last saved
 
-    def completed(self, result: Sustained, is_over: bool) -> Row:
-        """The row with its long run, verified once more where that is still possible."""
+    def so_far(self, result: Sustained) -> Row:
+        """The row with its long run as it is now: what stands if nothing comes after it."""
+        end = {"": INTERRUPTED, DONE: _NOT_VERIFIED}.get(result.end, result.end)
+        return self._with(ended(result, end))
+
+    def _with(self, result: Sustained) -> Row:
         row = replace(self.row, sustained=result, supersedes=True)
-        if result.wrong:
-            return _wrong(row, in_a_sentence(row, result))
-        if result.end != DONE or not is_over:
+        return _wrong(row, in_a_sentence(row, result)) if result.wrong else row
+
+    def completed(self, result: Sustained) -> Row:
+        """The row with its long run, verified once more; where that is not possible a note says so."""
+        row = self._with(result)
+        if result.wrong or result.end != DONE:
             return row
-        if row.kind == "gemm":
+        try:
             return verified_row_after(row, self.handle)
-        check = self.handle.verify("after").check
-        return replace(row, check_after=check)
+        except NotMeasuredError as error:
+            if error.status == "wrong":
+                return _wrong(row, error.reason)
+            note = f"not verified after the long run: {error.reason}"
+            return replace(row, notes=(*row.notes, note))
 
 
 def _wrong(row: Row, reason: str) -> Row:
@@ -127,30 +141,32 @@ def _group(
             except NotMeasuredError as error:
                 note = f"not run for longer: {error.reason}"
                 yield steps.finished(replace(row, notes=(*row.notes, note), supersedes=True))
-        results: dict[int, Sustained] = {}
+        results: dict[int, Sustained] = {}  # of rows that are not finished
+        every_s = max(_SAVE_S, wanted_s / _MOST_SAVED)
         try:
             loads = sustained([each.handle for each in members], [each.flops for each in members], wanted_s)
             for number, result in loads if members else ():
-                results[number] = result
+                results[number], member = result, members[number]
                 if not result.end:
-                    yield Staged(_progress(members[number].row, result))
+                    yield Staged(_progress(member.row, result))
+                    if ran_s(result) - member.saved_s >= every_s:
+                        member.saved_s = ran_s(result)
+                        steps.save(member.so_far(result))
+            for number, member in enumerate(members):
+                steps.save(member.so_far(results[number]))
+            for number, member in enumerate(members):
+                yield Staged("verifying")
+                row = member.completed(results[number])
+                del results[number]
+                yield steps.finished(row)
         except NotMeasuredError as error:
             for each in members:
                 note = f"not run for longer: {error.reason}"
                 yield steps.finished(replace(each.row, notes=(*each.row.notes, note), supersedes=True))
-            return
         except KeyboardInterrupt:
-            kept = [members[number].completed(result, is_over=False) for number, result in results.items()]
-            for row in kept:
-                yield steps.finished(row)
+            for number, result in results.items():
+                yield steps.finished(members[number].so_far(result))
             raise
-        for number, member in enumerate(members):
-            yield Staged("verifying")
-            try:
-                row = member.completed(results[number], is_over=True)
-            except NotMeasuredError as error:
-                row = _wrong(member.row, f"--for: {error.reason}")
-            yield steps.finished(row)
 
 
 def _prepared(case: Case, row: Row, worker: Worker, steps: Steps) -> tuple[Handle, int]:

@@ -84,6 +84,8 @@ def test_sqlite_takes_several_runs_and_gathers(call: Call) -> None:
     done = call("show", "run.jsonl", str(OTHER), "--format", "sqlite", "--out", "runs.db")
     assert (done.exit_code, done.stdout) == (0, "")
     assert done.stderr == "2 runs with 12 rows in runs.db.\n"
+    twice = call("show", "run.jsonl", str(OTHER), "run.jsonl", "--format", "sqlite", "--out", "runs.db")
+    assert twice.stderr == done.stderr
     gb.load(PEAK).export("runs.db", "sqlite")
     assert call("show", "run.jsonl", "--format", "sqlite", "--out", "runs.db").exit_code == 0
     with closing(sqlite3.connect("runs.db")) as database:

@@ -15,6 +15,7 @@ import gemmbench as gb
 from gemmbench import api
 from gemmbench.cli import kernels
 from gemmbench.model.run_file import load
+from gemmbench.options import names
 from gemmbench.options.declare import build
 from gemmbench.options.measuring import Square
 from tests.cli.conftest import ROOT, Call
@@ -128,6 +129,8 @@ def test_a_saved_run_needs_no_file_and_tells_a_changed_kernel_apart(call: Call, 
         (("kernels", "--new", "x.cl", "--device", "0"), "--new writes a file, and does nothing else"),
         (("check", "base.jsonl", "--against", "mine.cl"), "is the old version of one kernel"),
         (("check", "base.jsonl", *MINE, "--against", "none.cl"), "cannot read none.cl"),
+        (("check", "base.jsonl", *MINE, "--against", f"{'x' * 300}.cl"), "x.cl cannot be read"),
+        (("gemm", *MINE, "--save", "x" * 300), "file name too long"),
     ],
 )
 def test_what_cannot_be_is_one_sentence(
@@ -140,6 +143,75 @@ def test_what_cannot_be_is_one_sentence(
     assert sentence in flat(result.stderr)
     assert result.stderr.count("\n") == 1
     assert mine.read_text() == before
+
+
+def test_a_kernel_is_called_like_no_word_of_the_options(mine: Path) -> None:
+    """Every word that completion offers for them is refused, and those that it does not."""
+    offered = (names.kernels({"kernel_files": ["mine.cl"]}), names.references({}), names.baselines({}))
+    words = {"peak", "none", "all", "ladder", "best", "own", "auto", "numpy"}.union(*offered)
+    was = mine.read_text()
+    for name in sorted(words):
+        mine.write_text(was.replace("/* gemmbench\n", f'/* gemmbench\nname = "{name}"\n'))
+        with pytest.raises(gb.UsageError, match=rf'name = "my-{re.escape(name)}"'):
+            build(Square, {"kernel_files": ["mine.cl"]})
+
+
+OVER = "would replace --kernel-file mine.cl, which is read"
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("gemm", *MINE, "--save", "mine.cl", "--force"), f"--save mine.cl {OVER}"),
+        (("square", *MINE, "--save", "./mine.cl"), f"--save mine.cl {OVER}"),
+        (
+            ("gemm", *MINE, "--save", "mine.toml", "--force"),
+            "--save mine.toml would replace --kernel-file's mine.toml, which is read",
+        ),
+        (
+            ("gemm", "--kernel-file", "drawn.svg", "--plot", "drawn.svg"),
+            "--plot drawn.svg would replace --kernel-file drawn.svg, which is read",
+        ),
+        (
+            ("gemm", "--kernel-file", "page.html", "--report", "page.html"),
+            "--report page.html would replace --kernel-file page.html, which is read",
+        ),
+        (
+            ("gemm", "--kernel-file", "c.npy", "--kernel", "own", "--out", "c.npy", "--force"),
+            "--out c.npy would replace --kernel-file c.npy, which is read",
+        ),
+        (("check", "base.jsonl", *MINE, "--write", "json=mine.cl"), f"--write mine.cl {OVER}"),
+        (("check", "base.jsonl", *MINE, "--save", "mine.cl", "--force"), f"--save mine.cl {OVER}"),
+        (
+            ("check", "base.jsonl", *MINE, "--against", "two.cl", "--write", "json=two.cl"),
+            "--write two.cl would replace --against two.cl, which is read",
+        ),
+        (
+            ("check", "base.jsonl", *MINE, "--against", "old", "--save", "old/mine.cl", "--force"),
+            "--save old/mine.cl would replace --against old/mine.cl, which is read",
+        ),
+        (("tune", *MINE, "--cache", "mine.cl", "--force"), f"--cache mine.cl {OVER}"),
+        (
+            ("tune", "--kernel-file", "drawn.svg", "--plot", "drawn.svg"),
+            "--plot drawn.svg would replace --kernel-file drawn.svg, which is read",
+        ),
+        (
+            ("kernels", "--kernel-file", "drawn.svg", "--explain", "--plot", "drawn.svg"),
+            "--plot drawn.svg would replace --kernel-file drawn.svg, which is read",
+        ),
+    ],
+)
+def test_no_output_replaces_a_kernel(call: Call, mine: Path, words: tuple[str, ...], sentence: str) -> None:
+    files = [Path(name) for name in ("two.cl", "old/mine.cl", "drawn.svg", "page.html", "c.npy")]
+    Path("old").mkdir()
+    for file in files:
+        file.write_text(mine.read_text())
+    result = call(*words)
+    assert (result.exit_code, flat(result.stderr)) == (2, f"gemmbench: {sentence}")
+    assert {file.read_text() for file in files} == {mine.read_text()}
+    assert KERNEL
+    assert mine.read_text() == KERNEL[1]
+    assert not Path("mine.toml").exists()
 
 
 def test_kernels_lists_and_describes_them(call: Call) -> None:

@@ -12,7 +12,6 @@ import statistics
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,7 @@ from gemmbench import exports
 from gemmbench.exports import records, schemas, sqlite
 from gemmbench.exports.series import labels, series
 from gemmbench.model.row import Check, Partner, Problem
-from gemmbench.model.run_file import Run, encode, load
+from gemmbench.model.run_file import Run, load
 from gemmbench.stats import rates
 from tests import fake_runs as fake
 
@@ -393,7 +392,20 @@ def test_sqlite_has_the_samples_of_a_burst_and_of_the_other_kernel(tmp_path: Pat
 
 
 def by_digest() -> list[Run]:
-    return sorted(RUNS, key=lambda run: sha256(encode(run.header)).hexdigest())
+    return sorted(RUNS, key=sqlite.digest)
+
+
+def test_sqlite_keeps_both_of_two_runs_that_began_in_the_same_second(tmp_path: Path) -> None:
+    path, header = tmp_path / "runs.db", fake.header(("square",))
+    skipped = replace(fake.gemm_row("tiled", Problem(8, 8, 8), 1.0), status="skipped", samples={})
+    first, second = (
+        Run(header, (skipped, fake.gemm_row("naive", Problem(8, 8, 8), gflops))) for gflops in (1.0, 2.0)
+    )
+    longer = replace(first, rows=(*first.rows, *second.rows))  # the first one, gone on with
+    sqlite.add([first, second], path)
+    sqlite.add([longer], path)
+    assert query(path, "SELECT count(*) FROM runs") == [(2,)]
+    assert query(path, "SELECT count(*) FROM rows") == [(6,)]
 
 
 def test_sqlite_leaves_what_is_not_its_own_as_it_is(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from gemmbench.model.dtypes import ReferenceArray
 from gemmbench.model.instrument import Build, NotMeasuredError
 from gemmbench.model.kernel_files import KernelFileError
 from gemmbench.model.problem import Gemm
-from gemmbench.suite.plan import OwnKernels, gemm_plan, rebuild
+from gemmbench.suite.plan import Axes, OwnKernels, gemm_plan, rebuild
 from tests import fake_runs
 
 ALL = '["m", "n", "k", "alpha", "A", "lda", "B", "ldb", "beta", "C", "ldc"]'
@@ -77,6 +78,17 @@ def test_a_formula_that_divides_by_zero_or_explodes_says_so() -> None:
         formula("1 // TS", ["TS"])({"TS": 0})
     with pytest.raises(ParameterError, match="no kernel takes"):
         formula("TS * TS * TS * TS", ["TS"])({"TS": 65536})
+    with pytest.raises(ParameterError, match="leaves the numbers of 32 bits, which no kernel takes"):
+        formula(" * ".join(["A"] * 40), ["A"])({"A": 2**31 - 1})  # beyond what a float holds
+
+
+@pytest.mark.parametrize("text", ["1and 2", r"'\d'", "1is 1"])
+def test_what_is_no_formula_brings_no_warning_of_pythons(text: str) -> None:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        with pytest.raises(ValueError, match=r"formula|more than"):
+            formula(text, ["TS"])
+    assert caught == []
 
 
 # --- descriptions ---
@@ -229,6 +241,21 @@ def test_a_file_that_cannot_be_read_is_one_sentence(tmp_path: Path) -> None:
             own_kernel(tmp_path / name)
 
 
+@pytest.mark.parametrize("ending", ["\n", "\r\n"])
+def test_a_byte_order_mark_is_no_part_of_a_file(tmp_path: Path, ending: str) -> None:
+    (tmp_path / "part.h").write_text("\ufeff#define HALF 2\n", encoding="utf-8")
+    file = described(tmp_path, code=f'#include "part.h"\n{CODE}')
+    file.write_text("\ufeff" + file.read_text(), encoding="utf-8", newline=ending)
+    made = own_kernel(file)
+    text = kernel_files.text(made.files[0])
+    assert text.startswith("/* gemmbench\n")
+    assert "\ufeff" not in text
+    file.write_text(CODE)
+    toml = "\n".join(f"{key} = {value}" for key, value in HEAD.items()) + "\n[parameters]\nTS = [16, 8]\n"
+    file.with_suffix(".toml").write_text("\ufeff" + toml, encoding="utf-8")
+    assert own_kernel(file).parameters == made.parameters
+
+
 def test_an_include_beside_the_file_is_part_of_it(tmp_path: Path) -> None:
     (tmp_path / "part.h").write_text("#define HALF 2\n")
     made = own_kernel(described(tmp_path, code=f'#include "common.clh"\n#include "part.h"\n{CODE}'))
@@ -284,6 +311,21 @@ def test_a_base_is_measured_again_in_turn_with_the_old_file(tmp_path: Path) -> N
     past = again.former_case
     assert (past.own, past.former, past.parameters) == (old.own, "", {"TS": 8})
     assert ladder.variant_of(past) is old
+
+
+def test_the_old_file_runs_with_the_defaults_of_its_time(tmp_path: Path) -> None:
+    (tmp_path / "old").mkdir()
+    now = own_kernel(described(tmp_path, parameters="TS = [16, 8]"))
+    old = own_kernel(described(tmp_path / "old", parameters="TS = [8, 16]"))
+    (step,) = gemm_plan([fake_runs.CPU], [old], [Gemm(8, 8, 8)], axes=Axes(("fast",)))
+    assert isinstance(step, Case)
+    row = step.row("ok")
+    (again,) = rebuild([row], [fake_runs.CPU], {0: 0}, own=OwnKernels({"mine": now}, {"mine": old}))
+    assert isinstance(again, Case)
+    assert again.parameters == {"TS": 16, "math": "fast"}
+    past = again.former_case
+    assert past.parameters == {"TS": 8, "math": "fast"}
+    assert ladder.variant_of(past).with_math(past.math).fingerprint("float", past.numbers) == row.source
 
 
 # --- causes: kernels in Python, each with its fault ---
@@ -378,15 +420,31 @@ def test_a_wrong_kernel_is_told_why(fault: str) -> None:
     assert reason.count("exact test") == 1
 
 
-def test_a_wrong_kernel_whose_experiments_fail_is_still_wrong() -> None:
+@pytest.mark.parametrize(
+    "failure", [NotMeasuredError("failed", "out of resources", restart=True), IndexError("of the search")]
+)
+def test_a_wrong_kernel_whose_experiments_fail_is_still_wrong(failure: Exception) -> None:
     def breaking(test: ExactTest) -> ReferenceArray:
         if test.problem.m == 64:
-            raise NotMeasuredError("failed", "out of resources", restart=True)
+            raise failure
         return simulated(test, alpha=1.0)
 
     with pytest.raises(NotMeasuredError, match="differ on the exact test") as caught:
         causes.tested(kernel(breaking), "float")
     assert (caught.value.status, caught.value.restart) == ("wrong", True)
+
+
+@pytest.mark.parametrize("odd_k", [False, True])
+def test_a_kernel_that_only_writes_behind_c_is_wrong(odd_k: bool) -> None:
+    """Inside C there is nothing to look for a cause in."""
+
+    def beyond(test: ExactTest) -> ReferenceArray:
+        c = simulated(test)
+        if not odd_k or test.problem.k % 16:
+            c[-1] = 7
+        return c
+
+    assert "exact test" in causes.tested(kernel(beyond), "float")
 
 
 def test_a_right_kernel_has_no_fault() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import itertools
 import re
 from collections.abc import Iterable, Sequence
@@ -27,7 +28,9 @@ from gemmbench.model.instrument import (
     Manner,
     NotMeasuredError,
     Prepared,
+    Verified,
     Watch,
+    When,
 )
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Check, ProtocolSamples, Row, Scope
@@ -35,6 +38,7 @@ from gemmbench.model.run_file import Run, RunFile, RunFileError, load
 from gemmbench.options.declare import build
 from gemmbench.options.measuring import Protocols
 from gemmbench.stats import rates
+from gemmbench.suite.session import Steps
 from tests import fake_runs
 from tests.fake_instrument import FakeInstrument, HotWatch
 from tests.in_process import result_of
@@ -286,7 +290,42 @@ def test_an_interrupted_row_keeps_its_whole_rounds() -> None:
     assert row
     assert [len(each.rounds) for each in row.protocols or ()] == [2, 2]
     assert "interrupted after 2 of 5 rounds" in row.notes[-1]
+    assert row.is_incomplete
+    assert row.check.verdict == "ok"
     assert _interrupted_after(2) is None
+
+
+def test_ctrl_c_while_it_is_verified_again_keeps_the_rounds() -> None:
+    class Interrupted(Kernel):
+        def verify(self, handle: int, when: When) -> Verified:
+            if when == "after" and self.kinds[handle] == "zeros":  # the second to be verified
+                raise KeyboardInterrupt
+            return super().verify(handle, when)
+
+    instrument = Interrupted(prepared=Prepared(("device", "host")))
+    instrument.by_operands, instrument.kinds = {}, {}
+    with pytest.raises(InterruptedRow) as interrupted:
+        measured(instrument, "zeros")
+    row = interrupted.value.row
+    assert [len(each.rounds) for each in row.protocols or ()] == [2, 2]
+    assert "interrupted after 2 of 2 rounds" in row.notes[-1]
+    assert row.is_incomplete
+
+
+def test_an_interrupted_row_is_measured_anew_by_resume(tmp_path: Path) -> None:
+    path, header = tmp_path / "run.jsonl", fake_runs.header(["protocols"], [fake_runs.GPU])
+    interrupted, whole = _interrupted_after(10), measured(kernel(), "clpeak", rounds=5)
+    assert interrupted
+    with RunFile.create(path, header) as file:
+        file.append(interrupted)
+    with RunFile.resume(path, header) as file:
+        steps = Steps([fake_runs.GPU], POLICY, file)
+        assert not steps.done
+        steps.finished(whole)
+    (row,) = load(path).rows
+    assert [len(each.rounds) for each in row.protocols or ()] == [5, 5]
+    with RunFile.resume(path, header) as file:
+        assert list(Steps([fake_runs.GPU], POLICY, file).done) == [whole.key]
 
 
 # --- what becomes of it ---
@@ -338,6 +377,16 @@ def test_the_csv_has_a_line_for_each_protocol(run: Run) -> None:
     first, *others = to_csv(run).splitlines()
     assert first.split(",")[0] == "protocol"
     assert [text.split(",")[0] for text in others] == [OWN, "mean", "zeros", "cold"]
+
+
+def test_the_csv_has_a_line_for_a_kernel_that_is_wrong(run: Run) -> None:
+    instrument = kernel()
+    instrument.verdicts = {"before": Check("wrong", {}, ("C is zero",))}
+    wrong = replace(measured(instrument, "cold"), parameters={"TS": 8})
+    first, *_, last = csv.DictReader(to_csv(replace(run, rows=(*run.rows, wrong))).splitlines())
+    assert (first["protocol"], first["status"], first["reason"]) == (OWN, "ok", "")
+    assert (last["protocol"], last["variant"], last["m"], last["gflops"]) == ("", "naive", "64", "")
+    assert (last["status"], last["reason"], last["parameters"]) == ("wrong", "C is zero", '{"TS": 8}')
 
 
 def test_every_protocol_of_another_tool_says_where_it_is_described() -> None:

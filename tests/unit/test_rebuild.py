@@ -7,7 +7,7 @@ from dataclasses import replace
 from gemmbench.gemm import lowering
 from gemmbench.ladder import LADDER, VARIANTS
 from gemmbench.model.case import Case, Plan, Skip
-from gemmbench.model.device import DeviceFacts
+from gemmbench.model.device import HOST, DeviceFacts
 from gemmbench.model.dtypes import GEMM_DTYPES
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Problem, Row
@@ -87,6 +87,9 @@ def test_what_this_version_does_not_have_says_so() -> None:
         replace(fake.peak_row(1, 1.0), parameters={"width": 3}),
         Row("lowering", 0, lowering.IM2COL, "float", {"layer": "conv9", "batch": 1}, "ok"),
         Row("lowering", 0, lowering.IM2COL, "float", {"layer": "conv1", "batch": "x"}, "ok"),
+        Row("protocols", 0, "naive", "float", {}, "ok", problem=problem),
+        Row("protocols", HOST, "numpy", "float", {}, "ok", problem=problem),
+        replace(fake.peak_row(1, 1.0), device=HOST),
     ]
     steps = rebuild(rows_, placed(fake.CPU), {0: 0})
     assert all(isinstance(step, Skip) for step in steps)

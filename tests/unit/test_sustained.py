@@ -5,24 +5,28 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, TypeVar
 
+import msgspec
 import pytest
 
 from gemmbench import UsageError
 from gemmbench.measure.sustained import DONE, INTERRUPTED, sustained, window_s
-from gemmbench.model.case import Case, Event, Finished, Policy
+from gemmbench.model.case import Case, Event, Finished, Policy, Started
 from gemmbench.model.conditions import Conditions, Readings
 from gemmbench.model.instrument import (
     Batch,
     Handle,
     LostError,
     Prepared,
+    Verified,
     Watch,
+    When,
     WrongResult,
 )
 from gemmbench.model.problem import Gemm
-from gemmbench.model.row import Row, Sustained
+from gemmbench.model.row import Check, Row, Sustained
 from gemmbench.model.run_file import Run, RunFile, load
 from gemmbench.options import measuring
 from gemmbench.options.declare import build
@@ -222,6 +226,28 @@ def test_a_row_with_a_wrong_bit_is_wrong_and_says_where(monkeypatch: pytest.Monk
     assert row.sustained
 
 
+def test_a_run_that_cannot_be_verified_after_it_keeps_its_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Lost(Worker):
+        def verify(self, handle: int, when: When) -> Verified:
+            if when == "after":
+                raise LostError("timed-out", "it took longer than 5 s")
+            return super().verify(handle, when)
+
+    instrument = Lost(clock=FakeClock(), seconds={"naive": itertools.repeat(0.01)}, prepared=PREPARED)
+    row = row_of(instrument, monkeypatch)
+    assert (row.status, row.supersedes) == ("ok", True)
+    assert row.samples
+    assert row.sustained
+    assert row.sustained.end == DONE
+    assert row.notes[-1] == "not verified after the long run: it took longer than 5 s"
+
+
+def test_a_wrong_verdict_after_it_makes_the_row_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    row = row_of(worker(verdicts={"after": Check("wrong", {}, ("C is zero",))}), monkeypatch)
+    assert (row.status, row.reason, row.samples) == ("wrong", "C is zero", {})
+    assert row.sustained
+
+
 @pytest.mark.parametrize(("status", "has_run"), [("failed", False), ("ok", True)])
 def test_whether_there_was_anything_to_run(status: Any, has_run: bool) -> None:
     row = replace(fake_runs.gemm_row("naive", _problem(), 10.0), parameters={}, status=status)
@@ -248,6 +274,56 @@ def test_ctrl_c_leaves_the_row_and_ends_the_run(monkeypatch: pytest.MonkeyPatch)
     seen = until_ctrl_c(events)
     row = seen[-1].row  # type: ignore[union-attr]
     assert (row.sustained.end, row.sustained.results) == (INTERRUPTED, 242)
+
+
+class Interrupted(Worker):
+    """Ctrl-C, or the end of the process, comes while it is verified again."""
+
+    end: BaseException = KeyboardInterrupt()
+
+    def verify(self, handle: int, when: When) -> Verified:
+        if when == "after":
+            raise self.end
+        return super().verify(handle, when)
+
+
+def _saved(instrument: Worker, seconds: float, path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Row]:
+    """The rows that are written to a file, one after another, until Ctrl-C or a fault ends all."""
+    monkeypatch.setattr(
+        sustain, "sustained", lambda *loads: sustained(*loads, now=instrument.clock, wait=pass_time)
+    )
+    measured = replace(fake_runs.gemm_row("naive", _problem(), 10.0), parameters={})
+    with RunFile.create(path, fake_runs.header([], [fake_runs.GPU])) as file:
+        saving = Steps([fake_runs.GPU], Policy(), file)
+        with pytest.raises((KeyboardInterrupt, SystemError)):
+            list(sustain.run([case()], [measured], (), saving, lambda _: instrument, seconds, at_once=False))  # type: ignore[arg-type, return-value]
+    lines = path.read_bytes().splitlines()[1:]
+    return [msgspec.json.decode(line, type=Row) for line in lines]
+
+
+def test_ctrl_c_while_it_is_verified_again_keeps_the_figures_and_resume_runs_it_anew(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    instrument = Interrupted(seconds={"naive": itertools.repeat(0.01)}, prepared=PREPARED)
+    *_, row = _saved(instrument, 3.0, tmp_path / "run.jsonl", monkeypatch)
+    assert (row.status, row.supersedes) == ("ok", True)
+    assert row.sustained
+    assert tables.ran_s(row.sustained) == pytest.approx(3.0, abs=0.3)
+    assert row.sustained.end == "interrupted before it was verified again"
+    again = sustain.run([case()], [row], (), steps(), lambda _: worker(), 1.0, at_once=False)  # type: ignore[arg-type, return-value]
+    assert isinstance(list(itertools.islice(again, 2))[-1], Started)
+
+
+def test_a_process_that_is_killed_leaves_what_it_had(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    instrument = Interrupted(seconds={"naive": itertools.repeat(5.0)}, prepared=PREPARED)
+    instrument.end = SystemError("killed")
+    rows = _saved(instrument, 1000.0, tmp_path / "run.jsonl", monkeypatch)
+    ran = [tables.ran_s(row.sustained) for row in rows if row.sustained]
+    assert ran == pytest.approx([300, 600, 900, 1000], abs=20)
+    ends = [row.sustained.end for row in rows if row.sustained]
+    assert ends == [*[INTERRUPTED] * 3, "interrupted before it was verified again"]
+    (kept,) = load(tmp_path / "run.jsonl").rows
+    assert kept == rows[-1]
 
 
 def test_the_fastest_kernel_is_taken_and_a_library_only_if_it_was_named() -> None:
