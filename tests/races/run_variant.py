@@ -49,7 +49,7 @@ def lower(runtime: Runtime, dtype: str) -> None:
         for kind in ("cpu", "gpu"):
             runtime.facts = replace(runtime.facts, type=kind)
             case = Case("lowering", 0, lowering.IM2COL, dtype, {"layer": layer.name, "batch": 2})
-            lowering.CONVOLUTIONS = layers
+            lowering._BY_NAME.update({layer.name: layer})
             check = LoweringBench(runtime, case, Policy()).verify("before").check
             if check.verdict != "ok":
                 print("; ".join(check.reasons))
