@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
+# What is imported is compiled then: most of what is installed never is (hence --no-compile below).
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --no-input
 
 # Tests at a time, on two cores: some wait for their processes
@@ -71,11 +72,11 @@ man: $(VENV)/.run  ## write the man page, docs/gemmbench.1, again from --help; m
 	@$(BIN)/python -m tools.man_page
 
 docs: $(VENV)/.run  ## build the site into build/site; a link that leads nowhere is an error
-	@test -x $(BIN)/mkdocs || $(PIP) install --quiet -e ".[docs]"
+	@test -x $(BIN)/mkdocs || $(PIP) install --quiet --no-compile -e ".[docs]"
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 dist: $(VENV)/.dev  ## build dist/, check it, and run tests of the unpacked sdist in an environment of its own
-	@$(PIP) install --quiet -e ".[release]"
+	@$(PIP) install --quiet --no-compile -e ".[release]"
 	rm -rf dist build/dist
 	$(BIN)/python -m build --outdir dist .
 	$(BIN)/twine check --strict dist/*
@@ -103,10 +104,10 @@ $(BIN)/python:
 
 $(VENV)/.run: pyproject.toml | $(BIN)/python
 	@echo "Installing gemmbench and a CPU driver into $(VENV), once; this downloads some hundred megabytes." >&2
-	@test $(VENV)/.dev -nt pyproject.toml || $(PIP) install --quiet -e ".[cpu]"
+	@test $(VENV)/.dev -nt pyproject.toml || $(PIP) install --quiet --no-compile -e ".[cpu]"
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml | $(BIN)/python
 	@echo "Installing gemmbench, a CPU driver and the tools for tests into $(VENV), once." >&2
-	@$(PIP) install --quiet -e ".[cpu,dev,tune]"
+	@$(PIP) install --quiet --no-compile -e ".[cpu,dev,tune]"
 	@touch $@ $(VENV)/.run
