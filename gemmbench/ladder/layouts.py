@@ -37,6 +37,8 @@ _OPERANDS: Mapping[str, tuple[str, str, str]] = {"A": ("m", "k", "lda"), "B": ("
 def laid_out(variant: Variant, problem: Gemm) -> Variant:
     """The variant as it multiplies a problem's operands; itself where neither is transposed."""
     if variant.executor != "opencl":
+        if problem.ops in variant.matrix_layouts.get(problem.dtype, ()):
+            return replace(variant, matrix_units=(*variant.matrix_units, problem.dtype))
         return variant
     for name, transposed in (("A", problem.trans_a), ("B", problem.trans_b)):
         if transposed and name in variant.either(problem.dtype):

@@ -338,3 +338,9 @@ def test_auto_predicts_from_the_same_layout_alone() -> None:
     known = auto.points(rows, 0)
     assert [point.ops for point in known] == ["NN", "TN"]
     assert auto._alike(Gemm(64, 64, 64, trans_a=True), known) == [known[1]]
+
+
+def test_cublas_multiplies_char_with_tensor_cores_in_one_layout() -> None:
+    units = {ops: laid_out(BY_NAME["cublas"], stored(ops, "char")).ran_on("char") for ops in OPS}
+    assert units == {"NN": "device", "NT": "matrix", "TN": "device", "TT": "device"}
+    assert laid_out(BY_NAME["cublas"], stored("NT")).ran_on("float") == "device"
