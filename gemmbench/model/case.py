@@ -204,7 +204,8 @@ Plan = tuple[Case | Skip, ...]
 
 def saved_problem(problem: Gemm) -> Problem:
     """The problem as a row stores it (the data type is the row's own field)."""
-    return Problem(problem.m, problem.n, problem.k, problem.alpha, problem.beta, problem.ld or UNSET)
+    several = problem.batch if problem.batch > 1 else UNSET
+    return Problem(problem.m, problem.n, problem.k, problem.alpha, problem.beta, problem.ld or UNSET, several)
 
 
 # --- What a session tells whoever is watching, as it happens ------------------------------------------------

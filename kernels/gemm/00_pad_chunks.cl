@@ -21,6 +21,8 @@
 __kernel void pad_chunks(int rows, int columns, __global const REAL *restrict S, int lds, int pitch,
                          __global REAL *restrict P)
 {
+    BATCH_OFFSET(S, rows, lds)
+    BATCH_OFFSET(P, rows, pitch)
     const int column = get_global_id(0) * WIDTH, row = get_global_id(1);
     if (row >= rows || column >= pitch)
         return;

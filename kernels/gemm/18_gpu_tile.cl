@@ -88,6 +88,9 @@ void gpu_tile(int m, int n, int k, SCALAR alpha,
               __global const REAL *restrict B, int ldb, SCALAR beta,
               __global REAL *restrict C, int ldc)
 {
+    BATCH_OFFSET(A, m, lda)
+    BATCH_OFFSET(B, k, ldb)
+    BATCH_OFFSET(C, m, ldc)
     __local REAL At[2][BK][LDA_LOCAL] __attribute__((aligned(16)));
     __local REAL Bt[2][BK][BN] __attribute__((aligned(16)));
     const int item = get_local_id(0), lane = item % LANES, part = item / LANES;
