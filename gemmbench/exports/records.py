@@ -73,6 +73,7 @@ COLUMNS: tuple[Column, ...] = (
     Column("lda", int, "elements from row to row of A"),
     Column("ldb", int, "elements from row to row of B"),
     Column("ldc", int, "elements from row to row of C"),
+    Column("batch", int, "problems of this shape in one launch"),
     Column("alpha", float, "factor of A B"),
     Column("beta", float, "factor of the old C"),
     Column("status", str, "ok, wrong, unsupported, skipped, failed, crashed or timed-out"),

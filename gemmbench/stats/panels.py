@@ -64,7 +64,7 @@ class Panel:
 def sweep_axis(rows: Iterable[Row]) -> str | None:
     """What varies: ``m`` for squares, ``k`` if only k varies; None if neither, or nothing does."""
     problems = {row.problem for row in rows if row.kind == "gemm" and row.problem}
-    if len({(problem.alpha, problem.beta) for problem in problems}) != 1 or len(problems) < 2:
+    if len({(problem.alpha, problem.beta, problem.batch) for problem in problems}) != 1 or len(problems) < 2:
         return None
     if all(problem.is_square for problem in problems):
         return "m"

@@ -44,7 +44,7 @@ def gemm_of(row: Row) -> Gemm:
     if row.problem is None:
         raise ValueError(f"a {row.kind} row has no problem")
     problem = row.problem
-    return Gemm(problem.m, problem.n, problem.k, row.dtype, problem.alpha, problem.beta)
+    return Gemm(problem.m, problem.n, problem.k, row.dtype, problem.alpha, problem.beta, batch=problem.count)
 
 
 def flops_of(row: Row) -> int:
@@ -550,7 +550,7 @@ def derived(run: Run, row: Row) -> dict[str, object]:
     times = summary(row, scope) if scope and row.status == "ok" else None
     problem = row.problem or Problem(0, 0, 0)
     is_gemm, has_shape = row.kind == "gemm", row.kind in ("gemm", "protocols")
-    rows_apart = (problem.ld or (problem.k, problem.n, problem.n)) if is_gemm else (None, None, None)
+    rows_apart = (problem.ld or problem.tight) if is_gemm else (None, None, None)
     shown = shown_samples(row, view_scope(run)) if is_gemm else scope
     reached = rate(row, shown or "") if row.kind in ("gemm", "peak") else None
     moved = byte_rate(row)
@@ -563,6 +563,7 @@ def derived(run: Run, row: Row) -> dict[str, object]:
         "n": problem.n if has_shape else None,
         "k": problem.k if has_shape else None,
         **dict(zip(("lda", "ldb", "ldc"), rows_apart, strict=True)),
+        "batch": problem.count if has_shape else None,
         "status": row.status,
         "reason": row.reason,
         "scope": shown if times else None,
