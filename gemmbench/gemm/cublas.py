@@ -29,7 +29,7 @@ from gemmbench.gemm.operands import (
     load_operands,
     operand_sets,
 )
-from gemmbench.gemm.verify import ExactTest, edge_problem
+from gemmbench.gemm.verify import BATCH, ExactTest, edge_problem, stack
 from gemmbench.ladder import BY_NAME
 from gemmbench.ladder.variant import Layout, round_up
 from gemmbench.model.case import Case, Operands, Policy
@@ -366,16 +366,27 @@ class Cublas:
                 "unsupported",
                 f"cuBLAS takes {problem.dtype} only with {lengths} that are multiples of {form.step}",
             )
+        several = problem.batch > 1
+
+        def matrix(address: int, kind: int, ld: int, rows: int) -> tuple[Any, ...]:
+            apart = (ctypes.c_longlong(rows * ld),) if several else ()
+            return ctypes.c_void_p(address), kind, max(1, ld), *apart
+
         self._call(
-            "cublasGemmEx",
+            "cublasGemmStridedBatchedEx" if several else "cublasGemmEx",
             self._handle,
             *(_TRANSPOSED if transposed_b else _NOT_TRANSPOSED, _NOT_TRANSPOSED),
             *(problem.n, problem.m, problem.k),
             ctypes.byref(form.scalar(_scalar(form, problem.alpha))),
-            *(ctypes.c_void_p(b), form.operands, max(1, problem.k if transposed_b else layout.ldb)),
-            *(ctypes.c_void_p(a), form.operands, max(1, layout.lda)),
+            *(
+                matrix(b, form.operands, problem.k, problem.n)
+                if transposed_b
+                else matrix(b, form.operands, layout.ldb, problem.k)
+            ),
+            *matrix(a, form.operands, layout.lda, problem.m),
             ctypes.byref(form.scalar(_scalar(form, problem.beta))),
-            *(ctypes.c_void_p(c), form.result, max(1, layout.ldc)),
+            *matrix(c, form.result, layout.ldc, problem.m),
+            *((problem.batch,) if several else ()),
             *(form.compute, _ANY_ALGORITHM),
         )
 
@@ -441,7 +452,7 @@ class CublasExecutor:
         self._held = ExitStack()  # as long as the process lives
         workspace = self._held.enter_context(self._cuda.memory(WORKSPACE_BYTES))
         self._library = Cublas(self._cuda.stream, workspace)
-        self._exact: dict[str, str] = {}  # by data type
+        self._exact: dict[tuple[str, int], str] = {}  # by data type and problems
 
     def build(self, case: Case) -> Built:
         return Built()
@@ -455,12 +466,16 @@ class CublasExecutor:
         return CublasBench(self._cuda, self._library, case, policy, self._facts, exact_error)
 
     def _exact_error(self, case: Case) -> str:
-        if case.dtype not in self._exact:
+        assert case.problem is not None
+        batch = BATCH if case.problem.batch > 1 else 1
+        key = case.dtype, batch
+        if key not in self._exact:
             odd = edge_problem(case.dtype, BY_NAME[case.variant].edge({}))
             m, n, k = (round_up(length, step(case.dtype)) for length in (odd.m, odd.n, odd.k))
-            tests = (replace(odd, m=m, n=n, k=k), replace(odd, m=m, n=n, k=k, alpha=1.0, beta=0.0))
-            self._exact[case.dtype] = next((error for test in tests if (error := self.exact_run(test))), "")
-        return self._exact[case.dtype]
+            odd = replace(odd, m=m, n=n, k=k, batch=batch)
+            tests = (odd, replace(odd, alpha=1.0, beta=0.0))
+            self._exact[key] = next((error for test in tests if (error := self.exact_run(test))), "")
+        return self._exact[key]
 
     def exact_run(self, problem: Gemm) -> str:
         """Run one exact problem in padded, guarded memory; what is wrong, or ""."""
@@ -736,7 +751,10 @@ class CublasBench:
 
     def _laid(self, b: ReferenceArray) -> ReferenceArray:
         """B as it lies in memory."""
-        return np.ascontiguousarray(b[:, : self._problem.n].T) if self._transposed_b else b
+        if not self._transposed_b:
+            return b
+        turned = stack(b[:, : self._problem.n], self._problem.batch).transpose(0, 2, 1)
+        return turned.reshape(-1, self._problem.k)
 
     def _host_run(self, operands: _Set, clock: str) -> dict[str, float]:
         """From operands in host memory to C in host memory: see `Laps`."""

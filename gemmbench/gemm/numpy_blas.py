@@ -17,6 +17,7 @@ import numpy as np
 
 from gemmbench.gemm.answers import Answers
 from gemmbench.gemm.operands import Matrices, compared, launched_batch, load_operands, rotating_sets
+from gemmbench.gemm.verify import stack
 from gemmbench.ladder.variant import Layout
 from gemmbench.measure.host import (
     Pool,
@@ -167,9 +168,12 @@ class NumpyBench:
     def _inside(
         self, a: ReferenceArray, b: ReferenceArray, c: ReferenceArray, out: ReferenceArray
     ) -> tuple[ReferenceArray, ReferenceArray, ReferenceArray, ReferenceArray]:
-        """Views of the matrices without what stands between their rows."""
+        """Views of the matrices without what stands between their rows; of a batch they are stacks."""
         n, k = self._problem.n, self._problem.k
-        return a[:, :k], b[:, :n], c[:, :n], out[:, :n]
+        views = a[:, :k], b[:, :n], c[:, :n], out[:, :n]
+        if self._problem.batch == 1:
+            return views
+        return tuple(stack(matrix, self._problem.batch) for matrix in views)  # type: ignore[return-value]
 
     # --- batches ---
 
@@ -311,6 +315,11 @@ class CblasExecutor(NumpyExecutor):
         if problem.beta != 0:
             out[...] = c
         if not problem.m or not problem.n:
+            return
+        if problem.batch > 1:  # the interface has no batches: a call for each
+            single = replace(problem, batch=1)
+            for each in zip(a, b, c, out, strict=True):
+                self.multiply(single, *each)
             return
 
         layout = Layout.of(problem)

@@ -13,7 +13,7 @@ import pyopencl as cl
 
 from gemmbench.gemm import causes
 from gemmbench.gemm.opencl_bench import Bench, Bind, LoweringBench, Prepared, Step, Timed
-from gemmbench.gemm.verify import ExactTest, edge_problem
+from gemmbench.gemm.verify import BATCH, ExactTest, edge_problem
 from gemmbench.ladder import variant_of
 from gemmbench.ladder.variant import Group, Layout, Pass, Variant, round_up
 from gemmbench.model import instrument
@@ -51,7 +51,7 @@ class GemmExecutor:
             bind = partial(self.bind, variant, parameters, programs, fixed=_fixed(case))
             timed = Timed(
                 bind,
-                partial(self._exact_error, variant, case.dtype, parameters, bind, root),
+                partial(self._exact_error, variant, case.dtype, parameters, bind, root, _batch(case)),
                 self._built(case, programs, smaller),
                 (*self.notes, *smaller_notes(smaller)),
                 variant.sums.get(case.dtype, ""),
@@ -80,7 +80,7 @@ class GemmExecutor:
                     name: side
                     for step, _, group in smaller
                     if step.role == "multiply"
-                    for name, side in zip(("WX", "WY"), group, strict=True)
+                    for name, side in zip(("WX", "WY"), group, strict=False)
                 },
             },
             variant.fingerprint(case.dtype, numbers, case.former),
@@ -181,10 +181,17 @@ class GemmExecutor:
         return prepared
 
     def _exact_error(
-        self, variant: Variant, dtype: str, parameters: Mapping[str, int], bind: Bind, root: str = ""
+        self,
+        variant: Variant,
+        dtype: str,
+        parameters: Mapping[str, int],
+        bind: Bind,
+        root: str = "",
+        batch: int = 1,
     ) -> str:
         """What is wrong on shapes around the tile, with guard cells and NaN where nothing may be read."""
-        key = (variant.name, variant.files, variant.flags, dtype, tuple(sorted(parameters.items())), root)
+        given = tuple(sorted(parameters.items()))
+        key = (variant.name, variant.files, variant.flags, dtype, given, root, batch)
         if key not in self._exact:
             edge = variant.edge(parameters)
             file = next((step.file for step in variant.passes if step.role == "multiply"), "")
@@ -196,6 +203,7 @@ class GemmExecutor:
                 text(file, root) if file else "",
                 # A kernel that nobody has looked at under a simulator may reach far past its operands.
                 edge if variant.own else 0,
+                batch,
             )
             self._exact[key] = causes.tested(kernel, dtype)
         return self._exact[key]
@@ -258,6 +266,11 @@ def _check_arguments(kernel: Any, step: Pass, known: Mapping[str, Any]) -> None:
             kind = "a buffer" if isinstance(known[name], cl.MemoryObjectHolder) else known[name].dtype.name
             what = f"argument {number + 1} of {step.kernel} is not {name}, which is {kind}"
             raise NotMeasuredError("failed", f"{what}: arguments says {names}") from None
+
+
+def _batch(case: Case) -> int:
+    """Problems of the exact test of a case."""
+    return BATCH if case.problem and case.problem.batch > 1 else 1
 
 
 def _fixed(case: Case) -> bool:

@@ -14,7 +14,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from gemmbench.gemm.reference import Reference
+from gemmbench.gemm.reference import BatchReference, Reference
 from gemmbench.gemm.verify import GUARD, poison, random_operands, widened
 from gemmbench.ladder.variant import Layout
 from gemmbench.model.case import Case, Operands, Policy
@@ -136,13 +136,17 @@ def host_batch(run: Callable[[], dict[str, float]], clock: str, count: int) -> B
 
 @dataclass(frozen=True)
 class Matrices:
-    """A (m x k), B (k x n), C before (m x n), and whether they are gemmbench's own: uniform."""
+    """A (m x k), B (k x n), C before (m x n), and whether they are gemmbench's own: uniform.
+
+    Of a batch, those of every problem, one below the other.
+    """
 
     a: ReferenceArray
     b: ReferenceArray
     c: ReferenceArray
     generated: bool
-    references: dict[float, Reference] = field(default_factory=dict, compare=False)  # by the row's budget
+    # By the row's budget.
+    references: dict[float, Reference | BatchReference] = field(default_factory=dict, compare=False)
 
     def stored(self, problem: Gemm) -> Matrices:
         """The same with the problem's leading dimensions.
@@ -159,7 +163,7 @@ class Matrices:
 
 
 def guarded(problem: Gemm, c: ReferenceArray) -> ReferenceArray:
-    """C (m x n) in rows of ldc elements, guards between them: m x ldc."""
+    """C (m x n, of every problem) in rows of ldc elements, guards between them: m x ldc."""
     return widened(c, Layout.of(problem).ldc, c.dtype.type(GUARD))
 
 

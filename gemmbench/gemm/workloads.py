@@ -25,6 +25,7 @@ class Shape:
     n: int
     k: int
     ld: Leading | None = None  # None: rows have nothing between them
+    batch: int = 1  # problems in one launch
 
 
 @dataclass(frozen=True)
@@ -161,13 +162,13 @@ SETS: dict[str, Workload] = {
 
 
 def merged(shapes: Iterable[Shape]) -> tuple[Shape, ...]:
-    """Each m, n, k (and leading dimensions) once, in the order of their first, with the names of all.
+    """Each m, n, k (and leading dimensions, and batch) once, in the order of their first, with the names of all.
 
     Such as ``q = k and 2 more``.
     """
-    names: dict[tuple[int, int, int, Leading | None], list[str]] = {}
+    names: dict[tuple[int, int, int, Leading | None, int], list[str]] = {}
     for shape in shapes:
-        names.setdefault((shape.m, shape.n, shape.k, shape.ld), []).append(shape.name)
+        names.setdefault((shape.m, shape.n, shape.k, shape.ld, shape.batch), []).append(shape.name)
     return tuple(Shape(_joined(list(dict.fromkeys(known))), *lengths) for lengths, known in names.items())
 
 
@@ -177,13 +178,15 @@ def _joined(names: list[str]) -> str:
     return f"{names[0]} = {names[1]} and {len(names) - 2} more"
 
 
-# --- A user's shapes: a CSV file with the columns m, n, k and perhaps name, lda, ldb, ldc -------------------
+# --- A user's shapes: a CSV file with the columns m, n, k and perhaps name, lda, ldb, ldc, batch -------------
 
 
 REQUIRED = ("m", "n", "k")
 LEADING = ("lda", "ldb", "ldc")
-KNOWN = (*REQUIRED, "name", *LEADING)
+BATCH = "batch"
+KNOWN = (*REQUIRED, "name", *LEADING, BATCH)
 LONGEST = 2**31 - 1  # kernels count in 32-bit integers
+MOST_PROBLEMS = 65_535  # of a batch: what NVIDIA's GPUs take as the third dimension of a launch
 _LONGEST_NAME = 40  # letters
 
 
@@ -227,10 +230,15 @@ def _shapes(path: Path, reader: Iterator[list[str]]) -> Iterator[Shape]:
             apart = leading(m, n, k, **ld)
         except ValueError as error:
             raise ShapeFileError(f"{path}: line {number}: {error}") from None
+        batch = 1
+        if fields.get(BATCH):
+            batch = _length(f"{path}: line {number}: {BATCH}", fields[BATCH])
+            if batch > MOST_PROBLEMS:
+                raise ShapeFileError(f"{path}: line {number}: {BATCH}: {batch} is above {MOST_PROBLEMS}")
         name = " ".join(fields.get("name", "").split())
         if len(name) > _LONGEST_NAME:
             raise ShapeFileError(f"{path}: line {number}: name: more than {_LONGEST_NAME} letters")
-        yield Shape(name or f"{spelt_out(path.name)}:{number}", m, n, k, apart)
+        yield Shape(name or f"{spelt_out(path.name)}:{number}", m, n, k, apart, batch)
         count += 1
     if not count:
         raise ShapeFileError(f"{path}: line {first[0] + 1}: no shape follows the header")

@@ -38,7 +38,8 @@ _LIBRARIES = (
         idea="the host's own BLAS through numpy.matmul: what the device must beat, transfers included",
         source="NumPy; the BLAS it was built with is named in the run",
         dtypes=("float", "double"),
-        likely={"cpu": 2, "gpu": 6, "narrow-cpu": 3, "narrow-gpu": 5},
+        likely={"cpu": 2, "gpu": 6, "narrow-cpu": 3, "narrow-gpu": 5, "batched-cpu": 2, "batched-gpu": 6},
+        batches=True,
         executor="numpy",
     ),
     Variant(
@@ -48,6 +49,7 @@ _LIBRARIES = (
         source="the first that is installed and not numpy's own; it is named in the row",
         dtypes=("float", "double"),
         library="a BLAS beside numpy's",
+        batches=True,  # one call for each problem
         executor="cblas",
     ),
     Variant(
@@ -59,6 +61,7 @@ _LIBRARIES = (
         # by device. The exact test is past that.
         edge=lambda _: 1200,
         library="libclblast",
+        batches=True,
         executor="clblast",
     ),
     Variant(
@@ -74,6 +77,7 @@ _LIBRARIES = (
         lacks=_without_cuda,
         edge=lambda _: 256,
         library="libcublas and an NVIDIA GPU",
+        batches=True,
         executor="cublas",
     ),
 )
@@ -85,6 +89,7 @@ _AUTO = Variant(
     source="gemmbench; see docs/auto.md",
     dtypes=GEMM_DTYPES,
     lacks=lambda *_: "",  # what it takes decides, problem by problem
+    batches=True,
     executor="auto",
 )
 
@@ -119,8 +124,9 @@ PUBLISHED: tuple[str, ...] = tuple(name for name in LADDER if name not in BEST)
 
 
 def variant_of(case: Case) -> Variant:
-    """The variant of a case: of the ladder, or made from the user's own file."""
-    return own.variant_of(case.own) if case.own else BY_NAME[case.variant]
+    """The variant of a case: of the ladder, or made from the user's own file; of a batch, its passes over that."""
+    variant = own.variant_of(case.own) if case.own else BY_NAME[case.variant]
+    return variant.batched(case.problem.batch if case.problem else 1)
 
 
 def order(own_names: Iterable[str]) -> tuple[str, ...]:

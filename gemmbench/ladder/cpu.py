@@ -54,7 +54,9 @@ def _there(v: Values) -> int:
 
 
 @lru_cache(maxsize=1024)
-def _grid(tiles: int, panels: int, tallest: int, cores: int, height: int, width: int) -> tuple[int, int]:
+def _grid(
+    tiles: int, panels: int, tallest: int, cores: int, height: int, width: int, batch: int
+) -> tuple[int, int]:
     """How many blocks of C go down and across: see `_blocks`.
 
     Args:
@@ -64,16 +66,17 @@ def _grid(tiles: int, panels: int, tallest: int, cores: int, height: int, width:
         cores: of the device.
         height: rows of a micro-tile.
         width: its columns.
+        batch: problems, each cut into such a grid.
     """
 
     def cost(grid: tuple[int, int]) -> tuple[float, int]:
         down, across = grid
         rows, columns = -(-tiles // down), -(-panels // across)
-        rounds = -(-(-(-tiles // rows) * -(-panels // columns)) // cores)
+        rounds = -(-(batch * -(-tiles // rows) * -(-panels // columns)) // cores)
         fetched = 1 / (rows * height) + 1 / (columns * width)
         return rounds * rows * columns * (1 + _FETCH * fetched), down * across
 
-    least, wanted = -(-tiles // tallest), cores * _BLOCKS_EACH
+    least, wanted = -(-tiles // tallest), -(-cores * _BLOCKS_EACH // batch)
     grids = [
         (down, across)
         for down in range(least, min(tiles, max(least, wanted)) + 1)
@@ -101,7 +104,7 @@ def _blocks(problem: Gemm, device: DeviceFacts, parameters: Values) -> dict[str,
     block = min(max(share // _BLOCK_SHARE, _LEAST_BLOCK), _MOST_BLOCK)
     tallest = max(1, block // (depth * itemsize * height))
 
-    down, across = _grid(tiles, panels, tallest, device.compute_units, height, width)
+    down, across = _grid(tiles, panels, tallest, device.compute_units, height, width, problem.batch)
     return {
         "PACKA": int(pack_a),
         "PACKB": int(pack_b),
@@ -114,7 +117,7 @@ def _blocks(problem: Gemm, device: DeviceFacts, parameters: Values) -> dict[str,
 CPU_PACKED = Variant(
     name="cpu-packed",
     family=OURS,
-    likely={"cpu": 1, "narrow-cpu": 1},
+    likely={"cpu": 1, "narrow-cpu": 1, "batched-cpu": 1},
     idea="for CPUs: B packed into panels, a micro-tile of C in vector registers, a work-item per block of C",
     source="gemmbench, after the structure of BLIS (Van Zee and van de Geijn, ACM TOMS 41, 2015)",
     passes=(
@@ -178,6 +181,7 @@ CPU_PACKED = Variant(
         "BP": lambda v: (_panels(v) - v["there"]) * v["k"] * _width(v),
     },
     device_type="cpu",
+    batches=True,
     edge=lambda p: max(p["MR"], p["NV"] * p["WIDTH"]),
 )
 
@@ -228,6 +232,7 @@ INTEL_BLOCK = Variant(
     extensions=lambda _: (_SUBGROUPS, "cl_intel_required_subgroup_size"),
     type_extensions={"double": ("cl_intel_subgroups_long",), "half": ("cl_intel_subgroups_short",)},
     lacks=_lacks,
+    batches=True,
     sub_group=lambda p: p["LANES"],
     edge=lambda p: max(p["LANES"] * p["TN"], p["GY"] * p["TM"]),
 )

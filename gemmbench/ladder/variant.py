@@ -30,13 +30,16 @@ Shape = Callable[[Values], Group]
 Chooser = Callable[[Gemm, DeviceFacts, Values], dict[str, int]]
 Role = Literal["multiply", "transpose", "pad", "pack", "image", "unpad"]
 
-Likely = Literal["cpu", "gpu", "narrow-cpu", "narrow-gpu"]  # narrow: a dimension is very small beside others
+# Narrow: a dimension is very small beside others.
+Likely = Literal["cpu", "gpu", "narrow-cpu", "narrow-gpu", "batched-cpu", "batched-gpu"]
 
 OURS = "ours"  # the family of the kernels that are gemmbench's own
 LIBRARIES = "libraries"  # no kernels of ours, each on its own
 OWN = "own kernels"  # the family of a user's
 
 FAST_MATH = "-cl-fast-relaxed-math"  # of OpenCL's compilers
+
+BATCHED = "-DBATCHED"  # of kernels that compute the problems of a batch: see kernels/batch.clh
 
 _REGISTER_BYTES = 4
 _LONG = 1 << 20  # a length of which a tile is no part worth mentioning
@@ -242,7 +245,7 @@ class Variant:
             self,
             passes=tuple(map(of_batch, self.passes)),
             temporaries={name: of_each(formula) for name, formula in self.temporaries.items()},
-            flags=(*self.flags, "-DBATCHED"),
+            flags=(*self.flags, BATCHED),
             tile=self.tile_of,
         )
 

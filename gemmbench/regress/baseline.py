@@ -503,7 +503,8 @@ def only_preset_differs(before: Row, after: Row) -> bool:
 
 def _fingerprint(row: Row) -> str:
     """What this version's kernel of a row would have as `Row.source`."""
-    variant = BY_NAME[row.variant].with_math(str(row.parameters.get(MATH, "")))
+    batch = row.problem.count if row.problem else 1
+    variant = BY_NAME[row.variant].batched(batch).with_math(str(row.parameters.get(MATH, "")))
     values = {name: int(value) for name, value in row.parameters.items() if name != MATH}
     return variant.fingerprint(row.dtype, values)
 

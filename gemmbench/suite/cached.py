@@ -319,7 +319,7 @@ class _Measured:
     @property
     def key(self) -> tuple[object, ...]:
         point = self.point
-        return point.variant, point.dtype, listed(point.parameters), point.m, point.n, point.k
+        return point.variant, point.dtype, listed(point.parameters), point.m, point.n, point.k, point.ops, point.ld, point.batch
 
 
 class KeptMeasurements(_Kept[_Measured]):
@@ -375,12 +375,15 @@ def _source(point: Point, host: HostFacts) -> str:
         return f"numpy {host.numpy}, {host.blas}"
     if not point.parameters.keys() <= variant.parameters.keys():
         return ""
-    return _fingerprint(point.variant, point.dtype, tuple(sorted(point.parameters.items())))
+    return _fingerprint(point.variant, point.dtype, tuple(sorted(point.parameters.items())), point.batch > 1)
 
 
 @cache
-def _fingerprint(variant: str, dtype: str, parameters: tuple[tuple[str, int | float | str], ...]) -> str:
-    return BY_NAME[variant].fingerprint(dtype, {name: int(value) for name, value in parameters})
+def _fingerprint(
+    variant: str, dtype: str, parameters: tuple[tuple[str, int | float | str], ...], batched: bool
+) -> str:
+    values = {name: int(value) for name, value in parameters}
+    return BY_NAME[variant].batched(2 if batched else 1).fingerprint(dtype, values)
 
 
 @dataclass(frozen=True)
@@ -394,6 +397,11 @@ class Preset:
     problems: tuple[Problem, ...]  # of the search
     speedup: float | None  # over the shipped preset; None where that does not run
     found_utc: str  # ISO 8601
+
+    @property
+    def purpose(self) -> tuple[str, str, bool]:
+        """What it replaces another preset for: a variant, a data type, whether in batches."""
+        return self.variant, self.dtype, any(problem.count > 1 for problem in self.problems)
 
 
 class KeptPresets(_Kept[Preset]):
@@ -417,9 +425,8 @@ class KeptPresets(_Kept[Preset]):
 
     def keep(self, device: DeviceFacts, preset: Preset) -> bool:
         """Keep a preset, which replaces an older one; False if it could not be written."""
-        case = preset.variant, preset.dtype
         return self._change(
-            device, lambda old: (*(kept for kept in old if (kept.variant, kept.dtype) != case), preset)
+            device, lambda old: (*(kept for kept in old if kept.purpose != preset.purpose), preset)
         )
 
     def forget(

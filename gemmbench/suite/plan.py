@@ -237,6 +237,7 @@ def quick_widths(device: DeviceFacts, dtype: str) -> tuple[int, ...]:
 
 def why_not(device: DeviceFacts, variant: Variant, problem: Gemm, parameters: Mapping[str, int]) -> str:
     """Why a device cannot run a variant on a problem with these parameters, or ""."""
+    variant = variant.batched(problem.batch)
     full = {**parameters, **variant.chosen(problem, device, parameters)}
     own = tuple(parameters)
     return _unsupported(device, variant, problem, full, own) or _too_large(device, variant, problem, full)
@@ -253,7 +254,7 @@ def _gemm_case(
     math: str = "",
     grid: tuple[str, ...] = (),
 ) -> Case | Skip:
-    variant = variant.with_math(math)
+    variant = variant.batched(problem.batch).with_math(math)
     own = {name: value for name, value in overrides.items() if name in variant.parameters}
     kept = None if own else tuned(device, variant, problem.dtype)
     fill = variant.filled if grid else variant.preset
@@ -344,6 +345,8 @@ def _lacks(device: DeviceFacts, variant: Variant, problem: Gemm, parameters: Map
         return f"{variant.name} is written for a {variant.device_type.upper()}"
     if missing := _left_out(variant, problem):
         return missing
+    if problem.batch > 1 and not variant.batches:
+        return f"{variant.name} computes one problem in a launch, and no batch"
     reason = (variant.lacks or unsupported_type)(device, problem.dtype)
     if reason:
         return reason
@@ -404,7 +407,7 @@ def _too_large(device: DeviceFacts, variant: Variant, problem: Gemm, parameters:
     elements = dict(problem.elements_of)
     elements |= {name: nbytes // itemsize for name, nbytes in temporaries.items()}
     name, most = max(elements.items(), key=lambda item: item[1])
-    if most > _INDEX_LIMIT:
+    if most > _INDEX_LIMIT * problem.batch:  # from problem to problem of a batch they count in 64 bits
         return f"{name} has more than 2^31 elements, which 32-bit indexes do not reach"
     buffers = {**problem.bytes_of, **temporaries}
     name, largest = max(buffers.items(), key=lambda item: item[1])
