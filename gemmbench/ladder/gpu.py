@@ -347,4 +347,50 @@ NV_ASYNC = Variant(
     edge=tile_edge,
 )
 
-VARIANTS = (GPU_TILE, NV_ASYNC)
+# --- batched ------------------------------------------------------------------------------------------------
+
+BATCHED_TILE = Variant(
+    name="batched",
+    family=OURS,
+    likely={"batched-gpu": 1},
+    idea="a work-group for each tile of each small problem: all of k in local memory, one barrier, no passes",
+    source=_SOURCE,
+    passes=(
+        multiply(
+            "27_batched.cl",
+            "batched",
+            lambda v: (-(-v["n"] // v["BN"]) * _items(v), -(-v["m"] // v["BM"])),
+            lambda v: (_items(v), 1),
+        ),
+    ),
+    parameters={
+        "BM": Parameter("rows of C in a work-group's tile", (16, 32, 64, 128)),
+        "BN": Parameter("columns of C in a work-group's tile", (16, 32, 64, 128)),
+        "BK": Parameter("steps along k in local memory", (16, 32, 64, 128)),
+        "TM": Parameter("rows of C in a work-item's micro-tile", (2, 4, 8)),
+        "TN": Parameter("columns of C in a work-item's micro-tile", (4, 8)),
+        "WIDTH": Parameter("elements of a vector", (2, 4, 8)),
+        "PAD": Parameter("elements that rows of A's tile are longer than it", (0, 2, 4, 8), least=0),
+    },
+    presets={
+        "default": {"BM": 32, "BN": 32, "BK": 32, "TM": 4, "TN": 4, "WIDTH": 4, "PAD": 4},
+        "gpu": {"BM": 64, "BN": 64, "BK": 64, "TM": 8, "TN": 4},
+        "gpu:double": {"BK": 32, "TM": 4, "WIDTH": 2, "PAD": 2},
+        **mobile(BM=32, BN=32, BK=32, TM=4, TN=4),
+    },
+    constraints=(
+        ROWS,
+        COLUMNS,
+        _BROAD,
+        _ALIGNED,
+        Constraint(
+            lambda p: p["BK"] % p["WIDTH"] == 0,
+            "BK must be a multiple of WIDTH, so that rows of A's tile are whole vectors",
+        ),
+    ),
+    local_elements=lambda p: p["BM"] * (p["BK"] + p["PAD"]) + p["BK"] * p["BN"],
+    batches=True,
+    edge=tile_edge,
+)
+
+VARIANTS = (GPU_TILE, NV_ASYNC, BATCHED_TILE)
