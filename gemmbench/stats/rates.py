@@ -44,7 +44,10 @@ def gemm_of(row: Row) -> Gemm:
     if row.problem is None:
         raise ValueError(f"a {row.kind} row has no problem")
     problem = row.problem
-    return Gemm(problem.m, problem.n, problem.k, row.dtype, problem.alpha, problem.beta, batch=problem.count)
+    ops = bool(problem.trans_a), bool(problem.trans_b)
+    lengths = problem.m, problem.n, problem.k
+    layout = {"trans_a": ops[0], "trans_b": ops[1], "batch": problem.count}
+    return Gemm(*lengths, row.dtype, problem.alpha, problem.beta, **layout)
 
 
 def flops_of(row: Row) -> int:

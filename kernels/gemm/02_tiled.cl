@@ -26,9 +26,11 @@ void tiled(int m, int n, int k, SCALAR alpha,
            __global const REAL *restrict B, int ldb, SCALAR beta,
            __global REAL *restrict C, int ldc)
 {
+#ifdef BATCHED
     BATCH_OFFSET(A, m, lda)
     BATCH_OFFSET(B, k, ldb)
     BATCH_OFFSET(C, m, ldc)
+#endif
     __local REAL At[TS][TS], Bt[TS][TS];
     const int x = get_local_id(0), y = get_local_id(1);
     const int column = get_group_id(0) * TS + x, row = get_group_id(1) * TS + y;

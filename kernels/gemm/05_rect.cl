@@ -27,9 +27,11 @@ void rect(int m, int n, int k, SCALAR alpha,
           __global const REAL *restrict B, int ldb, SCALAR beta,
           __global REAL *restrict C, int ldc)
 {
+#ifdef BATCHED
     BATCH_OFFSET(AT, k, ldat)
     BATCH_OFFSET(B, k, ldb)
     BATCH_OFFSET(C, m, ldc)
+#endif
     __local REAL At[BK][BM] __attribute__((aligned(16))), Bt[BK][BN];
     const int x = get_local_id(0), y = get_local_id(1), item = y * BN + x;
     const int row0 = get_group_id(1) * BM, column0 = get_group_id(0) * BN;

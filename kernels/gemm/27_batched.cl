@@ -58,9 +58,11 @@ void batched(int m, int n, int k, SCALAR alpha,
              __global const REAL *restrict B, int ldb, SCALAR beta,
              __global REAL *restrict C, int ldc)
 {
+#ifdef BATCHED
     BATCH_OFFSET(A, m, lda)
     BATCH_OFFSET(B, k, ldb)
     BATCH_OFFSET(C, m, ldc)
+#endif
     __local REAL As[BM][BK + PAD] __attribute__((aligned(32)));
     __local REAL Bs[BK][BN] __attribute__((aligned(32)));
     const int item = get_local_id(0), x = item % LX, y = item / LX;
