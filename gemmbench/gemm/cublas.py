@@ -29,7 +29,7 @@ from gemmbench.gemm.operands import (
     load_operands,
     operand_sets,
 )
-from gemmbench.gemm.verify import BATCH, ExactTest, edge_problem, stack
+from gemmbench.gemm.verify import BATCH, ExactTest, edge_problem
 from gemmbench.ladder import BY_NAME
 from gemmbench.ladder.variant import Layout, round_up
 from gemmbench.model.case import Case, Operands, Policy

@@ -168,7 +168,7 @@ class NumpyBench:
     def _inside(
         self, a: ReferenceArray, b: ReferenceArray, c: ReferenceArray, out: ReferenceArray
     ) -> tuple[ReferenceArray, ReferenceArray, ReferenceArray, ReferenceArray]:
-        """op(A), op(B), C and the result: views without what stands between rows; of a batch they are stacks."""
+        """op(A), op(B), C and the result without what stands between rows: views, of a batch stacks."""
         wide_a, wide_b, n = self._problem.tight
         views = a[:, :wide_a], b[:, :wide_b], c[:, :n], out[:, :n]
         if self._problem.batch > 1:

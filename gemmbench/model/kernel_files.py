@@ -67,7 +67,7 @@ _INLINE = r" (?:\|\| defined|&& !defined)\({}\)"
 
 
 def source(file: str, options: tuple[str, ...] = (), root: str = "") -> str:
-    """As `text`, without what is there for transposed operands or batches alone and ``options`` do not ask for.
+    """As `text`, without what transposed operands or batches alone need and ``options`` do not ask for.
 
     So what a kernel is compiled from for one problem whose operands are not transposed does not change with
     how it takes others: nor does its hash, and rows that were measured before stay comparable.

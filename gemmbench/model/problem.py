@@ -68,7 +68,7 @@ class Dimensions:
         return f"{self.m}{self.apart()}" if self.is_square else self.shape
 
     def apart(self, between: str = "=", before: str = " ") -> str:
-        """How its matrices are stored, where that is not as NN in tight rows, and how many problems there are.
+        """How its matrices are stored, where that is not as NN in tight rows, and of how many problems.
 
         `` NT lda=400 ldc=512``, `` batch=1024``.
         """

@@ -44,10 +44,10 @@ def gemm_of(row: Row) -> Gemm:
     if row.problem is None:
         raise ValueError(f"a {row.kind} row has no problem")
     problem = row.problem
-    ops = bool(problem.trans_a), bool(problem.trans_b)
+    a, b = bool(problem.trans_a), bool(problem.trans_b)
     lengths = problem.m, problem.n, problem.k
-    layout = {"trans_a": ops[0], "trans_b": ops[1], "batch": problem.count}
-    return Gemm(*lengths, row.dtype, problem.alpha, problem.beta, **layout)
+    scalars = problem.alpha, problem.beta
+    return Gemm(*lengths, row.dtype, *scalars, trans_a=a, trans_b=b, batch=problem.count)
 
 
 def flops_of(row: Row) -> int:

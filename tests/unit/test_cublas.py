@@ -150,7 +150,7 @@ def test_half_is_held_to_sums_in_float(install: Install) -> None:
     """A wrong rounding of one unit of half passes where sums are kept in half, and not here."""
     install(library=FakeCublas(off_by=0.02))
     with_exact = CublasExecutor(DEVICE)
-    with_exact._exact["half", "NN"] = ""  # the exact test would find it first
+    with_exact._exact["half", "NN", 1] = ""  # the exact test would find it first
     row = in_process.measured(with_exact, case(Gemm(64, 64, 64, "half")), QUICK)
     assert row.status == "wrong"
     assert "elements are further off than rounding" in row.reason
