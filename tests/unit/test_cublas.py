@@ -123,6 +123,17 @@ def test_a_row_is_verified_and_has_a_device_and_a_host_scope(
     )
 
 
+@pytest.mark.parametrize("dtype", CUBLAS.dtypes)
+def test_a_batch_is_one_call_whose_problems_lie_one_behind_the_other(install: Install, dtype: str) -> None:
+    _, library = install()
+    problem = Gemm(16, 12, 8, dtype, 2.0, 0.0 if dtype == "char" else -1.0, trans_b=True, batch=3)
+    assert CublasExecutor(DEVICE).exact_run(problem) == ""
+    calls: list[int] = []
+    library.cublasGemmStridedBatchedEx = lambda *rest: calls.append(rest[-3]) or 0  # type: ignore[method-assign, func-returns-value]
+    assert CublasExecutor(DEVICE).exact_run(problem) != ""
+    assert calls == [3]
+
+
 def test_what_is_timed_is_a_graph_and_no_loop_of_calls(install: Install) -> None:
     """A call from Python takes longer than the device does for n = 256."""
     driver, _ = install()
@@ -176,7 +187,7 @@ def test_reading_c_where_beta_is_0_is_found(install: Install) -> None:
     install(library=FakeCublas(always_reads_c=True))
     executor = CublasExecutor(DEVICE)
     assert "differ on the exact test; C[0][0] is nan" in executor.exact_run(Gemm(3, 4, 5))
-    executor._exact["float", "NN"] = ""
+    executor._exact["float", "NN", 1] = ""
     row = in_process.measured(executor, case(Gemm(8, 8, 8)), QUICK)
     assert row.status == "wrong"
     assert row.reason.startswith("64 of 64 elements are further off than rounding: C[0][0] is nan, not ")
@@ -200,7 +211,7 @@ def test_memory_is_given_back(install: Install) -> None:
 def test_transfers_are_in_the_host_scope(install: Install) -> None:
     driver, _ = install()
     executor = CublasExecutor(DEVICE)
-    executor._exact["float", "NN"] = ""
+    executor._exact["float", "NN", 1] = ""
     in_process.measured(executor, case(Gemm(8, 8, 8, beta=1.0)), replace(QUICK, budget_s=1e-9))
     # three operands once; verified, C filled for that; batches; verified again in any of the scopes
     copies = "".join(name[0] for name in driver.copies)
