@@ -17,8 +17,8 @@ __kernel void naive(int m, int n, int k, SCALAR alpha,
                     __global REAL *restrict C, int ldc)
 {
 #ifdef BATCHED
-    BATCH_OFFSET(A, m, lda)
-    BATCH_OFFSET(B, k, ldb)
+    BATCH_OFFSET(A, ROWS_A, lda)
+    BATCH_OFFSET(B, ROWS_B, ldb)
     BATCH_OFFSET(C, m, ldc)
 #endif
     const int column = get_global_id(0), row = get_global_id(1);

@@ -40,8 +40,8 @@ void wide(int m, int n, int k, SCALAR alpha,
           __global REAL *restrict C, int ldc)
 {
 #ifdef BATCHED
-    BATCH_OFFSET(A, m, lda)
-    BATCH_OFFSET(B, k, ldb)
+    BATCH_OFFSET(A, ROWS_A, lda)
+    BATCH_OFFSET(B, ROWS_B, ldb)
     BATCH_OFFSET(C, m, ldc)
 #endif
     __local VECTOR At[TS][ACROSS], Bt[TS][ACROSS];

@@ -38,7 +38,7 @@ __kernel void dotf_rows(int m, int n, int k, SCALAR alpha,
                         __global REAL *restrict C, int ldc)
 {
 #ifdef BATCHED
-    BATCH_OFFSET(A, m, lda)
+    BATCH_OFFSET(A, ROWS_A, lda)
     BATCH_OFFSET(BT, n, ldbt)
     BATCH_OFFSET(C, m, ldc)
 #endif

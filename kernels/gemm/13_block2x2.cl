@@ -40,7 +40,7 @@ __kernel void block2x2(int m, int n, int k, SCALAR alpha,
                        __global REAL *restrict C, int ldc)
 {
 #ifdef BATCHED
-    BATCH_OFFSET(A, m, lda)
+    BATCH_OFFSET(A, ROWS_A, lda)
     BATCH_OFFSET(BT, n, ldbt)
     BATCH_OFFSET(C, m, ldc)
 #endif

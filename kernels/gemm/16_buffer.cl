@@ -35,8 +35,8 @@ __kernel void buffer_4x8(int m, int n, int k, SCALAR alpha, __global const REAL 
                          __global const REAL *restrict B, int ldb, SCALAR beta, __global REAL *restrict C, int ldc)
 {
 #ifdef BATCHED
-    BATCH_OFFSET(A, m, lda)
-    BATCH_OFFSET(B, k, ldb)
+    BATCH_OFFSET(A, ROWS_A, lda)
+    BATCH_OFFSET(B, ROWS_B, ldb)
     BATCH_OFFSET(C, m, ldc)
 #endif
     const int x = get_global_id(0), row = 8 * get_global_id(1), column = 4 * x;
@@ -81,8 +81,8 @@ __kernel void buffer_4x1(int m, int n, int k, SCALAR alpha, __global const REAL 
                          __global const REAL *restrict B, int ldb, SCALAR beta, __global REAL *restrict C, int ldc)
 {
 #ifdef BATCHED
-    BATCH_OFFSET(A, m, lda)
-    BATCH_OFFSET(B, k, ldb)
+    BATCH_OFFSET(A, ROWS_A, lda)
+    BATCH_OFFSET(B, ROWS_B, ldb)
     BATCH_OFFSET(C, m, ldc)
 #endif
     const int x = get_global_id(0), row = get_global_id(1), column = 4 * x;

@@ -103,7 +103,7 @@ void nv_async(int m, int n, int k, SCALAR alpha,
 {
 #ifdef BATCHED
     BATCH_OFFSET(AT, k, ldat)
-    BATCH_OFFSET(B, k, ldb)
+    BATCH_OFFSET(B, ROWS_B, ldb)
     BATCH_OFFSET(C, m, ldc)
 #endif
     __local REAL As[STAGES][BK][BM + PAD] __attribute__((aligned(16)));

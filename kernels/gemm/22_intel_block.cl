@@ -74,8 +74,8 @@ void intel_block(int m, int n, int k, SCALAR alpha, __global const REAL *restric
                  __global const REAL *restrict B, int ldb, SCALAR beta, __global REAL *restrict C, int ldc)
 {
 #ifdef BATCHED
-    BATCH_OFFSET(A, m, lda)
-    BATCH_OFFSET(B, k, ldb)
+    BATCH_OFFSET(A, ROWS_A, lda)
+    BATCH_OFFSET(B, ROWS_B, ldb)
     BATCH_OFFSET(C, m, ldc)
 #endif
     const int x = get_sub_group_local_id();

@@ -59,8 +59,8 @@ void batched(int m, int n, int k, SCALAR alpha,
              __global REAL *restrict C, int ldc)
 {
 #ifdef BATCHED
-    BATCH_OFFSET(A, m, lda)
-    BATCH_OFFSET(B, k, ldb)
+    BATCH_OFFSET(A, ROWS_A, lda)
+    BATCH_OFFSET(B, ROWS_B, ldb)
     BATCH_OFFSET(C, m, ldc)
 #endif
     __local REAL As[BM][BK + PAD] __attribute__((aligned(32)));
