@@ -110,7 +110,7 @@ def test_every_problem_has_operands_of_its_own_and_an_exact_answer() -> None:
     assert test.error(right).startswith("in problem 3 of a batch, 1 of 63 elements differ")
 
 
-# --- planted faults ------------------------------------------------------------------------------------------
+# --- planted faults ----------------------------------------------------------------------------------------
 
 
 def answer(problem: Gemm) -> tuple[Matrices, ReferenceArray]:
@@ -193,7 +193,7 @@ def test_a_timed_answer_that_is_wrong_in_one_problem_has_no_rate(
     assert not row.samples
 
 
-# --- how they are asked for ----------------------------------------------------------------------------------
+# --- how they are asked for --------------------------------------------------------------------------------
 
 
 def test_options_and_a_column_say_how_many(tmp_path: Path) -> None:

@@ -111,7 +111,7 @@ def mean_ratio(found: Iterable[Regret]) -> float | None:
     return geometric_mean(ratios) if ratios else None
 
 
-# --- shapes that it has not seen ------------------------------------------------------------------------------
+# --- shapes that it has not seen ----------------------------------------------------------------------------
 
 
 KINDS = ("square", "thin", "deep", "odd", "batched")
@@ -180,7 +180,7 @@ class Loss:
 def losses(
     problems: Iterable[Gemm], known: Sequence[Point], run: Run, device: int, partner: str, scope: str
 ) -> tuple[Loss, ...]:
-    """What the rule loses, shape by shape; those of which its choice or no candidate was measured are left out.
+    """What the rule loses, shape by shape; where its choice or no candidate was measured, the shape is left out.
 
     Args:
         problems: that the rule has not seen.
