@@ -176,6 +176,7 @@ class Variant:
     own: OwnFile | None = None  # of a user's kernel: the file that it is made from
     without: tuple[str, ...] = ()  # of alpha, beta, lda, ldb, ldc, what it takes for 1, 0 and tight rows
     tile: Callable[[Values], tuple[int, int]] | None = None  # rows and columns of C; see `tile_of`
+    unfit: Callable[[Gemm], str] = lambda _: ""  # why it is not for a problem that it could compute, or ""
 
     @property
     def files(self) -> tuple[str, ...]:

@@ -342,7 +342,7 @@ def _lacks(device: DeviceFacts, variant: Variant, problem: Gemm, parameters: Map
         return f"{variant.name} is written for {', '.join(variant.dtypes)}"
     if variant.device_type not in ("", device.type):
         return f"{variant.name} is written for a {variant.device_type.upper()}"
-    if missing := _left_out(variant, problem):
+    if missing := variant.unfit(problem) or _left_out(variant, problem):
         return missing
     reason = (variant.lacks or unsupported_type)(device, problem.dtype)
     if reason:
