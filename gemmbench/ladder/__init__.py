@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from gemmbench.ladder import cpu, gpu, nvidia, own, published
+from gemmbench.ladder import cpu, few, gpu, nvidia, own, published
 from gemmbench.ladder.layouts import laid_out
 from gemmbench.ladder.variant import LIBRARIES, OURS, OWN, Variant
 from gemmbench.model.case import Case
@@ -100,6 +100,7 @@ VARIANTS: tuple[Variant, ...] = (
     *published.VENDOR_VARIANTS,
     *cpu.VARIANTS,
     *gpu.VARIANTS,
+    *few.VARIANTS,
     *nvidia.VARIANTS,
     *cpu.INTEL_VARIANTS,
     _AUTO,

@@ -181,6 +181,7 @@ class Variant:
     tile: Callable[[Values], tuple[int, int] | None] | None = None  # rows and columns of C; see `tile_of`
     # Operands that its kernels read transposed or not, as they are stored, by data type: see `layouts`.
     either: Callable[[str], tuple[str, ...]] = lambda _: ()
+    unfit: Callable[[Gemm], str] = lambda _: ""  # why it is not for a problem that it could compute, or ""
 
     @property
     def files(self) -> tuple[str, ...]:

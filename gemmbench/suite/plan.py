@@ -344,7 +344,7 @@ def _lacks(device: DeviceFacts, variant: Variant, problem: Gemm, parameters: Map
         return f"{variant.name} is written for {', '.join(variant.dtypes)}"
     if variant.device_type not in ("", device.type):
         return f"{variant.name} is written for a {variant.device_type.upper()}"
-    if missing := _left_out(variant, problem):
+    if missing := variant.unfit(problem) or _left_out(variant, problem):
         return missing
     if problem.batch > 1 and not variant.batches:
         return f"{variant.name} computes one problem in a launch, and no batch"

@@ -129,7 +129,7 @@ def test_batches_and_layouts_are_classes_of_their_own() -> None:
     assert best(Gemm(64, 64, 64, trans_b=True), *known)[0] == "tiled"
     assert ranked(Gemm(64, 64, 64, trans_a=True), known) == ()
     assert ranked(Gemm(64, 64, 64, trans_b=True, batch=8), known) == ()
-    assert likely(fake.GPU, Gemm(64, 64, 64, batch=8))[0] == "batched"
+    assert likely(fake.GPU, Gemm(64, 64, 64, batch=8))[0] == "small"
     assert set(likely(fake.CPU, Gemm(64, 64, 64, batch=8))) == {"cpu-packed", "numpy"}
     first = by_default(fake.CPU, Gemm(64, 64, 64, trans_a=True, batch=8), ("numpy",))
     assert first is not None

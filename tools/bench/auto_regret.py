@@ -119,7 +119,7 @@ _RESAMPLES = 2000
 
 
 def grid(largest: int) -> tuple[Gemm, ...]:
-    """What a machine has measured before: squares, thin and deep shapes, batches, by powers of two and four."""
+    """What a machine has measured before: squares, thin and deep shapes, batches, by powers of two."""
     sizes = [size for size in (32, 64, 128, 256, 512, 1024, 2048, 4096) if size <= largest]
     long = [size for size in sizes if size >= 128]
     shapes = [Gemm(size, size, size, label="square") for size in sizes]
