@@ -73,8 +73,9 @@ _LIBRARIES = (
         "where it is not transposed; sums of half kept in float",
         dtypes=("float", "double", "half", "bfloat16", "tf32", "char"),
         sums={"half": "float"},
-        # Of char, operands that are not transposed, as here, take dot products of four bytes (dp4a).
+        # Of char, other layouts take dot products of four bytes (dp4a).
         matrix_units=("double", "half", "bfloat16", "tf32"),
+        matrix_layouts={"char": ("NT",)},
         lacks=_without_cuda,
         edge=lambda _: 256,
         library="libcublas and an NVIDIA GPU",

@@ -40,6 +40,8 @@ def laid_out(variant: Variant, problem: Gemm) -> Variant:
     Itself where neither operand is transposed, and there is one problem.
     """
     if variant.executor != "opencl":
+        if problem.ops in variant.matrix_layouts.get(problem.dtype, ()):
+            return replace(variant, matrix_units=(*variant.matrix_units, problem.dtype))
         return variant
     for name, transposed in (("A", problem.trans_a), ("B", problem.trans_b)):
         if transposed and name in variant.either(problem.dtype):
