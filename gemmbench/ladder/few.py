@@ -22,7 +22,7 @@ _SOURCE = "gemmbench"
 
 
 def _lacks(device: DeviceFacts, dtype: str) -> str:
-    """Why a device cannot run them, or "": half is what memory holds, sums are float, which any device can."""
+    """Why a device cannot run them, or "": half is what memory holds, and sums are float."""
     return "the device does not list cl_khr_fp64" if dtype == "double" and dtype not in device.dtypes else ""
 
 
@@ -39,30 +39,46 @@ def _whole_rows(v: Values) -> bool:
 
 _LARGEST = 1024  # m, n or k: beyond, whole units have enough to do with tiles of `gpu-tile`
 _COPY = 16  # bytes of an asynchronous copy
+_COPIES_SINCE = (8, 0)  # compute capability
 _NVIDIA = "cl_nv_device_attribute_query"  # what the driver of a GPU that has such copies lists
 _BUSY = 0.9  # of the units that must have a tile
 
 
 def _form(*values: int) -> Mapping[str, int]:
-    return dict(zip(("BM", "BN", "BK", "TM", "TN", "SPLIT"), values, strict=True))
+    return dict(zip(("BM", "BN", "BK", "TM", "TN", "SPLIT", "STAGES"), values, strict=True))
 
 
-_FORMS = (
-    #      BM   BN  BK TM TN SPLIT
-    _form(128, 64, 8, 8, 8, 4),
-    _form(64, 64, 8, 8, 8, 4),
-    _form(64, 32, 8, 8, 4, 4),
-    _form(32, 32, 8, 4, 4, 4),
-    _form(16, 32, 8, 4, 4, 8),
-    _form(16, 16, 16, 2, 4, 8),
-)
-"""From large tiles to small: the first with a tile for nearly every unit is taken."""
+_FORMS: Mapping[str, tuple[Mapping[str, int], ...]] = {
+    "float": (
+        #      BM  BN  BK TM TN SPLIT STAGES
+        _form(64, 64, 32, 8, 4, 1, 3),
+        _form(64, 32, 16, 8, 4, 4, 2),
+        _form(32, 32, 16, 4, 4, 4, 3),
+        _form(16, 32, 16, 4, 4, 4, 3),
+        _form(16, 16, 8, 2, 4, 16, 2),
+    ),
+    "double": (
+        _form(64, 64, 8, 8, 4, 2, 2),
+        _form(32, 32, 8, 4, 4, 4, 2),
+        _form(16, 32, 16, 4, 4, 4, 2),
+        _form(16, 16, 16, 2, 4, 8, 2),
+    ),
+    "half": (
+        _form(64, 64, 16, 8, 4, 2, 2),
+        _form(32, 32, 16, 4, 4, 4, 2),
+        _form(16, 16, 16, 2, 4, 8, 2),
+    ),
+}
+"""From large tiles to small: the first with a tile for nearly every unit is taken (docs/small.md)."""
+_PLAIN_STAGES = 2  # where tiles go through registers
 
-_BATCH_FORMS = (
-    #      BM  BN  BK TM TN SPLIT
-    _form(64, 64, 16, 8, 8, 1),
-    _form(32, 32, 16, 4, 4, 1),
-)
+_BATCH_FORMS: Mapping[str, tuple[Mapping[str, int], ...]] = {
+    "float": (
+        #      BM  BN  BK TM TN SPLIT STAGES
+        _form(64, 64, 16, 8, 8, 1, 3),
+        _form(32, 32, 16, 4, 4, 1, 3),
+    ),
+}
 """Of batches, whose problems keep the units busy: k is not cut, and no tile is much larger than a problem."""
 
 
@@ -73,9 +89,13 @@ def _small_form(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]
         return problem.batch * -(-problem.m // form["BM"]) * -(-problem.n // form["BN"])
 
     edge = max(problem.m, problem.n)
-    whole = tuple(form for form in _BATCH_FORMS if problem.batch > 1 and form["BM"] < 2 * edge)
-    enough = (form for form in (*whole, *_FORMS) if tiles(form) >= _BUSY * device.compute_units)
-    form = {**next(enough, _FORMS[-1]), **p}
+    whole = (form for form in _BATCH_FORMS.get(problem.dtype, ()) if form["BM"] < 2 * edge)
+    forms = (*(whole if problem.batch > 1 else ()), *_FORMS[problem.dtype])
+    enough = (form for form in forms if tiles(form) >= _BUSY * device.compute_units)
+    copies = problem.dtype != "half" and device.compute_capability >= _COPIES_SINCE
+    form = {**next(enough, forms[-1]), "ASYNC": int(copies), **p}
+    if not form["ASYNC"] and "STAGES" not in p:
+        form["STAGES"] = _PLAIN_STAGES
     for tile, micro in (("BM", "TM"), ("BN", "TN")):
         while micro not in p and form[tile] % form[micro]:
             form[micro] //= 2
@@ -97,7 +117,7 @@ def _small_local(p: Values) -> int:
     if "BM" not in p or "SPLIT" not in p:  # a problem has yet to choose
         return 0
     depth = p["BK"] * p["SPLIT"]
-    tiles = p["STAGES"] * (p["BM"] * (depth + p["PAD"]) + depth * p["BN"])
+    tiles = p.get("STAGES", _PLAIN_STAGES) * (p["BM"] * (depth + p["PAD"]) + depth * p["BN"])
     # Half is float there, twice as long.
     return max(tiles, p["SPLIT"] * (p["BM"] // p["TM"]) * p["BN"]) * (2 if p["itemsize"] == 2 else 1)
 
@@ -140,9 +160,9 @@ SMALL = Variant(
         ),
     },
     presets={
-        "default": {"WIDTH": 4, "PAD": 4, "STAGES": 2, "ASYNC": 0},
+        "default": {"WIDTH": 4, "PAD": 4},
         "default:double": {"WIDTH": 2, "PAD": 2},
-        "cpu": {**_form(32, 32, 8, 4, 4, 2), "STAGES": 1},
+        "cpu": {**_form(32, 32, 8, 4, 4, 2, 1), "ASYNC": 0},
     },
     constraints=(
         _divides("TM", "BM", "BM must be a multiple of TM, so that each work-item owns whole rows"),
@@ -152,17 +172,17 @@ SMALL = Variant(
         _divides("WIDTH", "BK", "BK must be a multiple of WIDTH, so that a slice is whole vectors"),
         _divides("WIDTH", "PAD", "PAD must be a multiple of WIDTH, so that rows stay aligned"),
         Constraint(
-            lambda p: p["STAGES"] >= 2 if p["ASYNC"] else p["STAGES"] <= 2,
-            "STAGES must be 2 or more with ASYNC, and 1 or 2 without",
+            lambda p: "STAGES" not in p or (p["STAGES"] >= 2 if p.get("ASYNC") else p["STAGES"] <= 2),
+            "STAGES must be 2 or more with ASYNC=1, and 1 or 2 with ASYNC=0",
         ),
         Constraint(
-            lambda p: not p["ASYNC"] or p["WIDTH"] * p["itemsize"] == _COPY,
-            "with ASYNC WIDTH must be 4 for float and 2 for double, and never half: a copy moves 16 bytes as they are",
+            lambda p: not p.get("ASYNC") or p["WIDTH"] * p["itemsize"] == _COPY,
+            "with ASYNC WIDTH must be 4 for float and 2 for double, and half cannot be: 16 bytes move as they are",
         ),
-        Constraint(lambda p: p["ASYNC"] in (0, 1), "ASYNC must be 0 or 1"),
+        Constraint(lambda p: p.get("ASYNC", 0) in (0, 1), "ASYNC must be 0 or 1"),
     ),
     choose=_small_form,
-    extensions=lambda p: (_NVIDIA,) if p["ASYNC"] else (),
+    extensions=lambda p: (_NVIDIA,) if p.get("ASYNC") else (),
     local_elements=_small_local,
     local_limit=ceilings.group_local_bytes,
     lacks=_lacks,
@@ -199,9 +219,9 @@ _ROWS_SHAPES = {
 """How groups are made where rows are few, by how many sums a work-item keeps."""
 _COLUMNS_SHAPES = {
     # THIN:     LX  LY DEEP KC
-    1: _shape(32, 8, 4, 2048),
-    2: _shape(32, 8, 4, 2048),
-    4: _shape(32, 8, 4, 1024),
+    1: _shape(32, 8, 4, 512),
+    2: _shape(32, 8, 4, 512),
+    4: _shape(32, 8, 4, 256),
     8: _shape(32, 8, 4, 512),
     16: _shape(16, 16, 4, 512),
 }
@@ -211,7 +231,7 @@ _COLUMNS_SHAPES = {
 def _thin_shape(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]:
     """Which operand is large, how many sums to keep, groups for them, and parts of k for every unit."""
     by_columns = p.get("COLUMNS", int(problem.n < problem.m))
-    few, many = sorted((problem.m, problem.n))
+    few = min(problem.m, problem.n)
     kept = next((count for count in _ROWS_SHAPES if count >= min(few, _THIN)), _THIN)
     kept = p.get("THIN", kept)
     shapes = _COLUMNS_SHAPES if by_columns else _ROWS_SHAPES
@@ -251,11 +271,14 @@ def _thin_local(p: Values) -> int:
     if "LX" not in p or "THIN" not in p:  # a problem has yet to choose
         return 0
     if p["COLUMNS"]:
-        elements = p["THIN"] * max(p["KC"] + p["WIDTH"], p["LY"] * (p["LX"] + 1))
+        step, sums = p["LX"] * p["WIDTH"], p["LY"] * p["THIN"] * (p["LX"] + 1)
+        share = p["THIN"] * (round_up(p["KC"], step) + p["WIDTH"])
     else:
-        sums = p["LX"] * p["LY"] * p["WIDTH"]
-        elements = sums * next((rows for rows in (p["THIN"], 8, 4, 2) if rows * sums <= _MOST_SUMS), 1)
-    return elements * (2 if p["itemsize"] == 2 else 1)  # half is float there
+        step, each = p["LY"] * p["DEEP"], p["LX"] * p["LY"] * p["WIDTH"]
+        sums = each * next((rows for rows in (p["THIN"], 8, 4, 2) if rows * each <= _MOST_SUMS), 1)
+        quad = 2 if p["itemsize"] == 8 else 4
+        share = round_up(p["KC"], step) * (p["THIN"] + (0 if p["THIN"] % quad else quad))
+    return max(sums, 2 * share) * (2 if p["itemsize"] == 2 else 1)  # half is float there
 
 
 _MULTIPLY_THIN = multiply(
@@ -268,13 +291,12 @@ _MULTIPLY_THIN = multiply(
 
 
 def _thin_whole(v: Values) -> bool:
-    return _whole_rows(v) and (v["COLUMNS"] == 1 or v["ldb"] % v["WIDTH"] == 0)
+    return _whole_rows(v) if v["COLUMNS"] else v["ldb"] % v["WIDTH"] == 0
 
 
 THIN = Variant(
     name="thin",
     family=OURS,
-    likely={"narrow-gpu": 1},
     idea="for few rows or columns, down to a vector: the large operand goes past once, sums stay in registers",
     source=_SOURCE,
     passes=(
@@ -299,18 +321,16 @@ THIN = Variant(
         "LX": Parameter("work-items of a group along rows of the large operand", (8, 16, 32, 64)),
         "LY": Parameter("and across them", (4, 8, 16, 32, 64)),
         "DEEP": Parameter("rows of the large operand that a work-item reads at once", (1, 2, 4, 8)),
-        "KC": Parameter("steps along k of B in local memory, where columns are few", (256, 512, 1024, 2048)),
+        "KC": Parameter("steps along k of the small operand in local memory", (64, 128, 256, 512)),
         "PARTS": Parameter("parts of k, each a group's of its own", (1, 2, 4, 8), launch=True),
     },
     presets={
         "default": {"WIDTH": 4},
         "default:double": {"WIDTH": 2},
         "default:half": {"WIDTH": 8},
+        "cpu": {"LX": 8, "LY": 8, "DEEP": 2, "KC": 128},
     },
-    constraints=(
-        Constraint(lambda p: p.get("COLUMNS", 0) in (0, 1), "COLUMNS must be 0 or 1"),
-        _divides("WIDTH", "KC", "KC must be a multiple of WIDTH, so that rows stay aligned"),
-    ),
+    constraints=(Constraint(lambda p: p.get("COLUMNS", 0) in (0, 1), "COLUMNS must be 0 or 1"),),
     choose=_thin_shape,
     temporaries={
         "P": lambda v: (v["PARTS"] > 1) * v["PARTS"] * v["m"] * v["n"] * (2 if v["itemsize"] == 2 else 1)
@@ -321,7 +341,7 @@ THIN = Variant(
     compiled_for=_compiled_for,
     sums={"half": "float"},
     batches=True,
-    edge=lambda _: 32,
+    edge=lambda p: max(_thin_tile(p)) if "LX" in p else 32,  # a problem has yet to choose
     tile=_thin_tile,
     unfit=lambda problem: (
         "" if min(problem.m, problem.n) <= _THIN else f"thin is for m or n of {_THIN} or less"

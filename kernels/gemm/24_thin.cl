@@ -18,8 +18,9 @@
  * Where tiles of C are too few for all units, several groups share k as well, each a part of it, and `thin_sum` adds up
  * what they leave in P; with one part there is one launch.
  *
- * With few rows A is read as it is, through the cache: lanes beside each other share its values. With few columns B is
- * transposed into local memory, KC steps at a time, so that lanes along k read it by whole vectors.
+ * The small operand goes through local memory, about KC steps at a time, so that the THIN values of a step (few rows) or
+ * WIDTH steps of a column (few columns) are one load. While one share of it and one set of vectors are multiplied, the
+ * next are on their way.
  *
  * Rows that do not begin and end where vectors do are read by elements (`thin_ragged`). With STORED_half operands are
  * half in memory and float everywhere else. */
@@ -76,7 +77,40 @@ static inline void store(REAL sum, int row, int column, int m, int n, int part, 
     put(beta == 0 ? scaled : scaled + (REAL)beta * get(c), c);
 }
 
+/* Element e of the share of the small operand that goes to local memory: both steps along k and rows or columns. */
+#define SHARE (CHUNK * THIN)
+#define LOADS ((SHARE + ITEMS - 1) / ITEMS)
+#define FETCH(p0) \
+    _Pragma("unroll") for (int l = 0; l < LOADS; l++) { \
+        const int e = item + l * ITEMS; \
+        if (SHARE % ITEMS == 0 || e < SHARE) \
+            share[l] = SHARED(e, p0); \
+    }
+#define PUT(at) \
+    _Pragma("unroll") for (int l = 0; l < LOADS; l++) { \
+        const int e = item + l * ITEMS; \
+        if (SHARE % ITEMS == 0 || e < SHARE) \
+            local_all[(at) * TILE + WHERE(e)] = share[l]; \
+    }
+
 #if !COLUMNS
+
+#define STEP (LY * DEEP)
+#define CHUNK ((KC + STEP - 1) / STEP * STEP) /* steps along k of A in local memory */
+#ifdef REAL_double
+#define QUAD 2 /* elements of 16 bytes */
+#else
+#define QUAD 4
+#endif
+#if THIN % QUAD == 0
+#define LD_LOCAL (THIN + QUAD) /* so that steps begin in different banks */
+#else
+#define LD_LOCAL THIN
+#endif
+#define TILE (CHUNK * LD_LOCAL)
+#define SHARED(e, p0) \
+    ((p0) + (e) % CHUNK < to && row0 + (e) / CHUNK < m ? get(A + (size_t)(row0 + (e) / CHUNK) * lda + (p0) + (e) % CHUNK) : 0)
+#define WHERE(e) ((e) % CHUNK * LD_LOCAL + (e) / CHUNK)
 
 /* Rows of C whose sums meet at once. */
 #if ITEMS * WIDTH * THIN <= MOST
@@ -90,7 +124,12 @@ static inline void store(REAL sum, int row, int column, int m, int n, int part, 
 #else
 #define ROUND 1
 #endif
-#define LOCAL_ELEMENTS (ROUND * ITEMS * WIDTH)
+#define SUMS (ROUND * ITEMS * WIDTH)
+#define LOCAL_ELEMENTS (SUMS > 2 * TILE ? SUMS : 2 * TILE)
+
+#define ASK(p) \
+    _Pragma("unroll") for (int u = 0; u < DEEP; u++) \
+        next[u] = fetched(B + (size_t)((p) + u) * ldb + column, (p) + u < to ? n - column : 0, whole);
 
 /* Groups: along x so many columns of C each, along y so many rows, each in so many parts of k. */
 static inline void multiplied(int m, int n, int k, SCALAR alpha, __global const STORED *restrict A, int lda,
@@ -101,34 +140,61 @@ static inline void multiplied(int m, int n, int k, SCALAR alpha, __global const 
     const int column = (get_group_id(0) * LX + x) * WIDTH;
     const int part = get_group_id(1) % parts, row0 = get_group_id(1) / parts * THIN;
     const int depth = ((k + DEEP - 1) / DEEP + parts - 1) / parts * DEEP;
-    const int to = min((part + 1) * depth, k);
+    const int from = part * depth, to = min(from + depth, k);
 
-    VECTOR acc[THIN];
+    VECTOR acc[THIN], next[DEEP];
+    REAL share[LOADS];
     #pragma unroll
     for (int i = 0; i < THIN; i++)
         acc[i] = 0;
-    for (int p = part * depth + y * DEEP; p < to; p += LY * DEEP) {
-        VECTOR b[DEEP];
-        #pragma unroll
-        for (int u = 0; u < DEEP; u++)
-            b[u] = fetched(B + (size_t)(p + u) * ldb + column, p + u < to ? n - column : 0, whole);
-        #pragma unroll
-        for (int i = 0; i < THIN; i++) {
-            __global const STORED *a_from = A + (size_t)min(row0 + i, m - 1) * lda + p;
-            REAL a[DEEP];
-#if DEEP % WIDTH == 0
+    int p = from + y * DEEP;
+    ASK(p)
+    FETCH(from)
+    PUT(0)
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (int p0 = from, now = 0; p0 < to; p0 += CHUNK, now ^= 1) {
+        const int more = p0 + CHUNK < to; /* the same for every work-item of the group */
+        if (more) {
+            FETCH(p0 + CHUNK)
+        }
+        __local const REAL *a_from = local_all + now * TILE;
+        for (int s = y * DEEP; s < CHUNK && p0 + s < to; s += STEP) {
+            VECTOR b[DEEP];
             #pragma unroll
-            for (int u = 0; u < DEEP; u += WIDTH)
-                CAT(vstore, WIDTH)(fetched(a_from + u, to - p - u, whole), 0, a + u);
+            for (int u = 0; u < DEEP; u++)
+                b[u] = next[u];
+            p += STEP;
+            ASK(p)
+#if THIN % QUAD == 0
+            #pragma unroll
+            for (int u = 0; u < DEEP; u++)
+                #pragma unroll
+                for (int i = 0; i < THIN; i += QUAD) {
+                    REAL a[QUAD];
+                    CAT(vstore, QUAD)(*(__local const REALV(QUAD) *)(a_from + (s + u) * LD_LOCAL + i), 0, a);
+                    #pragma unroll
+                    for (int l = 0; l < QUAD; l++)
+                        acc[i + l] += a[l] * b[u];
+                }
+#elif DEEP * THIN % QUAD == 0
+            #pragma unroll
+            for (int e = 0; e < DEEP * THIN; e += QUAD) {
+                REAL a[QUAD];
+                CAT(vstore, QUAD)(*(__local const REALV(QUAD) *)(a_from + s * THIN + e), 0, a);
+                #pragma unroll
+                for (int l = 0; l < QUAD; l++)
+                    acc[(e + l) % THIN] += a[l] * b[(e + l) / THIN];
+            }
 #else
             #pragma unroll
-            for (int u = 0; u < DEEP; u++)
-                a[u] = p + u < to ? get(a_from + u) : 0;
+            for (int e = 0; e < DEEP * THIN; e++)
+                acc[e % THIN] += a_from[s * THIN + e] * b[e / THIN];
 #endif
-            #pragma unroll
-            for (int u = 0; u < DEEP; u++)
-                acc[i] += a[u] * b[u];
         }
+        if (more) {
+            PUT(now ^ 1)
+        }
+        barrier(CLK_LOCAL_MEM_FENCE); /* also before the sums replace A */
     }
 
     #pragma unroll
@@ -151,10 +217,21 @@ static inline void multiplied(int m, int n, int k, SCALAR alpha, __global const 
 
 #else
 
-#define LD_LOCAL (KC + WIDTH) /* rows of Bt begin in different banks */
-#define LD_SUMS (LX + 1)
+#define STEP (LX * WIDTH)
+#define CHUNK ((KC + STEP - 1) / STEP * STEP) /* steps along k of B in local memory */
+#define LD_LOCAL (CHUNK + WIDTH)              /* columns begin in different banks */
 #define TILE (THIN * LD_LOCAL)
-#define LOCAL_ELEMENTS (LY * THIN * LD_SUMS > TILE ? LY * THIN * LD_SUMS : TILE)
+#define SHARED(e, p0) \
+    ((p0) + (e) / THIN < to && column0 + (e) % THIN < n \
+         ? get(B + (size_t)((p0) + (e) / THIN) * ldb + column0 + (e) % THIN) : 0)
+#define WHERE(e) ((e) % THIN * LD_LOCAL + (e) / THIN)
+#define LD_SUMS (LX + 1)
+#define SUMS (LY * THIN * LD_SUMS)
+#define LOCAL_ELEMENTS (SUMS > 2 * TILE ? SUMS : 2 * TILE)
+
+#define ASK(p) \
+    _Pragma("unroll") for (int r = 0; r < DEEP; r++) \
+        next[r] = fetched(A + (size_t)(row0 + r * LY) * lda + (p), row0 + r * LY < m ? to - (p) : 0, whole);
 
 /* Groups: along x so many rows of C each, along y so many columns, each in so many parts of k. */
 static inline void multiplied(int m, int n, int k, SCALAR alpha, __global const STORED *restrict A, int lda,
@@ -164,42 +241,49 @@ static inline void multiplied(int m, int n, int k, SCALAR alpha, __global const 
     const int item = get_local_id(0), x = item % LX, y = item / LX;
     const int row0 = get_group_id(0) * (LY * DEEP) + y;
     const int part = get_group_id(1) % parts, column0 = get_group_id(1) / parts * THIN;
-    const int depth = ((k + KC - 1) / KC + parts - 1) / parts * KC;
-    const int to = min((part + 1) * depth, k);
+    const int depth = ((k + STEP - 1) / STEP + parts - 1) / parts * STEP;
+    const int from = part * depth, to = min(from + depth, k);
 
-    REAL acc[DEEP][THIN];
+    REAL acc[DEEP][THIN], share[LOADS];
+    VECTOR next[DEEP];
     #pragma unroll
     for (int r = 0; r < DEEP; r++)
         #pragma unroll
         for (int j = 0; j < THIN; j++)
             acc[r][j] = 0;
-    for (int p0 = part * depth; p0 < to; p0 += KC) {
-        for (int e = item; e < KC * THIN; e += ITEMS) {
-            const int p = e / THIN, j = e % THIN;
-            local_all[j * LD_LOCAL + p] = p0 + p < to && column0 + j < n ? get(B + (size_t)(p0 + p) * ldb + column0 + j) : 0;
+    int p = from + x * WIDTH;
+    ASK(p)
+    FETCH(from)
+    PUT(0)
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (int p0 = from, now = 0; p0 < to; p0 += CHUNK, now ^= 1) {
+        const int more = p0 + CHUNK < to; /* the same for every work-item of the group */
+        if (more) {
+            FETCH(p0 + CHUNK)
         }
-        barrier(CLK_LOCAL_MEM_FENCE);
-        #pragma unroll 2
-        for (int q = x * WIDTH; q < KC; q += LX * WIDTH) {
-            VECTOR a[DEEP];
+        __local const REAL *b_from = local_all + now * TILE;
+        for (int q = x * WIDTH; q < CHUNK && p0 + q < to; q += STEP) {
+            REAL a[DEEP][WIDTH];
             #pragma unroll
             for (int r = 0; r < DEEP; r++)
-                a[r] = fetched(A + (size_t)(row0 + r * LY) * lda + p0 + q, row0 + r * LY < m ? to - p0 - q : 0, whole);
+                CAT(vstore, WIDTH)(next[r], 0, a[r]);
+            p += STEP;
+            ASK(p)
             #pragma unroll
             for (int j = 0; j < THIN; j++) {
                 REAL b[WIDTH];
-                CAT(vstore, WIDTH)(*(__local const VECTOR *)(local_all + j * LD_LOCAL + q), 0, b);
+                CAT(vstore, WIDTH)(*(__local const VECTOR *)(b_from + j * LD_LOCAL + q), 0, b);
                 #pragma unroll
-                for (int r = 0; r < DEEP; r++) {
-                    REAL lanes[WIDTH];
-                    CAT(vstore, WIDTH)(a[r], 0, lanes);
+                for (int r = 0; r < DEEP; r++)
                     #pragma unroll
                     for (int w = 0; w < WIDTH; w++)
-                        acc[r][j] += lanes[w] * b[w];
-                }
+                        acc[r][j] += a[r][w] * b[w];
             }
         }
-        barrier(CLK_LOCAL_MEM_FENCE);
+        if (more) {
+            PUT(now ^ 1)
+        }
+        barrier(CLK_LOCAL_MEM_FENCE); /* also before the sums replace B */
     }
 
     #pragma unroll
@@ -221,7 +305,7 @@ static inline void multiplied(int m, int n, int k, SCALAR alpha, __global const 
 
 #endif
 
-/* Rows of A begin and end where vectors do, those of B begin there: what a vector holds past n is nobody's column. */
+/* Rows of B begin where vectors do: what one holds past n is nobody's column. Or rows of A begin and end there. */
 __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1)))
 void thin(int m, int n, int k, SCALAR alpha,
           __global const STORED *restrict A, int lda,
