@@ -39,7 +39,7 @@ _LIBRARIES = (
         idea="the host's own BLAS through numpy.matmul: what the device must beat, transfers included",
         source="NumPy; the BLAS it was built with is named in the run",
         dtypes=("float", "double"),
-        likely={"cpu": 2, "gpu": 6, "narrow-cpu": 3, "narrow-gpu": 5, "batched-cpu": 2, "batched-gpu": 6},
+        likely={"cpu": 2, "gpu": 7, "narrow-cpu": 3, "narrow-gpu": 7, "batched-cpu": 2, "batched-gpu": 6},
         batches=True,
         executor="numpy",
     ),

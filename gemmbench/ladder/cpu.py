@@ -205,7 +205,7 @@ def _lacks(device: DeviceFacts, dtype: str) -> str:
 INTEL_BLOCK = Variant(
     name="intel-block",
     family=OURS,
-    likely={"gpu": 5},
+    likely={"gpu": 6},
     idea="for Intel's GPUs, and untested on one: sub-group block reads and shuffles",
     source="gemmbench; Intel's extension cl_intel_subgroups describes the block reads",
     passes=(

@@ -90,7 +90,7 @@ def _small_form(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]
 
     edge = max(problem.m, problem.n)
     whole = (form for form in _BATCH_FORMS.get(problem.dtype, ()) if form["BM"] < 2 * edge)
-    forms = (*(whole if problem.batch > 1 else ()), *_FORMS[problem.dtype])
+    forms = (*(whole if problem.batch > 1 else ()), *_FORMS.get(problem.dtype, _FORMS["float"]))
     enough = (form for form in forms if tiles(form) >= _BUSY * device.compute_units)
     copies = problem.dtype != "half" and device.compute_capability >= _COPIES_SINCE
     form = {**next(enough, forms[-1]), "ASYNC": int(copies), **p}
@@ -136,7 +136,7 @@ _MULTIPLY_SMALL = multiply(
 SMALL = Variant(
     name="small",
     family=OURS,
-    likely={"batched-gpu": 1},
+    likely={"gpu": 5, "narrow-gpu": 4, "batched-gpu": 1},
     idea="for small products: many small tiles, the work-items of a group share the k-loop, one launch",
     source=_SOURCE,
     passes=(
@@ -237,7 +237,7 @@ def _thin_shape(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]
     shapes = _COLUMNS_SHAPES if by_columns else _ROWS_SHAPES
     shape = {**shapes[min((each for each in shapes if each >= kept), default=_THIN)], **p}
     full = {**shape, "COLUMNS": by_columns, "THIN": kept}
-    groups = max(1, _thin_groups({**full, "m": problem.m, "n": problem.n}))
+    groups = problem.batch * max(1, _thin_groups({**full, "m": problem.m, "n": problem.n}))
     wanted = max(1, round(device.compute_units / groups)) if device.type == "gpu" else 1
     return {**full, "PARTS": min(wanted, _MOST_PARTS, max(1, problem.k // _LEAST_STEPS))}
 
@@ -297,6 +297,7 @@ def _thin_whole(v: Values) -> bool:
 THIN = Variant(
     name="thin",
     family=OURS,
+    likely={"narrow-gpu": 1},
     idea="for few rows or columns, down to a vector: the large operand goes past once, sums stay in registers",
     source=_SOURCE,
     passes=(

@@ -121,7 +121,7 @@ def _whole_parts(lanes: Formula) -> Constraint:
 GPU_TILE = Variant(
     name="gpu-tile",
     family=OURS,
-    likely={"gpu": 4, "narrow-gpu": 1, "batched-gpu": 2},
+    likely={"gpu": 4, "narrow-gpu": 2, "batched-gpu": 2},
     batches=True,
     idea="tiles on two levels, three stages that overlap, vectors everywhere, groups in bands",
     source=_SOURCE,

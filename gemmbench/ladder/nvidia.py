@@ -128,7 +128,7 @@ def _multiply(a: str, b: str) -> Pass:
 NV_MMA = Variant(
     name="nv-mma",
     family=OURS,
-    likely={"gpu": 2, "narrow-gpu": 4, "batched-gpu": 4},
+    likely={"gpu": 2, "narrow-gpu": 6, "batched-gpu": 4},
     batches=True,
     idea="tensor cores by mma.sync, fed by asynchronous copies through several tiles of local memory",
     source="gemmbench; the instructions as NVIDIA's PTX ISA describes them",
@@ -271,7 +271,7 @@ def _wgmma(a: str, b: str) -> Pass:
 NV_WGMMA = Variant(
     name="nv-wgmma",
     family=OURS,
-    likely={"gpu": 1, "narrow-gpu": 3, "batched-gpu": 5},
+    likely={"gpu": 1, "narrow-gpu": 5, "batched-gpu": 5},
     batches=True,
     idea="tensor cores by wgmma, straight from local memory that the copy engine keeps full",
     source="gemmbench; the instructions as NVIDIA's PTX ISA describes them",
