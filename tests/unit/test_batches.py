@@ -24,11 +24,14 @@ from gemmbench.model import kernel_files
 from gemmbench.model.case import Case, Policy, Skip, saved_problem
 from gemmbench.model.dtypes import ReferenceArray, encode
 from gemmbench.model.problem import Gemm
-from gemmbench.model.row import Row
+from gemmbench.model.row import BitError, Row
+from gemmbench.model.run_file import Run
 from gemmbench.options.comparing import Tune
 from gemmbench.options.measuring import Gemm as GemmOptions
 from gemmbench.options.measuring import Square, Workloads
+from gemmbench.report.sustained import place
 from gemmbench.stats import rates
+from gemmbench.stats.panels import panels, sweep_axis
 from gemmbench.suite.plan import gemm_plan, rebuild, why_not
 from tests import fake_runs as fake
 from tests import in_process
@@ -89,6 +92,21 @@ def test_what_computes_one_problem_says_so_and_a_batch_may_be_larger_than_an_ind
     assert "2^31 elements" in why_not(large, BY_NAME["naive"], Gemm(1 << 16, 1 << 16, 8), {"WX": 8, "WY": 8})
     many = Gemm(1 << 12, 1 << 12, 8, batch=1 << 10)
     assert why_not(large, BY_NAME["naive"], many, {"WX": 8, "WY": 8}) == ""
+
+
+def test_a_sweep_says_how_many_and_mixed_batches_are_no_sweep() -> None:
+    def rows(*batches: int) -> list[Row]:
+        pairs = zip((16, 32), batches, strict=True)
+        problems = [saved_problem(Gemm(size, size, size, batch=batch)) for size, batch in pairs]
+        return [fake.gemm_row("naive", problem, 1.0, parameters={}) for problem in problems]
+
+    run = Run(fake.header(("square",), (fake.CPU,)), tuple(rows(8, 8)))
+    assert [panel.shape for panel in panels(run, "m")] == ["m = n = k, batch = 8"]
+    assert sweep_axis(rows(8, 8)) == "m"
+    assert sweep_axis(rows(8, 4)) is None
+    error = BitError(0.1, 1, 1, 4 * (9 * 7 + 7 + 2))
+    wrong = fake.gemm_row("naive", saved_problem(BATCH), 1.0, parameters={})
+    assert place(wrong, error) == "C[1][2] of problem 1"
 
 
 def test_every_problem_has_operands_of_its_own_and_an_exact_answer() -> None:
