@@ -54,7 +54,7 @@ class Panel:
 
     @property
     def shape(self) -> str:
-        """What varies and what does not: ``m = n = k, NT, batch = 8``, or ``k, with m = 1024 and n = 1024``."""
+        """What varies and what does not: ``m = n = k, NT, batch = 8``, ``k, with m = 1024 and n = 1024``."""
         fixed = next((row.problem for row in self.rows if row.problem), None)
         ops = f", {fixed.ops}" if fixed and fixed.ops != "NN" else ""
         ops += f", batch = {fixed.count}" if fixed and fixed.count > 1 else ""

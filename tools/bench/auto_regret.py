@@ -156,7 +156,7 @@ def unseen(count: int, seed: int, largest: int) -> tuple[Gemm, ...]:
         elif kind == "deep":
             made = Gemm(length(24, 128), length(24, 128), length(largest, 4 * largest))
         elif kind == "odd":
-            made = Gemm(*(length(24, largest) | 1 for _ in range(3)))
+            made = Gemm(length(24, largest) | 1, length(24, largest) | 1, length(24, largest) | 1)
         else:
             made = Gemm(length(12, 160), length(12, 160), length(12, 160), batch=length(4, 100))
         if made not in known:
@@ -180,7 +180,7 @@ class Loss:
 def losses(
     problems: Iterable[Gemm], known: Sequence[Point], run: Run, device: int, partner: str, scope: str
 ) -> tuple[Loss, ...]:
-    """What the rule loses, shape by shape; where its choice or no candidate was measured, the shape is left out.
+    """What the rule loses, shape by shape; left out where its choice or no candidate was measured.
 
     Args:
         problems: that the rule has not seen.
