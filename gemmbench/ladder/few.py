@@ -165,7 +165,7 @@ SMALL = Variant(
         ),
         Constraint(
             lambda p: not p.get("ASYNC") or p["WIDTH"] * p["itemsize"] == _COPY,
-            "with ASYNC WIDTH must be 4 for float and 2 for double, and half cannot be: 16 bytes move as they are",
+            "with ASYNC WIDTH must be 4 for float and 2 for double, and half cannot be: 16 bytes are copied",
         ),
         Constraint(lambda p: p.get("ASYNC", 0) in (0, 1), "ASYNC must be 0 or 1"),
     ),
@@ -284,7 +284,7 @@ def _thin_whole(v: Values) -> bool:
 THIN = Variant(
     name="thin",
     family=OURS,
-    idea="for few rows or columns, down to a vector: the large operand goes past once, sums stay in registers",
+    idea="for few rows or columns, down to a vector: the large operand is read once, sums stay in registers",
     source=_SOURCE,
     passes=(
         replace(_MULTIPLY_THIN, when=_thin_whole),
