@@ -139,7 +139,7 @@ PROTOCOLS: tuple[Protocol, ...] = (
     Protocol("chain", "launches in a queue, from the first START to the last END: gaps count", manner=_CHAIN),
     Protocol(
         "graph",
-        "the chain replayed: as a CUDA graph; kernels as a command buffer (cl_khr_command_buffer), by wall clock",
+        "the chain replayed: CUDA's libraries as a graph; kernels as a command buffer, by the wall clock",
         manner=replace(_CHAIN, graph=True),
     ),
     Protocol(

@@ -15,6 +15,7 @@ from gemmbench.ladder.variant import (
     round_up,
 )
 from gemmbench.model.device import DeviceFacts
+from gemmbench.model.dtypes import DTYPES
 from gemmbench.model.problem import Gemm
 from gemmbench.stats import ceilings
 
@@ -61,7 +62,7 @@ _FORMS: Mapping[str, tuple[Mapping[str, int], ...]] = {
         _form(64, 64, 8, 8, 4, 2, 2),
         _form(32, 32, 8, 4, 4, 4, 2),
         _form(16, 32, 16, 4, 4, 4, 2),
-        _form(16, 16, 16, 2, 4, 8, 2),
+        _form(16, 16, 8, 2, 4, 8, 2),
     ),
     "half": (
         _form(64, 64, 16, 8, 4, 2, 2),
@@ -83,25 +84,38 @@ _BATCH_FORMS: Mapping[str, tuple[Mapping[str, int], ...]] = {
 
 
 def _small_form(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]:
-    """The largest tile of which there is one for nearly every unit; given parameters stay, others follow."""
+    """The largest tile of which there is one for nearly every unit; given parameters stay, others follow.
 
-    def tiles(form: Values) -> int:
-        return problem.batch * -(-problem.m // form["BM"]) * -(-problem.n // form["BN"])
+    Of the tiles that fit a group's local memory, with fewer stages where need be; if none does, the smallest.
+    """
+    itemsize = DTYPES[problem.dtype].itemsize
+    copies = problem.dtype != "half" and device.compute_capability >= _COPIES_SINCE
+    copies = bool(p.get("ASYNC", copies))
+
+    def full(form: Values) -> dict[str, int]:
+        known = {**form, "ASYNC": int(copies), "STAGES": form["STAGES"] if copies else _PLAIN_STAGES, **p}
+        for tile, micro in (("BM", "TM"), ("BN", "TN")):
+            while micro not in p and known[tile] % known[micro]:
+                known[micro] //= 2
+            if tile not in p:
+                known[tile] = round_up(known[tile], known[micro])
+        if not copies and "STAGES" not in p and not fits(known):
+            known["STAGES"] = 1
+        return known
+
+    def fits(form: Values) -> bool:
+        return _small_local({**form, "itemsize": itemsize}) * itemsize <= ceilings.group_local_bytes(device)
+
+    def has_enough(form: Values) -> bool:
+        tiles = problem.batch * -(-problem.m // form["BM"]) * -(-problem.n // form["BN"])
+        return tiles >= _BUSY * device.compute_units
 
     edge = max(problem.m, problem.n)
     whole = (form for form in _BATCH_FORMS.get(problem.dtype, ()) if form["BM"] < 2 * edge)
-    forms = (*(whole if problem.batch > 1 else ()), *_FORMS.get(problem.dtype, _FORMS["float"]))
-    enough = (form for form in forms if tiles(form) >= _BUSY * device.compute_units)
-    copies = problem.dtype != "half" and device.compute_capability >= _COPIES_SINCE
-    form = {**next(enough, forms[-1]), "ASYNC": int(copies), **p}
-    if not form["ASYNC"] and "STAGES" not in p:
-        form["STAGES"] = _PLAIN_STAGES
-    for tile, micro in (("BM", "TM"), ("BN", "TN")):
-        while micro not in p and form[tile] % form[micro]:
-            form[micro] //= 2
-        if tile not in p:
-            form[tile] = round_up(form[tile], form[micro])
-    return form
+    chosen = (*(whole if problem.batch > 1 else ()), *_FORMS.get(problem.dtype, _FORMS["float"]))
+    forms = [full(form) for form in chosen]
+    usable = [form for form in forms if fits(form)] or forms[-1:]
+    return next(filter(has_enough, usable), usable[-1])
 
 
 def _small_items(v: Values) -> int:
@@ -177,7 +191,7 @@ SMALL = Variant(
         ),
         Constraint(
             lambda p: not p.get("ASYNC") or p["WIDTH"] * p["itemsize"] == _COPY,
-            "with ASYNC WIDTH must be 4 for float and 2 for double, and half cannot be: 16 bytes move as they are",
+            "with ASYNC WIDTH must be 4 for float and 2 for double, and half cannot be: 16 bytes are copied",
         ),
         Constraint(lambda p: p.get("ASYNC", 0) in (0, 1), "ASYNC must be 0 or 1"),
     ),
@@ -298,7 +312,7 @@ THIN = Variant(
     name="thin",
     family=OURS,
     likely={"narrow-gpu": 1},
-    idea="for few rows or columns, down to a vector: the large operand goes past once, sums stay in registers",
+    idea="for few rows or columns, down to a vector: the large operand is read once, sums stay in registers",
     source=_SOURCE,
     passes=(
         replace(_MULTIPLY_THIN, when=_thin_whole),

@@ -1,6 +1,7 @@
 """Runs inside Oclgrind: one variant's exact problems at small sizes. Not a test by itself.
 
-``python run_variant.py VARIANT DTYPE [NAME=VALUE ...] [FAULT]``: the smallest parameters but these; FAULT ``no-barrier`` leaves the barriers out.
+``python run_variant.py VARIANT DTYPE [NAME=VALUE ...] [FAULT]``: the smallest parameters but these; FAULT
+``no-barrier`` leaves the barriers out.
 """
 
 from __future__ import annotations

@@ -284,9 +284,11 @@ def main_unseen(options: argparse.Namespace) -> int:
     libraries = [BASELINE] if options.scope == "host" else []
     with tempfile.TemporaryDirectory() as folder:
         os.environ["XDG_CACHE_HOME"] = folder
-        known = _measured(Path(folder), "grid", before, options, (*names, *libraries), "")
+        kept = options.folder or Path(folder)
+        kept.mkdir(parents=True, exist_ok=True)
+        known = _measured(kept, "grid", before, options, (*names, *libraries), "")
         others = tuple(name for name in names if name != partner)
-        run = _measured(Path(folder), "drawn", drawn, options, others, partner) if known else None
+        run = _measured(kept, "drawn", drawn, options, others, partner) if known else None
     if known is None or run is None:
         return 2
     print(run.header.devices[0].title)
@@ -324,6 +326,7 @@ def _measured(
         *("--kernel", ",".join(kernels), "--baseline", BASELINE if BASELINE in names else "none"),
         *("--budget", options.budget, "--no-peak", "--quiet", "--save", str(saved)),
         *(("--versus", versus) if versus else ()),
+        *(("--resume",) if saved.exists() else ()),
     ]
     done = subprocess.run([sys.executable, "-m", "gemmbench", *words], stdout=subprocess.DEVNULL, check=False)
     return load(saved) if done.returncode == 0 and saved.exists() else None
@@ -344,6 +347,7 @@ def main() -> int:
     )
     parser.add_argument("--type", default="cpu", choices=("cpu", "gpu"), help="of device, with --unseen")
     parser.add_argument("--partner", default=BASELINE, help="that candidates are timed in turn with")
+    parser.add_argument("--folder", type=Path, help="with --unseen: keeps the runs, and goes on with them")
     parser.add_argument("--scope", default="host", choices=("host", "device"), help="that losses are of")
     options = parser.parse_args()
     if options.unseen:
