@@ -173,14 +173,14 @@ class Loss:
     reason: str
     best: str
     ratio: float  # the best candidate's rate over the chosen one's: 1 is none
-    low: float  # its interval; NaN where there are too few pairs
+    low: float  # its interval
     high: float
 
 
 def losses(
     problems: Iterable[Gemm], known: Sequence[Point], run: Run, device: int, partner: str, scope: str
 ) -> tuple[Loss, ...]:
-    """What the rule loses, shape by shape; left out where its choice or no candidate was measured.
+    """What the rule loses, shape by shape, where its choice and another candidate have ratios with intervals.
 
     Args:
         problems: that the rule has not seen.
@@ -196,7 +196,7 @@ def losses(
         for row in run.rows:
             if row.kind != "gemm" or row.device != device or rates.gemm_of(row) != problem:
                 continue
-            if versus := rates.versus(row, scope):
+            if (versus := rates.versus(row, scope)) and not math.isnan(versus.low):  # enough pairs
                 rated[row.variant] = versus.median, versus.low, versus.high
         chosen, reason = _chosen(problem, known, facts, rated)
         if len(rated) < 2 or chosen not in rated:
@@ -240,7 +240,7 @@ def report_unseen(found: Sequence[Loss], drawn: int, scope: str) -> int:
     """Print what is lost on unseen shapes; the exit status."""
     print(f"{'kind':<8} {'shape':<26} {'chosen':<12} {'best':<12} {'loss':>7}  95 % interval")
     for each in sorted(found, key=lambda each: (KINDS.index(each.problem.label), -each.ratio)):
-        interval = "few" if math.isnan(each.low) else f"{loss(each.low)} to {loss(each.high)}"
+        interval = f"{loss(each.low)} to {loss(each.high)}"
         print(
             f"{each.problem.label:<8} {each.problem.shape:<26} {each.chosen:<12} {each.best:<12} "
             f"{loss(each.ratio):>7}  {interval if each.ratio != 1 else ''}".rstrip()
@@ -254,7 +254,7 @@ def report_unseen(found: Sequence[Loss], drawn: int, scope: str) -> int:
             print(f"{kind:<8} {loss(geometric_mean(ratios))}, {len(ratios)} shapes")
     mean, low, high = mean_loss([each.ratio for each in found])
     worst = max(found, key=lambda each: each.ratio)
-    ends = "few" if math.isnan(worst.low) else f"{loss(worst.low)} to {loss(worst.high)}"
+    ends = f"{loss(worst.low)} to {loss(worst.high)}"
     print(
         f"geometric mean {loss(mean)} ({loss(low)} to {loss(high)}; limit {loss(LIMIT)}), {scope} scope, "
         f"{len(found)} of {drawn} shapes; worst {loss(worst.ratio)} ({ends}) at {worst.problem.shape}: "
