@@ -5,10 +5,14 @@ Golden files are text that a person can read and a test compares; ``pytest --upd
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+# Before numpy is loaded: several tests run at a time, and OpenBLAS's threads spin while they wait for a core.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 from gemmbench.measure import conditions
 
