@@ -62,6 +62,12 @@ def quiet_host(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPat
     monkeypatch.setattr(conditions, "PROC", tmp_path_factory.getbasetemp() / "no-proc")
 
 
+@pytest.fixture(autouse=True)
+def no_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What this process saves in a test need not outlive the machine: a saved row waits for no disk."""
+    monkeypatch.setattr(os, "fsync", lambda _: None)
+
+
 @pytest.fixture
 def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
     """Compare a text with ``tests/golden/NAME``; spaces at line ends do not count."""

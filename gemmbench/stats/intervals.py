@@ -216,7 +216,7 @@ def log_median(samples: tuple[float, ...]) -> Measure:
     by what their correlation leaves of their number, n (1 - r) / (1 + r).
     """
     logs = np.log(np.asarray(samples, dtype=float))
-    centre = float(np.median(logs))
+    centre = statistics.median(logs.tolist())
     if logs.size < LEAST_SAMPLES:
         return Measure(centre, math.inf, 1.0)
     related = min(correlation(logs), _MOST_CORRELATED)
