@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -163,21 +164,39 @@ def correlation(values: npt.NDArray[np.float64]) -> float:
     return min(max(plain + (1 + 4 * plain) / values.size, 0.0), _ALIKE)
 
 
+class Resampled(NamedTuple):
+    """Medians of samples drawn anew from the same ones, and what they say of the samples' own median."""
+
+    medians: npt.NDArray[np.float64]
+    low: float  # ends of its 95 % confidence interval, by the percentile method
+    high: float
+    error: float  # its standard error
+
+
 def resampled(
     values: npt.NDArray[np.float64], random: int | np.random.Generator = SEED, times: int = RESAMPLES
-) -> npt.NDArray[np.float64]:
-    """The bootstrap of the median: medians of samples drawn anew from the same ones (Efron 1979).
-
-    They are those of ``scipy.stats.bootstrap``, which takes a second to import.
+) -> Resampled:
+    """The bootstrap of the median (scipy's).
 
     Args:
         values: two or more.
         random: a seed, or a generator that goes on from one call to the next.
         times: how often samples are drawn anew.
     """
-    draw = np.random.RandomState(random).randint if isinstance(random, int) else random.integers
-    medians: npt.NDArray[np.float64] = np.median(values[draw(0, values.size, (times, values.size))], axis=-1)
-    return medians
+    from scipy.stats import bootstrap  # half a second to import, so only when needed
+
+    drawn = bootstrap(
+        (values,),
+        np.median,
+        confidence_level=CONFIDENCE,
+        n_resamples=times,
+        method="percentile",
+        random_state=random,
+    )
+    interval = drawn.confidence_interval
+    return Resampled(
+        drawn.bootstrap_distribution, float(interval.low), float(interval.high), float(drawn.standard_error)
+    )
 
 
 @dataclass(frozen=True)
@@ -224,7 +243,7 @@ def log_median(samples: tuple[float, ...]) -> Measure:
     freedom = max(2.0, logs.size * kept - 1)
     if not np.ptp(logs):
         return Measure(centre, 0.0, freedom)
-    return Measure(centre, float(np.std(resampled(logs), ddof=1)) / math.sqrt(kept), freedom)
+    return Measure(centre, resampled(logs).error / math.sqrt(kept), freedom)
 
 
 def ratio_in_turn(first: Sequence[float], second: Sequence[float]) -> Measure:

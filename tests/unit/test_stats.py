@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from gemmbench.stats import intervals
-from gemmbench.stats.panels import rank_correlation
 
 
 def test_the_interval_holds_the_median_and_narrows_with_more_samples() -> None:
@@ -72,14 +71,3 @@ def test_quantiles_are_numpys_to_the_last_bit() -> None:
         linear, hazen = (size - 1) * share, size * share + 0.5 - 1
         assert intervals._between(ordered, linear) == np.quantile(samples, share)
         assert intervals._between(ordered, hazen) == np.quantile(samples, share, method="hazen")
-
-
-def test_the_bootstrap_is_scipys() -> None:
-    medians = intervals.resampled(np.array([3.0, 1.0, 4.0, 1.0, 5.0, 9.0, 2.0, 6.0]))
-    assert medians[:12].tolist() == [2.5, 3.5, 5.0, 3.5, 3.5, 3.5, 3.0, 5.0, 3.5, 3.5, 3.5, 5.5]
-    assert (medians.size, np.std(medians, ddof=1)) == (999, 1.2145137631807654)
-
-
-def test_kendalls_tau_with_ties_is_scipys() -> None:
-    assert rank_correlation((1, 2, 3, 4, 5), (1, 3, 2, 2, 9)) == 0.5270462766947298
-    assert math.isnan(rank_correlation((1, 2), (3, 3)))
