@@ -128,7 +128,8 @@ def _multiply(a: str, b: str) -> Pass:
 NV_MMA = Variant(
     name="nv-mma",
     family=OURS,
-    likely={"gpu": 2, "narrow-gpu": 4},
+    likely={"gpu": 2, "narrow-gpu": 6, "batched-gpu": 4},
+    batches=True,
     idea="tensor cores by mma.sync, fed by asynchronous copies through several tiles of local memory",
     source="gemmbench; the instructions as NVIDIA's PTX ISA describes them",
     passes=(
@@ -251,12 +252,16 @@ def _shape(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]:
     return {"BN": columns, "STAGES": min(_MOST_STAGES, _room(p["BM"], columns)), "GROUPS": groups}
 
 
+def _wgmma_tiles(v: Values) -> int:
+    return -(-v["m"] // v["BM"]) * -(-v["n"] // v["BN"])
+
+
 def _wgmma(a: str, b: str) -> Pass:
     """The multiplication of operands as they are, padded or transposed."""
     step = multiply(
         "21_nv_wgmma.cl",
         "nv_wgmma",
-        lambda v: (min(v["GROUPS"], -(-v["m"] // v["BM"]) * -(-v["n"] // v["BN"])) * _GROUP,),
+        lambda v: (min(v["GROUPS"], _wgmma_tiles(v)) * _GROUP,),
         lambda _: (_GROUP,),
         ("m", "n", "k", "alpha", a, _LENGTHS[a], b, _LENGTHS[b], "beta", "C", "ldc", "MAPS"),
     )
@@ -266,7 +271,8 @@ def _wgmma(a: str, b: str) -> Pass:
 NV_WGMMA = Variant(
     name="nv-wgmma",
     family=OURS,
-    likely={"gpu": 1, "narrow-gpu": 3},
+    likely={"gpu": 1, "narrow-gpu": 5, "batched-gpu": 5},
+    batches=True,
     idea="tensor cores by wgmma, straight from local memory that the copy engine keeps full",
     source="gemmbench; the instructions as NVIDIA's PTX ISA describes them",
     passes=(
@@ -310,7 +316,7 @@ NV_WGMMA = Variant(
         "AP": NV_MMA.temporaries["AP"],
         "BP": lambda v: v["rows_b"] * v["bw"] if _wgmma_b(v) == "BP" else 0,
         "BT": lambda v: v["n"] * v["kw"] if _wgmma_b(v) == "BT" else 0,
-        "MAPS": lambda v: v["GROUPS"] * _MAPS // v["itemsize"],
+        "MAPS": lambda v: min(v["GROUPS"], _wgmma_tiles(v)) * _MAPS // v["itemsize"],
     },
     local_elements=lambda p: _tiles_bytes(p) // p["itemsize"],
     local_limit=ceilings.group_local_bytes,

@@ -24,6 +24,9 @@
  * The driver compiles OpenCL C for sm_90, which refuses some of these instructions: here they are comments that begin
  * with LATER. gemmbench takes the mark away in the program's binary, which is PTX text, and builds it for sm_90a. Nor
  * does the driver hold a kernel to the 48 KiB of local memory that it lists: a group can have 227. */
+#ifdef BATCHED
+#include "batch.clh"
+#endif
 #if !defined(BM) || !defined(BN) || !defined(STAGES) || !defined(BAND)
 #error "BM, BN, STAGES and BAND must be defined"
 #endif
@@ -389,6 +392,16 @@ void nv_wgmma(int m, int n, int k, SCALAR alpha,
               __global RESULT *restrict C, int ldc,
               __global ulong *restrict MAPS)
 {
+#ifdef BATCHED
+    BATCH_OFFSET(A, ROWS_A, lda * SIZE)
+#if SIZE == 2
+    BATCH_OFFSET(B, ROWS_B, ldb * SIZE)
+#else /* along k, however it was stored */
+    BATCH_OFFSET(B, n, ldb * SIZE)
+#endif
+    BATCH_OFFSET(C, m, ldc)
+    BATCH_OFFSET(MAPS, get_num_groups(0), MAPPED * MAP_WORDS)
+#endif
     __local uchar ring[STAGES * STAGE_BYTES] __attribute__((aligned(1024)));
     __local uchar results[2 * BOXES * BOX_BYTES] __attribute__((aligned(1024)));
     __local ulong maps[MAPPED * MAP_WORDS] __attribute__((aligned(128)));
