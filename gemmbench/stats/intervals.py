@@ -283,6 +283,15 @@ def drift(samples: Sequence[float]) -> float:
     return after / before - 1 if abs(after - before) > _CLEAR * (_spread(first) + _spread(last)) else 0.0
 
 
+def moved(samples: Sequence[float]) -> float:
+    """How much slower the last third of the samples is than the first, whatever the spread.
+
+    0 where there are fewer than nine samples.
+    """
+    third = len(samples) // 3
+    return statistics.median(samples[-third:]) / statistics.median(samples[:third]) - 1 if third >= 3 else 0.0
+
+
 def two_humped(samples: Sequence[float]) -> bool:
     """Whether the samples fall into two clusters: a gap inside that dwarfs the spread on either side.
 
