@@ -173,12 +173,12 @@ def test_the_gates_own_page_has_the_figures_of_the_proof() -> None:
         (single, "twice slower in {} to {} of 100 jobs"),
         (five, "find it in {} to {} of 100 jobs"),
     ):
-        found = [
+        percents = [
             round(100 * each.found / each.jobs)
             for each in jobs
             if each.where != "h200" and (each.command, each.threshold) == ("check", 0.05)
         ]
-        assert said.format(min(found), max(found)) in page
+        assert said.format(min(percents), max(percents)) in page
     (turned,) = (
         cell
         for live in results.live
