@@ -187,7 +187,7 @@ def test_transfers_are_in_the_host_scope(install: Install) -> None:
     in_process.measured(executor, case(Gemm(8, 8, 8, beta=1.0)), replace(QUICK, budget_s=1e-9))
     # three operands once; verified, C filled for that; batches; verified again in any of the scopes
     copies = "".join(name[0] for name in driver.copies)
-    assert re.fullmatch("uuu" + "ud" + "d+" + "(uuud){7,}" + "(ud|uuuud)", copies)
+    assert re.fullmatch("uuu" + "d" + "ud" + "d+" + "(uuud){7,}" + "(ud|uuuud)", copies)
 
 
 def test_cold_runs_rotate_operands(install: Install) -> None:
