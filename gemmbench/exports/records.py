@@ -22,7 +22,7 @@ from gemmbench.model.row import SCOPES, Row
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean
 from gemmbench.report.table import finite
-from gemmbench.stats import rates
+from gemmbench.stats import cycles, rates
 from gemmbench.stats.conditions import disturbed, in_short
 from gemmbench.suite import together_table
 
@@ -105,6 +105,9 @@ COLUMNS: tuple[Column, ...] = (
     Column("versus_scope", str, "clock of versus_ratio"),
     Column("state", str, "settled or burst; empty where not known"),
     Column("clock_mhz", float, "median clock of the device"),
+    Column("counted_mhz", float, "median of the batches' average clocks, by the device's own counters"),
+    Column("flop_per_cycle", float, "operations of a compute unit in a cycle of that clock"),
+    Column("peak_fraction_at_clock", float, "flop_per_cycle over that of the measured peak"),
     Column("limits", str, "what limited the clock"),
     Column("other_cores", float, "cores that other processes used"),
     Column("steal_cores", float, "cores that the hypervisor gave to others"),
@@ -187,6 +190,7 @@ def _derived(run: Run, row: Row) -> dict[str, object]:
         **_device(run, row),
         **together_table.derived(run, row),
         **lowering.derived(run, row),
+        **cycles.derived(run, row),
     }
 
 

@@ -8,7 +8,7 @@ import importlib.util
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import cycle
@@ -19,6 +19,7 @@ import numpy as np
 
 from gemmbench.gemm.answers import Answers
 from gemmbench.gemm.clblast import opened
+from gemmbench.gemm.cuda_clock import CudaCounters, CudaSpan
 from gemmbench.gemm.cuda_compare import CheckedBatch, CudaComparer, arguments
 from gemmbench.gemm.operands import (
     SPLIT,
@@ -175,6 +176,10 @@ class Cuda:
         while len(self._many) < count:
             self._many.append(self._stopwatch())
         return self._many[:count]
+
+    def more_watches(self, count: int) -> list[Stopwatch]:
+        """So many stopwatches, others at each call."""
+        return [self._stopwatch() for _ in range(count)]
 
     @contextmanager
     def timed(self, watch: Stopwatch) -> Iterator[None]:
@@ -507,15 +512,16 @@ class _Queued:
     watch: Stopwatch
     count: int
     begin: float
+    span: CudaSpan | None
 
     def done(self) -> bool:
         return self.cuda.reached(self.watch)
 
     def finish(self) -> Batch:
         """See `measure.instrument.Running`: CUDA's events stand around the whole batch."""
-        took = self.cuda.seconds(self.watch)
-        seconds = {"device": max(took, _TICK_S) / self.count}
-        return Batch(seconds, self.begin, time.monotonic(), self.count)
+        took, end = self.cuda.seconds(self.watch), time.monotonic()
+        mhz = self.span.mhz() if self.span else None
+        return Batch({"device": max(took, _TICK_S) / self.count}, self.begin, end, self.count, mhz=mhz)
 
 
 class CublasBench:
@@ -554,6 +560,7 @@ class CublasBench:
         self._kept: dict[tuple[str, int], int] = {}  # addresses of what goes before each launch
         with ExitStack() as stack:  # closes what there is, should the memory not suffice
             self._operands = [self._made(stack) for _ in range(self.sets)]
+            self._counters = self._counted(stack, facts)
             self._cuda.finish()
             self._stack = stack.pop_all()
         memory = "staged" if self._pinned else "pageable"
@@ -592,6 +599,11 @@ class CublasBench:
         self._graphs.clear()
         self._operands.clear()
         self._stack.close()
+
+    def _counted(self, stack: ExitStack, facts: DeviceFacts) -> CudaCounters | None:
+        with suppress(NotMeasuredError):
+            return CudaCounters(self._cuda, facts, stack)
+        return None
 
     def _made(self, stack: ExitStack) -> _Set:
         values = {"A": self._stored.a, "B": self._stored.b, "C": self._answers.before}
@@ -663,13 +675,16 @@ class CublasBench:
             return host_batch(partial(self._next_host_run, clock), clock, count)
         graph = self._graph(count) if count > max(1, self.sets) else None
         begin = time.monotonic()
+        span = self._counters.begin() if self._counters else None
         watch = self._cuda.start()
         if graph:
             self._cuda.replay(graph)
         else:
             self._enqueue_all(count)
         self._cuda.stop(watch)
-        return _Queued(self._cuda, watch, count, begin)
+        if span:
+            span.end()
+        return _Queued(self._cuda, watch, count, begin, span)
 
     def launches(self, count: int, manner: Manner) -> Batch:
         """See `measure.instrument.LaunchBench`: CUDA's events stand around each problem, or the chain."""

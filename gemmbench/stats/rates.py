@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from gemmbench.model.conditions import Conditions, State
+from gemmbench.model.conditions import POWER, Conditions, State
 from gemmbench.model.device import HOST
 from gemmbench.model.dtypes import DTYPES
 from gemmbench.model.problem import Gemm
@@ -24,6 +24,7 @@ from gemmbench.stats.intervals import (
     Summary,
     drift,
     log_median,
+    moved,
     ratio_in_turn,
     summarize,
     two_humped,
@@ -338,6 +339,18 @@ def trend(row: Row) -> float:
     return change if abs(change) > DRIFTING else 0.0
 
 
+def unsettled(row: Row) -> float:
+    """How much slower the last third of a row's samples is than the first, where power limited it; else 0.
+
+    0 up to the sampling rule's precision, and for bursts, which are not to settle.
+    """
+    windows = row.conditions.windows.values() if row.conditions and row.conditions.state == "settled" else ()
+    if not any(POWER in limits for window in windows for limits in window.limits):
+        return 0.0
+    change = moved(finest_seconds(row))
+    return change if abs(change) > NOISY else 0.0
+
+
 _drift, _two_humped = lru_cache(maxsize=65536)(drift), lru_cache(maxsize=65536)(two_humped)
 
 
@@ -355,6 +368,45 @@ def finest_seconds(row: Row) -> tuple[float, ...]:
 def what_ran(row: Row) -> str:
     """The variant that a row's figures are of: what was chosen for it, where its own one chooses."""
     return str(row.choice.get("kernel", row.variant)) if row.kind == "gemm" else row.variant
+
+
+SAME_APART = 0.05  # from here on it is told that one kernel has two rates
+
+
+def same_apart(rows: Iterable[Row]) -> list[tuple[Row, Row, float]]:
+    """Pairs of GEMM rows that ran one kernel on one problem, as `auto` and what it took do, at two rates.
+
+    Returns:
+        The two rows, and how many times as fast the first was, in the finest scope of both: by more than
+        `SAME_APART`, and than their intervals, where they have such.
+    """
+    alike: dict[object, list[Row]] = {}
+    for row in rows:
+        if row.kind == "gemm" and row.status == "ok" and row.samples and not on_host(row):
+            settings = {**row.parameters, **row.choice, "kernel": what_ran(row), "why": ""}
+            key = (
+                row.device,
+                row.dtype,
+                row.problem,
+                row.label,
+                row.conditions and row.conditions.state,
+                tuple(sorted(settings.items())),
+            )
+            alike.setdefault(key, []).append(row)
+    apart = []
+    for first, *others in alike.values():
+        for other in others:
+            shared = next(
+                (scope for scope in SCOPES if scope in first.samples and scope in other.samples), ""
+            )
+            rate_of_first, rate_of_other = rate(first, shared), rate(other, shared)
+            if first.variant == other.variant or rate_of_first is None or rate_of_other is None:
+                continue
+            ratio = rate_of_first.median / rate_of_other.median
+            slow, fast = sorted((rate_of_first, rate_of_other), key=lambda each: each.median)
+            if fast.median > slow.median * (1 + SAME_APART) and not slow.high >= fast.low:
+                apart.append((first, other, ratio))
+    return apart
 
 
 def on_host(row: Row) -> bool:
