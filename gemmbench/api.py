@@ -283,6 +283,7 @@ precision = _command(measuring.Precision)
 workloads = _command(measuring.Workloads)
 gemm = _command(measuring.Gemm)
 protocols = _command(measuring.Protocols)
+best_shape = _command(measuring.BestShape)
 
 
 def export(runs: Sequence[run_file.Run], path: Path, form: str) -> None:
@@ -458,6 +459,7 @@ def prepared(chosen: Measuring, command: Sequence[str] = ()) -> Iterator[Measure
         cached_peaks=ladder is not None and not ladder.remeasure,
         tuned=ladder is not None and ladder.tuned,
         sustain_s=chosen.sustain_s,
+        search=chosen.search,
     )
     with suite.prepared(request, make_machine) as measurement:
         yield measurement

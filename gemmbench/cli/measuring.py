@@ -23,6 +23,7 @@ from gemmbench.options.measuring import (
     COMPUTE,
     EVERY_PROBE,
     FAMILIES,
+    BestShape,
     Gemm,
     Peak,
     Precision,
@@ -71,6 +72,9 @@ def _protocols(options: Protocols) -> None:
 
 peak, workloads = running.command(Peak, _peak), running.command(Workloads, _workloads)
 protocols = running.command(Protocols, _protocols)
+best_shape = running.command(
+    BestShape, lambda options: running.measure(options, running.as_text(options.format, options.quiet))
+)
 
 
 # --- What ``peak --describe`` tells of every probe, from the registries -------------------------------------

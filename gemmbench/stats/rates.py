@@ -549,7 +549,7 @@ def derived(run: Run, row: Row) -> dict[str, object]:
     scope = finest_scope(row)
     times = summary(row, scope) if scope and row.status == "ok" else None
     problem = row.problem or Problem(0, 0, 0)
-    is_gemm, has_shape = row.kind == "gemm", row.kind in ("gemm", "protocols")
+    is_gemm, has_shape = row.kind == "gemm", row.kind in ("gemm", "protocols", "look")
     rows_apart = (problem.ld or (problem.k, problem.n, problem.n)) if is_gemm else (None, None, None)
     shown = shown_samples(row, view_scope(run)) if is_gemm else scope
     reached = rate(row, shown or "") if row.kind in ("gemm", "peak") else None

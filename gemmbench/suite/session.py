@@ -135,8 +135,8 @@ class Steps:
     """Takes the steps of a plan one by one.
 
     Attributes:
-        done: the rows that the file held from the start, by key; without the incomplete ones, which are
-            measured anew.
+        held: the rows that the file held from the start.
+        done: the same by key; without the incomplete ones, which are measured anew.
     """
 
     def __init__(
@@ -151,7 +151,8 @@ class Steps:
         self.automatic = automatic or Automatic()
         self._peaks = peaks
         self.shares = Shares(policy, 0)
-        held = {row.key: row for row in file.done} if file else {}
+        self.held = file.done if file else ()
+        held = {row.key: row for row in self.held}
         self.done = {key: row for key, row in held.items() if not row.is_incomplete}
         self._anew = held.keys() - self.done.keys()
         self._file = file
