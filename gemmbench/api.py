@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import re
 import shutil
 import sys
 import threading
@@ -16,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TextIO, TypeVar, cast
 
 from rich.console import Console
 
@@ -84,6 +85,20 @@ make_patient = Machine  # what `doctor` looks at; replaced in tests
 # --- results ------------------------------------------------------------------------------------------------
 
 
+class _Trimmed:
+    """A text file whose lines do not end with blanks: tables are padded to their width."""
+
+    def __init__(self, file: TextIO) -> None:
+        self._file = file
+
+    def write(self, text: str) -> int:
+        """See `TextIO`."""
+        return self._file.write(re.sub(r" +(?=\n)", "", text))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+
 class _Console(Console):
     def on_broken_pipe(self) -> None:
         """Leave it to the caller: rich would end the process with exit status 1, a wrong result's."""
@@ -92,7 +107,9 @@ class _Console(Console):
 
 def stdout() -> Console:
     """Where tables go: nothing in them is taken for markup or highlighted."""
-    return _Console(file=sys.stdout, highlight=False, markup=False, emoji=False, soft_wrap=False)
+    return _Console(
+        file=cast(TextIO, _Trimmed(sys.stdout)), highlight=False, markup=False, emoji=False, soft_wrap=False
+    )
 
 
 def stderr() -> Console:

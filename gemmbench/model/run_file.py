@@ -342,7 +342,7 @@ class RunFile:
 
 # What only says where output goes, and how many words follow it.
 _OUTPUT_OPTIONS = {
-    **dict.fromkeys(("--save", "--plot", "--report"), 1),
+    **dict.fromkeys(("--save", "--plot", "--report", "--format"), 1),
     **dict.fromkeys(("--resume", "--force", "--quiet", "--verbose", "-q", "-v", "-vv", "-qv", "-vq"), 0),
 }
 

@@ -552,9 +552,9 @@ def derived(run: Run, row: Row) -> dict[str, object]:
     is_gemm, has_shape = row.kind == "gemm", row.kind in ("gemm", "protocols", "look")
     rows_apart = (problem.ld or (problem.k, problem.n, problem.n)) if is_gemm else (None, None, None)
     shown = shown_samples(row, view_scope(run)) if is_gemm else scope
-    reached = rate(row, shown or "") if row.kind in ("gemm", "peak") else None
+    reached = rate(row, shown or "") if row.kind in ("gemm", "peak", "look") else None
     moved = byte_rate(row)
-    figure = None if reached is None else reached.median if is_gemm else reached.best
+    figure = None if reached is None else reached.best if row.kind == "peak" else reached.median
     return {
         "kind": row.kind,
         "variant": row.variant,
@@ -569,6 +569,7 @@ def derived(run: Run, row: Row) -> dict[str, object]:
         "gflops": figure / GIGA if figure else None,
         **_interval_fields("gflops", reached, GIGA),
         **_fields_by_scope("gflops", GIGA, lambda scope: rate(row, scope) if is_gemm else None),
+        **_burst_fields(row, shown or ""),
         "helpers_share": helpers_share(row) if is_gemm else None,
         "peak_fraction": peak_fraction(run, row),
         "gbps": moved.best / GIGA if moved else None,
@@ -583,6 +584,13 @@ def derived(run: Run, row: Row) -> dict[str, object]:
         "noise": noise(row),
         "few": is_few(row),
     }
+
+
+def _burst_fields(row: Row, scope: str) -> dict[str, float | None]:
+    """The rate of the other state, with its interval, where a GEMM was measured in both."""
+    burst = in_state(row, "burst") if row.kind == "gemm" and row.burst else None
+    known = _interval_fields("burst_gflops", rate(burst, scope) if burst else None, GIGA)
+    return {"burst_gflops": known.pop("burst_gflops_median"), **known} if burst else {}
 
 
 def _interval_fields(name: str, figure: Interval | None, unit: float) -> dict[str, float | None]:

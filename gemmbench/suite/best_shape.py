@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import random
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from itertools import permutations
@@ -30,7 +30,7 @@ from gemmbench.gemm.measure import (
     verified_row_after,
 )
 from gemmbench.measure.child import Worker
-from gemmbench.measure.sampling import Sampled, alone
+from gemmbench.measure.sampling import Clock, Sampled, Sleep, alone
 from gemmbench.model import units
 from gemmbench.model.case import Case, Event, Finished, Operands, Plan, Staged
 from gemmbench.model.conditions import State, joined
@@ -47,7 +47,6 @@ FINALIST = "finalist"
 FINALISTS, ROUNDS = 3, 5
 
 Shape = tuple[int, int, int]
-Clock = Callable[[], float]
 
 _SEARCH_SHARE = 0.65  # of the budget; the rest is the finals', which may take longer
 _LOOK_SHARE = 0.05  # of the budget, that a look may take
@@ -55,9 +54,9 @@ _LOOK_RUNS = 6  # that it has at least
 _LOOK_S = 0.3  # of samples, where the state is settled
 _BATCHES, _LEAST_BATCHES = 8, 3  # of a look; of problems that are longer than a batch
 _BURST_S = 0.1
-_FACTORS = (2.0, 1.5, 1.25, 1.125)  # from the best to its neighbours
+_FACTORS = (2.0, 1.25, 1.1)  # from the best to its neighbours
 _DRAWN = 6  # shapes around the best, where no neighbour is better
-_IDLE = 1000  # shapes drawn in a row that are known already: there are no others
+_IDLE = 50  # times in a row that all that was drawn was known: there are no others
 _TILE, _GPU_STEP, _STEP = 128, 128, 32
 _CARD_LEAST, _LEAST, _MOST = 1024, 256, 16384
 _MEMORY_SHARE = 16  # of a device's memory, that A, B and C may have: one sixteenth
@@ -199,9 +198,22 @@ def _neighbours(shape: Shape, factor: float, rng: random.Random) -> list[list[fl
 
 
 def run(
-    plan: Plan, steps: Steps, worker: Worker, search: Search, clock: Clock = time.monotonic
+    plan: Plan,
+    steps: Steps,
+    worker: Worker,
+    search: Search,
+    clock: Clock = time.monotonic,
+    sleep: Sleep = time.sleep,
 ) -> Generator[Event, None, None]:
-    """Search for the best shape of every case of a plan, whose own problem is only its first.
+    """Search for the best shape of every case of a plan, whose own problem says only alpha and beta.
+
+    Args:
+        plan: a case for each kernel, data type and device.
+        steps: keeps the rows.
+        worker: measures.
+        search: what is searched for, and how long.
+        clock: seconds; replaced in tests.
+        sleep: waits so many seconds; replaced in tests.
 
     Raises:
         KeyboardInterrupt: Ctrl-C; the looks so far are saved, and ``--resume`` goes on with them.
@@ -209,7 +221,7 @@ def run(
     """
     for step in plan:
         if isinstance(step, Case):
-            yield from _Hunt(step, steps, worker, search, clock).run()
+            yield from _Hunt(step, steps, worker, search, clock, sleep).run()
         else:
             yield from steps.take(step, worker)
 
@@ -217,8 +229,11 @@ def run(
 class _Hunt:
     """The search for one kernel and data type on one device."""
 
-    def __init__(self, case: Case, steps: Steps, worker: Worker, search: Search, clock: Clock) -> None:
-        self._case, self._steps, self._worker, self._search, self._clock = case, steps, worker, search, clock
+    def __init__(
+        self, case: Case, steps: Steps, worker: Worker, search: Search, clock: Clock, sleep: Sleep
+    ) -> None:
+        self._case, self._steps, self._worker, self._search = case, steps, worker, search
+        self._clock, self._sleep = clock, sleep
         self._device = steps.devices[case.device] if case.device >= 0 else None
         same = [row for row in steps.held if _contender(row.key) == _contender(case.key)]
         self._held = {row.key: row for row in same if row.kind == LOOK and not row.phase}
@@ -325,7 +340,8 @@ class _Hunt:
         one_s = handle.batch(clock, 1).wall_s
         count = _BATCHES if one_s * _BATCHES < _BURST_S else _LEAST_BATCHES
         policy = replace(self._steps.policy, state=state, min_batches=count, precision=math.inf)
-        return alone(handle, clock, policy, max(_LOOK_S, _LOOK_RUNS * one_s), one_s=one_s)
+        budget_s = max(_LOOK_S, _LOOK_RUNS * one_s)
+        return alone(handle, clock, policy, budget_s, one_s=one_s, now=self._clock, sleep=self._sleep)
 
     def _finals(self, ranked: Sequence[Row]) -> Generator[Event, None, list[Row]]:
         """The few best in turn, every other round in the reverse order; the best of the rounds first."""
@@ -373,7 +389,8 @@ class _Hunt:
                     bursts.append(self._sampled(handle, "burst"))
                 yield Staged("timing, settled")
                 clock = handle.prepared.clocks[0]
-                row = ready.sampled([alone(handle, clock, policy, policy.sampling_s)])
+                settled = alone(handle, clock, policy, policy.sampling_s, now=self._clock, sleep=self._sleep)
+                row = ready.sampled([settled])
                 row = replace(row, burst=_pooled(bursts))
                 in_burst = rates.in_state(row, "burst")
                 judged = beside_ceiling(in_burst, self._device) if in_burst else row

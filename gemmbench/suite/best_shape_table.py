@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from gemmbench.model import units
+from gemmbench.model.device import HOST
 from gemmbench.model.row import Row
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean, clean_lines
@@ -91,9 +92,10 @@ def sheets(run: Run) -> list[Sheet]:
 
 def _best(run: Run, device: int, dtype: str, group: Sequence[Hunt]) -> Sheet:
     top = max((hunt.burst.median for hunt in group if hunt.burst), default=0.0)
+    scope = "host" if device == HOST else SCOPE
     return Sheet(
         heading=heading(run, device),
-        caption=f"{dtype} {rates.unit(dtype)} at the best shape of each kernel, {SCOPE} scope, measured anew",
+        caption=f"{dtype} {rates.unit(dtype)} at the best shape of each kernel, {scope} scope, measured anew",
         keys=("",),
         blocks=(("m", "n", "k"), ("burst", "95 %"), ("settled", "95 % ")),
         rows=tuple(_line(hunt, top) for hunt in group),
@@ -156,10 +158,11 @@ def _search(hunt: Hunt) -> Sheet:
     finals = {final.problem: rate_of(final) for final in hunt.finals}
     shown = sorted(ranked[:_SHOWN], key=lambda look: -finals.get(look.problem, 0.0))
     best = max(finals.values(), default=0.0)
+    counted = f"{len(shown)} best of {len(hunt.looks)} shapes" if len(hunt.looks) > 1 else "1 shape"
     spent_s = sum(look.took_s or 0.0 for look in hunt.looks)
     return Sheet(
-        caption=f"{clean(row.title)} {row.dtype}: {len(hunt.looks)} shapes in {units.seconds(spent_s)}, the "
-        f"best {len(shown)}; in turn: {hunt.state}, the median of {ROUNDS} rounds",
+        caption=f"{clean(row.title)} {row.dtype}: {counted} in {units.seconds(spent_s)}; in turn: "
+        f"{hunt.state}, the median of {ROUNDS} rounds",
         keys=("m x n x k",),
         blocks=(("search", "in turn", "of the best"),),
         rows=tuple(_final(look, finals.get(look.problem), best) for look in shown),
@@ -180,10 +183,9 @@ def _remarks(hunt: Hunt) -> Iterator[Note]:
         text = (
             f"{units.rate(high, rates.is_integer(hunt.first.dtype))} at {rates.gemm_of(hunt.ranked[0]).shape}"
         )
-        gap = f"{high / same.median - 1:+.1%}".replace("%", " %")
-        yield Note(
-            "the search's highest", f"{text}, {gap} of what is reported: a maximum of noise, too", "dim"
-        )
+        gap = high / same.median - 1
+        more = f", {units.percent(gap)} above what is reported: a maximum of noise, too" if gap > 0 else ""
+        yield Note("the search's highest", text + more, "dim")
     failed = [look for look in hunt.looks if look.status != "ok"]
     for look in failed[:_SHOWN]:
         yield Note(
