@@ -906,6 +906,8 @@ def tune(**values: Any) -> Result:
     check_tuned(outcome.run)
     if chosen.plot:
         draw([outcome.run], "tune", chosen.plot)
+    if chosen.report:
+        write_report([outcome.run], chosen.report)
     return best
 
 

@@ -182,6 +182,9 @@ def tune(options: Tune) -> None:
                 click.echo(note, err=True)
     if options.plot and result(run).ranked:
         running.draw([run], "tune", options.plot, options.quiet)
+    if options.report and run.rows:
+        api.write_report([run], options.report)
+        running.say_wrote(options.report, options.quiet)
     if outcome.interrupted:
         where = f"{len(run.rows)} rows are saved in {outcome.path}; the same command goes on"
         click.echo(f"gemmbench: interrupted; {where}", err=True)

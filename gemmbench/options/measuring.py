@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -848,15 +848,15 @@ class BestShape(Ladder):
 
     def plan(self, devices: Sequence[DeviceFacts], find_tuned: FindTuned) -> Plan:
         """A case for each device, type and kernel."""
-        return first_able(super().plan(devices, find_tuned), self.kernels == "best")
+        return first_able(super().plan(devices, find_tuned), optional_kernels(self.kernels, self.own))
 
 
-def first_able(plan: Plan, only_first: bool) -> Plan:
-    """A plan without `auto`; of each device and type the first kernel that it runs, if no other is wanted."""
+def first_able(plan: Plan, optional: Collection[str]) -> Plan:
+    """A plan without `auto`; of each device and type, of the optional kernels only the first that it runs."""
     kept: dict[tuple[object, ...], Case | Skip] = {}
     for step in plan:
         what = step.row if isinstance(step, Skip) else step
-        key = (what.device, what.dtype, *(() if only_first else (what.variant,)))
+        key = what.device, what.dtype, "" if what.variant in optional else what.variant
         if what.variant != ladder.AUTO and not isinstance(kept.get(key), Case):
             kept[key] = step
     return tuple(kept.values())
@@ -960,5 +960,5 @@ class Protocols(Ladder):
             replace(step, kind="protocols", protocols=self.names, rounds=self.rounds)
             if isinstance(step, Case)
             else Skip(replace(step.row, kind="protocols"))
-            for step in first_able(super().plan(devices, find_tuned), True)
+            for step in first_able(super().plan(devices, find_tuned), {each.name for each in self.variants})
         )

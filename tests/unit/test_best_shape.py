@@ -104,7 +104,7 @@ def test_whole_waves_are_tried_on_a_gpu_and_not_on_a_cpu() -> None:
 
 
 class Worker(FakeInstrument):
-    """A child whose problems take what a landscape says, slower by chance in every batch but the first few."""
+    """A child whose problems take what a landscape says."""
 
     landscape: Landscape = staticmethod(hill)
     lucky: Shape | None = None  # fast once, in the search
@@ -169,7 +169,9 @@ def hunt_of(rows: Sequence[Row]) -> best_shape_table.Hunt:
 def test_the_best_is_measured_in_both_states_and_verified_before_and_after() -> None:
     instrument = worker()
     hunt = hunt_of(rows_of(ran(instrument)))
-    assert hunt.result is not None and hunt.burst is not None and hunt.settled is not None
+    assert hunt.result is not None
+    assert hunt.burst is not None
+    assert hunt.settled is not None
     assert hill(shape_of(hunt.result)) > 0.94 * RATE
     assert hunt.burst.median == pytest.approx(hill(shape_of(hunt.result)))
     assert (hunt.result.check.verdict, hunt.result.check_after) == ("ok", Check("ok"))
@@ -190,7 +192,8 @@ def test_a_figure_that_was_fast_by_chance_is_not_reported() -> None:
     rows = rows_of(ran(instrument))
     hunt = hunt_of(rows)
     assert shape_of(hunt.ranked[0]) == (2048, 2048, 2048)
-    assert hunt.result is not None and hunt.burst is not None
+    assert hunt.result is not None
+    assert hunt.burst is not None
     assert shape_of(hunt.result) != (2048, 2048, 2048)
     assert hunt.burst.median < rate_of(hunt.ranked[0])
     assert "a maximum of noise" in " ".join(shown(rows).split())
@@ -259,7 +262,8 @@ def test_a_shape_that_fails_has_a_row_and_the_search_goes_on() -> None:
     instrument = worker(faults={6: LostError("crashed", "out of memory")})
     rows = rows_of(ran(instrument))
     assert [row.reason for row in rows if row.status == "crashed"] == ["out of memory"]
-    assert rows[-1].kind == "gemm" and rows[-1].status == "ok"
+    assert rows[-1].kind == "gemm"
+    assert rows[-1].status == "ok"
 
 
 def shown(rows: Sequence[Row], width: int = 80) -> str:
@@ -273,7 +277,9 @@ def test_the_table_names_the_shape_its_protocol_and_both_states() -> None:
     text = shown(rows)
     assert max(map(len, text.splitlines())) <= 80
     flat = " ".join(text.split())
-    assert "TFLOPS in a burst" in flat and "settled" in flat and "C not verified" in flat
+    assert "TFLOPS in a burst" in flat
+    assert "settled" in flat
+    assert "C not verified" in flat
     hunt = hunt_of(rows)
     assert rates.gemm_of(hunt.first).shape in flat
 
@@ -282,7 +288,8 @@ def test_looks_are_in_the_records_and_nowhere_else() -> None:
     run = run_of(rows_of(ran(worker())))
     records = to_records(run)
     looks = [record for record in records if record["kind"] == "look"]
-    assert looks and all(record["gflops"] > 0 and record["m"] for record in looks)
+    assert looks
+    assert all(record["gflops"] > 0 and record["m"] for record in looks)
     (best,) = [record for record in records if record["kind"] == "gemm"]
     assert best["burst_gflops"] == pytest.approx(best["gflops"], rel=0.05)
     assert {each.row.kind for each in series(run)} == {"gemm"}
@@ -313,8 +320,11 @@ def test_what_cannot_be_searched_is_refused(values: dict[str, Any], says: str) -
 
 
 def test_best_is_the_first_kernel_that_a_device_runs() -> None:
-    plan = build(BestShape, {"dtype": "float,double"}).plan([fake_runs.CPU], lambda *_: None)
-    assert [(step.variant, step.dtype) for step in plan if isinstance(step, Case)] == [
-        ("cpu-packed", "float"),
-        ("cpu-packed", "double"),
+    def planned(**values: Any) -> list[tuple[str, str]]:
+        plan = build(BestShape, values).plan([fake_runs.CPU], lambda *_: None)
+        return [(step.variant, step.dtype) for step in plan if isinstance(step, Case)]
+
+    assert planned(dtype="float,double") == [("cpu-packed", "float"), ("cpu-packed", "double")]
+    assert planned(kernels="numpy,best,tiled") == [
+        (name, "float") for name in ("tiled", "cpu-packed", "numpy")
     ]
