@@ -242,6 +242,7 @@ class Finished:
 
     row: Row
     resumed: bool = False  # it was in the file already
+    is_planned: bool = True  # one of the cases that `Planned` counts
 
 
 Event = Planned | Started | Staged | Finished

@@ -309,7 +309,7 @@ class _Hunt:
             row = yield from self._looked(replace(case, operands=_QUICK))
             took_s = max(self._clock() - begin, 1e-6)
             row = replace(row, kind=LOOK, work=Work(case.problem.flops), took_s=round(took_s, 6))
-            yield self._steps.finished(row)
+            yield self._steps.finished(row, is_planned=False)
         self._spent_s += row.took_s or 0.0
         self._looks.append(row)
         return rate_of(row) or None
@@ -370,7 +370,7 @@ class _Hunt:
                 took_s=UNSET,
             )
             finals.append(row)
-            yield self._steps.finished(row)
+            yield self._steps.finished(row, is_planned=False)
         return sorted(finals, key=rate_of, reverse=True)
 
     def _anew(self, shape: Shape) -> Generator[Event, None, Row]:
