@@ -26,6 +26,8 @@ from gemmbench.suite.together import Group
 
 Command = Callable[..., Any]
 
+_MANY = 8  # lines of a chart: what a kernel adds to the one before is hard to see in it
+
 
 def takes(kind: type[Options]) -> Callable[[Command], Command]:
     """Give a command the options of a class; they arrive as one ``options``."""
@@ -124,7 +126,15 @@ def measure(options: Measuring, as_text: Callable[[Run], str] | None = None) -> 
         api.point_to_doctor(run, options.quiet)
     _say_where(options, outcome)
     if options.plot and run.rows:
-        draw([run], api.chart_of(run, options), options.plot, options.quiet)
+        kind = api.chart_of(run, options)
+        draw([run], kind, options.plot, options.quiet)
+        if (
+            options.save
+            and kind is None
+            and len({row.title for row in run.rows}) > _MANY
+            and not options.quiet
+        ):
+            click.echo(f"gemmbench plot {options.save} --kind ladder shows what each kernel gains.", err=True)
     if options.report and run.rows:
         api.write_report([run], options.report)
         say_wrote(options.report, options.quiet)

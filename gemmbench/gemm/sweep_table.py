@@ -51,14 +51,17 @@ def _sheet(run: Run, panel: Panel, scope: str) -> Sheet:
         for series in panel.series
         for size in sizes
     }
+    variants = {series.variant for series in panel.series}
     compared = {
-        (series, size): rates.compared_rate(run, panel.device, series.rows.get(size), scope)
+        (series, size): rates.compared_rate(run, panel.device, row, scope)
         for series, size in reached
+        # `auto` does not compete with the kernel that it took.
+        if not ((row := series.rows.get(size)) and rates.what_ran(row) in variants - {series.variant})
     }
-    best = {size: rates.best_of(compared[series, size] for series in panel.series) for size in sizes}
+    best = {size: rates.best_of(compared.get((series, size)) for series in panel.series) for size in sizes}
 
     def cell(series: Series, size: int) -> Cell:
-        is_best = best[size] is not None and compared[series, size] == best[size]
+        is_best = best[size] is not None and compared.get((series, size)) == best[size]
         return notes.figure(series.rows.get(size), reached[series, size], is_best, run)
 
     return Sheet(
