@@ -45,14 +45,15 @@ SCOPE = "device"  # that decides: packing and padding count
 LOOK: Kind = "look"
 FINALIST = "finalist"
 FINALISTS, ROUNDS = 3, 5
+BATCHES, LEAST_BATCHES = 4, 3  # of a look; of problems that are longer than a batch
+BURSTS = 10  # of the best, anew
 
 Shape = tuple[int, int, int]
 
 _SEARCH_SHARE = 0.65  # of the budget; the rest is the finals', which may take longer
 _LOOK_SHARE = 0.05  # of the budget, that a look may take
 _LOOK_RUNS = 6  # that it has at least
-_LOOK_S = 0.3  # of samples, where the state is settled
-_BATCHES, _LEAST_BATCHES = 8, 3  # of a look; of problems that are longer than a batch
+_LOOK_S = {"settled": 0.3, "burst": 3.0}  # at most, by state, with settling or resting
 _BURST_S = 0.1
 _FACTORS = (2.0, 1.25, 1.1)  # from the best to its neighbours
 _DRAWN = 6  # shapes around the best, where no neighbour is better
@@ -338,9 +339,9 @@ class _Hunt:
         clock = handle.prepared.clocks[0]
         handle.batch(clock, 1)  # the first launch may compile
         one_s = handle.batch(clock, 1).wall_s
-        count = _BATCHES if one_s * _BATCHES < _BURST_S else _LEAST_BATCHES
+        count = BATCHES if one_s * BATCHES < _BURST_S else LEAST_BATCHES
         policy = replace(self._steps.policy, state=state, min_batches=count, precision=math.inf)
-        budget_s = max(_LOOK_S, _LOOK_RUNS * one_s)
+        budget_s = max(_LOOK_S[state], _LOOK_RUNS * one_s)
         return alone(handle, clock, policy, budget_s, one_s=one_s, now=self._clock, sleep=self._sleep)
 
     def _finals(self, ranked: Sequence[Row]) -> Generator[Event, None, list[Row]]:
@@ -384,8 +385,8 @@ class _Hunt:
                 return ready
             with ready.handle as handle:
                 bursts = []
-                for number in range(ROUNDS):
-                    yield Staged(f"burst {number + 1} of {ROUNDS}")
+                for number in range(BURSTS):
+                    yield Staged(f"burst {number + 1} of {BURSTS}")
                     bursts.append(self._sampled(handle, "burst"))
                 yield Staged("timing, settled")
                 clock = handle.prepared.clocks[0]

@@ -15,7 +15,7 @@ from gemmbench.report import notes
 from gemmbench.report.table import NOTHING, Cell, Note, Sheet, heading
 from gemmbench.stats import rates
 from gemmbench.stats.rates import Rate
-from gemmbench.suite.best_shape import FINALIST, FINALISTS, LOOK, ROUNDS, SCOPE, rate_of
+from gemmbench.suite.best_shape import BATCHES, BURSTS, FINALIST, FINALISTS, LOOK, ROUNDS, SCOPE, rate_of
 
 VIEW = "best-shape"
 _SHOWN = 5
@@ -98,11 +98,16 @@ def _best(run: Run, device: int, dtype: str, group: Sequence[Hunt]) -> Sheet:
         caption=f"{dtype} {rates.unit(dtype)} at the best shape of each kernel, {scope} scope, measured anew",
         keys=("",),
         blocks=(("m", "n", "k"), ("burst", "95 %"), ("settled", "95 % ")),
-        rows=tuple(_line(hunt, top) for hunt in group),
+        rows=tuple(_line(hunt, top) for hunt in group if hunt.result),
         notes=(
             Note("protocol", _protocol(group[0]), "dim"),
             *notes.troubles([hunt.result for hunt in group if hunt.result], notes.shape, "shape"),
             *notes.remarks([hunt.result for hunt in group if hunt.result], notes.shape, "shape"),
+            *(
+                Note("interrupted", f"{clean(hunt.first.title)}: --resume goes on with the search", "yellow")
+                for hunt in group
+                if not hunt.result
+            ),
             *(Note("best shape", sentence(hunt), "bold") for hunt in group if hunt.settled),
         ),
     )
@@ -142,14 +147,14 @@ def sentence(hunt: Hunt) -> str:
 
 def _protocol(hunt: Hunt) -> str:
     """How figures came about."""
-    state = "the first 0.1 s after a rest" if hunt.state == "burst" else "settled"
+    state = "after a rest" if hunt.state == "burst" else "settled"
     looked = (
-        f"each shape looked at shortly ({state}; a block of uniform operands repeated, C not verified), the "
-        f"{FINALISTS} best of them in turn in {ROUNDS} rounds"
+        f"each shape looked at for {BATCHES} batches of 10 ms or more, {state} (a block of uniform "
+        f"operands repeated, C not verified), the {FINALISTS} best of them in turn in {ROUNDS} rounds"
     )
     return (
         f"{looked}. The best of the rounds was prepared anew with uniform operands, verified before and "
-        f"after, and measured in {ROUNDS} bursts and settled: medians, of samples that had no say in it."
+        f"after, and measured in {BURSTS} bursts and settled: medians, of samples that had no say in it."
     )
 
 

@@ -273,7 +273,8 @@ def test_a_dry_run_measures_and_writes_nothing(
 def test_charts(suffix: str, call: Call, tmp_path: Path) -> None:
     run, first, second = (tmp_path / name for name in ("run.jsonl", f"a.{suffix}", f"b.{suffix}"))
     measured = call("square", "--sizes", "8,16", "--save", str(run), "--plot", str(first))
-    assert measured.stderr == f"Saved {len(load(run).rows)} rows in {run}.\nDrew {first}.\n"
+    ladder = f"gemmbench plot {run} --kind ladder shows what each kernel gains.\n"
+    assert measured.stderr == f"Saved {len(load(run).rows)} rows in {run}.\nDrew {first}.\n{ladder}"
     assert call("plot", str(run), "--plot", str(second)).exit_code == 0
     start = {"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}[suffix]
     assert first.read_bytes().startswith(start)

@@ -284,6 +284,13 @@ def test_the_table_names_the_shape_its_protocol_and_both_states() -> None:
     assert rates.gemm_of(hunt.first).shape in flat
 
 
+def test_an_interrupted_search_says_how_it_goes_on() -> None:
+    looks = [row for row in rows_of(ran(worker())) if row.kind == "look" and not row.phase]
+    flat = " ".join(shown(looks).split())
+    assert "interrupted: cublas: --resume goes on with the search" in flat
+    assert rates.gemm_of(looks[0]).shape in flat
+
+
 def test_looks_are_in_the_records_and_nowhere_else() -> None:
     run = run_of(rows_of(ran(worker())))
     records = to_records(run)
