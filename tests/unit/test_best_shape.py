@@ -288,7 +288,6 @@ def test_an_interrupted_search_says_how_it_goes_on() -> None:
     looks = [row for row in rows_of(ran(worker())) if row.kind == "look" and not row.phase]
     flat = " ".join(shown(looks).split())
     assert "interrupted: cublas: --resume goes on with the search" in flat
-    assert rates.gemm_of(looks[0]).shape in flat
 
 
 def test_looks_are_in_the_records_and_nowhere_else() -> None:
