@@ -100,7 +100,7 @@ def _best(run: Run, device: int, dtype: str, group: Sequence[Hunt]) -> Sheet:
         blocks=(("m", "n", "k"), ("burst", "95 %"), ("settled", "95 % ")),
         rows=tuple(_line(hunt, top) for hunt in group if hunt.result),
         notes=(
-            Note("protocol", _protocol(group[0]), "dim"),
+            *([Note("protocol", _protocol(group[0]), "dim")] if any(hunt.ranked for hunt in group) else []),
             *notes.troubles([hunt.result for hunt in group if hunt.result], notes.shape, "shape"),
             *notes.remarks([hunt.result for hunt in group if hunt.result], notes.shape, "shape"),
             *(
