@@ -117,7 +117,14 @@ class Worker(FakeInstrument):
     def stop(self) -> None:
         self.log.append(("stop",))
 
-    def prepare(self, case: Case, *others: Any, problem: Gemm | None = None, **more: Any) -> Handle:
+    def prepare(
+        self,
+        case: Case,
+        device: DeviceFacts | None,
+        policy: Policy,
+        like: int | None = None,
+        problem: Gemm | None = None,
+    ) -> Handle:
         each = problem or case.problem
         assert each is not None
         shape = each.m, each.n, each.k
@@ -126,12 +133,12 @@ class Worker(FakeInstrument):
             self.lucky, one_s = None, one_s / 2
         self.seconds[case.variant] = itertools.repeat(one_s)
         self.clock.now += 0.2
-        return super().prepare(case, *others, problem=problem, **more)
+        return super().prepare(case, device, policy, like, problem)
 
 
 def worker(landscape: Landscape = hill, **more: Any) -> Worker:
     made = Worker(prepared=Prepared(("device", "host")), **more)
-    made.landscape = landscape  # type: ignore[method-assign]
+    made.landscape = landscape
     return made
 
 
