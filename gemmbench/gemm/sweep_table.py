@@ -41,6 +41,9 @@ def sheets(
     ]
 
 
+_COLUMNS_AT = "; of peak at the row's best size, host/device at its largest"
+
+
 def _sheet(run: Run, panel: Panel, scope: str) -> Sheet:
     unsuited = notes.unsuited(run, panel.rows)
     panel = replace(panel, series=tuple(each for each in panel.series if each.variant not in unsuited))
@@ -67,7 +70,7 @@ def _sheet(run: Run, panel: Panel, scope: str) -> Sheet:
     return Sheet(
         heading=heading(run, panel.device, panel.dtype),
         caption=f"{panel.dtype} {rates.unit(panel.dtype)}, {scope} scope, over {panel.shape}; "
-        "* best of its column; of peak at the row's best size, host/device at its largest",
+        f"* best of its column{_COLUMNS_AT if len(sizes) > 1 else ''}",
         blocks=(tuple(map(str, sizes)), ("of peak", "host/device"), *([(versus,)] if versus else [])),
         rows=tuple(
             (
