@@ -269,6 +269,12 @@ def test_a_dry_run_measures_and_writes_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_no_line_of_a_table_ends_with_blanks(call: Call) -> None:
+    lines = call("kernels").stdout.splitlines()
+    assert lines
+    assert not [line for line in lines if line != line.rstrip()]
+
+
 @pytest.mark.parametrize("suffix", ["png", "svg", "pdf"])
 def test_charts(suffix: str, call: Call, tmp_path: Path) -> None:
     run, first, second = (tmp_path / name for name in ("run.jsonl", f"a.{suffix}", f"b.{suffix}"))
