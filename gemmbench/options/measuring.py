@@ -900,7 +900,7 @@ class Protocols(Ladder):
     describe: bool = flag(
         "Say what every protocol does and where it is described, and measure nothing.", shell=True
     )
-    format: str = option("", Choice(RUN_FORMATS), "table", shell=True)
+    format: str = option(FORMAT, Choice(RUN_FORMATS), "table", shell=True, metavar="FORMAT")
     concurrent: bool = hidden(False)
     cold: bool = hidden(False)
     state: State = hidden("settled")
