@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import re
 import shutil
 import sys
 import threading
@@ -16,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TextIO, TypeVar, cast
 
 from rich.console import Console
 
@@ -83,6 +84,20 @@ make_patient = Machine  # what `doctor` looks at; replaced in tests
 # --- results ------------------------------------------------------------------------------------------------
 
 
+class _Trimmed:
+    """A text file whose lines do not end with blanks: tables are padded to their width."""
+
+    def __init__(self, file: TextIO) -> None:
+        self._file = file
+
+    def write(self, text: str) -> int:
+        """See `TextIO`."""
+        return self._file.write(re.sub(r" +(?=\n)", "", text))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+
 class _Console(Console):
     def on_broken_pipe(self) -> None:
         """Leave it to the caller: rich would end the process with exit status 1, a wrong result's."""
@@ -91,7 +106,9 @@ class _Console(Console):
 
 def stdout() -> Console:
     """Where tables go: nothing in them is taken for markup or highlighted."""
-    return _Console(file=sys.stdout, highlight=False, markup=False, emoji=False, soft_wrap=False)
+    return _Console(
+        file=cast(TextIO, _Trimmed(sys.stdout)), highlight=False, markup=False, emoji=False, soft_wrap=False
+    )
 
 
 def stderr() -> Console:
@@ -282,6 +299,7 @@ precision = _command(measuring.Precision)
 workloads = _command(measuring.Workloads)
 gemm = _command(measuring.Gemm)
 protocols = _command(measuring.Protocols)
+best_shape = _command(measuring.BestShape)
 
 
 def export(runs: Sequence[run_file.Run], path: Path, form: str) -> None:
@@ -457,6 +475,7 @@ def prepared(chosen: Measuring, command: Sequence[str] = ()) -> Iterator[Measure
         cached_peaks=ladder is not None and not ladder.remeasure,
         tuned=ladder is not None and ladder.tuned,
         sustain_s=chosen.sustain_s,
+        search=chosen.search,
     )
     with suite.prepared(request, make_machine) as measurement:
         yield measurement
@@ -886,6 +905,8 @@ def tune(**values: Any) -> Result:
     check_tuned(outcome.run)
     if chosen.plot:
         draw([outcome.run], "tune", chosen.plot)
+    if chosen.report:
+        write_report([outcome.run], chosen.report)
     return best
 
 

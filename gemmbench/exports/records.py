@@ -60,7 +60,7 @@ def _by_scope(name: str, holds: str) -> tuple[Column, ...]:
 
 
 COLUMNS: tuple[Column, ...] = (
-    Column("kind", str, "gemm, peak, bandwidth, transfer, latency, lowering or protocols"),
+    Column("kind", str, "gemm, peak, bandwidth, transfer, latency, lowering, protocols or look"),
     Column("variant", str, "kernel or library; of other kinds the probe"),
     Column("device", int, "position in the header's devices; -1 for the host"),
     Column("device_name", str, "its name; of the host the processor's"),
@@ -87,6 +87,8 @@ COLUMNS: tuple[Column, ...] = (
     Column("gflops_median", float, "1e9 operations per second: the median"),
     *_interval("gflops", "gflops_median"),
     *_by_scope("gflops", "1e9 operations per second of a GEMM"),
+    Column("burst_gflops", float, "of a best shape: the median of bursts, where gflops is settled"),
+    *_interval("burst_gflops", "burst_gflops"),
     Column("helpers_share", float, "fraction of the device scope that passes beside the multiplication take"),
     Column("peak_fraction", float, "rate in the kernel scope, or the next wider one, over the measured peak"),
     Column("gbps", float, "1e9 bytes per second: the best batch"),

@@ -106,7 +106,7 @@ def _sheet(run: Run, grid: _Grid) -> Sheet:
         ),
         rows=tuple(_line(run, grid, title, others) for title in grid.titles),
         notes=(
-            Note("%", "of the type's own peak, measured in this run", "dim"),
+            Note("%", "of the type's own peak, in the heading", "dim"),
             *notes.scopes(run, grid.device, grid.rows, grid.scope),
             *(Note(WORDS["unsupported"], f"{n}: {clean_lines(why)}", "dim") for n, why in lacking.items()),
             *notes.not_for(unsuited),

@@ -15,6 +15,7 @@ from gemmbench.model.problem import Gemm
 GUARD = 37.0  # what the cells around C hold; exact in every data type
 _BLOCK = 1024  # rows converted to double at a time
 _CHAR = 128  # integers lie from -128 to 127
+_REPEATED = 1_000_003  # numbers of a block that is repeated: a prime, so that no two rows begin alike
 
 
 def random_operands(
@@ -23,7 +24,7 @@ def random_operands(
     """op(A) (m x k), op(B) (k x n) and C (m x n) of every problem, one below the other, uniform in [-1, 1).
 
     Never zeros, which some devices run faster, unless they are asked for, to show by how much; or normal, as
-    torch.randn has them.
+    torch.randn has them; or a block over and over.
 
     They are as a device stores them: bfloat16 as its bits. tf32 is stored as float with all of float's
     digits, as a user's matrices are, so that a device has to drop some. Integers are uniform over all that a
@@ -41,10 +42,12 @@ def random_operands(
         drawn = np.float64 if dtype.itemsize == 8 else np.float32
         if how == "normal":
             return _stored(rng.standard_normal((rows, columns), dtype=drawn), dtype)
-        values = rng.random((rows, columns), dtype=drawn)
+        shape = (1, min(rows * columns, _REPEATED)) if how == "repeated" else (rows, columns)
+        values = rng.random(shape, dtype=drawn)
         values *= 2
         values -= 1
-        return _stored(values, dtype)
+        stored = _stored(values, dtype)
+        return np.resize(stored, (rows, columns)) if how == "repeated" else stored
 
     dtype = DTYPES[problem.dtype]
     return (

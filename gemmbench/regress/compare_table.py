@@ -33,6 +33,8 @@ STYLES: dict[Verdict, str] = {
     "faster": "green",
 }
 _MANY = 40  # lines; beyond it those that say nothing new are counted
+_ONE_SIDED: tuple[Verdict, ...] = ("missing", "new")  # and these are listed below the table
+_SMALL = 0.1  # ratios below it keep their digits
 _MOST_ANNOTATIONS = 10  # that GitHub shows of one step
 
 
@@ -61,7 +63,7 @@ def sheets(comparison: Comparison, every: bool = False) -> list[Sheet]:
         groups.setdefault(line.key[1], []).append(line)
     devices = sorted(groups, key=lambda device: (device == HOST, device))
     every_sheet = (_sheet(comparison, groups[device], names, hidden) for device in devices)
-    shown = [sheet for sheet in every_sheet if sheet.rows]
+    shown = [sheet for sheet in every_sheet if sheet.rows or sheet.notes]
     same = comparison.counts["same"] if hidden else 0
     last = Sheet(
         notes=(
@@ -79,7 +81,7 @@ def sheets(comparison: Comparison, every: bool = False) -> list[Sheet]:
 
 
 def _sheet(comparison: Comparison, lines: Sequence[Line], names: Mapping[int, str], hidden: bool) -> Sheet:
-    shown = [line for line in lines if not hidden or line.verdict != "same"]
+    shown = [line for line in lines if not hidden or line.verdict not in ("same", *_ONE_SIDED)]
     typed = len({line.row.dtype for line in comparison.lines}) > 1
 
     def cells(line: Line) -> tuple[Cell, ...]:
@@ -103,7 +105,7 @@ def _sheet(comparison: Comparison, lines: Sequence[Line], names: Mapping[int, st
         blocks=(("change", "verdict"), ("interval",), ("base", "new")),
         rows=tuple(map(cells, shown)),
         left=frozenset({"verdict"}),
-        notes=tuple(_reasons(lines, names)),
+        notes=(*(_one_sided(lines, names) if hidden else ()), *_reasons(lines, names)),
     )
 
 
@@ -146,6 +148,18 @@ def why_nothing(comparison: Comparison) -> str:
     reasons = [line.reason or VERDICTS[line.verdict] for line in comparison.lines]
     reasons += [f"{count} rows {why}" for why, count in comparison.left_out.items()]
     return "; ".join(dict.fromkeys(map(clean, reasons))) or "the runs have no rows"
+
+
+def _one_sided(lines: Sequence[Line], names: Mapping[int, str]) -> list[Note]:
+    """The rows that only one of the runs has: what they are of, in a few lines."""
+    notes = []
+    for verdict in _ONE_SIDED:
+        group = [line for line in lines if line.verdict == verdict and not line.reason]
+        if group:
+            counted = "1 row" if len(group) == 1 else f"{len(group)} rows"
+            text = f"{counted}: {_places(group, names)}; -v shows each"
+            notes.append(Note(verdict, text, STYLES[verdict]))
+    return notes
 
 
 def _reasons(lines: Sequence[Line], names: Mapping[int, str]) -> list[Note]:
@@ -209,7 +223,9 @@ def cost(line: Line, value: float | None) -> str:
     """A time, or a ratio of two."""
     if value is None:
         return ""
-    return f"x {units.number(value)}" if line.reference is not None else units.seconds(value)
+    if line.reference is None:
+        return units.seconds(value)
+    return f"x {units.number(value) if value >= _SMALL else f'{value:.3g}'}"
 
 
 def where(row: Row) -> str:

@@ -604,12 +604,12 @@ def derived(run: Run, row: Row) -> dict[str, object]:
     by_scope = {name: summary(row, name) for name in SCOPES}
     times = by_scope[scope] if scope and row.status == "ok" else None
     problem = row.problem or Problem(0, 0, 0)
-    is_gemm, has_shape = row.kind == "gemm", row.kind in ("gemm", "protocols")
+    is_gemm, has_shape = row.kind == "gemm", row.kind in ("gemm", "protocols", "look")
     rows_apart = (problem.ld or problem.tight) if is_gemm else (None, None, None)
     shown = shown_samples(row, view_scope(run)) if is_gemm else scope
-    reached = rate(row, shown or "") if row.kind in ("gemm", "peak") else None
+    reached = rate(row, shown or "") if row.kind in ("gemm", "peak", "look") else None
     moved = byte_rate(row)
-    figure = None if reached is None else reached.median if is_gemm else reached.best
+    figure = None if reached is None else reached.best if row.kind == "peak" else reached.median
     flops = flops_of(row) if is_gemm else 0
     rates_by_scope = [_rate(row, each, flops) for each in by_scope.values()]
     return {
@@ -629,6 +629,7 @@ def derived(run: Run, row: Row) -> dict[str, object]:
         "gflops": figure / GIGA if figure else None,
         **_interval_fields("gflops", reached, GIGA),
         **_fields_by_scope("gflops", GIGA, rates_by_scope),
+        **_burst_fields(row, shown or ""),
         "helpers_share": helpers_share(row) if is_gemm else None,
         "peak_fraction": peak_fraction(run, row),
         "gbps": moved.best / GIGA if moved else None,
@@ -646,6 +647,13 @@ def derived(run: Run, row: Row) -> dict[str, object]:
 
 
 _NONE = (None,) * len(SCOPES)
+
+
+def _burst_fields(row: Row, scope: str) -> dict[str, float | None]:
+    """The rate of the other state, with its interval, where a GEMM was measured in both."""
+    burst = in_state(row, "burst") if row.kind == "gemm" and row.burst else None
+    known = _interval_fields("burst_gflops", rate(burst, scope) if burst else None, GIGA)
+    return {"burst_gflops": known.pop("burst_gflops_median"), **known} if burst else {}
 
 
 def _interval_fields(

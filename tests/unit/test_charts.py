@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+import re
 import xml.etree.ElementTree
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -194,6 +195,16 @@ def test_numpy_is_dashed_black_and_the_peak_a_labelled_line() -> None:
     _, peak = curve(axes, "peak")
     assert peak == pytest.approx([345.0, 345.0], rel=0.01)
     assert "float peak 345" in texts(axes)
+
+
+@pytest.mark.parametrize("kind", ["throughput", "ladder"])
+def test_disturbed_points_are_counted_below(kind: str) -> None:
+    busy = Conditions(cores=2, windows={"host": Readings(window_s=1.0, other_cores=1.5)})
+    run = fake.fake_square()
+    rows = (replace(row, conditions=busy if row.variant == "tiled" else None) for row in run.rows)
+    said = words(only(draw(replace(run, rows=tuple(rows)), kind)))
+    assert re.search(r"Disturbed: \d+ of \d+ points; other programs used 1.50 of 2 cores\.", said)
+    assert "Disturbed" not in words(only(draw(run, kind)))
 
 
 def test_missing_points_are_gaps_and_are_named() -> None:

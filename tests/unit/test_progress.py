@@ -19,6 +19,7 @@ SKIP = fake.bad("naive", Problem(8, 8, 8), "skipped", "would take [bold]19 s[/]"
 EVENTS: tuple[Event, ...] = (
     Planned(2, 20.0),
     Finished(SKIP, resumed=True),
+    Finished(SKIP, is_planned=False),
     Started(1, "register float 512x512x512 [red]"),
     Staged("timing"),
     Finished(ROW),
@@ -42,7 +43,7 @@ def test_a_terminal_sees_label_stage_count_and_time() -> None:
     assert "0/2" in text
     assert "1/2" in text
     assert "0:20 left" in text
-    assert "2/2" not in text  # the resumed row was not among the planned ones
+    assert "2/2" not in text  # neither the resumed row nor the other was among the planned ones
 
 
 def test_no_terminal_no_word() -> None:
@@ -55,6 +56,7 @@ def test_quiet_is_quiet() -> None:
 
 def test_verbose_prints_rows_without_a_terminal() -> None:
     assert shown(terminal=False, verbose=1).splitlines() == [
+        "naive float 8x8x8: skipped: would take [bold]19 s[/]",
         "naive float 8x8x8: skipped: would take [bold]19 s[/]",
         "register float 512x512x512: 38.2 GFLOPS, noise 0.1 %",
     ]
