@@ -56,7 +56,6 @@ _FORMS: Mapping[str, tuple[Mapping[str, int], ...]] = {
         _form(64, 32, 16, 8, 4, 4, 2),
         _form(32, 32, 16, 4, 4, 4, 3),
         _form(16, 32, 16, 4, 4, 4, 3),
-        _form(16, 16, 8, 2, 4, 16, 2),
     ),
     "double": (
         _form(64, 64, 8, 8, 4, 2, 2),
@@ -214,6 +213,7 @@ SMALL = Variant(
 # --- thin ---------------------------------------------------------------------------------------------------
 
 _THIN = 16  # rows or columns
+_KEPT = (1, 2, 4, 8, 16)  # sums of a work-item
 _MOST_PARTS = 64
 _LEAST_STEPS = 256  # along k of a part
 
@@ -222,38 +222,45 @@ def _shape(*values: int) -> Mapping[str, int]:
     return dict(zip(("LX", "LY", "DEEP", "KC"), values, strict=True))
 
 
-_ROWS_SHAPES = {
-    # THIN:     LX  LY DEEP KC
-    1: _shape(16, 32, 8, 256),
-    2: _shape(16, 32, 8, 256),
-    4: _shape(16, 32, 8, 256),
-    8: _shape(16, 32, 4, 256),
-    16: _shape(16, 32, 4, 256),
+_SHAPES: Mapping[tuple[str, int], Mapping[int, Mapping[str, int]]] = {
+    # type, COLUMNS: by THIN    LX   LY DEEP  KC
+    ("float", 0): {1: _shape(8, 128, 8, 256), 4: _shape(32, 8, 2, 256), 16: _shape(32, 4, 2, 256)},
+    ("half", 0): {1: _shape(32, 8, 2, 256), 4: _shape(16, 8, 4, 256), 16: _shape(16, 16, 2, 256)},
+    ("float", 1): {1: _shape(32, 4, 2, 512), 4: _shape(32, 16, 2, 1024), 16: _shape(8, 64, 4, 512)},
+    ("half", 1): {1: _shape(16, 16, 1, 1024), 4: _shape(32, 16, 2, 1024), 16: _shape(8, 64, 4, 1024)},
 }
-"""How groups are made where rows are few, by how many sums a work-item keeps."""
-_COLUMNS_SHAPES = {
-    # THIN:     LX  LY DEEP KC
-    1: _shape(32, 8, 4, 512),
-    2: _shape(32, 8, 4, 512),
-    4: _shape(32, 8, 4, 256),
-    8: _shape(32, 8, 4, 512),
-    16: _shape(16, 16, 4, 512),
-}
-"""The same where columns are few."""
+"""How groups are made, by how many sums a work-item keeps at most (docs/small.md); double as float."""
+_WAVES = {0: 4, 1: 1}  # groups for each unit where k is cut into parts, by COLUMNS
 
 
 def _thin_shape(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]:
-    """Which operand is large, how many sums to keep, groups for them, and parts of k for every unit."""
+    """Which operand is large, how many sums to keep, groups for them, and parts of k for every unit.
+
+    Groups are as large and local memory is as much as the device has, or as was given.
+    """
     by_columns = p.get("COLUMNS", int(problem.n < problem.m))
-    few = min(problem.m, problem.n)
-    kept = next((count for count in _ROWS_SHAPES if count >= min(few, _THIN)), _THIN)
-    kept = p.get("THIN", kept)
-    shapes = _COLUMNS_SHAPES if by_columns else _ROWS_SHAPES
-    shape = {**shapes[min((each for each in shapes if each >= kept), default=_THIN)], **p}
-    full = {**shape, "COLUMNS": by_columns, "THIN": kept}
+    few = min(problem.m, problem.n, _THIN)
+    kept = p.get("THIN") or next(count for count in _KEPT if count >= few)
+    shapes = _SHAPES["half" if problem.dtype == "half" else "float", by_columns]
+    shape = shapes[min((each for each in shapes if each >= kept), default=_THIN)]
+    full = {**shape, "AHEAD": 0, **p, "COLUMNS": by_columns, "THIN": kept}
+    itemsize = DTYPES[problem.dtype].itemsize
+
+    def is_too_large() -> bool:
+        local = _thin_local({**full, "itemsize": itemsize}) * itemsize
+        return local > ceilings.group_local_bytes(device)
+
+    while "LY" not in p and full["LY"] > 1 and full["LX"] * full["LY"] > device.max_work_group_size:
+        full["LY"] //= 2
+    while "KC" not in p and full["KC"] > full["LX"] * full["WIDTH"] and is_too_large():
+        full["KC"] //= 2
+    while "LY" not in p and full["LY"] > 1 and is_too_large():
+        full["LY"] //= 2
     groups = problem.batch * max(1, _thin_groups({**full, "m": problem.m, "n": problem.n}))
-    wanted = max(1, round(device.compute_units / groups)) if device.type == "gpu" else 1
-    return {**full, "PARTS": min(wanted, _MOST_PARTS, max(1, problem.k // _LEAST_STEPS))}
+    parts = 1
+    if device.type == "gpu" and groups < _BUSY * device.compute_units:
+        parts = round(_WAVES[by_columns] * device.compute_units / groups)
+    return {**full, "PARTS": max(1, min(parts, _MOST_PARTS, problem.k // _LEAST_STEPS))}
 
 
 def _thin_tile(v: Values) -> tuple[int, int]:
@@ -278,7 +285,7 @@ def _thin_items(v: Values) -> tuple[int, int]:
     return long * v["LX"] * v["LY"], short * v["PARTS"]
 
 
-_MOST_SUMS = 8192  # elements of local memory, as in the kernel
+_MOST_SUMS = 4096  # elements of local memory, as in the kernel
 
 
 def _thin_local(p: Values) -> int:
@@ -286,13 +293,14 @@ def _thin_local(p: Values) -> int:
         return 0
     if p["COLUMNS"]:
         step, sums = p["LX"] * p["WIDTH"], p["LY"] * p["THIN"] * (p["LX"] + 1)
-        share = p["THIN"] * (round_up(p["KC"], step) + p["WIDTH"])
+        share = p["THIN"] * ((round_up(p["KC"], step) if p["AHEAD"] else p["KC"]) + p["WIDTH"])
+        share *= 1 + p["AHEAD"]
     else:
         step, each = p["LY"] * p["DEEP"], p["LX"] * p["LY"] * p["WIDTH"]
         sums = each * next((rows for rows in (p["THIN"], 8, 4, 2) if rows * each <= _MOST_SUMS), 1)
         quad = 2 if p["itemsize"] == 8 else 4
-        share = round_up(p["KC"], step) * (p["THIN"] + (0 if p["THIN"] % quad else quad))
-    return max(sums, 2 * share) * (2 if p["itemsize"] == 2 else 1)  # half is float there
+        share = 2 * round_up(p["KC"], step) * (p["THIN"] + (0 if p["THIN"] % quad else quad)) * p["AHEAD"]
+    return max(sums, share) * (2 if p["itemsize"] == 2 else 1)  # half is float there
 
 
 _MULTIPLY_THIN = multiply(
@@ -305,7 +313,11 @@ _MULTIPLY_THIN = multiply(
 
 
 def _thin_whole(v: Values) -> bool:
-    return _whole_rows(v) if v["COLUMNS"] else v["ldb"] % v["WIDTH"] == 0
+    """Whether vectors fit the rows of what is read by them: A, or B and at times A."""
+    if v["COLUMNS"]:
+        return _whole_rows(v)
+    by_elements = v["AHEAD"] == 1 or v["DEEP"] % v["WIDTH"] != 0  # of A
+    return v["ldb"] % v["WIDTH"] == 0 and (by_elements or _whole_rows(v))
 
 
 THIN = Variant(
@@ -331,12 +343,17 @@ THIN = Variant(
     ),
     parameters={
         "COLUMNS": Parameter("1: for few columns of C, along A; 0: for few rows, along B", (0, 1), least=0),
-        "THIN": Parameter("rows or columns of C whose sums a work-item keeps", (1, 2, 4, 8, 16)),
+        "THIN": Parameter("rows or columns of C whose sums a work-item keeps", _KEPT),
         "WIDTH": Parameter("elements of a vector: 16 bytes", (2, 4, 8)),
         "LX": Parameter("work-items of a group along rows of the large operand", (8, 16, 32, 64)),
-        "LY": Parameter("and across them", (4, 8, 16, 32, 64)),
+        "LY": Parameter("and across them", (4, 8, 16, 32, 64, 128)),
         "DEEP": Parameter("rows of the large operand that a work-item reads at once", (1, 2, 4, 8)),
-        "KC": Parameter("steps along k of the small operand in local memory", (64, 128, 256, 512)),
+        "KC": Parameter("steps along k of the small operand in local memory", (128, 256, 512, 1024)),
+        "AHEAD": Parameter(
+            "1: what is needed next is on its way, the small operand in local memory",
+            (0, 1),
+            least=0,
+        ),
         "PARTS": Parameter("parts of k, each a group's of its own", (1, 2, 4, 8), launch=True),
     },
     presets={

@@ -77,7 +77,8 @@ def test_given_parameters_stay_and_the_others_follow() -> None:
         ("small", Gemm(64, 63, 64), Layout(64, 64, 63), "small"),  # what a vector holds past n is no column
         ("small", Gemm(64, 63, 64), None, "small_ragged"),
         ("small", Gemm(64, 64, 63), Layout(64, 64, 64), "small_ragged"),  # past k it would be part of a sum
-        ("thin", Gemm(4, 64, 63), None, "thin"),
+        ("thin", Gemm(4, 64, 63), None, "thin"),  # two steps of A at a time, by elements
+        ("thin", Gemm(1, 64, 63), None, "thin_ragged"),  # eight, by vectors
         ("thin", Gemm(4, 63, 64), None, "thin_ragged"),
         ("thin", Gemm(64, 3, 64), None, "thin"),
         ("thin", Gemm(64, 4, 63), Layout(64, 4, 4), "thin_ragged"),
@@ -133,18 +134,18 @@ def test_a_few_groups_share_k_and_their_sums_are_added_up() -> None:
     assert known["PARTS"] > 8
     assert [step.kernel for step in THIN.steps(known)] == ["thin", "thin_sum"]
     assert THIN.temporary_bytes(Gemm(4, 256, 65536), known)["P"] == known["PARTS"] * 4 * 256 * 4
-    assert [step.kernel for step in THIN.steps(values("thin", Gemm(4, 8192, 8192)))] == ["thin"]
+    assert [step.kernel for step in THIN.steps(values("thin", Gemm(1, 8192, 8192)))] == ["thin"]
 
 
-DEPTHS = re.findall(r"const int depth = (.+);", kernel_files.raw("gemm/24_thin.cl"))
+DEPTHS = sorted({*re.findall(r"const int depth = (.+);", kernel_files.raw("gemm/24_thin.cl"))})
 
 
 @pytest.mark.parametrize("depth", DEPTHS)
 @pytest.mark.parametrize("parts", [1, 2, 3, 64])
 @pytest.mark.parametrize("k", [0, 1, 7, 8, 100, 4096])
 def test_the_parts_have_every_step_along_k_once(k: int, parts: int, depth: str) -> None:
-    assert len(DEPTHS) == 2
-    each = eval(depth.replace("/", "//"), {"k": k, "parts": parts, "DEEP": 4, "STEP": 128})
+    assert len(DEPTHS) == 3
+    each = eval(depth.replace("/", "//"), {"k": k, "parts": parts, "DEEP": 4, "STEP": 128, "KC": 256})
     assert [p for part in range(parts) for p in range(part * each, min(part * each + each, k))] == list(
         range(k)
     )
