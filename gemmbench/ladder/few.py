@@ -72,6 +72,15 @@ _FORMS: Mapping[str, tuple[Mapping[str, int], ...]] = {
 """From large tiles to small: the first with a tile for nearly every unit is taken (docs/small.md)."""
 _PLAIN_STAGES = 2  # where tiles go through registers
 
+_BATCH_FORMS: Mapping[str, tuple[Mapping[str, int], ...]] = {
+    "float": (
+        #      BM  BN  BK TM TN SPLIT STAGES
+        _form(64, 64, 16, 8, 8, 1, 3),
+        _form(32, 32, 16, 4, 4, 1, 3),
+    ),
+}
+"""Of batches, whose problems keep the units busy: k is not cut, and no tile is much larger than a problem."""
+
 
 def _small_form(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]:
     """The largest tile of which there is one for nearly every unit; given parameters stay, others follow.
@@ -97,10 +106,13 @@ def _small_form(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]
         return _small_local({**form, "itemsize": itemsize}) * itemsize <= ceilings.group_local_bytes(device)
 
     def has_enough(form: Values) -> bool:
-        tiles = -(-problem.m // form["BM"]) * -(-problem.n // form["BN"])
+        tiles = problem.batch * -(-problem.m // form["BM"]) * -(-problem.n // form["BN"])
         return tiles >= _BUSY * device.compute_units
 
-    forms = [full(form) for form in _FORMS.get(problem.dtype, _FORMS["float"])]
+    edge = max(problem.m, problem.n)
+    whole = (form for form in _BATCH_FORMS.get(problem.dtype, ()) if form["BM"] < 2 * edge)
+    chosen = (*(whole if problem.batch > 1 else ()), *_FORMS.get(problem.dtype, _FORMS["float"]))
+    forms = [full(form) for form in chosen]
     usable = [form for form in forms if fits(form)] or forms[-1:]
     return next(filter(has_enough, usable), usable[-1])
 
@@ -137,6 +149,7 @@ _MULTIPLY_SMALL = multiply(
 SMALL = Variant(
     name="small",
     family=OURS,
+    likely={"gpu": 5, "narrow-gpu": 4, "batched-gpu": 1},
     idea="for small products: many small tiles, the work-items of a group share the k-loop, one launch",
     source=_SOURCE,
     passes=(
@@ -188,6 +201,7 @@ SMALL = Variant(
     lacks=_lacks,
     compiled_for=_compiled_for,
     sums={"half": "float"},
+    batches=True,
     edge=lambda p: max(p.get("BM", 0), p.get("BN", 0), 16),
     unfit=lambda problem: (
         f"small is for m, n and k of {_LARGEST} or less"
@@ -242,7 +256,7 @@ def _thin_shape(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]
         full["KC"] //= 2
     while "LY" not in p and full["LY"] > 1 and is_too_large():
         full["LY"] //= 2
-    groups = max(1, _thin_groups({**full, "m": problem.m, "n": problem.n}))
+    groups = problem.batch * max(1, _thin_groups({**full, "m": problem.m, "n": problem.n}))
     parts = 1
     if device.type == "gpu" and groups < _BUSY * device.compute_units:
         parts = round(_WAVES[by_columns] * device.compute_units / groups)
@@ -309,6 +323,7 @@ def _thin_whole(v: Values) -> bool:
 THIN = Variant(
     name="thin",
     family=OURS,
+    likely={"narrow-gpu": 1},
     idea="for few rows or columns, down to a vector: the large operand is read once, sums stay in registers",
     source=_SOURCE,
     passes=(
@@ -357,6 +372,7 @@ THIN = Variant(
     lacks=_lacks,
     compiled_for=_compiled_for,
     sums={"half": "float"},
+    batches=True,
     edge=lambda p: max(_thin_tile(p)) if "LX" in p else 32,  # a problem has yet to choose
     tile=_thin_tile,
     unfit=lambda problem: (

@@ -288,6 +288,11 @@ void small(int m, int n, int k, SCALAR alpha,
            __global const STORED *restrict B, int ldb, SCALAR beta,
            __global STORED *restrict C, int ldc)
 {
+#ifdef BATCHED
+    BATCH_OFFSET(A, ROWS_A, lda)
+    BATCH_OFFSET(B, ROWS_B, ldb)
+    BATCH_OFFSET(C, m, ldc)
+#endif
     __local REAL local_all[LOCAL_ELEMENTS] __attribute__((aligned(16)));
     multiplied(m, n, k, alpha, A, lda, B, ldb, beta, C, ldc, local_all, 1);
 }
@@ -298,6 +303,11 @@ void small_ragged(int m, int n, int k, SCALAR alpha,
                   __global const STORED *restrict B, int ldb, SCALAR beta,
                   __global STORED *restrict C, int ldc)
 {
+#ifdef BATCHED
+    BATCH_OFFSET(A, ROWS_A, lda)
+    BATCH_OFFSET(B, ROWS_B, ldb)
+    BATCH_OFFSET(C, m, ldc)
+#endif
     __local REAL local_all[LOCAL_ELEMENTS] __attribute__((aligned(16)));
     multiplied(m, n, k, alpha, A, lda, B, ldb, beta, C, ldc, local_all, 0);
 }

@@ -447,6 +447,12 @@ void thin(int m, int n, int k, SCALAR alpha,
           __global const STORED *restrict B, int ldb, SCALAR beta,
           __global STORED *restrict C, int ldc, __global REAL *restrict P, int parts)
 {
+#ifdef BATCHED
+    BATCH_OFFSET(A, ROWS_A, lda)
+    BATCH_OFFSET(B, ROWS_B, ldb)
+    BATCH_OFFSET(C, m, ldc)
+    BATCH_OFFSET(P, parts, (size_t)m * n)
+#endif
     __local REAL local_all[LOCAL_ELEMENTS] __attribute__((aligned(16)));
     multiplied(m, n, k, alpha, A, lda, B, ldb, beta, C, ldc, P, parts, local_all, 1);
 }
@@ -457,6 +463,12 @@ void thin_ragged(int m, int n, int k, SCALAR alpha,
                  __global const STORED *restrict B, int ldb, SCALAR beta,
                  __global STORED *restrict C, int ldc, __global REAL *restrict P, int parts)
 {
+#ifdef BATCHED
+    BATCH_OFFSET(A, ROWS_A, lda)
+    BATCH_OFFSET(B, ROWS_B, ldb)
+    BATCH_OFFSET(C, m, ldc)
+    BATCH_OFFSET(P, parts, (size_t)m * n)
+#endif
     __local REAL local_all[LOCAL_ELEMENTS] __attribute__((aligned(16)));
     multiplied(m, n, k, alpha, A, lda, B, ldb, beta, C, ldc, P, parts, local_all, 0);
 }
@@ -465,6 +477,10 @@ void thin_ragged(int m, int n, int k, SCALAR alpha,
 __kernel void thin_sum(int m, int n, SCALAR alpha, SCALAR beta, __global STORED *restrict C, int ldc,
                        __global const REAL *restrict P, int parts)
 {
+#ifdef BATCHED
+    BATCH_OFFSET(C, m, ldc)
+    BATCH_OFFSET(P, parts, (size_t)m * n)
+#endif
     const int column = get_global_id(0), row = get_global_id(1);
     if (row >= m || column >= n)
         return;

@@ -17,6 +17,7 @@ from gemmbench.gemm.opencl_bench import LoweringBench
 from gemmbench.gemm.workloads import Convolution
 from gemmbench.ladder import BY_NAME
 from gemmbench.ladder.variant import Variant
+from gemmbench.model import kernel_files
 from gemmbench.model.case import Case, Policy
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.problem import Gemm
@@ -61,8 +62,9 @@ def main() -> None:
     name, dtype, *rest = sys.argv[1:]
     given = {key: int(value) for key, equals, value in (each.partition("=") for each in rest) if equals}
     if "no-barrier" in rest:
-        text = runtime_module.text
-        runtime_module.text = lambda *file: text(*file).replace("barrier(CLK_LOCAL_MEM_FENCE);", ";")
+        source = kernel_files.source
+        planted: Any = runtime_module
+        planted.source = lambda *file: source(*file).replace("barrier(CLK_LOCAL_MEM_FENCE);", ";")
     (device,) = devices()
     assert "Oclgrind" in device.platform, device.platform
     if name == lowering.IM2COL:
