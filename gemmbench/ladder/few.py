@@ -88,8 +88,8 @@ def _small_form(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]
     Of the tiles that fit a group's local memory, with fewer stages where need be; if none does, the smallest.
     """
     itemsize = DTYPES[problem.dtype].itemsize
-    copies = problem.dtype != "half" and device.compute_capability >= _COPIES_SINCE
-    copies = bool(p.get("ASYNC", copies))
+    has_copies = device.compute_capability >= _COPIES_SINCE and _NVIDIA in device.extensions
+    copies = bool(p.get("ASYNC", has_copies and problem.dtype != "half"))
 
     def full(form: Values) -> dict[str, int]:
         known = {**form, "ASYNC": int(copies), "STAGES": form["STAGES"] if copies else _PLAIN_STAGES, **p}
