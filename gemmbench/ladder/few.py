@@ -16,6 +16,7 @@ from gemmbench.ladder.variant import (
 )
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.dtypes import DTYPES
+from gemmbench.model.kernel_files import HALF_STORED
 from gemmbench.model.problem import Gemm
 from gemmbench.stats import ceilings
 
@@ -28,7 +29,7 @@ def _lacks(device: DeviceFacts, dtype: str) -> str:
 
 
 def _compiled_for(dtype: str) -> tuple[str, ...]:
-    return ("-DREAL_float", "-DSTORED_half") if dtype == "half" else (f"-DREAL_{dtype}",)
+    return ("-DREAL_float", HALF_STORED) if dtype == "half" else (f"-DREAL_{dtype}",)
 
 
 def _whole_rows(v: Values) -> bool:
