@@ -409,7 +409,7 @@ class KeptPresets(_Kept[Preset]):
         for preset in self._rows(device):
             if (preset.variant, preset.dtype, preset.source) == (variant.name, dtype, source(variant)):
                 try:
-                    parameters = variant.preset(device.family, preset.parameters, dtype, device.vector_bits)
+                    parameters = variant.preset(device.family, preset.parameters, dtype, device)
                 except ParameterError:
                     return None
                 return Tuned(parameters, _note(preset, self.path(device)))

@@ -111,7 +111,7 @@ def test_tuned_parameters_are_told_and_left_out_where_they_are_not_wanted(
     call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     register = BY_NAME["register"]
-    shipped = register.preset("cpu-intel", dtype="half", vector_bits=fake_runs.CPU.vector_bits)
+    shipped = register.preset("cpu-intel", dtype="half", device=fake_runs.CPU)
     mine = {**shipped, "BK": 8}
     monkeypatch.setenv("GEMMBENCH_FAKE_GAINS", "BK=8 1.5")
     preset = Preset(
