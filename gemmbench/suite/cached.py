@@ -446,4 +446,4 @@ def _note(preset: Preset, path: Path) -> str:
     sizes = ", ".join(problem.shape for problem in preset.problems)
     gain = f", {number(preset.speedup)} times the shipped preset's rate" if preset.speedup else ""
     when = f"{preset.found_utc[:10]}, at {sizes}{gain}"
-    return f"tuned parameters from {path} ({when}); --no-tuned leaves them out"
+    return f"preset: tuned {when}, kept in {path}; --no-tuned takes the shipped one"
