@@ -182,7 +182,7 @@ def _blocks(problem: Gemm, device: DeviceFacts, parameters: Values) -> dict[str,
     down, across = _grid(tiles, panels, tallest, cores, height, width)
     packed = _INSIDE if is_near or down <= _COPIES else _BEFORE
     return {
-        "PACKA": int(not is_few and problem.n >= _COLUMNS_TO_PACK),
+        "PACKA": int(not is_few and packed == _BEFORE and problem.n >= _COLUMNS_TO_PACK),
         "PACKB": _THERE if is_few else packed,
         "KC": depth,
         "TILES": -(-tiles // down),

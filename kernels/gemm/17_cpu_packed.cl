@@ -143,6 +143,9 @@ static inline void finish(__global REAL *c, VECTOR sum, int count, SCALAR alpha,
 MICRO_KERNEL(both_packed, __global, MR, NV, 1, MR, NR) /* where the distances are known, registers for them are saved */
 MICRO_KERNEL(b_packed, __global, MR, NV, a_row, 1, NR)
 MICRO_KERNEL(inside, __local, MR, NV, a_row, 1, NR)
+#if NV > 2 /* a vector less, for a last panel that has no more */
+MICRO_KERNEL(nearly, __local, MR, (NV - 1), a_row, 1, NR)
+#endif
 MICRO_KERNEL(narrow, __local, MR, 1, a_row, a_step, NR)
 MICRO_KERNEL(whole, __global, MR, NV, a_row, a_step, b_step)
 MICRO_KERNEL(flat, __global, 1, NV, a_row, a_step, b_step)
@@ -198,6 +201,10 @@ void cpu_packed(int m, int n, int k, SCALAR alpha, __global const REAL *restrict
                 else if (how == INSIDE && (a_packed || 2 * columns <= NR))
                     for (int j = 0; j < columns; j += WIDTH)
                         narrow(left, columns - j, depth, alpha, a, a_row, a_step, copied + j, NR, keep, c + j, ldc);
+#if NV > 2
+                else if (how == INSIDE && columns <= NR - WIDTH)
+                    nearly(left, columns, depth, alpha, a, lda, 1, copied, NR, keep, c, ldc);
+#endif
                 else if (how == INSIDE)
                     inside(left, columns, depth, alpha, a, lda, 1, copied, NR, keep, c, ldc);
                 else if (a_packed)
