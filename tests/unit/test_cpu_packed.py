@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 from heapq import heapreplace
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -12,6 +14,8 @@ from gemmbench.ladder.variant import ParameterError, Values
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.dtypes import DTYPES
 from gemmbench.model.problem import Gemm
+from gemmbench.opencl.discovery import data_caches
+from gemmbench.opencl.runtime import ask_for_huge_pages
 from tests.unit.test_plan import DEVICE
 
 VARIANT = BY_NAME["cpu-packed"]
@@ -147,3 +151,25 @@ def test_a_micro_tile_fills_the_registers(dtype: str, bits: int, registers: int)
 def test_more_panels_than_a_row_has_room_for_are_refused() -> None:
     with pytest.raises(ParameterError, match="PANELS must be at most DEPTH"):
         VARIANT.preset("cpu-other", {"PANELS": 2000}, device=WIDE)
+
+
+def test_caches_are_those_of_data_by_level(tmp_path: Path) -> None:
+    kinds = [("Instruction", 1, "64K"), ("Unified", 3, "32768K"), ("Data", 1, "32K"), ("Unified", 2, "1024K")]
+    for index, (kind, level, size) in enumerate(kinds):
+        folder = tmp_path / f"index{index}"
+        folder.mkdir()
+        for name, text in (("type", kind), ("level", str(level)), ("size", size)):
+            (folder / name).write_text(f"{text}\n")
+    (tmp_path / "index9").mkdir()  # a container may hide files
+    assert data_caches(tmp_path) == (32 * KIB, MIB, 32 * MIB)
+
+
+def test_huge_pages_are_asked_for_whole_pages_of_large_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[int, int]] = []
+    library = SimpleNamespace(madvise=lambda begin, length, _: asked.append((begin.value, length.value)))
+    monkeypatch.setattr("ctypes.CDLL", lambda _: library)
+    monkeypatch.setattr("mmap.MADV_HUGEPAGE", 14, raising=False)
+    ask_for_huge_pages(4096, 4 * MIB - 1)
+    assert asked == []
+    ask_for_huge_pages(4096 + 64, 4 * MIB)
+    assert asked == [(2 * 4096, 4 * MIB - 4096)]
