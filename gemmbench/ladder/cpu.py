@@ -173,17 +173,17 @@ def _blocks(problem: Gemm, device: DeviceFacts, parameters: Values) -> dict[str,
     block = max(near // 2, min(share // _BLOCK_SHARE, 2 * near))
     slices = min(longest, -(-cores // (tiles * panels)))
     steps = -(-problem.k // slices)
-    is_few = problem.m < _ROWS_TO_PACK
+    is_there = problem.m < _ROWS_TO_PACK or problem.k <= _DEPTHS_THERE[1]
     there = _DEPTHS_THERE[problem.m > _DEPTHS_THERE[0]]
-    turns = max(1, -(-steps // (there if is_few else parameters["DEPTH"])))
+    turns = max(1, -(-steps // (there if is_there else parameters["DEPTH"])))
     depth = max(1, -(-steps // turns))
     tallest = max(1, block // (depth * itemsize * height))
 
     down, across = _grid(tiles, panels, tallest, cores, height, width)
     packed = _INSIDE if is_near or down <= _COPIES else _BEFORE
     return {
-        "PACKA": int(not is_few and packed == _BEFORE and problem.n >= _COLUMNS_TO_PACK),
-        "PACKB": _THERE if is_few else packed,
+        "PACKA": int(not is_there and packed == _BEFORE and problem.n >= _COLUMNS_TO_PACK),
+        "PACKB": _THERE if is_there else packed,
         "KC": depth,
         "TILES": -(-tiles // down),
         "PANELS": -(-panels // across),
