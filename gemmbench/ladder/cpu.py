@@ -31,6 +31,7 @@ _BLOCK_SHARE = 8  # of a core's share of the last cache: A's part of a block, wh
 _DEPTHS_THERE = 8, 16  # rows of B as it is that are fetched side by side, to so many rows of C and beyond
 _ROWS_TO_PACK = 48  # of C: fewer read B too seldom to pay for a copy
 _COLUMNS_TO_PACK = 4096  # of C: fewer read A too seldom
+_COLUMNS_TO_TURN = 256  # the same for A stored transposed, of which every step along k lies in another page
 _COPIES = 2  # of B, made inside by the blocks of a column of blocks, that cost no more than a pass before
 _BLOCKS_EACH = 4  # blocks for each compute unit, at most
 _FETCH = 4  # multiplications in the time that one more element of A or B takes to come
@@ -110,19 +111,21 @@ def _slices(v: Values) -> int:
 
 
 def _is_row(v: Values) -> bool:
-    return v["m"] == 1
+    return v["m"] == 1 and not v["ta"] and not v["tb"]
 
 
 def _is_column(v: Values) -> bool:
-    return v["n"] == 1 and v["m"] > 1
+    return v["n"] == 1 and v["m"] > 1 and not v["ta"] and not v["tb"]
 
 
 def _is_matrix(v: Values) -> bool:
-    return v["m"] != 1 and v["n"] != 1
+    return not _is_row(v) and not _is_column(v)
 
 
 @lru_cache(maxsize=1024)
-def _grid(tiles: int, panels: int, tallest: int, cores: int, height: int, width: int) -> tuple[int, int]:
+def _grid(
+    tiles: int, panels: int, tallest: int, cores: int, height: int, width: int, batch: int
+) -> tuple[int, int]:
     """How many blocks of C go down and across: see `_blocks`.
 
     Args:
@@ -132,16 +135,17 @@ def _grid(tiles: int, panels: int, tallest: int, cores: int, height: int, width:
         cores: of the device.
         height: rows of a micro-tile.
         width: its columns.
+        batch: problems, each cut into such a grid.
     """
 
     def cost(grid: tuple[int, int]) -> tuple[float, int]:
         down, across = grid
         rows, columns = -(-tiles // down), -(-panels // across)
-        rounds = -(-(-(-tiles // rows) * -(-panels // columns)) // cores)
+        rounds = -(-(batch * -(-tiles // rows) * -(-panels // columns)) // cores)
         fetched = 1 / (rows * height) + 1 / (columns * width)
         return rounds * rows * columns * (1 + _FETCH * fetched), down * across
 
-    least, wanted = -(-tiles // tallest), cores * _BLOCKS_EACH
+    least, wanted = -(-tiles // tallest), -(-cores * _BLOCKS_EACH // batch)
     grids = [
         (down, across)
         for down in range(least, min(tiles, max(least, wanted)) + 1)
@@ -162,27 +166,34 @@ def _blocks(problem: Gemm, device: DeviceFacts, parameters: Values) -> dict[str,
     longest = max(1, problem.k // _LEAST_SPAN)
     near = _second_cache(device)
     is_near = problem.n * problem.k * itemsize <= near
-    if problem.m == 1:  # long rows of B, whose sums stay in half of the first cache
+    turned = problem.trans_a, problem.trans_b
+    if problem.m == 1 and not any(turned):  # long rows of B, whose sums stay in half of the first cache
         first = device.data_caches[0] if device.data_caches else _L1
         most = min(first // 2 // itemsize // width, parameters["DEPTH"])
         strip = max(1, min(-(-panels // cores) if is_near else panels, most))
-        slices = 1 if is_near else min(longest, -(-cores * _ROW_PARTS // -(-panels // strip)))
+        slices = (
+            1 if is_near else min(longest, -(-cores * _ROW_PARTS // (-(-panels // strip) * problem.batch)))
+        )
         return {"PACKA": 0, "PACKB": _THERE, "KC": 1, "TILES": 1, "PANELS": strip, "SLICES": slices}
 
     share = max(device.cache_bytes, device.last_level_cache_bytes) // cores
     block = max(near // 2, min(share // _BLOCK_SHARE, 2 * near))
-    slices = min(longest, -(-cores // (tiles * panels)))
+    slices = min(longest, -(-cores // (tiles * panels * problem.batch)))
     steps = -(-problem.k // slices)
-    is_there = problem.m < _ROWS_TO_PACK or problem.k <= _DEPTHS_THERE[1]
+    is_few = problem.m < _ROWS_TO_PACK
+    is_there = not problem.trans_b and (is_few or problem.k <= _DEPTHS_THERE[1])
     there = _DEPTHS_THERE[problem.m > _DEPTHS_THERE[0]]
     turns = max(1, -(-steps // (there if is_there else parameters["DEPTH"])))
     depth = max(1, -(-steps // turns))
     tallest = max(1, block // (depth * itemsize * height))
 
-    down, across = _grid(tiles, panels, tallest, cores, height, width)
-    packed = _INSIDE if is_near or down <= _COPIES else _BEFORE
+    down, across = _grid(tiles, panels, tallest, cores, height, width, problem.batch)
+    columns = _COLUMNS_TO_TURN if problem.trans_a else _COLUMNS_TO_PACK
+    packs_a = not is_few and not is_there and problem.n >= columns
+    is_inside = is_few or ((is_near or down <= _COPIES) and not (packs_a and problem.trans_a))
+    packed = _INSIDE if is_inside else _BEFORE
     return {
-        "PACKA": int(not is_there and packed == _BEFORE and problem.n >= _COLUMNS_TO_PACK),
+        "PACKA": int(packs_a and packed == _BEFORE),
         "PACKB": _THERE if is_there else packed,
         "KC": depth,
         "TILES": -(-tiles // down),
@@ -194,7 +205,7 @@ def _blocks(problem: Gemm, device: DeviceFacts, parameters: Values) -> dict[str,
 CPU_PACKED = Variant(
     name="cpu-packed",
     family=OURS,
-    likely={"cpu": 1, "narrow-cpu": 1},
+    likely={"cpu": 1, "narrow-cpu": 1, "batched-cpu": 1},
     idea="for CPUs: B packed into panels, a micro-tile of C in vector registers, a work-item per block of C",
     source="gemmbench, after the structure of BLIS (Van Zee and van de Geijn, ACM TOMS 41, 2015)",
     passes=(
@@ -211,7 +222,7 @@ CPU_PACKED = Variant(
             "pack",
             _FILE,
             "pack_b",
-            ("steps", "k", "B", "ldb", "BP"),
+            ("steps", "k", "n", "B", "ldb", "BP"),
             lambda v: (v["n"] // _width(v), -(-v["k"] // v["steps"])),
             lambda _: _ONE,
             when=lambda v: v["PACKB"] == _BEFORE and _is_matrix(v),
@@ -232,7 +243,7 @@ CPU_PACKED = Variant(
             "multiply",
             _FILE,
             "one_row",
-            ("n", "k", "alpha", "A", "B", "ldb", "beta", "C", "P", "PANELS", "span"),
+            ("n", "k", "alpha", "A", "lda", "B", "ldb", "beta", "C", "ldc", "P", "PANELS", "span"),
             lambda v: (-(-_panels(v) // v["PANELS"]), _slices(v)),
             lambda _: _ONE,
             when=_is_row,
@@ -293,6 +304,8 @@ CPU_PACKED = Variant(
     },
     local_elements=lambda p: p["DEPTH"] * _width(p),
     device_type="cpu",
+    either=lambda _: ("A", "B"),
+    batches=True,
     edge=lambda p: max(p["MR"], _width(p)),
     tile=lambda p: (p["TILES"] * p["MR"], p["PANELS"] * _width(p)),
 )
@@ -315,7 +328,7 @@ def _lacks(device: DeviceFacts, dtype: str) -> str:
 INTEL_BLOCK = Variant(
     name="intel-block",
     family=OURS,
-    likely={"gpu": 5},
+    likely={"gpu": 6},
     idea="for Intel's GPUs, and untested on one: sub-group block reads and shuffles",
     source="gemmbench; Intel's extension cl_intel_subgroups describes the block reads",
     passes=(
@@ -344,6 +357,7 @@ INTEL_BLOCK = Variant(
     extensions=lambda _: (_SUBGROUPS, "cl_intel_required_subgroup_size"),
     type_extensions={"double": ("cl_intel_subgroups_long",), "half": ("cl_intel_subgroups_short",)},
     lacks=_lacks,
+    batches=True,
     sub_group=lambda p: p["LANES"],
     edge=lambda p: max(p["LANES"] * p["TN"], p["GY"] * p["TM"]),
 )

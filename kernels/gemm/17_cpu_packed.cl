@@ -39,9 +39,20 @@
 __kernel ALONE
 void pack_a(int steps, int m, int k, __global const REAL *restrict A, int lda, __global REAL *restrict AP)
 {
+#ifdef BATCHED
+    BATCH_OFFSET(A, ROWS_A, lda)
+    BATCH_OFFSET(AP, get_global_size(0) * MR, k)
+#endif
     const int panel = get_global_id(0), row = panel * MR;
     const int p0 = get_global_id(1) * steps, p1 = min(p0 + steps, k);
     __global REAL *to = AP + ((size_t)panel * k + p0) * MR;
+#ifdef TRANS_A
+    for (int p = p0; p < p1; p++, to += MR) {
+        #pragma unroll
+        for (int i = 0; i < MR; i++)
+            to[i] = A[(size_t)p * lda + min(row + i, m - 1)];
+    }
+#else
     __global const REAL *from[MR];
     #pragma unroll
     for (int i = 0; i < MR; i++)
@@ -51,40 +62,71 @@ void pack_a(int steps, int m, int k, __global const REAL *restrict A, int lda, _
         for (int i = 0; i < MR; i++)
             to[i] = from[i][p];
     }
+#endif
 }
+
+/* A panel's rows of B from p0 on, as many as depth says, one after the other, zeros past the last column. */
+#ifdef TRANS_B
+#define PACK(name, SPACE)                                                                                              \
+    static inline void name(SPACE REAL *to, __global const REAL *B, int ldb, int p0, int depth, int column, int n)     \
+    {                                                                                                                  \
+        const int columns = min(NR, n - column);                                                                       \
+        int j = 0;                                                                                                     \
+        for (; j + 4 <= columns; j += 4) { /* blocks of 4 x 4 are turned round in registers */                         \
+            __global const REAL *row = B + (size_t)(column + j) * ldb + p0;                                            \
+            SPACE REAL *block = to + j;                                                                                \
+            int p = 0;                                                                                                 \
+            for (; p + 4 <= depth; p += 4, block += 4 * NR) {                                                          \
+                const REALV(4) a = vload4(0, row + p), b = vload4(0, row + ldb + p),                                   \
+                               c = vload4(0, row + 2 * (size_t)ldb + p), d = vload4(0, row + 3 * (size_t)ldb + p);     \
+                vstore4((REALV(4))(a.x, b.x, c.x, d.x), 0, block);                                                     \
+                vstore4((REALV(4))(a.y, b.y, c.y, d.y), 0, block + NR);                                                \
+                vstore4((REALV(4))(a.z, b.z, c.z, d.z), 0, block + 2 * NR);                                            \
+                vstore4((REALV(4))(a.w, b.w, c.w, d.w), 0, block + 3 * NR);                                            \
+            }                                                                                                          \
+            for (; p < depth; p++, block += NR)                                                                        \
+                for (int i = 0; i < 4; i++)                                                                            \
+                    block[i] = row[(size_t)i * ldb + p];                                                               \
+        }                                                                                                              \
+        for (; j < NR; j++)                                                                                            \
+            for (int p = 0; p < depth; p++)                                                                            \
+                to[p * NR + j] = j < columns ? B[(size_t)(column + j) * ldb + p0 + p] : (REAL)0;                       \
+    }
+#else
+#define PACK(name, SPACE)                                                                                              \
+    static inline void name(SPACE REAL *to, __global const REAL *B, int ldb, int p0, int depth, int column, int n)     \
+    {                                                                                                                  \
+        __global const REAL *from = B + (size_t)p0 * ldb + column;                                                     \
+        const int columns = min(NR, n - column), vectors = columns / WIDTH;                                            \
+        for (int p = 0; p < depth; p++, from += ldb, to += NR) {                                                       \
+            if (columns == NR) {                                                                                       \
+                PRAGMA(unroll)                                                                                         \
+                for (int v = 0; v < NV; v++)                                                                           \
+                    STORE(LOAD(from + v * WIDTH), to + v * WIDTH);                                                     \
+                continue;                                                                                              \
+            }                                                                                                          \
+            for (int v = 0; v < vectors; v++)                                                                          \
+                STORE(LOAD(from + v * WIDTH), to + v * WIDTH);                                                         \
+            for (int v = vectors; v < NV; v++)                                                                         \
+                STORE((VECTOR)(0), to + v * WIDTH);                                                                    \
+            for (int j = vectors * WIDTH; j < columns; j++)                                                            \
+                to[j] = from[j];                                                                                       \
+        }                                                                                                              \
+    }
+#endif
+PACK(pack_before, __global)
+PACK(pack_inside, __local) /* into the memory of the core that reads it next */
 
 /* BP from B: a work-item copies so many rows of one whole panel. */
 __kernel ALONE
-void pack_b(int steps, int k, __global const REAL *restrict B, int ldb, __global REAL *restrict BP)
+void pack_b(int steps, int k, int n, __global const REAL *restrict B, int ldb, __global REAL *restrict BP)
 {
-    const int panel = get_global_id(0), p0 = get_global_id(1) * steps, p1 = min(p0 + steps, k);
-    __global REAL *to = BP + ((size_t)panel * k + p0) * NR;
-    __global const REAL *from = B + (size_t)p0 * ldb + panel * NR;
-    for (int p = p0; p < p1; p++, from += ldb, to += NR) {
-        #pragma unroll
-        for (int v = 0; v < NV; v++)
-            STORE(LOAD(from + v * WIDTH), to + v * WIDTH);
-    }
-}
-
-/* Rows of a panel of B, zeros past its columns, into the memory of the core that reads them next. */
-static inline void copy(__local REAL *to, __global const REAL *from, int ldb, int depth, int columns)
-{
-    const int vectors = columns / WIDTH;
-    for (int p = 0; p < depth; p++, from += ldb, to += NR) {
-        if (columns == NR) {
-            #pragma unroll
-            for (int v = 0; v < NV; v++)
-                STORE(LOAD(from + v * WIDTH), to + v * WIDTH);
-            continue;
-        }
-        for (int v = 0; v < vectors; v++)
-            STORE(LOAD(from + v * WIDTH), to + v * WIDTH);
-        for (int v = vectors; v < NV; v++)
-            STORE((VECTOR)(0), to + v * WIDTH);
-        for (int j = vectors * WIDTH; j < columns; j++)
-            to[j] = from[j];
-    }
+#ifdef BATCHED
+    BATCH_OFFSET(B, ROWS_B, ldb)
+    BATCH_OFFSET(BP, get_global_size(0) * NR, k)
+#endif
+    const int panel = get_global_id(0), p0 = get_global_id(1) * steps;
+    pack_before(BP + ((size_t)panel * k + p0) * NR, B, ldb, p0, min(steps, k - p0), panel * NR, n);
 }
 
 /* c = alpha sum + beta c for the first `count` lanes. */
@@ -101,10 +143,10 @@ static inline void finish(__global REAL *c, VECTOR sum, int count, SCALAR alpha,
         c[j] = beta == 0 ? lanes[j] : lanes[j] + (REAL)beta * c[j];
 }
 
-/* A micro-kernel for ROWS x VECTORS of sums; from one row of A to the next it is A_ROW elements, from one step along k
- * to the next A_STEP and B_STEP. Rows past the last repeat it and are not stored.
+/* A micro-kernel for ROWS x VECTORS of sums; from one row of A to the next it is A_DOWN elements, from one step along
+ * k to the next A_ALONG and B_STEP. Rows past the last repeat it and are not stored.
  * fma(), not a * b + c: not every driver contracts vectors. */
-#define MICRO_KERNEL(name, SPACE, ROWS, VECTORS, A_ROW, A_STEP, B_STEP)                                                 \
+#define MICRO_KERNEL(name, SPACE, ROWS, VECTORS, A_DOWN, A_ALONG, B_STEP)                                                 \
     static inline void name(int rows, int columns, int depth, SCALAR alpha, __global const REAL *A, int a_row,         \
                             int a_step, SPACE const REAL *b, int b_step, SCALAR beta, __global REAL *C, int ldc)       \
     {                                                                                                                  \
@@ -112,7 +154,7 @@ static inline void finish(__global REAL *c, VECTOR sum, int count, SCALAR alpha,
         VECTOR sum[ROWS][VECTORS];                                                                                     \
         PRAGMA(unroll)                                                                                                 \
         for (int i = 0; i < ROWS; i++) {                                                                               \
-            a[i] = A + (size_t)min(i, rows - 1) * A_ROW;                                                               \
+            a[i] = A + (size_t)min(i, rows - 1) * A_DOWN;                                                               \
             PRAGMA(unroll)                                                                                             \
             for (int v = 0; v < VECTORS; v++)                                                                          \
                 sum[i][v] = (VECTOR)(0);                                                                               \
@@ -125,7 +167,7 @@ static inline void finish(__global REAL *c, VECTOR sum, int count, SCALAR alpha,
                 row[v] = LOAD(b + v * WIDTH);                                                                          \
             PRAGMA(unroll)                                                                                             \
             for (int i = 0; i < ROWS; i++) {                                                                           \
-                const VECTOR factor = (VECTOR)(a[i][p * A_STEP]);                                                      \
+                const VECTOR factor = (VECTOR)(a[i][p * A_ALONG]);                                                      \
                 PRAGMA(unroll)                                                                                         \
                 for (int v = 0; v < VECTORS; v++)                                                                      \
                     sum[i][v] = fma(factor, row[v], sum[i][v]);                                                        \
@@ -140,11 +182,23 @@ static inline void finish(__global REAL *c, VECTOR sum, int count, SCALAR alpha,
         }                                                                                                              \
     }
 
+#ifdef TRANS_A /* from row to row of A as it is, and from step to step */
+#define A_ROW 1
+#define A_STEP lda
+#define DOWN 1
+#define ALONG a_step
+#else
+#define A_ROW lda
+#define A_STEP 1
+#define DOWN a_row
+#define ALONG 1
+#endif
+
 MICRO_KERNEL(both_packed, __global, MR, NV, 1, MR, NR) /* where the distances are known, registers for them are saved */
-MICRO_KERNEL(b_packed, __global, MR, NV, a_row, 1, NR)
-MICRO_KERNEL(inside, __local, MR, NV, a_row, 1, NR)
+MICRO_KERNEL(b_packed, __global, MR, NV, DOWN, ALONG, NR)
+MICRO_KERNEL(inside, __local, MR, NV, DOWN, ALONG, NR)
 #if NV > 2 /* a vector less, for a last panel that has no more */
-MICRO_KERNEL(nearly, __local, MR, (NV - 1), a_row, 1, NR)
+MICRO_KERNEL(nearly, __local, MR, (NV - 1), DOWN, ALONG, NR)
 #endif
 MICRO_KERNEL(narrow, __local, MR, 1, a_row, a_step, NR)
 MICRO_KERNEL(whole, __global, MR, NV, a_row, a_step, b_step)
@@ -163,11 +217,23 @@ void cpu_packed(int m, int n, int k, SCALAR alpha, __global const REAL *restrict
 {
     __local VECTOR room[DEPTH * NV];
     __local REAL *const copied = (__local REAL *)room;
+#ifdef BATCHED
+    BATCH_OFFSET(A, ROWS_A, lda)
+    BATCH_OFFSET(AP, (m + MR - 1) / MR * MR, k)
+    BATCH_OFFSET(B, ROWS_B, ldb)
+    BATCH_OFFSET(BP, n / NR * NR, k)
+    BATCH_OFFSET(C, m, ldc)
+    BATCH_OFFSET(P, (k + span - 1) / max(span, 1) * m, n)
+#endif
     const int blocks = (m + rows - 1) / rows, slice = get_global_id(1) / blocks, block = get_global_id(1) % blocks;
     const int panel0 = get_global_id(0) * panels, panel1 = min(panel0 + panels, (n + NR - 1) / NR);
     const int row0 = block * rows, row1 = min(row0 + rows, m);
     const int first = slice * span, end = min(first + span, k);
+#ifdef TRANS_A
+    const int a_row = 1, a_step = a_packed ? MR : lda;
+#else
     const int a_row = a_packed ? 1 : lda, a_step = a_packed ? MR : 1;
+#endif
 
     if (span < k) {
         C = P + (size_t)slice * m * n;
@@ -181,15 +247,23 @@ void cpu_packed(int m, int n, int k, SCALAR alpha, __global const REAL *restrict
         const SCALAR keep = p0 == first ? beta : (SCALAR)1; /* later parts add to what the first wrote */
         for (int panel = panel0; panel < panel1; panel++) {
             const int column = panel * NR, columns = min(NR, n - column);
+#ifdef TRANS_B
+            const int how = columns < NR || pack_b == THERE ? INSIDE : pack_b; /* columns of B lie in its rows */
+#else
             const int how = columns < NR ? INSIDE : pack_b;
+#endif
             __global const REAL *b =
                 how == BEFORE ? BP + ((size_t)panel * k + p0) * NR : B + (size_t)p0 * ldb + column;
             if (how == INSIDE)
-                copy(copied, b, ldb, depth, columns);
+                pack_inside(copied, B, ldb, p0, depth, column, n);
             for (int row = row0; row < row1;) {
                 const int left = row1 - row;
                 __global const REAL *a = a_packed ? AP + ((size_t)(row / MR) * k + p0) * MR + row % MR
+#ifdef TRANS_A
+                                                  : A + (size_t)p0 * lda + row;
+#else
                                                   : A + (size_t)row * lda + p0;
+#endif
                 __global REAL *c = C + (size_t)row * ldc + column;
                 if (how == THERE && left <= FEW) {
                     flat(1, NR, depth, alpha, a, a_row, a_step, b, ldb, keep, c, ldc);
@@ -203,14 +277,14 @@ void cpu_packed(int m, int n, int k, SCALAR alpha, __global const REAL *restrict
                         narrow(left, columns - j, depth, alpha, a, a_row, a_step, copied + j, NR, keep, c + j, ldc);
 #if NV > 2
                 else if (how == INSIDE && columns <= NR - WIDTH)
-                    nearly(left, columns, depth, alpha, a, lda, 1, copied, NR, keep, c, ldc);
+                    nearly(left, columns, depth, alpha, a, A_ROW, A_STEP, copied, NR, keep, c, ldc);
 #endif
                 else if (how == INSIDE)
-                    inside(left, columns, depth, alpha, a, lda, 1, copied, NR, keep, c, ldc);
+                    inside(left, columns, depth, alpha, a, A_ROW, A_STEP, copied, NR, keep, c, ldc);
                 else if (a_packed)
                     both_packed(left, NR, depth, alpha, a, 1, MR, b, NR, keep, c, ldc);
                 else
-                    b_packed(left, NR, depth, alpha, a, lda, 1, b, NR, keep, c, ldc);
+                    b_packed(left, NR, depth, alpha, a, A_ROW, A_STEP, b, NR, keep, c, ldc);
                 row += MR;
             }
         }
@@ -222,6 +296,10 @@ __kernel ALONE
 void add(int m, int n, int slices, SCALAR alpha, __global const REAL *restrict P, SCALAR beta,
          __global REAL *restrict C, int ldc)
 {
+#ifdef BATCHED
+    BATCH_OFFSET(P, slices * m, n)
+    BATCH_OFFSET(C, m, ldc)
+#endif
     const int row = get_global_id(1), column = get_global_id(0) * NR, columns = min(NR, n - column);
     __global REAL *c = C + (size_t)row * ldc + column;
     for (int j = 0; j < columns; j++) {
@@ -238,9 +316,15 @@ void add(int m, int n, int slices, SCALAR alpha, __global const REAL *restrict P
 
 /* One row of C, and of A: the sums of so many columns stay in the nearest cache while B passes in long rows. */
 __kernel ALONE
-void one_row(int n, int k, SCALAR alpha, __global const REAL *restrict A, __global const REAL *restrict B, int ldb,
-             SCALAR beta, __global REAL *restrict C, __global REAL *restrict P, int panels, int span)
+void one_row(int n, int k, SCALAR alpha, __global const REAL *restrict A, int lda, __global const REAL *restrict B,
+             int ldb, SCALAR beta, __global REAL *restrict C, int ldc, __global REAL *restrict P, int panels, int span)
 {
+#ifdef BATCHED
+    BATCH_OFFSET(A, 1, lda)
+    BATCH_OFFSET(B, k, ldb)
+    BATCH_OFFSET(C, 1, ldc)
+    BATCH_OFFSET(P, (k + span - 1) / max(span, 1), n)
+#endif
     __local VECTOR room[DEPTH * NV];
     __local REAL *const sums = (__local REAL *)room;
     const int column0 = get_global_id(0) * panels * NR, columns = min(panels * NR, n - column0);
@@ -296,6 +380,11 @@ __kernel ALONE
 void one_column(int m, int k, SCALAR alpha, __global const REAL *restrict A, int lda, __global const REAL *restrict B,
                 int ldb, SCALAR beta, __global REAL *restrict C, int ldc, int rows)
 {
+#ifdef BATCHED
+    BATCH_OFFSET(A, m, lda)
+    BATCH_OFFSET(B, k, ldb)
+    BATCH_OFFSET(C, m, ldc)
+#endif
     __local VECTOR room[DEPTH * NV];
     __local REAL *const b = (__local REAL *)room;
     const int row0 = get_global_id(1) * rows, row1 = min(row0 + rows, m);
