@@ -91,7 +91,7 @@ def is_earlier(run: Run, row: Row) -> bool:
     if variant is None or row.device == HOST or not variant.files:
         return variant is None
     device = run.header.devices[row.device]
-    today = variant.preset(device.family, None, row.dtype, device.vector_bits)
+    today = variant.preset(device.family, None, row.dtype, device)
     return (row.parameters, row.source) != (today, variant.fingerprint(row.dtype, today))
 
 
