@@ -17,6 +17,7 @@ from gemmbench.ladder.variant import (
     transpose_padded,
 )
 from gemmbench.model.device import DeviceFacts
+from gemmbench.model.dtypes import FP8_DTYPES
 from gemmbench.model.instructions import MMA, WGMMA
 from gemmbench.model.problem import Gemm
 from gemmbench.stats import ceilings
@@ -35,7 +36,10 @@ _STORED: Mapping[str, str] = {
 
 
 def compiled_for(dtype: str) -> tuple[str, ...]:
-    """The -D options of a data type: what stores an element, and what it is."""
+    """The -D options of a data type: what stores an element, what it is, and of fp8 what C is."""
+    if dtype in FP8_DTYPES:
+        kind, _, result = dtype.partition("-")
+        return "-DREAL_uchar", f"-DMMA_{kind}", *([f"-DRESULT_{result}"] if result else [])
     stored = _STORED.get(dtype, dtype)  # a row of a type that a variant lacks has options, too
     return f"-DREAL_{stored}", f"-DMMA_{dtype}"
 
@@ -196,6 +200,7 @@ NV_MMA = Variant(
 
 # --- nv-wgmma ---------------------------------------------------------------------------------------------
 
+_WGMMA_TYPES = ("half", "bfloat16", "tf32", "char", *FP8_DTYPES)
 _GROUP = 3 * 4 * _WARP  # work-items: two groups of four warps multiply, the third copies
 _ROW = 128  # bytes of a row of a tile in local memory: how deep tiles are
 _MAPS = 3 * 128  # bytes of a work-group's maps of A, B and C for the copy engine
@@ -307,11 +312,11 @@ NV_WGMMA = Variant(
     },
     local_elements=lambda p: _tiles_bytes(p) // p["itemsize"],
     local_limit=ceilings.group_local_bytes,
-    dtypes=("half", "bfloat16", "tf32", "char"),
-    matrix_units=("half", "bfloat16", "tf32", "char"),
-    lacks=WGMMA.lacks,
+    dtypes=_WGMMA_TYPES,
+    matrix_units=_WGMMA_TYPES,
+    lacks=lambda device, dtype: WGMMA.lacks(device, "fp8" if dtype in FP8_DTYPES else dtype),
     compiled_for=compiled_for,
-    sums={"half": "float"},
+    sums={"half": "float", **dict.fromkeys(FP8_DTYPES, "fp22")},
     target=WGMMA.target,
     edge=lambda p: max(p["BM"], p.get("BN", max(_COST))),
 )

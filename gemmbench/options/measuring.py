@@ -19,7 +19,7 @@ from gemmbench.measure.host import cores
 from gemmbench.model.case import MEMORY_MODES, Case, Operands, Plan, Policy, Skip
 from gemmbench.model.conditions import STATES, State
 from gemmbench.model.device import DeviceFacts
-from gemmbench.model.dtypes import GEMM_DTYPES
+from gemmbench.model.dtypes import GEMM_DTYPES, GEMM_DTYPES_HELP
 from gemmbench.model.problem import Gemm as Problem
 from gemmbench.model.problem import leading
 from gemmbench.model.row import MATHS, SCOPES
@@ -300,7 +300,7 @@ class Ladder(Measuring):
     )
     kernel_files: tuple[Path, ...] = kernel_files_option()
     dtype: str | None = option(
-        f"{', '.join(GEMM_DTYPES)} (int8); several with commas.",
+        f"{GEMM_DTYPES_HELP}; several with commas.",
         default="float",
         metavar="TYPES",
         names=names.DTYPES,
@@ -643,7 +643,7 @@ class Gemm(Ladder, Sustaining):
     c: Path | None = option("Your own C (m x n), for beta.", INPUT, metavar="C.npy")
     out: Path | None = option("Write the result; needs one --kernel.", INPUT, metavar="OUT.npy")
     dtype: str | None = option(
-        f"{', '.join(GEMM_DTYPES)} (int8); several with commas.  [default: float]",
+        f"{GEMM_DTYPES_HELP}; several with commas.  [default: float]",
         metavar="TYPES",
         names=names.DTYPES,
     )
@@ -786,7 +786,7 @@ class Protocols(Ladder):
         Number(0),
         metavar="SECONDS",
     )
-    dtype: str | None = option(f"{', '.join(GEMM_DTYPES)} (int8).", default="float", metavar="TYPE")
+    dtype: str | None = option(f"{GEMM_DTYPES_HELP}.", default="float", metavar="TYPE")
     describe: bool = flag(
         "Say what every protocol does and where it is described, and measure nothing.", shell=True
     )

@@ -48,8 +48,26 @@
 #define SIZE 1
 #define KINDS "k32.s32.s8.s8"
 #define RESULT int
+#elif defined(MMA_e4m3) || defined(MMA_e5m2)
+#define SIZE 1
+#if defined(MMA_e4m3)
+#define KINDS "k32.f32.e4m3.e4m3"
 #else
-#error "one of MMA_half, MMA_bfloat16, MMA_tf32 and MMA_char must be defined"
+#define KINDS "k32.f32.e5m2.e5m2"
+#endif
+#if defined(RESULT_half) || defined(RESULT_bfloat16)
+#define RESULT ushort
+#define RESULT_SIZE 2
+#else
+#define RESULT float
+#endif
+#else
+#error "one of MMA_half, MMA_bfloat16, MMA_tf32, MMA_char, MMA_e4m3 and MMA_e5m2 must be defined"
+#endif
+#if defined(MMA_half) || defined(RESULT_half)
+#define PACKED "cvt.rn.f16x2.f32"            /* two sums become two elements of C */
+#elif defined(RESULT_bfloat16)
+#define PACKED "cvt.rn.bf16x2.f32"
 #endif
 #if defined(MMA_char)
 #define SUM int
@@ -256,10 +274,12 @@ static inline void learn(__global const ulong *map)
     asm volatile("fence.proxy.tensormap::generic.acquire.gpu [%0], 128;" ::"l"(map) : "memory");
 }
 
-/* half is no type of a device that does not list cl_khr_fp16: it is stored as its bits. */
+/* half is no type of a device that does not list cl_khr_fp16, nor is bfloat16: they are stored as their bits. */
 static inline SCALAR widened(RESULT stored)
 {
-#if defined(MMA_half)
+#if defined(RESULT_bfloat16)
+    return as_float((uint)stored << 16);
+#elif RESULT_SIZE == 2
     float wide;
     asm("cvt.f32.f16 %0, %1;" : "=f"(wide) : "h"(stored));
     return wide;
@@ -287,14 +307,14 @@ static inline void scale(SUM *sums, __global const RESULT *C, int ldc, int rows,
 /* ... and, those of a round, go to boxes in local memory, in the order of the ring. */
 static inline void pack(const SUM *sums, uint boxes, int round, int warp, int lane)
 {
-#if defined(MMA_half) /* four matrices of 8 x 8: lane 8 i + r says where row r of matrix i goes */
+#if RESULT_SIZE == 2 /* four matrices of 8 x 8: lane 8 i + r says where row r of matrix i goes */
     const uint row = boxes + (16 * warp + lane % 16) * ROW;
     #pragma unroll
     for (int block = 0; block < SUMS / 4; block += 2) {
         uint pairs[4];
         #pragma unroll
         for (int i = 0; i < 4; i++)
-            asm("cvt.rn.f16x2.f32 %0, %1, %2;"
+            asm(PACKED " %0, %1, %2;"
                 : "=r"(pairs[i])
                 : "f"(sums[4 * block + 2 * i + 1]), "f"(sums[4 * block + 2 * i]));
         const uint place = row + block / 8 * BOX_BYTES + ((block % 8 ^ lane / 16 ^ lane % 8) << 4);
