@@ -84,7 +84,7 @@ class Layout:
     @classmethod
     def tight(cls, problem: Gemm) -> Layout:
         """Rows without anything between them."""
-        return cls(problem.k, problem.n, problem.n)
+        return cls(*problem.tight)
 
     @classmethod
     def of(cls, problem: Gemm) -> Layout:

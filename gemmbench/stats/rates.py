@@ -550,7 +550,7 @@ def derived(run: Run, row: Row) -> dict[str, object]:
     times = summary(row, scope) if scope and row.status == "ok" else None
     problem = row.problem or Problem(0, 0, 0)
     is_gemm, has_shape = row.kind == "gemm", row.kind in ("gemm", "protocols")
-    rows_apart = (problem.ld or (problem.k, problem.n, problem.n)) if is_gemm else (None, None, None)
+    rows_apart = (problem.ld or problem.tight) if is_gemm else (None, None, None)
     shown = shown_samples(row, view_scope(run)) if is_gemm else scope
     reached = rate(row, shown or "") if row.kind in ("gemm", "peak") else None
     moved = byte_rate(row)

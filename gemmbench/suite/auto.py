@@ -52,6 +52,8 @@ class Point(Dimensions):
     host_s: float  # median, operands and result in host memory
     device_s: float | None  # median over every pass; None for the host's own BLAS
     ld: Leading | None = None  # None: rows have nothing between them
+    trans_a: bool = False
+    trans_b: bool = False
 
 
 @dataclass(frozen=True)
@@ -99,6 +101,8 @@ def points(rows: Iterable[Row], device: int) -> tuple[Point, ...]:
                 host.median,
                 on_device.median if on_device else None,
                 problem.ld or None,
+                bool(problem.trans_a),
+                bool(problem.trans_b),
             )
         )
     return tuple(measured)
@@ -181,9 +185,9 @@ def _narrow(shape: Gemm | Point) -> frozenset[str]:
 
 
 def _alike(problem: Gemm, known: Iterable[Point]) -> list[Point]:
-    """The points of a problem's data type and leading dimensions whose shapes are as narrow as it."""
-    kind = problem.dtype, problem.ld, _narrow(problem)
-    return [point for point in known if (point.dtype, point.ld, _narrow(point)) == kind]
+    """The points of a problem's data type and layout whose shapes are as narrow as it."""
+    kind = problem.dtype, problem.ops, problem.ld, _narrow(problem)
+    return [point for point in known if (point.dtype, point.ops, point.ld, _narrow(point)) == kind]
 
 
 def _distance(problem: Gemm, point: Point) -> float:

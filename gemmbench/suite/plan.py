@@ -615,7 +615,8 @@ def _gemm(row: Row, device: DeviceFacts, own: OwnKernels) -> Case | Skip:
         parameters = {name: int(row.parameters[name]) for name in names if name not in (MATH, THREADS)}
         axes = Axes((str(row.parameters.get(MATH, "")),), (int(row.parameters.get(THREADS, 0)),))
         lengths = problem.m, problem.n, problem.k
-        gemm = Gemm(*lengths, row.dtype, problem.alpha, problem.beta, row.label, problem.ld or None)
+        layout = problem.ld or None, bool(problem.trans_a), bool(problem.trans_b)
+        gemm = Gemm(*lengths, row.dtype, problem.alpha, problem.beta, row.label, *layout)
         (step,) = gemm_plan([device], [variant], [gemm], parameters, axes=axes)
     except (ParameterError, ValueError) as error:
         return _unknown(row, f"such case: {error}")
