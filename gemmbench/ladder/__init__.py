@@ -96,6 +96,7 @@ VARIANTS: tuple[Variant, ...] = (
     *gpu.VARIANTS,
     *nvidia.VARIANTS,
     *cpu.INTEL_VARIANTS,
+    *published.FP8_VARIANTS,
     _AUTO,
     *_LIBRARIES,
 )

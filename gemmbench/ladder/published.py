@@ -10,6 +10,7 @@ from gemmbench.ladder.variant import (
     BT,
     BT_EXTENTS,
     COLUMNS,
+    OURS,
     PADDED,
     PIXEL,
     ROWS,
@@ -38,7 +39,7 @@ from gemmbench.ladder.variant import (
     transpose_padded,
 )
 from gemmbench.model.device import DeviceFacts
-from gemmbench.model.dtypes import FP8_DTYPES
+from gemmbench.model.dtypes import DTYPES, FP8_DTYPES
 from gemmbench.model.problem import Gemm
 
 FAMILY = "first steps"
@@ -86,27 +87,6 @@ NAIVE = Variant(
     passes=(multiply("01_naive.cl", "naive", lambda v: (v["n"], v["m"]), group_of),),
     parameters=group_shape("columns of C", "rows of C", (8, 16, 32), (1, 2, 4, 8, 16)),
     presets={"default": {"WX": 16, "WY": 16}, "gpu": {"WX": 32, "WY": 8}, **mobile(WX=8, WY=8)},
-)
-
-
-
-def _fp8_options(dtype: str) -> tuple[str, ...]:
-    """Of a type's name, the format of A and B and, behind it, C's type."""
-    stored, _, result = dtype.partition("-")
-    return "-DREAL_uchar", f"-DFP8_{stored}", f"-DRESULT_{result or 'float'}"
-
-
-NAIVE_FP8 = replace(
-    NAIVE,
-    name="naive-fp8",
-    likely={},
-    idea="the naive kernel for fp8 on any device: a table says what each byte is worth, sums are kept in float",
-    source="gemmbench; the formats as OCP's 8-bit floating point specification defines them",
-    passes=(multiply("01_naive_fp8.cl", "naive_fp8", lambda v: (v["n"], v["m"]), group_of),),
-    dtypes=FP8_DTYPES,
-    lacks=lambda *_: "",  # bytes and floats are all that it takes
-    compiled_for=_fp8_options,
-    sums=dict.fromkeys(FP8_DTYPES, "float"),
 )
 
 TILED = Variant(
@@ -410,7 +390,7 @@ PADDED_TILES = Variant(
 )
 
 VARIANTS = (
-    NAIVE, NAIVE_FP8, TILED, COARSE, WIDE, RECT, REGISTER, REGISTER_WIDE, SUBGROUP, PREFETCH, PADDED_TILES,
+    NAIVE, TILED, COARSE, WIDE, RECT, REGISTER, REGISTER_WIDE, SUBGROUP, PREFETCH, PADDED_TILES,
 )  # fmt: skip
 
 
@@ -614,3 +594,29 @@ BUFFER = replace(
 )
 
 VENDOR_VARIANTS = (MALI, IMAGE, BUFFER)
+
+
+# --- A kernel of ours to hold others against: any device, no speed -------------------------------------------
+
+
+def _fp8_options(dtype: str) -> tuple[str, ...]:
+    """Of a type's name, the format of A and B and, behind it, C's type."""
+    stored, _, result = dtype.partition("-")
+    return "-DREAL_uchar", f"-DFP8_{stored}", f"-DRESULT_{result or 'float'}"
+
+
+NAIVE_FP8 = replace(
+    NAIVE,
+    name="naive-fp8",
+    family=OURS,
+    likely={},
+    idea="the naive kernel for fp8 on any device: a table says what each byte is worth, sums are kept in float",
+    source="gemmbench; the formats as OCP's 8-bit floating point specification defines them",
+    passes=(multiply("23_naive_fp8.cl", "naive_fp8", lambda v: (v["n"], v["m"]), group_of),),
+    dtypes=FP8_DTYPES,
+    lacks=lambda *_: "",  # bytes and floats are all that it takes
+    compiled_for=_fp8_options,
+    sums={name: "float" for name in FP8_DTYPES if DTYPES[name].result != "float"},
+)
+
+FP8_VARIANTS = (NAIVE_FP8,)

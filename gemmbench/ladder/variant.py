@@ -28,7 +28,7 @@ Formula = Callable[[Values], int]
 Group = tuple[int, ...]  # work-items in each direction
 Shape = Callable[[Values], Group]
 Chooser = Callable[[Gemm, DeviceFacts, Values], dict[str, int]]
-Role = Literal["multiply", "transpose", "pad", "pack", "image", "unpad"]
+Role = Literal["multiply", "transpose", "pad", "pack", "image", "unpad", "map"]
 
 Likely = Literal["cpu", "gpu", "narrow-cpu", "narrow-gpu"]  # narrow: a dimension is very small beside others
 
@@ -104,6 +104,9 @@ class Pass:
     group: Shape  # work-items in a group
     when: Callable[[Values], bool] = lambda _: True  # problems that it is for
     any_group: bool = False  # the kernel does not depend on the group: a smaller one computes the same
+    # It reads no operand and depends on nothing but the other arguments, which its last one describes: it runs
+    # when they are set, before anything is timed.
+    once: bool = False
 
     def group_within(self, values: Values, most: int, sizes: Sequence[int], fixed: bool = False) -> Group:
         """The work-group to launch: the planned one or, where it is too large and any will do, a smaller one.
