@@ -16,7 +16,7 @@ from gemmbench.ladder import cpu, gpu, nvidia, own, published
 from gemmbench.ladder.variant import LIBRARIES, OURS, OWN, Variant
 from gemmbench.model.case import Case
 from gemmbench.model.device import DeviceFacts
-from gemmbench.model.dtypes import GEMM_DTYPES
+from gemmbench.model.dtypes import FP8_DTYPES, GEMM_DTYPES
 from gemmbench.model.run_file import Run
 
 AUTO = "auto"  # whose rows are those of the variant that it took: see `suite.auto`
@@ -67,10 +67,10 @@ _LIBRARIES = (
         idea="cuBLAS, NVIDIA's own BLAS, on the same GPU through CUDA",
         source="NVIDIA, cuBLAS; on tensor cores in every type but float, and char, which takes its dp4a path "
         "where it is not transposed; sums of half kept in float",
-        dtypes=("float", "double", "half", "bfloat16", "tf32", "char"),
-        sums={"half": "float"},
+        dtypes=GEMM_DTYPES,
+        sums={"half": "float", **dict.fromkeys(FP8_DTYPES, "fp22")},
         # Of char, operands that are not transposed, as here, take dot products of four bytes (dp4a).
-        matrix_units=("double", "half", "bfloat16", "tf32"),
+        matrix_units=("double", "half", "bfloat16", "tf32", *FP8_DTYPES),
         lacks=_without_cuda,
         edge=lambda _: 256,
         library="libcublas and an NVIDIA GPU",
