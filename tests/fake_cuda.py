@@ -240,11 +240,12 @@ class FakeCublas:
         algorithm: int,
     ) -> int:
         assert transa in (0, 1)
-        assert (transb, algorithm) == (0, -1)
+        assert transb in (0, 1)
+        assert algorithm == -1
         assert type(alpha._obj) is type(beta._obj) is _SCALARS[compute]
         if self.status:
             return self.status
-        if lda < max(1, k if transa else m) or ldb < max(1, k) or ldc < max(1, m):
+        if lda < max(1, k if transa else m) or ldb < max(1, n if transb else k) or ldc < max(1, m):
             return 7
         if compute == 72 and (lda % 4 or ldb % 4 or k % 4):
             return NOT_SUPPORTED
@@ -253,7 +254,8 @@ class FakeCublas:
 
         def multiply() -> None:
             first = _columns(a, k, m, lda, left).T if transa else _columns(a, m, k, lda, left)
-            product = _numbers(first, left) @ _numbers(_columns(b, k, n, ldb, right), right)
+            second = _columns(b, n, k, ldb, right).T if transb else _columns(b, k, n, ldb, right)
+            product = _numbers(first, left) @ _numbers(second, right)
             product *= alpha._obj.value
             before = _columns(c, m, n, ldc, result)
             if beta._obj.value != 0 or self.always_reads_c:

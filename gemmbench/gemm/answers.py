@@ -162,7 +162,11 @@ class Answers:
     def _shown(self) -> dict[str, Elements]:
         """Those of A, B, C before and the result that have no more than `SHOWN` rows and columns."""
         dtype, result = DTYPES[self._problem.dtype], self._problem.result
-        matrices = {"A": (self._values.a, dtype), "B": (self._values.b, dtype)}
+        problem, values = self._problem, self._values
+        matrices = {
+            "A": (values.a.T if problem.trans_a else values.a, dtype),
+            "B": (values.b.T if problem.trans_b else values.b, dtype),
+        }
         if self._problem.beta != 0:
             matrices["C before"] = self._values.c, result
         if self._result is not None:

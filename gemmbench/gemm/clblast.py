@@ -26,7 +26,7 @@ _FILES = ("libclblast.so.1", "libclblast.dylib", "clblast.dll")
 _ADVICE = "install CLBlast (libclblast1 on Debian and Ubuntu)"
 
 _ROW_MAJOR = 101
-_NOT_TRANSPOSED = 111
+_NOT_TRANSPOSED, _TRANSPOSED = 111, 112
 
 # Its own refusals, as its header names them. The other statuses are OpenCL's, or say that a call is wrong.
 _REFUSALS: dict[int, tuple[Status, str]] = {
@@ -62,7 +62,7 @@ class Clblast:
         self.title = _title(self._library)
 
     def enqueue(self, problem: Gemm, layout: Layout, a: int, b: int, c: int, queue: int) -> None:
-        """Put C = alpha A B + beta C, row-major, into a queue; returns before it has run.
+        """Put C = alpha op(A) op(B) + beta C, row-major, into a queue; returns before it has run.
 
         Args:
             problem: none of its lengths is 0: CLBlast refuses such.
@@ -78,7 +78,9 @@ class Clblast:
         name, scalar, made = _FUNCTIONS[problem.dtype]
         memory, length = ctypes.c_void_p, ctypes.c_size_t
         status = getattr(self._library, name)(
-            *(_ROW_MAJOR, _NOT_TRANSPOSED, _NOT_TRANSPOSED),
+            _ROW_MAJOR,
+            _TRANSPOSED if problem.trans_a else _NOT_TRANSPOSED,
+            _TRANSPOSED if problem.trans_b else _NOT_TRANSPOSED,
             *map(length, (problem.m, problem.n, problem.k)),
             scalar(made(problem.alpha)),
             *(memory(a), length(0), length(layout.lda)),

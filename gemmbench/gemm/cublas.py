@@ -311,7 +311,7 @@ def step(dtype: str) -> int:
     return _LT_STEP if dtype in FP8_DTYPES else _FORMS[dtype].step
 
 
-# --- cuBLASLt's C interface: one GEMM of fp8 -----------------------------------------------------------------
+# --- cuBLASLt's C interface: one GEMM of fp8 ----------------------------------------------------------------
 
 
 _LT_FILES = ("libcublasLt.so.13", "libcublasLt.so.12", "cublasLt64_13.dll", "cublasLt64_12.dll")
@@ -396,7 +396,9 @@ class CublasLt:
             "MatmulAlgoGetHeuristic", self._handle, *described, 1, ctypes.byref(answer), ctypes.byref(count)
         )
         if not count.value:
-            raise NotMeasuredError("unsupported", f"cuBLAS has no algorithm for {problem.dtype} of this shape")
+            raise NotMeasuredError(
+                "unsupported", f"cuBLAS has no algorithm for {problem.dtype} of this shape"
+            )
         algorithm = ctypes.create_string_buffer(answer.raw[:_ALGORITHM_BYTES], _ALGORITHM_BYTES)
         return matmul, first, second, result, algorithm
 
@@ -421,7 +423,9 @@ class CublasLt:
     def _call(self, function: str, *arguments: Any) -> None:
         status = getattr(self._library, f"cublasLt{function}")(*arguments)
         if status in _LACKING:
-            raise NotMeasuredError("unsupported", f"cuBLAS does not do this here (cublasLt{function}: {status})")
+            raise NotMeasuredError(
+                "unsupported", f"cuBLAS does not do this here (cublasLt{function}: {status})"
+            )
         if status:
             raise NotMeasuredError("failed", f"cublasLt{function} failed: status {status}", restart=True)
 
@@ -453,13 +457,12 @@ class Cublas:
         self._stream, self._workspace = stream, workspace
         self.title = f"cuBLAS {'.'.join(str(self._property(part)) for part in _VERSION_PARTS)}"
 
-    def enqueue(
-        self, problem: Gemm, layout: Layout, a: int, b: int, c: int, transposed_b: bool = False
-    ) -> None:
-        """Put C = alpha A B + beta C, row-major, into the stream; returns before it has run.
+    def enqueue(self, problem: Gemm, layout: Layout, a: int, b: int, c: int) -> None:
+        """Put C = alpha op(A) op(B) + beta C, row-major, into the stream; returns before it has run.
 
         cuBLAS knows columns only. A row-major matrix read by columns is its transpose, and the transpose of
-        A B is that of B times that of A: so B goes first, and n before m.
+        A B is that of B times that of A: so B goes first, and n before m. What is stored transposed here is
+        so there, too.
 
         Args:
             problem: any.
@@ -467,7 +470,6 @@ class Cublas:
             a: the device address of A.
             b: of B.
             c: of C.
-            transposed_b: B lies in memory as its transpose, in rows of k.
 
         Raises:
             NotMeasuredError: unsupported: not this type or shape on this GPU; failed: with its status.
@@ -475,26 +477,24 @@ class Cublas:
         if not problem.m or not problem.n:
             return
         if problem.dtype in FP8_DTYPES:
-            if transposed_b:
-                problem = replace(problem, trans_b=True, ld=None)
-                layout = replace(layout, ldb=problem.k)
             self._lt.enqueue(problem, layout, a, b, c)
             return
         form = _FORMS[problem.dtype]
         # Where only k is not, it does not refuse: cuBLAS 13.1 reads past the ends of rows, and answers wrong.
-        if any(length % form.step for length in (problem.n, problem.k, layout.lda, layout.ldb)):
-            lengths = "n, k, lda and ldb" if problem.ld else "n and k"
-            raise NotMeasuredError(
-                "unsupported",
-                f"cuBLAS takes {problem.dtype} only with {lengths} that are multiples of {form.step}",
-            )
+        odd = problem.n, problem.k, problem.m if problem.trans_a else 0, layout.lda, layout.ldb
+        if any(length % form.step for length in odd):
+            lengths = ["m"] * problem.trans_a + ["n", "k"] + (["lda", "ldb"] if problem.ld else [])
+            *others, last = lengths
+            wanted = f"{', '.join(others)} and {last} that are multiples of {form.step}"
+            raise NotMeasuredError("unsupported", f"cuBLAS takes {problem.dtype} only with {wanted}")
         self._call(
             "cublasGemmEx",
             self._handle,
-            *(_TRANSPOSED if transposed_b else _NOT_TRANSPOSED, _NOT_TRANSPOSED),
+            _TRANSPOSED if problem.trans_b else _NOT_TRANSPOSED,
+            _TRANSPOSED if problem.trans_a else _NOT_TRANSPOSED,
             *(problem.n, problem.m, problem.k),
             ctypes.byref(form.scalar(_scalar(form, problem.alpha))),
-            *(ctypes.c_void_p(b), form.operands, max(1, problem.k if transposed_b else layout.ldb)),
+            *(ctypes.c_void_p(b), form.operands, max(1, layout.ldb)),
             *(ctypes.c_void_p(a), form.operands, max(1, layout.lda)),
             ctypes.byref(form.scalar(_scalar(form, problem.beta))),
             *(ctypes.c_void_p(c), form.result, max(1, layout.ldc)),
@@ -567,7 +567,7 @@ class CublasExecutor:
         self._held = ExitStack()  # as long as the process lives
         workspace = self._held.enter_context(self._cuda.memory(WORKSPACE_BYTES))
         self._library = Cublas(self._cuda.stream, workspace)
-        self._exact: dict[str, str] = {}  # by data type
+        self._exact: dict[tuple[str, str], str] = {}  # by data type and layout
 
     def build(self, case: Case) -> Built:
         return Built()
@@ -581,17 +581,20 @@ class CublasExecutor:
         return CublasBench(self._cuda, self._library, case, policy, self._facts, exact_error)
 
     def _exact_error(self, case: Case) -> str:
-        if case.dtype not in self._exact:
-            odd = edge_problem(case.dtype, BY_NAME[case.variant].edge({}))
+        assert case.problem is not None
+        key = case.dtype, case.problem.ops
+        if key not in self._exact:
+            odd = edge_problem(case.dtype, BY_NAME[case.variant].edge({}), case.problem.ops)
             m, n, k = (round_up(length, step(case.dtype)) for length in (odd.m, odd.n, odd.k))
             tests = (replace(odd, m=m, n=n, k=k), replace(odd, m=m, n=n, k=k, alpha=1.0, beta=0.0))
-            self._exact[case.dtype] = next((error for test in tests if (error := self.exact_run(test))), "")
-        return self._exact[case.dtype]
+            self._exact[key] = next((error for test in tests if (error := self.exact_run(test))), "")
+        return self._exact[key]
 
     def exact_run(self, problem: Gemm) -> str:
         """Run one exact problem in padded, guarded memory; what is wrong, or ""."""
-        lengths = (problem.k + 3, problem.n + 5, problem.n + 7)
-        test = ExactTest.of(problem, Layout(*(round_up(n, step(problem.dtype)) for n in lengths)))
+        lengths = zip(problem.tight, (3, 5, 7), strict=True)
+        layout = Layout(*(round_up(length + gap, step(problem.dtype)) for length, gap in lengths))
+        test = ExactTest.of(problem, layout)
         result = np.empty_like(test.host["C"])
         with ExitStack() as stack:
             device = {
@@ -650,14 +653,18 @@ class CublasBench:
         exact_error: Callable[[], str],
     ) -> None:
         assert case.problem is not None
-        self._cuda, self._library, self._problem = cuda, library, case.problem
+        problem = case.problem
+        if case.operands.transposed_b and not problem.trans_b:
+            lda, _, ldc = problem.ld or problem.tight
+            problem = replace(problem, trans_b=True, ld=(lda, problem.k, ldc))
+            case = replace(case, problem=problem)
+        self._cuda, self._library, self._problem = cuda, library, problem
         self._exact_error = exact_error
-        self._transposed_b = case.operands.transposed_b
         self._values = load_operands(case, policy.seed)
-        self._stored = self._values.stored(case.problem)
-        sums = BY_NAME[case.variant].sums.get(case.problem.dtype, "")
+        self._stored = self._values.stored(problem)
+        sums = BY_NAME[case.variant].sums.get(problem.dtype, "")
         self._answers = Answers(case, self._values, policy, sums)
-        self.sets = operand_sets(case.problem, facts, policy)
+        self.sets = operand_sets(problem, facts, policy)
         self._pinned = policy.memory != "pageable"
         self._next, self._last = 0, ""  # the clock of the last batch, if C was not filled since
         self._comparer: CudaComparer | None = None
@@ -670,7 +677,7 @@ class CublasBench:
         notes = (f"{library.title}, {_CLOCK}",)
         self.scopes = "device", "host", *([PAGEABLE] if self._pinned else [])
         ahead = ("device", CHECKED)
-        checked = case.problem.beta == 0 and self._stored.c.nbytes % 4 == 0
+        checked = problem.beta == 0 and self._stored.c.nbytes % 4 == 0
         self.prepared = Prepared(
             self.scopes, ahead, Built(), memory, self.sets, notes, parts=True, checked=checked
         )
@@ -704,7 +711,7 @@ class CublasBench:
         self._stack.close()
 
     def _made(self, stack: ExitStack) -> _Set:
-        values = {"A": self._stored.a, "B": self._laid(self._stored.b), "C": self._answers.before}
+        values = {"A": self._stored.a, "B": self._stored.b, "C": self._answers.before}
         made = _Set({}, {}, {})
         for name, matrix in values.items():
             made.pageable[name] = page_aligned(matrix.size, matrix.dtype).reshape(matrix.shape)
@@ -730,7 +737,7 @@ class CublasBench:
 
     def put(self, values: Matrices) -> None:
         """Replace A and B of the first operand set."""
-        for name, matrix in (("A", values.a), ("B", self._laid(values.b))):
+        for name, matrix in (("A", values.a), ("B", values.b)):
             self._operands[0].host[name][...] = matrix
             self._cuda.to_device(self._operands[0].device[name], self._operands[0].host[name])
 
@@ -858,11 +865,7 @@ class CublasBench:
 
     def _enqueue(self, operands: _Set) -> None:
         a, b, c = (operands.device[name] for name in ("A", "B", "C"))
-        self._library.enqueue(self._problem, Layout.of(self._problem), a, b, c, self._transposed_b)
-
-    def _laid(self, b: ReferenceArray) -> ReferenceArray:
-        """B as it lies in memory."""
-        return np.ascontiguousarray(b[:, : self._problem.n].T) if self._transposed_b else b
+        self._library.enqueue(self._problem, Layout.of(self._problem), a, b, c)
 
     def _host_run(self, operands: _Set, clock: str) -> dict[str, float]:
         """From operands in host memory to C in host memory: see `Laps`."""

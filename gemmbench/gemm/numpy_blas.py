@@ -65,7 +65,7 @@ class NumpyExecutor:
     def multiply(
         self, problem: Gemm, a: ReferenceArray, b: ReferenceArray, c: ReferenceArray, out: ReferenceArray
     ) -> None:
-        """out = alpha A B + beta C; c is not read if beta is 0."""
+        """out = alpha op(A) op(B) + beta C; c is not read if beta is 0."""
         gemm(problem, a, b, c, out)
 
     def pool(self) -> Pool | None:
@@ -167,9 +167,11 @@ class NumpyBench:
     def _inside(
         self, a: ReferenceArray, b: ReferenceArray, c: ReferenceArray, out: ReferenceArray
     ) -> tuple[ReferenceArray, ReferenceArray, ReferenceArray, ReferenceArray]:
-        """Views of the matrices without what stands between their rows."""
-        n, k = self._problem.n, self._problem.k
-        return a[:, :k], b[:, :n], c[:, :n], out[:, :n]
+        """op(A), op(B), C and the result: views without what stands between rows."""
+        wide_a, wide_b, n = self._problem.tight
+        a, b = a[:, :wide_a], b[:, :wide_b]
+        a, b = a.T if self._problem.trans_a else a, b.T if self._problem.trans_b else b
+        return a, b, c[:, :n], out[:, :n]
 
     # --- batches ---
 
@@ -232,7 +234,7 @@ class NumpyBench:
 
 
 def gemm(problem: Gemm, a: ReferenceArray, b: ReferenceArray, c: ReferenceArray, out: ReferenceArray) -> None:
-    """out = alpha A B + beta C; c is not read if beta is 0."""
+    """out = alpha op(A) op(B) + beta C; c is not read if beta is 0."""
     np.matmul(a, b, out=out)
     if problem.alpha != 1:
         out *= out.dtype.type(problem.alpha)
@@ -245,7 +247,7 @@ def gemm(problem: Gemm, a: ReferenceArray, b: ReferenceArray, c: ReferenceArray,
 
 _NAMES = ("mkl_rt", "blis", "openblas", "blas")
 _ROW_MAJOR = 101
-_NOT_TRANSPOSED = 111
+_NOT_TRANSPOSED, _TRANSPOSED = 111, 112
 _FUNCTIONS = {"float": ("cblas_sgemm", ctypes.c_float), "double": ("cblas_dgemm", ctypes.c_double)}
 _PREFIXES = ("", "scipy_")  # of functions: scipy's own OpenBLAS has one
 
@@ -319,7 +321,9 @@ class CblasExecutor(NumpyExecutor):
             return ctypes.c_void_p(values.ctypes.data), max(1, ld)
 
         _function(self._library, name)(
-            *(_ROW_MAJOR, _NOT_TRANSPOSED, _NOT_TRANSPOSED),
+            _ROW_MAJOR,
+            _TRANSPOSED if problem.trans_a else _NOT_TRANSPOSED,
+            _TRANSPOSED if problem.trans_b else _NOT_TRANSPOSED,
             *(problem.m, problem.n, problem.k),
             scalar(problem.alpha),
             *matrix(a, layout.lda),

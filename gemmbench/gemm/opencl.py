@@ -44,14 +44,14 @@ class GemmExecutor:
     def prepare(
         self, case: Case, policy: Policy, like: Bench | None = None, problem: Gemm | None = None
     ) -> Bench:
-        variant, parameters, root = _variant(case), self._compiled(case), case.former
+        variant, parameters = _variant(case), self._compiled(case)
         with errors(), _of_other_folder(case):
             programs = self._programs_of(case)
             smaller = self._smaller_groups(case, programs)
             bind = partial(self.bind, variant, parameters, programs, fixed=_fixed(case))
             timed = Timed(
                 bind,
-                partial(self._exact_error, variant, case.dtype, parameters, bind, root),
+                partial(self._exact_error, variant, case, parameters, bind),
                 self._built(case, programs, smaller),
                 (*self.notes, *smaller_notes(smaller)),
                 variant.sums.get(case.dtype, ""),
@@ -91,7 +91,7 @@ class GemmExecutor:
     ) -> tuple[tuple[Pass, Group, Group], ...]:
         """Passes whose work-groups are smaller than planned, with the planned group and the one launched."""
         assert case.problem is not None
-        variant, parameters = variant_of(case), self._compiled(case)
+        variant, parameters = _variant(case), self._compiled(case)
         chosen = variant.chosen(case.problem, self.runtime.facts, parameters)
         values = variant.values(case.problem, {**parameters, **chosen})
         groups = (
@@ -168,7 +168,9 @@ class GemmExecutor:
         known |= {"alpha": scalar(problem.alpha), "beta": scalar(problem.beta)}
         known |= held
 
-        described = {step.arguments[-1]: held[step.arguments[-1]] for step in variant.steps(values) if step.once}
+        described = {
+            step.arguments[-1]: held[step.arguments[-1]] for step in variant.steps(values) if step.once
+        }
         held = {name: buffer for name, buffer in held.items() if name not in described}
         prepared: list[Step] = []
         for step in variant.steps(values):
@@ -189,11 +191,12 @@ class GemmExecutor:
                 prepared.append(made)
         return prepared
 
-    def _exact_error(
-        self, variant: Variant, dtype: str, parameters: Mapping[str, int], bind: Bind, root: str = ""
-    ) -> str:
+    def _exact_error(self, variant: Variant, case: Case, parameters: Mapping[str, int], bind: Bind) -> str:
         """What is wrong on shapes around the tile, with guard cells and NaN where nothing may be read."""
-        key = (variant.name, variant.files, variant.flags, dtype, tuple(sorted(parameters.items())), root)
+        assert case.problem is not None
+        dtype, root, ops = case.dtype, case.former, case.problem.ops
+        numbers = tuple(sorted(parameters.items()))
+        key = (variant.name, variant.files, variant.flags, dtype, ops, numbers, root)
         if key not in self._exact:
             edge = variant.edge(parameters)
             file = next((step.file for step in variant.passes if step.role == "multiply"), "")
@@ -205,6 +208,7 @@ class GemmExecutor:
                 text(file, root) if file else "",
                 # A kernel that nobody has looked at under a simulator may reach far past its operands.
                 edge if variant.own else 0,
+                ops,
             )
             self._exact[key] = causes.tested(kernel, dtype)
         return self._exact[key]

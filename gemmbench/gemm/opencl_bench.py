@@ -171,7 +171,11 @@ class Bench:
         self._buffers: list[tuple[Mapping[str, Any], Mapping[str, Any]]] = []  # of the device and host scope
         self._stored = self._values.stored(problem)
         matrices = {"A": self._stored.a, "B": self._stored.b, "C": self._stored.c}
-        as_image = {spec.source: name for name, spec in variant.images.items()}
+        as_image = {
+            spec.source: name
+            for name, spec in variant.images.items()
+            if not (problem.trans_a if spec.source == "A" else problem.trans_b)
+        }  # what is stored transposed goes into an image by a pass
         tight = {"A": self._values.a, "B": self._values.b}  # an image has nothing between its rows
         for _ in range(self.sets):
             operands = {

@@ -136,7 +136,7 @@ def host_batch(run: Callable[[], dict[str, float]], clock: str, count: int) -> B
 
 @dataclass(frozen=True)
 class Matrices:
-    """A (m x k), B (k x n), C before (m x n), and whether they are gemmbench's own: uniform."""
+    """op(A) (m x k), op(B) (k x n), C before (m x n), and whether they are gemmbench's own: uniform."""
 
     a: ReferenceArray
     b: ReferenceArray
@@ -145,15 +145,15 @@ class Matrices:
     references: dict[float, Reference] = field(default_factory=dict, compare=False)  # by the row's budget
 
     def stored(self, problem: Gemm) -> Matrices:
-        """The same with the problem's leading dimensions.
+        """A, B and C as the problem stores them: transposed or not, with its leading dimensions.
 
         Between the rows of A and B stands what no kernel may read, between those of C guards that it keeps.
         """
         layout, unread = Layout.of(problem), poison(DTYPES[problem.dtype])
         return replace(
             self,
-            a=widened(self.a, layout.lda, unread),
-            b=widened(self.b, layout.ldb, unread),
+            a=widened(self.a.T if problem.trans_a else self.a, layout.lda, unread),
+            b=widened(self.b.T if problem.trans_b else self.b, layout.ldb, unread),
             c=guarded(problem, self.c),
         )
 
@@ -194,9 +194,11 @@ _LARGE_BYTES = 1 << 28
 def _load(problem: Gemm, files: Operands, seed: int) -> Matrices:
     a, b, c = random_operands(problem, seed, files.values)
     if files.a:
-        a = read_matrix(files.a, MatrixHeader(problem.m, problem.k, problem.dtype))
+        a = read_matrix(files.a, MatrixHeader(*problem.stored_a, problem.dtype))
+        a = a.T if problem.trans_a else a
     if files.b:
-        b = read_matrix(files.b, MatrixHeader(problem.k, problem.n, problem.dtype))
+        b = read_matrix(files.b, MatrixHeader(*problem.stored_b, problem.dtype))
+        b = b.T if problem.trans_b else b
     if files.c:
         c = read_matrix(files.c, MatrixHeader(problem.m, problem.n, problem.dtype))
     generated = not files.given and files.values == "uniform"

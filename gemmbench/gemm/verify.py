@@ -20,14 +20,15 @@ _CHAR = 128  # integers lie from -128 to 127
 def random_operands(
     problem: Gemm, seed: int = 1, how: Values = "uniform"
 ) -> tuple[ReferenceArray, ReferenceArray, ReferenceArray]:
-    """A (m x k), B (k x n) and C (m x n), uniform in [-1, 1): never zeros, which some devices run faster.
+    """op(A) (m x k), op(B) (k x n) and C (m x n), uniform in [-1, 1).
 
-    Unless they are asked for, to show by how much; or normal, as torch.randn has them.
+    Never zeros, which some devices run faster, unless they are asked for, to show by how much; or normal, as
+    torch.randn has them.
 
     They are as a device stores them: bfloat16 as its bits. tf32 is stored as float with all of float's
     digits, as a user's matrices are, so that a device has to drop some. Integers are uniform over all that a
     char holds.
-    The same problem gives the same operands.
+    The same problem gives the same operands, however they are stored.
     """
     rng = np.random.default_rng((seed, problem.m, problem.n, problem.k))
 
@@ -120,12 +121,19 @@ def exact_product(problem: Gemm, a: ReferenceArray, b: ReferenceArray, c: Refere
     return np.asarray(product)
 
 
-def edge_problem(dtype: str, edge: int) -> Gemm:
+def edge_problem(dtype: str, edge: int, ops: str = "NN") -> Gemm:
     """A shape no dimension of which is a multiple of a tile, with alpha and beta that must both be applied.
 
     k stays small enough for sums that are exact in every data type.
+
+    Args:
+        dtype: of A and B.
+        edge: the longest side of a tile.
+        ops: how A and B are stored, as `Gemm.ops`.
     """
-    return Gemm(2 * edge + 3, edge + 5, min(edge + 1, 201), dtype, alpha=2.0, beta=-1.0)
+    trans_a, trans_b = (each == "T" for each in ops)
+    k = min(edge + 1, 201)
+    return Gemm(2 * edge + 3, edge + 5, k, dtype, 2.0, -1.0, trans_a=trans_a, trans_b=trans_b)
 
 
 def compare_exactly(
@@ -177,8 +185,8 @@ class ExactTest:
     layout: Layout
     host: dict[str, ReferenceArray]  # A, B and C before, flat
     expected: ReferenceArray  # m x n, in double precision
-    a: ReferenceArray  # m x k, in double precision
-    b: ReferenceArray  # k x n, likewise
+    a: ReferenceArray  # op(A), m x k, in double precision
+    b: ReferenceArray  # op(B), k x n, likewise
 
     @classmethod
     def of(
@@ -192,14 +200,15 @@ class ExactTest:
             room: rows behind A, B and C that belong to nobody, beside the guard cells.
             before: what C holds where beta is 0; None for what must not be read.
         """
-        layout = layout or Layout(problem.k + 3, problem.n + 5, problem.n + 7)
+        lda, ldb, ldc = problem.tight
+        layout = layout or Layout(lda + 3, ldb + 5, ldc + 7)
         a, b, c = integer_operands(problem)
         dtype, result = DTYPES[problem.dtype], problem.result
         unread = poison(dtype)
         unwritten = poison(result) if before is None else c.dtype.type(before)
         host = {
-            "A": _embed(a, layout.lda, unread, room * layout.lda),
-            "B": _embed(b, layout.ldb, unread, room * layout.ldb),
+            "A": _embed(a.T if problem.trans_a else a, layout.lda, unread, room * layout.lda),
+            "B": _embed(b.T if problem.trans_b else b, layout.ldb, unread, room * layout.ldb),
             "C": _embed(
                 c if problem.beta != 0 else np.full_like(c, unwritten),
                 layout.ldc,
@@ -216,9 +225,10 @@ class ExactTest:
     def described(self) -> str:
         """Its shape, scalars and rows, for a sentence."""
         problem, layout = self.problem, self.layout
+        ops = f"{problem.ops}, " if problem.ops != "NN" else ""
         return (
-            f"m {problem.m}, n {problem.n}, k {problem.k}, alpha {problem.alpha:g}, beta {problem.beta:g}, "
-            f"lda {layout.lda}, ldb {layout.ldb}, ldc {layout.ldc}"
+            f"{ops}m {problem.m}, n {problem.n}, k {problem.k}, alpha {problem.alpha:g}, "
+            f"beta {problem.beta:g}, lda {layout.lda}, ldb {layout.ldb}, ldc {layout.ldc}"
         )
 
     def error(self, result: ReferenceArray, tile: tuple[int, int] | None = None) -> str:
@@ -243,7 +253,9 @@ class ExactTest:
 
 def widened(matrix: ReferenceArray, ld: int, fill: Any) -> ReferenceArray:
     """A matrix in rows of ``ld`` elements, the rest filled: rows x ld; itself where its rows are as long."""
-    return matrix if matrix.shape[1] == ld else _embed(matrix, ld, fill).reshape(len(matrix), ld)
+    if matrix.shape[1] == ld:
+        return np.ascontiguousarray(matrix)
+    return _embed(matrix, ld, fill).reshape(len(matrix), ld)
 
 
 def _embed(matrix: ReferenceArray, ld: int, fill: Any, extra: int = 0) -> ReferenceArray:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from gemmbench.ladder import cpu, gpu, nvidia, own, published
+from gemmbench.ladder.layouts import laid_out
 from gemmbench.ladder.variant import LIBRARIES, OURS, OWN, Variant
 from gemmbench.model.case import Case
 from gemmbench.model.device import DeviceFacts
@@ -120,8 +121,9 @@ PUBLISHED: tuple[str, ...] = tuple(name for name in LADDER if name not in BEST)
 
 
 def variant_of(case: Case) -> Variant:
-    """The variant of a case: of the ladder, or made from the user's own file."""
-    return own.variant_of(case.own) if case.own else BY_NAME[case.variant]
+    """The variant of a case, for its layout: of the ladder, or made from the user's own file."""
+    variant = own.variant_of(case.own) if case.own else BY_NAME[case.variant]
+    return laid_out(variant, case.problem) if case.problem else variant
 
 
 def order(own_names: Iterable[str]) -> tuple[str, ...]:

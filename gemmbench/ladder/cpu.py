@@ -28,6 +28,7 @@ _DEPTH = 512  # steps along k after which sums go to C, if so much of a panel of
 _DEPTH_THERE = 16  # the same for B read where it lies: as many rows of it as are fetched side by side
 _ROWS_TO_PACK = 48  # of C: fewer read B too seldom to pay for a copy
 _COLUMNS_TO_PACK = 4096  # of C: fewer read A too seldom
+_COLUMNS_TO_TURN = 256  # the same for A stored transposed, of which every step along k lies in another page
 _BLOCKS_EACH = 4  # blocks for each compute unit, at most
 _FETCH = 4  # multiplications in the time that one more element of A or B takes to come
 _PACK_STEPS = 64  # along k that a work-item packs
@@ -50,7 +51,7 @@ def _tiles(v: Values) -> int:
 
 def _there(v: Values) -> int:
     """Panels that are read where they lie in B; the rest is packed."""
-    return 0 if v["PACKB"] else v["n"] // _width(v)
+    return 0 if v["PACKB"] or v["tb"] else v["n"] // _width(v)
 
 
 @lru_cache(maxsize=1024)
@@ -90,7 +91,7 @@ def _blocks(problem: Gemm, device: DeviceFacts, parameters: Values) -> dict[str,
     """
     itemsize = DTYPES[problem.dtype].itemsize
     pack_b = problem.m >= _ROWS_TO_PACK
-    pack_a = pack_b and problem.n >= _COLUMNS_TO_PACK
+    pack_a = pack_b and problem.n >= (_COLUMNS_TO_TURN if problem.trans_a else _COLUMNS_TO_PACK)
     height, width = parameters["MR"], parameters["NV"] * parameters["WIDTH"]
     share = max(device.cache_bytes, device.last_level_cache_bytes) // device.compute_units
     panel = min(max(share // _PANEL_SHARE, _LEAST_PANEL), _MOST_PANEL)
@@ -178,6 +179,7 @@ CPU_PACKED = Variant(
         "BP": lambda v: (_panels(v) - v["there"]) * v["k"] * _width(v),
     },
     device_type="cpu",
+    either=lambda _: ("A", "B"),
     edge=lambda p: max(p["MR"], p["NV"] * p["WIDTH"]),
 )
 

@@ -8,16 +8,18 @@ from dataclasses import replace
 from gemmbench.ladder.variant import (
     OURS,
     Constraint,
+    Formula,
     Parameter,
     Pass,
     Values,
     Variant,
     multiply,
     round_up,
+    transpose_bytes,
     transpose_padded,
 )
 from gemmbench.model.device import DeviceFacts
-from gemmbench.model.dtypes import FP8_DTYPES
+from gemmbench.model.dtypes import DTYPES, FP8_DTYPES
 from gemmbench.model.instructions import MMA, WGMMA
 from gemmbench.model.problem import Gemm
 from gemmbench.stats import ceilings
@@ -65,19 +67,16 @@ def _a(v: Values) -> str:
 
 
 def _b(v: Values) -> str:
-    return "BT" if _is_char(v) else "B" if _even_b(v) else "BP"
+    return "BT" if _is_char(v) and not v["tb"] else "B" if _even_b(v) else "BP"
 
 
-_BYTES_EDGE, _BYTES_WORDS = 64, 16  # of a tile that is transposed: bytes, and words in a row
+def _either(dtype: str) -> tuple[str, ...]:
+    """Stored transposed, B lies along k, as A does else; elements of two bytes may lie either way."""
+    return ("A", "B") if DTYPES[dtype].itemsize == 2 else () if dtype == "double" else ("B",)
 
-_TRANSPOSE_BYTES = Pass(
-    "transpose",
-    "gemm/00_transpose_bytes.cl",
-    "transpose_bytes",
-    ("k", "n", "B", "ldb", "n", "kw", "BT", "kw"),
-    lambda v: (-(-v["n"] // _BYTES_EDGE) * _BYTES_WORDS, -(-v["kw"] // _BYTES_EDGE) * _BYTES_WORDS),
-    lambda _: (_BYTES_WORDS, _BYTES_WORDS),
-    when=_is_char,
+
+_TRANSPOSE_BYTES = replace(
+    transpose_bytes("k", "n", "B", "ldb", "BT", "kw"), when=lambda v: _is_char(v) and not v["tb"]
 )
 
 
@@ -94,7 +93,19 @@ def _pad_chunks(rows: str, columns: str, source: str, ld: str, pitch: str, targe
     )
 
 
-_LENGTHS = {"A": "lda", "AP": "kw", "B": "ldb", "BP": "nw", "BT": "kw"}
+_PAD_A = replace(_pad_chunks("rows_a", "columns_a", "A", "lda", "aw", "AP"), when=lambda v: _a(v) == "AP")
+_PAD_B = _pad_chunks("rows_b", "columns_b", "B", "ldb", "bw", "BP")
+
+_LENGTHS = {"A": "lda", "AP": "aw", "B": "ldb", "BP": "bw", "BT": "kw"}
+
+
+def _widths(row: int) -> Mapping[str, Formula]:
+    """Elements in rows of copies, which are multiples of so many bytes: along k, and of A and B as stored."""
+    return {
+        "kw": lambda v: round_up(v["k"], row // v["itemsize"]),
+        "aw": lambda v: round_up(v["columns_a"], row // v["itemsize"]),
+        "bw": lambda v: round_up(v["columns_b"], row // v["itemsize"]),
+    }
 
 
 # --- nv-mma -----------------------------------------------------------------------------------------------
@@ -124,8 +135,8 @@ NV_MMA = Variant(
     idea="tensor cores by mma.sync, fed by asynchronous copies through several tiles of local memory",
     source="gemmbench; the instructions as NVIDIA's PTX ISA describes them",
     passes=(
-        replace(_pad_chunks("m", "k", "A", "lda", "kw", "AP"), when=lambda v: _a(v) == "AP"),
-        replace(_pad_chunks("k", "n", "B", "ldb", "nw", "BP"), when=lambda v: _b(v) == "BP"),
+        _PAD_A,
+        replace(_PAD_B, when=lambda v: _b(v) == "BP"),
         _TRANSPOSE_BYTES,
         *(_multiply(a, b) for a in ("A", "AP") for b in ("B", "BP", "BT")),
     ),
@@ -178,17 +189,15 @@ NV_MMA = Variant(
         ),
         Constraint(lambda p: _items(p) >= 64, "two warps or more must make a tile: they copy 8 rows at once"),
     ),
-    extents={
-        "kw": lambda v: round_up(v["k"], _CHUNK // v["itemsize"]),
-        "nw": lambda v: round_up(v["n"], _CHUNK // v["itemsize"]),
-    },
+    extents=_widths(_CHUNK),
     temporaries={
-        "AP": lambda v: v["m"] * v["kw"] if _a(v) == "AP" else 0,
-        "BP": lambda v: v["k"] * v["nw"] if _b(v) == "BP" else 0,
+        "AP": lambda v: v["rows_a"] * v["aw"] if _a(v) == "AP" else 0,
+        "BP": lambda v: v["rows_b"] * v["bw"] if _b(v) == "BP" else 0,
         "BT": lambda v: v["n"] * v["kw"] if _b(v) == "BT" else 0,
     },
     local_elements=lambda p: p["STAGES"] * (p["BM"] + p["BN"]) * p["ROW"] // p["itemsize"],
     local_limit=ceilings.group_local_bytes,
+    either=_either,
     dtypes=tuple(_STORED),
     matrix_units=tuple(_STORED),
     lacks=MMA.lacks,
@@ -226,7 +235,7 @@ _COST: Mapping[tuple[int, int], float] = {
 
 def _is_turned(v: Values) -> bool:
     """Whether B must be transposed: wgmma takes rows of k only with elements of two bytes."""
-    return v["itemsize"] != 2
+    return v["itemsize"] != 2 and not v["tb"]
 
 
 def _wgmma_b(v: Values) -> str:
@@ -239,7 +248,7 @@ def _workers(v: Values) -> int:
 
 
 def _room(rows: int, columns: int) -> int:
-    """How many tiles of A and B local memory holds beside what leaves of C at a time: 64 rows of each group."""
+    """How many tiles of A and B local memory holds beside what leaves of C at a time: 64 rows a group."""
     return (_LOCAL // _ROW - _workers({"BM": rows}) * columns) // (rows + columns)
 
 
@@ -311,8 +320,8 @@ NV_WGMMA = Variant(
     idea="tensor cores by wgmma, straight from local memory that the copy engine keeps full",
     source="gemmbench; the instructions as NVIDIA's PTX ISA describes them",
     passes=(
-        replace(_pad_chunks("m", "k", "A", "lda", "kw", "AP"), when=lambda v: _a(v) == "AP"),
-        replace(_pad_chunks("k", "n", "B", "ldb", "nw", "BP"), when=lambda v: _wgmma_b(v) == "BP"),
+        _PAD_A,
+        replace(_PAD_B, when=lambda v: _wgmma_b(v) == "BP"),
         _TRANSPOSE_BYTES,
         replace(
             transpose_padded("k", "n", "B", "ldb", "n", "kw", "BT", "kw"),
@@ -331,7 +340,7 @@ NV_WGMMA = Variant(
     constraints=(
         Constraint(
             lambda p: p.get("BM", 128) in (64, 128, 256),
-            "BM must be 64, 128 or 256: products of 64 rows, one, or one or two for each of two groups of warps",
+            "BM must be 64, 128 or 256: products of 64 rows, one, or one or two each for two groups of warps",
         ),
         Constraint(
             lambda p: p.get("BN", 128) in (64, 128, 192, 256),
@@ -342,23 +351,23 @@ NV_WGMMA = Variant(
             "BM x BN must not be above 256 x 192: the sums have to fit in registers",
         ),
         Constraint(
-            lambda p: p.get("STAGES", 2) <= max((_room(*tile) for tile in _COST if _is_given(tile, p)), default=9),
-            "(STAGES x (BM + BN) + 2 x BN) x 128 bytes must fit in 225 KiB of local memory (BN once if BM is 64)",
+            lambda p: (
+                p.get("STAGES", 2) <= max((_room(*tile) for tile in _COST if _is_given(tile, p)), default=9)
+            ),
+            "(STAGES x (BM + BN) + 2 x BN) x 128 bytes must fit in 225 KiB of local memory (BM 64: 1 x BN)",
         ),
     ),
     choose=_shape,
-    extents={
-        "kw": lambda v: round_up(v["k"], _ROW // v["itemsize"]),
-        "nw": lambda v: round_up(v["n"], _ROW // v["itemsize"]),
-    },
+    extents=_widths(_ROW),
     temporaries={
         "AP": NV_MMA.temporaries["AP"],
-        "BP": lambda v: v["k"] * v["nw"] if _wgmma_b(v) == "BP" else 0,
+        "BP": lambda v: v["rows_b"] * v["bw"] if _wgmma_b(v) == "BP" else 0,
         "BT": lambda v: v["n"] * v["kw"] if _wgmma_b(v) == "BT" else 0,
         "MAPS": lambda v: _MAPS // v["itemsize"],
     },
     local_elements=lambda p: _tiles_bytes(p) // p["itemsize"],
     local_limit=ceilings.group_local_bytes,
+    either=_either,
     dtypes=_WGMMA_TYPES,
     matrix_units=_WGMMA_TYPES,
     lacks=lambda device, dtype: WGMMA.lacks(device, "fp8" if dtype in FP8_DTYPES else dtype),

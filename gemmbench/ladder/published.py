@@ -596,7 +596,7 @@ BUFFER = replace(
 VENDOR_VARIANTS = (MALI, IMAGE, BUFFER)
 
 
-# --- A kernel of ours to hold others against: any device, no speed -------------------------------------------
+# --- A kernel of ours to hold others against: any device, no speed ------------------------------------------
 
 
 def _fp8_options(dtype: str) -> tuple[str, ...]:
@@ -610,7 +610,7 @@ NAIVE_FP8 = replace(
     name="naive-fp8",
     family=OURS,
     likely={},
-    idea="the naive kernel for fp8 on any device: a table says what each byte is worth, sums are kept in float",
+    idea="the naive kernel for fp8 on any device: a table says what each byte is worth, sums in float",
     source="gemmbench; the formats as OCP's 8-bit floating point specification defines them",
     passes=(multiply("23_naive_fp8.cl", "naive_fp8", lambda v: (v["n"], v["m"]), group_of),),
     dtypes=FP8_DTYPES,

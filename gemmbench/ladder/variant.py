@@ -3,6 +3,7 @@
 Kernels take row-major operands with their leading dimensions. A pass names its arguments; each name is one of
 
 * ``m n k alpha beta A lda B ldb C ldc``: the problem (lengths in elements),
+* ``rows_a columns_a rows_b columns_b``: of A and B as its kernels read them (`Variant.either`),
 * an extent of the variant (``extents``): a length derived from problem and parameters,
 * a temporary of the variant (``temporaries``): a device buffer of that many elements,
 * an image of the variant (``images``): an operand as a two-dimensional RGBA image.
@@ -104,8 +105,8 @@ class Pass:
     group: Shape  # work-items in a group
     when: Callable[[Values], bool] = lambda _: True  # problems that it is for
     any_group: bool = False  # the kernel does not depend on the group: a smaller one computes the same
-    # It reads no operand and depends on nothing but the other arguments, which its last one describes: it runs
-    # when they are set, before anything is timed.
+    # It reads no operand, and its last argument describes the others: it runs when these are set, before
+    # anything is timed.
     once: bool = False
 
     def group_within(self, values: Values, most: int, sizes: Sequence[int], fixed: bool = False) -> Group:
@@ -179,6 +180,8 @@ class Variant:
     own: OwnFile | None = None  # of a user's kernel: the file that it is made from
     without: tuple[str, ...] = ()  # of alpha, beta, lda, ldb, ldc, what it takes for 1, 0 and tight rows
     tile: Callable[[Values], tuple[int, int]] | None = None  # rows and columns of C; see `tile_of`
+    # Operands that its kernels read transposed or not, as they are stored, by data type: see `layouts`.
+    either: Callable[[str], tuple[str, ...]] = lambda _: ()
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -334,13 +337,18 @@ class Variant:
     def values(self, problem: Gemm, parameters: Values, layout: Layout | None = None) -> dict[str, int]:
         """What its formulas and kernel arguments may name: parameters, lengths of the problem, extents.
 
-        Formulas may also name ``itemsize``, the bytes of an element of A or B.
+        Formulas may also name ``itemsize``, the bytes of an element of A or B, and ``ta`` and ``tb``: 1 where
+        its kernels are to read an operand that is stored transposed.
 
         Args:
             layout: lda, ldb, ldc; None for the problem's own.
         """
         known = {**parameters, "m": problem.m, "n": problem.n, "k": problem.k}
         known |= vars(layout or Layout.of(problem)) | {"itemsize": DTYPES[problem.dtype].itemsize}
+        either = self.either(problem.dtype)
+        known |= {"ta": int("A" in either and problem.trans_a), "tb": int("B" in either and problem.trans_b)}
+        known["rows_a"], known["columns_a"] = problem.stored_a if known["ta"] else (problem.m, problem.k)
+        known["rows_b"], known["columns_b"] = problem.stored_b if known["tb"] else (problem.k, problem.n)
         for name, formula in self.extents.items():
             known[name] = formula(known)
         return known
@@ -442,6 +450,12 @@ def multiply(file: str, kernel: str, items: Shape, group: Shape, arguments: tupl
     return Pass("multiply", f"gemm/{file}", kernel, arguments, items, group, any_group=group is group_of)
 
 
+PAD, TRANSPOSE = "gemm/00_pad.cl", "gemm/00_transpose.cl"
+_TALL_ROWS = 64  # of a tile of transpose_tall
+_TALL_GROUP = (32, 8)
+_BYTES_EDGE, _BYTES_WORDS = 64, 16  # of a tile of transpose_bytes: bytes, and words in a row
+
+
 def transpose(rows: str, columns: str, source: str, ld: str, target: str, target_ld: str) -> Pass:
     """target (columns x rows) = source (rows x columns) transposed."""
     return transpose_padded(rows, columns, source, ld, columns, rows, target, target_ld)
@@ -454,11 +468,38 @@ def transpose_padded(
     """target (target_rows x target_columns) = source (rows x columns) transposed, zeros past it."""
     return Pass(
         "transpose",
-        "gemm/00_transpose.cl",
+        TRANSPOSE,
         "transpose",
         (rows, columns, source, ld, target_rows, target_columns, target, target_ld),
         lambda v: (v[target_rows], v[target_columns]),
         lambda _: _HELPER,
+    )
+
+
+def transpose_tall(rows: str, columns: str, source: str, ld: str, target: str, target_ld: str) -> Pass:
+    """target (columns x target_ld) = source (rows x columns) transposed, zeros past it."""
+    return Pass(
+        "transpose",
+        "gemm/00_transpose_tall.cl",
+        "transpose_tall",
+        (rows, columns, source, ld, target, target_ld),
+        lambda v: (v[columns], -(-v[target_ld] // _TALL_ROWS) * _TALL_GROUP[1]),
+        lambda _: _TALL_GROUP,
+    )
+
+
+def transpose_bytes(rows: str, columns: str, source: str, ld: str, target: str, target_ld: str) -> Pass:
+    """As `transpose_tall`, of elements of one byte; target_ld is a multiple of 4."""
+    return Pass(
+        "transpose",
+        "gemm/00_transpose_bytes.cl",
+        "transpose_bytes",
+        (rows, columns, source, ld, columns, target_ld, target, target_ld),
+        lambda v: (
+            -(-v[columns] // _BYTES_EDGE) * _BYTES_WORDS,
+            -(-v[target_ld] // _BYTES_EDGE) * _BYTES_WORDS,
+        ),
+        lambda _: (_BYTES_WORDS, _BYTES_WORDS),
     )
 
 
@@ -468,7 +509,7 @@ def pad(
     """target (target_rows x target_columns) = source (rows x columns), zeros past it."""
     return Pass(
         "pad",
-        "gemm/00_pad.cl",
+        PAD,
         "pad",
         (rows, columns, source, ld, target_rows, target_columns, target),
         lambda v: (v[target_columns], v[target_rows]),

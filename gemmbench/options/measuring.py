@@ -344,8 +344,10 @@ class Ladder(Measuring):
         True,
         flags=("--tuned/--no-tuned",),
     )
-    alpha: float = option("C = alpha A B + beta C.", Number(), 1.0)
-    beta: float = option("C = alpha A B + beta C.", Number(), 0.0)
+    alpha: float = option("C = alpha op(A) op(B) + beta C.", Number(), 1.0)
+    beta: float = option("C = alpha op(A) op(B) + beta C.", Number(), 0.0)
+    trans_a: bool = flag("A is stored k x m, and op(A) is its transpose, as in BLAS.")
+    trans_b: bool = flag("B is stored n x k, and op(B) is its transpose.")
     seed: int = option("Of generated operands.", LENGTH, Policy.seed)
     scope: str | None = option(
         "What is shown and compared: the kernel alone, all device passes, or host memory to host memory.  "
@@ -436,11 +438,25 @@ class Ladder(Measuring):
             steps += self._gemms(devices, dtype, find_tuned)
         return steps
 
+    def _transposed(self, shape: Shape) -> tuple[bool, bool]:
+        """Whether A and B of a shape are stored transposed."""
+        return self.trans_a, self.trans_b
+
     def _gemms(
         self, devices: Sequence[DeviceFacts], dtype: str, find_tuned: FindTuned, own: Operands | None = None
     ) -> Plan:
         problems = [
-            Problem(shape.m, shape.n, shape.k, dtype, self.alpha, self.beta, shape.name, shape.ld)
+            Problem(
+                shape.m,
+                shape.n,
+                shape.k,
+                dtype,
+                self.alpha,
+                self.beta,
+                shape.name,
+                shape.ld,
+                *self._transposed(shape),
+            )
             for shape in self.shapes
         ]
         params = choose_params(self.params)
@@ -584,7 +600,9 @@ class Workloads(Ladder):
         names=names.each({**{name: shapes.idea for name, shapes in SETS.items()}, "all": "every set"}),
     )
     file: Path | None = option(
-        "Your own shapes: columns m, n, k and, if you like, name, lda, ldb, ldc.", FILE, metavar="FILE.csv"
+        "Your own shapes: columns m, n, k and, if you like, name, lda, ldb, ldc, trans_a, trans_b.",
+        FILE,
+        metavar="FILE.csv",
     )
     batch: int = option("Images, or sequences, at once.", SIZE, 1)
     prompt: int = option("Tokens of a prompt.", SIZE, PROMPT)
@@ -603,21 +621,29 @@ class Workloads(Ladder):
 
     @cached_property
     def shapes(self) -> tuple[Shape, ...]:
-        """The shapes of the sets and of the file, each m, n, k once."""
-        shapes = [shape for name in self.set_names for shape in SETS[name].shapes(self.batch, self.prompt)]
+        """The shapes of the sets and of the file, each m, n, k and layout once."""
+        shapes = [
+            replace(shape, trans_a=self.trans_a, trans_b=self.trans_b)
+            for name in self.set_names
+            for shape in SETS[name].shapes(self.batch, self.prompt)
+        ]
         if self.file:
             try:
-                shapes += read_shapes(self.file)
+                shapes += read_shapes(self.file, self.trans_a, self.trans_b)
             except ShapeFileError as error:
                 raise UsageError(str(error)) from None
         return merged(shapes)
+
+    def _transposed(self, shape: Shape) -> tuple[bool, bool]:
+        return shape.trans_a, shape.trans_b
 
     def _gemms(
         self, devices: Sequence[DeviceFacts], dtype: str, find_tuned: FindTuned, own: Operands | None = None
     ) -> Plan:
         """The lowering of AlexNet's convolutions before their products."""
         gemms = super()._gemms(devices, dtype, find_tuned, own)
-        first = lowering.plan(devices, gemms, dtype, self.batch) if lowering.NET in self.set_names else ()
+        lowers = lowering.NET in self.set_names and not self.trans_b  # im2col makes a B of k rows
+        first = lowering.plan(devices, gemms, dtype, self.batch) if lowers else ()
         return first + gemms
 
 
@@ -635,11 +661,15 @@ class Gemm(Ladder, Sustaining):
     m: int | None = option(f"Rows of A and C.  [default: {_DEFAULT_SIZE}]", LENGTH, flags=("-m",))
     n: int | None = option("Columns of B and C.  [default: m]", LENGTH, flags=("-n",))
     k: int | None = option("Columns of A, rows of B.  [default: m]", LENGTH, flags=("-k",))
-    lda: int | None = option("Elements from row to row of A.  [default: k]", LENGTH)
-    ldb: int | None = option("Elements from row to row of B.  [default: n]", LENGTH)
+    lda: int | None = option(
+        "Elements from row to row of A as stored.  [default: k; m with --trans-a]", LENGTH
+    )
+    ldb: int | None = option(
+        "Elements from row to row of B as stored.  [default: n; k with --trans-b]", LENGTH
+    )
     ldc: int | None = option("Elements from row to row of C.  [default: n]", LENGTH)
-    a: Path | None = option("Your own A (m x k).", INPUT, metavar="A.npy")
-    b: Path | None = option("Your own B (k x n).", INPUT, metavar="B.npy")
+    a: Path | None = option("Your own A (m x k; k x m with --trans-a).", INPUT, metavar="A.npy")
+    b: Path | None = option("Your own B (k x n; n x k with --trans-b).", INPUT, metavar="B.npy")
     c: Path | None = option("Your own C (m x n), for beta.", INPUT, metavar="C.npy")
     out: Path | None = option("Write the result; needs one --kernel.", INPUT, metavar="OUT.npy")
     dtype: str | None = option(
@@ -693,7 +723,8 @@ class Gemm(Ladder, Sustaining):
     def shapes(self) -> tuple[Shape, ...]:
         lengths = self._size[:3]
         try:
-            return (Shape("", *lengths, leading(*lengths, self.lda, self.ldb, self.ldc)),)
+            ld = leading(*lengths, self.lda, self.ldb, self.ldc, self.trans_a, self.trans_b)
+            return (Shape("", *lengths, ld),)
         except ValueError as error:
             raise UsageError(f"--{error}") from None
 
@@ -712,7 +743,9 @@ class Gemm(Ladder, Sustaining):
         given = (("m", self.m), ("n", self.n), ("k", self.k))
         lengths = {axis: (length, f"-{axis}") for axis, length in given if length is not None}
         dtype: tuple[str, Path] | None = None
-        for path, rows, columns in ((self.a, "m", "k"), (self.b, "k", "n"), (self.c, "m", "n")):
+        a = ("k", "m") if self.trans_a else ("m", "k")
+        b = ("n", "k") if self.trans_b else ("k", "n")
+        for path, rows, columns in ((self.a, *a), (self.b, *b), (self.c, "m", "n")):
             if path is None:
                 continue
             path = path.absolute()

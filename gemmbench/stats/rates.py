@@ -44,7 +44,9 @@ def gemm_of(row: Row) -> Gemm:
     if row.problem is None:
         raise ValueError(f"a {row.kind} row has no problem")
     problem = row.problem
-    return Gemm(problem.m, problem.n, problem.k, row.dtype, problem.alpha, problem.beta)
+    ops = bool(problem.trans_a), bool(problem.trans_b)
+    lengths = problem.m, problem.n, problem.k
+    return Gemm(*lengths, row.dtype, problem.alpha, problem.beta, trans_a=ops[0], trans_b=ops[1])
 
 
 def flops_of(row: Row) -> int:

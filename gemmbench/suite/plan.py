@@ -13,6 +13,7 @@ from gemmbench.gemm import lowering
 from gemmbench.gemm.verify import could_overflow
 from gemmbench.ladder import AUTO, BY_NAME
 from gemmbench.ladder import variant as variants
+from gemmbench.ladder.layouts import laid_out
 from gemmbench.ladder.variant import Layout, ParameterError, Variant, unsupported_type
 from gemmbench.model.case import Case, Operands, Plan, Skip
 from gemmbench.model.device import HOST, DeviceFacts
@@ -237,6 +238,7 @@ def quick_widths(device: DeviceFacts, dtype: str) -> tuple[int, ...]:
 
 def why_not(device: DeviceFacts, variant: Variant, problem: Gemm, parameters: Mapping[str, int]) -> str:
     """Why a device cannot run a variant on a problem with these parameters, or ""."""
+    variant = laid_out(variant, problem)
     full = {**parameters, **variant.chosen(problem, device, parameters)}
     own = tuple(parameters)
     return _unsupported(device, variant, problem, full, own) or _too_large(device, variant, problem, full)
@@ -253,7 +255,7 @@ def _gemm_case(
     math: str = "",
     grid: tuple[str, ...] = (),
 ) -> Case | Skip:
-    variant = variant.with_math(math)
+    variant = laid_out(variant.with_math(math), problem)
     own = {name: value for name, value in overrides.items() if name in variant.parameters}
     kept = None if own else tuned(device, variant, problem.dtype)
     fill = variant.filled if grid else variant.preset

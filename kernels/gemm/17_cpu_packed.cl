@@ -42,6 +42,13 @@ void pack_a(int steps, int m, int k, __global const REAL *restrict A, int lda, _
     const int panel = get_global_id(0), row = panel * MR;
     const int p0 = get_global_id(1) * steps, p1 = min(p0 + steps, k);
     __global REAL *to = AP + ((size_t)panel * k + p0) * MR;
+#ifdef TRANS_A
+    for (int p = p0; p < p1; p++, to += MR) {
+        #pragma unroll
+        for (int i = 0; i < MR; i++)
+            to[i] = A[(size_t)p * lda + min(row + i, m - 1)];
+    }
+#else
     __global const REAL *from[MR];
     #pragma unroll
     for (int i = 0; i < MR; i++)
@@ -51,6 +58,7 @@ void pack_a(int steps, int m, int k, __global const REAL *restrict A, int lda, _
         for (int i = 0; i < MR; i++)
             to[i] = from[i][p];
     }
+#endif
 }
 
 /* BP from B, from a panel on: a work-item copies so many rows of one panel. */
@@ -60,6 +68,15 @@ void pack_b(int first, int steps, int k, int n, __global const REAL *restrict B,
     const int panel = get_global_id(0), column = (first + panel) * NR;
     const int p0 = get_global_id(1) * steps, p1 = min(p0 + steps, k);
     __global REAL *to = BP + ((size_t)panel * k + p0) * NR;
+#ifdef TRANS_B
+    const int there = min(NR, n - column);
+    for (int j = 0; j < there; j++)
+        for (int p = p0; p < p1; p++)
+            to[(p - p0) * NR + j] = B[(size_t)(column + j) * ldb + p];
+    for (int j = there; j < NR; j++)
+        for (int p = p0; p < p1; p++)
+            to[(p - p0) * NR + j] = 0;
+#else
     __global const REAL *from = B + (size_t)p0 * ldb + column;
     const int columns = min(NR, n - column), vectors = columns / WIDTH;
     if (columns == NR) {
@@ -78,6 +95,7 @@ void pack_b(int first, int steps, int k, int n, __global const REAL *restrict B,
         for (int j = vectors * WIDTH; j < columns; j++)
             to[j] = from[j];
     }
+#endif
 }
 
 /* c = alpha sum + beta c for the first `count` lanes. */
@@ -151,7 +169,11 @@ void cpu_packed(int m, int n, int k, SCALAR alpha, __global const REAL *restrict
 {
     const int panel0 = get_global_id(0) * panels, panel1 = min(panel0 + panels, (n + NR - 1) / NR);
     const int row0 = get_global_id(1) * rows, row1 = min(row0 + rows, m);
+#ifdef TRANS_A
+    const int a_row = 1, a_step = a_packed ? MR : lda;
+#else
     const int a_row = a_packed ? 1 : lda, a_step = a_packed ? MR : 1;
+#endif
 
     for (int p0 = 0; p0 < k || p0 == 0; p0 += kc) {
         const int depth = min(kc, k - p0);
@@ -165,7 +187,11 @@ void cpu_packed(int m, int n, int k, SCALAR alpha, __global const REAL *restrict
             for (int row = row0; row < row1;) {
                 const int left = row1 - row;
                 __global const REAL *a = a_packed ? AP + ((size_t)(row / MR) * k + p0) * MR + row % MR
+#ifdef TRANS_A
+                                                  : A + (size_t)p0 * lda + row;
+#else
                                                   : A + (size_t)row * lda + p0;
+#endif
                 __global REAL *c = C + (size_t)row * ldc + column;
                 if (left <= FEW) {
                     if (2 * columns > NR)
@@ -184,7 +210,11 @@ void cpu_packed(int m, int n, int k, SCALAR alpha, __global const REAL *restrict
                 else if (a_packed)
                     both_packed(left, columns, depth, alpha, a, 1, MR, b, NR, keep, c, ldc);
                 else
+#ifdef TRANS_A
+                    whole(left, columns, depth, alpha, a, 1, lda, b, NR, keep, c, ldc);
+#else
                     b_packed(left, columns, depth, alpha, a, lda, 1, b, NR, keep, c, ldc);
+#endif
                 row += MR;
             }
         }

@@ -59,8 +59,8 @@ def lower(runtime: Runtime, dtype: str) -> None:
 def main() -> None:
     name, dtype, *fault = sys.argv[1:]
     if fault == ["no-barrier"]:
-        text = runtime_module.text
-        runtime_module.text = lambda *file: text(*file).replace("barrier(CLK_LOCAL_MEM_FENCE);", ";")
+        source = runtime_module.source
+        runtime_module.source = lambda *file: source(*file).replace("barrier(CLK_LOCAL_MEM_FENCE);", ";")
     (device,) = devices()
     assert "Oclgrind" in device.platform, device.platform
     if name == lowering.IM2COL:

@@ -75,6 +75,25 @@ def test_row_major_operands_give_the_exact_answer(
     assert CublasExecutor(DEVICE).exact_run(taken) == ""
 
 
+@pytest.mark.parametrize("dtype", ["float", "char"])
+@pytest.mark.parametrize(("trans_a", "trans_b"), [(False, True), (True, False), (True, True)])
+def test_operands_may_be_stored_transposed(
+    install: Install, dtype: str, trans_a: bool, trans_b: bool
+) -> None:
+    install()
+    m, n, k = (round_up(length, step(dtype)) for length in (21, 9, 14))
+    problem = Gemm(m, n, k, dtype, 2.0, -1.0, trans_a=trans_a, trans_b=trans_b)
+    assert CublasExecutor(DEVICE).exact_run(problem) == ""
+    row = measured(problem)
+    assert (row.status, row.reason) == ("ok", "")
+
+
+def test_integers_come_in_fours_along_stored_rows(install: Install) -> None:
+    install()
+    reason = refusal(problem=Gemm(7, 8, 8, "char", trans_a=True)).reason
+    assert reason == "cuBLAS takes char only with m, n and k that are multiples of 4"
+
+
 @pytest.mark.parametrize(("dtype", "ld"), [("float", (33, 18, 19)), ("char", (40, 20, 19))])
 @pytest.mark.parametrize("memory", ["auto", "pageable"])
 def test_rows_may_be_apart(install: Install, dtype: str, ld: tuple[int, int, int], memory: str) -> None:
@@ -137,7 +156,7 @@ def test_half_is_held_to_sums_in_float(install: Install) -> None:
     """A wrong rounding of one unit of half passes where sums are kept in half, and not here."""
     install(library=FakeCublas(off_by=0.02))
     with_exact = CublasExecutor(DEVICE)
-    with_exact._exact["half"] = ""  # the exact test would find it first
+    with_exact._exact["half", "NN"] = ""  # the exact test would find it first
     row = in_process.measured(with_exact, case(Gemm(64, 64, 64, "half")), QUICK)
     assert row.status == "wrong"
     assert "elements are further off than rounding" in row.reason
@@ -163,7 +182,7 @@ def test_reading_c_where_beta_is_0_is_found(install: Install) -> None:
     install(library=FakeCublas(always_reads_c=True))
     executor = CublasExecutor(DEVICE)
     assert "differ on the exact test; C[0][0] is nan" in executor.exact_run(Gemm(3, 4, 5))
-    executor._exact["float"] = ""
+    executor._exact["float", "NN"] = ""
     row = in_process.measured(executor, case(Gemm(8, 8, 8)), QUICK)
     assert row.status == "wrong"
     assert row.reason.startswith("64 of 64 elements are further off than rounding: C[0][0] is nan, not ")
@@ -187,7 +206,7 @@ def test_memory_is_given_back(install: Install) -> None:
 def test_transfers_are_in_the_host_scope(install: Install) -> None:
     driver, _ = install()
     executor = CublasExecutor(DEVICE)
-    executor._exact["float"] = ""
+    executor._exact["float", "NN"] = ""
     in_process.measured(executor, case(Gemm(8, 8, 8, beta=1.0)), replace(QUICK, budget_s=1e-9))
     # three operands once; verified, C filled for that; batches; verified again in any of the scopes
     copies = "".join(name[0] for name in driver.copies)
@@ -373,39 +392,42 @@ def test_every_result_is_compared_on_the_gpu_and_a_flipped_bit_is_found(
 @pytest.mark.parametrize("dtype", ["e4m3", "e4m3-half", "e4m3-bfloat16"])
 def test_fp8_is_multiplied_where_b_is_stored_transposed(install: Install, dtype: str) -> None:
     _, library = install()
-    executor = CublasExecutor(DEVICE)
-    executor._exact[dtype] = ""
-    problem = Gemm(24, 16, 32, dtype, 0.5, 0.5)
-    row = in_process.measured(executor, case(problem, Operands(transposed_b=True)), QUICK)
+    row = measured(Gemm(24, 16, 32, dtype, 0.5, 0.5, trans_b=True))
     assert (row.status, row.check.verdict, row.sums) == ("ok", "ok", "fp22"), row.reason
-    assert library.lt.asked == [cublas.WORKSPACE_BYTES]  # planned once
+    assert library.lt.asked == [cublas.WORKSPACE_BYTES] * 3  # two exact problems, and this
 
 
 @pytest.mark.parametrize(
-    ("problem", "transposed", "only"),
+    ("problem", "only"),
     [
-        (Gemm(16, 16, 16, "e5m2"), True, "by e4m3, not two matrices of it"),
-        (Gemm(16, 16, 16, "e4m3"), False, "where B is stored transposed and A is not: --trans-b"),
-        (Gemm(16, 24, 16, "e4m3"), True, "with n, k and rows of A and B that are multiples of 16"),
-        (Gemm(16, 16, 24, "e4m3"), True, "with n, k and rows of A and B that are multiples of 16"),
+        (Gemm(16, 16, 16, "e5m2", trans_b=True), "by e4m3, not two matrices of it"),
+        (Gemm(16, 16, 16, "e4m3"), "where B is stored transposed and A is not: --trans-b"),
+        (
+            Gemm(16, 16, 16, "e4m3", trans_a=True, trans_b=True),
+            "where B is stored transposed and A is not: --trans-b",
+        ),
+        (
+            Gemm(16, 24, 16, "e4m3", trans_b=True),
+            "with n, k and rows of A and B that are multiples of 16",
+        ),
+        (
+            Gemm(16, 16, 24, "e4m3", trans_b=True),
+            "with n, k and rows of A and B that are multiples of 16",
+        ),
     ],
 )
-def test_other_fp8_is_refused_with_what_it_takes(
-    install: Install, problem: Gemm, transposed: bool, only: str
-) -> None:
+def test_other_fp8_is_refused_with_what_it_takes(install: Install, problem: Gemm, only: str) -> None:
     install()
-    with pytest.raises(NotMeasuredError) as caught:
-        library = CublasExecutor(DEVICE)._library
-        library.enqueue(problem, Layout.of(problem), 0, 0, 0, transposed)
-    assert (caught.value.status, caught.value.restart) == ("unsupported", False)
-    assert caught.value.reason == f"cuBLAS takes {problem.dtype} only {only}"
+    found = refusal(problem=problem)
+    assert (found.status, found.restart) == ("unsupported", False)
+    assert found.reason == f"cuBLAS takes {problem.dtype} only {only}"
 
 
 def test_a_lt_that_cannot_is_unsupported_and_one_that_fails_starts_again(install: Install) -> None:
     for status, expected in ((15, ("unsupported", False)), (13, ("failed", True))):
         install(library=FakeCublas(status=status))
         with pytest.raises(NotMeasuredError) as caught:
-            CublasExecutor(DEVICE)._library.enqueue(Gemm(16, 16, 16, "e4m3"), Layout(16, 16, 16), 0, 0, 0, True)
+            measured(Gemm(16, 16, 16, "e4m3", trans_b=True))
         assert (caught.value.status, caught.value.restart) == expected
         assert "cublasLtMatmulAlgoGetHeuristic" in caught.value.reason
 
