@@ -67,11 +67,11 @@ _LIBRARIES = (
         family=LIBRARIES,
         idea="cuBLAS, NVIDIA's own BLAS, on the same GPU through CUDA",
         source="NVIDIA, cuBLAS; on tensor cores in every type but float, and char, which takes its dp4a path "
-        "where it is not transposed; sums of half kept in float",
+        "where B is not stored transposed; sums of half kept in float; of fp8 only e4m3, by B transposed",
         dtypes=GEMM_DTYPES,
         sums={"half": "float", **dict.fromkeys(FP8_DTYPES, "fp22")},
-        # Of char, operands that are not transposed, as here, take dot products of four bytes (dp4a).
         matrix_units=("double", "half", "bfloat16", "tf32", *FP8_DTYPES),
+        matrix_units_nt=("char",),  # else dot products of four bytes (dp4a)
         lacks=_without_cuda,
         edge=lambda _: 256,
         library="libcublas and an NVIDIA GPU",

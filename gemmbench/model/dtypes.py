@@ -40,6 +40,11 @@ class DType:
         return self.eps if cut_short else 0.0
 
     @property
+    def instruction(self) -> str:
+        """What the matrix units' instructions for it are called, whatever C is: ``fp8`` for both kinds."""
+        return "fp8" if self.name.startswith(("e4m3", "e5m2")) else self.name
+
+    @property
     def largest(self) -> int:
         """The largest signed integer of as many bytes."""
         return int(2 ** (8 * self.itemsize - 1)) - 1

@@ -19,7 +19,7 @@ from gemmbench.measure.host import cores
 from gemmbench.model.case import MEMORY_MODES, Case, Operands, Plan, Policy, Skip
 from gemmbench.model.conditions import STATES, State
 from gemmbench.model.device import DeviceFacts
-from gemmbench.model.dtypes import GEMM_DTYPES, GEMM_DTYPES_HELP
+from gemmbench.model.dtypes import DTYPES, GEMM_DTYPES, GEMM_DTYPES_HELP
 from gemmbench.model.problem import Gemm as Problem
 from gemmbench.model.problem import leading
 from gemmbench.model.row import MATHS, SCOPES
@@ -434,7 +434,8 @@ class Ladder(Measuring):
         steps: Plan = bandwidth_plan(devices) if self.peak else ()
         for dtype in self.dtypes:
             if self.peak:
-                steps += peak_steps(devices, dtype, self.variants)
+                peaks = peak_steps(devices, dtype, self.variants)
+                steps += tuple(step for step in peaks if step not in steps)  # every fp8 has the same
             steps += self._gemms(devices, dtype, find_tuned)
         return steps
 
@@ -475,7 +476,8 @@ def peak_steps(devices: Sequence[DeviceFacts], dtype: str, kernels: Iterable[Var
         if dtype in device.dtypes:
             steps += peak_plan([device], [dtype], quick_widths(device, dtype), first=index, reach="plain")
         if matrix:
-            steps += peak_plan([device], [dtype], (), first=index, reach="matrix")
+            kind = DTYPES[dtype].instruction
+            steps += peak_plan([device], [kind], (), first=index, reach="matrix")
     return steps
 
 

@@ -432,6 +432,11 @@ def test_a_lt_that_cannot_is_unsupported_and_one_that_fails_starts_again(install
         assert "cublasLtMatmulAlgoGetHeuristic" in caught.value.reason
 
 
+def test_integers_are_on_tensor_cores_where_b_alone_is_stored_transposed() -> None:
+    for ops, units in (((False, True), "matrix"), ((True, True), "device"), ((False, False), "device")):
+        assert case(Gemm(8, 8, 8, "char", trans_a=ops[0], trans_b=ops[1])).ran_on == units
+
+
 def test_the_transpose_of_b_gives_the_same_product(install: Install) -> None:
     install()
     operands = Operands(values="normal", transposed_b=True)
