@@ -20,7 +20,7 @@ from gemmbench.model import instrument
 from gemmbench.model.case import Case, Operands, Policy
 from gemmbench.model.dtypes import DTYPES, ReferenceArray
 from gemmbench.model.instrument import NotMeasuredError
-from gemmbench.model.kernel_files import text
+from gemmbench.model.kernel_files import TRANSPOSED, text
 from gemmbench.model.problem import Gemm
 from gemmbench.opencl.runtime import Built, Runtime, choose, errors, rebuild, resources_of
 
@@ -124,6 +124,12 @@ class GemmExecutor:
             NotMeasuredError: they do not compile, or not for the variant's target.
         """
         options = variant.options(dtype, parameters)
+        for file in variant.files if root else ():
+            for name, (*_, macro) in TRANSPOSED.items():
+                multiplies = any(step.file == file and step.role == "multiply" for step in variant.passes)
+                if macro in options and multiplies and macro.removeprefix("-D") not in text(file, root):
+                    why = f"that {file} takes no {name} that is stored transposed"
+                    raise NotMeasuredError("unsupported", why)
         return {file: self._program(file, options, variant.target, root) for file in variant.files}
 
     def _program(self, file: str, options: tuple[str, ...], target: str, root: str) -> Built:

@@ -71,7 +71,8 @@ _LIBRARIES = (
         dtypes=GEMM_DTYPES,
         sums={"half": "float", **dict.fromkeys(FP8_DTYPES, "fp22")},
         matrix_units=("double", "half", "bfloat16", "tf32", *FP8_DTYPES),
-        matrix_units_nt=("char",),  # else dot products of four bytes (dp4a)
+        # Of char, other layouts take dot products of four bytes (dp4a).
+        matrix_layouts={"char": ("NT",)},
         lacks=_without_cuda,
         edge=lambda _: 256,
         library="libcublas and an NVIDIA GPU",

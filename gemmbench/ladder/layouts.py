@@ -37,8 +37,9 @@ _OPERANDS: Mapping[str, tuple[str, str, str]] = {"A": ("m", "k", "lda"), "B": ("
 def laid_out(variant: Variant, problem: Gemm) -> Variant:
     """The variant as it multiplies a problem's operands; itself where neither is transposed."""
     if variant.executor != "opencl":
-        units = variant.matrix_units_nt if problem.ops == "NT" else ()
-        return replace(variant, matrix_units=(*variant.matrix_units, *units)) if units else variant
+        if problem.ops in variant.matrix_layouts.get(problem.dtype, ()):
+            return replace(variant, matrix_units=(*variant.matrix_units, problem.dtype))
+        return variant
     for name, transposed in (("A", problem.trans_a), ("B", problem.trans_b)):
         if transposed and name in variant.either(problem.dtype):
             variant = replace(variant, flags=tuple(dict.fromkeys((*variant.flags, *TRANSPOSED[name]))))

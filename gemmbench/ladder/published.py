@@ -98,6 +98,7 @@ TILED = Variant(
     parameters={"TS": Parameter("edge of the square tiles", (8, 16, 32))},
     presets={"default": {"TS": 16}, "cpu-intel": {"TS": 32}, "gpu-nvidia": {"TS": 32}, **mobile(TS=8)},
     local_elements=lambda p: 2 * p["TS"] * p["TS"],
+    either=lambda _: ("A", "B"),
     edge=lambda p: p["TS"],
 )
 
@@ -126,6 +127,7 @@ COARSE = Variant(
     },
     constraints=(Constraint(lambda p: p["TS"] % p["WPT"] == 0, "TS must be a multiple of WPT"),),
     local_elements=lambda p: 2 * p["TS"] * p["TS"],
+    either=lambda _: ("A", "B"),
     edge=lambda p: p["TS"],
 )
 
@@ -190,6 +192,7 @@ RECT = Variant(
     extents=AT_EXTENTS,
     temporaries=AT,
     local_elements=lambda p: p["BK"] * (p["BM"] + p["BN"]),
+    either=lambda _: ("B",),
     edge=tile_edge,
 )
 
@@ -212,6 +215,7 @@ REGISTER = Variant(
     extents=AT_EXTENTS,
     temporaries=AT,
     local_elements=lambda p: p["BK"] * (p["BM"] + p["BN"]),
+    either=lambda _: ("B",),
     edge=tile_edge,
 )
 

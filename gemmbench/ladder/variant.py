@@ -173,7 +173,7 @@ class Variant:
     sums: Mapping[str, str] = field(default_factory=dict)  # the type of sums, by data type, if it is not C's
     target: str = ""  # of PTX, for marked instructions that the driver's own lacks: "sm_90a"; see opencl/ptx
     matrix_units: tuple[str, ...] = ()  # the data types that it multiplies with units for nothing else
-    matrix_units_nt: tuple[str, ...] = ()  # beside those, where B alone is stored transposed
+    matrix_layouts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # and those in layouts alone
     likely: Mapping[Likely, int] = field(default_factory=dict)  # where it may be the best; 1 is tried first
     edge: Formula = lambda _: 16  # the largest tile edge: shapes around it exercise the edges
     library: str = ""  # what must be installed for it, in words

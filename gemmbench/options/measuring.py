@@ -14,6 +14,7 @@ from gemmbench import UsageError, exports, ladder
 from gemmbench.gemm import lowering, protocols
 from gemmbench.gemm.operands import OperandError, read_header
 from gemmbench.gemm.workloads import PROMPT, SETS, Shape, ShapeFileError, merged, read_shapes
+from gemmbench.ladder.layouts import laid_out
 from gemmbench.ladder.variant import Variant
 from gemmbench.measure.host import cores
 from gemmbench.model.case import MEMORY_MODES, Case, Operands, Plan, Policy, Skip
@@ -434,10 +435,19 @@ class Ladder(Measuring):
         steps: Plan = bandwidth_plan(devices) if self.peak else ()
         for dtype in self.dtypes:
             if self.peak:
-                peaks = peak_steps(devices, dtype, self.variants)
+                peaks = self._peaks(devices, dtype)
                 steps += tuple(step for step in peaks if step not in steps)  # every fp8 has the same
             steps += self._gemms(devices, dtype, find_tuned)
         return steps
+
+    def _peaks(self, devices: Sequence[DeviceFacts], dtype: str) -> Plan:
+        """The peaks of the units that the kernels multiply with, in the layouts of the shapes."""
+        layouts = {
+            Problem(1, 1, 1, dtype, trans_a=trans_a, trans_b=trans_b)
+            for trans_a, trans_b in map(self._transposed, self.shapes)
+        }
+        kernels = [laid_out(variant, layout) for layout in layouts for variant in self.variants]
+        return peak_steps(devices, dtype, kernels)
 
     def _transposed(self, shape: Shape) -> tuple[bool, bool]:
         """Whether A and B of a shape are stored transposed."""
@@ -782,7 +792,7 @@ class Gemm(Ladder, Sustaining):
         steps: Plan = ()
         for dtype in self.dtypes:
             if self.peak and all(self._size[:3]):
-                steps += peak_steps(devices, dtype, self.variants)
+                steps += self._peaks(devices, dtype)
             steps += self._gemms(devices, dtype, find_tuned, own)
         return steps
 

@@ -190,6 +190,8 @@ def _row_fields(track: Track) -> dict[str, object]:
         "m": problem.m if problem else None,
         "n": problem.n if problem else None,
         "k": problem.k if problem else None,
+        "trans_a": bool(problem.trans_a) if problem else None,
+        "trans_b": bool(problem.trans_b) if problem else None,
     }
 
 

@@ -567,6 +567,8 @@ def derived(run: Run, row: Row) -> dict[str, object]:
         "n": problem.n if has_shape else None,
         "k": problem.k if has_shape else None,
         **dict(zip(("lda", "ldb", "ldc"), rows_apart, strict=True)),
+        "trans_a": bool(problem.trans_a) if has_shape else None,
+        "trans_b": bool(problem.trans_b) if has_shape else None,
         "status": row.status,
         "reason": row.reason,
         "scope": shown if times else None,
