@@ -121,7 +121,7 @@ def encode(values: Array, dtype: DType) -> Array:
     if dtype.name == "tf32":
         return _rounded(values, dtype)
     if table := _FP8.get(dtype.name):
-        return _nearest_fp8(values, table)
+        return _from_float(values, table) if values.dtype == np.float32 else _nearest_fp8(values, table)
     return values.astype(dtype.numpy)
 
 
@@ -169,6 +169,23 @@ def _e5m2() -> Array:
 _FP8: dict[str, Callable[[], Array]] = {
     name: _e5m2 if name.startswith("e5m2") else _e4m3 for name in ("fp8", *FP8_DTYPES)
 }
+
+
+def _from_float(values: Array, table: Callable[[], Array]) -> Array:
+    """As `_nearest_fp8`, of floats: by the upper half of their bits, the lowest saying that more are set behind.
+
+    That half has more of the mantissa than any value half way between two of the format.
+    """
+    bits = np.ascontiguousarray(values).view(np.uint32)
+    index = (bits >> np.uint32(16)).astype(np.uint16)
+    index |= (bits & np.uint32(0xFFFF)) != 0
+    return np.asarray(_by_upper_half(table)[index])
+
+
+@lru_cache
+def _by_upper_half(table: Callable[[], Array]) -> Array:
+    floats = (np.arange(1 << 16, dtype=np.uint32) << np.uint32(16)).view(np.float32)
+    return _nearest_fp8(np.nan_to_num(floats).astype(np.float64), table)
 
 
 def _nearest_fp8(values: Array, table: Callable[[], Array]) -> Array:

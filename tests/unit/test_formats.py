@@ -48,6 +48,20 @@ def test_fp8_has_two_nans_and_no_infinity() -> None:
     assert np.nanmax(values) == 448
 
 
+@pytest.mark.parametrize("dtype", ["e4m3", "e5m2"])
+def test_floats_are_rounded_as_doubles_are(dtype: str) -> None:
+    """Ties, one unit of float beside them, subnormal and too large numbers."""
+    row = DTYPES[dtype]
+    stored = np.arange(128).astype(np.uint8)
+    known = decode(stored, row)
+    known = known[np.isfinite(known)].astype(np.float32)
+    ties = (known[1:] + known[:-1]) / 2
+    drawn = np.random.default_rng(4).standard_normal(5000).astype(np.float32)
+    for values in (known, ties, np.nextafter(ties, np.float32(0)), np.nextafter(ties, np.float32(1e9)), drawn):
+        for signed in (values, -values, values * np.float32(2**-9)):
+            assert (encode(signed, row) == encode(signed.astype(np.float64), row)).all()
+
+
 def test_e5m2_is_the_upper_half_of_a_half() -> None:
     values = decode(np.arange(256).astype(np.uint8), DTYPES["e5m2"])
     assert np.flatnonzero(np.isnan(values[:128])).tolist() == [0x7D, 0x7E, 0x7F]
