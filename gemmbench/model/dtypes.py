@@ -121,7 +121,8 @@ def encode(values: Array, dtype: DType) -> Array:
     if dtype.name == "tf32":
         return _rounded(values, dtype)
     if table := _FP8.get(dtype.name):
-        return _from_float(values, table) if values.dtype == np.float32 else _nearest_fp8(values, table)
+        rounded = _from_float if values.dtype == np.float32 else _nearest_fp8
+        return rounded(values, table)
     return values.astype(dtype.numpy)
 
 
@@ -172,7 +173,7 @@ _FP8: dict[str, Callable[[], Array]] = {
 
 
 def _from_float(values: Array, table: Callable[[], Array]) -> Array:
-    """As `_nearest_fp8`, of floats: by the upper half of their bits, the lowest saying that more are set behind.
+    """As `_nearest_fp8`, of floats: by the upper half of their bits, the last set if any behind it is.
 
     That half has more of the mantissa than any value half way between two of the format.
     """

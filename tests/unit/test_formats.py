@@ -57,7 +57,8 @@ def test_floats_are_rounded_as_doubles_are(dtype: str) -> None:
     known = known[np.isfinite(known)].astype(np.float32)
     ties = (known[1:] + known[:-1]) / 2
     drawn = np.random.default_rng(4).standard_normal(5000).astype(np.float32)
-    for values in (known, ties, np.nextafter(ties, np.float32(0)), np.nextafter(ties, np.float32(1e9)), drawn):
+    beside = (np.nextafter(ties, np.float32(to)) for to in (0, 1e9))
+    for values in (known, ties, *beside, drawn):
         for signed in (values, -values, values * np.float32(2**-9)):
             assert (encode(signed, row) == encode(signed.astype(np.float64), row)).all()
 
