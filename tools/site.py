@@ -200,8 +200,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
             files.append(File.generated(config, name, **given))
 
     pages = sources()
-    for name, page in GENERATED.items():
-        add(name, content=page())
+    for name, make in GENERATED.items():
+        add(name, content=make())
     for name, page in pages.items():
         text = (ROOT / page).read_text(encoding="utf-8")
         add(name, content=text)

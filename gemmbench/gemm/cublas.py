@@ -669,6 +669,7 @@ class CublasBench:
         self._next, self._last = 0, ""  # the clock of the last batch, if C was not filled since
         self._comparer: CudaComparer | None = None
         self._graphs: dict[int, ctypes.c_void_p] = {}  # by the number of problems
+        self._kept: dict[tuple[str, int], int] = {}  # addresses of what goes before each launch
         with ExitStack() as stack:  # closes what there is, should the memory not suffice
             self._operands = [self._made(stack) for _ in range(self.sets)]
             self._cuda.finish()
@@ -812,12 +813,10 @@ class CublasBench:
         walls: list[float] = []
         watches = cuda.watches(count)
         with ExitStack() as stack:
-            flushed = stack.enter_context(cuda.memory(manner.flush_bytes)) if manner.flush_bytes else 0
-            drawn = stack.enter_context(cuda.memory(nbytes)) if manner.resets else 0
+            flushed = self._scratch("flush", manner.flush_bytes) if manner.flush_bytes else 0
+            drawn = self._scratch("C", nbytes) if manner.resets else 0
             flag = stack.enter_context(cuda.pinned((4,), np.dtype(np.uint32)))
             flag[...] = 0
-            if drawn:
-                cuda.to_device(drawn, np.ascontiguousarray(self._stored.c))
             for number, watch in enumerate(watches):
                 operands = self._operands[self._next % self.sets]
                 self._next += 1
@@ -840,6 +839,15 @@ class CublasBench:
                 walls.append(time.perf_counter() - start)
             cuda.finish()
         return walls if manner.wall else [max(cuda.seconds(watch), _TICK_S) for watch in watches]
+
+    def _scratch(self, what: str, nbytes: int) -> int:
+        """The address of memory that stays: a device that power limits must not rest between two requests."""
+        if (what, nbytes) not in self._kept:
+            address = self._stack.enter_context(self._cuda.memory(nbytes))
+            if what == "C":
+                self._cuda.to_device(address, np.ascontiguousarray(self._stored.c))
+            self._kept[what, nbytes] = address
+        return self._kept[what, nbytes]
 
     def _graph(self, count: int) -> ctypes.c_void_p:
         """So many problems as a CUDA graph.

@@ -292,7 +292,7 @@ BREAKS = {
 @pytest.mark.parametrize("fault", BREAKS)
 def test_a_broken_kernel_is_caught(device: DeviceFacts, fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     name, old, new = BREAKS[fault]
-    text = runtime_module.text
+    text = kernel_files.text
 
     def broken(file: str, root: str) -> str:
         source = text(file, root)
@@ -384,7 +384,7 @@ def test_a_wrong_kernel_is_wrong_whatever_its_former_self_is(
     device: DeviceFacts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At this size alone, so that it passes the exact test."""
-    text = runtime_module.text
+    text = kernel_files.text
 
     def broken(file: str, root: str) -> str:
         source = text(file, root)

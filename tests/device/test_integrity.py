@@ -186,6 +186,6 @@ def test_operations_that_are_not_there_show_beside_another_type(
     """Sixteen operations counted where there are two."""
     peaks = Peaks(device)
     peaks.known.rates["flops", "float", WIDTH] = honest(peaks, device, "float")
-    monkeypatch.setitem(PROBES, "flops", replace(FLOPS, operations=16))  # type: ignore[index]
+    monkeypatch.setitem(PROBES, "flops", replace(FLOPS, operations=16))
     dtype = "double" if "double" in device.dtypes else "int"
     assert "times the rate of float, where" in suspicion(device, dtype, peaks)

@@ -10,6 +10,7 @@ import pytest
 
 from gemmbench.gemm.opencl import GemmExecutor
 from gemmbench.ladder import BY_NAME
+from gemmbench.model import kernel_files
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.problem import Gemm
 from gemmbench.opencl import runtime as runtime_module
@@ -56,7 +57,7 @@ def answers(
         pytest.skip(f"the device has no {dtype}")
     assert VARIANT.lacks
     plainly = copied_plainly if VARIANT.lacks(device, dtype) else str
-    text = runtime_module.text
+    text = kernel_files.text
     changed = edit(text(FILE))
 
     def replaced(file: str, root: str) -> str:

@@ -16,6 +16,7 @@ from gemmbench.gemm.opencl_bench import LoweringBench
 from gemmbench.gemm.workloads import Convolution
 from gemmbench.ladder import BY_NAME
 from gemmbench.ladder.variant import Variant
+from gemmbench.model import kernel_files
 from gemmbench.model.case import Case, Policy
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.problem import Gemm
@@ -59,8 +60,9 @@ def lower(runtime: Runtime, dtype: str) -> None:
 def main() -> None:
     name, dtype, *fault = sys.argv[1:]
     if fault == ["no-barrier"]:
-        source = runtime_module.source
-        runtime_module.source = lambda *file: source(*file).replace("barrier(CLK_LOCAL_MEM_FENCE);", ";")
+        source = kernel_files.source
+        planted: Any = runtime_module
+        planted.source = lambda *file: source(*file).replace("barrier(CLK_LOCAL_MEM_FENCE);", ";")
     (device,) = devices()
     assert "Oclgrind" in device.platform, device.platform
     if name == lowering.IM2COL:

@@ -23,7 +23,7 @@ def point(
     host_gflops: float,
     device_gflops: float | None = None,
     dtype: str = "float",
-    **parameters: int,
+    **parameters: int | float | str,
 ) -> Point:
     """What a variant took at these rates; the host's own BLAS has no device scope."""
     m, n, k = shape

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from gemmbench.gemm import cublas
+from gemmbench.gemm.clblast import opened
 from gemmbench.gemm.cublas import CublasExecutor, step
 from gemmbench.ladder import BY_NAME
 from gemmbench.ladder.variant import Layout, round_up
@@ -296,7 +297,6 @@ def test_what_is_not_installed_is_unsupported_with_advice(monkeypatch: pytest.Mo
         OpenCLMachine()._make("cublas", DEVICE)
     assert caught.value.status == "unsupported"
     assert caught.value.reason == "CUDA is not there: install NVIDIA's driver with CUDA (libcuda1 on Debian)"
-    opened = cublas.opened
 
     def without_cublas(title: str, *arguments: Any) -> Any:
         return opened(title, *arguments) if title == "cuBLAS" else FakeCuda()
@@ -314,7 +314,7 @@ def test_a_library_that_lacks_another_says_which(tmp_path: Path) -> None:
     broken = tmp_path / "libbroken.so"
     broken.write_text("not a library")
     with pytest.raises(NotMeasuredError, match=r"thing is not there \(.*libbroken\.so: .*\): install it"):
-        cublas.opened("thing", [str(broken), "libnothing-at-all.so"], "install it")
+        opened("thing", [str(broken), "libnothing-at-all.so"], "install it")
 
 
 def test_nvidias_packages_come_before_the_systems(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -365,7 +365,7 @@ def test_every_result_is_compared_on_the_gpu_and_a_flipped_bit_is_found(
     bench = CublasExecutor(DEVICE).prepare(case(Gemm(8, 16, 24, "half")), QUICK)
     assert bench.verify("before").check.verdict == "ok"
     assert bench.prepared.checked
-    right = bench.start(CHECKED, 4).finish()  # type: ignore[union-attr]
+    right = bench.start(CHECKED, 4).finish()
     assert (right.count, right.wrong) == (4, ())
     enqueue, calls = bench._enqueue, []
 
@@ -378,10 +378,10 @@ def test_every_result_is_compared_on_the_gpu_and_a_flipped_bit_is_found(
     monkeypatch.setattr(bench, "_enqueue", flipping)
     # Both are in the stream before the first is read.
     first, second = bench.start(CHECKED, 4), bench.start(CHECKED, 4)
-    assert first.finish().wrong == ()  # type: ignore[union-attr]
-    assert second.finish().wrong == (WrongResult(1, 1, 1, 40),)  # type: ignore[union-attr]
+    assert first.finish().wrong == ()
+    assert second.finish().wrong == (WrongResult(1, 1, 1, 40),)
     monkeypatch.setattr(bench, "_enqueue", lambda operands: None)  # writes nothing
-    assert bench.start(CHECKED, 1).finish().wrong == (WrongResult(0, 8 * 16 * 16, 64, 0),)  # type: ignore[union-attr]
+    assert bench.start(CHECKED, 1).finish().wrong == (WrongResult(0, 8 * 16 * 16, 64, 0),)
     bench.release()
     odd = CublasExecutor(DEVICE).prepare(case(Gemm(3, 3, 4, "half")), QUICK)
     assert not odd.prepared.checked
