@@ -333,11 +333,10 @@ NV_WGMMA = Variant(
         "BM": Parameter("rows of C in a work-group's tile", (64, 128, 256)),
         "BN": Parameter("columns of C in a work-group's tile", (64, 128, 192, 256)),
         "STAGES": Parameter("tiles of A and B in local memory", (3, 4, 5, 6, 8), least=2),
-        "BAND": Parameter("tile rows that groups walk down before the next column", (8, 16, 32)),
-        "HINT": Parameter("whether C is to leave the second-level cache first", (0, 1), least=0),
+        "BAND": Parameter("tile rows that groups walk down before the next column", (4, 8, 16, 32)),
         "GROUPS": Parameter("work-groups that make the tiles by turns", (132,), launch=True),
     },
-    presets={"default": {"BAND": 16, "HINT": 0}},
+    presets={"default": {"BAND": 16}},
     constraints=(
         Constraint(
             lambda p: p.get("BM", 128) in (64, 128, 256),

@@ -25,8 +25,8 @@
  * The driver compiles OpenCL C for sm_90, which refuses some of these instructions: here they are comments that begin
  * with LATER. gemmbench takes the mark away in the program's binary, which is PTX text, and builds it for sm_90a. Nor
  * does the driver hold a kernel to the 48 KiB of local memory that it lists: a group can have 227. */
-#if !defined(BM) || !defined(BN) || !defined(STAGES) || !defined(BAND) || !defined(HINT)
-#error "BM, BN, STAGES, BAND and HINT must be defined"
+#if !defined(BM) || !defined(BN) || !defined(STAGES) || !defined(BAND)
+#error "BM, BN, STAGES and BAND must be defined"
 #endif
 
 #define LATER "//@sm_90a "
@@ -369,22 +369,13 @@ static inline void pack(const SUM *sums, uint boxes, int round, int warp, int la
 #endif
 }
 
-/* Start copying a box of C from local memory to a column and a row of the matrix, as far as that reaches. C leaves the
- * second-level cache before A and B, which are read again: a policy as createpolicy.fractional.L2::evict_first makes. */
+/* Start copying a box of C from local memory to a column and a row of the matrix, as far as that reaches. */
 static inline void copy_out(__global const ulong *map, int column, int row, uint from)
 {
-#if HINT
-    asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group.L2::cache_hint "
-                 "[%0, {%1, %2}], [%3], %4;"
-                 :
-                 : "l"(map), "r"(column), "r"(row), "r"(from), "l"(0x12F0000000000000UL)
-                 : "memory");
-#else
     asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%0, {%1, %2}], [%3];"
                  :
                  : "l"(map), "r"(column), "r"(row), "r"(from)
                  : "memory");
-#endif
 }
 
 /* The boxes of a group to C by its work-items, where the copy engine cannot: each warp takes every fourth row. */

@@ -32,7 +32,7 @@ def passes(problem: Gemm, layout: Layout | None = None) -> list[tuple[str, str]]
     """Role and first operand of each pass that a problem takes."""
     values = VARIANT.values(problem, PRESET | VARIANT.chosen(problem, HOPPER, PRESET), layout)
     named = ("A", "AP", "B", "BP", "BT")
-    steps = [
+    steps: list[tuple[str, str]] = [
         (step.role, " ".join(name for name in step.arguments if name in named))
         for step in VARIANT.steps(values)
     ]
