@@ -70,12 +70,26 @@ void pack_b(int first, int steps, int k, int n, __global const REAL *restrict B,
     __global REAL *to = BP + ((size_t)panel * k + p0) * NR;
 #ifdef TRANS_B
     const int there = min(NR, n - column);
-    for (int j = 0; j < there; j++)
+    int j = 0;
+    for (; j + 4 <= there; j += 4) { /* blocks of 4 x 4 are turned round in registers */
+        __global const REAL *row = B + (size_t)(column + j) * ldb;
+        __global REAL *block = to + j;
+        int p = p0;
+        for (; p + 4 <= p1; p += 4, block += 4 * NR) {
+            const REALV(4) a = vload4(0, row + p), b = vload4(0, row + ldb + p),
+                           c = vload4(0, row + 2 * (size_t)ldb + p), d = vload4(0, row + 3 * (size_t)ldb + p);
+            vstore4((REALV(4))(a.x, b.x, c.x, d.x), 0, block);
+            vstore4((REALV(4))(a.y, b.y, c.y, d.y), 0, block + NR);
+            vstore4((REALV(4))(a.z, b.z, c.z, d.z), 0, block + 2 * NR);
+            vstore4((REALV(4))(a.w, b.w, c.w, d.w), 0, block + 3 * NR);
+        }
+        for (; p < p1; p++, block += NR)
+            for (int i = 0; i < 4; i++)
+                block[i] = row[(size_t)i * ldb + p];
+    }
+    for (; j < NR; j++)
         for (int p = p0; p < p1; p++)
-            to[(p - p0) * NR + j] = B[(size_t)(column + j) * ldb + p];
-    for (int j = there; j < NR; j++)
-        for (int p = p0; p < p1; p++)
-            to[(p - p0) * NR + j] = 0;
+            to[(p - p0) * NR + j] = j < there ? B[(size_t)(column + j) * ldb + p] : (REAL)0;
 #else
     __global const REAL *from = B + (size_t)p0 * ldb + column;
     const int columns = min(NR, n - column), vectors = columns / WIDTH;
