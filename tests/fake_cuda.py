@@ -268,6 +268,22 @@ class FakeCublas:
             self.driver.capturing.append(multiply)
         return 0
 
+    def cublasGemmStridedBatchedEx(self, handle: Any, *rest: Any) -> int:
+        sizes, (alpha, a, a_type, lda, step_a, b, b_type, ldb, step_b) = rest[:5], rest[5:14]
+        beta, c, c_type, ldc, step_c, count, compute, algorithm = rest[14:]
+        kinds = (a, a_type, step_a), (b, b_type, step_b), (c, c_type, step_c)
+        for number in range(count):
+            first, second, third = (
+                ctypes.c_void_p(address.value + number * step.value * DTYPES[_STORED[kind]].itemsize)
+                for address, kind, step in kinds
+            )
+            matrices = alpha, first, a_type, lda, second, b_type, ldb, beta, third, c_type, ldc
+            every: tuple[Any, ...] = (handle, *sizes, *matrices, compute, algorithm)
+            status = self.cublasGemmEx(*every)
+            if status:
+                return status
+        return 0
+
 
 class FakeCublasLt:
     """libcublasLt, as far as fp8 goes: the first matrix transposed, the second not."""

@@ -128,6 +128,8 @@ def exact(executor: Any, device: Any, name: str, dtype: str) -> str | tuple[str,
     for m, n, k in shapes:
         for alpha, beta in SCALARS:
             problem = Gemm(m, n, k, dtype, alpha, beta)
+            if variant.unfit(problem):
+                continue
             (step,) = gemm_plan([device], [variant], [problem])
             if isinstance(step, Skip):
                 return step.row.status, step.row.reason

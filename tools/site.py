@@ -43,6 +43,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {  # what is named nowhere is a how-to
         "kernels.md",
         "cpu-packed.md",
         "nv-async.md",
+        "small.md",
         "nv-mma.md",
         "nv-wgmma.md",
         "intel-block.md",

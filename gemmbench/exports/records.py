@@ -75,6 +75,7 @@ COLUMNS: tuple[Column, ...] = (
     Column("ldc", int, "elements from row to row of C"),
     Column("trans_a", bool, "whether A is stored k x m, and op(A) is its transpose"),
     Column("trans_b", bool, "whether B is stored n x k, likewise"),
+    Column("batch", int, "problems of this shape in one launch"),
     Column("alpha", float, "factor of op(A) op(B)"),
     Column("beta", float, "factor of the old C"),
     Column("status", str, "ok, wrong, unsupported, skipped, failed, crashed or timed-out"),

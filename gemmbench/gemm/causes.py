@@ -41,6 +41,7 @@ class Kernel:
         source: its text.
         room: elements behind A, B and C that a missing guard may reach, in rows of each.
         ops: how A and B are stored, as `Gemm.ops`.
+        batch: problems in a launch.
     """
 
     run: Run
@@ -50,6 +51,7 @@ class Kernel:
     source: str = ""
     room: int = 0
     ops: str = "NN"
+    batch: int = 1
 
     def problem(self, dtype: str) -> Gemm:
         """The odd problem that it is tested on, with the scalars that it takes."""
@@ -58,6 +60,7 @@ class Kernel:
             odd,
             alpha=1.0 if "alpha" in self.without else odd.alpha,
             beta=0.0 if "beta" in self.without else odd.beta,
+            batch=self.batch,
         )
 
     def test(
@@ -100,6 +103,12 @@ def tested(kernel: Kernel, dtype: str) -> str:
 
 def _causes(kernel: Kernel, test: ExactTest, result: ReferenceArray) -> Iterator[str]:
     """Sentences about what the kernel may do wrong; none where nothing fits."""
+    if test.problem.batch > 1:
+        test = kernel.test(replace(test.problem, batch=1))
+        result = kernel.run(test)
+        if not test.error(result, kernel.tile):
+            yield "It is right on one problem: does it step from each problem of a batch to the next?"
+            return
     edge = math.lcm(*(kernel.tile or ()), kernel.edge, _DEPTH)
     if edge > _MOST_EASY:
         edge = round_up(kernel.edge, _DEPTH)

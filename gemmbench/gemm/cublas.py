@@ -29,7 +29,7 @@ from gemmbench.gemm.operands import (
     load_operands,
     operand_sets,
 )
-from gemmbench.gemm.verify import ExactTest, edge_problem
+from gemmbench.gemm.verify import BATCH, ExactTest, edge_problem
 from gemmbench.ladder import BY_NAME
 from gemmbench.ladder.variant import Layout, round_up
 from gemmbench.model.case import Case, Operands, Policy
@@ -407,6 +407,8 @@ class CublasLt:
         """What fp8 must be for it: the rest of "only ..."; or ""."""
         if not problem.dtype.startswith("e4m3"):
             return "by e4m3, not two matrices of it"
+        if problem.batch > 1:
+            return "one problem at a time, as it is called here"
         if problem.trans_a or not problem.trans_b:
             return "where B is stored transposed and A is not: --trans-b"
         sizes = (layout.lda, layout.ldb, layout.ldc * problem.result.itemsize, problem.n, problem.k)
@@ -487,17 +489,24 @@ class Cublas:
             *others, last = lengths
             wanted = f"{', '.join(others)} and {last} that are multiples of {form.step}"
             raise NotMeasuredError("unsupported", f"cuBLAS takes {problem.dtype} only with {wanted}")
+        several = problem.batch > 1
+
+        def matrix(address: int, kind: int, ld: int, rows: int) -> tuple[Any, ...]:
+            apart = (ctypes.c_longlong(rows * ld),) if several else ()
+            return ctypes.c_void_p(address), kind, max(1, ld), *apart
+
         self._call(
-            "cublasGemmEx",
+            "cublasGemmStridedBatchedEx" if several else "cublasGemmEx",
             self._handle,
             _TRANSPOSED if problem.trans_b else _NOT_TRANSPOSED,
             _TRANSPOSED if problem.trans_a else _NOT_TRANSPOSED,
             *(problem.n, problem.m, problem.k),
             ctypes.byref(form.scalar(_scalar(form, problem.alpha))),
-            *(ctypes.c_void_p(b), form.operands, max(1, layout.ldb)),
-            *(ctypes.c_void_p(a), form.operands, max(1, layout.lda)),
+            *matrix(b, form.operands, layout.ldb, problem.stored_b[0]),
+            *matrix(a, form.operands, layout.lda, problem.stored_a[0]),
             ctypes.byref(form.scalar(_scalar(form, problem.beta))),
-            *(ctypes.c_void_p(c), form.result, max(1, layout.ldc)),
+            *matrix(c, form.result, layout.ldc, problem.m),
+            *((problem.batch,) if several else ()),
             *(form.compute, _ANY_ALGORITHM),
         )
 
@@ -567,7 +576,7 @@ class CublasExecutor:
         self._held = ExitStack()  # as long as the process lives
         workspace = self._held.enter_context(self._cuda.memory(WORKSPACE_BYTES))
         self._library = Cublas(self._cuda.stream, workspace)
-        self._exact: dict[tuple[str, str], str] = {}  # by data type and layout
+        self._exact: dict[tuple[str, str, int], str] = {}  # by data type, layout and problems
 
     def build(self, case: Case) -> Built:
         return Built()
@@ -582,11 +591,13 @@ class CublasExecutor:
 
     def _exact_error(self, case: Case) -> str:
         assert case.problem is not None
-        key = case.dtype, case.problem.ops
+        batch = BATCH if case.problem.batch > 1 else 1
+        key = case.dtype, case.problem.ops, batch
         if key not in self._exact:
             odd = edge_problem(case.dtype, BY_NAME[case.variant].edge({}), case.problem.ops)
             m, n, k = (round_up(length, step(case.dtype)) for length in (odd.m, odd.n, odd.k))
-            tests = (replace(odd, m=m, n=n, k=k), replace(odd, m=m, n=n, k=k, alpha=1.0, beta=0.0))
+            odd = replace(odd, m=m, n=n, k=k, batch=batch)
+            tests = (odd, replace(odd, alpha=1.0, beta=0.0))
             self._exact[key] = next((error for test in tests if (error := self.exact_run(test))), "")
         return self._exact[key]
 

@@ -17,6 +17,7 @@ import numpy as np
 
 from gemmbench.gemm.answers import Answers
 from gemmbench.gemm.operands import Matrices, compared, launched_batch, load_operands, rotating_sets
+from gemmbench.gemm.verify import stack
 from gemmbench.ladder.variant import Layout
 from gemmbench.measure.host import (
     Pool,
@@ -167,11 +168,17 @@ class NumpyBench:
     def _inside(
         self, a: ReferenceArray, b: ReferenceArray, c: ReferenceArray, out: ReferenceArray
     ) -> tuple[ReferenceArray, ReferenceArray, ReferenceArray, ReferenceArray]:
-        """op(A), op(B), C and the result: views without what stands between rows."""
+        """op(A), op(B), C and the result without what stands between rows: views, of a batch stacks."""
         wide_a, wide_b, n = self._problem.tight
-        a, b = a[:, :wide_a], b[:, :wide_b]
-        a, b = a.T if self._problem.trans_a else a, b.T if self._problem.trans_b else b
-        return a, b, c[:, :n], out[:, :n]
+        views = a[:, :wide_a], b[:, :wide_b], c[:, :n], out[:, :n]
+        if self._problem.batch > 1:
+            views = tuple(stack(matrix, self._problem.batch) for matrix in views)  # type: ignore[assignment]
+        a, b, c, out = views
+        a, b = (
+            a.swapaxes(-1, -2) if self._problem.trans_a else a,
+            b.swapaxes(-1, -2) if self._problem.trans_b else b,
+        )
+        return a, b, c, out
 
     # --- batches ---
 
@@ -313,6 +320,11 @@ class CblasExecutor(NumpyExecutor):
         if problem.beta != 0:
             out[...] = c
         if not problem.m or not problem.n:
+            return
+        if problem.batch > 1:  # the interface has no batches: a call for each
+            single = replace(problem, batch=1)
+            for each in zip(a, b, c, out, strict=True):
+                self.multiply(single, *each)
             return
 
         layout = Layout.of(problem)

@@ -13,7 +13,7 @@ import pyopencl as cl
 
 from gemmbench.gemm import causes
 from gemmbench.gemm.opencl_bench import Bench, Bind, LoweringBench, Prepared, Step, Timed
-from gemmbench.gemm.verify import ExactTest, edge_problem
+from gemmbench.gemm.verify import BATCH, ExactTest, edge_problem
 from gemmbench.ladder import variant_of
 from gemmbench.ladder.variant import Group, Layout, Pass, Variant, round_up
 from gemmbench.model import instrument
@@ -80,7 +80,7 @@ class GemmExecutor:
                     name: side
                     for step, _, group in smaller
                     if step.role == "multiply"
-                    for name, side in zip(("WX", "WY"), group, strict=True)
+                    for name, side in zip(("WX", "WY"), group, strict=False)
                 },
             },
             variant.fingerprint(case.dtype, numbers, case.former),
@@ -201,8 +201,9 @@ class GemmExecutor:
         """What is wrong on shapes around the tile, with guard cells and NaN where nothing may be read."""
         assert case.problem is not None
         dtype, root, ops = case.dtype, case.former, case.problem.ops
+        batch = BATCH if case.problem.batch > 1 else 1
         numbers = tuple(sorted(parameters.items()))
-        key = (variant.name, variant.files, variant.flags, dtype, ops, numbers, root)
+        key = (variant.name, variant.files, variant.flags, dtype, ops, batch, numbers, root)
         if key not in self._exact:
             edge = variant.edge(parameters)
             file = next((step.file for step in variant.passes if step.role == "multiply"), "")
@@ -215,6 +216,7 @@ class GemmExecutor:
                 # A kernel that nobody has looked at under a simulator may reach far past its operands.
                 edge if variant.own else 0,
                 ops,
+                batch,
             )
             self._exact[key] = causes.tested(kernel, dtype)
         return self._exact[key]
@@ -277,6 +279,11 @@ def _check_arguments(kernel: Any, step: Pass, known: Mapping[str, Any]) -> None:
             kind = "a buffer" if isinstance(known[name], cl.MemoryObjectHolder) else known[name].dtype.name
             what = f"argument {number + 1} of {step.kernel} is not {name}, which is {kind}"
             raise NotMeasuredError("failed", f"{what}: arguments says {names}") from None
+
+
+def _batch(case: Case) -> int:
+    """Problems of the exact test of a case."""
+    return BATCH if case.problem and case.problem.batch > 1 else 1
 
 
 def _fixed(case: Case) -> bool:

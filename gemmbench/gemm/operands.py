@@ -14,8 +14,8 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from gemmbench.gemm.reference import Reference
-from gemmbench.gemm.verify import GUARD, poison, random_operands, widened
+from gemmbench.gemm.reference import BatchReference, Reference
+from gemmbench.gemm.verify import GUARD, poison, random_operands, transposed, widened
 from gemmbench.ladder.variant import Layout
 from gemmbench.model.case import Case, Operands, Policy
 from gemmbench.model.device import DeviceFacts, last_level_cache
@@ -136,13 +136,17 @@ def host_batch(run: Callable[[], dict[str, float]], clock: str, count: int) -> B
 
 @dataclass(frozen=True)
 class Matrices:
-    """op(A) (m x k), op(B) (k x n), C before (m x n), and whether they are gemmbench's own: uniform."""
+    """op(A) (m x k), op(B) (k x n), C before (m x n), and whether they are gemmbench's own: uniform.
+
+    Of a batch, those of every problem, one below the other.
+    """
 
     a: ReferenceArray
     b: ReferenceArray
     c: ReferenceArray
     generated: bool
-    references: dict[float, Reference] = field(default_factory=dict, compare=False)  # by the row's budget
+    # By the row's budget.
+    references: dict[float, Reference | BatchReference] = field(default_factory=dict, compare=False)
 
     def stored(self, problem: Gemm) -> Matrices:
         """A, B and C as the problem stores them: transposed or not, with its leading dimensions.
@@ -152,14 +156,14 @@ class Matrices:
         layout, unread = Layout.of(problem), poison(DTYPES[problem.dtype])
         return replace(
             self,
-            a=widened(self.a.T if problem.trans_a else self.a, layout.lda, unread),
-            b=widened(self.b.T if problem.trans_b else self.b, layout.ldb, unread),
+            a=widened(transposed(self.a, problem.batch) if problem.trans_a else self.a, layout.lda, unread),
+            b=widened(transposed(self.b, problem.batch) if problem.trans_b else self.b, layout.ldb, unread),
             c=guarded(problem, self.c),
         )
 
 
 def guarded(problem: Gemm, c: ReferenceArray) -> ReferenceArray:
-    """C (m x n) in rows of ldc elements, guards between them: m x ldc."""
+    """C (m x n, of every problem) in rows of ldc elements, guards between them: m x ldc."""
     return widened(c, Layout.of(problem).ldc, c.dtype.type(GUARD))
 
 

@@ -20,7 +20,7 @@ _CHAR = 128  # integers lie from -128 to 127
 def random_operands(
     problem: Gemm, seed: int = 1, how: Values = "uniform"
 ) -> tuple[ReferenceArray, ReferenceArray, ReferenceArray]:
-    """op(A) (m x k), op(B) (k x n) and C (m x n), uniform in [-1, 1).
+    """op(A) (m x k), op(B) (k x n) and C (m x n) of every problem, one below the other, uniform in [-1, 1).
 
     Never zeros, which some devices run faster, unless they are asked for, to show by how much; or normal, as
     torch.randn has them.
@@ -33,6 +33,7 @@ def random_operands(
     rng = np.random.default_rng((seed, problem.m, problem.n, problem.k))
 
     def draw(rows: int, columns: int, dtype: DType) -> ReferenceArray:
+        rows *= problem.batch
         if how == "zeros":
             return np.zeros((rows, columns), dtype.numpy)
         if not dtype.is_float:
@@ -69,6 +70,7 @@ def integer_operands(problem: Gemm, seed: int = 1) -> tuple[ReferenceArray, Refe
     rng = np.random.default_rng((seed, problem.m, problem.n, problem.k))
 
     def draw(rows: int, columns: int, dtype: DType) -> ReferenceArray:
+        rows *= problem.batch
         high = most if dtype.is_float else most - 1
         return encode(rng.integers(-most, high, (rows, columns), endpoint=True), dtype)
 
@@ -115,10 +117,22 @@ def _stored(values: ReferenceArray, dtype: DType) -> ReferenceArray:
 def exact_product(problem: Gemm, a: ReferenceArray, b: ReferenceArray, c: ReferenceArray) -> ReferenceArray:
     """alpha A B + beta C in double precision; with beta = 0, C is not read."""
     dtype = DTYPES[problem.dtype]
-    product = problem.alpha * (_numbers(a, dtype) @ _numbers(b, dtype))
+    stacks = (stack(_numbers(matrix, dtype), problem.batch) for matrix in (a, b))
+    product = problem.alpha * np.matmul(*stacks).reshape(c.shape)
     if problem.beta != 0:
         product += problem.beta * _numbers(c, problem.result)
     return np.asarray(product)
+
+
+def stack(matrix: ReferenceArray, batch: int) -> ReferenceArray:
+    """The matrices of a batch that stand one below the other, as a stack: batch x rows x columns."""
+    return matrix.reshape(batch, len(matrix) // batch, matrix.shape[1])
+
+
+def transposed(matrix: ReferenceArray, batch: int = 1) -> ReferenceArray:
+    """The transpose of every matrix of a batch, one below the other."""
+    turned = stack(matrix, batch).transpose(0, 2, 1)
+    return np.asarray(turned.reshape(-1, turned.shape[2]) if batch > 1 else turned[0])
 
 
 def edge_problem(dtype: str, edge: int, ops: str = "NN") -> Gemm:
@@ -175,6 +189,7 @@ def _numbers(stored: ReferenceArray, dtype: DType) -> ReferenceArray:
 
 
 _BEHIND = 64  # guard cells behind C
+BATCH = 3  # problems of the exact test of a batch
 
 
 @dataclass(frozen=True)
@@ -184,8 +199,8 @@ class ExactTest:
     problem: Gemm
     layout: Layout
     host: dict[str, ReferenceArray]  # A, B and C before, flat
-    expected: ReferenceArray  # m x n, in double precision
-    a: ReferenceArray  # op(A), m x k, in double precision
+    expected: ReferenceArray  # m x n of every problem, one below the other, in double precision
+    a: ReferenceArray  # op(A), m x k, likewise
     b: ReferenceArray  # op(B), k x n, likewise
 
     @classmethod
@@ -207,8 +222,12 @@ class ExactTest:
         unread = poison(dtype)
         unwritten = poison(result) if before is None else c.dtype.type(before)
         host = {
-            "A": _embed(a.T if problem.trans_a else a, layout.lda, unread, room * layout.lda),
-            "B": _embed(b.T if problem.trans_b else b, layout.ldb, unread, room * layout.ldb),
+            "A": _embed(
+                transposed(a, problem.batch) if problem.trans_a else a, layout.lda, unread, room * layout.lda
+            ),
+            "B": _embed(
+                transposed(b, problem.batch) if problem.trans_b else b, layout.ldb, unread, room * layout.ldb
+            ),
             "C": _embed(
                 c if problem.beta != 0 else np.full_like(c, unwritten),
                 layout.ldc,
@@ -229,21 +248,30 @@ class ExactTest:
         return (
             f"{ops}m {problem.m}, n {problem.n}, k {problem.k}, alpha {problem.alpha:g}, "
             f"beta {problem.beta:g}, lda {layout.lda}, ldb {layout.ldb}, ldc {layout.ldc}"
+            f"{f', batch {problem.batch}' if problem.batch > 1 else ''}"
         )
 
     def error(self, result: ReferenceArray, tile: tuple[int, int] | None = None) -> str:
         """What is wrong with C as it came back, flat; or ""; `tile` as of `compare_exactly`."""
-        m, n, ldc = self.problem.m, self.problem.n, self.layout.ldc
+        m, n, ldc = self.problem.m * self.problem.batch, self.problem.n, self.layout.ldc
         inside = result[: m * ldc].reshape(m, ldc)
         guard = np.concatenate([inside[:, n:].ravel(), result[m * ldc :]])
         if (guard == result.dtype.type(GUARD)).all():
-            wrong = compare_exactly(self.expected, decode(inside[:, :n], self.problem.result), tile)
+            batch = self.problem.batch
+            pairs = zip(
+                stack(self.expected, batch),
+                stack(decode(inside[:, :n], self.problem.result), batch),
+                strict=True,
+            )
+            each = (compare_exactly(right, got, tile) for right, got in pairs)
+            number, wrong = next(((i, text) for i, text in enumerate(each) if text), (0, ""))
+            wrong = f"in problem {number} of a batch, {wrong}" if wrong and batch > 1 else wrong
             return f"{wrong} ({self.described})" if wrong else ""
         return f"cells outside C were written on the exact test; {self._outside(result)} ({self.described})"
 
     def _outside(self, result: ReferenceArray) -> str:
         """The first cell outside C that was written."""
-        m, n, ldc = self.problem.m, self.problem.n, self.layout.ldc
+        m, n, ldc = self.problem.m * self.problem.batch, self.problem.n, self.layout.ldc
         written = result != result.dtype.type(GUARD)
         written[: m * ldc].reshape(m, ldc)[:, :n] = False
         at = int(np.argmax(written))

@@ -27,6 +27,7 @@ class Shape:
     ld: Leading | None = None  # None: rows have nothing between them
     trans_a: bool = False  # A is stored k x m
     trans_b: bool = False  # B is stored n x k
+    batch: int = 1  # problems in one launch
 
 
 @dataclass(frozen=True)
@@ -184,8 +185,9 @@ def _joined(names: list[str]) -> str:
 
 REQUIRED = ("m", "n", "k")
 LEADING = ("lda", "ldb", "ldc")
+BATCH = "batch"
 TRANSPOSED = ("trans_a", "trans_b")
-KNOWN = (*REQUIRED, "name", *LEADING, *TRANSPOSED)
+KNOWN = (*REQUIRED, "name", *LEADING, *TRANSPOSED, BATCH)
 _BOOLEANS = {
     "0": False,
     "n": False,
@@ -197,6 +199,7 @@ _BOOLEANS = {
     "true": True,
 }
 LONGEST = 2**31 - 1  # kernels count in 32-bit integers
+MOST_PROBLEMS = 65_535  # of a batch: what NVIDIA's GPUs take as the third dimension of a launch
 _LONGEST_NAME = 40  # letters
 
 
@@ -252,10 +255,15 @@ def _shapes(path: Path, reader: Iterator[list[str]], default: Mapping[str, bool]
             apart = leading(m, n, k, ld.get("lda"), ld.get("ldb"), ld.get("ldc"), **transposed)
         except ValueError as error:
             raise ShapeFileError(f"{path}: line {number}: {error}") from None
+        batch = 1
+        if fields.get(BATCH):
+            batch = _length(f"{path}: line {number}: {BATCH}", fields[BATCH])
+            if batch > MOST_PROBLEMS:
+                raise ShapeFileError(f"{path}: line {number}: {BATCH}: {batch} is above {MOST_PROBLEMS}")
         name = " ".join(fields.get("name", "").split())
         if len(name) > _LONGEST_NAME:
             raise ShapeFileError(f"{path}: line {number}: name: more than {_LONGEST_NAME} letters")
-        yield Shape(name or f"{spelt_out(path.name)}:{number}", m, n, k, apart, **transposed)
+        yield Shape(name or f"{spelt_out(path.name)}:{number}", m, n, k, apart, **transposed, batch=batch)
         count += 1
     if not count:
         raise ShapeFileError(f"{path}: line {first[0] + 1}: no shape follows the header")

@@ -55,7 +55,9 @@ def _there(v: Values) -> int:
 
 
 @lru_cache(maxsize=1024)
-def _grid(tiles: int, panels: int, tallest: int, cores: int, height: int, width: int) -> tuple[int, int]:
+def _grid(
+    tiles: int, panels: int, tallest: int, cores: int, height: int, width: int, batch: int
+) -> tuple[int, int]:
     """How many blocks of C go down and across: see `_blocks`.
 
     Args:
@@ -65,16 +67,17 @@ def _grid(tiles: int, panels: int, tallest: int, cores: int, height: int, width:
         cores: of the device.
         height: rows of a micro-tile.
         width: its columns.
+        batch: problems, each cut into such a grid.
     """
 
     def cost(grid: tuple[int, int]) -> tuple[float, int]:
         down, across = grid
         rows, columns = -(-tiles // down), -(-panels // across)
-        rounds = -(-(-(-tiles // rows) * -(-panels // columns)) // cores)
+        rounds = -(-(batch * -(-tiles // rows) * -(-panels // columns)) // cores)
         fetched = 1 / (rows * height) + 1 / (columns * width)
         return rounds * rows * columns * (1 + _FETCH * fetched), down * across
 
-    least, wanted = -(-tiles // tallest), cores * _BLOCKS_EACH
+    least, wanted = -(-tiles // tallest), -(-cores * _BLOCKS_EACH // batch)
     grids = [
         (down, across)
         for down in range(least, min(tiles, max(least, wanted)) + 1)
@@ -102,7 +105,7 @@ def _blocks(problem: Gemm, device: DeviceFacts, parameters: Values) -> dict[str,
     block = min(max(share // _BLOCK_SHARE, _LEAST_BLOCK), _MOST_BLOCK)
     tallest = max(1, block // (depth * itemsize * height))
 
-    down, across = _grid(tiles, panels, tallest, device.compute_units, height, width)
+    down, across = _grid(tiles, panels, tallest, device.compute_units, height, width, problem.batch)
     return {
         "PACKA": int(pack_a),
         "PACKB": int(pack_b),
@@ -115,7 +118,7 @@ def _blocks(problem: Gemm, device: DeviceFacts, parameters: Values) -> dict[str,
 CPU_PACKED = Variant(
     name="cpu-packed",
     family=OURS,
-    likely={"cpu": 1, "narrow-cpu": 1},
+    likely={"cpu": 1, "narrow-cpu": 1, "batched-cpu": 1},
     idea="for CPUs: B packed into panels, a micro-tile of C in vector registers, a work-item per block of C",
     source="gemmbench, after the structure of BLIS (Van Zee and van de Geijn, ACM TOMS 41, 2015)",
     passes=(
@@ -180,6 +183,7 @@ CPU_PACKED = Variant(
     },
     device_type="cpu",
     either=lambda _: ("A", "B"),
+    batches=True,
     edge=lambda p: max(p["MR"], p["NV"] * p["WIDTH"]),
 )
 
@@ -201,7 +205,7 @@ def _lacks(device: DeviceFacts, dtype: str) -> str:
 INTEL_BLOCK = Variant(
     name="intel-block",
     family=OURS,
-    likely={"gpu": 5},
+    likely={"gpu": 6},
     idea="for Intel's GPUs, and untested on one: sub-group block reads and shuffles",
     source="gemmbench; Intel's extension cl_intel_subgroups describes the block reads",
     passes=(
@@ -230,6 +234,7 @@ INTEL_BLOCK = Variant(
     extensions=lambda _: (_SUBGROUPS, "cl_intel_required_subgroup_size"),
     type_extensions={"double": ("cl_intel_subgroups_long",), "half": ("cl_intel_subgroups_short",)},
     lacks=_lacks,
+    batches=True,
     sub_group=lambda p: p["LANES"],
     edge=lambda p: max(p["LANES"] * p["TN"], p["GY"] * p["TM"]),
 )

@@ -121,7 +121,8 @@ def _whole_parts(lanes: Formula) -> Constraint:
 GPU_TILE = Variant(
     name="gpu-tile",
     family=OURS,
-    likely={"gpu": 4, "narrow-gpu": 1},
+    likely={"gpu": 4, "narrow-gpu": 2, "batched-gpu": 2},
+    batches=True,
     idea="tiles on two levels, three stages that overlap, vectors everywhere, groups in bands",
     source=_SOURCE,
     passes=_passes("18_gpu_tile.cl", "gpu_tile"),
@@ -214,7 +215,7 @@ def _even_load(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]:
         return -(-rest * parts // units) / parts + moved
 
     best = min(range(1, max(1, min(steps // _LEAST_STEPS, _MOST_PARTS)) + 1), key=took)
-    if not rest or best == 1 or 1 - took(best) < _LEAST_GAIN * -(-tiles // units):
+    if problem.batch > 1 or not rest or best == 1 or 1 - took(best) < _LEAST_GAIN * -(-tiles // units):
         return {"WHOLE": tiles, "PARTS": 1}
     return {"WHOLE": tiles - rest, "PARTS": best}
 
@@ -291,7 +292,8 @@ _COPY = 16  # bytes
 NV_ASYNC = Variant(
     name="nv-async",
     family=OURS,
-    likely={"gpu": 3},
+    likely={"gpu": 3, "batched-gpu": 3},
+    batches=True,
     idea="copies without registers (cp.async), micro-tiles walked up and down, last tiles cut along k",
     source=_SOURCE,
     passes=(

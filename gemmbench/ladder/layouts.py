@@ -35,7 +35,10 @@ _OPERANDS: Mapping[str, tuple[str, str, str]] = {"A": ("m", "k", "lda"), "B": ("
 
 
 def laid_out(variant: Variant, problem: Gemm) -> Variant:
-    """The variant as it multiplies a problem's operands; itself where neither is transposed."""
+    """The variant as it multiplies a problem's operands, all problems of a batch in one launch.
+
+    Itself where neither operand is transposed, and there is one problem.
+    """
     if variant.executor != "opencl":
         if problem.ops in variant.matrix_layouts.get(problem.dtype, ()):
             return replace(variant, matrix_units=(*variant.matrix_units, problem.dtype))
@@ -45,7 +48,7 @@ def laid_out(variant: Variant, problem: Gemm) -> Variant:
             variant = replace(variant, flags=tuple(dict.fromkeys((*variant.flags, *TRANSPOSED[name]))))
         elif transposed:
             variant = _rewritten(variant, name, DTYPES[problem.dtype].itemsize)
-    return variant
+    return variant.batched(problem.batch)
 
 
 def _rewritten(variant: Variant, name: str, itemsize: int) -> Variant:

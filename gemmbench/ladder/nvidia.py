@@ -131,7 +131,8 @@ def _multiply(a: str, b: str) -> Pass:
 NV_MMA = Variant(
     name="nv-mma",
     family=OURS,
-    likely={"gpu": 2, "narrow-gpu": 4},
+    likely={"gpu": 2, "narrow-gpu": 6, "batched-gpu": 4},
+    batches=True,
     idea="tensor cores by mma.sync, fed by asynchronous copies through several tiles of local memory",
     source="gemmbench; the instructions as NVIDIA's PTX ISA describes them",
     passes=(
@@ -283,13 +284,17 @@ def _tiles(problem: Gemm, rows: int, columns: int) -> int:
     return -(-problem.m // rows) * -(-problem.n // columns)
 
 
+def _wgmma_tiles(v: Values) -> int:
+    return -(-v["m"] // v["BM"]) * -(-v["n"] // v["BN"])
+
+
 def _wgmma(a: str, b: str) -> tuple[Pass, Pass]:
     """The maps and the multiplication of operands as they are, padded or transposed."""
     operands = (a, _LENGTHS[a], b, _LENGTHS[b])
     step = multiply(
         "21_nv_wgmma.cl",
         "nv_wgmma",
-        lambda v: (min(v["GROUPS"], -(-v["m"] // v["BM"]) * -(-v["n"] // v["BN"])) * _items_of(v),),
+        lambda v: (min(v["GROUPS"], _wgmma_tiles(v)) * _items_of(v),),
         lambda v: (_items_of(v),),
         ("m", "n", "k", "alpha", *operands, "beta", "C", "ldc", "MAPS"),
     )
@@ -316,7 +321,8 @@ def _items_of(v: Values) -> int:
 NV_WGMMA = Variant(
     name="nv-wgmma",
     family=OURS,
-    likely={"gpu": 1, "narrow-gpu": 3},
+    likely={"gpu": 1, "narrow-gpu": 5, "batched-gpu": 5},
+    batches=True,
     idea="tensor cores by wgmma, straight from local memory that the copy engine keeps full",
     source="gemmbench; the instructions as NVIDIA's PTX ISA describes them",
     passes=(

@@ -81,7 +81,7 @@ _REGISTER_WIDE_PARAMETERS = {
 NAIVE = Variant(
     name="naive",
     family=FAMILY,
-    likely={"narrow-gpu": 2},
+    likely={"narrow-gpu": 3},
     idea="one work-item per element of C, the k-loop over global memory",
     source=_SOURCE.format(1),
     passes=(multiply("01_naive.cl", "naive", lambda v: (v["n"], v["m"]), group_of),),
@@ -393,8 +393,11 @@ PADDED_TILES = Variant(
     edge=tile_edge,
 )
 
-VARIANTS = (
-    NAIVE, TILED, COARSE, WIDE, RECT, REGISTER, REGISTER_WIDE, SUBGROUP, PREFETCH, PADDED_TILES,
+VARIANTS = tuple(
+    replace(variant, batches=True)
+    for variant in (
+        NAIVE, TILED, COARSE, WIDE, RECT, REGISTER, REGISTER_WIDE, SUBGROUP, PREFETCH, PADDED_TILES,
+    )
 )  # fmt: skip
 
 
@@ -428,6 +431,7 @@ def _dot_products(name: str, idea: str, file: str, kernel: str, block: int = 1) 
             "WIDTH": Parameter("elements of a vector", (width,)),
             **group_shape(across, down, (4, 8, 16), (1, 4, 8, 16)),
         },
+        batches=True,
         presets={"default": {"WIDTH": width, "WX": 8, "WY": 8}},
         constraints=(Constraint(lambda p: p["WIDTH"] == width, f"WIDTH is {width} in {name}"),),
         # The sums, by lanes in `dot`, vectors of one operand's rows and one of the other's.
@@ -492,6 +496,7 @@ MALI = Variant(
     passes=(multiply("15_mali_sgemm.cl", "mali_sgemm", lambda v: (v["n"], v["m"]), group_of),),
     parameters=group_shape("columns of C", "rows of C", (4, 8, 16, 32), (1, 2, 4, 8, 16)),
     presets={"default": {"WX": 16, "WY": 8}},
+    batches=True,
 )
 
 _FEW_ROWS = 8  # fewer rows than a micro-tile has: another kernel
@@ -593,6 +598,7 @@ BUFFER = replace(
         ),
     ),
     images={},
+    batches=True,
     extents={"nw": lambda v: round_up(v["n"], PIXEL)},
     temporaries={"BP": lambda v: 0 if _whole_pixels(v) else v["k"] * v["nw"]},
 )
@@ -618,6 +624,7 @@ NAIVE_FP8 = replace(
     source="gemmbench; the formats as OCP's 8-bit floating point specification defines them",
     passes=(multiply("23_naive_fp8.cl", "naive_fp8", lambda v: (v["n"], v["m"]), group_of),),
     dtypes=FP8_DTYPES,
+    batches=True,
     lacks=lambda *_: "",  # bytes and floats are all that it takes
     compiled_for=_fp8_options,
     sums={name: "float" for name in FP8_DTYPES if DTYPES[name].result != "float"},

@@ -19,7 +19,7 @@ from typing import Literal
 
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.dtypes import DTYPES, PLAIN_DTYPES
-from gemmbench.model.kernel_files import OwnFile, fingerprint
+from gemmbench.model.kernel_files import BATCHED, OwnFile, fingerprint
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import RanOn
 from gemmbench.model.units import listed
@@ -31,7 +31,8 @@ Shape = Callable[[Values], Group]
 Chooser = Callable[[Gemm, DeviceFacts, Values], dict[str, int]]
 Role = Literal["multiply", "transpose", "pad", "pack", "image", "unpad", "map"]
 
-Likely = Literal["cpu", "gpu", "narrow-cpu", "narrow-gpu"]  # narrow: a dimension is very small beside others
+# Narrow: a dimension is very small beside others.
+Likely = Literal["cpu", "gpu", "narrow-cpu", "narrow-gpu", "batched-cpu", "batched-gpu"]
 
 OURS = "ours"  # the family of the kernels that are gemmbench's own
 LIBRARIES = "libraries"  # no kernels of ours, each on its own
@@ -179,10 +180,12 @@ class Variant:
     library: str = ""  # what must be installed for it, in words
     executor: Literal["opencl", "numpy", "cblas", "clblast", "cublas", "auto"] = "opencl"
     own: OwnFile | None = None  # of a user's kernel: the file that it is made from
+    batches: bool = False  # whether it computes a batch in one launch: see `batched`
     without: tuple[str, ...] = ()  # of alpha, beta, lda, ldb, ldc, what it takes for 1, 0 and tight rows
-    tile: Callable[[Values], tuple[int, int]] | None = None  # rows and columns of C; see `tile_of`
+    tile: Callable[[Values], tuple[int, int] | None] | None = None  # rows and columns of C; see `tile_of`
     # Operands that its kernels read transposed or not, as they are stored, by data type: see `layouts`.
     either: Callable[[str], tuple[str, ...]] = lambda _: ()
+    unfit: Callable[[Gemm], str] = lambda _: ""  # why it is not for a problem that it could compute, or ""
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -225,6 +228,32 @@ class Variant:
             return self
         others = tuple(flag for flag in self.flags if flag != FAST_MATH)
         return replace(self, flags=(*others, *([FAST_MATH] if math == "fast" else [])))
+
+    def batched(self, batch: int) -> Variant:
+        """Its passes over a batch: the problem is the third dimension of every launch, -DBATCHED tells them.
+
+        Of each temporary there is one for every problem. For one problem it is the variant itself.
+        """
+        if batch == 1 or not self.files:
+            return self
+
+        def of_batch(step: Pass) -> Pass:
+            return replace(
+                step,
+                items=lambda v: (*_flat(step.items(v)), v["batch"]),
+                group=lambda v: (*_flat(step.group(v)), 1),
+            )
+
+        def of_each(formula: Formula) -> Formula:
+            return lambda v: v["batch"] * formula(v)
+
+        return replace(
+            self,
+            passes=tuple(map(of_batch, self.passes)),
+            temporaries={name: of_each(formula) for name, formula in self.temporaries.items()},
+            flags=(*self.flags, BATCHED),
+            tile=self.tile_of,
+        )
 
     def ran_on(self, dtype: str) -> RanOn:
         """What a row of a data type is of."""
@@ -344,7 +373,7 @@ class Variant:
         Args:
             layout: lda, ldb, ldc; None for the problem's own.
         """
-        known = {**parameters, "m": problem.m, "n": problem.n, "k": problem.k}
+        known = {**parameters, "m": problem.m, "n": problem.n, "k": problem.k, "batch": problem.batch}
         known |= vars(layout or Layout.of(problem)) | {"itemsize": DTYPES[problem.dtype].itemsize}
         either = self.either(problem.dtype)
         known |= {"ta": int("A" in either and problem.trans_a), "tb": int("B" in either and problem.trans_b)}
@@ -403,7 +432,7 @@ class Variant:
         """
         values = self.values(problem, {**parameters, **self.chosen(problem, device, parameters)})
         step = next(step for step in self.steps(values) if step.role == "multiply")
-        own = -(-problem.m * problem.n // math.prod(step.items(values)))
+        own = -(-problem.m * problem.n * problem.batch // math.prod(step.items(values)))
         elements = max(own, self.registers(values) if self.registers else 0)
         return -(-elements * DTYPES[problem.dtype].itemsize // _REGISTER_BYTES)
 
@@ -429,6 +458,11 @@ def smaller_group(group: Group, most: int, sizes: Sequence[int] = ()) -> Group:
         longest = max(range(len(sides)), key=lambda side: (sides[side], side))
         sides[longest] //= 2
     return tuple(sides)
+
+
+def _flat(sides: Group) -> Group:
+    """A launch's sides in two dimensions."""
+    return (*sides, 1)[:2]
 
 
 def round_up(value: int, multiple: int) -> int:

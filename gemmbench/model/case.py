@@ -206,7 +206,8 @@ def saved_problem(problem: Gemm) -> Problem:
     """The problem as a row stores it (the data type is the row's own field)."""
     lengths = problem.m, problem.n, problem.k
     layout = problem.ld or UNSET, problem.trans_a or UNSET, problem.trans_b or UNSET
-    return Problem(*lengths, problem.alpha, problem.beta, *layout)
+    several = problem.batch if problem.batch > 1 else UNSET
+    return Problem(*lengths, problem.alpha, problem.beta, *layout, several)
 
 
 # --- What a session tells whoever is watching, as it happens ------------------------------------------------

@@ -60,19 +60,22 @@ def text(file: str, root: str = "") -> str:
 TRANSPOSED: dict[str, tuple[str, ...]] = {"A": ("-DTRANS", "-DTRANS_A"), "B": ("-DTRANS", "-DTRANS_B")}
 """What kernels are compiled with that read an operand as it is stored, transposed."""
 
+BATCHED = "-DBATCHED"
+"""What kernels are compiled with that compute the problems of a batch: see kernels/batch.clh."""
+
 _INLINE = r" (?:\|\| defined|&& !defined)\({}\)"
 
 
 def source(file: str, options: tuple[str, ...] = (), root: str = "") -> str:
-    """As `text`, without what is there for transposed operands alone and ``options`` do not ask for.
+    """As `text`, without what transposed operands or batches alone need and ``options`` do not ask for.
 
-    So what a kernel is compiled from where nothing is transposed does not change with how it reads what is:
-    nor does its hash, and rows that were measured before stay comparable.
+    So what a kernel is compiled from for one problem whose operands are not transposed does not change with
+    how it takes others: nor does its hash, and rows that were measured before stay comparable.
     """
     lines = text(file, root)
-    if "TRANS_" not in lines:
+    if "TRANS_" not in lines and "BATCHED" not in lines:
         return lines
-    for option in dict.fromkeys(itertools.chain(*TRANSPOSED.values())):
+    for option in dict.fromkeys((*itertools.chain(*TRANSPOSED.values()), BATCHED)):
         if option not in options:
             lines = _without(lines, option.removeprefix("-D"))
     return lines

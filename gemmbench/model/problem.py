@@ -20,6 +20,12 @@ class Dimensions:
     ld: Leading | UnsetType | None = None  # None or unset: rows have nothing between them
     trans_a: bool | UnsetType = False  # A is stored k x m, and op(A) is its transpose
     trans_b: bool | UnsetType = False  # B is stored n x k, likewise
+    batch: int | UnsetType = 1  # unset: 1
+
+    @property
+    def count(self) -> int:
+        """Independent problems of this shape that are computed at once."""
+        return self.batch or 1
 
     @property
     def ops(self) -> str:
@@ -43,8 +49,8 @@ class Dimensions:
 
     @property
     def flops(self) -> int:
-        """Operations: 2 m n k, a multiplication and an addition for each product."""
-        return 2 * self.m * self.n * self.k
+        """Operations: 2 m n k of every problem, a multiplication and an addition for each product."""
+        return 2 * self.m * self.n * self.k * self.count
 
     @property
     def is_square(self) -> bool:
@@ -53,7 +59,7 @@ class Dimensions:
 
     @property
     def shape(self) -> str:
-        """For a sentence: ``96x3025x363``, ``96x3025x363 NT lda=400``."""
+        """For a sentence: ``96x3025x363``, ``96x3025x363 NT lda=400``, ``64x64x64 batch=1024``."""
         return f"{self.m}x{self.n}x{self.k}{self.apart()}"
 
     @property
@@ -62,10 +68,15 @@ class Dimensions:
         return f"{self.m}{self.apart()}" if self.is_square else self.shape
 
     def apart(self, between: str = "=", before: str = " ") -> str:
-        """How its matrices are stored, where that is not as NN in tight rows: `` NT lda=400 ldc=512``."""
+        """How its matrices are stored, where that is not as NN in tight rows, and of how many problems.
+
+        `` NT lda=400 ldc=512``, `` batch=1024``.
+        """
         ops = f"{before}{self.ops}" if self.ops != "NN" else ""
         wide = zip(("lda", "ldb", "ldc"), self.ld or (), self.tight, strict=False)
-        return ops + "".join(f"{before}{name}{between}{ld}" for name, ld, width in wide if ld != width)
+        parts = [(name, ld) for name, ld, width in wide if ld != width]
+        parts += [("batch", self.count)] if self.count > 1 else []
+        return ops + "".join(f"{before}{name}{between}{value}" for name, value in parts)
 
     @property
     def title(self) -> str:
@@ -111,8 +122,11 @@ class Gemm(Dimensions):
 
     The data type is that of A and B; it tells C's (``DType.result``).
 
+    A batch is so many problems of one shape, each with operands of its own, that lie one behind the other
+    (m lda, k ldb and m ldc elements apart) and are computed in one launch.
+
     Raises:
-        ValueError: a dimension is negative or the data type is unknown.
+        ValueError: a dimension is negative, the batch is empty or the data type is unknown.
     """
 
     m: int
@@ -125,6 +139,7 @@ class Gemm(Dimensions):
     ld: Leading | None = None
     trans_a: bool = False
     trans_b: bool = False
+    batch: int = 1
 
     def __post_init__(self) -> None:
         for name in ("m", "n", "k"):
@@ -132,6 +147,8 @@ class Gemm(Dimensions):
                 raise ValueError(f"{name} must be 0 or more, not {getattr(self, name)}")
         if self.ld:
             leading(self.m, self.n, self.k, *self.ld, self.trans_a, self.trans_b)
+        if self.batch < 1:
+            raise ValueError(f"batch must be 1 or more, not {self.batch}")
         if self.dtype not in DTYPES:
             raise ValueError(f"unknown data type {self.dtype!r}; there are {', '.join(DTYPES)}")
 
@@ -142,9 +159,10 @@ class Gemm(Dimensions):
 
     @property
     def elements_of(self) -> dict[str, int]:
-        """Elements of A, B and C, with those between their rows."""
+        """Elements of A, B and C of the whole batch, with those between their rows."""
         lda, ldb, ldc = self.ld or self.tight
-        return {"A": self.stored_a[0] * lda, "B": self.stored_b[0] * ldb, "C": self.m * ldc}
+        each = {"A": self.stored_a[0] * lda, "B": self.stored_b[0] * ldb, "C": self.m * ldc}
+        return {name: self.batch * elements for name, elements in each.items()}
 
     @property
     def bytes_of(self) -> dict[str, int]:

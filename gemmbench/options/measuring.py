@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from gemmbench import UsageError, exports, ladder
 from gemmbench.gemm import lowering, protocols
 from gemmbench.gemm.operands import OperandError, read_header
-from gemmbench.gemm.workloads import PROMPT, SETS, Shape, ShapeFileError, merged, read_shapes
+from gemmbench.gemm.workloads import MOST_PROBLEMS, PROMPT, SETS, Shape, ShapeFileError, merged, read_shapes
 from gemmbench.ladder.layouts import laid_out
 from gemmbench.ladder.variant import Variant
 from gemmbench.measure.host import cores
@@ -39,6 +39,7 @@ from gemmbench.options.declare import (
     Flag,
     Number,
     Options,
+    Whole,
     check_folder,
     check_grid,
     check_overwriting,
@@ -99,6 +100,15 @@ def device_option(default: str = "the best found") -> Any:
         env="GEMMBENCH_DEVICE",
         metavar="WHICH",
         names=names.devices,
+    )
+
+
+def batch_option() -> Any:
+    """``--batch``."""
+    return option(
+        "Independent problems of this shape in one launch (or call), one behind the other in memory.",
+        Whole(1, MOST_PROBLEMS),
+        1,
     )
 
 
@@ -349,6 +359,7 @@ class Ladder(Measuring):
     beta: float = option("C = alpha op(A) op(B) + beta C.", Number(), 0.0)
     trans_a: bool = flag("A is stored k x m, and op(A) is its transpose, as in BLAS.")
     trans_b: bool = flag("B is stored n x k, and op(B) is its transpose.")
+    batch: int = batch_option()
     seed: int = option("Of generated operands.", LENGTH, Policy.seed)
     scope: str | None = option(
         "What is shown and compared: the kernel alone, all device passes, or host memory to host memory.  "
@@ -458,15 +469,9 @@ class Ladder(Measuring):
     ) -> Plan:
         problems = [
             Problem(
-                shape.m,
-                shape.n,
-                shape.k,
-                dtype,
-                self.alpha,
-                self.beta,
-                shape.name,
-                shape.ld,
+                *(shape.m, shape.n, shape.k, dtype, self.alpha, self.beta, shape.name, shape.ld),
                 *self._transposed(shape),
+                shape.batch,
             )
             for shape in self.shapes
         ]
@@ -520,7 +525,8 @@ class Square(Sweep):
 
     @cached_property
     def shapes(self) -> tuple[Shape, ...]:
-        return tuple(Shape("", size, size, size) for size in choose_sizes(self.sizes, self.min, self.max))
+        sizes = choose_sizes(self.sizes, self.min, self.max)
+        return tuple(Shape("", size, size, size, batch=self.batch) for size in sizes)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -543,7 +549,7 @@ class SweepK(Sweep):
     @cached_property
     def shapes(self) -> tuple[Shape, ...]:
         sizes = choose_sizes(self.sizes, self.k_min, self.k_max)
-        return tuple(Shape("", self.m, self.n, size) for size in sizes)
+        return tuple(Shape("", self.m, self.n, size, batch=self.batch) for size in sizes)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -579,7 +585,7 @@ class Precision(Ladder):
     @cached_property
     def shapes(self) -> tuple[Shape, ...]:
         sizes = choose_sizes(self.sizes, None, _DEFAULT_SIZE)
-        return tuple(Shape("", size, size, size) for size in sizes)
+        return tuple(Shape("", size, size, size, batch=self.batch) for size in sizes)
 
     def plan(self, devices: Sequence[DeviceFacts], find_tuned: FindTuned) -> Plan:
         """A kernel's data types one after another, so that both sides of a ratio are close in time."""
@@ -612,7 +618,7 @@ class Workloads(Ladder):
         names=names.each({**{name: shapes.idea for name, shapes in SETS.items()}, "all": "every set"}),
     )
     file: Path | None = option(
-        "Your own shapes: columns m, n, k and, if you like, name, lda, ldb, ldc, trans_a, trans_b.",
+        "Your own shapes: columns m, n, k and, if you like, name, lda, ldb, ldc, trans_a, trans_b, batch.",
         FILE,
         metavar="FILE.csv",
     )
@@ -705,6 +711,8 @@ class Gemm(Ladder, Sustaining):
                 raise UsageError(
                     f"--beta {self.beta:g} adds to C, but there is no --c; give it, or leave --beta out"
                 )
+        if self.batch > 1 and any((self.a, self.b, self.c, self.out)):
+            raise UsageError("--batch generates its operands: --a, --b, --c and --out are of one problem")
         if self.sustain and self.beta != 0:
             raise UsageError("--for compares every C with the first: with --beta each has another")
         if self.sustain and (self.out or self.versus or len(self.dtypes) > 1):
@@ -736,7 +744,7 @@ class Gemm(Ladder, Sustaining):
         lengths = self._size[:3]
         try:
             ld = leading(*lengths, self.lda, self.ldb, self.ldc, self.trans_a, self.trans_b)
-            return (Shape("", *lengths, ld),)
+            return (Shape("", *lengths, ld, batch=self.batch),)
         except ValueError as error:
             raise UsageError(f"--{error}") from None
 
@@ -887,7 +895,8 @@ class Protocols(Ladder):
     @cached_property
     def shapes(self) -> tuple[Shape, ...]:
         m = self.m
-        return (Shape("", m, m if self.n is None else self.n, m if self.k is None else self.k),)
+        n, k = m if self.n is None else self.n, m if self.k is None else self.k
+        return (Shape("", m, n, k, batch=self.batch),)
 
     def plan(self, devices: Sequence[DeviceFacts], find_tuned: FindTuned) -> Plan:
         """One case for each device: of several kernels, the first that it runs."""

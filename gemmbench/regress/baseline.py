@@ -504,8 +504,9 @@ def only_preset_differs(before: Row, after: Row) -> bool:
 
 def _fingerprint(row: Row) -> str:
     """What this version's kernel of a row would have as `Row.source`."""
-    variant = BY_NAME[row.variant].with_math(str(row.parameters.get(MATH, "")))
+    variant = BY_NAME[row.variant]
     variant = laid_out(variant, derive.gemm_of(row)) if row.problem else variant
+    variant = variant.with_math(str(row.parameters.get(MATH, "")))
     values = {name: int(value) for name, value in row.parameters.items() if name != MATH}
     return variant.fingerprint(row.dtype, values)
 

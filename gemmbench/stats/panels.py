@@ -54,9 +54,10 @@ class Panel:
 
     @property
     def shape(self) -> str:
-        """What varies and what does not: ``m = n = k, NT``, or ``k, with m = 1024 and n = 1024``."""
+        """What varies and what does not: ``m = n = k, NT, batch = 8``, ``k, with m = 1024 and n = 1024``."""
         fixed = next((row.problem for row in self.rows if row.problem), None)
         ops = f", {fixed.ops}" if fixed and fixed.ops != "NN" else ""
+        ops += f", batch = {fixed.count}" if fixed and fixed.count > 1 else ""
         if self.axis == "m":
             return f"m = n = k{ops}"
         return f"k, with m = {fixed.m} and n = {fixed.n}{ops}" if fixed else "k"
@@ -65,7 +66,7 @@ class Panel:
 def sweep_axis(rows: Iterable[Row]) -> str | None:
     """What varies: ``m`` for squares, ``k`` if only k varies; None if neither, or more, or nothing does."""
     problems = {row.problem for row in rows if row.kind == "gemm" and row.problem}
-    alike = {(problem.alpha, problem.beta, problem.ops) for problem in problems}
+    alike = {(problem.alpha, problem.beta, problem.ops, problem.count) for problem in problems}
     if len(alike) != 1 or len(problems) < 2:
         return None
     if all(problem.is_square for problem in problems):

@@ -44,9 +44,10 @@ def gemm_of(row: Row) -> Gemm:
     if row.problem is None:
         raise ValueError(f"a {row.kind} row has no problem")
     problem = row.problem
-    ops = bool(problem.trans_a), bool(problem.trans_b)
+    a, b = bool(problem.trans_a), bool(problem.trans_b)
     lengths = problem.m, problem.n, problem.k
-    return Gemm(*lengths, row.dtype, problem.alpha, problem.beta, trans_a=ops[0], trans_b=ops[1])
+    scalars = problem.alpha, problem.beta
+    return Gemm(*lengths, row.dtype, *scalars, trans_a=a, trans_b=b, batch=problem.count)
 
 
 def flops_of(row: Row) -> int:
@@ -569,6 +570,7 @@ def derived(run: Run, row: Row) -> dict[str, object]:
         **dict(zip(("lda", "ldb", "ldc"), rows_apart, strict=True)),
         "trans_a": bool(problem.trans_a) if has_shape else None,
         "trans_b": bool(problem.trans_b) if has_shape else None,
+        "batch": problem.count if has_shape else None,
         "status": row.status,
         "reason": row.reason,
         "scope": shown if times else None,

@@ -26,6 +26,11 @@ void tiled(int m, int n, int k, SCALAR alpha,
            __global const REAL *restrict B, int ldb, SCALAR beta,
            __global REAL *restrict C, int ldc)
 {
+#ifdef BATCHED
+    BATCH_OFFSET(A, ROWS_A, lda)
+    BATCH_OFFSET(B, ROWS_B, ldb)
+    BATCH_OFFSET(C, m, ldc)
+#endif
 #ifdef TRANS
     __local REAL At[TS][TS + 1], Bt[TS][TS + 1]; /* what is stored transposed is written to columns: one bank each */
 #else

@@ -27,6 +27,11 @@ void rect(int m, int n, int k, SCALAR alpha,
           __global const REAL *restrict B, int ldb, SCALAR beta,
           __global REAL *restrict C, int ldc)
 {
+#ifdef BATCHED
+    BATCH_OFFSET(AT, k, ldat)
+    BATCH_OFFSET(B, ROWS_B, ldb)
+    BATCH_OFFSET(C, m, ldc)
+#endif
 #ifdef TRANS_B
     __local REAL At[BK][BM] __attribute__((aligned(16))), Bt[BK][BN + 1]; /* written to columns: a bank each */
 #else

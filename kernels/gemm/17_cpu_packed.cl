@@ -39,6 +39,10 @@
 __kernel ALONE
 void pack_a(int steps, int m, int k, __global const REAL *restrict A, int lda, __global REAL *restrict AP)
 {
+#ifdef BATCHED
+    BATCH_OFFSET(A, ROWS_A, lda)
+    BATCH_OFFSET(AP, get_global_size(0) * MR, k)
+#endif
     const int panel = get_global_id(0), row = panel * MR;
     const int p0 = get_global_id(1) * steps, p1 = min(p0 + steps, k);
     __global REAL *to = AP + ((size_t)panel * k + p0) * MR;
@@ -65,6 +69,10 @@ void pack_a(int steps, int m, int k, __global const REAL *restrict A, int lda, _
 __kernel ALONE
 void pack_b(int first, int steps, int k, int n, __global const REAL *restrict B, int ldb, __global REAL *restrict BP)
 {
+#ifdef BATCHED
+    BATCH_OFFSET(B, ROWS_B, ldb)
+    BATCH_OFFSET(BP, get_global_size(0) * NR, k)
+#endif
     const int panel = get_global_id(0), column = (first + panel) * NR;
     const int p0 = get_global_id(1) * steps, p1 = min(p0 + steps, k);
     __global REAL *to = BP + ((size_t)panel * k + p0) * NR;
@@ -181,6 +189,13 @@ void cpu_packed(int m, int n, int k, SCALAR alpha, __global const REAL *restrict
                 int first, __global const REAL *restrict BP, SCALAR beta, __global REAL *restrict C, int ldc,
                 int panels, int rows, int kc)
 {
+#ifdef BATCHED
+    BATCH_OFFSET(A, ROWS_A, lda)
+    BATCH_OFFSET(AP, (m + MR - 1) / MR * MR, k)
+    BATCH_OFFSET(B, ROWS_B, ldb)
+    BATCH_OFFSET(BP, ((n + NR - 1) / NR - first) * NR, k)
+    BATCH_OFFSET(C, m, ldc)
+#endif
     const int panel0 = get_global_id(0) * panels, panel1 = min(panel0 + panels, (n + NR - 1) / NR);
     const int row0 = get_global_id(1) * rows, row1 = min(row0 + rows, m);
 #ifdef TRANS_A

@@ -153,6 +153,11 @@ void gpu_tile(int m, int n, int k, SCALAR alpha,
               __global const REAL *restrict B, int ldb, SCALAR beta,
               __global REAL *restrict C, int ldc)
 {
+#ifdef BATCHED
+    BATCH_OFFSET(A, ROWS_A, lda)
+    BATCH_OFFSET(B, ROWS_B, ldb)
+    BATCH_OFFSET(C, m, ldc)
+#endif
     __local REAL At[2][BK][LDA_LOCAL] __attribute__((aligned(16)));
 #ifdef TRANS
     __local REAL Bt[2][BK][LDB_LOCAL] __attribute__((aligned(16)));

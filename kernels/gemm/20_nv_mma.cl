@@ -22,6 +22,9 @@
  * Rows start at multiples of 16 bytes; a pass pads those that do not. What lies past the edges of A and B is zeros, and
  * past those of C is not stored. Groups walk bands of BAND tile rows, so that those running at a time share operands in
  * the second-level cache. */
+#ifdef BATCHED
+#include "batch.clh"
+#endif
 #if !defined(BM) || !defined(BN) || !defined(ROW) || !defined(WM) || !defined(WN)
 #error "BM, BN, ROW, WM and WN must be defined"
 #endif
@@ -406,6 +409,15 @@ void nv_mma(int m, int n, int k, SCALAR alpha,
             __global const uchar *restrict B, int ldb, SCALAR beta,
             __global RESULT *restrict C, int ldc)
 {
+#ifdef BATCHED
+    BATCH_OFFSET(A, ROWS_A, lda * SIZE)
+#ifdef MMA_char /* along k, however it was stored */
+    BATCH_OFFSET(B, n, ldb)
+#else
+    BATCH_OFFSET(B, ROWS_B, ldb * SIZE)
+#endif
+    BATCH_OFFSET(C, m, ldc)
+#endif
     __local uint4 stages[STAGES * STAGE_BYTES / CHUNK] __attribute__((aligned(128)));
     const uint tiles = (uint)(ulong)stages;
     const int item = get_local_id(0), lane = item % 32, warp = item / 32;

@@ -25,6 +25,9 @@
  * The driver compiles OpenCL C for sm_90, which refuses some of these instructions: here they are comments that begin
  * with LATER. gemmbench takes the mark away in the program's binary, which is PTX text, and builds it for sm_90a. Nor
  * does the driver hold a kernel to the 48 KiB of local memory that it lists: a group can have 227. */
+#ifdef BATCHED
+#include "batch.clh"
+#endif
 #if !defined(BM) || !defined(BN) || !defined(STAGES) || !defined(BAND)
 #error "BM, BN, STAGES and BAND must be defined"
 #endif
@@ -420,6 +423,16 @@ void nv_wgmma_maps(int m, int n, int k,
                    __global RESULT *C, int ldc,
                    __global ulong *MAPS)
 {
+#ifdef BATCHED
+    BATCH_OFFSET(A, ROWS_A, lda * SIZE)
+#if SIZE == 2
+    BATCH_OFFSET(B, ROWS_B, ldb * SIZE)
+#else /* along k, however it was stored */
+    BATCH_OFFSET(B, n, ldb * SIZE)
+#endif
+    BATCH_OFFSET(C, m, ldc)
+    BATCH_OFFSET(MAPS, MAPPED, MAP_WORDS)
+#endif
     __local ulong maps[MAPPED * MAP_WORDS] __attribute__((aligned(128)));
     const int matrix = get_local_id(0) / WARP, lane = get_local_id(0) % WARP;
     const uint map = (uint)(ulong)maps + matrix * MAP_BYTES;
@@ -454,6 +467,16 @@ void nv_wgmma(int m, int n, int k, SCALAR alpha,
               __global RESULT *restrict C, int ldc,
               __global const ulong *restrict MAPS)
 {
+#ifdef BATCHED
+    BATCH_OFFSET(A, ROWS_A, lda * SIZE)
+#if SIZE == 2
+    BATCH_OFFSET(B, ROWS_B, ldb * SIZE)
+#else /* along k, however it was stored */
+    BATCH_OFFSET(B, n, ldb * SIZE)
+#endif
+    BATCH_OFFSET(C, m, ldc)
+    BATCH_OFFSET(MAPS, MAPPED, MAP_WORDS)
+#endif
     __local uchar ring[STAGES * STAGE_BYTES] __attribute__((aligned(1024)));
     __local uchar results[WORKERS * BOXES * BOX_BYTES] __attribute__((aligned(1024)));
     __local ulong barriers[2 * STAGES];

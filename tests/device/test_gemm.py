@@ -106,6 +106,7 @@ PARAMETERS: list[tuple[str, str, dict[str, int]]] = [
     ("padded-160x160", "float", {}),
     ("dot-v8-indexed", "float", {}),
     ("dotf-v16-indexed", "double", {}),
+    ("thin", "float", {"COLUMNS": 1, "THIN": 4, "PARTS": 2}),
 ]
 
 

@@ -1,6 +1,7 @@
 """Runs inside Oclgrind: one variant's exact problems at small sizes. Not a test by itself.
 
-``python run_variant.py VARIANT DTYPE [FAULT]``; FAULT ``no-barrier`` leaves the barriers out.
+``python run_variant.py VARIANT DTYPE [NAME=VALUE ...] [FAULT]``: the smallest parameters but these; FAULT
+``no-barrier`` leaves the barriers out.
 """
 
 from __future__ import annotations
@@ -58,8 +59,9 @@ def lower(runtime: Runtime, dtype: str) -> None:
 
 
 def main() -> None:
-    name, dtype, *fault = sys.argv[1:]
-    if fault == ["no-barrier"]:
+    name, dtype, *rest = sys.argv[1:]
+    given = {key: int(value) for key, equals, value in (each.partition("=") for each in rest) if equals}
+    if "no-barrier" in rest:
         source = kernel_files.source
         planted: Any = runtime_module
         planted.source = lambda *file: source(*file).replace("barrier(CLK_LOCAL_MEM_FENCE);", ";")
@@ -70,7 +72,8 @@ def main() -> None:
         return
     executor = GemmExecutor(Keeping(device))
     variant = BY_NAME[name]
-    parameters = smallest(variant)
+    parameters = {**smallest(variant), **given}
+    assert not variant.broken(parameters, dtype), parameters
     programs = {
         file: executor.runtime.build(file, variant.options(dtype, parameters)) for file in variant.files
     }

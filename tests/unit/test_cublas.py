@@ -130,6 +130,17 @@ def test_a_row_is_verified_and_has_a_device_and_a_host_scope(
     )
 
 
+@pytest.mark.parametrize("dtype", ORDINARY)
+def test_a_batch_is_one_call_whose_problems_lie_one_behind_the_other(install: Install, dtype: str) -> None:
+    _, library = install()
+    problem = Gemm(16, 12, 8, dtype, 2.0, 0.0 if dtype == "char" else -1.0, trans_b=True, batch=3)
+    assert CublasExecutor(DEVICE).exact_run(problem) == ""
+    calls: list[int] = []
+    library.cublasGemmStridedBatchedEx = lambda *rest: calls.append(rest[-3]) or 0  # type: ignore[method-assign]
+    assert CublasExecutor(DEVICE).exact_run(problem) != ""
+    assert calls == [3]
+
+
 def test_what_is_timed_is_a_graph_and_no_loop_of_calls(install: Install) -> None:
     """A call from Python takes longer than the device does for n = 256."""
     driver, _ = install()
@@ -157,7 +168,7 @@ def test_half_is_held_to_sums_in_float(install: Install) -> None:
     """A wrong rounding of one unit of half passes where sums are kept in half, and not here."""
     install(library=FakeCublas(off_by=0.02))
     with_exact = CublasExecutor(DEVICE)
-    with_exact._exact["half", "NN"] = ""  # the exact test would find it first
+    with_exact._exact["half", "NN", 1] = ""  # the exact test would find it first
     row = in_process.measured(with_exact, case(Gemm(64, 64, 64, "half")), QUICK)
     assert row.status == "wrong"
     assert "elements are further off than rounding" in row.reason
@@ -183,7 +194,7 @@ def test_reading_c_where_beta_is_0_is_found(install: Install) -> None:
     install(library=FakeCublas(always_reads_c=True))
     executor = CublasExecutor(DEVICE)
     assert "differ on the exact test; C[0][0] is nan" in executor.exact_run(Gemm(3, 4, 5))
-    executor._exact["float", "NN"] = ""
+    executor._exact["float", "NN", 1] = ""
     row = in_process.measured(executor, case(Gemm(8, 8, 8)), QUICK)
     assert row.status == "wrong"
     assert row.reason.startswith("64 of 64 elements are further off than rounding: C[0][0] is nan, not ")
@@ -207,7 +218,7 @@ def test_memory_is_given_back(install: Install) -> None:
 def test_transfers_are_in_the_host_scope(install: Install) -> None:
     driver, _ = install()
     executor = CublasExecutor(DEVICE)
-    executor._exact["float", "NN"] = ""
+    executor._exact["float", "NN", 1] = ""
     in_process.measured(executor, case(Gemm(8, 8, 8, beta=1.0)), replace(QUICK, budget_s=1e-9))
     # three operands once; verified, C filled for that; batches; verified again in any of the scopes
     copies = "".join(name[0] for name in driver.copies)
@@ -402,6 +413,7 @@ def test_fp8_is_multiplied_where_b_is_stored_transposed(install: Install, dtype:
     [
         (Gemm(16, 16, 16, "e5m2", trans_b=True), "by e4m3, not two matrices of it"),
         (Gemm(16, 16, 16, "e4m3"), "where B is stored transposed and A is not: --trans-b"),
+        (Gemm(16, 16, 16, "e4m3", trans_b=True, batch=2), "one problem at a time, as it is called here"),
         (
             Gemm(16, 16, 16, "e4m3", trans_a=True, trans_b=True),
             "where B is stored transposed and A is not: --trans-b",
