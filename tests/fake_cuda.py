@@ -15,7 +15,7 @@ OUT_OF_MEMORY = 2
 NOT_SUPPORTED = 15
 
 # numbers of cudaDataType: what a device stores
-_STORED = {0: "float", 1: "double", 2: "half", 14: "bfloat16", 3: "char", 10: "int"}
+_STORED = {0: "float", 1: "double", 2: "half", 14: "bfloat16", 3: "char", 10: "int", 28: "e4m3"}
 # numbers of cublasComputeType_t: the type of alpha and beta
 _SCALARS = {68: ctypes.c_float, 70: ctypes.c_double, 77: ctypes.c_float, 72: ctypes.c_int32}
 
@@ -212,6 +212,7 @@ class FakeCublas:
     def __init__(self, status: int = 0, off_by: float = 0.0, always_reads_c: bool = False) -> None:
         self.status, self.off_by, self.always_reads_c = status, off_by, always_reads_c
         self.driver = FakeCuda()
+        self.lt = FakeCublasLt(self)
         self.cublasGetStatusString = _Function()
 
     def cublasCreate_v2(self, handle: Any) -> int:
@@ -292,6 +293,90 @@ class FakeCublas:
             status = self.cublasGemmEx(*every)
             if status:
                 return status
+        return 0
+
+
+class FakeCublasLt:
+    """libcublasLt, as far as fp8 goes: the first matrix transposed, the second not."""
+
+    def __init__(self, library: FakeCublas) -> None:
+        self.library = library
+        self.made: list[Any] = [None]
+        self.asked: list[int] = []  # bytes of workspace that an algorithm may take
+
+    def _make(self, handle: Any, value: Any) -> int:
+        handle._obj.value = len(self.made)
+        self.made.append(value)
+        return 0
+
+    def cublasLtCreate(self, handle: Any) -> int:
+        return self._make(handle, "library")
+
+    def cublasLtMatmulDescCreate(self, handle: Any, compute: int, scale: int) -> int:
+        assert (compute, scale) == (68, 0)
+        return self._make(handle, {})
+
+    def cublasLtMatmulDescSetAttribute(self, matmul: Any, attribute: int, value: Any, size: Any) -> int:
+        assert size.value == ctypes.sizeof(value._obj)
+        self.made[matmul.value][attribute] = value._obj.value
+        return 0
+
+    def cublasLtMatrixLayoutCreate(self, handle: Any, kind: int, rows: Any, columns: Any, ld: Any) -> int:
+        return self._make(handle, (DTYPES[_STORED[kind]], rows.value, columns.value, ld.value))
+
+    def cublasLtMatmulPreferenceCreate(self, handle: Any) -> int:
+        return self._make(handle, {})
+
+    def cublasLtMatmulPreferenceSetAttribute(
+        self, preference: Any, attribute: int, value: Any, size: Any
+    ) -> int:
+        assert attribute == 1
+        self.asked.append(value._obj.value)
+        return 0
+
+    def cublasLtMatmulAlgoGetHeuristic(
+        self, handle: Any, matmul: Any, a: Any, b: Any, c: Any, d: Any, preference: Any, most: int,
+        answers: Any, count: Any,
+    ) -> int:  # fmt: skip
+        if self.library.status:
+            return self.library.status
+        (_, k, m, lda), (_, depth, n, ldb), (result, rows, columns, ldc) = (
+            self.made[each.value] for each in (a, b, d)
+        )
+        assert self.made[matmul.value] == {3: 1, 25: 1}
+        assert (depth, rows, columns, c.value) == (k, m, n, d.value)
+        if any(each % 16 for each in (lda, ldb, ldc * result.itemsize, m, k)):
+            return NOT_SUPPORTED
+        ctypes.memset(answers._obj, 65, 96)
+        count._obj.value = 1
+        return 0
+
+    def cublasLtMatmul(
+        self, handle: Any, matmul: Any, alpha: Any, a: Any, a_layout: Any, b: Any, b_layout: Any,
+        beta: Any, c: Any, c_layout: Any, d: Any, d_layout: Any, algorithm: Any, workspace: Any,
+        size: Any, stream: Any,
+    ) -> int:  # fmt: skip
+        assert algorithm.raw == b"A" * 64
+        assert (c.value, stream.value) == (d.value, 7)
+        assert size.value <= len(self.library.driver.held[workspace.value])
+        (left, k, m, lda), (right, _, n, ldb), (result, *_, ldc) = (
+            self.made[each.value] for each in (a_layout, b_layout, d_layout)
+        )
+
+        def multiply() -> None:
+            product = _numbers(_columns(a, k, m, lda, left).T, left) @ _numbers(
+                _columns(b, k, n, ldb, right), right
+            )
+            product *= alpha._obj.value
+            before = _columns(c, m, n, ldc, result)
+            if beta._obj.value != 0:
+                product += beta._obj.value * _numbers(before, result)
+            before[...] = encode(product + self.library.off_by, result)
+
+        if self.library.driver.capturing is None:
+            multiply()
+        else:
+            self.library.driver.capturing.append(multiply)
         return 0
 
 

@@ -6,7 +6,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
 from typing import Any, Protocol
@@ -69,6 +69,7 @@ class Prepared:
     items: tuple[int, ...]
     group: tuple[int, ...]
     held: Mapping[str, Any]  # its buffers: a kernel does not keep its arguments alive
+    described: Mapping[str, Any] = field(default_factory=dict)  # likewise, filled as the arguments were set
 
     def enqueue(self, queue: Any) -> Any:
         """Enqueue it; the event."""

@@ -523,7 +523,9 @@ def resources_of(
     """
     values = variant.values(problem, {**parameters, **variant.chosen(problem, runtime.facts, parameters)})
     return tuple(
-        _of_pass(runtime, step, values, programs[step.file], fixed) for step in variant.steps(values)
+        _of_pass(runtime, step, values, programs[step.file], fixed)
+        for step in variant.steps(values)
+        if not step.once
     )
 
 

@@ -536,12 +536,14 @@ def best_peak(
     """The best rate of sound peak rows, and its row; arguments as of `peak`.
 
     A kernel that adds half products up in float is held against matrix units that do, which may be slower
-    than those that add up in half.
+    than those that add up in half. Of fp8 there is one kind of sums.
     """
+    kind = DTYPES[dtype].instruction if matrix else dtype
+    sums = sums if kind == dtype else ""
     best = [
         (reached.best, row)
         for each in rows
-        if (each.kind, each.device, each.dtype) == ("peak", device, dtype)
+        if (each.kind, each.device, each.dtype) == ("peak", device, kind)
         if (row := in_state(each, state)) is not None
         if (row.ran_on == "matrix") == matrix and row.check.verdict == "ok"
         if row.parameters.get("operands") != "zeros"
