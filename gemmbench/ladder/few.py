@@ -28,7 +28,8 @@ def _lacks(device: DeviceFacts, dtype: str) -> str:
 
 
 def _compiled_for(dtype: str) -> tuple[str, ...]:
-    return ("-DREAL_float", "-DSTORED_half") if dtype == "half" else (f"-DREAL_{dtype}",)
+    """The -D options of a data type; passes that only move elements take half for what any device has."""
+    return ("-DREAL_ushort", "-DSTORED_half") if dtype == "half" else (f"-DREAL_{dtype}",)
 
 
 def _whole_rows(v: Values) -> bool:
