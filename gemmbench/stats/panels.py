@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from gemmbench.model.device import HOST
 from gemmbench.model.row import Problem, Row
 from gemmbench.model.run_file import Run
@@ -204,10 +206,14 @@ def standings(
 
 
 def rank_correlation(first: Sequence[float], second: Sequence[float]) -> float:
-    """Kendall's tau of two orders of the same things: 1 for equal orders, -1 for reversed ones."""
-    from scipy.stats import kendalltau
+    """Kendall's tau of two orders of the same things: 1 for equal orders, -1 for reversed ones.
 
-    return float(kendalltau(first, second).statistic)
+    Tau-b, which allows for ties (Kendall 1945); NaN where all of an order are equal.
+    """
+    one_way, other_way = (np.sign(np.subtract.outer(order, order)) for order in (first, second))
+    pairs = [float((signs * signs).sum()) / 2 for signs in (one_way, other_way)]
+    agreed = float((one_way * other_way).sum()) / 2
+    return max(-1.0, min(1.0, agreed / math.sqrt(pairs[0]) / math.sqrt(pairs[1]))) if all(pairs) else math.nan
 
 
 def common_problem(run: Run, *settings: Setting) -> Problem | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -96,11 +96,13 @@ def rate(row: Row, scope: str) -> Rate | None:
 
     The interval's ends swap: the longest time is the lowest rate.
     """
-    times = summary(row, scope)
-    flops = flops_of(row)
-    if row.status != "ok" or times is None or flops == 0:
+    return _rate(row, summary(row, scope), flops_of(row))
+
+
+def _rate(row: Row, times: Summary | None, work: int) -> Rate | None:
+    if row.status != "ok" or times is None or not work:
         return None
-    return Rate(flops / times.median, flops / times.high, flops / times.low, flops / times.minimum)
+    return Rate(work / times.median, work / times.high, work / times.low, work / times.minimum)
 
 
 def byte_rate(row: Row) -> Rate | None:
@@ -108,11 +110,8 @@ def byte_rate(row: Row) -> Rate | None:
 
     The interval's ends swap, as in `rate`.
     """
-    times = summary(row, finest_scope(row) or "")
-    if row.status != "ok" or times is None or row.work is None or not row.work.bytes:
-        return None
-    moved = row.work.bytes
-    return Rate(moved / times.median, moved / times.high, moved / times.low, moved / times.minimum)
+    moved = row.work.bytes if row.work else 0
+    return _rate(row, summary(row, finest_scope(row) or ""), moved) if moved else None
 
 
 def shown_rate(row: Row, scope: str) -> Rate | None:
@@ -339,7 +338,7 @@ def trend(row: Row) -> float:
     return change if abs(change) > DRIFTING else 0.0
 
 
-_drift, _two_humped = lru_cache(maxsize=4096)(drift), lru_cache(maxsize=4096)(two_humped)
+_drift, _two_humped = lru_cache(maxsize=65536)(drift), lru_cache(maxsize=65536)(two_humped)
 
 
 def has_two_speeds(row: Row) -> bool:
@@ -550,7 +549,8 @@ def derived(run: Run, row: Row) -> dict[str, object]:
     """The derived fields that ``show --format json`` puts beside the stored ones; null where unknown."""
 
     scope = finest_scope(row)
-    times = summary(row, scope) if scope and row.status == "ok" else None
+    by_scope = {name: summary(row, name) for name in SCOPES}
+    times = by_scope[scope] if scope and row.status == "ok" else None
     problem = row.problem or Problem(0, 0, 0)
     is_gemm, has_shape = row.kind == "gemm", row.kind in ("gemm", "protocols")
     rows_apart = (problem.ld or problem.tight) if is_gemm else (None, None, None)
@@ -558,6 +558,8 @@ def derived(run: Run, row: Row) -> dict[str, object]:
     reached = rate(row, shown or "") if row.kind in ("gemm", "peak") else None
     moved = byte_rate(row)
     figure = None if reached is None else reached.median if is_gemm else reached.best
+    flops = flops_of(row) if is_gemm else 0
+    rates_by_scope = [_rate(row, each, flops) for each in by_scope.values()]
     return {
         "kind": row.kind,
         "variant": row.variant,
@@ -574,12 +576,12 @@ def derived(run: Run, row: Row) -> dict[str, object]:
         "scope": shown if times else None,
         "gflops": figure / GIGA if figure else None,
         **_interval_fields("gflops", reached, GIGA),
-        **_fields_by_scope("gflops", GIGA, lambda scope: rate(row, scope) if is_gemm else None),
+        **_fields_by_scope("gflops", GIGA, rates_by_scope),
         "helpers_share": helpers_share(row) if is_gemm else None,
         "peak_fraction": peak_fraction(run, row),
         "gbps": moved.best / GIGA if moved else None,
         **_interval_fields("gbps", moved, GIGA),
-        **_fields_by_scope("s", 1.0, lambda scope: summary(row, scope) if times else None),
+        **_fields_by_scope("s", 1.0, by_scope.values() if times else _NONE),
         "latency_s": times.median if times and row.kind == "latency" else None,
         "residual": residual(row) if is_gemm else None,
         **_versus_fields(row),
@@ -591,24 +593,27 @@ def derived(run: Run, row: Row) -> dict[str, object]:
     }
 
 
-def _interval_fields(name: str, figure: Interval | None, unit: float) -> dict[str, float | None]:
+_NONE = (None,) * len(SCOPES)
+
+
+def _interval_fields(
+    name: str, figure: Interval | None, unit: float, middle: str = "_median"
+) -> dict[str, float | None]:
     """Median and interval of a figure, in a unit; null where unknown."""
-    ends = (figure.median, figure.low, figure.high) if figure else (None, None, None)
+    if figure is None:
+        return {f"{name}{middle}": None, f"{name}_low": None, f"{name}_high": None}
     return {
-        f"{name}_{what}": None if value is None else value / unit
-        for what, value in zip(("median", "low", "high"), ends, strict=True)
+        f"{name}{middle}": figure.median / unit,
+        f"{name}_low": figure.low / unit,
+        f"{name}_high": figure.high / unit,
     }
 
 
-def _fields_by_scope(
-    name: str, unit: float, figure: Callable[[str], Interval | None]
-) -> dict[str, float | None]:
+def _fields_by_scope(name: str, unit: float, figures: Iterable[Interval | None]) -> dict[str, float | None]:
     """The median of a figure in every scope, as ``kernel_gflops``, and the ends of its interval."""
     fields: dict[str, float | None] = {}
-    for scope in SCOPES:
-        key = f"{scope}_{name}"
-        known = _interval_fields(key, figure(scope), unit)
-        fields |= {key: known.pop(f"{key}_median"), **known}
+    for scope, figure in zip(SCOPES, figures, strict=True):
+        fields |= _interval_fields(f"{scope}_{name}", figure, unit, middle="")
     return fields
 
 

@@ -209,7 +209,7 @@ def speedup(pairs: Sequence[Pair]) -> Interval:
     def medians(samples: Sequence[float]) -> npt.NDArray[np.float64]:
         values = np.asarray(samples, dtype=float)
         many = values.size > 1
-        return resampled(values, random, _RESAMPLES).medians if many else values.repeat(_RESAMPLES)
+        return resampled(values, random, _RESAMPLES) if many else values.repeat(_RESAMPLES)
 
     logs = np.stack([np.log(medians(slow) / medians(fast)) for slow, fast in pairs])
     chosen = random.integers(len(pairs), size=(len(pairs), _RESAMPLES))

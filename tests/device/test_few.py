@@ -10,6 +10,7 @@ from gemmbench.gemm.opencl import GemmExecutor
 from gemmbench.gemm.verify import ExactTest
 from gemmbench.ladder import BY_NAME
 from gemmbench.ladder.variant import Layout, Values
+from gemmbench.model import kernel_files
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.problem import Gemm
 from gemmbench.opencl import runtime as runtime_module
@@ -47,7 +48,7 @@ def test_exact_by_whole_vectors(device: DeviceFacts, name: str, given: Values) -
 
 
 def test_exact_with_copies_without_registers(device: DeviceFacts, monkeypatch: pytest.MonkeyPatch) -> None:
-    text = runtime_module.text
-    monkeypatch.setattr(runtime_module, "text", lambda *file: copied_plainly(text(*file)))
+    text = kernel_files.source
+    monkeypatch.setattr(runtime_module, "source", lambda *file: copied_plainly(text(*file)))
     given = {"BM": 16, "BN": 16, "BK": 4, "TM": 2, "TN": 4, "SPLIT": 2, "STAGES": 3, "ASYNC": 1}
     assert wrong(GemmExecutor(Runtime(device)), "small", given) == len(SHAPES) * [""]

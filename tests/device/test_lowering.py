@@ -55,9 +55,11 @@ def test_what_is_lowered_is_what_numpy_lowers(
 def test_a_broken_im2col_is_wrong(
     device: DeviceFacts, old: str, new: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    text = kernel_files.text
-    assert text(lowering.FILE, "").count(old) == 1
-    monkeypatch.setattr(runtime_module, "text", lambda file, root: text(file, root).replace(old, new))
+    text = kernel_files.source
+    assert text(lowering.FILE).count(old) == 1
+    monkeypatch.setattr(
+        runtime_module, "source", lambda file, options, root: text(file, options, root).replace(old, new)
+    )
     row = measured(device, "conv3", "float")
     assert row.status == "wrong"
     assert "elements differ from numpy's lowering" in row.reason

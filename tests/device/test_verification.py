@@ -86,15 +86,15 @@ def test_a_planted_fault_is_wrong_and_writes_nothing(
 
 
 def plant(monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
-    text = kernel_files.text
+    text = kernel_files.source
     old, new = FAULTS.get(fault, ("", ""))
     assert old in text("gemm/01_naive.cl")
 
-    def planted(file: str, root: str = "") -> str:
-        source = text(file, root)
+    def planted(file: str, options: tuple[str, ...] = (), root: str = "") -> str:
+        source = text(file, options, root)
         return source.replace(old, new) if fault else source
 
-    monkeypatch.setattr(runtime_module, "text", planted)
+    monkeypatch.setattr(runtime_module, "source", planted)
 
 
 @pytest.mark.parametrize("name", ["naive", "image-4x8"])
@@ -120,7 +120,7 @@ def test_a_kernel_that_does_nothing_the_second_time_is_wrong_where_c_is_read(
 ) -> None:
     """It remembers in C itself: an element that is a right answer already is left alone."""
     old, new = "*c = beta == 0", "if (m > 200 && fabs(*c) > 2) return; *c = beta == 0"
-    text: Any = kernel_files.text
-    monkeypatch.setattr(runtime_module, "text", lambda *names: text(*names).replace(old, new))
+    text: Any = kernel_files.source
+    monkeypatch.setattr(runtime_module, "source", lambda *names: text(*names).replace(old, new))
     row = _measured(device, Gemm(SIZE, SIZE, SIZE, beta=0.5), Operands())
     assert row.status == "wrong"

@@ -16,6 +16,7 @@ from gemmbench.gemm.opencl import GemmExecutor
 from gemmbench.gemm.opencl_bench import LoweringBench
 from gemmbench.gemm.workloads import Convolution
 from gemmbench.ladder import BY_NAME
+from gemmbench.ladder.layouts import laid_out
 from gemmbench.ladder.variant import Variant
 from gemmbench.model import kernel_files
 from gemmbench.model.case import Case, Policy
@@ -85,6 +86,12 @@ def main() -> None:
             error = executor.exact_run(Gemm(m, n, k, dtype, alpha, beta), bind)
             if error:
                 print(f"{m}x{n}x{k}: {error}")
+    if dtype == "float" and variant.either(dtype):  # its loads of what is stored transposed
+        problem = Gemm(9, 10, 11, dtype, 2.0, -1.0, trans_a=True, trans_b=True)
+        turned = laid_out(variant, problem)
+        built = executor.programs(turned, dtype, parameters)
+        if error := executor.exact_run(problem, partial(executor.bind, turned, parameters, built)):
+            print(f"{problem.shape}: {error}")
     print("done")
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from gemmbench.stats import intervals
+from gemmbench.stats.panels import rank_correlation
 
 
 def test_the_interval_holds_the_median_and_narrows_with_more_samples() -> None:
@@ -61,3 +62,24 @@ def test_noise_alone_is_seldom_taken_for_a_trend_or_for_two_humps(count: int) ->
     runs = [rng.normal(1, 0.05, count) for _ in range(300)]
     assert sum(intervals.drift(list(run)) != 0 for run in runs) <= 0.1 * len(runs)
     assert sum(intervals.two_humped(list(run)) for run in runs) <= 0.1 * len(runs)
+
+
+def test_quantiles_are_numpys_to_the_last_bit() -> None:
+    rng = np.random.default_rng(4)
+    for size in range(1, 200):
+        samples = np.round(rng.lognormal(size=size), size % 3 + 1) * 1e-6
+        ordered, share = sorted(samples.tolist()), float(rng.choice([0.0, 0.5, 1.0, rng.random()]))
+        linear, hazen = (size - 1) * share, size * share + 0.5 - 1
+        assert intervals._between(ordered, linear) == np.quantile(samples, share)
+        assert intervals._between(ordered, hazen) == np.quantile(samples, share, method="hazen")
+
+
+def test_the_bootstrap_is_scipys() -> None:
+    medians = intervals.resampled(np.array([3.0, 1.0, 4.0, 1.0, 5.0, 9.0, 2.0, 6.0]))
+    assert medians[:12].tolist() == [2.5, 3.5, 5.0, 3.5, 3.5, 3.5, 3.0, 5.0, 3.5, 3.5, 3.5, 5.5]
+    assert (medians.size, np.std(medians, ddof=1)) == (999, 1.2145137631807654)
+
+
+def test_kendalls_tau_with_ties_is_scipys() -> None:
+    assert rank_correlation((1, 2, 3, 4, 5), (1, 3, 2, 2, 9)) == 0.5270462766947298
+    assert math.isnan(rank_correlation((1, 2), (3, 3)))
