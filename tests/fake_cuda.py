@@ -239,11 +239,12 @@ class FakeCublas:
         algorithm: int,
     ) -> int:
         assert transa in (0, 1)
-        assert (transb, algorithm) == (0, -1)
+        assert transb in (0, 1)
+        assert algorithm == -1
         assert type(alpha._obj) is type(beta._obj) is _SCALARS[compute]
         if self.status:
             return self.status
-        if lda < max(1, k if transa else m) or ldb < max(1, k) or ldc < max(1, m):
+        if lda < max(1, k if transa else m) or ldb < max(1, n if transb else k) or ldc < max(1, m):
             return 7
         if compute == 72 and (lda % 4 or ldb % 4 or k % 4):
             return NOT_SUPPORTED
@@ -252,7 +253,8 @@ class FakeCublas:
 
         def multiply() -> None:
             first = _columns(a, k, m, lda, left).T if transa else _columns(a, m, k, lda, left)
-            product = _numbers(first, left) @ _numbers(_columns(b, k, n, ldb, right), right)
+            second = _columns(b, n, k, ldb, right).T if transb else _columns(b, k, n, ldb, right)
+            product = _numbers(first, left) @ _numbers(second, right)
             product *= alpha._obj.value
             before = _columns(c, m, n, ldc, result)
             if beta._obj.value != 0 or self.always_reads_c:
@@ -263,6 +265,22 @@ class FakeCublas:
             multiply()
         else:
             self.driver.capturing.append(multiply)
+        return 0
+
+    def cublasGemmStridedBatchedEx(self, handle: Any, *rest: Any) -> int:
+        sizes, (alpha, a, a_type, lda, step_a, b, b_type, ldb, step_b) = rest[:5], rest[5:14]
+        beta, c, c_type, ldc, step_c, count, compute, algorithm = rest[14:]
+        kinds = (a, a_type, step_a), (b, b_type, step_b), (c, c_type, step_c)
+        for number in range(count):
+            first, second, third = (
+                ctypes.c_void_p(address.value + number * step.value * DTYPES[_STORED[kind]].itemsize)
+                for address, kind, step in kinds
+            )
+            matrices = alpha, first, a_type, lda, second, b_type, ldb, beta, third, c_type, ldc
+            every: tuple[Any, ...] = (handle, *sizes, *matrices, compute, algorithm)
+            status = self.cublasGemmEx(*every)
+            if status:
+                return status
         return 0
 
 

@@ -250,7 +250,7 @@ def fake_troubled() -> Run:
     rows = list(_square_rows())
 
     def put(variant: str, size: int, status: str, reason: str) -> None:
-        place = next(n for n, r in enumerate(rows) if r.variant == variant and r.problem.m == size)  # type: ignore[union-attr]
+        place = next(n for n, r in enumerate(rows) if r.variant == variant and r.problem.m == size)
         rows[place] = bad(variant, Problem(size, size, size), status, reason)
 
     put("tiled", 256, "wrong", "residual 3.1 times the bound")
@@ -259,7 +259,7 @@ def fake_troubled() -> Run:
     put("padded", 1024, "timed-out", "no answer for 120 s")
     for size in SIZES:
         put("dot-v8", size, "unsupported", "needs cl_khr_something, which this device lacks")
-    kept = [r for r in rows if not (r.variant == "block2x2-v4" and r.problem.m > 512)]  # type: ignore[union-attr]
+    kept = [r for r in rows if not (r.variant == "block2x2-v4" and r.problem.m > 512)]
     return Run(header(("gemmbench", "square"), (device,)), tuple(kept), "bad.jsonl")
 
 

@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import Any
 
 from gemmbench.measure.child import CONDUCTORS
-from gemmbench.measure.instrument import Executor, Server
+from gemmbench.measure.instrument import Server
 from gemmbench.model.case import Case, Policy, Staged
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.instrument import (
@@ -37,17 +37,17 @@ from gemmbench.model.row import Row
 class _Machine:
     """One executor for whatever is asked."""
 
-    def __init__(self, executor: Executor) -> None:
+    def __init__(self, executor: Any) -> None:
         self._executor = executor
 
-    def executor(self, case: Case, device: DeviceFacts | None) -> Executor:
+    def executor(self, case: Case, device: DeviceFacts | None) -> Any:
         return self._executor
 
 
 class InProcess:
     """See `model.instrument.Instrument`."""
 
-    def __init__(self, executor: Executor) -> None:
+    def __init__(self, executor: Any) -> None:
         self._server = Server(lambda: _Machine(executor))  # type: ignore[arg-type, return-value]
         self._numbers = numbers()
         self._asked: deque[Any] = deque()
@@ -112,7 +112,7 @@ class InProcess:
 
 
 def measured(
-    executor: Executor, case: Case, policy: Policy, device: DeviceFacts | None = None, **more: object
+    executor: Any, case: Case, policy: Policy, device: DeviceFacts | None = None, **more: object
 ) -> Row:
     """Measure a case as a run does; a conductor may take more.
 

@@ -128,6 +128,8 @@ def exact(executor: Any, device: Any, name: str, dtype: str) -> str | tuple[str,
     for m, n, k in shapes:
         for alpha, beta in SCALARS:
             problem = Gemm(m, n, k, dtype, alpha, beta)
+            if variant.unfit(problem):
+                continue
             (step,) = gemm_plan([device], [variant], [problem])
             if isinstance(step, Skip):
                 return step.row.status, step.row.reason
@@ -142,7 +144,7 @@ def probe_cases(executor: Any, device: Any) -> Iterator[tuple[str, Any]]:
     """Each probe at its smallest size and at vector widths 1 and 4, with every way to run it."""
     from gemmbench.model.case import Skip
     from gemmbench.probes import ALL_DTYPES, PROBES
-    from gemmbench.probes.arithmetic import ChainProbe, kernels_in
+    from gemmbench.probes.arithmetic import ChainProbe, MatrixProbe, kernels_in
     from gemmbench.probes.memory import BY_NAME as MEMORY
     from gemmbench.probes.memory import FAMILIES, candidates, memory_plan
     from gemmbench.suite.plan import peak_plan
@@ -166,6 +168,7 @@ def probe_cases(executor: Any, device: Any) -> Iterator[tuple[str, Any]]:
             base = {"chains": 4, "unroll": 4, "kernels": kernels_in((4,))}
             ways = [{**base, "form": form.name} for form in probe.usable(device, step.dtype)]
         else:
+            assert isinstance(probe, MatrixProbe)
             ways = [{"chains": probe.chains[0], "unroll": probe.unrolls[0], "groups": probe.groups[0]}]
         yield name, partial(probed, executor, step, ways)
 
@@ -208,7 +211,7 @@ class Driver:
 
 
 #    name, Debian's package, library, environment
-DEBIAN = (
+DEBIAN: tuple[tuple[str, str, str, Mapping[str, str]], ...] = (
     ("PoCL", "pocl-opencl-icd", "libpocl.so.2", {}),
     ("Mesa rusticl", "mesa-opencl-icd", "libRusticlOpenCL.so.1", {"RUSTICL_ENABLE": "llvmpipe"}),
     ("Mesa Clover", "mesa-opencl-icd", "libMesaOpenCL.so.1", {"LP_CL": "1"}),

@@ -72,7 +72,7 @@ def _helpers(run: Run) -> str:
 
 def _steps(run: Run) -> str:
     """The best of the tutorial's steps over its first."""
-    (first, *_), rows = _rows(run, "naive") or [None], [row for row in _rows(run) if row.variant in LADDER]
+    first, rows = next(iter(_rows(run, "naive")), None), [row for row in _rows(run) if row.variant in LADDER]
     if first is None:
         return _lacking(run)
     best = max(rows, key=lambda row: _rate(row, "kernel"))
@@ -131,13 +131,13 @@ def _energy(run: Run) -> str:
 
 
 def _kernel_time(run: Run) -> str:
-    (row, *_) = _rows(run, "mali-sgemm") or [None]
+    row = next(iter(_rows(run, "mali-sgemm")), None)
     times = rates.summary(row, "kernel") if row else None
     return units.seconds(times.median) if times else _lacking(run)
 
 
 def _printed(run: Run) -> str:
-    (row, *_) = _rows(run, "mali-sgemm") or [None]
+    row = next(iter(_rows(run, "mali-sgemm")), None)
     return f"printed, {row.check.verdict}" if row and row.matrices else _lacking(run)
 
 

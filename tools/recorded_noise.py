@@ -84,7 +84,11 @@ def jobs(values: Values, base: int, new: int) -> tuple[list[float], list[float]]
     scaled: list[float] = []
     rows = np.array(list(values.values()))
     for before, after in _jobs(rows.shape[1], base, new):
-        noise = measured({key: [row[before]] for key, row in values.items()}, "") if base >= FEW else None
+        noise = (
+            measured({key: [row[before].tolist()] for key, row in values.items()}, "")
+            if base >= FEW
+            else None
+        )
         changes = np.median(rows[:, after], axis=1) - np.median(rows[:, before], axis=1)
         for key, change in zip(values, changes.tolist(), strict=True):
             apart.append(change)

@@ -43,6 +43,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {  # what is named nowhere is a how-to
         "kernels.md",
         "cpu-packed.md",
         "nv-async.md",
+        "small.md",
         "nv-mma.md",
         "nv-wgmma.md",
         "intel-block.md",
@@ -200,8 +201,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
             files.append(File.generated(config, name, **given))
 
     pages = sources()
-    for name, page in GENERATED.items():
-        add(name, content=page())
+    for name, make in GENERATED.items():
+        add(name, content=make())
     for name, page in pages.items():
         text = (ROOT / page).read_text(encoding="utf-8")
         add(name, content=text)

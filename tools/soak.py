@@ -66,7 +66,7 @@ def main() -> int:
     if missing := [key for key in FAULTS if key not in found]:
         print(f"no result of {', '.join(missing)}: docs/faults.md stays as it was", file=sys.stderr)
         return 1
-    result = {
+    result: dict[str, Any] = {
         "gemmbench": __version__,
         "date": datetime.now(timezone.utc).date().isoformat(),
         "system": platform.system(),

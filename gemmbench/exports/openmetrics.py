@@ -122,6 +122,8 @@ def _case(run: Run, row: Row, name: str) -> dict[str, str]:
     }
     if row.problem:
         names |= {"m": str(row.problem.m), "n": str(row.problem.n), "k": str(row.problem.k)}
+        names |= {"ops": row.problem.ops} if row.problem.ops != "NN" else {}
+        names |= {"batch": str(row.problem.count)} if row.problem.count > 1 else {}
     return names
 
 

@@ -22,7 +22,7 @@ from typing import Protocol
 import numpy as np
 
 from gemmbench.gemm.operands import Matrices, guarded, load_operands, save_result
-from gemmbench.gemm.reference import Reference, merged
+from gemmbench.gemm.reference import BatchReference, Reference, merged
 from gemmbench.gemm.verify import GUARD, poison
 from gemmbench.model import units
 from gemmbench.model.case import Case, Operands, Policy
@@ -161,8 +161,14 @@ class Answers:
 
     def _shown(self) -> dict[str, Elements]:
         """Those of A, B, C before and the result that have no more than `SHOWN` rows and columns."""
+        if self._problem.batch > 1:
+            return {}
         dtype, result = DTYPES[self._problem.dtype], self._problem.result
-        matrices = {"A": (self._values.a, dtype), "B": (self._values.b, dtype)}
+        problem, values = self._problem, self._values
+        matrices = {
+            "A": (values.a.T if problem.trans_a else values.a, dtype),
+            "B": (values.b.T if problem.trans_b else values.b, dtype),
+        }
         if self._problem.beta != 0:
             matrices["C before"] = self._values.c, result
         if self._result is not None:
@@ -227,7 +233,7 @@ class Answers:
 
     def _unlike(self, rng: np.random.Generator) -> ReferenceArray:
         """Finite random numbers of an answer's size: the right answer's own, moved, with other signs."""
-        m, n, kind = self._problem.m, self._problem.n, self._values.c.dtype
+        (m, n), kind = self._values.c.shape, self._values.c.dtype
         drawn = rng.integers(-99, 99, (m, n)).astype(kind)
         if self._result is None or not self._result.size:
             return drawn
@@ -242,11 +248,12 @@ def unwritten(problem: Gemm, values: Matrices) -> ReferenceArray:
     return values.c if problem.beta != 0 else np.full_like(values.c, poison(problem.result))
 
 
-def _reference(problem: Gemm, values: Matrices, budget_s: float) -> Reference:
+def _reference(problem: Gemm, values: Matrices, budget_s: float) -> Reference | BatchReference:
     """The reference of some operands, which keep it: it is the same for every kernel."""
     made = values.references.get(budget_s)
     if made is None:
-        made = Reference(problem, values.a, values.b, values.generated, budget_s)
+        kind = Reference if problem.batch == 1 else BatchReference
+        made = kind(problem, values.a, values.b, values.generated, budget_s)
         values.references[budget_s] = made
     return made
 

@@ -46,7 +46,9 @@ def comparisons(runs: Sequence[Run]) -> list[Comparison]:
             continue
         setting = Setting(subject.device, subject.dtype)
         squares = [
-            problem for problem in problems(subject.run, setting) if problem.is_square and problem.m > 1
+            problem
+            for problem in problems(subject.run, setting)
+            if problem.is_square and problem.m > 1 and (problem.ops, problem.count) == ("NN", 1)
         ]
         rates = {problem: _rates(subject.run, setting, problem) for problem in squares}
         for published in PUBLISHED:

@@ -40,6 +40,8 @@ class Kernel:
         tile: rows and columns of C that a work-group computes; None where its groups are no such tiles.
         source: its text.
         room: elements behind A, B and C that a missing guard may reach, in rows of each.
+        ops: how A and B are stored, as `Gemm.ops`.
+        batch: problems in a launch.
     """
 
     run: Run
@@ -48,14 +50,17 @@ class Kernel:
     tile: tuple[int, int] | None = None
     source: str = ""
     room: int = 0
+    ops: str = "NN"
+    batch: int = 1
 
     def problem(self, dtype: str) -> Gemm:
         """The odd problem that it is tested on, with the scalars that it takes."""
-        odd = edge_problem(dtype, self.edge)
+        odd = edge_problem(dtype, self.edge, self.ops)
         return replace(
             odd,
             alpha=1.0 if "alpha" in self.without else odd.alpha,
             beta=0.0 if "beta" in self.without else odd.beta,
+            batch=self.batch,
         )
 
     def test(
@@ -69,9 +74,8 @@ class Kernel:
             unwritten: what C holds where beta is 0; None for NaN.
         """
         wide = {name: 0 if name in self.without else gap for name, gap in gaps.items()}
-        layout = Layout(
-            problem.k + wide.get("lda", 0), problem.n + wide.get("ldb", 0), problem.n + wide.get("ldc", 0)
-        )
+        names = ("lda", "ldb", "ldc")
+        layout = Layout(*(ld + wide.get(name, 0) for name, ld in zip(names, problem.tight, strict=True)))
         return ExactTest.of(problem, layout, self.room, unwritten)
 
     def error(self, test: ExactTest) -> str:
@@ -99,6 +103,12 @@ def tested(kernel: Kernel, dtype: str) -> str:
 
 def _causes(kernel: Kernel, test: ExactTest, result: ReferenceArray) -> Iterator[str]:
     """Sentences about what the kernel may do wrong; none where nothing fits."""
+    if test.problem.batch > 1:
+        test = kernel.test(replace(test.problem, batch=1))
+        result = kernel.run(test)
+        if not test.error(result, kernel.tile):
+            yield "It is right on one problem: does it step from each problem of a batch to the next?"
+            return
     edge = math.lcm(*(kernel.tile or ()), kernel.edge, _DEPTH)
     if edge > _MOST_EASY:
         edge = round_up(kernel.edge, _DEPTH)
@@ -128,8 +138,10 @@ def _of_harder(kernel: Kernel, easy: Gemm) -> Iterator[str]:
     if kernel.error(kernel.test(easy, {})):
         yield "C is read although beta is 0: it may hold NaN then, and must not be read."
     for name, (length, inside) in {
-        "lda": ("k", "A"), "ldb": ("n", "B"), "ldc": ("n", "C"),
-    }.items():  # fmt: skip
+        "lda": ("m" if easy.trans_a else "k", "A"),
+        "ldb": ("k" if easy.trans_b else "n", "B"),
+        "ldc": ("n", "C"),
+    }.items():
         if name not in kernel.without and kernel.error(kernel.test(easy, {name: _GAPS[name]}, 0.0)):
             yield f"{name} is larger than {length} here: does the kernel step through {inside} with it?"
     for name, scaled, what in (

@@ -26,7 +26,7 @@ _FILES = ("libclblast.so.1", "libclblast.dylib", "clblast.dll")
 _ADVICE = "install CLBlast (libclblast1 on Debian and Ubuntu)"
 
 _ROW_MAJOR = 101
-_NOT_TRANSPOSED = 111
+_NOT_TRANSPOSED, _TRANSPOSED = 111, 112
 
 # Its own refusals, as its header names them. The other statuses are OpenCL's, or say that a call is wrong.
 _REFUSALS: dict[int, tuple[Status, str]] = {
@@ -42,12 +42,13 @@ def _half(value: float) -> int:
     return int(np.float16(value).view(np.uint16))
 
 
-# By data type: the function, how alpha and beta are passed, and how they are made.
+# By data type: the function (and of a batch), how alpha and beta are passed, and how they are made.
 _FUNCTIONS: Mapping[str, tuple[str, Any, Callable[[float], float]]] = {
     "float": ("CLBlastSgemm", ctypes.c_float, float),
     "double": ("CLBlastDgemm", ctypes.c_double, float),
     "half": ("CLBlastHgemm", ctypes.c_uint16, _half),
 }
+_OF_BATCH = "StridedBatched"
 
 
 class Clblast:
@@ -62,10 +63,10 @@ class Clblast:
         self.title = _title(self._library)
 
     def enqueue(self, problem: Gemm, layout: Layout, a: int, b: int, c: int, queue: int) -> None:
-        """Put C = alpha A B + beta C, row-major, into a queue; returns before it has run.
+        """Put C = alpha op(A) op(B) + beta C, row-major, into a queue; returns before it has run.
 
         Args:
-            problem: none of its lengths is 0: CLBlast refuses such.
+            problem: none of its lengths is 0: CLBlast refuses such. A batch is one call, too.
             layout: leading dimensions.
             a: the ``cl_mem`` of A.
             b: of B.
@@ -77,14 +78,23 @@ class Clblast:
         """
         name, scalar, made = _FUNCTIONS[problem.dtype]
         memory, length = ctypes.c_void_p, ctypes.c_size_t
-        status = getattr(self._library, name)(
-            *(_ROW_MAJOR, _NOT_TRANSPOSED, _NOT_TRANSPOSED),
+        several = problem.batch > 1
+
+        def matrix(rows: int, address: int, ld: int) -> tuple[Any, ...]:
+            apart = (length(rows * ld),) if several else ()
+            return memory(address), length(0), length(ld), *apart
+
+        status = getattr(self._library, f"{name}{_OF_BATCH}" if several else name)(
+            _ROW_MAJOR,
+            _TRANSPOSED if problem.trans_a else _NOT_TRANSPOSED,
+            _TRANSPOSED if problem.trans_b else _NOT_TRANSPOSED,
             *map(length, (problem.m, problem.n, problem.k)),
             scalar(made(problem.alpha)),
-            *(memory(a), length(0), length(layout.lda)),
-            *(memory(b), length(0), length(layout.ldb)),
+            *matrix(problem.stored_a[0], a, layout.lda),
+            *matrix(problem.stored_b[0], b, layout.ldb),
             scalar(made(problem.beta)),
-            *(memory(c), length(0), length(layout.ldc)),
+            *matrix(problem.m, c, layout.ldc),
+            *((length(problem.batch),) if several else ()),
             ctypes.byref(memory(queue)),
             None,  # no event: it would be the last pass's alone
         )

@@ -29,7 +29,7 @@ from gemmbench.gemm.operands import (
     load_operands,
     operand_sets,
 )
-from gemmbench.gemm.verify import ExactTest, edge_problem
+from gemmbench.gemm.verify import BATCH, ExactTest, edge_problem
 from gemmbench.ladder import BY_NAME
 from gemmbench.ladder.variant import Layout, round_up
 from gemmbench.model.case import Case, Operands, Policy
@@ -337,13 +337,12 @@ class Cublas:
         )
         self.title = f"cuBLAS {'.'.join(str(self._property(part)) for part in _VERSION_PARTS)}"
 
-    def enqueue(
-        self, problem: Gemm, layout: Layout, a: int, b: int, c: int, transposed_b: bool = False
-    ) -> None:
-        """Put C = alpha A B + beta C, row-major, into the stream; returns before it has run.
+    def enqueue(self, problem: Gemm, layout: Layout, a: int, b: int, c: int) -> None:
+        """Put C = alpha op(A) op(B) + beta C, row-major, into the stream; returns before it has run.
 
         cuBLAS knows columns only. A row-major matrix read by columns is its transpose, and the transpose of
-        A B is that of B times that of A: so B goes first, and n before m.
+        A B is that of B times that of A: so B goes first, and n before m. What is stored transposed here is
+        so there, too.
 
         Args:
             problem: any.
@@ -351,7 +350,6 @@ class Cublas:
             a: the device address of A.
             b: of B.
             c: of C.
-            transposed_b: B lies in memory as its transpose, in rows of k.
 
         Raises:
             NotMeasuredError: unsupported: not this type or shape on this GPU; failed: with its status.
@@ -360,22 +358,30 @@ class Cublas:
             return
         form = _FORMS[problem.dtype]
         # Where only k is not, it does not refuse: cuBLAS 13.1 reads past the ends of rows, and answers wrong.
-        if any(length % form.step for length in (problem.n, problem.k, layout.lda, layout.ldb)):
-            lengths = "n, k, lda and ldb" if problem.ld else "n and k"
-            raise NotMeasuredError(
-                "unsupported",
-                f"cuBLAS takes {problem.dtype} only with {lengths} that are multiples of {form.step}",
-            )
+        odd = problem.n, problem.k, problem.m if problem.trans_a else 0, layout.lda, layout.ldb
+        if any(length % form.step for length in odd):
+            lengths = ["m"] * problem.trans_a + ["n", "k"] + (["lda", "ldb"] if problem.ld else [])
+            *others, last = lengths
+            wanted = f"{', '.join(others)} and {last} that are multiples of {form.step}"
+            raise NotMeasuredError("unsupported", f"cuBLAS takes {problem.dtype} only with {wanted}")
+        several = problem.batch > 1
+
+        def matrix(address: int, kind: int, ld: int, rows: int) -> tuple[Any, ...]:
+            apart = (ctypes.c_longlong(rows * ld),) if several else ()
+            return ctypes.c_void_p(address), kind, max(1, ld), *apart
+
         self._call(
-            "cublasGemmEx",
+            "cublasGemmStridedBatchedEx" if several else "cublasGemmEx",
             self._handle,
-            *(_TRANSPOSED if transposed_b else _NOT_TRANSPOSED, _NOT_TRANSPOSED),
+            _TRANSPOSED if problem.trans_b else _NOT_TRANSPOSED,
+            _TRANSPOSED if problem.trans_a else _NOT_TRANSPOSED,
             *(problem.n, problem.m, problem.k),
             ctypes.byref(form.scalar(_scalar(form, problem.alpha))),
-            *(ctypes.c_void_p(b), form.operands, max(1, problem.k if transposed_b else layout.ldb)),
-            *(ctypes.c_void_p(a), form.operands, max(1, layout.lda)),
+            *matrix(b, form.operands, layout.ldb, problem.stored_b[0]),
+            *matrix(a, form.operands, layout.lda, problem.stored_a[0]),
             ctypes.byref(form.scalar(_scalar(form, problem.beta))),
-            *(ctypes.c_void_p(c), form.result, max(1, layout.ldc)),
+            *matrix(c, form.result, layout.ldc, problem.m),
+            *((problem.batch,) if several else ()),
             *(form.compute, _ANY_ALGORITHM),
         )
 
@@ -441,7 +447,7 @@ class CublasExecutor:
         self._held = ExitStack()  # as long as the process lives
         workspace = self._held.enter_context(self._cuda.memory(WORKSPACE_BYTES))
         self._library = Cublas(self._cuda.stream, workspace)
-        self._exact: dict[str, str] = {}  # by data type
+        self._exact: dict[tuple[str, str, int], str] = {}  # by data type, layout and problems
 
     def build(self, case: Case) -> Built:
         return Built()
@@ -455,17 +461,22 @@ class CublasExecutor:
         return CublasBench(self._cuda, self._library, case, policy, self._facts, exact_error)
 
     def _exact_error(self, case: Case) -> str:
-        if case.dtype not in self._exact:
-            odd = edge_problem(case.dtype, BY_NAME[case.variant].edge({}))
+        assert case.problem is not None
+        batch = BATCH if case.problem.batch > 1 else 1
+        key = case.dtype, case.problem.ops, batch
+        if key not in self._exact:
+            odd = edge_problem(case.dtype, BY_NAME[case.variant].edge({}), case.problem.ops)
             m, n, k = (round_up(length, step(case.dtype)) for length in (odd.m, odd.n, odd.k))
-            tests = (replace(odd, m=m, n=n, k=k), replace(odd, m=m, n=n, k=k, alpha=1.0, beta=0.0))
-            self._exact[case.dtype] = next((error for test in tests if (error := self.exact_run(test))), "")
-        return self._exact[case.dtype]
+            odd = replace(odd, m=m, n=n, k=k, batch=batch)
+            tests = (odd, replace(odd, alpha=1.0, beta=0.0))
+            self._exact[key] = next((error for test in tests if (error := self.exact_run(test))), "")
+        return self._exact[key]
 
     def exact_run(self, problem: Gemm) -> str:
         """Run one exact problem in padded, guarded memory; what is wrong, or ""."""
-        lengths = (problem.k + 3, problem.n + 5, problem.n + 7)
-        test = ExactTest.of(problem, Layout(*(round_up(n, step(problem.dtype)) for n in lengths)))
+        lengths = zip(problem.tight, (3, 5, 7), strict=True)
+        layout = Layout(*(round_up(length + gap, step(problem.dtype)) for length, gap in lengths))
+        test = ExactTest.of(problem, layout)
         result = np.empty_like(test.host["C"])
         with ExitStack() as stack:
             device = {
@@ -524,18 +535,23 @@ class CublasBench:
         exact_error: Callable[[], str],
     ) -> None:
         assert case.problem is not None
-        self._cuda, self._library, self._problem = cuda, library, case.problem
+        problem = case.problem
+        if case.operands.transposed_b and not problem.trans_b:
+            lda, _, ldc = problem.ld or problem.tight
+            problem = replace(problem, trans_b=True, ld=(lda, problem.k, ldc))
+            case = replace(case, problem=problem)
+        self._cuda, self._library, self._problem = cuda, library, problem
         self._exact_error = exact_error
-        self._transposed_b = case.operands.transposed_b
         self._values = load_operands(case, policy.seed)
-        self._stored = self._values.stored(case.problem)
-        sums = BY_NAME[case.variant].sums.get(case.problem.dtype, "")
+        self._stored = self._values.stored(problem)
+        sums = BY_NAME[case.variant].sums.get(problem.dtype, "")
         self._answers = Answers(case, self._values, policy, sums)
-        self.sets = operand_sets(case.problem, facts, policy)
+        self.sets = operand_sets(problem, facts, policy)
         self._pinned = policy.memory != "pageable"
         self._next, self._last = 0, ""  # the clock of the last batch, if C was not filled since
         self._comparer: CudaComparer | None = None
         self._graphs: dict[int, ctypes.c_void_p] = {}  # by the number of problems
+        self._kept: dict[tuple[str, int], int] = {}  # addresses of what goes before each launch
         with ExitStack() as stack:  # closes what there is, should the memory not suffice
             self._operands = [self._made(stack) for _ in range(self.sets)]
             self._cuda.finish()
@@ -544,7 +560,7 @@ class CublasBench:
         notes = (f"{library.title}, {_CLOCK}",)
         self.scopes = "device", "host", *([PAGEABLE] if self._pinned else [])
         ahead = ("device", CHECKED)
-        checked = case.problem.beta == 0 and self._stored.c.nbytes % 4 == 0
+        checked = problem.beta == 0 and self._stored.c.nbytes % 4 == 0
         self.prepared = Prepared(
             self.scopes, ahead, Built(), memory, self.sets, notes, parts=True, checked=checked
         )
@@ -578,7 +594,7 @@ class CublasBench:
         self._stack.close()
 
     def _made(self, stack: ExitStack) -> _Set:
-        values = {"A": self._stored.a, "B": self._laid(self._stored.b), "C": self._answers.before}
+        values = {"A": self._stored.a, "B": self._stored.b, "C": self._answers.before}
         made = _Set({}, {}, {})
         for name, matrix in values.items():
             made.pageable[name] = page_aligned(matrix.size, matrix.dtype).reshape(matrix.shape)
@@ -604,7 +620,7 @@ class CublasBench:
 
     def put(self, values: Matrices) -> None:
         """Replace A and B of the first operand set."""
-        for name, matrix in (("A", values.a), ("B", self._laid(values.b))):
+        for name, matrix in (("A", values.a), ("B", values.b)):
             self._operands[0].host[name][...] = matrix
             self._cuda.to_device(self._operands[0].device[name], self._operands[0].host[name])
 
@@ -679,12 +695,10 @@ class CublasBench:
         walls: list[float] = []
         watches = cuda.watches(count)
         with ExitStack() as stack:
-            flushed = stack.enter_context(cuda.memory(manner.flush_bytes)) if manner.flush_bytes else 0
-            drawn = stack.enter_context(cuda.memory(nbytes)) if manner.resets else 0
+            flushed = self._scratch("flush", manner.flush_bytes) if manner.flush_bytes else 0
+            drawn = self._scratch("C", nbytes) if manner.resets else 0
             flag = stack.enter_context(cuda.pinned((4,), np.dtype(np.uint32)))
             flag[...] = 0
-            if drawn:
-                cuda.to_device(drawn, np.ascontiguousarray(self._stored.c))
             for number, watch in enumerate(watches):
                 operands = self._operands[self._next % self.sets]
                 self._next += 1
@@ -707,6 +721,15 @@ class CublasBench:
                 walls.append(time.perf_counter() - start)
             cuda.finish()
         return walls if manner.wall else [max(cuda.seconds(watch), _TICK_S) for watch in watches]
+
+    def _scratch(self, what: str, nbytes: int) -> int:
+        """The address of memory that stays: a device that power limits must not rest between two requests."""
+        if (what, nbytes) not in self._kept:
+            address = self._stack.enter_context(self._cuda.memory(nbytes))
+            if what == "C":
+                self._cuda.to_device(address, np.ascontiguousarray(self._stored.c))
+            self._kept[what, nbytes] = address
+        return self._kept[what, nbytes]
 
     def _graph(self, count: int) -> ctypes.c_void_p:
         """So many problems as a CUDA graph.
@@ -732,11 +755,7 @@ class CublasBench:
 
     def _enqueue(self, operands: _Set) -> None:
         a, b, c = (operands.device[name] for name in ("A", "B", "C"))
-        self._library.enqueue(self._problem, Layout.of(self._problem), a, b, c, self._transposed_b)
-
-    def _laid(self, b: ReferenceArray) -> ReferenceArray:
-        """B as it lies in memory."""
-        return np.ascontiguousarray(b[:, : self._problem.n].T) if self._transposed_b else b
+        self._library.enqueue(self._problem, Layout.of(self._problem), a, b, c)
 
     def _host_run(self, operands: _Set, clock: str) -> dict[str, float]:
         """From operands in host memory to C in host memory: see `Laps`."""

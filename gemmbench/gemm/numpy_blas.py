@@ -17,6 +17,7 @@ import numpy as np
 
 from gemmbench.gemm.answers import Answers
 from gemmbench.gemm.operands import Matrices, compared, launched_batch, load_operands, rotating_sets
+from gemmbench.gemm.verify import stack
 from gemmbench.ladder.variant import Layout
 from gemmbench.measure.host import (
     Pool,
@@ -65,7 +66,7 @@ class NumpyExecutor:
     def multiply(
         self, problem: Gemm, a: ReferenceArray, b: ReferenceArray, c: ReferenceArray, out: ReferenceArray
     ) -> None:
-        """out = alpha A B + beta C; c is not read if beta is 0."""
+        """out = alpha op(A) op(B) + beta C; c is not read if beta is 0."""
         gemm(problem, a, b, c, out)
 
     def pool(self) -> Pool | None:
@@ -167,9 +168,17 @@ class NumpyBench:
     def _inside(
         self, a: ReferenceArray, b: ReferenceArray, c: ReferenceArray, out: ReferenceArray
     ) -> tuple[ReferenceArray, ReferenceArray, ReferenceArray, ReferenceArray]:
-        """Views of the matrices without what stands between their rows."""
-        n, k = self._problem.n, self._problem.k
-        return a[:, :k], b[:, :n], c[:, :n], out[:, :n]
+        """op(A), op(B), C and the result without what stands between rows: views, of a batch stacks."""
+        wide_a, wide_b, n = self._problem.tight
+        views = a[:, :wide_a], b[:, :wide_b], c[:, :n], out[:, :n]
+        if self._problem.batch > 1:
+            views = tuple(stack(matrix, self._problem.batch) for matrix in views)  # type: ignore[assignment]
+        a, b, c, out = views
+        a, b = (
+            a.swapaxes(-1, -2) if self._problem.trans_a else a,
+            b.swapaxes(-1, -2) if self._problem.trans_b else b,
+        )
+        return a, b, c, out
 
     # --- batches ---
 
@@ -232,7 +241,7 @@ class NumpyBench:
 
 
 def gemm(problem: Gemm, a: ReferenceArray, b: ReferenceArray, c: ReferenceArray, out: ReferenceArray) -> None:
-    """out = alpha A B + beta C; c is not read if beta is 0."""
+    """out = alpha op(A) op(B) + beta C; c is not read if beta is 0."""
     np.matmul(a, b, out=out)
     if problem.alpha != 1:
         out *= out.dtype.type(problem.alpha)
@@ -245,7 +254,7 @@ def gemm(problem: Gemm, a: ReferenceArray, b: ReferenceArray, c: ReferenceArray,
 
 _NAMES = ("mkl_rt", "blis", "openblas", "blas")
 _ROW_MAJOR = 101
-_NOT_TRANSPOSED = 111
+_NOT_TRANSPOSED, _TRANSPOSED = 111, 112
 _FUNCTIONS = {"float": ("cblas_sgemm", ctypes.c_float), "double": ("cblas_dgemm", ctypes.c_double)}
 _PREFIXES = ("", "scipy_")  # of functions: scipy's own OpenBLAS has one
 
@@ -312,6 +321,11 @@ class CblasExecutor(NumpyExecutor):
             out[...] = c
         if not problem.m or not problem.n:
             return
+        if problem.batch > 1:  # the interface has no batches: a call for each
+            single = replace(problem, batch=1)
+            for each in zip(a, b, c, out, strict=True):
+                self.multiply(single, *each)
+            return
 
         layout = Layout.of(problem)
 
@@ -319,7 +333,9 @@ class CblasExecutor(NumpyExecutor):
             return ctypes.c_void_p(values.ctypes.data), max(1, ld)
 
         _function(self._library, name)(
-            *(_ROW_MAJOR, _NOT_TRANSPOSED, _NOT_TRANSPOSED),
+            _ROW_MAJOR,
+            _TRANSPOSED if problem.trans_a else _NOT_TRANSPOSED,
+            _TRANSPOSED if problem.trans_b else _NOT_TRANSPOSED,
             *(problem.m, problem.n, problem.k),
             scalar(problem.alpha),
             *matrix(a, layout.lda),

@@ -13,14 +13,14 @@ import pyopencl as cl
 
 from gemmbench.gemm import causes
 from gemmbench.gemm.opencl_bench import Bench, Bind, LoweringBench, Prepared, Step, Timed
-from gemmbench.gemm.verify import ExactTest, edge_problem
+from gemmbench.gemm.verify import BATCH, ExactTest, edge_problem
 from gemmbench.ladder import variant_of
 from gemmbench.ladder.variant import Group, Layout, Pass, Variant, round_up
 from gemmbench.model import instrument
 from gemmbench.model.case import Case, Operands, Policy
 from gemmbench.model.dtypes import DTYPES, ReferenceArray
 from gemmbench.model.instrument import NotMeasuredError
-from gemmbench.model.kernel_files import text
+from gemmbench.model.kernel_files import TRANSPOSED, text
 from gemmbench.model.problem import Gemm
 from gemmbench.opencl.runtime import Built, Runtime, choose, errors, rebuild, resources_of
 
@@ -44,14 +44,14 @@ class GemmExecutor:
     def prepare(
         self, case: Case, policy: Policy, like: Bench | None = None, problem: Gemm | None = None
     ) -> Bench:
-        variant, parameters, root = _variant(case), self._compiled(case), case.former
+        variant, parameters = _variant(case), self._compiled(case)
         with errors(), _of_other_folder(case):
             programs = self._programs_of(case)
             smaller = self._smaller_groups(case, programs)
             bind = partial(self.bind, variant, parameters, programs, fixed=_fixed(case))
             timed = Timed(
                 bind,
-                partial(self._exact_error, variant, case.dtype, parameters, bind, root),
+                partial(self._exact_error, variant, case, parameters, bind),
                 self._built(case, programs, smaller),
                 (*self.notes, *smaller_notes(smaller)),
                 variant.sums.get(case.dtype, ""),
@@ -80,7 +80,7 @@ class GemmExecutor:
                     name: side
                     for step, _, group in smaller
                     if step.role == "multiply"
-                    for name, side in zip(("WX", "WY"), group, strict=True)
+                    for name, side in zip(("WX", "WY"), group, strict=False)
                 },
             },
             variant.fingerprint(case.dtype, numbers, case.former),
@@ -91,7 +91,7 @@ class GemmExecutor:
     ) -> tuple[tuple[Pass, Group, Group], ...]:
         """Passes whose work-groups are smaller than planned, with the planned group and the one launched."""
         assert case.problem is not None
-        variant, parameters = variant_of(case), self._compiled(case)
+        variant, parameters = _variant(case), self._compiled(case)
         chosen = variant.chosen(case.problem, self.runtime.facts, parameters)
         values = variant.values(case.problem, {**parameters, **chosen})
         groups = (
@@ -124,6 +124,12 @@ class GemmExecutor:
             NotMeasuredError: they do not compile, or not for the variant's target.
         """
         options = variant.options(dtype, parameters)
+        for file in variant.files if root else ():
+            for name, (*_, macro) in TRANSPOSED.items():
+                multiplies = any(step.file == file and step.role == "multiply" for step in variant.passes)
+                if macro in options and multiplies and macro.removeprefix("-D") not in text(file, root):
+                    why = f"that {file} takes no {name} that is stored transposed"
+                    raise NotMeasuredError("unsupported", why)
         return {file: self._program(file, options, variant.target, root) for file in variant.files}
 
     def _program(self, file: str, options: tuple[str, ...], target: str, root: str) -> Built:
@@ -180,11 +186,13 @@ class GemmExecutor:
             prepared.append(Prepared(step.role, step.kernel, kernel, rounded, group, held))
         return prepared
 
-    def _exact_error(
-        self, variant: Variant, dtype: str, parameters: Mapping[str, int], bind: Bind, root: str = ""
-    ) -> str:
+    def _exact_error(self, variant: Variant, case: Case, parameters: Mapping[str, int], bind: Bind) -> str:
         """What is wrong on shapes around the tile, with guard cells and NaN where nothing may be read."""
-        key = (variant.name, variant.files, variant.flags, dtype, tuple(sorted(parameters.items())), root)
+        assert case.problem is not None
+        dtype, root, ops = case.dtype, case.former, case.problem.ops
+        batch = BATCH if case.problem.batch > 1 else 1
+        numbers = tuple(sorted(parameters.items()))
+        key = (variant.name, variant.files, variant.flags, dtype, ops, batch, numbers, root)
         if key not in self._exact:
             edge = variant.edge(parameters)
             file = next((step.file for step in variant.passes if step.role == "multiply"), "")
@@ -196,6 +204,8 @@ class GemmExecutor:
                 text(file, root) if file else "",
                 # A kernel that nobody has looked at under a simulator may reach far past its operands.
                 edge if variant.own else 0,
+                ops,
+                batch,
             )
             self._exact[key] = causes.tested(kernel, dtype)
         return self._exact[key]
@@ -258,6 +268,11 @@ def _check_arguments(kernel: Any, step: Pass, known: Mapping[str, Any]) -> None:
             kind = "a buffer" if isinstance(known[name], cl.MemoryObjectHolder) else known[name].dtype.name
             what = f"argument {number + 1} of {step.kernel} is not {name}, which is {kind}"
             raise NotMeasuredError("failed", f"{what}: arguments says {names}") from None
+
+
+def _batch(case: Case) -> int:
+    """Problems of the exact test of a case."""
+    return BATCH if case.problem and case.problem.batch > 1 else 1
 
 
 def _fixed(case: Case) -> bool:

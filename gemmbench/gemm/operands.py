@@ -14,8 +14,8 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from gemmbench.gemm.reference import Reference
-from gemmbench.gemm.verify import GUARD, poison, random_operands, widened
+from gemmbench.gemm.reference import BatchReference, Reference
+from gemmbench.gemm.verify import GUARD, poison, random_operands, transposed, widened
 from gemmbench.ladder.variant import Layout
 from gemmbench.model.case import Case, Operands, Policy
 from gemmbench.model.device import DeviceFacts, last_level_cache
@@ -136,30 +136,34 @@ def host_batch(run: Callable[[], dict[str, float]], clock: str, count: int) -> B
 
 @dataclass(frozen=True)
 class Matrices:
-    """A (m x k), B (k x n), C before (m x n), and whether they are gemmbench's own: uniform."""
+    """op(A) (m x k), op(B) (k x n), C before (m x n), and whether they are gemmbench's own: uniform.
+
+    Of a batch, those of every problem, one below the other.
+    """
 
     a: ReferenceArray
     b: ReferenceArray
     c: ReferenceArray
     generated: bool
-    references: dict[float, Reference] = field(default_factory=dict, compare=False)  # by the row's budget
+    # By the row's budget.
+    references: dict[float, Reference | BatchReference] = field(default_factory=dict, compare=False)
 
     def stored(self, problem: Gemm) -> Matrices:
-        """The same with the problem's leading dimensions.
+        """A, B and C as the problem stores them: transposed or not, with its leading dimensions.
 
         Between the rows of A and B stands what no kernel may read, between those of C guards that it keeps.
         """
         layout, unread = Layout.of(problem), poison(DTYPES[problem.dtype])
         return replace(
             self,
-            a=widened(self.a, layout.lda, unread),
-            b=widened(self.b, layout.ldb, unread),
+            a=widened(transposed(self.a, problem.batch) if problem.trans_a else self.a, layout.lda, unread),
+            b=widened(transposed(self.b, problem.batch) if problem.trans_b else self.b, layout.ldb, unread),
             c=guarded(problem, self.c),
         )
 
 
 def guarded(problem: Gemm, c: ReferenceArray) -> ReferenceArray:
-    """C (m x n) in rows of ldc elements, guards between them: m x ldc."""
+    """C (m x n, of every problem) in rows of ldc elements, guards between them: m x ldc."""
     return widened(c, Layout.of(problem).ldc, c.dtype.type(GUARD))
 
 
@@ -194,9 +198,11 @@ _LARGE_BYTES = 1 << 28
 def _load(problem: Gemm, files: Operands, seed: int) -> Matrices:
     a, b, c = random_operands(problem, seed, files.values)
     if files.a:
-        a = read_matrix(files.a, MatrixHeader(problem.m, problem.k, problem.dtype))
+        a = read_matrix(files.a, MatrixHeader(*problem.stored_a, problem.dtype))
+        a = a.T if problem.trans_a else a
     if files.b:
-        b = read_matrix(files.b, MatrixHeader(problem.k, problem.n, problem.dtype))
+        b = read_matrix(files.b, MatrixHeader(*problem.stored_b, problem.dtype))
+        b = b.T if problem.trans_b else b
     if files.c:
         c = read_matrix(files.c, MatrixHeader(problem.m, problem.n, problem.dtype))
     generated = not files.given and files.values == "uniform"

@@ -138,7 +138,9 @@ PROTOCOLS: tuple[Protocol, ...] = (
     ),
     Protocol("chain", "launches in a queue, from the first START to the last END: gaps count", manner=_CHAIN),
     Protocol(
-        "graph", "the chain replayed as a CUDA graph (libraries of CUDA)", manner=replace(_CHAIN, graph=True)
+        "graph",
+        "the chain replayed: CUDA's libraries as a graph; kernels as a command buffer, by the wall clock",
+        manner=replace(_CHAIN, graph=True),
     ),
     Protocol(
         "wall", "the chain by the wall clock: enqueueing and waiting count", manner=replace(_CHAIN, wall=True)

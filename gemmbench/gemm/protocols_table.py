@@ -208,6 +208,8 @@ def records(row: Row) -> list[dict[str, Any]]:
                 "m": problem.m,
                 "n": problem.n,
                 "k": problem.k,
+                "trans_a": problem.trans_a,
+                "trans_b": problem.trans_b,
                 "gflops": None if line.flops_per_s is None else line.flops_per_s / 1e9,
                 "difference": ratio and ratio.median - 1,
                 "low": ratio and ratio.low - 1,

@@ -47,12 +47,13 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
 
+from gemmbench.gemm.verify import stack
 from gemmbench.model.dtypes import DTYPES, DType, ReferenceArray, decode
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Check
@@ -278,11 +279,12 @@ class Reference:
             self._compare(panel, c, c0, sums, findings)
         if self._panels and not self.is_whole and not findings.reasons:
             add = self._residual if self._problem.result.is_float else self._whole_residual
-            add(c, c0, self._model(sums), findings)
+            add(c, c0, self.model(sums), findings)
         reasons = tuple(findings.reasons[:_REASONS])
         return Check("wrong" if reasons else "ok", findings.figures, reasons)
 
-    def _model(self, sums: str) -> Model:
+    def model(self, sums: str) -> Model:
+        """What rounding does to sums that are kept in a data type; "" for C's."""
         result = self._problem.result
         kept = DTYPES[sums] if sums else result
         smallest = 0.0
@@ -299,7 +301,7 @@ class Reference:
     def _compare(
         self, panel: _Panel, c: ReferenceArray, c0: ReferenceArray, sums: str, findings: _Findings
     ) -> None:
-        problem, model = self._problem, self._model(sums)
+        problem, model = self._problem, self.model(sums)
         inexact = problem.result.is_float
         columns = len(panel.columns)
         none = np.zeros(columns)
@@ -483,6 +485,115 @@ class Reference:
         row = int(wrong[0]) if wrong.size else 0
         ratio = abs(float(difference[row])) / _HALF_A_UNIT
         findings.add("residual", ratio, f"the residual of row {row} is {ratio / 2:.6g}, not 0")
+
+
+_DRAWN_PROBLEMS = 4  # of a batch whose every figure is looked at, first and last among them
+_LARGEST_T = 8  # of whole numbers, so that sums of their products are exact in double precision
+_AT_ONCE = 1 << 20  # elements of a batch's matrices in double precision
+
+
+class BatchReference:
+    """alpha A_i B_i of the problems of a batch, made once.
+
+    Drawn problems are compared as `Reference` does, the first and the last always. All of them are compared
+    element by element, where the host can make the products within a row's budget; else by the residual
+    C_i t - alpha A_i (B_i t) - beta C0_i t of every row of every problem, for a random t.
+
+    Args:
+        problem: the problem, a batch.
+        a: m x k of every problem, one below the other, as stored.
+        b: k x n, likewise.
+        generated: whether the operands are the suite's own random ones.
+        budget_s: of the row.
+        rng: draws problems, rows and t.
+    """
+
+    def __init__(
+        self,
+        problem: Gemm,
+        a: ReferenceArray,
+        b: ReferenceArray,
+        generated: bool,
+        budget_s: float,
+        rng: np.random.Generator | None = None,
+    ) -> None:
+        self._problem, self._generated = problem, generated
+        self._rng = rng or np.random.default_rng()
+        self._dtype = DTYPES[problem.dtype]
+        self._a, self._b = stack(a, problem.batch), stack(b, problem.batch)
+        inner = self._rng.integers(0, problem.batch, _DRAWN_PROBLEMS - 2).tolist()
+        drawn = sorted({0, problem.batch - 1, *inner})
+        single, share_s = replace(problem, batch=1), budget_s / len(drawn)
+        self._references = {
+            number: Reference(single, self._a[number], self._b[number], generated, share_s, self._rng)
+            for number in drawn
+        }
+        whole_s = 3 * problem.flops / host_rate() if problem.flops > 1 << 24 else 0.0
+        elements = problem.batch * problem.m * problem.n
+        self.is_whole = elements <= _MOST_ELEMENTS and whole_s <= _SHARE * budget_s
+        t = self._rng.uniform(0.5, 1.0, problem.n) * self._rng.choice((-1.0, 1.0), problem.n)
+        self._t = t if self._dtype.is_float else np.rint(_LARGEST_T * t)
+        each = max(problem.m * problem.k, problem.k * problem.n, problem.m * problem.n, 1)
+        self._parts = list(_parts(problem.batch, max(1, _AT_ONCE // each)))
+        self._products = [self._product(part) for part in self._parts] if elements else []
+
+    def _product(self, part: slice) -> tuple[ReferenceArray, ReferenceArray]:
+        """A B of some problems and sqrt(A.^2 B.^2); where not all of C is compared, applied to t."""
+        a = np.asarray(decode(self._a[part], self._dtype), np.float64)
+        b = np.asarray(decode(self._b[part], self._dtype), np.float64)
+        if not self.is_whole:
+            squares = np.square(a) @ (np.square(b) @ np.square(self._t)[:, None])
+            return a @ (b @ self._t[:, None]), np.sqrt(squares)
+        product = a @ b
+        kind = np.float32 if self._generated else np.float64
+        squares = np.square(a, out=a).astype(kind) @ np.square(b, out=b).astype(kind)
+        return product, np.sqrt(squares)
+
+    def check(self, c: ReferenceArray, c0: ReferenceArray, sums: str = "") -> Check:
+        """Whether C of every problem is right; arguments as of `Reference.check`, one below the other."""
+        batch = self._problem.batch
+        now, before = stack(c, batch), stack(c0, batch)
+        checks = []
+        for number, reference in self._references.items():
+            check = reference.check(now[number], before[number], sums)
+            reasons = tuple(f"in problem {number} of {batch}: {reason}" for reason in check.reasons)
+            checks.append(replace(check, reasons=reasons))
+        checks.append(self._every_problem(now, before, sums))
+        check = merged(checks)
+        return replace(check, reasons=check.reasons[:_REASONS])
+
+    def _every_problem(self, c: ReferenceArray, c0: ReferenceArray, sums: str) -> Check:
+        """All problems: every element, or the residual of every row."""
+        problem, result, findings = self._problem, self._problem.result, _Findings()
+        models = (reference.model(sums) for reference in self._references.values())
+        model = max(models, key=lambda each: each.largest)
+        width = 1.0 if self._generated or self.is_whole else math.sqrt(problem.n)
+        for part, (product, size) in zip(self._parts, self._products, strict=False):
+            got = np.asarray(decode(c[part], result), np.float64)
+            added = moved = np.zeros_like(product)
+            if problem.beta != 0:
+                old = problem.beta * np.asarray(decode(c0[part], result), np.float64)
+                added = moved = old
+                if not self.is_whole:
+                    added = old @ self._t[:, None]
+                    moved = np.sqrt(np.square(old) @ np.square(self._t)[:, None])
+            with np.errstate(all="ignore"):
+                got = got if self.is_whole else got @ self._t[:, None]
+                expected = problem.alpha * product
+                bound = np.full(product.shape, _HALF_A_UNIT)
+                if result.is_float:
+                    bound = model.bound(width * abs(problem.alpha) * size, expected, moved) + model.smallest
+                ratio = np.abs(got - (expected + added)) / (bound + np.finfo(np.float64).tiny)
+            ratio = np.where(np.isnan(ratio), np.inf, ratio)
+            worst, wrong = float(ratio.max()), sorted({*np.nonzero(~(ratio <= 1))[0].tolist()})
+            name, reason = ("element" if self.is_whole else "residual"), ""
+            if wrong:
+                number = part.start + wrong[0]
+                row, column = np.argwhere(~(ratio[wrong[0]] <= 1))[0]
+                where = f"C[{row}][{column}]" if self.is_whole else f"the residual of row {row}"
+                reason = f"problem {number} of {problem.batch} is wrong: {where} is {_times(worst)} its bound"
+            findings.add(name, worst, reason)
+        return Check("wrong" if findings.reasons else "ok", findings.figures, tuple(findings.reasons))
 
 
 def _apply_whole(matrix: ReferenceArray, vector: ReferenceArray) -> ReferenceArray:

@@ -381,7 +381,8 @@ def gemm(run: Run) -> RenderableType:
             problem = row.problem
             assert problem is not None
             dimensions = f"m = {problem.m}, n = {problem.n}, k = {problem.k}{problem.apart(' = ', ', ')}"
-            about = f"C = {problem.alpha:g} A B + {problem.beta:g} C, {row.dtype}, {dimensions}"
+            a, b = "A^T" if problem.trans_a else "A", "B^T" if problem.trans_b else "B"
+            about = f"C = {problem.alpha:g} {a} {b} + {problem.beta:g} C, {row.dtype}, {dimensions}"
             pages += [Sheet(heading=heading(run, row.device, row.dtype), caption=about), Text("")]
         pages += [part for block in blocks for part in (block, Text(""))][:-1]
     idle = notes.not_for({name: what for each in unsuited.values() for name, what in each.items()})

@@ -20,18 +20,20 @@ _CHAR = 128  # integers lie from -128 to 127
 def random_operands(
     problem: Gemm, seed: int = 1, how: Values = "uniform"
 ) -> tuple[ReferenceArray, ReferenceArray, ReferenceArray]:
-    """A (m x k), B (k x n) and C (m x n), uniform in [-1, 1): never zeros, which some devices run faster.
+    """op(A) (m x k), op(B) (k x n) and C (m x n) of every problem, one below the other, uniform in [-1, 1).
 
-    Unless they are asked for, to show by how much; or normal, as torch.randn has them.
+    Never zeros, which some devices run faster, unless they are asked for, to show by how much; or normal, as
+    torch.randn has them.
 
     They are as a device stores them: bfloat16 as its bits. tf32 is stored as float with all of float's
     digits, as a user's matrices are, so that a device has to drop some. Integers are uniform over all that a
     char holds.
-    The same problem gives the same operands.
+    The same problem gives the same operands, however they are stored.
     """
     rng = np.random.default_rng((seed, problem.m, problem.n, problem.k))
 
     def draw(rows: int, columns: int, dtype: DType) -> ReferenceArray:
+        rows *= problem.batch
         if how == "zeros":
             return np.zeros((rows, columns), dtype.numpy)
         if not dtype.is_float:
@@ -68,6 +70,7 @@ def integer_operands(problem: Gemm, seed: int = 1) -> tuple[ReferenceArray, Refe
     rng = np.random.default_rng((seed, problem.m, problem.n, problem.k))
 
     def draw(rows: int, columns: int, dtype: DType) -> ReferenceArray:
+        rows *= problem.batch
         high = most if dtype.is_float else most - 1
         return encode(rng.integers(-most, high, (rows, columns), endpoint=True), dtype)
 
@@ -109,18 +112,37 @@ def _stored(values: ReferenceArray, dtype: DType) -> ReferenceArray:
 def exact_product(problem: Gemm, a: ReferenceArray, b: ReferenceArray, c: ReferenceArray) -> ReferenceArray:
     """alpha A B + beta C in double precision; with beta = 0, C is not read."""
     dtype = DTYPES[problem.dtype]
-    product = problem.alpha * (_numbers(a, dtype) @ _numbers(b, dtype))
+    stacks = (stack(_numbers(matrix, dtype), problem.batch) for matrix in (a, b))
+    product = problem.alpha * np.matmul(*stacks).reshape(c.shape)
     if problem.beta != 0:
         product += problem.beta * _numbers(c, problem.result)
     return np.asarray(product)
 
 
-def edge_problem(dtype: str, edge: int) -> Gemm:
+def stack(matrix: ReferenceArray, batch: int) -> ReferenceArray:
+    """The matrices of a batch that stand one below the other, as a stack: batch x rows x columns."""
+    return matrix.reshape(batch, len(matrix) // batch, matrix.shape[1])
+
+
+def transposed(matrix: ReferenceArray, batch: int = 1) -> ReferenceArray:
+    """The transpose of every matrix of a batch, one below the other."""
+    turned = stack(matrix, batch).transpose(0, 2, 1)
+    return np.asarray(turned.reshape(-1, turned.shape[2]) if batch > 1 else turned[0])
+
+
+def edge_problem(dtype: str, edge: int, ops: str = "NN") -> Gemm:
     """A shape no dimension of which is a multiple of a tile, with alpha and beta that must both be applied.
 
     k stays small enough for sums that are exact in every data type.
+
+    Args:
+        dtype: of A and B.
+        edge: the longest side of a tile.
+        ops: how A and B are stored, as `Gemm.ops`.
     """
-    return Gemm(2 * edge + 3, edge + 5, min(edge + 1, 201), dtype, alpha=2.0, beta=-1.0)
+    trans_a, trans_b = (each == "T" for each in ops)
+    k = min(edge + 1, 201)
+    return Gemm(2 * edge + 3, edge + 5, k, dtype, 2.0, -1.0, trans_a=trans_a, trans_b=trans_b)
 
 
 def compare_exactly(
@@ -162,6 +184,7 @@ def _numbers(stored: ReferenceArray, dtype: DType) -> ReferenceArray:
 
 
 _BEHIND = 64  # guard cells behind C
+BATCH = 3  # problems of the exact test of a batch
 
 
 @dataclass(frozen=True)
@@ -171,9 +194,9 @@ class ExactTest:
     problem: Gemm
     layout: Layout
     host: dict[str, ReferenceArray]  # A, B and C before, flat
-    expected: ReferenceArray  # m x n, in double precision
-    a: ReferenceArray  # m x k, in double precision
-    b: ReferenceArray  # k x n, likewise
+    expected: ReferenceArray  # m x n of every problem, one below the other, in double precision
+    a: ReferenceArray  # op(A), m x k, likewise
+    b: ReferenceArray  # op(B), k x n, likewise
 
     @classmethod
     def of(
@@ -187,14 +210,19 @@ class ExactTest:
             room: rows behind A, B and C that belong to nobody, beside the guard cells.
             before: what C holds where beta is 0; None for what must not be read.
         """
-        layout = layout or Layout(problem.k + 3, problem.n + 5, problem.n + 7)
+        lda, ldb, ldc = problem.tight
+        layout = layout or Layout(lda + 3, ldb + 5, ldc + 7)
         a, b, c = integer_operands(problem)
         dtype, result = DTYPES[problem.dtype], problem.result
         unread = poison(dtype)
         unwritten = poison(result) if before is None else c.dtype.type(before)
         host = {
-            "A": _embed(a, layout.lda, unread, room * layout.lda),
-            "B": _embed(b, layout.ldb, unread, room * layout.ldb),
+            "A": _embed(
+                transposed(a, problem.batch) if problem.trans_a else a, layout.lda, unread, room * layout.lda
+            ),
+            "B": _embed(
+                transposed(b, problem.batch) if problem.trans_b else b, layout.ldb, unread, room * layout.ldb
+            ),
             "C": _embed(
                 c if problem.beta != 0 else np.full_like(c, unwritten),
                 layout.ldc,
@@ -210,24 +238,30 @@ class ExactTest:
     def described(self) -> str:
         """Its shape, scalars and rows, for a sentence."""
         problem, layout = self.problem, self.layout
+        ops = f"{problem.ops}, " if problem.ops != "NN" else ""
         return (
-            f"m {problem.m}, n {problem.n}, k {problem.k}, alpha {problem.alpha:g}, beta {problem.beta:g}, "
-            f"lda {layout.lda}, ldb {layout.ldb}, ldc {layout.ldc}"
+            f"{ops}m {problem.m}, n {problem.n}, k {problem.k}, alpha {problem.alpha:g}, "
+            f"beta {problem.beta:g}, lda {layout.lda}, ldb {layout.ldb}, ldc {layout.ldc}"
+            f"{f', batch {problem.batch}' if problem.batch > 1 else ''}"
         )
 
     def error(self, result: ReferenceArray, tile: tuple[int, int] | None = None) -> str:
         """What is wrong with C as it came back, flat; or ""; `tile` as of `compare_exactly`."""
-        m, n, ldc = self.problem.m, self.problem.n, self.layout.ldc
+        m, n, ldc = self.problem.m * self.problem.batch, self.problem.n, self.layout.ldc
         inside = result[: m * ldc].reshape(m, ldc)
         guard = np.concatenate([inside[:, n:].ravel(), result[m * ldc :]])
         if (guard == result.dtype.type(GUARD)).all():
-            wrong = compare_exactly(self.expected, inside[:, :n], tile)
+            batch = self.problem.batch
+            pairs = zip(stack(self.expected, batch), stack(inside[:, :n], batch), strict=True)
+            each = (compare_exactly(right, got, tile) for right, got in pairs)
+            number, wrong = next(((i, text) for i, text in enumerate(each) if text), (0, ""))
+            wrong = f"in problem {number} of a batch, {wrong}" if wrong and batch > 1 else wrong
             return f"{wrong} ({self.described})" if wrong else ""
         return f"cells outside C were written on the exact test; {self._outside(result)} ({self.described})"
 
     def _outside(self, result: ReferenceArray) -> str:
         """The first cell outside C that was written."""
-        m, n, ldc = self.problem.m, self.problem.n, self.layout.ldc
+        m, n, ldc = self.problem.m * self.problem.batch, self.problem.n, self.layout.ldc
         written = result != result.dtype.type(GUARD)
         written[: m * ldc].reshape(m, ldc)[:, :n] = False
         at = int(np.argmax(written))
@@ -237,7 +271,9 @@ class ExactTest:
 
 def widened(matrix: ReferenceArray, ld: int, fill: Any) -> ReferenceArray:
     """A matrix in rows of ``ld`` elements, the rest filled: rows x ld; itself where its rows are as long."""
-    return matrix if matrix.shape[1] == ld else _embed(matrix, ld, fill).reshape(len(matrix), ld)
+    if matrix.shape[1] == ld:
+        return np.ascontiguousarray(matrix)
+    return _embed(matrix, ld, fill).reshape(len(matrix), ld)
 
 
 def _embed(matrix: ReferenceArray, ld: int, fill: Any, extra: int = 0) -> ReferenceArray:

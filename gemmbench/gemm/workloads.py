@@ -6,8 +6,8 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gemmbench.model.problem import Leading, leading
@@ -25,6 +25,9 @@ class Shape:
     n: int
     k: int
     ld: Leading | None = None  # None: rows have nothing between them
+    trans_a: bool = False  # A is stored k x m
+    trans_b: bool = False  # B is stored n x k
+    batch: int = 1  # problems in one launch
 
 
 @dataclass(frozen=True)
@@ -161,14 +164,14 @@ SETS: dict[str, Workload] = {
 
 
 def merged(shapes: Iterable[Shape]) -> tuple[Shape, ...]:
-    """Each m, n, k (and leading dimensions) once, in the order of their first, with the names of all.
+    """Each m, n, k (and layout) once, in the order of their first, with the names of all.
 
     Such as ``q = k and 2 more``.
     """
-    names: dict[tuple[int, int, int, Leading | None], list[str]] = {}
+    names: dict[Shape, list[str]] = {}
     for shape in shapes:
-        names.setdefault((shape.m, shape.n, shape.k, shape.ld), []).append(shape.name)
-    return tuple(Shape(_joined(list(dict.fromkeys(known))), *lengths) for lengths, known in names.items())
+        names.setdefault(replace(shape, name=""), []).append(shape.name)
+    return tuple(replace(shape, name=_joined(list(dict.fromkeys(known)))) for shape, known in names.items())
 
 
 def _joined(names: list[str]) -> str:
@@ -177,13 +180,26 @@ def _joined(names: list[str]) -> str:
     return f"{names[0]} = {names[1]} and {len(names) - 2} more"
 
 
-# --- A user's shapes: a CSV file with the columns m, n, k and perhaps name, lda, ldb, ldc -------------------
+# --- A user's shapes: a CSV file with the columns m, n, k and perhaps a name and a layout -------------------
 
 
 REQUIRED = ("m", "n", "k")
 LEADING = ("lda", "ldb", "ldc")
-KNOWN = (*REQUIRED, "name", *LEADING)
+BATCH = "batch"
+TRANSPOSED = ("trans_a", "trans_b")
+KNOWN = (*REQUIRED, "name", *LEADING, *TRANSPOSED, BATCH)
+_BOOLEANS = {
+    "0": False,
+    "n": False,
+    "no": False,
+    "false": False,
+    "1": True,
+    "t": True,
+    "yes": True,
+    "true": True,
+}
 LONGEST = 2**31 - 1  # kernels count in 32-bit integers
+MOST_PROBLEMS = 65_535  # of a batch: what NVIDIA's GPUs take as the third dimension of a launch
 _LONGEST_NAME = 40  # letters
 
 
@@ -191,8 +207,13 @@ class ShapeFileError(ValueError):
     """A file of shapes that cannot be used; the message names file, line and field."""
 
 
-def read_shapes(path: Path) -> tuple[Shape, ...]:
+def read_shapes(path: Path, trans_a: bool = False, trans_b: bool = False) -> tuple[Shape, ...]:
     """The shapes of a file, in its order; one without a name is called after its line: ``shapes.csv:2``.
+
+    Args:
+        path: of the file.
+        trans_a: whether A is stored transposed where the file does not say.
+        trans_b: likewise B.
 
     Raises:
         ShapeFileError: it cannot be read, a column is missing or not known, a length is not a whole number
@@ -200,14 +221,15 @@ def read_shapes(path: Path) -> tuple[Shape, ...]:
     """
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:  # -sig: spreadsheets write a mark before it
-            return tuple(_shapes(path, csv.reader(file, strict=True, skipinitialspace=True)))
+            lines = csv.reader(file, strict=True, skipinitialspace=True)
+            return tuple(_shapes(path, lines, {"trans_a": trans_a, "trans_b": trans_b}))
     except OSError as error:
         raise ShapeFileError(f"{path}: {reason_of(error)}") from None
     except UnicodeDecodeError:
         raise ShapeFileError(f"{path}: not text in UTF-8, which a CSV file of shapes is") from None
 
 
-def _shapes(path: Path, reader: Iterator[list[str]]) -> Iterator[Shape]:
+def _shapes(path: Path, reader: Iterator[list[str]], default: Mapping[str, bool]) -> Iterator[Shape]:
     lines = _lines(path, reader)
     first = next(lines, None)
     if first is None:
@@ -223,14 +245,25 @@ def _shapes(path: Path, reader: Iterator[list[str]]) -> Iterator[Shape]:
         m, n, k = (_length(f"{path}: line {number}: {name}", fields[name]) for name in REQUIRED)
         given = {each: fields[each] for each in LEADING if fields.get(each)}
         ld = {each: _length(f"{path}: line {number}: {each}", text) for each, text in given.items()}
+        transposed = {
+            each: _boolean(f"{path}: line {number}: {each}", fields[each])
+            if fields.get(each)
+            else default[each]
+            for each in TRANSPOSED
+        }
         try:
-            apart = leading(m, n, k, **ld)
+            apart = leading(m, n, k, ld.get("lda"), ld.get("ldb"), ld.get("ldc"), **transposed)
         except ValueError as error:
             raise ShapeFileError(f"{path}: line {number}: {error}") from None
+        batch = 1
+        if fields.get(BATCH):
+            batch = _length(f"{path}: line {number}: {BATCH}", fields[BATCH])
+            if batch > MOST_PROBLEMS:
+                raise ShapeFileError(f"{path}: line {number}: {BATCH}: {batch} is above {MOST_PROBLEMS}")
         name = " ".join(fields.get("name", "").split())
         if len(name) > _LONGEST_NAME:
             raise ShapeFileError(f"{path}: line {number}: name: more than {_LONGEST_NAME} letters")
-        yield Shape(name or f"{spelt_out(path.name)}:{number}", m, n, k, apart)
+        yield Shape(name or f"{spelt_out(path.name)}:{number}", m, n, k, apart, **transposed, batch=batch)
         count += 1
     if not count:
         raise ShapeFileError(f"{path}: line {first[0] + 1}: no shape follows the header")
@@ -271,6 +304,13 @@ def _columns(path: Path, number: int, header: list[str]) -> list[str]:
         if name in columns[:index]:
             raise ShapeFileError(f"{path}: line {number}: {name}: there are two such columns")
     return columns
+
+
+def _boolean(where: str, text: str) -> bool:
+    try:
+        return _BOOLEANS[text.lower()]
+    except KeyError:
+        raise ShapeFileError(f"{where}: {text[:_LONGEST_NAME]!r} is neither 1 (transposed) nor 0") from None
 
 
 def _length(where: str, text: str) -> int:

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from gemmbench.ladder import cpu, gpu, nvidia, own, published
+from gemmbench.ladder import cpu, few, gpu, nvidia, own, published
+from gemmbench.ladder.layouts import laid_out
 from gemmbench.ladder.variant import LIBRARIES, OURS, OWN, Variant
 from gemmbench.model.case import Case
 from gemmbench.model.device import DeviceFacts
@@ -38,7 +39,8 @@ _LIBRARIES = (
         idea="the host's own BLAS through numpy.matmul: what the device must beat, transfers included",
         source="NumPy; the BLAS it was built with is named in the run",
         dtypes=("float", "double"),
-        likely={"cpu": 2, "gpu": 6, "narrow-cpu": 3, "narrow-gpu": 5},
+        likely={"cpu": 2, "gpu": 7, "narrow-cpu": 3, "narrow-gpu": 7, "batched-cpu": 2, "batched-gpu": 6},
+        batches=True,
         executor="numpy",
     ),
     Variant(
@@ -48,6 +50,7 @@ _LIBRARIES = (
         source="the first that is installed and not numpy's own; it is named in the row",
         dtypes=("float", "double"),
         library="a BLAS beside numpy's",
+        batches=True,  # one call for each problem
         executor="cblas",
     ),
     Variant(
@@ -59,6 +62,7 @@ _LIBRARIES = (
         # by device. The exact test is past that.
         edge=lambda _: 1200,
         library="libclblast",
+        batches=True,
         executor="clblast",
     ),
     Variant(
@@ -69,11 +73,13 @@ _LIBRARIES = (
         "where it is not transposed; sums of half kept in float",
         dtypes=("float", "double", "half", "bfloat16", "tf32", "char"),
         sums={"half": "float"},
-        # Of char, operands that are not transposed, as here, take dot products of four bytes (dp4a).
+        # Of char, other layouts take dot products of four bytes (dp4a).
         matrix_units=("double", "half", "bfloat16", "tf32"),
+        matrix_layouts={"char": ("NT",)},
         lacks=_without_cuda,
         edge=lambda _: 256,
         library="libcublas and an NVIDIA GPU",
+        batches=True,
         executor="cublas",
     ),
 )
@@ -85,6 +91,7 @@ _AUTO = Variant(
     source="gemmbench; see docs/auto.md",
     dtypes=GEMM_DTYPES,
     lacks=lambda *_: "",  # what it takes decides, problem by problem
+    batches=True,
     executor="auto",
 )
 
@@ -94,6 +101,7 @@ VARIANTS: tuple[Variant, ...] = (
     *published.VENDOR_VARIANTS,
     *cpu.VARIANTS,
     *gpu.VARIANTS,
+    *few.VARIANTS,
     *nvidia.VARIANTS,
     *cpu.INTEL_VARIANTS,
     _AUTO,
@@ -119,8 +127,9 @@ PUBLISHED: tuple[str, ...] = tuple(name for name in LADDER if name not in BEST)
 
 
 def variant_of(case: Case) -> Variant:
-    """The variant of a case: of the ladder, or made from the user's own file."""
-    return own.variant_of(case.own) if case.own else BY_NAME[case.variant]
+    """The variant of a case, for its layout: of the ladder, or made from the user's own file."""
+    variant = own.variant_of(case.own) if case.own else BY_NAME[case.variant]
+    return laid_out(variant, case.problem) if case.problem else variant
 
 
 def order(own_names: Iterable[str]) -> tuple[str, ...]:

@@ -28,6 +28,7 @@ _DEPTH = 512  # steps along k after which sums go to C, if so much of a panel of
 _DEPTH_THERE = 16  # the same for B read where it lies: as many rows of it as are fetched side by side
 _ROWS_TO_PACK = 48  # of C: fewer read B too seldom to pay for a copy
 _COLUMNS_TO_PACK = 4096  # of C: fewer read A too seldom
+_COLUMNS_TO_TURN = 256  # the same for A stored transposed, of which every step along k lies in another page
 _BLOCKS_EACH = 4  # blocks for each compute unit, at most
 _FETCH = 4  # multiplications in the time that one more element of A or B takes to come
 _PACK_STEPS = 64  # along k that a work-item packs
@@ -50,11 +51,13 @@ def _tiles(v: Values) -> int:
 
 def _there(v: Values) -> int:
     """Panels that are read where they lie in B; the rest is packed."""
-    return 0 if v["PACKB"] else v["n"] // _width(v)
+    return 0 if v["PACKB"] or v["tb"] else v["n"] // _width(v)
 
 
 @lru_cache(maxsize=1024)
-def _grid(tiles: int, panels: int, tallest: int, cores: int, height: int, width: int) -> tuple[int, int]:
+def _grid(
+    tiles: int, panels: int, tallest: int, cores: int, height: int, width: int, batch: int
+) -> tuple[int, int]:
     """How many blocks of C go down and across: see `_blocks`.
 
     Args:
@@ -64,16 +67,17 @@ def _grid(tiles: int, panels: int, tallest: int, cores: int, height: int, width:
         cores: of the device.
         height: rows of a micro-tile.
         width: its columns.
+        batch: problems, each cut into such a grid.
     """
 
     def cost(grid: tuple[int, int]) -> tuple[float, int]:
         down, across = grid
         rows, columns = -(-tiles // down), -(-panels // across)
-        rounds = -(-(-(-tiles // rows) * -(-panels // columns)) // cores)
+        rounds = -(-(batch * -(-tiles // rows) * -(-panels // columns)) // cores)
         fetched = 1 / (rows * height) + 1 / (columns * width)
         return rounds * rows * columns * (1 + _FETCH * fetched), down * across
 
-    least, wanted = -(-tiles // tallest), cores * _BLOCKS_EACH
+    least, wanted = -(-tiles // tallest), -(-cores * _BLOCKS_EACH // batch)
     grids = [
         (down, across)
         for down in range(least, min(tiles, max(least, wanted)) + 1)
@@ -90,7 +94,7 @@ def _blocks(problem: Gemm, device: DeviceFacts, parameters: Values) -> dict[str,
     """
     itemsize = DTYPES[problem.dtype].itemsize
     pack_b = problem.m >= _ROWS_TO_PACK
-    pack_a = pack_b and problem.n >= _COLUMNS_TO_PACK
+    pack_a = pack_b and problem.n >= (_COLUMNS_TO_TURN if problem.trans_a else _COLUMNS_TO_PACK)
     height, width = parameters["MR"], parameters["NV"] * parameters["WIDTH"]
     share = max(device.cache_bytes, device.last_level_cache_bytes) // device.compute_units
     panel = min(max(share // _PANEL_SHARE, _LEAST_PANEL), _MOST_PANEL)
@@ -101,7 +105,7 @@ def _blocks(problem: Gemm, device: DeviceFacts, parameters: Values) -> dict[str,
     block = min(max(share // _BLOCK_SHARE, _LEAST_BLOCK), _MOST_BLOCK)
     tallest = max(1, block // (depth * itemsize * height))
 
-    down, across = _grid(tiles, panels, tallest, device.compute_units, height, width)
+    down, across = _grid(tiles, panels, tallest, device.compute_units, height, width, problem.batch)
     return {
         "PACKA": int(pack_a),
         "PACKB": int(pack_b),
@@ -114,7 +118,7 @@ def _blocks(problem: Gemm, device: DeviceFacts, parameters: Values) -> dict[str,
 CPU_PACKED = Variant(
     name="cpu-packed",
     family=OURS,
-    likely={"cpu": 1, "narrow-cpu": 1},
+    likely={"cpu": 1, "narrow-cpu": 1, "batched-cpu": 1},
     idea="for CPUs: B packed into panels, a micro-tile of C in vector registers, a work-item per block of C",
     source="gemmbench, after the structure of BLIS (Van Zee and van de Geijn, ACM TOMS 41, 2015)",
     passes=(
@@ -178,6 +182,8 @@ CPU_PACKED = Variant(
         "BP": lambda v: (_panels(v) - v["there"]) * v["k"] * _width(v),
     },
     device_type="cpu",
+    either=lambda _: ("A", "B"),
+    batches=True,
     edge=lambda p: max(p["MR"], p["NV"] * p["WIDTH"]),
 )
 
@@ -199,7 +205,7 @@ def _lacks(device: DeviceFacts, dtype: str) -> str:
 INTEL_BLOCK = Variant(
     name="intel-block",
     family=OURS,
-    likely={"gpu": 5},
+    likely={"gpu": 6},
     idea="for Intel's GPUs, and untested on one: sub-group block reads and shuffles",
     source="gemmbench; Intel's extension cl_intel_subgroups describes the block reads",
     passes=(
@@ -228,6 +234,7 @@ INTEL_BLOCK = Variant(
     extensions=lambda _: (_SUBGROUPS, "cl_intel_required_subgroup_size"),
     type_extensions={"double": ("cl_intel_subgroups_long",), "half": ("cl_intel_subgroups_short",)},
     lacks=_lacks,
+    batches=True,
     sub_group=lambda p: p["LANES"],
     edge=lambda p: max(p["LANES"] * p["TN"], p["GY"] * p["TM"]),
 )

@@ -21,11 +21,15 @@ from gemmbench.ladder.variant import (
     round_up,
     tile_edge,
     tile_parameters,
+    transpose_tall,
 )
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.problem import Gemm
 
 _SOURCE = "gemmbench"
+
+
+Fits = Callable[[Values], bool]
 
 
 def _items(v: Values) -> int:
@@ -36,30 +40,25 @@ def _items(v: Values) -> int:
 # --- operands by whole vectors -----------------------------------------------------------------------------
 
 
-Fits = Callable[[Values], bool]
+def _fits_a(v: Values) -> bool:
+    """Whether rows of A, as it is stored, start at multiples of a vector, and those along k end there too.
+
+    What a vector holds past k would be summed; what one holds past m reaches no element of C.
+    """
+    return v["lda"] % v["WIDTH"] == 0 and (bool(v["ta"]) or v["k"] % v["WIDTH"] == 0)
 
 
-def _aligned_a(v: Values) -> bool:
-    """Whether rows of A start at multiples of a vector."""
-    return v["lda"] % v["WIDTH"] == 0
+def _fits_b(v: Values) -> bool:
+    """Likewise of B."""
+    return v["ldb"] % v["WIDTH"] == 0 and (not v["tb"] or v["k"] % v["WIDTH"] == 0)
 
 
-def _whole_a(v: Values) -> bool:
-    """Whether they end there too, so that no vector holds what lies past k."""
-    return _aligned_a(v) and v["k"] % v["WIDTH"] == 0
-
-
-def _aligned_b(v: Values) -> bool:
-    """Whether rows of B start at multiples of a vector; what one holds past n reaches no element of C."""
-    return v["ldb"] % v["WIDTH"] == 0
-
-
-def _passes(file: str, kernel: str, fits_a: Fits) -> tuple[Pass, ...]:
+def _passes(file: str, kernel: str) -> tuple[Pass, ...]:
     """The multiplication of A and B as they are or, where vectors do not fit their rows, padded."""
 
     def multiplication(plain_a: bool, plain_b: bool) -> Pass:
-        a = ("A", "lda") if plain_a else ("AP", "kw")
-        b = ("B", "ldb") if plain_b else ("BP", "nw")
+        a = ("A", "lda") if plain_a else ("AP", "aw")
+        b = ("B", "ldb") if plain_b else ("BP", "bw")
         step = multiply(
             file,
             kernel,
@@ -67,26 +66,24 @@ def _passes(file: str, kernel: str, fits_a: Fits) -> tuple[Pass, ...]:
             lambda v: (_items(v),),
             ("m", "n", "k", "alpha", *a, *b, "beta", "C", "ldc"),
         )
-        return replace(step, when=lambda v: (fits_a(v), _aligned_b(v)) == (plain_a, plain_b))
+        return replace(step, when=lambda v: (_fits_a(v), _fits_b(v)) == (plain_a, plain_b))
 
     return (
-        replace(pad("m", "k", "A", "lda", "m", "kw", "AP"), when=lambda v: not fits_a(v)),
-        replace(pad("k", "n", "B", "ldb", "k", "nw", "BP"), when=lambda v: not _aligned_b(v)),
+        replace(pad("rows_a", "columns_a", "A", "lda", "rows_a", "aw", "AP"), when=lambda v: not _fits_a(v)),
+        replace(pad("rows_b", "columns_b", "B", "ldb", "rows_b", "bw", "BP"), when=lambda v: not _fits_b(v)),
         *(multiplication(plain_a, plain_b) for plain_a in (True, False) for plain_b in (True, False)),
     )
 
 
 _EXTENTS: Mapping[str, Formula] = {
-    "kw": lambda v: round_up(v["k"], v["WIDTH"]),
-    "nw": lambda v: round_up(v["n"], v["WIDTH"]),
+    "aw": lambda v: round_up(v["columns_a"], v["WIDTH"]),
+    "bw": lambda v: round_up(v["columns_b"], v["WIDTH"]),
 }
 
-
-def _temporaries(fits_a: Fits) -> Mapping[str, Formula]:
-    return {
-        "AP": lambda v: 0 if fits_a(v) else v["m"] * v["kw"],
-        "BP": lambda v: 0 if _aligned_b(v) else v["k"] * v["nw"],
-    }
+_TEMPORARIES: Mapping[str, Formula] = {
+    "AP": lambda v: 0 if _fits_a(v) else v["rows_a"] * v["aw"],
+    "BP": lambda v: 0 if _fits_b(v) else v["rows_b"] * v["bw"],
+}
 
 
 _TALL = Constraint(
@@ -124,10 +121,11 @@ def _whole_parts(lanes: Formula) -> Constraint:
 GPU_TILE = Variant(
     name="gpu-tile",
     family=OURS,
-    likely={"gpu": 4, "narrow-gpu": 1},
+    likely={"gpu": 4, "narrow-gpu": 2, "batched-gpu": 2},
+    batches=True,
     idea="tiles on two levels, three stages that overlap, vectors everywhere, groups in bands",
     source=_SOURCE,
-    passes=_passes("18_gpu_tile.cl", "gpu_tile", _whole_a),
+    passes=_passes("18_gpu_tile.cl", "gpu_tile"),
     parameters={
         **tile_parameters((64, 128, 256), (4, 8, 16)),
         "WIDTH": Parameter("elements of a vector", (2, 4, 8)),
@@ -169,7 +167,8 @@ GPU_TILE = Variant(
         Constraint(lambda p: p["BK"] % 2 == 0, "BK must be even: two sets of fragments take turns"),
     ),
     extents=_EXTENTS,
-    temporaries=_temporaries(_whole_a),
+    temporaries=_TEMPORARIES,
+    either=lambda _: ("A", "B"),
     local_elements=lambda p: 2 * p["BK"] * (p["BM"] + p["PAD"] + p["BN"]),
     edge=tile_edge,
 )
@@ -216,7 +215,7 @@ def _even_load(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]:
         return -(-rest * parts // units) / parts + moved
 
     best = min(range(1, max(1, min(steps // _LEAST_STEPS, _MOST_PARTS)) + 1), key=took)
-    if not rest or best == 1 or 1 - took(best) < _LEAST_GAIN * -(-tiles // units):
+    if problem.batch > 1 or not rest or best == 1 or 1 - took(best) < _LEAST_GAIN * -(-tiles // units):
         return {"WHOLE": tiles, "PARTS": 1}
     return {"WHOLE": tiles - rest, "PARTS": best}
 
@@ -226,39 +225,50 @@ def _cut(v: Values) -> bool:
     return v["WHOLE"] < _tiles(v)
 
 
-def _async_multiply(plain_b: bool) -> Pass:
+def _takes_a(v: Values) -> bool:
+    """Whether A is stored as copies bring it: along the rows of C, in whole vectors."""
+    return bool(v["ta"]) and v["lda"] % v["WIDTH"] == 0
+
+
+def _takes_b(v: Values) -> bool:
+    """Likewise of B: along the columns of C."""
+    return not v["tb"] and v["ldb"] % v["WIDTH"] == 0
+
+
+def _async_multiply(plain_a: bool, plain_b: bool) -> Pass:
+    a = ("A", "lda") if plain_a else ("AT", "mw")
     b = ("B", "ldb") if plain_b else ("BP", "nw")
     step = multiply(
         "19_nv_async.cl",
         "nv_async",
         lambda v: ((v["WHOLE"] + (_tiles(v) - v["WHOLE"]) * v["PARTS"]) * _items(v),),
         lambda v: (_items(v),),
-        ("m", "n", "k", "alpha", "AT", "mw", *b, "beta", "C", "ldc", "P", "WHOLE", "PARTS"),
+        ("m", "n", "k", "alpha", *a, *b, "beta", "C", "ldc", "P", "WHOLE", "PARTS"),
     )
-    return replace(step, when=lambda v: _aligned_b(v) == plain_b)
+    return replace(step, when=lambda v: (_takes_a(v), _takes_b(v)) == (plain_a, plain_b))
 
 
-_TALL_ROWS = 64  # of a tile of transpose_tall
-_TALL_GROUP = (32, 8)
 _VECTORS_GROUP = (64, 4)  # of pad_vectors
 
-_TRANSPOSE_A = Pass(
-    "transpose",
-    "gemm/00_transpose_tall.cl",
-    "transpose_tall",
-    ("m", "k", "A", "lda", "AT", "mw"),
-    lambda v: (v["k"], -(-v["mw"] // _TALL_ROWS) * _TALL_GROUP[1]),
-    lambda _: _TALL_GROUP,
-)
 
-_PAD_B = Pass(
-    "pad",
-    "gemm/00_pad_vectors.cl",
-    "pad_vectors",
-    ("k", "n", "B", "ldb", "BP", "nw"),
-    lambda v: (v["nw"] // v["WIDTH"], v["k"]),
-    lambda _: _VECTORS_GROUP,
-    when=lambda v: not _aligned_b(v),
+def _pad_vectors(columns: str, source: str, ld: str, target: str, width: str, when: Fits) -> Pass:
+    """target (k x width) = source (k x columns), zeros past it."""
+    return Pass(
+        "pad",
+        "gemm/00_pad_vectors.cl",
+        "pad_vectors",
+        ("k", columns, source, ld, target, width),
+        lambda v: (v[width] // v["WIDTH"], v["k"]),
+        lambda _: _VECTORS_GROUP,
+        when=when,
+    )
+
+
+_COPIES = (
+    replace(transpose_tall("m", "k", "A", "lda", "AT", "mw"), when=lambda v: not v["ta"]),
+    _pad_vectors("m", "A", "lda", "AT", "mw", lambda v: bool(v["ta"]) and not _takes_a(v)),
+    replace(transpose_tall("n", "k", "B", "ldb", "BP", "nw"), when=lambda v: bool(v["tb"])),
+    _pad_vectors("n", "B", "ldb", "BP", "nw", lambda v: not v["tb"] and not _takes_b(v)),
 )
 
 _SUM_PARTS = replace(
@@ -282,14 +292,13 @@ _COPY = 16  # bytes
 NV_ASYNC = Variant(
     name="nv-async",
     family=OURS,
-    likely={"gpu": 3},
+    likely={"gpu": 3, "batched-gpu": 3},
+    batches=True,
     idea="copies without registers (cp.async), micro-tiles walked up and down, last tiles cut along k",
     source=_SOURCE,
     passes=(
-        _TRANSPOSE_A,
-        _PAD_B,
-        _async_multiply(True),
-        _async_multiply(False),
+        *_COPIES,
+        *(_async_multiply(plain_a, plain_b) for plain_a in (False, True) for plain_b in (True, False)),
         _SUM_PARTS,
     ),
     parameters={
@@ -332,16 +341,20 @@ NV_ASYNC = Variant(
         _BY_ROWS,
     ),
     choose=_even_load,
-    extents={"mw": lambda v: round_up(v["m"], v["WIDTH"]), "nw": _EXTENTS["nw"]},
+    extents={
+        "mw": lambda v: round_up(v["m"], v["WIDTH"]),
+        "nw": lambda v: round_up(v["n"], v["WIDTH"]),
+    },
     temporaries={
-        "AT": lambda v: v["k"] * v["mw"],
-        "BP": lambda v: 0 if _aligned_b(v) else v["k"] * v["nw"],
+        "AT": lambda v: 0 if _takes_a(v) else v["k"] * v["mw"],
+        "BP": lambda v: 0 if _takes_b(v) else v["k"] * v["nw"],
         "P": lambda v: (_tiles(v) - v["WHOLE"]) * v["PARTS"] * v["BM"] * v["BN"],
     },
     local_elements=lambda p: p["STAGES"] * p["BK"] * (p["BM"] + p["PAD"] + p["BN"]),
     parameter_flags=lambda p: (f"-cl-nv-maxrregcount={p['REGISTERS']}",) if p["REGISTERS"] else (),
     lacks=_lacks_async,
     dtypes=("float", "double"),
+    either=lambda _: ("A", "B"),
     edge=tile_edge,
 )
 

@@ -8,15 +8,18 @@ from dataclasses import replace
 from gemmbench.ladder.variant import (
     OURS,
     Constraint,
+    Formula,
     Parameter,
     Pass,
     Values,
     Variant,
     multiply,
     round_up,
+    transpose_bytes,
     transpose_padded,
 )
 from gemmbench.model.device import DeviceFacts
+from gemmbench.model.dtypes import DTYPES
 from gemmbench.model.instructions import MMA, WGMMA
 from gemmbench.model.problem import Gemm
 from gemmbench.stats import ceilings
@@ -61,19 +64,16 @@ def _a(v: Values) -> str:
 
 
 def _b(v: Values) -> str:
-    return "BT" if _is_char(v) else "B" if _even_b(v) else "BP"
+    return "BT" if _is_char(v) and not v["tb"] else "B" if _even_b(v) else "BP"
 
 
-_BYTES_EDGE, _BYTES_WORDS = 64, 16  # of a tile that is transposed: bytes, and words in a row
+def _either(dtype: str) -> tuple[str, ...]:
+    """Stored transposed, B lies along k, as A does else; elements of two bytes may lie either way."""
+    return ("A", "B") if DTYPES[dtype].itemsize == 2 else () if dtype == "double" else ("B",)
 
-_TRANSPOSE_BYTES = Pass(
-    "transpose",
-    "gemm/00_transpose_bytes.cl",
-    "transpose_bytes",
-    ("k", "n", "B", "ldb", "n", "kw", "BT", "kw"),
-    lambda v: (-(-v["n"] // _BYTES_EDGE) * _BYTES_WORDS, -(-v["kw"] // _BYTES_EDGE) * _BYTES_WORDS),
-    lambda _: (_BYTES_WORDS, _BYTES_WORDS),
-    when=_is_char,
+
+_TRANSPOSE_BYTES = replace(
+    transpose_bytes("k", "n", "B", "ldb", "BT", "kw"), when=lambda v: _is_char(v) and not v["tb"]
 )
 
 
@@ -90,7 +90,19 @@ def _pad_chunks(rows: str, columns: str, source: str, ld: str, pitch: str, targe
     )
 
 
-_LENGTHS = {"A": "lda", "AP": "kw", "B": "ldb", "BP": "nw", "BT": "kw"}
+_PAD_A = replace(_pad_chunks("rows_a", "columns_a", "A", "lda", "aw", "AP"), when=lambda v: _a(v) == "AP")
+_PAD_B = _pad_chunks("rows_b", "columns_b", "B", "ldb", "bw", "BP")
+
+_LENGTHS = {"A": "lda", "AP": "aw", "B": "ldb", "BP": "bw", "BT": "kw"}
+
+
+def _widths(row: int) -> Mapping[str, Formula]:
+    """Elements in rows of copies, which are multiples of so many bytes: along k, and of A and B as stored."""
+    return {
+        "kw": lambda v: round_up(v["k"], row // v["itemsize"]),
+        "aw": lambda v: round_up(v["columns_a"], row // v["itemsize"]),
+        "bw": lambda v: round_up(v["columns_b"], row // v["itemsize"]),
+    }
 
 
 # --- nv-mma -----------------------------------------------------------------------------------------------
@@ -116,12 +128,13 @@ def _multiply(a: str, b: str) -> Pass:
 NV_MMA = Variant(
     name="nv-mma",
     family=OURS,
-    likely={"gpu": 2, "narrow-gpu": 4},
+    likely={"gpu": 2, "narrow-gpu": 6, "batched-gpu": 4},
+    batches=True,
     idea="tensor cores by mma.sync, fed by asynchronous copies through several tiles of local memory",
     source="gemmbench; the instructions as NVIDIA's PTX ISA describes them",
     passes=(
-        replace(_pad_chunks("m", "k", "A", "lda", "kw", "AP"), when=lambda v: _a(v) == "AP"),
-        replace(_pad_chunks("k", "n", "B", "ldb", "nw", "BP"), when=lambda v: _b(v) == "BP"),
+        _PAD_A,
+        replace(_PAD_B, when=lambda v: _b(v) == "BP"),
         _TRANSPOSE_BYTES,
         *(_multiply(a, b) for a in ("A", "AP") for b in ("B", "BP", "BT")),
     ),
@@ -174,17 +187,15 @@ NV_MMA = Variant(
         ),
         Constraint(lambda p: _items(p) >= 64, "two warps or more must make a tile: they copy 8 rows at once"),
     ),
-    extents={
-        "kw": lambda v: round_up(v["k"], _CHUNK // v["itemsize"]),
-        "nw": lambda v: round_up(v["n"], _CHUNK // v["itemsize"]),
-    },
+    extents=_widths(_CHUNK),
     temporaries={
-        "AP": lambda v: v["m"] * v["kw"] if _a(v) == "AP" else 0,
-        "BP": lambda v: v["k"] * v["nw"] if _b(v) == "BP" else 0,
+        "AP": lambda v: v["rows_a"] * v["aw"] if _a(v) == "AP" else 0,
+        "BP": lambda v: v["rows_b"] * v["bw"] if _b(v) == "BP" else 0,
         "BT": lambda v: v["n"] * v["kw"] if _b(v) == "BT" else 0,
     },
     local_elements=lambda p: p["STAGES"] * (p["BM"] + p["BN"]) * p["ROW"] // p["itemsize"],
     local_limit=ceilings.group_local_bytes,
+    either=_either,
     dtypes=tuple(_STORED),
     matrix_units=tuple(_STORED),
     lacks=MMA.lacks,
@@ -209,7 +220,7 @@ _COST: Mapping[int, float] = {256: 1.0, 192: 1.02, 128: 1.08}
 
 def _is_turned(v: Values) -> bool:
     """Whether B must be transposed: wgmma takes rows of k only with elements of two bytes."""
-    return v["itemsize"] != 2
+    return v["itemsize"] != 2 and not v["tb"]
 
 
 def _wgmma_b(v: Values) -> str:
@@ -241,12 +252,16 @@ def _shape(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]:
     return {"BN": columns, "STAGES": min(_MOST_STAGES, _room(p["BM"], columns)), "GROUPS": groups}
 
 
+def _wgmma_tiles(v: Values) -> int:
+    return -(-v["m"] // v["BM"]) * -(-v["n"] // v["BN"])
+
+
 def _wgmma(a: str, b: str) -> Pass:
     """The multiplication of operands as they are, padded or transposed."""
     step = multiply(
         "21_nv_wgmma.cl",
         "nv_wgmma",
-        lambda v: (min(v["GROUPS"], -(-v["m"] // v["BM"]) * -(-v["n"] // v["BN"])) * _GROUP,),
+        lambda v: (min(v["GROUPS"], _wgmma_tiles(v)) * _GROUP,),
         lambda _: (_GROUP,),
         ("m", "n", "k", "alpha", a, _LENGTHS[a], b, _LENGTHS[b], "beta", "C", "ldc", "MAPS"),
     )
@@ -256,12 +271,13 @@ def _wgmma(a: str, b: str) -> Pass:
 NV_WGMMA = Variant(
     name="nv-wgmma",
     family=OURS,
-    likely={"gpu": 1, "narrow-gpu": 3},
+    likely={"gpu": 1, "narrow-gpu": 5, "batched-gpu": 5},
+    batches=True,
     idea="tensor cores by wgmma, straight from local memory that the copy engine keeps full",
     source="gemmbench; the instructions as NVIDIA's PTX ISA describes them",
     passes=(
-        replace(_pad_chunks("m", "k", "A", "lda", "kw", "AP"), when=lambda v: _a(v) == "AP"),
-        replace(_pad_chunks("k", "n", "B", "ldb", "nw", "BP"), when=lambda v: _wgmma_b(v) == "BP"),
+        _PAD_A,
+        replace(_PAD_B, when=lambda v: _wgmma_b(v) == "BP"),
         _TRANSPOSE_BYTES,
         replace(
             transpose_padded("k", "n", "B", "ldb", "n", "kw", "BT", "kw"),
@@ -295,18 +311,16 @@ NV_WGMMA = Variant(
         ),
     ),
     choose=_shape,
-    extents={
-        "kw": lambda v: round_up(v["k"], _ROW // v["itemsize"]),
-        "nw": lambda v: round_up(v["n"], _ROW // v["itemsize"]),
-    },
+    extents=_widths(_ROW),
     temporaries={
         "AP": NV_MMA.temporaries["AP"],
-        "BP": lambda v: v["k"] * v["nw"] if _wgmma_b(v) == "BP" else 0,
+        "BP": lambda v: v["rows_b"] * v["bw"] if _wgmma_b(v) == "BP" else 0,
         "BT": lambda v: v["n"] * v["kw"] if _wgmma_b(v) == "BT" else 0,
-        "MAPS": lambda v: v["GROUPS"] * _MAPS // v["itemsize"],
+        "MAPS": lambda v: min(v["GROUPS"], _wgmma_tiles(v)) * _MAPS // v["itemsize"],
     },
     local_elements=lambda p: _tiles_bytes(p) // p["itemsize"],
     local_limit=ceilings.group_local_bytes,
+    either=_either,
     dtypes=("half", "bfloat16", "tf32", "char"),
     matrix_units=("half", "bfloat16", "tf32", "char"),
     lacks=WGMMA.lacks,

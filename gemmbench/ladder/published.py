@@ -79,7 +79,7 @@ _REGISTER_WIDE_PARAMETERS = {
 NAIVE = Variant(
     name="naive",
     family=FAMILY,
-    likely={"narrow-gpu": 2},
+    likely={"narrow-gpu": 3},
     idea="one work-item per element of C, the k-loop over global memory",
     source=_SOURCE.format(1),
     passes=(multiply("01_naive.cl", "naive", lambda v: (v["n"], v["m"]), group_of),),
@@ -96,6 +96,7 @@ TILED = Variant(
     parameters={"TS": Parameter("edge of the square tiles", (8, 16, 32))},
     presets={"default": {"TS": 16}, "cpu-intel": {"TS": 32}, "gpu-nvidia": {"TS": 32}, **mobile(TS=8)},
     local_elements=lambda p: 2 * p["TS"] * p["TS"],
+    either=lambda _: ("A", "B"),
     edge=lambda p: p["TS"],
 )
 
@@ -124,6 +125,7 @@ COARSE = Variant(
     },
     constraints=(Constraint(lambda p: p["TS"] % p["WPT"] == 0, "TS must be a multiple of WPT"),),
     local_elements=lambda p: 2 * p["TS"] * p["TS"],
+    either=lambda _: ("A", "B"),
     edge=lambda p: p["TS"],
 )
 
@@ -188,6 +190,7 @@ RECT = Variant(
     extents=AT_EXTENTS,
     temporaries=AT,
     local_elements=lambda p: p["BK"] * (p["BM"] + p["BN"]),
+    either=lambda _: ("B",),
     edge=tile_edge,
 )
 
@@ -210,6 +213,7 @@ REGISTER = Variant(
     extents=AT_EXTENTS,
     temporaries=AT,
     local_elements=lambda p: p["BK"] * (p["BM"] + p["BN"]),
+    either=lambda _: ("B",),
     edge=tile_edge,
 )
 
@@ -387,8 +391,11 @@ PADDED_TILES = Variant(
     edge=tile_edge,
 )
 
-VARIANTS = (
-    NAIVE, TILED, COARSE, WIDE, RECT, REGISTER, REGISTER_WIDE, SUBGROUP, PREFETCH, PADDED_TILES,
+VARIANTS = tuple(
+    replace(variant, batches=True)
+    for variant in (
+        NAIVE, TILED, COARSE, WIDE, RECT, REGISTER, REGISTER_WIDE, SUBGROUP, PREFETCH, PADDED_TILES,
+    )
 )  # fmt: skip
 
 
@@ -422,6 +429,7 @@ def _dot_products(name: str, idea: str, file: str, kernel: str, block: int = 1) 
             "WIDTH": Parameter("elements of a vector", (width,)),
             **group_shape(across, down, (4, 8, 16), (1, 4, 8, 16)),
         },
+        batches=True,
         presets={"default": {"WIDTH": width, "WX": 8, "WY": 8}},
         constraints=(Constraint(lambda p: p["WIDTH"] == width, f"WIDTH is {width} in {name}"),),
         # The sums, by lanes in `dot`, vectors of one operand's rows and one of the other's.
@@ -486,6 +494,7 @@ MALI = Variant(
     passes=(multiply("15_mali_sgemm.cl", "mali_sgemm", lambda v: (v["n"], v["m"]), group_of),),
     parameters=group_shape("columns of C", "rows of C", (4, 8, 16, 32), (1, 2, 4, 8, 16)),
     presets={"default": {"WX": 16, "WY": 8}},
+    batches=True,
 )
 
 _FEW_ROWS = 8  # fewer rows than a micro-tile has: another kernel
@@ -587,6 +596,7 @@ BUFFER = replace(
         ),
     ),
     images={},
+    batches=True,
     extents={"nw": lambda v: round_up(v["n"], PIXEL)},
     temporaries={"BP": lambda v: 0 if _whole_pixels(v) else v["k"] * v["nw"]},
 )

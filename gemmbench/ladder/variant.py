@@ -3,6 +3,7 @@
 Kernels take row-major operands with their leading dimensions. A pass names its arguments; each name is one of
 
 * ``m n k alpha beta A lda B ldb C ldc``: the problem (lengths in elements),
+* ``rows_a columns_a rows_b columns_b``: of A and B as its kernels read them (`Variant.either`),
 * an extent of the variant (``extents``): a length derived from problem and parameters,
 * a temporary of the variant (``temporaries``): a device buffer of that many elements,
 * an image of the variant (``images``): an operand as a two-dimensional RGBA image.
@@ -18,7 +19,7 @@ from typing import Literal
 
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.dtypes import DTYPES, PLAIN_DTYPES
-from gemmbench.model.kernel_files import OwnFile, fingerprint
+from gemmbench.model.kernel_files import BATCHED, OwnFile, fingerprint
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import RanOn
 from gemmbench.model.units import listed
@@ -30,7 +31,8 @@ Shape = Callable[[Values], Group]
 Chooser = Callable[[Gemm, DeviceFacts, Values], dict[str, int]]
 Role = Literal["multiply", "transpose", "pad", "pack", "image", "unpad"]
 
-Likely = Literal["cpu", "gpu", "narrow-cpu", "narrow-gpu"]  # narrow: a dimension is very small beside others
+# Narrow: a dimension is very small beside others.
+Likely = Literal["cpu", "gpu", "narrow-cpu", "narrow-gpu", "batched-cpu", "batched-gpu"]
 
 OURS = "ours"  # the family of the kernels that are gemmbench's own
 LIBRARIES = "libraries"  # no kernels of ours, each on its own
@@ -84,7 +86,7 @@ class Layout:
     @classmethod
     def tight(cls, problem: Gemm) -> Layout:
         """Rows without anything between them."""
-        return cls(problem.k, problem.n, problem.n)
+        return cls(*problem.tight)
 
     @classmethod
     def of(cls, problem: Gemm) -> Layout:
@@ -169,13 +171,18 @@ class Variant:
     sums: Mapping[str, str] = field(default_factory=dict)  # the type of sums, by data type, if it is not C's
     target: str = ""  # of PTX, for marked instructions that the driver's own lacks: "sm_90a"; see opencl/ptx
     matrix_units: tuple[str, ...] = ()  # the data types that it multiplies with units for nothing else
+    matrix_layouts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # and those in layouts alone
     likely: Mapping[Likely, int] = field(default_factory=dict)  # where it may be the best; 1 is tried first
     edge: Formula = lambda _: 16  # the largest tile edge: shapes around it exercise the edges
     library: str = ""  # what must be installed for it, in words
     executor: Literal["opencl", "numpy", "cblas", "clblast", "cublas", "auto"] = "opencl"
     own: OwnFile | None = None  # of a user's kernel: the file that it is made from
+    batches: bool = False  # whether it computes a batch in one launch: see `batched`
     without: tuple[str, ...] = ()  # of alpha, beta, lda, ldb, ldc, what it takes for 1, 0 and tight rows
-    tile: Callable[[Values], tuple[int, int]] | None = None  # rows and columns of C; see `tile_of`
+    tile: Callable[[Values], tuple[int, int] | None] | None = None  # rows and columns of C; see `tile_of`
+    # Operands that its kernels read transposed or not, as they are stored, by data type: see `layouts`.
+    either: Callable[[str], tuple[str, ...]] = lambda _: ()
+    unfit: Callable[[Gemm], str] = lambda _: ""  # why it is not for a problem that it could compute, or ""
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -218,6 +225,32 @@ class Variant:
             return self
         others = tuple(flag for flag in self.flags if flag != FAST_MATH)
         return replace(self, flags=(*others, *([FAST_MATH] if math == "fast" else [])))
+
+    def batched(self, batch: int) -> Variant:
+        """Its passes over a batch: the problem is the third dimension of every launch, -DBATCHED tells them.
+
+        Of each temporary there is one for every problem. For one problem it is the variant itself.
+        """
+        if batch == 1 or not self.files:
+            return self
+
+        def of_batch(step: Pass) -> Pass:
+            return replace(
+                step,
+                items=lambda v: (*_flat(step.items(v)), v["batch"]),
+                group=lambda v: (*_flat(step.group(v)), 1),
+            )
+
+        def of_each(formula: Formula) -> Formula:
+            return lambda v: v["batch"] * formula(v)
+
+        return replace(
+            self,
+            passes=tuple(map(of_batch, self.passes)),
+            temporaries={name: of_each(formula) for name, formula in self.temporaries.items()},
+            flags=(*self.flags, BATCHED),
+            tile=self.tile_of,
+        )
 
     def ran_on(self, dtype: str) -> RanOn:
         """What a row of a data type is of."""
@@ -331,13 +364,18 @@ class Variant:
     def values(self, problem: Gemm, parameters: Values, layout: Layout | None = None) -> dict[str, int]:
         """What its formulas and kernel arguments may name: parameters, lengths of the problem, extents.
 
-        Formulas may also name ``itemsize``, the bytes of an element of A or B.
+        Formulas may also name ``itemsize``, the bytes of an element of A or B, and ``ta`` and ``tb``: 1 where
+        its kernels are to read an operand that is stored transposed.
 
         Args:
             layout: lda, ldb, ldc; None for the problem's own.
         """
-        known = {**parameters, "m": problem.m, "n": problem.n, "k": problem.k}
+        known = {**parameters, "m": problem.m, "n": problem.n, "k": problem.k, "batch": problem.batch}
         known |= vars(layout or Layout.of(problem)) | {"itemsize": DTYPES[problem.dtype].itemsize}
+        either = self.either(problem.dtype)
+        known |= {"ta": int("A" in either and problem.trans_a), "tb": int("B" in either and problem.trans_b)}
+        known["rows_a"], known["columns_a"] = problem.stored_a if known["ta"] else (problem.m, problem.k)
+        known["rows_b"], known["columns_b"] = problem.stored_b if known["tb"] else (problem.k, problem.n)
         for name, formula in self.extents.items():
             known[name] = formula(known)
         return known
@@ -391,7 +429,7 @@ class Variant:
         """
         values = self.values(problem, {**parameters, **self.chosen(problem, device, parameters)})
         step = next(step for step in self.steps(values) if step.role == "multiply")
-        own = -(-problem.m * problem.n // math.prod(step.items(values)))
+        own = -(-problem.m * problem.n * problem.batch // math.prod(step.items(values)))
         elements = max(own, self.registers(values) if self.registers else 0)
         return -(-elements * DTYPES[problem.dtype].itemsize // _REGISTER_BYTES)
 
@@ -419,6 +457,11 @@ def smaller_group(group: Group, most: int, sizes: Sequence[int] = ()) -> Group:
     return tuple(sides)
 
 
+def _flat(sides: Group) -> Group:
+    """A launch's sides in two dimensions."""
+    return (*sides, 1)[:2]
+
+
 def round_up(value: int, multiple: int) -> int:
     """The smallest multiple that is not below value."""
     return -(-value // multiple) * multiple
@@ -439,6 +482,12 @@ def multiply(file: str, kernel: str, items: Shape, group: Shape, arguments: tupl
     return Pass("multiply", f"gemm/{file}", kernel, arguments, items, group, any_group=group is group_of)
 
 
+PAD, TRANSPOSE = "gemm/00_pad.cl", "gemm/00_transpose.cl"
+_TALL_ROWS = 64  # of a tile of transpose_tall
+_TALL_GROUP = (32, 8)
+_BYTES_EDGE, _BYTES_WORDS = 64, 16  # of a tile of transpose_bytes: bytes, and words in a row
+
+
 def transpose(rows: str, columns: str, source: str, ld: str, target: str, target_ld: str) -> Pass:
     """target (columns x rows) = source (rows x columns) transposed."""
     return transpose_padded(rows, columns, source, ld, columns, rows, target, target_ld)
@@ -451,11 +500,38 @@ def transpose_padded(
     """target (target_rows x target_columns) = source (rows x columns) transposed, zeros past it."""
     return Pass(
         "transpose",
-        "gemm/00_transpose.cl",
+        TRANSPOSE,
         "transpose",
         (rows, columns, source, ld, target_rows, target_columns, target, target_ld),
         lambda v: (v[target_rows], v[target_columns]),
         lambda _: _HELPER,
+    )
+
+
+def transpose_tall(rows: str, columns: str, source: str, ld: str, target: str, target_ld: str) -> Pass:
+    """target (columns x target_ld) = source (rows x columns) transposed, zeros past it."""
+    return Pass(
+        "transpose",
+        "gemm/00_transpose_tall.cl",
+        "transpose_tall",
+        (rows, columns, source, ld, target, target_ld),
+        lambda v: (v[columns], -(-v[target_ld] // _TALL_ROWS) * _TALL_GROUP[1]),
+        lambda _: _TALL_GROUP,
+    )
+
+
+def transpose_bytes(rows: str, columns: str, source: str, ld: str, target: str, target_ld: str) -> Pass:
+    """As `transpose_tall`, of elements of one byte; target_ld is a multiple of 4."""
+    return Pass(
+        "transpose",
+        "gemm/00_transpose_bytes.cl",
+        "transpose_bytes",
+        (rows, columns, source, ld, columns, target_ld, target, target_ld),
+        lambda v: (
+            -(-v[columns] // _BYTES_EDGE) * _BYTES_WORDS,
+            -(-v[target_ld] // _BYTES_EDGE) * _BYTES_WORDS,
+        ),
+        lambda _: (_BYTES_WORDS, _BYTES_WORDS),
     )
 
 
@@ -465,7 +541,7 @@ def pad(
     """target (target_rows x target_columns) = source (rows x columns), zeros past it."""
     return Pass(
         "pad",
-        "gemm/00_pad.cl",
+        PAD,
         "pad",
         (rows, columns, source, ld, target_rows, target_columns, target),
         lambda v: (v[target_columns], v[target_rows]),

@@ -60,7 +60,9 @@ class Running(Protocol):
 class Bench(Protocol):
     """A case that is ready to run."""
 
-    prepared: Prepared
+    @property
+    def prepared(self) -> Prepared:
+        """What preparing it told."""
 
     def verify(self, when: When) -> Verified:
         """Check what the timed launches compute."""

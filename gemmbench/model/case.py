@@ -204,7 +204,10 @@ Plan = tuple[Case | Skip, ...]
 
 def saved_problem(problem: Gemm) -> Problem:
     """The problem as a row stores it (the data type is the row's own field)."""
-    return Problem(problem.m, problem.n, problem.k, problem.alpha, problem.beta, problem.ld or UNSET)
+    lengths = problem.m, problem.n, problem.k
+    layout = problem.ld or UNSET, problem.trans_a or UNSET, problem.trans_b or UNSET
+    several = problem.batch if problem.batch > 1 else UNSET
+    return Problem(*lengths, problem.alpha, problem.beta, *layout, several)
 
 
 # --- What a session tells whoever is watching, as it happens ------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import re
 from dataclasses import dataclass
 from functools import cache
@@ -56,6 +57,52 @@ def text(file: str, root: str = "") -> str:
     return _INCLUDE.sub(lambda match: text(match[1], root), raw(file, root))
 
 
+TRANSPOSED: dict[str, tuple[str, ...]] = {"A": ("-DTRANS", "-DTRANS_A"), "B": ("-DTRANS", "-DTRANS_B")}
+"""What kernels are compiled with that read an operand as it is stored, transposed."""
+
+BATCHED = "-DBATCHED"
+"""What kernels are compiled with that compute the problems of a batch: see kernels/batch.clh."""
+
+_INLINE = r" (?:\|\| defined|&& !defined)\({}\)"
+
+
+def source(file: str, options: tuple[str, ...] = (), root: str = "") -> str:
+    """As `text`, without what transposed operands or batches alone need and ``options`` do not ask for.
+
+    So what a kernel is compiled from for one problem whose operands are not transposed does not change with
+    how it takes others: nor does its hash, and rows that were measured before stay comparable.
+    """
+    lines = text(file, root)
+    if "TRANS_" not in lines and "BATCHED" not in lines:
+        return lines
+    for option in dict.fromkeys((*itertools.chain(*TRANSPOSED.values()), BATCHED)):
+        if option not in options:
+            lines = _without(lines, option.removeprefix("-D"))
+    return lines
+
+
+def _without(source: str, macro: str) -> str:
+    """A source as the preprocessor leaves it where a macro is not defined; other conditions stay."""
+    kept: list[str] = []
+    within: list[bool | None] = []  # conditions: whether lines are kept, of the macro's; None: another's
+    for line in source.splitlines(keepends=True):
+        word = line.strip()
+        if word in (f"#ifdef {macro}", f"#ifndef {macro}"):
+            within.append(word.startswith("#ifndef"))
+        elif word.startswith("#else") and within and within[-1] is not None:
+            within[-1] = not within[-1]
+        elif word.startswith("#endif") and within and within[-1] is not None:
+            within.pop()
+        else:
+            if word.startswith("#if"):
+                within.append(None)
+            elif word.startswith("#endif"):
+                within.pop()
+            if False not in within:
+                kept.append(line)
+    return re.sub(_INLINE.format(macro), "", "".join(kept))
+
+
 def fingerprint(files: tuple[str, ...], options: tuple[str, ...], root: str = "") -> str:
     """Sixteen hex digits that change when the kernels or their -D list do: kept in every row.
 
@@ -65,7 +112,7 @@ def fingerprint(files: tuple[str, ...], options: tuple[str, ...], root: str = ""
         root: another kernels folder than gemmbench's own.
     """
     digest = hashlib.sha256()
-    for part in (*(text(file, root) for file in files), *options):
+    for part in (*(source(file, options, root) for file in files), *options):
         digest.update(part.encode() + b"\0")
     return digest.hexdigest()[:16]
 

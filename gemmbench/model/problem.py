@@ -1,4 +1,4 @@
-"""The GEMM problem: C = alpha A B + beta C, and how much work it is."""
+"""The GEMM problem: C = alpha op(A) op(B) + beta C, and how much work it is."""
 
 from __future__ import annotations
 
@@ -18,11 +18,39 @@ class Dimensions:
     n: int
     k: int
     ld: Leading | UnsetType | None = None  # None or unset: rows have nothing between them
+    trans_a: bool | UnsetType = False  # A is stored k x m, and op(A) is its transpose
+    trans_b: bool | UnsetType = False  # B is stored n x k, likewise
+    batch: int | UnsetType = 1  # unset: 1
+
+    @property
+    def count(self) -> int:
+        """Independent problems of this shape that are computed at once."""
+        return self.batch or 1
+
+    @property
+    def ops(self) -> str:
+        """How A and B are stored, in BLAS's letters: ``NN``, ``NT``, ``TN``, ``TT``."""
+        return "".join("T" if transposed else "N" for transposed in (self.trans_a, self.trans_b))
+
+    @property
+    def stored_a(self) -> tuple[int, int]:
+        """Rows and columns of A as it is stored: m x k, or k x m where op(A) is its transpose."""
+        return (self.k, self.m) if self.trans_a else (self.m, self.k)
+
+    @property
+    def stored_b(self) -> tuple[int, int]:
+        """Rows and columns of B as it is stored: k x n, or n x k where op(B) is its transpose."""
+        return (self.n, self.k) if self.trans_b else (self.k, self.n)
+
+    @property
+    def tight(self) -> Leading:
+        """lda, ldb and ldc of rows that have nothing between them: the least there can be."""
+        return self.stored_a[1], self.stored_b[1], self.n
 
     @property
     def flops(self) -> int:
-        """Operations: 2 m n k, a multiplication and an addition for each product."""
-        return 2 * self.m * self.n * self.k
+        """Operations: 2 m n k of every problem, a multiplication and an addition for each product."""
+        return 2 * self.m * self.n * self.k * self.count
 
     @property
     def is_square(self) -> bool:
@@ -31,7 +59,7 @@ class Dimensions:
 
     @property
     def shape(self) -> str:
-        """For a sentence: ``96x3025x363``, ``96x3025x363 lda=400``."""
+        """For a sentence: ``96x3025x363``, ``96x3025x363 NT lda=400``, ``64x64x64 batch=1024``."""
         return f"{self.m}x{self.n}x{self.k}{self.apart()}"
 
     @property
@@ -40,41 +68,65 @@ class Dimensions:
         return f"{self.m}{self.apart()}" if self.is_square else self.shape
 
     def apart(self, between: str = "=", before: str = " ") -> str:
-        """The leading dimensions that are longer than their matrix is wide: `` lda=400 ldc=512``."""
-        wide = zip(("lda", "ldb", "ldc"), self.ld or (), (self.k, self.n, self.n), strict=False)
-        return "".join(f"{before}{name}{between}{ld}" for name, ld, width in wide if ld != width)
+        """How its matrices are stored, where that is not as NN in tight rows, and of how many problems.
+
+        `` NT lda=400 ldc=512``, `` batch=1024``.
+        """
+        ops = f"{before}{self.ops}" if self.ops != "NN" else ""
+        wide = zip(("lda", "ldb", "ldc"), self.ld or (), self.tight, strict=False)
+        parts = [(name, ld) for name, ld, width in wide if ld != width]
+        parts += [("batch", self.count)] if self.count > 1 else []
+        return ops + "".join(f"{before}{name}{between}{value}" for name, value in parts)
 
     @property
     def title(self) -> str:
-        """For a caption: ``m = n = k = 2048``, ``m = 96, n = 3025, k = 363``."""
+        """For a caption: ``m = n = k = 2048``, ``m = 96, n = 3025, k = 363, NT``."""
         lengths = f"m = n = k = {self.m}" if self.is_square else f"m = {self.m}, n = {self.n}, k = {self.k}"
         return lengths + self.apart(" = ", ", ")
 
 
 def leading(
-    m: int, n: int, k: int, lda: int | None = None, ldb: int | None = None, ldc: int | None = None
-) -> Leading | None:
+    m: int, n: int, k: int, lda: int | None = None, ldb: int | None = None, ldc: int | None = None,
+    trans_a: bool = False, trans_b: bool = False,
+) -> Leading | None:  # fmt: skip
     """Leading dimensions of a problem; None where all rows are tight.
+
+    Args:
+        m: rows of op(A) and of C.
+        n: columns of op(B) and of C.
+        k: columns of op(A), rows of op(B).
+        lda: elements from row to row of A as it is stored; None: its rows are tight.
+        ldb: likewise of B.
+        ldc: likewise of C.
+        trans_a: A is stored k x m.
+        trans_b: B is stored n x k.
 
     Raises:
         ValueError: one is less than its matrix is wide; the sentence is for the user.
     """
-    widths = {"lda": (lda, k, "A has k"), "ldb": (ldb, n, "B has n"), "ldc": (ldc, n, "C has n")}
+    a = (m, "the transposed A has m") if trans_a else (k, "A has k")
+    b = (k, "the transposed B has k") if trans_b else (n, "B has n")
+    widths = {"lda": (lda, *a), "ldb": (ldb, *b), "ldc": (ldc, n, "C has n")}
     for name, (given, width, whose) in widths.items():
         if given is not None and given < width:
             raise ValueError(f"{name} {given} is less than the row that it leads: {whose} = {width} columns")
     every = tuple(width if given is None else given for given, width, _ in widths.values())
-    return None if every == (k, n, n) else (every[0], every[1], every[2])
+    return None if every == (a[0], b[0], n) else (every[0], every[1], every[2])
 
 
 @dataclass(frozen=True)
 class Gemm(Dimensions):
-    """One problem: A is m x k, B is k x n, C is m x n, all row-major.
+    """One problem, C = alpha op(A) op(B) + beta C: op(A) is m x k, op(B) is k x n, C is m x n, all row-major.
+
+    op(A) is A or, with ``trans_a``, the transpose of A, which then is stored k x m; likewise op(B).
 
     The data type is that of A and B; it tells C's (``DType.result``).
 
+    A batch is so many problems of one shape, each with operands of its own, that lie one behind the other
+    (m lda, k ldb and m ldc elements apart) and are computed in one launch.
+
     Raises:
-        ValueError: a dimension is negative or the data type is unknown.
+        ValueError: a dimension is negative, the batch is empty or the data type is unknown.
     """
 
     m: int
@@ -85,13 +137,18 @@ class Gemm(Dimensions):
     beta: float = 0.0
     label: str = field(default="", compare=False)  # its name in a set of workloads: "alexnet conv1"
     ld: Leading | None = None
+    trans_a: bool = False
+    trans_b: bool = False
+    batch: int = 1
 
     def __post_init__(self) -> None:
         for name in ("m", "n", "k"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} must be 0 or more, not {getattr(self, name)}")
         if self.ld:
-            leading(self.m, self.n, self.k, *self.ld)
+            leading(self.m, self.n, self.k, *self.ld, self.trans_a, self.trans_b)
+        if self.batch < 1:
+            raise ValueError(f"batch must be 1 or more, not {self.batch}")
         if self.dtype not in DTYPES:
             raise ValueError(f"unknown data type {self.dtype!r}; there are {', '.join(DTYPES)}")
 
@@ -102,9 +159,10 @@ class Gemm(Dimensions):
 
     @property
     def elements_of(self) -> dict[str, int]:
-        """Elements of A, B and C, with those between their rows."""
-        lda, ldb, ldc = self.ld or (self.k, self.n, self.n)
-        return {"A": self.m * lda, "B": self.k * ldb, "C": self.m * ldc}
+        """Elements of A, B and C of the whole batch, with those between their rows."""
+        lda, ldb, ldc = self.ld or self.tight
+        each = {"A": self.stored_a[0] * lda, "B": self.stored_b[0] * ldb, "C": self.m * ldc}
+        return {name: self.batch * elements for name, elements in each.items()}
 
     @property
     def bytes_of(self) -> dict[str, int]:

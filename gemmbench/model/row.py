@@ -78,6 +78,9 @@ class Problem(Dimensions):
     alpha: float = 1.0
     beta: float = 0.0
     ld: tuple[Length, Length, Length] | UnsetType = UNSET  # lda, ldb, ldc, where rows are not tight
+    trans_a: bool | UnsetType = UNSET  # true where A is stored transposed, k x m
+    trans_b: bool | UnsetType = UNSET  # likewise B, n x k
+    batch: Annotated[int, Meta(ge=2)] | UnsetType = UNSET  # problems in a launch, where there are several
 
 
 @dataclass(frozen=True)

@@ -50,7 +50,7 @@ from gemmbench.options.declare import (
     threshold_of,
     time_scope,
 )
-from gemmbench.options.measuring import Measuring, device_option
+from gemmbench.options.measuring import Measuring, batch_option, device_option
 from gemmbench.regress.baseline import DIFFERENCES, Rules
 from gemmbench.regress.gate import LEAST_ROUNDS, MOST_ROUNDS
 from gemmbench.suite.plan import OwnKernels
@@ -407,6 +407,7 @@ class Tune(Options):
     m: int | None = option("Rows of A and C, for a problem that is not square.", SIZE, flags=("-m",))
     n: int | None = option("Columns of B and C.  [default: m]", SIZE, flags=("-n",))
     k: int | None = option("Columns of A, rows of B.  [default: m]", SIZE, flags=("-k",))
+    batch: int = batch_option()
     budget: float = option(
         "For all of it: two thirds to search, the rest to time the best few again.",
         Number(0),
@@ -479,12 +480,15 @@ class Tune(Options):
         if self.m is None:
             if self.n is not None or self.k is not None:
                 raise UsageError("-n and -k need -m")
+            if self.sizes is None and self.batch > 1:
+                raise UsageError("--batch says how many problems of a shape: give --sizes or -m too")
             if self.sizes is None:
                 return space.default_problems(device, dtype)
-            return tuple(Problem(size, size, size, dtype) for size in choose_sizes(self.sizes, None, 1))
+            sizes = choose_sizes(self.sizes, None, 1)
+            return tuple(Problem(size, size, size, dtype, batch=self.batch) for size in sizes)
         if self.sizes is not None:
             raise UsageError("--sizes is for square problems and -m for others: choose one")
-        return (Problem(self.m, self.n or self.m, self.k or self.m, dtype),)
+        return (Problem(self.m, self.n or self.m, self.k or self.m, dtype, batch=self.batch),)
 
 
 def only(chosen: Sequence[_Item], option: str) -> _Item:

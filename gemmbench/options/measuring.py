@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from gemmbench import UsageError, exports, ladder
 from gemmbench.gemm import lowering, protocols
 from gemmbench.gemm.operands import OperandError, read_header
-from gemmbench.gemm.workloads import PROMPT, SETS, Shape, ShapeFileError, merged, read_shapes
+from gemmbench.gemm.workloads import MOST_PROBLEMS, PROMPT, SETS, Shape, ShapeFileError, merged, read_shapes
+from gemmbench.ladder.layouts import laid_out
 from gemmbench.ladder.variant import Variant
 from gemmbench.measure.host import cores
 from gemmbench.model.case import MEMORY_MODES, Case, Operands, Plan, Policy, Skip
@@ -38,6 +39,7 @@ from gemmbench.options.declare import (
     Flag,
     Number,
     Options,
+    Whole,
     check_folder,
     check_grid,
     check_overwriting,
@@ -98,6 +100,15 @@ def device_option(default: str = "the best found") -> Any:
         env="GEMMBENCH_DEVICE",
         metavar="WHICH",
         names=names.devices,
+    )
+
+
+def batch_option() -> Any:
+    """``--batch``."""
+    return option(
+        "Independent problems of this shape in one launch (or call), one behind the other in memory.",
+        Whole(1, MOST_PROBLEMS),
+        1,
     )
 
 
@@ -344,8 +355,11 @@ class Ladder(Measuring):
         True,
         flags=("--tuned/--no-tuned",),
     )
-    alpha: float = option("C = alpha A B + beta C.", Number(), 1.0)
-    beta: float = option("C = alpha A B + beta C.", Number(), 0.0)
+    alpha: float = option("C = alpha op(A) op(B) + beta C.", Number(), 1.0)
+    beta: float = option("C = alpha op(A) op(B) + beta C.", Number(), 0.0)
+    trans_a: bool = flag("A is stored k x m, and op(A) is its transpose, as in BLAS.")
+    trans_b: bool = flag("B is stored n x k, and op(B) is its transpose.")
+    batch: int = batch_option()
     seed: int = option("Of generated operands.", LENGTH, Policy.seed)
     scope: str | None = option(
         "What is shown and compared: the kernel alone, all device passes, or host memory to host memory.  "
@@ -432,15 +446,32 @@ class Ladder(Measuring):
         steps: Plan = bandwidth_plan(devices) if self.peak else ()
         for dtype in self.dtypes:
             if self.peak:
-                steps += peak_steps(devices, dtype, self.variants)
+                steps += self._peaks(devices, dtype)
             steps += self._gemms(devices, dtype, find_tuned)
         return steps
+
+    def _peaks(self, devices: Sequence[DeviceFacts], dtype: str) -> Plan:
+        """The peaks of the units that the kernels multiply with, in the layouts of the shapes."""
+        layouts = {
+            Problem(1, 1, 1, dtype, trans_a=trans_a, trans_b=trans_b)
+            for trans_a, trans_b in map(self._transposed, self.shapes)
+        }
+        kernels = [laid_out(variant, layout) for layout in layouts for variant in self.variants]
+        return peak_steps(devices, dtype, kernels)
+
+    def _transposed(self, shape: Shape) -> tuple[bool, bool]:
+        """Whether A and B of a shape are stored transposed."""
+        return self.trans_a, self.trans_b
 
     def _gemms(
         self, devices: Sequence[DeviceFacts], dtype: str, find_tuned: FindTuned, own: Operands | None = None
     ) -> Plan:
         problems = [
-            Problem(shape.m, shape.n, shape.k, dtype, self.alpha, self.beta, shape.name, shape.ld)
+            Problem(
+                *(shape.m, shape.n, shape.k, dtype, self.alpha, self.beta, shape.name, shape.ld),
+                *self._transposed(shape),
+                shape.batch,
+            )
             for shape in self.shapes
         ]
         params = choose_params(self.params)
@@ -492,7 +523,8 @@ class Square(Sweep):
 
     @cached_property
     def shapes(self) -> tuple[Shape, ...]:
-        return tuple(Shape("", size, size, size) for size in choose_sizes(self.sizes, self.min, self.max))
+        sizes = choose_sizes(self.sizes, self.min, self.max)
+        return tuple(Shape("", size, size, size, batch=self.batch) for size in sizes)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -515,7 +547,7 @@ class SweepK(Sweep):
     @cached_property
     def shapes(self) -> tuple[Shape, ...]:
         sizes = choose_sizes(self.sizes, self.k_min, self.k_max)
-        return tuple(Shape("", self.m, self.n, size) for size in sizes)
+        return tuple(Shape("", self.m, self.n, size, batch=self.batch) for size in sizes)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -551,7 +583,7 @@ class Precision(Ladder):
     @cached_property
     def shapes(self) -> tuple[Shape, ...]:
         sizes = choose_sizes(self.sizes, None, _DEFAULT_SIZE)
-        return tuple(Shape("", size, size, size) for size in sizes)
+        return tuple(Shape("", size, size, size, batch=self.batch) for size in sizes)
 
     def plan(self, devices: Sequence[DeviceFacts], find_tuned: FindTuned) -> Plan:
         """A kernel's data types one after another, so that both sides of a ratio are close in time."""
@@ -584,7 +616,9 @@ class Workloads(Ladder):
         names=names.each({**{name: shapes.idea for name, shapes in SETS.items()}, "all": "every set"}),
     )
     file: Path | None = option(
-        "Your own shapes: columns m, n, k and, if you like, name, lda, ldb, ldc.", FILE, metavar="FILE.csv"
+        "Your own shapes: columns m, n, k and, if you like, name, lda, ldb, ldc, trans_a, trans_b, batch.",
+        FILE,
+        metavar="FILE.csv",
     )
     batch: int = option("Images, or sequences, at once.", SIZE, 1)
     prompt: int = option("Tokens of a prompt.", SIZE, PROMPT)
@@ -603,21 +637,29 @@ class Workloads(Ladder):
 
     @cached_property
     def shapes(self) -> tuple[Shape, ...]:
-        """The shapes of the sets and of the file, each m, n, k once."""
-        shapes = [shape for name in self.set_names for shape in SETS[name].shapes(self.batch, self.prompt)]
+        """The shapes of the sets and of the file, each m, n, k and layout once."""
+        shapes = [
+            replace(shape, trans_a=self.trans_a, trans_b=self.trans_b)
+            for name in self.set_names
+            for shape in SETS[name].shapes(self.batch, self.prompt)
+        ]
         if self.file:
             try:
-                shapes += read_shapes(self.file)
+                shapes += read_shapes(self.file, self.trans_a, self.trans_b)
             except ShapeFileError as error:
                 raise UsageError(str(error)) from None
         return merged(shapes)
+
+    def _transposed(self, shape: Shape) -> tuple[bool, bool]:
+        return shape.trans_a, shape.trans_b
 
     def _gemms(
         self, devices: Sequence[DeviceFacts], dtype: str, find_tuned: FindTuned, own: Operands | None = None
     ) -> Plan:
         """The lowering of AlexNet's convolutions before their products."""
         gemms = super()._gemms(devices, dtype, find_tuned, own)
-        first = lowering.plan(devices, gemms, dtype, self.batch) if lowering.NET in self.set_names else ()
+        lowers = lowering.NET in self.set_names and not self.trans_b  # im2col makes a B of k rows
+        first = lowering.plan(devices, gemms, dtype, self.batch) if lowers else ()
         return first + gemms
 
 
@@ -635,11 +677,15 @@ class Gemm(Ladder, Sustaining):
     m: int | None = option(f"Rows of A and C.  [default: {_DEFAULT_SIZE}]", LENGTH, flags=("-m",))
     n: int | None = option("Columns of B and C.  [default: m]", LENGTH, flags=("-n",))
     k: int | None = option("Columns of A, rows of B.  [default: m]", LENGTH, flags=("-k",))
-    lda: int | None = option("Elements from row to row of A.  [default: k]", LENGTH)
-    ldb: int | None = option("Elements from row to row of B.  [default: n]", LENGTH)
+    lda: int | None = option(
+        "Elements from row to row of A as stored.  [default: k; m with --trans-a]", LENGTH
+    )
+    ldb: int | None = option(
+        "Elements from row to row of B as stored.  [default: n; k with --trans-b]", LENGTH
+    )
     ldc: int | None = option("Elements from row to row of C.  [default: n]", LENGTH)
-    a: Path | None = option("Your own A (m x k).", INPUT, metavar="A.npy")
-    b: Path | None = option("Your own B (k x n).", INPUT, metavar="B.npy")
+    a: Path | None = option("Your own A (m x k; k x m with --trans-a).", INPUT, metavar="A.npy")
+    b: Path | None = option("Your own B (k x n; n x k with --trans-b).", INPUT, metavar="B.npy")
     c: Path | None = option("Your own C (m x n), for beta.", INPUT, metavar="C.npy")
     out: Path | None = option("Write the result; needs one --kernel.", INPUT, metavar="OUT.npy")
     dtype: str | None = option(
@@ -663,6 +709,8 @@ class Gemm(Ladder, Sustaining):
                 raise UsageError(
                     f"--beta {self.beta:g} adds to C, but there is no --c; give it, or leave --beta out"
                 )
+        if self.batch > 1 and any((self.a, self.b, self.c, self.out)):
+            raise UsageError("--batch generates its operands: --a, --b, --c and --out are of one problem")
         if self.sustain and self.beta != 0:
             raise UsageError("--for compares every C with the first: with --beta each has another")
         if self.sustain and (self.out or self.versus or len(self.dtypes) > 1):
@@ -693,7 +741,8 @@ class Gemm(Ladder, Sustaining):
     def shapes(self) -> tuple[Shape, ...]:
         lengths = self._size[:3]
         try:
-            return (Shape("", *lengths, leading(*lengths, self.lda, self.ldb, self.ldc)),)
+            ld = leading(*lengths, self.lda, self.ldb, self.ldc, self.trans_a, self.trans_b)
+            return (Shape("", *lengths, ld, batch=self.batch),)
         except ValueError as error:
             raise UsageError(f"--{error}") from None
 
@@ -712,7 +761,9 @@ class Gemm(Ladder, Sustaining):
         given = (("m", self.m), ("n", self.n), ("k", self.k))
         lengths = {axis: (length, f"-{axis}") for axis, length in given if length is not None}
         dtype: tuple[str, Path] | None = None
-        for path, rows, columns in ((self.a, "m", "k"), (self.b, "k", "n"), (self.c, "m", "n")):
+        a = ("k", "m") if self.trans_a else ("m", "k")
+        b = ("n", "k") if self.trans_b else ("k", "n")
+        for path, rows, columns in ((self.a, *a), (self.b, *b), (self.c, "m", "n")):
             if path is None:
                 continue
             path = path.absolute()
@@ -747,7 +798,7 @@ class Gemm(Ladder, Sustaining):
         steps: Plan = ()
         for dtype in self.dtypes:
             if self.peak and all(self._size[:3]):
-                steps += peak_steps(devices, dtype, self.variants)
+                steps += self._peaks(devices, dtype)
             steps += self._gemms(devices, dtype, find_tuned, own)
         return steps
 
@@ -842,7 +893,8 @@ class Protocols(Ladder):
     @cached_property
     def shapes(self) -> tuple[Shape, ...]:
         m = self.m
-        return (Shape("", m, m if self.n is None else self.n, m if self.k is None else self.k),)
+        n, k = m if self.n is None else self.n, m if self.k is None else self.k
+        return (Shape("", m, n, k, batch=self.batch),)
 
     def plan(self, devices: Sequence[DeviceFacts], find_tuned: FindTuned) -> Plan:
         """One case for each device: of several kernels, the first that it runs."""

@@ -72,7 +72,7 @@ _INTEGER_MULTIPLY = r"\b(?:mad|mul)(?:24)?\.(?:lo|wide)\.\w+"
 _IN_PTX: Mapping[str, tuple[str, int]] = {
     "linear": (_FLOAT_ADD, 1),
     "mixed": (_FLOAT_ADD, 1),
-    "packed": (r"\bfma\.rn\.b?f16x2\b", 2),
+    "packed": (r"\bfma\.rn\.b?f16PAIR\b", 2),  # a lane alone is a register of 16 bits
     "square": (_INTEGER_MULTIPLY, 1),
     "cross": (_INTEGER_MULTIPLY, 1),
     "24 bits": (_INTEGER_MULTIPLY, 1),
@@ -115,7 +115,8 @@ class Form:
         kind = {"float": "f32", "double": "f64", "": "f32"}.get(self.real, "")
         if "KIND" in instruction and not kind:
             return {}
-        return {instruction.replace("KIND", kind): steps * max(1, width // lanes)}
+        instruction = instruction.replace("KIND", kind).replace("PAIR", "x2" if width > 1 else "")
+        return {instruction: steps * max(1, width // lanes)}
 
     def options(self, width: int, unroll: int, chains: Iterable[int]) -> tuple[str, ...]:
         """The -D list of one program, which has a kernel for each number of chains."""

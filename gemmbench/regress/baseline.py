@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Literal
 
 from gemmbench.ladder import BASELINES, BY_NAME
+from gemmbench.ladder.layouts import laid_out
 from gemmbench.model.case import Case, saved_problem
 from gemmbench.model.device import HOST, DeviceFacts
 from gemmbench.model.row import MATH, THREADS, Parameters, Row, RowKey, row_key
@@ -503,7 +504,9 @@ def only_preset_differs(before: Row, after: Row) -> bool:
 
 def _fingerprint(row: Row) -> str:
     """What this version's kernel of a row would have as `Row.source`."""
-    variant = BY_NAME[row.variant].with_math(str(row.parameters.get(MATH, "")))
+    variant = BY_NAME[row.variant]
+    variant = laid_out(variant, derive.gemm_of(row)) if row.problem else variant
+    variant = variant.with_math(str(row.parameters.get(MATH, "")))
     values = {name: int(value) for name, value in row.parameters.items() if name != MATH}
     return variant.fingerprint(row.dtype, values)
 

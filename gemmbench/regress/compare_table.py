@@ -302,6 +302,8 @@ def _flat(line: Line) -> dict[str, object]:
         "m": problem.m if problem else None,
         "n": problem.n if problem else None,
         "k": problem.k if problem else None,
+        "trans_a": bool(problem.trans_a) if problem else None,
+        "trans_b": bool(problem.trans_b) if problem else None,
         "alpha": problem.alpha if problem else None,
         "beta": problem.beta if problem else None,
         "verdict": line.verdict,

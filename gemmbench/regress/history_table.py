@@ -18,7 +18,7 @@ from gemmbench.regress.history import History, Shift, Track
 from gemmbench.report.table import Cell, Note, Sheet, finite, sheet_markdown, stack
 
 CSV_FIELDS: tuple[str, ...] = (
-    "kind", "variant", "device", "dtype", "label", "m", "n", "k", "parameters",
+    "kind", "variant", "device", "dtype", "label", "m", "n", "k", "trans_a", "trans_b", "parameters",
     "started_utc", "file", "cost", "unit", "segment", "source",
 )  # fmt: skip
 _MANY = 40  # rows; beyond it the steady ones are counted
@@ -190,6 +190,8 @@ def _row_fields(track: Track) -> dict[str, object]:
         "m": problem.m if problem else None,
         "n": problem.n if problem else None,
         "k": problem.k if problem else None,
+        "trans_a": bool(problem.trans_a) if problem else None,
+        "trans_b": bool(problem.trans_b) if problem else None,
     }
 
 

@@ -516,7 +516,7 @@ class Rule:
     variant: str = "*"
     dtype: str = "*"
     label: str = "*"
-    sizes: tuple[float, float] = (0.0, math.inf)  # of the cube root of m n k
+    sizes: tuple[float, float] = (0.0, math.inf)  # of the cube root of m n k of all problems
 
     def fits(self, row: Row) -> bool:
         """Whether it is for a row."""
@@ -526,7 +526,7 @@ class Rule:
         low, high = self.sizes
         if row.problem is None:
             return (low, high) == (0.0, math.inf)
-        product = row.problem.m * row.problem.n * row.problem.k
+        product = row.problem.flops / 2
         return low**3 <= product <= high**3
 
 

@@ -139,7 +139,9 @@ def place(row: Row, error: BitError) -> str:
     ld = row.problem.ld or None
     index = error.byte // rates.gemm_of(row).result.itemsize
     line, column = divmod(index, ld[2] if ld else row.problem.n)
-    return f"C[{line}][{column}]"
+    number, line = divmod(line, row.problem.m)
+    of = f" of problem {number}" if row.problem.count > 1 else ""
+    return f"C[{line}][{column}]{of}"
 
 
 def in_a_sentence(row: Row, result: Sustained) -> str:

@@ -56,17 +56,20 @@ class Panel:
 
     @property
     def shape(self) -> str:
-        """What varies and what does not: ``m = n = k``, or ``k, with m = 1024 and n = 1024``."""
-        if self.axis == "m":
-            return "m = n = k"
+        """What varies and what does not: ``m = n = k, NT, batch = 8``, ``k, with m = 1024 and n = 1024``."""
         fixed = next((row.problem for row in self.rows if row.problem), None)
-        return f"k, with m = {fixed.m} and n = {fixed.n}" if fixed else "k"
+        ops = f", {fixed.ops}" if fixed and fixed.ops != "NN" else ""
+        ops += f", batch = {fixed.count}" if fixed and fixed.count > 1 else ""
+        if self.axis == "m":
+            return f"m = n = k{ops}"
+        return f"k, with m = {fixed.m} and n = {fixed.n}{ops}" if fixed else "k"
 
 
 def sweep_axis(rows: Iterable[Row]) -> str | None:
-    """What varies: ``m`` for squares, ``k`` if only k varies; None if neither, or nothing does."""
+    """What varies: ``m`` for squares, ``k`` if only k varies; None if neither, or more, or nothing does."""
     problems = {row.problem for row in rows if row.kind == "gemm" and row.problem}
-    if len({(problem.alpha, problem.beta) for problem in problems}) != 1 or len(problems) < 2:
+    alike = {(problem.alpha, problem.beta, problem.ops, problem.count) for problem in problems}
+    if len(alike) != 1 or len(problems) < 2:
         return None
     if all(problem.is_square for problem in problems):
         return "m"

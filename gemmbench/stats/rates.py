@@ -44,7 +44,10 @@ def gemm_of(row: Row) -> Gemm:
     if row.problem is None:
         raise ValueError(f"a {row.kind} row has no problem")
     problem = row.problem
-    return Gemm(problem.m, problem.n, problem.k, row.dtype, problem.alpha, problem.beta)
+    a, b = bool(problem.trans_a), bool(problem.trans_b)
+    lengths = problem.m, problem.n, problem.k
+    scalars = problem.alpha, problem.beta
+    return Gemm(*lengths, row.dtype, *scalars, trans_a=a, trans_b=b, batch=problem.count)
 
 
 def flops_of(row: Row) -> int:
@@ -550,7 +553,7 @@ def derived(run: Run, row: Row) -> dict[str, object]:
     times = by_scope[scope] if scope and row.status == "ok" else None
     problem = row.problem or Problem(0, 0, 0)
     is_gemm, has_shape = row.kind == "gemm", row.kind in ("gemm", "protocols")
-    rows_apart = (problem.ld or (problem.k, problem.n, problem.n)) if is_gemm else (None, None, None)
+    rows_apart = (problem.ld or problem.tight) if is_gemm else (None, None, None)
     shown = shown_samples(row, view_scope(run)) if is_gemm else scope
     reached = rate(row, shown or "") if row.kind in ("gemm", "peak") else None
     moved = byte_rate(row)
@@ -565,6 +568,9 @@ def derived(run: Run, row: Row) -> dict[str, object]:
         "n": problem.n if has_shape else None,
         "k": problem.k if has_shape else None,
         **dict(zip(("lda", "ldb", "ldc"), rows_apart, strict=True)),
+        "trans_a": bool(problem.trans_a) if has_shape else None,
+        "trans_b": bool(problem.trans_b) if has_shape else None,
+        "batch": problem.count if has_shape else None,
         "status": row.status,
         "reason": row.reason,
         "scope": shown if times else None,

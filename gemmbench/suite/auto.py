@@ -7,8 +7,9 @@ told apart by the device scope.
 A problem that was measured is predicted by its own median, another one by shapes around it: their rates are
 averaged over the logarithms of m, n and k, the nearest counting most. Narrow shapes, with a dimension that is
 very small, are predicted from shapes as narrow alone: such products read memory more than they multiply.
-Rows with something between them are predicted from the same leading dimensions alone.
-What was never measured is tried first.
+Batches are predicted from batches, a layout (NN, NT, TN, TT, leading dimensions) from the same alone: they
+make a class. What was never measured near the problem is tried first. Where that is not done, the nearest
+measured shape of the class decides, by the logarithms of its lengths, and the reason says that it is far.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ CHOOSABLE: tuple[str, ...] = (*LADDER, BASELINE)  # libraries that a machine may
 _NARROW = 16  # a dimension of no more, beside one of more, makes a shape narrow
 _REACH = 1.0  # powers of two by which a dimension of a shape may differ that still tells something
 _CLOSE = 0.25  # powers of two up to which one shape alone tells enough
+_LENGTHS = ("m", "n", "k", "batch")
 _TIE = 0.03  # host times that differ by less are told apart by the device's
 
 
@@ -52,6 +54,9 @@ class Point(Dimensions):
     host_s: float  # median, operands and result in host memory
     device_s: float | None  # median over every pass; None for the host's own BLAS
     ld: Leading | None = None  # None: rows have nothing between them
+    trans_a: bool = False
+    trans_b: bool = False
+    batch: int = 1
 
 
 @dataclass(frozen=True)
@@ -72,6 +77,7 @@ class _Prediction:
     nearest: Point  # measured
     exact: bool  # the problem itself was measured
     sure: bool  # it lies between measured shapes, or close to one
+    far: bool = False  # nothing was measured near the problem: it is the nearest of its class
 
 
 def points(rows: Iterable[Row], device: int) -> tuple[Point, ...]:
@@ -99,6 +105,9 @@ def points(rows: Iterable[Row], device: int) -> tuple[Point, ...]:
                 host.median,
                 on_device.median if on_device else None,
                 problem.ld or None,
+                bool(problem.trans_a),
+                bool(problem.trans_b),
+                problem.count,
             )
         )
     return tuple(measured)
@@ -108,9 +117,9 @@ def likely(device: DeviceFacts, problem: Gemm) -> tuple[str, ...]:
     """The variants to consider for a problem even if none was measured, the most promising first."""
     where: Likely
     if device.type == "cpu":
-        where = "narrow-cpu" if _narrow(problem) else "cpu"
+        where = "batched-cpu" if problem.batch > 1 else "narrow-cpu" if _narrow(problem) else "cpu"
     else:
-        where = "narrow-gpu" if _narrow(problem) else "gpu"
+        where = "batched-gpu" if problem.batch > 1 else "narrow-gpu" if _narrow(problem) else "gpu"
     ranks = {variant.name: variant.likely[where] for variant in VARIANTS if where in variant.likely}
     return tuple(sorted(ranks, key=ranks.__getitem__))
 
@@ -148,7 +157,8 @@ def by_default(device: DeviceFacts, problem: Gemm, variants: Sequence[str]) -> C
     order = [name for name in likely(device, problem) if name in variants]
     if not order:
         return None
-    reason = f"the first of the order for a {device.type}: nothing near {problem.shape} could be measured"
+    kind = f"{problem.ops}{', in batches' if problem.batch > 1 else ''}"
+    reason = f"the first of the order for a {device.type}: nothing like {problem.shape} ({kind}) was measured"
     return Choice(order[0], None, reason)
 
 
@@ -160,14 +170,14 @@ def break_even(problem: Gemm, known: Sequence[Point]) -> float | None:
     Returns:
         None if the two share no shapes, or no kernel is ahead at the largest.
     """
-    best: dict[tuple[int, int, int], dict[bool, float]] = {}
+    best: dict[tuple[int, int, int, int], dict[bool, float]] = {}
     for point in _alike(problem, known):
-        times = best.setdefault((point.m, point.n, point.k), {})
+        times = best.setdefault((point.m, point.n, point.k, point.batch), {})
         is_host = point.variant == BASELINE
         times[is_host] = min(point.host_s, times.get(is_host, math.inf))
     leads = sorted(
-        ((m * n * k) ** (1 / 3), math.log(times[True] / times[False]))
-        for (m, n, k), times in best.items()
+        (math.prod(lengths) ** (1 / 3), math.log(times[True] / times[False]))
+        for lengths, times in best.items()
         if len(times) == 2
     )
     return crossing(leads)
@@ -181,26 +191,32 @@ def _narrow(shape: Gemm | Point) -> frozenset[str]:
 
 
 def _alike(problem: Gemm, known: Iterable[Point]) -> list[Point]:
-    """The points of a problem's data type and leading dimensions whose shapes are as narrow as it."""
-    kind = problem.dtype, problem.ld, _narrow(problem)
-    return [point for point in known if (point.dtype, point.ld, _narrow(point)) == kind]
+    """The points of a problem's class: its data type, layout, a batch or not, as narrow as it is."""
+    kind = _class(problem)
+    return [point for point in known if _class(point) == kind]
+
+
+def _class(shape: Gemm | Point) -> tuple[object, ...]:
+    return shape.dtype, shape.ops, shape.ld, shape.batch > 1, _narrow(shape)
 
 
 def _distance(problem: Gemm, point: Point) -> float:
-    """The largest difference between two dimensions, in powers of two."""
-    return max(abs(math.log2(getattr(problem, name) / getattr(point, name))) for name in ("m", "n", "k"))
+    """The largest difference between two dimensions, or batches, in powers of two."""
+    return max(abs(math.log2(getattr(problem, name) / getattr(point, name))) for name in _LENGTHS)
 
 
 def _predictions(problem: Gemm, known: Sequence[Point]) -> list[_Prediction]:
-    """One for each variant and set of parameters that was measured near the problem."""
+    """One for each variant and set of parameters that was measured near the problem, or else nearest."""
     if not problem.flops:
         return []
+    alike = [(_distance(problem, point), point) for point in _alike(problem, known)]
+    closest = min((distance for distance, _ in alike), default=0.0)
     groups: dict[tuple[str, str], list[tuple[float, Point]]] = {}
-    for point in _alike(problem, known):
-        distance = _distance(problem, point)
-        if distance <= _REACH:
+    for distance, point in alike:
+        if distance <= max(_REACH, closest):
             groups.setdefault((point.variant, listed(point.parameters)), []).append((distance, point))
-    return [_predicted(problem, near) for near in groups.values()]
+    predictions = (_predicted(problem, near) for near in groups.values())
+    return [replace(each, sure=each.sure and closest <= _REACH, far=closest > _REACH) for each in predictions]
 
 
 def _predicted(problem: Gemm, near: Sequence[tuple[float, Point]]) -> _Prediction:
@@ -236,6 +252,11 @@ def _reason(problem: Gemm, candidate: _Prediction, known: Sequence[Point], tried
     if candidate.exact:
         return f"the fastest measured at {problem.shape}, {rate} with transfers"
     kind = " as narrow" if _narrow(problem) else ""
+    if candidate.far:
+        return (
+            f"nothing near {problem.shape} was measured: the fastest at the nearest shape of its "
+            f"kind, {rate} with transfers at {nearest.shape}"
+        )
     return f"the fastest at the nearest measured shapes{kind}, {rate} with transfers at {nearest.shape}"
 
 

@@ -24,11 +24,13 @@ import platformdirs
 
 from gemmbench import __version__
 from gemmbench.ladder import BY_NAME
+from gemmbench.ladder.layouts import laid_out
 from gemmbench.ladder.variant import ParameterError, Variant
 from gemmbench.model.case import Case, Plan, Skip
 from gemmbench.model.conditions import State
 from gemmbench.model.device import BUSY_CORES, DeviceFacts, HostFacts
 from gemmbench.model.kernel_files import fingerprint
+from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Problem, Row, RowKey
 from gemmbench.model.run_file import SCHEMA_VERSION, Header, Run, lock
 from gemmbench.model.units import listed, number, reason_of
@@ -319,7 +321,8 @@ class _Measured:
     @property
     def key(self) -> tuple[object, ...]:
         point = self.point
-        return point.variant, point.dtype, listed(point.parameters), point.m, point.n, point.k
+        lengths = point.m, point.n, point.k
+        return point.variant, point.dtype, listed(point.parameters), *lengths, point.ops, point.batch
 
 
 class KeptMeasurements(_Kept[_Measured]):
@@ -375,12 +378,17 @@ def _source(point: Point, host: HostFacts) -> str:
         return f"numpy {host.numpy}, {host.blas}"
     if not point.parameters.keys() <= variant.parameters.keys():
         return ""
-    return _fingerprint(point.variant, point.dtype, tuple(sorted(point.parameters.items())))
+    numbers = tuple(sorted(point.parameters.items()))
+    return _fingerprint(point.variant, point.dtype, numbers, point.ops, point.batch > 1)
 
 
 @cache
-def _fingerprint(variant: str, dtype: str, parameters: tuple[tuple[str, int | float | str], ...]) -> str:
-    return BY_NAME[variant].fingerprint(dtype, {name: int(value) for name, value in parameters})
+def _fingerprint(
+    variant: str, dtype: str, parameters: tuple[tuple[str, int | float | str], ...], ops: str, batched: bool
+) -> str:
+    layout = Gemm(1, 1, 1, dtype, trans_a=ops[0] == "T", trans_b=ops[1] == "T", batch=1 + batched)
+    numbers = {name: int(value) for name, value in parameters}
+    return laid_out(BY_NAME[variant], layout).fingerprint(dtype, numbers)
 
 
 @dataclass(frozen=True)
@@ -394,6 +402,11 @@ class Preset:
     problems: tuple[Problem, ...]  # of the search
     speedup: float | None  # over the shipped preset; None where that does not run
     found_utc: str  # ISO 8601
+
+    @property
+    def purpose(self) -> tuple[str, str, bool]:
+        """What it replaces another preset for: a variant, a data type, whether in batches."""
+        return self.variant, self.dtype, any(problem.count > 1 for problem in self.problems)
 
 
 class KeptPresets(_Kept[Preset]):
@@ -417,9 +430,8 @@ class KeptPresets(_Kept[Preset]):
 
     def keep(self, device: DeviceFacts, preset: Preset) -> bool:
         """Keep a preset, which replaces an older one; False if it could not be written."""
-        case = preset.variant, preset.dtype
         return self._change(
-            device, lambda old: (*(kept for kept in old if (kept.variant, kept.dtype) != case), preset)
+            device, lambda old: (*(kept for kept in old if kept.purpose != preset.purpose), preset)
         )
 
     def forget(

@@ -13,6 +13,7 @@ from gemmbench.gemm import lowering
 from gemmbench.gemm.verify import could_overflow
 from gemmbench.ladder import AUTO, BY_NAME
 from gemmbench.ladder import variant as variants
+from gemmbench.ladder.layouts import laid_out
 from gemmbench.ladder.variant import Layout, ParameterError, Variant, unsupported_type
 from gemmbench.model.case import Case, Operands, Plan, Skip
 from gemmbench.model.device import HOST, DeviceFacts
@@ -237,6 +238,7 @@ def quick_widths(device: DeviceFacts, dtype: str) -> tuple[int, ...]:
 
 def why_not(device: DeviceFacts, variant: Variant, problem: Gemm, parameters: Mapping[str, int]) -> str:
     """Why a device cannot run a variant on a problem with these parameters, or ""."""
+    variant = laid_out(variant, problem)
     full = {**parameters, **variant.chosen(problem, device, parameters)}
     own = tuple(parameters)
     return _unsupported(device, variant, problem, full, own) or _too_large(device, variant, problem, full)
@@ -253,7 +255,7 @@ def _gemm_case(
     math: str = "",
     grid: tuple[str, ...] = (),
 ) -> Case | Skip:
-    variant = variant.with_math(math)
+    variant = laid_out(variant, problem).with_math(math)
     own = {name: value for name, value in overrides.items() if name in variant.parameters}
     kept = None if own else tuned(device, variant, problem.dtype)
     fill = variant.filled if grid else variant.preset
@@ -342,8 +344,10 @@ def _lacks(device: DeviceFacts, variant: Variant, problem: Gemm, parameters: Map
         return f"{variant.name} is written for {', '.join(variant.dtypes)}"
     if variant.device_type not in ("", device.type):
         return f"{variant.name} is written for a {variant.device_type.upper()}"
-    if missing := _left_out(variant, problem):
+    if missing := variant.unfit(problem) or _left_out(variant, problem):
         return missing
+    if problem.batch > 1 and not variant.batches:
+        return f"{variant.name} computes one problem in a launch, and no batch"
     reason = (variant.lacks or unsupported_type)(device, problem.dtype)
     if reason:
         return reason
@@ -404,7 +408,7 @@ def _too_large(device: DeviceFacts, variant: Variant, problem: Gemm, parameters:
     elements = dict(problem.elements_of)
     elements |= {name: nbytes // itemsize for name, nbytes in temporaries.items()}
     name, most = max(elements.items(), key=lambda item: item[1])
-    if most > _INDEX_LIMIT:
+    if most > _INDEX_LIMIT * problem.batch:  # from problem to problem of a batch they count in 64 bits
         return f"{name} has more than 2^31 elements, which 32-bit indexes do not reach"
     buffers = {**problem.bytes_of, **temporaries}
     name, largest = max(buffers.items(), key=lambda item: item[1])
@@ -615,7 +619,8 @@ def _gemm(row: Row, device: DeviceFacts, own: OwnKernels) -> Case | Skip:
         parameters = {name: int(row.parameters[name]) for name in names if name not in (MATH, THREADS)}
         axes = Axes((str(row.parameters.get(MATH, "")),), (int(row.parameters.get(THREADS, 0)),))
         lengths = problem.m, problem.n, problem.k
-        gemm = Gemm(*lengths, row.dtype, problem.alpha, problem.beta, row.label, problem.ld or None)
+        layout = problem.ld or None, bool(problem.trans_a), bool(problem.trans_b)
+        gemm = Gemm(*lengths, row.dtype, problem.alpha, problem.beta, row.label, *layout, batch=problem.count)
         (step,) = gemm_plan([device], [variant], [gemm], parameters, axes=axes)
     except (ParameterError, ValueError) as error:
         return _unknown(row, f"such case: {error}")

@@ -207,6 +207,7 @@ def _header(task: Task, host: HostFacts) -> Header:
     words = ["tune", "--kernel", task.variant.name, "--dtype", task.problems[0].dtype]
     for problem in task.problems:
         words += ["-m", str(problem.m), "-n", str(problem.n), "-k", str(problem.k)]
+        words += ["--batch", str(problem.batch)] if problem.batch > 1 else []
     return replace(header_of([task.device], host, Policy(), (), TUNE_VIEW), command=tuple(words))
 
 

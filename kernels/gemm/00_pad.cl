@@ -13,6 +13,10 @@
 __kernel void pad(int rows, int columns, __global const REAL *restrict S, int lds,
                   int target_rows, int target_columns, __global REAL *restrict P)
 {
+#ifdef BATCHED
+    BATCH_OFFSET(S, rows, lds)
+    BATCH_OFFSET(P, target_rows, target_columns)
+#endif
     const int column = get_global_id(0), row = get_global_id(1);
     if (row < target_rows && column < target_columns)
         P[(size_t)row * target_columns + column] =

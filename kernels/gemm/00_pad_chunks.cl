@@ -21,6 +21,10 @@
 __kernel void pad_chunks(int rows, int columns, __global const REAL *restrict S, int lds, int pitch,
                          __global REAL *restrict P)
 {
+#ifdef BATCHED
+    BATCH_OFFSET(S, rows, lds)
+    BATCH_OFFSET(P, rows, pitch)
+#endif
     const int column = get_global_id(0) * WIDTH, row = get_global_id(1);
     if (row >= rows || column >= pitch)
         return;

@@ -16,6 +16,10 @@
 __kernel __attribute__((reqd_work_group_size(64, 4, 1)))
 void pad_vectors(int rows, int columns, __global const REAL *restrict S, int lds, __global REAL *restrict T, int ldt)
 {
+#ifdef BATCHED
+    BATCH_OFFSET(S, rows, lds)
+    BATCH_OFFSET(T, rows, ldt)
+#endif
     const int row = get_global_id(1), column = get_global_id(0) * WIDTH;
     if (row >= rows || column >= ldt)
         return;

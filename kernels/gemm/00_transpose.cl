@@ -21,6 +21,10 @@ __kernel __attribute__((reqd_work_group_size(TILE, TILE, 1)))
 void transpose(int rows, int columns, __global const REAL *restrict S, int lds,
                int target_rows, int target_columns, __global REAL *restrict T, int ldt)
 {
+#ifdef BATCHED
+    BATCH_OFFSET(S, rows, lds)
+    BATCH_OFFSET(T, target_rows, ldt)
+#endif
     __local REAL tile[TILE][TILE + 1];
     const int x = get_local_id(0), y = get_local_id(1);
     const int column0 = get_group_id(0) * TILE, row0 = get_group_id(1) * TILE;

@@ -14,6 +14,9 @@
  * A work-item reads a block of 4 x 4 bytes by words, turns it round in registers and puts its words into a 64 x 64 tile in
  * local memory, from which words are written along rows of T: byte by byte this takes five times as long. Rows of
  * T start at words, and end there: ldt and target_columns are multiples of 4. Rows of S need not. */
+#ifdef BATCHED
+#include "batch.clh"
+#endif
 #define TILE 64
 #define WORDS (TILE / 4)
 
@@ -32,6 +35,10 @@ __kernel __attribute__((reqd_work_group_size(WORDS, WORDS, 1)))
 void transpose_bytes(int rows, int columns, __global const uchar *restrict S, int lds,
                      int target_rows, int target_columns, __global uchar *restrict T, int ldt)
 {
+#ifdef BATCHED
+    BATCH_OFFSET(S, rows, lds)
+    BATCH_OFFSET(T, target_rows, ldt)
+#endif
     __local uint tile[TILE][WORDS + 1]; /* one word more: a column of it would lie in two memory banks */
     const int x = get_local_id(0), y = get_local_id(1);
     const int column0 = get_group_id(0) * TILE, row0 = get_group_id(1) * TILE;

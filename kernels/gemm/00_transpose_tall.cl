@@ -23,6 +23,10 @@
 __kernel __attribute__((reqd_work_group_size(COLUMNS, AT_ONCE, 1)))
 void transpose_tall(int rows, int columns, __global const REAL *restrict S, int lds, __global REAL *restrict T, int ldt)
 {
+#ifdef BATCHED
+    BATCH_OFFSET(S, rows, lds)
+    BATCH_OFFSET(T, columns, ldt)
+#endif
     __local REAL tile[ROWS][COLUMNS + 1];
     const int x = get_local_id(0), y = get_local_id(1);
     const int column0 = get_group_id(0) * COLUMNS, row0 = get_group_id(1) * ROWS;

@@ -26,14 +26,33 @@ void tiled(int m, int n, int k, SCALAR alpha,
            __global const REAL *restrict B, int ldb, SCALAR beta,
            __global REAL *restrict C, int ldc)
 {
+#ifdef BATCHED
+    BATCH_OFFSET(A, ROWS_A, lda)
+    BATCH_OFFSET(B, ROWS_B, ldb)
+    BATCH_OFFSET(C, m, ldc)
+#endif
+#ifdef TRANS
+    __local REAL At[TS][TS + 1], Bt[TS][TS + 1]; /* what is stored transposed is written to columns: one bank each */
+#else
     __local REAL At[TS][TS], Bt[TS][TS];
+#endif
     const int x = get_local_id(0), y = get_local_id(1);
     const int column = get_group_id(0) * TS + x, row = get_group_id(1) * TS + y;
 
     REAL sum = 0;
     for (int p0 = 0; p0 < k; p0 += TS) {
+#ifdef TRANS_A
+        const int r = row - y + x;
+        At[x][y] = p0 + y < k && r < m ? A[(size_t)(p0 + y) * lda + r] : (REAL)0;
+#else
         At[y][x] = row < m && p0 + x < k ? A[(size_t)row * lda + p0 + x] : (REAL)0;
+#endif
+#ifdef TRANS_B
+        const int c = column - x + y;
+        Bt[x][y] = c < n && p0 + x < k ? B[(size_t)c * ldb + p0 + x] : (REAL)0;
+#else
         Bt[y][x] = p0 + y < k && column < n ? B[(size_t)(p0 + y) * ldb + column] : (REAL)0;
+#endif
         barrier(CLK_LOCAL_MEM_FENCE);
         for (int p = 0; p < TS; p++)
             sum += At[y][p] * Bt[p][x];

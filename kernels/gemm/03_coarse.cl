@@ -25,7 +25,16 @@ void coarse(int m, int n, int k, SCALAR alpha,
             __global const REAL *restrict B, int ldb, SCALAR beta,
             __global REAL *restrict C, int ldc)
 {
+#ifdef BATCHED
+    BATCH_OFFSET(A, ROWS_A, lda)
+    BATCH_OFFSET(B, ROWS_B, ldb)
+    BATCH_OFFSET(C, m, ldc)
+#endif
+#ifdef TRANS
+    __local REAL At[TS][TS + 1], Bt[TS][TS + 1]; /* what is stored transposed is written to columns: one bank each */
+#else
     __local REAL At[TS][TS], Bt[TS][TS];
+#endif
     const int x = get_local_id(0), y = get_local_id(1);
     const int column = get_group_id(0) * TS + x, row0 = get_group_id(1) * TS;
 
@@ -38,8 +47,17 @@ void coarse(int m, int n, int k, SCALAR alpha,
         #pragma unroll
         for (int w = 0; w < WPT; w++) {
             const int r = y + w * RTS;
+#ifdef TRANS_A
+            At[x][r] = p0 + r < k && row0 + x < m ? A[(size_t)(p0 + r) * lda + row0 + x] : (REAL)0;
+#else
             At[r][x] = row0 + r < m && p0 + x < k ? A[(size_t)(row0 + r) * lda + p0 + x] : (REAL)0;
+#endif
+#ifdef TRANS_B
+            const int c = column - x + r;
+            Bt[x][r] = c < n && p0 + x < k ? B[(size_t)c * ldb + p0 + x] : (REAL)0;
+#else
             Bt[r][x] = p0 + r < k && column < n ? B[(size_t)(p0 + r) * ldb + column] : (REAL)0;
+#endif
         }
         barrier(CLK_LOCAL_MEM_FENCE);
         for (int p = 0; p < TS; p++) {

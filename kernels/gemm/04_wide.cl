@@ -39,6 +39,11 @@ void wide(int m, int n, int k, SCALAR alpha,
           __global const REAL *restrict B, int ldb, SCALAR beta,
           __global REAL *restrict C, int ldc)
 {
+#ifdef BATCHED
+    BATCH_OFFSET(A, ROWS_A, lda)
+    BATCH_OFFSET(B, ROWS_B, ldb)
+    BATCH_OFFSET(C, m, ldc)
+#endif
     __local VECTOR At[TS][ACROSS], Bt[TS][ACROSS];
     const int x = get_local_id(0), y = get_local_id(1);
     const int column = get_group_id(0) * TS + x * WIDTH, row = get_group_id(1) * TS + y;

@@ -27,7 +27,16 @@ void rect(int m, int n, int k, SCALAR alpha,
           __global const REAL *restrict B, int ldb, SCALAR beta,
           __global REAL *restrict C, int ldc)
 {
+#ifdef BATCHED
+    BATCH_OFFSET(AT, k, ldat)
+    BATCH_OFFSET(B, ROWS_B, ldb)
+    BATCH_OFFSET(C, m, ldc)
+#endif
+#ifdef TRANS_B
+    __local REAL At[BK][BM] __attribute__((aligned(16))), Bt[BK][BN + 1]; /* written to columns: a bank each */
+#else
     __local REAL At[BK][BM] __attribute__((aligned(16))), Bt[BK][BN];
+#endif
     const int x = get_local_id(0), y = get_local_id(1), item = y * BN + x;
     const int row0 = get_group_id(1) * BM, column0 = get_group_id(0) * BN;
 
@@ -42,8 +51,13 @@ void rect(int m, int n, int k, SCALAR alpha,
             At[p][r] = p0 + p < k && row0 + r < m ? AT[(size_t)(p0 + p) * ldat + row0 + r] : (REAL)0;
         }
         for (int e = item; e < BK * BN; e += ITEMS) {
+#ifdef TRANS_B
+            const int p = e % BK, c = e / BK;
+            Bt[p][c] = p0 + p < k && column0 + c < n ? B[(size_t)(column0 + c) * ldb + p0 + p] : (REAL)0;
+#else
             const int c = e % BN, p = e / BN;
             Bt[p][c] = p0 + p < k && column0 + c < n ? B[(size_t)(p0 + p) * ldb + column0 + c] : (REAL)0;
+#endif
         }
         barrier(CLK_LOCAL_MEM_FENCE);
         for (int p = 0; p < BK; p++) {

@@ -30,7 +30,16 @@ void register_blocked(int m, int n, int k, SCALAR alpha,
                       __global const REAL *restrict B, int ldb, SCALAR beta,
                       __global REAL *restrict C, int ldc)
 {
+#ifdef BATCHED
+    BATCH_OFFSET(AT, k, ldat)
+    BATCH_OFFSET(B, ROWS_B, ldb)
+    BATCH_OFFSET(C, m, ldc)
+#endif
+#ifdef TRANS_B
+    __local REAL At[BK][BM], Bt[BK][BN + 1]; /* written to columns: a bank each */
+#else
     __local REAL At[BK][BM], Bt[BK][BN];
+#endif
     const int x = get_local_id(0), y = get_local_id(1), item = y * GX + x;
     const int row0 = get_group_id(1) * BM, column0 = get_group_id(0) * BN;
 
@@ -47,8 +56,13 @@ void register_blocked(int m, int n, int k, SCALAR alpha,
             At[p][r] = p0 + p < k && row0 + r < m ? AT[(size_t)(p0 + p) * ldat + row0 + r] : (REAL)0;
         }
         for (int e = item; e < BK * BN; e += ITEMS) { /* and along a row of B */
+#ifdef TRANS_B
+            const int p = e % BK, c = e / BK;
+            Bt[p][c] = p0 + p < k && column0 + c < n ? B[(size_t)(column0 + c) * ldb + p0 + p] : (REAL)0;
+#else
             const int c = e % BN, p = e / BN;
             Bt[p][c] = p0 + p < k && column0 + c < n ? B[(size_t)(p0 + p) * ldb + column0 + c] : (REAL)0;
+#endif
         }
         barrier(CLK_LOCAL_MEM_FENCE);
 

@@ -45,6 +45,11 @@ void subgroup(int m, int n, SCALAR alpha, int np, int kp,
               __global const REAL *restrict AP, __global const VECTOR *restrict BP, SCALAR beta,
               __global REAL *restrict C, int ldc)
 {
+#ifdef BATCHED
+    BATCH_OFFSET(AP, get_num_groups(1) * BM, kp)
+    BATCH_OFFSET(BP, kp, np / WIDTH)
+    BATCH_OFFSET(C, m, ldc)
+#endif
     const int x = get_local_id(0), y = get_local_id(1);
     const int row0 = get_group_id(1) * BM + y * TM, column0 = get_group_id(0) * BN;
 

@@ -68,6 +68,11 @@ void prefetched(int m, int n, SCALAR alpha, int mp, int np, int kp,
                    __global const VECTOR *restrict AP, __global const VECTOR *restrict BP, SCALAR beta,
                    __global REAL *restrict C, int ldc)
 {
+#ifdef BATCHED
+    BATCH_OFFSET(AP, kp, mp / WIDTH)
+    BATCH_OFFSET(BP, kp, np / WIDTH)
+    BATCH_OFFSET(C, m, ldc)
+#endif
     __local VECTOR At[2][BK][VM + PAD], Bt[2][BK][VN + PAD];
     const int x = get_local_id(0), y = get_local_id(1), item = y * GX + x;
     const int row0 = get_group_id(1) * BM, column0 = get_group_id(0) * BN;

@@ -46,6 +46,11 @@ __kernel __attribute__((reqd_work_group_size(GX, GY, 1)))
 void padded(int np, int kp, __global const VECTOR *restrict AP, __global const VECTOR *restrict BP,
             __global VECTOR *restrict CP)
 {
+#ifdef BATCHED
+    BATCH_OFFSET(AP, get_num_groups(1) * BM, kp / WIDTH)
+    BATCH_OFFSET(BP, np, kp / WIDTH)
+    BATCH_OFFSET(CP, get_num_groups(1) * BM, np / WIDTH)
+#endif
     /* tiles are stored by columns: PAD vectors at the end of each set their banks apart */
     __local VECTOR At[BK][BM / WIDTH + PAD], Bt[BK][BN / WIDTH + PAD];
     const int x = get_local_id(0), y = get_local_id(1), item = y * GX + x;
@@ -106,6 +111,10 @@ void padded(int np, int kp, __global const VECTOR *restrict AP, __global const V
 __kernel void unpad(int m, int n, SCALAR alpha, __global const REAL *restrict CP, int np, SCALAR beta,
                     __global REAL *restrict C, int ldc)
 {
+#ifdef BATCHED
+    BATCH_OFFSET(CP, (m + BM - 1) / BM * BM, np)
+    BATCH_OFFSET(C, m, ldc)
+#endif
     const int column = get_global_id(0), row = get_global_id(1);
     if (row >= m || column >= n)
         return;

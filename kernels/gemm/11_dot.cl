@@ -38,6 +38,11 @@ __kernel void dot_rows(int m, int n, int k, SCALAR alpha,
                        __global const REAL *restrict BT, int ldbt, SCALAR beta,
                        __global REAL *restrict C, int ldc)
 {
+#ifdef BATCHED
+    BATCH_OFFSET(A, ROWS_A, lda)
+    BATCH_OFFSET(BT, n, ldbt)
+    BATCH_OFFSET(C, m, ldc)
+#endif
     const int column = get_global_id(0), row = get_global_id(1);
     if (row >= m || column >= n)
         return;

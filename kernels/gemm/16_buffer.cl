@@ -34,6 +34,11 @@ static inline void store(__global REAL *c, PIXEL sums, int left, SCALAR alpha, S
 __kernel void buffer_4x8(int m, int n, int k, SCALAR alpha, __global const REAL *restrict A, int lda,
                          __global const REAL *restrict B, int ldb, SCALAR beta, __global REAL *restrict C, int ldc)
 {
+#ifdef BATCHED
+    BATCH_OFFSET(A, ROWS_A, lda)
+    BATCH_OFFSET(B, ROWS_B, ldb)
+    BATCH_OFFSET(C, m, ldc)
+#endif
     const int x = get_global_id(0), row = 8 * get_global_id(1), column = 4 * x;
     if (row >= m || column >= n)
         return;
@@ -75,6 +80,11 @@ __kernel void buffer_4x8(int m, int n, int k, SCALAR alpha, __global const REAL 
 __kernel void buffer_4x1(int m, int n, int k, SCALAR alpha, __global const REAL *restrict A, int lda,
                          __global const REAL *restrict B, int ldb, SCALAR beta, __global REAL *restrict C, int ldc)
 {
+#ifdef BATCHED
+    BATCH_OFFSET(A, ROWS_A, lda)
+    BATCH_OFFSET(B, ROWS_B, ldb)
+    BATCH_OFFSET(C, m, ldc)
+#endif
     const int x = get_global_id(0), row = get_global_id(1), column = 4 * x;
     if (row >= m || column >= n)
         return;

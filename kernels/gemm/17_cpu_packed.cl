@@ -39,9 +39,20 @@
 __kernel ALONE
 void pack_a(int steps, int m, int k, __global const REAL *restrict A, int lda, __global REAL *restrict AP)
 {
+#ifdef BATCHED
+    BATCH_OFFSET(A, ROWS_A, lda)
+    BATCH_OFFSET(AP, get_global_size(0) * MR, k)
+#endif
     const int panel = get_global_id(0), row = panel * MR;
     const int p0 = get_global_id(1) * steps, p1 = min(p0 + steps, k);
     __global REAL *to = AP + ((size_t)panel * k + p0) * MR;
+#ifdef TRANS_A
+    for (int p = p0; p < p1; p++, to += MR) {
+        #pragma unroll
+        for (int i = 0; i < MR; i++)
+            to[i] = A[(size_t)p * lda + min(row + i, m - 1)];
+    }
+#else
     __global const REAL *from[MR];
     #pragma unroll
     for (int i = 0; i < MR; i++)
@@ -51,15 +62,43 @@ void pack_a(int steps, int m, int k, __global const REAL *restrict A, int lda, _
         for (int i = 0; i < MR; i++)
             to[i] = from[i][p];
     }
+#endif
 }
 
 /* BP from B, from a panel on: a work-item copies so many rows of one panel. */
 __kernel ALONE
 void pack_b(int first, int steps, int k, int n, __global const REAL *restrict B, int ldb, __global REAL *restrict BP)
 {
+#ifdef BATCHED
+    BATCH_OFFSET(B, ROWS_B, ldb)
+    BATCH_OFFSET(BP, get_global_size(0) * NR, k)
+#endif
     const int panel = get_global_id(0), column = (first + panel) * NR;
     const int p0 = get_global_id(1) * steps, p1 = min(p0 + steps, k);
     __global REAL *to = BP + ((size_t)panel * k + p0) * NR;
+#ifdef TRANS_B
+    const int there = min(NR, n - column);
+    int j = 0;
+    for (; j + 4 <= there; j += 4) { /* blocks of 4 x 4 are turned round in registers */
+        __global const REAL *row = B + (size_t)(column + j) * ldb;
+        __global REAL *block = to + j;
+        int p = p0;
+        for (; p + 4 <= p1; p += 4, block += 4 * NR) {
+            const REALV(4) a = vload4(0, row + p), b = vload4(0, row + ldb + p),
+                           c = vload4(0, row + 2 * (size_t)ldb + p), d = vload4(0, row + 3 * (size_t)ldb + p);
+            vstore4((REALV(4))(a.x, b.x, c.x, d.x), 0, block);
+            vstore4((REALV(4))(a.y, b.y, c.y, d.y), 0, block + NR);
+            vstore4((REALV(4))(a.z, b.z, c.z, d.z), 0, block + 2 * NR);
+            vstore4((REALV(4))(a.w, b.w, c.w, d.w), 0, block + 3 * NR);
+        }
+        for (; p < p1; p++, block += NR)
+            for (int i = 0; i < 4; i++)
+                block[i] = row[(size_t)i * ldb + p];
+    }
+    for (; j < NR; j++)
+        for (int p = p0; p < p1; p++)
+            to[(p - p0) * NR + j] = j < there ? B[(size_t)(column + j) * ldb + p] : (REAL)0;
+#else
     __global const REAL *from = B + (size_t)p0 * ldb + column;
     const int columns = min(NR, n - column), vectors = columns / WIDTH;
     if (columns == NR) {
@@ -78,6 +117,7 @@ void pack_b(int first, int steps, int k, int n, __global const REAL *restrict B,
         for (int j = vectors * WIDTH; j < columns; j++)
             to[j] = from[j];
     }
+#endif
 }
 
 /* c = alpha sum + beta c for the first `count` lanes. */
@@ -149,9 +189,20 @@ void cpu_packed(int m, int n, int k, SCALAR alpha, __global const REAL *restrict
                 int first, __global const REAL *restrict BP, SCALAR beta, __global REAL *restrict C, int ldc,
                 int panels, int rows, int kc)
 {
+#ifdef BATCHED
+    BATCH_OFFSET(A, ROWS_A, lda)
+    BATCH_OFFSET(AP, (m + MR - 1) / MR * MR, k)
+    BATCH_OFFSET(B, ROWS_B, ldb)
+    BATCH_OFFSET(BP, ((n + NR - 1) / NR - first) * NR, k)
+    BATCH_OFFSET(C, m, ldc)
+#endif
     const int panel0 = get_global_id(0) * panels, panel1 = min(panel0 + panels, (n + NR - 1) / NR);
     const int row0 = get_global_id(1) * rows, row1 = min(row0 + rows, m);
+#ifdef TRANS_A
+    const int a_row = 1, a_step = a_packed ? MR : lda;
+#else
     const int a_row = a_packed ? 1 : lda, a_step = a_packed ? MR : 1;
+#endif
 
     for (int p0 = 0; p0 < k || p0 == 0; p0 += kc) {
         const int depth = min(kc, k - p0);
@@ -165,7 +216,11 @@ void cpu_packed(int m, int n, int k, SCALAR alpha, __global const REAL *restrict
             for (int row = row0; row < row1;) {
                 const int left = row1 - row;
                 __global const REAL *a = a_packed ? AP + ((size_t)(row / MR) * k + p0) * MR + row % MR
+#ifdef TRANS_A
+                                                  : A + (size_t)p0 * lda + row;
+#else
                                                   : A + (size_t)row * lda + p0;
+#endif
                 __global REAL *c = C + (size_t)row * ldc + column;
                 if (left <= FEW) {
                     if (2 * columns > NR)
@@ -184,7 +239,11 @@ void cpu_packed(int m, int n, int k, SCALAR alpha, __global const REAL *restrict
                 else if (a_packed)
                     both_packed(left, columns, depth, alpha, a, 1, MR, b, NR, keep, c, ldc);
                 else
+#ifdef TRANS_A
+                    whole(left, columns, depth, alpha, a, 1, lda, b, NR, keep, c, ldc);
+#else
                     b_packed(left, columns, depth, alpha, a, lda, 1, b, NR, keep, c, ldc);
+#endif
                 row += MR;
             }
         }

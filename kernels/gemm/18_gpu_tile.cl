@@ -34,6 +34,70 @@
 #define LOADS_B (BK * VN / ITEMS)
 #define LDA_LOCAL (BM + PAD)
 
+#ifdef TRANS
+/* Of operands that are stored transposed: where the vector v of a tile stands in it, and in the matrix. A's vectors lie
+ * along the rows of C then, as in local memory, and need no turning round; B's lie along k, and do. */
+#define VM (BM / WIDTH)
+#ifdef TRANS_A
+#define STEP_A(v) ((v) / VM)
+#define ROW_A(v) ((v) % VM * WIDTH)
+#define FROM_A(row, p) (A + (size_t)(p) * lda + (row))
+#define ALONG_A 1
+#else
+#define STEP_A(v) ((v) % VK * WIDTH)
+#define ROW_A(v) ((v) / VK)
+#define FROM_A(row, p) (A + (size_t)(row) * lda + (p))
+#define ALONG_A 0
+#endif
+#ifdef TRANS_B
+#define STEP_B(v) ((v) % VK * WIDTH)
+#define COLUMN_B(v) ((v) / VK)
+#define FROM_B(p, column) (B + (size_t)(column) * ldb + (p))
+#define LDB_LOCAL (BN + PAD)
+#define ALONG_B 0
+#else
+#define STEP_B(v) ((v) / VN)
+#define COLUMN_B(v) ((v) % VN * WIDTH)
+#define FROM_B(p, column) (B + (size_t)(p) * ldb + (column))
+#define LDB_LOCAL BN
+#define ALONG_B 1
+#endif
+
+#define FETCH(p0) \
+    _Pragma("unroll") for (int e = 0; e < LOADS_A; e++) { \
+        const int v = item + e * ITEMS, row = row0 + ROW_A(v), p = (p0) + STEP_A(v); \
+        next_a[e] = row < m && p < k ? *(__global const VECTOR *)FROM_A(row, p) : (VECTOR)(0); \
+    } \
+    _Pragma("unroll") for (int e = 0; e < LOADS_B; e++) { \
+        const int v = item + e * ITEMS, p = (p0) + STEP_B(v), column = column0 + COLUMN_B(v); \
+        next_b[e] = p < k && column < n ? *(__global const VECTOR *)FROM_B(p, column) : (VECTOR)(0); \
+    }
+
+#define PUT(half) \
+    _Pragma("unroll") for (int e = 0; e < LOADS_A; e++) { \
+        const int v = item + e * ITEMS; \
+        put(&At[half][STEP_A(v)][ROW_A(v)], next_a[e], ALONG_A, LDA_LOCAL); \
+    } \
+    _Pragma("unroll") for (int e = 0; e < LOADS_B; e++) { \
+        const int v = item + e * ITEMS; \
+        put(&Bt[half][STEP_B(v)][COLUMN_B(v)], next_b[e], ALONG_B, LDB_LOCAL); \
+    }
+
+/* A vector into a row of a tile, or into a column of it. */
+static inline void put(__local REAL *to, VECTOR values, int along, int ld)
+{
+    if (along) {
+        *(__local VECTOR *)to = values;
+        return;
+    }
+    REAL lanes[WIDTH];
+    CAT(vstore, WIDTH)(values, 0, lanes);
+    #pragma unroll
+    for (int i = 0; i < WIDTH; i++)
+        to[i * ld] = lanes[i];
+}
+
+#else
 /* Start loading the tiles that begin at p0. */
 #define FETCH(p0) \
     _Pragma("unroll") for (int e = 0; e < LOADS_A; e++) { \
@@ -59,6 +123,7 @@
         *(__local VECTOR *)&Bt[half][v / VN][v % VN * WIDTH] = next_b[e]; \
     }
 
+#endif
 /* Load the fragments of step p from one half of local memory. */
 #define FRAGMENTS(set, half, p) \
     _Pragma("unroll") for (int i = 0; i < TM / WIDTH; i++) \
@@ -88,8 +153,17 @@ void gpu_tile(int m, int n, int k, SCALAR alpha,
               __global const REAL *restrict B, int ldb, SCALAR beta,
               __global REAL *restrict C, int ldc)
 {
+#ifdef BATCHED
+    BATCH_OFFSET(A, ROWS_A, lda)
+    BATCH_OFFSET(B, ROWS_B, ldb)
+    BATCH_OFFSET(C, m, ldc)
+#endif
     __local REAL At[2][BK][LDA_LOCAL] __attribute__((aligned(16)));
+#ifdef TRANS
+    __local REAL Bt[2][BK][LDB_LOCAL] __attribute__((aligned(16)));
+#else
     __local REAL Bt[2][BK][BN] __attribute__((aligned(16)));
+#endif
     const int item = get_local_id(0), lane = item % LANES, part = item / LANES;
     const int row_part = part / PARTS_ACROSS * (LY * TM) + lane / LX * WIDTH;
     const int column_part = part % PARTS_ACROSS * (LX * TN) + lane % LX * WIDTH;

@@ -101,6 +101,11 @@ void nv_async(int m, int n, int k, SCALAR alpha,
               __global REAL *restrict C, int ldc,
               __global REAL *restrict P, int whole, int parts)
 {
+#ifdef BATCHED
+    BATCH_OFFSET(AT, k, ldat)
+    BATCH_OFFSET(B, ROWS_B, ldb)
+    BATCH_OFFSET(C, m, ldc)
+#endif
     __local REAL As[STAGES][BK][BM + PAD] __attribute__((aligned(16)));
     __local REAL Bs[STAGES][BK][BN] __attribute__((aligned(16)));
     const int item = get_local_id(0), lane = item % LANES, warp = item / LANES;

@@ -22,6 +22,9 @@
  * Rows start at multiples of 16 bytes; a pass pads those that do not. What lies past the edges of A and B is zeros, and
  * past those of C is not stored. Groups walk bands of BAND tile rows, so that those running at a time share operands in
  * the second-level cache. */
+#ifdef BATCHED
+#include "batch.clh"
+#endif
 #if !defined(BM) || !defined(BN) || !defined(ROW) || !defined(WM) || !defined(WN)
 #error "BM, BN, ROW, WM and WN must be defined"
 #endif
@@ -113,6 +116,13 @@
 #define A_BYTES (BM * ROW)
 #define STAGE_BYTES (A_BYTES + BN * ROW)
 
+#ifdef TRANS_A
+/* A is stored transposed: its tile has rows of BM elements, one for each step along k, as B's else; ldmatrix turns it.
+ * A lane's place in a row tile is an exclusive or with the order of its step's chunks. */
+#define A_LINE (BM * SIZE)
+#define A_TILE(i) ((lane_a + (i) * 16 * SIZE) ^ get_local_id(0) % 8 * CHUNK)
+
+#endif
 /* How the chunks of a row are ordered, so that no two lanes that are served at a time want the same of 8 chunks' banks. */
 #if defined(MMA_double) /* 16 lanes, who read two chunks of four rows */
 #define ALONG_K(row) (A_CHUNKS == 8 ? (row) % 4 * 2 : (row) / 2 % 2 * 2)
@@ -120,7 +130,7 @@
 #define ALONG_K(row) ((row) / (8 / A_CHUNKS) % A_CHUNKS)
 #endif
 #define A_ORDER(row) ALONG_K(row)
-#if defined(MMA_char)
+#if defined(MMA_char) || defined(TRANS_B)
 #define B_ORDER(row) ALONG_K(row)
 #elif SIZE >= 4         /* two chunks of four rows */
 #define B_ORDER(row) ((row) % 4 * 2)
@@ -175,16 +185,20 @@ static inline void multiply_add(SUM *d, const WORD *a, const WORD *b)
  * a sum with a number that the compiler knows, since orders repeat every 8 rows. */
 static inline uint lane_of_a(int lane, int row)
 {
+#ifdef TRANS_A
+    return (lane % 8 + lane / 16 * 8) * A_LINE + row * SIZE + lane / 8 % 2 * CHUNK;
+#else
 #if defined(MMA_double)
     return (row + lane / 4) * ROW + ((lane % 4 * SIZE) ^ A_ORDER(lane / 4) * CHUNK);
 #else
     return (row + lane % 16) * ROW + (lane / 16 ^ A_ORDER(lane % 16)) * CHUNK;
 #endif
+#endif
 }
 
 static inline uint lane_of_b(int lane, int across)
 {
-#if defined(MMA_char)
+#if defined(MMA_char) || defined(TRANS_B)
     const int row = lane % 8 + lane / 16 * 8;
     return (across * UNIT + row) * ROW + (lane / 8 % 2 ^ B_ORDER(row)) * CHUNK;
 #elif SIZE >= 4
@@ -199,6 +213,9 @@ static inline void load_step(WORD (*a)[4], WORD (*b)[2], uint stage, int step, u
 {
     #pragma unroll
     for (int i = 0; i < ROW_TILES; i++) {
+#ifdef TRANS_A
+        load_transposed(a[i], stage + A_TILE(i) + step * 16 * A_LINE);
+#else
         const uint from = stage + i * 16 * ROW;
 #if defined(MMA_double)
         #pragma unroll
@@ -207,9 +224,10 @@ static inline void load_step(WORD (*a)[4], WORD (*b)[2], uint stage, int step, u
 #else
         load_matrices(a[i], from + (lane_a ^ step * STEP));
 #endif
+#endif
     }
     stage += A_BYTES;
-#if SIZE >= 4
+#if SIZE >= 4 && !defined(TRANS_B)
     #pragma unroll
     for (int j = 0; j < COLUMN_TILES; j++) {
         const uint bytes = COLUMN(j) * SIZE, from = stage + (lane_b ^ bytes % BANKS) + bytes / BANKS * BANKS;
@@ -221,7 +239,7 @@ static inline void load_step(WORD (*a)[4], WORD (*b)[2], uint stage, int step, u
     #pragma unroll
     for (int j = 0; j < COLUMN_TILES; j += 2) {
         uint four[4];
-#if defined(MMA_char)
+#if defined(MMA_char) || defined(TRANS_B)
         load_matrices(four, stage + (lane_b ^ step * STEP) + COLUMN(j) * ROW);
 #else
         const uint bytes = COLUMN(j) * SIZE, from = stage + (lane_b ^ bytes % BANKS) + bytes / BANKS * BANKS;
@@ -237,10 +255,18 @@ static inline void load_step(WORD (*a)[4], WORD (*b)[2], uint stage, int step, u
 
 /* The e-th chunk that a work-item copies of the tile that begins at p0, to the stage at `writing`: of A, then of B. They
  * lie ITEMS chunks apart: of A some rows further down; of B, by pieces of 8 chunks, some rows down, then a piece on. */
+#ifdef TRANS_A
+#define A_DOWN(e) ((e) * (ITEMS / 8) % BK)
+#define A_PIECE(e) ((e) * (ITEMS / 8) / BK * BANKS)
+#define A_TO(e) (writing + to_a + A_DOWN(e) * A_LINE + A_PIECE(e))
+#define A_FROM(e) (from_a + (size_t)(A_DOWN(e) * SIZE) * lda + A_PIECE(e))
+#define A_LEFT(e) ((in_a >> (e) & 1) && p0 + a_row + A_DOWN(e) < k ? CHUNK : 0)
+#else
 #define A_TO(e) (writing + to_a + (e) * ITEMS * CHUNK)
 #define A_FROM(e) (from_a + (size_t)((e) * (ITEMS / A_CHUNKS) * SIZE) * lda)
 #define A_LEFT(e) (in_a >> (e) & 1 ? clamp(k - p0 - first_chunk, 0, PER_CHUNK) * SIZE : 0)
-#if defined(MMA_char)
+#endif
+#if defined(MMA_char) || defined(TRANS_B)
 #define B_TO(e) (writing + to_b + (e) * ITEMS * CHUNK)
 #define B_FROM(e) (from_b + (size_t)((e) * (ITEMS / A_CHUNKS) * SIZE) * ldb)
 #define B_LEFT(e) (in_b >> (e) & 1 ? clamp(k - p0 - first_chunk, 0, PER_CHUNK) * SIZE : 0)
@@ -273,6 +299,16 @@ static inline void load_step(WORD (*a)[4], WORD (*b)[2], uint stage, int step, u
     }
 
 /* All of a tile's copies are a group; on to the next tile and stage. */
+#ifdef TRANS_A
+#define GROUP                                                                                                \
+    {                                                                                                        \
+        asm volatile("cp.async.commit_group;" ::: "memory");                                                 \
+        p0 += BK;                                                                                            \
+        from_a += (size_t)(BK * SIZE) * lda;                                                                      \
+        from_b += B_FURTHER;                                                                                 \
+        writing = NEXT(writing);                                                                             \
+    }
+#else
 #define GROUP                                                                                                \
     {                                                                                                        \
         asm volatile("cp.async.commit_group;" ::: "memory");                                                 \
@@ -281,6 +317,7 @@ static inline void load_step(WORD (*a)[4], WORD (*b)[2], uint stage, int step, u
         from_b += B_FURTHER;                                                                                 \
         writing = NEXT(writing);                                                                             \
     }
+#endif
 #define NEXT(stage) ((stage) == tiles + (STAGES - 1) * STAGE_BYTES ? tiles : (stage) + STAGE_BYTES)
 
 /* Until the next tile is there: all copies but those of the STAGES - 2 tiles behind it. */
@@ -372,6 +409,15 @@ void nv_mma(int m, int n, int k, SCALAR alpha,
             __global const uchar *restrict B, int ldb, SCALAR beta,
             __global RESULT *restrict C, int ldc)
 {
+#ifdef BATCHED
+    BATCH_OFFSET(A, ROWS_A, lda * SIZE)
+#ifdef MMA_char /* along k, however it was stored */
+    BATCH_OFFSET(B, n, ldb)
+#else
+    BATCH_OFFSET(B, ROWS_B, ldb * SIZE)
+#endif
+    BATCH_OFFSET(C, m, ldc)
+#endif
     __local uint4 stages[STAGES * STAGE_BYTES / CHUNK] __attribute__((aligned(128)));
     const uint tiles = (uint)(ulong)stages;
     const int item = get_local_id(0), lane = item % 32, warp = item / 32;
@@ -384,6 +430,16 @@ void nv_mma(int m, int n, int k, SCALAR alpha,
     const int row0 = (band * BAND + within % band_rows) * BM, column0 = within / band_rows * BN;
 
     /* what this work-item copies: from where, to where in a stage, and which of it lies inside the operands */
+#ifdef TRANS_A
+    const int first_chunk = item % A_CHUNKS * PER_CHUNK, a_row = item / 8 % BK;
+    const int a_column = item % 8 * PER_CHUNK + item / 8 / BK * (BANKS / SIZE);
+    const uint to_a = a_row * A_LINE + (item % 8 ^ a_row % 8) * CHUNK + item / 8 / BK * BANKS;
+    __global const uchar *from_a = A + ((size_t)a_row * lda + row0 + a_column) * SIZE;
+    uint in_a = 0, in_b = 0;
+    #pragma unroll
+    for (int e = 0; e < A_COPIES; e++)
+        in_a |= (uint)(row0 + a_column + A_PIECE(e) / SIZE < m) << e;
+#else
     const int first_chunk = item % A_CHUNKS * PER_CHUNK, a_row = item / A_CHUNKS;
     const uint to_a = a_row * ROW + (item % A_CHUNKS ^ A_ORDER(a_row)) * CHUNK;
     __global const uchar *from_a = A + ((size_t)(row0 + a_row) * lda + first_chunk) * SIZE;
@@ -391,12 +447,22 @@ void nv_mma(int m, int n, int k, SCALAR alpha,
     #pragma unroll
     for (int e = 0; e < A_COPIES; e++)
         in_a |= (uint)(row0 + a_row + e * (ITEMS / A_CHUNKS) < m) << e;
-#if defined(MMA_char)
+#endif
+#if defined(MMA_char) || defined(TRANS_B)
+#ifdef TRANS_B
+    const int b_line = item / A_CHUNKS; /* a column of C */
+    const uint to_b = A_BYTES + b_line * ROW + (item % A_CHUNKS ^ B_ORDER(b_line)) * CHUNK;
+    __global const uchar *from_b = B + ((size_t)(column0 + b_line) * ldb + first_chunk) * SIZE;
+    #pragma unroll
+    for (int e = 0; e < B_COPIES; e++)
+        in_b |= (uint)(column0 + b_line + e * (ITEMS / A_CHUNKS) < n) << e;
+#else
     const uint to_b = A_BYTES + to_a;
     __global const uchar *from_b = B + (size_t)(column0 + a_row) * ldb + first_chunk;
     #pragma unroll
     for (int e = 0; e < B_COPIES; e++)
         in_b |= (uint)(column0 + a_row + e * (ITEMS / A_CHUNKS) < n) << e;
+#endif
 #else
     const int b_row = item / 8 % BK, b_column = item % 8 * PER_CHUNK + item / 8 / BK * (BANKS / SIZE);
     const uint to_b = A_BYTES + b_row * B_ROW + (item % 8 ^ B_ORDER(b_row)) * CHUNK + item / 8 / BK * BANKS;

@@ -24,6 +24,9 @@
  * The driver compiles OpenCL C for sm_90, which refuses some of these instructions: here they are comments that begin
  * with LATER. gemmbench takes the mark away in the program's binary, which is PTX text, and builds it for sm_90a. Nor
  * does the driver hold a kernel to the 48 KiB of local memory that it lists: a group can have 227. */
+#ifdef BATCHED
+#include "batch.clh"
+#endif
 #if !defined(BM) || !defined(BN) || !defined(STAGES) || !defined(BAND)
 #error "BM, BN, STAGES and BAND must be defined"
 #endif
@@ -86,7 +89,7 @@
 #define ROUNDS (RESULT_SIZE / 2)             /* until BN columns have left */
 
 /* B as the matrix has it, by rows of k, where wgmma can transpose it: elements of 2 bytes; else it is transposed. */
-#if SIZE == 2
+#if SIZE == 2 && !defined(TRANS_B)
 #define BOX_COLUMNS 64                       /* of B: 128 bytes */
 #define TURNED ", 0, 1"                      /* A lies by its rows, B by its columns' elements along k */
 #define B_STEP (16 * ROW)                    /* bytes from a step to the next */
@@ -96,7 +99,28 @@
 #define B_STEP 32
 #define B_LEADING 16                         /* of no meaning here */
 #endif
+#ifdef TRANS
+#undef TURNED
+#if SIZE == 2                                /* A stored transposed lies as B does else, in boxes of 64 rows of C */
+#ifdef TRANS_A
+#define A_TURNED ", 1"
+#else
+#define A_TURNED ", 0"
+#endif
+#ifdef TRANS_B
+#define TURNED A_TURNED ", 0"
+#else
+#define TURNED A_TURNED ", 1"
+#endif
+#else
+#define TURNED ""
+#endif
+#endif
+#ifdef TRANS_A
+#define A_STEP (16 * ROW)
+#else
 #define A_STEP 32
+#endif
 
 /* The registers of D, as operands of the instruction and as places in its text; behind them A and B. */
 #define TEN(t) "%" #t "0, %" #t "1, %" #t "2, %" #t "3, %" #t "4, %" #t "5, %" #t "6, %" #t "7, %" #t "8, %" #t "9, "
@@ -368,6 +392,16 @@ void nv_wgmma(int m, int n, int k, SCALAR alpha,
               __global RESULT *restrict C, int ldc,
               __global ulong *restrict MAPS)
 {
+#ifdef BATCHED
+    BATCH_OFFSET(A, ROWS_A, lda * SIZE)
+#if SIZE == 2
+    BATCH_OFFSET(B, ROWS_B, ldb * SIZE)
+#else /* along k, however it was stored */
+    BATCH_OFFSET(B, n, ldb * SIZE)
+#endif
+    BATCH_OFFSET(C, m, ldc)
+    BATCH_OFFSET(MAPS, get_num_groups(0), MAPPED * MAP_WORDS)
+#endif
     __local uchar ring[STAGES * STAGE_BYTES] __attribute__((aligned(1024)));
     __local uchar results[2 * BOXES * BOX_BYTES] __attribute__((aligned(1024)));
     __local ulong maps[MAPPED * MAP_WORDS] __attribute__((aligned(128)));
@@ -394,9 +428,13 @@ void nv_wgmma(int m, int n, int k, SCALAR alpha,
         asm volatile("bar.warp.sync 0xffffffff;" ::: "memory");
         if (item % WARP == 0) {
             if (matrix == 0)
+#ifdef TRANS_A
+                describe(map, A, m, k, lda, SIZE, DEPTH);
+#else
                 describe(map, A, k, m, lda, SIZE, BM);
+#endif
             else if (matrix == 1)
-#if SIZE == 2
+#if SIZE == 2 && !defined(TRANS_B)
                 describe(map, B, n, k, ldb, SIZE, DEPTH);
 #else
                 describe(map, B, k, n, ldb, SIZE, BN);
@@ -422,8 +460,14 @@ void nv_wgmma(int m, int n, int k, SCALAR alpha,
                     const uint to = stages + stage * STAGE_BYTES, arrived = full + 8 * stage;
                     barrier_wait(empty + 8 * stage, phase ^ 1);
                     barrier_arrive_and_expect(arrived, STAGE_BYTES);
+#ifdef TRANS_A
+                    #pragma unroll
+                    for (int row = 0; row < BM; row += 64)
+                        copy(to + row * ROW, a_map, place.x + row, p, arrived);
+#else
                     copy(to, a_map, p, place.x, arrived);
-#if SIZE == 2
+#endif
+#if SIZE == 2 && !defined(TRANS_B)
                     #pragma unroll
                     for (int column = 0; column < BN; column += BOX_COLUMNS)
                         copy(to + A_BYTES + column * DEPTH * SIZE, b_map, place.y + column, p, arrived);

@@ -73,6 +73,11 @@ __kernel __attribute__((reqd_work_group_size(LANES, GY, 1))) __attribute__((inte
 void intel_block(int m, int n, int k, SCALAR alpha, __global const REAL *restrict A, int lda,
                  __global const REAL *restrict B, int ldb, SCALAR beta, __global REAL *restrict C, int ldc)
 {
+#ifdef BATCHED
+    BATCH_OFFSET(A, ROWS_A, lda)
+    BATCH_OFFSET(B, ROWS_B, ldb)
+    BATCH_OFFSET(C, m, ldc)
+#endif
     const int x = get_sub_group_local_id();
     const int row0 = get_group_id(1) * BM + get_local_id(1) * TM, column0 = get_group_id(0) * BN;
     if (row0 >= m) /* a whole sub-group, and nobody waits for it */

@@ -40,7 +40,7 @@ def test_each_case_alone_then_at_once(call: Call, tmp_path: Path) -> None:
     words = ("square", "--sizes", "8,16", "--kernel", "naive,tiled", "--no-peak", *ALL, "--save", str(path))
     assert call(*words).exit_code == 0
     made = [(row.variant, row.problem.m, row.device, row.beside) for row in load(path).rows if row.problem]
-    expected = []
+    expected: list[tuple[str, int, int, tuple[int, ...]]] = []
     for size in (8, 16):
         for variant in ("naive", "tiled"):
             expected += [(variant, size, 0, ()), (variant, size, 1, ())]

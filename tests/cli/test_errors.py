@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -27,7 +28,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     header, rows = encode(run.header), [encode(row) for row in run.rows]
     whole = header + b"".join(rows)
 
-    def changed(line: bytes, **fields: object) -> bytes:
+    def changed(line: bytes, **fields: Any) -> bytes:
         return json.dumps({**json.loads(line), **fields}).encode() + b"\n"
 
     Path("good.jsonl").write_bytes(whole)

@@ -103,7 +103,7 @@ def test_every_command_is_understood(
             Path(file).parent.mkdir(parents=True, exist_ok=True)
             Path(file).write_text(MINE, encoding="utf-8")
     if words[0] in ("compare", "check"):
-        run = (
+        base: tuple[str, ...] = (
             "square",
             "--sizes",
             "8",
@@ -114,7 +114,7 @@ def test_every_command_is_understood(
             "--no-peak",
             "--save",
         )
-        assert call(*run, "base.jsonl").exit_code == 0
+        assert call(*base, "base.jsonl").exit_code == 0
         made = load("base.jsonl")
         save("base.jsonl", replace(made, rows=tuple(map(with_source, made.rows))))
         for name in ("new.jsonl", "once.jsonl"):

@@ -223,7 +223,7 @@ def test_the_bases_are_made_as_the_comments_say(name: str, measured: Run, tmp_pa
 
 
 def run_bare(folder: Path, command: str) -> tuple[int, str]:
-    words = [BIN / "gemmbench", *command.split()[1:]]
+    words = [str(BIN / "gemmbench"), *command.split()[1:]]
     done = subprocess.run(words, cwd=folder, capture_output=True, text=True)
     return done.returncode, done.stdout + done.stderr
 

@@ -83,6 +83,9 @@ def test_exact_on_every_edge(device: DeviceFacts, dtype: str) -> None:
         for alpha, beta in SCALARS:
             problem = Gemm(m, n, k, dtype, alpha, beta)
             assert made.exact_run(problem, bind) == "", problem
+    for trans_a, trans_b in [(False, True), (True, False), (True, True)]:
+        problem = Gemm(63, 65, 64, dtype, 2.0, -1.0, trans_a=trans_a, trans_b=trans_b)
+        assert made.exact_run(problem, bind) == "", problem
 
 
 def test_exact_with_its_kernels_for_large_problems(device: DeviceFacts) -> None:

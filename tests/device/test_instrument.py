@@ -16,7 +16,7 @@ from gemmbench.model.instrument import Handle
 from gemmbench.model.problem import Gemm
 from gemmbench.opencl.runtime import Mapped
 from gemmbench.suite.plan import gemm_plan
-from tests.device.test_gemm import executor
+from tests.device.conftest import executor
 from tests.in_process import InProcess
 
 QUICK = Policy(budget_s=0.1, settle_s=0.0, batch_s=0.002, min_batches=5)

@@ -39,14 +39,14 @@ def plant(monkeypatch: pytest.MonkeyPatch) -> Plant:
     """Replace a piece of the probe's text, which must be there."""
     pieces: list[tuple[str, str]] = []
 
-    def text(file: str, root: str) -> str:
-        source = kernel_files.text(file, root)
+    def text(file: str, options: tuple[str, ...], root: str) -> str:
+        source = kernel_files.source(file, options, root)
         for old, new in pieces:
             assert old in source, f"{old!r} is not in {file}"
             source = source.replace(old, new)
         return source
 
-    monkeypatch.setattr("gemmbench.opencl.runtime.text", text)
+    monkeypatch.setattr("gemmbench.opencl.runtime.source", text)
     monkeypatch.setattr(measure, "CHAINS", (1, 8))  # what is raced takes most of a test's time
     monkeypatch.setattr(measure, "UNROLLS", (4,))
     return lambda old, new: pieces.append((old, new))
@@ -186,6 +186,6 @@ def test_operations_that_are_not_there_show_beside_another_type(
     """Sixteen operations counted where there are two."""
     peaks = Peaks(device)
     peaks.known.rates["flops", "float", WIDTH] = honest(peaks, device, "float")
-    monkeypatch.setitem(PROBES, "flops", replace(FLOPS, operations=16))  # type: ignore[index]
+    monkeypatch.setitem(PROBES, "flops", replace(FLOPS, operations=16))
     dtype = "double" if "double" in device.dtypes else "int"
     assert "times the rate of float, where" in suspicion(device, dtype, peaks)

@@ -9,6 +9,7 @@ import pytest
 
 from gemmbench.gemm.opencl import GemmExecutor
 from gemmbench.ladder import BY_NAME
+from gemmbench.model import kernel_files
 from gemmbench.model.case import Skip
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.problem import Gemm
@@ -61,9 +62,9 @@ def test_a_broken_copy_is_caught(
     device: DeviceFacts, old: str, new: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     needs_blocks(device)
-    text = runtime_module.text
+    text = kernel_files.source
     assert old in text(VARIANT.files[0])
-    monkeypatch.setattr(runtime_module, "text", lambda *file: text(*file).replace(old, new))
+    monkeypatch.setattr(runtime_module, "source", lambda *file: text(*file).replace(old, new))
     assert any(answers(device, "float", {**SMALL, "LANES": 8}))
 
 

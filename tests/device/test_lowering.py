@@ -10,6 +10,7 @@ from gemmbench.gemm import lowering
 from gemmbench.gemm.opencl import LoweringExecutor
 from gemmbench.gemm.workloads import CONVOLUTIONS
 from gemmbench.ladder import BY_NAME
+from gemmbench.model import kernel_files
 from gemmbench.model.case import Case
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.problem import Gemm
@@ -23,7 +24,9 @@ from tests.device.test_gemm import QUICK
 
 def measured(device: DeviceFacts, layer: str, dtype: str, batch: int = 1) -> Row:
     gemms = gemm_plan([device], [BY_NAME["naive"]], [Gemm(8, 8, 8)])
-    plan = lowering.plan([device], tuple(replace(step, dtype=dtype) for step in gemms), dtype, batch)  # type: ignore[type-var]
+    plan = lowering.plan(
+        [device], tuple(replace(step, dtype=dtype) for step in gemms if isinstance(step, Case)), dtype, batch
+    )
     (case,) = [step for step in plan if isinstance(step, Case) and step.parameters["layer"] == layer]
     return in_process.measured(LoweringExecutor(Runtime(device)), case, QUICK)
 
@@ -52,9 +55,11 @@ def test_what_is_lowered_is_what_numpy_lowers(
 def test_a_broken_im2col_is_wrong(
     device: DeviceFacts, old: str, new: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    text = runtime_module.text
-    assert text(lowering.FILE, "").count(old) == 1
-    monkeypatch.setattr(runtime_module, "text", lambda file, root: text(file, root).replace(old, new))
+    text = kernel_files.source
+    assert text(lowering.FILE).count(old) == 1
+    monkeypatch.setattr(
+        runtime_module, "source", lambda file, options, root: text(file, options, root).replace(old, new)
+    )
     row = measured(device, "conv3", "float")
     assert row.status == "wrong"
     assert "elements differ from numpy's lowering" in row.reason

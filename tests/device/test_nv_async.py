@@ -10,6 +10,7 @@ import pytest
 
 from gemmbench.gemm.opencl import GemmExecutor
 from gemmbench.ladder import BY_NAME
+from gemmbench.model import kernel_files
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.problem import Gemm
 from gemmbench.opencl import runtime as runtime_module
@@ -56,13 +57,13 @@ def answers(
         pytest.skip(f"the device has no {dtype}")
     assert VARIANT.lacks
     plainly = copied_plainly if VARIANT.lacks(device, dtype) else str
-    text = runtime_module.text
+    text = kernel_files.source
     changed = edit(text(FILE))
 
-    def replaced(file: str, root: str) -> str:
-        return plainly(changed) if file == FILE else text(file, root)
+    def replaced(file: str, options: tuple[str, ...], root: str) -> str:
+        return plainly(changed) if file == FILE else text(file, options, root)
 
-    monkeypatch.setattr(runtime_module, "text", replaced)
+    monkeypatch.setattr(runtime_module, "source", replaced)
 
     executor = GemmExecutor(Runtime(device))
     parameters = VARIANT.preset(device.family, {**TILE, **sizes}, dtype)

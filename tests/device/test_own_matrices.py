@@ -50,7 +50,8 @@ def matrices(dtype: str, m: int = M, n: int = N, k: int = K) -> dict[str, Array]
 def saved(folder: Path, values: dict[str, Array]) -> Operands:
     for name, matrix in values.items():
         np.save(folder / f"{name}.npy", matrix)
-    return Operands(*(str(folder / f"{name}.npy") for name in "abc"), str(folder / "out.npy"))
+    a, b, c = (str(folder / f"{name}.npy") for name in "abc")
+    return Operands(a, b, c, str(folder / "out.npy"))
 
 
 def case(device: DeviceFacts, variant: str, problem: Gemm, own: Operands) -> Case:

@@ -52,7 +52,7 @@ def test_a_form_computes_what_it_says(
         pytest.skip(lacks)
     operands = Chains(runtime(device), replace(probe, forms={dtype: (form,)}), dtype, width)
     for count in (1, 2):
-        program = {"form": form.name, "unroll": 4, "kernels": kernels_in((1, 2))}
+        program: dict[str, Any] = {"form": form.name, "unroll": 4, "kernels": kernels_in((1, 2))}
         bench = operands.bench({**program, "chains": count})
         chain: Any = bench.candidate
         assert chain.wrong() == ""

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
+import pyopencl as cl
 import pytest
 
 from gemmbench.ladder import BY_NAME
@@ -9,6 +13,7 @@ from gemmbench.model.case import Case, Operands, Policy, Values
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.instrument import Manner, NotMeasuredError
 from gemmbench.model.problem import Gemm
+from gemmbench.opencl.replay import EXTENSION
 from gemmbench.suite.plan import gemm_plan
 from tests.device.conftest import executor
 
@@ -31,5 +36,26 @@ def test_launches_in_other_manners_leave_the_right_answer(device: DeviceFacts, v
         assert all(0 < seconds <= batch.end - batch.begin for seconds in batch.each[scope])
     assert bench.launches(4, Manner(apart=False)).each == {}
     assert bench.verify("after").check.verdict == "ok"
-    with pytest.raises(NotMeasuredError, match="OpenCL has no graphs"):
-        bench.launches(1, Manner(apart=False, graph=True))
+
+
+def test_a_chain_is_replayed_from_a_command_buffer(
+    device: DeviceFacts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (case,) = gemm_plan([device], [BY_NAME["naive"]], [Gemm(16, 16, 16)])
+    assert isinstance(case, Case)
+    bench = executor(device).prepare(case, Policy(budget_s=1.0))
+    replayed = Manner(apart=False, graph=True)
+    if EXTENSION in device.extensions:
+        assert bench.verify("before").check.verdict == "ok"
+        queue = bench.runtime.queue
+        for _ in range(2):  # recorded, and then as it was recorded
+            bench._on_device()
+            cl.enqueue_fill_buffer(queue, bench._buffers[0][0]["C"], np.uint8(255), 0, 16 * 16 * 4)
+            batch = bench.launches(3, replayed)
+            assert (batch.count, list(batch.seconds)) == (3, ["host"])
+            assert bench.verify("after").check.verdict == "ok"
+        assert len(bench._recorded) == 1
+    without = replace(device, extensions=())
+    monkeypatch.setattr(bench.runtime, "facts", without)
+    with pytest.raises(NotMeasuredError, match="does not list cl_khr_command_buffer"):
+        bench.launches(2, replayed)

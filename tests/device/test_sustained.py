@@ -64,7 +64,7 @@ def test_the_host_finds_it_too(monkeypatch: pytest.MonkeyPatch) -> None:
     assert bench.verify("before").check.verdict == "ok"
     multiply, calls = bench._multiply, []
 
-    def flipping(*arguments: np.ndarray) -> None:  # type: ignore[type-arg]
+    def flipping(*arguments: np.ndarray) -> None:
         multiply(*arguments)  # type: ignore[arg-type]
         calls.append(1)
         if len(calls) == 2:

@@ -11,6 +11,7 @@ import pytest
 
 from gemmbench.gemm.opencl import GemmExecutor
 from gemmbench.ladder import BY_NAME
+from gemmbench.model import kernel_files
 from gemmbench.model.case import Case, Operands, Policy
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.dtypes import DTYPES
@@ -85,15 +86,15 @@ def test_a_planted_fault_is_wrong_and_writes_nothing(
 
 
 def plant(monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
-    text = runtime_module.text
+    text = kernel_files.source
     old, new = FAULTS.get(fault, ("", ""))
     assert old in text("gemm/01_naive.cl")
 
-    def planted(file: str, root: str = "") -> str:
-        source = text(file, root)
+    def planted(file: str, options: tuple[str, ...] = (), root: str = "") -> str:
+        source = text(file, options, root)
         return source.replace(old, new) if fault else source
 
-    monkeypatch.setattr(runtime_module, "text", planted)
+    monkeypatch.setattr(runtime_module, "source", planted)
 
 
 @pytest.mark.parametrize("name", ["naive", "image-4x8"])
@@ -119,7 +120,7 @@ def test_a_kernel_that_does_nothing_the_second_time_is_wrong_where_c_is_read(
 ) -> None:
     """It remembers in C itself: an element that is a right answer already is left alone."""
     old, new = "*c = beta == 0", "if (m > 200 && fabs(*c) > 2) return; *c = beta == 0"
-    text: Any = runtime_module.text
-    monkeypatch.setattr(runtime_module, "text", lambda *names: text(*names).replace(old, new))
+    text: Any = kernel_files.source
+    monkeypatch.setattr(runtime_module, "source", lambda *names: text(*names).replace(old, new))
     row = _measured(device, Gemm(SIZE, SIZE, SIZE, beta=0.5), Operands())
     assert row.status == "wrong"

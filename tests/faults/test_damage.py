@@ -203,7 +203,7 @@ def test_rows_that_no_version_writes_are_readable(kind: Kind, variant: str, good
     run = load(good)
     odd = replace(run.rows[0], kind=kind, variant=variant, parameters={}, work=Work(bytes=4096), choice={})
     rows = (odd, odd.placed(0, [1]), odd.placed(1, [0]))
-    Path("bad.jsonl").write_bytes(b"".join(map(encode, (run.header, *run.rows, *rows))))
+    Path("bad.jsonl").write_bytes(b"".join([encode(run.header), *map(encode, (*run.rows, *rows))]))
     for words in ("show", "show -v", "plot --kind staircase -o a.svg", "plot --kind latency -o b.svg"):
         result = call(*words.split(), "bad.jsonl")
         assert result.exit_code == 0 or result.stderr.startswith("gemmbench: nothing to draw: ")
@@ -212,4 +212,4 @@ def test_rows_that_no_version_writes_are_readable(kind: Kind, variant: str, good
 def test_a_line_is_what_encode_makes(good: Path) -> None:
     """The damage above is to a file as gemmbench writes it."""
     run = load(good)
-    assert good.read_bytes() == b"".join(encode(record) for record in (run.header, *run.rows))
+    assert good.read_bytes() == b"".join([encode(run.header), *map(encode, run.rows)])

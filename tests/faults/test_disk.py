@@ -104,6 +104,7 @@ def test_a_disk_that_is_full(call: Call, tmp_path: Path, entry: Entry) -> None:
 @pytest.mark.usefixtures("whole")
 def test_stdout_on_a_full_disk(tmp_path: Path, entry: Entry) -> None:
     """An exit status of 1 would be a regression to whoever looks at nothing else."""
+    outputs: tuple[tuple[str, ...], ...]
     outputs = ((*SWEEP, "--save", "run.jsonl", "-q"), ("--help",), ("show", "whole.jsonl"))
     outputs = (*outputs, ("show", "whole.jsonl", "--format", "json"))
     for words in outputs[: entry.wanted]:

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 from xml.etree import ElementTree
 
 import pytest
@@ -32,17 +33,23 @@ NAMES = (
 FORMATS = ("table", "markdown", "junit", "json", "github")
 
 
+DEVICE_WORDS = (
+    "platform", "vendor", "version", "name", "device_version", "driver", "type", "origin", "library", "pci",
+)  # fmt: skip
+
+
 def hostile(name: str) -> Run:
     """A run in which a file or a driver has chosen every word."""
     run = fake_runs.fake_square()
     device = replace(
         run.header.devices[0],
-        **dict.fromkeys(("platform", "vendor", "version", "name", "device_version", "driver"), name),
-        **dict.fromkeys(("type", "origin", "library", "pci"), name),
+        **cast(Any, dict.fromkeys(DEVICE_WORDS, name)),
         extensions=(name,),
         warnings=(name,),
     )
-    host = replace(run.header.host, **dict.fromkeys(("cpu", "system", "python", "numpy", "blas"), name))
+    host = replace(
+        run.header.host, **cast(Any, dict.fromkeys(("cpu", "system", "python", "numpy", "blas"), name))
+    )
     rows = [
         replace(row, variant=name, label=name, parameters={name: name}, choice={name: name}, source=name)
         for row in run.rows

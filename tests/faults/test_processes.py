@@ -75,8 +75,8 @@ def test_the_drivers_process_is_killed_at_random(
 def test_a_real_drivers_process_is_killed_at_random(start: Start, tmp_path: Path, entry: Entry) -> None:
     path = tmp_path / "run.jsonl"
     sizes = [str(size) for size in range(1, 5 + 8 * entry.wanted)]
-    words = ("square", "--sizes", ",".join(sizes), "--kernel", "tiled", "--baseline", "none")
-    words = (*words, "--no-peak", "-q", "--budget", "0.05", "--device", real_device(start))
+    sweep = ("square", "--sizes", ",".join(sizes), "--kernel", "tiled", "--baseline", "none")
+    words = (*sweep, "--no-peak", "-q", "--budget", "0.05", "--device", real_device(start))
     process = start(*words, "--save", "run.jsonl", real=True)
     kill_children(process, path, entry.wanted, seed=11)
     status, _, err = finish(process)

@@ -86,7 +86,8 @@ def _pane(axes: Axes) -> Iterator[str]:
         yield f"  {_text(text)}"
     for artist in axes.artists:
         if isinstance(artist, AnnotationBbox):
-            words = [_words(area._text) for area in artist.findobj(TextArea)]
+            areas: list[Any] = artist.findobj(TextArea)
+            words = [_words(area._text) for area in areas]
             yield f"  box {', '.join(words)}"
     legend = axes.get_legend()
     if legend:
@@ -115,9 +116,9 @@ def _collection(collection: Collection) -> str:
         collection.get_edgecolor() if isinstance(collection, LineCollection) else collection.get_facecolor()
     )
     looks = sorted({_colour(colour) for colour in np.atleast_2d(np.asarray(colours)) if len(colour)})
-    offsets = np.ma.filled(np.ma.asarray(collection.get_offsets(), float), np.nan)
+    offsets: Any = np.ma.filled(np.ma.asarray(collection.get_offsets(), float), np.nan)
     data = [offsets.reshape(-1, 2)] if isinstance(offsets, np.ndarray) and offsets.any() else []
-    data += [path.vertices for path in collection.get_paths()] if not data else []
+    data += [np.asarray(path.vertices) for path in collection.get_paths()] if not data else []
     points = np.concatenate(data) if data else np.empty((0, 2))
     name = str(collection.get_label())
     name = "" if name.startswith("_child") else f" {name!r}"  # matplotlib's own: a running number

@@ -1,6 +1,7 @@
 """Runs inside Oclgrind: one variant's exact problems at small sizes. Not a test by itself.
 
-``python run_variant.py VARIANT DTYPE [FAULT]``; FAULT ``no-barrier`` leaves the barriers out.
+``python run_variant.py VARIANT DTYPE [NAME=VALUE ...] [FAULT]``: the smallest parameters but these; FAULT
+``no-barrier`` leaves the barriers out.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from gemmbench.gemm.opencl import GemmExecutor
 from gemmbench.gemm.opencl_bench import LoweringBench
 from gemmbench.gemm.workloads import Convolution
 from gemmbench.ladder import BY_NAME
+from gemmbench.ladder.layouts import laid_out
 from gemmbench.ladder.variant import Variant
+from gemmbench.model import kernel_files
 from gemmbench.model.case import Case, Policy
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.problem import Gemm
@@ -57,10 +60,12 @@ def lower(runtime: Runtime, dtype: str) -> None:
 
 
 def main() -> None:
-    name, dtype, *fault = sys.argv[1:]
-    if fault == ["no-barrier"]:
-        text = runtime_module.text
-        runtime_module.text = lambda *file: text(*file).replace("barrier(CLK_LOCAL_MEM_FENCE);", ";")
+    name, dtype, *rest = sys.argv[1:]
+    given = {key: int(value) for key, equals, value in (each.partition("=") for each in rest) if equals}
+    if "no-barrier" in rest:
+        source = kernel_files.source
+        planted: Any = runtime_module
+        planted.source = lambda *file: source(*file).replace("barrier(CLK_LOCAL_MEM_FENCE);", ";")
     (device,) = devices()
     assert "Oclgrind" in device.platform, device.platform
     if name == lowering.IM2COL:
@@ -68,7 +73,8 @@ def main() -> None:
         return
     executor = GemmExecutor(Keeping(device))
     variant = BY_NAME[name]
-    parameters = smallest(variant)
+    parameters = {**smallest(variant), **given}
+    assert not variant.broken(parameters, dtype), parameters
     programs = {
         file: executor.runtime.build(file, variant.options(dtype, parameters)) for file in variant.files
     }
@@ -80,6 +86,12 @@ def main() -> None:
             error = executor.exact_run(Gemm(m, n, k, dtype, alpha, beta), bind)
             if error:
                 print(f"{m}x{n}x{k}: {error}")
+    if dtype == "float" and variant.either(dtype):  # its loads of what is stored transposed
+        problem = Gemm(9, 10, 11, dtype, 2.0, -1.0, trans_a=True, trans_b=True)
+        turned = laid_out(variant, problem)
+        built = executor.programs(turned, dtype, parameters)
+        if error := executor.exact_run(problem, partial(executor.bind, turned, parameters, built)):
+            print(f"{problem.shape}: {error}")
     print("done")
 
 

@@ -66,6 +66,21 @@ def test_a_kernel_is_clean(name: str, dtype: str, tmp_path: Path) -> None:
     assert printed.strip() == "done"
 
 
+@pytest.mark.parametrize(
+    ("name", "parameters"),
+    [
+        ("small", ("SPLIT=2", "STAGES=2")),  # the smallest has one slice, whose sums stay where they are
+        ("small", ("SPLIT=2", "BM=32", "TM=8")),  # sums are added up in two rounds
+        ("thin", ("THIN=2", "DEEP=2", "PARTS=2")),
+        ("thin", ("COLUMNS=1", "THIN=2", "DEEP=4", "PARTS=2", "KC=16")),
+    ],
+)
+def test_a_kernel_is_clean_with_parameters(name: str, parameters: tuple[str, ...], tmp_path: Path) -> None:
+    printed, said = oclgrind(tmp_path / "log", name, "float", *parameters)
+    assert said == ""
+    assert printed.strip() == "done"
+
+
 def test_im2col_is_clean(tmp_path: Path) -> None:
     printed, said = oclgrind(tmp_path / "log", "im2col", "float")
     assert said == ""
@@ -73,7 +88,11 @@ def test_im2col_is_clean(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["tiled", "coarse", "wide", "rect", "register", "register-wide", "prefetch", "padded", "gpu-tile"]
+    "name",
+    [
+        *("tiled", "coarse", "wide", "rect", "register", "register-wide", "prefetch", "padded"),
+        *("gpu-tile", "small", "thin"),
+    ],
 )
 def test_a_missing_barrier_is_seen(name: str, tmp_path: Path) -> None:
     """The same kernels without their barriers, which a CPU driver may well run to the right answer."""

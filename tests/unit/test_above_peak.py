@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from dataclasses import dataclass, field, replace
+from typing import Any, cast
 
 import pytest
 
@@ -59,7 +60,7 @@ def _clock(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         session,
         "in_turn",
-        lambda first, *rest: in_turn(first, *rest, now=first.instrument.clock),
+        lambda first, *rest: cast(Any, in_turn)(first, *rest, now=first.instrument.clock),
     )
 
 

@@ -131,7 +131,8 @@ def _files(folder: Path, draw: str, size: int, dtype: str) -> Operands:
     rng = np.random.default_rng(5)
     for name in "ab":
         np.save(folder / f"{name}-{draw}-{size}-{dtype}.npy", rounding.drawn(rng, draw, size, size, dtype))
-    return Operands(*(str(folder / f"{name}-{draw}-{size}-{dtype}.npy") for name in "ab"))
+    a, b = (str(folder / f"{name}-{draw}-{size}-{dtype}.npy") for name in "ab")
+    return Operands(a, b)
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import cast
 
 import pytest
 
@@ -99,9 +98,7 @@ def test_arrays_in_ordinary_memory_have_a_break_even_of_their_own() -> None:
     kernel = next(series for series in pinned.series if series.variant == "naive")
     for size, row in list(kernel.rows.items()):
         slower = tuple(2 * seconds for seconds in row.samples["host"].seconds)
-        cast(dict[int, Row], kernel.rows)[size] = replace(
-            row, samples={**row.samples, "pageable": Scope(slower, 1, "stable")}
-        )
+        kernel.rows[size] = replace(row, samples={**row.samples, "pageable": Scope(slower, 1, "stable")})
     (even,) = break_evens(pinned, "pageable")
     assert even.size == pytest.approx(250, rel=0.05)  # 2e-3 + 2e-6 s = 1e-5 s
     (even,) = break_evens(pinned)

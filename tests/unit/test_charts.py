@@ -2,10 +2,11 @@ from __future__ import annotations
 
 import io
 import xml.etree.ElementTree
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Any, cast
 
 import matplotlib
 import numpy as np
@@ -13,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.axes import Axes
+from matplotlib.container import BarContainer
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 from PIL import Image
@@ -49,7 +51,7 @@ def texts(axes: Axes) -> list[str]:
 
 def curve(axes: Axes, label: str) -> tuple[np.ndarray, np.ndarray]:
     line = next(line for line in axes.lines if line.get_label() == label)
-    return np.asarray(line.get_xdata(), float), np.asarray(line.get_ydata(), float)
+    return np.asarray(np.asarray(line.get_xdata()), float), np.asarray(np.asarray(line.get_ydata()), float)
 
 
 def only(figure: Figure) -> Axes:
@@ -80,7 +82,7 @@ def bars(axes: Axes, label: str) -> Patches:
         (bar.get_x(), bar.get_width())
         for group in axes.containers
         if group.get_label() == label
-        for bar in group.patches
+        for bar in cast(BarContainer, group).patches
     ]
 
 
@@ -207,7 +209,9 @@ def test_missing_points_are_gaps_and_are_named() -> None:
 
 def test_bands_hold_their_lines() -> None:
     axes = only(chart_views.figure([fake.fake_square()], "throughput"))
-    band = axes.collections[1].get_paths()[0].vertices  # of tiled, the second series: 6 % noise at 64
+    band = np.asarray(
+        axes.collections[1].get_paths()[0].vertices
+    )  # of tiled, the second series: 6 % noise at 64
     at_64 = band[np.isclose(band[:, 0], 64), 1]
     assert at_64.min() < curve(axes, "tiled")[1][0] < at_64.max()
     assert len(axes.collections) == 7
@@ -314,7 +318,7 @@ def test_host_device_marks_the_break_even() -> None:
     assert {"register, host", "register, device", "numpy"} <= set(texts(axes))
     assert "naive, host" not in texts(axes)  # only the fastest
     register = [line for line in axes.lines if line.get_label() == "register"]
-    host, device = (np.asarray(line.get_ydata(), float) for line in register)
+    host, device = (np.asarray(np.asarray(line.get_ydata()), float) for line in register)
     assert (host < device).all()
 
 
@@ -443,10 +447,7 @@ def test_ladder_is_a_waterfall_that_ends_at_the_peak() -> None:
 
 def test_ladder_without_its_first_rung_or_a_peak() -> None:
     rows = [row for row in fake.fake_ladder().rows if row.variant in ("naive", "tiled", "register")]
-    rows = [
-        replace(row, status="skipped", samples={}) if row.variant == "naive" else row  # type: ignore[arg-type]
-        for row in rows
-    ]
+    rows = [replace(row, status="skipped", samples={}) if row.variant == "naive" else row for row in rows]
     axes = only(draw(Run(fake.fake_ladder().header, tuple(rows)), "ladder"))
     assert axes.get_xlabel() == "speed-up over tiled, the first that was measured"
     assert "The run has no measured peak of this type." in words(axes)
@@ -611,7 +612,7 @@ def test_workloads_shows_the_fastest_and_names_the_rest() -> None:
 def test_workloads_without_labels_and_with_a_skipped_row() -> None:
     run = fake.fake_workloads()
     rows = [
-        replace(row, status="skipped", samples={}) if row.variant == "naive" and n == 1 else row  # type: ignore[arg-type]
+        replace(row, status="skipped", samples={}) if row.variant == "naive" and n == 1 else row
         for n, row in enumerate(run.rows)
     ]
     axes = only(chart_views.figure([replace(run, rows=tuple(rows))], "workloads"))
@@ -633,14 +634,16 @@ def test_peak_of_many_types_takes_several_panes_and_matrix_units_their_own() -> 
 
 def test_peak_bars_labels_and_what_is_missing() -> None:
     axes = only(chart_views.figure([fake.fake_peak()], "peak"))
-    heights = {bars.get_label(): bars.patches[0].get_height() for bars in axes.containers}
+    heights = {bars.get_label(): cast(BarContainer, bars).patches[0].get_height() for bars in axes.containers}
     assert heights["float 1"] == pytest.approx(345.0, rel=0.01)
     assert "int 8" not in heights
     assert not any(str(label).startswith("half") for label in heights)
     words = texts(axes)
     assert {"float", "double", "int (GIOPS)", "half", "?1,400", "failed"} <= set(words)
     assert any("unsupported" in word for word in words)
-    suspect = next(bars.patches[0] for bars in axes.containers if bars.get_label() == "double 2")
+    suspect = next(
+        cast(BarContainer, bars).patches[0] for bars in axes.containers if bars.get_label() == "double 2"
+    )
     assert suspect.get_hatch()
     assert axes.get_ylim()[1] < 500  # a suspect figure does not set the scale
 
@@ -776,7 +779,7 @@ def test_conditions_are_drawn_over_the_time_of_a_row() -> None:
     figure = draw(fake_hot(), "conditions")
     axes, power = figure.axes
     points = {
-        str(group.get_label()): [tuple(map(float, point)) for point in group.get_offsets()]  # type: ignore[attr-defined]
+        str(group.get_label()): [tuple(map(float, point)) for point in np.asarray(group.get_offsets())]
         for group in axes.collections
     }
     assert points == {
@@ -809,7 +812,7 @@ def test_ratios_to_another_kernel_over_size_with_a_line_at_one() -> None:
 # --- a grid of parameters -----------------------------------------------------------------------------------
 
 
-def grid_run(names: tuple[str, ...], rates: dict[tuple[int, ...], float]) -> Run:
+def grid_run(names: tuple[str, ...], rates: Mapping[Any, float]) -> Run:
     """One problem with a row for each combination; a rate of 0 is one that constraints do not allow."""
     problem = Problem(64, 64, 64)
     rows = []

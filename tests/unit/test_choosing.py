@@ -23,7 +23,7 @@ def point(
     host_gflops: float,
     device_gflops: float | None = None,
     dtype: str = "float",
-    **parameters: int,
+    **parameters: int | float | str,
 ) -> Point:
     """What a variant took at these rates; the host's own BLAS has no device scope."""
     m, n, k = shape
@@ -101,10 +101,39 @@ def test_between_measured_shapes_rates_are_averaged_by_distance() -> None:
     assert best(Gemm(128, 128, 128), *known, ahead)[0] == "tiled"
 
 
-def test_a_shape_too_far_away_tells_nothing() -> None:
+def test_a_shape_far_away_is_tried_and_else_the_nearest_decides_and_says_so() -> None:
     far = Gemm(1100, 1100, 1100)
-    assert ranked(far, SWEEP) == ()
     assert untried(far, SWEEP, ("numpy", "gpu-tile")) == ("numpy", "gpu-tile")
+    assert best(far, *SWEEP) == (
+        "gpu-tile",
+        "nothing near 1100x1100x1100 was measured: the fastest at the nearest shape of its kind, 400 GFLOPS "
+        "with transfers at 512x512x512",
+    )
+    assert ranked(replace(far, dtype="double"), SWEEP) == ()
+
+
+def test_batches_and_layouts_are_classes_of_their_own() -> None:
+    batched = (
+        replace(point("numpy", square(64), 9.0), batch=8),
+        replace(point("naive", square(64), 5.0), batch=8),
+    )
+    single = replace(point("naive", square(64), 90.0))
+    turned = replace(point("tiled", square(64), 80.0), trans_b=True)
+    known = (single, turned, *batched)
+    assert best(Gemm(64, 64, 64, batch=8), *known)[0] == "numpy"
+    assert best(Gemm(64, 64, 64, batch=10), *known)[1].endswith("at 64x64x64 batch=8")
+    assert best(Gemm(64, 64, 64, batch=64), *known)[1].startswith(
+        "nothing near 64x64x64 batch=64 was measured"
+    )
+    assert best(Gemm(64, 64, 64), *known)[0] == "naive"
+    assert best(Gemm(64, 64, 64, trans_b=True), *known)[0] == "tiled"
+    assert ranked(Gemm(64, 64, 64, trans_a=True), known) == ()
+    assert ranked(Gemm(64, 64, 64, trans_b=True, batch=8), known) == ()
+    assert likely(fake.GPU, Gemm(64, 64, 64, batch=8))[0] == "small"
+    assert set(likely(fake.CPU, Gemm(64, 64, 64, batch=8))) == {"cpu-packed", "numpy"}
+    first = by_default(fake.CPU, Gemm(64, 64, 64, trans_a=True, batch=8), ("numpy",))
+    assert first is not None
+    assert first.reason.endswith("nothing like 64x64x64 TN batch=8 (TN, in batches) was measured")
 
 
 def test_smaller_shapes_alone_leave_doubt() -> None:

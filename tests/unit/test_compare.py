@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any, cast
 
 import pytest
 
@@ -124,13 +125,13 @@ def test_a_wrong_result_fails_also_where_the_base_had_none() -> None:
     assert both.left_out == {"without a rate on either side": 1}
 
 
-def other(**fields: object) -> Callable[[Run], Run]:
+def other(**fields: Any) -> Callable[[Run], Run]:
     return lambda run: replace(
         run, header=replace(run.header, devices=(replace(run.header.devices[0], **fields),))
     )
 
 
-def every(**fields: object) -> Callable[[Run], Run]:
+def every(**fields: Any) -> Callable[[Run], Run]:
     return lambda run: replace(run, rows=tuple(replace(row, **fields) for row in run.rows))
 
 
@@ -138,7 +139,7 @@ def cold(run: Run) -> Run:
     return replace(run, header=replace(run.header, policy=replace(run.header.policy, cold=True)))
 
 
-def hosted(**fields: object) -> Callable[[Run], Run]:
+def hosted(**fields: Any) -> Callable[[Run], Run]:
     return lambda run: replace(run, header=replace(run.header, host=replace(run.header.host, **fields)))
 
 
@@ -305,7 +306,7 @@ def test_versions_that_differ_are_no_noise() -> None:
 def test_a_noise_file_of_another_device_adds_nothing_and_says_so() -> None:
     calm = repeated([FOREIGN["driver"][1](again(seed, noise=0.0001)) for seed in range(5)])
     with_it = compare([again(1)], [again(2)], noises=[calm])
-    host_only = [key for key, _ in with_it.noise.rows.items() if key[1] >= 0]
+    host_only = [key for key, _ in with_it.noise.rows.items() if cast(Any, key)[1] >= 0]
     assert not host_only
     device = replace(calm, rows=tuple(row for row in calm.rows if row.device >= 0))
     found = compare([again(1)], [again(2)], noises=[device])
@@ -315,7 +316,7 @@ def test_a_noise_file_of_another_device_adds_nothing_and_says_so() -> None:
     both = [again(1), FOREIGN["driver"][1](again(4))]  # it is like the second base
     found = compare(both, [again(2)], noises=[device])
     assert found.remarks == ()
-    assert {key[1] for key in found.noise.rows} >= {0}
+    assert {cast(Any, key)[1] for key in found.noise.rows} >= {0}
 
 
 def test_new_runs_that_differ_among_themselves_are_not_pooled() -> None:
@@ -499,8 +500,8 @@ TOLD = Resources("tiled", "multiply", 256, 1024, 32, 0, 2048, registers=32, spil
 LAUNCH = Launch("tiled", 1e-6, 1e-6, 1e-3)
 
 
-def told(**fields: object) -> Callable[[Run], Run]:
-    return every(resources=(replace(TOLD, **fields),), launches=(LAUNCH,))  # type: ignore[arg-type]
+def told(**fields: Any) -> Callable[[Run], Run]:
+    return every(resources=(replace(TOLD, **fields),), launches=(LAUNCH,))
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import matplotlib
+import numpy as np
 import pytest
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -52,11 +53,11 @@ def test_ratios_and_their_intervals() -> None:
     labels = [label.get_text() for label in axes.get_yticklabels()]
     assert labels == [f"{line.row.variant} {line.row.problem.m}" for line in lines if line.row.problem]
     place = labels.index("tiled 512")
-    (point,) = (each for each in axes.lines if list(each.get_ydata()) == [place])
-    assert point.get_xdata()[0] == pytest.approx(1.2, abs=0.03)
+    (point,) = (each for each in axes.lines if list(np.asarray(each.get_ydata())) == [place])
+    assert np.asarray(point.get_xdata())[0] == pytest.approx(1.2, abs=0.03)
     assert (point.get_label(), point.get_marker()) == ("slower", "D")
-    (bar,) = (each for each in axes.lines if list(each.get_ydata()) == [place, place])
-    assert bar.get_xdata()[0] < 1.2 < bar.get_xdata()[1]
+    (bar,) = (each for each in axes.lines if list(np.asarray(each.get_ydata())) == [place, place])
+    assert np.asarray(bar.get_xdata())[0] < 1.2 < np.asarray(bar.get_xdata())[1]
     assert axes.get_xlim()[0] < 0.7
     assert "slower" in words(axes)
     assert "faster" in words(axes)
@@ -95,9 +96,9 @@ def test_history_marks_its_changes() -> None:
     assert "tiled 512" in words(axes)
     assert "+12 %" in words(axes) or "+13 %" in words(axes)
     levels = [
-        each.get_ydata()[0]
+        np.asarray(each.get_ydata())[0]
         for each in axes.lines
-        if len(set(each.get_xdata())) == 2 and each.get_linewidth() > 1.5
+        if len(set(np.asarray(each.get_xdata()))) == 2 and each.get_linewidth() > 1.5
     ]
     assert levels == pytest.approx([1.0, 1.12], abs=0.03)
     assert next(label.get_text() for label in axes.get_xticklabels()) == "26-10-01"

@@ -142,7 +142,7 @@ HOT = {"max": 1980, "clock": 1440, "milliwatts": 692_000, "celsius": 54, "reason
 
 
 def gauge(monkeypatch: pytest.MonkeyPatch, **state: int) -> NvmlGauge:
-    monkeypatch.setitem(sys.modules, "pynvml", Nvml(state=state))  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "pynvml", Nvml(state=state))
     return NvmlGauge(fake.GPU)
 
 

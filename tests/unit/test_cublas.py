@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from gemmbench.gemm import cublas
+from gemmbench.gemm.clblast import opened
 from gemmbench.gemm.cublas import CublasExecutor, step
 from gemmbench.ladder import BY_NAME
 from gemmbench.ladder.variant import Layout, round_up
@@ -69,6 +70,25 @@ def test_row_major_operands_give_the_exact_answer(
     assert CublasExecutor(DEVICE).exact_run(taken) == ""
 
 
+@pytest.mark.parametrize("dtype", ["float", "char"])
+@pytest.mark.parametrize(("trans_a", "trans_b"), [(False, True), (True, False), (True, True)])
+def test_operands_may_be_stored_transposed(
+    install: Install, dtype: str, trans_a: bool, trans_b: bool
+) -> None:
+    install()
+    m, n, k = (round_up(length, step(dtype)) for length in (21, 9, 14))
+    problem = Gemm(m, n, k, dtype, 2.0, -1.0, trans_a=trans_a, trans_b=trans_b)
+    assert CublasExecutor(DEVICE).exact_run(problem) == ""
+    row = measured(problem)
+    assert (row.status, row.reason) == ("ok", "")
+
+
+def test_integers_come_in_fours_along_stored_rows(install: Install) -> None:
+    install()
+    reason = refusal(problem=Gemm(7, 8, 8, "char", trans_a=True)).reason
+    assert reason == "cuBLAS takes char only with m, n and k that are multiples of 4"
+
+
 @pytest.mark.parametrize(("dtype", "ld"), [("float", (33, 18, 19)), ("char", (40, 20, 19))])
 @pytest.mark.parametrize("memory", ["auto", "pageable"])
 def test_rows_may_be_apart(install: Install, dtype: str, ld: tuple[int, int, int], memory: str) -> None:
@@ -104,6 +124,17 @@ def test_a_row_is_verified_and_has_a_device_and_a_host_scope(
     )
 
 
+@pytest.mark.parametrize("dtype", CUBLAS.dtypes)
+def test_a_batch_is_one_call_whose_problems_lie_one_behind_the_other(install: Install, dtype: str) -> None:
+    _, library = install()
+    problem = Gemm(16, 12, 8, dtype, 2.0, 0.0 if dtype == "char" else -1.0, trans_b=True, batch=3)
+    assert CublasExecutor(DEVICE).exact_run(problem) == ""
+    calls: list[int] = []
+    library.cublasGemmStridedBatchedEx = lambda *rest: calls.append(rest[-3]) or 0  # type: ignore[method-assign]
+    assert CublasExecutor(DEVICE).exact_run(problem) != ""
+    assert calls == [3]
+
+
 def test_what_is_timed_is_a_graph_and_no_loop_of_calls(install: Install) -> None:
     """A call from Python takes longer than the device does for n = 256."""
     driver, _ = install()
@@ -131,7 +162,7 @@ def test_half_is_held_to_sums_in_float(install: Install) -> None:
     """A wrong rounding of one unit of half passes where sums are kept in half, and not here."""
     install(library=FakeCublas(off_by=0.02))
     with_exact = CublasExecutor(DEVICE)
-    with_exact._exact["half"] = ""  # the exact test would find it first
+    with_exact._exact["half", "NN", 1] = ""  # the exact test would find it first
     row = in_process.measured(with_exact, case(Gemm(64, 64, 64, "half")), QUICK)
     assert row.status == "wrong"
     assert "elements are further off than rounding" in row.reason
@@ -157,7 +188,7 @@ def test_reading_c_where_beta_is_0_is_found(install: Install) -> None:
     install(library=FakeCublas(always_reads_c=True))
     executor = CublasExecutor(DEVICE)
     assert "differ on the exact test; C[0][0] is nan" in executor.exact_run(Gemm(3, 4, 5))
-    executor._exact["float"] = ""
+    executor._exact["float", "NN", 1] = ""
     row = in_process.measured(executor, case(Gemm(8, 8, 8)), QUICK)
     assert row.status == "wrong"
     assert row.reason.startswith("64 of 64 elements are further off than rounding: C[0][0] is nan, not ")
@@ -181,7 +212,7 @@ def test_memory_is_given_back(install: Install) -> None:
 def test_transfers_are_in_the_host_scope(install: Install) -> None:
     driver, _ = install()
     executor = CublasExecutor(DEVICE)
-    executor._exact["float"] = ""
+    executor._exact["float", "NN", 1] = ""
     in_process.measured(executor, case(Gemm(8, 8, 8, beta=1.0)), replace(QUICK, budget_s=1e-9))
     # three operands once; verified, C filled for that; batches; verified again in any of the scopes
     copies = "".join(name[0] for name in driver.copies)
@@ -271,7 +302,6 @@ def test_what_is_not_installed_is_unsupported_with_advice(monkeypatch: pytest.Mo
         OpenCLMachine()._make("cublas", DEVICE)
     assert caught.value.status == "unsupported"
     assert caught.value.reason == "CUDA is not there: install NVIDIA's driver with CUDA (libcuda1 on Debian)"
-    opened = cublas.opened
 
     def without_cublas(title: str, *arguments: Any) -> Any:
         return opened(title, *arguments) if title == "cuBLAS" else FakeCuda()
@@ -289,7 +319,7 @@ def test_a_library_that_lacks_another_says_which(tmp_path: Path) -> None:
     broken = tmp_path / "libbroken.so"
     broken.write_text("not a library")
     with pytest.raises(NotMeasuredError, match=r"thing is not there \(.*libbroken\.so: .*\): install it"):
-        cublas.opened("thing", [str(broken), "libnothing-at-all.so"], "install it")
+        opened("thing", [str(broken), "libnothing-at-all.so"], "install it")
 
 
 def test_nvidias_packages_come_before_the_systems(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -340,7 +370,7 @@ def test_every_result_is_compared_on_the_gpu_and_a_flipped_bit_is_found(
     bench = CublasExecutor(DEVICE).prepare(case(Gemm(8, 16, 24, "half")), QUICK)
     assert bench.verify("before").check.verdict == "ok"
     assert bench.prepared.checked
-    right = bench.start(CHECKED, 4).finish()  # type: ignore[union-attr]
+    right = bench.start(CHECKED, 4).finish()
     assert (right.count, right.wrong) == (4, ())
     enqueue, calls = bench._enqueue, []
 
@@ -353,10 +383,10 @@ def test_every_result_is_compared_on_the_gpu_and_a_flipped_bit_is_found(
     monkeypatch.setattr(bench, "_enqueue", flipping)
     # Both are in the stream before the first is read.
     first, second = bench.start(CHECKED, 4), bench.start(CHECKED, 4)
-    assert first.finish().wrong == ()  # type: ignore[union-attr]
-    assert second.finish().wrong == (WrongResult(1, 1, 1, 40),)  # type: ignore[union-attr]
+    assert first.finish().wrong == ()
+    assert second.finish().wrong == (WrongResult(1, 1, 1, 40),)
     monkeypatch.setattr(bench, "_enqueue", lambda operands: None)  # writes nothing
-    assert bench.start(CHECKED, 1).finish().wrong == (WrongResult(0, 8 * 16 * 16, 64, 0),)  # type: ignore[union-attr]
+    assert bench.start(CHECKED, 1).finish().wrong == (WrongResult(0, 8 * 16 * 16, 64, 0),)
     bench.release()
     odd = CublasExecutor(DEVICE).prepare(case(Gemm(3, 3, 4, "half")), QUICK)
     assert not odd.prepared.checked

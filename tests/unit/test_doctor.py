@@ -9,6 +9,7 @@ from dataclasses import asdict, replace
 from io import StringIO
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -21,7 +22,7 @@ from gemmbench.doctor.finding import NO_RATE, Finding, ranges
 from gemmbench.doctor.shortfall import SHORT, sentence, shortfalls
 from gemmbench.measure.energy import CounterError
 from gemmbench.model import run_file
-from gemmbench.model.row import THREADS
+from gemmbench.model.row import THREADS, Problem
 from gemmbench.model.run_file import Run
 from gemmbench.opencl import drivers
 from tests import fake_runs
@@ -411,7 +412,7 @@ def test_a_board_that_answers_nothing_is_not_looked_at(patient: Patient) -> None
         del patient.board[name]
         assert not examine(patient.machine()).findings, name
 
-    def missing(device: object) -> reading.Answers:
+    def missing(device: object) -> Any:
         raise CounterError('NVML needs nvidia-ml-py: pip install "gemmbench[energy]"')
 
     report = examine(patient.machine(open_board=missing))
@@ -476,7 +477,7 @@ def test_a_gpu_that_this_user_may_not_use(patient: Patient, monkeypatch: pytest.
     patient.write("dev/dri/renderD128", "")
     patient.devices = (CPU_DEVICE,)
     assert only(patient).command == "sudo apt-get install mesa-opencl-icd"
-    monkeypatch.setattr(reading.os, "access", lambda path, mode: False)
+    monkeypatch.setattr("os.access", lambda path, mode: False)
     assert only(patient).command == "sudo usermod -aG render $USER"
 
 
@@ -555,9 +556,7 @@ def test_ranges_are_written_as_linux_does() -> None:
 
 
 def run_of(gflops: float, size: int = 1024, variant: str = "numpy", **values: object) -> Run:
-    gemm = fake_runs.gemm_row(
-        variant, fake_runs.Problem(size, size, size), gflops, -1 if variant == "numpy" else 0
-    )
+    gemm = fake_runs.gemm_row(variant, Problem(size, size, size), gflops, -1 if variant == "numpy" else 0)
     rows = (replace(gemm, **values), fake_runs.peak_row(16, 300.0))  # type: ignore[arg-type]
     return Run(fake_runs.header(("square",)), rows)
 

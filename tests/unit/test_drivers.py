@@ -38,7 +38,7 @@ class Machine:
         monkeypatch.setattr(tempfile, "tempdir", str(self.temporary))
         monkeypatch.setattr(importlib.metadata, "distribution", self._distribution)
         monkeypatch.setattr(importlib.util, "find_spec", self._find_spec)
-        monkeypatch.setattr(drivers.ctypes.util, "find_library", lambda name: None)
+        monkeypatch.setattr("ctypes.util.find_library", lambda name: None)
 
     def _distribution(self, name: str) -> importlib.metadata.Distribution:
         found = importlib.metadata.Distribution.discover(name=name, path=[str(self.site)])
@@ -337,9 +337,9 @@ def test_the_command_fits_the_system(
 ) -> None:
     find: Callable[[str], str | None] = lambda name: name if name in tools else None  # noqa: E731
     monkeypatch.setattr(sys, "platform", system)
-    monkeypatch.setattr(drivers.platform, "machine", lambda: machine_name)
-    monkeypatch.setattr(drivers.platform, "libc_ver", lambda: (libc, ""))
-    monkeypatch.setattr(drivers.shutil, "which", find)
+    monkeypatch.setattr("platform.machine", lambda: machine_name)
+    monkeypatch.setattr("platform.libc_ver", lambda: (libc, ""))
+    monkeypatch.setattr("shutil.which", find)
     assert drivers.install_command() == expected
     monkeypatch.setattr(drivers, "register", Registered)
     assert drivers.no_device_message() == (
@@ -350,8 +350,8 @@ def test_the_command_fits_the_system(
 def test_pipx_gets_its_own_command(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "linux")
     monkeypatch.setattr(sys, "prefix", "/home/me/.local/share/pipx/venvs/gemmbench")
-    monkeypatch.setattr(drivers.platform, "machine", lambda: "x86_64")
-    monkeypatch.setattr(drivers.platform, "libc_ver", lambda: ("glibc", "2.36"))
+    monkeypatch.setattr("platform.machine", lambda: "x86_64")
+    monkeypatch.setattr("platform.libc_ver", lambda: ("glibc", "2.36"))
     assert drivers.install_command() == "pipx inject gemmbench intel-opencl-rt intel-cmplr-lib-rt"
 
 

@@ -244,7 +244,7 @@ SMALL = ("0000:05:00.0", "NVIDIA T4", 1_000)
 
 
 def install(monkeypatch: pytest.MonkeyPatch, library: Library | None) -> None:
-    monkeypatch.setitem(sys.modules, "pynvml", library)  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "pynvml", library)
 
 
 @pytest.mark.parametrize(

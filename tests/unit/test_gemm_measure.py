@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -76,7 +76,8 @@ def asked(instrument: FakeInstrument) -> list[str]:
 
 
 def test_a_small_problem_is_prepared_once_and_verified_before_it_is_timed() -> None:
-    instrument, stages = FakeInstrument(), []
+    instrument = FakeInstrument()
+    stages: list[Any] = []
     row = run(instrument, case(), stages=stages)
     assert asked(instrument) == [
         *("prepare naive", "verify exact", "verify before", "batch device", "batch host", "verify after"),
@@ -269,6 +270,7 @@ OLD = case(former="before")
 
 
 def paired(**scripts: float) -> FakeInstrument:
+    seconds: dict[str, Iterable[float]]
     seconds = {name.replace("_", " "): itertools.repeat(value) for name, value in scripts.items()}
     return FakeInstrument(seconds=seconds, prepared=Prepared(("device", "host"), built=Built(source="old")))
 
@@ -428,7 +430,7 @@ def test_a_kernel_that_does_nothing_the_second_time_is_wrong_by_its_ceiling() ->
 
 def test_a_kernel_is_held_against_the_ceiling_of_its_units() -> None:
     plain, matrix = (
-        replace(case(), dtype=dtype, ran_on=units)
+        replace(case(), dtype=dtype, ran_on=cast(Any, units))
         for dtype, units in (("double", "device"), ("double", "matrix"))
     )
     assert beside(36e12, plain, H200).status == "wrong"  # 33.5 at most
@@ -473,7 +475,8 @@ def test_a_batch_is_shared_among_the_launches_of_a_problem() -> None:
 @pytest.mark.parametrize("energy", [False, True])
 def test_a_map_cycle_is_the_last_before_the_second_verification(is_beside: bool, energy: bool) -> None:
     prepared = Prepared(("device", "host"), built=Built(source="old"), parts=True, cycle=True)
-    instrument, stages = Cycling(prepared=prepared), []
+    instrument = Cycling(prepared=prepared)
+    stages: list[Any] = []
     row = run(instrument, against() if is_beside else case(), replace(POLICY, energy=energy), stages)
     assert asked(instrument)[asked(instrument).index("batch parts") :][:3] == [
         *("batch parts", "batch cycle", "verify after")
@@ -488,7 +491,7 @@ def test_a_map_cycle_is_the_last_before_the_second_verification(is_beside: bool,
 @pytest.mark.parametrize(("problem_s", "count"), [(0.001, 10), (0.01, 5), (0.05, 3), (0.5, 2), (2.0, 1)])
 def test_three_problems_are_timed_by_part_where_the_budget_allows(problem_s: float, count: int) -> None:
     """A twentieth of the second that a row has is enough for three of up to 17 ms."""
-    seconds = {"naive": itertools.repeat(problem_s)}
+    seconds: dict[str, Iterable[float]] = {"naive": itertools.repeat(problem_s)}
     instrument = Cycling(seconds=seconds, prepared=Prepared(("device", "host"), parts=True))
     row = run(instrument, case())
     assert [entry[3] for entry in instrument.log if entry[0] == "batch" and entry[2] == "parts"] == [count]
@@ -575,7 +578,7 @@ def test_with_three_pairs_the_ratio_has_no_interval() -> None:
 @pytest.mark.parametrize("what", ["wrong", "dead", "slow"])
 def test_where_the_other_kernel_cannot_run_a_case_is_measured_alone_and_says_so(what: str) -> None:
     class Troubled(FakeInstrument):
-        def verify(self, handle: int, when: str) -> Verified:  # type: ignore[override]
+        def verify(self, handle: int, when: str) -> Verified:
             is_other = self._cases[handle][0].variant == "tiled"
             if is_other and what == "dead":
                 raise LostError("crashed", "killed by SIGSEGV")
@@ -601,7 +604,7 @@ def test_where_the_other_kernel_cannot_run_a_case_is_measured_alone_and_says_so(
 
 def test_a_wrong_kernel_is_wrong_beside_another_too() -> None:
     class Troubled(FakeInstrument):
-        def verify(self, handle: int, when: str) -> Verified:  # type: ignore[override]
+        def verify(self, handle: int, when: str) -> Verified:
             return Verified(WRONG if self._cases[handle][0].variant == "naive" else Check("ok"))
 
     row = run(Troubled(), against())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -99,7 +100,7 @@ def steps_of_parts(k: int, bk: int, whole: int, parts: int, tile: int) -> list[i
     """The steps along k of each part of a tile that is cut, one part after the other."""
     found: list[int] = []
     for group in range(whole + tile * parts, whole + (tile + 1) * parts):
-        known = {"k": k, "BK": bk, "whole": whole, "parts": parts, "group": group, "min": min}
+        known: dict[str, Any] = {"k": k, "BK": bk, "whole": whole, "parts": parts, "group": group, "min": min}
         known["depth"] = eval(DEPTH, known)
         known["start"] = eval(START, known)
         found += range(known["start"], known["start"] + eval(STEPS, known))  # below zero: none

@@ -109,10 +109,10 @@ def test_saved_peaks_are_judged_by_todays_rule() -> None:
     assert len(rows) > 70
     best = [(row, rate.best) for row in rows if (rate := rates.rate(row, "kernel"))]
     doubted: dict[tuple[str, str], list[str]] = {}
-    for row, rate in best:
+    for row, fastest in best:
         assert row.check.verdict == "ok"  # as it was judged then
         known = {unit_of(other): other_rate for other, other_rate in best if unit_of(other) != unit_of(row)}
-        check = judge(evidence_of(row, rate, known))
+        check = judge(evidence_of(row, fastest, known))
         if check.verdict != "ok":
             doubted.setdefault((row.variant, row.dtype), []).append("; ".join(check.reasons))
     assert set(doubted) == {("mma", "fp8"), ("mixed", "half")}
@@ -153,14 +153,16 @@ def test_results_that_differ_are_told() -> None:
     expected = np.array([1.0, 2.0, 3.0])
     row = DTYPES["float"]
     assert compare_results(expected.astype(np.float32), expected, row) == ""
-    assert "1 of 3" in compare_results(np.float32([1, 2.1, 3]), expected, row)
-    assert "1 of 3" in compare_results(np.float32([1, np.nan, 3]), expected, row)
-    assert "number 1 is 3, not 2" in compare_results(np.int32([1, 3, 4]), np.int32([1, 2, 3]), DTYPES["int"])
-    near = np.float32([1, 2, 3 + 1e-6])
+    assert "1 of 3" in compare_results(np.array([1, 2.1, 3], np.float32), expected, row)
+    assert "1 of 3" in compare_results(np.array([1, np.nan, 3], np.float32), expected, row)
+    assert "number 1 is 3, not 2" in compare_results(
+        np.array([1, 3, 4], np.int32), np.array([1, 2, 3], np.int32), DTYPES["int"]
+    )
+    near = np.array([1, 2, 3 + 1e-6], np.float32)
     assert compare_results(near, expected, row) == ""
     assert "1 of 3" in compare_results(near, expected, row, slack=0)
-    assert compare_results(np.uint16([0x3F80]), np.array([1.0]), DTYPES["bfloat16"], slack=0) == ""
+    assert compare_results(np.array([0x3F80], np.uint16), np.array([1.0]), DTYPES["bfloat16"], slack=0) == ""
     tile = np.zeros((2, 2, 2))
     assert "number 1, 0, 1 is 5, not 0" in compare_results(
-        np.float32([0, 0, 0, 0, 0, 5, 0, 0]).reshape(2, 2, 2), tile, row
+        np.array([0, 0, 0, 0, 0, 5, 0, 0], np.float32).reshape(2, 2, 2), tile, row
     )

@@ -107,9 +107,9 @@ THIRD_PARTY: dict[str, tuple[str, ...]] = {
 
 # What only the child process imports: pyopencl stands in no other module.
 CHILD = (
-    "opencl.compare", "opencl.discovery", "opencl.runtime", "gemm.opencl", "gemm.opencl_bench",
-    "gemm.clblast", "gemm.cublas", "probes.opencl", "probes.launching", "probes.arithmetic_opencl",
-    "probes.memory_opencl",
+    "opencl.compare", "opencl.discovery", "opencl.replay", "opencl.runtime", "gemm.opencl",
+    "gemm.opencl_bench", "gemm.clblast", "gemm.cublas", "probes.opencl", "probes.launching",
+    "probes.arithmetic_opencl", "probes.memory_opencl",
 )  # fmt: skip
 OPEN = ("UsageError", "NothingMeasured", "__version__")  # that every room may take from gemmbench itself
 

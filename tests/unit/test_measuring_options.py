@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
+from msgspec import UNSET
 
 from gemmbench import UsageError, ladder, views
 from gemmbench.charts.lines import boxes, looks
@@ -274,9 +275,7 @@ def test_numpy_multiplies_rows_that_are_apart(beta: float) -> None:
 
 
 def test_leading_dimensions_are_part_of_a_rows_key_and_of_what_is_shown() -> None:
-    plain, apart = (
-        fake.gemm_row("naive", Problem(8, 8, 8, **more), 1.0) for more in ({}, {"ld": (9, 8, 16)})
-    )
+    plain, apart = (fake.gemm_row("naive", Problem(8, 8, 8, ld=ld), 1.0) for ld in (UNSET, (9, 8, 16)))
     assert plain.key != apart.key
     assert b'"ld"' not in encode(plain)
     assert msgspec.json.decode(encode(apart), type=Row) == apart
@@ -460,7 +459,7 @@ def test_the_second_blas_is_not_numpys_own(monkeypatch: pytest.MonkeyPatch) -> N
 
 def threads_run() -> Run:
     rows = [
-        fake.gemm_row(name, Problem(size, size, size), rate, device, parameters=parameters)
+        fake.gemm_row(name, Problem(size, size, size), rate, device, parameters=dict(parameters))
         for size in (64, 128)
         for name, rate, device, parameters in (
             ("naive", 5.0, 0, {}),

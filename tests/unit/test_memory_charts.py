@@ -36,7 +36,7 @@ def words(axes: Axes) -> str:
 
 def line(axes: Axes, label: str) -> tuple[np.ndarray, np.ndarray]:
     (found,) = [one for one in axes.get_lines() if one.get_label() == label]
-    return np.asarray(found.get_xdata()), np.asarray(found.get_ydata())
+    return np.asarray(np.asarray(found.get_xdata())), np.asarray(np.asarray(found.get_ydata()))
 
 
 @pytest.mark.parametrize("kind", ["staircase", "transfer", "latency"])
@@ -64,7 +64,9 @@ def test_the_staircase_has_a_point_for_each_size() -> None:
     sizes, rates = line(axes, "working-set")
     assert list(sizes) == [4096 << place for place in range(16)]
     assert rates == pytest.approx(fake_memory.STAIRS, rel=0.01)
-    assert [len(one.get_xdata()) for one in axes.get_lines() if one.get_label() == "_suspect"] == [1]
+    assert [
+        len(np.asarray(one.get_xdata())) for one in axes.get_lines() if one.get_label() == "_suspect"
+    ] == [1]
     assert "Hollow: suspect, at 32 MiB." in words(axes)
 
 

@@ -51,7 +51,7 @@ def test_a_name_in_quotes_is_found() -> None:
 
 def test_likely_variants_are_in_one_order_for_each_sort_of_problem() -> None:
     for where in ("cpu", "gpu", "narrow-cpu", "narrow-gpu"):
-        ranks = [entry.likely[where] for entry in ladder.VARIANTS if where in entry.likely]  # type: ignore[index]
+        ranks = [entry.likely[where] for entry in ladder.VARIANTS if where in entry.likely]
         assert sorted(ranks) == [*range(1, len(ranks) + 1)]
 
 

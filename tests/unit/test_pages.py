@@ -19,7 +19,7 @@ from gemmbench.charts import pane, svg
 from gemmbench.exports.records import to_records
 from gemmbench.ladder import ORDER
 from gemmbench.model.run_file import Run, encode
-from gemmbench.pages import content
+from gemmbench.pages import content, facts
 from gemmbench.pages.content import Wanted
 from gemmbench.pages.page import html
 from gemmbench.regress import compare_table, fleet
@@ -218,7 +218,7 @@ def test_devices_stand_side_by_side_with_ratios() -> None:
         assert contests
         for each in contests:
             ratio = each.ratio(0)
-            if ratio is not None and each.entries[0].row.device >= 0 and each.entries[1].row.device >= 0:  # type: ignore[union-attr]
+            if ratio is not None and each.entries[0].row.device >= 0 and each.entries[1].row.device >= 0:
                 assert ratio.low < 3.0 * 1.02
                 assert ratio.high > 3.0 * 0.98
     mean = side_by_side.mean_ratio(side_by_side.variants(sides), 0)
@@ -309,10 +309,10 @@ def test_nodes_with_equal_facts_are_a_fleet_if_they_are_said_to_be() -> None:
 
 def test_runs_are_named_by_as_many_folders_as_it_takes() -> None:
     runs = [Run(fake.fake_square().header, (), path) for path in ("a/x/s.jsonl", "b/x/s.jsonl")]
-    assert content.facts.names_of(runs) == ["a/x/s", "b/x/s"]
-    assert content.facts.names_of(runs[:1]) == ["s"]
-    assert content.facts.names_of([runs[0], replace(runs[0], path="")]) == ["s", "this run"]
-    assert content.facts.names_of([runs[0], runs[0]]) == ["a/x/s (1)", "a/x/s (2)"]
+    assert facts.names_of(runs) == ["a/x/s", "b/x/s"]
+    assert facts.names_of(runs[:1]) == ["s"]
+    assert facts.names_of([runs[0], replace(runs[0], path="")]) == ["s", "this run"]
+    assert facts.names_of([runs[0], runs[0]]) == ["a/x/s (1)", "a/x/s (2)"]
 
 
 # --- the command, and the API -------------------------------------------------------------------------------
@@ -323,7 +323,9 @@ def saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "runs").mkdir()
     for name, run in (("one", fake.fake_square()), ("two", fake.fake_sweep_k())):
-        (tmp_path / "runs" / f"{name}.jsonl").write_bytes(b"".join(map(encode, (run.header, *run.rows))))
+        (tmp_path / "runs" / f"{name}.jsonl").write_bytes(
+            b"".join([encode(run.header), *map(encode, run.rows)])
+        )
     return tmp_path
 
 

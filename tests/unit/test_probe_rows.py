@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from functools import partial
+from typing import Any, cast
 
 import pytest
 
@@ -163,7 +164,7 @@ def test_two_depths_whose_rates_the_machine_moved_apart_are_measured_in_turn() -
     """The race sees one depth while the machine is slow; batch by batch they are alike."""
     fake = arithmetic(trip_s=lambda entry: 1e-6 * unfolded(entry))
     slow = {"is": True}
-    honest, fake.finish = fake.finish, lambda: None  # type: ignore[method-assign]
+    honest, fake.finish = fake.finish, lambda: None  # type: ignore[method-assign, assignment, return-value]
 
     def finish() -> Batch:
         batch = honest()
@@ -250,7 +251,7 @@ def test_a_winner_can_be_sampled_by_somebody_else() -> None:
 def test_what_is_known_is_kept_by_instrument() -> None:
     fake = memory()
     for variant, unit_bytes, verdict in (("read", 10, "ok"), ("write", 10, "ok"), ("copy", 50, "suspect")):
-        fake.unit = lambda _, size=unit_bytes: Work(bytes=size)
+        fake.unit = partial(lambda size, _: Work(bytes=size), unit_bytes)
         case = replace(READ, variant=f"global-{variant}")
         assert in_process.result_of(measured(fake, case, DEVICE, POLICY)).check.verdict == verdict
 
@@ -324,7 +325,7 @@ def test_a_peak_that_power_limits_is_measured_settled_and_in_a_burst(monkeypatch
         fake.clock.now += seconds
 
     def timed(*arguments: Any, **options: Any) -> Sampled:
-        return sampling.alone(*arguments, **options, now=fake.clock, sleep=rest)
+        return cast(Any, sampling.alone)(*arguments, **options, now=fake.clock, sleep=rest)
 
     monkeypatch.setattr(probe_measure, "alone", timed)
     row = run(fake, FLOAT, Policy(state="settled"))

@@ -136,7 +136,7 @@ def test_a_statistic_alone_takes_no_samples_of_its_own() -> None:
     by_name = {
         each.samples.name: each for each in protocols_table.lines(replace(row, protocols=(values, *others)))
     }
-    assert [by_name[name].ratio.median for name in ("mean", "minimum")] == pytest.approx([0.5, 1.0])  # type: ignore[union-attr]
+    assert [by_name[name].ratio.median for name in ("mean", "minimum")] == pytest.approx([0.5, 1.0])
 
 
 def test_do_bench_warms_plainly_and_flushes_before_each_launch() -> None:

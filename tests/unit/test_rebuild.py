@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gemmbench.gemm import lowering
+from gemmbench.gemm.workloads import CONVOLUTIONS
 from gemmbench.ladder import LADDER, VARIANTS
 from gemmbench.model.case import Case, Plan, Skip
 from gemmbench.model.device import HOST, DeviceFacts
@@ -52,7 +53,7 @@ def test_alexnets_lowering_is_built_again() -> None:
     naive = next(variant for variant in VARIANTS if variant.name == "naive")
     gemms = gemm_plan([one], [naive], [Gemm(64, 64, 64, "double")])
     plan = lowering.plan([one], gemms, "double", 3)
-    assert len(plan) == len(lowering.CONVOLUTIONS)
+    assert len(plan) == len(CONVOLUTIONS)
     assert rebuild(rows(plan), [one], {0: 0}) == plan
     steps = rebuild(rows(plan), [other, one], {0: 1})
     assert [step.key for step in steps if isinstance(step, Case)] == [

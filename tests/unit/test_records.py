@@ -290,10 +290,10 @@ def test_what_was_only_repeated_stays(tmp_path: Path) -> None:
     """An A/A measurement has every case several times; one that supersedes takes the place of all."""
     path = tmp_path / "run.jsonl"
     repeated = again(ROWS[0], 0.5, supersedes=False)
-    path.write_bytes(b"".join(map(encode, (HEADER, ROWS[0], repeated))))
+    path.write_bytes(b"".join([encode(HEADER), *map(encode, (ROWS[0], repeated))]))
     assert load(path).rows == (ROWS[0], repeated)
     last = again(ROWS[0], 0.7)
-    path.write_bytes(b"".join(map(encode, (HEADER, ROWS[0], ROWS[1], repeated, last, ROWS[2]))))
+    path.write_bytes(b"".join([encode(HEADER), *map(encode, (ROWS[0], ROWS[1], repeated, last, ROWS[2]))]))
     assert load(path).rows == (last, *ROWS[1:])
 
 
@@ -305,7 +305,7 @@ def test_another_case_or_phase_is_not_superseded(tmp_path: Path) -> None:
 
 def test_a_line_cut_short_is_named_by_its_number_in_the_file(tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
-    path.write_bytes(b"".join(map(encode, (HEADER, ROWS[0], again(ROWS[0], 0.5), ROWS[1])))[:-9])
+    path.write_bytes(b"".join([encode(HEADER), *map(encode, (ROWS[0], again(ROWS[0], 0.5), ROWS[1]))])[:-9])
     with pytest.raises(RunFileError, match="line 4 is cut short"):
         load(path)
 

@@ -35,7 +35,7 @@ def signed(value: int, bits: int) -> int:
 
 
 def dot4(x: int, a: int, b: int) -> int:
-    parts = zip(np.int32([x]).view(np.int8), np.int32([a]).view(np.int8), strict=True)
+    parts = zip(np.array([x], np.int32).view(np.int8), np.array([a], np.int32).view(np.int8), strict=True)
     return signed(b + sum(int(p) * int(q) for p, q in parts), 32)
 
 
@@ -49,7 +49,7 @@ def test_a_linear_step_multiplies_and_adds(linear: str) -> None:
 
 
 def test_integers_wrap_around() -> None:
-    operands = Operands(np.uint8([200, 3]), np.uint8([1, 77]))
+    operands = Operands(np.array([200, 3], np.uint8), np.array([1, 77], np.uint8))
     got = expected_sums(RECURRENCES["square"], DTYPES["char"], operands, items=2, width=1, chains=1, steps=2)
     for item, seed in enumerate((200, 3)):
         once = (seed * seed + 77) % 256
@@ -58,7 +58,7 @@ def test_integers_wrap_around() -> None:
 
 
 def test_a_chain_is_multiplied_by_the_next_and_the_last_by_the_first() -> None:
-    operands = Operands(np.uint32([2, 3, 5, 7]), np.uint32([1, 11]))
+    operands = Operands(np.array([2, 3, 5, 7], np.uint32), np.array([1, 11], np.uint32))
     got = expected_sums(RECURRENCES["cross"], DTYPES["int"], operands, items=1, width=1, chains=3, steps=1)
     first, second = 2 * 3 + 11, 3 * 5 + 11
     assert got[0] == first + second + (5 * first + 11)
@@ -84,7 +84,7 @@ def test_halves_change_with_every_step_and_are_added_up_wide() -> None:
     h = []
     for _ in range(3):
         word = (word + growth) % (1 << 16) & 0x83FF | 0x3800
-        h.append(float(np.uint16([word]).view(np.float16)[0]))
+        h.append(float(np.array([word], np.uint16).view(np.float16)[0]))
     assert np.sign(h[0]) != np.sign(h[1])
     assert len({abs(value) for value in h}) == 3
     assert all(0.5 <= abs(value) < 1 for value in h)

@@ -1,13 +1,26 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
-from gemmbench.model.row import Problem, Row
+from gemmbench.model.case import saved_problem
+from gemmbench.model.problem import Gemm
+from gemmbench.model.row import Partner, Problem, Row
 from gemmbench.model.run_file import Run
+from gemmbench.suite.auto import Point
 from tests import fake_runs as fake
-from tools.bench.auto_regret import mean_ratio, regrets
+from tools.bench.auto_regret import (
+    KINDS,
+    grid,
+    losses,
+    mean_loss,
+    mean_ratio,
+    regrets,
+    report_unseen,
+    unseen,
+)
 
 SMALL, LARGE = Problem(64, 64, 64), Problem(512, 512, 512)
 CHOOSABLE = ("tiled", "naive", "numpy")
@@ -51,3 +64,67 @@ def test_without_auto_or_without_others_there_is_no_regret() -> None:
     assert regrets(run_of(row("auto", SMALL, 1.0)), 0, "float", CHOOSABLE) == ()
     assert regrets(run_of(row("naive", SMALL, 1.0), row("auto", SMALL, 1.0)), 0, "half", CHOOSABLE) == ()
     assert mean_ratio(()) is None
+
+
+# --- on shapes that it has not seen -------------------------------------------------------------------------
+
+
+def in_turn(name: str, problem: Gemm, ratio: float) -> Row:
+    """A kernel in turn with numpy, of whose rate it has so much, in 30 pairs whose spread is 1 %."""
+    made = fake.gemm_row(name, saved_problem(problem), 1.0, parameters={})
+    partner = Partner("", {"host": fake.scope(1.0, 0.01)}, variant="numpy")
+    return replace(made, samples={"host": fake.scope(1.0 / ratio, 0.01)}, former=partner)
+
+
+def known(name: str, problem: Gemm, seconds: float) -> Point:
+    return Point(name, "float", {}, problem.m, problem.n, problem.k, seconds, seconds, batch=problem.batch)
+
+
+def test_shapes_are_drawn_from_a_seed_over_every_kind_and_none_was_seen() -> None:
+    drawn = unseen(50, 1, 1024)
+    assert drawn == unseen(50, 1, 1024)
+    assert drawn != unseen(50, 2, 1024)
+    assert [sum(each.label == kind for each in drawn) for kind in KINDS] == [10] * 5
+    assert not set(drawn) & set(grid(1024))
+    assert all(min(each.m, each.n) <= 16 for each in drawn if each.label == "thin")
+    assert all((each.batch > 1) == (each.label == "batched") for each in drawn)
+
+
+def test_the_loss_on_an_unseen_shape_is_the_best_rate_over_the_chosen_ones() -> None:
+    """Of the shapes around, the cache says naive for one problem and numpy for batches."""
+    seen = (
+        *(known("naive", Gemm(64, 64, 64), 1.0), known("numpy", Gemm(64, 64, 64), 2.0)),
+        *(known("naive", Gemm(64, 64, 64, batch=8), 2.0), known("numpy", Gemm(64, 64, 64, batch=8), 1.0)),
+    )
+    first, second = Gemm(70, 70, 70, label="square"), Gemm(70, 70, 70, batch=8, label="batched")
+    lost = Gemm(70, 70, 71, label="odd")
+    rows = (
+        *(in_turn("naive", first, 0.8), in_turn("tiled", first, 1.2)),
+        *(in_turn("naive", second, 0.9), in_turn("tiled", second, 0.7)),
+    )
+    run = run_of(*rows)
+    one, other = losses((first, second, lost), seen, run, 0, "numpy", "host")
+    assert (one.chosen, one.best) == ("naive", "tiled")
+    assert one.ratio == pytest.approx(1.5, rel=0.02)
+    assert one.low < one.ratio < one.high
+    assert one.high - one.low < 0.1
+    assert (other.chosen, other.best, other.ratio) == ("numpy", "numpy", 1.0)
+    mean, low, high = mean_loss([one.ratio, other.ratio])
+    assert mean == pytest.approx(math.sqrt(one.ratio))
+    assert (low, high) == pytest.approx((1.0, one.ratio))
+
+
+def test_the_report_names_the_worst_and_fails_over_the_limit(capsys: pytest.CaptureFixture[str]) -> None:
+    first, second = Gemm(70, 70, 70, label="square"), Gemm(9, 9, 9, batch=2, label="batched")
+    run = run_of(in_turn("naive", first, 0.8), in_turn("naive", second, 2.0))
+    numpy_best = (known("numpy", Gemm(64, 64, 64), 1.0),)
+    found = losses((first, second), numpy_best, run, 0, "numpy", "host")
+    assert report_unseen(found, 2, "host") == 1
+    out = capsys.readouterr().out.splitlines()
+    assert out[1].split()[:5] == ["square", "70x70x70", "numpy", "numpy", "0.0"]
+    assert "worst 100.1 % (99.7 % to 100.5 %)" in out[-1]
+    assert (
+        "at 9x9x9 batch=2: numpy instead of naive (the first of the order for a cpu: nothing like" in out[-1]
+    )
+    assert report_unseen(found[:1], 2, "host") == 0
+    assert report_unseen((), 2, "host") == 2

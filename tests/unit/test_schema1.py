@@ -33,7 +33,7 @@ SIZE = Problem(64, 64, 64)
 
 def written(path: Path, command: Sequence[str], *rows: Row, schema: int = 1) -> Path:
     header = replace(fake.header((), (fake.CPU, fake.POCL)), command=tuple(command), schema_version=schema)
-    path.write_bytes(b"".join(map(encode, (header, *rows))))
+    path.write_bytes(b"".join([encode(header), *map(encode, rows)]))
     return path
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from rich.cells import cell_len
@@ -50,9 +51,9 @@ def shapes_run(command: tuple[str, ...] = ("workloads",)) -> Run:
     return Run(fake.header(command), tuple(rows), "work.jsonl")
 
 
-def changed(run: Run, variant: str, problem: Problem, **fields: object) -> Run:
+def changed(run: Run, variant: str, problem: Problem, **fields: Any) -> Run:
     def one(row: Row) -> Row:
-        return replace(row, **fields) if (row.variant, row.problem) == (variant, problem) else row  # type: ignore[arg-type]
+        return replace(row, **fields) if (row.variant, row.problem) == (variant, problem) else row
 
     return replace(run, rows=tuple(map(one, run.rows)))
 

@@ -46,12 +46,12 @@ def test_what_is_not_a_time_is_refused(samples: tuple[float, ...]) -> None:
 def test_drift_and_humps_are_seen() -> None:
     rng = np.random.default_rng(4)
     steady = rng.normal(1, 0.005, 60)
-    assert intervals.drift(steady) == 0
-    assert intervals.drift(steady * np.linspace(1, 1.3, 60)) == pytest.approx(0.2, abs=0.05)
-    assert intervals.drift(steady * np.linspace(1.3, 1, 60)) == pytest.approx(-0.16, abs=0.05)
+    assert intervals.drift(list(steady)) == 0
+    assert intervals.drift(list(steady * np.linspace(1, 1.3, 60))) == pytest.approx(0.2, abs=0.05)
+    assert intervals.drift(list(steady * np.linspace(1.3, 1, 60))) == pytest.approx(-0.16, abs=0.05)
     assert intervals.drift((1.0, 1.0, 1.5, 1.5)) == 0  # too few to tell
-    assert not intervals.two_humped(steady)
-    assert intervals.two_humped(np.where(np.arange(60) % 2, steady, steady * 1.2))
+    assert not intervals.two_humped(list(steady))
+    assert intervals.two_humped(list(np.where(np.arange(60) % 2, steady, steady * 1.2)))
     assert not intervals.two_humped((1.0, 2.0, 3.0))
     assert intervals.two_humped((1.0, 1.0, 1.0, 1.1, 1.1, 1.1, 1.0, 1.1, 1.1))
 
@@ -60,8 +60,8 @@ def test_drift_and_humps_are_seen() -> None:
 def test_noise_alone_is_seldom_taken_for_a_trend_or_for_two_humps(count: int) -> None:
     rng = np.random.default_rng(5)
     runs = [rng.normal(1, 0.05, count) for _ in range(300)]
-    assert sum(intervals.drift(run) != 0 for run in runs) <= 0.1 * len(runs)
-    assert sum(intervals.two_humped(run) for run in runs) <= 0.1 * len(runs)
+    assert sum(intervals.drift(list(run)) != 0 for run in runs) <= 0.1 * len(runs)
+    assert sum(intervals.two_humped(list(run)) for run in runs) <= 0.1 * len(runs)
 
 
 def test_quantiles_are_numpys_to_the_last_bit() -> None:

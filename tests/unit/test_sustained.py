@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import msgspec
 import pytest
@@ -66,7 +66,8 @@ def case(device: int = 0, variant: str = "naive") -> Case:
     return Case("gemm", device, variant, "float", {}, Gemm(64, 64, 64, "float"))
 
 
-def worker(problem_s: float = 0.01, clock: FakeClock | None = None, **more: Any) -> Worker:
+def worker(problem_s: float = 0.01, clock: FakeClock | None = None, **more: Any) -> Any:
+    seconds: dict[str, Iterable[float]]
     seconds = {name: itertools.repeat(problem_s) for name in ("naive", "tiled")}
     return Worker(clock=clock or FakeClock(), seconds=seconds, prepared=PREPARED, **more)
 
@@ -75,12 +76,17 @@ def handle(instrument: FakeInstrument) -> Handle:
     return instrument.prepare(case(), fake_runs.GPU, Policy())
 
 
+def ended(handles: Any, flops: Any, seconds: float, instrument: FakeInstrument) -> Any:
+    """`sustained` by an instrument's clock."""
+    return sustained(handles, flops, seconds, now=instrument.clock, wait=cast(Any, pass_time))
+
+
 def ran(instruments: Sequence[FakeInstrument], seconds: float) -> list[Sustained]:
     """The figures of each at the end."""
     handles = [handle(instrument) for instrument in instruments]
     last: dict[int, Sustained] = {}
     for number, result in sustained(
-        handles, [FLOPS] * len(handles), seconds, now=instruments[0].clock, wait=pass_time
+        handles, [FLOPS] * len(handles), seconds, now=instruments[0].clock, wait=cast(Any, pass_time)
     ):
         last[number] = result
     return [last[number] for number in range(len(handles))]
@@ -174,8 +180,8 @@ def until_ctrl_c(steps: Iterator[T]) -> list[T]:
 
 def test_ctrl_c_keeps_what_was_measured() -> None:
     instrument = worker(0.01)
-    instrument.faults = {14: KeyboardInterrupt()}  # type: ignore[dict-item]  # as a signal would
-    loads = sustained([handle(instrument)], [FLOPS], 60.0, now=instrument.clock, wait=pass_time)
+    instrument.faults = {14: KeyboardInterrupt()}  # as a signal would
+    loads = sustained([handle(instrument)], [FLOPS], 60.0, now=instrument.clock, wait=cast(Any, pass_time))
     seen = [result for _, result in until_ctrl_c(loads)]
     assert seen[-1].end == INTERRUPTED
     assert sum(seen[-1].problems) == seen[-1].results == WARMING + 12 * 20
@@ -190,18 +196,26 @@ def steps(policy: Policy | None = None) -> Steps:
 
 
 def events(
-    instrument: Worker, rows: Sequence[Row], cases: Sequence[Case], seconds: float = 3.0
+    instrument: Worker, rows: Sequence[Row], cases: tuple[Case, ...], seconds: float = 3.0
 ) -> list[Event]:
-    return list(sustain.run(cases, rows, (), steps(), lambda _: instrument, seconds, at_once=False))
+    return list(
+        sustain.run(cases, rows, (), steps(), lambda _: cast(Any, instrument), seconds, at_once=False)
+    )
 
 
 def row_of(instrument: Worker, monkeypatch: pytest.MonkeyPatch) -> Row:
     """The row that a run ends with."""
     monkeypatch.setattr(
-        sustain, "sustained", lambda *loads: sustained(*loads, now=instrument.clock, wait=pass_time)
+        sustain,
+        "sustained",
+        lambda handles, flops, lasting: sustained(
+            handles, flops, lasting, now=instrument.clock, wait=cast(Any, pass_time)
+        ),
     )
     measured = replace(fake_runs.gemm_row("naive", _problem(), 10.0), parameters={})
-    (last,) = [event.row for event in events(instrument, [measured], [case()]) if isinstance(event, Finished)]
+    (last,) = [
+        event.row for event in events(instrument, [measured], (case(),)) if isinstance(event, Finished)
+    ]
     return last
 
 
@@ -252,7 +266,7 @@ def test_a_wrong_verdict_after_it_makes_the_row_wrong(monkeypatch: pytest.Monkey
 def test_whether_there_was_anything_to_run(status: Any, has_run: bool) -> None:
     row = replace(fake_runs.gemm_row("naive", _problem(), 10.0), parameters={}, status=status)
     done = replace(row, sustained=Sustained(1.0, DONE, 1))  # of a run that is resumed
-    loads = sustain.run([case()], [done], (), steps(), lambda _: worker(), 1.0, at_once=False)  # type: ignore[arg-type, return-value]
+    loads = sustain.run((case(),), [done], (), steps(), lambda _: worker(), 1.0, at_once=False)
     next(loads)
     with pytest.raises(StopIteration, match=str(has_run)):
         next(loads)
@@ -265,14 +279,20 @@ def test_what_cannot_be_compared_is_said(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_ctrl_c_leaves_the_row_and_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    instrument = worker(faults={14: KeyboardInterrupt()})  # type: ignore[dict-item]
+    instrument = worker(faults={14: KeyboardInterrupt()})
     monkeypatch.setattr(
-        sustain, "sustained", lambda *loads: sustained(*loads, now=instrument.clock, wait=pass_time)
+        sustain,
+        "sustained",
+        lambda handles, flops, lasting: sustained(
+            handles, flops, lasting, now=instrument.clock, wait=cast(Any, pass_time)
+        ),
     )
     measured = replace(fake_runs.gemm_row("naive", _problem(), 10.0), parameters={})
-    events = sustain.run([case()], [measured], (), steps(), lambda _: instrument, 60.0, at_once=False)  # type: ignore[arg-type, return-value]
+    events = sustain.run(
+        (case(),), [measured], (), steps(), lambda _: cast(Any, instrument), 60.0, at_once=False
+    )
     seen = until_ctrl_c(events)
-    row = seen[-1].row  # type: ignore[union-attr]
+    row = seen[-1].row
     assert (row.sustained.end, row.sustained.results) == (INTERRUPTED, 242)
 
 
@@ -290,13 +310,21 @@ class Interrupted(Worker):
 def _saved(instrument: Worker, seconds: float, path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Row]:
     """The rows that are written to a file, one after another, until Ctrl-C or a fault ends all."""
     monkeypatch.setattr(
-        sustain, "sustained", lambda *loads: sustained(*loads, now=instrument.clock, wait=pass_time)
+        sustain,
+        "sustained",
+        lambda handles, flops, lasting: sustained(
+            handles, flops, lasting, now=instrument.clock, wait=cast(Any, pass_time)
+        ),
     )
     measured = replace(fake_runs.gemm_row("naive", _problem(), 10.0), parameters={})
     with RunFile.create(path, fake_runs.header([], [fake_runs.GPU])) as file:
         saving = Steps([fake_runs.GPU], Policy(), file)
         with pytest.raises((KeyboardInterrupt, SystemError)):
-            list(sustain.run([case()], [measured], (), saving, lambda _: instrument, seconds, at_once=False))  # type: ignore[arg-type, return-value]
+            list(
+                sustain.run(
+                    (case(),), [measured], (), saving, lambda _: cast(Any, instrument), seconds, at_once=False
+                )
+            )
     lines = path.read_bytes().splitlines()[1:]
     return [msgspec.json.decode(line, type=Row) for line in lines]
 
@@ -310,7 +338,7 @@ def test_ctrl_c_while_it_is_verified_again_keeps_the_figures_and_resume_runs_it_
     assert row.sustained
     assert tables.ran_s(row.sustained) == pytest.approx(3.0, abs=0.3)
     assert row.sustained.end == "interrupted before it was verified again"
-    again = sustain.run([case()], [row], (), steps(), lambda _: worker(), 1.0, at_once=False)  # type: ignore[arg-type, return-value]
+    again = sustain.run((case(),), [row], (), steps(), lambda _: worker(), 1.0, at_once=False)
     assert isinstance(list(itertools.islice(again, 2))[-1], Started)
 
 
@@ -332,7 +360,7 @@ def test_the_fastest_kernel_is_taken_and_a_library_only_if_it_was_named() -> Non
         replace(fake_runs.gemm_row(name, problem, gflops), parameters={})
         for name, gflops in (("naive", 10.0), ("tiled", 20.0), ("clblast", 90.0))
     ]
-    plan = [case(variant=name) for name in ("naive", "tiled", "clblast")]
+    plan = tuple(case(variant=name) for name in ("naive", "tiled", "clblast"))
     assert [row.variant for _, row in sustain.chosen(plan, rows, ())] == ["tiled"]
     assert [row.variant for _, row in sustain.chosen(plan, rows, ("clblast",))] == ["clblast"]
 
@@ -342,7 +370,7 @@ def test_zeros_are_never_taken_for_a_peak() -> None:
         replace(fake_runs.peak_row(1, rate), parameters={"width": 1, "operands": kind})
         for kind, rate in (("random", 50.0), ("zeros", 90.0))
     ]
-    plan = [Case("peak", 0, row.variant, row.dtype, row.parameters) for row in peaks]
+    plan = tuple(Case("peak", 0, row.variant, row.dtype, row.parameters) for row in peaks)
     assert [row.parameters["operands"] for _, row in sustain.chosen(plan, peaks, ())] == ["random"]
 
 

@@ -44,8 +44,8 @@ def test_the_multiplication_takes_what_the_passes_made() -> None:
     problem = Gemm(5, 9, 7, "half")
     known = NV_MMA.values(problem, NV_MMA.preset("gpu"))
     *_, step = NV_MMA.steps(known)
-    assert step.arguments[4:8] == ("AP", "kw", "BP", "nw")
-    assert (known["kw"], known["nw"]) == (8, 16)
+    assert step.arguments[4:8] == ("AP", "aw", "BP", "bw")
+    assert (known["aw"], known["bw"]) == (8, 16)
     sizes = NV_MMA.temporary_bytes(problem, NV_MMA.preset("gpu"))
     assert sizes == {"AP": 2 * 5 * 8, "BP": 2 * 7 * 16, "BT": 0}
     sizes = NV_MMA.temporary_bytes(Gemm(5, 16, 7, "char"), NV_MMA.preset("gpu"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,7 +20,10 @@ PROBES_OF = {
     for instruction in probe.instructions
 }
 INSTRUCTIONS = list(PROBES_OF)
-NAMES = {"argvalues": INSTRUCTIONS, "ids": lambda each: f"{each.shape}-{each.dtype}-{each.accumulator}"}
+NAMES: dict[str, Any] = {
+    "argvalues": INSTRUCTIONS,
+    "ids": lambda each: f"{each.shape}-{each.dtype}-{each.accumulator}",
+}
 
 
 def drawn(kind: str, instruction: Instruction, count: int = 3) -> reference.Tiles:

@@ -219,9 +219,9 @@ def test_the_chart_has_every_configuration_and_the_best_so_far() -> None:
     with matplotlib.rc_context():
         (axes,) = chart_views.figure([fake_tune()], "tune").axes
     dots, crosses = axes.collections
-    assert len(dots.get_offsets()) == 38
-    assert [x for x, _ in np.asarray(crosses.get_offsets())] == [6, 10, 13]
-    lines = {str(line.get_label()): np.asarray(line.get_ydata(), float) for line in axes.lines}
+    assert len(np.asarray(dots.get_offsets())) == 38
+    assert [x for x, _ in np.asarray(np.asarray(crosses.get_offsets()))] == [6, 10, 13]
+    lines = {str(line.get_label()): np.asarray(np.asarray(line.get_ydata()), float) for line in axes.lines}
     assert set(lines) == {"best so far", "shipped preset"}
     assert (np.diff(lines["best so far"]) >= 0).all()
     assert lines["best so far"][-1] == pytest.approx(25.7, rel=0.01)

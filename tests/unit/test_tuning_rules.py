@@ -11,6 +11,7 @@ from gemmbench.ladder import BY_NAME, LADDER
 from gemmbench.ladder.variant import Constraint
 from gemmbench.measure.sampling import least_s
 from gemmbench.model.case import Skip
+from gemmbench.model.device import DeviceFacts
 from gemmbench.model.problem import Gemm
 from gemmbench.tune import space as tuning
 from gemmbench.tune.space import TuningError
@@ -79,7 +80,7 @@ def test_a_kernel_without_parameters_has_nothing_to_tune() -> None:
         ("register", fake.GPU, "half", "no configuration of register runs here: the device does not list"),
     ],
 )
-def test_what_cannot_be_tuned(name: str, device: fake.DeviceFacts, dtype: str, words: str) -> None:
+def test_what_cannot_be_tuned(name: str, device: DeviceFacts, dtype: str, words: str) -> None:
     with pytest.raises(TuningError, match=words):
         tuning.space(BY_NAME[name], device, [Gemm(64, 64, 64, dtype)])
 

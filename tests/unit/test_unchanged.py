@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -33,7 +34,9 @@ def test_check_fails_at_most_one_unchanged_job_in_fifty(path: Path, bases: int) 
 
 def test_twice_slower_is_found_from_one_base_run() -> None:
     """Not on PoCL's recording, whose runs lie twice apart: there a job says that it cannot tell."""
-    for name, command in (("h200", "compare"), ("h200", "check"), ("cpu-intel", "check")):
+    jobs_of: tuple[tuple[str, Literal["compare", "check"]], ...]
+    jobs_of = (("h200", "compare"), ("h200", "check"), ("cpu-intel", "check"))
+    for name, command in jobs_of:
         path = next(path for path in DATA if path.stem == name)
         found, jobs = unchanged(recorded(path), Setting(0.05), 1, command, most=20, slow=1.0)
         assert found >= 0.85 * jobs, name

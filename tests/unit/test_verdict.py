@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gemmbench.model.row import Partner, Problem, Scope
+from gemmbench.model.row import Partner, Problem, Row, Scope
 from gemmbench.regress import verdict as floors
 from gemmbench.regress.verdict import VERDICTS, Limits, Noise, Spread, judge
 from gemmbench.stats.intervals import EXACT, Measure, mean
@@ -20,7 +20,7 @@ from tests import fake_runs as fake
 QUIET = Spread(1e-4, 30)
 
 
-def row(seconds: tuple[float, ...]):
+def row(seconds: tuple[float, ...]) -> Row:
     from dataclasses import replace
 
     made = fake.gemm_row("tiled", Problem(64, 64, 64), 4.0)
@@ -94,6 +94,7 @@ def test_repetitions_show_the_noise() -> None:
 
 def test_rows_of_unlike_noise_tell_little_of_each_other() -> None:
     draw = np.random.default_rng(0)
+    groups: dict[int | str, list[list[float]]]
     groups = {key: [list(draw.normal(0, 0.001 * 10 ** draw.uniform(0, 2), 8))] for key in range(100)}
     groups["loud"] = [list(draw.normal(0, 0.2, 8))]
     found = floors.measured(groups, "A/A")
@@ -195,8 +196,8 @@ def test_what_is_the_same_or_faster_cannot_be_slower() -> None:
 def test_a_verdict_is_never_a_nan(
     base: list[float], new: list[float], deviation: float, threshold: float
 ) -> None:
-    sides = [[Measure(value, 0.01, 9) for value in side] for side in (base, new)]
-    found = judge(*sides, Spread(deviation, 5), Limits(threshold))
+    before, after = ([Measure(value, 0.01, 9) for value in side] for side in (base, new))
+    found = judge(before, after, Spread(deviation, 5), Limits(threshold))
     assert found.low <= found.ratio <= found.high
     assert found.verdict in VERDICTS
     assert all(math.isfinite(value) for value in (found.low, found.ratio, found.high, found.floor))
@@ -232,7 +233,7 @@ def test_a_moderated_floor_lies_between_the_row_and_the_typical() -> None:
 # --- in turn with a former self ----------------------------------------------------------------------------
 
 
-def in_turn_row(pairs: list[tuple[float, float]]):
+def in_turn_row(pairs: list[tuple[float, float]]) -> Row:
     from dataclasses import replace
 
     now, before = zip(*pairs, strict=True)

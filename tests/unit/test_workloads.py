@@ -181,7 +181,7 @@ BAD: dict[str, tuple[str | bytes, str]] = {
     "no header":           ("1,2,3\n4,5,6\n",                 "line 1: m, n, k: no such column in '1,2,3'"),
     "a column missing":    ("m,n,name\n1,2,a\n",              "line 1: k: no such column in 'm,n,name'"),
     "semicolons":          ("m;n;k\n1;2;3\n",                 "line 1: m, n, k: no such column in 'm;n;k'"),
-    "a column too many":   ("m,n,k,batch\n1,2,3,4\n",         "line 1: column 'batch' is not one of m, n, k, name"),
+    "a column too many":   ("m,n,k,count\n1,2,3,4\n",         "line 1: column 'count' is not one of m, n, k, name"),
     "a column twice":      ("m,n,k,m\n1,2,3,4\n",             "line 1: m: there are two such columns"),
     "a word":              ("m,n,k\n1,2,3\n1,many,3\n",       "line 3: n: 'many' is not a whole number"),
     "a fraction":          ("m,n,k\n1.5,2,3\n",               "line 2: m: '1.5' is not a whole number"),

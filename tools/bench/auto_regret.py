@@ -7,13 +7,21 @@ any measurement of that size: as a library stands that was tuned at others.
 auto's row measures a second time what it took, so that the ratio of these two is noise alone; the geometric
 mean of the regret may be 3 % and that noise.
 
-Exit status: 0 within the limit on every driver, 1 over it, 2 there is no CPU driver or gemmbench failed, 3
+``--unseen 50`` asks what it loses on shapes that it has not seen: a grid of shapes is measured, as a
+machine's cache holds them, then 50 others are drawn from a seed, over squares, thin, deep and odd shapes
+and batches, and every candidate is measured on each of them in turn with one partner. The rule chooses
+from the grid alone. A loss is the best candidate's rate over the chosen one's, both by their ratios to
+the partner, so that a machine that changes its speed from shape to shape changes nothing; its interval is
+that of these ratios. The geometric mean has a bootstrap interval over the shapes.
+
+Exit status: 0 within the limit on every driver, 1 over it, 2 there is no such device or gemmbench failed, 3
 the noise was more than 10 %, with which nothing is shown.
 """
 
 from __future__ import annotations
 
 import argparse
+import csv
 import math
 import os
 import subprocess
@@ -24,13 +32,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import geometric_mean
 
-from gemmbench.ladder import AUTO
+import numpy as np
+
+from gemmbench.ladder import AUTO, BASELINE, VARIANTS
 from gemmbench.model import units
-from gemmbench.model.device import HOST
+from gemmbench.model.device import HOST, DeviceFacts
+from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Problem, Row
 from gemmbench.model.run_file import Run, load
 from gemmbench.stats import rates
-from gemmbench.suite.auto import CHOOSABLE, points, ranked
+from gemmbench.suite.auto import CHOOSABLE, Point, by_default, likely, points, ranked
 
 LIMIT = 1.03
 NOISY = 1.1
@@ -100,6 +111,227 @@ def mean_ratio(found: Iterable[Regret]) -> float | None:
     return geometric_mean(ratios) if ratios else None
 
 
+# --- shapes that it has not seen ----------------------------------------------------------------------------
+
+
+KINDS = ("square", "thin", "deep", "odd", "batched")
+_RESAMPLES = 2000
+
+
+def grid(largest: int) -> tuple[Gemm, ...]:
+    """What a machine has measured before: squares, thin and deep shapes, batches, by powers of two."""
+    sizes = [size for size in (32, 64, 128, 256, 512, 1024, 2048, 4096) if size <= largest]
+    long = [size for size in sizes if size >= 128]
+    shapes = [Gemm(size, size, size, label="square") for size in sizes]
+    for few in (1, 4, 16):
+        shapes += [Gemm(few, size, size, label="thin") for size in long]
+        shapes += [Gemm(size, few, size, label="thin") for size in long]
+    shapes += [
+        Gemm(edge, edge, 32 * edge, label="deep") for edge in (32, 64, 128) if 32 * edge <= 4 * largest
+    ]
+    shapes += [
+        Gemm(size, size, size, batch=count, label="batched")
+        for size in (16, 32, 64, 128)
+        for count in (8, 64)
+    ]
+    return tuple(shapes)
+
+
+def unseen(count: int, seed: int, largest: int) -> tuple[Gemm, ...]:
+    """So many shapes, of the five kinds in turn, drawn by the logarithms of their lengths; none of `grid`."""
+    rng, known = np.random.default_rng(seed), set(grid(largest))
+    drawn: list[Gemm] = []
+
+    def length(low: float, high: float) -> int:
+        return round(2 ** rng.uniform(math.log2(low), math.log2(high)))
+
+    while len(drawn) < count:
+        kind = KINDS[len(drawn) % len(KINDS)]
+        if kind == "square":
+            size = length(32, largest)
+            made = Gemm(size, size, size)
+        elif kind == "thin":
+            few, long, depth = length(1, 16), length(128, largest), length(128, largest)
+            made = Gemm(few, long, depth) if rng.random() < 0.5 else Gemm(long, few, depth)
+        elif kind == "deep":
+            made = Gemm(length(24, 128), length(24, 128), length(largest, 4 * largest))
+        elif kind == "odd":
+            made = Gemm(length(24, largest) | 1, length(24, largest) | 1, length(24, largest) | 1)
+        else:
+            made = Gemm(length(12, 160), length(12, 160), length(12, 160), batch=length(4, 100))
+        if made not in known:
+            drawn.append(Gemm(made.m, made.n, made.k, batch=made.batch, label=kind))
+    return tuple(drawn)
+
+
+@dataclass(frozen=True)
+class Loss:
+    """What the rule loses on one shape, by rates over that of a partner."""
+
+    problem: Gemm
+    chosen: str
+    reason: str
+    best: str
+    ratio: float  # the best candidate's rate over the chosen one's: 1 is none
+    low: float  # its interval
+    high: float
+
+
+def losses(
+    problems: Iterable[Gemm], known: Sequence[Point], run: Run, device: int, partner: str, scope: str
+) -> tuple[Loss, ...]:
+    """What the rule loses, shape by shape, where its choice and another candidate have ratios with intervals.
+
+    Args:
+        problems: that the rule has not seen.
+        known: what it has.
+        run: every candidate in turn with the partner, on every problem.
+        device: its position in the header.
+        partner: the variant.
+        scope: that is compared.
+    """
+    facts, result = run.header.devices[device], []
+    for problem in problems:
+        rated = {partner: (1.0, 1.0, 1.0)}
+        for row in run.rows:
+            if row.kind != "gemm" or row.device != device or rates.gemm_of(row) != problem:
+                continue
+            if (versus := rates.versus(row, scope)) and not math.isnan(versus.low):  # enough pairs
+                rated[row.variant] = versus.median, versus.low, versus.high
+        chosen, reason = _chosen(problem, known, facts, rated)
+        if len(rated) < 2 or chosen not in rated:
+            continue
+        best = max(rated, key=lambda name: rated[name][0])
+        ratio, low, high = _over(rated[best], rated[chosen]) if best != chosen else (1.0, 1.0, 1.0)
+        result.append(Loss(problem, chosen, reason, best, ratio, low, high))
+    return tuple(result)
+
+
+def _chosen(
+    problem: Gemm, known: Sequence[Point], device: DeviceFacts, able: Collection[str]
+) -> tuple[str, str]:
+    """What the rule takes of the variants that can run a problem, and why."""
+    for choice in ranked(problem, known):
+        if choice.variant in able:
+            return choice.variant, choice.reason
+    default = by_default(device, problem, tuple(able))
+    return (default.variant, default.reason) if default else ("", "")
+
+
+def _over(
+    first: tuple[float, float, float], second: tuple[float, float, float]
+) -> tuple[float, float, float]:
+    """One rate over another, with the interval of two independent ratios: half widths add up in squares."""
+    ratio = first[0] / second[0]
+    below = math.hypot(math.log(first[0] / first[1]), math.log(second[2] / second[0]))
+    above = math.hypot(math.log(first[2] / first[0]), math.log(second[0] / second[1]))
+    return ratio, ratio * math.exp(-below), ratio * math.exp(above)
+
+
+def mean_loss(ratios: Sequence[float], seed: int = 1) -> tuple[float, float, float]:
+    """Geometric mean of ratios, and its 95 % interval by resampling the shapes."""
+    logs = np.log(ratios)
+    means = np.random.default_rng(seed).choice(logs, (_RESAMPLES, len(logs))).mean(axis=1)
+    low, high = np.percentile(means, (2.5, 97.5))
+    return math.exp(logs.mean()), math.exp(low), math.exp(high)
+
+
+def report_unseen(found: Sequence[Loss], drawn: int, scope: str) -> int:
+    """Print what is lost on unseen shapes; the exit status."""
+    print(f"{'kind':<8} {'shape':<26} {'chosen':<12} {'best':<12} {'loss':>7}  95 % interval")
+    for each in sorted(found, key=lambda each: (KINDS.index(each.problem.label), -each.ratio)):
+        interval = f"{loss(each.low)} to {loss(each.high)}"
+        print(
+            f"{each.problem.label:<8} {each.problem.shape:<26} {each.chosen:<12} {each.best:<12} "
+            f"{loss(each.ratio):>7}  {interval if each.ratio != 1 else ''}".rstrip()
+        )
+    if not found:
+        print("nothing could be compared")
+        return 2
+    for kind in KINDS:
+        ratios = [each.ratio for each in found if each.problem.label == kind]
+        if ratios:
+            print(f"{kind:<8} {loss(geometric_mean(ratios))}, {len(ratios)} shapes")
+    mean, low, high = mean_loss([each.ratio for each in found])
+    worst = max(found, key=lambda each: each.ratio)
+    ends = f"{loss(worst.low)} to {loss(worst.high)}"
+    print(
+        f"geometric mean {loss(mean)} ({loss(low)} to {loss(high)}; limit {loss(LIMIT)}), {scope} scope, "
+        f"{len(found)} of {drawn} shapes; worst {loss(worst.ratio)} ({ends}) at {worst.problem.shape}: "
+        f"{worst.chosen} instead of {worst.best} ({worst.reason})"
+    )
+    return int(mean > LIMIT)
+
+
+def candidates(device: DeviceFacts, problems: Iterable[Gemm]) -> tuple[str, ...]:
+    """The kernels that auto considers for these problems on a device, in the ladder's order."""
+    names = {name for problem in problems for name in likely(device, problem)}
+    return tuple(each.name for each in VARIANTS if each.name in names and each.executor == "opencl")
+
+
+def main_unseen(options: argparse.Namespace) -> int:
+    """Measure the grid, then the drawn shapes, and print; the exit status."""
+    from gemmbench import api  # its children inherit the cache folder of the environment
+
+    devices = [device for device in api.devices() if device.type == options.type]
+    if not devices:
+        print(f"auto_regret: there is no OpenCL driver for a {options.type.upper()}", file=sys.stderr)
+        return 2
+    largest = options.largest or (1024 if options.type == "cpu" else 4096)
+    before, drawn = grid(largest), unseen(options.unseen, options.seed, largest)
+    names = candidates(devices[0], (*before, *drawn))
+    partner = options.partner
+    libraries = [BASELINE] if options.scope == "host" else []
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["XDG_CACHE_HOME"] = folder
+        kept = options.folder or Path(folder)
+        kept.mkdir(parents=True, exist_ok=True)
+        known = _measured(kept, "grid", before, options, (*names, *libraries), "")
+        others = tuple(name for name in names if name != partner)
+        run = _measured(kept, "drawn", drawn, options, others, partner) if known else None
+    if known is None or run is None:
+        return 2
+    print(run.header.devices[0].title)
+    seen = points(known.rows, 0)
+    return report_unseen(losses(drawn, seen, run, 0, partner, options.scope), len(drawn), options.scope)
+
+
+def _measured(
+    folder: Path,
+    name: str,
+    problems: Sequence[Gemm],
+    options: argparse.Namespace,
+    names: Sequence[str],
+    versus: str,
+) -> Run | None:
+    """A run of some variants on some problems; None if gemmbench failed."""
+    shapes, saved = folder / f"{name}.csv", folder / f"{name}.jsonl"
+    with shapes.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(("name", "m", "n", "k", "batch"))
+        writer.writerows(
+            (f"{each.label} {at}", each.m, each.n, each.k, each.batch) for at, each in enumerate(problems)
+        )
+    kernels = [each for each in names if each != BASELINE]
+    words = [
+        *(
+            "workloads",
+            "--file",
+            str(shapes),
+            "--device",
+            options.device or options.type,
+            "--dtype",
+            options.dtype,
+        ),
+        *("--kernel", ",".join(kernels), "--baseline", BASELINE if BASELINE in names else "none"),
+        *("--budget", options.budget, "--no-peak", "--quiet", "--save", str(saved)),
+        *(("--versus", versus) if versus else ()),
+        *(("--resume",) if saved.exists() else ()),
+    ]
+    done = subprocess.run([sys.executable, "-m", "gemmbench", *words], stdout=subprocess.DEVNULL, check=False)
+    return load(saved) if done.returncode == 0 and saved.exists() else None
+
+
 def main() -> int:
     """Parse, run, print."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
@@ -108,7 +340,18 @@ def main() -> int:
     parser.add_argument("--sizes", default=SIZES, help="with commas")
     parser.add_argument("--kernel", default="all,auto", help="auto and what it is held against")
     parser.add_argument("--budget", default="0.5", help="seconds for each row")
+    parser.add_argument("--unseen", type=int, default=0, help="so many drawn shapes instead")
+    parser.add_argument("--seed", type=int, default=1, help="that they are drawn from")
+    parser.add_argument(
+        "--largest", type=int, default=0, help="of their lengths; by default by type of device"
+    )
+    parser.add_argument("--type", default="cpu", choices=("cpu", "gpu"), help="of device, with --unseen")
+    parser.add_argument("--partner", default=BASELINE, help="that candidates are timed in turn with")
+    parser.add_argument("--folder", type=Path, help="with --unseen: keeps the runs, and goes on with them")
+    parser.add_argument("--scope", default="host", choices=("host", "device"), help="that losses are of")
     options = parser.parse_args()
+    if options.unseen:
+        return main_unseen(options)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "run.jsonl"
         words = (

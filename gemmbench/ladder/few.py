@@ -1,0 +1,383 @@
+"""Ours for products that last microseconds: `small`, and `thin` for few rows or columns, down to a vector."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from gemmbench.ladder.variant import (
+    OURS,
+    Constraint,
+    Parameter,
+    Values,
+    Variant,
+    multiply,
+    round_up,
+)
+from gemmbench.model.device import DeviceFacts
+from gemmbench.model.dtypes import DTYPES
+from gemmbench.model.problem import Gemm
+from gemmbench.stats import ceilings
+
+_SOURCE = "gemmbench"
+
+
+def _lacks(device: DeviceFacts, dtype: str) -> str:
+    """Why a device cannot run them, or "": half is what memory holds, and sums are float."""
+    return "the device does not list cl_khr_fp64" if dtype == "double" and dtype not in device.dtypes else ""
+
+
+def _compiled_for(dtype: str) -> tuple[str, ...]:
+    return ("-DREAL_float", "-DSTORED_half") if dtype == "half" else (f"-DREAL_{dtype}",)
+
+
+def _whole_rows(v: Values) -> bool:
+    """Whether rows of A begin and end where vectors do."""
+    return v["lda"] % v["WIDTH"] == 0 and v["k"] % v["WIDTH"] == 0
+
+
+# --- small --------------------------------------------------------------------------------------------------
+
+_LARGEST = 1024  # m, n or k: beyond, whole units have enough to do with tiles of `gpu-tile`
+_COPY = 16  # bytes of an asynchronous copy
+_COPIES_SINCE = (8, 0)  # compute capability
+_NVIDIA = "cl_nv_device_attribute_query"  # what the driver of a GPU that has such copies lists
+_BUSY = 0.9  # of the units that must have a tile
+
+
+def _form(*values: int) -> Mapping[str, int]:
+    return dict(zip(("BM", "BN", "BK", "TM", "TN", "SPLIT", "STAGES"), values, strict=True))
+
+
+_FORMS: Mapping[str, tuple[Mapping[str, int], ...]] = {
+    "float": (
+        #      BM  BN  BK TM TN SPLIT STAGES
+        _form(64, 64, 32, 8, 4, 1, 3),
+        _form(64, 32, 16, 8, 4, 4, 2),
+        _form(32, 32, 16, 4, 4, 4, 3),
+        _form(16, 32, 16, 4, 4, 4, 3),
+    ),
+    "double": (
+        _form(64, 64, 8, 8, 4, 2, 2),
+        _form(32, 32, 8, 4, 4, 4, 2),
+        _form(16, 32, 16, 4, 4, 4, 2),
+        _form(16, 16, 8, 2, 4, 8, 2),
+    ),
+    "half": (
+        _form(64, 64, 16, 8, 4, 2, 2),
+        _form(32, 32, 16, 4, 4, 4, 2),
+        _form(16, 16, 16, 2, 4, 8, 2),
+    ),
+}
+"""From large tiles to small: the first with a tile for nearly every unit is taken (docs/small.md)."""
+_PLAIN_STAGES = 2  # where tiles go through registers
+
+_BATCH_FORMS: Mapping[str, tuple[Mapping[str, int], ...]] = {
+    "float": (
+        #      BM  BN  BK TM TN SPLIT STAGES
+        _form(64, 64, 16, 8, 8, 1, 3),
+        _form(32, 32, 16, 4, 4, 1, 3),
+    ),
+}
+"""Of batches, whose problems keep the units busy: k is not cut, and no tile is much larger than a problem."""
+
+
+def _small_form(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]:
+    """The largest tile of which there is one for nearly every unit; given parameters stay, others follow.
+
+    Of the tiles that fit a group's local memory, with fewer stages where need be; if none does, the smallest.
+    """
+    itemsize = DTYPES[problem.dtype].itemsize
+    copies = problem.dtype != "half" and device.compute_capability >= _COPIES_SINCE
+    copies = bool(p.get("ASYNC", copies))
+
+    def full(form: Values) -> dict[str, int]:
+        known = {**form, "ASYNC": int(copies), "STAGES": form["STAGES"] if copies else _PLAIN_STAGES, **p}
+        for tile, micro in (("BM", "TM"), ("BN", "TN")):
+            while micro not in p and known[tile] % known[micro]:
+                known[micro] //= 2
+            if tile not in p:
+                known[tile] = round_up(known[tile], known[micro])
+        if not copies and "STAGES" not in p and not fits(known):
+            known["STAGES"] = 1
+        return known
+
+    def fits(form: Values) -> bool:
+        return _small_local({**form, "itemsize": itemsize}) * itemsize <= ceilings.group_local_bytes(device)
+
+    def has_enough(form: Values) -> bool:
+        tiles = problem.batch * -(-problem.m // form["BM"]) * -(-problem.n // form["BN"])
+        return tiles >= _BUSY * device.compute_units
+
+    edge = max(problem.m, problem.n)
+    whole = (form for form in _BATCH_FORMS.get(problem.dtype, ()) if form["BM"] < 2 * edge)
+    chosen = (*(whole if problem.batch > 1 else ()), *_FORMS.get(problem.dtype, _FORMS["float"]))
+    forms = [full(form) for form in chosen]
+    usable = [form for form in forms if fits(form)] or forms[-1:]
+    return next(filter(has_enough, usable), usable[-1])
+
+
+def _small_items(v: Values) -> int:
+    return v["BM"] // v["TM"] * (v["BN"] // v["TN"]) * v["SPLIT"]
+
+
+def _whole(v: Values) -> bool:
+    return _whole_rows(v) and v["ldb"] % v["WIDTH"] == 0
+
+
+def _small_local(p: Values) -> int:
+    """Elements of local memory: the tiles or, in their stead, a round of sums."""
+    if "BM" not in p or "SPLIT" not in p:  # a problem has yet to choose
+        return 0
+    depth = p["BK"] * p["SPLIT"]
+    tiles = p.get("STAGES", _PLAIN_STAGES) * (p["BM"] * (depth + p["PAD"]) + depth * p["BN"])
+    # Half is float there, twice as long.
+    return max(tiles, p["SPLIT"] * (p["BM"] // p["TM"]) * p["BN"]) * (2 if p["itemsize"] == 2 else 1)
+
+
+def _divides(divisor: str, value: str, sentence: str) -> Constraint:
+    return Constraint(lambda p: p.get(value, 0) % p.get(divisor, 1) == 0, sentence)
+
+
+_MULTIPLY_SMALL = multiply(
+    "23_small.cl",
+    "small",
+    lambda v: (-(-v["n"] // v["BN"]) * _small_items(v), -(-v["m"] // v["BM"])),
+    lambda v: (_small_items(v), 1),
+)
+
+SMALL = Variant(
+    name="small",
+    family=OURS,
+    likely={"gpu": 5, "narrow-gpu": 4, "batched-gpu": 1},
+    idea="for small products: many small tiles, the work-items of a group share the k-loop, one launch",
+    source=_SOURCE,
+    passes=(
+        replace(_MULTIPLY_SMALL, when=_whole),
+        replace(_MULTIPLY_SMALL, kernel="small_ragged", when=lambda v: not _whole(v)),
+    ),
+    parameters={
+        "BM": Parameter("rows of C in a work-group's tile", (16, 32, 64, 128)),
+        "BN": Parameter("columns of C in a work-group's tile", (16, 32, 64)),
+        "BK": Parameter("steps along k of a slice that are in local memory", (8, 16, 32)),
+        "TM": Parameter("rows of C in a work-item's micro-tile", (2, 4, 8)),
+        "TN": Parameter("columns of C in a work-item's micro-tile", (4, 8)),
+        "SPLIT": Parameter("slices of k, each multiplied by work-items of its own", (1, 2, 4, 8)),
+        "WIDTH": Parameter("elements of a vector", (2, 4)),
+        "PAD": Parameter("elements that rows of A's tile are longer than it", (0, 2, 4), least=0),
+        "STAGES": Parameter(
+            "pairs of tiles in local memory: one is multiplied, the others load", (1, 2, 3, 4)
+        ),
+        "ASYNC": Parameter(
+            "1: tiles are copied by cp.async, which NVIDIA has; 0: by registers", (0, 1), least=0
+        ),
+    },
+    presets={
+        "default": {"WIDTH": 4, "PAD": 4},
+        "default:double": {"WIDTH": 2, "PAD": 2},
+        "cpu": {**_form(32, 32, 8, 4, 4, 2, 1), "ASYNC": 0},
+    },
+    constraints=(
+        _divides("TM", "BM", "BM must be a multiple of TM, so that each work-item owns whole rows"),
+        _divides("TN", "BN", "BN must be a multiple of TN, so that each work-item owns whole columns"),
+        _divides("WIDTH", "TN", "TN must be a multiple of WIDTH, so that columns are whole vectors"),
+        _divides("WIDTH", "BN", "BN must be a multiple of WIDTH, so that rows are whole vectors"),
+        _divides("WIDTH", "BK", "BK must be a multiple of WIDTH, so that a slice is whole vectors"),
+        _divides("WIDTH", "PAD", "PAD must be a multiple of WIDTH, so that rows stay aligned"),
+        Constraint(
+            lambda p: "STAGES" not in p or (p["STAGES"] >= 2 if p.get("ASYNC") else p["STAGES"] <= 2),
+            "STAGES must be 2 or more with ASYNC=1, and 1 or 2 with ASYNC=0",
+        ),
+        Constraint(
+            lambda p: not p.get("ASYNC") or p["WIDTH"] * p["itemsize"] == _COPY,
+            "with ASYNC WIDTH must be 4 for float and 2 for double, and half cannot be: 16 bytes are copied",
+        ),
+        Constraint(lambda p: p.get("ASYNC", 0) in (0, 1), "ASYNC must be 0 or 1"),
+    ),
+    choose=_small_form,
+    extensions=lambda p: (_NVIDIA,) if p.get("ASYNC") else (),
+    local_elements=_small_local,
+    local_limit=ceilings.group_local_bytes,
+    lacks=_lacks,
+    compiled_for=_compiled_for,
+    sums={"half": "float"},
+    batches=True,
+    edge=lambda p: max(p.get("BM", 0), p.get("BN", 0), 16),
+    unfit=lambda problem: (
+        f"small is for m, n and k of {_LARGEST} or less"
+        if max(problem.m, problem.n, problem.k) > _LARGEST
+        else ""
+    ),
+)
+
+# --- thin ---------------------------------------------------------------------------------------------------
+
+_THIN = 16  # rows or columns
+_KEPT = (1, 2, 4, 8, 16)  # sums of a work-item
+_MOST_PARTS = 64
+_LEAST_STEPS = 256  # along k of a part
+
+
+def _shape(*values: int) -> Mapping[str, int]:
+    return dict(zip(("LX", "LY", "DEEP", "KC"), values, strict=True))
+
+
+_SHAPES: Mapping[tuple[str, int], Mapping[int, Mapping[str, int]]] = {
+    # type, COLUMNS: by THIN    LX   LY DEEP  KC
+    ("float", 0): {1: _shape(8, 128, 8, 256), 4: _shape(32, 8, 2, 256), 16: _shape(32, 4, 2, 256)},
+    ("half", 0): {1: _shape(32, 8, 2, 256), 4: _shape(16, 8, 4, 256), 16: _shape(16, 16, 2, 256)},
+    ("float", 1): {1: _shape(32, 4, 2, 512), 4: _shape(32, 16, 2, 1024), 16: _shape(8, 64, 4, 512)},
+    ("half", 1): {1: _shape(16, 16, 1, 1024), 4: _shape(32, 16, 2, 1024), 16: _shape(8, 64, 4, 1024)},
+}
+"""How groups are made, by how many sums a work-item keeps at most (docs/small.md); double as float."""
+_WAVES = {0: 4, 1: 1}  # groups for each unit where k is cut into parts, by COLUMNS
+
+
+def _thin_shape(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]:
+    """Which operand is large, how many sums to keep, groups for them, and parts of k for every unit.
+
+    Groups are as large and local memory is as much as the device has, or as was given.
+    """
+    by_columns = p.get("COLUMNS", int(problem.n < problem.m))
+    few = min(problem.m, problem.n, _THIN)
+    kept = p.get("THIN") or next(count for count in _KEPT if count >= few)
+    shapes = _SHAPES["half" if problem.dtype == "half" else "float", by_columns]
+    shape = shapes[min((each for each in shapes if each >= kept), default=_THIN)]
+    full = {**shape, "AHEAD": 0, **p, "COLUMNS": by_columns, "THIN": kept}
+    itemsize = DTYPES[problem.dtype].itemsize
+
+    def is_too_large() -> bool:
+        local = _thin_local({**full, "itemsize": itemsize}) * itemsize
+        return local > ceilings.group_local_bytes(device)
+
+    while "LY" not in p and full["LY"] > 1 and full["LX"] * full["LY"] > device.max_work_group_size:
+        full["LY"] //= 2
+    while "KC" not in p and full["KC"] > full["LX"] * full["WIDTH"] and is_too_large():
+        full["KC"] //= 2
+    while "LY" not in p and full["LY"] > 1 and is_too_large():
+        full["LY"] //= 2
+    groups = problem.batch * max(1, _thin_groups({**full, "m": problem.m, "n": problem.n}))
+    parts = 1
+    if device.type == "gpu" and groups < _BUSY * device.compute_units:
+        parts = round(_WAVES[by_columns] * device.compute_units / groups)
+    return {**full, "PARTS": max(1, min(parts, _MOST_PARTS, problem.k // _LEAST_STEPS))}
+
+
+def _thin_tile(v: Values) -> tuple[int, int]:
+    """Rows and columns of C of a group."""
+    return (v["LY"] * v["DEEP"], v["THIN"]) if v["COLUMNS"] else (v["THIN"], v["LX"] * v["WIDTH"])
+
+
+def _thin_blocks(v: Values) -> tuple[int, int]:
+    rows, columns = _thin_tile(v)
+    return -(-v["m"] // rows), -(-v["n"] // columns)
+
+
+def _thin_groups(v: Values) -> int:
+    down, across = _thin_blocks(v)
+    return down * across
+
+
+def _thin_items(v: Values) -> tuple[int, int]:
+    """Groups along the long side of C, and along the short one for every part of k."""
+    down, across = _thin_blocks(v)
+    long, short = (down, across) if v["COLUMNS"] else (across, down)
+    return long * v["LX"] * v["LY"], short * v["PARTS"]
+
+
+_MOST_SUMS = 4096  # elements of local memory, as in the kernel
+
+
+def _thin_local(p: Values) -> int:
+    if "LX" not in p or "THIN" not in p:  # a problem has yet to choose
+        return 0
+    if p["COLUMNS"]:
+        step, sums = p["LX"] * p["WIDTH"], p["LY"] * p["THIN"] * (p["LX"] + 1)
+        share = p["THIN"] * ((round_up(p["KC"], step) if p["AHEAD"] else p["KC"]) + p["WIDTH"])
+        share *= 1 + p["AHEAD"]
+    else:
+        step, each = p["LY"] * p["DEEP"], p["LX"] * p["LY"] * p["WIDTH"]
+        sums = each * next((rows for rows in (p["THIN"], 8, 4, 2) if rows * each <= _MOST_SUMS), 1)
+        quad = 2 if p["itemsize"] == 8 else 4
+        share = 2 * round_up(p["KC"], step) * (p["THIN"] + (0 if p["THIN"] % quad else quad)) * p["AHEAD"]
+    return max(sums, share) * (2 if p["itemsize"] == 2 else 1)  # half is float there
+
+
+_MULTIPLY_THIN = multiply(
+    "24_thin.cl",
+    "thin",
+    _thin_items,
+    lambda v: (v["LX"] * v["LY"], 1),
+    ("m", "n", "k", "alpha", "A", "lda", "B", "ldb", "beta", "C", "ldc", "P", "PARTS"),
+)
+
+
+def _thin_whole(v: Values) -> bool:
+    """Whether vectors fit the rows of what is read by them: A, or B and at times A."""
+    if v["COLUMNS"]:
+        return _whole_rows(v)
+    by_elements = v["AHEAD"] == 1 or v["DEEP"] % v["WIDTH"] != 0  # of A
+    return v["ldb"] % v["WIDTH"] == 0 and (by_elements or _whole_rows(v))
+
+
+THIN = Variant(
+    name="thin",
+    family=OURS,
+    likely={"narrow-gpu": 1},
+    idea="for few rows or columns, down to a vector: the large operand is read once, sums stay in registers",
+    source=_SOURCE,
+    passes=(
+        replace(_MULTIPLY_THIN, when=_thin_whole),
+        replace(_MULTIPLY_THIN, kernel="thin_ragged", when=lambda v: not _thin_whole(v)),
+        replace(
+            multiply(
+                "24_thin.cl",
+                "thin_sum",
+                lambda v: (v["n"], v["m"]),
+                lambda _: (16, 16),
+                ("m", "n", "alpha", "beta", "C", "ldc", "P", "PARTS"),
+            ),
+            any_group=True,
+            when=lambda v: v["PARTS"] > 1,
+        ),
+    ),
+    parameters={
+        "COLUMNS": Parameter("1: for few columns of C, along A; 0: for few rows, along B", (0, 1), least=0),
+        "THIN": Parameter("rows or columns of C whose sums a work-item keeps", _KEPT),
+        "WIDTH": Parameter("elements of a vector: 16 bytes", (2, 4, 8)),
+        "LX": Parameter("work-items of a group along rows of the large operand", (8, 16, 32, 64)),
+        "LY": Parameter("and across them", (4, 8, 16, 32, 64, 128)),
+        "DEEP": Parameter("rows of the large operand that a work-item reads at once", (1, 2, 4, 8)),
+        "KC": Parameter("steps along k of the small operand in local memory", (128, 256, 512, 1024)),
+        "AHEAD": Parameter(
+            "1: what is needed next is on its way, the small operand in local memory",
+            (0, 1),
+            least=0,
+        ),
+        "PARTS": Parameter("parts of k, each a group's of its own", (1, 2, 4, 8), launch=True),
+    },
+    presets={
+        "default": {"WIDTH": 4},
+        "default:double": {"WIDTH": 2},
+        "default:half": {"WIDTH": 8},
+        "cpu": {"LX": 8, "LY": 8, "DEEP": 2, "KC": 128},
+    },
+    constraints=(Constraint(lambda p: p.get("COLUMNS", 0) in (0, 1), "COLUMNS must be 0 or 1"),),
+    choose=_thin_shape,
+    temporaries={
+        "P": lambda v: (v["PARTS"] > 1) * v["PARTS"] * v["m"] * v["n"] * (2 if v["itemsize"] == 2 else 1)
+    },
+    local_elements=_thin_local,
+    local_limit=ceilings.group_local_bytes,
+    lacks=_lacks,
+    compiled_for=_compiled_for,
+    sums={"half": "float"},
+    batches=True,
+    edge=lambda p: max(_thin_tile(p)) if "LX" in p else 32,  # a problem has yet to choose
+    tile=_thin_tile,
+    unfit=lambda problem: (
+        "" if min(problem.m, problem.n) <= _THIN else f"thin is for m or n of {_THIN} or less"
+    ),
+)
+
+VARIANTS = (SMALL, THIN)

@@ -1,0 +1,60 @@
+"""Batches on a device: exact for kernels with and without passes, and planted faults that are found."""
+
+from __future__ import annotations
+
+import pytest
+
+from gemmbench.gemm.opencl import GemmExecutor
+from gemmbench.ladder import BY_NAME
+from gemmbench.model import kernel_files
+from gemmbench.model.case import Case, Policy
+from gemmbench.model.device import DeviceFacts
+from gemmbench.model.problem import Gemm
+from gemmbench.model.row import Row
+from gemmbench.opencl import runtime as runtime_module
+from gemmbench.opencl.runtime import Runtime
+from gemmbench.suite.plan import gemm_plan
+from tests import in_process
+from tests.device.conftest import all_devices, executor
+
+QUICK = Policy(budget_s=0.01, settle_s=0.0, batch_s=0.0005, min_batches=3)
+
+
+def measured(device: DeviceFacts, on: GemmExecutor, name: str, problem: Gemm) -> Row:
+    (case,) = gemm_plan([device], [BY_NAME[name]], [problem])
+    assert isinstance(case, Case), case
+    return in_process.measured(on, case, QUICK)
+
+
+@pytest.fixture(scope="module")
+def first() -> DeviceFacts:
+    """One driver: the others compile for long."""
+    return all_devices()[0]
+
+
+@pytest.mark.parametrize("name", ["naive", "cpu-packed"])
+def test_a_batch_is_right_with_and_without_passes(first: DeviceFacts, name: str) -> None:
+    if BY_NAME[name].device_type not in ("", first.type):
+        pytest.skip(f"{name} is not for a {first.type}")
+    problem = Gemm(9, 7, 11, "float", 2.0, -1.0, ld=(12, 8, 9), batch=6)
+    row = measured(first, executor(first), name, problem)
+    assert (row.status, row.reason) == ("ok", "")
+
+
+@pytest.mark.parametrize(
+    ("line", "planted"),
+    [
+        ("BATCH_OFFSET(B, ROWS_B, ldb)", ""),  # every problem multiplies the first B
+        ("get_group_id(2)", "(get_group_id(2) ? 1 : 0)"),  # only the first two problems
+    ],
+)
+def test_a_kernel_that_does_not_step_through_the_batch_is_wrong_and_told_why(
+    first: DeviceFacts, line: str, planted: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = kernel_files.source
+    broken = lambda *file: source(*file).replace(line, planted)  # noqa: E731
+    monkeypatch.setattr(runtime_module, "source", broken)
+    row = measured(first, GemmExecutor(Runtime(first)), "naive", Gemm(5, 4, 3, batch=4))
+    assert row.status == "wrong"
+    assert "in problem " in row.reason
+    assert "It is right on one problem: does it step from each problem of a batch to the next?" in row.reason

@@ -1,0 +1,151 @@
+"""small and thin: which form a problem gets, what is read by elements, and which steps a part has."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from gemmbench.ladder import BY_NAME, few
+from gemmbench.ladder.variant import Layout, Values
+from gemmbench.model import kernel_files
+from gemmbench.model.case import Skip
+from gemmbench.model.problem import Gemm
+from gemmbench.suite.plan import gemm_plan
+from tests.unit.test_gpu_variants import GPU as DEVICE
+
+SMALL, THIN = BY_NAME["small"], BY_NAME["thin"]
+GPU = replace(DEVICE, extensions=("cl_nv_device_attribute_query",))
+OLD = replace(GPU, compute_capability=(7, 5))
+
+
+def values(
+    name: str, problem: Gemm, given: Values | None = None, layout: Layout | None = None
+) -> dict[str, int]:
+    entry = BY_NAME[name]
+    preset = entry.preset("gpu-nvidia", given, problem.dtype)
+    return entry.values(problem, {**preset, **entry.chosen(problem, GPU, preset)}, layout)
+
+
+def tiles(known: Values) -> int:
+    return -(-known["m"] // known["BM"]) * -(-known["n"] // known["BN"])
+
+
+@pytest.mark.parametrize("dtype", ["float", "double", "half"])
+@pytest.mark.parametrize("size", [1, 64, 128, 256, 384, 512, 1000, 1024])
+def test_nearly_every_unit_has_a_tile_or_tiles_are_the_smallest(dtype: str, size: int) -> None:
+    forms = few._FORMS[dtype]
+    known = values("small", Gemm(size, size, size, dtype))
+    smallest = all(known[name] == forms[-1][name] for name in ("BM", "BN"))
+    assert tiles(known) >= 0.9 * GPU.compute_units or smallest
+    larger = [form for form in forms if form["BM"] * form["BN"] > known["BM"] * known["BN"]]
+    assert all(tiles({**known, **form}) < 0.9 * GPU.compute_units for form in larger)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "form"), [(name, form) for name, forms in few._FORMS.items() for form in forms]
+)
+def test_forms_keep_the_rules_and_fit_a_group(dtype: str, form: Values) -> None:
+    copies = int(dtype != "half")
+    full = {**SMALL.preset("gpu-nvidia", dtype=dtype), **form, "ASYNC": copies}
+    assert SMALL.broken(full, dtype) == ""
+    assert few._small_items(full) <= 1024
+    assert SMALL.local_bytes(dtype, {**full, "STAGES": 2, "ASYNC": 0}) <= 68 << 10
+
+
+def test_copies_are_asynchronous_where_a_device_has_them_and_half_is_never_copied() -> None:
+    def chosen(device: object, dtype: str) -> int:
+        preset = SMALL.preset("gpu-nvidia", dtype=dtype)
+        return SMALL.chosen(Gemm(256, 256, 256, dtype), device, preset)["ASYNC"]  # type: ignore[arg-type]
+
+    assert (chosen(GPU, "float"), chosen(GPU, "double"), chosen(GPU, "half")) == (1, 1, 0)
+    assert chosen(OLD, "float") == 0
+
+
+def test_given_parameters_stay_and_the_others_follow() -> None:
+    known = values("small", Gemm(1024, 1024, 1024), {"BM": 12, "TN": 16})
+    assert (known["BM"], known["TN"]) == (12, 16)
+    assert known["BM"] % known["TM"] == 0
+    assert known["BN"] % known["TN"] == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "problem", "layout", "kernel"),
+    [
+        ("small", Gemm(99, 64, 64), None, "small"),
+        ("small", Gemm(64, 63, 64), Layout(64, 64, 63), "small"),  # what a vector holds past n is no column
+        ("small", Gemm(64, 63, 64), None, "small_ragged"),
+        ("small", Gemm(64, 64, 63), Layout(64, 64, 64), "small_ragged"),  # past k it would be part of a sum
+        ("thin", Gemm(4, 64, 63), None, "thin"),  # two steps of A at a time, by elements
+        ("thin", Gemm(1, 64, 63), None, "thin_ragged"),  # eight, by vectors
+        ("thin", Gemm(4, 63, 64), None, "thin_ragged"),
+        ("thin", Gemm(64, 3, 64), None, "thin"),
+        ("thin", Gemm(64, 4, 63), Layout(64, 4, 4), "thin_ragged"),
+    ],
+)
+def test_rows_that_vectors_do_not_fit_are_read_by_elements(
+    name: str, problem: Gemm, layout: Layout | None, kernel: str
+) -> None:
+    steps = BY_NAME[name].steps(values(name, problem, layout=layout))
+    assert next(step.kernel for step in steps if step.role == "multiply") == kernel
+
+
+@pytest.mark.parametrize(
+    ("name", "problem", "reason"),
+    [
+        ("small", Gemm(1024, 1024, 1025), "small is for m, n and k of 1024 or less"),
+        ("small", Gemm(1024, 1024, 1024), ""),
+        ("thin", Gemm(17, 17, 4096), "thin is for m or n of 16 or less"),
+        ("thin", Gemm(4096, 16, 4096), ""),
+        ("thin", Gemm(1, 4096, 4096), ""),
+    ],
+)
+def test_a_problem_that_a_kernel_is_not_for_is_a_row_that_says_so(
+    name: str, problem: Gemm, reason: str
+) -> None:
+    (step,) = gemm_plan([GPU], [BY_NAME[name]], [problem])
+    assert (step.row.reason if isinstance(step, Skip) else "") == reason
+
+
+@pytest.mark.parametrize(
+    ("problem", "columns", "kept"),
+    [
+        (Gemm(1, 8192, 8192), 0, 1),
+        (Gemm(3, 8192, 8192), 0, 4),
+        (Gemm(16, 8192, 8192), 0, 16),
+        (Gemm(8192, 1, 8192), 1, 1),
+        (Gemm(8192, 9, 8192), 1, 16),
+        (Gemm(100, 50, 64), 1, 16),  # of the exact test
+    ],
+)
+def test_the_larger_operand_goes_past(problem: Gemm, columns: int, kept: int) -> None:
+    known = values("thin", problem)
+    assert (known["COLUMNS"], known["THIN"]) == (columns, kept)
+    long, rows = few._thin_items(known)
+    down, across = few._thin_blocks(known)
+    assert (long // (known["LX"] * known["LY"]), rows // known["PARTS"]) == (
+        (down, across) if columns else (across, down)
+    )
+
+
+def test_a_few_groups_share_k_and_their_sums_are_added_up() -> None:
+    known = values("thin", Gemm(4, 256, 65536))
+    assert known["PARTS"] > 8
+    assert [step.kernel for step in THIN.steps(known)] == ["thin", "thin_sum"]
+    assert THIN.temporary_bytes(Gemm(4, 256, 65536), known)["P"] == known["PARTS"] * 4 * 256 * 4
+    assert [step.kernel for step in THIN.steps(values("thin", Gemm(1, 8192, 8192)))] == ["thin"]
+
+
+DEPTHS = sorted({*re.findall(r"const int depth = (.+);", kernel_files.raw("gemm/24_thin.cl"))})
+
+
+@pytest.mark.parametrize("depth", DEPTHS)
+@pytest.mark.parametrize("parts", [1, 2, 3, 64])
+@pytest.mark.parametrize("k", [0, 1, 7, 8, 100, 4096])
+def test_the_parts_have_every_step_along_k_once(k: int, parts: int, depth: str) -> None:
+    assert len(DEPTHS) == 3
+    each = eval(depth.replace("/", "//"), {"k": k, "parts": parts, "DEEP": 4, "STEP": 128, "KC": 256})
+    assert [p for part in range(parts) for p in range(part * each, min(part * each + each, k))] == list(
+        range(k)
+    )
