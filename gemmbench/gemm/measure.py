@@ -545,5 +545,6 @@ def _skipped(trial: Trial, predicted_s: float, policy: Policy) -> NotMeasuredErr
 
 def _within(problem: Gemm, edge: int) -> Gemm:
     """The problem with no dimension longer than an edge, and no more of a batch than is a cube of that."""
-    one = replace(problem, m=min(problem.m, edge), n=min(problem.n, edge), k=min(problem.k, edge))
-    return replace(one, batch=max(1, min(problem.batch, edge**3 // max(1, one.m * one.n * one.k))))
+    cube = replace(problem, m=min(problem.m, edge), n=min(problem.n, edge), k=min(problem.k, edge))
+    most = edge**3 // max(1, cube.m * cube.n * cube.k)
+    return replace(cube, batch=max(1, min(problem.batch, most)))

@@ -130,8 +130,8 @@ def conclusion(comparison: Comparison) -> str:
     verdicts = f"{counted}, of {count} row{'' if count == 1 else 's'}; threshold {threshold}."
     if not (comparison.resolution and comparison.resolution.is_coarse):
         return verdicts
-    found = change(1 + comparison.resolution.typical)
-    return f"{verdicts} Too coarse for it: in a typical row {found} is the least that would have been found."
+    least = change(1 + comparison.resolution.typical)
+    return f"{verdicts} Too coarse for it: in a typical row {least} is the least that would have been found."
 
 
 def resolution(comparison: Comparison) -> str:

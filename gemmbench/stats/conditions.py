@@ -67,10 +67,10 @@ def _of_host(windows: Sequence[Readings], cores: int) -> list[str]:
         ),
     )
     reasons = []
-    for what, share, taken in parts:
+    for what, share, used_by in parts:
         too_much = [
             used
-            for used, window_s in taken
+            for used, window_s in used_by
             if used is not None and window_s and used > share * cores + TICKS_S * cores / window_s
         ]
         if too_much and cores:
