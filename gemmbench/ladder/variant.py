@@ -29,7 +29,7 @@ Formula = Callable[[Values], int]
 Group = tuple[int, ...]  # work-items in each direction
 Shape = Callable[[Values], Group]
 Chooser = Callable[[Gemm, DeviceFacts, Values], dict[str, int]]
-Role = Literal["multiply", "transpose", "pad", "pack", "image", "unpad", "add"]
+Role = Literal["multiply", "transpose", "pad", "pack", "image", "unpad", "add", "map"]
 
 # Narrow: a dimension is very small beside others.
 Likely = Literal["cpu", "gpu", "narrow-cpu", "narrow-gpu", "batched-cpu", "batched-gpu"]
@@ -106,6 +106,9 @@ class Pass:
     group: Shape  # work-items in a group
     when: Callable[[Values], bool] = lambda _: True  # problems that it is for
     any_group: bool = False  # the kernel does not depend on the group: a smaller one computes the same
+    # It reads no operand, and its last argument describes the others: it runs when these are set, before
+    # anything is timed.
+    once: bool = False
 
     def group_within(self, values: Values, most: int, sizes: Sequence[int], fixed: bool = False) -> Group:
         """The work-group to launch: the planned one or, where it is too large and any will do, a smaller one.

@@ -9,7 +9,7 @@ import re
 import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
@@ -26,6 +26,7 @@ from gemmbench.model.instrument import NotMeasuredError
 from gemmbench.model.kernel_files import shown_name, source
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Resources
+from gemmbench.opencl.clock import Counters, Span
 from gemmbench.opencl.discovery import handle
 
 STANDARD = "-cl-std=CL1.2"  # the least that the kernels need, and the most that Oclgrind takes
@@ -161,6 +162,17 @@ class Runtime:
                 chains.append(time.perf_counter() - begin)
         return sorted(chains[1:])[_CHAINS // 2] / _CHAIN
 
+    @cached_property
+    def _counters(self) -> Counters | None:
+        """The device's own counters of its clock; None where it has none."""
+        with suppress(NotMeasuredError), errors():
+            return Counters(self) if has_counters(self.facts) else None
+        return None
+
+    def span(self) -> Span | None:
+        """Begin to count the device's cycles, where it can."""
+        return self._counters.begin() if self._counters else None
+
     def buffer(self, nbytes: int, flags: int = 0) -> Any:
         """A device buffer; an empty one is a few bytes, since OpenCL has none."""
         with errors():
@@ -182,6 +194,11 @@ class Runtime:
             return cl.create_image(
                 self.context, flags or cl.mem_flags.READ_WRITE, form, shape=(width, height)
             )
+
+
+def has_counters(facts: DeviceFacts) -> bool:
+    """Whether kernels can read the cycle counters of a device: NVIDIA's compiler takes PTX."""
+    return facts.type == "gpu" and "cl_nv_compiler_options" in facts.extensions
 
 
 def build_failure(file: str, message: str) -> str:
@@ -506,7 +523,9 @@ def resources_of(
     """
     values = variant.values(problem, {**parameters, **variant.chosen(problem, runtime.facts, parameters)})
     return tuple(
-        _of_pass(runtime, step, values, programs[step.file], fixed) for step in variant.steps(values)
+        _of_pass(runtime, step, values, programs[step.file], fixed)
+        for step in variant.steps(values)
+        if not step.once
     )
 
 

@@ -41,6 +41,16 @@ def disturbed(run: Run, row: Row) -> tuple[str, ...]:
     return disturbances(row.conditions, is_on_cpu(run, row))
 
 
+def disturbed_points(rows: Sequence[tuple[Run, Row]]) -> list[str]:
+    """That some of the rows of a chart were disturbed, in a sentence; none if none was."""
+    every = [reasons for run, row in rows if row.status == "ok" and (reasons := disturbed(run, row))]
+    if not every:
+        return []
+    texts = list(dict.fromkeys(reasons[0] for reasons in every))
+    more = " for example" if len(texts) > 1 else ""
+    return [f"Disturbed: {len(every)} of {len(rows)} points; {texts[0]}{more}."]
+
+
 def is_on_cpu(run: Run, row: Row) -> bool:
     """Whether a row ran on the host's processor."""
     return row.device == HOST or row.ran_on == "host" or run.header.devices[row.device].type == "cpu"

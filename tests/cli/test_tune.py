@@ -234,9 +234,11 @@ def test_on_a_gpu_others_compile_ahead(call: Call, monkeypatch: pytest.MonkeyPat
 
 
 def test_show_and_plot_read_the_file(call: Call, tmp_path: Path) -> None:
-    path, chart = tmp_path / "t.jsonl", tmp_path / "t.png"
-    done = call(*TUNE, "--cache", str(path), "--plot", str(chart))
+    path, chart, page = tmp_path / "t.jsonl", tmp_path / "t.png", tmp_path / "t.html"
+    done = call(*TUNE, "--cache", str(path), "--plot", str(chart), "--report", str(page))
     assert chart.stat().st_size > 5000
+    assert "The winner is kept" in page.read_text()
+    assert f"Wrote {page}." in done.stderr
     assert call("show", str(path)).stdout == done.stdout
     assert call("show", str(path), "--format", "csv").stdout.count("\n") == len(load(path).rows) + 1
     assert call("plot", str(path), "-o", str(tmp_path / "again.png")).exit_code == 0
@@ -280,6 +282,10 @@ ERRORS = {
     "no folder": (
         (*TUNE, "--cache", "nowhere/t.jsonl"),
         "--cache nowhere/t.jsonl: there is no folder nowhere",
+    ),
+    "a page": (
+        (*TUNE, "--cache", "t.html", "--report", "t.html"),
+        "--report t.html would replace --cache t.html",
     ),
     "a chart": ((*TUNE, "--plot", "t.gif"), "--plot t.gif: a chart is a .png, .svg, .pdf file"),
 }
