@@ -10,20 +10,24 @@
  *                                           along k and every panel of B it walks down its panels of A:
  *      sum[i][v] += AP[(panel_a * k + p) * MR + i] * BP[(panel_b * k + p) * NR + v * WIDTH ...]
  *
- * MR x NV vectors of sums stay in registers for kc steps; a panel's kc x NR elements of B stay in the nearest caches
- * for all rows of the block, the block's kc columns of A in the second cache. No local memory, no barrier.
+ * MR x NV vectors of sums stay in registers for kc steps; a panel's kc x NR elements of B stay in the second cache for
+ * all rows of the block, and rows of A go past. No barrier: a work-item is a group of its own.
  *
- * Packing reads and writes a matrix once more: few rows do not pay for that of B, nor few columns for that of A. Then
- * whole panels are read where they lie, of B a few rows at a time. The last panel of B, if it is not whole, is packed
- * even so: it needs its zeros.
+ * Who packs a panel of B: nobody, where few rows of C or steps along k do not pay for it, and it is read where it lies;
+ * a pass before, where many blocks read it; else each block, into local memory, which on a CPU is ordinary memory that a
+ * core uses again and again, so that it stays in its caches. The last panel, if it is not whole, needs its zeros and is
+ * always packed so. A is packed by a pass where C is very wide.
+ *
+ * Where there are fewer micro-tiles than cores, k is cut into slices with sums of their own in P, and `add` makes C of
+ * them. One row and one column of C have kernels of their own below.
  *
  * This should beat every rung before: those keep tiles in local memory, which a CPU does not have, and leave it to
  * the driver to make vectors of work-items. Here the vectors are written out, and each element that is loaded
  * takes part in MR or NR products. */
 #include "common.clh"
 
-#if !defined(MR) || !defined(NV) || !defined(WIDTH) || !defined(UNROLL)
-#error "MR, NV, WIDTH and UNROLL must be defined"
+#if !defined(MR) || !defined(NV) || !defined(WIDTH) || !defined(UNROLL) || !defined(DEPTH)
+#error "MR, NV, WIDTH, UNROLL and DEPTH must be defined"
 #endif
 
 #define VECTOR REALV(WIDTH)

@@ -114,6 +114,13 @@ def test_one_row_and_one_column_have_kernels_of_their_own() -> None:
     assert kernels(Gemm(1, 1, 64)) == ["one_row"]
 
 
+def test_what_is_stored_transposed_is_packed() -> None:
+    assert full(Gemm(8, 4096, 512, trans_b=True), WIDE)["PACKB"] == 2  # few rows, which no vector reads there
+    assert kernels(Gemm(1, 4096, 64, trans_b=True)) == ["cpu_packed"]
+    assert kernels(Gemm(4096, 1, 64, trans_a=True)) == ["cpu_packed"]
+    assert kernels(Gemm(2048, 2048, 2048, trans_a=True), LAPTOP) == ["pack_a", "pack_b", "cpu_packed"]
+
+
 def test_a_long_k_is_split_where_there_are_fewer_tiles_than_cores() -> None:
     deep = Gemm(12, 64, 8192)  # two micro-tiles
     assert full(deep, LAPTOP)["SLICES"] == 1
