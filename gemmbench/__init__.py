@@ -40,8 +40,8 @@ if TYPE_CHECKING:  # rooms have some of these names: a type checker must take th
 __version__ = "0.1.0"
 
 __all__ = [
-    "NothingMeasured", "Run", "UsageError", "bundle", "check", "compare", "devices", "doctor", "gemm",
-    "history", "load", "new_kernel", "peak", "precision", "protocols", "report", "schema", "square",
+    "NothingMeasured", "Run", "UsageError", "best_shape", "bundle", "check", "compare", "devices", "doctor",
+    "gemm", "history", "load", "new_kernel", "peak", "precision", "protocols", "report", "schema", "square",
     "sweep_k", "tune", "workloads",
 ]  # fmt: skip
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import re
 import shutil
 import sys
 import threading
@@ -16,13 +17,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TextIO, TypeVar, cast
 
 from rich.console import Console
 
 from gemmbench import NothingMeasured, UsageError, exports
-from gemmbench.bundle import Bundle as Written
-from gemmbench.bundle import write as write_bundle
 from gemmbench.doctor.checks import Report, examine
 from gemmbench.doctor.finding import Finding
 from gemmbench.doctor.machine import Machine
@@ -74,6 +73,7 @@ from gemmbench.views import show as show_table
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from gemmbench.bundle import Bundle as Written
     from gemmbench.pages.content import Wanted
     from gemmbench.tune.session import Tuning, TuningOutcome
 
@@ -84,6 +84,20 @@ make_patient = Machine  # what `doctor` looks at; replaced in tests
 # --- results ------------------------------------------------------------------------------------------------
 
 
+class _Trimmed:
+    """A text file whose lines do not end with blanks: tables are padded to their width."""
+
+    def __init__(self, file: TextIO) -> None:
+        self._file = file
+
+    def write(self, text: str) -> int:
+        """See `TextIO`."""
+        return self._file.write(re.sub(r" +(?=\n)", "", text))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+
 class _Console(Console):
     def on_broken_pipe(self) -> None:
         """Leave it to the caller: rich would end the process with exit status 1, a wrong result's."""
@@ -92,7 +106,9 @@ class _Console(Console):
 
 def stdout() -> Console:
     """Where tables go: nothing in them is taken for markup or highlighted."""
-    return _Console(file=sys.stdout, highlight=False, markup=False, emoji=False, soft_wrap=False)
+    return _Console(
+        file=cast(TextIO, _Trimmed(sys.stdout)), highlight=False, markup=False, emoji=False, soft_wrap=False
+    )
 
 
 def stderr() -> Console:
@@ -283,6 +299,7 @@ precision = _command(measuring.Precision)
 workloads = _command(measuring.Workloads)
 gemm = _command(measuring.Gemm)
 protocols = _command(measuring.Protocols)
+best_shape = _command(measuring.BestShape)
 
 
 def export(runs: Sequence[run_file.Run], path: Path, form: str) -> None:
@@ -458,6 +475,7 @@ def prepared(chosen: Measuring, command: Sequence[str] = ()) -> Iterator[Measure
         cached_peaks=ladder is not None and not ladder.remeasure,
         tuned=ladder is not None and ladder.tuned,
         sustain_s=chosen.sustain_s,
+        search=chosen.search,
     )
     with suite.prepared(request, make_machine) as measurement:
         yield measurement
@@ -887,6 +905,8 @@ def tune(**values: Any) -> Result:
     check_tuned(outcome.run)
     if chosen.plot:
         draw([outcome.run], "tune", chosen.plot)
+    if chosen.report:
+        write_report([outcome.run], chosen.report)
     return best
 
 
@@ -981,5 +1001,7 @@ def bundle(path: str | Path, **values: Any) -> Written:
     Raises:
         UsageError: it exists, or cannot be written or downloaded.
     """
+    from gemmbench.bundle import write  # and what reads requirements: a tenth of a second
+
     chosen = build(Bundle, values)
-    return write_bundle(Path(path), chosen.machine, chosen.python, chosen.force)
+    return write(Path(path), chosen.machine, chosen.python, chosen.force)

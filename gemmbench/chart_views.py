@@ -14,7 +14,13 @@ from gemmbench.gemm import authors_chart, grid_chart, ladder_chart, protocols_ch
 from gemmbench.model.run_file import Run, is_tuning
 from gemmbench.model.units import clean
 from gemmbench.probes import charts as probe_charts
-from gemmbench.suite import conditions_chart, resources_chart, sustained_chart, together_chart
+from gemmbench.suite import (
+    best_shape_chart,
+    conditions_chart,
+    resources_chart,
+    sustained_chart,
+    together_chart,
+)
 from gemmbench.suite.together_table import alone
 from gemmbench.tune import chart
 
@@ -93,6 +99,12 @@ KINDS: dict[str, Kind] = {
         "a kernel's rate by measuring protocol, against gemmbench's own",
         "row of the command protocols",
         protocols_chart.panes,
+        across=1,
+    ),
+    "best-shape": Kind(
+        "the rate over the work of every shape that was looked at, and each kernel's best, measured anew",
+        "look at a shape (best-shape)",
+        best_shape_chart.panes,
         across=1,
     ),
     "peak": Kind(

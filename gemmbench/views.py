@@ -15,7 +15,7 @@ from gemmbench.report import conditions, sustained
 from gemmbench.report.table import Sheet, sheet_markdown, stack
 from gemmbench.stats import rates
 from gemmbench.stats.panels import sweep_axis
-from gemmbench.suite import together_table
+from gemmbench.suite import best_shape_table, together_table
 from gemmbench.suite.together_table import alone
 from gemmbench.tune import result as tuning
 
@@ -40,6 +40,7 @@ VIEWS: Mapping[str, View] = {
     "precision": shape_tables.sheets,
     "workloads": shape_tables.workloads_sheets,
     "tune": lambda run, scope, order: tuning.sheets(run),
+    best_shape_table.VIEW: lambda run, scope, order: best_shape_table.sheets(run),
 }
 """The tables of GEMM rows by the header's view; other views have those that suit the rows."""
 
@@ -71,7 +72,7 @@ def sheets(run: Run, order: Sequence[str] = (), verbose: bool = False, own: bool
     if run.header.view == "protocols":
         return protocols_table.sheets(run)
     view = VIEWS.get(run.header.view, _by_rows)
-    every = verbose or scope == "all"
+    every = (verbose or scope == "all") and run.header.view != best_shape_table.VIEW
     tables = sweep_table.row_sheets(single, order) if every else view(single, scope, order)
     tables += shape_tables.net_sheets(single)
     if not (own and run.header.view in VIEWS):

@@ -19,6 +19,7 @@ from gemmbench.model.row import Row
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean
 from gemmbench.stats import rates as derive
+from gemmbench.stats.conditions import disturbed_points
 from gemmbench.stats.panels import Panel, Series, panels, sweep_axis
 
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p")
@@ -396,7 +397,11 @@ def missing(
         at = "" if len(sizes) == len(box.sizes) else f" at {', '.join(sizes)}"
         groups.setdefault((reason, at), []).append(label)
     texts = [f"{', '.join(labels)}{at} ({reason})" for (reason, at), labels in groups.items()]
-    pane.footnote(axes, [*notes, *(["No point: " + "; ".join(texts)] if texts else [])])
+    points = [
+        (run, row) for run, panel in box.parts for series in panel.series for row in series.rows.values()
+    ]
+    gaps = ["No point: " + "; ".join(texts)] if texts else []
+    pane.footnote(axes, [*notes, *disturbed_points(points), *gaps])
 
 
 def status(row: Row) -> str:

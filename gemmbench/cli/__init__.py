@@ -15,7 +15,6 @@ from typing import Any
 import click
 
 from gemmbench import NothingMeasured, UsageError, __version__
-from gemmbench.model.units import reason_of
 
 #            name        module     what it does, one line
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -29,6 +28,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "precision": ("measuring", "Hold half, float and double side by side."),
     "workloads": ("measuring", "Measure real shapes: AlexNet, a transformer, or your own."),
     "protocols": ("measuring", "Measure one kernel as other tools do: why a figure is lower than theirs."),
+    "best-shape": (
+        "measuring",
+        "Search the m, n and k of the highest rate: what a device can reach at most.",
+    ),
     "tune": ("measuring", "Search a kernel's parameters on this device, and keep the winner."),
     "show": ("compare", "Show a saved run as a table, or in a format for other programs."),
     "plot": ("compare", "Draw charts from saved runs."),
@@ -120,6 +123,8 @@ class _Lazy(click.Group):
         except OSError as error:
             if error.filename is not None or error.errno not in _FULL:
                 raise
+            from gemmbench.model.units import reason_of
+
             _drop_output()
             _say(f"gemmbench: cannot write the output: {reason_of(error)}")
             status = EXIT_USAGE

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import RenderableType
+from rich.console import Group, RenderableType
 
 from gemmbench import UsageError, api
 from gemmbench.charts import named
@@ -29,6 +29,7 @@ from gemmbench.regress.check import Job
 from gemmbench.regress.compare import Comparison, outcome
 from gemmbench.regress.gate import Floor, floor
 from gemmbench.report.progress import row_label
+from gemmbench.report.table import Entry, catalogue
 
 
 @click.command()
@@ -277,8 +278,8 @@ def plot(files: tuple[Path, ...], kind: str | None, out: Path | None) -> None:
     from gemmbench import chart_views  # matplotlib takes a second to import
 
     if kind == "list":
-        for name, chart in chart_views.KINDS.items():
-            click.echo(f"{name:<14}{chart.idea}")
+        kinds = [Entry(name, "", chart.idea) for name, chart in chart_views.KINDS.items()]
+        running.show(Group(*catalogue(kinds, {"": "kinds of charts, with what they show"}, {})))
         return
     if not files:
         raise click.UsageError("Missing argument 'FILES...'.", click.get_current_context())

@@ -23,6 +23,7 @@ from gemmbench.options.measuring import (
     COMPUTE,
     EVERY_PROBE,
     FAMILIES,
+    BestShape,
     Gemm,
     Peak,
     Precision,
@@ -71,6 +72,9 @@ def _protocols(options: Protocols) -> None:
 
 peak, workloads = running.command(Peak, _peak), running.command(Workloads, _workloads)
 protocols = running.command(Protocols, _protocols)
+best_shape = running.command(
+    BestShape, lambda options: running.measure(options, running.as_text(options.format, options.quiet))
+)
 
 
 # --- What ``peak --describe`` tells of every probe, from the registries -------------------------------------
@@ -178,6 +182,9 @@ def tune(options: Tune) -> None:
                 click.echo(note, err=True)
     if options.plot and result(run).ranked:
         running.draw([run], "tune", options.plot, options.quiet)
+    if options.report and run.rows:
+        api.write_report([run], options.report)
+        running.say_wrote(options.report, options.quiet)
     if outcome.interrupted:
         where = f"{len(run.rows)} rows are saved in {outcome.path}; the same command goes on"
         click.echo(f"gemmbench: interrupted; {where}", err=True)

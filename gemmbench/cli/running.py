@@ -6,7 +6,7 @@ import functools
 import inspect
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from rich.console import RenderableType
@@ -24,7 +24,12 @@ from gemmbench.report.progress import row_label
 from gemmbench.suite.run import Outcome
 from gemmbench.suite.together import Group
 
+if TYPE_CHECKING:
+    from gemmbench.suite.best_shape import Search
+
 Command = Callable[..., Any]
+
+_MANY = 8  # lines of a chart: what a kernel adds to the one before is hard to see in it
 
 
 def takes(kind: type[Options]) -> Callable[[Command], Command]:
@@ -113,7 +118,7 @@ def measure(options: Measuring, as_text: Callable[[Run], str] | None = None) -> 
     with api.prepared(options, command_words()) as measurement:
         if options.dry_run:
             header = measurement.header
-            print_plan(measurement.plan, header.devices, header.policy, measurement.groups)
+            print_plan(measurement.plan, header.devices, header.policy, measurement.groups, options.search)
             return
         outcome, run = api.follow(measurement, options)
     if run.rows:
@@ -124,7 +129,15 @@ def measure(options: Measuring, as_text: Callable[[Run], str] | None = None) -> 
         api.point_to_doctor(run, options.quiet)
     _say_where(options, outcome)
     if options.plot and run.rows:
-        draw([run], api.chart_of(run, options), options.plot, options.quiet)
+        kind = api.chart_of(run, options)
+        draw([run], kind, options.plot, options.quiet)
+        if (
+            options.save
+            and kind is None
+            and len({row.title for row in run.rows}) > _MANY
+            and not options.quiet
+        ):
+            click.echo(f"gemmbench plot {options.save} --kind ladder shows what each kernel gains.", err=True)
     if options.report and run.rows:
         api.write_report([run], options.report)
         say_wrote(options.report, options.quiet)
@@ -136,9 +149,16 @@ def measure(options: Measuring, as_text: Callable[[Run], str] | None = None) -> 
 
 
 def print_plan(
-    plan: Plan, devices: Sequence[DeviceFacts], policy: Policy, groups: Sequence[Group] = ()
+    plan: Plan,
+    devices: Sequence[DeviceFacts],
+    policy: Policy,
+    groups: Sequence[Group] = (),
+    search: Search | None = None,
 ) -> None:
-    """Say what would be measured, on one device after another and, group by group, on several at once."""
+    """Say what would be measured, on one device after another and, group by group, on several at once.
+
+    Of a search a case is every shape of a kernel.
+    """
     console = api.stdout()
     for device in devices:
         console.print(Text(device.title))
@@ -146,7 +166,7 @@ def print_plan(
     for step in plan:
         if isinstance(step, Case):
             cases += 1
-            console.print(Text(f"  run   {step.label}"))
+            console.print(Text(f"  search  {step.title} {step.dtype}" if search else f"  run   {step.label}"))
         else:
             row = step.row
             what = (
@@ -159,7 +179,7 @@ def print_plan(
         if group.cases:
             cases += 1
             console.print(Text(f"  run   {group.label}"))
-    each_s = cases * policy.budget_s
+    each_s = cases * (search.budget_s if search else policy.budget_s)
     shares = policy.total_s is not None and policy.total_s < each_s
     time = f"about {policy.total_s:.0f} s" if shares else f"at most about {each_s:.0f} s"
     console.print(Text(f"{cases} cases, {time} of sampling"))

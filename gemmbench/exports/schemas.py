@@ -30,6 +30,10 @@ _OPTIONAL = (
     "own",
     "protocols",
     "sustained",
+    "took_s",
+    "burst_gflops",
+    "burst_gflops_low",
+    "burst_gflops_high",
 )
 _FLAT_ONLY = (
     "alpha", "beta", "state", "clock_mhz", "limits", "other_cores", "steal_cores", "switches", "verdict",

@@ -53,7 +53,7 @@ def standing(row: Row) -> str:
 def series(run: Run) -> Iterator[Series]:
     """Every series of a run: the ok rows in each scope that was measured, innermost first."""
     for row, benchmark in zip(run.rows, labels(run), strict=True):
-        for scope in row.samples if standing(row) == "ok" else ():
+        for scope in row.samples if standing(row) == "ok" and row.kind != "look" else ():
             if times := rates.summary(row, scope):
                 moved = rates.byte_rate(row) if scope == rates.finest_scope(row) else None
                 yield Series(

@@ -22,6 +22,7 @@ from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean
 from gemmbench.report.sample import sample
 from gemmbench.stats import rates as derive
+from gemmbench.stats.conditions import disturbed_points
 from gemmbench.stats.panels import Series, Setting, common_problem, series, settings, sweep_axis
 
 _BAR = 0.62
@@ -97,7 +98,10 @@ def ladder(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
             tuple(rung for rung in all_rungs if not rung.is_host),
             tuple(rung for rung in all_rungs if rung.is_host),
             peak,
-            tuple(_about(subject, peak)),
+            (
+                *disturbed_points([(run, rung.rows[dtype]) for rung in all_rungs if dtype in rung.rows]),
+                *_about(subject, peak),
+            ),
         )
         if len(chart.rates) >= 2:
             lines = len(chart.rungs) + len({rung.family for rung in chart.rungs}) + chart.words + 1
@@ -237,7 +241,8 @@ class Types:
     def look(self, dtype: str) -> tuple[str, str]:
         """Colour and marker of a data type, the same in every chart."""
         index = list(dict.fromkeys((*GEMM_DTYPES, *DTYPES))).index(dtype)  # of the first, no two are alike
-        return pane.COLOURS[index % len(pane.COLOURS)], _MARKERS[index % len(_MARKERS)]
+        again = index // len(pane.COLOURS)  # how many types had the colour before
+        return pane.COLOURS[index % len(pane.COLOURS)], _MARKERS[(index + again) % len(_MARKERS)]
 
 
 def precision(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:

@@ -317,7 +317,7 @@ def predict(instrument: Instrument, case: Case, device: DeviceFacts | None, poli
         nonlocal is_exact
         with instrument.prepare(case, device, quick, problem=smaller) as handle:
             if not is_exact:
-                _check_exact(case, handle)
+                check_exact(case, handle)
                 is_exact = True
             clock = handle.prepared.clocks[0]
             handle.watch.begin()
@@ -333,7 +333,8 @@ def predict(instrument: Instrument, case: Case, device: DeviceFacts | None, poli
     return is_exact
 
 
-def _row(case: Case, handle: Handle) -> Row:
+def row_of(case: Case, handle: Handle) -> Row:
+    """A case's row as it was prepared, without its samples."""
     prepared = handle.prepared
     return replace(
         case.row("ok"),
@@ -345,11 +346,15 @@ def _row(case: Case, handle: Handle) -> Row:
     )
 
 
-def _check_exact(case: Case, handle: Handle) -> None:
-    """Run a case's kernels on shapes around the tile, with guard cells and NaN where nothing may be read."""
+def check_exact(case: Case, handle: Handle) -> None:
+    """Run a case's kernels on shapes around the tile, with guard cells and NaN where nothing may be read.
+
+    Raises:
+        WrongError: the answer is wrong.
+    """
     check = handle.verify("exact").check
     if check.verdict == "wrong":
-        row = replace(_row(case, handle), memory="")  # the operands were not touched
+        row = replace(row_of(case, handle), memory="")  # the operands were not touched
         raise WrongError(replace(row, status="wrong", reason="; ".join(check.reasons), check=check))
 
 
@@ -360,9 +365,9 @@ def verified_row(case: Case, handle: Handle, is_exact: bool) -> Row:
         WrongError: the answer is wrong.
     """
     if not is_exact:
-        _check_exact(case, handle)
+        check_exact(case, handle)
     verified = handle.verify("before")
-    row = replace(_row(case, handle), check=verified.check, launches=verified.launches)
+    row = replace(row_of(case, handle), check=verified.check, launches=verified.launches)
     if verified.matrices:
         row = replace(row, matrices=verified.matrices)
     if row.check.verdict == "wrong":
@@ -540,5 +545,6 @@ def _skipped(trial: Trial, predicted_s: float, policy: Policy) -> NotMeasuredErr
 
 def _within(problem: Gemm, edge: int) -> Gemm:
     """The problem with no dimension longer than an edge, and no more of a batch than is a cube of that."""
-    one = replace(problem, m=min(problem.m, edge), n=min(problem.n, edge), k=min(problem.k, edge))
-    return replace(one, batch=max(1, min(problem.batch, edge**3 // max(1, one.m * one.n * one.k))))
+    cube = replace(problem, m=min(problem.m, edge), n=min(problem.n, edge), k=min(problem.k, edge))
+    most = edge**3 // max(1, cube.m * cube.n * cube.k)
+    return replace(cube, batch=max(1, min(problem.batch, most)))

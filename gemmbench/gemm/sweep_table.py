@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from rich.console import Group, RenderableType
@@ -21,6 +21,7 @@ from gemmbench.report import notes
 from gemmbench.report.notes import STYLES, WORDS, Where, places, shape
 from gemmbench.report.table import Cell, Note, Sheet, heading, unbroken
 from gemmbench.stats import rates
+from gemmbench.stats.conditions import disturbed
 from gemmbench.stats.panels import BreakEven, Panel, Series, baseline, break_evens, panels
 
 
@@ -40,6 +41,9 @@ def sheets(
     ]
 
 
+_COLUMNS_AT = "; of peak at the row's best size, host/device at its largest"
+
+
 def _sheet(run: Run, panel: Panel, scope: str) -> Sheet:
     unsuited = notes.unsuited(run, panel.rows)
     panel = replace(panel, series=tuple(each for each in panel.series if each.variant not in unsuited))
@@ -50,20 +54,23 @@ def _sheet(run: Run, panel: Panel, scope: str) -> Sheet:
         for series in panel.series
         for size in sizes
     }
+    variants = {series.variant for series in panel.series}
     compared = {
-        (series, size): rates.compared_rate(run, panel.device, series.rows.get(size), scope)
+        (series, size): rates.compared_rate(run, panel.device, row, scope)
         for series, size in reached
+        # `auto` does not compete with the kernel that it took.
+        if not ((row := series.rows.get(size)) and rates.what_ran(row) in variants - {series.variant})
     }
-    best = {size: rates.best_of(compared[series, size] for series in panel.series) for size in sizes}
+    best = {size: rates.best_of(compared.get((series, size)) for series in panel.series) for size in sizes}
 
     def cell(series: Series, size: int) -> Cell:
-        is_best = best[size] is not None and compared[series, size] == best[size]
+        is_best = best[size] is not None and compared.get((series, size)) == best[size]
         return notes.figure(series.rows.get(size), reached[series, size], is_best, run)
 
     return Sheet(
         heading=heading(run, panel.device, panel.dtype),
         caption=f"{panel.dtype} {rates.unit(panel.dtype)}, {scope} scope, over {panel.shape}; "
-        "* best of its column",
+        f"* best of its column{_COLUMNS_AT if len(sizes) > 1 else ''}",
         blocks=(tuple(map(str, sizes)), ("of peak", "host/device"), *([(versus,)] if versus else [])),
         rows=tuple(
             (
@@ -85,7 +92,7 @@ def _sheet(run: Run, panel: Panel, scope: str) -> Sheet:
             *notes.remarks(panel.rows, where),
             *notes.warnings(run, panel.device),
             *notes.combinations(panel.rows, scope, where),
-            *(_conclusion(panel) if any(reached.values()) else []),
+            *(_conclusion(run, panel) if any(reached.values()) else []),
         ),
     )
 
@@ -139,7 +146,7 @@ def _largest_versus(series: Series, scope: str) -> Cell:
     return versus_cell(next(rows, None), scope)
 
 
-def _conclusion(panel: Panel) -> list[Note]:
+def _conclusion(run: Run, panel: Panel) -> list[Note]:
     """From which size a kernel beats the host's BLAS: the earliest, and the fastest if that is another."""
     if not panel.sizes or not any(series.is_kernel for series in panel.series):
         return []
@@ -160,7 +167,13 @@ def _conclusion(panel: Panel) -> list[Note]:
     if ordinary is not None:
         text = _sentence(ordinary, axis, rival) if ordinary.size else _none((ordinary,), axis, rival)
         sentences.append(f"with arrays in ordinary (pageable) memory: {text}")
-    return [Note("Break-even", "; ".join(sentences) + ".", "bold")]
+    involved = (*host.rows.values(), *earliest.kernel.rows.values())
+    doubt = (
+        " (some of these rows were disturbed: measure again)"
+        if any(disturbed(run, row) for row in involved)
+        else ""
+    )
+    return [Note("Break-even", "; ".join(sentences) + f"{doubt}.", "bold")]
 
 
 def _none(evens: Sequence[BreakEven], axis: str, rival: str) -> str:
@@ -390,7 +403,40 @@ def gemm(run: Run) -> RenderableType:
     below = dict.fromkeys((*idle, *alarms))
     if below:
         pages += [Text(""), Sheet(notes=tuple(below))]
+    for sheet in _rankings(run, gemms):
+        pages += [Text(""), sheet]
     return Group(*pages)
+
+
+_LEAST_RANKED = 3  # kernels: two pages are seen at a glance
+
+
+def _rankings(run: Run, gemms: Sequence[Row]) -> Iterator[Sheet]:
+    """For each device, type and problem, the kernels by their rates; none where there are few."""
+    scope = rates.view_scope(run)
+    subjects = dict.fromkeys((row.device, row.dtype, row.problem) for row in gemms if row.device != HOST)
+    for device, dtype, problem in subjects:
+        rated = [
+            (rate, row)
+            for row in gemms
+            if (row.dtype, row.problem) == (dtype, problem) and row.device in (device, HOST)
+            if row.variant != AUTO and (rate := rates.compared_rate(run, device, row, scope))
+        ]
+        rated.sort(key=lambda each: -each[0])
+        if len(rated) >= _LEAST_RANKED:
+            best = rated[0][0]
+            yield Sheet(
+                caption=f"ranking: {dtype} {rates.unit(dtype)}, {scope} scope",
+                blocks=((rates.unit(dtype), "of the best"),),
+                rows=tuple(
+                    (
+                        Cell(notes.marked(run, row, clean(row.title))),
+                        Cell(units.gflops(rate), best=rate == best),
+                        Cell(units.percent(rate / best)),
+                    )
+                    for rate, row in rated
+                ),
+            )
 
 
 def _kernel_of(row: Row) -> tuple[object, ...]:

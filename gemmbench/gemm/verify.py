@@ -15,6 +15,7 @@ from gemmbench.model.problem import Gemm
 GUARD = 37.0  # what the cells around C hold; exact in every data type
 _BLOCK = 1024  # rows converted to double at a time
 _CHAR = 128  # integers lie from -128 to 127
+_REPEATED = 1_000_003  # numbers of a block that is repeated: a prime, so that no two rows begin alike
 
 
 def random_operands(
@@ -23,7 +24,7 @@ def random_operands(
     """op(A) (m x k), op(B) (k x n) and C (m x n) of every problem, one below the other, uniform in [-1, 1).
 
     Never zeros, which some devices run faster, unless they are asked for, to show by how much; or normal, as
-    torch.randn has them.
+    torch.randn has them; or a block over and over.
 
     They are as a device stores them: bfloat16 as its bits. tf32 is stored as float with all of float's
     digits, as a user's matrices are, so that a device has to drop some. Integers are uniform over all that a
@@ -41,10 +42,12 @@ def random_operands(
         drawn = np.float64 if dtype.itemsize == 8 else np.float32
         if how == "normal":
             return _stored(rng.standard_normal((rows, columns), dtype=drawn), dtype)
-        values = rng.random((rows, columns), dtype=drawn)
+        shape = (1, min(rows * columns, _REPEATED)) if how == "repeated" else (rows, columns)
+        values = rng.random(shape, dtype=drawn)
         values *= 2
         values -= 1
-        return _stored(values, dtype)
+        stored = _stored(values, dtype)
+        return np.resize(stored, (rows, columns)) if how == "repeated" else stored
 
     dtype = DTYPES[problem.dtype]
     return (
@@ -64,7 +67,7 @@ def integer_operands(problem: Gemm, seed: int = 1) -> tuple[ReferenceArray, Refe
     """
     dtype, result = DTYPES[problem.dtype], problem.result
     most = 2 if dtype.is_float else _CHAR
-    exact = 2 / result.eps if result.is_float else result.largest
+    exact = 2 / _sums_eps(result) if result.is_float else result.largest
     if _largest_sum(problem, most) > exact:
         raise ValueError(f"k = {problem.k} is too large for exact sums in {result.name}")
     rng = np.random.default_rng((seed, problem.m, problem.n, problem.k))
@@ -79,6 +82,11 @@ def integer_operands(problem: Gemm, seed: int = 1) -> tuple[ReferenceArray, Refe
         draw(problem.k, problem.n, dtype),
         draw(problem.m, problem.n, result),
     )
+
+
+def _sums_eps(result: DType) -> float:
+    """Of the least type in which sums of a C of this type are kept: never bfloat16, which is stored only."""
+    return DTYPES["half"].eps if result.name == "bfloat16" else result.eps
 
 
 def could_overflow(problem: Gemm) -> bool:
@@ -230,9 +238,10 @@ class ExactTest:
                 _BEHIND + room * layout.ldc,
             ),
         }
-        return cls(
-            problem, layout, host, exact_product(problem, a, b, c), _numbers(a, dtype), _numbers(b, dtype)
-        )
+        expected = exact_product(problem, a, b, c)
+        if result.name == "bfloat16":  # the sum is exact, and rounded once
+            expected = decode(encode(expected, result), result)
+        return cls(problem, layout, host, expected, _numbers(a, dtype), _numbers(b, dtype))
 
     @property
     def described(self) -> str:
@@ -252,7 +261,11 @@ class ExactTest:
         guard = np.concatenate([inside[:, n:].ravel(), result[m * ldc :]])
         if (guard == result.dtype.type(GUARD)).all():
             batch = self.problem.batch
-            pairs = zip(stack(self.expected, batch), stack(inside[:, :n], batch), strict=True)
+            pairs = zip(
+                stack(self.expected, batch),
+                stack(decode(inside[:, :n], self.problem.result), batch),
+                strict=True,
+            )
             each = (compare_exactly(right, got, tile) for right, got in pairs)
             number, wrong = next(((i, text) for i, text in enumerate(each) if text), (0, ""))
             wrong = f"in problem {number} of a batch, {wrong}" if wrong and batch > 1 else wrong

@@ -60,8 +60,11 @@ class Policy:
         return self.budget_s if self.share_s is None else self.share_s
 
 
-Values = Literal["uniform", "normal", "zeros"]
-"""How operands are generated. Some devices run zeros faster, so that only `gemm.protocols` asks for them."""
+Values = Literal["uniform", "normal", "zeros", "repeated"]
+"""How operands are generated. Some devices run zeros faster, so that only `gemm.protocols` asks for them.
+
+repeated: a block of uniform numbers over and over, which is quick to make; for what is not verified.
+"""
 
 
 @dataclass(frozen=True)
@@ -242,6 +245,7 @@ class Finished:
 
     row: Row
     resumed: bool = False  # it was in the file already
+    is_planned: bool = True  # one of the cases that `Planned` counts
 
 
 Event = Planned | Started | Staged | Finished

@@ -24,7 +24,8 @@ from gemmbench.model.units import listed
 SHOWN = 8  # rows and columns of a matrix whose numbers a row keeps
 
 Elements = tuple[tuple[float, ...], ...]  # of a matrix, row by row
-Kind = Literal["gemm", "peak", "bandwidth", "transfer", "latency", "lowering", "protocols"]
+Kind = Literal["gemm", "peak", "bandwidth", "transfer", "latency", "lowering", "protocols", "look"]
+"""A look is a short one at a problem, in the search of `suite.best_shape`: its C is not verified."""
 Status = Literal["ok", "wrong", "unsupported", "skipped", "failed", "crashed", "timed-out"]
 Verdict = Literal["ok", "wrong", "suspect", "none"]
 RanOn = Literal["device", "matrix", "host"]
@@ -278,10 +279,11 @@ class Row:
     )
     burst: dict[str, Scope] = field(
         default_factory=dict
-    )  # of a settled peak that power limits: the samples of the other state
+    )  # of a settled peak that power limits, and of a best shape: the samples of the other state
     sustained: Sustained | UnsetType = UNSET  # what followed its samples, where a long run was asked for
     protocols: tuple[ProtocolSamples, ...] | UnsetType = UNSET  # of kind protocols, whose `samples` is empty
     own: str | UnsetType = UNSET  # of a user's own kernel, the name of its file
+    took_s: Positive | UnsetType = UNSET  # of a look: with its operands, and with what it waited for
 
     @property
     def key(self) -> RowKey:

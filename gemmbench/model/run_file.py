@@ -209,7 +209,7 @@ def _check_row(path: Path, number: int, row: Row, header: Header) -> None:
             raise bad(f"parameters.{name}", f"{count!r} is not a whole number of 1 or more")
     if row.kind == "transfer" and "bytes" not in row.parameters:
         raise bad("parameters.bytes", "a transfer row must have it")
-    if row.kind in ("gemm", "protocols") and row.problem is None:
+    if row.kind in ("gemm", "protocols", "look") and row.problem is None:
         raise bad("problem", f"a {row.kind} row must have one")
     if row.kind == "protocols" and row.samples:
         raise bad("samples", "a protocols row has none beside its protocols'")
@@ -342,7 +342,7 @@ class RunFile:
 
 # What only says where output goes, and how many words follow it.
 _OUTPUT_OPTIONS = {
-    **dict.fromkeys(("--save", "--plot", "--report"), 1),
+    **dict.fromkeys(("--save", "--plot", "--report", "--format"), 1),
     **dict.fromkeys(("--resume", "--force", "--quiet", "--verbose", "-q", "-v", "-vv", "-qv", "-vq"), 0),
 }
 

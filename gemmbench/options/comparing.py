@@ -26,6 +26,7 @@ from gemmbench.options.declare import (
     FILE,
     INPUT,
     LENGTH,
+    PAGE,
     SIZE,
     Choice,
     Count,
@@ -35,6 +36,7 @@ from gemmbench.options.declare import (
     check_folder,
     check_overwriting,
     check_plot_path,
+    check_report_path,
     choose,
     choose_dtypes,
     choose_sizes,
@@ -439,6 +441,7 @@ class Tune(Options):
     )
     top: int = option("Configurations shown.", SIZE, 10, shell=True)
     plot: Path | None = option("Draw the search.", FILE, metavar=CHART)
+    report: Path | None = option("Write a page with all tables and charts.", FILE, metavar=PAGE)
     dry_run: bool = flag("Say how large the space is, and measure nothing.", shell=True)
     forget: bool = flag("Drop what was kept for the device (and --kernel, --dtype).", shell=True)
     quiet: bool = flag("No progress, no advice: the table only.", flags=("-q", "--quiet"))
@@ -450,9 +453,10 @@ class Tune(Options):
         if self.variant is None and not self.forget:
             raise UsageError("--kernel is missing: which kernel to tune (gemmbench kernels lists them)")
         check_plot_path(self.plot)
+        check_report_path(self.report)
         if self.cache:
             check_folder("--cache", self.cache)
-        named = (("--cache", self.cache), ("--plot", self.plot))
+        named = (("--cache", self.cache), ("--plot", self.plot), ("--report", self.report))
         outputs = [(name, path) for name, path in named if path is not None]
         check_overwriting(outputs, kernel_inputs(self.kernel_files))
 

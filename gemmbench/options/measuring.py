@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -20,7 +20,7 @@ from gemmbench.measure.host import cores
 from gemmbench.model.case import MEMORY_MODES, Case, Operands, Plan, Policy, Skip
 from gemmbench.model.conditions import STATES, State
 from gemmbench.model.device import DeviceFacts
-from gemmbench.model.dtypes import GEMM_DTYPES
+from gemmbench.model.dtypes import DTYPES, GEMM_DTYPES, GEMM_DTYPES_HELP
 from gemmbench.model.problem import Gemm as Problem
 from gemmbench.model.problem import leading
 from gemmbench.model.row import MATHS, SCOPES
@@ -76,7 +76,7 @@ from gemmbench.suite.plan import (
 )
 
 if TYPE_CHECKING:
-    pass
+    from gemmbench.suite.best_shape import Search
 
 DEFAULT_BUDGET_S = 3.0
 DEFAULT_TOTAL_S = 80.0  # of a run's GEMM rows, where no budget is given
@@ -202,6 +202,11 @@ class Measuring(Options):
         """How long the fastest row of each device runs on."""
         return 0.0
 
+    @property
+    def search(self) -> Search | None:
+        """What is searched for, if anything is."""
+        return None
+
     def plan(self, devices: Sequence[DeviceFacts], find_tuned: FindTuned) -> Plan:
         """What is measured on these devices.
 
@@ -311,7 +316,7 @@ class Ladder(Measuring):
     )
     kernel_files: tuple[Path, ...] = kernel_files_option()
     dtype: str | None = option(
-        f"{', '.join(GEMM_DTYPES)} (int8); several with commas.",
+        f"{GEMM_DTYPES_HELP}; several with commas.",
         default="float",
         metavar="TYPES",
         names=names.DTYPES,
@@ -446,7 +451,8 @@ class Ladder(Measuring):
         steps: Plan = bandwidth_plan(devices) if self.peak else ()
         for dtype in self.dtypes:
             if self.peak:
-                steps += self._peaks(devices, dtype)
+                peaks = self._peaks(devices, dtype)
+                steps += tuple(step for step in peaks if step not in steps)  # every fp8 has the same
             steps += self._gemms(devices, dtype, find_tuned)
         return steps
 
@@ -490,7 +496,8 @@ def peak_steps(devices: Sequence[DeviceFacts], dtype: str, kernels: Iterable[Var
         if dtype in device.dtypes:
             steps += peak_plan([device], [dtype], quick_widths(device, dtype), first=index, reach="plain")
         if matrix:
-            steps += peak_plan([device], [dtype], (), first=index, reach="matrix")
+            kind = DTYPES[dtype].instruction
+            steps += peak_plan([device], [kind], (), first=index, reach="matrix")
     return steps
 
 
@@ -689,7 +696,7 @@ class Gemm(Ladder, Sustaining):
     c: Path | None = option("Your own C (m x n), for beta.", INPUT, metavar="C.npy")
     out: Path | None = option("Write the result; needs one --kernel.", INPUT, metavar="OUT.npy")
     dtype: str | None = option(
-        f"{', '.join(GEMM_DTYPES)} (int8); several with commas.  [default: float]",
+        f"{GEMM_DTYPES_HELP}; several with commas.  [default: float]",
         metavar="TYPES",
         names=names.DTYPES,
     )
@@ -804,6 +811,111 @@ class Gemm(Ladder, Sustaining):
 
 
 @dataclass(frozen=True, kw_only=True)
+class BestShape(Ladder):
+    """Search the m, n and k of the highest rate: what a device can reach at most.
+
+    What others publish as "maximum achievable matmul FLOPS". Squares first, then whatever neighbour is
+    faster, in finer and finer steps. The search only chooses: its few best shapes are taken in turn again,
+    the best of these is prepared anew and verified, and its median is reported, in bursts and settled.
+    Ctrl-C keeps what --save has; --resume searches on.
+    """
+
+    command: ClassVar[str] = "best-shape"
+    chart: ClassVar[str | None] = "best-shape"
+
+    kernels: str = option(
+        "Kernels and libraries, each searched by itself; several with commas. best: the first of gemmbench's "
+        "own that the device runs.",
+        default="best",
+        flags=("--kernel",),
+        metavar="NAMES",
+        names=names.kernels,
+    )
+    budget: float = option(
+        "For each kernel and type: two thirds to search, the rest to measure the best.",
+        Number(0),
+        60.0,
+        metavar="SECONDS",
+    )
+    state: State = option(
+        "What the search compares: bursts, the first 0.1 s after a rest, before power limits the device, or "
+        "settled rates, which take seconds each. The best is measured in both.",
+        Choice(STATES),
+        "burst",
+    )
+    min: int | None = option("The least m, n and k.  [default: 1024 on a card, else 256]", SIZE)
+    max: int = option("The largest.", SIZE, 16384)
+    step: int | None = option("They are multiples of this.  [default: 128 on a GPU, else 32]", SIZE)
+    m: int | None = option("Rows of A and C, if they are to stay as they are.", SIZE, flags=("-m",))
+    n: int | None = option("Columns of B and C, likewise.", SIZE, flags=("-n",))
+    k: int | None = option("Columns of A and rows of B, likewise.", SIZE, flags=("-k",))
+    dtype: str | None = option(
+        f"{', '.join(GEMM_DTYPES)} (int8); several with commas.",
+        default="float",
+        metavar="TYPES",
+        names=names.DTYPES,
+    )
+    format: str = option(FORMAT, Choice(RUN_FORMATS), "table", shell=True, metavar="FORMAT")
+    concurrent: bool = hidden(False)
+    cold: bool = hidden(False)
+    energy: bool = hidden(False)
+    baseline: str = hidden("none")
+    versus: str | None = hidden(None)
+    alpha: float = hidden(1.0)
+    beta: float = hidden(0.0)
+    scope: str | None = hidden("device")
+    peak: bool = hidden(False)
+    remeasure: bool = hidden(False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.min is not None and self.min > self.max:
+            raise UsageError(f"--min {self.min} is more than --max {self.max}")
+        if (self.step or 1) > self.max:
+            raise UsageError(f"--step {self.step} is more than --max {self.max}: there is no such length")
+        if ladder.AUTO in self.named:
+            raise UsageError("auto takes another kernel for each problem: name the kernel with --kernel")
+        axes = self.axes
+        if max(len(axes.maths), len(axes.threads), *map(len, axes.grid.values()), 1) > 1:
+            raise UsageError("best-shape searches shapes: --param, --math and --threads take one value each")
+
+    @property
+    def policy(self) -> Policy:
+        """Of the rows that are reported, which are settled; they may take as long as the longest looks."""
+        budget_s = max(DEFAULT_BUDGET_S, self.budget / 10)
+        limit_s = 60 + 20 * budget_s if self.time_limit is None else self.time_limit
+        return replace(super().policy, budget_s=budget_s, total_s=None, time_limit_s=limit_s, state="settled")
+
+    @property
+    def search(self) -> Search:
+        from gemmbench.suite.best_shape import Search
+
+        fixed = self.m, self.n, self.k
+        return Search(self.budget, self.state, self.min, self.max, self.step, fixed, self.seed)
+
+    @property
+    def shapes(self) -> tuple[Shape, ...]:
+        """Where plans begin: the search takes others."""
+        least = min(self.min or 256, self.max)
+        return (Shape("", self.m or least, self.n or least, self.k or least, batch=self.batch),)
+
+    def plan(self, devices: Sequence[DeviceFacts], find_tuned: FindTuned) -> Plan:
+        """A case for each device, type and kernel."""
+        return first_able(super().plan(devices, find_tuned), optional_kernels(self.kernels, self.own))
+
+
+def first_able(plan: Plan, optional: Collection[str]) -> Plan:
+    """A plan without `auto`; of each device and type, of the optional kernels only the first that it runs."""
+    kept: dict[tuple[object, ...], Case | Skip] = {}
+    for step in plan:
+        what = step.row if isinstance(step, Skip) else step
+        key = what.device, what.dtype, "" if what.variant in optional else what.variant
+        if what.variant != ladder.AUTO and not isinstance(kept.get(key), Case):
+            kept[key] = step
+    return tuple(kept.values())
+
+
+@dataclass(frozen=True, kw_only=True)
 class Protocols(Ladder):
     """Measure one kernel as other tools do: why a figure is lower than theirs.
 
@@ -837,11 +949,11 @@ class Protocols(Ladder):
         Number(0),
         metavar="SECONDS",
     )
-    dtype: str | None = option(f"{', '.join(GEMM_DTYPES)} (int8).", default="float", metavar="TYPE")
+    dtype: str | None = option(f"{GEMM_DTYPES_HELP}.", default="float", metavar="TYPE")
     describe: bool = flag(
         "Say what every protocol does and where it is described, and measure nothing.", shell=True
     )
-    format: str = option("", Choice(RUN_FORMATS), "table", shell=True)
+    format: str = option(FORMAT, Choice(RUN_FORMATS), "table", shell=True, metavar="FORMAT")
     concurrent: bool = hidden(False)
     cold: bool = hidden(False)
     state: State = hidden("settled")
@@ -898,15 +1010,9 @@ class Protocols(Ladder):
 
     def plan(self, devices: Sequence[DeviceFacts], find_tuned: FindTuned) -> Plan:
         """One case for each device: of several kernels, the first that it runs."""
-        steps = super().plan(devices, find_tuned)
-        kept: dict[int, Case | Skip] = {}
-        for step in steps:
-            what = step.row if isinstance(step, Skip) else step
-            if what.variant != ladder.AUTO and not isinstance(kept.get(what.device), Case):
-                kept[what.device] = step
         return tuple(
             replace(step, kind="protocols", protocols=self.names, rounds=self.rounds)
             if isinstance(step, Case)
             else Skip(replace(step.row, kind="protocols"))
-            for step in kept.values()
+            for step in first_able(super().plan(devices, find_tuned), {each.name for each in self.variants})
         )

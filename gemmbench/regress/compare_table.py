@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from junitparser import Failure, JUnitXml, Skipped, TestCase, TestSuite
 from rich.console import RenderableType
 
 from gemmbench.model import units
@@ -17,6 +17,9 @@ from gemmbench.regress.compare import Comparison, Line
 from gemmbench.regress.verdict import VERDICTS, Verdict
 from gemmbench.report.notes import places, shape
 from gemmbench.report.table import Cell, Note, Sheet, finite, sheet_markdown, stack
+
+if TYPE_CHECKING:
+    from junitparser import TestCase
 
 STYLES: dict[Verdict, str] = {
     "slower": "bold red",
@@ -30,6 +33,8 @@ STYLES: dict[Verdict, str] = {
     "faster": "green",
 }
 _MANY = 40  # lines; beyond it those that say nothing new are counted
+_ONE_SIDED: tuple[Verdict, ...] = ("missing", "new")  # and these are listed below the table
+_SMALL = 0.1  # ratios below it keep their digits
 _MOST_ANNOTATIONS = 10  # that GitHub shows of one step
 
 
@@ -58,7 +63,7 @@ def sheets(comparison: Comparison, every: bool = False) -> list[Sheet]:
         groups.setdefault(line.key[1], []).append(line)
     devices = sorted(groups, key=lambda device: (device == HOST, device))
     every_sheet = (_sheet(comparison, groups[device], names, hidden) for device in devices)
-    shown = [sheet for sheet in every_sheet if sheet.rows]
+    shown = [sheet for sheet in every_sheet if sheet.rows or sheet.notes]
     same = comparison.counts["same"] if hidden else 0
     last = Sheet(
         notes=(
@@ -76,7 +81,7 @@ def sheets(comparison: Comparison, every: bool = False) -> list[Sheet]:
 
 
 def _sheet(comparison: Comparison, lines: Sequence[Line], names: Mapping[int, str], hidden: bool) -> Sheet:
-    shown = [line for line in lines if not hidden or line.verdict != "same"]
+    shown = [line for line in lines if not hidden or line.verdict not in ("same", *_ONE_SIDED)]
     typed = len({line.row.dtype for line in comparison.lines}) > 1
 
     def cells(line: Line) -> tuple[Cell, ...]:
@@ -100,7 +105,7 @@ def _sheet(comparison: Comparison, lines: Sequence[Line], names: Mapping[int, st
         blocks=(("change", "verdict"), ("interval",), ("base", "new")),
         rows=tuple(map(cells, shown)),
         left=frozenset({"verdict"}),
-        notes=tuple(_reasons(lines, names)),
+        notes=(*(_one_sided(lines, names) if hidden else ()), *_reasons(lines, names)),
     )
 
 
@@ -125,8 +130,8 @@ def conclusion(comparison: Comparison) -> str:
     verdicts = f"{counted}, of {count} row{'' if count == 1 else 's'}; threshold {threshold}."
     if not (comparison.resolution and comparison.resolution.is_coarse):
         return verdicts
-    found = change(1 + comparison.resolution.typical)
-    return f"{verdicts} Too coarse for it: in a typical row {found} is the least that would have been found."
+    least = change(1 + comparison.resolution.typical)
+    return f"{verdicts} Too coarse for it: in a typical row {least} is the least that would have been found."
 
 
 def resolution(comparison: Comparison) -> str:
@@ -143,6 +148,18 @@ def why_nothing(comparison: Comparison) -> str:
     reasons = [line.reason or VERDICTS[line.verdict] for line in comparison.lines]
     reasons += [f"{count} rows {why}" for why, count in comparison.left_out.items()]
     return "; ".join(dict.fromkeys(map(clean, reasons))) or "the runs have no rows"
+
+
+def _one_sided(lines: Sequence[Line], names: Mapping[int, str]) -> list[Note]:
+    """The rows that only one of the runs has: what they are of, in a few lines."""
+    notes = []
+    for verdict in _ONE_SIDED:
+        group = [line for line in lines if line.verdict == verdict and not line.reason]
+        if group:
+            counted = "1 row" if len(group) == 1 else f"{len(group)} rows"
+            text = f"{counted}: {_places(group, names)}; -v shows each"
+            notes.append(Note(verdict, text, STYLES[verdict]))
+    return notes
 
 
 def _reasons(lines: Sequence[Line], names: Mapping[int, str]) -> list[Note]:
@@ -206,7 +223,9 @@ def cost(line: Line, value: float | None) -> str:
     """A time, or a ratio of two."""
     if value is None:
         return ""
-    return f"x {units.number(value)}" if line.reference is not None else units.seconds(value)
+    if line.reference is None:
+        return units.seconds(value)
+    return f"x {units.number(value) if value >= _SMALL else f'{value:.3g}'}"
 
 
 def where(row: Row) -> str:
@@ -375,6 +394,8 @@ def to_junit(comparison: Comparison, strict: bool = False, missing_fails: bool =
         strict: inconclusive rows fail.
         missing_fails: rows that were not compared fail.
     """
+    from junitparser import JUnitXml, TestSuite  # a tenth of a second, of which no other command has any use
+
     suite = TestSuite("gemmbench compare")
     suite.add_property("conclusion", _text(conclusion(comparison)))
     for line in comparison.lines:
@@ -387,6 +408,8 @@ def to_junit(comparison: Comparison, strict: bool = False, missing_fails: bool =
 
 
 def _case(line: Line, fails: bool) -> TestCase:
+    from junitparser import Failure, Skipped, TestCase
+
     case = TestCase(_text(full_name(line)), classname=_text(f"gemmbench.{clean(line.device)}"))
     case.time = line.new_s if line.new_s is not None and line.reference is None else 0.0
     if fails:

@@ -99,7 +99,7 @@ class Progress(Bar):
         elif isinstance(event, Staged):
             self._update(description=f"{self._label}: {clean(event.stage)}")
         elif isinstance(event, Finished):
-            if not event.resumed:
+            if event.is_planned and not event.resumed:
                 self._left.finish(now)
                 self._update(advance=1)
             self._say(line(event.row))

@@ -268,14 +268,24 @@ def _block(lines: list[str], width: int) -> str:
         return "\n".join(lines)
     if not any("  " in line.strip() for line in lines):
         return _filled(" ".join(line.strip() for line in lines), width)
-    gutters = [column for column in range(_GUTTER, width + _GUTTER) if _is_gutter(lines, column)]
-    if len(lines) == 1 or not gutters:
+    gutters = _gutters(lines, width)
+    if not gutters:
+        # A formula right below a drawing is no part of it.
+        for count in range(len(lines) - 1, 1, -1):
+            if _gutters(lines[:count], width):
+                return f"{_block(lines[:count], width)}\n\n{_block(lines[count:], width)}"
         return "\n".join(_hanging(line, width) for line in lines)
     column = gutters[-1]
     drawing = [line[:column].rstrip() for line in lines]
     words = textwrap.dedent("\n".join(line[column:].rstrip() for line in lines)).strip("\n")
     beside = [line for line in words.splitlines() if line]
     return "\n".join(line for line in drawing if line) + "\n\n" + _block(beside, width)
+
+
+def _gutters(lines: Sequence[str], width: int) -> list[int]:
+    """The columns at which a drawing of several lines can be parted from the words beside it."""
+    columns = range(_GUTTER, width + _GUTTER) if len(lines) > 1 else ()
+    return [column for column in columns if _is_gutter(lines, column)]
 
 
 def _hanging(line: str, width: int) -> str:
@@ -297,7 +307,7 @@ def _filled(text: str, width: int, first: str = "", further: str = "") -> str:
     )
 
 
-def _is_gutter(lines: list[str], column: int) -> bool:
+def _is_gutter(lines: Sequence[str], column: int) -> bool:
     """Whether every line is blank just before a column, some have words before that, and some after."""
     blank = all(not line[column - _GUTTER : column].strip() for line in lines)
     before = any(line[:column].strip() for line in lines)

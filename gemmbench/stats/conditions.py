@@ -41,6 +41,16 @@ def disturbed(run: Run, row: Row) -> tuple[str, ...]:
     return disturbances(row.conditions, is_on_cpu(run, row))
 
 
+def disturbed_points(rows: Sequence[tuple[Run, Row]]) -> list[str]:
+    """That some of the rows of a chart were disturbed, in a sentence; none if none was."""
+    every = [reasons for run, row in rows if row.status == "ok" and (reasons := disturbed(run, row))]
+    if not every:
+        return []
+    texts = list(dict.fromkeys(reasons[0] for reasons in every))
+    more = " for example" if len(texts) > 1 else ""
+    return [f"Disturbed: {len(every)} of {len(rows)} points; {texts[0]}{more}."]
+
+
 def is_on_cpu(run: Run, row: Row) -> bool:
     """Whether a row ran on the host's processor."""
     return row.device == HOST or row.ran_on == "host" or run.header.devices[row.device].type == "cpu"
@@ -57,10 +67,10 @@ def _of_host(windows: Sequence[Readings], cores: int) -> list[str]:
         ),
     )
     reasons = []
-    for what, share, taken in parts:
+    for what, share, used_by in parts:
         too_much = [
             used
-            for used, window_s in taken
+            for used, window_s in used_by
             if used is not None and window_s and used > share * cores + TICKS_S * cores / window_s
         ]
         if too_much and cores:

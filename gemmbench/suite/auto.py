@@ -357,7 +357,7 @@ class Automatic:
         """The shipped parameters of a variant, and those that the tuner kept."""
         entry = BY_NAME[variant]
         kept = self._tuned(device, entry, dtype)
-        shipped = entry.preset(device.family, dtype=dtype, vector_bits=device.vector_bits)
+        shipped = entry.preset(device.family, dtype=dtype, device=device)
         return [shipped, kept.parameters] if kept else [shipped]
 
     def _without_figure(self, case: Case, but: Status = "ok") -> set[str]:

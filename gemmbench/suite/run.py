@@ -7,6 +7,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gemmbench import UsageError, __version__
 from gemmbench.ladder import AUTO
@@ -23,6 +24,9 @@ from gemmbench.suite.cached import KeptMeasurements, KeptPeaks, KeptPresets, NoH
 from gemmbench.suite.plan import FindTuned, SelectionError, select
 from gemmbench.suite.together import Group
 from gemmbench.suite.together_table import alone
+
+if TYPE_CHECKING:
+    from gemmbench.suite.best_shape import Search
 
 MakePlan = Callable[[Sequence[DeviceFacts], FindTuned], Plan]
 Listen = Callable[[Event], None]
@@ -48,6 +52,7 @@ class Request:
     cached_peaks: bool = False  # peaks that an earlier run has measured are not measured again
     tuned: bool = False  # the tuner's presets are used
     sustain_s: float = 0.0  # the fastest row of each device runs on for so long
+    search: Search | None = None  # the best shape of each case is searched for
 
 
 @dataclass
@@ -114,6 +119,12 @@ class Measurement:
 
     def _events(self, file: RunFile | None, automatic: Automatic) -> Generator[Event, None, None]:
         header, policy = self.header, self.header.policy
+        if self.request.search:
+            from gemmbench.suite import best_shape
+
+            steps = session.Steps(header.devices, policy, file, automatic)
+            yield from best_shape.run(self.plan, steps, self.worker, self.request.search)
+            return
         if not self.groups:
             events = session.run(self.plan, header.devices, policy, self.worker, file, automatic)
             yield from self._with_load(events, file, automatic, lambda _: self.worker)

@@ -135,8 +135,8 @@ class Steps:
     """Takes the steps of a plan one by one.
 
     Attributes:
-        done: the rows that the file held from the start, by key; without the incomplete ones, which are
-            measured anew.
+        held: the rows that the file held from the start.
+        done: the same by key; without the incomplete ones, which are measured anew.
     """
 
     def __init__(
@@ -151,7 +151,8 @@ class Steps:
         self.automatic = automatic or Automatic()
         self._peaks = peaks
         self.shares = Shares(policy, 0)
-        held = {row.key: row for row in file.done} if file else {}
+        self.held = file.done if file else ()
+        held = {row.key: row for row in self.held}
         self.done = {key: row for key, row in held.items() if not row.is_incomplete}
         self._anew = held.keys() - self.done.keys()
         self._file = file
@@ -197,8 +198,12 @@ class Steps:
         if self._file:
             self._file.append(row)
 
-    def finished(self, row: Row) -> Finished:
+    def finished(self, row: Row, is_planned: bool = True) -> Finished:
         """Write a row to the file, and return the event that says so.
+
+        Args:
+            row: any.
+            is_planned: whether it is one of the cases that were counted beforehand.
 
         Raises:
             RunFileError: it cannot be written.
@@ -206,7 +211,7 @@ class Steps:
         if row.key in self._anew:
             row = replace(row, supersedes=True)
         self.save(row)
-        return Finished(row)
+        return Finished(row, is_planned=is_planned)
 
     def take(self, step: Case | Skip, worker: Worker) -> Generator[Event, None, Row]:
         """Measure a case, unless the file holds its row. The row is yielded as finished, and returned."""
@@ -228,7 +233,7 @@ class Steps:
                 raise
         if self._peaks:
             self._peaks.record(row)
-        yield self.finished(row)
+        yield self.finished(row, isinstance(step, Case))
         return row
 
     def measure(self, case: Case, worker: Worker) -> Generator[Event, None, Row]:
@@ -240,7 +245,8 @@ class Steps:
         if device and case.variant == AUTO:
             row = yield from self.automatic.measure(case, device, policy, worker)
         else:
-            known = replace(case, measured=self._measured(case))
+            measured = self._measured(case)
+            known = replace(case, measured=measured) if measured else case
             if case.versus:
                 known = replace(known, versus=replace(case.versus, measured=self._measured(case.versus)))
             row = yield from worker.run(known, device, policy)
@@ -250,7 +256,7 @@ class Steps:
             if ran:
                 row, better = yield from self._peaks.beside(row, ran, device, policy, worker)
                 if better:
-                    yield self.finished(better)
+                    yield self.finished(better, is_planned=False)
         return row
 
     def is_disturbed(self, row: Row) -> bool:

@@ -269,11 +269,18 @@ def test_a_dry_run_measures_and_writes_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_no_line_of_a_table_ends_with_blanks(call: Call) -> None:
+    lines = call("kernels").stdout.splitlines()
+    assert lines
+    assert not [line for line in lines if line != line.rstrip()]
+
+
 @pytest.mark.parametrize("suffix", ["png", "svg", "pdf"])
 def test_charts(suffix: str, call: Call, tmp_path: Path) -> None:
     run, first, second = (tmp_path / name for name in ("run.jsonl", f"a.{suffix}", f"b.{suffix}"))
     measured = call("square", "--sizes", "8,16", "--save", str(run), "--plot", str(first))
-    assert measured.stderr == f"Saved {len(load(run).rows)} rows in {run}.\nDrew {first}.\n"
+    ladder = f"gemmbench plot {run} --kind ladder shows what each kernel gains.\n"
+    assert measured.stderr == f"Saved {len(load(run).rows)} rows in {run}.\nDrew {first}.\n{ladder}"
     assert call("plot", str(run), "--plot", str(second)).exit_code == 0
     start = {"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}[suffix]
     assert first.read_bytes().startswith(start)

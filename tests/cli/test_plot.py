@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -31,7 +32,7 @@ def drawn() -> set[str]:
 def test_list_needs_no_file(call: Call) -> None:
     result = call("plot", "--kind", "list")
     assert result.exit_code == 0
-    assert [line.split()[0] for line in result.stdout.splitlines()] == list(chart_views.KINDS)
+    assert re.findall(r"^  (\S+)", result.stdout, re.MULTILINE) == list(chart_views.KINDS)
 
 
 def test_all_draws_every_kind_that_suits_and_says_why_the_others_do_not(call: Call) -> None:

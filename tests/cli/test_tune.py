@@ -51,12 +51,12 @@ def test_the_winner_is_kept_and_used_until_it_is_forgotten(call: Call, tmp_path:
     tuned = call(*square, "--save", str(saved))
     (row,) = [row for row in load(saved).rows if row.variant == "register"]
     assert row.parameters == result(load(path)).winner
-    assert "register at 64: tuned parameters from" in flat(tuned.stdout)
-    assert "--no-tuned leaves them out" in flat(tuned.stdout)
+    assert "register at 64: preset: tuned 20" in flat(tuned.stdout)
+    assert "--no-tuned takes the shipped one" in flat(tuned.stdout)
     assert "tuned" not in call(*square, "--no-tuned").stdout
     assert "tuned" not in call(*square, "--param", "BK=32").stdout  # the user's own start from the shipped
     gemm = call("gemm", "-m", "64", "--kernel", "register", "--no-peak", "--baseline", "none")
-    assert "tuned parameters from" in flat(gemm.stdout)
+    assert "preset: tuned 20" in flat(gemm.stdout)
     assert "tuned" not in call(*square, "--device", "pocl").stdout  # it is another device
 
     gone = call("tune", "--forget")
@@ -234,9 +234,11 @@ def test_on_a_gpu_others_compile_ahead(call: Call, monkeypatch: pytest.MonkeyPat
 
 
 def test_show_and_plot_read_the_file(call: Call, tmp_path: Path) -> None:
-    path, chart = tmp_path / "t.jsonl", tmp_path / "t.png"
-    done = call(*TUNE, "--cache", str(path), "--plot", str(chart))
+    path, chart, page = tmp_path / "t.jsonl", tmp_path / "t.png", tmp_path / "t.html"
+    done = call(*TUNE, "--cache", str(path), "--plot", str(chart), "--report", str(page))
     assert chart.stat().st_size > 5000
+    assert "The winner is kept" in page.read_text()
+    assert f"Wrote {page}." in done.stderr
     assert call("show", str(path)).stdout == done.stdout
     assert call("show", str(path), "--format", "csv").stdout.count("\n") == len(load(path).rows) + 1
     assert call("plot", str(path), "-o", str(tmp_path / "again.png")).exit_code == 0
@@ -280,6 +282,10 @@ ERRORS = {
     "no folder": (
         (*TUNE, "--cache", "nowhere/t.jsonl"),
         "--cache nowhere/t.jsonl: there is no folder nowhere",
+    ),
+    "a page": (
+        (*TUNE, "--cache", "t.html", "--report", "t.html"),
+        "--report t.html would replace --cache t.html",
     ),
     "a chart": ((*TUNE, "--plot", "t.gif"), "--plot t.gif: a chart is a .png, .svg, .pdf file"),
 }

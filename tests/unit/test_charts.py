@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+import re
 import xml.etree.ElementTree
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -196,6 +197,16 @@ def test_numpy_is_dashed_black_and_the_peak_a_labelled_line() -> None:
     assert "float peak 345" in texts(axes)
 
 
+@pytest.mark.parametrize("kind", ["throughput", "ladder"])
+def test_disturbed_points_are_counted_below(kind: str) -> None:
+    busy = Conditions(cores=2, windows={"host": Readings(window_s=1.0, other_cores=1.5)})
+    run = fake.fake_square()
+    rows = (replace(row, conditions=busy if row.variant == "tiled" else None) for row in run.rows)
+    said = words(only(draw(replace(run, rows=tuple(rows)), kind)))
+    assert re.search(r"Disturbed: \d+ of \d+ points; other programs used 1.50 of 2 cores\.", said)
+    assert "Disturbed" not in words(only(draw(run, kind)))
+
+
 def test_missing_points_are_gaps_and_are_named() -> None:
     axes = only(chart_views.figure([fake.fake_troubled()], "throughput"))
     assert list(np.isnan(curve(axes, "tiled")[1])) == [False, False, True, False, False, True]
@@ -237,14 +248,16 @@ def test_more_variants_than_colours_still_differ() -> None:
     assert len(looks) == 18
 
 
-def is_drawn(item: Text, axes: Axes) -> bool:
-    """Axes keep the labels of ticks outside their limits, and do not draw them."""
+def drawn_words(axes: Axes) -> list[Text]:
+    """Without the labels of ticks outside the limits: axes keep them, and do not draw them."""
+    hidden = set()
     for axis in (axes.xaxis, axes.yaxis):
         low, high = sorted(axis.get_view_interval())
         for tick, place in zip(axis.get_major_ticks(), axis.get_majorticklocs(), strict=True):
-            if item in (tick.label1, tick.label2) and not low <= place <= high:
-                return False
-    return bool(item.get_visible())
+            if not low <= place <= high:
+                hidden |= {tick.label1, tick.label2}
+    words = (item for item in axes.findobj(Text) if item.get_text().strip() and item.get_visible())
+    return [item for item in words if item not in hidden]
 
 
 CROWDED = {
@@ -271,9 +284,8 @@ def test_no_words_overlap_or_leave_the_picture(name: str) -> None:
     for kind in kinds:
         figure = draw(run, kind, laid_out=True)
         for axes in figure.axes:
-            found = [item for item in axes.findobj(Text) if item.get_text().strip() and is_drawn(item, axes)]
             # An annotation's extent takes in its arrow: the words alone matter here.
-            extents = [(item.get_text(), Text.get_window_extent(item)) for item in found]
+            extents = [(item.get_text(), Text.get_window_extent(item)) for item in drawn_words(axes)]
             for number, (text, one) in enumerate(extents):
                 assert one.x1 <= figure.bbox.x1 + 1, f"{kind}: {text!r} leaves the picture"
                 assert one.x0 >= -1, f"{kind}: {text!r} leaves the picture"

@@ -159,6 +159,22 @@ def test_many_rows_hide_the_same_ones() -> None:
     assert whole.count("  same  ") >= found.counts["same"]
 
 
+def test_many_rows_of_one_run_alone_are_listed_in_few_lines() -> None:
+    old, new = again(1, run=fake.fake_square()), again(2, run=fake.fake_square())
+    found = compare([old], [replace(new, rows=tuple(row for row in new.rows if row.variant == "tiled"))])
+    short, whole = text(pages.table(found)), text(pages.table(found, every=True))
+    missing = found.counts["missing"]
+    assert missing > 20
+    assert f"missing: {missing - 6} rows: " in short  # numpy's are below its own heading
+    assert "missing: 6 rows: numpy at 64, 128, 256, 512, 1024, 2048; -v shows each" in " ".join(short.split())
+    assert len(short.splitlines()) < 30 < len(whole.splitlines())
+
+
+def test_small_ratios_keep_their_digits() -> None:
+    line = replace(compare([again(1)], [again(2)]).lines[0], reference=again(1).rows[0])
+    assert [pages.cost(line, value) for value in (0.01534, 0.5, 127.2)] == ["x 0.0153", "x 0.500", "x 127"]
+
+
 @pytest.mark.parametrize(
     ("ratio", "shown"),
     [

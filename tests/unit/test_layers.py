@@ -44,7 +44,9 @@ ROOMS: dict[str, Room] = {
     ),
     "gemm": Room("one GEMM: operands, verification, what runs it, its tables and charts", MACHINE),
     "probes": Room("arithmetic, memory, transfer and latency probes, their tables and charts", MACHINE),
-    "suite": Room("plan, selection, session, `auto`, several devices at once, what is cached", SUITE),
+    "suite": Room(
+        "plan, selection, session, `auto`, several devices at once, the best shape, what is cached", SUITE
+    ),
     "tune": Room("the tuner: space, search, session, table, chart", (*MACHINE, "suite")),
     "regress": Room("compare, check, history, their tables and charts", (*MACHINE, "suite")),
     "doctor": Room(
@@ -107,10 +109,9 @@ THIRD_PARTY: dict[str, tuple[str, ...]] = {
 
 # What only the child process imports: pyopencl stands in no other module.
 CHILD = (
-    "opencl.compare", "opencl.discovery", "opencl.replay", "opencl.runtime", "gemm.opencl",
-    "gemm.opencl_bench",
-    "gemm.clblast", "gemm.cublas", "probes.opencl", "probes.launching", "probes.arithmetic_opencl",
-    "probes.memory_opencl",
+    "opencl.clock", "opencl.compare", "opencl.discovery", "opencl.replay", "opencl.runtime", "gemm.opencl",
+    "gemm.opencl_bench", "gemm.clblast", "gemm.cublas", "probes.opencl", "probes.launching",
+    "probes.arithmetic_opencl", "probes.memory_opencl",
 )  # fmt: skip
 OPEN = ("UsageError", "NothingMeasured", "__version__")  # that every room may take from gemmbench itself
 

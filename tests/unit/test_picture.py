@@ -52,3 +52,13 @@ def test_every_kernel_keeps_its_words(variant: object, width: int) -> None:
     assert sorted(shown.split()) == sorted(comment.split())
     if width >= 78:
         assert max(map(len, shown.splitlines())) <= width
+
+
+def test_a_formula_below_a_drawing_is_no_part_of_it() -> None:
+    drawing = DRAWING.strip("\n").split("\n\n")[1]
+    made = fitted(f"{drawing}\n  C[i] += A[i] * B[i] for every i in it", 26).split("\n\n")
+    assert made == [
+        "     +---+---+\n     | A | B |\n     +---+---+",
+        "each work-group\nmakes one tile",
+        "C[i] += A[i] * B[i] for\nevery i in it",
+    ]

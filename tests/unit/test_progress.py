@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -10,11 +11,15 @@ from gemmbench.model.row import Problem
 from gemmbench.report.progress import Progress, TimeLeft, line
 from tests import fake_runs as fake
 
-ROW = fake.gemm_row("register", Problem(512, 512, 512), 38.2)
+ROW = replace(
+    fake.gemm_row("register", Problem(512, 512, 512), 38.2),
+    samples={"kernel": fake.scope(2 * 512**3 / 38.2e9, times=5)},
+)
 SKIP = fake.bad("naive", Problem(8, 8, 8), "skipped", "would take [bold]19 s[/]")
 EVENTS: tuple[Event, ...] = (
     Planned(2, 20.0),
     Finished(SKIP, resumed=True),
+    Finished(SKIP, is_planned=False),
     Started(1, "register float 512x512x512 [red]"),
     Staged("timing"),
     Finished(ROW),
@@ -38,7 +43,7 @@ def test_a_terminal_sees_label_stage_count_and_time() -> None:
     assert "0/2" in text
     assert "1/2" in text
     assert "0:20 left" in text
-    assert "2/2" not in text  # the resumed row was not among the planned ones
+    assert "2/2" not in text  # neither the resumed row nor the other was among the planned ones
 
 
 def test_no_terminal_no_word() -> None:
@@ -52,7 +57,8 @@ def test_quiet_is_quiet() -> None:
 def test_verbose_prints_rows_without_a_terminal() -> None:
     assert shown(terminal=False, verbose=1).splitlines() == [
         "naive float 8x8x8: skipped: would take [bold]19 s[/]",
-        "register float 512x512x512: 38.2 GFLOPS, noise 0.2 %",
+        "naive float 8x8x8: skipped: would take [bold]19 s[/]",
+        "register float 512x512x512: 38.2 GFLOPS, noise 0.1 %",
     ]
 
 

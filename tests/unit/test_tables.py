@@ -14,6 +14,7 @@ from gemmbench.exports.records import to_csv, to_json
 from gemmbench.gemm import shape_tables, sweep_table
 from gemmbench.model import units
 from gemmbench.model.case import Policy
+from gemmbench.model.conditions import Conditions, Readings
 from gemmbench.model.row import Check, Energy, Partner, Problem, Row, Scope, Work
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean, clean_lines
@@ -363,6 +364,35 @@ def test_the_break_even_names_the_blas_that_it_is_against(
     sentence = table[table.index("Break-even:") :]
     assert f"beats {label}" in sentence or f" % of {label}" in sentence
     assert label != "cblas" or "numpy" not in sentence
+
+
+def test_a_break_even_of_disturbed_rows_says_so() -> None:
+    run = one_pair(200.0)
+    busy = Conditions(cores=2, windows={"host": Readings(window_s=1.0, other_cores=1.5)})
+    rows = tuple(replace(row, conditions=busy if row.device == -1 else None) for row in run.rows)
+    tables = [" ".join(text(sweep(each, "m"), 120).split()) for each in (replace(run, rows=rows), run)]
+    assert [" disturbed: measure again)." in table for table in tables] == [True, False]
+
+
+def test_the_star_is_the_kernels_own_where_auto_took_it() -> None:
+    problem = Problem(256, 256, 256)
+    slow, fast = fake.gemm_row("tiled", problem, 30.0), fake.gemm_row("register", problem, 59.0)
+    auto = replace(fake.gemm_row("auto", problem, 60.0), choice={"kernel": "register"})
+    run = Run(fake.header(("square",)), (slow, fast, auto))
+    table = text(sweep(run, "m"), 120)
+    assert list(re.findall(r"^(\w+) +\*", table, re.MULTILINE)) == ["register"]
+    alone = text(sweep(replace(run, rows=(slow, auto)), "m"), 120)
+    assert list(re.findall(r"^(\w+) +\*", alone, re.MULTILINE)) == ["auto"]
+
+
+def test_three_kernels_at_one_problem_are_ranked() -> None:
+    problem = Problem(256, 256, 256)
+    rates_of = {"tiled": 30.0, "naive": 3.0, "register": 60.0, "auto": 60.0}
+    rows = [fake.gemm_row(name, problem, rate) for name, rate in rates_of.items()]
+    run = Run(replace(fake.header(("gemm",)), view="gemm"), tuple(rows))
+    ranking = text(show(run)).partition("ranking:")[2].split()
+    assert [word for word in ranking if word in rates_of] == ["register", "tiled", "naive"]
+    assert "ranking:" not in text(show(replace(run, rows=tuple(rows[:2]))))
 
 
 def test_no_break_even_without_the_baseline() -> None:

@@ -63,7 +63,7 @@ def test_launch_parameters_that_a_variant_chooses_itself_are_searched() -> None:
 def test_a_space_that_becomes_too_large_leaves_them_to_the_variant() -> None:
     packed = BY_NAME["cpu-packed"]
     space = tuning.space(packed, fake.CPU, [SQUARE])
-    assert set(space.values) == set(packed.preset(fake.CPU.family, vector_bits=fake.CPU.vector_bits))
+    assert set(space.values) == set(packed.preset(fake.CPU.family, device=fake.CPU))
     assert not space.own
 
 

@@ -1,0 +1,430 @@
+"""Which m, n and k give a kernel its highest rate on a device: ``best-shape``.
+
+The largest of many noisy figures is too large ("winner's curse"). So the search only chooses: its few best
+shapes are measured again in turn, the best of these is prepared anew and verified, and what is reported is
+the median of new samples, which had no say in the choice.
+
+Rows of kind ``look`` are the search's, and those of phase `FINALIST` the rounds'. The best shape's is an
+ordinary row, verified before and after: `Row.samples` are settled, `Row.burst` those of bursts.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import time
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from itertools import permutations
+
+from msgspec import UNSET
+
+from gemmbench.gemm.measure import (
+    WrongError,
+    begun,
+    beside_ceiling,
+    check_exact,
+    predict,
+    row_of,
+    verified_row_after,
+)
+from gemmbench.measure.child import Worker
+from gemmbench.measure.sampling import Clock, Sampled, Sleep, alone
+from gemmbench.model import units
+from gemmbench.model.case import Case, Event, Finished, Operands, Plan, Staged
+from gemmbench.model.conditions import State, joined
+from gemmbench.model.device import DeviceFacts
+from gemmbench.model.instrument import Handle, NotMeasuredError
+from gemmbench.model.problem import Gemm
+from gemmbench.model.row import Kind, Row, RowKey, Scope, Work
+from gemmbench.stats import rates
+from gemmbench.suite.session import Steps
+
+SCOPE = "device"  # that decides: packing and padding count
+LOOK: Kind = "look"
+FINALIST = "finalist"
+FINALISTS, ROUNDS = 3, 5
+BATCHES, LEAST_BATCHES = 4, 3  # of a look; of problems that are longer than a batch
+BURSTS = 10  # of the best, anew
+
+Shape = tuple[int, int, int]
+
+_SEARCH_SHARE = 0.65  # of the budget; the rest is the finals', which may take longer
+_LOOK_SHARE = 0.05  # of the budget, that a look may take
+_LOOK_RUNS = 6  # that it has at least
+_LOOK_S = {"settled": 0.3, "burst": 3.0}  # at most, by state, with settling or resting
+_BURST_S = 0.1
+_FACTORS = (2.0, 1.25, 1.1)  # from the best to its neighbours
+_DRAWN = 6  # shapes around the best, where no neighbour is better
+_IDLE = 50  # times in a row that all that was drawn was known: there are no others
+_TILE, _GPU_STEP, _STEP = 128, 128, 32
+_CARD_LEAST, _LEAST, _MOST = 1024, 256, 16384
+_MEMORY_SHARE = 16  # of a device's memory, that A, B and C may have: one sixteenth
+_QUICK = Operands(values="repeated")
+
+
+@dataclass(frozen=True)
+class Search:
+    """What is searched for, and how long."""
+
+    budget_s: float  # for each kernel, data type and device
+    state: State = "burst"  # that rates are compared in
+    least: int | None = None  # m, n and k; None: by device
+    most: int = _MOST
+    step: int | None = None  # of which they are multiples; None: by device
+    fixed: tuple[int | None, int | None, int | None] = (None, None, None)  # m, n and k that stay as they are
+    seed: int = 1
+
+
+@dataclass(frozen=True)
+class Space:
+    """The shapes that may be tried.
+
+    Attributes:
+        dtype: of A and B.
+        ranges: the least and the most of m, n and k; the same twice where a length is fixed.
+        step: of which lengths that are not fixed are multiples.
+        units: multiprocessors of the device; 1 where whole waves are no matter.
+        most_bytes: of A, B and C together.
+    """
+
+    dtype: str
+    ranges: tuple[tuple[int, int], ...]
+    step: int
+    units: int = 1
+    most_bytes: float = math.inf
+
+    @classmethod
+    def of(cls, search: Search, device: DeviceFacts, dtype: str) -> Space:
+        """What a search may try on a device, or beside it on its host."""
+        is_gpu = device.type == "gpu"
+        least = search.least or (_CARD_LEAST if is_gpu and not device.unified_memory else _LEAST)
+        lengths = [
+            (length, length) if length else (min(least, search.most), search.most) for length in search.fixed
+        ]
+        step = search.step or (_GPU_STEP if is_gpu else _STEP)
+        units_ = device.compute_units if is_gpu else 1
+        return cls(dtype, tuple(lengths), step, units_, device.global_mem_bytes / _MEMORY_SHARE)
+
+    def fit(self, lengths: Sequence[float]) -> Shape | None:
+        """The nearest shape; None if its matrices are too large."""
+        m, n, k = (self._fit(length, *ends) for length, ends in zip(lengths, self.ranges, strict=True))
+        return (m, n, k) if Gemm(m, n, k, self.dtype).operand_bytes <= self.most_bytes else None
+
+    def _fit(self, length: float, least: int, most: int) -> int:
+        if least == most:
+            return least
+        return self.step * max(-(-least // self.step), min(round(length / self.step), most // self.step))
+
+    def squares(self) -> Iterator[Sequence[float]]:
+        """Powers of two from the least to the most."""
+        length = min(low for low, _ in self.ranges)
+        while length < 2 * max(high for _, high in self.ranges):
+            yield (length,) * 3
+            length *= 2
+
+    def waves(self, best: Shape) -> Iterator[Sequence[float]]:
+        """About the size of the best, with as many tiles of C as multiprocessors, or some times as many.
+
+        Tiles of 128 x 128 and 128 x 256 are what tensor-core kernels have.
+        """
+        if self.units < 2:
+            return
+        rows = max(each for each in range(1, math.isqrt(self.units) + 1) if self.units % each == 0)
+        edge = math.sqrt(best[0] * best[1])
+        for (across, down), wide in (
+            (pair, wide) for pair in permutations((rows, self.units // rows)) for wide in (2, 1)
+        ):
+            tile = across * _TILE, down * _TILE * wide
+            times = max(1, round(edge / math.sqrt(tile[0] * tile[1])))
+            yield tile[0] * times, tile[1] * times, best[2]
+
+
+def proposals(space: Space, seed: int) -> Generator[Shape, float | None, None]:
+    """Shapes to look at, one by one; what is sent back is the rate of the last, None if it has none.
+
+    Squares, shapes of whole waves, then from the best to better neighbours in finer and finer steps, and from
+    some shapes drawn around it again. It ends when nothing is left. The same rates give the same shapes.
+    """
+    rng = random.Random(seed)
+    known: dict[Shape, float] = {}
+
+    def best() -> Shape:
+        return max(known, key=lambda shape: known[shape])
+
+    def attempt(
+        shapes: Iterable[Sequence[float]], until_better: bool = False
+    ) -> Generator[Shape, float | None, bool]:
+        """Look at those that are new; whether one is better than all before."""
+        before = max(known.values(), default=0.0)
+        for lengths in shapes:
+            shape = space.fit(lengths)
+            if shape is None or shape in known:
+                continue
+            known[shape] = (yield shape) or 0.0
+            if until_better and known[shape] > before:
+                return True
+        return max(known.values(), default=0.0) > before
+
+    yield from attempt(space.squares())
+    if not any(known.values()):
+        return
+    yield from attempt(space.waves(best()))
+    idle = 0
+    while idle < _IDLE:
+        for factor in _FACTORS:
+            while (yield from attempt(_neighbours(best(), factor, rng), until_better=True)):
+                pass
+        tried = len(known)
+        centre = best()
+        drawn = ([length * 2 ** rng.uniform(-1, 1) for length in centre] for _ in range(_DRAWN))
+        yield from attempt(drawn)
+        idle = 0 if len(known) > tried else idle + 1
+
+
+def _neighbours(shape: Shape, factor: float, rng: random.Random) -> list[list[float]]:
+    """One length longer or shorter, or one longer and another shorter, in a drawn order."""
+    moves = [[factor if axis == at else 1.0 for axis in range(3)] for at in range(3)]
+    moves += [[1 / each for each in move] for move in moves]
+    moves += [
+        [factor if axis == up else 1 / factor if axis == down else 1.0 for axis in range(3)]
+        for up, down in permutations(range(3), 2)
+    ]
+    rng.shuffle(moves)
+    return [[length * by for length, by in zip(shape, move, strict=True)] for move in moves]
+
+
+# --- measuring ----------------------------------------------------------------------------------------------
+
+
+def run(
+    plan: Plan,
+    steps: Steps,
+    worker: Worker,
+    search: Search,
+    clock: Clock = time.monotonic,
+    sleep: Sleep = time.sleep,
+) -> Generator[Event, None, None]:
+    """Search for the best shape of every case of a plan, whose own problem says only alpha and beta.
+
+    Args:
+        plan: a case for each kernel, data type and device.
+        steps: keeps the rows.
+        worker: measures.
+        search: what is searched for, and how long.
+        clock: seconds; replaced in tests.
+        sleep: waits so many seconds; replaced in tests.
+
+    Raises:
+        KeyboardInterrupt: Ctrl-C; the looks so far are saved, and ``--resume`` goes on with them.
+        RunFileError: a row cannot be written.
+    """
+    for step in plan:
+        if isinstance(step, Case):
+            yield from _Hunt(step, steps, worker, search, clock, sleep).run()
+        else:
+            yield from steps.take(step, worker)
+
+
+class _Hunt:
+    """The search for one kernel and data type on one device."""
+
+    def __init__(
+        self, case: Case, steps: Steps, worker: Worker, search: Search, clock: Clock, sleep: Sleep
+    ) -> None:
+        self._case, self._steps, self._worker, self._search = case, steps, worker, search
+        self._clock, self._sleep = clock, sleep
+        self._device = steps.devices[case.device] if case.device >= 0 else None
+        same = [row for row in steps.held if _contender(row.key) == _contender(case.key)]
+        self._held = {row.key: row for row in same if row.kind == LOOK and not row.phase}
+        self._results = [row for row in same if row.kind == "gemm"]
+        self._looks: list[Row] = []
+        self._is_exact = bool(self._held)
+        self._spent_s = 0.0  # by the looks, those of earlier calls too
+        self._look_s = _LOOK_SHARE * search.budget_s
+
+    def run(self) -> Generator[Event, None, None]:
+        """Search, measure the few best in turn, and the best of them anew; nothing where that was done.
+
+        Raises:
+            RunFileError: the file's rows are of other kernels, or a row cannot be written.
+        """
+        for row in (*self._held.values(), *self._results):
+            self._steps.check([self._at(shape_of(row), row.kind)])
+        if any(row.status == "ok" for row in self._results):
+            for row in (*self._held.values(), *self._results):
+                yield Finished(row, resumed=True)
+            return
+        yield self._steps.planned(1, self._search.budget_s)
+        yield from self._searched()
+        ranked = sorted(filter(rate_of, self._looks), key=rate_of, reverse=True)[:FINALISTS]
+        if not ranked:
+            yield self._finished(self._looks[-1] if self._looks else self._case.row("skipped", _NOTHING))
+            return
+        for row in (yield from self._finals(ranked)):
+            result = yield from self._anew(shape_of(row))
+            yield self._finished(result)
+            if result.status != "wrong":
+                return
+
+    def _at(self, shape: Shape, kind: Kind = "gemm") -> Case:
+        """The case on another problem."""
+        assert self._case.problem is not None
+        m, n, k = shape
+        return replace(self._case, kind=kind, problem=replace(self._case.problem, m=m, n=n, k=k))
+
+    def _finished(self, row: Row) -> Finished:
+        """The result, in the place of one of an earlier call."""
+        row = replace(row, kind="gemm", work=None, took_s=UNSET)
+        return self._steps.finished(
+            replace(row, supersedes=any(row.key == each.key for each in self._results))
+        )
+
+    def _searched(self) -> Generator[Event, None, None]:
+        """Look at shapes while there is time, and the kernel is right."""
+        device = self._device or self._steps.devices[0]
+        shapes = proposals(Space.of(self._search, device, self._case.dtype), self._search.seed)
+        rate = None
+        while self._spent_s < self._search.budget_s * _SEARCH_SHARE:
+            try:
+                shape = shapes.send(rate)
+            except StopIteration:
+                return
+            rate = yield from self._look(shape)
+            if self._looks and self._looks[-1].status == "wrong":
+                return
+
+    def _look(self, shape: Shape) -> Generator[Event, None, float | None]:
+        """The rate of a shape in flop/s; None where it has none, or would take too long."""
+        case, best = self._at(shape), max(map(rate_of, self._looks), default=0.0)
+        row = self._held.get(replace(case, kind=LOOK).key)
+        assert case.problem is not None
+        if row is not None:
+            yield Finished(row, resumed=True)
+        elif best and case.problem.flops / best * _LOOK_RUNS > self._look_s:
+            return None
+        else:
+            yield self._steps.started(f"{case.label}, best {units.rate(best)}" if best else case.label)
+            begin = self._clock()
+            row = yield from self._looked(replace(case, operands=_QUICK))
+            took_s = max(self._clock() - begin, 1e-6)
+            row = replace(row, kind=LOOK, work=Work(case.problem.flops), took_s=round(took_s, 6))
+            yield self._steps.finished(row, is_planned=False)
+        self._spent_s += row.took_s or 0.0
+        self._looks.append(row)
+        return rate_of(row) or None
+
+    def _looked(self, case: Case) -> Generator[Staged, None, Row]:
+        """A look; before the first, the kernel is held against exact results of small problems."""
+        worker, policy = self._worker, replace(self._steps.policy, budget_s=self._look_s)
+        worker.limit(policy.time_limit_s)
+        try:
+            is_exact = self._is_exact or predict(worker, case, self._device, policy)
+            with worker.prepare(case, self._device, policy) as handle:
+                if not is_exact:
+                    yield Staged("verifying")
+                    check_exact(case, handle)
+                self._is_exact = True
+                yield Staged("timing")
+                sampled = self._sampled(handle, self._search.state)
+        except WrongError as error:
+            return error.row
+        except Exception as error:
+            return worker.row_of(case, error)
+        return replace(row_of(case, handle), samples=sampled.scopes, conditions=sampled.conditions)
+
+    def _sampled(self, handle: Handle, state: State) -> Sampled:
+        """Some batches of a handle: of a burst a single one, where they fit it."""
+        clock = handle.prepared.clocks[0]
+        handle.batch(clock, 1)  # the first launch may compile
+        one_s = handle.batch(clock, 1).wall_s
+        count = BATCHES if one_s * BATCHES < _BURST_S else LEAST_BATCHES
+        policy = replace(self._steps.policy, state=state, min_batches=count, precision=math.inf)
+        budget_s = max(_LOOK_S[state], _LOOK_RUNS * one_s)
+        return alone(handle, clock, policy, budget_s, one_s=one_s, now=self._clock, sleep=self._sleep)
+
+    def _finals(self, ranked: Sequence[Row]) -> Generator[Event, None, list[Row]]:
+        """The few best in turn, every other round in the reverse order; the best of the rounds first."""
+        worker, policy = self._worker, self._steps.policy
+        rounds: dict[int, list[Sampled]] = {index: [] for index in range(len(ranked))}
+        handles: dict[int, Handle] = {}
+        with ExitStack() as stack:
+            for number in range(ROUNDS):
+                for index in [*rounds][:: -1 if number % 2 else 1]:
+                    case = replace(self._at(shape_of(ranked[index])), operands=_QUICK)
+                    yield Staged(f"round {number + 1} of {ROUNDS}: {case.label}")
+                    try:
+                        worker.limit(policy.time_limit_s)
+                        if index not in handles:
+                            handles[index] = stack.enter_context(worker.prepare(case, self._device, policy))
+                        rounds[index].append(self._sampled(handles[index], self._search.state))
+                    except NotMeasuredError:
+                        del rounds[index]  # it had a rate in the search, and what it lacks now is no better
+        finals = []
+        for index, parts in rounds.items():
+            row = replace(
+                ranked[index],
+                phase=FINALIST,
+                samples=_pooled(parts),
+                conditions=joined([part.conditions for part in parts]),
+                took_s=UNSET,
+            )
+            finals.append(row)
+            yield self._steps.finished(row, is_planned=False)
+        return sorted(finals, key=rate_of, reverse=True)
+
+    def _anew(self, shape: Shape) -> Generator[Event, None, Row]:
+        """A shape prepared anew, verified, measured in bursts and settled, and verified again."""
+        case, policy, worker = self._at(shape), self._steps.policy, self._worker
+        yield self._steps.started(f"{case.label} anew")
+        worker.limit(policy.time_limit_s)
+        try:
+            ready = yield from begun(worker, case, self._device, policy)
+            if isinstance(ready, Row):
+                return ready
+            with ready.handle as handle:
+                bursts = []
+                for number in range(BURSTS):
+                    yield Staged(f"burst {number + 1} of {BURSTS}")
+                    bursts.append(self._sampled(handle, "burst"))
+                yield Staged("timing, settled")
+                clock = handle.prepared.clocks[0]
+                settled = alone(handle, clock, policy, policy.sampling_s, now=self._clock, sleep=self._sleep)
+                row = ready.sampled([settled])
+                row = replace(row, burst=_pooled(bursts))
+                in_burst = rates.in_state(row, "burst")
+                judged = beside_ceiling(in_burst, self._device) if in_burst else row
+                if judged.status == "wrong":
+                    row = replace(row, status="wrong", reason=judged.reason, check=judged.check)
+                yield Staged("verifying")
+                return verified_row_after(row, handle)
+        except Exception as error:
+            return worker.row_of(case, error)
+
+
+_NOTHING = "no shape from --min to --max fits the device's memory"
+
+
+def _contender(key: RowKey) -> tuple[object, ...]:
+    """What a search is for: device, kernel, data type, parameters."""
+    _, device, variant, dtype, parameters, _, _ = key
+    return device, variant, dtype, parameters
+
+
+def _pooled(parts: Sequence[Sampled]) -> dict[str, Scope]:
+    """The samples of several rounds as one."""
+    whole = replace(parts[0], batches=tuple(batch for part in parts for batch in part.batches), stop="rounds")
+    return whole.scopes
+
+
+def shape_of(row: Row) -> Shape:
+    """m, n and k."""
+    problem = rates.gemm_of(row)
+    return problem.m, problem.n, problem.k
+
+
+def rate_of(row: Row) -> float:
+    """The median rate in flop/s that shapes are compared by; 0 where there is none."""
+    reached = rates.shown_rate(row, SCOPE)
+    return reached.median if reached else 0.0
