@@ -4,7 +4,9 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-# What is imported is compiled then: most of what is installed never is (hence --no-compile below).
+# What is imported is compiled then, once: most of what is installed never is (hence --no-compile below). Containers may
+# forbid Python to keep what it compiles; every process would begin with doing that again, for seconds.
+unexport PYTHONDONTWRITEBYTECODE
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --no-input
 
 # Tests at a time, on two cores: some wait for their processes

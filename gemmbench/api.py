@@ -22,8 +22,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, TextIO, TypeVar, cast
 from rich.console import Console
 
 from gemmbench import NothingMeasured, UsageError, exports
-from gemmbench.bundle import Bundle as Written
-from gemmbench.bundle import write as write_bundle
 from gemmbench.doctor.checks import Report, examine
 from gemmbench.doctor.finding import Finding
 from gemmbench.doctor.machine import Machine
@@ -75,6 +73,7 @@ from gemmbench.views import show as show_table
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from gemmbench.bundle import Bundle as Written
     from gemmbench.pages.content import Wanted
     from gemmbench.tune.session import Tuning, TuningOutcome
 
@@ -1002,5 +1001,7 @@ def bundle(path: str | Path, **values: Any) -> Written:
     Raises:
         UsageError: it exists, or cannot be written or downloaded.
     """
+    from gemmbench.bundle import write  # and what reads requirements: a tenth of a second
+
     chosen = build(Bundle, values)
-    return write_bundle(Path(path), chosen.machine, chosen.python, chosen.force)
+    return write(Path(path), chosen.machine, chosen.python, chosen.force)

@@ -22,8 +22,6 @@ from gemmbench import UsageError, __version__
 from gemmbench.model import kernel_files
 from gemmbench.model.units import reason_of
 
-MACHINES = ("aarch64", "armv7l", "x86_64")  # as uname -m says
-
 _SITE = "site"  # what Python imports from
 _RUN = "run"
 _GLIBC = range(17, 32)  # 2.17 to 2.31 (Debian 11): wheels for an older one run on a newer
@@ -66,7 +64,7 @@ def write(path: Path, machine: str, python: str, force: bool = False) -> Bundle:
 
     Args:
         path: the folder; replaced with ``force`` if it is a bundle.
-        machine: one of `MACHINES`.
+        machine: its processor, as uname -m says.
         python: the board's, such as ``3.11``.
 
     Raises:

@@ -5,10 +5,14 @@ Golden files are text that a person can read and a test compares; ``pytest --upd
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+# Before numpy is loaded: several tests run at a time, and OpenBLAS's threads spin while they wait for a core.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 from gemmbench.measure import conditions
 
@@ -56,6 +60,12 @@ class Passed:
 def quiet_host(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
     """What other programs do on this machine disturbs no test."""
     monkeypatch.setattr(conditions, "PROC", tmp_path_factory.getbasetemp() / "no-proc")
+
+
+@pytest.fixture(autouse=True)
+def no_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What this process saves in a test need not outlive the machine: a saved row waits for no disk."""
+    monkeypatch.setattr(os, "fsync", lambda _: None)
 
 
 @pytest.fixture

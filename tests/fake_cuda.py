@@ -15,7 +15,7 @@ OUT_OF_MEMORY = 2
 NOT_SUPPORTED = 15
 
 # numbers of cudaDataType: what a device stores
-_STORED = {0: "float", 1: "double", 2: "half", 14: "bfloat16", 3: "char", 10: "int"}
+_STORED = {0: "float", 1: "double", 2: "half", 14: "bfloat16", 3: "char", 10: "int", 28: "e4m3"}
 # numbers of cublasComputeType_t: the type of alpha and beta
 _SCALARS = {68: ctypes.c_float, 70: ctypes.c_double, 77: ctypes.c_float, 72: ctypes.c_int32}
 
@@ -34,6 +34,7 @@ class FakeCuda:
         self.forgotten: list[int] = []
         self.zeroed: list[int] = []
         self.held_until: list[int] = []
+        self.now_ns = 1 << 60
 
     def cuInit(self, flags: int) -> int:
         return self.start_status
@@ -154,17 +155,20 @@ class FakeCuda:
         return 0
 
     def cuModuleLoadData(self, module: Any, text: Any) -> int:
-        assert b".entry compare" in text.value
+        assert b".entry compare" in text.value or b".entry stamps" in text.value
         module._obj.value = 1
         return 0
 
     def cuModuleGetFunction(self, function: Any, module: Any, name: Any) -> int:
-        function._obj.value = 1
-        return 0 if name.value == b"compare" else 500
+        function._obj.value = (b"compare", b"stamps").index(name.value)
+        return 0
 
     def cuLaunchKernel(self, function: Any, *rest: Any) -> int:
-        """The comparison, in numpy."""
+        """The comparison, in numpy; the counters, of a clock that has 1,500 MHz."""
         parameters = rest[-2]
+        if function.value == 1:
+            self._stamp(rest[0].value, *(ctypes.c_uint64.from_address(each).value for each in parameters))
+            return 0
         now, first, wrong, count = (ctypes.c_uint64.from_address(each).value for each in parameters)
 
         def words(address: int, length: int) -> Any:
@@ -178,6 +182,13 @@ class FakeCuda:
             counters[1] += np.unpackbits(differs.view(np.uint8)).sum()
             counters[2] = min(counters[2], int(np.argmax(differs != 0)))
         return 0
+
+    def _stamp(self, blocks: int, address: int, start: int) -> None:
+        self.now_ns += 10_000
+        raw = (ctypes.c_uint64 * (3 * blocks)).from_address(address + 24 * start)
+        for block in range(blocks):
+            unit = (block + start) % (blocks // 2)
+            raw[3 * block : 3 * block + 3] = [unit, unit + 3 * self.now_ns // 2, self.now_ns]
 
     def cuGetErrorString(self, status: int, text: Any) -> int:
         text._obj.value = (
@@ -201,6 +212,7 @@ class FakeCublas:
     def __init__(self, status: int = 0, off_by: float = 0.0, always_reads_c: bool = False) -> None:
         self.status, self.off_by, self.always_reads_c = status, off_by, always_reads_c
         self.driver = FakeCuda()
+        self.lt = FakeCublasLt(self)
         self.cublasGetStatusString = _Function()
 
     def cublasCreate_v2(self, handle: Any) -> int:
@@ -281,6 +293,90 @@ class FakeCublas:
             status = self.cublasGemmEx(*every)
             if status:
                 return status
+        return 0
+
+
+class FakeCublasLt:
+    """libcublasLt, as far as fp8 goes: the first matrix transposed, the second not."""
+
+    def __init__(self, library: FakeCublas) -> None:
+        self.library = library
+        self.made: list[Any] = [None]
+        self.asked: list[int] = []  # bytes of workspace that an algorithm may take
+
+    def _make(self, handle: Any, value: Any) -> int:
+        handle._obj.value = len(self.made)
+        self.made.append(value)
+        return 0
+
+    def cublasLtCreate(self, handle: Any) -> int:
+        return self._make(handle, "library")
+
+    def cublasLtMatmulDescCreate(self, handle: Any, compute: int, scale: int) -> int:
+        assert (compute, scale) == (68, 0)
+        return self._make(handle, {})
+
+    def cublasLtMatmulDescSetAttribute(self, matmul: Any, attribute: int, value: Any, size: Any) -> int:
+        assert size.value == ctypes.sizeof(value._obj)
+        self.made[matmul.value][attribute] = value._obj.value
+        return 0
+
+    def cublasLtMatrixLayoutCreate(self, handle: Any, kind: int, rows: Any, columns: Any, ld: Any) -> int:
+        return self._make(handle, (DTYPES[_STORED[kind]], rows.value, columns.value, ld.value))
+
+    def cublasLtMatmulPreferenceCreate(self, handle: Any) -> int:
+        return self._make(handle, {})
+
+    def cublasLtMatmulPreferenceSetAttribute(
+        self, preference: Any, attribute: int, value: Any, size: Any
+    ) -> int:
+        assert attribute == 1
+        self.asked.append(value._obj.value)
+        return 0
+
+    def cublasLtMatmulAlgoGetHeuristic(
+        self, handle: Any, matmul: Any, a: Any, b: Any, c: Any, d: Any, preference: Any, most: int,
+        answers: Any, count: Any,
+    ) -> int:  # fmt: skip
+        if self.library.status:
+            return self.library.status
+        (_, k, m, lda), (_, depth, n, ldb), (result, rows, columns, ldc) = (
+            self.made[each.value] for each in (a, b, d)
+        )
+        assert self.made[matmul.value] == {3: 1, 25: 1}
+        assert (depth, rows, columns, c.value) == (k, m, n, d.value)
+        if any(each % 16 for each in (lda, ldb, ldc * result.itemsize, m, k)):
+            return NOT_SUPPORTED
+        ctypes.memset(answers._obj, 65, 96)
+        count._obj.value = 1
+        return 0
+
+    def cublasLtMatmul(
+        self, handle: Any, matmul: Any, alpha: Any, a: Any, a_layout: Any, b: Any, b_layout: Any,
+        beta: Any, c: Any, c_layout: Any, d: Any, d_layout: Any, algorithm: Any, workspace: Any,
+        size: Any, stream: Any,
+    ) -> int:  # fmt: skip
+        assert algorithm.raw == b"A" * 64
+        assert (c.value, stream.value) == (d.value, 7)
+        assert size.value <= len(self.library.driver.held[workspace.value])
+        (left, k, m, lda), (right, _, n, ldb), (result, *_, ldc) = (
+            self.made[each.value] for each in (a_layout, b_layout, d_layout)
+        )
+
+        def multiply() -> None:
+            product = _numbers(_columns(a, k, m, lda, left).T, left) @ _numbers(
+                _columns(b, k, n, ldb, right), right
+            )
+            product *= alpha._obj.value
+            before = _columns(c, m, n, ldc, result)
+            if beta._obj.value != 0:
+                product += beta._obj.value * _numbers(before, result)
+            before[...] = encode(product + self.library.off_by, result)
+
+        if self.library.driver.capturing is None:
+            multiply()
+        else:
+            self.library.driver.capturing.append(multiply)
         return 0
 
 

@@ -24,6 +24,9 @@ SUMS = {  # by data type: what a right kernel may keep its sums in
     "bfloat16": ("float",),
     "tf32": ("float",),
     "char": ("int",),
+    "e4m3": ("float", "fp22"),
+    "e4m3-half": ("fp22",),
+    "e5m2-bfloat16": ("float", "fp22"),
 }
 
 
@@ -92,6 +95,23 @@ def _matrix_unit(a: Array, b: Array, kind: Any, depth: int = 16) -> Array:
     return total
 
 
+def _fp8_unit(a: Array, b: Array, _: Any, depth: int = 32) -> Array:
+    """Hopper's tensor cores: 32 products and the sum so far, each cut short at the 14th bit of the largest.
+
+    So is what they make, which is stored as a float.
+    """
+    bits = DTYPES["fp22"].eps
+    total = np.zeros((a.shape[0], b.shape[1]))
+    for start in range(0, a.shape[1], depth):
+        terms = a[:, start : start + depth, None] * b[start : start + depth]
+        terms = np.concatenate([total[:, None], terms], axis=1)
+        digit = np.exp2(np.frexp(np.abs(terms).max(axis=1))[1] - 1.0) * bits
+        total = np.trunc(terms / digit[:, None]).sum(axis=1) * digit
+        digit = np.exp2(np.frexp(total)[1] - 1.0) * bits
+        total = np.trunc(total / digit) * digit
+    return total.astype(np.float32)
+
+
 ORDERS: dict[str, Callable[[Array, Array, Any], Array]] = {
     "sequential": _sequential,
     "fused": _fused,
@@ -116,11 +136,12 @@ def product(problem: Gemm, a: Array, b: Array, c0: Array, sums: str, order: str)
     """
     kind = DTYPES[sums].numpy.type
     with np.errstate(all="ignore"):
-        total = ORDERS[order](numbers(a, problem.dtype), numbers(b, problem.dtype), kind)
+        add = _fp8_unit if sums == "fp22" else ORDERS[order]
+        total = add(numbers(a, problem.dtype), numbers(b, problem.dtype), kind)
         answer = kind(problem.alpha) * total
         if problem.beta:
             answer = answer + kind(problem.beta) * decode(c0, problem.result).astype(kind)
-        return answer.astype(problem.result.numpy)
+        return encode(answer, problem.result)
 
 
 def drawn(rng: np.random.Generator, kind: str, rows: int, columns: int, dtype: str) -> Array:

@@ -30,7 +30,8 @@ from tools.bench import auto_regret
 
 ROOT = Path(__file__).resolve().parents[1]
 LADDER, TENSOR, REGRET = "ladder", "table of tensor cores", "table of what auto loses"  # the parts
-WGMMA, STATES = "table of nv-wgmma", "table of both states"
+ASYNC, MMA, WGMMA = "table of nv-async", "table of nv-mma", "table of nv-wgmma"
+STATES = "table of both states"
 EXPERIMENTS, SAMPLE = "table of experiments", "sample of square"
 
 #   column  what it was measured on      where it is saved; later runs add what the first lacks
@@ -41,13 +42,16 @@ RUNS = (
 DTYPE = "float"
 TENSOR_RUN, TENSOR_PEAK = "plots/h200-tensor.jsonl", "plots/h200-peak.jsonl"
 REGRET_RUN = "plots/h200-square.jsonl"
+LIMIT_RUN = "plots/h200-limit.jsonl"
 STATE_RUNS = ("plots/h200-settled.jsonl", "plots/h200-burst.jsonl")
-FILES = (*(file for *_, files in RUNS for file in files), TENSOR_RUN, TENSOR_PEAK, *STATE_RUNS)
+FILES = (*(file for *_, files in RUNS for file in files), TENSOR_RUN, TENSOR_PEAK, LIMIT_RUN, *STATE_RUNS)
 PAGES = {  # where a part stands
     SAMPLE: "README.md",
     LADDER: "docs/ladder.md",
     TENSOR: "docs/ladder.md",
     REGRET: "docs/auto.md",
+    ASYNC: "docs/nv-async.md",
+    MMA: "docs/nv-mma.md",
     WGMMA: "docs/nv-wgmma.md",
     STATES: "docs/conditions.md",
     EXPERIMENTS: "docs/experiments.md",
@@ -87,7 +91,7 @@ def is_earlier(run: Run, row: Row) -> bool:
     if variant is None or row.device == HOST or not variant.files:
         return variant is None
     device = run.header.devices[row.device]
-    today = variant.preset(device.family, None, row.dtype, device.vector_bits)
+    today = variant.preset(device.family, None, row.dtype, device)
     return (row.parameters, row.source) != (today, variant.fingerprint(row.dtype, today))
 
 
@@ -243,22 +247,36 @@ def regret(run: Run) -> str:
     return "\n".join(lines)
 
 
-def wgmma(run: Run) -> str:
-    """`nv-wgmma` beside cuBLAS at every size of a run that both were measured at."""
-    lines = ["| | n | `nv-wgmma`, kernel | with its passes | cuBLAS |", "|---|--:|--:|--:|--:|"]
+def beside(run: Run, path: str, names: Sequence[str], libraries: Sequence[str] = ("cublas",)) -> str:
+    """Kernels beside libraries at every size of a run that the first kernel was measured at, TFLOPS.
+
+    Args:
+        run: any.
+        path: where it is saved, for the line below the table.
+        names: of the kernels: two columns each, the kernel scope and the device scope.
+        libraries: a column each, the device scope.
+    """
     rows = {(row.variant, row.dtype, row.problem): row for row in run.rows if row.status == "ok"}
 
     def cell(row: Row | None, scope: str) -> str:
         reached = rates.rate(row, scope) if row else None
         return units.number(reached.median / TERA) if reached else ""
 
-    for (variant, dtype, problem), row in rows.items():
-        if variant == "nv-wgmma" and problem:
-            library = rows.get(("cublas", dtype, problem))
-            own = (cell(row, scope) for scope in ("kernel", "device"))
-            name = TENSOR_TYPES.get(dtype, dtype)
-            lines.append(f"| {name} | {problem.m} | {' | '.join(own)} | {cell(library, 'device')} |")
-    return "\n".join([*lines, "", f"One run (`{TENSOR_RUN}`); kernels were measured one after the other."])
+    heads = [head for name in names for head in (f"`{name}`, kernel", "with its passes")]
+    titles = ["cuBLAS" if name == "cublas" else "CLBlast" for name in libraries]
+    lines = [f"| | n | {' | '.join([*heads, *titles])} |", f"|---|{'--:|' * (1 + len(heads) + len(titles))}"]
+    dtypes: dict[str, None] = {}
+    for variant, dtype, problem in rows:
+        if variant == names[0] and problem and problem.is_square:
+            dtypes[dtype] = None
+            kernels = [rows.get((name, dtype, problem)) for name in names]
+            cells = [cell(row, scope) for row in kernels for scope in ("kernel", "device")]
+            cells += [cell(rows.get((name, dtype, problem)), "device") for name in libraries]
+            lines.append(f"| {TENSOR_TYPES.get(dtype, dtype)} | {problem.m} | {' | '.join(cells)} |")
+    peaks = {dtype: rates.peak(run, 0, dtype) for dtype in dtypes}
+    known = ", ".join(f"{dtype} {units.number(top.rate / TERA)}" for dtype, top in peaks.items() if top)
+    about = f"One run (`{path}`); kernels were measured one after the other."
+    return "\n".join([*lines, *_below(f"{about} Peaks measured in it: {known}." if known else about)])
 
 
 def states(settled: Run, burst: Run) -> str:
@@ -332,7 +350,9 @@ def generated(root: Path) -> dict[str, str]:
         LADDER: ladder(runs),
         TENSOR: tensor(load(root / TENSOR_RUN), load(root / TENSOR_PEAK)),
         REGRET: regret(load(root / REGRET_RUN)),
-        WGMMA: wgmma(load(root / TENSOR_RUN)),
+        ASYNC: beside(load(root / LIMIT_RUN), LIMIT_RUN, ("nv-async", "gpu-tile"), ("cublas", "clblast")),
+        MMA: beside(load(root / TENSOR_RUN), TENSOR_RUN, ("nv-mma",)),
+        WGMMA: beside(load(root / TENSOR_RUN), TENSOR_RUN, ("nv-wgmma",)),
         EXPERIMENTS: experiments.table(root),
         STATES: states(*(load(root / file) for file in STATE_RUNS)),
     }

@@ -73,7 +73,6 @@ _STYLE: dict[Any, Any] = {
 _PALETTE = 128  # colours of a PNG
 _WIDTH = 7.2  # of a pane, inches
 _METADATA: dict[str, dict[str, None]] = {
-    ".png": {"Software": None},
     ".svg": {"Date": None, "Creator": None},
     ".pdf": {"CreationDate": None, "Creator": None, "Producer": None},
 }
@@ -127,19 +126,23 @@ def write(paint: Callable[[], Figure], path: Path) -> None:
         warnings.filterwarnings("ignore", message=r"Glyph .* missing")  # a driver's name in any script
         picture = paint()
         drawn = BytesIO()
-        picture.savefig(drawn, format=suffix[1:], metadata=_METADATA[suffix])
+        if suffix == ".png":
+            _few_colours(picture, drawn)
+        else:
+            picture.savefig(drawn, format=suffix[1:], metadata=_METADATA[suffix])
     try:
-        path.write_bytes(_few_colours(drawn) if suffix == ".png" else drawn.getvalue())
+        path.write_bytes(drawn.getvalue())
     except OSError as error:
         raise ChartError(f"cannot write {path}: {reason_of(error)}") from None
 
 
-def _few_colours(png: BytesIO) -> bytes:
+def _few_colours(picture: Figure, png: BytesIO) -> None:
     """A PNG with a palette: nobody sees the difference, and a third of the bytes stands in the repository."""
-    small = BytesIO()
-    with Image.open(png) as picture:
-        picture.convert("RGB").quantize(_PALETTE).save(small, format="png", optimize=True)
-    return small.getvalue()
+    raw = BytesIO()
+    picture.savefig(raw, format="rgba")
+    width, height = picture.bbox.size * (matplotlib.rcParams["savefig.dpi"] / picture.dpi)
+    whole = Image.frombytes("RGBA", (int(width), int(height)), raw.getbuffer())
+    whole.convert("RGB").quantize(_PALETTE).save(png, format="png", optimize=True)
 
 
 def each_alone(panes: Callable[[], Sequence[Pane]]) -> list[Figure]:

@@ -15,7 +15,6 @@ from typing import Any
 import click
 
 from gemmbench import NothingMeasured, UsageError, __version__
-from gemmbench.model.units import reason_of
 
 #            name        module     what it does, one line
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -124,6 +123,8 @@ class _Lazy(click.Group):
         except OSError as error:
             if error.filename is not None or error.errno not in _FULL:
                 raise
+            from gemmbench.model.units import reason_of
+
             _drop_output()
             _say(f"gemmbench: cannot write the output: {reason_of(error)}")
             status = EXIT_USAGE

@@ -567,8 +567,8 @@ def _planned(device: DeviceFacts, problem: Gemm, variant: Variant, step: Case | 
     group = math.prod(multiply.group_within(values, device.max_work_group_size, device.max_work_item_sizes))
     local = variant.local_bytes(problem.dtype, full)
     registers = variant.wanted_registers(problem, device, parameters)
-    keys = variant.preset_keys(device.family, problem.dtype, device.vector_bits)
-    shipped = variant.preset(device.family, dtype=problem.dtype, vector_bits=device.vector_bits)
+    keys = variant.preset_keys(device.family, problem.dtype)
+    shipped = variant.preset(device.family, dtype=problem.dtype, device=device)
     near = "" if parameters == shipped else "near "  # a preset whose groups the device does not take
     room = architectures.fit(device, group, local, registers)
     return KernelPlan(

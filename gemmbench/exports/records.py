@@ -9,7 +9,7 @@ import csv
 import io
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -22,7 +22,7 @@ from gemmbench.model.row import SCOPES, Row
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean
 from gemmbench.report.table import finite
-from gemmbench.stats import rates
+from gemmbench.stats import cycles, rates
 from gemmbench.stats.conditions import disturbed, in_short
 from gemmbench.suite import together_table
 
@@ -107,6 +107,9 @@ COLUMNS: tuple[Column, ...] = (
     Column("versus_scope", str, "clock of versus_ratio"),
     Column("state", str, "settled or burst; empty where not known"),
     Column("clock_mhz", float, "median clock of the device"),
+    Column("counted_mhz", float, "median of the batches' average clocks, by the device's own counters"),
+    Column("flop_per_cycle", float, "operations of a compute unit in a cycle of that clock"),
+    Column("peak_fraction_at_clock", float, "flop_per_cycle over that of the measured peak"),
     Column("limits", str, "what limited the clock"),
     Column("other_cores", float, "cores that other processes used"),
     Column("steal_cores", float, "cores that the hypervisor gave to others"),
@@ -148,7 +151,11 @@ def to_json(run: Run) -> str:
 
 def to_flat(run: Run) -> list[dict[str, Value]]:
     """A dictionary for each row with every one of `COLUMNS`: a value of its type, or None; no samples."""
-    return [_flat(run, row, name) for row, name in zip(run.rows, labels(run), strict=True)]
+    return list(_flat_rows(run))
+
+
+def _flat_rows(run: Run) -> Iterator[dict[str, Value]]:
+    return (_flat(run, row, name) for row, name in zip(run.rows, labels(run), strict=True))
 
 
 def to_csv(run: Run) -> str:
@@ -167,7 +174,7 @@ def to_csv(run: Run) -> str:
                 lines.writerow(flat | each | {"reason": each.get("reason") or flat["reason"]})
         return text.getvalue()
     writer.writerow([column.name for column in COLUMNS])
-    writer.writerows(record.values() for record in to_flat(run))
+    writer.writerows(record.values() for record in _flat_rows(run))
     return text.getvalue()
 
 
@@ -185,6 +192,7 @@ def _derived(run: Run, row: Row) -> dict[str, object]:
         **_device(run, row),
         **together_table.derived(run, row),
         **lowering.derived(run, row),
+        **cycles.derived(run, row),
     }
 
 
@@ -218,15 +226,15 @@ def _flat(run: Run, row: Row, name: str) -> dict[str, Value]:
         "measured_utc": row.measured_utc,
         "benchmark": name,
     }
-    value = known.get
-    return {name: None if (each := value(name)) is None else typed(each) for name, typed in _TYPED}
+    values = {name: typed(each) for name, typed in _TYPED if (each := known.get(name)) is not None}
+    return {**_UNKNOWN, **values}
 
 
 _ENCODER = json.JSONEncoder(allow_nan=False, sort_keys=True)
 
 
 def _as_json(parameters: Mapping[str, int | float | str]) -> str:
-    return _ENCODER.encode(parameters)
+    return _ENCODER.encode(parameters) if parameters else "{}"
 
 
 @lru_cache(maxsize=1024)
@@ -240,4 +248,5 @@ def _number(value: Any) -> float | None:
 
 _MAKERS: Mapping[Kind, Callable[[Any], Value]] = {str: _text, int: int, float: _number, bool: bool}
 _TYPED = [(column.name, _MAKERS[column.type]) for column in COLUMNS]
+_UNKNOWN: dict[str, Value] = dict.fromkeys(TYPES)
 """What makes a known value one of its column's type."""

@@ -26,7 +26,7 @@ from gemmbench.gemm.reference import BatchReference, Reference, merged
 from gemmbench.gemm.verify import GUARD, poison
 from gemmbench.model import units
 from gemmbench.model.case import Case, Operands, Policy
-from gemmbench.model.dtypes import DTYPES, ReferenceArray, decode
+from gemmbench.model.dtypes import DTYPES, ReferenceArray, decode, encode
 from gemmbench.model.instrument import NotMeasuredError, Verified, When
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import SHOWN, Check, Elements
@@ -233,11 +233,15 @@ class Answers:
 
     def _unlike(self, rng: np.random.Generator) -> ReferenceArray:
         """Finite random numbers of an answer's size: the right answer's own, moved, with other signs."""
-        (m, n), kind = self._values.c.shape, self._values.c.dtype
-        drawn = rng.integers(-99, 99, (m, n)).astype(kind)
+        (m, n), kind, result = self._values.c.shape, self._values.c.dtype, self._problem.result
+        drawn = encode(rng.integers(-99, 99, (m, n)), result)
         if self._result is None or not self._result.size:
             return drawn
         moved = np.roll(self._result, (int(rng.integers(m)), int(rng.integers(n))), (0, 1))
+        if result.is_float and kind.kind == "u":  # bits of a type that numpy lacks: the first is the sign
+            moved ^= (rng.integers(2, size=(m, 1)) << (8 * kind.itemsize - 1)).astype(kind)
+            moved ^= (rng.integers(2, size=n) << (8 * kind.itemsize - 1)).astype(kind)
+            return moved
         moved *= rng.choice(np.array([-1, 1], kind), (m, 1))
         moved *= rng.choice(np.array([-1, 1], kind), n)
         return moved if moved.any() else drawn

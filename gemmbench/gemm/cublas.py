@@ -8,9 +8,9 @@ import importlib.util
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from itertools import cycle
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ import numpy as np
 
 from gemmbench.gemm.answers import Answers
 from gemmbench.gemm.clblast import opened
+from gemmbench.gemm.cuda_clock import CudaCounters, CudaSpan
 from gemmbench.gemm.cuda_compare import CheckedBatch, CudaComparer, arguments
 from gemmbench.gemm.operands import (
     SPLIT,
@@ -34,7 +35,7 @@ from gemmbench.ladder import BY_NAME
 from gemmbench.ladder.variant import Layout, round_up
 from gemmbench.model.case import Case, Operands, Policy
 from gemmbench.model.device import DeviceFacts
-from gemmbench.model.dtypes import ReferenceArray
+from gemmbench.model.dtypes import FP8_DTYPES, ReferenceArray
 from gemmbench.model.instrument import (
     CHECKED,
     Batch,
@@ -176,6 +177,10 @@ class Cuda:
             self._many.append(self._stopwatch())
         return self._many[:count]
 
+    def more_watches(self, count: int) -> list[Stopwatch]:
+        """So many stopwatches, others at each call."""
+        return [self._stopwatch() for _ in range(count)]
+
     @contextmanager
     def timed(self, watch: Stopwatch) -> Iterator[None]:
         """A stopwatch around what is put into the stream."""
@@ -308,7 +313,128 @@ _FORMS: Mapping[str, _Form] = {
 
 def step(dtype: str) -> int:
     """What n, k and leading dimensions must be multiples of."""
-    return _FORMS[dtype].step
+    return _LT_STEP if dtype in FP8_DTYPES else _FORMS[dtype].step
+
+
+# --- cuBLASLt's C interface: one GEMM of fp8 ----------------------------------------------------------------
+
+
+_LT_FILES = ("libcublasLt.so.13", "libcublasLt.so.12", "cublasLt64_13.dll", "cublasLt64_12.dll")
+_LT_STEP = 16  # bytes that rows start at, and elements that n and k must be multiples of
+_LT_RESULTS = {"float": 0, "half": 2, "bfloat16": 14}  # numbers of cudaDataType
+_E4M3, _FLOAT, _SUMS_IN_FLOAT = 28, 0, 68  # likewise, and of cublasComputeType_t
+_TRANSPOSE_FIRST, _FAST_SUMS = 3, 25  # attributes of a cublasLtMatmulDesc_t
+_MOST_WORKSPACE = 1  # ... of a cublasLtMatmulPreference_t
+_ALGORITHM_BYTES, _HEURISTIC_BYTES = 64, 96  # of a cublasLtMatmulAlgo_t, and of what is said of one
+
+
+class CublasLt:
+    """The part of cuBLAS that multiplies fp8, into the same stream.
+
+    It adds products up as the tensor cores do, with about 14 bits ("fast accumulation"), as nv-wgmma does.
+    Its scale factors of A and B are left at 1: they are factors of alpha.
+
+    Args:
+        stream: of the current CUDA device.
+        workspace: the device address of `WORKSPACE_BYTES` for its use.
+
+    Raises:
+        NotMeasuredError: unsupported: it is not installed, or not for this GPU.
+    """
+
+    def __init__(self, stream: ctypes.c_void_p, workspace: int) -> None:
+        self._library = opened("cuBLASLt", _candidates(_LT_FILES), _CUBLAS_ADVICE)
+        self._stream, self._workspace = stream, ctypes.c_void_p(workspace)
+        self._handle = self._made("Create")
+        self._plans: dict[tuple[Gemm, Layout], Any] = {}
+
+    def enqueue(self, problem: Gemm, layout: Layout, a: int, b: int, c: int) -> None:
+        """As `Cublas.enqueue`, of a B that is stored transposed.
+
+        Raises:
+            NotMeasuredError: unsupported: not this type, shape or layout; failed: with its status.
+        """
+        key = problem, layout
+        if key not in self._plans:
+            self._plans[key] = self._plan(problem, layout)
+        matmul, first, second, result, algorithm = self._plans[key]
+        alpha, beta = ctypes.c_float(problem.alpha), ctypes.c_float(problem.beta)
+        self._call(
+            "Matmul",
+            *(self._handle, matmul, ctypes.byref(alpha)),
+            *(ctypes.c_void_p(b), first, ctypes.c_void_p(a), second),
+            *(ctypes.byref(beta), ctypes.c_void_p(c), result, ctypes.c_void_p(c), result),
+            *(algorithm, self._workspace, ctypes.c_size_t(WORKSPACE_BYTES), self._stream),
+        )
+
+    def _plan(self, problem: Gemm, layout: Layout) -> tuple[Any, ...]:
+        """Descriptions of the product and its three matrices, and the algorithm that the library prefers."""
+        if lacks := self._lacks(problem, layout):
+            raise NotMeasuredError("unsupported", f"cuBLAS takes {problem.dtype} only {lacks}")
+        m, n, k = problem.m, problem.n, problem.k
+        c_type = _LT_RESULTS[problem.result.name]
+        matmul = self._made("MatmulDescCreate", _SUMS_IN_FLOAT, _FLOAT)
+        for attribute, value in (
+            (_TRANSPOSE_FIRST, ctypes.c_int32(_TRANSPOSED)),
+            (_FAST_SUMS, ctypes.c_int8(1)),
+        ):
+            size = ctypes.c_size_t(ctypes.sizeof(value))
+            self._call("MatmulDescSetAttribute", matmul, attribute, ctypes.byref(value), size)
+        first, second, result = (
+            self._made(
+                "MatrixLayoutCreate",
+                kind,
+                *(ctypes.c_uint64(rows), ctypes.c_uint64(columns), ctypes.c_int64(ld)),
+            )
+            for kind, rows, columns, ld in (
+                (_E4M3, k, n, layout.ldb),
+                (_E4M3, k, m, layout.lda),
+                (c_type, n, m, layout.ldc),
+            )
+        )
+        preference = self._made("MatmulPreferenceCreate")
+        most, size = ctypes.c_uint64(WORKSPACE_BYTES), ctypes.c_size_t(8)
+        self._call("MatmulPreferenceSetAttribute", preference, _MOST_WORKSPACE, ctypes.byref(most), size)
+        answer, count = ctypes.create_string_buffer(_HEURISTIC_BYTES), ctypes.c_int()
+        described = (matmul, first, second, result, result, preference)
+        self._call(
+            "MatmulAlgoGetHeuristic", self._handle, *described, 1, ctypes.byref(answer), ctypes.byref(count)
+        )
+        if not count.value:
+            raise NotMeasuredError(
+                "unsupported", f"cuBLAS has no algorithm for {problem.dtype} of this shape"
+            )
+        algorithm = ctypes.create_string_buffer(answer.raw[:_ALGORITHM_BYTES], _ALGORITHM_BYTES)
+        return matmul, first, second, result, algorithm
+
+    @staticmethod
+    def _lacks(problem: Gemm, layout: Layout) -> str:
+        """What fp8 must be for it: the rest of "only ..."; or ""."""
+        if not problem.dtype.startswith("e4m3"):
+            return "by e4m3, not two matrices of it"
+        if problem.batch > 1:
+            return "one problem at a time, as it is called here"
+        if problem.trans_a or not problem.trans_b:
+            return "where B is stored transposed and A is not: --trans-b"
+        sizes = (layout.lda, layout.ldb, layout.ldc * problem.result.itemsize, problem.n, problem.k)
+        if any(size % _LT_STEP for size in sizes):
+            return f"with n, k and rows of A and B that are multiples of {_LT_STEP}"
+        return ""
+
+    def _made(self, function: str, *arguments: Any) -> ctypes.c_void_p:
+        """What one of its functions creates; it stays, as long as the process."""
+        made = ctypes.c_void_p()
+        self._call(function, ctypes.byref(made), *arguments)
+        return made
+
+    def _call(self, function: str, *arguments: Any) -> None:
+        status = getattr(self._library, f"cublasLt{function}")(*arguments)
+        if status in _LACKING:
+            raise NotMeasuredError(
+                "unsupported", f"cuBLAS does not do this here (cublasLt{function}: {status})"
+            )
+        if status:
+            raise NotMeasuredError("failed", f"cublasLt{function} failed: status {status}", restart=True)
 
 
 class Cublas:
@@ -335,6 +461,7 @@ class Cublas:
             ctypes.c_void_p(workspace),
             ctypes.c_size_t(WORKSPACE_BYTES),
         )
+        self._stream, self._workspace = stream, workspace
         self.title = f"cuBLAS {'.'.join(str(self._property(part)) for part in _VERSION_PARTS)}"
 
     def enqueue(self, problem: Gemm, layout: Layout, a: int, b: int, c: int) -> None:
@@ -355,6 +482,9 @@ class Cublas:
             NotMeasuredError: unsupported: not this type or shape on this GPU; failed: with its status.
         """
         if not problem.m or not problem.n:
+            return
+        if problem.dtype in FP8_DTYPES:
+            self._lt.enqueue(problem, layout, a, b, c)
             return
         form = _FORMS[problem.dtype]
         # Where only k is not, it does not refuse: cuBLAS 13.1 reads past the ends of rows, and answers wrong.
@@ -385,6 +515,10 @@ class Cublas:
             *(form.compute, _ANY_ALGORITHM),
         )
 
+    @cached_property
+    def _lt(self) -> CublasLt:
+        return CublasLt(self._stream, self._workspace)
+
     def _property(self, part: int) -> int:
         value = ctypes.c_int()
         self._call("cublasGetProperty", part, ctypes.byref(value))
@@ -403,27 +537,27 @@ def _scalar(form: _Form, value: float) -> int | float:
     return int(value) if form.scalar is ctypes.c_int32 else value
 
 
-def _candidates() -> list[str]:
+def _candidates(files: tuple[str, ...] = _CUBLAS_FILES) -> list[str]:
     """Library files to try: those of NVIDIA's pip packages first, then the system's, then the toolkit's."""
-    names = [str(path) for path in _packaged()]
-    names += _CUBLAS_FILES
-    named = ctypes.util.find_library("cublas")
-    return [*names, *([named] if named else []), *(str(path) for path in _toolkit())]
+    names = [str(path) for path in _packaged(files)]
+    names += files
+    named = ctypes.util.find_library(files[0].removeprefix("lib").partition(".")[0])
+    return [*names, *([named] if named else []), *(str(path) for path in _toolkit(files))]
 
 
-def _packaged() -> Iterator[Path]:
+def _packaged(files: tuple[str, ...]) -> Iterator[Path]:
     """Of CUDA 12's packages it is in ``nvidia/cublas/lib``, of CUDA 13's in ``nvidia/cu13/lib``."""
     spec = importlib.util.find_spec("nvidia")  # a folder without a module: nothing is imported
     for folder in spec.submodule_search_locations or () if spec else ():
-        for file in _CUBLAS_FILES:
+        for file in files:
             yield from sorted(Path(folder).glob(f"*/*/{file}"))
             yield from sorted(Path(folder).glob(f"*/*/*/{file}"))
 
 
-def _toolkit() -> Iterator[Path]:
+def _toolkit(files: tuple[str, ...]) -> Iterator[Path]:
     """Where the CUDA toolkit puts it."""
     for root in filter(None, (os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda")):
-        for file in _CUBLAS_FILES:
+        for file in files:
             yield from (path for part in ("lib64", "lib", "bin") if (path := Path(root, part, file)).exists())
 
 
@@ -507,15 +641,16 @@ class _Queued:
     watch: Stopwatch
     count: int
     begin: float
+    span: CudaSpan | None
 
     def done(self) -> bool:
         return self.cuda.reached(self.watch)
 
     def finish(self) -> Batch:
         """See `measure.instrument.Running`: CUDA's events stand around the whole batch."""
-        took = self.cuda.seconds(self.watch)
-        seconds = {"device": max(took, _TICK_S) / self.count}
-        return Batch(seconds, self.begin, time.monotonic(), self.count)
+        took, end = self.cuda.seconds(self.watch), time.monotonic()
+        mhz = self.span.mhz() if self.span else None
+        return Batch({"device": max(took, _TICK_S) / self.count}, self.begin, end, self.count, mhz=mhz)
 
 
 class CublasBench:
@@ -554,6 +689,7 @@ class CublasBench:
         self._kept: dict[tuple[str, int], int] = {}  # addresses of what goes before each launch
         with ExitStack() as stack:  # closes what there is, should the memory not suffice
             self._operands = [self._made(stack) for _ in range(self.sets)]
+            self._counters = self._counted(stack, facts)
             self._cuda.finish()
             self._stack = stack.pop_all()
         memory = "staged" if self._pinned else "pageable"
@@ -592,6 +728,11 @@ class CublasBench:
         self._graphs.clear()
         self._operands.clear()
         self._stack.close()
+
+    def _counted(self, stack: ExitStack, facts: DeviceFacts) -> CudaCounters | None:
+        with suppress(NotMeasuredError):
+            return CudaCounters(self._cuda, facts, stack)
+        return None
 
     def _made(self, stack: ExitStack) -> _Set:
         values = {"A": self._stored.a, "B": self._stored.b, "C": self._answers.before}
@@ -663,13 +804,16 @@ class CublasBench:
             return host_batch(partial(self._next_host_run, clock), clock, count)
         graph = self._graph(count) if count > max(1, self.sets) else None
         begin = time.monotonic()
+        span = self._counters.begin() if self._counters else None
         watch = self._cuda.start()
         if graph:
             self._cuda.replay(graph)
         else:
             self._enqueue_all(count)
         self._cuda.stop(watch)
-        return _Queued(self._cuda, watch, count, begin)
+        if span:
+            span.end()
+        return _Queued(self._cuda, watch, count, begin, span)
 
     def launches(self, count: int, manner: Manner) -> Batch:
         """See `measure.instrument.LaunchBench`: CUDA's events stand around each problem, or the chain."""

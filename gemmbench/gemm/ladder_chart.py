@@ -241,7 +241,8 @@ class Types:
     def look(self, dtype: str) -> tuple[str, str]:
         """Colour and marker of a data type, the same in every chart."""
         index = list(dict.fromkeys((*GEMM_DTYPES, *DTYPES))).index(dtype)  # of the first, no two are alike
-        return pane.COLOURS[index % len(pane.COLOURS)], _MARKERS[index % len(_MARKERS)]
+        again = index // len(pane.COLOURS)  # how many types had the colour before
+        return pane.COLOURS[index % len(pane.COLOURS)], _MARKERS[(index + again) % len(_MARKERS)]
 
 
 def precision(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:

@@ -226,9 +226,16 @@ def _layer(rows: Iterable[Row], name: str, runs: int, is_convolution: bool) -> L
 
 def derived(run: Run, row: Row) -> dict[str, float]:
     """What a row adds to the net: seconds, and its share of the time; nothing where it does not count."""
+    return _parts(run).get(id(row), {})
+
+
+@lru_cache(maxsize=16)
+def _parts(run: Run) -> dict[int, dict[str, float]]:
+    """What each row that counts adds to its net, by the row's identity: the run keeps it."""
+    parts: dict[int, dict[str, float]] = {}
     for net in nets(run):
-        for layer in net.layers:
-            if row in layer.rows and not net.missing:
+        for layer in net.layers if not net.missing else ():
+            for row in layer.rows:
                 seconds = layer.lowering_s if row.kind == "lowering" else layer.product_s or 0.0
-                return {"net_s": seconds, "net_share": seconds / net.whole_s}
-    return {}
+                parts.setdefault(id(row), {"net_s": seconds, "net_share": seconds / net.whole_s})
+    return parts

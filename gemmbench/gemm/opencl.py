@@ -153,6 +153,8 @@ class GemmExecutor:
     ) -> Sequence[Step]:
         """Kernels with their arguments set, in launch order; passes with nothing to do are left out.
 
+        Passes that only describe the arguments are enqueued here.
+
         Images that ``buffers`` holds under their name are taken as filled; ``fixed`` as of `Runtime.fitted`.
         """
         full = {**parameters, **variant.chosen(problem, self.runtime.facts, parameters)}
@@ -172,6 +174,10 @@ class GemmExecutor:
         known |= {"alpha": scalar(problem.alpha), "beta": scalar(problem.beta)}
         known |= held
 
+        described = {
+            step.arguments[-1]: held[step.arguments[-1]] for step in variant.steps(values) if step.once
+        }
+        held = {name: buffer for name, buffer in held.items() if name not in described}
         prepared: list[Step] = []
         for step in variant.steps(values):
             items = step.items(values)
@@ -183,7 +189,12 @@ class GemmExecutor:
                     _check_arguments(kernel, step, known)
                 kernel.set_args(*(known[name] for name in step.arguments))
             rounded = tuple(round_up(*pair) for pair in zip(items, group, strict=True))
-            prepared.append(Prepared(step.role, step.kernel, kernel, rounded, group, held))
+            made = Prepared(step.role, step.kernel, kernel, rounded, group, held, described)
+            if step.once:
+                with errors():
+                    made.enqueue(self.runtime.queue)
+            else:
+                prepared.append(made)
         return prepared
 
     def _exact_error(self, variant: Variant, case: Case, parameters: Mapping[str, int], bind: Bind) -> str:

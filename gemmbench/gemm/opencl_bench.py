@@ -6,7 +6,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
 from typing import Any, Protocol
@@ -32,6 +32,7 @@ from gemmbench.model.dtypes import DTYPES, ReferenceArray
 from gemmbench.model.instrument import CHECKED, Batch, Manner, NotMeasuredError
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import CHAIN, CYCLE, PAGEABLE, Check, Launch, Work
+from gemmbench.opencl.clock import LAUNCHES, Span
 from gemmbench.opencl.compare import Checked, Comparer, erased
 from gemmbench.opencl.replay import Replay
 from gemmbench.opencl.runtime import MAPPED, Operand, Runtime, errors, operand
@@ -68,6 +69,7 @@ class Prepared:
     items: tuple[int, ...]
     group: tuple[int, ...]
     held: Mapping[str, Any]  # its buffers: a kernel does not keep its arguments alive
+    described: Mapping[str, Any] = field(default_factory=dict)  # likewise, filled as the arguments were set
 
     def enqueue(self, queue: Any) -> Any:
         """Enqueue it; the event."""
@@ -112,9 +114,17 @@ class Queued:
     """A batch in the queue."""
 
     def __init__(
-        self, bench: Bench | LoweringBench, events: Sequence[tuple[str, Any]], count: int, begin: float
+        self,
+        bench: Bench | LoweringBench,
+        events: Sequence[tuple[str, Any]],
+        count: int,
+        begin: float,
+        span: Span | None = None,
     ) -> None:
         self._bench, self._events, self._count, self._begin = bench, events, count, begin
+        self._span = span  # around them
+        if span:
+            span.end()
         self._enqueued = time.monotonic()
 
     def done(self) -> bool:
@@ -140,8 +150,11 @@ class Queued:
         span = stamps[0][1] * 1e-9, stamps[-1][2] * 1e-9
         if self._bench.runtime.facts.type == "gpu":
             seconds[CHAIN] = max(span[1] - span[0], tick) / count
-        launch_s = max(self._enqueued - self._begin, len(stamps) * self._bench.runtime.launch_s)
-        return Batch(seconds, self._begin, end, count, device=span, launch_s=launch_s)
+        launches = len(stamps) + (LAUNCHES if self._span else 0)
+        launch_s = max(self._enqueued - self._begin, launches * self._bench.runtime.launch_s)
+        with errors():
+            mhz = self._span.mhz() if self._span else None
+        return Batch(seconds, self._begin, end, count, device=span, launch_s=launch_s, mhz=mhz)
 
 
 class Bench:
@@ -388,7 +401,8 @@ class Bench:
         plan = self._on_device()
         assert self.runtime.launch_s  # measured before the batch, not in it
         begin = time.monotonic()
-        queued = Queued(self, self._enqueue(plan, count), count, begin)
+        span = self.runtime.span()
+        queued = Queued(self, self._enqueue(plan, count), count, begin, span)
         if not self._ahead:
             return queued.finish()
         self.runtime.queue.flush()
@@ -558,11 +572,16 @@ class WallBench(Bench):
     def _device_batch(self, count: int) -> Batch:
         """Run so many problems back to back; wall seconds of one as the device scope."""
         plan = self._on_device()
+        span = self.runtime.span()
+        self.runtime.queue.finish()
         begin = time.monotonic()
         self._enqueue(plan, count)
         self.runtime.queue.finish()
         end = time.monotonic()
-        return Batch({"device": (end - begin) / count}, begin, end, count)
+        if span:
+            span.end()
+        mhz = span.mhz() if span else None
+        return Batch({"device": (end - begin) / count}, begin, end, count, mhz=mhz)
 
 
 class LoweringBench:
@@ -625,9 +644,10 @@ class LoweringBench:
         with errors():
             assert self.runtime.launch_s  # measured before the batch, not in it
             begin = time.monotonic()
+            span = self.runtime.span()
             events = [(self._step.role, self._step.enqueue(self.runtime.queue)) for _ in range(count)]
             self._has_run = True
-            return Queued(self, events, count, begin).finish()
+            return Queued(self, events, count, begin, span).finish()
 
     def release(self) -> None:
         """Nothing to do: buffers go with the last reference."""

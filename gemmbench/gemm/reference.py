@@ -28,6 +28,12 @@ since matrix units cut partial sums short instead of rounding them (Fasi, Higham
 independent but for that share, so that a sum of them with weights w has the bound sqrt(sum w^2 bound^2) +
 e |sum w A B|.
 
+Hopper's tensor cores keep about 14 bits of a sum of fp8 products, and cut off the rest: of the 32 products
+of an instruction, once their exponents are made equal, and of the sum (DeepSeek-AI, "DeepSeek-V3 technical
+report", arXiv:2412.19437, 2024, sections 3.3.2 and 3.5.2). So such sums are of the type fp22 here, with 13
+bits behind the first (Zhang et al., "SageAttention2", arXiv:2411.10958, 2024, call it so), and instead of
+u^2 (k + 4) the share 2 u ((k + 4) / 32 + sqrt(k + 4)) may be gone.
+
 Of a user's matrices nothing is known. Each addition rounds a partial sum, so that the error is at most u
 times the sum of all |partial sums| (Higham, "Accuracy and Stability of Numerical Algorithms", 2002,
 section 4.2): for sums whose terms do not cancel that is (k + 4) u |c| / 2, and it is reached, since equal
@@ -68,6 +74,7 @@ _ELEMENTS = 128  # drawn to measure partial sums
 _LANES = (1, 2, 4, 8, 16, 32, 64)  # orders of summation in which they are measured
 _WALK = 5.0  # up to here a partial sum over s may be a random walk's
 _CUT_SHORT = 2.0**-24  # eps / 2 of float: sums of such types may be cut short
+_AT_ONCE = 32  # products of fp8 that Hopper's tensor cores add up at once
 _REASONS = 3  # that a sentence has
 _HALF_A_UNIT = 0.5  # what a sum of integers may err by: nothing
 
@@ -81,6 +88,7 @@ class Model:
     dropped: float  # d
     smallest: float  # what an operation may lose below the type's range
     steps: int  # k + 4: two more for alpha, one each for beta and for C
+    cut: float = 0.0  # of sums that are cut short far above float's digits: see `_cut`
     largest: float = 0.0  # t over s; 0: the operands are the suite's own
     average: float = 0.0  # r over s; 0: |c| / 2
 
@@ -92,7 +100,7 @@ class Model:
     @property
     def share(self) -> float:
         """Of what is summed that may be gone by no chance."""
-        lost = self.adding * self.steps * (1.0 if self.adding <= _CUT_SHORT else self.adding)
+        lost = self.cut or self.adding * self.steps * (1.0 if self.adding <= _CUT_SHORT else self.adding)
         return 2 * self.dropped + 4 * (self.adding + self.storing) + lost
 
     def bound(self, size: ReferenceArray, product: ReferenceArray, added: ReferenceArray) -> ReferenceArray:
@@ -109,7 +117,12 @@ class Model:
         magnitude = np.abs(product)
         largest = np.maximum(self.largest * size, magnitude) + np.abs(added)
         average = (self.average * size if self.average else magnitude / 2) + np.abs(added)
-        return np.asarray(self.unit * largest + self.adding * self.steps * average)
+        return np.asarray(self.unit * largest + self.biased * average)
+
+    @property
+    def biased(self) -> float:
+        """Of the partial sums' mean that rounding or, up to twice that, cutting them short may take away."""
+        return (2 if self.cut else 1) * self.adding * self.steps
 
 
 @dataclass(frozen=True)
@@ -294,9 +307,9 @@ class Reference:
             smallest = float(info.smallest_subnormal if kept.itemsize == 2 else info.smallest_normal)
             smallest += float(stored.smallest_subnormal)
         steps = self._problem.k + 4
-        return Model(
-            kept.eps / 2, result.eps / 2, self._dtype.dropped, steps * smallest, steps, *self._partials
-        )
+        adding, storing = kept.eps / 2, result.eps / 2
+        cut = _cut(kept, steps)
+        return Model(adding, storing, self._dtype.dropped, steps * smallest, steps, cut, *self._partials)
 
     def _compare(
         self, panel: _Panel, c: ReferenceArray, c0: ReferenceArray, sums: str, findings: _Findings
@@ -456,7 +469,7 @@ class Reference:
                 bound = model.unit * np.sqrt(squares) + model.share * np.abs(expected)
             else:
                 average = model.average or model.largest / 2
-                each = model.unit * model.largest + model.adding * model.steps * average
+                each = model.unit * model.largest + model.biased * average
                 bound = each * np.sqrt(_WIDTH * squares)
             bound += model.smallest * _across(np.abs(scale))
             with np.errstate(all="ignore"):
@@ -603,9 +616,19 @@ def _apply_whole(matrix: ReferenceArray, vector: ReferenceArray) -> ReferenceArr
 
 
 def _limits(dtype: DType) -> Any:
-    """numpy's facts of a floating-point type."""
-    kind: Any = dtype.numpy
+    """numpy's facts of a floating-point type, or of float, whose exponents bfloat16 has."""
+    kind: Any = dtype.numpy if dtype.numpy.kind == "f" else np.float32
     return np.finfo(kind)
+
+
+def _cut(kept: DType, steps: int) -> float:
+    """The share of a sum that is gone where matrix units keep fewer digits of it than a float has; or 0.
+
+    Each instruction cuts the partial sum short, once in `_AT_ONCE` products, and each product at the same
+    digit: that makes a product smaller by half a unit of the partial sum on average, which is sqrt(k) times
+    as large.
+    """
+    return kept.dropped * (steps / _AT_ONCE + math.sqrt(steps))
 
 
 def _parts(length: int, size: int = _BLOCK) -> Iterator[slice]:

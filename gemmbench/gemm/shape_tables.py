@@ -235,12 +235,12 @@ class _Line:
 def _lines(run: Run, device: int, rows: Sequence[Row], scope: str, order: Sequence[str]) -> list[_Line]:
     rank = {name: position for position, name in enumerate(order)}
     lines = []
-    for problem in dict.fromkeys(row.problem for row in rows):
-        assert problem is not None
-        same = sorted(
-            (row for row in rows if row.problem == problem),
-            key=lambda row: rank.get(row.variant, len(rank)),
-        )
+    by_problem: dict[Problem, list[Row]] = {}
+    for row in sorted(rows, key=lambda row: rank.get(row.variant, len(rank))):
+        assert row.problem is not None
+        by_problem.setdefault(row.problem, []).append(row)
+    for problem in dict.fromkeys(row.problem for row in rows if row.problem):
+        same = by_problem[problem]
         own_rows = [row for row in same if row.device == device]
         own_rows = [row for row in own_rows if row.variant != AUTO] or own_rows  # its figures are another's
         rated = [(rate, row) for row in own_rows if (rate := rates.compared_rate(run, device, row, scope))]

@@ -17,7 +17,7 @@ from gemmbench.ladder.layouts import laid_out
 from gemmbench.ladder.variant import LIBRARIES, OURS, OWN, Variant
 from gemmbench.model.case import Case
 from gemmbench.model.device import DeviceFacts
-from gemmbench.model.dtypes import GEMM_DTYPES
+from gemmbench.model.dtypes import FP8_DTYPES, GEMM_DTYPES
 from gemmbench.model.run_file import Run
 
 AUTO = "auto"  # whose rows are those of the variant that it took: see `suite.auto`
@@ -70,11 +70,11 @@ _LIBRARIES = (
         family=LIBRARIES,
         idea="cuBLAS, NVIDIA's own BLAS, on the same GPU through CUDA",
         source="NVIDIA, cuBLAS; on tensor cores in every type but float, and char, which takes its dp4a path "
-        "where it is not transposed; sums of half kept in float",
-        dtypes=("float", "double", "half", "bfloat16", "tf32", "char"),
-        sums={"half": "float"},
+        "where B is not stored transposed; sums of half kept in float; of fp8 only e4m3, by B transposed",
+        dtypes=GEMM_DTYPES,
+        sums={"half": "float", **dict.fromkeys(FP8_DTYPES, "fp22")},
+        matrix_units=("double", "half", "bfloat16", "tf32", *FP8_DTYPES),
         # Of char, other layouts take dot products of four bytes (dp4a).
-        matrix_units=("double", "half", "bfloat16", "tf32"),
         matrix_layouts={"char": ("NT",)},
         lacks=_without_cuda,
         edge=lambda _: 256,
@@ -104,6 +104,7 @@ VARIANTS: tuple[Variant, ...] = (
     *few.VARIANTS,
     *nvidia.VARIANTS,
     *cpu.INTEL_VARIANTS,
+    *published.FP8_VARIANTS,
     _AUTO,
     *_LIBRARIES,
 )

@@ -21,17 +21,68 @@ from gemmbench.model.problem import Gemm
 _FILE = "gemm/17_cpu_packed.cl"
 _ONE = (1, 1)  # work-group: a work-item has a core to itself
 
-# Of a core's share of the last cache; the nearer ones a driver does not tell, or tells wrong.
-_BLOCK_SHARE, _LEAST_BLOCK, _MOST_BLOCK = 4, 256 << 10, 1 << 20  # bytes of A that stay while B goes past
-_PANEL_SHARE, _LEAST_PANEL, _MOST_PANEL = 32, 64 << 10, 128 << 10  # bytes of B that stay while A goes past
-_DEPTH = 512  # steps along k after which sums go to C, if so much of a panel of B fits
-_DEPTH_THERE = 16  # the same for B read where it lies: as many rows of it as are fetched side by side
+_THERE, _BEFORE, _INSIDE = 0, 1, 2  # PACKB
+_L1, _L2 = 32 << 10, 512 << 10  # bytes, where the system does not tell
+_WIDEST = 16  # elements of a vector of OpenCL C
+_BITS = 512  # of a vector register, where the driver does not tell
+_PANEL_SHARE = 4  # of the second cache: a panel of B, which stays there while A goes past
+_DEPTH = 1024  # steps along k after which C's tile costs 1 %: read and written, a line takes about 10 cycles
+_BLOCK_SHARE = 8  # of a core's share of the last cache: A's part of a block, which B goes past
+_DEPTHS_THERE = 8, 16  # rows of B as it is that are fetched side by side, to so many rows of C and beyond
 _ROWS_TO_PACK = 48  # of C: fewer read B too seldom to pay for a copy
 _COLUMNS_TO_PACK = 4096  # of C: fewer read A too seldom
 _COLUMNS_TO_TURN = 256  # the same for A stored transposed, of which every step along k lies in another page
+_COPIES = 2  # of B, made inside by the blocks of a column of blocks, that cost no more than a pass before
 _BLOCKS_EACH = 4  # blocks for each compute unit, at most
 _FETCH = 4  # multiplications in the time that one more element of A or B takes to come
 _PACK_STEPS = 64  # along k that a work-item packs
+_LEAST_SPAN = 256  # steps along k that are worth a work-item of their own
+_ROW_PARTS = 2  # work-items for each core, where C is one row
+
+
+def micro_tile(registers: int) -> tuple[int, int]:
+    """Rows and vectors of the micro-tile with the most products for each load.
+
+    Sums, a row of B and an element of A are in registers at once. One, two or four vectors: then lengths
+    that are powers of two leave nothing over. Such tiles have at least the eight sums that keep two units
+    busy while an addition takes four cycles (Low, Igual, Smith and Quintana-Orti, Analytical Modeling is
+    Enough for High-Performance BLIS, ACM TOMS 43, 2016, section 4.1).
+
+    Args:
+        registers: vector registers of a core.
+    """
+    tiles = [((registers - 1 - vectors) // vectors, vectors) for vectors in (1, 2, 4)]
+    return max(tiles, key=lambda tile: (tile[0] * tile[1] / sum(tile), tile[1]))
+
+
+def registers_of(device: DeviceFacts) -> int:
+    """Vector registers of a core: x86 has 16 of them before AVX-512, other architectures have 32."""
+    is_x86 = device.processor.lower() in ("", "x86_64", "amd64", "i386", "i686")
+    return 16 if is_x86 and 0 < device.vector_bits < _BITS else 32
+
+
+def _second_cache(device: DeviceFacts) -> int:
+    return device.data_caches[1] if len(device.data_caches) > 1 else _L2
+
+
+def blocking(device: DeviceFacts, dtype: str) -> dict[str, int]:
+    """The micro-tile and the depth of a panel of B, by what a device says of itself.
+
+    The analytical model of Low et al. (see `micro_tile`) with the roles that this loop has: a panel of B
+    (depth x NR) stays in the second cache while rows of A go past, so that it gets a share of that cache, and
+    no more than there is of local memory, where a block puts it. Longer sums spare C's tile: see `_DEPTH`.
+    """
+    itemsize = DTYPES[dtype].itemsize
+    lane = max(itemsize, 4)  # half is computed as float
+    width = max(2, min(_WIDEST, (device.vector_bits or _BITS) // 8 // lane))
+    rows, vectors = micro_tile(registers_of(device))
+    panel = min(_second_cache(device) // _PANEL_SHARE, device.local_mem_bytes)
+    return {
+        "MR": rows,
+        "NV": vectors,
+        "WIDTH": width,
+        "DEPTH": max(16, min(_DEPTH, panel // (vectors * width * itemsize))),
+    }
 
 
 def _panels(v: Values) -> int:
@@ -49,9 +100,26 @@ def _tiles(v: Values) -> int:
     return -(-v["m"] // v["MR"])
 
 
-def _there(v: Values) -> int:
-    """Panels that are read where they lie in B; the rest is packed."""
-    return 0 if v["PACKB"] or v["tb"] else v["n"] // _width(v)
+def _span(v: Values) -> int:
+    """Steps along k that a work-item sums."""
+    return -(-v["k"] // v["SLICES"])
+
+
+def _slices(v: Values) -> int:
+    """Parts of k with sums of their own."""
+    return -(-v["k"] // max(1, _span(v))) or 1
+
+
+def _is_row(v: Values) -> bool:
+    return v["m"] == 1 and not v["ta"] and not v["tb"]
+
+
+def _is_column(v: Values) -> bool:
+    return v["n"] == 1 and v["m"] > 1 and not v["ta"] and not v["tb"]
+
+
+def _is_matrix(v: Values) -> bool:
+    return not _is_row(v) and not _is_column(v)
 
 
 @lru_cache(maxsize=1024)
@@ -90,28 +158,47 @@ def _blocks(problem: Gemm, device: DeviceFacts, parameters: Values) -> dict[str,
     """Whether to pack, how far to go along k at once, and blocks of C that give every core as much work.
 
     Among the grids of blocks: the one whose busiest core has the least to do, counted in micro-tiles and with
-    the elements that a block must fetch for them.
+    the elements that a block must fetch for them. Where there are fewer micro-tiles than cores, k is split.
     """
-    itemsize = DTYPES[problem.dtype].itemsize
-    pack_b = problem.m >= _ROWS_TO_PACK
-    pack_a = pack_b and problem.n >= (_COLUMNS_TO_TURN if problem.trans_a else _COLUMNS_TO_PACK)
+    itemsize, cores = DTYPES[problem.dtype].itemsize, device.compute_units
     height, width = parameters["MR"], parameters["NV"] * parameters["WIDTH"]
-    share = max(device.cache_bytes, device.last_level_cache_bytes) // device.compute_units
-    panel = min(max(share // _PANEL_SHARE, _LEAST_PANEL), _MOST_PANEL)
-    most = min(_DEPTH, panel // (width * itemsize)) if pack_b else _DEPTH_THERE
-    slices = max(1, -(-problem.k // most))
-    depth = max(1, -(-problem.k // slices))
     tiles, panels = max(1, -(-problem.m // height)), max(1, -(-problem.n // width))
-    block = min(max(share // _BLOCK_SHARE, _LEAST_BLOCK), _MOST_BLOCK)
+    longest = max(1, problem.k // _LEAST_SPAN)
+    near = _second_cache(device)
+    is_near = problem.n * problem.k * itemsize <= near
+    turned = problem.trans_a, problem.trans_b
+    if problem.m == 1 and not any(turned):  # long rows of B, whose sums stay in half of the first cache
+        first = device.data_caches[0] if device.data_caches else _L1
+        most = min(first // 2 // itemsize // width, parameters["DEPTH"])
+        strip = max(1, min(-(-panels // cores) if is_near else panels, most))
+        slices = (
+            1 if is_near else min(longest, -(-cores * _ROW_PARTS // (-(-panels // strip) * problem.batch)))
+        )
+        return {"PACKA": 0, "PACKB": _THERE, "KC": 1, "TILES": 1, "PANELS": strip, "SLICES": slices}
+
+    share = max(device.cache_bytes, device.last_level_cache_bytes) // cores
+    block = max(near // 2, min(share // _BLOCK_SHARE, 2 * near))
+    slices = min(longest, -(-cores // (tiles * panels * problem.batch)))
+    steps = -(-problem.k // slices)
+    is_few = problem.m < _ROWS_TO_PACK
+    is_there = not problem.trans_b and (is_few or problem.k <= _DEPTHS_THERE[1])
+    there = _DEPTHS_THERE[problem.m > _DEPTHS_THERE[0]]
+    turns = max(1, -(-steps // (there if is_there else parameters["DEPTH"])))
+    depth = max(1, -(-steps // turns))
     tallest = max(1, block // (depth * itemsize * height))
 
-    down, across = _grid(tiles, panels, tallest, device.compute_units, height, width, problem.batch)
+    down, across = _grid(tiles, panels, tallest, cores, height, width, problem.batch)
+    columns = _COLUMNS_TO_TURN if problem.trans_a else _COLUMNS_TO_PACK
+    packs_a = not is_few and not is_there and problem.n >= columns
+    is_inside = is_few or ((is_near or down <= _COPIES) and not (packs_a and problem.trans_a))
+    packed = _INSIDE if is_inside else _BEFORE
     return {
-        "PACKA": int(pack_a),
-        "PACKB": int(pack_b),
+        "PACKA": int(packs_a and packed == _BEFORE),
+        "PACKB": _THERE if is_there else packed,
         "KC": depth,
         "TILES": -(-tiles // down),
         "PANELS": -(-panels // across),
+        "SLICES": slices,
     }
 
 
@@ -129,26 +216,55 @@ CPU_PACKED = Variant(
             ("steps", "m", "k", "A", "lda", "AP"),
             lambda v: (_tiles(v), -(-v["k"] // v["steps"])),
             lambda _: _ONE,
-            when=lambda v: v["PACKA"] == 1,
+            when=lambda v: v["PACKA"] == 1 and _is_matrix(v),
         ),
         Pass(
             "pack",
             _FILE,
             "pack_b",
-            ("there", "steps", "k", "n", "B", "ldb", "BP"),
-            lambda v: (_panels(v) - v["there"], -(-v["k"] // v["steps"])),
+            ("steps", "k", "n", "B", "ldb", "BP"),
+            lambda v: (v["n"] // _width(v), -(-v["k"] // v["steps"])),
             lambda _: _ONE,
+            when=lambda v: v["PACKB"] == _BEFORE and _is_matrix(v),
         ),
         Pass(
             "multiply",
             _FILE,
             "cpu_packed",
             (
-                *("m", "n", "k", "alpha", "A", "lda", "PACKA", "AP", "B", "ldb", "there", "BP"),
-                *("beta", "C", "ldc", "PANELS", "rows", "KC"),
+                *("m", "n", "k", "alpha", "A", "lda", "PACKA", "AP", "B", "ldb", "PACKB", "BP"),
+                *("beta", "C", "ldc", "P", "PANELS", "rows", "KC", "span"),
             ),
-            lambda v: (-(-_panels(v) // v["PANELS"]), -(-v["m"] // v["rows"])),
+            lambda v: (-(-_panels(v) // v["PANELS"]), -(-v["m"] // v["rows"]) * _slices(v)),
             lambda _: _ONE,
+            when=_is_matrix,
+        ),
+        Pass(
+            "multiply",
+            _FILE,
+            "one_row",
+            ("n", "k", "alpha", "A", "lda", "B", "ldb", "beta", "C", "ldc", "P", "PANELS", "span"),
+            lambda v: (-(-_panels(v) // v["PANELS"]), _slices(v)),
+            lambda _: _ONE,
+            when=_is_row,
+        ),
+        Pass(
+            "multiply",
+            _FILE,
+            "one_column",
+            ("m", "k", "alpha", "A", "lda", "B", "ldb", "beta", "C", "ldc", "rows"),
+            lambda v: (1, -(-v["m"] // v["rows"])),
+            lambda _: _ONE,
+            when=_is_column,
+        ),
+        Pass(
+            "add",
+            _FILE,
+            "add",
+            ("m", "n", "slices", "alpha", "P", "beta", "C", "ldc"),
+            lambda v: (_panels(v), v["m"]),
+            lambda _: _ONE,
+            when=lambda v: v["slices"] > 1 and not _is_column(v),
         ),
     ),
     parameters={
@@ -156,35 +272,42 @@ CPU_PACKED = Variant(
         "NV": Parameter("vectors across a micro-tile", (1, 2, 3, 4)),
         "WIDTH": Parameter("elements of a vector: what a register of the CPU holds", (2, 4, 8, 16)),
         "UNROLL": Parameter("steps along k in a turn of the innermost loop", (1, 2, 4)),
+        "DEPTH": Parameter("steps along k of a panel of B that stays in the second cache", (256, 512, 1024)),
         "PACKA": Parameter("1: A in panels; 0: as it is", (0, 1), True, 0),
-        "PACKB": Parameter("1: B in panels; 0: only what whole panels leave over", (0, 1), True, 0),
-        "KC": Parameter("steps along k before the sums go to C", (16, 256, 384, 512), launch=True),
+        "PACKB": Parameter(
+            "whole panels of B: 0 as they are, 1 packed before, 2 by each block", (0, 1, 2), True, 0
+        ),
+        "KC": Parameter("steps along k before the sums go to C", (16, 256, 512, 1024), launch=True),
         "TILES": Parameter("micro-tiles down a work-item's block", (1, 8, 16, 32), launch=True),
         "PANELS": Parameter("panels across a work-item's block", (1, 4, 11, 22), launch=True),
+        "SLICES": Parameter("parts of k that are summed side by side, and added", (1, 2, 4), launch=True),
     },
-    presets={
-        "default": {"MR": 6, "NV": 4, "WIDTH": 16, "UNROLL": 4},
-        "default:double": {"WIDTH": 8},
-        # Sixteen registers: twelve of sums, two of B, one of A.
-        "256-bit": {"NV": 2, "WIDTH": 8},
-        "256-bit:double": {"WIDTH": 4},
-        "128-bit": {"NV": 2, "WIDTH": 4},
-        "128-bit:double": {"WIDTH": 2},
-    },
+    presets={"default": {"MR": 6, "NV": 4, "WIDTH": 16, "UNROLL": 4, "DEPTH": 512}},
+    derive=blocking,
+    constraints=(
+        Constraint(
+            lambda p: p.get("PANELS", 1) <= p["DEPTH"],
+            "PANELS must be at most DEPTH: sums of one row are kept where a panel is",
+        ),
+    ),
     choose=_blocks,
     extents={
-        "there": _there,
         "steps": lambda _: _PACK_STEPS,
         "rows": lambda v: v["TILES"] * v["MR"],
+        "span": _span,
+        "slices": _slices,
     },
     temporaries={
-        "AP": lambda v: _tiles(v) * v["k"] * v["MR"] if v["PACKA"] else 0,
-        "BP": lambda v: (_panels(v) - v["there"]) * v["k"] * _width(v),
+        "AP": lambda v: _tiles(v) * v["k"] * v["MR"] if v["PACKA"] and _is_matrix(v) else 0,
+        "BP": lambda v: v["n"] // _width(v) * _width(v) * v["k"] if v["PACKB"] == _BEFORE else 0,
+        "P": lambda v: v["slices"] * v["m"] * v["n"] if v["slices"] > 1 else 0,
     },
+    local_elements=lambda p: p["DEPTH"] * _width(p),
     device_type="cpu",
     either=lambda _: ("A", "B"),
     batches=True,
-    edge=lambda p: max(p["MR"], p["NV"] * p["WIDTH"]),
+    edge=lambda p: max(p["MR"], _width(p)),
+    tile=lambda p: (p["TILES"] * p["MR"], p["PANELS"] * _width(p)),
 )
 
 VARIANTS = (CPU_PACKED,)

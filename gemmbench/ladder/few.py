@@ -16,6 +16,7 @@ from gemmbench.ladder.variant import (
 )
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.dtypes import DTYPES
+from gemmbench.model.kernel_files import HALF_STORED
 from gemmbench.model.problem import Gemm
 from gemmbench.stats import ceilings
 
@@ -28,7 +29,8 @@ def _lacks(device: DeviceFacts, dtype: str) -> str:
 
 
 def _compiled_for(dtype: str) -> tuple[str, ...]:
-    return ("-DREAL_float", "-DSTORED_half") if dtype == "half" else (f"-DREAL_{dtype}",)
+    """The -D options of a data type; passes that only move elements take half for what any device has."""
+    return ("-DREAL_float", HALF_STORED) if dtype == "half" else (f"-DREAL_{dtype}",)
 
 
 def _whole_rows(v: Values) -> bool:
@@ -88,8 +90,8 @@ def _small_form(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]
     Of the tiles that fit a group's local memory, with fewer stages where need be; if none does, the smallest.
     """
     itemsize = DTYPES[problem.dtype].itemsize
-    copies = problem.dtype != "half" and device.compute_capability >= _COPIES_SINCE
-    copies = bool(p.get("ASYNC", copies))
+    has_copies = device.compute_capability >= _COPIES_SINCE and _NVIDIA in device.extensions
+    copies = bool(p.get("ASYNC", has_copies and problem.dtype != "half"))
 
     def full(form: Values) -> dict[str, int]:
         known = {**form, "ASYNC": int(copies), "STAGES": form["STAGES"] if copies else _PLAIN_STAGES, **p}

@@ -19,7 +19,7 @@ from gemmbench.ladder.variant import (
     transpose_padded,
 )
 from gemmbench.model.device import DeviceFacts
-from gemmbench.model.dtypes import DTYPES
+from gemmbench.model.dtypes import DTYPES, FP8_DTYPES
 from gemmbench.model.instructions import MMA, WGMMA
 from gemmbench.model.problem import Gemm
 from gemmbench.stats import ceilings
@@ -38,7 +38,10 @@ _STORED: Mapping[str, str] = {
 
 
 def compiled_for(dtype: str) -> tuple[str, ...]:
-    """The -D options of a data type: what stores an element, and what it is."""
+    """The -D options of a data type: what stores an element, what it is, and of fp8 what C is."""
+    if dtype in FP8_DTYPES:
+        kind, _, result = dtype.partition("-")
+        return "-DREAL_uchar", f"-DMMA_{kind}", *([f"-DRESULT_{result}"] if result else [])
     stored = _STORED.get(dtype, dtype)  # a row of a type that a variant lacks has options, too
     return f"-DREAL_{stored}", f"-DMMA_{dtype}"
 
@@ -207,15 +210,28 @@ NV_MMA = Variant(
 
 # --- nv-wgmma ---------------------------------------------------------------------------------------------
 
-_GROUP = 3 * 4 * _WARP  # work-items: two groups of four warps multiply, the third copies
+_WGMMA_TYPES = ("half", "bfloat16", "tf32", "char", *FP8_DTYPES)
 _ROW = 128  # bytes of a row of a tile in local memory: how deep tiles are
-_MAPS = 3 * 128  # bytes of a work-group's maps of A, B and C for the copy engine
+_MAPPED = 3  # matrices whose maps the copy engine reads
+_MAPS = _MAPPED * 128  # bytes of those
 _LOCAL = 225 << 10  # bytes of local memory for tiles: a group has 227 KiB, with maps and barriers
 _MOST_STAGES = 6
 _MOST_SUMS = 256 * 192  # elements of C in a tile, for the registers of two groups of warps
 
-_COST: Mapping[int, float] = {256: 1.0, 192: 1.02, 128: 1.08}
-"""Of a column of a tile, by how many it has: products of fewer columns read local memory more often."""
+_COST: Mapping[tuple[int, int], float] = {
+    (128, 256): 1.0,
+    (256, 192): 1.01,
+    (128, 192): 1.02,
+    (256, 128): 1.07,
+    (128, 128): 1.08,
+    (64, 256): 1.35,
+    (64, 192): 1.4,
+    (128, 64): 1.6,
+    (256, 64): 1.6,
+    (64, 128): 1.5,
+    (64, 64): 2.2,
+}
+"""Of an element of a tile, by its rows and columns: smaller tiles read more bytes for each product."""
 
 
 def _is_turned(v: Values) -> bool:
@@ -227,45 +243,79 @@ def _wgmma_b(v: Values) -> str:
     return "BT" if _is_turned(v) else _b(v)
 
 
+def _workers(v: Values) -> int:
+    """Groups of four warps that multiply; one more copies."""
+    return 1 if v["BM"] == 64 else 2
+
+
 def _room(rows: int, columns: int) -> int:
-    """How many tiles of A and B local memory holds beside what leaves of C at a time: a half of its rows."""
-    return (_LOCAL // _ROW - 2 * columns) // (rows + columns)
+    """How many tiles of A and B local memory holds beside what leaves of C at a time: 64 rows a group."""
+    return (_LOCAL // _ROW - _workers({"BM": rows}) * columns) // (rows + columns)
 
 
 def _tiles_bytes(p: Values) -> int:
     """Of local memory; those of the widest tile where a problem has yet to choose one."""
-    columns = p.get("BN", max(_COST))
-    stages = p.get("STAGES", _room(p["BM"], columns))
-    return (stages * (p["BM"] + columns) + 2 * columns) * _ROW
+    rows, columns = p.get("BM", 128), p.get("BN", 256)
+    stages = p.get("STAGES", _room(rows, columns))
+    return (stages * (rows + columns) + _workers({"BM": rows}) * columns) * _ROW
 
 
 def _shape(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]:
-    """The width of tiles with which the work-groups are done first: all of them wait for the last."""
+    """The tiles with which the work-groups are done first: all of them wait for the last."""
     groups = p.get("GROUPS", max(1, device.compute_units))
-    down = -(-problem.m // p["BM"])
 
-    def cost(columns: int) -> float:
-        return -(-down * -(-problem.n // columns) // groups) * columns * _COST[columns]
+    def cost(tile: tuple[int, int]) -> float:
+        rows, columns = tile
+        return -(-_tiles(problem, *tile) // groups) * rows * columns * _COST[tile]
 
-    wide = [columns for columns in _COST if p["BM"] * columns <= _MOST_SUMS]
-    columns = p.get("BN") or min(wide, key=cost)
-    return {"BN": columns, "STAGES": min(_MOST_STAGES, _room(p["BM"], columns)), "GROUPS": groups}
+    known = [tile for tile in _COST if _is_given(tile, p) and p.get("STAGES", 2) <= _room(*tile)]
+    # None has what breaks a constraint, which is somebody else's to say.
+    rows, columns = min(known, key=cost, default=(p.get("BM", 128), p.get("BN", 128)))
+    stages = p.get("STAGES", min(_MOST_STAGES, _room(rows, columns)))
+    return {"BM": rows, "BN": columns, "STAGES": stages, "GROUPS": groups}
+
+
+def _is_given(tile: tuple[int, int], p: Values) -> bool:
+    """Whether a tile has the sides that parameters say, as far as they do."""
+    return (p.get("BM", tile[0]), p.get("BN", tile[1])) == tile
+
+
+def _tiles(problem: Gemm, rows: int, columns: int) -> int:
+    return -(-problem.m // rows) * -(-problem.n // columns)
 
 
 def _wgmma_tiles(v: Values) -> int:
     return -(-v["m"] // v["BM"]) * -(-v["n"] // v["BN"])
 
 
-def _wgmma(a: str, b: str) -> Pass:
-    """The multiplication of operands as they are, padded or transposed."""
+def _wgmma(a: str, b: str) -> tuple[Pass, Pass]:
+    """The maps and the multiplication of operands as they are, padded or transposed."""
+    operands = (a, _LENGTHS[a], b, _LENGTHS[b])
     step = multiply(
         "21_nv_wgmma.cl",
         "nv_wgmma",
-        lambda v: (min(v["GROUPS"], _wgmma_tiles(v)) * _GROUP,),
-        lambda _: (_GROUP,),
-        ("m", "n", "k", "alpha", a, _LENGTHS[a], b, _LENGTHS[b], "beta", "C", "ldc", "MAPS"),
+        lambda v: (min(v["GROUPS"], _wgmma_tiles(v)) * _items_of(v),),
+        lambda v: (_items_of(v),),
+        ("m", "n", "k", "alpha", *operands, "beta", "C", "ldc", "MAPS"),
     )
-    return replace(step, when=lambda v: (_a(v), _wgmma_b(v)) == (a, b))
+    maps = replace(
+        step,
+        role="map",
+        kernel="nv_wgmma_maps",
+        arguments=("m", "n", "k", *operands, "C", "ldc", "MAPS"),
+        items=lambda _: (_MAPPED * _WARP,),
+        group=lambda _: (_MAPPED * _WARP,),
+        once=True,
+    )
+
+    def when(v: Values) -> bool:
+        return (_a(v), _wgmma_b(v)) == (a, b)
+
+    return replace(maps, when=when), replace(step, when=when)
+
+
+def _items_of(v: Values) -> int:
+    return (_workers(v) + 1) * 4 * _WARP
 
 
 NV_WGMMA = Variant(
@@ -283,31 +333,34 @@ NV_WGMMA = Variant(
             transpose_padded("k", "n", "B", "ldb", "n", "kw", "BT", "kw"),
             when=lambda v: _is_turned(v) and not _is_char(v),
         ),
-        *(_wgmma(a, b) for a in ("A", "AP") for b in ("B", "BP", "BT")),
+        *(step for a in ("A", "AP") for b in ("B", "BP", "BT") for step in _wgmma(a, b)),
     ),
     parameters={
-        "BM": Parameter("rows of C in a work-group's tile", (128, 256)),
-        "BN": Parameter("columns of C in a work-group's tile", (128, 192, 256)),
-        "STAGES": Parameter("tiles of A and B in local memory", (3, 4, 5, 6), least=2),
-        "BAND": Parameter("tile rows that groups walk down before the next column", (4, 8, 16)),
+        "BM": Parameter("rows of C in a work-group's tile", (64, 128, 256)),
+        "BN": Parameter("columns of C in a work-group's tile", (64, 128, 192, 256)),
+        "STAGES": Parameter("tiles of A and B in local memory", (3, 4, 5, 6, 8), least=2),
+        "BAND": Parameter("tile rows that groups walk down before the next column", (4, 8, 16, 32)),
         "GROUPS": Parameter("work-groups that make the tiles by turns", (132,), launch=True),
     },
-    presets={"default": {"BM": 128, "BAND": 8}},
+    presets={"default": {"BAND": 16}},
     constraints=(
         Constraint(
-            lambda p: p["BM"] in (128, 256),
-            "BM must be 128 or 256: one or two products of 64 rows for each of two groups of warps",
+            lambda p: p.get("BM", 128) in (64, 128, 256),
+            "BM must be 64, 128 or 256: products of 64 rows, one, or one or two each for two groups of warps",
         ),
         Constraint(
-            lambda p: p.get("BN", 128) in _COST, "BN must be 128, 192 or 256, the columns of a product"
+            lambda p: p.get("BN", 128) in (64, 128, 192, 256),
+            "BN must be 64, 128, 192 or 256, the columns of a product",
         ),
         Constraint(
-            lambda p: p["BM"] * p.get("BN", 128) <= _MOST_SUMS,
+            lambda p: p.get("BM", 128) * p.get("BN", 128) <= _MOST_SUMS,
             "BM x BN must not be above 256 x 192: the sums have to fit in registers",
         ),
         Constraint(
-            lambda p: p.get("STAGES", 2) <= _room(p["BM"], p.get("BN", 128)),
-            "(STAGES x (BM + BN) + 2 x BN) x 128 bytes must fit in 225 KiB of local memory",
+            lambda p: (
+                p.get("STAGES", 2) <= max((_room(*tile) for tile in _COST if _is_given(tile, p)), default=9)
+            ),
+            "(STAGES x (BM + BN) + 2 x BN) x 128 bytes must fit in 225 KiB of local memory (BM 64: 1 x BN)",
         ),
     ),
     choose=_shape,
@@ -316,18 +369,18 @@ NV_WGMMA = Variant(
         "AP": NV_MMA.temporaries["AP"],
         "BP": lambda v: v["rows_b"] * v["bw"] if _wgmma_b(v) == "BP" else 0,
         "BT": lambda v: v["n"] * v["kw"] if _wgmma_b(v) == "BT" else 0,
-        "MAPS": lambda v: min(v["GROUPS"], _wgmma_tiles(v)) * _MAPS // v["itemsize"],
+        "MAPS": lambda v: _MAPS // v["itemsize"],
     },
     local_elements=lambda p: _tiles_bytes(p) // p["itemsize"],
     local_limit=ceilings.group_local_bytes,
     either=_either,
-    dtypes=("half", "bfloat16", "tf32", "char"),
-    matrix_units=("half", "bfloat16", "tf32", "char"),
-    lacks=WGMMA.lacks,
+    dtypes=_WGMMA_TYPES,
+    matrix_units=_WGMMA_TYPES,
+    lacks=lambda device, dtype: WGMMA.lacks(device, DTYPES[dtype].instruction),
     compiled_for=compiled_for,
-    sums={"half": "float"},
+    sums={"half": "float", **dict.fromkeys(FP8_DTYPES, "fp22")},
     target=WGMMA.target,
-    edge=lambda p: max(p["BM"], p.get("BN", max(_COST))),
+    edge=lambda p: max(p.get("BM", 256), p.get("BN", 256)),
 )
 
 VARIANTS = (NV_MMA, NV_WGMMA)

@@ -10,6 +10,7 @@ from gemmbench.ladder.variant import (
     BT,
     BT_EXTENTS,
     COLUMNS,
+    OURS,
     PADDED,
     PIXEL,
     ROWS,
@@ -38,6 +39,7 @@ from gemmbench.ladder.variant import (
     transpose_padded,
 )
 from gemmbench.model.device import DeviceFacts
+from gemmbench.model.dtypes import DTYPES, FP8_DTYPES
 from gemmbench.model.problem import Gemm
 
 FAMILY = "first steps"
@@ -602,3 +604,30 @@ BUFFER = replace(
 )
 
 VENDOR_VARIANTS = (MALI, IMAGE, BUFFER)
+
+
+# --- A kernel of ours to hold others against: any device, no speed ------------------------------------------
+
+
+def _fp8_options(dtype: str) -> tuple[str, ...]:
+    """Of a type's name, the format of A and B and, behind it, C's type."""
+    stored, _, result = dtype.partition("-")
+    return "-DREAL_uchar", f"-DFP8_{stored}", f"-DRESULT_{result or 'float'}"
+
+
+NAIVE_FP8 = replace(
+    NAIVE,
+    name="naive-fp8",
+    family=OURS,
+    likely={},
+    idea="the naive kernel for fp8 on any device: a table says what each byte is worth, sums in float",
+    source="gemmbench; the formats as OCP's 8-bit floating point specification defines them",
+    passes=(multiply("23_naive_fp8.cl", "naive_fp8", lambda v: (v["n"], v["m"]), group_of),),
+    dtypes=FP8_DTYPES,
+    batches=True,
+    lacks=lambda *_: "",  # bytes and floats are all that it takes
+    compiled_for=_fp8_options,
+    sums={name: "float" for name in FP8_DTYPES if DTYPES[name].result != "float"},
+)
+
+FP8_VARIANTS = (NAIVE_FP8,)

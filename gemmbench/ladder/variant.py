@@ -29,7 +29,7 @@ Formula = Callable[[Values], int]
 Group = tuple[int, ...]  # work-items in each direction
 Shape = Callable[[Values], Group]
 Chooser = Callable[[Gemm, DeviceFacts, Values], dict[str, int]]
-Role = Literal["multiply", "transpose", "pad", "pack", "image", "unpad"]
+Role = Literal["multiply", "transpose", "pad", "pack", "image", "unpad", "add", "map"]
 
 # Narrow: a dimension is very small beside others.
 Likely = Literal["cpu", "gpu", "narrow-cpu", "narrow-gpu", "batched-cpu", "batched-gpu"]
@@ -106,6 +106,9 @@ class Pass:
     group: Shape  # work-items in a group
     when: Callable[[Values], bool] = lambda _: True  # problems that it is for
     any_group: bool = False  # the kernel does not depend on the group: a smaller one computes the same
+    # It reads no operand, and its last argument describes the others: it runs when these are set, before
+    # anything is timed.
+    once: bool = False
 
     def group_within(self, values: Values, most: int, sizes: Sequence[int], fixed: bool = False) -> Group:
         """The work-group to launch: the planned one or, where it is too large and any will do, a smaller one.
@@ -147,6 +150,9 @@ class Variant:
     passes: tuple[Pass, ...] = ()
     parameters: Mapping[str, Parameter] = field(default_factory=dict)
     presets: Mapping[str, Values] = field(default_factory=dict)  # see `preset`
+    derive: Callable[[DeviceFacts, str], Values] | None = (
+        None  # a preset by the device's facts and a data type
+    )
     named: Mapping[str, Named] = field(default_factory=dict)  # see `configurations`
     constraints: tuple[Constraint, ...] = ()
     choose: Chooser | None = None  # parameters that no preset fixes, from problem and device
@@ -259,32 +265,42 @@ class Variant:
         return "matrix" if dtype in self.matrix_units else "device"
 
     def preset(
-        self, family: str, overrides: Values | None = None, dtype: str = "float", vector_bits: int = 0
+        self,
+        family: str,
+        overrides: Values | None = None,
+        dtype: str = "float",
+        device: DeviceFacts | None = None,
     ) -> dict[str, int]:
         """Its parameters for a family of devices (``cpu-pocl``) and a data type, the user's own over them.
 
-        The presets apply in this order, each over the one before: ``default``, the width of the device's
-        vector registers (``256-bit``), its type (``cpu``), the family, and then the same for the data type
-        alone (``gpu:double``).
+        The presets apply in this order, each over the one before: ``default``, the device's type (``cpu``),
+        the family, then the same for the data type alone (``gpu:double``), and at last what is derived from
+        what the device says of itself.
 
         Raises:
             ParameterError: an override is unknown or breaks a constraint.
         """
-        chosen = self.filled(family, overrides, dtype, vector_bits)
+        chosen = self.filled(family, overrides, dtype, device)
         if sentence := self.broken(chosen, dtype):
             raise ParameterError(f"{self.name}: {sentence} (not with {listed(chosen)})")
         return chosen
 
     def filled(
-        self, family: str, overrides: Values | None = None, dtype: str = "float", vector_bits: int = 0
+        self,
+        family: str,
+        overrides: Values | None = None,
+        dtype: str = "float",
+        device: DeviceFacts | None = None,
     ) -> dict[str, int]:
         """As `preset`, whether or not the constraints are met.
 
         Raises:
             ParameterError: an override is unknown, or less than its parameter can be.
         """
-        keys = self.preset_keys(family, dtype, vector_bits)
+        keys = self.preset_keys(family, dtype)
         chosen = {name: value for key in keys for name, value in self.presets[key].items()}
+        if self.derive and device:
+            chosen |= self.derive(device, dtype)
         for name, value in (overrides or {}).items():
             if name not in self.parameters:
                 known = ", ".join(self.parameters) or "none"
@@ -296,9 +312,9 @@ class Variant:
                 raise ParameterError(f"{self.name}: {name} must be {least} or more, not {value}")
         return chosen
 
-    def preset_keys(self, family: str, dtype: str, vector_bits: int = 0) -> list[str]:
+    def preset_keys(self, family: str, dtype: str) -> list[str]:
         """The presets that count, each over the one before; arguments as of `preset`."""
-        kinds = ("default", f"{vector_bits}-bit", family.partition("-")[0], family)
+        kinds = ("default", family.partition("-")[0], family)
         keys = (*kinds, *(f"{kind}:{dtype}" for kind in kinds))
         return [key for key in keys if key in self.presets]
 

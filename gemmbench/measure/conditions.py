@@ -257,7 +257,7 @@ class Monitor(Watch):
         self._stop()
         after = self._look(self._now(), self._measuring())
         others = after.since(self._before) if after and self._before else (None, None, None)
-        if not self._readings and others[0] is None:
+        if not self._readings and others[0] is None and not any(batch.mhz for batch in batches):
             return None
         other_cores, steal_cores, switches = others
         readings = replace(
@@ -297,12 +297,22 @@ def _gauge_of(device: DeviceFacts | None) -> Gauge | None:
 
 
 def assigned(readings: Sequence[Reading], batches: Sequence[Batch]) -> Readings:
-    """What the device said, batch by batch: while it ran, or just before; nothing without a reading."""
-    if not readings:
+    """What the device said, batch by batch: while it ran, or just before; nothing without a reading.
+
+    What it counted itself came with the batches.
+    """
+    counted = tuple(batch.mhz for batch in batches)
+    if not readings and not any(counted):
         return Readings()
-    during = [_during(readings, batch) for batch in batches]
-    return Readings(
+    known = Readings(
         begin_s=tuple(round(batch.begin, 4) for batch in batches),
+        counted_mhz=counted if any(counted) else (),
+    )
+    if not readings:
+        return known
+    during = [_during(readings, batch) for batch in batches]
+    return replace(
+        known,
         clock_mhz=_column(during, lambda reading: reading.clock_mhz, median),
         power_w=_column(during, lambda reading: reading.power_w, fmean),
         celsius=_column(during, lambda reading: reading.celsius, max),

@@ -32,8 +32,9 @@ from gemmbench.model.instrument import (
     Watch,
 )
 from gemmbench.model.row import Scope
+from gemmbench.model.units import percent
 from gemmbench.model.units import seconds as in_seconds
-from gemmbench.stats.intervals import drift, ratio_in_turn, summarize
+from gemmbench.stats.intervals import drift, moved, ratio_in_turn, summarize
 
 Clock = Callable[[], float]
 Sleep = Callable[[float], None]
@@ -299,12 +300,14 @@ def _settled(
         while not rule.stop or now() < least_end:
             batches.append(source.next())
             rule.add(_first(batches[-1]), now())
-        moved = abs(drift([_first(batch) for batch in batches])) > policy.precision
-        if not moved or now() + source.batch_s > most_end or not policy.settle_s:
+        # Single batches lie several per cent apart where power limits: their spread excuses nothing.
+        change = (moved if is_limited else drift)([_first(batch) for batch in batches])
+        if abs(change) <= policy.precision or now() + source.batch_s > most_end or not policy.settle_s:
             break
         # It had not settled: what came first was on the way.
-        batches = batches[len(batches) // 3 :]
-        rule = _ruled(policy, batches, now(), most_end)
+        kept = batches[len(batches) // 3 :]
+        least_end = min(most_end, now() + kept[0].begin - batches[0].begin) if is_limited else least_end
+        batches, rule = kept, _ruled(policy, kept, now(), most_end)
     batches += source.rest()
     over_s = now() - begin - budget_s
     note = ""
@@ -313,6 +316,9 @@ def _settled(
             in_seconds(round(s, 1)) for s in (batches[0].begin - begin, now() - batches[0].begin)
         )
         note = f"power limits the device: warmed for {warmed} and sampled for {sampled}, beyond the budget"
+    if is_limited and abs(change) > policy.precision:
+        slower = f"{percent(abs(change))} {'slower' if change > 0 else 'faster'}"
+        note = "; ".join(filter(None, [note, f"the last third of its samples is {slower} than the first"]))
     return Sampled(tuple(batches), source.size, rule.stop, is_limited=is_limited, note=note)
 
 
@@ -325,16 +331,26 @@ def _ruled(policy: Policy, batches: Sequence[Batch], now: float, end: float) -> 
 
 
 def _bursts(source: Stream, watch: Watch, policy: Policy, end: float, now: Clock, sleep: Sleep) -> Sampled:
-    """Rest, and sample the first tenth of a second of a load, as often as the rule wants."""
+    """Rest, and sample the first tenth of a second of a load, as often as the rule wants.
+
+    A burst ends earlier where the device reports a limit, and the batch that ended then does not count. A
+    device that reports one from the first batch on has that batch: it does not cool in the time there is.
+    """
     rule = Rule(policy, now(), end)
     batches: list[Batch] = []
     while not rule.stop:
         rest(watch, now, sleep)
-        begin = len(batches)
-        while not rule.stop and (len(batches) == begin or now() - batches[begin].begin < _BURST_S):
-            batches.append(source.next())
-            rule.add(_first(batches[-1]), now())
-        batches += source.rest()
+        burst: list[Batch] = []
+        while not rule.stop and (not burst or now() - burst[0].begin < _BURST_S):
+            batch = source.next()
+            if burst and (reading := watch.reading()) and reading.limits:
+                break  # it ran in a state that is no burst's any more, at its end if not from its begin
+            burst.append(batch)
+            rule.add(_first(batch), now())
+        else:
+            burst += source.rest()
+        source.rest()
+        batches += burst
     return Sampled(tuple(batches), source.size, rule.stop)
 
 

@@ -49,6 +49,9 @@ class Readings:
     other_cores: float | None = None  # that processes of others used; None where the system does not tell
     steal_cores: float | None = None  # that the hypervisor gave to others
     switches: int | None = None  # involuntary context switches of the measuring process
+    counted_mhz: tuple[
+        float | None, ...
+    ] = ()  # the average clock of each batch, by the device's own counters
 
 
 @dataclass(frozen=True)
@@ -97,4 +100,5 @@ def _followed(first: Readings, second: Readings) -> Readings:
         other_cores=mean(first.other_cores, second.other_cores),
         steal_cores=mean(first.steal_cores, second.steal_cores),
         switches=(first.switches or 0) + (second.switches or 0) if known else None,
+        counted_mhz=first.counted_mhz + second.counted_mhz,
     )

@@ -57,6 +57,9 @@ class DeviceFacts:
     compute_capability: tuple[int, int] = (0, 0)  # of an NVIDIA device
     sub_group_sizes: tuple[int, ...] = ()  # that a kernel may require; none where the driver does not tell
 
+    data_caches: tuple[int, ...] = ()  # bytes of a CPU core's, by level, as its system tells
+    processor: str = ""  # of a CPU, as its system calls it: "x86_64", "aarch64"
+
     @property
     def address(self) -> str:
         """``platform:device``, as ``--device`` takes it."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -38,6 +40,11 @@ class DType:
         return self.eps if cut_short else 0.0
 
     @property
+    def instruction(self) -> str:
+        """What the matrix units' instructions for it are called, whatever C is: ``fp8`` for both kinds."""
+        return "fp8" if self.name.startswith(("e4m3", "e5m2")) else self.name
+
+    @property
     def largest(self) -> int:
         """The largest signed integer of as many bytes."""
         return int(2 ** (8 * self.itemsize - 1)) - 1
@@ -65,7 +72,14 @@ DTYPES: dict[str, DType] = {
         _row("half", np.float16, "half", "float", 10, "cl_khr_fp16", False),
         _row("bfloat16", np.uint16, "float", "float", 7, "cl_intel_bfloat16", False),
         _row("tf32", np.float32, "float", "float", 10, "", False),  # matrix units only
-        _row("fp8", np.uint8, "float", "float", 3, "", False),  # e4m3; matrix units only
+        _row("fp8", np.uint8, "float", "float", 3, "", False),  # e4m3, as probes of instructions call it
+        _row("e4m3", np.uint8, "float", "float", 3, "", False),
+        _row("e4m3-half", np.uint8, "half", "float", 3, "", False),
+        _row("e4m3-bfloat16", np.uint8, "bfloat16", "float", 3, "", False),
+        _row("e5m2", np.uint8, "float", "float", 2, "", False),
+        _row("e5m2-half", np.uint8, "half", "float", 2, "", False),
+        _row("e5m2-bfloat16", np.uint8, "bfloat16", "float", 2, "", False),
+        _row("fp22", np.float32, "float", "float", 13, "", False),  # only sums are kept in it, of fp8
         _row("long", np.int64, "long", "long", 0, "", False),
         _row("int", np.int32, "int", "int", 0, "", False),
         _row("short", np.int16, "int", "int", 0, "", False),
@@ -75,14 +89,19 @@ DTYPES: dict[str, DType] = {
 
 PLAIN_DTYPES: tuple[str, ...] = ("float", "double", "half")
 """What a kernel multiplies unless it says otherwise: types of OpenCL C, C's type being that of A and B."""
-GEMM_DTYPES: tuple[str, ...] = (*PLAIN_DTYPES, "bfloat16", "tf32", "char")
+FP8_DTYPES: tuple[str, ...] = tuple(name for name in DTYPES if name.startswith(("e4m3", "e5m2")))
+"""Eight bits of floating point; the name says C's type where that is not float."""
+GEMM_DTYPES: tuple[str, ...] = (*PLAIN_DTYPES, "bfloat16", "tf32", "char", *FP8_DTYPES)
 """Every type that some kernel multiplies."""
+GEMM_DTYPES_HELP = (
+    "float, double, half, bfloat16, tf32, char (int8), e4m3, e5m2 (fp8 into float; e4m3-half, e4m3-bfloat16, "
+    "e5m2-half and e5m2-bfloat16 into those)"
+)
 DEVICE_DTYPES: tuple[str, ...] = ("float", "double", "half", "int")
 """What `DeviceFacts.dtypes` tells of. Every device has the other integers; the rest are matters of probes."""
 
 
-# --- Numbers in the formats that numpy lacks: bfloat16, tf32 and fp8 (e4m3), encoded and decoded on the
-# host.
+# --- Numbers in the formats that numpy lacks: bfloat16, tf32 and fp8, encoded and decoded on the host.
 
 
 Array = npt.NDArray[Any]
@@ -101,8 +120,9 @@ def encode(values: Array, dtype: DType) -> Array:
         return (_rounded(values, dtype).view(np.uint32) >> 16).astype(np.uint16)
     if dtype.name == "tf32":
         return _rounded(values, dtype)
-    if dtype.name == "fp8":
-        return _nearest_fp8(values)
+    if table := _FP8.get(dtype.name):
+        rounded = _from_float if values.dtype == np.float32 else _nearest_fp8
+        return rounded(values, table)
     return values.astype(dtype.numpy)
 
 
@@ -110,9 +130,8 @@ def decode(stored: Array, dtype: DType) -> Array:
     """The values that a device sees in what it stores, in double precision (integers: as they are)."""
     if dtype.name == "bfloat16":
         return (stored.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
-    if dtype.name == "fp8":
-        values: Array = _FP8[stored]
-        return values
+    if table := _FP8.get(dtype.name):
+        return np.asarray(table()[stored])
     return stored.astype(np.float64) if dtype.is_float else stored
 
 
@@ -127,8 +146,12 @@ def _rounded(values: Array, dtype: DType) -> Array:
     return rounded
 
 
-def _fp8_table() -> Array:
-    """The value of each of the 256 bytes: sign, 4 bits of exponent (bias 7), 3 of mantissa; two are NaN."""
+@lru_cache
+def _e4m3() -> Array:
+    """The value of each of the 256 bytes: sign, 4 bits of exponent (bias 7), 3 of mantissa; two are NaN.
+
+    Open Compute Project, "OCP 8-bit floating point specification (OFP8)", revision 1.0, 2023, section 5.
+    """
     byte = np.arange(256)
     sign = np.where(byte < 128, 1.0, -1.0)
     exponent, mantissa = (byte >> 3) & 15, byte & 7
@@ -138,14 +161,40 @@ def _fp8_table() -> Array:
     return value
 
 
-_FP8 = _fp8_table()
-_FP8_POSITIVE = _FP8[:127]
+@lru_cache
+def _e5m2() -> Array:
+    """Of the other format of that specification: the upper half of IEEE's binary16, infinities included."""
+    return np.asarray((np.arange(256) << 8).astype(np.uint16).view(np.float16), np.float64)
 
 
-def _nearest_fp8(values: Array) -> Array:
-    above = np.searchsorted(_FP8_POSITIVE, np.abs(values)).clip(1, _FP8_POSITIVE.size - 1)
+_FP8: dict[str, Callable[[], Array]] = {
+    name: _e5m2 if name.startswith("e5m2") else _e4m3 for name in ("fp8", *FP8_DTYPES)
+}
+
+
+def _from_float(values: Array, table: Callable[[], Array]) -> Array:
+    """As `_nearest_fp8`, of floats: by the upper half of their bits, the last set if any behind it is.
+
+    That half has more of the mantissa than any value half way between two of the format.
+    """
+    bits = np.ascontiguousarray(values).view(np.uint32)
+    index = (bits >> np.uint32(16)).astype(np.uint16)
+    index |= (bits & np.uint32(0xFFFF)) != 0
+    return np.asarray(_by_upper_half(table)[index])
+
+
+@lru_cache
+def _by_upper_half(table: Callable[[], Array]) -> Array:
+    floats = (np.arange(1 << 16, dtype=np.uint32) << np.uint32(16)).view(np.float32)
+    return _nearest_fp8(np.nan_to_num(floats).astype(np.float64), table)
+
+
+def _nearest_fp8(values: Array, table: Callable[[], Array]) -> Array:
+    positive = table()[:128]
+    positive = positive[np.isfinite(positive)]
+    above = np.searchsorted(positive, np.abs(values)).clip(1, positive.size - 1)
     below = above - 1
-    low, high = np.abs(values) - _FP8_POSITIVE[below], _FP8_POSITIVE[above] - np.abs(values)
+    low, high = np.abs(values) - positive[below], positive[above] - np.abs(values)
     upper = (high < low) | ((high == low) & (above % 2 == 0))
     byte = np.where(upper, above, below)
     return np.where(np.signbit(values), byte + 128, byte).astype(np.uint8)

@@ -188,7 +188,7 @@ class Batch:
     each: Mapping[str, tuple[float, ...]] = field(
         default_factory=dict
     )  # of every problem, where it was timed
-    cycles: int | None = None  # of the device's own clock
+    mhz: float | None = None  # the device's average clock, by its own counters
     device: tuple[float, float] | None = None  # first START and last END in seconds of the device's clock
     wrong: tuple[WrongResult, ...] = ()  # of a checked batch
     launch_s: float | None = None  # what all its launches cost, by the wall clock; None: not timed by events

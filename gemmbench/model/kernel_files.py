@@ -60,6 +60,9 @@ def text(file: str, root: str = "") -> str:
 TRANSPOSED: dict[str, tuple[str, ...]] = {"A": ("-DTRANS", "-DTRANS_A"), "B": ("-DTRANS", "-DTRANS_B")}
 """What kernels are compiled with that read an operand as it is stored, transposed."""
 
+HALF_STORED = "-DSTORED_half"
+"""What kernels are compiled with whose operands are half in memory and float everywhere else."""
+
 BATCHED = "-DBATCHED"
 """What kernels are compiled with that compute the problems of a batch: see kernels/batch.clh."""
 
@@ -75,7 +78,7 @@ def source(file: str, options: tuple[str, ...] = (), root: str = "") -> str:
     lines = text(file, root)
     if "TRANS_" not in lines and "BATCHED" not in lines:
         return lines
-    for option in dict.fromkeys((*itertools.chain(*TRANSPOSED.values()), BATCHED)):
+    for option in dict.fromkeys((*itertools.chain(*TRANSPOSED.values()), BATCHED, HALF_STORED)):
         if option not in options:
             lines = _without(lines, option.removeprefix("-D"))
     return lines

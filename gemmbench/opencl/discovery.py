@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import platform as host_platform
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -173,7 +174,9 @@ def _facts(
         origin=source[1],
         warnings=(*((warning,) if warning else ()), *warnings),
         pci=_pci(device) if "cl_nv_device_attribute_query" in extensions else "",
-        last_level_cache_bytes=_last_level_cache() if kind == "cpu" else 0,
+        last_level_cache_bytes=max(data_caches(), default=0) if kind == "cpu" else 0,
+        data_caches=data_caches() if kind == "cpu" else (),
+        processor=host_platform.machine() if kind == "cpu" else "",
         compute_capability=(number("COMPUTE_CAPABILITY_MAJOR_NV"), number("COMPUTE_CAPABILITY_MINOR_NV")),
         sub_group_sizes=_sub_group_sizes(device) if "cl_intel_required_subgroup_size" in extensions else (),
     )
@@ -209,16 +212,18 @@ def _pci(device: Any) -> str:
     return f"{max(domain, 0):04x}:{bus:02x}:{slot:02x}.0"
 
 
-def _last_level_cache(folder: Path = Path("/sys/devices/system/cpu/cpu0/cache")) -> int:
-    """Bytes of the largest cache of this machine's first core, where Linux tells; 0 elsewhere.
+def data_caches(folder: Path = Path("/sys/devices/system/cpu/cpu0/cache")) -> tuple[int, ...]:
+    """Bytes of the caches of this machine's first core that hold data, by level, where Linux tells.
 
     Drivers for CPUs differ in which cache they report, some report the second level.
     """
-    sizes = [0]
-    for file in folder.glob("index*/size"):
+    sizes = {}
+    for entry in folder.glob("index*"):
         with contextlib.suppress(OSError, ValueError):
-            sizes.append(int(file.read_text().strip().removesuffix("K")) << 10)
-    return max(sizes)
+            kind, level, size = ((entry / name).read_text().strip() for name in ("type", "level", "size"))
+            if kind != "Instruction":
+                sizes[int(level)] = int(size.removesuffix("K")) << 10
+    return tuple(sizes[level] for level in sorted(sizes))
 
 
 # --- where a platform came from -----------------------------------------------------------------------------

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
+import mmap
 import re
 import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
@@ -24,6 +26,7 @@ from gemmbench.model.instrument import NotMeasuredError
 from gemmbench.model.kernel_files import shown_name, source
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Resources
+from gemmbench.opencl.clock import Counters, Span
 from gemmbench.opencl.discovery import handle
 
 STANDARD = "-cl-std=CL1.2"  # the least that the kernels need, and the most that Oclgrind takes
@@ -159,6 +162,17 @@ class Runtime:
                 chains.append(time.perf_counter() - begin)
         return sorted(chains[1:])[_CHAINS // 2] / _CHAIN
 
+    @cached_property
+    def _counters(self) -> Counters | None:
+        """The device's own counters of its clock; None where it has none."""
+        with suppress(NotMeasuredError), errors():
+            return Counters(self) if has_counters(self.facts) else None
+        return None
+
+    def span(self) -> Span | None:
+        """Begin to count the device's cycles, where it can."""
+        return self._counters.begin() if self._counters else None
+
     def buffer(self, nbytes: int, flags: int = 0) -> Any:
         """A device buffer; an empty one is a few bytes, since OpenCL has none."""
         with errors():
@@ -180,6 +194,11 @@ class Runtime:
             return cl.create_image(
                 self.context, flags or cl.mem_flags.READ_WRITE, form, shape=(width, height)
             )
+
+
+def has_counters(facts: DeviceFacts) -> bool:
+    """Whether kernels can read the cycle counters of a device: NVIDIA's compiler takes PTX."""
+    return facts.type == "gpu" and "cl_nv_compiler_options" in facts.extensions
 
 
 def build_failure(file: str, message: str) -> str:
@@ -216,6 +235,7 @@ def _code(error: Any) -> str:
 
 
 _PAGE = 4096
+_WORTH_HUGE_PAGES = 4 << 20  # bytes: from there on numpy asks for them
 SVM = ("svm", "svm-fine")
 MAPPED = ("mapped", *SVM)
 """The modes in which host and device take one allocation in turns: see `model.case.MEMORY_MODES`."""
@@ -226,6 +246,22 @@ def choose(mode: str, device: DeviceFacts) -> str:
     if mode != "auto":
         return mode
     return "mapped" if device.unified_memory else "staged"
+
+
+def ask_for_huge_pages(address: int, nbytes: int) -> None:
+    """Ask the system to back large memory with huge pages, as numpy does for its own arrays; not all can.
+
+    Without them hardware stops fetching ahead at every 4 KiB, and numpy, which is compared with, has them.
+    """
+    advice, begin, end = (
+        getattr(mmap, "MADV_HUGEPAGE", None),
+        -(-address // _PAGE),
+        (address + nbytes) // _PAGE,
+    )
+    if advice is not None and nbytes >= _WORTH_HUGE_PAGES:
+        ctypes.CDLL(None).madvise(
+            ctypes.c_void_p(begin * _PAGE), ctypes.c_size_t((end - begin) * _PAGE), advice
+        )
 
 
 def _map_flags(discard: bool) -> int:
@@ -306,6 +342,7 @@ class Mapped(Operand):
             self.buffer = runtime.buffer(math.prod(self._held) * dtype.itemsize, flags)
         self._pitch = self._held[-1] * dtype.itemsize  # bytes from row to row of an image; what the map says
         self._host = None
+        self._advised = False
 
     def to_device(self, queue: Any) -> Any:
         host, self._host = self._host, None
@@ -323,6 +360,9 @@ class Mapped(Operand):
             self._host, _ = cl.enqueue_map_buffer(
                 queue, self.buffer, flags, 0, self._held, self._dtype, is_blocking=True
             )
+            if not self._advised:
+                ask_for_huge_pages(self._host.ctypes.data, self._host.nbytes)
+                self._advised = True
         while self._host is None:
             strides = (self._pitch, self._dtype.itemsize)
             view, _, pitch, _ = cl.enqueue_map_image(
@@ -483,7 +523,9 @@ def resources_of(
     """
     values = variant.values(problem, {**parameters, **variant.chosen(problem, runtime.facts, parameters)})
     return tuple(
-        _of_pass(runtime, step, values, programs[step.file], fixed) for step in variant.steps(values)
+        _of_pass(runtime, step, values, programs[step.file], fixed)
+        for step in variant.steps(values)
+        if not step.once
     )
 
 

@@ -20,7 +20,7 @@ from gemmbench.measure.host import cores
 from gemmbench.model.case import MEMORY_MODES, Case, Operands, Plan, Policy, Skip
 from gemmbench.model.conditions import STATES, State
 from gemmbench.model.device import DeviceFacts
-from gemmbench.model.dtypes import GEMM_DTYPES
+from gemmbench.model.dtypes import DTYPES, GEMM_DTYPES, GEMM_DTYPES_HELP
 from gemmbench.model.problem import Gemm as Problem
 from gemmbench.model.problem import leading
 from gemmbench.model.row import MATHS, SCOPES
@@ -316,7 +316,7 @@ class Ladder(Measuring):
     )
     kernel_files: tuple[Path, ...] = kernel_files_option()
     dtype: str | None = option(
-        f"{', '.join(GEMM_DTYPES)} (int8); several with commas.",
+        f"{GEMM_DTYPES_HELP}; several with commas.",
         default="float",
         metavar="TYPES",
         names=names.DTYPES,
@@ -451,7 +451,8 @@ class Ladder(Measuring):
         steps: Plan = bandwidth_plan(devices) if self.peak else ()
         for dtype in self.dtypes:
             if self.peak:
-                steps += self._peaks(devices, dtype)
+                peaks = self._peaks(devices, dtype)
+                steps += tuple(step for step in peaks if step not in steps)  # every fp8 has the same
             steps += self._gemms(devices, dtype, find_tuned)
         return steps
 
@@ -495,7 +496,8 @@ def peak_steps(devices: Sequence[DeviceFacts], dtype: str, kernels: Iterable[Var
         if dtype in device.dtypes:
             steps += peak_plan([device], [dtype], quick_widths(device, dtype), first=index, reach="plain")
         if matrix:
-            steps += peak_plan([device], [dtype], (), first=index, reach="matrix")
+            kind = DTYPES[dtype].instruction
+            steps += peak_plan([device], [kind], (), first=index, reach="matrix")
     return steps
 
 
@@ -694,7 +696,7 @@ class Gemm(Ladder, Sustaining):
     c: Path | None = option("Your own C (m x n), for beta.", INPUT, metavar="C.npy")
     out: Path | None = option("Write the result; needs one --kernel.", INPUT, metavar="OUT.npy")
     dtype: str | None = option(
-        f"{', '.join(GEMM_DTYPES)} (int8); several with commas.  [default: float]",
+        f"{GEMM_DTYPES_HELP}; several with commas.  [default: float]",
         metavar="TYPES",
         names=names.DTYPES,
     )
@@ -947,7 +949,7 @@ class Protocols(Ladder):
         Number(0),
         metavar="SECONDS",
     )
-    dtype: str | None = option(f"{', '.join(GEMM_DTYPES)} (int8).", default="float", metavar="TYPE")
+    dtype: str | None = option(f"{GEMM_DTYPES_HELP}.", default="float", metavar="TYPE")
     describe: bool = flag(
         "Say what every protocol does and where it is described, and measure nothing.", shell=True
     )

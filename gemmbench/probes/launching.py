@@ -17,6 +17,7 @@ from gemmbench.model.dtypes import ReferenceArray
 from gemmbench.model.instrument import CHECKED, Batch, Prepared, Verified, When
 from gemmbench.model.kernel_files import fingerprint
 from gemmbench.model.row import Check, Parameters, Work
+from gemmbench.opencl.clock import Span
 from gemmbench.opencl.compare import Comparer, erased
 from gemmbench.opencl.runtime import Built, Runtime, errors
 from gemmbench.probes.memory import MemoryProbe
@@ -162,20 +163,34 @@ class Bench:
         with errors():
             if clock == CHECKED:
                 return self._checked_batch(count, work)
-            return timed(self.candidate.launcher.queue, lambda: self.candidate.enqueue(work), count)
+            runtime = getattr(self.operands, "runtime", None)
+            span = runtime.span() if runtime else None
+            return timed(self.candidate.launcher.queue, lambda: self.candidate.enqueue(work), count, span)
 
     def release(self) -> None:
         """Nothing to do: buffers go with the last reference."""
 
 
-def timed(queue: Any, enqueue: Enqueue, count: int = 1) -> Batch:
-    """Launch so many times back to back and wait; event seconds of one launch."""
+def timed(queue: Any, enqueue: Enqueue, count: int = 1, span: Span | None = None) -> Batch:
+    """Launch so many times back to back and wait; event seconds of one launch.
+
+    Args:
+        queue: of the device.
+        enqueue: one launch.
+        count: how many.
+        span: counts the device's cycles from before the first to after the last.
+    """
+    if span:
+        queue.finish()
     begin = time.monotonic()
     events = [enqueue() for _ in range(count)]
     queue.finish()
     end = time.monotonic()
     spent = sum(event.profile.end - event.profile.start for event in events) * 1e-9 / count
-    return Batch({"kernel": max(spent, _SHORTEST_S)}, begin, end, count)
+    if span:
+        span.end()
+    mhz = span.mhz() if span else None
+    return Batch({"kernel": max(spent, _SHORTEST_S)}, begin, end, count, mhz=mhz)
 
 
 def verified(wrong: str) -> Verified:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from junitparser import Failure, JUnitXml, Skipped, TestCase, TestSuite
 from rich.console import RenderableType
 
 from gemmbench.model import units
@@ -17,6 +17,9 @@ from gemmbench.regress.compare import Comparison, Line
 from gemmbench.regress.verdict import VERDICTS, Verdict
 from gemmbench.report.notes import places, shape
 from gemmbench.report.table import Cell, Note, Sheet, finite, sheet_markdown, stack
+
+if TYPE_CHECKING:
+    from junitparser import TestCase
 
 STYLES: dict[Verdict, str] = {
     "slower": "bold red",
@@ -391,6 +394,8 @@ def to_junit(comparison: Comparison, strict: bool = False, missing_fails: bool =
         strict: inconclusive rows fail.
         missing_fails: rows that were not compared fail.
     """
+    from junitparser import JUnitXml, TestSuite  # a tenth of a second, of which no other command has any use
+
     suite = TestSuite("gemmbench compare")
     suite.add_property("conclusion", _text(conclusion(comparison)))
     for line in comparison.lines:
@@ -403,6 +408,8 @@ def to_junit(comparison: Comparison, strict: bool = False, missing_fails: bool =
 
 
 def _case(line: Line, fails: bool) -> TestCase:
+    from junitparser import Failure, Skipped, TestCase
+
     case = TestCase(_text(full_name(line)), classname=_text(f"gemmbench.{clean(line.device)}"))
     case.time = line.new_s if line.new_s is not None and line.reference is None else 0.0
     if fails:

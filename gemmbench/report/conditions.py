@@ -14,9 +14,11 @@ from gemmbench.model.units import clean
 from gemmbench.report import notes
 from gemmbench.report.progress import row_label
 from gemmbench.report.table import Cell, Sheet, heading
+from gemmbench.stats import cycles
 from gemmbench.stats.conditions import disturbed, known
 
 _DEVICE = ("clock MHz", "of", "power W", "C", "limits")
+_COUNTED = ("counted MHz", "flop/cycle", "of peak at it")
 _HOST = ("other cores", "steal", "switches")
 
 
@@ -36,17 +38,25 @@ def _sheet(run: Run, device: int) -> Sheet | None:
     if not lines:
         return None
     speaks = any(window.clock_mhz or window.power_w for _, _, window in lines)
+    counts = any(window.counted_mhz for _, _, window in lines)
     return Sheet(
         heading=heading(run, device),
-        caption="conditions: medians of the batches, the highest temperature; ~ disturbed",
+        caption="conditions: medians of the batches, the highest temperature; ~ disturbed"
+        + ("; flop per cycle and unit, and its fraction of the peak's" if counts else ""),
         keys=("", "timed"),
-        blocks=(("state", "warmed"), *((_DEVICE,) if speaks else ()), _HOST),
+        blocks=(
+            ("state", "warmed"),
+            *((_DEVICE,) if speaks else ()),
+            *((_COUNTED,) if counts else ()),
+            _HOST,
+        ),
         rows=tuple(
             (
                 Cell(notes.marked(run, row, row_label(row)), style="yellow" if disturbed(run, row) else ""),
                 Cell(clean(clock)),
                 *_state(row),
                 *(_device(row, window) if speaks else ()),
+                *(_counted(run, row, window) if counts else ()),
                 *_host(window),
             )
             for row, clock, window in lines
@@ -70,6 +80,16 @@ def _device(row: Row, window: Readings) -> tuple[Cell, ...]:
         _number(window.power_w),
         _number(window.celsius, max),
         Cell(clean(", ".join(limits)) or "-"),
+    )
+
+
+def _counted(run: Run, row: Row, window: Readings) -> tuple[Cell, ...]:
+    """The clock by the device's own counters, and the rate in its cycles."""
+    fraction = cycles.at_clock(run, row) if window.counted_mhz else None
+    return (
+        _number(window.counted_mhz),
+        _number([cycles.flop_per_cycle(run, row) if window.counted_mhz else None]),
+        Cell(units.percent(fraction) if fraction else "-"),
     )
 
 

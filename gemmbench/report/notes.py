@@ -147,17 +147,41 @@ def noisy(run: Run, rows: Iterable[Row], where: Where) -> list[Note]:
         ),
         (f"speeding up (> {trend})", lambda row: rates.trend(row) < 0, f"it had not settled: {more}"),
         (
+            f"not settled (last third > {units.percent(rates.NOISY)} off the first)",
+            lambda row: rates.unsettled(row) != 0,
+            f"power limits the device: {more}",
+        ),
+        (
             "two speeds",
             rates.has_two_speeds,
             "the median may be of either: close other programs, run again",
         ),
     )
     timed = [row for row in rows if row.samples]
-    return [
-        Note(label, f"{places(doubtful, where)}; {advice}", "yellow")
-        for label, doubted, advice in doubts
-        if (doubtful := [row for row in timed if doubted(row)])
-    ] + disturbances(run, timed, where)
+    return (
+        same_kernel(timed, where)
+        + [
+            Note(label, f"{places(doubtful, where)}; {advice}", "yellow")
+            for label, doubted, advice in doubts
+            if (doubtful := [row for row in timed if doubted(row)])
+        ]
+        + disturbances(run, timed, where)
+    )
+
+
+def same_kernel(rows: Iterable[Row], where: Where) -> list[Note]:
+    """Rows of one kernel under two names, as `auto` and what it took, whose rates contradict each other."""
+    notes = [
+        Note(
+            "one kernel, two rates",
+            f"{places([row], where)}: {other.variant} ran the same kernel "
+            f"{units.percent(abs(1 / ratio - 1))} {'slower' if ratio > 1 else 'faster'}; "
+            "the device changed between them: measure again",
+            "yellow",
+        )
+        for row, other, ratio in rates.same_apart(rows)
+    ]
+    return _some(notes, "more of such")
 
 
 def disturbances(run: Run, rows: Iterable[Row], where: Where) -> list[Note]:

@@ -94,7 +94,7 @@ def ceiling(device: DeviceFacts, dtype: str, matrix: bool = False) -> Ceiling | 
     """
     types: tuple[str, ...] = _MATRIX_TYPES if matrix else _TYPES
     table: Mapping[tuple[int, int], tuple[int, ...]] = _MATRIX if matrix else _MULTIPLY_ADDS
-    name = _ALIKE.get(dtype, dtype) if matrix else dtype
+    name = _ALIKE.get(dtype, DTYPES[dtype].instruction) if matrix else dtype
     count = dict(zip(types, table.get(device.compute_capability, ()), strict=False)).get(name, 0)
     if not count or device.clock_mhz <= 0:
         return None

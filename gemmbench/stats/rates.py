@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from gemmbench.model.conditions import Conditions, State
+from gemmbench.model.conditions import POWER, Conditions, State
 from gemmbench.model.device import HOST
 from gemmbench.model.dtypes import DTYPES
 from gemmbench.model.problem import Gemm
@@ -24,6 +24,7 @@ from gemmbench.stats.intervals import (
     Summary,
     drift,
     log_median,
+    moved,
     ratio_in_turn,
     summarize,
     two_humped,
@@ -96,11 +97,13 @@ def rate(row: Row, scope: str) -> Rate | None:
 
     The interval's ends swap: the longest time is the lowest rate.
     """
-    times = summary(row, scope)
-    flops = flops_of(row)
-    if row.status != "ok" or times is None or flops == 0:
+    return _rate(row, summary(row, scope), flops_of(row))
+
+
+def _rate(row: Row, times: Summary | None, work: int) -> Rate | None:
+    if row.status != "ok" or times is None or not work:
         return None
-    return Rate(flops / times.median, flops / times.high, flops / times.low, flops / times.minimum)
+    return Rate(work / times.median, work / times.high, work / times.low, work / times.minimum)
 
 
 def byte_rate(row: Row) -> Rate | None:
@@ -108,11 +111,8 @@ def byte_rate(row: Row) -> Rate | None:
 
     The interval's ends swap, as in `rate`.
     """
-    times = summary(row, finest_scope(row) or "")
-    if row.status != "ok" or times is None or row.work is None or not row.work.bytes:
-        return None
-    moved = row.work.bytes
-    return Rate(moved / times.median, moved / times.high, moved / times.low, moved / times.minimum)
+    moved = row.work.bytes if row.work else 0
+    return _rate(row, summary(row, finest_scope(row) or ""), moved) if moved else None
 
 
 def shown_rate(row: Row, scope: str) -> Rate | None:
@@ -339,7 +339,19 @@ def trend(row: Row) -> float:
     return change if abs(change) > DRIFTING else 0.0
 
 
-_drift, _two_humped = lru_cache(maxsize=4096)(drift), lru_cache(maxsize=4096)(two_humped)
+def unsettled(row: Row) -> float:
+    """How much slower the last third of a row's samples is than the first, where power limited it; else 0.
+
+    0 up to the sampling rule's precision, and for bursts, which are not to settle.
+    """
+    windows = row.conditions.windows.values() if row.conditions and row.conditions.state == "settled" else ()
+    if not any(POWER in limits for window in windows for limits in window.limits):
+        return 0.0
+    change = moved(finest_seconds(row))
+    return change if abs(change) > NOISY else 0.0
+
+
+_drift, _two_humped = lru_cache(maxsize=65536)(drift), lru_cache(maxsize=65536)(two_humped)
 
 
 def has_two_speeds(row: Row) -> bool:
@@ -356,6 +368,45 @@ def finest_seconds(row: Row) -> tuple[float, ...]:
 def what_ran(row: Row) -> str:
     """The variant that a row's figures are of: what was chosen for it, where its own one chooses."""
     return str(row.choice.get("kernel", row.variant)) if row.kind == "gemm" else row.variant
+
+
+SAME_APART = 0.05  # from here on it is told that one kernel has two rates
+
+
+def same_apart(rows: Iterable[Row]) -> list[tuple[Row, Row, float]]:
+    """Pairs of GEMM rows that ran one kernel on one problem, as `auto` and what it took do, at two rates.
+
+    Returns:
+        The two rows, and how many times as fast the first was, in the finest scope of both: by more than
+        `SAME_APART`, and than their intervals, where they have such.
+    """
+    alike: dict[object, list[Row]] = {}
+    for row in rows:
+        if row.kind == "gemm" and row.status == "ok" and row.samples and not on_host(row):
+            settings = {**row.parameters, **row.choice, "kernel": what_ran(row), "why": ""}
+            key = (
+                row.device,
+                row.dtype,
+                row.problem,
+                row.label,
+                row.conditions and row.conditions.state,
+                tuple(sorted(settings.items())),
+            )
+            alike.setdefault(key, []).append(row)
+    apart = []
+    for first, *others in alike.values():
+        for other in others:
+            shared = next(
+                (scope for scope in SCOPES if scope in first.samples and scope in other.samples), ""
+            )
+            rate_of_first, rate_of_other = rate(first, shared), rate(other, shared)
+            if first.variant == other.variant or rate_of_first is None or rate_of_other is None:
+                continue
+            ratio = rate_of_first.median / rate_of_other.median
+            slow, fast = sorted((rate_of_first, rate_of_other), key=lambda each: each.median)
+            if fast.median > slow.median * (1 + SAME_APART) and not slow.high >= fast.low:
+                apart.append((first, other, ratio))
+    return apart
 
 
 def on_host(row: Row) -> bool:
@@ -485,12 +536,14 @@ def best_peak(
     """The best rate of sound peak rows, and its row; arguments as of `peak`.
 
     A kernel that adds half products up in float is held against matrix units that do, which may be slower
-    than those that add up in half.
+    than those that add up in half. Of fp8 there is one kind of sums.
     """
+    kind = DTYPES[dtype].instruction if matrix else dtype
+    sums = sums if kind == dtype else ""
     best = [
         (reached.best, row)
         for each in rows
-        if (each.kind, each.device, each.dtype) == ("peak", device, dtype)
+        if (each.kind, each.device, each.dtype) == ("peak", device, kind)
         if (row := in_state(each, state)) is not None
         if (row.ran_on == "matrix") == matrix and row.check.verdict == "ok"
         if row.parameters.get("operands") != "zeros"
@@ -550,7 +603,8 @@ def derived(run: Run, row: Row) -> dict[str, object]:
     """The derived fields that ``show --format json`` puts beside the stored ones; null where unknown."""
 
     scope = finest_scope(row)
-    times = summary(row, scope) if scope and row.status == "ok" else None
+    by_scope = {name: summary(row, name) for name in SCOPES}
+    times = by_scope[scope] if scope and row.status == "ok" else None
     problem = row.problem or Problem(0, 0, 0)
     is_gemm, has_shape = row.kind == "gemm", row.kind in ("gemm", "protocols", "look")
     rows_apart = (problem.ld or problem.tight) if is_gemm else (None, None, None)
@@ -558,6 +612,8 @@ def derived(run: Run, row: Row) -> dict[str, object]:
     reached = rate(row, shown or "") if row.kind in ("gemm", "peak", "look") else None
     moved = byte_rate(row)
     figure = None if reached is None else reached.best if row.kind == "peak" else reached.median
+    flops = flops_of(row) if is_gemm else 0
+    rates_by_scope = [_rate(row, each, flops) for each in by_scope.values()]
     return {
         "kind": row.kind,
         "variant": row.variant,
@@ -574,13 +630,13 @@ def derived(run: Run, row: Row) -> dict[str, object]:
         "scope": shown if times else None,
         "gflops": figure / GIGA if figure else None,
         **_interval_fields("gflops", reached, GIGA),
-        **_fields_by_scope("gflops", GIGA, lambda scope: rate(row, scope) if is_gemm else None),
+        **_fields_by_scope("gflops", GIGA, rates_by_scope),
         **_burst_fields(row, shown or ""),
         "helpers_share": helpers_share(row) if is_gemm else None,
         "peak_fraction": peak_fraction(run, row),
         "gbps": moved.best / GIGA if moved else None,
         **_interval_fields("gbps", moved, GIGA),
-        **_fields_by_scope("s", 1.0, lambda scope: summary(row, scope) if times else None),
+        **_fields_by_scope("s", 1.0, by_scope.values() if times else _NONE),
         "latency_s": times.median if times and row.kind == "latency" else None,
         "residual": residual(row) if is_gemm else None,
         **_versus_fields(row),
@@ -592,6 +648,9 @@ def derived(run: Run, row: Row) -> dict[str, object]:
     }
 
 
+_NONE = (None,) * len(SCOPES)
+
+
 def _burst_fields(row: Row, scope: str) -> dict[str, float | None]:
     """The rate of the other state, with its interval, where a GEMM was measured in both."""
     burst = in_state(row, "burst") if row.kind == "gemm" and row.burst else None
@@ -599,24 +658,24 @@ def _burst_fields(row: Row, scope: str) -> dict[str, float | None]:
     return {"burst_gflops": known.pop("burst_gflops_median"), **known} if burst else {}
 
 
-def _interval_fields(name: str, figure: Interval | None, unit: float) -> dict[str, float | None]:
+def _interval_fields(
+    name: str, figure: Interval | None, unit: float, middle: str = "_median"
+) -> dict[str, float | None]:
     """Median and interval of a figure, in a unit; null where unknown."""
-    ends = (figure.median, figure.low, figure.high) if figure else (None, None, None)
+    if figure is None:
+        return {f"{name}{middle}": None, f"{name}_low": None, f"{name}_high": None}
     return {
-        f"{name}_{what}": None if value is None else value / unit
-        for what, value in zip(("median", "low", "high"), ends, strict=True)
+        f"{name}{middle}": figure.median / unit,
+        f"{name}_low": figure.low / unit,
+        f"{name}_high": figure.high / unit,
     }
 
 
-def _fields_by_scope(
-    name: str, unit: float, figure: Callable[[str], Interval | None]
-) -> dict[str, float | None]:
+def _fields_by_scope(name: str, unit: float, figures: Iterable[Interval | None]) -> dict[str, float | None]:
     """The median of a figure in every scope, as ``kernel_gflops``, and the ends of its interval."""
     fields: dict[str, float | None] = {}
-    for scope in SCOPES:
-        key = f"{scope}_{name}"
-        known = _interval_fields(key, figure(scope), unit)
-        fields |= {key: known.pop(f"{key}_median"), **known}
+    for scope, figure in zip(SCOPES, figures, strict=True):
+        fields |= _interval_fields(f"{scope}_{name}", figure, unit, middle="")
     return fields
 
 

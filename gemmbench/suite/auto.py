@@ -205,18 +205,28 @@ def _distance(problem: Gemm, point: Point) -> float:
     return max(abs(math.log2(getattr(problem, name) / getattr(point, name))) for name in _LENGTHS)
 
 
+def _far_distance(problem: Gemm, point: Point) -> float:
+    """Of lengths, batches and their product, in powers of two: launches and transfers weigh by the work."""
+    apart = [math.log2(getattr(problem, name) / getattr(point, name)) for name in _LENGTHS]
+    return math.hypot(*apart, sum(apart))
+
+
 def _predictions(problem: Gemm, known: Sequence[Point]) -> list[_Prediction]:
     """One for each variant and set of parameters that was measured near the problem, or else nearest."""
     if not problem.flops:
         return []
-    alike = [(_distance(problem, point), point) for point in _alike(problem, known)]
-    closest = min((distance for distance, _ in alike), default=0.0)
+    alike = _alike(problem, known)
+    measured = [(_distance(problem, point), point) for point in alike]
+    far = all(distance > _REACH for distance, _ in measured)
+    if far:
+        measured = [(_far_distance(problem, point), point) for point in alike]
+    reach = min((distance for distance, _ in measured), default=0.0) if far else _REACH
     groups: dict[tuple[str, str], list[tuple[float, Point]]] = {}
-    for distance, point in alike:
-        if distance <= max(_REACH, closest):
+    for distance, point in measured:
+        if distance <= reach:
             groups.setdefault((point.variant, listed(point.parameters)), []).append((distance, point))
     predictions = (_predicted(problem, near) for near in groups.values())
-    return [replace(each, sure=each.sure and closest <= _REACH, far=closest > _REACH) for each in predictions]
+    return [replace(each, sure=each.sure and not far, far=far) for each in predictions]
 
 
 def _predicted(problem: Gemm, near: Sequence[tuple[float, Point]]) -> _Prediction:
@@ -347,7 +357,7 @@ class Automatic:
         """The shipped parameters of a variant, and those that the tuner kept."""
         entry = BY_NAME[variant]
         kept = self._tuned(device, entry, dtype)
-        shipped = entry.preset(device.family, dtype=dtype, vector_bits=device.vector_bits)
+        shipped = entry.preset(device.family, dtype=dtype, device=device)
         return [shipped, kept.parameters] if kept else [shipped]
 
     def _without_figure(self, case: Case, but: Status = "ok") -> set[str]:

@@ -422,7 +422,7 @@ class KeptPresets(_Kept[Preset]):
         for preset in self._rows(device):
             if (preset.variant, preset.dtype, preset.source) == (variant.name, dtype, source(variant)):
                 try:
-                    parameters = variant.preset(device.family, preset.parameters, dtype, device.vector_bits)
+                    parameters = variant.preset(device.family, preset.parameters, dtype, device)
                 except ParameterError:
                     return None
                 return Tuned(parameters, _note(preset, self.path(device)))
@@ -458,4 +458,4 @@ def _note(preset: Preset, path: Path) -> str:
     sizes = ", ".join(problem.shape for problem in preset.problems)
     gain = f", {number(preset.speedup)} times the shipped preset's rate" if preset.speedup else ""
     when = f"{preset.found_utc[:10]}, at {sizes}{gain}"
-    return f"tuned parameters from {path} ({when}); --no-tuned leaves them out"
+    return f"preset: tuned {when}, kept in {path}; --no-tuned takes the shipped one"

@@ -28,6 +28,7 @@ from gemmbench.model.conditions import POWER
 from gemmbench.model.row import Row
 from gemmbench.model.run_file import Run
 from gemmbench.report.progress import row_label
+from gemmbench.stats import cycles
 from gemmbench.stats.conditions import disturbed, known
 
 _HEIGHT = 3.0  # inches
@@ -58,15 +59,27 @@ def _clocks(row: Row) -> list[tuple[float, float, float | None, str]]:
         for window in windows
         for begin, clock, power, limits in zip(
             window.begin_s,
-            window.clock_mhz,
+            window.clock_mhz or window.counted_mhz,
             window.power_w or (None,) * len(window.begin_s),
-            window.limits,
+            window.limits or ("",) * len(window.begin_s),
             strict=False,
         )
         if clock is not None
     ]
     first = min((begin for begin, *_ in batches), default=0.0)
     return sorted((begin - first, clock, power, limits) for begin, clock, power, limits in batches)
+
+
+def _counted(row: Row) -> list[tuple[float, float]]:
+    """When a batch began, after the row's first, and its average clock by the device's own counters."""
+    windows = row.conditions.windows.values() if row.conditions else ()
+    first = min((begin for window in windows for begin in window.begin_s[:1]), default=0.0)
+    return [
+        (begin - first, mhz)
+        for window in windows
+        for begin, mhz in zip(window.begin_s, window.counted_mhz, strict=False)
+        if mhz is not None
+    ]
 
 
 def _is_limited(row: Row) -> bool:
@@ -94,6 +107,10 @@ def _paint(axes: Axes, run: Run, row: Row, beside: Sequence[Run], left_out: int)
         drawn_w = f", {units.watts(power)}" if power is not None else ""
         by = f", limited by {limits.replace(' ', ', ')}" if limits else ""
         mark(axes, second, clock, f"{units.seconds(second)}: {units.number(clock)} MHz{drawn_w}{by}")
+    if counted := _counted(row):
+        x, y = zip(*counted, strict=True)
+        axes.plot(x, y, color=BLACK, linewidth=0.8, label="by its counters", zorder=4)
+        keys.append(("\u2014 by its counters", BLACK))
     if most:
         axes.axhline(most, color=BLACK, linewidth=1, linestyle=(0, (4, 3)), label="maximum clock")
         keys.append(("-- its maximum", BLACK))
@@ -113,7 +130,7 @@ def _paint(axes: Axes, run: Run, row: Row, beside: Sequence[Run], left_out: int)
         right.spines["right"].set_visible(True)
         right.spines["right"].set_color(PALE)
         keys.append(("board power", GREY))
-    titles(axes, own_title(run, row.device, beside), f"{row_label(row)}: {_about(row)}", keys)
+    titles(axes, own_title(run, row.device, beside), f"{row_label(row)}: {_about(run, row)}", keys)
     reasons = "; ".join(disturbed(run, row))
     notes = [f"Disturbed: {reasons}."] if reasons else []
     notes += [f"{left_out} more rows are not drawn."] if left_out else []
@@ -121,8 +138,8 @@ def _paint(axes: Axes, run: Run, row: Row, beside: Sequence[Run], left_out: int)
     axes.tick_params(colors=GREY, labelcolor=DARK)
 
 
-def _about(row: Row) -> str:
-    """The state, how warm the device became, and how long it was warmed."""
+def _about(run: Run, row: Row) -> str:
+    """The state, how warm the device became, how long it was warmed, and its rate in cycles."""
     assert row.conditions is not None
     celsius = known([value for window in row.conditions.windows.values() for value in window.celsius])
     parts: list[str] = [row.conditions.state or "state not known"]
@@ -130,4 +147,6 @@ def _about(row: Row) -> str:
         parts.append(f"warmed for {units.seconds(row.conditions.warm_s)} before")
     if celsius:
         parts.append(f"{units.number(min(celsius))} to {units.number(max(celsius))} C")
+    if each := cycles.flop_per_cycle(run, row):
+        parts.append(f"{units.number(each)} flop per cycle and unit")
     return ", ".join(parts)

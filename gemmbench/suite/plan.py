@@ -259,7 +259,7 @@ def _gemm_case(
     own = {name: value for name, value in overrides.items() if name in variant.parameters}
     kept = None if own else tuned(device, variant, problem.dtype)
     fill = variant.filled if grid else variant.preset
-    parameters = fill(device.family, kept.parameters if kept else own, problem.dtype, device.vector_bits)
+    parameters = fill(device.family, kept.parameters if kept else own, problem.dtype, device)
     given = tuple(kept.parameters) if kept else tuple(own)
     full = {**parameters, **variant.chosen(problem, device, parameters)}
     broken = variant.broken(parameters, problem.dtype) if grid else ""
@@ -549,7 +549,7 @@ class OwnKernels:
         if was is None:
             return step
         shared = {name: int(value) for name, value in row.parameters.items() if name in was.parameters}
-        parameters = was.preset(device.family, shared, step.dtype, device.vector_bits)
+        parameters = was.preset(device.family, shared, step.dtype, device)
         math = {MATH: row.parameters[MATH]} if MATH in row.parameters else {}
         return replace(step, former=was.source, former_own=was.own, former_parameters={**parameters, **math})
 

@@ -245,7 +245,8 @@ class Steps:
         if device and case.variant == AUTO:
             row = yield from self.automatic.measure(case, device, policy, worker)
         else:
-            known = replace(case, measured=self._measured(case))
+            measured = self._measured(case)
+            known = replace(case, measured=measured) if measured else case
             if case.versus:
                 known = replace(known, versus=replace(case.versus, measured=self._measured(case.versus)))
             row = yield from worker.run(known, device, policy)

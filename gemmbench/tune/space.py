@@ -81,7 +81,7 @@ def space(variant: Variant, device: DeviceFacts, problems: Sequence[Gemm]) -> Sp
     if variant.executor != "opencl":
         raise TuningError(f"{variant.name} is a library; there is nothing of it to tune")
     dtype = problems[0].dtype
-    default = variant.preset(device.family, dtype=dtype, vector_bits=device.vector_bits)
+    default = variant.preset(device.family, dtype=dtype, device=device)
     own = {
         name: value
         for name, value in variant.chosen(problems[0], device, default).items()

@@ -16,6 +16,10 @@
  * half as long again as fast as `transpose` where memory is wide. */
 #include "common.clh"
 
+#ifdef STORED_half
+#undef REAL
+#define REAL ushort /* half in memory, float elsewhere: what is moved are its bits */
+#endif
 #define ROWS 64
 #define COLUMNS 32
 #define AT_ONCE 8

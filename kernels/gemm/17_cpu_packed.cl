@@ -65,59 +65,68 @@ void pack_a(int steps, int m, int k, __global const REAL *restrict A, int lda, _
 #endif
 }
 
-/* BP from B, from a panel on: a work-item copies so many rows of one panel. */
+/* A panel's rows of B from p0 on, as many as depth says, one after the other, zeros past the last column. */
+#ifdef TRANS_B
+#define PACK(name, SPACE)                                                                                              \
+    static inline void name(SPACE REAL *to, __global const REAL *B, int ldb, int p0, int depth, int column, int n)     \
+    {                                                                                                                  \
+        const int columns = min(NR, n - column);                                                                       \
+        int j = 0;                                                                                                     \
+        for (; j + 4 <= columns; j += 4) { /* blocks of 4 x 4 are turned round in registers */                         \
+            __global const REAL *row = B + (size_t)(column + j) * ldb + p0;                                            \
+            SPACE REAL *block = to + j;                                                                                \
+            int p = 0;                                                                                                 \
+            for (; p + 4 <= depth; p += 4, block += 4 * NR) {                                                          \
+                const REALV(4) a = vload4(0, row + p), b = vload4(0, row + ldb + p),                                   \
+                               c = vload4(0, row + 2 * (size_t)ldb + p), d = vload4(0, row + 3 * (size_t)ldb + p);     \
+                vstore4((REALV(4))(a.x, b.x, c.x, d.x), 0, block);                                                     \
+                vstore4((REALV(4))(a.y, b.y, c.y, d.y), 0, block + NR);                                                \
+                vstore4((REALV(4))(a.z, b.z, c.z, d.z), 0, block + 2 * NR);                                            \
+                vstore4((REALV(4))(a.w, b.w, c.w, d.w), 0, block + 3 * NR);                                            \
+            }                                                                                                          \
+            for (; p < depth; p++, block += NR)                                                                        \
+                for (int i = 0; i < 4; i++)                                                                            \
+                    block[i] = row[(size_t)i * ldb + p];                                                               \
+        }                                                                                                              \
+        for (; j < NR; j++)                                                                                            \
+            for (int p = 0; p < depth; p++)                                                                            \
+                to[p * NR + j] = j < columns ? B[(size_t)(column + j) * ldb + p0 + p] : (REAL)0;                       \
+    }
+#else
+#define PACK(name, SPACE)                                                                                              \
+    static inline void name(SPACE REAL *to, __global const REAL *B, int ldb, int p0, int depth, int column, int n)     \
+    {                                                                                                                  \
+        __global const REAL *from = B + (size_t)p0 * ldb + column;                                                     \
+        const int columns = min(NR, n - column), vectors = columns / WIDTH;                                            \
+        for (int p = 0; p < depth; p++, from += ldb, to += NR) {                                                       \
+            if (columns == NR) {                                                                                       \
+                PRAGMA(unroll)                                                                                         \
+                for (int v = 0; v < NV; v++)                                                                           \
+                    STORE(LOAD(from + v * WIDTH), to + v * WIDTH);                                                     \
+                continue;                                                                                              \
+            }                                                                                                          \
+            for (int v = 0; v < vectors; v++)                                                                          \
+                STORE(LOAD(from + v * WIDTH), to + v * WIDTH);                                                         \
+            for (int v = vectors; v < NV; v++)                                                                         \
+                STORE((VECTOR)(0), to + v * WIDTH);                                                                    \
+            for (int j = vectors * WIDTH; j < columns; j++)                                                            \
+                to[j] = from[j];                                                                                       \
+        }                                                                                                              \
+    }
+#endif
+PACK(pack_before, __global)
+PACK(pack_inside, __local) /* into the memory of the core that reads it next */
+
+/* BP from B: a work-item copies so many rows of one whole panel. */
 __kernel ALONE
-void pack_b(int first, int steps, int k, int n, __global const REAL *restrict B, int ldb, __global REAL *restrict BP)
+void pack_b(int steps, int k, int n, __global const REAL *restrict B, int ldb, __global REAL *restrict BP)
 {
 #ifdef BATCHED
     BATCH_OFFSET(B, ROWS_B, ldb)
     BATCH_OFFSET(BP, get_global_size(0) * NR, k)
 #endif
-    const int panel = get_global_id(0), column = (first + panel) * NR;
-    const int p0 = get_global_id(1) * steps, p1 = min(p0 + steps, k);
-    __global REAL *to = BP + ((size_t)panel * k + p0) * NR;
-#ifdef TRANS_B
-    const int there = min(NR, n - column);
-    int j = 0;
-    for (; j + 4 <= there; j += 4) { /* blocks of 4 x 4 are turned round in registers */
-        __global const REAL *row = B + (size_t)(column + j) * ldb;
-        __global REAL *block = to + j;
-        int p = p0;
-        for (; p + 4 <= p1; p += 4, block += 4 * NR) {
-            const REALV(4) a = vload4(0, row + p), b = vload4(0, row + ldb + p),
-                           c = vload4(0, row + 2 * (size_t)ldb + p), d = vload4(0, row + 3 * (size_t)ldb + p);
-            vstore4((REALV(4))(a.x, b.x, c.x, d.x), 0, block);
-            vstore4((REALV(4))(a.y, b.y, c.y, d.y), 0, block + NR);
-            vstore4((REALV(4))(a.z, b.z, c.z, d.z), 0, block + 2 * NR);
-            vstore4((REALV(4))(a.w, b.w, c.w, d.w), 0, block + 3 * NR);
-        }
-        for (; p < p1; p++, block += NR)
-            for (int i = 0; i < 4; i++)
-                block[i] = row[(size_t)i * ldb + p];
-    }
-    for (; j < NR; j++)
-        for (int p = p0; p < p1; p++)
-            to[(p - p0) * NR + j] = j < there ? B[(size_t)(column + j) * ldb + p] : (REAL)0;
-#else
-    __global const REAL *from = B + (size_t)p0 * ldb + column;
-    const int columns = min(NR, n - column), vectors = columns / WIDTH;
-    if (columns == NR) {
-        for (int p = p0; p < p1; p++, from += ldb, to += NR) {
-            #pragma unroll
-            for (int v = 0; v < NV; v++)
-                STORE(LOAD(from + v * WIDTH), to + v * WIDTH);
-        }
-        return;
-    }
-    for (int p = p0; p < p1; p++, from += ldb, to += NR) {
-        for (int v = 0; v < vectors; v++)
-            STORE(LOAD(from + v * WIDTH), to + v * WIDTH);
-        for (int v = vectors; v < NV; v++)
-            STORE((VECTOR)(0), to + v * WIDTH);
-        for (int j = vectors * WIDTH; j < columns; j++)
-            to[j] = from[j];
-    }
-#endif
+    const int panel = get_global_id(0), p0 = get_global_id(1) * steps;
+    pack_before(BP + ((size_t)panel * k + p0) * NR, B, ldb, p0, min(steps, k - p0), panel * NR, n);
 }
 
 /* c = alpha sum + beta c for the first `count` lanes. */
@@ -134,18 +143,18 @@ static inline void finish(__global REAL *c, VECTOR sum, int count, SCALAR alpha,
         c[j] = beta == 0 ? lanes[j] : lanes[j] + (REAL)beta * c[j];
 }
 
-/* A micro-kernel for ROWS x VECTORS of sums; from one row of A to the next it is A_ROW elements, from one step along k
- * to the next A_STEP and B_STEP. Rows past the last repeat it and are not stored.
+/* A micro-kernel for ROWS x VECTORS of sums; from one row of A to the next it is A_DOWN elements, from one step along
+ * k to the next A_ALONG and B_STEP. Rows past the last repeat it and are not stored.
  * fma(), not a * b + c: not every driver contracts vectors. */
-#define MICRO_KERNEL(name, ROWS, VECTORS, A_ROW, A_STEP, B_STEP)                                                       \
+#define MICRO_KERNEL(name, SPACE, ROWS, VECTORS, A_DOWN, A_ALONG, B_STEP)                                                 \
     static inline void name(int rows, int columns, int depth, SCALAR alpha, __global const REAL *A, int a_row,         \
-                            int a_step, __global const REAL *b, int b_step, SCALAR beta, __global REAL *C, int ldc)    \
+                            int a_step, SPACE const REAL *b, int b_step, SCALAR beta, __global REAL *C, int ldc)       \
     {                                                                                                                  \
         __global const REAL *a[ROWS];                                                                                  \
         VECTOR sum[ROWS][VECTORS];                                                                                     \
         PRAGMA(unroll)                                                                                                 \
         for (int i = 0; i < ROWS; i++) {                                                                               \
-            a[i] = A + (size_t)min(i, rows - 1) * A_ROW;                                                               \
+            a[i] = A + (size_t)min(i, rows - 1) * A_DOWN;                                                               \
             PRAGMA(unroll)                                                                                             \
             for (int v = 0; v < VECTORS; v++)                                                                          \
                 sum[i][v] = (VECTOR)(0);                                                                               \
@@ -158,7 +167,7 @@ static inline void finish(__global REAL *c, VECTOR sum, int count, SCALAR alpha,
                 row[v] = LOAD(b + v * WIDTH);                                                                          \
             PRAGMA(unroll)                                                                                             \
             for (int i = 0; i < ROWS; i++) {                                                                           \
-                const VECTOR factor = (VECTOR)(a[i][p * A_STEP]);                                                      \
+                const VECTOR factor = (VECTOR)(a[i][p * A_ALONG]);                                                      \
                 PRAGMA(unroll)                                                                                         \
                 for (int v = 0; v < VECTORS; v++)                                                                      \
                     sum[i][v] = fma(factor, row[v], sum[i][v]);                                                        \
@@ -173,46 +182,80 @@ static inline void finish(__global REAL *c, VECTOR sum, int count, SCALAR alpha,
         }                                                                                                              \
     }
 
-MICRO_KERNEL(both_packed, MR, NV, 1, MR, NR) /* where the distances are known, registers for them are saved */
-MICRO_KERNEL(b_packed, MR, NV, a_row, 1, NR)
-MICRO_KERNEL(whole, MR, NV, a_row, a_step, b_step)
-MICRO_KERNEL(narrow, MR, 1, a_row, a_step, b_step)
-MICRO_KERNEL(flat, 1, NV, a_row, a_step, b_step)
-MICRO_KERNEL(single, 1, 1, a_row, a_step, b_step)
+#ifdef TRANS_A /* from row to row of A as it is, and from step to step */
+#define A_ROW 1
+#define A_STEP lda
+#define DOWN 1
+#define ALONG a_step
+#else
+#define A_ROW lda
+#define A_STEP 1
+#define DOWN a_row
+#define ALONG 1
+#endif
+
+MICRO_KERNEL(both_packed, __global, MR, NV, 1, MR, NR) /* where the distances are known, registers for them are saved */
+MICRO_KERNEL(b_packed, __global, MR, NV, DOWN, ALONG, NR)
+MICRO_KERNEL(inside, __local, MR, NV, DOWN, ALONG, NR)
+#if NV > 2 /* a vector less, for a last panel that has no more */
+MICRO_KERNEL(nearly, __local, MR, (NV - 1), DOWN, ALONG, NR)
+#endif
+MICRO_KERNEL(narrow, __local, MR, 1, a_row, a_step, NR)
+MICRO_KERNEL(whole, __global, MR, NV, a_row, a_step, b_step)
+MICRO_KERNEL(flat, __global, 1, NV, a_row, a_step, b_step)
 
 #define FEW 2 /* rows that are cheaper one by one than in a micro-tile that repeats the last */
+enum { THERE, BEFORE, INSIDE }; /* whole panels of B: read where they lie, from BP, copied by who reads them */
 
-/* Panels of B from `first` on are in BP, those before it in B; A is in AP if a_packed, else in A. */
+/* A work-item makes a block of C from all steps along k, or of the sums in P from `span` of them: first all blocks
+ * of the first steps. */
 __kernel ALONE
-void cpu_packed(int m, int n, int k, SCALAR alpha, __global const REAL *restrict A, int lda,
-                int a_packed, __global const REAL *restrict AP, __global const REAL *restrict B, int ldb,
-                int first, __global const REAL *restrict BP, SCALAR beta, __global REAL *restrict C, int ldc,
-                int panels, int rows, int kc)
+void cpu_packed(int m, int n, int k, SCALAR alpha, __global const REAL *restrict A, int lda, int a_packed,
+                __global const REAL *restrict AP, __global const REAL *restrict B, int ldb, int pack_b,
+                __global const REAL *restrict BP, SCALAR beta, __global REAL *restrict C, int ldc,
+                __global REAL *restrict P, int panels, int rows, int kc, int span)
 {
+    __local VECTOR room[DEPTH * NV];
+    __local REAL *const copied = (__local REAL *)room;
 #ifdef BATCHED
     BATCH_OFFSET(A, ROWS_A, lda)
     BATCH_OFFSET(AP, (m + MR - 1) / MR * MR, k)
     BATCH_OFFSET(B, ROWS_B, ldb)
-    BATCH_OFFSET(BP, ((n + NR - 1) / NR - first) * NR, k)
+    BATCH_OFFSET(BP, n / NR * NR, k)
     BATCH_OFFSET(C, m, ldc)
+    BATCH_OFFSET(P, (k + span - 1) / max(span, 1) * m, n)
 #endif
+    const int blocks = (m + rows - 1) / rows, slice = get_global_id(1) / blocks, block = get_global_id(1) % blocks;
     const int panel0 = get_global_id(0) * panels, panel1 = min(panel0 + panels, (n + NR - 1) / NR);
-    const int row0 = get_global_id(1) * rows, row1 = min(row0 + rows, m);
+    const int row0 = block * rows, row1 = min(row0 + rows, m);
+    const int first = slice * span, end = min(first + span, k);
 #ifdef TRANS_A
     const int a_row = 1, a_step = a_packed ? MR : lda;
 #else
     const int a_row = a_packed ? 1 : lda, a_step = a_packed ? MR : 1;
 #endif
 
-    for (int p0 = 0; p0 < k || p0 == 0; p0 += kc) {
-        const int depth = min(kc, k - p0);
-        const SCALAR keep = p0 == 0 ? beta : (SCALAR)1; /* later parts add to what the first wrote */
+    if (span < k) {
+        C = P + (size_t)slice * m * n;
+        ldc = n;
+        alpha = 1;
+        beta = 0;
+    }
+    kc = min(kc, DEPTH);
+    for (int p0 = first; p0 < end || p0 == first; p0 += kc) {
+        const int depth = min(kc, end - p0);
+        const SCALAR keep = p0 == first ? beta : (SCALAR)1; /* later parts add to what the first wrote */
         for (int panel = panel0; panel < panel1; panel++) {
             const int column = panel * NR, columns = min(NR, n - column);
-            const bool there = panel < first;
-            const int b_step = there ? ldb : NR;
+#ifdef TRANS_B
+            const int how = columns < NR || pack_b == THERE ? INSIDE : pack_b; /* columns of B lie in its rows */
+#else
+            const int how = columns < NR ? INSIDE : pack_b;
+#endif
             __global const REAL *b =
-                there ? B + (size_t)p0 * ldb + column : BP + ((size_t)(panel - first) * k + p0) * NR;
+                how == BEFORE ? BP + ((size_t)panel * k + p0) * NR : B + (size_t)p0 * ldb + column;
+            if (how == INSIDE)
+                pack_inside(copied, B, ldb, p0, depth, column, n);
             for (int row = row0; row < row1;) {
                 const int left = row1 - row;
                 __global const REAL *a = a_packed ? AP + ((size_t)(row / MR) * k + p0) * MR + row % MR
@@ -222,29 +265,165 @@ void cpu_packed(int m, int n, int k, SCALAR alpha, __global const REAL *restrict
                                                   : A + (size_t)row * lda + p0;
 #endif
                 __global REAL *c = C + (size_t)row * ldc + column;
-                if (left <= FEW) {
-                    if (2 * columns > NR)
-                        flat(1, columns, depth, alpha, a, a_row, a_step, b, b_step, keep, c, ldc);
-                    else
-                        for (int j = 0; j < columns; j += WIDTH)
-                            single(1, columns - j, depth, alpha, a, a_row, a_step, b + j, b_step, keep, c + j, ldc);
+                if (how == THERE && left <= FEW) {
+                    flat(1, NR, depth, alpha, a, a_row, a_step, b, ldb, keep, c, ldc);
                     row++;
                     continue;
                 }
-                if (2 * columns <= NR)
+                if (how == THERE)
+                    whole(left, NR, depth, alpha, a, a_row, a_step, b, ldb, keep, c, ldc);
+                else if (how == INSIDE && (a_packed || 2 * columns <= NR))
                     for (int j = 0; j < columns; j += WIDTH)
-                        narrow(left, columns - j, depth, alpha, a, a_row, a_step, b + j, b_step, keep, c + j, ldc);
-                else if (there)
-                    whole(left, columns, depth, alpha, a, a_row, a_step, b, b_step, keep, c, ldc);
-                else if (a_packed)
-                    both_packed(left, columns, depth, alpha, a, 1, MR, b, NR, keep, c, ldc);
-                else
-#ifdef TRANS_A
-                    whole(left, columns, depth, alpha, a, 1, lda, b, NR, keep, c, ldc);
-#else
-                    b_packed(left, columns, depth, alpha, a, lda, 1, b, NR, keep, c, ldc);
+                        narrow(left, columns - j, depth, alpha, a, a_row, a_step, copied + j, NR, keep, c + j, ldc);
+#if NV > 2
+                else if (how == INSIDE && columns <= NR - WIDTH)
+                    nearly(left, columns, depth, alpha, a, A_ROW, A_STEP, copied, NR, keep, c, ldc);
 #endif
+                else if (how == INSIDE)
+                    inside(left, columns, depth, alpha, a, A_ROW, A_STEP, copied, NR, keep, c, ldc);
+                else if (a_packed)
+                    both_packed(left, NR, depth, alpha, a, 1, MR, b, NR, keep, c, ldc);
+                else
+                    b_packed(left, NR, depth, alpha, a, A_ROW, A_STEP, b, NR, keep, c, ldc);
                 row += MR;
+            }
+        }
+    }
+}
+
+/* C from the sums of `slices` parts of k: a work-item adds so many of one row. */
+__kernel ALONE
+void add(int m, int n, int slices, SCALAR alpha, __global const REAL *restrict P, SCALAR beta,
+         __global REAL *restrict C, int ldc)
+{
+#ifdef BATCHED
+    BATCH_OFFSET(P, slices * m, n)
+    BATCH_OFFSET(C, m, ldc)
+#endif
+    const int row = get_global_id(1), column = get_global_id(0) * NR, columns = min(NR, n - column);
+    __global REAL *c = C + (size_t)row * ldc + column;
+    for (int j = 0; j < columns; j++) {
+        REAL sum = 0;
+        for (int slice = 0; slice < slices; slice++)
+            sum += P[((size_t)slice * m + row) * n + column + j];
+        c[j] = beta == 0 ? (REAL)alpha * sum : (REAL)alpha * sum + (REAL)beta * c[j];
+    }
+}
+
+/* --- One row, or one column: every element of B, or A, takes part in one product, and memory sets the pace ------- */
+
+#define AT_ONCE 8 /* rows of B that pass the sums side by side, so that these are read and written seldom */
+
+/* One row of C, and of A: the sums of so many columns stay in the nearest cache while B passes in long rows. */
+__kernel ALONE
+void one_row(int n, int k, SCALAR alpha, __global const REAL *restrict A, int lda, __global const REAL *restrict B,
+             int ldb, SCALAR beta, __global REAL *restrict C, int ldc, __global REAL *restrict P, int panels, int span)
+{
+#ifdef BATCHED
+    BATCH_OFFSET(A, 1, lda)
+    BATCH_OFFSET(B, k, ldb)
+    BATCH_OFFSET(C, 1, ldc)
+    BATCH_OFFSET(P, (k + span - 1) / max(span, 1), n)
+#endif
+    __local VECTOR room[DEPTH * NV];
+    __local REAL *const sums = (__local REAL *)room;
+    const int column0 = get_global_id(0) * panels * NR, columns = min(panels * NR, n - column0);
+    const int first = get_global_id(1) * span, end = min(first + span, k), vectors = columns / WIDTH;
+
+    for (int v = 0; v < vectors; v++)
+        room[v] = (VECTOR)(0);
+    for (int j = vectors * WIDTH; j < columns; j++)
+        sums[j] = 0;
+    int p = first;
+    for (; p + AT_ONCE <= end; p += AT_ONCE) {
+        __global const REAL *b = B + (size_t)p * ldb + column0;
+        REAL factor[AT_ONCE];
+        #pragma unroll
+        for (int i = 0; i < AT_ONCE; i++)
+            factor[i] = A[p + i];
+        for (int v = 0; v < vectors; v++) {
+            VECTOR sum = room[v];
+            #pragma unroll
+            for (int i = 0; i < AT_ONCE; i++)
+                sum = fma((VECTOR)(factor[i]), LOAD(b + (size_t)i * ldb + v * WIDTH), sum);
+            room[v] = sum;
+        }
+        for (int j = vectors * WIDTH; j < columns; j++) {
+            #pragma unroll
+            for (int i = 0; i < AT_ONCE; i++)
+                sums[j] = fma(factor[i], b[(size_t)i * ldb + j], sums[j]);
+        }
+    }
+    for (; p < end; p++) {
+        __global const REAL *b = B + (size_t)p * ldb + column0;
+        for (int v = 0; v < vectors; v++)
+            room[v] = fma((VECTOR)(A[p]), LOAD(b + v * WIDTH), room[v]);
+        for (int j = vectors * WIDTH; j < columns; j++)
+            sums[j] = fma(A[p], b[j], sums[j]);
+    }
+
+    __global REAL *c = (span < k ? P + (size_t)get_global_id(1) * n : C) + column0;
+    for (int j = 0; j < columns; j++)
+        c[j] = span < k ? sums[j] : beta == 0 ? (REAL)alpha * sums[j] : (REAL)alpha * sums[j] + (REAL)beta * c[j];
+}
+
+/* The sum of a vector's lanes, by halves. */
+static inline REAL total2(REALV(2) v) { return v.lo + v.hi; }
+static inline REAL total4(REALV(4) v) { return total2(v.lo + v.hi); }
+static inline REAL total8(REALV(8) v) { return total4(v.lo + v.hi); }
+static inline REAL total16(REALV(16) v) { return total8(v.lo + v.hi); }
+
+#define LINES (MR * NV / 2) /* rows of A that pass side by side: as many sums as hide what an addition takes */
+
+/* One column of C, and of B: a work-item makes so many elements, each the sum of a row of A times the column. */
+__kernel ALONE
+void one_column(int m, int k, SCALAR alpha, __global const REAL *restrict A, int lda, __global const REAL *restrict B,
+                int ldb, SCALAR beta, __global REAL *restrict C, int ldc, int rows)
+{
+#ifdef BATCHED
+    BATCH_OFFSET(A, m, lda)
+    BATCH_OFFSET(B, k, ldb)
+    BATCH_OFFSET(C, m, ldc)
+#endif
+    __local VECTOR room[DEPTH * NV];
+    __local REAL *const b = (__local REAL *)room;
+    const int row0 = get_global_id(1) * rows, row1 = min(row0 + rows, m);
+
+    for (int p0 = 0; p0 < k || p0 == 0; p0 += DEPTH * NR) {
+        const int depth = min(DEPTH * NR, k - p0), vectors = depth / WIDTH;
+        for (int p = 0; p < depth; p++)
+            b[p] = B[(size_t)(p0 + p) * ldb];
+        for (int row = row0; row < row1; row += LINES) {
+            __global const REAL *a[LINES];
+            VECTOR sum[LINES][2];
+            #pragma unroll
+            for (int i = 0; i < LINES; i++) {
+                a[i] = A + (size_t)min(row + i, row1 - 1) * lda + p0;
+                sum[i][0] = sum[i][1] = (VECTOR)(0);
+            }
+            int v = 0;
+            for (; v + 2 <= vectors; v += 2) {
+                #pragma unroll
+                for (int i = 0; i < LINES; i++) {
+                    sum[i][0] = fma(room[v], LOAD(a[i] + v * WIDTH), sum[i][0]);
+                    sum[i][1] = fma(room[v + 1], LOAD(a[i] + (v + 1) * WIDTH), sum[i][1]);
+                }
+            }
+            if (v < vectors) {
+                #pragma unroll
+                for (int i = 0; i < LINES; i++)
+                    sum[i][0] = fma(room[v], LOAD(a[i] + v * WIDTH), sum[i][0]);
+            }
+            #pragma unroll
+            for (int i = 0; i < LINES; i++) {
+                if (row + i < row1) {
+                    REAL all = CAT(total, WIDTH)(sum[i][0] + sum[i][1]);
+                    for (int p = vectors * WIDTH; p < depth; p++)
+                        all = fma(b[p], a[i][p], all);
+                    __global REAL *c = C + (size_t)(row + i) * ldc;
+                    const SCALAR keep = p0 == 0 ? beta : (SCALAR)1;
+                    *c = keep == 0 ? (REAL)alpha * all : (REAL)alpha * all + (REAL)keep * *c;
+                }
             }
         }
     }

@@ -18,8 +18,9 @@
  * are done with it. That goes on over the edge of a tile: the next operands arrive while C leaves, which takes the
  * same way back, through boxes of local memory.
  *
- * What is to be copied, the engine reads from a map of the matrix, 128 bytes in global memory: each group writes its
- * own. Parts of a box that lie outside the matrix arrive as zeros.
+ * What is to be copied, the engine reads from a map of the matrix, 128 bytes in global memory, which a kernel of one
+ * group makes beforehand. Parts of a box that lie outside the matrix arrive as zeros. Where BM is 64, one group of four
+ * warps multiplies alone: small problems have tiles for more units then.
  *
  * The driver compiles OpenCL C for sm_90, which refuses some of these instructions: here they are comments that begin
  * with LATER. gemmbench takes the mark away in the program's binary, which is PTX text, and builds it for sm_90a. Nor
@@ -51,8 +52,26 @@
 #define SIZE 1
 #define KINDS "k32.s32.s8.s8"
 #define RESULT int
+#elif defined(MMA_e4m3) || defined(MMA_e5m2)
+#define SIZE 1
+#if defined(MMA_e4m3)
+#define KINDS "k32.f32.e4m3.e4m3"
 #else
-#error "one of MMA_half, MMA_bfloat16, MMA_tf32 and MMA_char must be defined"
+#define KINDS "k32.f32.e5m2.e5m2"
+#endif
+#if defined(RESULT_half) || defined(RESULT_bfloat16)
+#define RESULT ushort
+#define RESULT_SIZE 2
+#else
+#define RESULT float
+#endif
+#else
+#error "one of MMA_half, MMA_bfloat16, MMA_tf32, MMA_char, MMA_e4m3 and MMA_e5m2 must be defined"
+#endif
+#if defined(MMA_half) || defined(RESULT_half)
+#define PACKED "cvt.rn.f16x2.f32"            /* two sums become two elements of C */
+#elif defined(RESULT_bfloat16)
+#define PACKED "cvt.rn.bf16x2.f32"
 #endif
 #if defined(MMA_char)
 #define SUM int
@@ -69,9 +88,14 @@
 #endif
 
 #define WARP 32
-#define MULTIPLYING 256                      /* work-items */
+#if BM == 64
+#define WORKERS 1                            /* groups of four warps that multiply */
+#else
+#define WORKERS 2
+#endif
+#define MULTIPLYING (128 * WORKERS)          /* work-items */
 #define ITEMS (MULTIPLYING + 128)
-#define ROW_TILES (BM / 128)                 /* of 64 rows, for each of the two groups of warps */
+#define ROW_TILES (BM / WORKERS / 64)        /* of 64 rows, for each of the groups */
 #define SUMS (BN / 2)                        /* of a work-item, in each of them */
 #define ROW 128                              /* bytes */
 #define DEPTH (ROW / SIZE)                   /* of a stage, in elements along k */
@@ -129,7 +153,11 @@
 #define D4(role, i) D1(role, i), D1(role, i + 1), D1(role, i + 2), D1(role, i + 3)
 #define D16(role, i) D4(role, i), D4(role, i + 4), D4(role, i + 8), D4(role, i + 12)
 #define D64(role, i) D16(role, i), D16(role, i + 16), D16(role, i + 32), D16(role, i + 48)
-#if BN == 128
+#if BN == 64
+#define REGISTERS(role) D16(role, 0), D16(role, 16)
+#define PLACES                                                                                               \
+    "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, " TEN(1) TEN(2) "%30, %31}, %32, %33"
+#elif BN == 128
 #define REGISTERS(role) D64(role, 0)
 #define PLACES FIFTY TEN(5) "%60, %61, %62, %63}, %64, %65"
 #elif BN == 192
@@ -141,7 +169,7 @@
     FIFTY TEN(5) TEN(6) TEN(7) TEN(8) TEN(9) TEN(10) TEN(11)                                                 \
     "%120, %121, %122, %123, %124, %125, %126, %127}, %128, %129"
 #else
-#error "BN must be 128, 192 or 256"
+#error "BN must be 64, 128, 192 or 256"
 #endif
 #define STRING_(x) #x
 #define STRING(x) STRING_(x)
@@ -280,10 +308,12 @@ static inline void learn(__global const ulong *map)
     asm volatile("fence.proxy.tensormap::generic.acquire.gpu [%0], 128;" ::"l"(map) : "memory");
 }
 
-/* half is no type of a device that does not list cl_khr_fp16: it is stored as its bits. */
+/* half is no type of a device that does not list cl_khr_fp16, nor is bfloat16: they are stored as their bits. */
 static inline SCALAR widened(RESULT stored)
 {
-#if defined(MMA_half)
+#if defined(RESULT_bfloat16)
+    return as_float((uint)stored << 16);
+#elif RESULT_SIZE == 2
     float wide;
     asm("cvt.f32.f16 %0, %1;" : "=f"(wide) : "h"(stored));
     return wide;
@@ -311,14 +341,14 @@ static inline void scale(SUM *sums, __global const RESULT *C, int ldc, int rows,
 /* ... and, those of a round, go to boxes in local memory, in the order of the ring. */
 static inline void pack(const SUM *sums, uint boxes, int round, int warp, int lane)
 {
-#if defined(MMA_half) /* four matrices of 8 x 8: lane 8 i + r says where row r of matrix i goes */
+#if RESULT_SIZE == 2 /* four matrices of 8 x 8: lane 8 i + r says where row r of matrix i goes */
     const uint row = boxes + (16 * warp + lane % 16) * ROW;
     #pragma unroll
     for (int block = 0; block < SUMS / 4; block += 2) {
         uint pairs[4];
         #pragma unroll
         for (int i = 0; i < 4; i++)
-            asm("cvt.rn.f16x2.f32 %0, %1, %2;"
+            asm(PACKED " %0, %1, %2;"
                 : "=r"(pairs[i])
                 : "f"(sums[4 * block + 2 * i + 1]), "f"(sums[4 * block + 2 * i]));
         const uint place = row + block / 8 * BOX_BYTES + ((block % 8 ^ lane / 16 ^ lane % 8) << 4);
@@ -384,13 +414,14 @@ static inline int2 placed(int tile, int tiles_down, int tiles_across)
         phase ^= 1;                                                                                          \
     }
 
-/* B is transposed, with rows of ldb elements along k, unless its elements have 2 bytes. MAPS: 3 maps for each group. */
-__kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1)))
-void nv_wgmma(int m, int n, int k, SCALAR alpha,
-              __global const uchar *restrict A, int lda,
-              __global const uchar *restrict B, int ldb, SCALAR beta,
-              __global RESULT *restrict C, int ldc,
-              __global ulong *restrict MAPS)
+/* The maps of A, B and C for the copy engine: three warps, each makes one. It reads nothing of the matrices, so that it
+ * runs once, when the arguments of nv_wgmma are set, as CUDA makes maps on the host. */
+__kernel __attribute__((reqd_work_group_size(MAPPED * WARP, 1, 1)))
+void nv_wgmma_maps(int m, int n, int k,
+                   __global const uchar *A, int lda,
+                   __global const uchar *B, int ldb,
+                   __global RESULT *C, int ldc,
+                   __global ulong *MAPS)
 {
 #ifdef BATCHED
     BATCH_OFFSET(A, ROWS_A, lda * SIZE)
@@ -400,19 +431,61 @@ void nv_wgmma(int m, int n, int k, SCALAR alpha,
     BATCH_OFFSET(B, n, ldb * SIZE)
 #endif
     BATCH_OFFSET(C, m, ldc)
-    BATCH_OFFSET(MAPS, get_num_groups(0), MAPPED * MAP_WORDS)
+    BATCH_OFFSET(MAPS, MAPPED, MAP_WORDS)
+#endif
+    __local ulong maps[MAPPED * MAP_WORDS] __attribute__((aligned(128)));
+    const int matrix = get_local_id(0) / WARP, lane = get_local_id(0) % WARP;
+    const uint map = (uint)(ulong)maps + matrix * MAP_BYTES;
+    if (lane < MAP_WORDS)
+        maps[matrix * MAP_WORDS + lane] = 0;
+    asm volatile("bar.warp.sync 0xffffffff;" ::: "memory");
+    if (lane == 0) {
+        if (matrix == 0)
+#ifdef TRANS_A
+            describe(map, A, m, k, lda, SIZE, DEPTH);
+#else
+            describe(map, A, k, m, lda, SIZE, BM);
+#endif
+        else if (matrix == 1)
+#if SIZE == 2 && !defined(TRANS_B)
+            describe(map, B, n, k, ldb, SIZE, DEPTH);
+#else
+            describe(map, B, k, n, ldb, SIZE, BN);
+#endif
+        else
+            describe(map, C, n, m, ldc, RESULT_SIZE, 64);
+    }
+    asm volatile("bar.warp.sync 0xffffffff;" ::: "memory");
+    publish(MAPS + matrix * MAP_WORDS, map);
+}
+
+/* B is transposed, with rows of ldb elements along k, unless its elements have 2 bytes. MAPS: of nv_wgmma_maps. */
+__kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1)))
+void nv_wgmma(int m, int n, int k, SCALAR alpha,
+              __global const uchar *restrict A, int lda,
+              __global const uchar *restrict B, int ldb, SCALAR beta,
+              __global RESULT *restrict C, int ldc,
+              __global const ulong *restrict MAPS)
+{
+#ifdef BATCHED
+    BATCH_OFFSET(A, ROWS_A, lda * SIZE)
+#if SIZE == 2
+    BATCH_OFFSET(B, ROWS_B, ldb * SIZE)
+#else /* along k, however it was stored */
+    BATCH_OFFSET(B, n, ldb * SIZE)
+#endif
+    BATCH_OFFSET(C, m, ldc)
+    BATCH_OFFSET(MAPS, MAPPED, MAP_WORDS)
 #endif
     __local uchar ring[STAGES * STAGE_BYTES] __attribute__((aligned(1024)));
-    __local uchar results[2 * BOXES * BOX_BYTES] __attribute__((aligned(1024)));
-    __local ulong maps[MAPPED * MAP_WORDS] __attribute__((aligned(128)));
+    __local uchar results[WORKERS * BOXES * BOX_BYTES] __attribute__((aligned(1024)));
     __local ulong barriers[2 * STAGES];
     const uint stages = (uint)(ulong)ring, full = (uint)(ulong)barriers, empty = full + 8 * STAGES;
     const int item = get_local_id(0);
     const int tiles_down = (m + BM - 1) / BM, tiles_across = (n + BN - 1) / BN, tiles = tiles_down * tiles_across;
     const int chunks = (k + DEPTH - 1) / DEPTH;
 
-    __global ulong *a_map = MAPS + get_group_id(0) * MAPPED * MAP_WORDS;
-    __global ulong *b_map = a_map + MAP_WORDS, *c_map = b_map + MAP_WORDS;
+    __global const ulong *a_map = MAPS, *b_map = a_map + MAP_WORDS, *c_map = b_map + MAP_WORDS;
     if (item == 0) {
         for (int s = 0; s < STAGES; s++) {
             barrier_make(full + 8 * s, 1);
@@ -420,37 +493,14 @@ void nv_wgmma(int m, int n, int k, SCALAR alpha,
         }
         asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); /* the copy engine is to see them */
     }
-    const int matrix = item / WARP - (ITEMS / WARP - MAPPED); /* each of the last warps describes one */
-    if (matrix >= 0) {
-        const uint map = (uint)(ulong)maps + matrix * MAP_BYTES;
-        if (item % WARP < MAP_WORDS)
-            maps[matrix * MAP_WORDS + item % WARP] = 0;
-        asm volatile("bar.warp.sync 0xffffffff;" ::: "memory");
-        if (item % WARP == 0) {
-            if (matrix == 0)
-#ifdef TRANS_A
-                describe(map, A, m, k, lda, SIZE, DEPTH);
-#else
-                describe(map, A, k, m, lda, SIZE, BM);
-#endif
-            else if (matrix == 1)
-#if SIZE == 2 && !defined(TRANS_B)
-                describe(map, B, n, k, ldb, SIZE, DEPTH);
-#else
-                describe(map, B, k, n, ldb, SIZE, BN);
-#endif
-            else
-                describe(map, C, n, m, ldc, RESULT_SIZE, 64);
-        }
-        asm volatile("bar.warp.sync 0xffffffff;" ::: "memory");
-        publish(a_map + matrix * MAP_WORDS, map);
-    }
-    barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
+    barrier(CLK_LOCAL_MEM_FENCE);
 
     int stage = 0;
     uint phase = 0;
     if (item >= MULTIPLYING) {
+#if WORKERS == 2
         asm volatile(LATER "setmaxnreg.dec.sync.aligned.u32 40;" ::: "memory");
+#endif
         if (item == MULTIPLYING) {
             learn(a_map);
             learn(b_map);
@@ -479,10 +529,12 @@ void nv_wgmma(int m, int n, int k, SCALAR alpha,
             }
         }
     } else {
+#if WORKERS == 2 /* with one group, each work-item has all that it can have */
         asm volatile(LATER "setmaxnreg.inc.sync.aligned.u32 232;" ::: "memory");
+#endif
         const int group = item / 128, warp = item % 128 / WARP, lane = item % WARP;
         __local uchar *boxes = results + group * BOXES * BOX_BYTES;
-        const ulong a_start = descriptor(stages + group * (A_BYTES / 2), 16);
+        const ulong a_start = descriptor(stages + group * (A_BYTES / WORKERS), 16);
         const ulong b_start = descriptor(stages + A_BYTES, B_LEADING);
         if (item % 128 == 0)
             learn(c_map);
@@ -521,7 +573,7 @@ void nv_wgmma(int m, int n, int k, SCALAR alpha,
             const int boxed = ldc * RESULT_SIZE % 16 == 0 && (n * RESULT_SIZE % 16 == 0 || place.y + BN <= n);
             #pragma unroll
             for (int t = 0; t < ROW_TILES; t++) {
-                const int first = place.x + group * (BM / 2) + 64 * t;
+                const int first = place.x + group * (BM / WORKERS) + 64 * t;
                 const int row = first + 16 * warp + lane / 4, column = place.y + 2 * (lane % 4);
                 scale(d[t], C + (size_t)row * ldc + column, ldc, m - row, n - column, alpha, beta);
                 #pragma unroll

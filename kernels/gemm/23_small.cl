@@ -19,6 +19,12 @@
  *
  * With STORED_half operands are half in memory and float everywhere else: what OpenCL C does on any device. */
 #include "common.clh"
+#ifdef STORED_half /* REAL is what passes that only move elements take: ushort */
+#undef REAL
+#undef SCALAR
+#define REAL float
+#define SCALAR float
+#endif
 
 #if !defined(BM) || !defined(BN) || !defined(BK) || !defined(TM) || !defined(TN)
 #error "BM, BN, BK, TM and TN must be defined"

@@ -26,6 +26,12 @@
  * Rows that do not begin and end where vectors do are read by elements (`thin_ragged`). With STORED_half operands are
  * half in memory and float everywhere else. */
 #include "common.clh"
+#ifdef STORED_half /* REAL is what passes that only move elements take: ushort */
+#undef REAL
+#undef SCALAR
+#define REAL float
+#define SCALAR float
+#endif
 
 #if !defined(COLUMNS) || !defined(THIN) || !defined(WIDTH) || !defined(LX) || !defined(LY) || !defined(DEEP)
 #error "COLUMNS, THIN, WIDTH, LX, LY and DEEP must be defined"

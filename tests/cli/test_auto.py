@@ -111,7 +111,7 @@ def test_tuned_parameters_are_told_and_left_out_where_they_are_not_wanted(
     call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     register = BY_NAME["register"]
-    shipped = register.preset("cpu-intel", dtype="half", vector_bits=fake_runs.CPU.vector_bits)
+    shipped = register.preset("cpu-intel", dtype="half", device=fake_runs.CPU)
     mine = {**shipped, "BK": 8}
     monkeypatch.setenv("GEMMBENCH_FAKE_GAINS", "BK=8 1.5")
     preset = Preset(
@@ -123,7 +123,7 @@ def test_tuned_parameters_are_told_and_left_out_where_they_are_not_wanted(
     alone = (*SWEEP, "--kernel", "auto")
     with_it = rows_of(call, tmp_path / "run.jsonl", *alone)
     assert {row.choice["BK"] for row in with_it} == {8}
-    assert all(row.notes[0].startswith("tuned parameters from") for row in with_it)
+    assert all(row.notes[0].startswith("preset: tuned") for row in with_it)
     without = rows_of(call, tmp_path / "run.jsonl", *alone, "--no-tuned")
     assert {(row.choice["BK"], row.notes) for row in without} == {(shipped["BK"], ())}
     assert call("tune", "--forget").exit_code == 0

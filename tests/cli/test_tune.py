@@ -51,12 +51,12 @@ def test_the_winner_is_kept_and_used_until_it_is_forgotten(call: Call, tmp_path:
     tuned = call(*square, "--save", str(saved))
     (row,) = [row for row in load(saved).rows if row.variant == "register"]
     assert row.parameters == result(load(path)).winner
-    assert "register at 64: tuned parameters from" in flat(tuned.stdout)
-    assert "--no-tuned leaves them out" in flat(tuned.stdout)
+    assert "register at 64: preset: tuned 20" in flat(tuned.stdout)
+    assert "--no-tuned takes the shipped one" in flat(tuned.stdout)
     assert "tuned" not in call(*square, "--no-tuned").stdout
     assert "tuned" not in call(*square, "--param", "BK=32").stdout  # the user's own start from the shipped
     gemm = call("gemm", "-m", "64", "--kernel", "register", "--no-peak", "--baseline", "none")
-    assert "tuned parameters from" in flat(gemm.stdout)
+    assert "preset: tuned 20" in flat(gemm.stdout)
     assert "tuned" not in call(*square, "--device", "pocl").stdout  # it is another device
 
     gone = call("tune", "--forget")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -22,20 +23,29 @@ SHAPES = [
     (1, 200, 50),
     (2, 1, 90),
     (50, 3, 1),
+    (1, 70, 21),
+    (29, 1, 75),
+]
+
+WAYS = [  # PACKA, PACKB, SLICES
+    (0, 0, 1),
+    (0, 1, 1),
+    (0, 2, 3),
+    (1, 0, 1),
+    (1, 1, 3),
+    (1, 2, 1),
 ]
 
 
-PACKED = [(0, 0), (0, 1), (1, 0), (1, 1)]
-
-
-@pytest.mark.parametrize("dtype", ["float", "double"])
-@pytest.mark.parametrize("bits", [128, 256, 512])
+@pytest.mark.parametrize(("bits", "dtype"), [(128, "float"), (256, "float"), (512, "float"), (512, "double")])
 def test_exact_however_it_is_packed(device: DeviceFacts, bits: int, dtype: str) -> None:
     made = executor(device)
-    preset = VARIANT.preset(device.family, dtype=dtype, vector_bits=bits)
+    narrower = replace(device, vector_widths={**device.vector_widths, "float": bits // 32})
+    preset = {**VARIANT.preset(device.family, dtype=dtype, device=narrower), "DEPTH": 24}
     programs = {file: made.runtime.build(file, VARIANT.options(dtype, preset)) for file in VARIANT.files}
-    for pack_a, pack_b in PACKED:
-        blocks = {"PACKA": pack_a, "PACKB": pack_b, "KC": 16, "TILES": 2, "PANELS": 1}
+    for pack_a, pack_b, slices in WAYS:
+        launch = {"KC": 16, "TILES": 2, "PANELS": 1, "SLICES": slices}
+        blocks = {"PACKA": pack_a, "PACKB": pack_b, **launch}
         bind = partial(made.bind, VARIANT, {**preset, **blocks}, programs)
         for m, n, k in SHAPES:
             for alpha, beta in ((1.0, 0.0), (2.0, -1.0)):

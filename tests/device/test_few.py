@@ -41,7 +41,13 @@ def wrong(made: GemmExecutor, name: str, given: Values) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("name", "given"), [("small", {}), ("thin", {}), ("thin", {"COLUMNS": 1, "THIN": 4, "PARTS": 2})]
+    ("name", "given"),
+    [
+        ("small", {}),
+        ("thin", {}),
+        ("thin", {"AHEAD": 1}),
+        ("thin", {"AHEAD": 1, "COLUMNS": 1, "THIN": 4, "PARTS": 2}),
+    ],
 )
 def test_exact_by_whole_vectors(device: DeviceFacts, name: str, given: Values) -> None:
     assert wrong(executor(device), name, given) == len(SHAPES) * [""]

@@ -28,6 +28,7 @@ KERNELS = [
     ("dot-v4", "float", "NT"),
     ("image-4x8", "float", "TT"),
     ("naive", "half", "TT"),
+    ("small", "half", "TT"),  # whose passes move what they take for something else than it does
 ]
 
 

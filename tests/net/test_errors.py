@@ -39,7 +39,7 @@ CSV = {
     "blank": "\n\n",
     "header": "m,n,k\n",
     "headerless": "1,2,3\n",
-    "surplus": "m,n,k,batch\n1,2,3,4\n",
+    "surplus": "m,n,k,count\n1,2,3,4\n",
     "twice": "m,n,k,m\n1,2,3,4\n",
     "fraction": "m,n,k\n1.5,2,3\n",
     "short-row": "m,n,k\n1,2\n",

@@ -15,7 +15,7 @@ from gemmbench.gemm.operands import Matrices, load_operands
 from gemmbench.gemm.reference import Reference
 from gemmbench.gemm.verify import poison
 from gemmbench.model.case import Case, Operands, Policy
-from gemmbench.model.dtypes import PLAIN_DTYPES, ReferenceArray
+from gemmbench.model.dtypes import FP8_DTYPES, PLAIN_DTYPES, ReferenceArray
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Check
 from tests import rounding
@@ -159,6 +159,8 @@ SETTINGS = [
     for sums in kept
     for draw in ("generated", "normal", "one sign")
     if draw == "generated" or (dtype in PLAIN_DTYPES and sums == dtype)
+    # Sums of 14 bits hide that alpha is 1 % off from k = 1,500 on. Faults are of numbers, not bits.
+    if dtype not in FP8_DTYPES or (dtype, sums, size) == ("e4m3-half", "fp22", 256)
 ]
 """All of them take minutes: see `tools.verification`."""
 

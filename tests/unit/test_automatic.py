@@ -95,7 +95,7 @@ def test_rows_of_the_run_are_believed_and_only_the_rest_is_tried() -> None:
 
 
 def test_what_earlier_runs_have_measured_needs_no_trial() -> None:
-    preset = BY_NAME["cpu-packed"].preset("cpu-intel", vector_bits=fake.CPU.vector_bits)
+    preset = BY_NAME["cpu-packed"].preset("cpu-intel", device=fake.CPU)
     slow = earlier("cpu-packed", 30.0, parameters=preset)
     known = auto.points([slow, earlier("numpy", 90.0)], 0)
     child = Child()
@@ -105,7 +105,7 @@ def test_what_earlier_runs_have_measured_needs_no_trial() -> None:
 
 
 def test_what_it_has_run_it_knows_afterwards() -> None:
-    preset = dict(BY_NAME["cpu-packed"].preset("cpu-intel"))
+    preset = dict(BY_NAME["cpu-packed"].preset("cpu-intel", device=fake.CPU))
     fast = earlier("cpu-packed", 900.0, parameters=preset)
     known = auto.points([fast, earlier("numpy", 40.0)], 0)
     automatic, child = Automatic({0: known}), Child({"cpu-packed": 9.0, "numpy": 40.0})
@@ -161,7 +161,7 @@ def test_the_users_matrices_are_for_the_choice_not_for_trials() -> None:
 
 def test_tuned_presets_serve_where_no_measurement_names_parameters() -> None:
     packed = BY_NAME["cpu-packed"]
-    parameters = packed.preset("cpu-intel")
+    parameters = packed.preset("cpu-intel", device=fake.CPU)
     child = Child()
     measure(Automatic(tuned=lambda *_: Tuned(parameters, "tuned parameters")), child)
     assert child.cases[0].notes == ("tuned parameters",)
@@ -169,7 +169,7 @@ def test_tuned_presets_serve_where_no_measurement_names_parameters() -> None:
 
 def test_a_choice_of_tuned_parameters_says_so_and_without_them_it_is_none() -> None:
     packed = BY_NAME["cpu-packed"]
-    shipped = packed.preset("cpu-intel", vector_bits=fake.CPU.vector_bits)
+    shipped = packed.preset("cpu-intel", device=fake.CPU)
     name = next(iter(shipped))
     mine = {
         **shipped,

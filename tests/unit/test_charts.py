@@ -248,14 +248,16 @@ def test_more_variants_than_colours_still_differ() -> None:
     assert len(looks) == 18
 
 
-def is_drawn(item: Text, axes: Axes) -> bool:
-    """Axes keep the labels of ticks outside their limits, and do not draw them."""
+def drawn_words(axes: Axes) -> list[Text]:
+    """Without the labels of ticks outside the limits: axes keep them, and do not draw them."""
+    hidden = set()
     for axis in (axes.xaxis, axes.yaxis):
         low, high = sorted(axis.get_view_interval())
         for tick, place in zip(axis.get_major_ticks(), axis.get_majorticklocs(), strict=True):
-            if item in (tick.label1, tick.label2) and not low <= place <= high:
-                return False
-    return bool(item.get_visible())
+            if not low <= place <= high:
+                hidden |= {tick.label1, tick.label2}
+    words = (item for item in axes.findobj(Text) if item.get_text().strip() and item.get_visible())
+    return [item for item in words if item not in hidden]
 
 
 CROWDED = {
@@ -282,9 +284,8 @@ def test_no_words_overlap_or_leave_the_picture(name: str) -> None:
     for kind in kinds:
         figure = draw(run, kind, laid_out=True)
         for axes in figure.axes:
-            found = [item for item in axes.findobj(Text) if item.get_text().strip() and is_drawn(item, axes)]
             # An annotation's extent takes in its arrow: the words alone matter here.
-            extents = [(item.get_text(), Text.get_window_extent(item)) for item in found]
+            extents = [(item.get_text(), Text.get_window_extent(item)) for item in drawn_words(axes)]
             for number, (text, one) in enumerate(extents):
                 assert one.x1 <= figure.bbox.x1 + 1, f"{kind}: {text!r} leaves the picture"
                 assert one.x0 >= -1, f"{kind}: {text!r} leaves the picture"

@@ -112,6 +112,13 @@ def test_a_shape_far_away_is_tried_and_else_the_nearest_decides_and_says_so() ->
     assert ranked(replace(far, dtype="double"), SWEEP) == ()
 
 
+def test_of_shapes_far_away_the_one_of_as_much_work_decides() -> None:
+    """26x88x47 x 6 lies between: the largest length says 64, the work says 32."""
+    small = replace(point("numpy", square(32), 9.0), batch=8)
+    large = replace(point("naive", square(64), 9.0), batch=8)
+    assert best(Gemm(26, 88, 47, batch=6), small, large)[0] == "numpy"
+
+
 def test_batches_and_layouts_are_classes_of_their_own() -> None:
     batched = (
         replace(point("numpy", square(64), 9.0), batch=8),

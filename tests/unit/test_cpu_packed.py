@@ -4,23 +4,46 @@ from __future__ import annotations
 
 from dataclasses import replace
 from heapq import heapreplace
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from gemmbench.ladder import BY_NAME
-from gemmbench.ladder.variant import Values
+from gemmbench.ladder.variant import ParameterError, Values
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.dtypes import DTYPES
 from gemmbench.model.problem import Gemm
+from gemmbench.opencl.discovery import data_caches
+from gemmbench.opencl.runtime import ask_for_huge_pages
 from tests.unit.test_plan import DEVICE
 
 VARIANT = BY_NAME["cpu-packed"]
-SERVER = replace(DEVICE, last_level_cache_bytes=48 << 20)
+KIB, MIB = 1 << 10, 1 << 20
+SERVER = replace(DEVICE, last_level_cache_bytes=48 * MIB, local_mem_bytes=256 * KIB, processor="x86_64")
+
+
+def cpu(bits: int, cores: int, caches: tuple[int, ...], processor: str = "x86_64") -> DeviceFacts:
+    """A made-up CPU."""
+    return replace(
+        SERVER,
+        compute_units=cores,
+        vector_widths={"float": bits // 32, "double": bits // 64},
+        data_caches=caches,
+        cache_bytes=caches[1],
+        last_level_cache_bytes=caches[-1],
+        processor=processor,
+    )
+
+
+LAPTOP = cpu(256, 2, (32 * KIB, 256 * KIB, 4 * MIB))
+WIDE = cpu(512, 32, (48 * KIB, 2 * MIB, 60 * MIB))
+BOARD = cpu(128, 4, (64 * KIB, 512 * KIB), "aarch64")
 
 
 def full(problem: Gemm, device: DeviceFacts = SERVER) -> Values:
     """All that its formulas may name."""
-    preset = VARIANT.preset(device.family, dtype=problem.dtype, vector_bits=device.vector_bits)
+    preset = VARIANT.preset(device.family, dtype=problem.dtype, device=device)
     return VARIANT.values(problem, {**preset, **VARIANT.chosen(problem, device, preset)})
 
 
@@ -55,45 +78,98 @@ def test_blocks_are_all_of_c_and_none_is_empty(shape: tuple[int, int, int]) -> N
     assert sum(work) == -(-shape[0] // known["MR"]) * -(-shape[1] // (known["NV"] * known["WIDTH"]))
 
 
-def kernels(problem: Gemm) -> list[tuple[str, tuple[int, ...]]]:
-    known = full(problem)
-    return [(step.kernel, step.items(known)) for step in VARIANT.steps(known)]
+def kernels(problem: Gemm, device: DeviceFacts = WIDE) -> list[str]:
+    known = full(problem, device)
+    return [step.kernel for step in VARIANT.steps(known) if 0 not in step.items(known)]
 
 
-def test_nothing_is_packed_where_it_does_not_pay() -> None:
-    assert kernels(Gemm(1, 4096, 512))[0] == ("pack_b", (0, 8))  # a pass without work-items does not run
-    assert kernels(Gemm(1, 4097, 512))[0] == ("pack_b", (1, 8))  # only the panel that is not whole
-    assert [name for name, _ in kernels(Gemm(1, 4096, 512))] == ["pack_b", "cpu_packed"]
-    assert [name for name, _ in kernels(Gemm(4096, 128, 512))] == ["pack_b", "cpu_packed"]
-    assert [name for name, _ in kernels(Gemm(4096, 4096, 512))] == ["pack_a", "pack_b", "cpu_packed"]
+def test_the_preset_is_what_a_device_says_of_itself() -> None:
+    def preset(device: DeviceFacts, dtype: str) -> tuple[int, ...]:
+        chosen = VARIANT.preset("cpu-other", dtype=dtype, device=device)
+        return tuple(chosen[name] for name in ("MR", "NV", "WIDTH", "DEPTH"))
+
+    assert preset(LAPTOP, "float") == (6, 2, 8, 1024)  # of 256 KiB a quarter: 1,024 rows of 64 bytes
+    assert preset(LAPTOP, "double") == (6, 2, 4, 1024)
+    assert preset(WIDE, "float") == (6, 4, 16, 1024)
+    assert preset(WIDE, "double") == (6, 4, 8, 1024)
+    assert preset(BOARD, "float") == (6, 4, 4, 1024)  # as many registers as AVX-512 has, a quarter as wide
+    assert preset(replace(WIDE, local_mem_bytes=32 * KIB), "float") == (6, 4, 16, 128)
+    assert preset(replace(BOARD, processor="x86_64"), "float") == (6, 2, 4, 1024)
+    assert preset(replace(SERVER, vector_widths={}, data_caches=()), "float") == (6, 4, 16, 512)
+
+
+def test_b_is_packed_by_whoever_reads_it_unless_many_do() -> None:
+    assert kernels(Gemm(256, 256, 256)) == ["cpu_packed"]
+    assert kernels(Gemm(4096, 2048, 4096), LAPTOP) == ["pack_b", "cpu_packed"]
+    assert kernels(Gemm(8, 4096, 512)) == ["cpu_packed"]
+    assert full(Gemm(8, 4096, 512))["PACKB"] == 0
     token = Gemm(1, 4096, 512)
-    assert VARIANT.temporary_bytes(token, full(token)) == {"AP": 0, "BP": 0}
+    assert set(VARIANT.temporary_bytes(token, full(token, LAPTOP)).values()) <= {0, 4096 * 4 * 2}
+
+
+def test_one_row_and_one_column_have_kernels_of_their_own() -> None:
+    assert kernels(Gemm(1, 4096, 64)) == ["one_row"]
+    assert kernels(Gemm(1, 4096, 4096)) == ["one_row", "add"]
+    assert kernels(Gemm(4096, 1, 4096)) == ["one_column"]
+    assert kernels(Gemm(1, 1, 64)) == ["one_row"]
+
+
+def test_a_long_k_is_split_where_there_are_fewer_tiles_than_cores() -> None:
+    deep = Gemm(12, 64, 8192)  # two micro-tiles
+    assert full(deep, LAPTOP)["SLICES"] == 1
+    known = full(deep, WIDE)
+    assert known["slices"] * known["span"] >= 8192 > (known["slices"] - 1) * known["span"]
+    assert known["slices"] == 16
+    assert kernels(deep) == ["cpu_packed", "add"]
+    assert VARIANT.temporary_bytes(deep, known)["P"] == 16 * 12 * 64 * 4
 
 
 @pytest.mark.parametrize("dtype", VARIANT.dtypes)
-@pytest.mark.parametrize("cache", [1 << 20, 8 << 20, 48 << 20])
-def test_what_a_block_reads_again_fits_in_the_cache(dtype: str, cache: int) -> None:
-    known = full(Gemm(4096, 4096, 4096, dtype), replace(SERVER, cache_bytes=0, last_level_cache_bytes=cache))
-    element = DTYPES[dtype].itemsize
-    assert known["rows"] * known["KC"] * element <= min(max(cache // 8, 256 << 10), 1 << 20)
-    assert known["NV"] * known["WIDTH"] * known["KC"] * element <= min(max(cache // 64, 64 << 10), 128 << 10)
+@pytest.mark.parametrize("device", [LAPTOP, WIDE, BOARD])
+def test_what_is_read_again_fits_in_the_caches(dtype: str, device: DeviceFacts) -> None:
+    known = full(Gemm(4096, 4096, 4096, dtype), device)
+    element, near = DTYPES[dtype].itemsize, device.data_caches[1]
+    assert known["KC"] <= known["DEPTH"]
+    assert known["NV"] * known["WIDTH"] * known["DEPTH"] * element <= min(near // 4, device.local_mem_bytes)
+    assert known["rows"] * known["KC"] * element <= 2 * near
 
 
 def test_slices_along_k_are_alike() -> None:
-    assert full(Gemm(1024, 1024, 1025))["KC"] == 342  # three of them, not 512, 512 and 1
+    assert full(Gemm(1024, 1024, 2049), WIDE)["KC"] == 683  # three of them, not 1024, 1024 and 1
 
 
 @pytest.mark.parametrize("dtype", VARIANT.dtypes)
 @pytest.mark.parametrize(("bits", "registers"), [(128, 16), (256, 16), (512, 32)])
 def test_a_micro_tile_fills_the_registers(dtype: str, bits: int, registers: int) -> None:
-    device = replace(DEVICE, vector_widths={"float": bits // 32})
-    preset = VARIANT.preset("cpu-other", dtype=dtype, vector_bits=device.vector_bits)
+    preset = VARIANT.preset("cpu-other", dtype=dtype, device=cpu(bits, 2, (32 * KIB, MIB)))
     if dtype != "half":  # computed as float
         assert preset["WIDTH"] * 8 * DTYPES[dtype].itemsize == bits
     needed = preset["MR"] * preset["NV"] + preset["NV"] + 1
     assert registers // 2 < needed <= registers
 
 
-def test_a_device_that_does_not_tell_its_registers_has_a_preset() -> None:
-    assert replace(DEVICE, vector_widths={}).vector_bits == 0
-    assert VARIANT.preset("cpu-other", vector_bits=0)["WIDTH"] == 16
+def test_more_panels_than_a_row_has_room_for_are_refused() -> None:
+    with pytest.raises(ParameterError, match="PANELS must be at most DEPTH"):
+        VARIANT.preset("cpu-other", {"PANELS": 2000}, device=WIDE)
+
+
+def test_caches_are_those_of_data_by_level(tmp_path: Path) -> None:
+    kinds = [("Instruction", 1, "64K"), ("Unified", 3, "32768K"), ("Data", 1, "32K"), ("Unified", 2, "1024K")]
+    for index, (kind, level, size) in enumerate(kinds):
+        folder = tmp_path / f"index{index}"
+        folder.mkdir()
+        for name, text in (("type", kind), ("level", str(level)), ("size", size)):
+            (folder / name).write_text(f"{text}\n")
+    (tmp_path / "index9").mkdir()  # a container may hide files
+    assert data_caches(tmp_path) == (32 * KIB, MIB, 32 * MIB)
+
+
+def test_huge_pages_are_asked_for_whole_pages_of_large_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[int, int]] = []
+    library = SimpleNamespace(madvise=lambda begin, length, _: asked.append((begin.value, length.value)))
+    monkeypatch.setattr("ctypes.CDLL", lambda _: library)
+    monkeypatch.setattr("mmap.MADV_HUGEPAGE", 14, raising=False)
+    ask_for_huge_pages(4096, 4 * MIB - 1)
+    assert asked == []
+    ask_for_huge_pages(4096 + 64, 4 * MIB)
+    assert asked == [(2 * 4096, 4 * MIB - 4096)]

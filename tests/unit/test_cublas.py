@@ -19,6 +19,7 @@ from gemmbench.ladder import BY_NAME
 from gemmbench.ladder.variant import Layout, round_up
 from gemmbench.measure.machine import OpenCLMachine
 from gemmbench.model.case import Case, Operands, Policy, Skip
+from gemmbench.model.dtypes import FP8_DTYPES
 from gemmbench.model.instrument import CHECKED, Batch, Manner, NotMeasuredError, WrongResult
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Row
@@ -29,6 +30,7 @@ from tests.fake_cuda import NOT_SUPPORTED, FakeCublas, FakeCuda
 DEVICE = replace(fake_runs.GPU, pci="0000:17:00.0")
 QUICK = Policy(budget_s=0.02, settle_s=0.0, batch_s=0.001, min_batches=3)
 CUBLAS = BY_NAME["cublas"]
+ORDINARY = tuple(name for name in CUBLAS.dtypes if name not in FP8_DTYPES)
 Install = Callable[..., tuple[FakeCuda, FakeCublas]]
 
 
@@ -41,7 +43,11 @@ def install(monkeypatch: pytest.MonkeyPatch) -> Install:
     ) -> tuple[FakeCuda, FakeCublas]:
         made = driver or FakeCuda(), library or FakeCublas()
         made[1].driver = made[0]
-        monkeypatch.setattr(cublas, "opened", lambda title, *_: made[title == "cuBLAS"])
+
+        def found(title: str) -> Any:
+            return made[1].lt if title == "cuBLASLt" else made[title == "cuBLAS"]
+
+        monkeypatch.setattr(cublas, "opened", lambda title, *_: found(title))
         return made
 
     return install
@@ -57,7 +63,7 @@ def measured(problem: Gemm, policy: Policy = QUICK, operands: Operands | None = 
     return in_process.measured(CublasExecutor(DEVICE), case(problem, operands), policy)
 
 
-@pytest.mark.parametrize("dtype", CUBLAS.dtypes)
+@pytest.mark.parametrize("dtype", ORDINARY)
 @pytest.mark.parametrize("shape", [(0, 5, 5), (5, 0, 5), (5, 5, 0), (1, 1, 1), (3, 2, 130), (63, 17, 31)])
 @pytest.mark.parametrize("scalars", [(1.0, 0.0), (2.0, -1.0), (0.0, 1.0)])
 def test_row_major_operands_give_the_exact_answer(
@@ -107,7 +113,7 @@ def test_integers_come_in_fours(install: Install, shape: tuple[int, int, int]) -
     )
 
 
-@pytest.mark.parametrize("dtype", CUBLAS.dtypes)
+@pytest.mark.parametrize("dtype", ORDINARY)
 @pytest.mark.parametrize("beta", [0.0, 1.0])
 def test_a_row_is_verified_and_has_a_device_and_a_host_scope(
     install: Install, dtype: str, beta: float
@@ -124,7 +130,7 @@ def test_a_row_is_verified_and_has_a_device_and_a_host_scope(
     )
 
 
-@pytest.mark.parametrize("dtype", CUBLAS.dtypes)
+@pytest.mark.parametrize("dtype", ORDINARY)
 def test_a_batch_is_one_call_whose_problems_lie_one_behind_the_other(install: Install, dtype: str) -> None:
     _, library = install()
     problem = Gemm(16, 12, 8, dtype, 2.0, 0.0 if dtype == "char" else -1.0, trans_b=True, batch=3)
@@ -142,7 +148,9 @@ def test_what_is_timed_is_a_graph_and_no_loop_of_calls(install: Install) -> None
     for count in (1, 5, 5, 1000):
         batch = bench.start("device", count)
         assert not isinstance(batch, Batch)
-        assert batch.finish().seconds["device"] == pytest.approx(1e-5 / count)
+        finished = batch.finish()
+        assert finished.seconds["device"] == pytest.approx(1e-5 / count)
+        assert finished.mhz == 1500.0  # by the counters of its units
     assert [len(graph) for graph in driver.graphs] == [5, 1000]  # a single call is no graph
     assert driver.replayed == [1, 1, 2]
     bench.release()
@@ -216,7 +224,7 @@ def test_transfers_are_in_the_host_scope(install: Install) -> None:
     in_process.measured(executor, case(Gemm(8, 8, 8, beta=1.0)), replace(QUICK, budget_s=1e-9))
     # three operands once; verified, C filled for that; batches; verified again in any of the scopes
     copies = "".join(name[0] for name in driver.copies)
-    assert re.fullmatch("uuu" + "ud" + "(uuud){7,}" + "(ud|uuuud)", copies)
+    assert re.fullmatch("uuu" + "d" + "ud" + "d+" + "(uuud){7,}" + "(ud|uuuud)", copies)
 
 
 def test_cold_runs_rotate_operands(install: Install) -> None:
@@ -392,6 +400,55 @@ def test_every_result_is_compared_on_the_gpu_and_a_flipped_bit_is_found(
     assert not odd.prepared.checked
     odd.release()
     assert driver.left <= left
+
+
+@pytest.mark.parametrize("dtype", ["e4m3", "e4m3-half", "e4m3-bfloat16"])
+def test_fp8_is_multiplied_where_b_is_stored_transposed(install: Install, dtype: str) -> None:
+    _, library = install()
+    row = measured(Gemm(24, 16, 32, dtype, 0.5, 0.5, trans_b=True))
+    assert (row.status, row.check.verdict, row.sums) == ("ok", "ok", "fp22"), row.reason
+    assert library.lt.asked == [cublas.WORKSPACE_BYTES] * 3  # two exact problems, and this
+
+
+@pytest.mark.parametrize(
+    ("problem", "only"),
+    [
+        (Gemm(16, 16, 16, "e5m2", trans_b=True), "by e4m3, not two matrices of it"),
+        (Gemm(16, 16, 16, "e4m3"), "where B is stored transposed and A is not: --trans-b"),
+        (Gemm(16, 16, 16, "e4m3", trans_b=True, batch=2), "one problem at a time, as it is called here"),
+        (
+            Gemm(16, 16, 16, "e4m3", trans_a=True, trans_b=True),
+            "where B is stored transposed and A is not: --trans-b",
+        ),
+        (
+            Gemm(16, 24, 16, "e4m3", trans_b=True),
+            "with n, k and rows of A and B that are multiples of 16",
+        ),
+        (
+            Gemm(16, 16, 24, "e4m3", trans_b=True),
+            "with n, k and rows of A and B that are multiples of 16",
+        ),
+    ],
+)
+def test_other_fp8_is_refused_with_what_it_takes(install: Install, problem: Gemm, only: str) -> None:
+    install()
+    found = refusal(problem=problem)
+    assert (found.status, found.restart) == ("unsupported", False)
+    assert found.reason == f"cuBLAS takes {problem.dtype} only {only}"
+
+
+def test_a_lt_that_cannot_is_unsupported_and_one_that_fails_starts_again(install: Install) -> None:
+    for status, expected in ((15, ("unsupported", False)), (13, ("failed", True))):
+        install(library=FakeCublas(status=status))
+        with pytest.raises(NotMeasuredError) as caught:
+            measured(Gemm(16, 16, 16, "e4m3", trans_b=True))
+        assert (caught.value.status, caught.value.restart) == expected
+        assert "cublasLtMatmulAlgoGetHeuristic" in caught.value.reason
+
+
+def test_integers_are_on_tensor_cores_where_b_alone_is_stored_transposed() -> None:
+    for ops, units in (((False, True), "matrix"), ((True, True), "device"), ((False, False), "device")):
+        assert case(Gemm(8, 8, 8, "char", trans_a=ops[0], trans_b=ops[1])).ran_on == units
 
 
 def test_the_transpose_of_b_gives_the_same_product(install: Install) -> None:

@@ -62,6 +62,14 @@ def test_the_fraction_is_of_the_best_believed_peak_of_the_same_type() -> None:
     assert rates.peak_fraction(Run(HEADER, (row,)), row) is None
 
 
+def test_every_fp8_is_held_against_the_instructions_for_fp8() -> None:
+    unit = replace(peak(4e12), dtype="fp8", ran_on="matrix", parameters={"accumulator": "float"})
+    row = replace(gemm("nv-wgmma", 1000, 0.001, "kernel"), dtype="e5m2-half", ran_on="matrix", sums="fp22")
+    run = Run(HEADER, (unit, row))
+    assert rates.peak_fraction(run, row) == pytest.approx(0.5)
+    assert rates.peak_fraction(run, replace(row, ran_on="device", sums="float")) is None
+
+
 def test_a_kernel_on_matrix_units_is_held_against_their_peak_with_random_operands() -> None:
     def unit(name: str, rate: float, operands: str) -> Row:
         parameters: Parameters = {"shape": "m16n8k8", "operands": operands}

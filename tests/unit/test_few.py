@@ -149,3 +149,9 @@ def test_the_parts_have_every_step_along_k_once(k: int, parts: int, depth: str) 
     assert [p for part in range(parts) for p in range(part * each, min(part * each + each, k))] == list(
         range(k)
     )
+
+
+def test_halves_that_are_floats_elsewhere_are_transposed_by_their_bits() -> None:
+    file, macro = "gemm/00_transpose_tall.cl", "what is moved are its bits"
+    assert macro in kernel_files.source(file, BY_NAME["small"].compiled_for("half"))
+    assert macro not in kernel_files.source(file, BY_NAME["small"].compiled_for("float"))

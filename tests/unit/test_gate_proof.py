@@ -148,3 +148,41 @@ def test_trials_are_spread_over_the_bases(total: int, parts: int, found: int) ->
 def test_the_document_is_written_from_the_results_that_are_kept() -> None:
     results = msgspec.json.decode((ROOT / "docs" / "gate-proof.json").read_bytes(), type=Results)
     assert document(results, list(map(recorded, DATA))) == (ROOT / "docs" / "gate-proof.md").read_text()
+
+
+def test_the_gates_own_page_has_the_figures_of_the_proof() -> None:
+    results = msgspec.json.decode((ROOT / "docs" / "gate-proof.json").read_bytes(), type=Results)
+    page = (ROOT / "docs" / "gate.md").read_text(encoding="utf-8")
+
+    def simulated(slow: float, threshold: float) -> int:
+        cells = [
+            each
+            for each in results.simulated
+            if (each.where, each.mode, each.slow, each.threshold) == ("h200", "plain", slow, threshold)
+        ]
+        return round(cells[0].found_of_hundred)
+
+    fine, coarse = simulated(0.05, 0.025), simulated(0.1, 0.05)
+    assert f"| 5 % in {fine} of 100 jobs at a threshold of 2.5 %, 10 % in {coarse} at 5 % |" in page
+    single = [each for each in results.unchanged if each.bases == 1]
+    five = [each for each in results.unchanged if each.bases == 5]
+    gpu = [each for each in single if each.where == "h200"]
+    assert all(each.found == each.jobs for each in gpu)
+    assert f"| twice slower in all of {gpu[0].jobs} jobs;" in page
+    for jobs, said in (
+        (single, "twice slower in {} to {} of 100 jobs"),
+        (five, "find it in {} to {} of 100 jobs"),
+    ):
+        percents = [
+            round(100 * each.found / each.jobs)
+            for each in jobs
+            if each.where != "h200" and (each.command, each.threshold) == ("check", 0.05)
+        ]
+        assert said.format(min(percents), max(percents)) in page
+    (turned,) = (
+        cell
+        for live in results.live
+        for cell in live.cells
+        if (cell.slow, cell.threshold) == (0.05, 0.025) and cell.mode.startswith("against")
+    )
+    assert f"| 5 % in {turned.found} of {turned.jobs} jobs at 2.5 % |" in page

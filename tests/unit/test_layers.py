@@ -109,7 +109,7 @@ THIRD_PARTY: dict[str, tuple[str, ...]] = {
 
 # What only the child process imports: pyopencl stands in no other module.
 CHILD = (
-    "opencl.compare", "opencl.discovery", "opencl.replay", "opencl.runtime", "gemm.opencl",
+    "opencl.clock", "opencl.compare", "opencl.discovery", "opencl.replay", "opencl.runtime", "gemm.opencl",
     "gemm.opencl_bench", "gemm.clblast", "gemm.cublas", "probes.opencl", "probes.launching",
     "probes.arithmetic_opencl", "probes.memory_opencl",
 )  # fmt: skip

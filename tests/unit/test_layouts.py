@@ -100,7 +100,7 @@ def launched(name: str, ops: str, dtype: str = "float", layout: Layout | None = 
     variant = laid_out(BY_NAME[name], problem)
     preset = variant.preset("gpu-nvidia", dtype=dtype)
     values = variant.values(problem, {**preset, **variant.chosen(problem, fake.GPU, preset)}, layout)
-    return " ".join(step.kernel for step in variant.steps(values))
+    return " ".join(step.kernel for step in variant.steps(values) if not step.once)
 
 
 #   kernel, its passes: NN, NT, TN, TT

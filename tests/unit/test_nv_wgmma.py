@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from itertools import product
 
 import pytest
 
@@ -31,58 +32,69 @@ def passes(problem: Gemm, layout: Layout | None = None) -> list[tuple[str, str]]
     """Role and first operand of each pass that a problem takes."""
     values = VARIANT.values(problem, PRESET | VARIANT.chosen(problem, HOPPER, PRESET), layout)
     named = ("A", "AP", "B", "BP", "BT")
-    return [
+    steps: list[tuple[str, str]] = [
         (step.role, " ".join(name for name in step.arguments if name in named))
         for step in VARIANT.steps(values)
     ]
+    *_, maps, (_, operands) = steps
+    assert maps == ("map", operands)
+    steps.remove(maps)
+    return steps
 
 
 @pytest.mark.parametrize(
-    ("n", "columns"),
+    ("n", "tile"),
     [
-        (1024, 128),  # 64 tiles: more would only leave units without any
-        (3072, 192),  # 384 tiles in 3 rounds of 132; 256 columns would take 3 rounds as well
-        (4096, 256),  # 512 tiles in 4 rounds
-        (8192, 256),  # 2048 tiles in 16 rounds
+        (512, (64, 64)),  # 64 tiles: larger ones would leave more units without any
+        (1024, (64, 128)),  # 128 tiles
+        (2048, (128, 256)),  # likewise
+        (3072, (128, 192)),  # 384 tiles in 3 rounds of 132; 256 columns would take 3 rounds as well
+        (4096, (128, 256)),  # 512 tiles in 4 rounds
+        (8192, (128, 256)),  # 2048 tiles in 16 rounds
     ],
 )
-def test_tiles_are_as_wide_as_fills_the_last_round(n: int, columns: int) -> None:
-    assert VARIANT.chosen(Gemm(n, n, n, "half"), HOPPER, PRESET)["BN"] == columns
+def test_tiles_are_as_large_as_fills_the_last_round(n: int, tile: tuple[int, int]) -> None:
+    chosen = VARIANT.chosen(Gemm(n, n, n, "half"), HOPPER, PRESET)
+    assert (chosen["BM"], chosen["BN"]) == tile
 
 
 def test_what_the_user_says_is_not_chosen() -> None:
-    mine = VARIANT.preset("gpu-nvidia", {"BN": 128, "STAGES": 3})
+    mine = VARIANT.preset("gpu-nvidia", {"BM": 64, "BN": 128, "STAGES": 3})
     problem = Gemm(4096, 4096, 4096, "half")
     assert VARIANT.chosen(problem, HOPPER, mine) == {"GROUPS": 132}
     assert VARIANT.compiled(problem, HOPPER, mine) == mine
-    assert VARIANT.compiled(problem, HOPPER, PRESET) == {**PRESET, "BN": 256, "STAGES": 3}
+    assert VARIANT.compiled(problem, HOPPER, PRESET) == {**PRESET, "BM": 128, "BN": 256, "STAGES": 3}
+    deep = VARIANT.preset("gpu-nvidia", {"STAGES": 6})
+    assert VARIANT.compiled(problem, HOPPER, deep) == {**deep, "BM": 128, "BN": 128}  # 256 columns take 3
 
 
 def test_local_memory_is_told_with_and_without_a_shape() -> None:
     """The driver lists 48 KiB of the 227."""
-    chosen = PRESET | VARIANT.chosen(Gemm(512, 512, 512, "half"), HOPPER, PRESET)
+    chosen = PRESET | VARIANT.chosen(Gemm(4096, 4096, 4096, "half"), HOPPER, PRESET)
     for parameters in (PRESET, chosen):
         for dtype in VARIANT.dtypes:
             assert 200 << 10 < VARIANT.local_bytes(dtype, parameters) <= 225 << 10
 
 
 def test_every_choice_meets_the_constraints() -> None:
-    for columns in (128, 192, 256):
-        chosen = VARIANT.chosen(Gemm(64, 64, 64, "half"), HOPPER, {**PRESET, "BN": columns})
-        full = {**PRESET, "BN": columns, **chosen}
-        assert all(constraint.rule(full) for constraint in VARIANT.constraints)
+    for rows, columns in product((64, 128, 256), (64, 128, 192, 256)):
+        tile = {**PRESET, "BM": rows, "BN": columns}
+        if rows * columns > 256 * 192:
+            continue
+        full = {**tile, **VARIANT.chosen(Gemm(64, 64, 64, "half"), HOPPER, tile)}
+        assert all(constraint.rule(full) for constraint in VARIANT.constraints), tile
         assert full["STAGES"] >= 3
         deeper = {**full, "STAGES": full["STAGES"] + 1}
-        assert columns == 128 or not all(constraint.rule(deeper) for constraint in VARIANT.constraints)
+        assert full["STAGES"] == 6 or not all(constraint.rule(deeper) for constraint in VARIANT.constraints)
 
 
 @pytest.mark.parametrize(
     ("overrides", "sentence"),
     [
-        ({"BN": 160}, "BN must be 128, 192 or 256"),
-        ({"BM": 64}, "BM must be 128 or 256"),
+        ({"BN": 160}, "BN must be 64, 128, 192 or 256"),
+        ({"BM": 96}, "BM must be 64, 128 or 256"),
         ({"BM": 256, "BN": 256, "STAGES": 2}, "the sums have to fit in registers"),
-        ({"BN": 256, "STAGES": 4}, "must fit in 225 KiB"),
+        ({"BM": 128, "BN": 256, "STAGES": 4}, "must fit in 225 KiB"),
     ],
 )
 def test_a_shape_that_the_hardware_lacks_is_a_sentence(overrides: dict[str, int], sentence: str) -> None:
@@ -98,15 +110,16 @@ def test_operands_of_two_bytes_are_taken_as_they_are() -> None:
 
 
 def test_other_operands_have_b_transposed() -> None:
-    for dtype in ("tf32", "char"):
+    for dtype in ("tf32", "char", "e4m3", "e5m2-half"):
         assert passes(Gemm(100, 63, 64, dtype)) == [("transpose", "B BT"), ("multiply", "A BT")]
 
 
 def test_a_small_problem_has_as_many_groups_as_tiles() -> None:
     problem = Gemm(300, 200, 64, "half")
     values = VARIANT.values(problem, PRESET | VARIANT.chosen(problem, HOPPER, PRESET))
-    (step,) = VARIANT.steps(values)
-    assert (step.items(values), step.group(values)) == ((3 * 2 * 384,), (384,))
+    maps, step = VARIANT.steps(values)
+    assert (step.items(values), step.group(values)) == ((5 * 4 * 256,), (256,))  # 64 x 64, four warps copy
+    assert (maps.items(values), maps.group(values), maps.once) == ((96,), (96,), True)
 
 
 def test_it_is_for_hopper_alone() -> None:

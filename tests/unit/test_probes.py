@@ -92,9 +92,11 @@ def test_matrix_instructions_are_those_of_the_file(probe: MatrixProbe) -> None:
 
 
 def test_what_gemm_takes_is_not_what_probes_take() -> None:
-    assert GEMM_DTYPES == ("float", "double", "half", "bfloat16", "tf32", "char")
+    assert GEMM_DTYPES[:6] == ("float", "double", "half", "bfloat16", "tf32", "char")
+    results = ("", "-half", "-bfloat16")
+    assert GEMM_DTYPES[6:] == tuple(name + result for name in ("e4m3", "e5m2") for result in results)
     assert DEVICE_DTYPES == PEAK_DTYPES == ("float", "double", "half", "int")
-    assert set(ALL_DTYPES) == set(DTYPES)
+    assert set(ALL_DTYPES) == set(DTYPES) - set(GEMM_DTYPES[6:]) - {"fp22"}
 
 
 def test_a_cpu_shows_its_own_types_and_says_nothing_of_tensor_cores() -> None:

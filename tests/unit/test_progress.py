@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -10,7 +11,10 @@ from gemmbench.model.row import Problem
 from gemmbench.report.progress import Progress, TimeLeft, line
 from tests import fake_runs as fake
 
-ROW = fake.gemm_row("register", Problem(512, 512, 512), 38.2)
+ROW = replace(
+    fake.gemm_row("register", Problem(512, 512, 512), 38.2),
+    samples={"kernel": fake.scope(2 * 512**3 / 38.2e9, times=5)},
+)
 SKIP = fake.bad("naive", Problem(8, 8, 8), "skipped", "would take [bold]19 s[/]")
 EVENTS: tuple[Event, ...] = (
     Planned(2, 20.0),
@@ -54,7 +58,7 @@ def test_verbose_prints_rows_without_a_terminal() -> None:
     assert shown(terminal=False, verbose=1).splitlines() == [
         "naive float 8x8x8: skipped: would take [bold]19 s[/]",
         "naive float 8x8x8: skipped: would take [bold]19 s[/]",
-        "register float 512x512x512: 38.2 GFLOPS, noise 0.2 %",
+        "register float 512x512x512: 38.2 GFLOPS, noise 0.1 %",
     ]
 
 

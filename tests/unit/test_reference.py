@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,6 +11,7 @@ from hypothesis import strategies as st
 
 from gemmbench.gemm import reference, verify
 from gemmbench.gemm.reference import Reference
+from gemmbench.ladder.variant import Layout
 from gemmbench.model import dtypes
 from gemmbench.model.dtypes import DTYPES, GEMM_DTYPES, decode
 from gemmbench.model.problem import Gemm
@@ -16,6 +19,8 @@ from gemmbench.model.row import Check
 from tests import rounding
 
 DIMENSION = st.integers(0, 70)
+_WIDER = {"bfloat16": "float"}  # nothing is summed up in it
+KINDS = (*GEMM_DTYPES[:6], "e5m2-bfloat16")  # the other types of fp8 are like this or an earlier one
 
 
 def product(
@@ -26,7 +31,8 @@ def product(
     sums: str = "",
 ) -> dtypes.ReferenceArray:
     """Computed as a kernel would: a term at a time, sums kept in C's type or the one given."""
-    return rounding.product(problem, a, b, c, sums or problem.result.name, "sequential")
+    own = problem.result.name
+    return rounding.product(problem, a, b, c, sums or _WIDER.get(own, own), "sequential")
 
 
 def checked(
@@ -74,7 +80,7 @@ def test_drawn_right_cases_pass_in_every_type_and_order(seed: int) -> None:
         assert rounding.judged(case).reasons == (), case
 
 
-@pytest.mark.parametrize("dtype", GEMM_DTYPES)
+@pytest.mark.parametrize("dtype", KINDS)
 @pytest.mark.parametrize("size", [17, 100, 300])
 @pytest.mark.parametrize("fault", ["element", "row", "swapped", "short", "nan", "zero"])
 def test_a_wrong_answer_is_caught(dtype: str, size: int, fault: str) -> None:
@@ -83,7 +89,9 @@ def test_a_wrong_answer_is_caught(dtype: str, size: int, fault: str) -> None:
     right = product(problem, a, b, c)
     wrong = right.copy()
     if fault == "element":
-        wrong[size // 2, size // 3] += {"half": np.sqrt(size) / 4}.get(dtype, 1)
+        moved = decode(wrong[[size // 2], size // 3], problem.result)
+        moved = moved + {"half": np.sqrt(size) / 4, "e5m2-bfloat16": np.sqrt(size)}.get(dtype, 1)
+        wrong[size // 2, size // 3] = dtypes.encode(moved, problem.result)[0]
     elif fault == "row":
         wrong[-1] = 0
     elif fault == "swapped":
@@ -148,7 +156,7 @@ def test_half_sums_of_one_sign_pass_where_a_random_walk_would_not() -> None:
     assert checked(problem, a, b, c, -right, generated=False).verdict == "wrong"
 
 
-@pytest.mark.parametrize("dtype", GEMM_DTYPES)
+@pytest.mark.parametrize("dtype", GEMM_DTYPES[:6])
 @pytest.mark.parametrize("edge", [8, 16, 64, 160, 256])
 def test_exact_operands_are_exact_in_every_type(dtype: str, edge: int) -> None:
     problem = verify.edge_problem(dtype, edge)
@@ -160,6 +168,31 @@ def test_exact_operands_are_exact_in_every_type(dtype: str, edge: int) -> None:
     assert "1 of" in verify.compare_exactly(expected, got)
     got[1, 2] = verify.poison(problem.result)
     assert f"{got[1, 2]:g}" in verify.compare_exactly(expected, got)
+
+
+@pytest.mark.parametrize("dtype", ["e4m3", "e5m2-half", "e4m3-bfloat16"])
+def test_sums_of_14_bits_are_exact_on_the_exact_test_and_c_is_rounded_once(dtype: str) -> None:
+    problem = verify.edge_problem(dtype, 256)
+    test = verify.ExactTest.of(problem, Layout.tight(problem))
+    a, b, c = verify.integer_operands(problem)
+    got = product(problem, a, b, c, "fp22")
+    flat = np.concatenate([got.ravel(), np.full(64, verify.GUARD).astype(got.dtype)])
+    assert test.error(flat) == ""
+    flat[7] = dtypes.encode(2 * test.expected.ravel()[[7]] + 1, problem.result)[0]
+    assert "1 of" in test.error(flat)
+
+
+def test_sums_of_14_bits_are_held_to_no_more_and_to_no_less() -> None:
+    """Where they are as long as on Hopper's tensor cores, as where a float's whole length is expected."""
+    problem = Gemm(24, 40, 4096, "e4m3-half")
+    a, b, c = verify.random_operands(problem)
+    right = product(problem, a, b, c, "fp22")
+    assert checked(problem, a, b, c, right, "fp22").verdict == "ok"
+    assert checked(problem, a, b, c, right, "float").verdict == "wrong"
+    smaller = dtypes.encode(decode(right, problem.result) * 0.95, problem.result)
+    assert checked(problem, a, b, c, smaller, "fp22").figures["slope"] > 1
+    short = product(replace(problem, k=4064), a[:, :4064], b[:4064], c, "fp22")  # an instruction less
+    assert checked(problem, a, b, c, short, "fp22").figures["step"] > 1
 
 
 def test_exact_operands_refuse_what_cannot_be_exact() -> None:
@@ -192,6 +225,9 @@ def test_elements_of_bfloat16_are_bits_and_those_of_tf32_are_floats_with_all_the
     assert (a.dtype, c.dtype) == (np.float32, np.float32)
     assert (a.view(np.uint32) & 0x1FFF).any()  # what a multiplier drops
     assert [name for name in GEMM_DTYPES if DTYPES[name].dropped] == ["tf32"]
+    a, _, c = verify.random_operands(Gemm(30, 20, 10, "e5m2-bfloat16"))
+    assert (a.dtype, c.dtype) == (np.uint8, np.uint16)
+    assert np.unique(decode(a, DTYPES["e5m2"])).size > 30
 
 
 def test_sums_of_integers_are_told_that_could_leave_c() -> None:

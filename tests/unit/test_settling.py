@@ -149,3 +149,44 @@ def test_a_row_that_is_only_noisy_is_not_taken_for_limited() -> None:
     assert not row.is_limited
     assert not row.note
     assert bench.clock.now < 3.1  # its budget
+
+
+def test_a_burst_ends_where_a_limit_is_reported_without_the_batch_that_met_it() -> None:
+    row = Bench(0.04, 0.06, reports=True).row("naive", state="burst")
+    assert len(row.batches) >= 10
+    assert all(batch.seconds["kernel"] == pytest.approx(PROBLEM_S) for batch in row.batches)
+
+
+def test_a_device_that_never_cools_has_a_row_nevertheless(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench(reports=True)
+    monkeypatch.setattr(HotDevice, "reading", Reading(0.0, 1440.0, 1980.0, limits=("power",)))
+    row = bench.row("naive", budget_s=8.0, state="burst")
+    assert len(row.batches) >= 3
+
+
+def sliding(bench: Bench, until_s: float, by: float) -> None:
+    """The kernel slows down until then, under batches that lie 5 % apart, as they do where power limits."""
+    jitter = itertools.cycle([1.0, 1.05, 0.98, 1.02, 0.96, 1.04, 0.97])
+    heat = bench.device.seconds(PROBLEM_S)
+    bench.instrument.seconds["naive"] = (
+        next(heat) * next(jitter) * (1 + by * min(bench.clock.now, until_s) / until_s)
+        for _ in itertools.count()
+    )
+
+
+def test_a_limited_row_is_sampled_on_while_its_last_third_lies_off_the_first() -> None:
+    bench = Bench(reports=True)
+    sliding(bench, 4.5, 0.2)
+    row = bench.row("naive")
+    assert row.is_limited
+    assert thirds(row) == pytest.approx(1.0, abs=0.01)
+    assert "last third" not in row.note
+
+
+def test_a_limited_row_that_does_not_settle_says_so() -> None:
+    bench = Bench(reports=True)
+    sliding(bench, 60.0, 2.0)
+    row = bench.row("naive")
+    assert thirds(row) > 1.01
+    assert row.note.endswith("slower than the first")
+    assert bench.clock.now < 10  # warmed for three seconds, sampled for two, and for three more at most

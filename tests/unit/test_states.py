@@ -14,7 +14,7 @@ from gemmbench import ladder, views
 from gemmbench.exports import records
 from gemmbench.model.case import Case, Policy, Skip
 from gemmbench.model.conditions import Conditions, Readings, State
-from gemmbench.model.row import Problem, Row
+from gemmbench.model.row import Problem, Row, Scope
 from gemmbench.model.run_file import Header, Run, RunFile, RunFileError, load
 from gemmbench.options.comparing import Check
 from gemmbench.options.declare import build, command_line
@@ -230,3 +230,47 @@ def test_files_of_schema_1_have_no_state() -> None:
     old = load(Path(__file__).parents[1] / "data" / "ci-base.jsonl")
     assert old.header.policy.state == ""
     assert {row.conditions for row in old.rows} == {None}
+
+
+# --- one kernel under two names -----------------------------------------------------------------------------
+
+
+def one_kernel(auto_tflops: float, parameters: dict[str, int], few: bool = False) -> str:
+    """What is shown of nv-wgmma at 677 TFLOPS and of `auto`, which took it."""
+    size = Problem(8192, 8192, 8192)
+    own = replace(fake.gemm_row("nv-wgmma", size, 677_000.0, dtype="half"), choice={"BM": 128})
+    auto = fake.gemm_row("auto", size, auto_tflops * 1e3, dtype="half")
+    auto = replace(auto, choice={"kernel": "nv-wgmma", "why": "measured", **parameters})
+    if few:
+        own, auto = (
+            replace(row, samples={"kernel": fake.scope(seconds, 0.0, 5)})
+            for row, seconds in ((own, 1.0 / 677), (auto, 1.0 / auto_tflops))
+        )
+    run = Run(replace(fake.header(["square"], (fake.GPU,)), view="square"), (own, auto))
+    return " ".join(text(views.show(run, ladder.ORDER), 120).split())
+
+
+@pytest.mark.parametrize("few", [False, True])
+def test_one_kernel_with_two_rates_is_remarked(few: bool) -> None:
+    shown = one_kernel(752.0, {"BM": 128}, few)
+    assert "one kernel, two rates: nv-wgmma at 8192: auto ran the same kernel 11.1 % faster" in shown
+
+
+def test_the_same_rate_and_another_kernel_are_not() -> None:
+    assert "two rates" not in one_kernel(690.0, {"BM": 128})
+    assert "two rates" not in one_kernel(752.0, {"BM": 64})
+
+
+# --- rows that power limits ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("last", "told"), [(1.0, False), (1.008, False), (1.02, True), (0.98, True)])
+def test_a_limited_row_whose_last_third_lies_off_its_first_is_told(last: float, told: bool) -> None:
+    """Single batches lie 5 % apart: no reason to keep quiet about a median that moved by 2 %."""
+    jitter = [1.0, 1.05, 0.98, 1.02, 0.96]
+    seconds = tuple(0.001 * each for each in jitter * 8) + tuple(0.001 * last * each for each in jitter * 4)
+    row = replace(gemm("settled", 0.001), samples={"kernel": Scope(seconds, 1, "stable")})
+    shown = " ".join(text(views.show(Run(header("settled"), (row,)), ladder.ORDER), 120).split())
+    assert ("not settled (last third > 1.0 % off the first): naive at 512" in shown) is told
+    free = replace(row, conditions=Conditions("settled", windows={"device": Readings(window_s=1.0)}))
+    assert "last third" not in text(views.show(Run(header("settled"), (free,)), ladder.ORDER), 120)

@@ -61,3 +61,13 @@ def test_noise_alone_is_seldom_taken_for_a_trend_or_for_two_humps(count: int) ->
     runs = [rng.normal(1, 0.05, count) for _ in range(300)]
     assert sum(intervals.drift(list(run)) != 0 for run in runs) <= 0.1 * len(runs)
     assert sum(intervals.two_humped(list(run)) for run in runs) <= 0.1 * len(runs)
+
+
+def test_quantiles_are_numpys_to_the_last_bit() -> None:
+    rng = np.random.default_rng(4)
+    for size in range(1, 200):
+        samples = np.round(rng.lognormal(size=size), size % 3 + 1) * 1e-6
+        ordered, share = sorted(samples.tolist()), float(rng.choice([0.0, 0.5, 1.0, rng.random()]))
+        linear, hazen = (size - 1) * share, size * share + 0.5 - 1
+        assert intervals._between(ordered, linear) == np.quantile(samples, share)
+        assert intervals._between(ordered, hazen) == np.quantile(samples, share, method="hazen")

@@ -31,6 +31,7 @@ def test_an_h200(dtype: str, tflops: float) -> None:
         ("tf32", 535),
         ("double", 66.9),
         ("fp8", 2141),
+        ("e5m2-half", 2141),
         ("char", 2141),
     ],
 )

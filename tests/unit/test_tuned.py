@@ -48,8 +48,8 @@ def test_a_kept_preset_is_found_and_says_where_it_is_from(tmp_path: Path) -> Non
     assert found
     assert found.parameters == PARAMETERS
     assert found.note == (
-        f"tuned parameters from {store.path(fake.CPU)} (2026-11-21, at 512x512x512, 1.23 times the shipped "
-        "preset's rate); --no-tuned leaves them out"
+        "preset: tuned 2026-11-21, at 512x512x512, 1.23 times the shipped preset's rate, "
+        f"kept in {store.path(fake.CPU)}; --no-tuned takes the shipped one"
     )
 
 
@@ -165,7 +165,7 @@ def test_the_plan_takes_it_unless_the_user_says_otherwise(tmp_path: Path) -> Non
     assert tuned.parameters == PARAMETERS
     assert tuned.source == REGISTER.fingerprint("float", PARAMETERS)
     assert tuned.notes == tuned.row("ok").notes
-    assert tuned.notes[0].startswith("tuned parameters from")
+    assert tuned.notes[0].startswith("preset: tuned")
     shipped = case({"TM": 4})  # one's own start from the shipped preset
     assert shipped.parameters == REGISTER.preset("cpu-intel", {"TM": 4})
     assert shipped.notes == ()

@@ -63,7 +63,7 @@ def test_launch_parameters_that_a_variant_chooses_itself_are_searched() -> None:
 def test_a_space_that_becomes_too_large_leaves_them_to_the_variant() -> None:
     packed = BY_NAME["cpu-packed"]
     space = tuning.space(packed, fake.CPU, [SQUARE])
-    assert set(space.values) == set(packed.preset(fake.CPU.family, vector_bits=fake.CPU.vector_bits))
+    assert set(space.values) == set(packed.preset(fake.CPU.family, device=fake.CPU))
     assert not space.own
 
 
@@ -113,9 +113,10 @@ def test_every_kernel_has_a_space_or_says_why_not(name: str) -> None:
         extensions=(*fake.GPU.extensions, *wanted),
         compute_capability=(9, 0),
     )
-    space = tuning.space(variant, device, [Gemm(512, 512, 512, dtype)])
+    problem = next(each for m in (512, 16) if not variant.unfit(each := Gemm(m, 512, 512, dtype)))
+    space = tuning.space(variant, device, [problem])
     for one in (space.configurations[0], space.configurations[-1]):
-        step = tuning.case(device, variant, Gemm(512, 512, 512, dtype), one)
+        step = tuning.case(device, variant, problem, one)
         assert not isinstance(step, Skip)
         assert step.parameters == one
 

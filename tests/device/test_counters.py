@@ -1,0 +1,60 @@
+"""The looks at a device's counters stand around a batch, and in no launch that is timed: on every device.
+
+The kernel is a stand-in, since only NVIDIA's GPUs have such counters: its clock runs at 1,500 MHz.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from gemmbench.gemm.opencl import GemmExecutor
+from gemmbench.ladder import BY_NAME
+from gemmbench.model.case import Case
+from gemmbench.model.device import DeviceFacts
+from gemmbench.model.instrument import Batch
+from gemmbench.model.problem import Gemm
+from gemmbench.opencl.clock import Counters
+from gemmbench.opencl.runtime import Runtime, has_counters
+from gemmbench.suite.plan import gemm_plan
+from tests.device.test_verification import QUICK
+
+STAND_IN = """
+__kernel void stamps(__global ulong *restrict stamps, uint from)
+{
+    __global ulong *own = stamps + 3 * (from + (uint)get_group_id(0));
+    own[0] = get_group_id(0);
+    own[1] = from ? 7 + 15000 : 7;
+    own[2] = from ? 10000 : 0;
+}
+"""
+
+
+def test_a_batch_has_the_clock_of_its_counters_and_its_own_launches_alone(
+    device: DeviceFacts, tmp_path: Path
+) -> None:
+    (tmp_path / "check").mkdir()
+    (tmp_path / "check" / "clock.cl").write_text(STAND_IN)
+    runtime = Runtime(device)
+    assert runtime.span() is None  # processors have none
+    (step,) = gemm_plan([device], [BY_NAME["naive"]], [Gemm(16, 16, 16)])
+    assert isinstance(step, Case)
+    bench = GemmExecutor(runtime).prepare(step, QUICK)
+    plain = bench.start("device", 3, 1)
+    runtime.__dict__["_counters"] = Counters(runtime, str(tmp_path))
+    counted = [bench.start("device", 3, 1) for _ in range(5)]  # more than there are slots
+    assert isinstance(plain, Batch)
+    assert plain.mhz is None
+    for batch in counted:
+        assert isinstance(batch, Batch)
+        assert batch.mhz == 1500.0
+        assert batch.device is not None
+        assert batch.device[1] - batch.device[0] <= batch.end - batch.begin
+    assert {len(passes) for passes in bench.timed} == {1}
+
+
+def test_only_nvidias_compiler_is_given_the_kernel(device: DeviceFacts) -> None:
+    assert not has_counters(device)
+    extensions = (*device.extensions, "cl_nv_compiler_options")
+    assert has_counters(replace(device, type="gpu", extensions=extensions))
+    assert not has_counters(replace(device, extensions=extensions))

@@ -1,0 +1,136 @@
+"""The clock by a device's own counters, and rates in flop per cycle: scripted counters, no device."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from gemmbench import chart_views, ladder, views
+from gemmbench.exports import records
+from gemmbench.measure.conditions import Monitor, assigned
+from gemmbench.model.conditions import Conditions, Reading, Readings, joined
+from gemmbench.model.instrument import Batch
+from gemmbench.model.row import Problem, Row, Scope
+from gemmbench.model.run_file import Run
+from gemmbench.opencl.clock import average_mhz
+from gemmbench.stats import cycles
+from tests import fake_runs as fake
+from tests.unit.test_tables import text
+
+NS = 1 << 61  # of a timer that counts from 1970: floating point would lose its last hundreds
+
+
+def stamps(*units: tuple[int, int, int]) -> np.ndarray:
+    return np.array([(unit, counted, NS + ns) for unit, counted, ns in units], np.uint64)
+
+
+def test_the_clock_is_the_mean_over_units_of_their_cycles_in_their_time() -> None:
+    before = stamps((0, 500, 0), (1, 9_000_000, 10))
+    after = stamps((1, 9_000_000 + 14_000_000, 10_000_010), (0, 500 + 15_000_000, 10_000_000))
+    assert average_mhz(before, after) == 1450.0
+
+
+def test_units_that_only_one_look_saw_and_second_groups_of_a_unit_do_not_count() -> None:
+    before = stamps((0, 0, 0), (0, 7, 7), (3, 1, 1))
+    after = stamps((0, 20_000_000, 10_000_000), (0, 21, 10_000_001), (2, 5, 5))
+    assert average_mhz(before, after) == 2000.0
+
+
+@pytest.mark.parametrize("after", [(0, 100, 5), (0, 200, 0), (1, 200, 9)])
+def test_counters_that_stand_still_tell_no_clock(after: tuple[int, int, int]) -> None:
+    assert average_mhz(stamps((0, 100, 0)), stamps(after)) is None
+
+
+# --- in the conditions of a row -----------------------------------------------------------------------------
+
+
+def batch(begin: float, mhz: float | None) -> Batch:
+    return Batch({"kernel": 0.001}, begin, begin + 0.01, mhz=mhz)
+
+
+def test_what_batches_counted_stands_beside_the_readings() -> None:
+    batches = batch(1.0, 1451.5), batch(2.0, None)
+    alone = assigned([], batches)
+    assert (alone.begin_s, alone.counted_mhz, alone.clock_mhz) == ((1.0, 2.0), (1451.5, None), ())
+    beside = assigned([Reading(1.005, 1440.0)], batches)
+    assert (beside.clock_mhz, beside.counted_mhz) == ((1440.0, None), (1451.5, None))
+    assert assigned([Reading(1.005, 1440.0)], [batch(1.0, None)]).counted_mhz == ()
+    assert assigned([], [batch(1.0, None)]) == Readings()
+
+
+def test_counters_need_neither_nvml_nor_proc() -> None:
+    monitor = Monitor(fake.CPU, lambda: None, look=lambda now, pid: None)
+    monitor.begin()
+    read = monitor.end("device", [batch(1.0, 1500.0)])
+    assert read is not None
+    assert read.windows["device"].counted_mhz == (1500.0,)
+    both = joined([read, read])
+    assert both is not None
+    assert both.windows["device"].counted_mhz == (1500.0, 1500.0)
+
+
+# --- rates in cycles ----------------------------------------------------------------------------------------
+
+
+def counted(row: Row, *mhz: float | None) -> Row:
+    window = Readings(begin_s=tuple(map(float, range(len(mhz)))), counted_mhz=mhz)
+    return replace(row, conditions=Conditions("settled", windows={"device": window}))
+
+
+def limited_run() -> Run:
+    """A peak at 2,000 MHz, and a GEMM that power limits to 1,500 MHz and below in its last batch."""
+    peak = counted(replace(fake.peak_row(1, 1000.0), samples={"kernel": Scope((1.0,), 1, "stable")}), 2000.0)
+    flops = peak.work.flops if peak.work else 0
+    gemm = fake.gemm_row("naive", Problem(512, 512, 512), 1.0)
+    seconds = 2 * 512**3 / flops * 2
+    samples = {"kernel": Scope((seconds, seconds, 2 * seconds), 1, "stable")}
+    return Run(
+        fake.header(["square"], (fake.GPU,)),
+        (peak, counted(replace(gemm, samples=samples), 1500.0, 1500.0, 750.0)),
+    )
+
+
+def test_the_fraction_at_the_clock_that_was_had_takes_both_clocks_out() -> None:
+    run = limited_run()
+    peak, gemm = run.rows
+    units = fake.GPU.compute_units
+    assert peak.work is not None
+    assert cycles.flop_per_cycle(run, peak) == pytest.approx(peak.work.flops / (2e9 * units))
+    # Half of the rate at three quarters of the clock; the last batch took twice the time at half the clock.
+    assert cycles.at_clock(run, gemm) == pytest.approx(2 / 3)
+    assert cycles.at_clock(run, peak) is None
+
+
+def test_without_counters_there_are_no_cycles() -> None:
+    run = limited_run()
+    bare = replace(run, rows=(run.rows[0], replace(run.rows[1], conditions=None)))
+    assert cycles.derived(bare, bare.rows[1]) == dict.fromkeys(
+        ("counted_mhz", "flop_per_cycle", "peak_fraction_at_clock")
+    )
+    bare = replace(run, rows=(replace(run.rows[0], conditions=None), run.rows[1]))
+    assert cycles.flop_per_cycle(bare, bare.rows[1])
+    assert cycles.at_clock(bare, bare.rows[1]) is None
+
+
+def test_tables_files_and_charts_tell_of_them() -> None:
+    run = limited_run()
+    table = text(views.show(run, ladder.ORDER, True), 160)
+    assert "counted MHz flop/cycle of peak at it" in " ".join(table.split())
+    (line,) = (line for line in table.splitlines() if "naive float 512x512x512" in line and "settled" in line)
+    assert "1,500" in line
+    assert "66.7 %" in line
+    figure = chart_views.figure([run], "conditions", fake.FAMILIES)
+    (curve,) = (line for line in figure.axes[1].lines if line.get_label() == "by its counters")
+    assert np.asarray(curve.get_ydata()).tolist() == [1500.0, 1500.0, 750.0]
+    assert "flop per cycle and unit" in figure.axes[1].get_title(loc="left") + " ".join(
+        str(each.get_text()) for each in figure.axes[1].texts
+    )
+    _, flat = csv.DictReader(io.StringIO(records.to_csv(run)))
+    _, record = json.loads(records.to_json(run))
+    assert float(flat["counted_mhz"]) == record["counted_mhz"] == 1500.0
+    assert float(flat["peak_fraction_at_clock"]) == pytest.approx(2 / 3)
