@@ -23,11 +23,28 @@ def test_a_second_run_leaves_out_what_has_passed(tmp_path: Path) -> None:
     (tmp_path / "test_some.py").write_text(TESTS, encoding="utf-8")
 
     def run(driver: str) -> str:
-        words = ("-p", "tests.conftest", "-o", "markers=installed", "--unless-passed", "passed", "-n", "2")
+        words = (
+            "-p",
+            "xdist.plugin",
+            "-p",
+            "tests.conftest",
+            "-o",
+            "markers=installed",
+            "--unless-passed",
+            "passed",
+            "-n",
+            "2",
+        )
         done = subprocess.run(
-            [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *words],
+            [sys.executable, "-m", "pytest", *words],
             cwd=tmp_path,
-            env={**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_ADDOPTS": "", "DRIVER": driver},
+            env={
+                **os.environ,
+                "PYTHONPATH": str(ROOT),
+                "PYTEST_ADDOPTS": "",
+                "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",  # hypothesis takes a second in each of three processes
+                "DRIVER": driver,
+            },
             capture_output=True,
             text=True,
             check=False,
