@@ -32,7 +32,7 @@ ROOT = Path(__file__).resolve().parents[1]
 LADDER, TENSOR, REGRET = "ladder", "table of tensor cores", "table of what auto loses"  # the parts
 ASYNC, MMA, WGMMA = "table of nv-async", "table of nv-mma", "table of nv-wgmma"
 STATES = "table of both states"
-EXPERIMENTS, SAMPLE = "table of experiments", "sample of square"
+EXPERIMENTS, SAMPLE, BEST = "table of experiments", "sample of square", "sample of best-shape"
 
 #   column  what it was measured on      where it is saved; later runs add what the first lacks
 RUNS = (
@@ -43,8 +43,16 @@ DTYPE = "float"
 TENSOR_RUN, TENSOR_PEAK = "plots/h200-tensor.jsonl", "plots/h200-peak.jsonl"
 REGRET_RUN = "plots/h200-square.jsonl"
 LIMIT_RUN = "plots/h200-limit.jsonl"
+BEST_RUN = "tests/data/h200-best-shape.jsonl"
 STATE_RUNS = ("plots/h200-settled.jsonl", "plots/h200-burst.jsonl")
-FILES = (*(file for *_, files in RUNS for file in files), TENSOR_RUN, TENSOR_PEAK, LIMIT_RUN, *STATE_RUNS)
+FILES = (
+    *(file for *_, files in RUNS for file in files),
+    TENSOR_RUN,
+    TENSOR_PEAK,
+    LIMIT_RUN,
+    *STATE_RUNS,
+    BEST_RUN,
+)
 PAGES = {  # where a part stands
     SAMPLE: "README.md",
     LADDER: "docs/ladder.md",
@@ -55,6 +63,7 @@ PAGES = {  # where a part stands
     WGMMA: "docs/nv-wgmma.md",
     STATES: "docs/conditions.md",
     EXPERIMENTS: "docs/experiments.md",
+    BEST: "docs/best-shape.md",
 }
 #   data type    column
 TENSOR_TYPES = {
@@ -301,15 +310,15 @@ def states(settled: Run, burst: Run) -> str:
     return "\n".join([*textwrap.wrap(about, WIDTH), "", *lines])
 
 
-def sample(path: str, run: api.Run) -> str:
-    """What ``show`` prints of a run of `square`: its heading, its table and its conclusion."""
+def sample(path: str, run: api.Run, conclusion: str) -> str:
+    """What ``show`` prints of a run: its heading, its table and its conclusion, by how that begins."""
     console = Console(width=80, file=io.StringIO())
     with console.capture() as printed:
         console.print(run.table())
     text = "\n".join(line.rstrip() for line in printed.get().splitlines())
     heading, table, notes, *_ = text.split("\n\n")
-    conclusion = notes[notes.index("\nBreak-even: ") + 1 :]
-    return "\n".join(("```", f"$ gemmbench show {path}", heading, "", table, "...", conclusion, "```"))
+    end = notes[notes.index(f"\n{conclusion}: ") + 1 :]
+    return "\n".join(("```", f"$ gemmbench show {path}", heading, "", table, "...", end, "```"))
 
 
 def markers(part: str) -> tuple[str, str]:
@@ -346,7 +355,8 @@ def generated(root: Path) -> dict[str, str]:
     """Every generated part, from the runs below a folder."""
     runs = [(column, device, [load(root / file) for file in files]) for column, device, files in RUNS]
     return {
-        SAMPLE: sample(RUNS[0][2][0], api.load(root / RUNS[0][2][0])),
+        SAMPLE: sample(RUNS[0][2][0], api.load(root / RUNS[0][2][0]), "Break-even"),
+        BEST: sample(BEST_RUN, api.load(root / BEST_RUN), "best shape"),
         LADDER: ladder(runs),
         TENSOR: tensor(load(root / TENSOR_RUN), load(root / TENSOR_PEAK)),
         REGRET: regret(load(root / REGRET_RUN)),

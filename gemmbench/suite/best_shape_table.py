@@ -15,7 +15,7 @@ from gemmbench.report import notes
 from gemmbench.report.table import NOTHING, Cell, Note, Sheet, heading
 from gemmbench.stats import rates
 from gemmbench.stats.rates import Rate
-from gemmbench.suite.best_shape import BATCHES, BURSTS, FINALIST, FINALISTS, LOOK, ROUNDS, SCOPE, rate_of
+from gemmbench.suite.best_shape import BATCHES, FINALIST, FINALISTS, LOOK, ROUNDS, SCOPE, rate_of
 
 VIEW = "best-shape"
 _SHOWN = 5
@@ -154,7 +154,7 @@ def _protocol(hunt: Hunt) -> str:
     )
     return (
         f"{looked}. The best of the rounds was prepared anew with uniform operands, verified before and "
-        f"after, and measured in {BURSTS} bursts and settled: medians, of samples that had no say in it."
+        "after, and measured in bursts and settled: medians, of samples that had no say in it."
     )
 
 

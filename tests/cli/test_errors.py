@@ -172,7 +172,7 @@ ERRORS: dict[str, tuple[str, str]] = {
     "out, a long name":     ("gemm --kernel naive --out " + 300 * "x",          "file name too long"),
     "out, no folder":       ("gemm --kernel naive --out none/c.npy",            "there is no folder none"),
     "out, exists":          ("gemm --kernel naive --out a.npy",                 "--out a.npy exists already"),
-    "half without half":    ("square --device pocl --dtype half --sizes 8",     "nothing was measured on the device: naive half: unsupported: the device does not list cl_khr_fp16"),
+    "half without half":    ("square --device pocl --dtype half --sizes 8 --kernel naive", "nothing was measured on the device: naive half: unsupported: the device does not list cl_khr_fp16"),
     "bfloat16, nor half":   ("peak --device pocl --types bfloat16",             "nothing was measured on the device: flops bfloat16: unsupported: the device does not list cl_intel_bfloat16"),
 }
 # fmt: on

@@ -164,6 +164,7 @@ def copy(tmp_path: Path) -> Path:
     for folder in ("plots", "docs"):
         (tmp_path / folder).mkdir()
     for file in (*generate_readme.PAGES.values(), *generate_readme.FILES):
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / file, tmp_path / file)
     shutil.copytree(ROOT / FOLDER, tmp_path / FOLDER)
     return tmp_path
