@@ -106,9 +106,8 @@ class _Console(Console):
 
 def stdout() -> Console:
     """Where tables go: nothing in them is taken for markup or highlighted."""
-    return _Console(
-        file=cast(TextIO, _Trimmed(sys.stdout)), highlight=False, markup=False, emoji=False, soft_wrap=False
-    )
+    file = cast(TextIO, _Trimmed(sys.stdout)) if sys.stdout else None  # None: closed
+    return _Console(file=file, highlight=False, markup=False, emoji=False, soft_wrap=False)
 
 
 def stderr() -> Console:

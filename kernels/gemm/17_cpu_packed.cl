@@ -186,7 +186,7 @@ static inline void finish(__global REAL *c, VECTOR sum, int count, SCALAR alpha,
         }                                                                                                              \
     }
 
-#ifdef TRANS_A /* from row to row of A as it is, and from step to step */
+#ifdef TRANS_A
 #define A_ROW 1
 #define A_STEP lda
 #define DOWN 1

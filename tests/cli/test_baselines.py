@@ -96,10 +96,7 @@ def test_the_ladder_and_the_best_together(call: Call, tmp_path: Path) -> None:
 def test_where_none_of_the_best_runs_each_says_why(call: Call) -> None:
     result = call("square", "--sizes", "8", "--no-peak", "--device", "pocl", "--dtype", "bfloat16",
                   "--kernel", "best", "--baseline", "none", "--dry-run")  # fmt: skip
-    assert (
-        "unsupported  cpu-packed bfloat16 8x8x8: cpu-packed is written for float, double, half"
-        in result.stdout
-    )
+    assert "unsupported  cpu-packed bfloat16 8x8x8: cpu-packed is written for" in result.stdout
 
 
 def test_a_single_problem_takes_them_too(call: Call) -> None:

@@ -169,7 +169,7 @@ def test_the_fields_of_the_contract() -> None:
     row = gemm("naive", 1000, 0.02, "kernel")
     fields = rates.derived(Run(HEADER, (row,)), row)
     assert " ".join(fields) == (
-        "kind variant dtype m n k lda ldb ldc status reason scope "
+        "kind variant dtype m n k lda ldb ldc trans_a trans_b batch status reason scope "
         "gflops gflops_median gflops_low gflops_high "
         "kernel_gflops kernel_gflops_low kernel_gflops_high "
         "device_gflops device_gflops_low device_gflops_high "

@@ -213,7 +213,7 @@ def runtime(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr("pyopencl.enqueue_copy", copied)
     kernel = SimpleNamespace(set_args=lambda *_: None)
     return SimpleNamespace(
-        facts=fake.CPU, queue=None, launch_s=1e-6, filled=np.copy,
+        facts=fake.CPU, queue=None, launch_s=1e-6, filled=np.copy, span=lambda: None,
         buffer=lambda size: np.zeros(size, np.uint8),
         build=lambda *_: SimpleNamespace(seconds=0.1), kernel=lambda *_: kernel,
     )  # fmt: skip

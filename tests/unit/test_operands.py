@@ -63,7 +63,7 @@ def test_a_map_cycle_discards_what_it_overwrites_and_nothing_else(
     matrices = [Mapped.__new__(Mapped) for _ in "ABC"]
     for matrix, name in zip(matrices, "ABC", strict=True):
         matrix._queue, matrix._shape, matrix._image, matrix._held = queue, (2, 2), False, (4,)
-        matrix._dtype, matrix.buffer, matrix._host = np.dtype(float), name, None
+        matrix._dtype, matrix.buffer, matrix._host, matrix._advised = np.dtype(float), name, None, True
     values = np.ones((2, 2))
     bench: Any = SimpleNamespace(
         _operands=[matrices], _turns=SimpleNamespace(), _problem=Gemm(2, 2, 2, beta=beta), _hosted=[[]],
