@@ -135,7 +135,13 @@ def test_the_clock_stops_when_all_calls_have_run(
     batch = bench.start("device", 3)
     assert isinstance(batch, Batch)
     assert batch.seconds["device"] > 0
-    assert queue.log == ["call", "call", "call", "finish"]
+    assert queue.log == [
+        "finish",
+        "call",
+        "call",
+        "call",
+        "finish",
+    ]  # what was before is done, the clock begins
 
 
 def test_cold_runs_rotate_operands(device: DeviceFacts) -> None:

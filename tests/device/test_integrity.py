@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -133,8 +134,8 @@ def test_a_trip_count_that_is_ignored_past_the_check_shows_in_time(device: Devic
 def test_an_event_clock_that_shows_a_fraction_is_not_believed(
     device: DeviceFacts, plant: Plant, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def hasty(queue: object, enqueue: Enqueue, count: int = 1) -> Batch:
-        batch = timed(queue, enqueue, count)
+    def hasty(queue: object, enqueue: Enqueue, *more: Any) -> Batch:
+        batch = timed(queue, enqueue, *more)
         return replace(batch, seconds={"kernel": batch.seconds["kernel"] / 70})
 
     monkeypatch.setattr(launching, "timed", hasty)
