@@ -141,7 +141,7 @@ def test_the_clock_stops_when_all_calls_have_run(
         "call",
         "call",
         "finish",
-    ]  # what was before is done, the clock begins
+    ]  # then the clock begins
 
 
 def test_cold_runs_rotate_operands(device: DeviceFacts) -> None:
