@@ -27,7 +27,11 @@ pytestmark = pytest.mark.browser
 
 ROOT = Path(__file__).parents[2]
 PLOTS = ROOT / "plots"
-THREE = ("h200-square", "cpu-intel-square", "cpu-pocl-square", "h200-settled")
+H100 = ROOT / "tests" / "data" / "h100-limit.jsonl"
+MACHINES = (
+    *(PLOTS / f"{name}.jsonl" for name in ("h200-square", "cpu-intel-square", "cpu-pocl-square", "h200-settled")),
+    H100,
+)
 USABLE_S = 3.0
 
 
@@ -51,10 +55,9 @@ def gallery(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def three(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The H200, and a CPU by two drivers."""
-    runs = [PLOTS / f"{name}.jsonl" for name in THREE]
+    """The H200, the H100, and a CPU by two drivers."""
     kinds = "throughput,ladder,conditions"
-    return gb.report(*runs, out=tmp_path_factory.mktemp("three") / "three.html", charts=kinds)
+    return gb.report(*MACHINES, out=tmp_path_factory.mktemp("three") / "three.html", charts=kinds)
 
 
 @pytest.mark.parametrize("which", ["gallery", "three"])
@@ -114,7 +117,7 @@ def test_the_filter_leaves_the_rows_that_have_every_word(page: Page, three: Path
     page.run(f"{field}.focus()")
     page.type("NV-async 1024")
     shown = page.run(f"[...{rows}].filter(row => row.checkVisibility()).map(row => row.textContent)")
-    every = sum(row.kind == "gemm" for name in THREE for row in gb.load(PLOTS / f"{name}.jsonl").rows)
+    every = sum(row.kind == "gemm" for path in MACHINES for row in gb.load(path).rows)
     assert 0 < len(shown) < every
     assert all("nv-async" in text and "1024" in text for text in shown)
     assert page.run(f"{field}.parentNode.querySelector('[role=status]').textContent") == (
