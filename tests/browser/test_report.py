@@ -29,7 +29,10 @@ ROOT = Path(__file__).parents[2]
 PLOTS = ROOT / "plots"
 H100 = ROOT / "tests" / "data" / "h100-limit.jsonl"
 MACHINES = (
-    *(PLOTS / f"{name}.jsonl" for name in ("h200-square", "cpu-intel-square", "cpu-pocl-square", "h200-settled")),
+    *(
+        PLOTS / f"{name}.jsonl"
+        for name in ("h200-square", "cpu-intel-square", "cpu-pocl-square", "h200-settled")
+    ),
     H100,
 )
 USABLE_S = 3.0
