@@ -172,8 +172,9 @@ class NumpyBench:
         wide_a, wide_b, n = self._problem.tight
         views = a[:, :wide_a], b[:, :wide_b], c[:, :n], out[:, :n]
         if self._problem.batch > 1:
-            views = tuple(stack(matrix, self._problem.batch) for matrix in views)  # type: ignore[assignment]
-        a, b, c, out = views
+            a, b, c, out = (stack(matrix, self._problem.batch) for matrix in views)
+        else:
+            a, b, c, out = views
         a, b = (
             a.swapaxes(-1, -2) if self._problem.trans_a else a,
             b.swapaxes(-1, -2) if self._problem.trans_b else b,

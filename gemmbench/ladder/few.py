@@ -29,7 +29,7 @@ def _lacks(device: DeviceFacts, dtype: str) -> str:
 
 
 def _compiled_for(dtype: str) -> tuple[str, ...]:
-    """The -D options of a data type; passes that only move elements take half for what any device has."""
+    """The -D options of a data type: half is what memory holds, and sums are float."""
     return ("-DREAL_float", HALF_STORED) if dtype == "half" else (f"-DREAL_{dtype}",)
 
 

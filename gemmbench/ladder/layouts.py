@@ -16,8 +16,8 @@ from dataclasses import replace
 from gemmbench.ladder.variant import (
     PAD,
     TRANSPOSE,
-    Formula,
     Pass,
+    Values,
     Variant,
     pad,
     round_up,
@@ -99,7 +99,10 @@ def _with_copy(variant: Variant, name: str, itemsize: int) -> Variant:
     rows, columns, ld = _OPERANDS[name]
     copy, stored = f"{name}N", f"{ld}_stored"
     tight = ld in variant.without  # the kernel counts on rows without gaps
-    pitch: Formula = lambda v: v[columns] if tight else round_up(v[columns], _PITCH)  # noqa: E731
+
+    def pitch(v: Values) -> int:
+        return v[columns] if tight else round_up(v[columns], _PITCH)
+
     made = transpose_bytes if itemsize == 1 and not tight else transpose_tall
     return replace(
         variant,

@@ -19,12 +19,6 @@
  *
  * With STORED_half operands are half in memory and float everywhere else: what OpenCL C does on any device. */
 #include "common.clh"
-#ifdef STORED_half /* REAL is what passes that only move elements take: ushort */
-#undef REAL
-#undef SCALAR
-#define REAL float
-#define SCALAR float
-#endif
 
 #if !defined(BM) || !defined(BN) || !defined(BK) || !defined(TM) || !defined(TN)
 #error "BM, BN, BK, TM and TN must be defined"
@@ -61,40 +55,7 @@
 #endif
 #define LOCAL_ELEMENTS (SUMS * ROUND > TILES ? SUMS * ROUND : TILES)
 
-#ifdef STORED_half
-#define STORED half
-static inline REAL get(__global const STORED *from) { return vload_half(0, from); }
-static inline void put(REAL value, __global STORED *to) { vstore_half(value, 0, to); }
-static inline VECTOR get_vector(__global const STORED *from)
-{
-    const CAT(ushort, WIDTH) bits = *(__global const CAT(ushort, WIDTH) *)from;
-    return CAT(vload_half, WIDTH)(0, (const half *)&bits);
-}
-static inline void put_vector(VECTOR values, __global STORED *to)
-{
-    CAT(ushort, WIDTH) bits;
-    CAT(vstore_half, WIDTH)(values, 0, (half *)&bits);
-    *(__global CAT(ushort, WIDTH) *)to = bits;
-}
-#else
-#define STORED REAL
-static inline REAL get(__global const STORED *from) { return *from; }
-static inline void put(REAL value, __global STORED *to) { *to = value; }
-static inline VECTOR get_vector(__global const STORED *from) { return *(__global const VECTOR *)from; }
-static inline void put_vector(VECTOR values, __global STORED *to) { *(__global VECTOR *)to = values; }
-#endif
-
-/* A vector of which `left` elements may be read, zeros for the others. `whole`: all of them, or none at all. */
-static inline VECTOR fetched(__global const STORED *from, int left, int whole)
-{
-    if (whole)
-        return left > 0 ? get_vector(from) : (VECTOR)(0);
-    REAL lanes[WIDTH];
-    #pragma unroll
-    for (int i = 0; i < WIDTH; i++)
-        lanes[i] = i < left ? get(from + i) : 0;
-    return CAT(vload, WIDTH)(0, lanes);
-}
+#include "stored.clh"
 
 static inline void store(__global STORED *c, VECTOR sums, int left, int aligned, SCALAR alpha, SCALAR beta)
 {

@@ -26,12 +26,6 @@
  * Rows that do not begin and end where vectors do are read by elements (`thin_ragged`). With STORED_half operands are
  * half in memory and float everywhere else. */
 #include "common.clh"
-#ifdef STORED_half /* REAL is what passes that only move elements take: ushort */
-#undef REAL
-#undef SCALAR
-#define REAL float
-#define SCALAR float
-#endif
 
 #if !defined(COLUMNS) || !defined(THIN) || !defined(WIDTH) || !defined(LX) || !defined(LY) || !defined(DEEP)
 #error "COLUMNS, THIN, WIDTH, LX, LY and DEEP must be defined"
@@ -44,33 +38,7 @@
 #define ITEMS (LX * LY)
 #define MOST 4096 /* elements of local memory for sums, where a round of them takes no more */
 
-#ifdef STORED_half
-#define STORED half
-static inline REAL get(__global const STORED *from) { return vload_half(0, from); }
-static inline void put(REAL value, __global STORED *to) { vstore_half(value, 0, to); }
-static inline VECTOR get_vector(__global const STORED *from)
-{
-    const CAT(ushort, WIDTH) bits = *(__global const CAT(ushort, WIDTH) *)from;
-    return CAT(vload_half, WIDTH)(0, (const half *)&bits);
-}
-#else
-#define STORED REAL
-static inline REAL get(__global const STORED *from) { return *from; }
-static inline void put(REAL value, __global STORED *to) { *to = value; }
-static inline VECTOR get_vector(__global const STORED *from) { return *(__global const VECTOR *)from; }
-#endif
-
-/* A vector of which `left` elements may be read, zeros for the others. `whole`: all of them, or none at all. */
-static inline VECTOR fetched(__global const STORED *from, int left, int whole)
-{
-    if (whole)
-        return left > 0 ? get_vector(from) : (VECTOR)(0);
-    REAL lanes[WIDTH];
-    #pragma unroll
-    for (int i = 0; i < WIDTH; i++)
-        lanes[i] = i < left ? get(from + i) : 0;
-    return CAT(vload, WIDTH)(0, lanes);
-}
+#include "stored.clh"
 
 /* One element of C, or of a part's share of it. */
 static inline void store(REAL sum, int row, int column, int m, int n, int part, int parts, SCALAR alpha, SCALAR beta,

@@ -52,8 +52,7 @@ def test_a_kernel_that_does_not_step_through_the_batch_is_wrong_and_told_why(
     first: DeviceFacts, line: str, planted: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = kernel_files.source
-    broken = lambda *file: source(*file).replace(line, planted)  # noqa: E731
-    monkeypatch.setattr(runtime_module, "source", broken)
+    monkeypatch.setattr(runtime_module, "source", lambda *file: source(*file).replace(line, planted))
     row = measured(first, GemmExecutor(Runtime(first)), "naive", Gemm(5, 4, 3, batch=4))
     assert row.status == "wrong"
     assert "in problem " in row.reason
