@@ -25,6 +25,7 @@ from matplotlib.offsetbox import AnnotationBbox, HPacker, TextArea
 from matplotlib.ticker import LogLocator, NullFormatter, NullLocator
 from PIL import Image
 
+from gemmbench import UsageError
 from gemmbench.charts import SUFFIXES
 from gemmbench.model import units
 from gemmbench.model.device import HOST
@@ -78,7 +79,7 @@ _METADATA: dict[str, dict[str, None]] = {
 }
 
 
-class ChartError(Exception):
+class ChartError(UsageError):
     """A chart that cannot be drawn; the message is one sentence for the user."""
 
 

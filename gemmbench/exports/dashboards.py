@@ -20,7 +20,7 @@ from typing import Any
 from gemmbench.exports.records import Series, labels, rate_of, series, standing
 from gemmbench.model.row import Row, moment
 from gemmbench.model.run_file import Run
-from gemmbench.model.units import GIGA, clean, number
+from gemmbench.model.units import GIGA, by_key, clean, number
 from gemmbench.stats import rates
 from gemmbench.stats.intervals import Interval
 from gemmbench.stats.rates import work as work_of
@@ -227,10 +227,11 @@ def openmetrics(run: Run) -> str:
 
     The label ``run`` is the name of the saved file, so that several runs can be collected together.
     """
-    families: dict[Family, list[str]] = {}
-    for family, names, value in _samples(run):
-        if math.isfinite(value):
-            families.setdefault(family, []).append(f"{family.name}{_labelled(names)} {value!r}")
+    families = by_key(
+        (family, f"{family.name}{_labelled(names)} {value!r}")
+        for family, names, value in _samples(run)
+        if math.isfinite(value)
+    )
     lines = []
     for family, values in families.items():
         unit = [f"# UNIT {family.name} {family.unit}"] if family.unit else []

@@ -14,6 +14,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from gemmbench import UsageError
 from gemmbench.gemm.reference import BatchReference, Reference
 from gemmbench.gemm.verify import GUARD, poison, random_operands, transposed, widened
 from gemmbench.ladder.variant import Layout
@@ -28,7 +29,7 @@ from gemmbench.model.units import reason_of
 _ARCHIVE = b"PK\x03\x04"  # how a .npz file begins
 
 
-class OperandError(ValueError):
+class OperandError(UsageError, ValueError):
     """A matrix file that cannot be used; the message is for the user."""
 
 

@@ -24,6 +24,7 @@ from typing import IO, Any, Protocol, TypeVar, cast
 
 import msgspec
 
+from gemmbench import UsageError
 from gemmbench.measure.conditions import Monitor
 from gemmbench.measure.sampling import Sampled, Window
 from gemmbench.model import instrument
@@ -105,7 +106,7 @@ class Conductor(Protocol):
         """Verify a case and leave the sampling to the caller, who has others beside it."""
 
 
-class WorkerError(Exception):
+class WorkerError(UsageError):
     """The child could not list the devices; the message is for the user."""
 
 

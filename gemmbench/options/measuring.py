@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from gemmbench import UsageError, exports, ladder
 from gemmbench.gemm import lowering, protocols
-from gemmbench.gemm.operands import OperandError, read_header
-from gemmbench.gemm.workloads import MOST_PROBLEMS, PROMPT, SETS, Shape, ShapeFileError, merged, read_shapes
+from gemmbench.gemm.operands import read_header
+from gemmbench.gemm.workloads import MOST_PROBLEMS, PROMPT, SETS, Shape, merged, read_shapes
 from gemmbench.ladder.layouts import laid_out
 from gemmbench.ladder.variant import Variant
 from gemmbench.measure.host import cores
@@ -650,10 +650,7 @@ class Workloads(Ladder):
             for shape in SETS[name].shapes(self.batch, self.prompt)
         ]
         if self.file:
-            try:
-                shapes += read_shapes(self.file, self.trans_a, self.trans_b)
-            except ShapeFileError as error:
-                raise UsageError(str(error)) from None
+            shapes += read_shapes(self.file, self.trans_a, self.trans_b)
         return merged(shapes)
 
     def _transposed(self, shape: Shape) -> tuple[bool, bool]:
@@ -773,10 +770,7 @@ class Gemm(Ladder, Sustaining):
             if path is None:
                 continue
             path = path.absolute()
-            try:
-                header = read_header(str(path))
-            except OperandError as error:
-                raise UsageError(str(error)) from None
+            header = read_header(str(path))
             if dtype is not None and dtype[0] != header.dtype:
                 raise UsageError(f"{path} holds {header.dtype}, but {dtype[1]} holds {dtype[0]}")
             dtype = (header.dtype, path)

@@ -27,7 +27,7 @@ from gemmbench.charts.pane import (
 from gemmbench.model import units
 from gemmbench.model.device import HOST
 from gemmbench.model.row import Row
-from gemmbench.model.units import clean, listed
+from gemmbench.model.units import by_key, clean, listed
 from gemmbench.regress.compare import Comparison, Line
 from gemmbench.regress.compare_table import full_name, sentence
 from gemmbench.regress.history import History, Track
@@ -50,10 +50,11 @@ def ratios(comparison: Comparison) -> list[Pane]:
 
     Where there are more rows than a page holds, those that are the same go first.
     """
-    groups: dict[int, list[Line]] = {}
-    for line in comparison.lines:
-        if line.judgement and line.judgement.low > 0 and line.judgement.high < 1e6:
-            groups.setdefault(line.key[1], []).append(line)
+    groups = by_key(
+        (line.key[1], line)
+        for line in comparison.lines
+        if line.judgement and line.judgement.low > 0 and line.judgement.high < 1e6
+    )
     panes = []
     for device in sorted(groups, key=lambda device: (device == HOST, device)):
         lines = groups[device]

@@ -12,7 +12,7 @@ from rich.console import RenderableType
 from gemmbench.model import units
 from gemmbench.model.device import HOST
 from gemmbench.model.row import Row
-from gemmbench.model.units import clean, clean_lines, listed
+from gemmbench.model.units import by_key, clean, clean_lines, listed
 from gemmbench.regress.compare import Comparison, Line
 from gemmbench.regress.verdict import VERDICTS, Verdict
 from gemmbench.report.notes import places, shape
@@ -58,9 +58,7 @@ def sheets(comparison: Comparison, every: bool = False) -> list[Sheet]:
     """One table for each device, the remarks and the conclusion below the last."""
     hidden = not every and len(comparison.lines) > _MANY
     names = _names(comparison.lines)
-    groups: dict[int, list[Line]] = {}
-    for line in comparison.lines:
-        groups.setdefault(line.key[1], []).append(line)
+    groups = by_key((line.key[1], line) for line in comparison.lines)
     devices = sorted(groups, key=lambda device: (device == HOST, device))
     every_sheet = (_sheet(comparison, groups[device], names, hidden) for device in devices)
     shown = [sheet for sheet in every_sheet if sheet.rows or sheet.notes]
@@ -164,19 +162,15 @@ def _one_sided(lines: Sequence[Line], names: Mapping[int, str]) -> list[Note]:
 
 def _reasons(lines: Sequence[Line], names: Mapping[int, str]) -> list[Note]:
     """Why rows are broken, inconclusive and so on, those of one reason together."""
-    groups: dict[tuple[Verdict, str], list[Line]] = {}
-    for line in lines:
-        if line.reason:
-            groups.setdefault((line.verdict, clean_lines(line.reason)), []).append(line)
+    groups = by_key(((line.verdict, clean_lines(line.reason)), line) for line in lines if line.reason)
     order = list(VERDICTS)
     notes = []
     for verdict, reason in sorted(groups, key=lambda group: order.index(group[0])):
         where = _places(groups[verdict, reason], names)
         notes.append(Note(verdict, f"{where}: {reason}", STYLES[verdict]))
-    changes: dict[str, list[Line]] = {}
-    for line in lines:
-        if line.resources and line.verdict != "changed":
-            changes.setdefault(clean(line.resources), []).append(line)
+    changes = by_key(
+        (clean(line.resources), line) for line in lines if line.resources and line.verdict != "changed"
+    )
     notes += [
         Note("resources", f"{_places(group, names)}: {text}", "yellow") for text, group in changes.items()
     ]
@@ -239,9 +233,7 @@ def where(row: Row) -> str:
 
 def _names(lines: Sequence[Line]) -> dict[int, str]:
     """Each line's place, with its parameters where variant and size alone do not tell it from another."""
-    alike: dict[tuple[object, ...], list[Line]] = {}
-    for line in lines:
-        alike.setdefault((line.key[1], line.row.title, line.row.dtype, where(line.row)), []).append(line)
+    alike = by_key(((line.key[1], line.row.title, line.row.dtype, where(line.row)), line) for line in lines)
     names = {}
     for (*_, size), group in alike.items():
         for line in group:

@@ -10,7 +10,7 @@ from statistics import geometric_mean
 from gemmbench.model.device import HOST
 from gemmbench.model.row import Problem, Row
 from gemmbench.model.run_file import Run
-from gemmbench.model.units import listed
+from gemmbench.model.units import by_key, listed
 from gemmbench.stats import rates
 from gemmbench.stats.intervals import Interval
 
@@ -113,9 +113,7 @@ def series(
         size_of: a row's size, or whatever number its series are to be sorted by.
         order: variants in the order of the ladder; others follow as they come, the host's own last.
     """
-    variants: dict[tuple[int, str], list[Row]] = {}
-    for row in sorted(rows, key=size_of):
-        variants.setdefault((row.device, row.title), []).append(row)
+    variants = by_key(((row.device, row.title), row) for row in sorted(rows, key=size_of))
     rank = {name: number for number, name in enumerate(order)}
     names = {(row.device, row.title): row.variant for row in rows}
     result = []
@@ -385,11 +383,12 @@ class Contest:
 
 def sides(runs: Iterable[Run]) -> list[Side]:
     """Every device that has a result, by its title, which names the driver: the fastest first."""
-    homes: dict[str, list[tuple[Run, int]]] = {}
-    for run in runs:
-        for device, facts in enumerate(run.header.devices):
-            if any(row.device == device and row.status == "ok" for row in run.rows):
-                homes.setdefault(facts.title, []).append((run, device))
+    homes = by_key(
+        (facts.title, (run, device))
+        for run in runs
+        for device, facts in enumerate(run.header.devices)
+        if any(row.device == device and row.status == "ok" for row in run.rows)
+    )
     every = [Side(title, tuple(each)) for title, each in homes.items()]
     if len(every) < 2:
         return every

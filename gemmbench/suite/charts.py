@@ -33,7 +33,7 @@ from gemmbench.model import units
 from gemmbench.model.device import POWER, DeviceFacts, driver_name
 from gemmbench.model.row import Row, Sustained
 from gemmbench.model.run_file import Run
-from gemmbench.model.units import clean
+from gemmbench.model.units import by_key, clean
 from gemmbench.report.conditions import in_a_sentence, ran_s, slowest
 from gemmbench.report.conditions import rate_of as sustained_rate
 from gemmbench.report.progress import row_label
@@ -86,9 +86,7 @@ def together_panes(runs: Sequence[Run], families: pane.Families) -> list[pane.Pa
     """Two panes for each run, kind, data type and scope: the aggregate rate, and the slowdowns."""
     drawn = []
     for run in runs:
-        groups: dict[tuple[str, str], list[Joint]] = {}
-        for joint in together.joints_of(run):
-            groups.setdefault((joint.row.kind, joint.row.dtype), []).append(joint)
+        groups = by_key(((joint.row.kind, joint.row.dtype), joint) for joint in together.joints_of(run))
         for (kind, _), joints in groups.items():
             if not any(joint.figured for joint in joints):
                 continue
@@ -273,10 +271,7 @@ def best_shape_panes(runs: Sequence[Run], _: Families) -> list[Pane]:
     """A pane for each device and data type that has a search with a rate."""
     made = []
     for run in runs:
-        groups: dict[tuple[int, str], list[Hunt]] = {}
-        for hunt in hunts(run):
-            if hunt.ranked:
-                groups.setdefault((hunt.first.device, hunt.first.dtype), []).append(hunt)
+        groups = by_key(((hunt.first.device, hunt.first.dtype), hunt) for hunt in hunts(run) if hunt.ranked)
         made += [
             Pane(_SHAPES_HEIGHT, partial(_paint_shapes, run=run, group=group, beside=runs))
             for group in groups.values()
@@ -541,11 +536,11 @@ def _paint_steps(axes: Axes, title: str, dtype: str, known: Architecture, marks:
 
 def _by_step(known: Architecture, marks: Sequence[Mark]) -> dict[int, list[Mark]]:
     """Kernels by the work-items in flight that their registers leave, fewest registers first."""
-    steps: dict[int, list[Mark]] = {}
-    for mark in sorted(marks, key=lambda mark: mark.registers or 0):
-        if mark.registers:
-            steps.setdefault(known.in_flight(mark.registers), []).append(mark)
-    return steps
+    return by_key(
+        (known.in_flight(mark.registers), mark)
+        for mark in sorted(marks, key=lambda mark: mark.registers or 0)
+        if mark.registers
+    )
 
 
 def _words(mark: Mark, items: int) -> str:

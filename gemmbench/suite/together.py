@@ -22,7 +22,7 @@ from gemmbench.model.device import HOST, DeviceFacts
 from gemmbench.model.instrument import NotMeasuredError
 from gemmbench.model.row import Energy, Row, RowKey
 from gemmbench.model.run_file import Run
-from gemmbench.model.units import clean
+from gemmbench.model.units import by_key, clean
 from gemmbench.probes import peak_table
 from gemmbench.report import notes
 from gemmbench.report.notes import shape
@@ -422,9 +422,7 @@ def sheets(run: Run, scope: str, order: Sequence[str] = (), verbose: bool = Fals
     """
     scope = rates.view_scope(run) if scope == "all" else scope
     rank = {name: position for position, name in enumerate(order)}
-    groups: dict[tuple[str, str], list[Joint]] = {}
-    for joint in joints_of(run):
-        groups.setdefault((joint.row.kind, joint.row.dtype), []).append(joint)
+    groups = by_key(((joint.row.kind, joint.row.dtype), joint) for joint in joints_of(run))
     tables = []
     for joints in groups.values():
         joints.sort(key=lambda joint: rank.get(joint.row.variant, len(rank)))
@@ -450,9 +448,7 @@ def unit(row: Row) -> str:
 
 def title(run: Run, positions: Sequence[int]) -> tuple[str, ...]:
     """``2 devices at once``, then each device, those of one name together."""
-    named: dict[str, list[int]] = {}
-    for position in positions:
-        named.setdefault(clean(run.header.devices[position].title), []).append(position)
+    named = by_key((clean(run.header.devices[position].title), position) for position in positions)
     pieces = (f"{', '.join(map(str, numbers))}: {name}" for name, numbers in named.items())
     return (f"{len(positions)} devices at once", *pieces)
 
