@@ -17,6 +17,7 @@ from gemmbench.regress.compare import Comparison, Line
 from gemmbench.regress.verdict import VERDICTS, Verdict
 from gemmbench.report.notes import places, shape
 from gemmbench.report.table import Cell, Note, Sheet, finite, sheet_markdown, stack
+from gemmbench.stats.rates import problem_fields
 
 if TYPE_CHECKING:
     from junitparser import TestCase
@@ -298,8 +299,7 @@ def _dumped(value: object) -> str:
 
 
 def _flat(line: Line) -> dict[str, object]:
-    row, judgement = line.row, line.judgement
-    problem, reference = row.problem, line.reference
+    row, judgement, reference = line.row, line.judgement, line.reference
     return {
         "kind": row.kind,
         "variant": row.variant,
@@ -307,21 +307,12 @@ def _flat(line: Line) -> dict[str, object]:
         "device": line.device,
         "parameters": row.case_parameters,
         "label": row.label,
-        "m": problem.m if problem else None,
-        "n": problem.n if problem else None,
-        "k": problem.k if problem else None,
-        "trans_a": bool(problem.trans_a) if problem else None,
-        "trans_b": bool(problem.trans_b) if problem else None,
-        "alpha": problem.alpha if problem else None,
-        "beta": problem.beta if problem else None,
+        **problem_fields(row.problem, "m", "n", "k", "trans_a", "trans_b", "alpha", "beta"),
         "verdict": line.verdict,
         "reason": line.reason,
         "resources": line.resources,
         "threshold": line.threshold or None,
-        "ratio": judgement.ratio if judgement else None,
-        "low": judgement.low if judgement else None,
-        "high": judgement.high if judgement else None,
-        "floor": judgement.floor if judgement else None,
+        **{name: getattr(judgement, name, None) for name in ("ratio", "low", "high", "floor")},
         "resolution": line.resolution,
         "base_s": line.base_s if reference is None else None,
         "new_s": line.new_s if reference is None else None,

@@ -37,7 +37,7 @@ from gemmbench.regress.gate import Alarms, Carried, Floor, Tolerance, serves
 from gemmbench.regress.verdict import Judgement, Noise, judge
 from gemmbench.report.table import Cell, Note, Sheet, finite, sheet_markdown, stack
 from gemmbench.stats.intervals import Measure, mean
-from gemmbench.stats.rates import work
+from gemmbench.stats.rates import problem_fields, work
 
 SIGNIFICANCE = 0.05
 LEAST = 3  # runs on either side of a change
@@ -440,18 +440,14 @@ def _track(history: History, track: Track) -> dict[str, object]:
 
 
 def _row_fields(track: Track) -> dict[str, object]:
-    row, problem = track.row, track.row.problem
+    row = track.row
     return {
         "kind": row.kind,
         "variant": clean(row.variant),
         "device": clean(track.device),
         "dtype": row.dtype,
         "label": clean(row.label),
-        "m": problem.m if problem else None,
-        "n": problem.n if problem else None,
-        "k": problem.k if problem else None,
-        "trans_a": bool(problem.trans_a) if problem else None,
-        "trans_b": bool(problem.trans_b) if problem else None,
+        **problem_fields(row.problem, "m", "n", "k", "trans_a", "trans_b"),
     }
 
 
