@@ -20,7 +20,7 @@ from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import IO, Any, Protocol, TypeVar, cast
+from typing import IO, Any, Protocol, TypeVar, cast, get_args
 
 import msgspec
 
@@ -564,13 +564,7 @@ def _without_interrupts() -> Iterator[None]:
 
 
 _KINDS: dict[str, type] = {
-    kind.__name__: kind
-    for kind in (
-        *(instrument.Open, instrument.Build, instrument.Prepare, instrument.Verify),
-        *(instrument.AskBatch, instrument.AskLaunches, instrument.Release),
-        *(instrument.Opened, instrument.Built, instrument.Prepared, instrument.Verified),
-        *(instrument.Batch, instrument.Released, instrument.Refusal),
-    )
+    kind.__name__: kind for kind in (*get_args(instrument.Request), *get_args(instrument.Answer))
 }
 
 
