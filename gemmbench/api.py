@@ -315,12 +315,7 @@ def export(runs: Sequence[run_file.Run], path: Path, form: str) -> None:
 
 
 def write_text(path: Path, text: str, inputs: Sequence[Path] = ()) -> None:
-    """Write text into a file at once, so that no reader sees half of it.
-
-    Args:
-        path: it is replaced.
-        text: all of it.
-        inputs: what was read, and must not be replaced.
+    """Write text into a file at once, so that no reader sees half of it; none of the inputs is replaced.
 
     Raises:
         UsageError: it is one of the inputs, or cannot be written; then it is as it was.

@@ -291,12 +291,7 @@ def _of(run: Run, device: DeviceFacts, row: Row) -> Iterator[Shortfall]:
 
 
 def sentence(short: list[Shortfall], report: Report) -> str:
-    """A line that points to `gemmbench doctor`; "" where it has nothing to say of these devices' rates.
-
-    Args:
-        short: at least one.
-        report: what came of the checks.
-    """
+    """A line that points to `gemmbench doctor`; "" where it has nothing to say of these devices' rates."""
     worst = min(short, key=lambda each: each.fraction)
     on_cpu = worst.device.type == "cpu"
     slowing = {check.name for check in CHECKS if check.slows}
@@ -315,13 +310,7 @@ def sentence(short: list[Shortfall], report: Report) -> str:
 
 
 def page(report: Report, devices: Sequence[DeviceFacts], host: str) -> RenderableType:
-    """Every finding with its cost, how it was seen and what to type; then what could not be looked at.
-
-    Args:
-        report: what came of the checks.
-        devices: those that were looked at.
-        host: the processor's name.
-    """
+    """Every finding with its cost, how it was seen and what to type; then what could not be looked at."""
     subjects: list[tuple[int | None, str]] = [(None, f"host  {clean(host)}")]
     subjects += [(device.index, f"{device.index}  {clean(device.title)}") for device in devices]
     parts: list[RenderableType] = []

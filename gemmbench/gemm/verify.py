@@ -168,10 +168,7 @@ def compare_exactly(
 ) -> str:
     """Where an exact answer differs, in words; "" if it does not. NaN differs.
 
-    Args:
-        expected: m x n.
-        got: likewise.
-        tile: rows and columns of C that a work-group computes, where that is known.
+    Both are m x n; `tile` is the rows and columns of C that a work-group computes, where that is known.
     """
     wrong = ~(got.astype(np.float64) == expected)
     if not wrong.any():

@@ -205,10 +205,7 @@ _LONGEST_NAME = 40  # letters
 def read_shapes(path: Path, trans_a: bool = False, trans_b: bool = False) -> tuple[Shape, ...]:
     """The shapes of a file, in its order; one without a name is called after its line: ``shapes.csv:2``.
 
-    Args:
-        path: of the file.
-        trans_a: whether A is stored transposed where the file does not say.
-        trans_b: likewise B.
+    `trans_a` and `trans_b` say whether A and B are stored transposed where the file does not.
 
     Raises:
         UsageError: it cannot be read, a column is missing or not known, a length is not a whole number

@@ -501,12 +501,7 @@ def other_version(make: Maker, former: str) -> tuple[Worker, tuple[DeviceFacts, 
 
 
 def its_device(former: str, device: DeviceFacts, devices: Sequence[DeviceFacts]) -> DeviceFacts:
-    """The device of another version that a device here is held against.
-
-    Args:
-        former: see `Case.former`.
-        device: here.
-        devices: of the other version.
+    """The device of another version (see `Case.former`) that a device here is held against.
 
     Raises:
         NotMeasuredError: it has none.

@@ -115,13 +115,7 @@ def ways(bench: str, device: DeviceFacts) -> tuple[Way, ...]:
 
 
 def candidates(probe: MemoryProbe, device: DeviceFacts, parameters: Parameters) -> tuple[Parameters, ...]:
-    """What is raced for a row: ways to share the work, and vector widths where those are raced too.
-
-    Args:
-        probe: of the row.
-        device: that it runs on.
-        parameters: of the row.
-    """
+    """What is raced for a row: ways to share the work, and vector widths where those are raced too."""
     if probe.kind == "latency":
         return ({},)
     if probe.kind == "transfer":

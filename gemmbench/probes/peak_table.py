@@ -239,12 +239,7 @@ _MATRIX_CHOICES = ("chains", "unroll", "groups")
 
 
 def sheets(run: Run, verbose: bool = False) -> list[Sheet]:
-    """The tables of each device's arithmetic and matrix units.
-
-    Args:
-        run: the run.
-        verbose: also how every race went, form by form.
-    """
+    """The tables of each device's arithmetic and matrix units; if verbose, how every race went."""
     rows = [row for row in run.rows if row.kind == "peak"]
     tables = []
     for device in sorted({row.device for row in rows}):

@@ -40,12 +40,7 @@ _MOST_ANNOTATIONS = 10  # that GitHub shows of one step
 
 
 def table(comparison: Comparison, every: bool = False) -> RenderableType:
-    """A table for each device, then the conclusion.
-
-    Args:
-        comparison: what came out.
-        every: also rows that are the same, where there are many.
-    """
+    """A table for each device, then the conclusion; with `every` also many rows that are the same."""
     return stack(sheets(comparison, every))
 
 
@@ -327,12 +322,8 @@ def _flat(line: Line) -> dict[str, object]:
 def to_github(comparison: Comparison, strict: bool = False, missing_fails: bool = False) -> str:
     """Workflow commands: an error for each regression, warnings for what is open or missing, a notice.
 
-    GitHub shows ten of a kind for a step: what is beyond them is counted in the last.
-
-    Args:
-        comparison: what came out.
-        strict: inconclusive rows are errors, too.
-        missing_fails: rows that were not compared are.
+    GitHub shows ten of a kind for a step: what is beyond them is counted in the last. With `strict`
+    inconclusive rows are errors, with `missing_fails` those that were not compared.
     """
     errors = [line for line in comparison.lines if line.fails]
     errors += [line for line in comparison.lines if strict and line.open]
@@ -372,10 +363,7 @@ _ILLEGAL = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 def to_junit(comparison: Comparison, strict: bool = False, missing_fails: bool = False) -> str:
     """A test for each row: failed, skipped (nothing could be said), or passed.
 
-    Args:
-        comparison: what came out.
-        strict: inconclusive rows fail.
-        missing_fails: rows that were not compared fail.
+    With `strict` inconclusive rows fail, with `missing_fails` those that were not compared.
     """
     from junitparser import JUnitXml, TestSuite  # a tenth of a second, of which no other command has any use
 

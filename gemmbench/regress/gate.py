@@ -166,12 +166,6 @@ def decide(
 
     In plain mode a verdict stands if the control may be as fast as it was, or if the row's ratio to the
     control says the same; otherwise the machine itself has changed, and the verdict is inconclusive.
-
-    Args:
-        suspect: the row.
-        new: its fresh figures.
-        beside: the control's, one for each.
-        noise: the floor.
     """
     if not new:
         return None

@@ -85,12 +85,7 @@ def ceiling(device: DeviceFacts, dtype: str, matrix: bool = False) -> Ceiling | 
     """The ceiling of multiply-adds; None where the driver does not tell enough.
 
     OpenCL tells neither the lanes of a processor nor the clock of its memory: vendors' own queries do, and
-    there are such for NVIDIA's arithmetic units alone.
-
-    Args:
-        device: any.
-        dtype: of the operands.
-        matrix: of matrix units, or of the ordinary ones.
+    there are such for NVIDIA's arithmetic units alone. Of the ordinary units, or of matrix units.
     """
     types: tuple[str, ...] = _MATRIX_TYPES if matrix else _TYPES
     table: Mapping[tuple[int, int], tuple[int, ...]] = _MATRIX if matrix else _MULTIPLY_ADDS

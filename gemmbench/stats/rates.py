@@ -649,7 +649,7 @@ _NONE = (None,) * len(SCOPES)
 
 
 def problem_fields(problem: Problem | None, *names: str) -> dict[str, object]:
-    """Fields of a problem by name; null where there is none. Files of schema 1 have no transpositions."""
+    """Fields of a problem by name; null where there is none; what is not said is not transposed."""
     values = {name: getattr(problem, name, None) for name in names}
     return {name: bool(value) if problem and name[:5] == "trans" else value for name, value in values.items()}
 

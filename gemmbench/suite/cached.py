@@ -261,14 +261,9 @@ class KeptPeaks(_Kept[Row]):
         return tuple(map(recalled, plan))
 
     def keep(self, run: Run, resumed: Collection[RowKey] = (), now: datetime | None = None) -> None:
-        """Keep the believed peaks that a run has measured itself. Better ones stay.
+        """Keep the believed peaks that a run has measured itself: all but `resumed`. Better ones stay.
 
         A peak beside busy programs is none to hold later runs against: such a run's are not kept.
-
-        Args:
-            run: with all its rows.
-            resumed: the keys of those that it did not measure itself.
-            now: replaced in tests.
         """
         if run.header.host.busy >= BUSY_CORES:
             return

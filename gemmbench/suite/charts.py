@@ -42,7 +42,7 @@ from gemmbench.stats.conditions import disturbed, known
 from gemmbench.stats.rates import view_scope
 from gemmbench.suite import together
 from gemmbench.suite.best_shape import Hunt, hunts, rate_of, sentence
-from gemmbench.suite.together import Joint, Part
+from gemmbench.suite.together import Joint
 
 # Markers and what they are called.
 _SHAPES = {
@@ -194,7 +194,8 @@ def _slowdowns(axes: Axes, picture: _Picture) -> None:
             number += 1
             marker = _MARKERS[rank % len(_MARKERS)]
             for index, size in enumerate(picture.sizes):
-                part = _part(by_size.get(size), device)
+                joint = by_size.get(size)
+                part = joint.part(device) if joint else None
                 slowdown = part.slowdown(picture.scope) if part else None
                 if slowdown is None:
                     continue
@@ -229,10 +230,6 @@ def _slowdowns(axes: Axes, picture: _Picture) -> None:
     )
     notes = ["Dotted: an equal share of hardware that the devices divide."] if shares else []
     pane.footnote(axes, [*notes, *(["Intervals too wide to tell anything are not drawn."] if wide else [])])
-
-
-def _part(joint: Joint | None, device: int) -> Part | None:
-    return next((part for part in joint.parts if part.device == device), None) if joint else None
 
 
 def _widened(axes: Axes) -> None:

@@ -307,13 +307,6 @@ class PeakWatch:
     ) -> Generator[Staged, None, tuple[Row, Row | None]]:
         """Hold a row against the peak of its units.
 
-        Args:
-            row: just measured.
-            case: what ran for it.
-            device: that it ran on.
-            policy: of the run.
-            worker: that can run it again.
-
         Returns:
             The row, with a note or as suspect where it is above, and the peak's row if that has risen.
         """

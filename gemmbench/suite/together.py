@@ -301,6 +301,10 @@ class Joint:
         """Positions in the header."""
         return tuple(part.device for part in self.parts)
 
+    def part(self, device: int) -> Part | None:
+        """A device's part, if it has any."""
+        return next((part for part in self.parts if part.device == device), None)
+
     @property
     def figured(self) -> tuple[Part, ...]:
         """The parts with a figure alone and at once; empty if fewer than two have both."""
@@ -524,12 +528,13 @@ def _every_size(run: Run, joints: Sequence[Joint], scope: str) -> Sheet:
         by_size = {where(joint.row): joint for joint in of_variant}
         figured = [by_size[column] for column in columns if column in by_size and by_size[column].figured]
         last = figured[-1] if figured else None
+        slowdowns = (part.slowdown(scope) if last and (part := last.part(each)) else None for each in devices)
         lines.append(
             (
                 Cell(clean(variant)),
                 *(_aggregate(by_size.get(column), scope, best[column]) for column in columns),
                 Cell(_kept(last, scope)),
-                *(Cell(_times(_slowdown_of(last, device, scope))) for device in devices),
+                *(Cell(_times(slowdown)) for slowdown in slowdowns),
             )
         )
     return Sheet(
@@ -555,11 +560,6 @@ def _aggregate(joint: Joint | None, scope: str, best: float | None) -> Cell:
 def _kept(joint: Joint | None, scope: str) -> str:
     total = joint.total(scope) if joint else None
     return units.percent(1 / total.median) if total else "-"
-
-
-def _slowdown_of(joint: Joint | None, device: int, scope: str) -> Interval | None:
-    parts = joint.parts if joint else ()
-    return next((part.slowdown(scope) for part in parts if part.device == device), None)
 
 
 # --- both ---------------------------------------------------------------------------------------------------
