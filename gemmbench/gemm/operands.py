@@ -87,12 +87,8 @@ def launched_batch(
 ) -> Batch:
     """A batch of problems in another manner: see `AskLaunches`.
 
-    Args:
-        seconds: of every problem that was timed apart; of a chain its whole, alone.
-        manner: of the batch.
-        begin: by the monotonic clock.
-        count: of problems.
-        by_wall: they are the wall clock's, whatever was asked for.
+    `seconds` are of every problem that was timed apart, of a chain its whole, alone; `by_wall`: they are the
+    wall clock's, whatever was asked for.
     """
     scope = "host" if by_wall or manner.wall else "device"
     each = {scope: tuple(seconds)} if manner.apart else {}
@@ -102,10 +98,7 @@ def launched_batch(
 def compared(number: int, result: ReferenceArray, first: ReferenceArray) -> list[WrongResult]:
     """How the bits of a result differ from those of the first; nothing if they are the same.
 
-    Args:
-        number: of its problem in the batch.
-        result: C, as contiguous as the first.
-        first: that was verified.
+    The result is as contiguous as the first, which was verified.
     """
     bits, right = result.view(np.uint8), first.view(np.uint8)
     if np.array_equal(bits, right):

@@ -109,12 +109,7 @@ def measured(
 ) -> Stages:
     """Race, check and sample a case, yielding its stages.
 
-    Args:
-        instrument: that does it.
-        case: of a probe.
-        device: that it runs on.
-        policy: budget, precision, least number of batches.
-        known: what earlier rows have shown; None: those of this instrument.
+    `known` is what earlier rows have shown; None: those of this instrument.
 
     Raises:
         NotMeasuredError: there is no rate, and why.

@@ -560,9 +560,7 @@ def parse(text: float | str) -> float:
 def load(path: Path, default: float | None = None) -> Thresholds:
     """Read a file of thresholds.
 
-    Args:
-        path: the file.
-        default: goes before the file's own.
+    `default` goes before the file's own.
 
     Raises:
         ThresholdError: it cannot be read, is no TOML, or a value cannot be taken; the message names file and

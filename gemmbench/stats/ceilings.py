@@ -130,10 +130,7 @@ def most_bytes(device: DeviceFacts) -> Ceiling | None:
 def judged(rate: float, top: Ceiling | None, shown: Callable[[float], str]) -> tuple[str, str]:
     """Why a rate is wrong, and what is to be said of it: "" where nothing is. NaN is wrong.
 
-    Args:
-        rate: operations or bytes per second.
-        top: that it cannot be above; None if not known.
-        shown: a rate with its unit.
+    Rates are operations or bytes per second; `shown` gives one its unit.
     """
     if top is None or rate <= top.per_second:
         return "", ""

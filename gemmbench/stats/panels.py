@@ -170,12 +170,7 @@ def standings(
 ) -> dict[str, Standing]:
     """Each variant's place on a problem, in the order of the rows; the host's own BLAS among them.
 
-    Args:
-        run: any.
-        setting: device and data type.
-        problem: m, n, k.
-        first_rung: the variant that speed-ups are over; "" for none.
-        scope: what is compared; "" for that of the run's own view.
+    Speed-ups are over `first_rung`; without a scope it is that of the run's own view.
     """
     scope = scope or rates.view_scope(run)
     best: dict[str, tuple[Row, rates.Rate | None]] = {}
@@ -423,12 +418,7 @@ def fastest(every: Sequence[Side]) -> list[Contest]:
 
 
 def variants(every: Sequence[Side], order: Sequence[str] = ()) -> list[Contest]:
-    """Each variant that several sides ran, for each type at the largest problem that most of them share.
-
-    Args:
-        every: the sides.
-        order: variants in the order of the ladder.
-    """
+    """Each variant that several sides ran, for each type at the largest problem that most of them share."""
     scope, rank = scope_of(every), {name: number for number, name in enumerate(order)}
     by_type: dict[str, list[list[Contest]]] = {}
     for dtype, problem in _shared(every):

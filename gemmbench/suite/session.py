@@ -201,9 +201,7 @@ class Steps:
     def finished(self, row: Row, is_planned: bool = True) -> Finished:
         """Write a row to the file, and return the event that says so.
 
-        Args:
-            row: any.
-            is_planned: whether it is one of the cases that were counted beforehand.
+        If planned, it is one of the cases that were counted beforehand.
 
         Raises:
             RunFileError: it cannot be written.
