@@ -28,7 +28,7 @@ from gemmbench.exports import records
 from gemmbench.exports import records as exported
 from gemmbench.ladder import families, order_of
 from gemmbench.ladder.own import NAME
-from gemmbench.measure import host
+from gemmbench.measure import machine
 from gemmbench.measure.child import Worker, WorkerError
 from gemmbench.model import run_file
 from gemmbench.model.case import KERNEL
@@ -73,8 +73,8 @@ if TYPE_CHECKING:
     from gemmbench.pages.content import Wanted
     from gemmbench.tune.session import Tuning, TuningOutcome
 
-make_machine = host.default  # replaced in tests
-make_caching_machine = host.caching  # replaced in tests
+make_machine = machine.default  # replaced in tests
+make_caching_machine = machine.caching  # replaced in tests
 make_patient = Machine  # what `doctor` looks at; replaced in tests
 
 # --- results ------------------------------------------------------------------------------------------------
