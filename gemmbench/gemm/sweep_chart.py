@@ -64,12 +64,14 @@ def time(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
 
 def energy(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
     """Joules for one problem over size."""
-    return _panes(runs, families, _energy, _joules)
+    paint = partial(_energy, values=_joules, label="energy for one problem", text=units.joules)
+    return _panes(runs, families, paint, _joules)
 
 
 def efficiency(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
     """GFLOP for each joule over size."""
-    return _panes(runs, families, _efficiency, _per_joule)
+    paint = partial(_energy, values=_per_joule, label="GFLOP/J", text=units.number)
+    return _panes(runs, families, paint, _per_joule)
 
 
 def versus(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
@@ -157,16 +159,9 @@ def _time(box: Box, axes: Axes) -> None:
     missing(axes, box, box.series, status)
 
 
-def _energy(box: Box, axes: Axes) -> None:
-    labels = [*_curves(axes, box, _joules), *_unmeasured(box)]
-    frame(axes, box, "energy for one problem", units.joules, f"{box.dtype}, {_counted(box)}")
-    at_ends(axes, labels, box)
-    missing(axes, box, box.series, _why_no_energy)
-
-
-def _efficiency(box: Box, axes: Axes) -> None:
-    labels = [*_curves(axes, box, _per_joule), *_unmeasured(box)]
-    frame(axes, box, "GFLOP/J", units.number, f"{box.dtype}, {_counted(box)}")
+def _energy(box: Box, axes: Axes, values: Values, label: str, text: Callable[[float], str]) -> None:
+    labels = [*_curves(axes, box, values), *_unmeasured(box)]
+    frame(axes, box, label, text, f"{box.dtype}, {_counted(box)}")
     at_ends(axes, labels, box)
     missing(axes, box, box.series, _why_no_energy)
 

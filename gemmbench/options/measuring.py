@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from gemmbench import UsageError, exports, ladder
 from gemmbench.gemm import lowering, protocols
-from gemmbench.gemm.operands import OperandError, read_header
-from gemmbench.gemm.workloads import MOST_PROBLEMS, PROMPT, SETS, Shape, ShapeFileError, merged, read_shapes
+from gemmbench.gemm.operands import read_header
+from gemmbench.gemm.workloads import MOST_PROBLEMS, PROMPT, SETS, Shape, merged, read_shapes
 from gemmbench.ladder.layouts import laid_out
 from gemmbench.ladder.variant import Variant
 from gemmbench.measure.host import cores
@@ -216,22 +216,17 @@ class Measuring(Options):
         raise NotImplementedError
 
 
-def sustain_option() -> Any:
-    """``--for``."""
-    return option(
+@dataclass(frozen=True, kw_only=True)
+class Sustaining(Measuring):
+    """A measuring command whose fastest row can run on."""
+
+    sustain: float | None = option(
         "Let the fastest row of each device run on for so long: rate, clock, power and temperature over "
         "time, every result compared with the first, bit for bit.",
         Duration(),
         flags=("--for",),
         metavar="10m",
     )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Sustaining(Measuring):
-    """A measuring command whose fastest row can run on."""
-
-    sustain: float | None = sustain_option()
 
     @property
     def sustain_s(self) -> float:
@@ -394,6 +389,7 @@ class Ladder(Measuring):
         if len(self.axes.maths) > 1 and (self.versus or self.concurrent):
             other = "--versus" if self.versus else "--concurrent"
             raise UsageError(f"--math {self.math} takes strict and fast in turn: it goes without {other}")
+        _ = self.shapes
 
     @property
     def policy(self) -> Policy:
@@ -506,10 +502,6 @@ class Sweep(Ladder):
 
     axis: ClassVar[str]  # m with n and k, or k alone
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _ = self.shapes
-
 
 @dataclass(frozen=True, kw_only=True)
 class Square(Sweep):
@@ -584,7 +576,6 @@ class Precision(Ladder):
         super().__post_init__()
         if self.plot and len(self.dtypes) < 2:
             raise UsageError("--plot holds data types against each other; --dtype has only one")
-        _ = self.shapes
 
     @cached_property
     def shapes(self) -> tuple[Shape, ...]:
@@ -629,10 +620,6 @@ class Workloads(Ladder):
     batch: int = option("Images, or sequences, at once.", SIZE, 1)
     prompt: int = option("Tokens of a prompt.", SIZE, PROMPT)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _ = self.shapes
-
     @cached_property
     def set_names(self) -> tuple[str, ...]:
         """The sets, in their own order."""
@@ -650,10 +637,7 @@ class Workloads(Ladder):
             for shape in SETS[name].shapes(self.batch, self.prompt)
         ]
         if self.file:
-            try:
-                shapes += read_shapes(self.file, self.trans_a, self.trans_b)
-            except ShapeFileError as error:
-                raise UsageError(str(error)) from None
+            shapes += read_shapes(self.file, self.trans_a, self.trans_b)
         return merged(shapes)
 
     def _transposed(self, shape: Shape) -> tuple[bool, bool]:
@@ -703,7 +687,6 @@ class Gemm(Ladder, Sustaining):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _ = self.shapes
         if any((self.a, self.b, self.c)):
             if self.dtype not in (None, self._size[3]):
                 raise UsageError(f"the files hold {self._size[3]}, but --dtype is {self.dtype}")
@@ -773,10 +756,7 @@ class Gemm(Ladder, Sustaining):
             if path is None:
                 continue
             path = path.absolute()
-            try:
-                header = read_header(str(path))
-            except OperandError as error:
-                raise UsageError(str(error)) from None
+            header = read_header(str(path))
             if dtype is not None and dtype[0] != header.dtype:
                 raise UsageError(f"{path} holds {header.dtype}, but {dtype[1]} holds {dtype[0]}")
             dtype = (header.dtype, path)
@@ -810,7 +790,29 @@ class Gemm(Ladder, Sustaining):
 
 
 @dataclass(frozen=True, kw_only=True)
-class BestShape(Ladder):
+class Single(Ladder):
+    """Commands that measure a kernel by itself: nothing is held against it, and it has one form."""
+
+    concurrent: bool = hidden(False)
+    cold: bool = hidden(False)
+    energy: bool = hidden(False)
+    baseline: str = hidden("none")
+    versus: str | None = hidden(None)
+    beta: float = hidden(0.0)
+    peak: bool = hidden(False)
+    remeasure: bool = hidden(False)
+
+    def check_single(self, does: str) -> None:
+        """Raises `UsageError` where ``auto`` or a grid is asked for; `does` is the command in a few words."""
+        if ladder.AUTO in self.named:
+            raise UsageError("auto takes another kernel for each problem: name the kernel with --kernel")
+        axes = self.axes
+        if max(len(axes.maths), len(axes.threads), *map(len, axes.grid.values()), 1) > 1:
+            raise UsageError(f"{does}: --param, --math and --threads take one value each")
+
+
+@dataclass(frozen=True, kw_only=True)
+class BestShape(Single):
     """Search the m, n and k of the highest rate: what a device can reach at most.
 
     What others publish as "maximum achievable matmul FLOPS". Squares first, then whatever neighbour is
@@ -855,16 +857,8 @@ class BestShape(Ladder):
         names=names.DTYPES,
     )
     format: str = option(FORMAT, Choice(RUN_FORMATS), "table", shell=True, metavar="FORMAT")
-    concurrent: bool = hidden(False)
-    cold: bool = hidden(False)
-    energy: bool = hidden(False)
-    baseline: str = hidden("none")
-    versus: str | None = hidden(None)
     alpha: float = hidden(1.0)
-    beta: float = hidden(0.0)
     scope: str | None = hidden("device")
-    peak: bool = hidden(False)
-    remeasure: bool = hidden(False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -872,11 +866,7 @@ class BestShape(Ladder):
             raise UsageError(f"--min {self.min} is more than --max {self.max}")
         if (self.step or 1) > self.max:
             raise UsageError(f"--step {self.step} is more than --max {self.max}: there is no such length")
-        if ladder.AUTO in self.named:
-            raise UsageError("auto takes another kernel for each problem: name the kernel with --kernel")
-        axes = self.axes
-        if max(len(axes.maths), len(axes.threads), *map(len, axes.grid.values()), 1) > 1:
-            raise UsageError("best-shape searches shapes: --param, --math and --threads take one value each")
+        self.check_single("best-shape searches shapes")
 
     @property
     def policy(self) -> Policy:
@@ -915,7 +905,7 @@ def first_able(plan: Plan, optional: Collection[str]) -> Plan:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Protocols(Ladder):
+class Protocols(Single):
     """Measure one kernel as other tools do: why a figure is lower than theirs.
 
     One kernel, or a library, at one problem, by gemmbench's own protocol, by that with one thing changed
@@ -953,16 +943,8 @@ class Protocols(Ladder):
         "Say what every protocol does and where it is described, and measure nothing.", shell=True
     )
     format: str = option(FORMAT, Choice(RUN_FORMATS), "table", shell=True, metavar="FORMAT")
-    concurrent: bool = hidden(False)
-    cold: bool = hidden(False)
     state: State = hidden("settled")
-    energy: bool = hidden(False)
-    baseline: str = hidden("none")
-    versus: str | None = hidden(None)
-    beta: float = hidden(0.0)
     scope: str | None = hidden(None)
-    peak: bool = hidden(False)
-    remeasure: bool = hidden(False)
 
     @cached_property
     def variants(self) -> tuple[Variant, ...]:
@@ -976,15 +958,9 @@ class Protocols(Ladder):
             return
         if len(self.variants) != 1 and (self.own or self.kernels != "best"):
             raise UsageError(f"protocols measures one kernel: --kernel names {len(self.variants)}")
-        if self.kernels == ladder.AUTO:
-            raise UsageError("auto takes another kernel for each problem: name the kernel with --kernel")
         if len(self.dtypes) != 1:
             raise UsageError("protocols measures one data type: --dtype names several")
-        axes = self.axes
-        if max(len(axes.maths), len(axes.threads), *map(len, axes.grid.values()), 1) > 1:
-            raise UsageError(
-                "protocols measures one kernel: --param, --math and --threads take one value each"
-            )
+        self.check_single("protocols measures one kernel")
 
     @cached_property
     def names(self) -> tuple[str, ...]:
