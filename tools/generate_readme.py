@@ -93,7 +93,7 @@ class Figure:
 def is_earlier(run: Run, row: Row) -> bool:
     """Whether the kernels of a row had another source than today's entry, or other parameters."""
     ran = rates.what_ran(row)
-    if row.variant == AUTO:
+    if row.variant == AUTO != ran:
         alike = (row.problem, row.dtype)
         return any(is_earlier(run, one) for one in run.rows if one.variant == ran and _case(one) == alike)
     variant = BY_NAME.get(ran)
