@@ -11,6 +11,7 @@ from gemmbench.ladder import BY_NAME, few
 from gemmbench.ladder.variant import Layout, Values
 from gemmbench.model import kernel_files
 from gemmbench.model.case import Skip
+from gemmbench.model.device import DeviceFacts
 from gemmbench.model.problem import Gemm
 from gemmbench.suite.plan import gemm_plan
 from tests.unit.test_gpu_variants import GPU as DEVICE
@@ -55,9 +56,9 @@ def test_forms_keep_the_rules_and_fit_a_group(dtype: str, form: Values) -> None:
 
 
 def test_copies_are_asynchronous_where_a_device_has_them_and_half_is_never_copied() -> None:
-    def chosen(device: object, dtype: str) -> int:
+    def chosen(device: DeviceFacts, dtype: str) -> int:
         preset = SMALL.preset("gpu-nvidia", dtype=dtype)
-        return SMALL.chosen(Gemm(256, 256, 256, dtype), device, preset)["ASYNC"]  # type: ignore[arg-type]
+        return SMALL.chosen(Gemm(256, 256, 256, dtype), device, preset)["ASYNC"]
 
     assert (chosen(GPU, "float"), chosen(GPU, "double"), chosen(GPU, "half")) == (1, 1, 0)
     assert chosen(OLD, "float") == 0
