@@ -90,7 +90,7 @@ def last_level_cache_bytes(root: str = "/sys/devices/system/cpu") -> int | None:
 
 
 def _busy_cores() -> float:
-    """Cores that others keep busy of those that this process may use, over a fifth of a second; 0 where unknown.
+    """Cores that others use of those that this process may use, over a fifth of a second; 0 where unknown.
 
     A threaded BLAS waits for its slowest thread, so that one busy core can cost it a hundredfold.
     """
