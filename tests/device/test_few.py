@@ -19,7 +19,7 @@ from gemmbench.opencl.runtime import Runtime
 from tests.device.conftest import executor
 from tests.device.test_nv_async import copied_plainly
 
-SHAPES = [(33, 35, 64), (16, 7, 32), (5, 66, 4), (1, 1, 0)]
+SHAPES = [(33, 35, 160), (16, 7, 32), (5, 66, 4), (1, 1, 0)]
 
 
 @pytest.fixture(autouse=True)
@@ -46,8 +46,8 @@ def wrong(made: GemmExecutor, name: str, given: Values) -> list[str]:
     [
         ("small", {}),
         ("thin", {}),
-        ("thin", {"AHEAD": 1}),
-        ("thin", {"AHEAD": 1, "COLUMNS": 1, "THIN": 4, "PARTS": 2}),
+        ("thin", {"AHEAD": 1, "KC": 16}),
+        ("thin", {"AHEAD": 1, "COLUMNS": 1, "THIN": 4, "PARTS": 2, "KC": 16}),
     ],
 )
 def test_exact_by_whole_vectors(device: DeviceFacts, name: str, given: Values) -> None:

@@ -243,3 +243,12 @@ def test_two_parts_are_added_up_and_of_half_as_floats() -> None:
         known = {**on(GPU, "thin", problem), "PARTS": 2}
         assert [step.kernel for step in THIN.steps(THIN.values(problem, known))] == ["thin", "thin_sum"]
         assert THIN.temporary_bytes(problem, known)["P"] == 2 * 4 * 256 * 4
+
+
+def test_groups_of_thin_hold_the_small_operand_and_make_whole_rows() -> None:
+    shape = {"LX": 8, "LY": 2, "DEEP": 4, "KC": 1024, "WIDTH": 4, "THIN": 16, "COLUMNS": 1, "AHEAD": 0}
+    assert THIN.local_bytes("float", shape) == 16 * (1024 + 4) * 4
+    assert THIN.local_bytes("float", {**shape, "AHEAD": 1}) == 2 * 16 * (1024 + 4) * 4
+    assert THIN.local_bytes("float", {**shape, "COLUMNS": 0}) == 16 * 16 * 4 * 4
+    known = values("thin", Gemm(8192, 16, 8192))
+    assert few._thin_blocks(known)[0] * known["LY"] * known["DEEP"] == 8192
