@@ -39,7 +39,7 @@ EXPERIMENTS, SAMPLE, BEST = "table of experiments", "sample of square", "sample 
 #   column  what it was measured on      where it is saved; later runs add what the first lacks
 RUNS = (
     ("CPU", "a server CPU (2 cores, AVX-512) under Intel's runtime", ("plots/cpu-intel-square.jsonl",)),
-    ("H200", "an NVIDIA H200", ("plots/h200-square.jsonl",)),
+    ("H200", "an NVIDIA H200", ("plots/h200-square.jsonl", "plots/h200-limit.jsonl")),
 )
 DTYPE = "float"
 TENSOR_RUN, TENSOR_PEAK = "plots/h200-tensor.jsonl", "plots/h200-peak.jsonl"
