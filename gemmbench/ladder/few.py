@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -221,18 +222,39 @@ _LEAST_STEPS = 256  # along k of a part
 
 
 def _shape(*values: int) -> Mapping[str, int]:
-    return dict(zip(("LX", "LY", "DEEP", "KC"), values, strict=True))
+    return dict(zip(("LX", "LY", "DEEP", "KC", "AHEAD"), values, strict=True))
 
 
-_SHAPES: Mapping[tuple[str, int], Mapping[int, Mapping[str, int]]] = {
-    # type, COLUMNS: by THIN    LX   LY DEEP  KC
-    ("float", 0): {1: _shape(8, 128, 8, 256), 4: _shape(32, 8, 2, 256), 16: _shape(32, 4, 2, 256)},
-    ("half", 0): {1: _shape(32, 8, 2, 256), 4: _shape(16, 8, 4, 256), 16: _shape(16, 16, 2, 256)},
-    ("float", 1): {1: _shape(32, 4, 2, 512), 4: _shape(32, 16, 2, 1024), 16: _shape(8, 64, 4, 512)},
-    ("half", 1): {1: _shape(16, 16, 1, 1024), 4: _shape(32, 16, 2, 1024), 16: _shape(8, 64, 4, 1024)},
+_SHAPES: Mapping[tuple[str, bool], Mapping[int, Mapping[str, int]]] = {
+    # type, along k: by THIN           LX   LY DEEP  KC AHEAD
+    ("float", False): {
+        1: _shape(8, 128, 8, 256, 0),
+        4: _shape(32, 8, 2, 256, 0),
+        16: _shape(32, 4, 2, 256, 0),
+    },
+    ("half", False): {
+        1: _shape(32, 8, 2, 256, 0),
+        4: _shape(16, 8, 4, 256, 0),
+        16: _shape(16, 16, 2, 256, 0),
+    },
+    ("float", True): {
+        1: _shape(32, 4, 2, 512, 0),
+        4: _shape(32, 16, 2, 1024, 0),
+        16: _shape(8, 64, 4, 512, 0),
+    },
+    ("half", True): {
+        1: _shape(16, 16, 1, 1024, 0),
+        4: _shape(32, 16, 2, 1024, 0),
+        16: _shape(8, 64, 4, 1024, 0),
+    },
 }
 """How groups are made, by how many sums a work-item keeps at most (docs/small.md); double as float."""
-_WAVES = {0: 4, 1: 1}  # groups for each unit where k is cut into parts, by COLUMNS
+_WAVES = {False: 4, True: 1}  # groups for each unit where k is cut into parts, by whether rows run along k
+
+
+def _along(v: Values) -> bool:
+    """Whether rows of the large operand run along k, as it is stored."""
+    return not v.get("ta", 0) if v["COLUMNS"] else bool(v.get("tb", 0))
 
 
 def _thin_shape(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]:
@@ -243,9 +265,11 @@ def _thin_shape(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]
     by_columns = p.get("COLUMNS", int(problem.n < problem.m))
     few = min(problem.m, problem.n, _THIN)
     kept = p.get("THIN") or next(count for count in _KEPT if count >= few)
-    shapes = _SHAPES["half" if problem.dtype == "half" else "float", by_columns]
+    lies = {"ta": int(problem.trans_a), "tb": int(problem.trans_b), "COLUMNS": by_columns}
+    along = _along(lies)
+    shapes = _SHAPES["half" if problem.dtype == "half" else "float", along]
     shape = shapes[min((each for each in shapes if each >= kept), default=_THIN)]
-    full = {**shape, "AHEAD": 0, **p, "COLUMNS": by_columns, "THIN": kept}
+    full = {**shape, **p, "COLUMNS": by_columns, "THIN": kept}
     itemsize = DTYPES[problem.dtype].itemsize
 
     def is_too_large() -> bool:
@@ -258,16 +282,17 @@ def _thin_shape(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]
         full["KC"] //= 2
     while "LY" not in p and full["LY"] > 1 and is_too_large():
         full["LY"] //= 2
-    groups = problem.batch * max(1, _thin_groups({**full, "m": problem.m, "n": problem.n}))
+    groups = problem.batch * max(1, _thin_groups({**full, **lies, "m": problem.m, "n": problem.n}))
     parts = 1
     if device.type == "gpu" and groups < _BUSY * device.compute_units:
-        parts = round(_WAVES[by_columns] * device.compute_units / groups)
+        parts = round(_WAVES[along] * device.compute_units / groups)
     return {**full, "PARTS": max(1, min(parts, _MOST_PARTS, problem.k // _LEAST_STEPS))}
 
 
 def _thin_tile(v: Values) -> tuple[int, int]:
     """Rows and columns of C of a group."""
-    return (v["LY"] * v["DEEP"], v["THIN"]) if v["COLUMNS"] else (v["THIN"], v["LX"] * v["WIDTH"])
+    long = v["LY"] * v["DEEP"] if _along(v) else v["LX"] * v["WIDTH"]
+    return (long, v["THIN"]) if v["COLUMNS"] else (v["THIN"], long)
 
 
 def _thin_blocks(v: Values) -> tuple[int, int]:
@@ -291,18 +316,23 @@ _MOST_SUMS = 4096  # elements of local memory, as in the kernel
 
 
 def _thin_local(p: Values) -> int:
+    """Elements of local memory, of the larger of both ways in which the large operand may lie."""
     if "LX" not in p or "THIN" not in p:  # a problem has yet to choose
         return 0
-    if p["COLUMNS"]:
-        step, sums = p["LX"] * p["WIDTH"], p["LY"] * p["THIN"] * (p["LX"] + 1)
-        share = p["THIN"] * ((round_up(p["KC"], step) if p["AHEAD"] else p["KC"]) + p["WIDTH"])
-        share *= 1 + p["AHEAD"]
-    else:
-        step, each = p["LY"] * p["DEEP"], p["LX"] * p["LY"] * p["WIDTH"]
-        sums = each * next((rows for rows in (p["THIN"], 8, 4, 2) if rows * each <= _MOST_SUMS), 1)
-        quad = 2 if p["itemsize"] == 8 else 4
-        share = 2 * round_up(p["KC"], step) * (p["THIN"] + (0 if p["THIN"] % quad else quad)) * p["AHEAD"]
-    return max(sums, share) * (2 if p["itemsize"] == 2 else 1)  # half is float there
+    items, most = p["LX"] * p["LY"], 0
+    for step, sums in (
+        (p["LX"] * p["WIDTH"], p["LY"] * p["THIN"] * (p["LX"] + 1)),
+        (p["LY"] * p["DEEP"], items * p["WIDTH"] * _round(p)),
+    ):
+        chunk = round_up(p["KC"], math.lcm(step, p["WIDTH"]))
+        most = max(most, sums, 2 * p["THIN"] * (chunk + p["WIDTH"]))
+    return most * (2 if p["itemsize"] == 2 else 1)  # half is float there
+
+
+def _round(p: Values) -> int:
+    """Rows whose sums meet at once."""
+    each = p["LX"] * p["LY"] * p["WIDTH"]
+    return next((rows for rows in (p["THIN"], 8, 4, 2) if rows * each <= _MOST_SUMS), 1)
 
 
 _MULTIPLY_THIN = multiply(
@@ -315,11 +345,9 @@ _MULTIPLY_THIN = multiply(
 
 
 def _thin_whole(v: Values) -> bool:
-    """Whether vectors fit the rows of what is read by them: A, or B and at times A."""
-    if v["COLUMNS"]:
-        return _whole_rows(v)
-    by_elements = v["AHEAD"] == 1 or v["DEEP"] % v["WIDTH"] != 0  # of A
-    return v["ldb"] % v["WIDTH"] == 0 and (by_elements or _whole_rows(v))
+    """Whether vectors fit the rows of the large operand."""
+    ld = v["lda"] if v["COLUMNS"] else v["ldb"]
+    return ld % v["WIDTH"] == 0 and (not _along(v) or v["k"] % v["WIDTH"] == 0)
 
 
 THIN = Variant(
@@ -344,7 +372,7 @@ THIN = Variant(
         ),
     ),
     parameters={
-        "COLUMNS": Parameter("1: for few columns of C, along A; 0: for few rows, along B", (0, 1), least=0),
+        "COLUMNS": Parameter("1: columns of C are few, A is large; 0: rows are, B is", (0, 1), least=0),
         "THIN": Parameter("rows or columns of C whose sums a work-item keeps", _KEPT),
         "WIDTH": Parameter("elements of a vector: 16 bytes", (2, 4, 8)),
         "LX": Parameter("work-items of a group along rows of the large operand", (8, 16, 32, 64)),
@@ -352,7 +380,7 @@ THIN = Variant(
         "DEEP": Parameter("rows of the large operand that a work-item reads at once", (1, 2, 4, 8)),
         "KC": Parameter("steps along k of the small operand in local memory", (128, 256, 512, 1024)),
         "AHEAD": Parameter(
-            "1: what is needed next is on its way, the small operand in local memory",
+            "1: vectors of the large operand that are needed next are on their way",
             (0, 1),
             least=0,
         ),
@@ -377,6 +405,7 @@ THIN = Variant(
     batches=True,
     edge=lambda p: max(_thin_tile(p)) if "LX" in p else 32,  # a problem has yet to choose
     tile=_thin_tile,
+    either=lambda _: ("A", "B"),
     unfit=lambda problem: (
         "" if min(problem.m, problem.n) <= _THIN else f"thin is for m or n of {_THIN} or less"
     ),

@@ -9,6 +9,7 @@ import pytest
 from gemmbench.gemm.opencl import GemmExecutor
 from gemmbench.gemm.verify import ExactTest
 from gemmbench.ladder import BY_NAME
+from gemmbench.ladder.layouts import laid_out
 from gemmbench.ladder.variant import Layout, Values
 from gemmbench.model import kernel_files
 from gemmbench.model.device import DeviceFacts
@@ -28,14 +29,17 @@ def one_driver(device: DeviceFacts) -> None:
         pytest.skip("one driver is enough")
 
 
-def wrong(made: GemmExecutor, name: str, given: Values) -> list[str]:
-    """What is wrong on shapes whose rows begin and, of A, end where vectors do; with NaN between them."""
-    variant, device = BY_NAME[name], made.runtime.facts
-    parameters = variant.compiled(Gemm(8, 8, 8), device, variant.preset(device.family, given))
+def wrong(made: GemmExecutor, name: str, given: Values, ops: str = "NN") -> list[str]:
+    """What is wrong on shapes whose rows begin and, along k, end where vectors do; with NaN between them."""
+    transposed = {"trans_a": ops[0] == "T", "trans_b": ops[1] == "T"}
+    like = Gemm(8, 8, 8, **transposed)
+    variant, device = laid_out(BY_NAME[name], like), made.runtime.facts
+    parameters = variant.compiled(like, device, variant.preset(device.family, given))
     bind = partial(made.bind, variant, parameters, made.programs(variant, "float", parameters))
     errors = []
     for m, n, k in SHAPES:
-        test = ExactTest.of(Gemm(m, n, k, "float", 2.0, -1.0), Layout(k + 8, -n % 4 + n + 4, -n % 4 + n + 4))
+        problem = Gemm(m, n, k, "float", 2.0, -1.0, **transposed)
+        test = ExactTest.of(problem, Layout(*(-each % 4 + each + 4 for each in problem.tight)))
         errors.append(test.error(made._result(test, bind)))
     return errors
 
@@ -49,8 +53,9 @@ def wrong(made: GemmExecutor, name: str, given: Values) -> list[str]:
         ("thin", {"AHEAD": 1, "COLUMNS": 1, "THIN": 4, "PARTS": 2}),
     ],
 )
-def test_exact_by_whole_vectors(device: DeviceFacts, name: str, given: Values) -> None:
-    assert wrong(executor(device), name, given) == len(SHAPES) * [""]
+@pytest.mark.parametrize("ops", ["NN", "NT", "TN", "TT"])
+def test_exact_by_whole_vectors(device: DeviceFacts, name: str, given: Values, ops: str) -> None:
+    assert wrong(executor(device), name, given, ops) == len(SHAPES) * [""]
 
 
 def test_exact_with_copies_without_registers(device: DeviceFacts, monkeypatch: pytest.MonkeyPatch) -> None:

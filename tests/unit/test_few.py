@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from gemmbench.ladder import BY_NAME, few
+from gemmbench.ladder.layouts import laid_out
 from gemmbench.ladder.variant import Layout, Values
 from gemmbench.model import kernel_files
 from gemmbench.model.case import Skip
@@ -77,9 +78,11 @@ def test_given_parameters_stay_and_the_others_follow() -> None:
         ("small", Gemm(64, 63, 64), Layout(64, 64, 63), "small"),  # what a vector holds past n is no column
         ("small", Gemm(64, 63, 64), None, "small_ragged"),
         ("small", Gemm(64, 64, 63), Layout(64, 64, 64), "small_ragged"),  # past k it would be part of a sum
-        ("thin", Gemm(4, 64, 63), None, "thin"),  # two steps of A at a time, by elements
-        ("thin", Gemm(1, 64, 63), None, "thin_ragged"),  # eight, by vectors
+        ("thin", Gemm(4, 64, 63), None, "thin"),  # the small operand's vectors tell themselves
         ("thin", Gemm(4, 63, 64), None, "thin_ragged"),
+        ("thin", Gemm(4, 63, 64, trans_b=True), None, "thin"),
+        ("thin", Gemm(4, 64, 63, trans_b=True), Layout(64, 64, 64), "thin_ragged"),
+        ("thin", Gemm(64, 4, 63, trans_a=True), None, "thin"),
         ("thin", Gemm(64, 3, 64), None, "thin"),
         ("thin", Gemm(64, 4, 63), Layout(64, 4, 4), "thin_ragged"),
     ],
@@ -129,6 +132,25 @@ def test_the_larger_operand_goes_past(problem: Gemm, columns: int, kept: int) ->
     )
 
 
+@pytest.mark.parametrize(
+    ("problem", "along"),
+    [
+        (Gemm(16, 8192, 8192), False),
+        (Gemm(16, 8192, 8192, trans_a=True, trans_b=True), True),
+        (Gemm(8192, 16, 8192, trans_b=True), True),
+        (Gemm(8192, 16, 8192, trans_a=True), False),
+    ],
+)
+def test_operands_are_read_as_they_are_stored(problem: Gemm, along: bool) -> None:
+    """In one launch, with groups for how the large operand lies."""
+    known = values("thin", problem)
+    laid = laid_out(THIN, problem)
+    assert [step.kernel for step in laid.steps(known)] in (["thin"], ["thin", "thin_sum"])
+    assert few._along(known) == along
+    long = few._thin_tile(known)[0 if known["COLUMNS"] else 1]
+    assert long == (known["LY"] * known["DEEP"] if along else known["LX"] * known["WIDTH"])
+
+
 def test_a_few_groups_share_k_and_their_sums_are_added_up() -> None:
     known = values("thin", Gemm(4, 256, 65536))
     assert known["PARTS"] > 8
@@ -144,8 +166,8 @@ DEPTHS = sorted({*re.findall(r"const int depth = (.+);", kernel_files.raw("gemm/
 @pytest.mark.parametrize("parts", [1, 2, 3, 64])
 @pytest.mark.parametrize("k", [0, 1, 7, 8, 100, 4096])
 def test_the_parts_have_every_step_along_k_once(k: int, parts: int, depth: str) -> None:
-    assert len(DEPTHS) == 3
-    each = eval(depth.replace("/", "//"), {"k": k, "parts": parts, "DEEP": 4, "STEP": 128, "KC": 256})
+    assert len(DEPTHS) == 1
+    each = eval(depth.replace("/", "//"), {"k": k, "parts": parts, "UNIT": 128})
     assert [p for part in range(parts) for p in range(part * each, min(part * each + each, k))] == list(
         range(k)
     )
