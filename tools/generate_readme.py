@@ -21,7 +21,7 @@ from gemmbench.ladder import AUTO, BY_NAME, VARIANTS
 from gemmbench.ladder.variant import Variant
 from gemmbench.model import units
 from gemmbench.model.device import HOST
-from gemmbench.model.row import Row
+from gemmbench.model.row import CHAIN, Row
 from gemmbench.model.run_file import Run, load
 from gemmbench.stats import panels, rates
 from gemmbench.suite.auto import CHOOSABLE
@@ -286,6 +286,39 @@ def beside(run: Run, path: str, names: Sequence[str], libraries: Sequence[str] =
     known = ", ".join(f"{dtype} {units.number(top.rate / TERA)}" for dtype, top in peaks.items() if top)
     about = f"One run (`{path}`); kernels were measured one after the other."
     return "\n".join([*lines, *_below(f"{about} Peaks measured in it: {known}." if known else about)])
+
+
+def few(run: Run, path: str) -> str:
+    """Small, thin and batched products beside cuBLAS, microseconds a call.
+
+    Args:
+        run: of `workloads`, with cuBLAS' rows.
+        path: where it is saved, for the line below the table.
+    """
+    libraries = {row.problem: row for row in run.rows if row.variant == "cublas" and row.status == "ok"}
+
+    def took(row: Row | None, scope: str) -> float | None:
+        reached = rates.rate(row, scope) if row else None
+        return rates.flops_of(row) / reached.median if row and reached else None
+
+    def cell(value: float | None, scale: float = 1e6) -> str:
+        return units.number(value * scale) if value else ""
+
+    titles = ("kernel, us", "in a chain, us", "cuBLAS, us", "of cuBLAS' rate", "GB/s, kernel")
+    lines = [f"| | | {' | '.join(titles)} |", f"|---|---|{'--:|' * len(titles)}"]
+    for row in run.rows:
+        if row.problem is None or row.variant not in ("small", "thin") or row.status != "ok":
+            continue
+        kernel, library = took(row, "kernel"), took(libraries.get(row.problem), "device")
+        ratio = units.percent(library / kernel) if library and kernel else ""
+        rate = cell(rates.gemm_of(row).operand_bytes / kernel, 1e-9) if kernel else ""
+        cells = [cell(kernel), cell(took(row, CHAIN)), cell(library), ratio, rate]
+        lines.append(f"| {row.label} | `{row.variant}` | {' | '.join(cells)} |")
+    about = (
+        f"Medians of one run (`{path}`) on an {run.header.devices[0].name}; cuBLAS' calls are a CUDA graph. Operands that "
+        "fit the cache stay in it."
+    )
+    return "\n".join([*lines, *_below(about)])
 
 
 def states(settled: Run, burst: Run) -> str:

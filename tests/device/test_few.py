@@ -44,16 +44,20 @@ def wrong(made: GemmExecutor, name: str, given: Values, ops: str = "NN") -> list
     return errors
 
 
+COLUMNS = {"AHEAD": 1, "COLUMNS": 1, "THIN": 4, "PARTS": 2}
+
+
 @pytest.mark.parametrize(
-    ("name", "given"),
+    ("name", "given", "ops"),
     [
-        ("small", {}),
-        ("thin", {}),
-        ("thin", {"AHEAD": 1}),
-        ("thin", {"AHEAD": 1, "COLUMNS": 1, "THIN": 4, "PARTS": 2}),
+        ("small", {}, "NN"),
+        ("thin", {}, "NN"),
+        ("thin", {}, "NT"),
+        ("thin", {"AHEAD": 1}, "TN"),
+        ("thin", COLUMNS, "NN"),
+        ("thin", COLUMNS, "TT"),
     ],
 )
-@pytest.mark.parametrize("ops", ["NN", "NT", "TN", "TT"])
 def test_exact_by_whole_vectors(device: DeviceFacts, name: str, given: Values, ops: str) -> None:
     assert wrong(executor(device), name, given, ops) == len(SHAPES) * [""]
 
