@@ -22,24 +22,21 @@ from typing import TYPE_CHECKING, Any, ClassVar, TextIO, TypeVar, cast
 from rich.console import Console
 
 from gemmbench import NothingMeasured, UsageError, exports
-from gemmbench.doctor.checks import Report, examine
-from gemmbench.doctor.finding import Finding
-from gemmbench.doctor.machine import Machine
-from gemmbench.doctor.shortfall import sentence, shortfalls
+from gemmbench.doctor.checks import Report, examine, sentence, shortfalls
+from gemmbench.doctor.machine import Finding, Machine
+from gemmbench.exports import records
 from gemmbench.exports import records as exported
-from gemmbench.exports import schemas
 from gemmbench.ladder import families, order_of
 from gemmbench.ladder.own import NAME
-from gemmbench.measure import machine
+from gemmbench.measure import host
 from gemmbench.measure.child import Worker, WorkerError
 from gemmbench.model import run_file
 from gemmbench.model.case import KERNEL
 from gemmbench.model.device import BUSY_CORES, DeviceFacts, HostFacts
 from gemmbench.model.kernel_files import SCAFFOLD, raw
 from gemmbench.model.units import clean, reason_of
-from gemmbench.options import comparing, measuring, reporting
-from gemmbench.options.bundling import Bundle
-from gemmbench.options.comparing import Tune
+from gemmbench.options import comparing, measuring
+from gemmbench.options.comparing import Bundle, Doctor, Tune
 from gemmbench.options.declare import (
     Options,
     build,
@@ -51,13 +48,12 @@ from gemmbench.options.declare import (
     command_line,
     specs,
 )
-from gemmbench.options.doctoring import Doctor
 from gemmbench.options.measuring import Measuring
 from gemmbench.regress import check as checking
 from gemmbench.regress import compare as comparisons
 from gemmbench.regress import compare_table as compare_pages
 from gemmbench.regress import history as histories
-from gemmbench.regress import history_table as history_pages
+from gemmbench.regress import history as history_pages
 from gemmbench.regress.baseline import Basis
 from gemmbench.regress.check import CheckOutcome
 from gemmbench.regress.compare import Line
@@ -66,7 +62,7 @@ from gemmbench.report.progress import Progress, row_label
 from gemmbench.suite import run as suite
 from gemmbench.suite.plan import select
 from gemmbench.suite.run import Measurement, Outcome, user_errors
-from gemmbench.suite.together_table import alone, joints_of
+from gemmbench.suite.together import alone, joints_of
 from gemmbench.tune.result import Result, result
 from gemmbench.views import show as show_table
 
@@ -77,8 +73,8 @@ if TYPE_CHECKING:
     from gemmbench.pages.content import Wanted
     from gemmbench.tune.session import Tuning, TuningOutcome
 
-make_machine = machine.default  # replaced in tests
-make_caching_machine = machine.caching  # replaced in tests
+make_machine = host.default  # replaced in tests
+make_caching_machine = host.caching  # replaced in tests
 make_patient = Machine  # what `doctor` looks at; replaced in tests
 
 # --- results ------------------------------------------------------------------------------------------------
@@ -365,9 +361,9 @@ def schema(name: str) -> dict[str, Any]:
     Raises:
         UsageError: there is no such schema.
     """
-    if name not in schemas.NAMES:
-        raise UsageError(f"unknown schema {name!r}; there are {', '.join(schemas.NAMES)}")
-    return schemas.schema(name)
+    if name not in records.NAMES:
+        raise UsageError(f"unknown schema {name!r}; there are {', '.join(records.NAMES)}")
+    return records.schema(name)
 
 
 def devices() -> list[DeviceFacts]:
@@ -788,7 +784,7 @@ def comparison_of(job: checking.Job, outcome: CheckOutcome) -> Comparison:
 _MANY = 3  # runs, whose charts take a while
 
 
-@_takes(reporting.Report)
+@_takes(comparing.Report)
 def report(*runs: Source, **values: Any) -> Path:
     """Write one page of several runs, with all that it needs inside: ``gemmbench report``.
 
@@ -801,10 +797,10 @@ def report(*runs: Source, **values: Any) -> Path:
     Raises:
         UsageError: an option, or a file, cannot be used.
     """
-    return reported(runs, build(reporting.Report, values))
+    return reported(runs, build(comparing.Report, values))
 
 
-def reported(sources: Sequence[Source], chosen: reporting.Report) -> Path:
+def reported(sources: Sequence[Source], chosen: comparing.Report) -> Path:
     """Write the page of runs, files and folders.
 
     Raises:
@@ -852,7 +848,7 @@ def write_report(runs: Sequence[run_file.Run], path: Path, wanted: Wanted | None
     Raises:
         UsageError: there is nothing to report, or the file cannot be written, or is one of the runs.
     """
-    from gemmbench.pages.page import html  # matplotlib takes a second to import
+    from gemmbench.pages.content import html  # matplotlib takes a second to import
 
     check_report_path(path, "--out")
     check_overwriting([("--out", path)], [("", each) for each in _paths(runs)])

@@ -1,4 +1,4 @@
-"""The checks: a row for what each reads and tells, and the function that looks.
+"""The checks: a row for what each reads and tells, the function that looks, and findings as text and JSON.
 
 A check yields a finding only for what it has read; what it cannot read is said, and is no finding. Costs are
 derived from what was read, or published (then with the source), or not known.
@@ -6,14 +6,23 @@ derived from what was read, or published (then with the source), or not known.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
-from typing import Literal
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
 
 from gemmbench.doctor import devices, host
-from gemmbench.doctor.finding import Finding, NotSeen
-from gemmbench.doctor.machine import Machine, NotSeenError
+from gemmbench.doctor.machine import Finding, Machine, NotSeen, NotSeenError
+from gemmbench.ladder import NEAR_PEAK
 from gemmbench.model.device import DeviceFacts, broad_type
+from gemmbench.model.row import THREADS, Row
+from gemmbench.model.run_file import Run
+from gemmbench.model.units import clean, percent
+from gemmbench.report.table import Note, Sheet
+from gemmbench.stats import ceilings, rates
 
 Look = Callable[[Machine], Iterator[Finding]]
 LookAt = Callable[[Machine, DeviceFacts], Iterator[Finding]]
@@ -255,3 +264,158 @@ def examine(machine: Machine, at_rest: bool = True) -> Report:
             except NotSeenError as error:
                 not_seen.append(NotSeen(check.name, str(error), index))
     return Report(tuple(findings), tuple(not_seen), looked)
+
+
+SHORT = 0.7
+"""Of a ceiling: whatever stays below has a reason. The saved runs of an NVIDIA H200 in plots/ are above."""
+
+_LARGE: Mapping[str, int] = {
+    "cpu": 1024,
+    "gpu": 2048,
+}  # m, n and k from here on; smaller ones are slow by nature
+
+
+@dataclass(frozen=True)
+class Shortfall:
+    """The best that a device reached of a ceiling."""
+
+    device: DeviceFacts
+    fraction: float
+    of: str  # the ceiling
+    best: str  # what reached it
+
+
+def shortfalls(run: Run) -> list[Shortfall]:
+    """The ceilings of which a run's devices reach less than `SHORT` at best.
+
+    Of probes the derived ceiling counts, where there is one; of GEMMs the measured peak, for kernels and
+    libraries that should come near it (`NEAR_PEAK`), from `_LARGE` on, with every thread and no grid of
+    parameters. So early rungs, small sizes and what was slowed on purpose never count.
+    """
+    best: dict[tuple[int, str, str], Shortfall] = {}
+    for position, device in enumerate(run.header.devices):
+        for row in run.rows:
+            if row.device == position or row.device < 0:
+                for each in _of(run, device, row):
+                    key = (position, row.dtype, each.of)
+                    if key not in best or best[key].fraction < each.fraction:
+                        best[key] = each
+    return [each for each in best.values() if each.fraction < SHORT]
+
+
+def _of(run: Run, device: DeviceFacts, row: Row) -> Iterator[Shortfall]:
+    """What a row reached of the ceiling that is for it."""
+    if row.kind == "peak" and row.ran_on != "matrix" and row.variant == "flops":
+        top, rate = ceilings.ceiling(device, row.dtype), rates.rate(row, "kernel")
+        if top and rate and row.check.verdict == "ok":
+            yield Shortfall(device, rate.best / top.per_second, f"the ceiling of {row.dtype}", "the probe")
+    if row.kind != "gemm" or row.problem is None or row.grid or THREADS in row.parameters or row.beside:
+        return
+    smallest = min(row.problem.m, row.problem.n, row.problem.k)
+    kind = broad_type(device)
+    if row.variant not in NEAR_PEAK[kind] or smallest < _LARGE[kind] or run.header.policy.cold:
+        return
+    fraction = rates.peak_fraction(run, row, rates.view_scope(run))
+    if fraction is not None and (not rates.on_host(row) or kind == "cpu"):
+        units = " of matrix units" if row.ran_on == "matrix" else ""
+        yield Shortfall(
+            device, fraction, f"the {row.dtype} peak{units}", f"{clean(row.title)} at {row.problem.size}"
+        )
+
+
+def sentence(short: list[Shortfall], report: Report) -> str:
+    """A line that points to `gemmbench doctor`; "" where it has nothing to say of these devices' rates.
+
+    Args:
+        short: at least one.
+        report: what came of the checks.
+    """
+    worst = min(short, key=lambda each: each.fraction)
+    on_cpu = worst.device.type == "cpu"
+    slowing = {check.name for check in CHECKS if check.slows}
+    causes = dict.fromkeys(
+        finding.check
+        for finding in report.findings
+        if finding.check in slowing
+        if finding.device == worst.device.index or (on_cpu and finding.device is None)
+    )
+    if not causes:
+        return ""
+    return (
+        f"{worst.best} reaches {percent(worst.fraction)} of {worst.of}: `gemmbench doctor` says what may "
+        f"hold it back ({', '.join(causes)})."
+    )
+
+
+def page(report: Report, devices: Sequence[DeviceFacts], host: str) -> RenderableType:
+    """Every finding with its cost, how it was seen and what to type; then what could not be looked at.
+
+    Args:
+        report: what came of the checks.
+        devices: those that were looked at.
+        host: the processor's name.
+    """
+    subjects: list[tuple[int | None, str]] = [(None, f"host  {clean(host)}")]
+    subjects += [(device.index, f"{device.index}  {clean(device.title)}") for device in devices]
+    parts: list[RenderableType] = []
+    for index, heading in subjects:
+        own = [finding for finding in report.findings if finding.device == index]
+        if own:
+            parts.append(Text(heading, style="bold"))
+            parts += [part for finding in own for part in _card(finding)]
+    parts.append(Sheet(notes=(Note("", _conclusion(report), "" if report.findings else "green"),)))
+    parts.append(Sheet(notes=tuple(_not_looked_at(report, devices))))
+    return Group(*parts)
+
+
+def _conclusion(report: Report) -> str:
+    count = len(report.findings)
+    what = f"{count} finding{'s' if count != 1 else ''}" if count else "Nothing found"
+    return f"{what} in {report.looked} checks. Nothing was changed."
+
+
+def _not_looked_at(report: Report, devices: Sequence[DeviceFacts]) -> Iterator[Note]:
+    """A line for each reason, with the checks that it kept from looking."""
+    names: dict[str, dict[str, None]] = {}
+    for each in report.not_seen:
+        of = f" ({each.device})" if each.device is not None and len(devices) > 1 else ""
+        names.setdefault(clean(each.reason), {})[f"{each.check}{of}"] = None
+    for reason, checks in names.items():
+        yield Note("not looked at", f"{', '.join(checks)}: {reason}", "dim")
+
+
+def _card(finding: Finding) -> Iterator[RenderableType]:
+    """A finding; its command stands in a line of its own that is never broken, so that it can be copied."""
+    cost = f"{finding.cost} ({finding.source})" if finding.source else finding.cost
+    yield _lines("what", (f"{finding.tells} ({finding.check})",), "yellow")
+    yield _lines("costs", (cost,))
+    yield _lines("seen", finding.seen)
+    if finding.command:
+        command = Text.assemble((_label("type"), "dim"), (finding.command, "bold"))
+        command.no_wrap, command.overflow = True, "ignore"
+        yield command
+    if finding.remark:
+        yield _lines("" if finding.command else "do", (finding.remark,))
+    yield Text("")
+
+
+def _lines(label: str, texts: Sequence[str], style: str = "") -> Table:
+    card = Table.grid()
+    card.add_column(style="dim", no_wrap=True)
+    card.add_column(overflow="fold")
+    for number, text in enumerate(texts):
+        card.add_row(_label("" if number else label), Text(clean(text), style=style))
+    return card
+
+
+def _label(label: str) -> str:
+    return f"   {label:<7}"
+
+
+def to_record(report: Report) -> dict[str, Any]:
+    """Findings, and what could not be looked at, as plain data."""
+    return {
+        "findings": [{"check": each.check, "device": each.device} | asdict(each) for each in report.findings],
+        "not_looked_at": [asdict(each) for each in report.not_seen],
+        "looked": report.looked,
+    }

@@ -20,7 +20,7 @@ from gemmbench.model.dtypes import DTYPES, GEMM_DTYPES
 from gemmbench.model.row import PARTS, Problem, Row
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean
-from gemmbench.report.sample import sample
+from gemmbench.report.progress import sample
 from gemmbench.stats import rates as derive
 from gemmbench.stats.conditions import disturbed_points
 from gemmbench.stats.panels import Series, Setting, common_problem, series, settings, sweep_axis

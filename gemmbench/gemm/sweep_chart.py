@@ -33,7 +33,7 @@ from gemmbench.model.row import Problem, Row
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean
 from gemmbench.report.notes import FEW
-from gemmbench.report.sample import sample
+from gemmbench.report.progress import sample
 from gemmbench.stats import rates as derive
 from gemmbench.stats.panels import Panel, Series, break_evens, series, sweep_axis
 

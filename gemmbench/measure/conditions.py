@@ -19,8 +19,7 @@ from statistics import fmean, median
 from typing import Protocol
 
 from gemmbench.measure.energy import Answers, Board, CounterError, is_nvidia
-from gemmbench.model.conditions import HARDWARE, POWER, THERMAL, Conditions, Reading, Readings
-from gemmbench.model.device import DeviceFacts
+from gemmbench.model.device import HARDWARE, POWER, THERMAL, Conditions, DeviceFacts, Reading, Readings
 from gemmbench.model.instrument import Batch, Watch
 
 PROC = Path("/proc")

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from itertools import cycle, repeat
 
 from gemmbench.model.case import Policy
-from gemmbench.model.conditions import POWER, Conditions
+from gemmbench.model.device import POWER, Conditions
 from gemmbench.model.instrument import (
     LEAST_RUNS,
     LEAST_SAMPLES,

@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, UnsetType
 
-from gemmbench.model.conditions import Conditions
+from gemmbench.model.device import Conditions
 from gemmbench.model.problem import Dimensions
 from gemmbench.model.units import listed
 

@@ -18,8 +18,7 @@ from gemmbench.ladder.layouts import laid_out
 from gemmbench.ladder.variant import Variant
 from gemmbench.measure.host import cores
 from gemmbench.model.case import MEMORY_MODES, Case, Operands, Plan, Policy, Skip
-from gemmbench.model.conditions import STATES, State
-from gemmbench.model.device import DeviceFacts
+from gemmbench.model.device import STATES, DeviceFacts, State
 from gemmbench.model.dtypes import DTYPES, GEMM_DTYPES, GEMM_DTYPES_HELP
 from gemmbench.model.problem import Gemm as Problem
 from gemmbench.model.problem import leading

@@ -19,7 +19,7 @@ from gemmbench.model.dtypes import DTYPES
 from gemmbench.model.row import Row
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean
-from gemmbench.report.sample import sample
+from gemmbench.report.progress import sample
 from gemmbench.stats import intervals
 from gemmbench.stats import rates as derive
 

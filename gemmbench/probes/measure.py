@@ -12,8 +12,7 @@ import numpy as np
 from gemmbench.measure.energy import measure_energy
 from gemmbench.measure.sampling import Metered, Sampled, Window, alone
 from gemmbench.model.case import Case, Policy, Staged
-from gemmbench.model.conditions import Conditions, joined
-from gemmbench.model.device import DeviceFacts
+from gemmbench.model.device import Conditions, DeviceFacts, joined
 from gemmbench.model.instrument import Batch, Handle, Instrument, NotMeasuredError
 from gemmbench.model.row import Parameters, Row, Scope, Work
 from gemmbench.model.units import MIB

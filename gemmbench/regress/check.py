@@ -12,8 +12,7 @@ from gemmbench import UsageError
 from gemmbench.ladder import BASELINES, variant_of
 from gemmbench.measure.child import Maker, Worker
 from gemmbench.model.case import DRIVER, Case, Event, Plan, Policy, Skip, kernels_of
-from gemmbench.model.conditions import State
-from gemmbench.model.device import HOST, DeviceFacts
+from gemmbench.model.device import HOST, DeviceFacts, State
 from gemmbench.model.instrument import NotMeasuredError
 from gemmbench.model.row import FAILED, Row, RowKey
 from gemmbench.model.run_file import Header, Run, RunFile, RunFileError, is_tuning

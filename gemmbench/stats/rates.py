@@ -8,8 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from gemmbench.model.conditions import POWER, Conditions, State
-from gemmbench.model.device import HOST
+from gemmbench.model.device import HOST, POWER, Conditions, State
 from gemmbench.model.dtypes import DTYPES
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import CHAIN, PARTS, SCOPES, WHOLE, Energy, Problem, Row, moment, titled

@@ -27,8 +27,7 @@ from gemmbench.ladder import BY_NAME
 from gemmbench.ladder.layouts import laid_out
 from gemmbench.ladder.variant import ParameterError, Variant
 from gemmbench.model.case import Case, Plan, Skip
-from gemmbench.model.conditions import State
-from gemmbench.model.device import BUSY_CORES, DeviceFacts, HostFacts
+from gemmbench.model.device import BUSY_CORES, DeviceFacts, HostFacts, State
 from gemmbench.model.kernel_files import fingerprint
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Problem, Row, RowKey

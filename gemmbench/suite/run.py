@@ -22,8 +22,7 @@ from gemmbench.suite import session, together
 from gemmbench.suite.auto import Automatic
 from gemmbench.suite.cached import KeptMeasurements, KeptPeaks, KeptPresets, NoHomeError, keep_devices
 from gemmbench.suite.plan import FindTuned, SelectionError, select
-from gemmbench.suite.together import Group
-from gemmbench.suite.together_table import alone
+from gemmbench.suite.together import Group, alone
 
 if TYPE_CHECKING:
     from gemmbench.suite.best_shape import Search

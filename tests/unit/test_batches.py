@@ -29,7 +29,7 @@ from gemmbench.model.run_file import Run
 from gemmbench.options.comparing import Tune
 from gemmbench.options.measuring import Gemm as GemmOptions
 from gemmbench.options.measuring import Square, Workloads
-from gemmbench.report.sustained import place
+from gemmbench.report.conditions import place
 from gemmbench.stats import rates
 from gemmbench.stats.panels import panels, sweep_axis
 from gemmbench.suite.plan import gemm_plan, rebuild, why_not

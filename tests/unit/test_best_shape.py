@@ -15,8 +15,7 @@ from rich.console import Console
 
 from gemmbench import UsageError, views
 from gemmbench.charts.pane import figure_of
-from gemmbench.exports.records import to_records
-from gemmbench.exports.series import series
+from gemmbench.exports.records import series, to_records
 from gemmbench.measure import child
 from gemmbench.model.case import Case, Event, Finished, Policy
 from gemmbench.model.device import DeviceFacts
@@ -28,7 +27,7 @@ from gemmbench.options.declare import build
 from gemmbench.options.measuring import BestShape
 from gemmbench.regress.baseline import repetitions
 from gemmbench.stats import rates
-from gemmbench.suite import best_shape, best_shape_chart, best_shape_table
+from gemmbench.suite import best_shape, charts
 from gemmbench.suite.best_shape import FINALISTS, ROUNDS, Search, Shape, Space, proposals, rate_of, shape_of
 from gemmbench.suite.session import Steps
 from tests import fake_runs
@@ -168,8 +167,8 @@ def run_of(rows: Sequence[Row]) -> Run:
     return Run(header, tuple(rows), "best.jsonl")
 
 
-def hunt_of(rows: Sequence[Row]) -> best_shape_table.Hunt:
-    (hunt,) = best_shape_table.hunts(run_of(rows))
+def hunt_of(rows: Sequence[Row]) -> best_shape.Hunt:
+    (hunt,) = best_shape.hunts(run_of(rows))
     return hunt
 
 
@@ -311,7 +310,7 @@ def test_looks_are_in_the_records_and_nowhere_else() -> None:
 
 def test_the_chart_has_every_look_and_the_best() -> None:
     run = run_of(rows_of(ran(worker())))
-    figure = figure_of(lambda: best_shape_chart.panes([run], {}), "", 1)
+    figure = figure_of(lambda: charts.best_shape_panes([run], {}), "", 1)
     (axes,) = figure.axes
     assert len(axes.collections[0].get_offsets()) == len(hunt_of(run.rows).ranked)  # type: ignore[arg-type]
     assert len(axes.lines) == 2

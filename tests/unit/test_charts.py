@@ -24,10 +24,10 @@ from gemmbench import chart_views
 from gemmbench.charts import SUFFIXES, named
 from gemmbench.charts import pane as charts
 from gemmbench.charts.lines import spread, thinned
-from gemmbench.gemm.authors_chart import bend, comparisons
+from gemmbench.gemm.charts import bend, comparisons
 from gemmbench.gemm.ladder_chart import Types
 from gemmbench.ladder.authors import PUBLISHED
-from gemmbench.model.conditions import Conditions, Readings
+from gemmbench.model.device import Conditions, Readings
 from gemmbench.model.dtypes import GEMM_DTYPES
 from gemmbench.model.row import Problem, Resources
 from gemmbench.model.run_file import Run, load

@@ -12,7 +12,7 @@ import pytest
 
 from gemmbench.measure import conditions
 from gemmbench.measure.conditions import Monitor, NvmlGauge, Usage, assigned, usage
-from gemmbench.model.conditions import Conditions, Reading, Readings, joined
+from gemmbench.model.device import Conditions, Reading, Readings, joined
 from gemmbench.model.instrument import Batch
 from tests import fake_runs as fake
 from tests.fake_proc import CHILD, OWN, FakeProc

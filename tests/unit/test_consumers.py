@@ -22,8 +22,8 @@ from prometheus_client.openmetrics import parser as openmetrics_format
 
 import gemmbench as gb
 from gemmbench import exports
-from gemmbench.exports import records, schemas, sqlite
-from gemmbench.exports.series import labels, series
+from gemmbench.exports import records, sqlite
+from gemmbench.exports.records import labels, series
 from gemmbench.model.row import Check, Partner, Problem
 from gemmbench.model.run_file import Run, load
 from gemmbench.stats import rates
@@ -438,7 +438,7 @@ def test_sqlite_writes_all_runs_or_none(tmp_path: Path) -> None:
 
 # --- JSON Schemas ---------------------------------------------------------------------------------------
 
-VALIDATORS = {name: jsonschema_rs.Draft202012Validator(schemas.schema(name)) for name in schemas.NAMES}
+VALIDATORS = {name: jsonschema_rs.Draft202012Validator(records.schema(name)) for name in records.NAMES}
 
 
 @pytest.mark.parametrize("path", SAVED, ids=lambda path: f"{path.parent.name}-{path.stem}")
@@ -478,11 +478,11 @@ def test_schemas_refuse_what_does_not_fit(name: str, change: dict[str, Any]) -> 
 
 
 def test_schemas_have_a_version_and_say_what_fields_hold() -> None:
-    assert [schemas.schema(name)["$id"] for name in schemas.NAMES] == [
-        f"urn:gemmbench:schema:{name}:2" for name in schemas.NAMES
+    assert [records.schema(name)["$id"] for name in records.NAMES] == [
+        f"urn:gemmbench:schema:{name}:2" for name in records.NAMES
     ]
-    fields = schemas.schema("records")["$defs"]["Record"]["properties"]
+    fields = records.schema("records")["$defs"]["Record"]["properties"]
     assert fields["gflops"]["description"].startswith("1e9 operations per second")
-    assert gb.schema("row") == schemas.schema("row")
+    assert gb.schema("row") == records.schema("row")
     with pytest.raises(gb.UsageError, match="unknown schema 'rows'; there are header, row, records"):
         gb.schema("rows")

@@ -17,7 +17,7 @@ from gemmbench.gemm.clblast import opened
 from gemmbench.gemm.cublas import CublasExecutor, step
 from gemmbench.ladder import BY_NAME
 from gemmbench.ladder.variant import Layout, round_up
-from gemmbench.measure.machine import OpenCLMachine
+from gemmbench.measure.host import OpenCLMachine
 from gemmbench.model.case import Case, Operands, Policy, Skip
 from gemmbench.model.dtypes import FP8_DTYPES
 from gemmbench.model.instrument import CHECKED, Batch, Manner, NotMeasuredError, WrongResult
