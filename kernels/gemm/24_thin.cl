@@ -2,12 +2,12 @@
  *
  * ALONG = 0: rows of the large operand L lie across k        ALONG = 1: they run along k
  *
- *                 LX * WIDTH                              k                THIN
+ *              LX * WIDE * WIDTH                          k                THIN
  *        k      +----+-----+----+                +-------------------+     +---+
  *   +---------+ | y=0|     |    | k              | LY rows, DEEP     |     |   |
  *   |  THIN   | | y=1|  L  |    |                | times; LX lanes   |     | S | k
  *   +---------+ | ...|     |    |                | along each        |     |   |
- *        S      C: THIN x LX * WIDTH             +-------------------+     +---+
+ *        S      C: THIN x LX * WIDE * WIDTH      +-------------------+     +---+
  *                                                          L
  *   acc[i] += S[i][p] * L[p][x ...]                acc[r][j] += L[row of r][p ...] . S[j][p ...]
  *
@@ -33,8 +33,8 @@
 #if !defined(COLUMNS) || !defined(THIN) || !defined(WIDTH) || !defined(LX) || !defined(LY) || !defined(DEEP)
 #error "COLUMNS, THIN, WIDTH, LX, LY and DEEP must be defined"
 #endif
-#if !defined(KC) || !defined(AHEAD)
-#error "KC and AHEAD must be defined"
+#if !defined(WIDE) || !defined(KC) || !defined(AHEAD)
+#error "WIDE, KC and AHEAD must be defined"
 #endif
 
 #define VECTOR REALV(WIDTH)
@@ -145,21 +145,25 @@ static inline void store(REAL sum, int row, int column, int m, int n, int part, 
     _Pragma("unroll") for (int r = 0; r < DEEP; r++) \
         next[r] = fetched(L + (size_t)(long0 + y + r * LY) * ldl + (p), long0 + y + r * LY < count ? to - (p) : 0, whole);
 #else
-#if ITEMS * WIDTH * THIN <= MOST
+#define ACROSS (LX * WIDE * WIDTH) /* elements of L's rows that a group has */
+#if LY * ACROSS * THIN <= MOST
 #define ROUND THIN
-#elif ITEMS * WIDTH * 8 <= MOST
+#elif LY * ACROSS * 8 <= MOST
 #define ROUND 8
-#elif ITEMS * WIDTH * 4 <= MOST
+#elif LY * ACROSS * 4 <= MOST
 #define ROUND 4
-#elif ITEMS * WIDTH * 2 <= MOST
+#elif LY * ACROSS * 2 <= MOST
 #define ROUND 2
 #else
 #define ROUND 1
 #endif
-#define SUMS (ROUND * ITEMS * WIDTH)
+#define SUMS (ROUND * LY * ACROSS)
+#define COLUMN(v) (((v) * LX + x) * WIDTH) /* of vector v of a work-item */
 #define ASK(p) \
     _Pragma("unroll") for (int u = 0; u < DEEP; u++) \
-        next[u] = fetched(L + (size_t)((p) + u) * ldl + long0 + x * WIDTH, (p) + u < to ? count - long0 - x * WIDTH : 0, whole);
+        _Pragma("unroll") for (int v = 0; v < WIDE; v++) \
+            next[u][v] = fetched(L + (size_t)((p) + u) * ldl + long0 + COLUMN(v), \
+                                 (p) + u < to ? count - long0 - COLUMN(v) : 0, whole);
 #if DEEP % WIDTH == 0
 #define QUAD WIDTH
 #elif DEEP % 2 == 0 && WIDTH % 2 == 0
@@ -198,6 +202,7 @@ static inline void multiplied(int m, int n, int k, SCALAR alpha, __global const 
 #if ALONG
     const int x = item % LANES + item / (LANES * LY) * LANES, y = item / LANES % LY, long0 = get_group_id(0) * (LY * DEEP);
     REAL acc[DEEP][THIN];
+    VECTOR next[DEEP];
     #pragma unroll
     for (int r = 0; r < DEEP; r++)
         #pragma unroll
@@ -205,11 +210,13 @@ static inline void multiplied(int m, int n, int k, SCALAR alpha, __global const 
             acc[r][j] = 0;
     const int first = x * WIDTH;
 #else
-    const int x = item % LX, y = item / LX, long0 = get_group_id(0) * (LX * WIDTH);
-    VECTOR acc[THIN];
+    const int x = item % LX, y = item / LX, long0 = get_group_id(0) * ACROSS;
+    VECTOR acc[THIN][WIDE], next[DEEP][WIDE];
     #pragma unroll
     for (int i = 0; i < THIN; i++)
-        acc[i] = 0;
+        #pragma unroll
+        for (int v = 0; v < WIDE; v++)
+            acc[i][v] = 0;
     const int first = y * DEEP;
 #endif
 #if AT_ONCE == 1
@@ -218,7 +225,6 @@ static inline void multiplied(int m, int n, int k, SCALAR alpha, __global const 
     VECTOR share[LOADS];
 #endif
     int p = from + first;
-    VECTOR next[DEEP];
 #if AHEAD
     ASK(p)
 #endif
@@ -241,10 +247,12 @@ static inline void multiplied(int m, int n, int k, SCALAR alpha, __global const 
             for (int r = 0; r < DEEP; r++)
                 CAT(vstore, WIDTH)(next[r], 0, a[r]);
 #else
-            VECTOR b[DEEP];
+            VECTOR b[DEEP][WIDE];
             #pragma unroll
             for (int u = 0; u < DEEP; u++)
-                b[u] = next[u];
+                #pragma unroll
+                for (int v = 0; v < WIDE; v++)
+                    b[u][v] = next[u][v];
 #endif
             p += STEP;
 #if AHEAD
@@ -256,9 +264,9 @@ static inline void multiplied(int m, int n, int k, SCALAR alpha, __global const 
                 REAL b[WIDTH];
                 CAT(vstore, WIDTH)(*(__local const VECTOR *)(tile + j * LD_LOCAL + s), 0, b);
                 #pragma unroll
-                for (int r = 0; r < DEEP; r++)
+                for (int w = 0; w < WIDTH; w++)
                     #pragma unroll
-                    for (int w = 0; w < WIDTH; w++)
+                    for (int r = 0; r < DEEP; r++)
                         acc[r][j] += a[r][w] * b[w];
             }
 #else
@@ -270,7 +278,9 @@ static inline void multiplied(int m, int n, int k, SCALAR alpha, __global const 
                     READ(tile + i * LD_LOCAL + s + u, a)
                     #pragma unroll
                     for (int w = 0; w < QUAD; w++)
-                        acc[i] += a[w] * b[u + w];
+                        #pragma unroll
+                        for (int v = 0; v < WIDE; v++)
+                            acc[i][v] += a[w] * b[u + w][v];
                 }
 #endif
         }
@@ -304,14 +314,16 @@ static inline void multiplied(int m, int n, int k, SCALAR alpha, __global const 
             barrier(CLK_LOCAL_MEM_FENCE);
         #pragma unroll
         for (int i = 0; i < ROUND; i++)
-            *(__local VECTOR *)(local_all + ((i * LY + y) * LX + x) * WIDTH) = acc[i0 + i];
+            #pragma unroll
+            for (int v = 0; v < WIDE; v++)
+                *(__local VECTOR *)(local_all + (i * LY + y) * ACROSS + COLUMN(v)) = acc[i0 + i][v];
         barrier(CLK_LOCAL_MEM_FENCE);
-        for (int e = item; e < ROUND * LX * WIDTH; e += ITEMS) {
-            const int i = e / (LX * WIDTH), c = e % (LX * WIDTH);
+        for (int e = item; e < ROUND * ACROSS; e += ITEMS) {
+            const int i = e / ACROSS, c = e % ACROSS;
             REAL sum = 0;
             #pragma unroll
             for (int s = 0; s < LY; s++)
-                sum += local_all[(i * LY + s) * (LX * WIDTH) + c];
+                sum += local_all[(i * LY + s) * ACROSS + c];
             STORE(sum, few0 + i0 + i, long0 + c);
         }
     }

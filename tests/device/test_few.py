@@ -44,6 +44,7 @@ def wrong(made: GemmExecutor, name: str, given: Values, ops: str = "NN") -> list
     return errors
 
 
+DIRECT = {"BM": 16, "BN": 32, "BK": 4, "TM": 4, "TN": 4, "SPLIT": 4, "STAGES": 1, "DIRECT": 1}
 COLUMNS = {"AHEAD": 1, "COLUMNS": 1, "THIN": 4, "PARTS": 2}
 
 
@@ -51,7 +52,8 @@ COLUMNS = {"AHEAD": 1, "COLUMNS": 1, "THIN": 4, "PARTS": 2}
     ("name", "given", "ops"),
     [
         ("small", {}, "NN"),
-        ("thin", {}, "NN"),
+        ("small", DIRECT, "NN"),
+        ("thin", {"WIDE": 2}, "NN"),
         ("thin", {}, "NT"),
         ("thin", {"AHEAD": 1}, "TN"),
         ("thin", COLUMNS, "NN"),

@@ -48,7 +48,7 @@ def test_nearly_every_unit_has_a_tile_or_tiles_are_the_smallest(dtype: str, size
     ("dtype", "form"), [(name, form) for name, forms in few._FORMS.items() for form in forms]
 )
 def test_forms_keep_the_rules_and_fit_a_group(dtype: str, form: Values) -> None:
-    copies = int(dtype != "half")
+    copies = int(dtype != "half" and not form["DIRECT"])
     full = {**SMALL.preset("gpu-nvidia", dtype=dtype), **form, "ASYNC": copies}
     assert SMALL.broken(full, dtype) == ""
     assert few._small_items(full) <= 1024
@@ -58,10 +58,24 @@ def test_forms_keep_the_rules_and_fit_a_group(dtype: str, form: Values) -> None:
 def test_copies_are_asynchronous_where_a_device_has_them_and_half_is_never_copied() -> None:
     def chosen(device: object, dtype: str) -> int:
         preset = SMALL.preset("gpu-nvidia", dtype=dtype)
-        return SMALL.chosen(Gemm(256, 256, 256, dtype), device, preset)["ASYNC"]  # type: ignore[arg-type]
+        return SMALL.chosen(Gemm(512, 512, 512, dtype), device, preset)["ASYNC"]  # type: ignore[arg-type]
 
     assert (chosen(GPU, "float"), chosen(GPU, "double"), chosen(GPU, "half")) == (1, 1, 0)
     assert chosen(OLD, "float") == 0
+
+
+def test_small_tiles_go_straight_to_registers_unless_something_else_is_asked_for() -> None:
+    def chosen(**given: int) -> tuple[int, ...]:
+        known = values("small", Gemm(256, 256, 256), given)
+        assert SMALL.broken({name: known[name] for name in SMALL.parameters}, "float") == ""
+        return known["DIRECT"], known["ASYNC"], known["STAGES"]
+
+    assert chosen() == (1, 0, 1)
+    assert chosen(ASYNC=1) == (0, 1, 2)
+    assert chosen(DIRECT=0) == (0, 1, 2)
+    small = replace(GPU, max_work_group_size=256)
+    form = SMALL.chosen(Gemm(256, 256, 256), small, SMALL.preset("gpu-nvidia"))
+    assert few._small_items({**form}) <= 256
 
 
 def test_given_parameters_stay_and_the_others_follow() -> None:
@@ -148,7 +162,7 @@ def test_operands_are_read_as_they_are_stored(problem: Gemm, along: bool) -> Non
     assert [step.kernel for step in laid.steps(known)] in (["thin"], ["thin", "thin_sum"])
     assert few._along(known) == along
     long = few._thin_tile(known)[0 if known["COLUMNS"] else 1]
-    assert long == (known["LY"] * known["DEEP"] if along else known["LX"] * known["WIDTH"])
+    assert long == (known["LY"] * known["DEEP"] if along else known["LX"] * known["WIDE"] * known["WIDTH"])
 
 
 def test_a_few_groups_share_k_and_their_sums_are_added_up() -> None:
