@@ -304,18 +304,20 @@ def few(run: Run, path: str) -> str:
     def cell(value: float | None, scale: float = 1e6) -> str:
         return units.number(value * scale) if value else ""
 
-    titles = ("kernel, us", "in a chain, us", "cuBLAS, us", "of cuBLAS' rate", "GB/s, kernel")
+    titles = ("kernel, us", "in a chain, us", "cuBLAS, us", "in turn with it", "GB/s, kernel")
     lines = [f"| | | {' | '.join(titles)} |", f"|---|---|{'--:|' * len(titles)}"]
     for row in run.rows:
         if row.problem is None or row.variant not in ("small", "thin") or row.status != "ok":
             continue
-        kernel, library = took(row, "kernel"), took(libraries.get(row.problem), "device")
-        ratio = units.percent(library / kernel) if library and kernel else ""
-        rate = cell(rates.gemm_of(row).operand_bytes / kernel, 1e-9) if kernel else ""
-        cells = [cell(kernel), cell(took(row, CHAIN)), cell(library), ratio, rate]
+        kernel = took(row, "kernel")
+        ratio = rates.derived(run, row).get("versus_ratio")
+        moved = cell(rates.gemm_of(row).operand_bytes / kernel, 1e-9) if kernel else ""
+        library = took(libraries.get(row.problem), "device")
+        cells = (cell(kernel), cell(took(row, CHAIN)), cell(library), cell(ratio, 1), moved)
         lines.append(f"| {row.label} | `{row.variant}` | {' | '.join(cells)} |")
     about = (
-        f"Medians of one run (`{path}`) on an {run.header.devices[0].name}; cuBLAS' calls are a CUDA graph. Operands that "
+        f"Medians of one run (`{path}`) on an {run.header.devices[0].name}; cuBLAS' calls are a CUDA graph. "
+        "In turn: the rate of the kernel's launches, by their events, over that of the graph. Operands that "
         "fit the cache stay in it."
     )
     return "\n".join([*lines, *_below(about)])
