@@ -28,7 +28,7 @@ from gemmbench.exports import records
 from gemmbench.exports import records as exported
 from gemmbench.ladder import families, order_of
 from gemmbench.ladder.own import NAME
-from gemmbench.measure import host
+from gemmbench.measure import machine
 from gemmbench.measure.child import Worker, WorkerError
 from gemmbench.model import run_file
 from gemmbench.model.case import KERNEL
@@ -61,7 +61,7 @@ from gemmbench.regress.gate import Floor, floor
 from gemmbench.report.progress import Progress, row_label
 from gemmbench.suite import run as suite
 from gemmbench.suite.plan import select
-from gemmbench.suite.run import Measurement, Outcome, user_errors
+from gemmbench.suite.run import Measurement, Outcome
 from gemmbench.suite.together import alone, joints_of
 from gemmbench.tune.result import Result, result
 from gemmbench.views import show as show_table
@@ -73,8 +73,8 @@ if TYPE_CHECKING:
     from gemmbench.pages.content import Wanted
     from gemmbench.tune.session import Tuning, TuningOutcome
 
-make_machine = host.default  # replaced in tests
-make_caching_machine = host.caching  # replaced in tests
+make_machine = machine.default  # replaced in tests
+make_caching_machine = machine.caching  # replaced in tests
 make_patient = Machine  # what `doctor` looks at; replaced in tests
 
 # --- results ------------------------------------------------------------------------------------------------
@@ -311,19 +311,11 @@ def export(runs: Sequence[run_file.Run], path: Path, form: str) -> None:
     from gemmbench.exports import sqlite  # some builds of Python have no sqlite3
 
     check_overwriting([("--out", path)], [("", other) for other in _paths(runs)])
-    try:
-        sqlite.add(runs, path)
-    except sqlite.DatabaseError as error:
-        raise UsageError(str(error)) from None
+    sqlite.add(runs, path)
 
 
 def write_text(path: Path, text: str, inputs: Sequence[Path] = ()) -> None:
-    """Write text into a file at once, so that no reader sees half of it.
-
-    Args:
-        path: it is replaced.
-        text: all of it.
-        inputs: what was read, and must not be replaced.
+    """Write text into a file at once, so that no reader sees half of it; none of the inputs is replaced.
 
     Raises:
         UsageError: it is one of the inputs, or cannot be written; then it is as it was.
@@ -417,8 +409,7 @@ def examined(selector: str) -> tuple[Report, Machine]:
             listed, _ = worker.devices()
         except WorkerError as error:
             trouble = str(error)
-    with user_errors():
-        chosen = select(listed, selector) if listed else ()
+    chosen = select(listed, selector) if listed else ()
     machine = make_patient(devices=listed, chosen=chosen, trouble=trouble)
     return examine(machine), machine
 
@@ -439,8 +430,7 @@ def load(path: str | Path) -> Run:
     Raises:
         UsageError: it cannot be read; the sentence names file, line and field.
     """
-    with user_errors():
-        return _as(Run, run_file.load(path))
+    return _as(Run, run_file.load(path))
 
 
 @contextmanager
@@ -547,12 +537,8 @@ def drawn(paint: Callable[[], None], path: Path) -> None:
     Raises:
         UsageError: it cannot be drawn or written.
     """
-    from gemmbench.charts import pane
-
     try:
         paint()
-    except pane.ChartError as error:
-        raise UsageError(str(error)) from None
     except OSError as error:
         raise UsageError(f"cannot write {path}: {reason_of(error)}") from None
 
@@ -600,11 +586,10 @@ def compared(
     if same := next((path for path in new_paths if path.resolve() in resolved), None):
         raise UsageError(f"{same} is both base and new: a run is no slower than itself")
     chosen.check_paths((*old_paths, *new_paths), chosen.plot)
-    with user_errors():
-        noises = [run_file.load(path) for path in chosen.noise]
-        for run in (*baselines, *news):
-            _check_rows(run)
-        return _as(Comparison, comparisons.compare(baselines, news, chosen.rules, noises))
+    noises = [run_file.load(path) for path in chosen.noise]
+    for run in (*baselines, *news):
+        _check_rows(run)
+    return _as(Comparison, comparisons.compare(baselines, news, chosen.rules, noises))
 
 
 def draw_comparison(comparison: comparisons.Comparison, path: Path) -> bool:
@@ -647,10 +632,9 @@ def followed(runs: Sequence[run_file.Run], chosen: comparing.History) -> History
     """
     outputs = [("--plot", chosen.plot)] if chosen.plot else []
     check_overwriting(outputs, [("", path) for path in _paths(runs)])
-    with user_errors():
-        for run in runs:
-            _check_rows(run)
-        tracks = histories.history(runs, chosen.rules)
+    for run in runs:
+        _check_rows(run)
+    tracks = histories.history(runs, chosen.rules)
     if not tracks.tracks:
         raise UsageError("there is nothing to follow: no row of these runs has a time")
     return _as(History, tracks)
@@ -742,26 +726,25 @@ def checked(
         UsageError: the runs, the options and this machine do not fit together.
     """
     chosen.check_paths(_paths(baselines), chosen.plot, chosen.save, chosen.report)
-    with user_errors():
-        for run in baselines:
-            _check_rows(run)
-        noises = tuple(run_file.load(path) for path in chosen.noise)
-        request = checking.Request(
-            Basis(tuple(map(alone, baselines)), chosen.rules, noises),
-            tuple(command) or (*command_line(chosen), *(run.path for run in baselines)),
-            checking.Sampling(
-                chosen.budget, chosen.time_limit, chosen.memory, chosen.cold, chosen.energy, chosen.state
-            ),
-            chosen.device,
-            chosen.aa,
-            chosen.against,
-            chosen.save,
-            chosen.force,
-            checking.Patience(chosen.patience, chosen.rounds),
-            chosen.own,
-        )
-        with checking.prepared(request, make_machine) as job:
-            yield job
+    for run in baselines:
+        _check_rows(run)
+    noises = tuple(run_file.load(path) for path in chosen.noise)
+    request = checking.Request(
+        Basis(tuple(map(alone, baselines)), chosen.rules, noises),
+        tuple(command) or (*command_line(chosen), *(run.path for run in baselines)),
+        checking.Sampling(
+            chosen.budget, chosen.time_limit, chosen.memory, chosen.cold, chosen.energy, chosen.state
+        ),
+        chosen.device,
+        chosen.aa,
+        chosen.against,
+        chosen.save,
+        chosen.force,
+        checking.Patience(chosen.patience, chosen.rounds),
+        chosen.own,
+    )
+    with checking.prepared(request, make_machine) as job:
+        yield job
 
 
 def follow_check(job: checking.Job, chosen: comparing.Check) -> CheckOutcome:
@@ -854,8 +837,7 @@ def write_report(runs: Sequence[run_file.Run], path: Path, wanted: Wanted | None
     check_overwriting([("--out", path)], [("", each) for each in _paths(runs)])
     if not any(run.rows for run in runs):
         raise UsageError(f"{', '.join(run.path for run in runs) or 'the run'} has no rows to report")
-    with user_errors():
-        text = html(runs, wanted)
+    text = html(runs, wanted)
     write_text(path, text)
 
 

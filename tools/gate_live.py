@@ -11,8 +11,8 @@ from pathlib import Path
 
 from gemmbench import __version__
 from gemmbench.ladder import BY_NAME
+from gemmbench.measure import machine
 from gemmbench.measure.child import Worker
-from gemmbench.measure.host import OpenCLMachine, default
 from gemmbench.model import kernel_files
 from gemmbench.model.case import Case, Plan, Policy
 from gemmbench.model.problem import Gemm
@@ -65,7 +65,7 @@ def bench(live: Live) -> Bench:
         WorkerError: the devices could not be listed.
         SelectionError: there is no such device.
     """
-    with Worker(default) as worker:
+    with Worker(machine.default) as worker:
         found, host = worker.devices()
     devices = select(found, live.device)[:1]
     policy = Policy(budget_s=live.budget_s, time_limit_s=60 + 20 * live.budget_s)
@@ -78,7 +78,7 @@ def bench(live: Live) -> Bench:
 
 def base(bench: Bench) -> Run:
     """Measure a base: every case several times, each in a process of its own."""
-    with Worker(default) as worker:
+    with Worker(machine.default) as worker:
         nothing = Basis((Run(bench.header, ()),), Setting(0.05).rules)  # it compares nothing yet
         policy = replace(bench.header.policy, budget_s=bench.live.base_budget_s or bench.live.budget_s)
         job = checking.Job(nothing, bench.plan, bench.header, policy, worker)
@@ -118,10 +118,10 @@ def trial(
 
 
 @contextmanager
-def _maker(slow: float) -> Iterator[Callable[[], OpenCLMachine]]:
+def _maker(slow: float) -> Iterator[Callable[[], machine.OpenCLMachine]]:
     """What the child process makes, with its kernels for as long."""
     if not slow:
-        yield default
+        yield machine.default
         return
     with tempfile.TemporaryDirectory(prefix="gemmbench-planted-") as folder:
         kernels = Path(folder) / "kernels"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from gemmbench.measure import host
+from gemmbench.measure import machine
 from gemmbench.model import kernel_files
 
 VARIANT, FILE = "naive", "gemm/01_naive.cl"
@@ -44,7 +44,7 @@ def plant(folder: Path, slow: float) -> None:
     (folder / FILE).write_text(source.replace(_LOOP, _LOOP + _MORE.format(slow=slow)), encoding="utf-8")
 
 
-def make(folder: str) -> host.OpenCLMachine:
+def make(folder: str) -> machine.OpenCLMachine:
     """What the child process makes: the kernels are those of a folder."""
     kernel_files.folder = lambda: Path(folder)  # type: ignore[assignment]
-    return host.default()
+    return machine.default()

@@ -52,7 +52,7 @@ from gemmbench.report.table import NOTHING, Cell, Entry, Note, Sheet, catalogue,
 from gemmbench.stats import panels, rates
 from gemmbench.stats.panels import Setting, Standing
 from gemmbench.suite.plan import gemm_plan, select
-from gemmbench.suite.run import every_device, header_of, user_errors
+from gemmbench.suite.run import every_device, header_of
 
 if TYPE_CHECKING:
     from gemmbench.charts.pane import Pane
@@ -371,7 +371,7 @@ def built(selector: str, chosen: Sequence[Variant], dtypes: Sequence[str], comma
         UsageError: there is no such device.
     """
     policy = Policy()
-    with Worker(api.make_machine) as worker, user_errors():
+    with Worker(api.make_machine) as worker:
         present, host = every_device(worker)
         devices = select(present, selector)
         header = header_of(devices, host, policy, command)
@@ -514,8 +514,7 @@ def facts_of(file: Path | None, selector: str) -> tuple[DeviceFacts, ...]:
         listed, _ = api.devices_and_host()
     else:
         listed = described(file)
-    with user_errors():
-        return select(listed, selector if file is None else selector or "all")
+    return select(listed, selector if file is None else selector or "all")
 
 
 def described(file: Path) -> tuple[DeviceFacts, ...]:

@@ -32,196 +32,163 @@ LookAt = Callable[[Machine, DeviceFacts], Iterator[Finding]]
 class Check:
     """A row of the table."""
 
-    name: str
+    look: Look | LookAt
     of: Literal["host", "cpu", "gpu", "device"]  # what is looked at: the host once, or each such device
     reads: str
     tells: str
-    look: Look | LookAt
     slows: bool = True  # whether it lowers the rates of kernels
     at_rest: bool = False  # whether it needs that gemmbench itself is not running anything
+
+    @property
+    def name(self) -> str:
+        """That of the function."""
+        return self.look.__name__.replace("_", "-")
 
 
 # --- the table ----------------------------------------------------------------------------------------------
 
 CHECKS: tuple[Check, ...] = (
     Check(
-        "driver-missing",
+        devices.driver_missing,
         "host",
         "OpenCL's devices; PCI's GPUs in /sys/bus/pci; /etc/os-release; the nodes in /dev/dri",
         "no device at all, or a GPU without one: the package for this system",
-        devices.driver_missing,
         slows=False,
     ),
     Check(
-        "driver-target",
+        devices.driver_target,
         "cpu",
         "PoCL's device version; CL_CONFIG_CPU_TARGET_ARCH (Intel's runtime); the native vector width; "
         "the flags in /proc/cpuinfo",
         "a driver that compiles for less than the CPU has",
-        devices.driver_target,
     ),
     Check(
-        "driver-units",
+        devices.driver_units,
         "cpu",
         "the device's compute units, and the processors that this process may use",
         "a driver that uses fewer cores than it may",
-        devices.driver_units,
     ),
     Check(
-        "types",
+        devices.types,
         "device",
         "the device's extensions",
         "missing half or double, and which driver here has it",
-        devices.types,
         slows=False,
     ),
     Check(
-        "governor",
+        host.governor,
         "host",
         "scaling_governor, scaling_driver and energy_performance_preference of each processor",
         "a governor that holds the clock down; `powersave` of intel_pstate and amd-pstate does not",
-        host.governor,
     ),
     Check(
-        "cpu-clock",
+        host.cpu_clock,
         "host",
         "scaling_max_freq and cpuinfo_max_freq of each processor",
         "a limit below what the processor can",
-        host.cpu_clock,
     ),
+    Check(host.turbo, "host", "intel_pstate/no_turbo, cpufreq/boost, base_frequency", "turbo switched off"),
     Check(
-        "turbo",
-        "host",
-        "intel_pstate/no_turbo, cpufreq/boost, base_frequency",
-        "turbo switched off",
-        host.turbo,
-    ),
-    Check(
-        "cpu-temperature",
+        host.cpu_temperature,
         "host",
         "thermal zones with their trip points; counters of throttling, half a second apart",
         "a clock that heat lowers",
-        host.cpu_temperature,
     ),
     Check(
-        "affinity",
+        host.affinity,
         "host",
         "Cpus_allowed_list of /proc/self/status, online processors, the control group's cpuset",
         "processors that this process may not use",
-        host.affinity,
     ),
     Check(
-        "smt",
+        host.smt,
         "host",
         "smt/active, thread_siblings_list, the threads of numpy's BLAS",
         "two threads of a BLAS on one core",
-        host.smt,
     ),
     Check(
-        "cpu-quota",
+        host.cpu_quota,
         "host",
         "cpu.max (cpu.cfs_quota_us) of the control groups around this process; nr_throttled",
         "less time than processors",
-        host.cpu_quota,
     ),
     Check(
-        "memory-limit",
+        host.memory_limit,
         "host",
         "memory.max and memory.current (memory.limit_in_bytes) of the same",
         "less memory than the memory probes take",
-        host.memory_limit,
         slows=False,
     ),
     Check(
-        "steal",
-        "host",
-        "/proc/stat: since the start, and for half a second",
-        "a hypervisor that shares",
-        host.steal,
+        host.steal, "host", "/proc/stat: since the start, and for half a second", "a hypervisor that shares"
     ),
+    Check(host.load, "host", "/proc/stat and /proc/*/stat for half a second", "what other programs use"),
     Check(
-        "load", "host", "/proc/stat and /proc/*/stat for half a second", "what other programs use", host.load
-    ),
-    Check(
-        "numa",
+        host.numa,
         "host",
         "/sys/devices/system/node, /proc/self/numa_maps, Cpus_allowed_list",
         "buffers on another node than the processors",
-        host.numa,
     ),
     Check(
-        "blas-threads",
+        host.blas_threads,
         "host",
         "the threads of numpy's BLAS (threadpoolctl), OPENBLAS_NUM_THREADS and its like",
         "fewer threads than cores, or more than processors",
-        host.blas_threads,
     ),
     Check(
-        "blas-kernels",
+        host.blas_kernels,
         "host",
         "the architecture of numpy's BLAS (threadpoolctl), OPENBLAS_CORETYPE, /proc/cpuinfo",
         "a BLAS with kernels for less than the CPU has",
-        host.blas_kernels,
     ),
     Check(
-        "device-numa",
+        host.device_numa,
         "gpu",
         "numa_node of the device's PCI slot, Cpus_allowed_list",
         "a device on another node than the processors",
-        host.device_numa,
         slows=False,
     ),
     Check(
-        "pcie",
+        devices.pcie,
         "gpu",
         "NVML: generation and width of the link, and the most; the generation in state P0 only",
         "a link below the device's maximum",
-        devices.pcie,
         slows=False,
     ),
     Check(
-        "ecc",
-        "gpu",
-        "NVML: ECC's mode; the compute capability",
-        "ECC on memory without room for it",
-        devices.ecc,
+        devices.ecc, "gpu", "NVML: ECC's mode; the compute capability", "ECC on memory without room for it"
     ),
     Check(
-        "gpu-power",
+        devices.gpu_power,
         "gpu",
         "NVML: the enforced power limit, and the default",
         "a limit below the default",
-        devices.gpu_power,
     ),
     Check(
-        "gpu-clock",
+        devices.gpu_clock,
         "gpu",
         "NVML: applications clock, and the default. Locked clocks (`-lgc`) show in a row's conditions only",
         "a clock that was set below the default",
-        devices.gpu_clock,
     ),
     Check(
-        "gpu-temperature",
+        devices.gpu_temperature,
         "gpu",
         "NVML: what limits the clock; the temperature",
         "a clock that heat, or the board's brake, lowers",
-        devices.gpu_temperature,
     ),
     Check(
-        "persistence",
+        devices.persistence,
         "gpu",
         "NVML: persistence mode, unless a display is attached",
         "a driver that unloads between two programs",
-        devices.persistence,
         slows=False,
     ),
-    Check("mig", "gpu", "NVML: MIG's mode", "a slice of a board", devices.mig),
+    Check(devices.mig, "gpu", "NVML: MIG's mode", "a slice of a board"),
     Check(
-        "gpu-load",
+        devices.gpu_load,
         "gpu",
         "NVML: utilization, compute processes",
         "other programs on the device",
-        devices.gpu_load,
         at_rest=True,
     ),
 )
@@ -324,12 +291,7 @@ def _of(run: Run, device: DeviceFacts, row: Row) -> Iterator[Shortfall]:
 
 
 def sentence(short: list[Shortfall], report: Report) -> str:
-    """A line that points to `gemmbench doctor`; "" where it has nothing to say of these devices' rates.
-
-    Args:
-        short: at least one.
-        report: what came of the checks.
-    """
+    """A line that points to `gemmbench doctor`; "" where it has nothing to say of these devices' rates."""
     worst = min(short, key=lambda each: each.fraction)
     on_cpu = worst.device.type == "cpu"
     slowing = {check.name for check in CHECKS if check.slows}
@@ -348,13 +310,7 @@ def sentence(short: list[Shortfall], report: Report) -> str:
 
 
 def page(report: Report, devices: Sequence[DeviceFacts], host: str) -> RenderableType:
-    """Every finding with its cost, how it was seen and what to type; then what could not be looked at.
-
-    Args:
-        report: what came of the checks.
-        devices: those that were looked at.
-        host: the processor's name.
-    """
+    """Every finding with its cost, how it was seen and what to type; then what could not be looked at."""
     subjects: list[tuple[int | None, str]] = [(None, f"host  {clean(host)}")]
     subjects += [(device.index, f"{device.index}  {clean(device.title)}") for device in devices]
     parts: list[RenderableType] = []

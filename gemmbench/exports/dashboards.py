@@ -20,7 +20,7 @@ from typing import Any
 from gemmbench.exports.records import Series, labels, rate_of, series, standing
 from gemmbench.model.row import Row, moment
 from gemmbench.model.run_file import Run
-from gemmbench.model.units import GIGA, clean, number
+from gemmbench.model.units import GIGA, by_key, clean, number
 from gemmbench.stats import rates
 from gemmbench.stats.intervals import Interval
 from gemmbench.stats.rates import work as work_of
@@ -107,15 +107,11 @@ def _times(value: float) -> Entry:
     return {"real_time": value, "cpu_time": value, "time_unit": "ns"}
 
 
-def _variation(values: Sequence[float]) -> float:
-    return statistics.stdev(values) / statistics.fmean(values)
-
-
 _AGGREGATES: dict[str, Callable[[Sequence[float]], float]] = {
     "mean": statistics.fmean,
     "median": statistics.median,
     "stddev": statistics.stdev,
-    "cv": _variation,
+    "cv": lambda values: statistics.stdev(values) / statistics.fmean(values),
 }
 """Those that the library computes of repetitions, in its order."""
 
@@ -194,24 +190,26 @@ class Family:
     help: str
 
 
-_MEDIAN, _LOW, _HIGH = "median", "lower end of the 95 % interval", "upper end of the 95 % interval"
-_TIMES = {
-    "median": Family("gemmbench_time_seconds", "seconds", f"Time for one problem or launch, {_MEDIAN}"),
-    "low": Family("gemmbench_time_low_seconds", "seconds", f"Time for one problem or launch, {_LOW}"),
-    "high": Family("gemmbench_time_high_seconds", "seconds", f"Time for one problem or launch, {_HIGH}"),
+_FIGURES = {
+    "median": ("", "median"),
+    "low": ("low_", "lower end of the 95 % interval"),
+    "high": ("high_", "upper end of the 95 % interval"),
+    "best": ("best_", "best batch"),
 }
-_OPERATIONS = {
-    "median": Family("gemmbench_operations_per_second", "operations_per_second", f"Rate, {_MEDIAN}"),
-    "low": Family("gemmbench_low_operations_per_second", "operations_per_second", f"Rate, {_LOW}"),
-    "high": Family("gemmbench_high_operations_per_second", "operations_per_second", f"Rate, {_HIGH}"),
-    "best": Family("gemmbench_best_operations_per_second", "operations_per_second", "Rate, best batch"),
-}
-_BYTES = {
-    "median": Family("gemmbench_bytes_per_second", "bytes_per_second", f"Bandwidth, {_MEDIAN}"),
-    "low": Family("gemmbench_low_bytes_per_second", "bytes_per_second", f"Bandwidth, {_LOW}"),
-    "high": Family("gemmbench_high_bytes_per_second", "bytes_per_second", f"Bandwidth, {_HIGH}"),
-    "best": Family("gemmbench_best_bytes_per_second", "bytes_per_second", "Bandwidth, best batch"),
-}
+
+
+def _families(quantity: str, unit: str, what: str) -> dict[str, Family]:
+    """A gauge for each figure; of times nobody asks for the best batch."""
+    return {
+        name: Family(f"gemmbench_{quantity}{prefix}{unit}", unit, f"{what}, {words}")
+        for name, (prefix, words) in _FIGURES.items()
+        if name != "best" or not quantity
+    }
+
+
+_TIMES = _families("time_", "seconds", "Time for one problem or launch")
+_OPERATIONS = _families("", "operations_per_second", "Rate")
+_BYTES = _families("", "bytes_per_second", "Bandwidth")
 _OK = Family("gemmbench_ok", "", "Whether a case has a result: 1, or 0 and why not in its status")
 _PEAK = Family("gemmbench_peak_ratio", "ratio", "Rate over the measured peak of the units it runs on")
 _ENERGY = Family("gemmbench_energy_joules", "joules", "Energy for one problem")
@@ -227,10 +225,11 @@ def openmetrics(run: Run) -> str:
 
     The label ``run`` is the name of the saved file, so that several runs can be collected together.
     """
-    families: dict[Family, list[str]] = {}
-    for family, names, value in _samples(run):
-        if math.isfinite(value):
-            families.setdefault(family, []).append(f"{family.name}{_labelled(names)} {value!r}")
+    families = by_key(
+        (family, f"{family.name}{_labelled(names)} {value!r}")
+        for family, names, value in _samples(run)
+        if math.isfinite(value)
+    )
     lines = []
     for family, values in families.items():
         unit = [f"# UNIT {family.name} {family.unit}"] if family.unit else []

@@ -23,7 +23,7 @@ from gemmbench.model import units
 from gemmbench.model.instrument import is_too_slow
 from gemmbench.model.row import Problem, Row, titled
 from gemmbench.model.run_file import Run
-from gemmbench.model.units import clean, listed
+from gemmbench.model.units import by_key, clean, listed
 from gemmbench.report.notes import WORDS
 from gemmbench.report.progress import sample
 from gemmbench.stats import rates
@@ -85,9 +85,7 @@ def heat_map(runs: Sequence[Run], _: pane.Families) -> list[pane.Pane]:
     """
     panes = []
     for subject in pane.subjects(runs, lambda row: row.kind == "gemm" and bool(row.grid)):
-        kernels: dict[str, list[Row]] = {}
-        for row in subject.rows:
-            kernels.setdefault(titled(row.variant, row.parameters), []).append(row)
+        kernels = by_key((titled(row.variant, row.parameters), row) for row in subject.rows)
         for own_rows in kernels.values():
             grids = []
             for problem in dict.fromkeys(row.problem for row in own_rows):

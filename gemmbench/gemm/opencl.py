@@ -114,11 +114,7 @@ class GemmExecutor:
     ) -> dict[str, Built]:
         """The programs of a variant by file, each built once.
 
-        Args:
-            variant: whose.
-            dtype: the data type.
-            parameters: the variant's.
-            root: another kernels folder than gemmbench's own.
+        `root` is another kernels folder than gemmbench's own.
 
         Raises:
             NotMeasuredError: they do not compile, or not for the variant's target.

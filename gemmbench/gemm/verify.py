@@ -151,12 +151,8 @@ def transposed(matrix: ReferenceArray, batch: int = 1) -> ReferenceArray:
 def edge_problem(dtype: str, edge: int, ops: str = "NN") -> Gemm:
     """A shape no dimension of which is a multiple of a tile, with alpha and beta that must both be applied.
 
-    k stays small enough for sums that are exact in every data type.
-
-    Args:
-        dtype: of A and B.
-        edge: the longest side of a tile.
-        ops: how A and B are stored, as `Gemm.ops`.
+    k stays small enough for sums that are exact in every data type. `edge` is the longest side of a tile,
+    `ops` as `Gemm.ops`.
     """
     trans_a, trans_b = (each == "T" for each in ops)
     k = min(edge + 1, 201)
@@ -168,10 +164,7 @@ def compare_exactly(
 ) -> str:
     """Where an exact answer differs, in words; "" if it does not. NaN differs.
 
-    Args:
-        expected: m x n.
-        got: likewise.
-        tile: rows and columns of C that a work-group computes, where that is known.
+    Both are m x n; `tile` is the rows and columns of C that a work-group computes, where that is known.
     """
     wrong = ~(got.astype(np.float64) == expected)
     if not wrong.any():

@@ -289,10 +289,12 @@ def _thin_shape(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]
 
     while "LY" not in p and full["LY"] > 1 and full["LX"] * full["LY"] > device.max_work_group_size:
         full["LY"] //= 2
-    while "KC" not in p and full["KC"] > full["LX"] * full["WIDTH"] and is_too_large():
-        full["KC"] //= 2
-    while "LY" not in p and full["LY"] > 1 and is_too_large():
-        full["LY"] //= 2
+    while is_too_large():
+        can = {"KC": full["KC"] > full["LX"] * full["WIDTH"], "LY": full["LY"] > 1, "LX": full["LX"] > 1}
+        name = next((name for name in can if can[name] and name not in p), "")
+        if not name:
+            break
+        full[name] //= 2
     groups = problem.batch * max(1, _thin_groups({**full, **lies, "m": problem.m, "n": problem.n}))
     parts = 1
     if device.type == "gpu" and groups < _BUSY * device.compute_units:

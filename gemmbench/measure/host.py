@@ -1,4 +1,4 @@
-"""The real machine: every OpenCL device of this process, the host and its BLAS, and other libraries."""
+"""The machine around the devices, as saved runs describe it."""
 
 from __future__ import annotations
 
@@ -9,17 +9,14 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import threadpoolctl
 
-from gemmbench.ladder import BASELINE, CBLAS, CLBLAST, CUBLAS, variant_of
-from gemmbench.model.case import Case
-from gemmbench.model.device import DeviceFacts, HostFacts
-from gemmbench.opencl import drivers
+from gemmbench.measure.conditions import usable_cores, usage
+from gemmbench.model.device import HostFacts
 
 _LOOK_S = 0.2
 
@@ -93,23 +90,17 @@ def last_level_cache_bytes(root: str = "/sys/devices/system/cpu") -> int | None:
 
 
 def _busy_cores() -> float:
-    """How many cores other programs keep busy, over a fifth of a second; 0 where the system does not tell.
+    """Cores that others use of those that this process may use, over a fifth of a second; 0 where unknown.
 
     A threaded BLAS waits for its slowest thread, so that one busy core can cost it a hundredfold.
     """
-
-    def busy_ticks() -> int:
-        fields = Path("/proc/stat").read_text(encoding="utf-8").split("\n", 1)[0].split()[1:]
-        user, nice, system, _idle, _wait, irq, softirq, steal = map(int, fields[:8])
-        return user + nice + system + irq + softirq + steal
-
-    try:
-        before = busy_ticks()
-        time.sleep(_LOOK_S)
-        ticks = busy_ticks() - before
-    except (OSError, ValueError, IndexError):
-        return 0.0
-    return round(ticks / os.sysconf("SC_CLK_TCK") / _LOOK_S, 2)
+    looks = []
+    for pause_s in (0.0, _LOOK_S):
+        time.sleep(pause_s)
+        looks.append(usage(time.monotonic(), os.getpid(), None, usable_cores()))
+    before, after = looks
+    others, stolen, _ = after.since(before) if before and after else (None, None, None)
+    return round((others or 0.0) + (stolen or 0.0), 2)
 
 
 def cores() -> int:
@@ -155,80 +146,3 @@ def file_of(function: Any) -> Path | None:
     except (OSError, AttributeError, TypeError):  # Windows has no dladdr, and no library without a name
         return None
     return Path(symbol.file.decode(errors="replace")).resolve() if known and symbol.file else None
-
-
-# Build times are a result, so that no cache may answer for the compiler. Read when libraries are loaded.
-_NO_CACHES = {"PYOPENCL_NO_CACHE": "1", "POCL_KERNEL_CACHE": "0", "CUDA_CACHE_DISABLE": "1"}
-
-_PROBES = "gemmbench.probes.opencl:ProbeExecutor"
-EXECUTORS = {
-    "opencl": "gemmbench.gemm.opencl:GemmExecutor",
-    CLBLAST: "gemmbench.gemm.clblast:ClblastExecutor",
-    CUBLAS: "gemmbench.gemm.cublas:CublasExecutor",
-    BASELINE: "gemmbench.gemm.numpy_blas:NumpyExecutor",
-    "lowering": "gemmbench.gemm.opencl:LoweringExecutor",
-    CBLAS: "gemmbench.gemm.numpy_blas:CblasExecutor",
-    "peak": _PROBES,
-    "bandwidth": _PROBES,
-    "latency": _PROBES,
-    "transfer": _PROBES,
-}
-"""Module and class by kind, imported when first asked for."""
-
-
-class OpenCLMachine:
-    """Registers drivers, opens devices when they are first used, and hands cases to executors.
-
-    pyopencl is imported only after the drivers are registered, which is why imports stand in methods.
-    """
-
-    def __init__(self) -> None:
-        self._registered = drivers.register()
-        self._executors: dict[tuple[int, str], Any] = {}
-
-    def devices(self) -> tuple[DeviceFacts, ...]:
-        from gemmbench.opencl import discovery
-
-        return discovery.devices(self._registered)
-
-    def host(self) -> HostFacts:
-        from gemmbench.measure.host import host_facts
-
-        return host_facts()
-
-    def executor(self, case: Case, device: DeviceFacts | None) -> Any:
-        kind = variant_of(case).executor if case.kind == "gemm" else case.kind
-        key = (device.index if device else -1, kind)
-        if key not in self._executors:
-            self._executors[key] = self._make(kind, device)
-        return self._executors[key]
-
-    def _make(self, kind: str, device: DeviceFacts | None) -> object:
-        module, _, name = EXECUTORS[kind].partition(":")
-        make = getattr(import_module(module), name)
-        if kind in (BASELINE, CBLAS):
-            return make()
-        assert device is not None
-        if kind == CUBLAS:
-            return make(device)
-        from gemmbench.opencl.runtime import Runtime
-
-        return make(Runtime(device))
-
-
-def default() -> OpenCLMachine:
-    """What the child process makes."""
-    os.environ.update(_NO_CACHES)
-    return OpenCLMachine()
-
-
-def caching(folder: str) -> OpenCLMachine:
-    """What a tuner's children make: what one has compiled the others need not, and build times are no result.
-
-    Args:
-        folder: of the drivers' caches, the same for all of them.
-    """
-    os.environ.update(_NO_CACHES)
-    os.environ.update({"CUDA_CACHE_DISABLE": "0", "CUDA_CACHE_PATH": folder})
-    os.environ.update({"POCL_KERNEL_CACHE": "1", "POCL_CACHE_DIR": folder})
-    return OpenCLMachine()

@@ -357,12 +357,7 @@ class Watch:
         return None
 
     def end(self, clock: str, batches: Sequence[Batch]) -> Conditions | None:
-        """What was read since the window began.
-
-        Args:
-            clock: that timed the batches.
-            batches: of the window, those that count.
-        """
+        """What was read since the window began."""
         return None
 
 

@@ -402,9 +402,7 @@ def system_family(os_release: str) -> str:
 def package_command(maker: str, family: str) -> str:
     """What installs the driver of a maker's GPU, or one for the CPU; "" where no package is known.
 
-    Args:
-        maker: ``cpu``, ``nvidia``, ``amd`` or ``intel``.
-        family: as `system_family` says.
+    `maker` is ``cpu``, ``nvidia``, ``amd`` or ``intel``, `family` as `system_family` says.
     """
     if family not in _SYSTEMS:
         return ""

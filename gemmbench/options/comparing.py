@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 from gemmbench import UsageError, ladder
+from gemmbench.ladder.own import own_kernel
 from gemmbench.ladder.variant import Variant
 from gemmbench.model.case import DRIVER, KERNEL, MEMORY_MODES, checkout_of
 from gemmbench.model.device import STATES, DeviceFacts, State
@@ -40,7 +41,6 @@ from gemmbench.options.declare import (
     choose_sizes,
     flag,
     format_and_file,
-    former_kernel,
     hidden,
     kernel_files_option,
     kernel_inputs,
@@ -318,9 +318,9 @@ class Check(Comparing, Measuring):
                     f"--against {self.against} is the old version of one kernel: give that one --kernel-file"
                     + (", or name a folder" if now else "")
                 )
-            return {name: former_kernel(self.against) for name, _ in now}
+            return {name: own_kernel(self.against) for name, _ in now}
         old = [(name, self.against / file.name) for name, file in now]
-        return {name: former_kernel(file) for name, file in old if file.is_file()}
+        return {name: own_kernel(file) for name, file in old if file.is_file()}
 
     def _check_against(self, folder: Path) -> None:
         try:

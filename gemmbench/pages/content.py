@@ -420,10 +420,6 @@ def html(runs: Sequence[Run], wanted: Wanted | None = None) -> str:
 
     The page fetches nothing, and its own policy forbids it: no script but the one with this hash is run.
 
-    Args:
-        runs: one or more, with rows.
-        wanted: title, charts, threshold.
-
     Raises:
         RunFileError: a run of a series does not say when it started.
     """

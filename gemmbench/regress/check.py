@@ -32,7 +32,7 @@ from gemmbench.regress.gate import Answer, Settled, Suspect, Wanted
 from gemmbench.stats.rates import measure
 from gemmbench.suite import session
 from gemmbench.suite.plan import OwnKernels, rebuild, select
-from gemmbench.suite.run import Listen, every_device, header_of, user_errors
+from gemmbench.suite.run import Listen, every_device, header_of
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,7 @@ def prepared(request: Request, make_machine: Maker) -> Iterator[Job]:
     policy = request.sampling.policy(basis.header.policy)
     if against is not None:  # two kernels are built and verified
         policy = replace(policy, time_limit_s=2 * policy.time_limit_s)
-    with Worker(make_machine) as worker, user_errors():
+    with Worker(make_machine) as worker:
         all_devices, host = every_device(worker)
         devices, places = _chosen(basis, all_devices, request.device)
         own = request.own

@@ -28,7 +28,7 @@ from gemmbench.model import units
 from gemmbench.model.device import HOST
 from gemmbench.model.row import Row, RowKey, moment
 from gemmbench.model.run_file import Run, RunFileError
-from gemmbench.model.units import clean, listed
+from gemmbench.model.units import by_key, clean, listed
 from gemmbench.regress import verdict as floors
 from gemmbench.regress.baseline import Basis, Rules, repetitions
 from gemmbench.regress.compare import title
@@ -37,7 +37,7 @@ from gemmbench.regress.gate import Alarms, Carried, Floor, Tolerance, serves
 from gemmbench.regress.verdict import Judgement, Noise, judge
 from gemmbench.report.table import Cell, Note, Sheet, finite, sheet_markdown, stack
 from gemmbench.stats.intervals import Measure, mean
-from gemmbench.stats.rates import work
+from gemmbench.stats.rates import problem_fields, work
 
 SIGNIFICANCE = 0.05
 LEAST = 3  # runs on either side of a change
@@ -297,10 +297,11 @@ def to_markdown(history: History, every: bool = False) -> str:
 def sheets(history: History, every: bool = False) -> list[Sheet]:
     """One table for each device, the conclusion below the last."""
     hidden = not every and len(history.tracks) > _MANY
-    groups: dict[tuple[bool, str], list[Track]] = {}
-    for track in history.tracks:
-        if not (hidden and track.is_steady):
-            groups.setdefault((track.key[1] == HOST, track.device), []).append(track)
+    groups = by_key(
+        ((track.key[1] == HOST, track.device), track)
+        for track in history.tracks
+        if not (hidden and track.is_steady)
+    )
     tables = [_sheet(history, groups[group]) for group in sorted(groups, key=lambda group: group[0])]
     steady = sum(track.is_steady for track in history.tracks)
     unseen = f"{steady} steady rows are not shown; -v shows them"
@@ -439,18 +440,14 @@ def _track(history: History, track: Track) -> dict[str, object]:
 
 
 def _row_fields(track: Track) -> dict[str, object]:
-    row, problem = track.row, track.row.problem
+    row = track.row
     return {
         "kind": row.kind,
         "variant": clean(row.variant),
         "device": clean(track.device),
         "dtype": row.dtype,
         "label": clean(row.label),
-        "m": problem.m if problem else None,
-        "n": problem.n if problem else None,
-        "k": problem.k if problem else None,
-        "trans_a": bool(problem.trans_a) if problem else None,
-        "trans_b": bool(problem.trans_b) if problem else None,
+        **problem_fields(row.problem, "m", "n", "k", "trans_a", "trans_b"),
     }
 
 
@@ -472,9 +469,7 @@ def aa_to_markdown(floor: Floor) -> str:
 
 def aa_sheets(floor: Floor) -> list[Sheet]:
     """Noise from run to run, and the least thresholds that it allows in compare and check."""
-    groups: dict[int, list[Tolerance]] = {}
-    for row in floor.rows:
-        groups.setdefault(row.key[1], []).append(row)
+    groups = by_key((row.key[1], row) for row in floor.rows)
     devices = sorted(groups, key=lambda device: (device == HOST, device))
     return [*(_aa_sheet(floor, groups[device]) for device in devices), Sheet(notes=tuple(_notes(floor)))]
 

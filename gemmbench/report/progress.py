@@ -27,11 +27,7 @@ _Self = TypeVar("_Self", bound="Bar")
 class Bar:
     """A bar that follows events; nothing at all where stderr is not a terminal.
 
-    Args:
-        console: rich's console on stderr.
-        quiet: say nothing, whatever happens.
-        verbose: from 1 on, a line for everything that is finished, terminal or not.
-        clock: seconds, for the time left.
+    From `verbose` 1 on, a line for everything that is finished, terminal or not.
     """
 
     def __init__(
@@ -185,10 +181,7 @@ def row_label(row: Row) -> str:
 def sample(run: Run, row: Row, scope: str = "kernel") -> str:
     """What was measured: rate, time, interval, number of batches, and what is wrong with it.
 
-    Args:
-        run: that the row is of.
-        row: any.
-        scope: that a GEMM's rate is shown in, or the next wider one that it has.
+    A GEMM's rate is shown in the scope, or in the next wider one that it has.
     """
     label = " ".join(filter(None, (clean(row.label), row_label(row))))
     if row.status != "ok":

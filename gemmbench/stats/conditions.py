@@ -23,12 +23,7 @@ _LEAST_CLOCKS = 20  # of both halves: a single reading is no steadier than the r
 
 
 def disturbances(conditions: Conditions | None, on_cpu: bool) -> tuple[str, ...]:
-    """Why a row is not to be relied on; none where nothing is known.
-
-    Args:
-        conditions: of the row.
-        on_cpu: whether it ran on the host's processor.
-    """
+    """Why a row is not to be relied on; none where nothing is known."""
     if conditions is None:
         return ()
     windows = conditions.windows.items()
@@ -156,10 +151,7 @@ def counted_mhz(row: Row) -> float | None:
 def flop_per_cycle(run: Run, row: Row, scope: str = "kernel") -> float | None:
     """Operations of a compute unit in a cycle, as the median of the batches; None where unknown.
 
-    Args:
-        run: that the row is of.
-        row: a GEMM's or a peak's.
-        scope: of its seconds, or the next wider one that was measured.
+    By the seconds of the scope, or of the next wider one that was measured.
     """
     reached = rates.shown_rate(row, scope) if row.kind in ("gemm", "peak") else None
     middle = counted_mhz(row)

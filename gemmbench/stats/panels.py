@@ -10,7 +10,7 @@ from statistics import geometric_mean
 from gemmbench.model.device import HOST
 from gemmbench.model.row import Problem, Row
 from gemmbench.model.run_file import Run
-from gemmbench.model.units import listed
+from gemmbench.model.units import by_key, listed
 from gemmbench.stats import rates
 from gemmbench.stats.intervals import Interval
 
@@ -113,9 +113,7 @@ def series(
         size_of: a row's size, or whatever number its series are to be sorted by.
         order: variants in the order of the ladder; others follow as they come, the host's own last.
     """
-    variants: dict[tuple[int, str], list[Row]] = {}
-    for row in sorted(rows, key=size_of):
-        variants.setdefault((row.device, row.title), []).append(row)
+    variants = by_key(((row.device, row.title), row) for row in sorted(rows, key=size_of))
     rank = {name: number for number, name in enumerate(order)}
     names = {(row.device, row.title): row.variant for row in rows}
     result = []
@@ -172,12 +170,7 @@ def standings(
 ) -> dict[str, Standing]:
     """Each variant's place on a problem, in the order of the rows; the host's own BLAS among them.
 
-    Args:
-        run: any.
-        setting: device and data type.
-        problem: m, n, k.
-        first_rung: the variant that speed-ups are over; "" for none.
-        scope: what is compared; "" for that of the run's own view.
+    Speed-ups are over `first_rung`; without a scope it is that of the run's own view.
     """
     scope = scope or rates.view_scope(run)
     best: dict[str, tuple[Row, rates.Rate | None]] = {}
@@ -385,11 +378,12 @@ class Contest:
 
 def sides(runs: Iterable[Run]) -> list[Side]:
     """Every device that has a result, by its title, which names the driver: the fastest first."""
-    homes: dict[str, list[tuple[Run, int]]] = {}
-    for run in runs:
-        for device, facts in enumerate(run.header.devices):
-            if any(row.device == device and row.status == "ok" for row in run.rows):
-                homes.setdefault(facts.title, []).append((run, device))
+    homes = by_key(
+        (facts.title, (run, device))
+        for run in runs
+        for device, facts in enumerate(run.header.devices)
+        if any(row.device == device and row.status == "ok" for row in run.rows)
+    )
     every = [Side(title, tuple(each)) for title, each in homes.items()]
     if len(every) < 2:
         return every
@@ -424,12 +418,7 @@ def fastest(every: Sequence[Side]) -> list[Contest]:
 
 
 def variants(every: Sequence[Side], order: Sequence[str] = ()) -> list[Contest]:
-    """Each variant that several sides ran, for each type at the largest problem that most of them share.
-
-    Args:
-        every: the sides.
-        order: variants in the order of the ladder.
-    """
+    """Each variant that several sides ran, for each type at the largest problem that most of them share."""
     scope, rank = scope_of(every), {name: number for number, name in enumerate(order)}
     by_type: dict[str, list[list[Contest]]] = {}
     for dtype, problem in _shared(every):

@@ -38,7 +38,7 @@ from gemmbench.model.instrument import Handle, NotMeasuredError
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Kind, Row, RowKey, Scope, Work
 from gemmbench.model.run_file import Run
-from gemmbench.model.units import clean, clean_lines
+from gemmbench.model.units import by_key, clean, clean_lines
 from gemmbench.report import notes
 from gemmbench.report.table import NOTHING, Cell, Note, Sheet, heading
 from gemmbench.stats import rates
@@ -497,9 +497,7 @@ def _hunt(rows: Sequence[Row]) -> Hunt:
 
 def sheets(run: Run) -> list[Sheet]:
     """For each device and type, the best shape of every kernel; then the searches."""
-    groups: dict[tuple[int, str], list[Hunt]] = {}
-    for hunt in hunts(run):
-        groups.setdefault((hunt.first.device, hunt.first.dtype), []).append(hunt)
+    groups = by_key(((hunt.first.device, hunt.first.dtype), hunt) for hunt in hunts(run))
     made = []
     for (device, dtype), group in groups.items():
         made.append(_best(run, device, dtype, group))

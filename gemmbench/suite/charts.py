@@ -33,7 +33,7 @@ from gemmbench.model import units
 from gemmbench.model.device import POWER, DeviceFacts, driver_name
 from gemmbench.model.row import Row, Sustained
 from gemmbench.model.run_file import Run
-from gemmbench.model.units import clean
+from gemmbench.model.units import by_key, clean
 from gemmbench.report.conditions import in_a_sentence, ran_s, slowest
 from gemmbench.report.conditions import rate_of as sustained_rate
 from gemmbench.report.progress import row_label
@@ -42,7 +42,7 @@ from gemmbench.stats.conditions import disturbed, known
 from gemmbench.stats.rates import view_scope
 from gemmbench.suite import together
 from gemmbench.suite.best_shape import Hunt, hunts, rate_of, sentence
-from gemmbench.suite.together import Joint, Part
+from gemmbench.suite.together import Joint
 
 # Markers and what they are called.
 _SHAPES = {
@@ -86,9 +86,7 @@ def together_panes(runs: Sequence[Run], families: pane.Families) -> list[pane.Pa
     """Two panes for each run, kind, data type and scope: the aggregate rate, and the slowdowns."""
     drawn = []
     for run in runs:
-        groups: dict[tuple[str, str], list[Joint]] = {}
-        for joint in together.joints_of(run):
-            groups.setdefault((joint.row.kind, joint.row.dtype), []).append(joint)
+        groups = by_key(((joint.row.kind, joint.row.dtype), joint) for joint in together.joints_of(run))
         for (kind, _), joints in groups.items():
             if not any(joint.figured for joint in joints):
                 continue
@@ -196,7 +194,8 @@ def _slowdowns(axes: Axes, picture: _Picture) -> None:
             number += 1
             marker = _MARKERS[rank % len(_MARKERS)]
             for index, size in enumerate(picture.sizes):
-                part = _part(by_size.get(size), device)
+                joint = by_size.get(size)
+                part = joint.part(device) if joint else None
                 slowdown = part.slowdown(picture.scope) if part else None
                 if slowdown is None:
                     continue
@@ -231,10 +230,6 @@ def _slowdowns(axes: Axes, picture: _Picture) -> None:
     )
     notes = ["Dotted: an equal share of hardware that the devices divide."] if shares else []
     pane.footnote(axes, [*notes, *(["Intervals too wide to tell anything are not drawn."] if wide else [])])
-
-
-def _part(joint: Joint | None, device: int) -> Part | None:
-    return next((part for part in joint.parts if part.device == device), None) if joint else None
 
 
 def _widened(axes: Axes) -> None:
@@ -273,10 +268,7 @@ def best_shape_panes(runs: Sequence[Run], _: Families) -> list[Pane]:
     """A pane for each device and data type that has a search with a rate."""
     made = []
     for run in runs:
-        groups: dict[tuple[int, str], list[Hunt]] = {}
-        for hunt in hunts(run):
-            if hunt.ranked:
-                groups.setdefault((hunt.first.device, hunt.first.dtype), []).append(hunt)
+        groups = by_key(((hunt.first.device, hunt.first.dtype), hunt) for hunt in hunts(run) if hunt.ranked)
         made += [
             Pane(_SHAPES_HEIGHT, partial(_paint_shapes, run=run, group=group, beside=runs))
             for group in groups.values()
@@ -541,11 +533,11 @@ def _paint_steps(axes: Axes, title: str, dtype: str, known: Architecture, marks:
 
 def _by_step(known: Architecture, marks: Sequence[Mark]) -> dict[int, list[Mark]]:
     """Kernels by the work-items in flight that their registers leave, fewest registers first."""
-    steps: dict[int, list[Mark]] = {}
-    for mark in sorted(marks, key=lambda mark: mark.registers or 0):
-        if mark.registers:
-            steps.setdefault(known.in_flight(mark.registers), []).append(mark)
-    return steps
+    return by_key(
+        (known.in_flight(mark.registers), mark)
+        for mark in sorted(marks, key=lambda mark: mark.registers or 0)
+        if mark.registers
+    )
 
 
 def _words(mark: Mark, items: int) -> str:

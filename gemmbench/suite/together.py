@@ -22,7 +22,7 @@ from gemmbench.model.device import HOST, DeviceFacts
 from gemmbench.model.instrument import NotMeasuredError
 from gemmbench.model.row import Energy, Row, RowKey
 from gemmbench.model.run_file import Run
-from gemmbench.model.units import clean
+from gemmbench.model.units import by_key, clean
 from gemmbench.probes import peak_table
 from gemmbench.report import notes
 from gemmbench.report.notes import shape
@@ -301,6 +301,10 @@ class Joint:
         """Positions in the header."""
         return tuple(part.device for part in self.parts)
 
+    def part(self, device: int) -> Part | None:
+        """A device's part, if it has any."""
+        return next((part for part in self.parts if part.device == device), None)
+
     @property
     def figured(self) -> tuple[Part, ...]:
         """The parts with a figure alone and at once; empty if fewer than two have both."""
@@ -369,11 +373,7 @@ def derived(run: Run, row: Row) -> dict[str, object]:
         return {}
     part = next((part for joint in joints_of(run) for part in joint.parts if part.together is row), None)
     slowdown = part.slowdown("kernel") if part else None
-    return {
-        "slowdown": slowdown.median if slowdown else None,
-        "slowdown_low": slowdown.low if slowdown else None,
-        "slowdown_high": slowdown.high if slowdown else None,
-    }
+    return {**rates.interval_fields("slowdown", slowdown, 1.0, middle="")}
 
 
 def shared(devices: Sequence[DeviceFacts], positions: Sequence[int]) -> tuple[tuple[int, ...], ...]:
@@ -422,9 +422,7 @@ def sheets(run: Run, scope: str, order: Sequence[str] = (), verbose: bool = Fals
     """
     scope = rates.view_scope(run) if scope == "all" else scope
     rank = {name: position for position, name in enumerate(order)}
-    groups: dict[tuple[str, str], list[Joint]] = {}
-    for joint in joints_of(run):
-        groups.setdefault((joint.row.kind, joint.row.dtype), []).append(joint)
+    groups = by_key(((joint.row.kind, joint.row.dtype), joint) for joint in joints_of(run))
     tables = []
     for joints in groups.values():
         joints.sort(key=lambda joint: rank.get(joint.row.variant, len(rank)))
@@ -450,9 +448,7 @@ def unit(row: Row) -> str:
 
 def title(run: Run, positions: Sequence[int]) -> tuple[str, ...]:
     """``2 devices at once``, then each device, those of one name together."""
-    named: dict[str, list[int]] = {}
-    for position in positions:
-        named.setdefault(clean(run.header.devices[position].title), []).append(position)
+    named = by_key((clean(run.header.devices[position].title), position) for position in positions)
     pieces = (f"{', '.join(map(str, numbers))}: {name}" for name, numbers in named.items())
     return (f"{len(positions)} devices at once", *pieces)
 
@@ -532,12 +528,13 @@ def _every_size(run: Run, joints: Sequence[Joint], scope: str) -> Sheet:
         by_size = {where(joint.row): joint for joint in of_variant}
         figured = [by_size[column] for column in columns if column in by_size and by_size[column].figured]
         last = figured[-1] if figured else None
+        slowdowns = (part.slowdown(scope) if last and (part := last.part(each)) else None for each in devices)
         lines.append(
             (
                 Cell(clean(variant)),
                 *(_aggregate(by_size.get(column), scope, best[column]) for column in columns),
                 Cell(_kept(last, scope)),
-                *(Cell(_times(_slowdown_of(last, device, scope))) for device in devices),
+                *(Cell(_times(slowdown)) for slowdown in slowdowns),
             )
         )
     return Sheet(
@@ -563,11 +560,6 @@ def _aggregate(joint: Joint | None, scope: str, best: float | None) -> Cell:
 def _kept(joint: Joint | None, scope: str) -> str:
     total = joint.total(scope) if joint else None
     return units.percent(1 / total.median) if total else "-"
-
-
-def _slowdown_of(joint: Joint | None, device: int, scope: str) -> Interval | None:
-    parts = joint.parts if joint else ()
-    return next((part.slowdown(scope) for part in parts if part.device == device), None)
 
 
 # --- both ---------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gemmbench.gemm.opencl import GemmExecutor
-from gemmbench.measure.host import OpenCLMachine, caching
+from gemmbench.measure.machine import OpenCLMachine, caching
 from gemmbench.model.device import DeviceFacts
 from gemmbench.opencl.runtime import Runtime
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
-from gemmbench.measure.host import OpenCLMachine, default
+from gemmbench.measure.machine import OpenCLMachine, default
 from gemmbench.model.case import Case
 from gemmbench.model.device import DeviceFacts
 

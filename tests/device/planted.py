@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gemmbench.measure.host import OpenCLMachine, default
+from gemmbench.measure.machine import OpenCLMachine, default
 from gemmbench.model.case import Case
 from gemmbench.model.device import DeviceFacts
 

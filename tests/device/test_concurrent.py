@@ -9,7 +9,7 @@ import pytest
 
 from gemmbench.ladder import BY_NAME
 from gemmbench.measure.child import Worker
-from gemmbench.measure.host import default
+from gemmbench.measure.machine import default
 from gemmbench.model.case import Case, Finished, Plan, Policy
 from gemmbench.model.problem import Gemm
 from gemmbench.model.run_file import Run, RunFile, load

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from gemmbench.ladder import BY_NAME
-from gemmbench.measure import host
+from gemmbench.measure import machine
 from gemmbench.measure.child import Worker
 from gemmbench.model.case import Case, Policy
 from gemmbench.model.device import DeviceFacts
@@ -39,7 +39,7 @@ def test_a_short_tune(device: DeviceFacts, tmp_path: Path) -> None:
     header = Header(
         SCHEMA_VERSION, "0", ("tune",), "2026-11-21T04:30:00Z", (device,), fake_runs.HOST, Policy()
     )
-    with Worker(host.default) as worker, Cache(path, header) as cache:
+    with Worker(machine.default) as worker, Cache(path, header) as cache:
         # Time stands still: on a busy machine too the whole, small space is searched.
         tune(task(device), measured_by(worker, device), cache, lambda _: None, clock=lambda: 0.0)
     saved = load(path)
@@ -57,7 +57,7 @@ def test_builders_survive_what_they_are_given_and_end_at_once(device: DeviceFact
     good = rules.case(device, TILED, PROBLEM, {"TS": 8})
     assert isinstance(good, Case)
     broken = replace(good, variant="no such variant", source="1")
-    make = partial(host.caching, str(tmp_path))
+    make = partial(machine.caching, str(tmp_path))
     with Builders(partial(Worker, make), 1, device, Policy(time_limit_s=60)) as builders:
         builders.want([broken, good])
         time.sleep(0.5)  # in the middle of something
@@ -72,6 +72,6 @@ def test_what_one_child_has_compiled_is_in_the_folder_of_the_others(
         pytest.skip("the driver keeps no cache")
     case = rules.case(device, TILED, PROBLEM, {"TS": 8})
     assert isinstance(case, Case)
-    with Worker(partial(host.caching, str(tmp_path))) as worker:
+    with Worker(partial(machine.caching, str(tmp_path))) as worker:
         assert worker.inspect(case, device, Policy()).status == "ok"
     assert any(path.is_file() for path in tmp_path.rglob("*"))

@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
-from gemmbench.measure import host
+from gemmbench.measure import machine
 from gemmbench.measure.instrument import Machine
 from gemmbench.model.case import Case, Policy
 from gemmbench.model.device import DeviceFacts
@@ -65,4 +65,4 @@ def make() -> Machine:
 
 def make_real() -> Machine:
     prepare()
-    return host.default()
+    return machine.default()

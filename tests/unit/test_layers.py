@@ -218,7 +218,7 @@ def test_the_map_in_contributing_is_that_of_the_table() -> None:
         ("opencl.runtime", "from gemmbench.suite.session import run"),
         ("opencl.runtime", "from gemmbench.cli import main"),
         ("opencl.drivers", "import pyopencl"),
-        ("measure.host", "from pyopencl import Context"),
+        ("measure.machine", "from pyopencl import Context"),
         ("suite.run", "import click"),
         ("api", "import click"),
         ("api", "from gemmbench.cli import running"),

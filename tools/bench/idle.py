@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from itertools import cycle, pairwise
 
 from gemmbench.ladder import BY_NAME
+from gemmbench.measure import machine
 from gemmbench.measure.child import Worker
-from gemmbench.measure.host import default
 from gemmbench.measure.sampling import Stream, batch_size
 from gemmbench.model.case import Case, Policy
 from gemmbench.model.device import DeviceFacts
@@ -53,7 +53,7 @@ def main() -> int:
     parser.add_argument("--kernel", default="tiled", help="as gemmbench --kernel, one of them")
     options = parser.parse_args()
     over = False
-    with Worker(default) as worker:
+    with Worker(machine.default) as worker:
         devices, _ = worker.devices()
         if not devices:
             print(no_device_message(), file=sys.stderr)

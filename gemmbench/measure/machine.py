@@ -1,0 +1,91 @@
+"""The real machine: every OpenCL device of this process, the host's BLAS, and other libraries.
+
+Its name is part of the instrument's protocol: other versions of gemmbench are asked for `default` of it.
+"""
+
+from __future__ import annotations
+
+import os
+from importlib import import_module
+from typing import Any
+
+from gemmbench.ladder import BASELINE, CBLAS, CLBLAST, CUBLAS, variant_of
+from gemmbench.model.case import Case
+from gemmbench.model.device import DeviceFacts, HostFacts
+from gemmbench.opencl import drivers
+
+# Build times are a result, so that no cache may answer for the compiler. Read when libraries are loaded.
+_NO_CACHES = {"PYOPENCL_NO_CACHE": "1", "POCL_KERNEL_CACHE": "0", "CUDA_CACHE_DISABLE": "1"}
+
+_PROBES = "gemmbench.probes.opencl:ProbeExecutor"
+EXECUTORS = {
+    "opencl": "gemmbench.gemm.opencl:GemmExecutor",
+    CLBLAST: "gemmbench.gemm.clblast:ClblastExecutor",
+    CUBLAS: "gemmbench.gemm.cublas:CublasExecutor",
+    BASELINE: "gemmbench.gemm.numpy_blas:NumpyExecutor",
+    "lowering": "gemmbench.gemm.opencl:LoweringExecutor",
+    CBLAS: "gemmbench.gemm.numpy_blas:CblasExecutor",
+    "peak": _PROBES,
+    "bandwidth": _PROBES,
+    "latency": _PROBES,
+    "transfer": _PROBES,
+}
+"""Module and class by kind, imported when first asked for."""
+
+
+class OpenCLMachine:
+    """Registers drivers, opens devices when they are first used, and hands cases to executors.
+
+    pyopencl is imported only after the drivers are registered, which is why imports stand in methods.
+    """
+
+    def __init__(self) -> None:
+        self._registered = drivers.register()
+        self._executors: dict[tuple[int, str], Any] = {}
+
+    def devices(self) -> tuple[DeviceFacts, ...]:
+        from gemmbench.opencl import discovery
+
+        return discovery.devices(self._registered)
+
+    def host(self) -> HostFacts:
+        from gemmbench.measure.host import host_facts
+
+        return host_facts()
+
+    def executor(self, case: Case, device: DeviceFacts | None) -> Any:
+        kind = variant_of(case).executor if case.kind == "gemm" else case.kind
+        key = (device.index if device else -1, kind)
+        if key not in self._executors:
+            self._executors[key] = self._make(kind, device)
+        return self._executors[key]
+
+    def _make(self, kind: str, device: DeviceFacts | None) -> object:
+        module, _, name = EXECUTORS[kind].partition(":")
+        make = getattr(import_module(module), name)
+        if kind in (BASELINE, CBLAS):
+            return make()
+        assert device is not None
+        if kind == CUBLAS:
+            return make(device)
+        from gemmbench.opencl.runtime import Runtime
+
+        return make(Runtime(device))
+
+
+def default() -> OpenCLMachine:
+    """What the child process makes."""
+    os.environ.update(_NO_CACHES)
+    return OpenCLMachine()
+
+
+def caching(folder: str) -> OpenCLMachine:
+    """What a tuner's children make: what one has compiled the others need not, and build times are no result.
+
+    Args:
+        folder: of the drivers' caches, the same for all of them.
+    """
+    os.environ.update(_NO_CACHES)
+    os.environ.update({"CUDA_CACHE_DISABLE": "0", "CUDA_CACHE_PATH": folder})
+    os.environ.update({"POCL_KERNEL_CACHE": "1", "POCL_CACHE_DIR": folder})
+    return OpenCLMachine()
