@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from itertools import product
 
@@ -32,14 +33,13 @@ def one_driver(device: DeviceFacts) -> None:
 
 def wrong(made: GemmExecutor, name: str, given: Values, ops: str = "NN") -> list[str]:
     """What is wrong on shapes whose rows begin and, along k, end where vectors do; with NaN between them."""
-    transposed = {"trans_a": ops[0] == "T", "trans_b": ops[1] == "T"}
-    like = Gemm(8, 8, 8, **transposed)
+    like = Gemm(8, 8, 8, trans_a=ops[0] == "T", trans_b=ops[1] == "T")
     variant, device = laid_out(BY_NAME[name], like), made.runtime.facts
     parameters = variant.compiled(like, device, variant.preset(device.family, given))
     bind = partial(made.bind, variant, parameters, made.programs(variant, "float", parameters))
     errors = []
     for (m, n, k), beta in product(SHAPES, (-1.0, 0.0)):  # which may not read C, where NaN is
-        problem = Gemm(m, n, k, "float", 2.0, beta, **transposed)
+        problem = replace(like, m=m, n=n, k=k, alpha=2.0, beta=beta)
         test = ExactTest.of(problem, Layout(*(-each % 4 + each + 4 for each in problem.tight)))
         errors.append(test.error(made._result(test, bind)))
     return [error for error in errors if error]
