@@ -376,7 +376,7 @@ def few(run: Run, path: str) -> str:
             cell(kernel),
             cell(took(row, CHAIN)),
             cell(library),
-            cell(against.ratio if against else None, 1),
+            cell(against.median if against else None, 1),
             moved,
         )
         lines.append(f"| {row.label} | `{row.variant}` | {' | '.join(cells)} |")
