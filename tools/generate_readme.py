@@ -344,10 +344,16 @@ def few(run: Run, path: str) -> str:
         if row.problem is None or row.variant not in ("small", "thin") or row.status != "ok":
             continue
         kernel = took(row, "kernel")
-        ratio = rates.derived(run, row).get("versus_ratio")
+        against = rates.versus(row)
         moved = cell(rates.gemm_of(row).operand_bytes / kernel, 1e-9) if kernel else ""
         library = took(libraries.get(row.problem), "device")
-        cells = (cell(kernel), cell(took(row, CHAIN)), cell(library), cell(ratio, 1), moved)
+        cells = (
+            cell(kernel),
+            cell(took(row, CHAIN)),
+            cell(library),
+            cell(against.median if against else None, 1),
+            moved,
+        )
         lines.append(f"| {row.label} | `{row.variant}` | {' | '.join(cells)} |")
     about = (
         f"Medians of one run (`{path}`) on an {run.header.devices[0].name}; cuBLAS' calls are a CUDA graph. "
