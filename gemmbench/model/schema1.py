@@ -91,20 +91,19 @@ def row(old: Row, header: Header) -> Row:
     )
     if header.view == "tune" and not old.phase:
         new = replace(new, phase=phase, label="")
-    return _doubted(_with_beside(new), header)
+    return _uncounted(_with_beside(new), header)
 
 
-def _doubted(old: Row, header: Header) -> Row:
-    """A rate that was believed, of instructions that did not run."""
+def _uncounted(old: Row, header: Header) -> Row:
+    """A rate of instructions that did not run is none, as of a device that lacks them."""
     where = _EMULATED.get((old.variant, old.dtype), ()) if old.status == "ok" else ()
     if (
         not 0 <= old.device < len(header.devices)
         or header.devices[old.device].compute_capability not in where
     ):
         return old
-    name = f"{old.variant} {old.dtype}"
-    reason = f"the assembler makes {name} of other instructions there: what is counted did not run"
-    return replace(old, check=replace(old.check, verdict="suspect", reasons=(*old.check.reasons, reason)))
+    reason = f"the assembler makes {old.variant} {old.dtype} of other instructions there than were counted"
+    return replace(old, status="unsupported", reason=reason, samples={})
 
 
 def _variant(old: Row) -> str:
