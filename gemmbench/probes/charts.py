@@ -230,7 +230,8 @@ def _instructions(axes: Axes, run: Run, groups: Sequence[Group], title: str, abo
     lacking = by_key((group.rows[0].status, group.name) for group in groups if not group.measured)
     hatched = ["Hatched: suspect."] if _any_suspect(drawn) else []
     unknown = [f"Not measured: {', '.join(names)} ({status})." for status, names in lacking.items()]
-    pane.footnote(axes, hatched + unknown)
+    # the names of instructions leave less room than other panes have
+    pane.footnote(axes, [line for text in (*hatched, *unknown) for line in textwrap.wrap(text, 90)])
 
 
 def _instruction(axes: Axes, y: float, rows: Sequence[Row | None], divisor: float, run: Run) -> None:
