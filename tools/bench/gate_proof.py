@@ -12,12 +12,12 @@ one in 50 unchanged jobs that fails; 1 more; 2 there is no such device.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+import tempfile
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import replace
-from datetime import datetime, timezone
 from itertools import product
 from pathlib import Path
 
@@ -36,14 +36,12 @@ from tools.gate_report import (  # noqa: E402
     Results,
     Unchanged,
     document,
-    live_table,
     simulated_table,
     unchanged_table,
 )
 from tools.gate_simulation import (  # noqa: E402
     Command,
     Setting,
-    Tally,
     condensed,
     recorded,
     simulate,
@@ -57,7 +55,7 @@ JOBS = {"cpu-intel": 30, "cpu-pocl": 30, "h200": 100}  # what noisy rows want ag
 THRESHOLDS = (0.05, 0.025)
 SLOW = (0.0, 0.025, 0.05, 0.1)
 LIVE_PLANTED = ((0.1, 0.05), (0.05, 0.025))  # slowdown and threshold
-KERNELS = "naive,tiled,dot-v8,register-wide,cpu-packed"
+KERNELS = "naive,tiled,dot-v8,register-wide,register,cpu-packed"
 SEED = 20261121
 MOST_ALARMS = 1.0  # in 1,000 rows
 
@@ -71,19 +69,16 @@ def main() -> int:
     parser.add_argument(
         "--noise", default=",".join(REFERENCES), help="recordings to simulate with; others are kept"
     )
-    parser.add_argument("--pairs", type=int, default=1, help="live bases, each checked unchanged; 0: none")
-    parser.add_argument("--trials", type=int, default=1, help="live checks of each planted slowdown")
-    parser.add_argument(
-        "--modes", default="against", help="of the live part, with commas: plain, ratio, against"
-    )
-    parser.add_argument("--kernels", default=KERNELS, help="of the live part, with commas")
-    parser.add_argument("--reference", default="numpy", help="of the live part's ratios: a kernel")
-    parser.add_argument("--device", default="pocl", help="of the live part, as gemmbench --device")
-    parser.add_argument("--sizes", default="64,128,256,512", help="of the live part, with commas")
-    parser.add_argument("--budget", type=float, default=0.3, help="seconds for each row of the live part")
-    parser.add_argument("--base-budget", type=float, default=0.0, help="seconds for each row of a live base")
-    parser.add_argument("--bases", type=int, default=5, help="repetitions of a live base")
-    parser.add_argument("--patience", type=float, default=60.0, help="seconds of a live check's second looks")
+    parser.add_argument("--live", type=float, default=0.0, help="seconds of live jobs; 0: none")
+    parser.add_argument("--out", type=Path, help="a file for the live rows, as they come")
+    parser.add_argument("--shard", type=int, default=0, help="number of this process among several")
+    parser.add_argument("--device", default="intel", help="of live jobs, as gemmbench --device")
+    parser.add_argument("--kernels", default=KERNELS, help="of live jobs, with commas")
+    parser.add_argument("--sizes", default="64,128,256", help="of live jobs, with commas")
+    parser.add_argument("--thresholds", default="0.05,0.025", help="of unchanged live rows, with commas")
+    parser.add_argument("--planted", default="", help=f"slowdowns, of {list(gate_live.PLANTED)}, with commas")
+    parser.add_argument("--trials", type=int, default=1, help="planted jobs for each unchanged one")
+    parser.add_argument("--merge", nargs="+", type=Path, metavar="FILE", help="count the rows of such files")
     parser.add_argument("--seed", type=int, default=SEED)
     parser.add_argument("--write", action="store_true", help="keep the results and write docs/gate-proof.md")
     parser.add_argument("--condense", nargs="+", metavar="FILE", help="only make a recording, OUT RUN...")
@@ -100,27 +95,12 @@ def main() -> int:
         jobs = {name: options.simulated or JOBS[name] for name in names}
         cells = simulated(jobs, options.seed)
         print(simulated_table(cells))
-    if options.pairs:
-        sizes = tuple(int(size) for size in options.sizes.split(","))
-        what = gate_live.Live(
-            options.device,
-            sizes,
-            options.budget,
-            options.bases,
-            options.patience,
-            options.reference,
-            tuple(options.kernels.split(",")),
-            options.base_budget,
-        )
+    if options.live:
         try:
-            for measured in live(what, options.pairs, options.trials, options.modes.split(",")):
-                if options.write:  # pair by pair: it takes long
-                    write(cells, jobs_unchanged, options.seed, measured)
+            live(options)
         except (SelectionError, WorkerError) as error:
             print(f"gate_proof: {error}", file=sys.stderr)
             return 2
-        if measured:
-            print(live_table(measured))
     if options.write:
         write(cells, jobs_unchanged, options.seed, measured)
     if any(50 * each.failed > each.jobs for each in jobs_unchanged):
@@ -187,39 +167,20 @@ def cell(path: Path, ratio: bool, threshold: float, slow: float, trials: int, se
     return Cell.of(recording.name, mode, threshold, slow, tally)
 
 
-def live(what: gate_live.Live, pairs: int, trials: int, names: Sequence[str]) -> Iterator[Measured]:
-    """Pairs of a base and an unchanged check, the planted trials spread over their bases; after each pair."""
-    bench = gate_live.bench(what)
-    every = {
-        "plain": ("plain", Setting(0)),
-        "ratio": (f"ratio to {what.reference}", Setting(0, (what.reference,))),
-        "against": ("against the former kernels", Setting(0, in_turn=True)),
-    }
-    modes = dict(every[name] for name in names)
-    tallies = {key: Tally() for key in product(modes, _live_settings())}
-    took: dict[float, list[float]] = {}
-    for place, share in enumerate(gate_live.shares(trials, pairs)):
-        print(f"pair {place + 1} of {pairs}", file=sys.stderr)
-        before = gate_live.base(bench)
-        for (mode, (slow, threshold)), tally in tallies.items():
-            setting = replace(modes[mode], threshold=threshold)
-            for _ in range(share if slow else 1):
-                found = gate_live.trial(bench, before, setting, slow, tally, tally.trials)
-                if found is not None and mode == next(iter(modes)):
-                    took.setdefault(slow, []).append(found)
-        cells = [
-            Cell.of(what.device, mode, threshold, slow, tally)
-            for (mode, (slow, threshold)), tally in tallies.items()
-        ]
-        today = datetime.now(timezone.utc).strftime("%Y-%m-%d")
-        done = max(tally.trials for (_, (slow, _)), tally in tallies.items() if slow)
-        yield Measured(cells, what, place + 1, done, took, today, bench.header.host.busy)
-
-
-def _live_settings() -> Iterator[tuple[float, float]]:
-    """Slowdown and threshold of each live check; unchanged ones at the default threshold."""
-    yield 0.0, THRESHOLDS[0]
-    yield from LIVE_PLANTED
+def live(options: argparse.Namespace) -> None:
+    """Run live jobs on this process's cores; their rows go to a file, or to stdout."""
+    sizes = tuple(int(size) for size in options.sizes.split(","))
+    what = gate_live.Live(options.device, tuple(options.kernels.split(",")), sizes)
+    thresholds = [float(each) for each in options.thresholds.split(",")]
+    slows = [float(each) for each in options.planted.split(",") if each]
+    with (
+        tempfile.TemporaryDirectory(prefix="gemmbench-gate-") as folder,
+        gate_live.bench(what, Path(folder)) as bench,
+        options.out.open("ab") if options.out else contextlib.nullcontext(sys.stdout.buffer) as out,
+    ):
+        for line in gate_live.jobs(bench, options.live, options.shard, thresholds, slows, options.trials):
+            out.write(msgspec.json.encode(line) + b"\n")
+            out.flush()
 
 
 if __name__ == "__main__":
