@@ -167,7 +167,7 @@ def bench(live: Live, folder: Path) -> Iterator[Bench]:
 
 def unchanged(bench: Bench, name: str, thresholds: Sequence[float]) -> tuple[Recorder, Run, list[Judged]]:
     """A job in which nothing has changed, judged at several thresholds; and what it measured."""
-    with Worker(machine.default) as worker:
+    with Worker(partial(machine.caching, str(bench.checkout.parent / "cache"))) as worker:
         recorder = Recorder(worker)
         before = bench.first(recorder)
         lines = []
@@ -189,7 +189,7 @@ def planted(bench: Bench, name: str, slow: float, size: int, recorded: Recorder,
         if step.variant in planted_machine.PLANTS and name_of(step)[1] == size
     }
     folder = bench.checkout.parent
-    sides = (folder / f"kernels-{slow}", folder / "kernels-0.0", bench.checkout)
+    sides = (folder / f"kernels-{slow}", folder / "kernels-0.0", bench.checkout, folder / "cache")
     with Worker(partial(planted_machine.make, *map(str, sides))) as worker:
         rows = {key: list(rows) for key, rows in recorded.rows.items() if key not in chosen}
         recorder = Recorder(worker, rows, frozenset(chosen), is_fresh=True)

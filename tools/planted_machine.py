@@ -95,14 +95,15 @@ def plant(folder: Path, slow: float) -> None:
         (folder / file).write_text(source, encoding="utf-8")
 
 
-def make(now: str, before: str = "", checkout: str = "") -> machine.OpenCLMachine:
-    """What the child process makes: the kernels are those of a folder.
+def make(now: str, before: str, checkout: str, cache: str) -> machine.OpenCLMachine:
+    """What the child processes make: the kernels are those of a folder.
 
     Args:
         now: the folder.
         before: the folder of the process that runs the checkout's gemmbench.
         checkout: see there.
+        cache: of the drivers.
     """
-    is_other = checkout and Path(gemmbench.__file__).parents[1] == Path(checkout)
+    is_other = Path(gemmbench.__file__).parents[1] == Path(checkout)
     kernel_files.folder = lambda: Path(before if is_other else now)  # type: ignore[assignment]
-    return machine.default()
+    return machine.caching(cache)
