@@ -2,9 +2,9 @@
 
     python -m tools.device_verification [--device NAME] [--seconds 60] [--out FILE.jsonl]
 
-Each fault is planted behind the multiplication of a shipped kernel, in every type that the device runs, at 256,
-1024 and 2048, on generated operands and on a user's: all must be called wrong. Right products of drawn shapes,
-layouts, scalars and operands must not be. Every case is a line of the file, as soon as it is known.
+Each fault is planted behind the multiplication of a shipped kernel, in every type that the device runs, at
+256, 1024 and 2048, on generated operands and on a user's: all must be called wrong. Right products of drawn
+shapes, scalars and operands must not be. Every case is a line of the file, as soon as it is known.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from gemmbench.ladder import BY_NAME
 from gemmbench.measure.machine import OpenCLMachine
 from gemmbench.model.case import Case, Operands, Policy
 from gemmbench.model.device import DeviceFacts
-from gemmbench.model.dtypes import DTYPES, FP8_DTYPES, PLAIN_DTYPES, decode, encode
+from gemmbench.model.dtypes import FP8_DTYPES, PLAIN_DTYPES, decode, encode
 from gemmbench.model.problem import Gemm
 from gemmbench.suite.plan import gemm_plan, select
 from tests import rounding

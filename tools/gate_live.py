@@ -62,6 +62,7 @@ class Judged(msgspec.Struct, frozen=True):
     size: int
     planted: float  # 0.05: this row's kernel does 5 % more
     verdict: str
+    may_be_slower: bool
     reason: str
     looks: int  # at this row, the first included
     figures: tuple[tuple[float, float, float], ...]  # of each look: logarithm of the ratio, error, freedom
@@ -218,6 +219,7 @@ def _lines(
             *row,
             planted.get(row, 0.0),
             line.verdict,
+            line.open,
             line.reason,
             len(rows),
             tuple((round(one.value, 6), round(one.error, 6), round(one.freedom, 1)) for one in figures),

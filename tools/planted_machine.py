@@ -1,8 +1,8 @@
 """The real machine with kernels that do more work: a regression to be found, in nothing that is shipped.
 
-Each kernel's k-loop is preceded by a part of itself, whose sums the result never takes. How many turns more a
-work-group makes is drawn by its number, so that on average it is exactly the share that was planted, however few turns
-the loop has. A share of nearly nothing plants the same text without a turn more: the other side of a ratio.
+Each kernel's k-loop is preceded by a part of itself, whose sums the result never takes. How many turns more
+a work-group makes is drawn by its number, so that on average it is the share that was planted, however few
+turns the loop has. A share of nearly nothing plants the same text without a turn more: the other side.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Whether ``gemmbench check`` can be trusted: false alarms and planted slowdowns, simulated and live.
 
-The simulation replays recorded A/A runs (tests/data/aa) to the gate; the live part gives this machine a
-kernel whose k-loop does more work. ``--pairs 40 --trials 100`` is the full live measurement, which wants a
-machine of its own for hours; ``--write`` keeps the results in docs/gate-proof.json and writes
-docs/gate-proof.md from there.
+The simulation replays recorded A/A runs (tests/data/aa) to the gate; the live part holds this checkout
+against its equal, and kernels whose k-loops do more work against those that do not. Live jobs run in as many
+processes as there are cores for, each with a file of its own; ``--merge`` counts them. ``--write`` keeps the
+results in docs/gate-proof.json and writes docs/gate-proof.md from there.
 
 Exit status: 0 no more than one false alarm in 1,000 simulated rows at the default threshold, and no more than
 one in 50 unchanged jobs that fails; 1 more; 2 there is no such device.
@@ -32,11 +32,13 @@ from gemmbench.suite.plan import SelectionError  # noqa: E402
 from tools import gate_live  # noqa: E402
 from tools.gate_report import (  # noqa: E402
     Cell,
-    Measured,
     Results,
+    Turned,
     Unchanged,
     document,
     simulated_table,
+    turned,
+    turned_text,
     unchanged_table,
 )
 from tools.gate_simulation import (  # noqa: E402
@@ -54,7 +56,6 @@ REFERENCES = {"cpu-intel": "numpy", "cpu-pocl": "numpy", "h200": "cublas"}  # of
 JOBS = {"cpu-intel": 30, "cpu-pocl": 30, "h200": 100}  # what noisy rows want again takes time
 THRESHOLDS = (0.05, 0.025)
 SLOW = (0.0, 0.025, 0.05, 0.1)
-LIVE_PLANTED = ((0.1, 0.05), (0.05, 0.025))  # slowdown and threshold
 KERNELS = "naive,tiled,dot-v8,register-wide,register,cpu-packed"
 SEED = 20261121
 MOST_ALARMS = 1.0  # in 1,000 rows
@@ -78,7 +79,7 @@ def main() -> int:
     parser.add_argument("--thresholds", default="0.05,0.025", help="of unchanged live rows, with commas")
     parser.add_argument("--planted", default="", help=f"slowdowns, of {list(gate_live.PLANTED)}, with commas")
     parser.add_argument("--trials", type=int, default=1, help="planted jobs for each unchanged one")
-    parser.add_argument("--merge", nargs="+", type=Path, metavar="FILE", help="count the rows of such files")
+    parser.add_argument("--merge", nargs="+", metavar="LABEL=FILE", help="count the rows of such files")
     parser.add_argument("--seed", type=int, default=SEED)
     parser.add_argument("--write", action="store_true", help="keep the results and write docs/gate-proof.md")
     parser.add_argument("--condense", nargs="+", metavar="FILE", help="only make a recording, OUT RUN...")
@@ -87,7 +88,7 @@ def main() -> int:
         out, *runs = options.condense
         Path(out).write_bytes(condensed([load(path) for path in runs]))
         return 0
-    names, cells, measured = options.noise.split(","), [], None
+    names, cells = options.noise.split(","), []
     jobs_unchanged: list[Unchanged] = []
     if options.simulated != 0:
         jobs_unchanged = unchanged_jobs(names)
@@ -101,29 +102,41 @@ def main() -> int:
         except (SelectionError, WorkerError) as error:
             print(f"gate_proof: {error}", file=sys.stderr)
             return 2
+    in_turn = merged(options.merge or ())
+    if in_turn:
+        print(turned_text(in_turn))
     if options.write:
-        write(cells, jobs_unchanged, options.seed, measured)
+        write(cells, jobs_unchanged, options.seed, in_turn)
     if any(50 * each.failed > each.jobs for each in jobs_unchanged):
         return 1
     still = [cell for cell in cells if not cell.slow and cell.threshold == THRESHOLDS[0]]
     return int(any(cell.alarms_per_thousand > MOST_ALARMS for cell in still))
 
 
+def merged(files: Sequence[str]) -> list[Turned]:
+    """What became of the live rows of files, each named after the machine: ``LABEL=FILE``."""
+    rows: dict[str, list[gate_live.Judged]] = {}
+    for each in files:
+        label, _, path = each.partition("=")
+        lines = Path(path).read_bytes().splitlines()
+        rows.setdefault(label, []).extend(msgspec.json.decode(line, type=gate_live.Judged) for line in lines)
+    return [cell for label, lines in rows.items() for cell in turned(label, lines)]
+
+
 def write(
-    cells: Sequence[Cell], jobs_unchanged: Sequence[Unchanged], seed: int, measured: Measured | None
+    cells: Sequence[Cell], jobs_unchanged: Sequence[Unchanged], seed: int, in_turn: Sequence[Turned]
 ) -> None:
     """Put what is new in the place of what was kept, and write the document from it."""
     kept = msgspec.json.decode(RESULT.read_bytes(), type=Results) if RESULT.exists() else Results()
     names = {cell.where for cell in cells}
     others = [cell for cell in kept.simulated if cell.where not in names]
     simulated = sorted([*others, *cells], key=lambda cell: cell.where)
-    live = [one for one in kept.live if not (measured and one.modes & measured.modes)]
     again = {each.where for each in jobs_unchanged}
     still = sorted(
         [*(each for each in kept.unchanged if each.where not in again), *jobs_unchanged],
         key=lambda each: each.where,
     )
-    results = Results(still, simulated, seed if cells else kept.seed, [measured, *live] if measured else live)
+    results = Results(still, simulated, seed if cells else kept.seed, list(in_turn) or kept.turned)
     RESULT.write_bytes(msgspec.json.format(msgspec.json.encode(results), indent=1) + b"\n")
     DOCUMENT.write_text(document(results, [recorded(path) for path in sorted(DATA.glob("*.jsonl"))]))
 

@@ -104,7 +104,8 @@ def main() -> int:
         most = max(abs(line["last_third_slower"]) for line in lines)
         print(
             f"{name} {options.state}: {len(lines)} processes, {min(rates):.2f} to {max(rates):.2f} TFLOPS, "
-            f"{100 * (max(rates) / min(rates) - 1):.2f} % apart; last third at most {100 * most:.2f} % from the first"
+            f"{100 * (max(rates) / min(rates) - 1):.2f} % apart; "
+            f"last third at most {100 * most:.2f} % from the first"
         )
     return 0
 
