@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 import time
 from collections import Counter
 from collections.abc import Generator, Iterator, Sequence
@@ -107,7 +108,10 @@ class Recorder:
             if self.is_fresh:
                 self.worker.stop()
             self.is_fresh = False
+            begin = time.monotonic()
             rows.append((yield from self.worker.run(case, device, policy)))
+            took_s = time.monotonic() - begin
+            print(f"{took_s:5.1f} s  {case.label} {rows[-1].status}", file=sys.stderr, flush=True)
         return rows[turn]
 
 

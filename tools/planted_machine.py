@@ -64,14 +64,8 @@ PLANTS = {
         }
 """,
     ),
-    "register-wide": _tiled(
-        "gemm/07_register_wide.cl",
-        "kp",
-        "BK",
-        """\
-            for (int i = 0; i < TM; i++)
-                for (int j = 0; j < TN / WIDTH; j++)
-                    acc[i][j] = (VECTOR)(0);""".lstrip(),
+    "coarse": _tiled(
+        "gemm/03_coarse.cl", "k", "TS", "for (int w = 0; w < WPT; w++)\n                acc[w] = 0;"
     ),
 }
 

@@ -44,9 +44,9 @@ _AGREEING = 3
 _MOST_IN_BATCH = 1000
 _GROWTH = 1.25  # the interval is looked at again when there are this many times more samples
 _FELL = 0.02  # a rate that falls so far while a device is warmed is limited, whatever its driver reports
-_LIMITED_SAMPLES_S = (
-    2.0  # single batches lie 3 to 7 % apart where power limits: only a median over seconds repeats
-)
+# Single batches lie 3 to 7 % apart where power limits: only a median over seconds repeats. An H200's clock
+# goes up and down once a second under its limit: thirds of three seconds are alike, thirds of two are not.
+_LIMITED_SAMPLES_S = 3.0
 _BURST_S = 0.1
 _LEAST_REST_S, _BLIND_REST_S, _MOST_REST_S, _REST_LOOK_S = 0.25, 1.0, 2.0, 0.02
 _LONG_S = 0.1  # beside a batch of this length what the parent takes to ask for the next is nothing
@@ -293,7 +293,7 @@ def _settled(
         settling.add(source.next())
     is_limited, end = settling.is_limited, begin + budget_s
     least_end = now() + min(_LIMITED_SAMPLES_S, policy.settle_s) if is_limited else begin
-    most_end = max(end, now() + policy.settle_s if watch.load_s else end)
+    most_end = max(end, max(now(), least_end) + policy.settle_s if watch.load_s else end)
     batches = settling.samples or ([] if settling.batches else list(timed))
     rule = _ruled(policy, batches, now(), max(end, least_end))
     while True:

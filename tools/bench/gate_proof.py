@@ -56,7 +56,7 @@ REFERENCES = {"cpu-intel": "numpy", "cpu-pocl": "numpy", "h200": "cublas"}  # of
 JOBS = {"cpu-intel": 30, "cpu-pocl": 30, "h200": 100}  # what noisy rows want again takes time
 THRESHOLDS = (0.05, 0.025)
 SLOW = (0.0, 0.025, 0.05, 0.1)
-KERNELS = "naive,tiled,dot-v8,register-wide,register,cpu-packed"
+KERNELS = "naive,tiled,coarse,dot-v4,dot-v8,block2x2-v4,block4x4-v4,mali-sgemm"
 SEED = 20261121
 MOST_ALARMS = 1.0  # in 1,000 rows
 
