@@ -78,6 +78,7 @@ class Turned:
     took: float  # the middle row's change, by its latest figures
     apart: float  # standard deviation of the first looks' figures, as a fraction; robust
     kinds: dict[str, tuple[int, int]]  # by kernel and size: rows, slower
+    is_replayed: bool = False  # see `gate_replay`
 
 
 @dataclass(frozen=True)
@@ -117,15 +118,17 @@ def bounded(count: int, total: int) -> str:
     return f"{count} of {total:,} (allows {1000 * upper_bound(count, total):.1f} in 1,000)"
 
 
-def turned(where: str, lines: Sequence[Judged]) -> list[Turned]:
+def turned(where: str, lines: Sequence[Judged], is_replayed: bool = False) -> list[Turned]:
     """Count what became of rows, by threshold and slowdown."""
     groups: dict[tuple[float, float], list[Judged]] = {}
     for line in lines:
         groups.setdefault((line.planted, line.threshold), []).append(line)
-    return [_turned(where, *key, group) for key, group in sorted(groups.items())]
+    return [_turned(where, *key, group, is_replayed) for key, group in sorted(groups.items())]
 
 
-def _turned(where: str, planted: float, threshold: float, lines: Sequence[Judged]) -> Turned:
+def _turned(
+    where: str, planted: float, threshold: float, lines: Sequence[Judged], is_replayed: bool
+) -> Turned:
     right = [
         line
         for line in lines
@@ -149,6 +152,7 @@ def _turned(where: str, planted: float, threshold: float, lines: Sequence[Judged
         math.expm1(median(median(each[0] for each in line.figures[1:] or line.figures) for line in right)),
         robust_deviation(firsts),
         dict(sorted(kinds.items())),
+        is_replayed,
     )
 
 
@@ -325,8 +329,12 @@ def turned_text(cells: Sequence[Turned]) -> str:
     if not cells:
         return "Nothing: no live rows have been counted.\n"
     together = []
-    for threshold in sorted({cell.threshold for cell in cells if not cell.planted}):
-        still = [cell for cell in cells if (cell.planted, cell.threshold) == (0, threshold)]
+    for threshold in sorted({cell.threshold for cell in cells if not cell.planted and not cell.is_replayed}):
+        still = [
+            cell
+            for cell in cells
+            if (cell.planted, cell.threshold, cell.is_replayed) == (0, threshold, False)
+        ]
         rows, slower = sum(cell.rows for cell in still), sum(cell.slower for cell in still)
         allowed = upper_bound(slower, rows)
         shown = "shown" if allowed <= MOST_SLOWER else "**not shown**"
@@ -334,7 +342,12 @@ def turned_text(cells: Sequence[Turned]) -> str:
             f"At {_percent(threshold)}, all machines together: {bounded(slower, rows)}; that it is at most "
             f"1 in 1,000 is {shown}.\n"
         )
-    return "\n".join((still_table(cells), *together, planted_table(cells), kinds_table(cells)))
+    live = [cell for cell in cells if not cell.is_replayed]
+    again = [cell for cell in cells if cell.is_replayed]
+    tables = [still_table(live), *together, planted_table(live), kinds_table(live)]
+    if again:
+        tables += [REPLAYED, still_table(again), planted_table(again)]
+    return "\n".join(tables)
 
 
 def document(results: Results, recordings: Sequence[Recording]) -> str:
@@ -398,6 +411,14 @@ def _markdown(heads: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
     rows = [heads, ["---"] * len(heads), *lines]
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
+
+REPLAYED = """\
+### The same rows, judged again
+
+The first look at every unchanged row, with the first looks that other processes had at the same kernel and size as its later
+looks, goes through the shipped code once more: as it was, and with a slowdown added to one row's figures, each row in its
+turn. These slowdowns are exact, and far more than could be planted; but the jobs share their later looks.
+"""  # noqa: E501
 
 TEXT = """\
 # Whether the gate can be trusted
