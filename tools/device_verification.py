@@ -15,11 +15,12 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from gemmbench.ladder import BY_NAME
@@ -30,7 +31,9 @@ from gemmbench.model.dtypes import FP8_DTYPES, PLAIN_DTYPES, decode, encode
 from gemmbench.model.problem import Gemm
 from gemmbench.suite.plan import gemm_plan, select
 from tests import rounding
+from tools.gate_report import bounded
 
+ROOT = Path(__file__).resolve().parents[1]
 POLICY = Policy(budget_s=1.0, settle_s=0.0, batch_s=0.001, min_batches=3)
 SIZES = (256, 1024, 2048)
 KERNELS = {  # by type, the first of them that a device runs
@@ -164,10 +167,10 @@ def stored_operands(folder: Path, draw: str, problem: Gemm, rng: np.random.Gener
 Planned = tuple[str, Gemm, tuple[str, ...]]  # operands, problem, faults ("": none)
 
 
-def planted_cases(sizes: tuple[int, ...]) -> Iterator[Planned]:
+def planted_cases(sizes: Sequence[int], dtypes: Sequence[str]) -> Iterator[Planned]:
     """Every fault in every type, on every kind of operands."""
     for size in sizes:
-        for dtype in KERNELS:
+        for dtype in dtypes:
             hidden = {"alpha 1 % off"} if dtype in FP8_DTYPES and size > SHALLOW else set()
             faults = tuple(fault for fault in ("", *FAULTS) if fault not in hidden)
             for draw in DRAWS if dtype in PLAIN_DTYPES else DRAWS[:1]:
@@ -220,6 +223,61 @@ def case_line(kernel: str, draw: str, p: Gemm, fault: str, called: str, why: str
     }  # fmt: skip
 
 
+RESULT = "docs/verification.json"
+
+
+@dataclass(frozen=True)
+class Tried:
+    """Cases of one device, type and kernel."""
+
+    device: str
+    dtype: str
+    kernel: str
+    size: int  # of the planted faults; 0: of right products, whose shapes were drawn
+    cases: int
+    called_right: int  # what they are
+    missed: tuple[str, ...] = ()  # faults that were not, and wrongs that were none
+
+
+def counted(lines: Iterable[dict[str, Any]]) -> list[Tried]:
+    """Cases by device, type and kernel; a right product of a fault's operands counts among the right."""
+    groups: dict[tuple[str, str, str, int], list[dict[str, Any]]] = {}
+    for line in lines:
+        if line["called"] != "unsupported":
+            size = line["shape"][0] if line["fault"] else 0
+            groups.setdefault((line["device"], line["dtype"], line["kernel"], size), []).append(line)
+    return [
+        Tried(
+            *key,
+            len(group),
+            sum(map(is_right, group)),
+            tuple(dict.fromkeys(line["fault"] or line["why"] for line in group if not is_right(line))),
+        )
+        for key, group in groups.items()
+    ]
+
+
+def table(root: Path) -> str:
+    """What was called what it is on devices, from the kept counts: a part of docs/verification.md."""
+    every = msgspec.json.decode((root / RESULT).read_bytes(), type=list[Tried])
+    lines = [f"| device | type | kernel | {' | '.join(map(str, SIZES))} | right products |"]
+    lines.append(f"|---|---|---|{'--:|' * (len(SIZES) + 1)}")
+    cells: dict[tuple[str, str, str], dict[int, str]] = {}
+    for each in every:
+        missed = f", not {', '.join(each.missed)}" if each.missed else ""
+        text = f"{each.called_right} of {each.cases}{missed}"
+        names = each.device.replace(" | ", ", "), each.dtype, f"`{each.kernel}`"
+        cells.setdefault(names, {})[each.size] = text
+    for names, by_size in cells.items():
+        lines.append(
+            f"| {' | '.join(names)} | {' | '.join(by_size.get(size, '-') for size in (*SIZES, 0))} |"
+        )
+    right = [each for each in every if not each.size]
+    cases, wrong = sum(each.cases for each in right), sum(each.cases - each.called_right for each in right)
+    lines += ["", f"Right products called wrong: {bounded(wrong, cases)}."]
+    return "\n".join(lines)
+
+
 def is_right(line: dict[str, Any]) -> bool:
     """Whether a case was called what it is."""
     return line["called"] in ("unsupported", "wrong" if line["fault"] else "ok")
@@ -233,8 +291,14 @@ def main() -> int:
     parser.add_argument("--right", type=int, default=1000, help="right products")
     parser.add_argument("--sizes", default=",".join(map(str, SIZES)), help="of the faults, with commas")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--types", default=",".join(KERNELS), help="of the faults, with commas")
     parser.add_argument("--out", type=Path, help="a line for each case")
+    parser.add_argument("--keep", nargs="+", type=Path, metavar="FILE", help=f"count such lines in {RESULT}")
     options = parser.parse_args()
+    if options.keep:
+        kept = counted(json.loads(line) for path in options.keep for line in path.read_text().splitlines())
+        (ROOT / RESULT).write_bytes(msgspec.json.format(msgspec.json.encode(kept), indent=1) + b"\n")
+        return 0
     from gemmbench.gemm.opencl import GemmExecutor
     from gemmbench.opencl.runtime import Runtime
 
@@ -242,10 +306,10 @@ def main() -> int:
     device = select(OpenCLMachine().devices(), options.device)[0]
     executor = GemmExecutor(Runtime(device))
     rng = np.random.default_rng(options.seed)
-    sizes = tuple(map(int, options.sizes.split(",")))
+    sizes = [int(size) for size in options.sizes.split(",") if size]
     counts: Counter[tuple[str, str]] = Counter()
     out = options.out.open("w") if options.out else None
-    for planned in (*planted_cases(sizes), *right_cases(rng, options.right)):
+    for planned in (*planted_cases(sizes, options.types.split(",")), *right_cases(rng, options.right)):
         if time.monotonic() - begin > options.seconds:
             print(f"time was over at {planned}")
             break

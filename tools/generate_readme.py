@@ -25,13 +25,14 @@ from gemmbench.model.row import Row
 from gemmbench.model.run_file import Run, load
 from gemmbench.stats import panels, rates
 from gemmbench.suite.auto import CHOOSABLE
-from tools import experiments
-from tools.bench import auto_regret
+from tools import device_verification, experiments
+from tools.bench import auto_regret, repeat
 
 ROOT = Path(__file__).resolve().parents[1]
 LADDER, TENSOR, REGRET = "ladder", "table of tensor cores", "table of what auto loses"  # the parts
 ASYNC, MMA, WGMMA = "table of nv-async", "table of nv-mma", "table of nv-wgmma"
 STATES = "table of both states"
+FAULTS, REPEATED = "table of planted faults", "table of repeated rows"
 EXPERIMENTS, SAMPLE, BEST = "table of experiments", "sample of square", "sample of best-shape"
 
 #   column  what it was measured on      where it is saved; later runs add what the first lacks
@@ -63,6 +64,8 @@ PAGES = {  # where a part stands
     WGMMA: "docs/nv-wgmma.md",
     STATES: "docs/conditions.md",
     EXPERIMENTS: "docs/experiments.md",
+    FAULTS: "docs/verification.md",
+    REPEATED: "docs/conditions.md",
     BEST: "docs/best-shape.md",
 }
 #   data type    column
@@ -364,6 +367,8 @@ def generated(root: Path) -> dict[str, str]:
         MMA: beside(load(root / TENSOR_RUN), TENSOR_RUN, ("nv-mma",)),
         WGMMA: beside(load(root / TENSOR_RUN), TENSOR_RUN, ("nv-wgmma",)),
         EXPERIMENTS: experiments.table(root),
+        FAULTS: device_verification.table(root),
+        REPEATED: repeat.table(root),
         STATES: states(*(load(root / file) for file in STATE_RUNS)),
     }
 

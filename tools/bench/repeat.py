@@ -64,10 +64,31 @@ def sampled(names: Sequence[str], device: str, policy: Policy) -> None:
             print(json.dumps(line), flush=True)
 
 
+RESULT = "docs/repeat.json"
+
+
+def table(root: Path) -> str:
+    """How far settled rows lie apart, from the lines that are kept: a part of docs/conditions.md."""
+    by_row: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for line in json.loads((root / RESULT).read_text()):
+        by_row[line["row"]].append(line)
+    text = ["| kernel | type | n | processes | TFLOPS | apart | last third off the first, at most |"]
+    text.append("|---|---|--:|--:|--:|--:|--:|")
+    for name, lines in sorted(by_row.items()):
+        variant, dtype, size = name.split(":")
+        rates = [line["tflops"] for line in lines]
+        most = max(abs(line["last_third_slower"]) for line in lines)
+        text.append(
+            f"| `{variant}` | {dtype} | {size} | {len(lines)} | {min(rates):.1f} to {max(rates):.1f} "
+            f"| {100 * (max(rates) / min(rates) - 1):.2f} % | {100 * most:.2f} % |"
+        )
+    return "\n".join(text)
+
+
 def main() -> int:
     """Start the processes one after the other, each after its rest, and print how far apart they lie."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--rows", required=True, help="VARIANT:TYPE:SIZE, with commas")
+    parser.add_argument("--rows", default="", help="VARIANT:TYPE:SIZE, with commas")
     parser.add_argument("--device", default="", help="as gemmbench --device")
     parser.add_argument("--rests", default="0,2,0.5,5,1", help="seconds before each process")
     parser.add_argument("--state", default="settled", choices=("settled", "burst"))
@@ -75,8 +96,13 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=600.0, help="start no process after so many")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--out", type=Path)
+    parser.add_argument("--keep", nargs="+", type=Path, metavar="FILE", help=f"keep such lines in {RESULT}")
     parser.add_argument("--here", action="store_true", help="in this process, in the order given")
     options = parser.parse_args()
+    if options.keep:
+        kept = [json.loads(line) for path in options.keep for line in path.read_text().splitlines()]
+        (ROOT / RESULT).write_text(json.dumps(kept, indent=1) + "\n")
+        return 0
     names = options.rows.split(",")
     if options.here:
         sampled(names, options.device, Policy(budget_s=options.budget, state=options.state))
