@@ -161,7 +161,7 @@ def stored_operands(folder: Path, draw: str, problem: Gemm, rng: np.random.Gener
     for name, rows, columns in (("a", problem.m, problem.k), ("b", problem.k, problem.n)):
         files.append(folder / f"{name}.npy")
         np.save(files[-1], rounding.drawn(rng, draw, rows, columns, problem.dtype))
-    return Operands(*map(str, files))
+    return Operands(str(files[0]), str(files[1]))
 
 
 Planned = tuple[str, Gemm, tuple[str, ...]]  # operands, problem, faults ("": none)
@@ -198,13 +198,14 @@ def tried(
     """Cases on the same operands, each as a line of the file."""
     draw, problem, faults = planned
     with tempfile.TemporaryDirectory() as folder:
-        operands = stored_operands(Path(folder), draw, problem, rng)
+        operands, reason = stored_operands(Path(folder), draw, problem, rng), ""
         for name in KERNELS[problem.dtype]:
             (step,) = gemm_plan([device], [BY_NAME[name]], [problem], operands=operands)
             if isinstance(step, Case):
                 break
+            reason = step.row.reason
         else:
-            yield case_line("", draw, problem, "", "unsupported", step.row.reason)
+            yield case_line("", draw, problem, "", "unsupported", reason)
             return
         for fault in faults:
             try:

@@ -175,7 +175,7 @@ def unchanged(bench: Bench, name: str, thresholds: Sequence[float]) -> tuple[Rec
     with Worker(partial(machine.caching, str(bench.checkout.parent / "cache"))) as worker:
         recorder = Recorder(worker)
         before = bench.first(recorder)
-        lines = []
+        lines: list[Judged] = []
         for threshold in thresholds:
             made = bench.judged(recorder, before, threshold)
             lines += _lines(bench, name, made, recorder, threshold, {})

@@ -98,7 +98,7 @@ class Recorded:
         draw = np.random.default_rng([seed, round(slow * 1e4), round(threshold * 1e4)])
         lines = []
         for job, firsts in self.jobs.items():
-            plan = _plan(firsts)
+            plan = _plan(tuple(firsts))
             slowed = [name for name in firsts if not planted or name[0] in planted] if slow else [None]
             for name in slowed:
                 figures = {each: self._looks(job, each, draw) for each in firsts}

@@ -28,6 +28,7 @@ import msgspec  # noqa: E402
 
 from gemmbench.measure.child import WorkerError  # noqa: E402
 from gemmbench.model.run_file import load  # noqa: E402
+from gemmbench.regress.gate import MOST_ROUNDS  # noqa: E402
 from gemmbench.suite.plan import SelectionError  # noqa: E402
 from tools import gate_live, gate_replay  # noqa: E402
 from tools.gate_live import PLANTED  # noqa: E402
@@ -123,10 +124,10 @@ def merged(files: Sequence[str]) -> list[Turned]:
         lines = Path(path).read_bytes().splitlines()
         rows.setdefault(label, []).extend(msgspec.json.decode(line, type=gate_live.Judged) for line in lines)
     cells = []
-    for label, lines in rows.items():
-        cells += turned(label, lines)
-        again = gate_replay.Recorded.of(lines)
-        if len(again.jobs) > gate_replay.MOST_ROUNDS:
+    for label, every in rows.items():
+        cells += turned(label, every)
+        again = gate_replay.Recorded.of(every)
+        if len(again.jobs) > MOST_ROUNDS:
             for slow, threshold in (*((0.0, limit) for limit in PLANTED.values()), *PLANTED.items()):
                 cells += turned(label, again.judged(threshold, slow, planted=REPLAYED), True)
     return cells
