@@ -77,9 +77,9 @@ class Turned:
     lost: int  # without one: wrong, crashed, missing
     slower: int
     open: int  # inconclusive, and may be slower
-    looks: int  # at all of them together
+    looks: int  # at all of them together; 0: not counted
     took: float  # the middle row's change, by its latest figures
-    apart: float  # standard deviation of the first looks' figures, as a fraction; robust
+    apart: float  # standard deviation of the first looks' figures, as a fraction; robust; 0: not counted
     kinds: dict[str, tuple[int, int]]  # by kernel and size: rows, slower
     is_replayed: bool = False  # see `gate_replay`
 
@@ -280,8 +280,8 @@ def still_table(cells: Sequence[Turned]) -> str:
             str(cell.jobs),
             bounded(cell.slower, cell.rows),
             _percent(cell.open / cell.rows),
-            f"{cell.looks / cell.rows:.2f}",
-            _percent(cell.apart),
+            f"{cell.looks / cell.rows:.2f}" if cell.looks else "-",
+            _percent(cell.apart) if cell.apart else "-",
             str(cell.lost),
         ]
         for cell in cells
@@ -306,7 +306,7 @@ def planted_table(cells: Sequence[Turned]) -> str:
                     interval(cell.slower, cell.rows),
                     _met(cell.slower >= least * cell.rows, f"{100 * least:.0f} in 100"),
                     str(cell.open),
-                    f"{cell.looks / cell.rows:.1f}",
+                    f"{cell.looks / cell.rows:.1f}" if cell.looks else "-",
                 ]
             )
     heads = ["machine", "planted, at threshold", "it took longer by", "jobs", "found", "aim", "left open"]

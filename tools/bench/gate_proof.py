@@ -142,11 +142,13 @@ def write(
     others = [cell for cell in kept.simulated if cell.where not in names]
     simulated = sorted([*others, *cells], key=lambda cell: cell.where)
     again = {each.where for each in jobs_unchanged}
+    machines = {cell.where for cell in in_turn}
+    others_turned = [cell for cell in kept.turned if cell.where not in machines]
     still = sorted(
         [*(each for each in kept.unchanged if each.where not in again), *jobs_unchanged],
         key=lambda each: each.where,
     )
-    results = Results(still, simulated, seed if cells else kept.seed, list(in_turn) or kept.turned)
+    results = Results(still, simulated, seed if cells else kept.seed, [*others_turned, *in_turn])
     RESULT.write_bytes(msgspec.json.format(msgspec.json.encode(results), indent=1) + b"\n")
     DOCUMENT.write_text(document(results, [recorded(path) for path in sorted(DATA.glob("*.jsonl"))]))
 
