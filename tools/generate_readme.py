@@ -25,13 +25,14 @@ from gemmbench.model.row import CHAIN, Row
 from gemmbench.model.run_file import Run, load
 from gemmbench.stats import panels, rates
 from gemmbench.suite.auto import CHOOSABLE
-from tools import experiments
-from tools.bench import auto_regret
+from tools import device_verification, experiments
+from tools.bench import auto_regret, repeat
 
 ROOT = Path(__file__).resolve().parents[1]
 LADDER, TENSOR, REGRET = "ladder", "table of tensor cores", "table of what auto loses"  # the parts
 ASYNC, MMA, WGMMA = "table of nv-async", "table of nv-mma", "table of nv-wgmma"
 STATES = "table of both states"
+FAULTS, REPEATED = "table of planted faults", "table of repeated rows"
 SMALL, TURNED = "table of small", "table of B stored transposed"
 PACKED = "table of cpu-packed"
 EXPERIMENTS, SAMPLE, BEST = "table of experiments", "sample of square", "sample of best-shape"
@@ -71,6 +72,8 @@ PAGES = {  # where a part stands
     PACKED: "docs/cpu-packed.md",
     STATES: "docs/conditions.md",
     EXPERIMENTS: "docs/experiments.md",
+    FAULTS: "docs/verification.md",
+    REPEATED: "docs/conditions.md",
     BEST: "docs/best-shape.md",
 }
 #   data type    column
@@ -450,6 +453,8 @@ def generated(root: Path) -> dict[str, str]:
         SMALL: _made(root, [SMALL_RUN], lambda runs: few(runs[0], SMALL_RUN)),
         PACKED: _made(root, PACKED_RUNS, packed),
         EXPERIMENTS: experiments.table(root),
+        FAULTS: device_verification.table(root),
+        REPEATED: repeat.table(root),
         STATES: states(*(load(root / file) for file in STATE_RUNS)),
     }
 
