@@ -57,7 +57,6 @@ FILES = (
     LIMIT_RUN,
     *STATE_RUNS,
     BEST_RUN,
-    device_verification.RESULT,
     *(file for file in (SMALL_RUN, TURNED_RUN, *PACKED_RUNS) if (ROOT / file).exists()),
 )
 PAGES = {  # where a part stands
