@@ -27,6 +27,7 @@ from gemmbench.stats.panels import Series, Setting, common_problem, series, sett
 
 _BAR = 0.62
 _WORDS = 13  # points from line to line of what is said of the host
+_BEHIND = {"facecolor": "white", "edgecolor": "none", "pad": 1}  # words that lines would cross
 
 
 @dataclass(frozen=True, eq=False)
@@ -197,7 +198,17 @@ def _no_bar(axes: Axes, y: float, row: Row) -> None:
     """Why there is none, at the start."""
     text = f"{row.status}: {clean(row.reason)}" if row.reason else row.status
     text = text if len(text) <= 62 else text[:58] + " ..."
-    pane.say(axes, text, (1, y), (4, 0), va="center_baseline", fontsize=7.5, color=pane.GREY)
+    pane.say(
+        axes,
+        text,
+        (1, y),
+        (4, 0),
+        va="center_baseline",
+        fontsize=7.5,
+        color=pane.GREY,
+        bbox=_BEHIND,
+        zorder=6,
+    )
 
 
 def _host_line(axes: Axes, x: float, words: str, index: int) -> None:

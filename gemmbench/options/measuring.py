@@ -536,8 +536,8 @@ class SweepK(Sweep):
     command: ClassVar[str] = "sweep-k"
     axis: ClassVar[str] = "k"
 
-    m: int = option("Rows of A and C.", SIZE, 1024)
-    n: int = option("Columns of B and C.", SIZE, 1024)
+    m: int = option("Rows of op(A) and of C.", SIZE, 1024)
+    n: int = option("Columns of op(B) and of C.", SIZE, 1024)
     k_min: int | None = option("The smallest k.  [default: 64]", SIZE)
     k_max: int = option("The largest k.", SIZE, 2048)
     sizes: str | None = option("These sizes, with commas, instead of a range.", metavar="LIST")
@@ -664,9 +664,13 @@ class Gemm(Ladder, Sustaining):
     command: ClassVar[str] = "gemm"
     chart: ClassVar[str | None] = "ladder"
 
-    m: int | None = option(f"Rows of A and C.  [default: {_DEFAULT_SIZE}]", LENGTH, flags=("-m",))
-    n: int | None = option("Columns of B and C.  [default: m]", LENGTH, flags=("-n",))
-    k: int | None = option("Columns of A, rows of B.  [default: m]", LENGTH, flags=("-k",))
+    m: int | None = option(
+        f"Rows of C and of op(A): A, or its transpose with --trans-a.  [default: {_DEFAULT_SIZE}]",
+        LENGTH,
+        flags=("-m",),
+    )
+    n: int | None = option("Columns of op(B) and of C.  [default: m]", LENGTH, flags=("-n",))
+    k: int | None = option("Columns of op(A), rows of op(B).  [default: m]", LENGTH, flags=("-k",))
     lda: int | None = option(
         "Elements from row to row of A as stored.  [default: k; m with --trans-a]", LENGTH
     )
@@ -847,9 +851,9 @@ class BestShape(Single):
     min: int | None = option("The least m, n and k.  [default: 1024 on a card, else 256]", SIZE)
     max: int = option("The largest.", SIZE, 16384)
     step: int | None = option("They are multiples of this.  [default: 128 on a GPU, else 32]", SIZE)
-    m: int | None = option("Rows of A and C, if they are to stay as they are.", SIZE, flags=("-m",))
-    n: int | None = option("Columns of B and C, likewise.", SIZE, flags=("-n",))
-    k: int | None = option("Columns of A and rows of B, likewise.", SIZE, flags=("-k",))
+    m: int | None = option("Rows of op(A) and of C, if they are to stay as they are.", SIZE, flags=("-m",))
+    n: int | None = option("Columns of op(B) and of C, likewise.", SIZE, flags=("-n",))
+    k: int | None = option("Columns of op(A) and rows of op(B), likewise.", SIZE, flags=("-k",))
     dtype: str | None = option(
         f"{', '.join(GEMM_DTYPES)} (int8); several with commas.",
         default="float",
@@ -929,9 +933,9 @@ class Protocols(Single):
         metavar="NAMES",
     )
     rounds: int = option("How often each protocol is taken in turn.", SIZE, 5)
-    m: int = option("Rows of A and C.", SIZE, _DEFAULT_SIZE, flags=("-m", "--size"))
-    n: int | None = option("Columns of B and C.  [default: m]", SIZE, flags=("-n",))
-    k: int | None = option("Columns of A, rows of B.  [default: m]", SIZE, flags=("-k",))
+    m: int = option("Rows of op(A) and of C.", SIZE, _DEFAULT_SIZE, flags=("-m", "--size"))
+    n: int | None = option("Columns of op(B) and of C.  [default: m]", SIZE, flags=("-n",))
+    k: int | None = option("Columns of op(A), rows of op(B).  [default: m]", SIZE, flags=("-k",))
     budget: float | None = option(
         "Sampling time of gemmbench's own protocol, and of those with one thing changed, in each round.  "
         "[default: 0.5]",

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from rich.console import Console
 
@@ -152,7 +153,7 @@ def ran(
     steps = Steps(devices, POLICY, file)
     return [
         *best_shape.run(
-            (case,), steps, instrument, search, clock,  # type: ignore[arg-type]
+            (case,), steps, instrument, search, clock,  # type: ignore[arg-type]  # a fake instrument
             sleep=lambda seconds: setattr(clock, "now", clock.now + seconds),
         )
     ]  # fmt: skip
@@ -256,7 +257,7 @@ def test_where_the_best_is_wrong_the_next_is_taken() -> None:
         answer = right(handle, when)
         return replace(answer, check=next(wrong, answer.check)) if when == "before" else answer
 
-    instrument.verify = verify  # type: ignore[method-assign]
+    instrument.verify = verify  # type: ignore[method-assign]  # of this instance alone
     rows = rows_of(ran(instrument))
     first, second = [row for row in rows if row.kind == "gemm"]
     assert (first.status, second.status) == ("wrong", "ok")
@@ -312,7 +313,7 @@ def test_the_chart_has_every_look_and_the_best() -> None:
     run = run_of(rows_of(ran(worker())))
     figure = figure_of(lambda: charts.best_shape_panes([run], {}), "", 1)
     (axes,) = figure.axes
-    assert len(axes.collections[0].get_offsets()) == len(hunt_of(run.rows).ranked)  # type: ignore[arg-type]
+    assert len(np.asarray(axes.collections[0].get_offsets())) == len(hunt_of(run.rows).ranked)
     assert len(axes.lines) == 2
 
 
