@@ -32,18 +32,8 @@ from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Resources, Row
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean, clean_lines, listed
-from gemmbench.options import names
+from gemmbench.options import declare, names
 from gemmbench.options.comparing import Bundle, Doctor
-from gemmbench.options.declare import (
-    CHART,
-    check_overwriting,
-    check_plot_path,
-    choose_dtypes,
-    choose_kernels,
-    kernel_inputs,
-    named_variants,
-    own_kernels,
-)
 from gemmbench.options.measuring import Square
 from gemmbench.report import notes
 from gemmbench.report.notes import STYLES, WORDS, shape
@@ -92,8 +82,8 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--plot",
-    type=completion.FileName(True, CHART),
-    metavar=CHART,
+    type=completion.FileName(True, declare.CHART),
+    metavar=declare.CHART,
     help="For --resources and --explain: registers against work-items in flight.",
 )
 @click.option(
@@ -131,8 +121,8 @@ def kernels(
             f"Wrote {path}. Measure it: gemmbench square --kernel-file {path} --kernel {path.stem},tiled"
         )
         return
-    own = own_kernels(kernel_files)
-    check_overwriting([("--plot", plot)] if plot else [], kernel_inputs(kernel_files))
+    own = declare.own_kernels(kernel_files)
+    declare.check_overwriting([("--plot", plot)] if plot else [], declare.kernel_inputs(kernel_files))
     if resources and explain:
         raise UsageError("--resources builds kernels and --explain builds none: choose one")
     if resources or explain or facts:
@@ -146,7 +136,7 @@ def kernels(
         rest = [variant for variant in VARIANTS if variant.executor != "opencl"]
         running.show(ladder([entry(variant) for variant in (*before, *own, *rest)], run))
         return
-    for variant in named_variants(name, own):
+    for variant in declare.named_variants(name, own):
         running.show(entry_page(entry(variant, picture(variant)), places(variant.name, run) if run else []))
 
 
@@ -163,11 +153,11 @@ def _show_resources(
     if any(others):
         does = "--resources builds kernels and shows what they take"
         raise UsageError(f"{does if builds else '--explain plans kernels'}: --describe and --run do not fit")
-    written = [variant for variant in choose_kernels(names, own=own) if variant.passes]
+    written = [variant for variant in declare.choose_kernels(names, own=own) if variant.passes]
     if not written:
         raise UsageError(f"--kernel {names}: a library's kernels are its own, there is nothing to build")
-    dtypes = choose_dtypes(dtype, GEMM_DTYPES)
-    check_plot_path(plot)
+    dtypes = declare.choose_dtypes(dtype, GEMM_DTYPES)
+    declare.check_plot_path(plot)
     if builds:
         made = built(device, written, dtypes, running.command_words())
         running.show(stack(sheets(made)))
