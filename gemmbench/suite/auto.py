@@ -30,7 +30,7 @@ from gemmbench.model.row import MATH, THREADS, Parameters, Row, Status
 from gemmbench.model.units import listed
 from gemmbench.stats import rates
 from gemmbench.stats.panels import crossing
-from gemmbench.suite.plan import FindTuned, gemm_plan
+from gemmbench.suite.plan import NO_CHOICE, FindTuned, gemm_plan
 
 CHOOSABLE: tuple[str, ...] = (*LADDER, BASELINE)  # libraries that a machine may lack are only baselines
 
@@ -329,7 +329,7 @@ class Automatic:
             self.record((yield from worker.run(trial, _home(trial, device), _shortly(policy))), trial)
         chosen = self._chosen(case, device, able, tried if len(tried) == len(able) else ())
         if chosen is None:
-            return case.row("unsupported", "no variant that could be chosen runs here")
+            return case.row("unsupported", NO_CHOICE)
         inner, reason = chosen
         row = yield from worker.run(inner, _home(inner, device), policy)
         self.record(row, inner)
@@ -372,12 +372,13 @@ class Automatic:
         }
 
     def _able(self, case: Case, device: DeviceFacts) -> dict[str, Case]:
-        """The likely variants that can run the problem, with their presets."""
+        """The likely variants that can run the problem, with their presets; where none can, any that does."""
         assert case.problem is not None
-        planned = {
-            name: self._planned(case, device, Choice(name, None, "")) for name in likely(device, case.problem)
-        }
-        return {name: step for name, step in planned.items() if step}
+        for names in (likely(device, case.problem), CHOOSABLE):
+            planned = {name: self._planned(case, device, Choice(name, None, "")) for name in names}
+            if able := {name: step for name, step in planned.items() if step}:
+                return able
+        return {}
 
     def _chosen(
         self, case: Case, device: DeviceFacts, able: Mapping[str, Case], tried: Sequence[str]
