@@ -20,6 +20,7 @@ from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from gemmbench.ladder import BASELINE, BY_NAME, LADDER, VARIANTS
+from gemmbench.ladder.layouts import laid_out
 from gemmbench.ladder.variant import Likely
 from gemmbench.measure.child import Worker
 from gemmbench.model import units
@@ -347,17 +348,16 @@ class Automatic:
     def _points(self, case: Case, device: DeviceFacts) -> tuple[Point, ...]:
         """Points of the case's type. Those of earlier runs count only with the parameters of a preset."""
         earlier = [point for point in self._known.get(case.device, ()) if point.dtype == case.dtype]
-        presets = {
-            name: self._presets(name, device, case.dtype) for name in {point.variant for point in earlier}
-        }
+        presets = {name: self._presets(name, device, case) for name in {point.variant for point in earlier}}
         known = (point for point in earlier if point.parameters in presets[point.variant])
         return (*known, *points(self.rows, case.device))
 
-    def _presets(self, variant: str, device: DeviceFacts, dtype: str) -> list[Mapping[str, int]]:
-        """The shipped parameters of a variant, and those that the tuner kept."""
-        entry = BY_NAME[variant]
-        kept = self._tuned(device, entry, dtype)
-        shipped = entry.preset(device.family, dtype=dtype, device=device)
+    def _presets(self, variant: str, device: DeviceFacts, case: Case) -> list[Mapping[str, int]]:
+        """The shipped parameters of a variant, and those that the tuner kept for the case's layout."""
+        assert case.problem is not None
+        entry = laid_out(BY_NAME[variant], case.problem)
+        kept = self._tuned(device, entry, case.dtype)
+        shipped = entry.preset(device.family, dtype=case.dtype, device=device)
         return [shipped, kept.parameters] if kept else [shipped]
 
     def _without_figure(self, case: Case, but: Status = "ok") -> set[str]:
@@ -397,7 +397,7 @@ class Automatic:
         assert case.problem is not None
         overrides = {name: int(value) for name, value in (choice.parameters or {}).items()}
         variant = BY_NAME[choice.variant]
-        kept = self._tuned(device, variant, case.dtype)
+        kept = self._tuned(device, laid_out(variant, case.problem), case.dtype)
         if kept and overrides == kept.parameters:
             overrides = {}  # so that the row says where they come from
         (step,) = gemm_plan([device], [variant], [case.problem], overrides, case.operands, self._tuned)
