@@ -300,9 +300,17 @@ def main_unseen(options: argparse.Namespace) -> int:
             others = others if options.partner else (*names, *libraries)
             end = f"-{part}of{of}" if of > 1 else ""
             mine = slice(part - 1, None, of)
-            if not _measured(kept, f"grid{end}", before[mine], options, (*names, *libraries), ""):
+            if not _measured(kept, f"grid{end}", before[mine], options, (*names, *libraries), options.budget):
                 return 2
-            if not _measured(kept, f"drawn{end}", drawn[mine], options, others, options.partner):
+            if not _measured(
+                kept,
+                f"drawn{end}",
+                drawn[mine],
+                options,
+                others,
+                options.drawn_budget or options.budget,
+                options.partner,
+            ):
                 return 2
         runs = {
             name: [load(path) for path in sorted(kept.glob(f"{name}*.jsonl"))] for name in ("grid", "drawn")
@@ -344,7 +352,8 @@ def _measured(
     problems: Sequence[Gemm],
     options: argparse.Namespace,
     names: Sequence[str],
-    versus: str,
+    budget: str,
+    versus: str = "",
 ) -> bool:
     """Measure some variants on some problems, or go on with it; False if gemmbench failed."""
     shapes, saved = folder / f"{name}.csv", folder / f"{name}.jsonl"
@@ -358,7 +367,7 @@ def _measured(
     words = [
         *("workloads", "--file", str(shapes), "--device", options.device, "--dtype", options.dtype),
         *("--kernel", ",".join(kernels), "--baseline", BASELINE if BASELINE in names else "none"),
-        *("--budget", options.budget, "--no-peak", "--quiet", "--save", str(saved)),
+        *("--budget", budget, "--no-peak", "--quiet", "--save", str(saved)),
         *(("--versus", versus) if versus else ()),
         *(("--resume",) if saved.exists() else ()),
     ]
@@ -386,6 +395,7 @@ def main() -> int:
         "--partner", default=BASELINE, help="that candidates are timed in turn with; empty: by themselves"
     )
     parser.add_argument("--folder", type=Path, help="with --unseen: keeps the runs, and goes on with them")
+    parser.add_argument("--drawn-budget", help="of the drawn shapes, whose batches are taken in turn")
     parser.add_argument("--share", type=_share, default=(1, 1), help="2/4: measures the second quarter alone")
     parser.add_argument(
         "--saved", action="store_true", help="measures nothing: what --folder has of all shares"
