@@ -19,7 +19,7 @@ SHAPES = [
     (6, 64, 16),  # one whole tile
     (13, 130, 40),  # a row left over, two columns
     (8, 97, 33),  # two rows left over, more than half a panel
-    (21, 40, 7),  # three rows left over, less than half a panel
+    (21, 25, 7),  # three rows left over, less than half a panel
     (1, 200, 50),
     (2, 1, 90),
     (50, 3, 1),
@@ -27,13 +27,14 @@ SHAPES = [
     (29, 1, 75),
 ]
 
-WAYS = [  # PACKA, PACKB, SLICES
-    (0, 0, 1),
-    (0, 1, 1),
-    (0, 2, 3),
-    (1, 0, 1),
-    (1, 1, 3),
-    (1, 2, 1),
+WAYS = [  # PACKA, PACKB, SLICES, TILES: blocks of 13 x 6 rows and more copy a last panel
+    (0, 0, 1, 13),
+    (0, 1, 1, 2),
+    (0, 2, 3, 20),
+    (0, 2, 1, 2),
+    (1, 0, 1, 2),
+    (1, 1, 3, 2),
+    (1, 2, 1, 2),
 ]
 
 
@@ -43,8 +44,8 @@ def test_exact_however_it_is_packed(device: DeviceFacts, bits: int, dtype: str) 
     narrower = replace(device, vector_widths={**device.vector_widths, "float": bits // 32})
     preset = {**VARIANT.preset(device.family, dtype=dtype, device=narrower), "DEPTH": 24}
     programs = {file: made.runtime.build(file, VARIANT.options(dtype, preset)) for file in VARIANT.files}
-    for pack_a, pack_b, slices in WAYS:
-        launch = {"KC": 16, "TILES": 2, "PANELS": 1, "SLICES": slices}
+    for pack_a, pack_b, slices, tiles in WAYS:
+        launch = {"KC": 16, "TILES": tiles, "PANELS": 1, "SLICES": slices}
         blocks = {"PACKA": pack_a, "PACKB": pack_b, **launch}
         bind = partial(made.bind, VARIANT, {**preset, **blocks}, programs)
         for m, n, k in SHAPES:
