@@ -39,6 +39,7 @@ _NARROW = 16  # a dimension of no more, beside one of more, makes a shape narrow
 _REACH = 1.0  # powers of two by which a dimension of a shape may differ that still tells something
 _CLOSE = 0.25  # powers of two up to which one shape alone tells enough
 _LENGTHS = ("m", "n", "k", "batch")
+_TINY = 2 * 64**3  # flops of a product that takes as long as its launch
 _TIE = 0.03  # host times that differ by less are told apart by the device's
 
 
@@ -226,11 +227,23 @@ def _predictions(problem: Gemm, known: Sequence[Point]) -> list[_Prediction]:
     for distance, point in measured:
         if distance <= reach:
             groups.setdefault((point.variant, listed(point.parameters)), []).append((distance, point))
-    predictions = (_predicted(problem, near) for near in groups.values())
+    predictions = (_predicted(problem, near, _least(known, near[0][1])) for near in groups.values())
     return [replace(each, sure=each.sure and not far, far=far) for each in predictions]
 
 
-def _predicted(problem: Gemm, near: Sequence[tuple[float, Point]]) -> _Prediction:
+def _least(known: Iterable[Point], of: Point) -> dict[str, float]:
+    """What a tiny product takes with the variant and parameters of a point, by scope: a launch, above all."""
+    tiny = [
+        point
+        for point in known
+        if (point.variant, point.dtype, point.parameters) == (of.variant, of.dtype, of.parameters)
+        if point.flops <= _TINY
+    ]
+    host_s = min((point.host_s for point in tiny), default=0.0)
+    return {"host_s": host_s, "device_s": min((point.device_s or 0.0 for point in tiny), default=0.0)}
+
+
+def _predicted(problem: Gemm, near: Sequence[tuple[float, Point]], least: Mapping[str, float]) -> _Prediction:
     exact = [point for distance, point in near if distance == 0]
     if exact:
         newest = exact[-1]
@@ -240,13 +253,14 @@ def _predicted(problem: Gemm, near: Sequence[tuple[float, Point]]) -> _Predictio
     sure = closest <= _CLOSE or min(work) <= problem.flops <= max(work)
 
     def mean(scope: str) -> float:
-        """Seconds from the rates around, weighted by the square of the distance."""
+        """Seconds from the rates around, weighted by the square of the distance; a launch stays a launch."""
         total = weights = 0.0
         for distance, point in near:
-            weight = distance**-2
-            total += weight * math.log(getattr(point, scope) / point.flops)
+            weight, seconds = distance**-2, getattr(point, scope)
+            fixed = min(least[scope], seconds) if problem.flops < point.flops else 0.0
+            total += weight * math.log(fixed + (seconds - fixed) * problem.flops / point.flops)
             weights += weight
-        return problem.flops * math.exp(total / weights)
+        return math.exp(total / weights)
 
     on_device = mean("device_s") if all(point.device_s for _, point in near) else None
     return _Prediction(mean("host_s"), on_device, nearest, exact=False, sure=sure)

@@ -152,8 +152,8 @@ def test_shares_are_read_together(tmp_path: Path, capsys: pytest.CaptureFixture[
             "drawn": (in_turn("naive", problem, 2.0), in_turn("tiled", problem, 1.0)),
         }
         for name, those in rows.items():
-            lines = map(encode, (run_of().header, *those))
-            (tmp_path / f"{name}{end}.jsonl").write_bytes(b"".join(lines))
+            records = [run_of().header, *those]
+            (tmp_path / f"{name}{end}.jsonl").write_bytes(b"".join(encode(each) for each in records))
         line = f"{problem.label} 0,{problem.m},{problem.n},{problem.k},1\n"
         (tmp_path / f"drawn{end}.csv").write_text("name,m,n,k,batch\n" + line)
     options = argparse.Namespace(saved=True, share=(1, 1), folder=tmp_path, partner="numpy", scope="host")
