@@ -17,7 +17,7 @@
  * a pass before, where many blocks read it; else each block, into local memory, which on a CPU is ordinary memory that a
  * core uses again and again, so that it stays in its caches. The last panel, if it is not whole, needs zeros and is always
  * copied so; but a short block reads it where it lies, vectors that go past its end into the next row of B, lanes that
- * are not stored. A is packed by a pass where C is very wide.
+ * are not stored. A is packed by a pass where it is stored transposed.
  *
  * Where there are fewer micro-tiles than cores, k is cut into slices with sums of their own in P, and `add` makes C of
  * them. One row and one column of C have kernels of their own below.
@@ -217,7 +217,7 @@ MICRO_KERNEL(strip_3, __global, MR, 3, DOWN, ALONG, b_step)
 #endif
 
 #define FEW 2 /* rows that are cheaper one by one than in a micro-tile that repeats the last */
-#define SELDOM (12 * MR) /* rows of a block that read a panel too seldom to pay for a copy */
+#define SELDOM (20 * MR) /* rows of a block that read a panel too seldom to pay for a copy */
 enum { THERE, BEFORE, INSIDE, STRIP }; /* panels of B: read where they lie, from BP, copied by who reads them; a last
                                         * one read where it lies */
 

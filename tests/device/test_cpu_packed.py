@@ -27,10 +27,10 @@ SHAPES = [
     (29, 1, 75),
 ]
 
-WAYS = [  # PACKA, PACKB, SLICES, TILES: blocks of 13 x 6 rows and more copy a last panel
-    (0, 0, 1, 13),
+WAYS = [  # PACKA, PACKB, SLICES, TILES: blocks of more than 20 x 6 rows copy a last panel
+    (0, 0, 1, 21),
     (0, 1, 1, 2),
-    (0, 2, 3, 20),
+    (0, 2, 3, 25),
     (0, 2, 1, 2),
     (1, 0, 1, 2),
     (1, 1, 3, 2),

@@ -10,7 +10,7 @@ import pytest
 from gemmbench.model.case import saved_problem
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Partner, Problem, Row
-from gemmbench.model.run_file import Run, encode
+from gemmbench.model.run_file import Header, Run, encode
 from gemmbench.suite.auto import Point
 from tests import fake_runs as fake
 from tools.bench.auto_regret import (
@@ -152,7 +152,7 @@ def test_shares_are_read_together(tmp_path: Path, capsys: pytest.CaptureFixture[
             "drawn": (in_turn("naive", problem, 2.0), in_turn("tiled", problem, 1.0)),
         }
         for name, those in rows.items():
-            records = [run_of().header, *those]
+            records: list[Header | Row] = [run_of().header, *those]
             (tmp_path / f"{name}{end}.jsonl").write_bytes(b"".join(encode(each) for each in records))
         line = f"{problem.label} 0,{problem.m},{problem.n},{problem.k},1\n"
         (tmp_path / f"drawn{end}.csv").write_text("name,m,n,k,batch\n" + line)
