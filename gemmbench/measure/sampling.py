@@ -478,7 +478,7 @@ _IDLE_LOOK_S, _IDLE_LIMIT_S, _IDLE_SHARE = 0.005, 0.2, 0.1
 def until_idle(clock: Clock = time.process_time, sleep: Callable[[float], None] = time.sleep) -> None:
     """Wait until no thread of this process waits for work in a loop.
 
-    OpenBLAS's threads do for 30 to 50 ms after a call (THREAD_TIMEOUT, 2^26 cycles), on cores that a CPU's
+    OpenBLAS's threads do for 30 to 130 ms after a call (its THREAD_TIMEOUT, in cycles), on cores that a CPU's
     driver needs for a batch: its kernels run at half their rate beside them.
     """
     for _ in range(round(_IDLE_LIMIT_S / _IDLE_LOOK_S)):
