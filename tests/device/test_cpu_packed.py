@@ -31,7 +31,6 @@ WAYS = [  # PACKA, PACKB, SLICES, TILES: blocks of more than 20 x 6 rows copy a 
     (0, 0, 1, 21),
     (0, 1, 1, 2),
     (0, 2, 3, 25),
-    (0, 2, 1, 2),
     (1, 0, 1, 2),
     (1, 1, 3, 2),
     (1, 2, 1, 2),
