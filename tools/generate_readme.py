@@ -21,7 +21,7 @@ from gemmbench.ladder import AUTO, BY_NAME, VARIANTS
 from gemmbench.ladder.variant import Variant
 from gemmbench.model import units
 from gemmbench.model.device import HOST
-from gemmbench.model.row import CHAIN, Row
+from gemmbench.model.row import Row
 from gemmbench.model.run_file import Run, load
 from gemmbench.stats import panels, rates
 from gemmbench.suite.auto import CHOOSABLE
@@ -345,47 +345,6 @@ def _earlier(run: Run, names: Sequence[str]) -> list[str]:
     """The lines below a table that say which of its kernels were others when the run was made."""
     old = [name for name in names if any(is_earlier(run, row) for row in run.rows if row.variant == name)]
     return _below(earlier_forms(", ".join(f"`{name}`" for name in old)))
-
-
-def few(run: Run, path: str) -> str:
-    """Small, thin and batched products beside cuBLAS, microseconds a call.
-
-    Args:
-        run: of `workloads`, with cuBLAS' rows.
-        path: where it is saved, for the line below the table.
-    """
-    libraries = {row.problem: row for row in run.rows if row.variant == "cublas" and row.status == "ok"}
-
-    def took(row: Row | None, scope: str) -> float | None:
-        reached = rates.rate(row, scope) if row else None
-        return rates.flops_of(row) / reached.median if row and reached else None
-
-    def cell(value: float | None, scale: float = 1e6) -> str:
-        return units.number(value * scale) if value else ""
-
-    titles = ("kernel, us", "in a chain, us", "cuBLAS, us", "in turn with it", "GB/s, kernel")
-    lines = [f"| | | {' | '.join(titles)} |", f"|---|---|{'--:|' * len(titles)}"]
-    for row in run.rows:
-        if row.problem is None or row.variant not in ("small", "thin") or row.status != "ok":
-            continue
-        kernel = took(row, "kernel")
-        against = rates.versus(row)
-        moved = cell(rates.gemm_of(row).operand_bytes / kernel, 1e-9) if kernel else ""
-        library = took(libraries.get(row.problem), "device")
-        cells = (
-            cell(kernel),
-            cell(took(row, CHAIN)),
-            cell(library),
-            cell(against.median if against else None, 1),
-            moved,
-        )
-        lines.append(f"| {row.label} | `{row.variant}` | {' | '.join(cells)} |")
-    about = (
-        f"Medians of one run (`{path}`) on an {run.header.devices[0].name}; cuBLAS' calls are a CUDA graph. "
-        "In turn: the rate of the kernel's launches, by their events, over that of the graph. Operands that "
-        "fit the cache stay in it."
-    )
-    return "\n".join([*lines, *_below(about)])
 
 
 def states(settled: Run, burst: Run) -> str:
