@@ -241,7 +241,7 @@ _SHAPES: Mapping[tuple[str, bool], Mapping[int, Mapping[str, int]]] = {
     ("float", False): {
         1: _shape(1, 8, 64, 4, 512, 1),
         4: _shape(1, 8, 64, 4, 256, 0),
-        16: _shape(2, 8, 32, 4, 256, 1),
+        16: _shape(1, 16, 32, 4, 256, 0),
     },
     ("half", False): {
         1: _shape(1, 32, 8, 2, 256, 0),
@@ -249,9 +249,9 @@ _SHAPES: Mapping[tuple[str, bool], Mapping[int, Mapping[str, int]]] = {
         16: _shape(1, 16, 16, 2, 256, 0),
     },
     ("float", True): {
-        1: _shape(1, 32, 8, 2, 512, 1),
+        1: _shape(1, 32, 4, 2, 512, 1),
         4: _shape(1, 64, 4, 8, 256, 0),
-        16: _shape(1, 32, 8, 8, 256, 1),
+        16: _shape(1, 32, 8, 4, 128, 0),
     },
     ("half", True): {
         1: _shape(1, 16, 16, 1, 1024, 0),

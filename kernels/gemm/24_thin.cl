@@ -264,9 +264,9 @@ static inline void multiplied(int m, int n, int k, SCALAR alpha, __global const 
                 REAL b[WIDTH];
                 CAT(vstore, WIDTH)(*(__local const VECTOR *)(tile + j * LD_LOCAL + s), 0, b);
                 #pragma unroll
-                for (int w = 0; w < WIDTH; w++)
+                for (int r = 0; r < DEEP; r++)
                     #pragma unroll
-                    for (int r = 0; r < DEEP; r++)
+                    for (int w = 0; w < WIDTH; w++)
                         acc[r][j] += a[r][w] * b[w];
             }
 #else
