@@ -163,7 +163,7 @@ def copy(tmp_path: Path) -> Path:
     """A folder with the pages and the runs that their tables are made from."""
     for folder in ("plots", "docs"):
         (tmp_path / folder).mkdir()
-    for file in (*generate_readme.PAGES.values(), *generate_readme.FILES):
+    for file in (*generate_readme.PAGES.values(), *generate_readme.FILES, *generate_readme.COUNTS):
         (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / file, tmp_path / file)
     shutil.copytree(ROOT / FOLDER, tmp_path / FOLDER)
