@@ -547,8 +547,9 @@ samples are judged at each threshold: what was measured once is given again, and
 more of is measured more often.
 
 Planted are four kernels, at one size in each job: the k-loop of each is preceded by a part of itself. The other side is the
-same text without a turn more, so that the compiler has made nothing else of it. A loop is not all of a kernel's time: how much
-longer a planted row took is the middle of its own figures, and 5 % more of the loop may be 3 % more time. Beside the four are the job's unchanged rows.
+same text without a turn more, so that the compiler has made nothing else of it. A loop is not all of a kernel's time: a
+trial with half of it more says how much more it takes for a given slowdown. How much longer a planted row took is the middle of
+its own figures. Beside the four are the job's unchanged rows.
 
     {command}
     {merge}
