@@ -195,7 +195,7 @@ def bench(live: Live, folder: Path) -> Iterator[Bench]:
     checkout.mkdir()
     for name in ("gemmbench", "kernels"):
         (checkout / name).symlink_to(ROOT / name)
-    planted_machine.plant(folder / _NOTHING)
+    planted_machine.plant(folder / _NOTHING, dict.fromkeys(planted_machine.PLANTS, planted_machine.NOTHING))
     chosen = [BY_NAME[name] for name in live.kernels]
     plan = gemm_plan(devices, chosen, [Gemm(size, size, size) for size in live.sizes])
     cases = tuple(replace(step, former=str(checkout)) for step in plan if isinstance(step, Case))

@@ -134,7 +134,7 @@ def test_more_work_is_planted_in_a_copy_of_the_kernels(tmp_path: Path) -> None:
     files = {name: file for name, (file, *_) in planted_machine.PLANTS.items()}
     before = {file: kernel_files.raw(file) for file in files.values()}
     planted_machine.plant(tmp_path / "more", dict.fromkeys(files, 0.1))
-    planted_machine.plant(tmp_path / "none")
+    planted_machine.plant(tmp_path / "none", dict.fromkeys(files, planted_machine.NOTHING))
     for file in files.values():
         more, none = ((tmp_path / side / file).read_text() for side in ("more", "none"))
         assert "(float)0.100000000" in more
