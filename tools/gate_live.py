@@ -8,6 +8,7 @@ more of. Jobs of several processes, each on cores of its own, are put together a
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import sys
 import time
@@ -41,6 +42,8 @@ from tools.gate_simulation import result_of
 
 ROOT = Path(__file__).resolve().parents[1]
 POLICY = Policy(state="settled", time_limit_s=240.0)  # as `check --against` samples by default
+_NOTHING = "kernels-0"
+_TRIAL = 0.5  # of a loop, to see how much of a kernel's time it is
 PLANTED = {0.1: 0.05, 0.05: 0.025, 0.02: 0.01}  # by slowdown, the threshold that it is to be found at
 
 
@@ -123,11 +126,35 @@ class Bench:
     header: Header
     plan: tuple[Case, ...]
     checkout: Path  # another path to this one's files, but for its kernels
+    took: dict[int, dict[str, float]] = field(default_factory=dict)  # by size: see `_tried`
 
     @property
     def where(self) -> str:
         """The kind of device."""
         return self.header.devices[0].family
+
+    def planted(self, slow: float, size: int) -> Path:
+        """Kernels that take so much longer at one size, by a trial of each: a loop is not all of its time."""
+        kernels = self.checkout.parent / f"kernels-{slow}-{size}"
+        if not kernels.exists():
+            trial = self.checkout.parent / f"trial-{size}"
+            if not trial.exists():
+                planted_machine.plant(trial, dict.fromkeys(planted_machine.PLANTS, _TRIAL))
+            if size not in self.took:
+                self.took[size] = self._tried(trial, size)
+            shares = {name: slow * _TRIAL / took for name, took in self.took[size].items()}
+            planted_machine.plant(kernels, shares)
+        return kernels
+
+    def _tried(self, kernels: Path, size: int) -> dict[str, float]:
+        """By variant, how much longer it takes with `_TRIAL` more of its loop; a tenth of that at least."""
+        took = {}
+        with _worker(self, kernels) as worker:
+            for step in self.plan:
+                if step.variant in planted_machine.PLANTS and name_of(step)[1] == size:
+                    figure = in_turn(result_of(worker.run(step, self.header.devices[0], POLICY)))
+                    took[step.variant] = max(math.expm1(figure.value) if figure else _TRIAL, _TRIAL / 10)
+        return took
 
     def job(self, plan: Sequence[Case], recorder: Recorder, rules: Rules, before: Run) -> checking.Job:
         """A job of ``check --against``."""
@@ -146,6 +173,13 @@ class Bench:
         return result_of(checking.check(self.job(self.plan, recorder.again(), rules, before)))
 
 
+def _worker(bench: Bench, kernels: Path) -> Worker:
+    """Two processes: one with other kernels, and one with the same texts, in which nothing is planted."""
+    folder = bench.checkout.parent
+    sides = kernels, folder / _NOTHING, bench.checkout, folder / "cache"
+    return Worker(partial(planted_machine.make, *map(str, sides)))
+
+
 @contextlib.contextmanager
 def bench(live: Live, folder: Path) -> Iterator[Bench]:
     """Look at the machine, and lay out the second checkout in a folder.
@@ -161,8 +195,7 @@ def bench(live: Live, folder: Path) -> Iterator[Bench]:
     checkout.mkdir()
     for name in ("gemmbench", "kernels"):
         (checkout / name).symlink_to(ROOT / name)
-    for slow in (0.0, *PLANTED):
-        planted_machine.plant(folder / f"kernels-{slow}", slow)
+    planted_machine.plant(folder / _NOTHING, dict.fromkeys(planted_machine.PLANTS, planted_machine.NOTHING))
     chosen = [BY_NAME[name] for name in live.kernels]
     plan = gemm_plan(devices, chosen, [Gemm(size, size, size) for size in live.sizes])
     cases = tuple(replace(step, former=str(checkout)) for step in plan if isinstance(step, Case))
@@ -193,9 +226,7 @@ def planted(bench: Bench, name: str, slow: float, size: int, recorded: Recorder,
         for step in bench.plan
         if step.variant in planted_machine.PLANTS and name_of(step)[1] == size
     }
-    folder = bench.checkout.parent
-    sides = (folder / f"kernels-{slow}", folder / "kernels-0.0", bench.checkout, folder / "cache")
-    with Worker(partial(planted_machine.make, *map(str, sides))) as worker:
+    with _worker(bench, bench.planted(slow, size)) as worker:
         rows = {key: list(rows) for key, rows in recorded.rows.items() if key not in chosen}
         recorder = Recorder(worker, rows, frozenset(chosen), is_fresh=True)
         threshold = PLANTED[slow]

@@ -80,7 +80,7 @@ class Turned:
     looks: int  # at all of them together; 0: not counted
     took: float  # the middle row's change, by its latest figures
     apart: float  # standard deviation of the first looks' figures, as a fraction; robust; 0: not counted
-    kinds: dict[str, tuple[int, int]]  # by kernel and size: rows, slower
+    kinds: dict[str, tuple[int, int, float]]  # by kernel and size: rows, slower, and what the middle one took
     is_replayed: bool = False  # see `gate_replay`
 
 
@@ -137,10 +137,9 @@ def _turned(
         for line in lines
         if line.figures and line.verdict in ("slower", "same", "faster", "inconclusive")
     ]
-    kinds: dict[str, tuple[int, int]] = {}
+    by_kind: dict[str, list[Judged]] = {}
     for line in right:
-        rows, slower = kinds.get(name := f"{line.variant} {line.size}", (0, 0))
-        kinds[name] = rows + 1, slower + (line.verdict == "slower")
+        by_kind.setdefault(f"{line.variant} {line.size}", []).append(line)
     firsts = [line.figures[0][0] for line in right]
     return Turned(
         where,
@@ -152,11 +151,20 @@ def _turned(
         sum(line.verdict == "slower" for line in right),
         sum(line.verdict == "inconclusive" and line.may_be_slower for line in right),
         sum(line.looks for line in right),
-        math.expm1(median(median(each[0] for each in line.figures[1:] or line.figures) for line in right)),
+        _took(right),
         robust_deviation(firsts),
-        dict(sorted(kinds.items())),
+        {
+            name: (len(of_kind), sum(line.verdict == "slower" for line in of_kind), _took(of_kind))
+            for name, of_kind in sorted(by_kind.items())
+        },
         is_replayed,
     )
+
+
+def _took(lines: Sequence[Judged]) -> float:
+    """How much longer the middle row took, by its later looks if it has any."""
+    values = [median(each[0] for each in line.figures[1:] or line.figures) for line in lines]
+    return math.expm1(median(values)) if values else 0.0
 
 
 def interval(count: int, total: int) -> str:
@@ -319,12 +327,17 @@ def kinds_table(cells: Sequence[Turned]) -> str:
         [
             cell.where,
             f"{_percent(cell.planted)} at {_percent(cell.threshold)}",
-            ", ".join(f"{name}: {slower}/{rows}" for name, (rows, slower) in cell.kinds.items()),
+            ", ".join(
+                f"{name}: {slower}/{rows} ({100 * took:.1f} %)"
+                for name, (rows, slower, took) in cell.kinds.items()
+            ),
         ]
         for cell in cells
         if cell.planted
     ]
-    return _markdown(["machine", "planted, at threshold", "kernel and size: found/planted"], lines)
+    return _markdown(
+        ["machine", "planted, at threshold", "kernel and size: found/planted (it took longer by)"], lines
+    )
 
 
 def turned_text(cells: Sequence[Turned]) -> str:
@@ -534,8 +547,9 @@ samples are judged at each threshold: what was measured once is given again, and
 more of is measured more often.
 
 Planted are four kernels, at one size in each job: the k-loop of each is preceded by a part of itself. The other side is the
-same text without a turn more, so that the compiler has made nothing else of it. How much longer a planted row took is the
-middle of its own figures. Beside the four are the job's unchanged rows.
+same text without a turn more, so that the compiler has made nothing else of it. A loop is not all of a kernel's time: a
+trial with half of it more says how much more it takes for a given slowdown. How much longer a planted row took is the middle of
+its own figures. Beside the four are the job's unchanged rows.
 
     {command}
     {merge}

@@ -59,6 +59,7 @@ FILES = (
     BEST_RUN,
     *(file for file in (SMALL_RUN, TURNED_RUN, *PACKED_RUNS) if (ROOT / file).exists()),
 )
+COUNTS = (device_verification.RESULT, repeat.RESULT)  # no runs
 PAGES = {  # where a part stands
     SAMPLE: "README.md",
     LADDER: "docs/ladder.md",

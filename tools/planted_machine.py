@@ -8,6 +8,7 @@ turns the loop has. A share of nearly nothing plants the same text without a tur
 from __future__ import annotations
 
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 
 import gemmbench
@@ -70,22 +71,23 @@ PLANTS = {
 }
 
 
-def plant(folder: Path, slow: float) -> None:
-    """Copy the kernels into a folder, those of `PLANTS` with so much more of their k-loops.
+def plant(folder: Path, shares: Mapping[str, float]) -> None:
+    """Copy the kernels into a folder, some of `PLANTS` with so much more of their k-loops.
 
     Args:
         folder: does not exist yet.
-        slow: 0.1: a tenth.
+        shares: by variant, 0.1: a tenth of its loop; the others stay as they are.
 
     Raises:
         ValueError: a kernel has no such loop any more.
     """
     shutil.copytree(kernel_files.folder(), folder)
-    for file, loop, more in PLANTS.values():
+    for variant, share in shares.items():
+        file, loop, more = PLANTS[variant]
         source = (folder / file).read_text(encoding="utf-8")
         if source.count(loop) != 1:
             raise ValueError(f"{file} has another k-loop than the one to plant more work in")
-        source = source.replace(loop, more).replace(_HEAD, _HEAD + _MORE.format(slow=slow or NOTHING), 1)
+        source = source.replace(loop, more).replace(_HEAD, _HEAD + _MORE.format(slow=share), 1)
         (folder / file).write_text(source, encoding="utf-8")
 
 

@@ -133,8 +133,8 @@ def test_more_work_is_planted_in_a_copy_of_the_kernels(tmp_path: Path) -> None:
     """On both sides: the same text, so that the compiler makes nothing else of it, with other shares."""
     files = {name: file for name, (file, *_) in planted_machine.PLANTS.items()}
     before = {file: kernel_files.raw(file) for file in files.values()}
-    planted_machine.plant(tmp_path / "more", 0.1)
-    planted_machine.plant(tmp_path / "none", 0.0)
+    planted_machine.plant(tmp_path / "more", dict.fromkeys(files, 0.1))
+    planted_machine.plant(tmp_path / "none", dict.fromkeys(files, planted_machine.NOTHING))
     for file in files.values():
         more, none = ((tmp_path / side / file).read_text() for side in ("more", "none"))
         assert "(float)0.100000000" in more
@@ -146,7 +146,7 @@ def test_more_work_is_planted_in_a_copy_of_the_kernels(tmp_path: Path) -> None:
 def test_a_kernel_whose_loop_has_changed_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(planted_machine.PLANTS, "naive", (planted_machine.FILE, "while (p < k)", ""))
     with pytest.raises(ValueError, match="another k-loop"):
-        planted_machine.plant(tmp_path / "kernels", 0.1)
+        planted_machine.plant(tmp_path / "kernels", {"naive": 0.1})
 
 
 class _Worker:
