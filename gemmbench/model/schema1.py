@@ -76,14 +76,15 @@ def row(old: Row, of_tuner: bool) -> Row:
     """
     races = tuple(note for note in old.notes if note.startswith(_RACED))
     phase = old.label if _PHASE.fullmatch(old.label) else "trial"
-    new = replace(
-        old,
-        ran_on=_ran_on(old) if old.ran_on == "device" else old.ran_on,
-        sums=old.sums or (_SUMS.get((_variant(old), old.dtype), "") if old.kind == "gemm" else ""),
-        needs_s=_needs_s(old) if old.needs_s is None else old.needs_s,
-        race=(*old.race, *races),
-        notes=tuple(note for note in old.notes if note not in races),
-    )
+    state = {
+        "ran_on": _ran_on(old) if old.ran_on == "device" else old.ran_on,
+        "sums": old.sums or (_SUMS.get((_variant(old), old.dtype), "") if old.kind == "gemm" else ""),
+        "needs_s": _needs_s(old) if old.needs_s is None else old.needs_s,
+        "race": (*old.race, *races),
+        "notes": tuple(note for note in old.notes if note not in races),
+    }
+    changed = {name: value for name, value in state.items() if value != getattr(old, name)}
+    new = replace(old, **changed) if changed else old
     if of_tuner and not old.phase:
         new = replace(new, phase=phase, label="")
     return _with_beside(new)

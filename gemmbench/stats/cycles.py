@@ -49,8 +49,8 @@ def at_clock(run: Run, row: Row, scope: str = "kernel", others: Sequence[Run] = 
     It is the ratio of their flop per cycle: power that limits the clock of a GEMM, and not of the peak, is no
     fault of the kernel's. Arguments as of `rates.peak_fraction`.
     """
-    top = rates.held_against(run, row, others) if row.kind == "gemm" else None
-    own = flop_per_cycle(run, row, scope) if top else None
+    own = flop_per_cycle(run, row, scope) if row.kind == "gemm" else None
+    top = rates.held_against(run, row, others) if own else None
     most = flop_per_cycle(top.run, top.row) if top else None
     return own / most if own and most else None
 
