@@ -538,7 +538,7 @@ def refuse_if_too_slow(
 
 
 def _is_like(smaller: Gemm, problem: Gemm) -> bool:
-    """Whether the time for a problem tells that for a larger one: no more than 64 times the work, in one shape.
+    """Whether the time for a problem tells that for a larger one: of up to 64 times the work, in one shape.
 
     One dimension is longer, or all are by the same factor: then what a flop costs is about the same.
     """

@@ -26,7 +26,6 @@ from gemmbench.opencl import runtime as runtime_module
 from gemmbench.opencl.discovery import devices
 from gemmbench.opencl.runtime import Runtime
 
-
 _LARGEST = 33  # edge that is interpreted, of larger tiles too
 
 

@@ -140,7 +140,7 @@ def test_a_problem_of_one_shape_with_less_work_needs_no_trial(
     instrument = FakeInstrument(seconds={"naive": itertools.repeat(1e-3)})
     known = replace(case(LARGE), measured=((smaller, seconds),))
     if is_skipped:
-        with pytest.raises(NotMeasuredError, match="would take about 1.12 s"):
+        with pytest.raises(NotMeasuredError, match=r"would take about 1\.12 s"):
             run(instrument, known)
         assert not instrument.log
     else:
@@ -521,7 +521,7 @@ def test_a_map_cycle_is_the_last_before_the_second_verification(is_beside: bool,
 def test_three_problems_are_timed_by_part_where_a_rows_time_allows(
     problem_s: float, share_s: float | None, count: int
 ) -> None:
-    """A twentieth of the second that a row has is enough for three of up to 17 ms; of a share they are a part."""
+    """A twentieth of the second that a row has is enough for three of up to 17 ms; likewise of a share."""
     seconds: dict[str, Iterable[float]] = {"naive": itertools.repeat(problem_s)}
     instrument = Cycling(seconds=seconds, prepared=Prepared(("device", "host"), parts=True))
     row = run(instrument, case(), replace(POLICY, share_s=share_s))
