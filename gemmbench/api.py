@@ -22,12 +22,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, TextIO, TypeVar, cast
 from rich.console import Console
 
 from gemmbench import NothingMeasured, UsageError, exports
-from gemmbench.doctor.checks import Report, examine
-from gemmbench.doctor.finding import Finding
-from gemmbench.doctor.machine import Machine
-from gemmbench.doctor.shortfall import sentence, shortfalls
+from gemmbench.doctor.checks import Report, examine, sentence, shortfalls
+from gemmbench.doctor.machine import Finding, Machine
+from gemmbench.exports import records
 from gemmbench.exports import records as exported
-from gemmbench.exports import schemas
 from gemmbench.ladder import families, order_of
 from gemmbench.ladder.own import NAME
 from gemmbench.measure import machine
@@ -37,9 +35,8 @@ from gemmbench.model.case import KERNEL
 from gemmbench.model.device import BUSY_CORES, DeviceFacts, HostFacts
 from gemmbench.model.kernel_files import SCAFFOLD, raw
 from gemmbench.model.units import clean, reason_of
-from gemmbench.options import comparing, measuring, reporting
-from gemmbench.options.bundling import Bundle
-from gemmbench.options.comparing import Tune
+from gemmbench.options import comparing, measuring
+from gemmbench.options.comparing import Bundle, Doctor, Tune
 from gemmbench.options.declare import (
     Options,
     build,
@@ -51,13 +48,12 @@ from gemmbench.options.declare import (
     command_line,
     specs,
 )
-from gemmbench.options.doctoring import Doctor
 from gemmbench.options.measuring import Measuring
 from gemmbench.regress import check as checking
 from gemmbench.regress import compare as comparisons
 from gemmbench.regress import compare_table as compare_pages
 from gemmbench.regress import history as histories
-from gemmbench.regress import history_table as history_pages
+from gemmbench.regress import history as history_pages
 from gemmbench.regress.baseline import Basis
 from gemmbench.regress.check import CheckOutcome
 from gemmbench.regress.compare import Line
@@ -65,8 +61,8 @@ from gemmbench.regress.gate import Floor, floor
 from gemmbench.report.progress import Progress, row_label
 from gemmbench.suite import run as suite
 from gemmbench.suite.plan import select
-from gemmbench.suite.run import Measurement, Outcome, user_errors
-from gemmbench.suite.together_table import alone, joints_of
+from gemmbench.suite.run import Measurement, Outcome
+from gemmbench.suite.together import alone, joints_of
 from gemmbench.tune.result import Result, result
 from gemmbench.views import show as show_table
 
@@ -315,19 +311,11 @@ def export(runs: Sequence[run_file.Run], path: Path, form: str) -> None:
     from gemmbench.exports import sqlite  # some builds of Python have no sqlite3
 
     check_overwriting([("--out", path)], [("", other) for other in _paths(runs)])
-    try:
-        sqlite.add(runs, path)
-    except sqlite.DatabaseError as error:
-        raise UsageError(str(error)) from None
+    sqlite.add(runs, path)
 
 
 def write_text(path: Path, text: str, inputs: Sequence[Path] = ()) -> None:
-    """Write text into a file at once, so that no reader sees half of it.
-
-    Args:
-        path: it is replaced.
-        text: all of it.
-        inputs: what was read, and must not be replaced.
+    """Write text into a file at once, so that no reader sees half of it; none of the inputs is replaced.
 
     Raises:
         UsageError: it is one of the inputs, or cannot be written; then it is as it was.
@@ -365,9 +353,9 @@ def schema(name: str) -> dict[str, Any]:
     Raises:
         UsageError: there is no such schema.
     """
-    if name not in schemas.NAMES:
-        raise UsageError(f"unknown schema {name!r}; there are {', '.join(schemas.NAMES)}")
-    return schemas.schema(name)
+    if name not in records.NAMES:
+        raise UsageError(f"unknown schema {name!r}; there are {', '.join(records.NAMES)}")
+    return records.schema(name)
 
 
 def devices() -> list[DeviceFacts]:
@@ -421,8 +409,7 @@ def examined(selector: str) -> tuple[Report, Machine]:
             listed, _ = worker.devices()
         except WorkerError as error:
             trouble = str(error)
-    with user_errors():
-        chosen = select(listed, selector) if listed else ()
+    chosen = select(listed, selector) if listed else ()
     machine = make_patient(devices=listed, chosen=chosen, trouble=trouble)
     return examine(machine), machine
 
@@ -443,8 +430,7 @@ def load(path: str | Path) -> Run:
     Raises:
         UsageError: it cannot be read; the sentence names file, line and field.
     """
-    with user_errors():
-        return _as(Run, run_file.load(path))
+    return _as(Run, run_file.load(path))
 
 
 @contextmanager
@@ -551,12 +537,8 @@ def drawn(paint: Callable[[], None], path: Path) -> None:
     Raises:
         UsageError: it cannot be drawn or written.
     """
-    from gemmbench.charts import pane
-
     try:
         paint()
-    except pane.ChartError as error:
-        raise UsageError(str(error)) from None
     except OSError as error:
         raise UsageError(f"cannot write {path}: {reason_of(error)}") from None
 
@@ -604,11 +586,10 @@ def compared(
     if same := next((path for path in new_paths if path.resolve() in resolved), None):
         raise UsageError(f"{same} is both base and new: a run is no slower than itself")
     chosen.check_paths((*old_paths, *new_paths), chosen.plot)
-    with user_errors():
-        noises = [run_file.load(path) for path in chosen.noise]
-        for run in (*baselines, *news):
-            _check_rows(run)
-        return _as(Comparison, comparisons.compare(baselines, news, chosen.rules, noises))
+    noises = [run_file.load(path) for path in chosen.noise]
+    for run in (*baselines, *news):
+        _check_rows(run)
+    return _as(Comparison, comparisons.compare(baselines, news, chosen.rules, noises))
 
 
 def draw_comparison(comparison: comparisons.Comparison, path: Path) -> bool:
@@ -651,10 +632,9 @@ def followed(runs: Sequence[run_file.Run], chosen: comparing.History) -> History
     """
     outputs = [("--plot", chosen.plot)] if chosen.plot else []
     check_overwriting(outputs, [("", path) for path in _paths(runs)])
-    with user_errors():
-        for run in runs:
-            _check_rows(run)
-        tracks = histories.history(runs, chosen.rules)
+    for run in runs:
+        _check_rows(run)
+    tracks = histories.history(runs, chosen.rules)
     if not tracks.tracks:
         raise UsageError("there is nothing to follow: no row of these runs has a time")
     return _as(History, tracks)
@@ -746,26 +726,25 @@ def checked(
         UsageError: the runs, the options and this machine do not fit together.
     """
     chosen.check_paths(_paths(baselines), chosen.plot, chosen.save, chosen.report)
-    with user_errors():
-        for run in baselines:
-            _check_rows(run)
-        noises = tuple(run_file.load(path) for path in chosen.noise)
-        request = checking.Request(
-            Basis(tuple(map(alone, baselines)), chosen.rules, noises),
-            tuple(command) or (*command_line(chosen), *(run.path for run in baselines)),
-            checking.Sampling(
-                chosen.budget, chosen.time_limit, chosen.memory, chosen.cold, chosen.energy, chosen.state
-            ),
-            chosen.device,
-            chosen.aa,
-            chosen.against,
-            chosen.save,
-            chosen.force,
-            checking.Patience(chosen.patience, chosen.rounds),
-            chosen.own,
-        )
-        with checking.prepared(request, make_machine) as job:
-            yield job
+    for run in baselines:
+        _check_rows(run)
+    noises = tuple(run_file.load(path) for path in chosen.noise)
+    request = checking.Request(
+        Basis(tuple(map(alone, baselines)), chosen.rules, noises),
+        tuple(command) or (*command_line(chosen), *(run.path for run in baselines)),
+        checking.Sampling(
+            chosen.budget, chosen.time_limit, chosen.memory, chosen.cold, chosen.energy, chosen.state
+        ),
+        chosen.device,
+        chosen.aa,
+        chosen.against,
+        chosen.save,
+        chosen.force,
+        checking.Patience(chosen.patience, chosen.rounds),
+        chosen.own,
+    )
+    with checking.prepared(request, make_machine) as job:
+        yield job
 
 
 def follow_check(job: checking.Job, chosen: comparing.Check) -> CheckOutcome:
@@ -788,7 +767,7 @@ def comparison_of(job: checking.Job, outcome: CheckOutcome) -> Comparison:
 _MANY = 3  # runs, whose charts take a while
 
 
-@_takes(reporting.Report)
+@_takes(comparing.Report)
 def report(*runs: Source, **values: Any) -> Path:
     """Write one page of several runs, with all that it needs inside: ``gemmbench report``.
 
@@ -801,10 +780,10 @@ def report(*runs: Source, **values: Any) -> Path:
     Raises:
         UsageError: an option, or a file, cannot be used.
     """
-    return reported(runs, build(reporting.Report, values))
+    return reported(runs, build(comparing.Report, values))
 
 
-def reported(sources: Sequence[Source], chosen: reporting.Report) -> Path:
+def reported(sources: Sequence[Source], chosen: comparing.Report) -> Path:
     """Write the page of runs, files and folders.
 
     Raises:
@@ -852,14 +831,13 @@ def write_report(runs: Sequence[run_file.Run], path: Path, wanted: Wanted | None
     Raises:
         UsageError: there is nothing to report, or the file cannot be written, or is one of the runs.
     """
-    from gemmbench.pages.page import html  # matplotlib takes a second to import
+    from gemmbench.pages.content import html  # matplotlib takes a second to import
 
     check_report_path(path, "--out")
     check_overwriting([("--out", path)], [("", each) for each in _paths(runs)])
     if not any(run.rows for run in runs):
         raise UsageError(f"{', '.join(run.path for run in runs) or 'the run'} has no rows to report")
-    with user_errors():
-        text = html(runs, wanted)
+    text = html(runs, wanted)
     write_text(path, text)
 
 

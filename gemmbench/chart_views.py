@@ -10,18 +10,18 @@ from types import MappingProxyType
 from matplotlib.figure import Figure
 
 from gemmbench.charts.pane import ChartError, Families, Pane, each_alone, figure_of, write
-from gemmbench.gemm import authors_chart, grid_chart, ladder_chart, protocols_chart, sweep_chart
+from gemmbench.gemm import charts, ladder_chart, sweep_chart
 from gemmbench.model.run_file import Run, is_tuning
 from gemmbench.model.units import clean
 from gemmbench.probes import charts as probe_charts
-from gemmbench.suite import (
-    best_shape_chart,
-    conditions_chart,
-    resources_chart,
-    sustained_chart,
-    together_chart,
+from gemmbench.suite.charts import (
+    best_shape_panes,
+    conditions_panes,
+    resource_panes,
+    sustained_panes,
+    together_panes,
 )
-from gemmbench.suite.together_table import alone
+from gemmbench.suite.together import alone
 from gemmbench.tune import chart
 
 
@@ -42,7 +42,7 @@ KINDS: dict[str, Kind] = {
     "heat-map": Kind(
         "the rate over the parameters of a grid: cells over two of them, a line over one",
         "measured rows of a grid (--param NAME=VALUE,VALUE)",
-        grid_chart.heat_map,
+        charts.heat_map,
     ),
     "throughput": Kind(
         "GFLOPS over size in the scope of the table, with the host's BLAS and the measured peak",
@@ -93,18 +93,18 @@ KINDS: dict[str, Kind] = {
     "authors": Kind(
         "the kernels' order, and where their curves bend, beside the figures of the write-ups' authors",
         "three kernels of a write-up measured in float at the same square problem",
-        authors_chart.authors,
+        charts.authors,
     ),
     "protocols": Kind(
         "a kernel's rate by measuring protocol, against gemmbench's own",
         "row of the command protocols",
-        protocols_chart.panes,
+        charts.protocol_panes,
         across=1,
     ),
     "best-shape": Kind(
         "the rate over the work of every shape that was looked at, and each kernel's best, measured anew",
         "look at a shape (best-shape)",
-        best_shape_chart.panes,
+        best_shape_panes,
         across=1,
     ),
     "peak": Kind(
@@ -140,25 +140,25 @@ KINDS: dict[str, Kind] = {
     "concurrent": Kind(
         "several devices at once beside each alone: the rate of all together, and each one's slowdown",
         "rows of several devices at once (--concurrent)",
-        together_chart.panes,
+        together_panes,
     ),
     "resources": Kind(
         "work-items in flight against the registers of each, or work-groups against the largest",
         "rows that tell what their kernels take",
-        resources_chart.panes,
+        resource_panes,
         of_device=True,
     ),
     "sustained": Kind(
         "rate, clock, power and temperature over a long run, and where results were wrong",
         "long run (--for)",
-        sustained_chart.panes,
+        sustained_panes,
         of_device=True,
         across=1,
     ),
     "conditions": Kind(
         "the device's clock, its power and what limited it, over the time of a row",
         "row whose device told its clock (NVIDIA's, by NVML)",
-        conditions_chart.panes,
+        conditions_panes,
         across=1,
     ),
 }

@@ -11,12 +11,12 @@ from gemmbench.gemm import protocols_table, shape_tables, sweep_table
 from gemmbench.gemm.sweep_table import gemm
 from gemmbench.model.run_file import Run
 from gemmbench.probes import peak_table
-from gemmbench.report import conditions, sustained
+from gemmbench.report import conditions
 from gemmbench.report.table import Sheet, sheet_markdown, stack
 from gemmbench.stats import rates
 from gemmbench.stats.panels import sweep_axis
-from gemmbench.suite import best_shape_table, together_table
-from gemmbench.suite.together_table import alone
+from gemmbench.suite import best_shape, together
+from gemmbench.suite.together import alone
 from gemmbench.tune import result as tuning
 
 View = Callable[[Run, str, Sequence[str]], list[Sheet]]  # from a run, a scope and the ladder's order
@@ -40,7 +40,7 @@ VIEWS: Mapping[str, View] = {
     "precision": shape_tables.sheets,
     "workloads": shape_tables.workloads_sheets,
     "tune": lambda run, scope, order: tuning.sheets(run),
-    best_shape_table.VIEW: lambda run, scope, order: best_shape_table.sheets(run),
+    best_shape.VIEW: lambda run, scope, order: best_shape.sheets(run),
 }
 """The tables of GEMM rows by the header's view; other views have those that suit the rows."""
 
@@ -72,7 +72,7 @@ def sheets(run: Run, order: Sequence[str] = (), verbose: bool = False, own: bool
     if run.header.view == "protocols":
         return protocols_table.sheets(run)
     view = VIEWS.get(run.header.view, _by_rows)
-    every = (verbose or scope == "all") and run.header.view != best_shape_table.VIEW
+    every = (verbose or scope == "all") and run.header.view != best_shape.VIEW
     tables = sweep_table.row_sheets(single, order) if every else view(single, scope, order)
     tables += shape_tables.net_sheets(single)
     if not (own and run.header.view in VIEWS):
@@ -86,9 +86,14 @@ def _peaks(run: Run, verbose: bool) -> list[Sheet]:
 
 def _below(run: Run, order: Sequence[str], verbose: bool) -> list[Sheet]:
     """The tables of several devices at once and, if verbose, under which conditions rows were measured."""
-    at_once = together_table.sheets(run, _scope(run), order, verbose)
+    at_once = together.sheets(run, _scope(run), order, verbose)
     maths = sweep_table.math_sheets(alone(run), _scope(run))
-    return [*maths, *at_once, *sustained.sheets(run), *(conditions.sheets(alone(run)) if verbose else [])]
+    return [
+        *maths,
+        *at_once,
+        *conditions.sustained_sheets(run),
+        *(conditions.sheets(alone(run)) if verbose else []),
+    ]
 
 
 def _scope(run: Run) -> str:

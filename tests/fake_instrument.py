@@ -10,8 +10,7 @@ from typing import Any
 
 from gemmbench.measure.sampling import alone
 from gemmbench.model.case import Case, Policy
-from gemmbench.model.conditions import Conditions, Reading, Readings
-from gemmbench.model.device import DeviceFacts
+from gemmbench.model.device import Conditions, DeviceFacts, Reading, Readings
 from gemmbench.model.instrument import (
     Batch,
     Built,

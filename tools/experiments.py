@@ -191,7 +191,7 @@ EXPERIMENTS = (
     Experiment("padded-160x160", TUTORIAL, "160 x 160 tiles, 64-bit loads: 1,153 to 1,251 GFLOPS, 1.085x",
                "gemm -m 1024 --kernel padded-160x160 --versus padded --budget 10", _versus),
     Experiment("helpers", TUTORIAL, "the helper kernels take 3 %",
-               "gemm -m 2048 --kernel padded,padded-fused", _helpers),
+               "gemm -m 2048 --kernel padded,padded-fused --budget 10", _helpers),
     Experiment("pointers", ANDROID, "pointers that advance: 11 against 10 GFLOPS, 1.1x",
                "gemm -m 1024 --kernel dot-v8 --versus dot-v8-indexed", _versus),
     Experiment("blocks", ANDROID, "blocks of 2 x 2: 17.4 against 11.1 GFLOPS, 1.56x",

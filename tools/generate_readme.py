@@ -9,7 +9,7 @@ import argparse
 import io
 import sys
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import geometric_mean
@@ -32,12 +32,14 @@ ROOT = Path(__file__).resolve().parents[1]
 LADDER, TENSOR, REGRET = "ladder", "table of tensor cores", "table of what auto loses"  # the parts
 ASYNC, MMA, WGMMA = "table of nv-async", "table of nv-mma", "table of nv-wgmma"
 STATES = "table of both states"
+SMALL, THIN, TURNED = "table of small", "table of thin", "table of B stored transposed"
+PACKED = "table of cpu-packed"
 EXPERIMENTS, SAMPLE, BEST = "table of experiments", "sample of square", "sample of best-shape"
 
 #   column  what it was measured on      where it is saved; later runs add what the first lacks
 RUNS = (
     ("CPU", "a server CPU (2 cores, AVX-512) under Intel's runtime", ("plots/cpu-intel-square.jsonl",)),
-    ("H200", "an NVIDIA H200", ("plots/h200-square.jsonl",)),
+    ("H200", "an NVIDIA H200", ("plots/h200-square.jsonl", "plots/h200-limit.jsonl")),
 )
 DTYPE = "float"
 TENSOR_RUN, TENSOR_PEAK = "plots/h200-tensor.jsonl", "plots/h200-peak.jsonl"
@@ -45,6 +47,8 @@ REGRET_RUN = "plots/h200-square.jsonl"
 LIMIT_RUN = "plots/h200-limit.jsonl"
 BEST_RUN = "tests/data/h200-best-shape.jsonl"
 STATE_RUNS = ("plots/h200-settled.jsonl", "plots/h200-burst.jsonl")
+SMALL_RUN, THIN_RUN, TURNED_RUN = "plots/h200-small.jsonl", "plots/h200-thin.jsonl", "plots/h200-turned.jsonl"
+PACKED_RUNS = ("plots/cpu-intel-packed.jsonl", "plots/cpu-pocl-packed.jsonl")
 FILES = (
     *(file for *_, files in RUNS for file in files),
     TENSOR_RUN,
@@ -52,6 +56,7 @@ FILES = (
     LIMIT_RUN,
     *STATE_RUNS,
     BEST_RUN,
+    *(file for file in (SMALL_RUN, THIN_RUN, TURNED_RUN, *PACKED_RUNS) if (ROOT / file).exists()),
 )
 PAGES = {  # where a part stands
     SAMPLE: "README.md",
@@ -61,6 +66,10 @@ PAGES = {  # where a part stands
     ASYNC: "docs/nv-async.md",
     MMA: "docs/nv-mma.md",
     WGMMA: "docs/nv-wgmma.md",
+    TURNED: "docs/nv-wgmma.md",
+    SMALL: "docs/small.md",
+    THIN: "docs/small.md",
+    PACKED: "docs/cpu-packed.md",
     STATES: "docs/conditions.md",
     EXPERIMENTS: "docs/experiments.md",
     BEST: "docs/best-shape.md",
@@ -93,7 +102,7 @@ class Figure:
 def is_earlier(run: Run, row: Row) -> bool:
     """Whether the kernels of a row had another source than today's entry, or other parameters."""
     ran = rates.what_ran(row)
-    if row.variant == AUTO:
+    if row.variant == AUTO != ran:
         alike = (row.problem, row.dtype)
         return any(is_earlier(run, one) for one in run.rows if one.variant == ran and _case(one) == alike)
     variant = BY_NAME.get(ran)
@@ -285,7 +294,57 @@ def beside(run: Run, path: str, names: Sequence[str], libraries: Sequence[str] =
     peaks = {dtype: rates.peak(run, 0, dtype) for dtype in dtypes}
     known = ", ".join(f"{dtype} {units.number(top.rate / TERA)}" for dtype, top in peaks.items() if top)
     about = f"One run (`{path}`); kernels were measured one after the other."
-    return "\n".join([*lines, *_below(f"{about} Peaks measured in it: {known}." if known else about)])
+    below = f"{about} Peaks measured in it: {known}." if known else about
+    return "\n".join([*lines, *_below(below), *_earlier(run, names)])
+
+
+def thin(run: Run) -> str:
+    """Products that memory sets the pace of: GB/s of the operands, each moved once, in the device scope."""
+    rates_of = {
+        (row.label, row.dtype, row.variant): rates.median_rate(row, "device")
+        for row in run.rows
+        if row.problem
+    }
+    lines = ["| | C | k | time | `thin`, GB/s | cuBLAS, GB/s |", "|---|---|--:|--:|--:|--:|"]
+    for row in run.rows:
+        problem = rates.gemm_of(row)
+        reached = rates_of.get((row.label, row.dtype, row.variant))
+        if row.variant != "thin" or not reached:
+            continue
+        beside = rates_of.get((row.label, row.dtype, "cublas"))
+        speeds = (
+            units.number(rate / rates.intensity(row) / units.GIGA) if rate else ""
+            for rate in (reached, beside)
+        )
+        shape = f"{problem.m} x {problem.n} | {problem.k} | {units.seconds(problem.flops / reached)}"
+        lines.append(f"| {row.dtype} | {shape} | {' | '.join(speeds)} |")
+    below = f"Device scope; one run (`{THIN_RUN}`), one kernel after the other."
+    return "\n".join([*lines, *_below(below), *_earlier(run, ["thin"])])
+
+
+def packed(runs: Sequence[Run]) -> str:
+    """cpu-packed beside numpy, batch by batch in turn, both from host memory to host memory."""
+    lines = ["| driver | | n | GFLOPS | times numpy |", "|---|---|--:|--:|--:|"]
+    for run in runs:
+        for row in run.rows:
+            against, reached = rates.versus(row, "host"), rates.rate(row, "host")
+            if row.problem is None or against is None or reached is None:
+                continue
+            times = f"{against.median:.2f}"
+            times += "" if against.is_few else f" ({against.low:.2f} to {against.high:.2f})"
+            driver = run.header.devices[row.device].driver
+            figures = f"{row.problem.n} | {units.gflops(reached.median)} | {times}"
+            lines.append(f"| {driver} | {row.dtype} | {figures} |")
+    about = "Host scope, on an {}, with the 95 % interval of the ratio; a run for each driver ({})."
+    names = ", ".join(f"`{name}`" for name in PACKED_RUNS)
+    below = _below(about.format(runs[0].header.devices[0].name, names))
+    return "\n".join([*lines, *below, *_earlier(runs[0], ["cpu-packed"])])
+
+
+def _earlier(run: Run, names: Sequence[str]) -> list[str]:
+    """The lines below a table that say which of its kernels were others when the run was made."""
+    old = [name for name in names if any(is_earlier(run, row) for row in run.rows if row.variant == name)]
+    return _below(earlier_forms(", ".join(f"`{name}`" for name in old)))
 
 
 def states(settled: Run, burst: Run) -> str:
@@ -307,7 +366,8 @@ def states(settled: Run, burst: Run) -> str:
         f"TFLOPS on an {settled.header.devices[0].name}, {scope} scope, a run in each state "
         f"(`{STATE_RUNS[0]}`, `{STATE_RUNS[1]}`):"
     )
-    return "\n".join([*textwrap.wrap(about, WIDTH), "", *lines])
+    names = dict.fromkeys(row.variant for row in settled.rows if row.problem)
+    return "\n".join([*textwrap.wrap(about, WIDTH), "", *lines, *_earlier(settled, tuple(names))])
 
 
 def sample(path: str, run: api.Run, conclusion: str) -> str:
@@ -351,6 +411,13 @@ def _split(readme: str, part: str) -> tuple[str, str, str]:
     return before, inside, after
 
 
+def _made(root: Path, files: Sequence[str], make: Callable[[Sequence[Run]], str]) -> str:
+    """A table of runs, or that they were not measured."""
+    if not all((root / file).exists() for file in files):
+        return "Not measured yet."
+    return make([load(root / file) for file in files])
+
+
 def generated(root: Path) -> dict[str, str]:
     """Every generated part, from the runs below a folder."""
     runs = [(column, device, [load(root / file) for file in files]) for column, device, files in RUNS]
@@ -363,6 +430,10 @@ def generated(root: Path) -> dict[str, str]:
         ASYNC: beside(load(root / LIMIT_RUN), LIMIT_RUN, ("nv-async", "gpu-tile"), ("cublas", "clblast")),
         MMA: beside(load(root / TENSOR_RUN), TENSOR_RUN, ("nv-mma",)),
         WGMMA: beside(load(root / TENSOR_RUN), TENSOR_RUN, ("nv-wgmma",)),
+        TURNED: _made(root, [TURNED_RUN], lambda runs: beside(runs[0], TURNED_RUN, ("nv-wgmma",))),
+        SMALL: _made(root, [SMALL_RUN], lambda runs: beside(runs[0], SMALL_RUN, ("small",))),
+        THIN: _made(root, [THIN_RUN], lambda runs: thin(runs[0])),
+        PACKED: _made(root, PACKED_RUNS, packed),
         EXPERIMENTS: experiments.table(root),
         STATES: states(*(load(root / file) for file in STATE_RUNS)),
     }

@@ -201,9 +201,10 @@ class Look:
         }
 
     @property
-    def band(self) -> float:
-        """Opacity of its confidence band."""
-        return (0.08, 0.22, 0.22)[self.strength]
+    def bar(self) -> dict[str, Any]:
+        """Its confidence intervals, as matplotlib takes them."""
+        width, alpha = ((3.0, 0.4), (5.0, 0.35), (6.0, 0.35))[self.strength]
+        return {"color": self.stroke, "linewidth": width, "alpha": alpha, "zorder": 1 + 0.2 * self.strength}
 
     @property
     def size(self) -> float:

@@ -25,6 +25,7 @@ from matplotlib.offsetbox import AnnotationBbox, HPacker, TextArea
 from matplotlib.ticker import LogLocator, NullFormatter, NullLocator
 from PIL import Image
 
+from gemmbench import UsageError
 from gemmbench.charts import SUFFIXES
 from gemmbench.model import units
 from gemmbench.model.device import HOST
@@ -78,7 +79,7 @@ _METADATA: dict[str, dict[str, None]] = {
 }
 
 
-class ChartError(Exception):
+class ChartError(UsageError):
     """A chart that cannot be drawn; the message is one sentence for the user."""
 
 
@@ -206,13 +207,8 @@ def say(
 ) -> None:
     """Words beside a point.
 
-    Args:
-        axes: the pane.
-        text: the words.
-        at: the point.
-        offset: from the point, in points of the page.
-        where: what the point's coordinates are: `BELOW` (its height is a fraction of the axis), `BESIDE`, ...
-        style: as of matplotlib's ``Text``.
+    The offset is in points of the page; `where` says what the point's coordinates are: `BELOW` (its height is
+    a fraction of the axis), `BESIDE`, ...
     """
     axes.annotate(
         text, at, offset, xycoords=where, textcoords="offset points", annotation_clip=False, **style
@@ -310,12 +306,7 @@ def _room(axes: Axes) -> float:
 def titles(axes: Axes, title: str, below: str, keys: Sequence[tuple[str, str]] = (), lift: float = 0) -> None:
     """The device above, what is drawn below it, and what the colours mean as words in them.
 
-    Args:
-        axes: the pane.
-        title: on two lines, broken at its first bar, if one is not enough.
-        below: wrapped to as many lines as it needs.
-        keys: words and their colours.
-        lift: points that stay free below them.
+    The title breaks at its first bar if a line is not enough; `lift` points stay free below the keys.
     """
     lines = textwrap.wrap(below, round(15.5 * _room(axes)))
     height = 7.0 + lift
@@ -347,11 +338,7 @@ def _heading(title: str, width: int) -> list[str]:
 def footnote(axes: Axes, texts: Sequence[str], drop: float = 38, most: int = 4) -> None:
     """Say below the pane what is not in it; each text starts a line.
 
-    Args:
-        axes: the pane.
-        texts: wrapped; what is beyond `most` lines is cut.
-        drop: from the axis down, points: past tick labels and the axis's name.
-        most: lines.
+    Texts are wrapped, and cut beyond `most` lines; they begin `drop` points below the axis.
     """
     lines = [line for text in texts for line in textwrap.wrap(text, round(17 * _room(axes)))]
     if not lines:

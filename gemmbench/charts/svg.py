@@ -50,14 +50,9 @@ class Shared:
 
 
 def to_svg(figure: Figure, shared: Shared, label: str) -> str:
-    """A figure as an ``svg`` element.
+    """A figure as an ``svg`` element with a label for screen readers; `shared` collects styles and texts.
 
     Every `Mark` becomes a circle that nobody sees; its ``data-s`` is the position of its text in `shared`.
-
-    Args:
-        figure: laid out or not.
-        shared: collects styles and texts.
-        label: what a screen reader says of it.
     """
     drawn = BytesIO()
     with warnings.catch_warnings():

@@ -19,7 +19,7 @@ from gemmbench import NothingMeasured, UsageError, __version__
 #            name        module     what it does, one line
 COMMANDS: dict[str, tuple[str, str]] = {
     "devices": ("kernels", "List every platform and device, and where its driver was found."),
-    "doctor": ("doctor", "Say what keeps this machine from its ceiling, and what to type."),
+    "doctor": ("kernels", "Say what keeps this machine from its ceiling, and what to type."),
     "peak": ("measuring", "Measure what the device can do: arithmetic, memory, transfers."),
     "kernels": ("kernels", "List the ladder of GEMM kernels, or describe one."),
     "gemm": ("measuring", "Measure one problem, on generated or on your own matrices."),

@@ -14,17 +14,16 @@ from gemmbench.charts import named
 from gemmbench.cli import EXIT_INCONCLUSIVE, EXIT_INTERRUPTED, EXIT_WRONG, completion, running
 from gemmbench.cli.completion import saved_run
 from gemmbench.cli.running import takes
-from gemmbench.exports import SQLITE, schemas
+from gemmbench.exports import SQLITE, records
 from gemmbench.ladder import families
 from gemmbench.model.row import FAILED
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean
-from gemmbench.options.comparing import Check, Compare, Comparing, History
+from gemmbench.options.comparing import Check, Compare, Comparing, History, Report
 from gemmbench.options.declare import CHART, check_plot_path
 from gemmbench.options.measuring import FORMAT, RUN_FORMATS
-from gemmbench.options.reporting import Report
 from gemmbench.regress import compare_table as pages
-from gemmbench.regress import history_table
+from gemmbench.regress import history as histories
 from gemmbench.regress.check import Job
 from gemmbench.regress.compare import Comparison, outcome
 from gemmbench.regress.gate import Floor, floor
@@ -167,9 +166,9 @@ def _end_repeated(job: Job) -> None:
 def _show_floor(measured: Floor, options: Check) -> None:
     """Print and write an A/A measurement."""
     forms: dict[str, Callable[[Floor], Any]] = {
-        "table": history_table.aa_table,
-        "markdown": history_table.aa_to_markdown,
-        "json": history_table.aa_to_json,
+        "table": histories.aa_table,
+        "markdown": histories.aa_to_markdown,
+        "json": histories.aa_to_json,
     }
     running.show(forms[options.format](measured))
     for form, path in options.written:
@@ -197,7 +196,7 @@ def _show_floor(measured: Floor, options: Check) -> None:
     metavar="FILE",
     help="Write it there: text replaces the file, sqlite adds the runs to the database.",
 )
-@click.option("--schema", type=click.Choice(schemas.NAMES), help="Print a JSON Schema; takes no FILE.")
+@click.option("--schema", type=click.Choice(records.NAMES), help="Print a JSON Schema; takes no FILE.")
 @click.option("-v", "--verbose", is_flag=True, help="Every row, every scope.")
 def show(files: tuple[Path, ...], form: str, out: Path | None, schema: str | None, verbose: bool) -> None:
     """Show a saved run as a table, or in a format for other programs.
@@ -208,7 +207,7 @@ def show(files: tuple[Path, ...], form: str, out: Path | None, schema: str | Non
     if schema is not None:
         if files or form != "table":
             raise UsageError("--schema takes no FILE and no --format")
-        output: RenderableType = schemas.to_text(schema)
+        output: RenderableType = records.to_text(schema)
     elif not files:
         raise click.UsageError("Missing argument 'FILE...'.", click.get_current_context())
     elif form == SQLITE:
@@ -356,9 +355,9 @@ def history(options: History, files: tuple[Path, ...]) -> None:
 
 def _tracks(tracks: api.History, options: History) -> RenderableType:
     if options.format == "json":
-        return history_table.to_json(tracks)
+        return histories.to_json(tracks)
     if options.format == "csv":
-        return history_table.to_csv(tracks)
+        return histories.to_csv(tracks)
     if options.format == "markdown":
-        return history_table.to_markdown(tracks, options.verbose)
-    return history_table.table(tracks, options.verbose)
+        return histories.to_markdown(tracks, options.verbose)
+    return histories.table(tracks, options.verbose)

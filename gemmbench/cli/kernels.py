@@ -1,7 +1,8 @@
-"""`gemmbench kernels`, `gemmbench devices` and `gemmbench bundle`: what is there, and moving it."""
+"""`gemmbench kernels`, `devices`, `bundle` and `doctor`: what is there, moving it, and what holds it back."""
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -17,6 +18,7 @@ from rich.text import Text
 from gemmbench import UsageError, api
 from gemmbench.cli import completion, running
 from gemmbench.cli.running import click_option
+from gemmbench.doctor import checks
 from gemmbench.ladder import FIRST_RUNG, VARIANTS, architectures
 from gemmbench.ladder.architectures import Architecture, Fit
 from gemmbench.ladder.variant import Values, Variant
@@ -31,7 +33,7 @@ from gemmbench.model.row import Resources, Row
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean, clean_lines, listed
 from gemmbench.options import names
-from gemmbench.options.bundling import Bundle
+from gemmbench.options.comparing import Bundle, Doctor
 from gemmbench.options.declare import (
     CHART,
     check_overwriting,
@@ -50,11 +52,11 @@ from gemmbench.report.table import NOTHING, Cell, Entry, Note, Sheet, catalogue,
 from gemmbench.stats import panels, rates
 from gemmbench.stats.panels import Setting, Standing
 from gemmbench.suite.plan import gemm_plan, select
-from gemmbench.suite.run import every_device, header_of, user_errors
+from gemmbench.suite.run import every_device, header_of
 
 if TYPE_CHECKING:
     from gemmbench.charts.pane import Pane
-    from gemmbench.suite.resources_chart import Mark
+    from gemmbench.suite.charts import Mark
 
 
 @click.command()
@@ -177,7 +179,7 @@ def _show_resources(
     running.show(stack(map(explain_sheet, pages)))
     if plot:
         from gemmbench.charts.pane import draw_panes
-        from gemmbench.suite.resources_chart import constraint
+        from gemmbench.suite.charts import constraint
 
         def panes() -> list[Pane]:
             return [
@@ -369,7 +371,7 @@ def built(selector: str, chosen: Sequence[Variant], dtypes: Sequence[str], comma
         UsageError: there is no such device.
     """
     policy = Policy()
-    with Worker(api.make_machine) as worker, user_errors():
+    with Worker(api.make_machine) as worker:
         present, host = every_device(worker)
         devices = select(present, selector)
         header = header_of(devices, host, policy, command)
@@ -493,7 +495,7 @@ class Explained:
     @property
     def marks(self) -> list[Mark]:
         """Those that run, for the chart."""
-        from gemmbench.suite.resources_chart import Mark  # matplotlib takes a second to import
+        from gemmbench.suite.charts import Mark  # matplotlib takes a second to import
 
         return [
             Mark(each.variant, each.group, self.device.max_work_group_size, each.registers, "at least")
@@ -512,8 +514,7 @@ def facts_of(file: Path | None, selector: str) -> tuple[DeviceFacts, ...]:
         listed, _ = api.devices_and_host()
     else:
         listed = described(file)
-    with user_errors():
-        return select(listed, selector if file is None else selector or "all")
+    return select(listed, selector if file is None else selector or "all")
 
 
 def described(file: Path) -> tuple[DeviceFacts, ...]:
@@ -753,3 +754,15 @@ def bundle(options: Bundle, path: Path) -> None:
         names = ", ".join(made.left_out)
         click.echo(f"PyPI has no wheels for it of {names}: the board's own system must have them.", err=True)
     click.echo(f"On the board: {path.name}/run peak")
+
+
+def _doctor(options: Doctor) -> None:
+    report, machine = api.examined(options.device)
+    if options.json:
+        click.echo(json.dumps(checks.to_record(report), indent=2))
+    else:
+        page = checks.page(report, machine.chosen, machine.cpu)
+        api.stdout().print(page, crop=False)  # commands are longer than lines may be
+
+
+doctor = running.command(Doctor, _doctor)

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 
-from gemmbench.doctor.finding import NEAR, NO_RATE, UNKNOWN, Finding, counted, ranges
 from gemmbench.doctor.host import has_smt, lost, offered_level
-from gemmbench.doctor.machine import Machine, NotSeenError
+from gemmbench.doctor.machine import NEAR, NO_RATE, UNKNOWN, Finding, Machine, NotSeenError, counted, ranges
 from gemmbench.measure.conditions import NvmlGauge
 from gemmbench.measure.energy import is_nvidia
-from gemmbench.model.conditions import HARDWARE, THERMAL
-from gemmbench.model.device import DeviceFacts
+from gemmbench.model.device import HARDWARE, THERMAL, DeviceFacts
 from gemmbench.model.units import clean, listed, number, percent, size
-from gemmbench.opencl import drivers, targets
+from gemmbench.opencl import drivers
 
 # --- drivers ------------------------------------------------------------------------------------------------
 
@@ -30,7 +28,7 @@ def driver_target(machine: Machine, device: DeviceFacts) -> Iterator[Finding]:
     """PoCL says what it compiles for; of Intel's runtime the environment and the vectors' width do."""
     offered = offered_level(machine)
     forced = machine.environ.get(_INTEL_TARGET, "") if device.family == "cpu-intel" else ""
-    forced_level, stated = targets.llvm_level(forced), targets.target_of(device.device_version)
+    forced_level, stated = drivers.llvm_level(forced), drivers.target_of(device.device_version)
     command = drivers.install_command()
     if stated:
         processor, level = stated
@@ -42,7 +40,7 @@ def driver_target(machine: Machine, device: DeviceFacts) -> Iterator[Finding]:
             f"env -u {_INTEL_TARGET} gemmbench peak",
         )
     elif 0 < device.vector_bits < offered.bits:
-        level = targets.AVX2 if device.vector_bits >= targets.AVX2.bits else targets.SSE
+        level = drivers.AVX2 if device.vector_bits >= drivers.AVX2.bits else drivers.SSE
         processor = f"{device.vector_bits}-bit vectors"
         seen = f"CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT: {device.vector_widths.get('float')}"
     else:

@@ -5,30 +5,41 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from gemmbench.doctor.finding import NEAR, NO_RATE, UNKNOWN, Finding, counted, ranges
-from gemmbench.doctor.machine import CPU, Machine, NotSeenError, numbers, whole
+from gemmbench.doctor.machine import (
+    CPU,
+    NEAR,
+    NO_RATE,
+    UNKNOWN,
+    Finding,
+    Machine,
+    NotSeenError,
+    counted,
+    numbers,
+    ranges,
+    whole,
+)
 from gemmbench.measure.host import pool_title
 from gemmbench.model.device import BUSY_CORES, DeviceFacts
 from gemmbench.model.units import MIB, clean, listed, number, percent, size
-from gemmbench.opencl import targets
+from gemmbench.opencl import drivers
 from gemmbench.probes.memory import set_bytes
 from gemmbench.stats.conditions import STOLEN, TICKS_S
 
 
-def offered_level(machine: Machine) -> targets.Level:
+def offered_level(machine: Machine) -> drivers.Level:
     """The widest vectors of this CPU.
 
     Raises:
         NotSeenError: the system does not tell.
     """
     machine.read("proc/cpuinfo")
-    level = targets.cpu_level(machine.root / "proc/cpuinfo")
+    level = drivers.cpu_level(machine.root / "proc/cpuinfo")
     if level is None:
         raise NotSeenError("/proc/cpuinfo names no vectors of x86")
     return level
 
 
-def lost(level: targets.Level, offered: targets.Level, of: str) -> str:
+def lost(level: drivers.Level, offered: drivers.Level, of: str) -> str:
     """What code for a lower level costs at most."""
     return (
         f"up to {percent(1 - level.flops / offered.flops)} of {of}, by the width of vectors and fused "
@@ -547,7 +558,7 @@ def blas_kernels(machine: Machine) -> Iterator[Finding]:
     if machine.blas is None:
         raise NotSeenError("threadpoolctl does not know numpy's BLAS")
     name = str(machine.blas.get("architecture") or "")
-    level, offered = targets.blas_level(name), offered_level(machine)
+    level, offered = drivers.blas_level(name), offered_level(machine)
     if level is None:
         raise NotSeenError(
             f"numpy's BLAS does not say for which processor its kernels are: {name or 'nothing'}"

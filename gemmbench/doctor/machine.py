@@ -1,6 +1,7 @@
 """A machine as the checks see it: files below a root, its devices, their boards in NVML, and its BLAS.
 
-Nothing here writes, and nothing is started. Tests give another root, and boards of their own.
+Nothing here writes, and nothing is started. Tests give another root, and boards of their own. What a check
+tells of it is a `Finding`, or why it could not look.
 """
 
 from __future__ import annotations
@@ -21,6 +22,50 @@ from gemmbench.measure.host import Pool, numpy_pool
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.units import reason_of
 from gemmbench.opencl import drivers
+
+NEAR = 0.98  # of what it could be: closer is the same
+UNKNOWN = "not known"
+NO_RATE = "no rate"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What keeps the machine, or a device, from its ceiling."""
+
+    tells: str  # one sentence
+    cost: str  # what it costs, or "not known"
+    seen: tuple[str, ...]  # how it was seen: files and counters with their values
+    command: str  # to type; "" where nothing on this machine helps
+    remark: str = ""  # beside the command: that it needs a restart, who has to type it
+    source: str = ""  # of the cost, if it is not derived from what was seen
+    check: str = ""  # the check's name
+    device: int | None = None  # its index in `gemmbench devices`; None for the host
+
+
+@dataclass(frozen=True)
+class NotSeen:
+    """A check that could not look."""
+
+    check: str
+    reason: str
+    device: int | None = None
+
+
+def counted(count: int, what: str) -> str:
+    """``1 core``, ``2 cores``."""
+    return f"{count} {what}{'s' if count != 1 else ''}"
+
+
+def ranges(values: Sequence[int]) -> str:
+    """``0-3,8``: a list of processors or nodes as Linux writes it."""
+    parts: list[list[int]] = []
+    for value in sorted(values):
+        if parts and parts[-1][-1] == value - 1:
+            parts[-1].append(value)
+        else:
+            parts.append([value])
+    return ",".join(str(part[0]) if len(part) == 1 else f"{part[0]}-{part[-1]}" for part in parts)
+
 
 _WATCH_S = 0.5  # 50 of Linux's ticks: a core that others use for a tenth of it shows
 

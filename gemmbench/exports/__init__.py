@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from gemmbench import views
-from gemmbench.exports import dashboards, openmetrics, records
-from gemmbench.exports.series import standing
+from gemmbench.exports import dashboards, records
+from gemmbench.exports.records import standing
 from gemmbench.model.run_file import Run
 
 
@@ -28,7 +28,7 @@ FORMATS: Mapping[str, Format] = {
     "bencher": Format(lambda run, _: dashboards.bencher(run), only_ok=True),
     "github-action-bigger": Format(lambda run, _: dashboards.github_action_bigger(run), only_ok=True),
     "github-action-smaller": Format(lambda run, _: dashboards.github_action_smaller(run), only_ok=True),
-    "openmetrics": Format(lambda run, _: openmetrics.openmetrics(run)),
+    "openmetrics": Format(lambda run, _: dashboards.openmetrics(run)),
 }
 """What ``--format`` takes beside ``table``."""
 

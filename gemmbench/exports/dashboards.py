@@ -1,19 +1,27 @@
-"""A run in the JSON of dashboards: Google Benchmark, Bencher, github-action-benchmark.
+"""A run for dashboards: Google Benchmark, Bencher, github-action-benchmark, OpenMetrics.
 
-They have no word for a row without a result: only ok rows are in them. Times are nanoseconds, which all of
-them take for granted.
+The JSON formats have no word for a row without a result: only ok rows are in them. Times are nanoseconds,
+which all of them take for granted. OpenMetrics' gauges are read as Prometheus's older text format, too
+(https://prometheus.io/docs/specs/om/open_metrics_spec); they have no timestamps, since node exporter's
+textfile collector refuses files that have them.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import statistics
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
-from gemmbench.exports.series import Series, rate_of, series
+from gemmbench.exports.records import Series, labels, rate_of, series, standing
+from gemmbench.model.row import Row, moment
 from gemmbench.model.run_file import Run
-from gemmbench.model.units import GIGA, clean, number
+from gemmbench.model.units import GIGA, by_key, clean, number
+from gemmbench.stats import rates
 from gemmbench.stats.intervals import Interval
 from gemmbench.stats.rates import work as work_of
 
@@ -99,15 +107,11 @@ def _times(value: float) -> Entry:
     return {"real_time": value, "cpu_time": value, "time_unit": "ns"}
 
 
-def _variation(values: Sequence[float]) -> float:
-    return statistics.stdev(values) / statistics.fmean(values)
-
-
 _AGGREGATES: dict[str, Callable[[Sequence[float]], float]] = {
     "mean": statistics.fmean,
     "median": statistics.median,
     "stddev": statistics.stdev,
-    "cv": _variation,
+    "cv": lambda values: statistics.stdev(values) / statistics.fmean(values),
 }
 """Those that the library computes of repetitions, in its order."""
 
@@ -175,3 +179,122 @@ def _line(entry: object) -> str:
 def _array(entries: Iterable[Entry], indent: str = "  ") -> str:
     lines = [indent + _line(entry) for entry in entries]
     return "[\n" + ",\n".join(lines) + f"\n{indent[2:]}]" if lines else "[]"
+
+
+@dataclass(frozen=True)
+class Family:
+    """A gauge: its name ends with its unit."""
+
+    name: str
+    unit: str
+    help: str
+
+
+_FIGURES = {
+    "median": ("", "median"),
+    "low": ("low_", "lower end of the 95 % interval"),
+    "high": ("high_", "upper end of the 95 % interval"),
+    "best": ("best_", "best batch"),
+}
+
+
+def _families(quantity: str, unit: str, what: str) -> dict[str, Family]:
+    """A gauge for each figure; of times nobody asks for the best batch."""
+    return {
+        name: Family(f"gemmbench_{quantity}{prefix}{unit}", unit, f"{what}, {words}")
+        for name, (prefix, words) in _FIGURES.items()
+        if name != "best" or not quantity
+    }
+
+
+_TIMES = _families("time_", "seconds", "Time for one problem or launch")
+_OPERATIONS = _families("", "operations_per_second", "Rate")
+_BYTES = _families("", "bytes_per_second", "Bandwidth")
+_OK = Family("gemmbench_ok", "", "Whether a case has a result: 1, or 0 and why not in its status")
+_PEAK = Family("gemmbench_peak_ratio", "ratio", "Rate over the measured peak of the units it runs on")
+_ENERGY = Family("gemmbench_energy_joules", "joules", "Energy for one problem")
+_STARTED = Family("gemmbench_run_started_seconds", "seconds", "When the run began, seconds since 1970")
+_RUN = Family("gemmbench_run", "", "The run that the other gauges are of")
+
+Labels = Mapping[str, str]
+Sample = tuple[Family, Labels, float]
+
+
+def openmetrics(run: Run) -> str:
+    """Gauges in base units, a line for each case and scope; without a result ``gemmbench_ok`` is 0.
+
+    The label ``run`` is the name of the saved file, so that several runs can be collected together.
+    """
+    families = by_key(
+        (family, f"{family.name}{_labelled(names)} {value!r}")
+        for family, names, value in _samples(run)
+        if math.isfinite(value)
+    )
+    lines = []
+    for family, values in families.items():
+        unit = [f"# UNIT {family.name} {family.unit}"] if family.unit else []
+        lines += [f"# HELP {family.name} {family.help}.", f"# TYPE {family.name} gauge", *unit, *values]
+    return "\n".join([*lines, "# EOF"]) + "\n"
+
+
+def _samples(run: Run) -> Iterator[Sample]:
+    header = run.header
+    own = {"run": Path(run.path).stem or header.view}
+    about = {
+        **own,
+        "command": " ".join(header.command),
+        "version": header.gemmbench,
+        "host_cpu": header.host.cpu,
+    }
+    yield _RUN, about, 1.0
+    with suppress(ValueError):  # a time that somebody edited
+        yield _STARTED, own, moment(header.started_utc).timestamp()
+    run = replace(run, rows=tuple(row for row in run.rows if row.kind != "look"))  # C was not verified
+    cases = [own | _case(run, row, name) for row, name in zip(run.rows, labels(run), strict=True)]
+    for row, case in zip(run.rows, cases, strict=True):
+        yield _OK, {**case, "status": standing(row)}, float(standing(row) == "ok")
+        if standing(row) != "ok":
+            continue
+        if (fraction := rates.peak_fraction(run, row)) is not None:
+            yield _PEAK, case, fraction
+        if row.energy.joules:
+            yield _ENERGY, case, row.energy.joules
+    of_row = dict(zip(labels(run), cases, strict=True))
+    for each in series(run):
+        yield from _of_series(each, {**of_row[each.benchmark], "scope": each.scope})
+
+
+def _of_series(each: Series, names: Labels) -> Iterator[Sample]:
+    figures: tuple[tuple[Interval | None, Mapping[str, Family]], ...] = (
+        (each.times if each.is_fixed else None, _TIMES),
+        (each.operations, _OPERATIONS),
+        (each.bytes, _BYTES),
+    )
+    for figure, families in figures:
+        for field, family in families.items() if figure else ():
+            yield family, names, float(getattr(figure, field))
+
+
+def _case(run: Run, row: Row, name: str) -> dict[str, str]:
+    device = run.device(row)
+    names = {
+        "benchmark": name,
+        "kind": row.kind,
+        "variant": row.title,
+        "dtype": row.dtype,
+        "device": device.name if device else run.header.host.cpu,
+        "driver": f"{device.platform} {device.driver}" if device else run.header.host.blas,
+    }
+    if row.problem:
+        names |= {"m": str(row.problem.m), "n": str(row.problem.n), "k": str(row.problem.k)}
+        names |= {"ops": row.problem.ops} if row.problem.ops != "NN" else {}
+        names |= {"batch": str(row.problem.count)} if row.problem.count > 1 else {}
+    return names
+
+
+def _labelled(names: Labels) -> str:
+    return "{" + ",".join(f'{name}="{_escaped(text)}"' for name, text in names.items()) + "}" if names else ""
+
+
+def _escaped(text: str) -> str:
+    return clean(text).replace("\\", "\\\\").replace('"', '\\"')

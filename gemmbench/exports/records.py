@@ -1,6 +1,8 @@
-"""Saved runs as records: JSON with everything, flat records and CSV with a value in each column.
+"""Saved runs as records: JSON with everything, flat records and CSV; named series; JSON Schemas of them.
 
-Independent of the locale, and never a NaN: what is not known is null, or empty.
+Independent of the locale, and never a NaN: what is not known is null, or empty. The schemas are made from the
+types that read and write files. They allow further fields: a later version may add some, and says so by a new
+number only if a reader cannot do without them (see `model.row` for the history).
 """
 
 from __future__ import annotations
@@ -9,22 +11,25 @@ import csv
 import io
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
 import msgspec
 
-from gemmbench.exports.series import labels
+from gemmbench import __version__
 from gemmbench.gemm import lowering, protocols_table
 from gemmbench.model.row import SCOPES, Row
-from gemmbench.model.run_file import Run, without_collection
-from gemmbench.model.units import clean
+from gemmbench.model.run_file import SCHEMA_VERSION, Header, Run, without_collection
+from gemmbench.model.units import GIGA, clean
 from gemmbench.report.table import finite
-from gemmbench.stats import cycles, rates
+from gemmbench.stats import conditions, rates
 from gemmbench.stats.conditions import disturbed, in_short
-from gemmbench.suite import together_table
+from gemmbench.stats.intervals import Interval, Summary
+from gemmbench.stats.rates import Rate
+from gemmbench.suite import together
 
 Value = str | int | float | bool | None
 Kind = type[str] | type[int] | type[float] | type[bool]
@@ -193,9 +198,9 @@ def _derived(run: Run, row: Row) -> dict[str, object]:
     return {
         **rates.derived(run, row),
         **_device(run, row),
-        **together_table.derived(run, row),
+        **together.derived(run, row),
         **lowering.derived(run, row),
-        **cycles.derived(run, row),
+        **conditions.derived(run, row),
     }
 
 
@@ -251,3 +256,160 @@ def _number(value: Any) -> float | None:
 _MAKERS: Mapping[Kind, Callable[[Any], Value]] = {str: _text, int: int, float: _number, bool: bool}
 _TYPED = [(column.name, _MAKERS[column.type]) for column in COLUMNS]
 """What makes a known value one of its column's type."""
+
+
+@dataclass(frozen=True)
+class Series:
+    """The figures of an ok row in one scope.
+
+    The intervals are those that tables show; their ends are NaN where the samples are too few.
+    """
+
+    name: str  # of the row and the scope: gemm/tiled/float/512/kernel
+    benchmark: str  # of the row alone
+    row: Row
+    scope: str
+    times: Summary  # seconds for one problem or launch
+    operations: Rate | None  # per second
+    bytes: Rate | None  # per second
+
+    @property
+    def is_fixed(self) -> bool:
+        """Whether a problem or launch is the same work in every run; races choose how much a probe does."""
+        return self.row.kind not in ("peak", "bandwidth")
+
+    @property
+    def seconds(self) -> Sequence[float]:
+        """The samples, one for each batch."""
+        return self.row.samples[self.scope].seconds
+
+    def rates(self, of: Rate) -> list[float]:
+        """One of its rates, batch by batch."""
+        return [of.median * (self.times.median / seconds) for seconds in self.seconds]
+
+
+def standing(row: Row) -> str:
+    """Its status, but ``suspect`` where it has a figure that is not believed."""
+    return row.check.verdict if row.status == "ok" and row.check.verdict == "suspect" else row.status
+
+
+def series(run: Run) -> Iterator[Series]:
+    """Every series of a run: the ok rows in each scope that was measured, innermost first."""
+    for row, benchmark in zip(run.rows, labels(run), strict=True):
+        for scope in row.samples if standing(row) == "ok" and row.kind != "look" else ():
+            if times := rates.summary(row, scope):
+                moved = rates.byte_rate(row) if scope == rates.finest_scope(row) else None
+                yield Series(
+                    f"{benchmark}/{scope}", benchmark, row, scope, times, rates.rate(row, scope), moved
+                )
+
+
+@lru_cache(maxsize=16)
+def labels(run: Run) -> tuple[str, ...]:
+    """A name for each row, the same in other runs of the same case.
+
+    ``gemm/tiled/float/512``: kind, variant, data type, then what tells rows apart. Where a run has a case
+    several times, as an A/A measurement has, all but the first get a number: ``...#2``.
+    """
+    several = len(run.header.devices) > 1
+    seen: Counter[str] = Counter()
+    made = []
+    for row in run.rows:
+        name = _label(row, several)
+        seen[name] += 1
+        made.append(name if seen[name] == 1 else f"{name}#{seen[name]}")
+    return tuple(made)
+
+
+def _label(row: Row, several: bool) -> str:
+    """A row's name; with its device's position where the run has several."""
+    words = [row.kind, *row.title.split(), row.dtype]
+    if row.problem:
+        words += row.problem.size.split()
+        words += [f"alpha={row.problem.alpha:g}"] if row.problem.alpha != 1 else []
+        words += [f"beta={row.problem.beta:g}"] if row.problem.beta != 0 else []
+    apart = row.parameters if row.kind != "gemm" or row.phase else dict.fromkeys(row.given or ())
+    words += [f"{name}={row.parameters[name]}" for name in sorted(apart) if name in row.kernel_parameters]
+    words += [row.label, row.phase]
+    words += [f"device={row.device}"] if several and row.device >= 0 else []
+    words += ["beside=" + "+".join(map(str, row.beside))] if row.beside else []
+    return "/".join("_".join(clean(word).replace("/", "_").split()) for word in words if word)
+
+
+def rate_of(series: Series) -> tuple[Interval, str, float] | None:
+    """The rate of a series, its unit, and what to divide it by; None if it has none."""
+    if series.operations:
+        return series.operations, rates.unit(series.row.dtype), GIGA
+    return (series.bytes, "GB/s", GIGA) if series.bytes else None
+
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+NAMES = ("header", "row", "records")
+"""Line 1 of a saved run, every further line of it, and what ``show --format json`` prints."""
+
+# Only where they are known.
+_OPTIONAL = (
+    "slowdown",
+    "slowdown_low",
+    "slowdown_high",
+    "net_s",
+    "net_share",
+    "own",
+    "protocols",
+    "sustained",
+    "took_s",
+    "burst_gflops",
+    "burst_gflops_low",
+    "burst_gflops_high",
+)
+_FLAT_ONLY = (
+    "alpha", "beta", "state", "clock_mhz", "limits", "other_cores", "steal_cores", "switches", "verdict",
+    "benchmark",
+)  # fmt: skip
+
+
+def schema(name: str) -> dict[str, Any]:
+    """One of `NAMES` as JSON Schema, draft 2020-12; it has a version, that of the saved run.
+
+    Rows and headers of schema 1 lack fields of schema 2 that have a default, and hold it, too.
+    """
+    made = _records() if name == "records" else msgspec.json.schema(Header if name == "header" else Row)
+    if name == "header":
+        made["$defs"]["Header"]["properties"]["schema_version"] |= {"minimum": 1, "maximum": SCHEMA_VERSION}
+    return {
+        "$schema": DIALECT,
+        "$id": f"urn:gemmbench:schema:{name}:{SCHEMA_VERSION}",
+        "$comment": f"of gemmbench {__version__}",
+        **made,
+    }
+
+
+def to_text(name: str) -> str:
+    """The same as indented text."""
+    return json.dumps(schema(name), indent=2, allow_nan=False) + "\n"
+
+
+def _records() -> dict[str, Any]:
+    """An array of rows without their matrices, with the derived fields beside; null where unknown."""
+    made = msgspec.json.schema(Row)
+    definitions = made["$defs"]
+    row = definitions.pop("Row")
+    row["properties"].pop("matrices")
+    stored = row["properties"]
+    derived = {each.name: _property(each) for each in COLUMNS if each.name not in (*stored, *_FLAT_ONLY)}
+    derived["disturbed"] = {"type": "array", "items": {"type": "string"}}
+    figures = definitions["Check"]["properties"]["figures"]
+    figures["additionalProperties"] = {"anyOf": [figures["additionalProperties"], {"type": "null"}]}
+    definitions["Record"] = {
+        "title": "Record",
+        "description": "One result with its rates and intervals, or why there is none.",
+        "type": "object",
+        "properties": {**stored, **derived},
+        "required": [name for name in (*stored, *derived) if name not in _OPTIONAL],
+    }
+    return {"type": "array", "items": {"$ref": "#/$defs/Record"}, "$defs": definitions}
+
+
+def _property(column: Column) -> dict[str, Any]:
+    kind = {str: "string", int: "integer", float: "number", bool: "boolean"}[column.type]
+    return {"description": column.holds, "type": [kind, "null"]}

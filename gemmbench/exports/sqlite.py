@@ -11,6 +11,7 @@ from pathlib import Path
 
 import msgspec
 
+from gemmbench import UsageError
 from gemmbench.exports.records import COLUMNS, to_flat
 from gemmbench.model.device import HostFacts
 from gemmbench.model.row import Row
@@ -55,10 +56,6 @@ _TABLES = {
 }
 
 
-class DatabaseError(Exception):
-    """A database that cannot be written; the message is for the user."""
-
-
 def digest(run: Run) -> str:
     """What tells runs apart: the header, and the first samples of runs that began in the same second."""
     measured = (row.samples or row.protocols for row in run.rows)
@@ -72,7 +69,7 @@ def add(runs: Sequence[Run], path: Path) -> None:
     All of them or, after an error, none.
 
     Raises:
-        DatabaseError: the file is something else, of another version, or cannot be written.
+        UsageError: the file is something else, of another version, or cannot be written.
     """
     try:
         with closing(sqlite3.connect(path, isolation_level=None)) as database:
@@ -85,25 +82,25 @@ def add(runs: Sequence[Run], path: Path) -> None:
     except sqlite3.Error as error:
         other = "not a database" in str(error)
         reason = "it is something else, and is left as it is" if other else reason_of(error)
-        raise DatabaseError(f"cannot write {path} as a database: {reason}") from None
+        raise UsageError(f"cannot write {path} as a database: {reason}") from None
     except OverflowError:
-        raise DatabaseError(f"cannot write {path}: a whole number is too large for SQLite") from None
+        raise UsageError(f"cannot write {path}: a whole number is too large for SQLite") from None
 
 
 def _prepare(database: sqlite3.Connection, path: Path) -> None:
     """The tables, where the file is new.
 
     Raises:
-        DatabaseError: it is another program's, or has other columns.
+        UsageError: it is another program's, or has other columns.
     """
     own = database.execute("PRAGMA application_id").fetchone()[0] == APPLICATION
     tables = [name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
     if tables and not own:
-        raise DatabaseError(f"{path} is a database of another program, and is left as it is")
+        raise UsageError(f"{path} is a database of another program, and is left as it is")
     for name, (columns, key) in _TABLES.items():
         there = [row[1] for row in database.execute(f'PRAGMA table_info("{name}")')]
         if own and there != list(columns):
-            raise DatabaseError(
+            raise UsageError(
                 f"{path} was made by another version of gemmbench, whose table {name} has other columns; "
                 "choose another file"
             )

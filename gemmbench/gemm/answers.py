@@ -103,11 +103,7 @@ class Answering(Protocol):
 class Answers:
     """What the answers of one bench are held against.
 
-    Args:
-        case: the bench's.
-        values: its operands.
-        policy: of its row.
-        sums: the data type that sums are kept in, if it is not C's.
+    `sums` is the data type that sums are kept in, if it is not C's.
     """
 
     def __init__(self, case: Case, values: Matrices, policy: Policy, sums: str) -> None:

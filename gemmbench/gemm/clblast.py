@@ -180,10 +180,7 @@ class ClblastExecutor(GemmExecutor):
 def opened(what: str, candidates: Iterable[str], advice: str) -> ctypes.CDLL:
     """The first library that loads.
 
-    Args:
-        what: its name for people.
-        candidates: paths, or names that the system's loader looks for.
-        advice: what to install where there is none.
+    Candidates are paths, or names that the system's loader looks for; `advice` says what to install.
 
     Raises:
         NotMeasuredError: unsupported: none is there, or one is and does not load.

@@ -20,13 +20,14 @@ from gemmbench.model.dtypes import DTYPES, GEMM_DTYPES
 from gemmbench.model.row import PARTS, Problem, Row
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean
-from gemmbench.report.sample import sample
+from gemmbench.report.progress import sample
 from gemmbench.stats import rates as derive
 from gemmbench.stats.conditions import disturbed_points
 from gemmbench.stats.panels import Series, Setting, common_problem, series, settings, sweep_axis
 
 _BAR = 0.62
 _WORDS = 13  # points from line to line of what is said of the host
+_BEHIND = {"facecolor": "white", "edgecolor": "none", "pad": 1}  # words that lines would cross
 
 
 @dataclass(frozen=True, eq=False)
@@ -197,7 +198,17 @@ def _no_bar(axes: Axes, y: float, row: Row) -> None:
     """Why there is none, at the start."""
     text = f"{row.status}: {clean(row.reason)}" if row.reason else row.status
     text = text if len(text) <= 62 else text[:58] + " ..."
-    pane.say(axes, text, (1, y), (4, 0), va="center_baseline", fontsize=7.5, color=pane.GREY)
+    pane.say(
+        axes,
+        text,
+        (1, y),
+        (4, 0),
+        va="center_baseline",
+        fontsize=7.5,
+        color=pane.GREY,
+        bbox=_BEHIND,
+        zorder=6,
+    )
 
 
 def _host_line(axes: Axes, x: float, words: str, index: int) -> None:

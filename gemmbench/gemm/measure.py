@@ -17,8 +17,7 @@ from gemmbench.ladder import BY_NAME, variant_of
 from gemmbench.measure.energy import measure_energy
 from gemmbench.measure.sampling import Metered, Sampled, Window, alone, in_turn, least_s
 from gemmbench.model.case import Case, Policy, Staged
-from gemmbench.model.conditions import Conditions, joined
-from gemmbench.model.device import HOST, DeviceFacts
+from gemmbench.model.device import HOST, Conditions, DeviceFacts, joined
 from gemmbench.model.instrument import Batch, Handle, Instrument, LostError, NotMeasuredError, too_slow
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import CHAIN, CYCLE, PAGEABLE, Check, Energy, Partner, Row, Scope

@@ -94,15 +94,7 @@ class NumpyExecutor:
 
 
 class NumpyBench:
-    """One problem on the host: a `measure.instrument.Bench`.
-
-    Args:
-        case: what is measured.
-        policy: of its row.
-        multiply: as `gemm`.
-        threads: what is entered while it multiplies.
-        built: for the row.
-    """
+    """One problem on the host: a `measure.instrument.Bench`; `threads` is entered while it multiplies."""
 
     scopes = distinct = ("host",)
     sets = 1

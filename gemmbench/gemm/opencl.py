@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
-from gemmbench.gemm import causes
+from gemmbench.gemm import verify
 from gemmbench.gemm.opencl_bench import Bench, Bind, LoweringBench, Prepared, Step, Timed
 from gemmbench.gemm.verify import BATCH, ExactTest, edge_problem
 from gemmbench.ladder import variant_of
@@ -114,11 +114,7 @@ class GemmExecutor:
     ) -> dict[str, Built]:
         """The programs of a variant by file, each built once.
 
-        Args:
-            variant: whose.
-            dtype: the data type.
-            parameters: the variant's.
-            root: another kernels folder than gemmbench's own.
+        `root` is another kernels folder than gemmbench's own.
 
         Raises:
             NotMeasuredError: they do not compile, or not for the variant's target.
@@ -207,7 +203,7 @@ class GemmExecutor:
         if key not in self._exact:
             edge = variant.edge(parameters)
             file = next((step.file for step in variant.passes if step.role == "multiply"), "")
-            kernel = causes.Kernel(
+            kernel = verify.Kernel(
                 partial(self._result, bind=bind),
                 edge,
                 variant.without,
@@ -218,7 +214,7 @@ class GemmExecutor:
                 ops,
                 batch,
             )
-            self._exact[key] = causes.tested(kernel, dtype)
+            self._exact[key] = verify.tested(kernel, dtype)
         return self._exact[key]
 
     def _tile(

@@ -14,6 +14,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from gemmbench import UsageError
 from gemmbench.gemm.reference import BatchReference, Reference
 from gemmbench.gemm.verify import GUARD, poison, random_operands, transposed, widened
 from gemmbench.ladder.variant import Layout
@@ -28,7 +29,7 @@ from gemmbench.model.units import reason_of
 _ARCHIVE = b"PK\x03\x04"  # how a .npz file begins
 
 
-class OperandError(ValueError):
+class OperandError(UsageError, ValueError):
     """A matrix file that cannot be used; the message is for the user."""
 
 
@@ -86,12 +87,8 @@ def launched_batch(
 ) -> Batch:
     """A batch of problems in another manner: see `AskLaunches`.
 
-    Args:
-        seconds: of every problem that was timed apart; of a chain its whole, alone.
-        manner: of the batch.
-        begin: by the monotonic clock.
-        count: of problems.
-        by_wall: they are the wall clock's, whatever was asked for.
+    `seconds` are of every problem that was timed apart, of a chain its whole, alone; `by_wall`: they are the
+    wall clock's, whatever was asked for.
     """
     scope = "host" if by_wall or manner.wall else "device"
     each = {scope: tuple(seconds)} if manner.apart else {}
@@ -101,10 +98,7 @@ def launched_batch(
 def compared(number: int, result: ReferenceArray, first: ReferenceArray) -> list[WrongResult]:
     """How the bits of a result differ from those of the first; nothing if they are the same.
 
-    Args:
-        number: of its problem in the batch.
-        result: C, as contiguous as the first.
-        first: that was verified.
+    The result is as contiguous as the first, which was verified.
     """
     bits, right = result.view(np.uint8), first.view(np.uint8)
     if np.array_equal(bits, right):

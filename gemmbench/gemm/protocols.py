@@ -24,8 +24,7 @@ from gemmbench.gemm.measure import WrongError, predict, verified_row, verified_r
 from gemmbench.ladder import CLBLAST, CUBLAS, variant_of
 from gemmbench.measure.sampling import Clock, Settling, Sleep, batch_size, rest
 from gemmbench.model.case import Case, Operands, Policy, Staged, Values
-from gemmbench.model.conditions import Conditions, joined
-from gemmbench.model.device import DeviceFacts, last_level_cache
+from gemmbench.model.device import Conditions, DeviceFacts, joined, last_level_cache
 from gemmbench.model.instrument import (
     LEAST_SAMPLES,
     Batch,

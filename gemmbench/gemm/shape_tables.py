@@ -12,7 +12,7 @@ from gemmbench.model import units
 from gemmbench.model.device import HOST
 from gemmbench.model.row import FAILED, THREADS, Problem, Row
 from gemmbench.model.run_file import Run
-from gemmbench.model.units import clean, clean_lines
+from gemmbench.model.units import by_key, clean, clean_lines
 from gemmbench.report import notes
 from gemmbench.report.notes import WORDS
 from gemmbench.report.table import NOTHING, POWER_LIMITED, Cell, Note, Sheet, heading
@@ -401,11 +401,9 @@ def _workloads_conclusion(lines: Sequence[_Line], scope: str, rival: str) -> lis
     """The kernel to take if it may be only one, and where offloading pays."""
     conclusions = []
     measured = [line for line in lines if line.best]
-    reached: dict[str, list[float]] = {}
-    for line in measured:
-        for row in line.rows:
-            if rate := rates.median_rate(row, scope):
-                reached.setdefault(row.title, []).append(rate)
+    reached = by_key(
+        (row.title, rate) for line in measured for row in line.rows if (rate := rates.median_rate(row, scope))
+    )
     everywhere = {name: geometric_mean(all_) for name, all_ in reached.items() if len(all_) == len(measured)}
     if len(measured) > 1 and len(reached) > 1 and everywhere:
         name = max(everywhere, key=lambda name: everywhere[name])

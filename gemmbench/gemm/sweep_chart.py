@@ -33,14 +33,14 @@ from gemmbench.model.row import Problem, Row
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean
 from gemmbench.report.notes import FEW
-from gemmbench.report.sample import sample
+from gemmbench.report.progress import sample
 from gemmbench.stats import rates as derive
 from gemmbench.stats.panels import Panel, Series, break_evens, series, sweep_axis
 
 Values = Callable[[Row], tuple[float, float, float] | None]  # median, low, high
 Paint = Callable[[Box, Axes], None]
 
-_BAND = "band: 95 % confidence"
+_BARS = "bars: 95 % confidence"
 
 
 def _panes(runs: Sequence[Run], families: pane.Families, paint: Paint, values: Values) -> list[pane.Pane]:
@@ -64,12 +64,14 @@ def time(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
 
 def energy(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
     """Joules for one problem over size."""
-    return _panes(runs, families, _energy, _joules)
+    paint = partial(_energy, values=_joules, label="energy for one problem", text=units.joules)
+    return _panes(runs, families, paint, _joules)
 
 
 def efficiency(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
     """GFLOP for each joule over size."""
-    return _panes(runs, families, _efficiency, _per_joule)
+    paint = partial(_energy, values=_per_joule, label="GFLOP/J", text=units.number)
+    return _panes(runs, families, paint, _per_joule)
 
 
 def versus(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
@@ -130,7 +132,7 @@ def _versus(box: Box, axes: Axes) -> None:
     scopes = " or ".join(dict.fromkeys(f"{ratio.scope} scope" for ratio in against))
     names = ", ".join(dict.fromkeys(clean(name) for row in rows if (name := derive.partner(row))))
     axes.axhline(1.0, color=pane.GREY, linewidth=1.2, label="1")
-    below = f"{box.dtype}, {scopes}, batches in turn; {_BAND}"
+    below = f"{box.dtype}, {scopes}, batches in turn; {_BARS}"
     frame(axes, box, f"times the rate of {names}", units.number, below)
     at_ends(axes, labels, box)
 
@@ -139,7 +141,7 @@ def _throughput(box: Box, axes: Axes, runs: Sequence[Run]) -> None:
     peaks = [derive.peak(run, panel.device, panel.dtype, others=runs) for run, panel in box.parts]
     labels = _curves(axes, box, _rates(box.scope))
     labels += _peak_lines(axes, box, peaks)
-    frame(axes, box, "GFLOPS", units.number, f"{box.dtype}, {box.scope} scope; {_BAND}")
+    frame(axes, box, "GFLOPS", units.number, f"{box.dtype}, {box.scope} scope; {_BARS}")
     at_ends(axes, labels, box)
     notes = dict.fromkeys(
         note
@@ -152,21 +154,14 @@ def _throughput(box: Box, axes: Axes, runs: Sequence[Run]) -> None:
 
 def _time(box: Box, axes: Axes) -> None:
     labels = _curves(axes, box, _times(box.scope))
-    frame(axes, box, "time for one problem", units.seconds, f"{box.dtype}, {box.scope} scope; {_BAND}")
+    frame(axes, box, "time for one problem", units.seconds, f"{box.dtype}, {box.scope} scope; {_BARS}")
     at_ends(axes, labels, box)
     missing(axes, box, box.series, status)
 
 
-def _energy(box: Box, axes: Axes) -> None:
-    labels = [*_curves(axes, box, _joules), *_unmeasured(box)]
-    frame(axes, box, "energy for one problem", units.joules, f"{box.dtype}, {_counted(box)}")
-    at_ends(axes, labels, box)
-    missing(axes, box, box.series, _why_no_energy)
-
-
-def _efficiency(box: Box, axes: Axes) -> None:
-    labels = [*_curves(axes, box, _per_joule), *_unmeasured(box)]
-    frame(axes, box, "GFLOP/J", units.number, f"{box.dtype}, {_counted(box)}")
+def _energy(box: Box, axes: Axes, values: Values, label: str, text: Callable[[float], str]) -> None:
+    labels = [*_curves(axes, box, values), *_unmeasured(box)]
+    frame(axes, box, label, text, f"{box.dtype}, {_counted(box)}")
     at_ends(axes, labels, box)
     missing(axes, box, box.series, _why_no_energy)
 
@@ -226,11 +221,11 @@ def _curves(axes: Axes, box: Box, values: Values) -> list[Label]:
 def _line(
     axes: Axes, run: Run, curve: Series, box: Box, values: Values, look: Look, scope: str = ""
 ) -> End | None:
-    """Draw one series with its confidence band; sizes without a figure are gaps. Returns its end."""
+    """Draw one series and the intervals that are known; sizes without a figure are gaps. Returns its end."""
     nothing, sizes = (np.nan, np.nan, np.nan), box.sizes
     points = np.array([(values(curve.rows[n]) or nothing) if n in curve.rows else nothing for n in sizes])
     middle, low, high = points.T
-    axes.fill_between(sizes, low, high, color=look.stroke, alpha=look.band, linewidth=0)
+    axes.vlines(sizes, low, high, **look.bar)
     axes.plot(sizes, middle, label=curve.label, **look.style)
     for size, value in zip(sizes, middle, strict=True):
         if size in curve.rows:
@@ -264,7 +259,7 @@ def _host_device(axes: Axes, box: Box, styles: Mapping[tuple[int, str], Look]) -
                     name = f"{clean(curve.label)}{scope}{box.name(run)}"
                     labels.append(Label(name, end, look.colour))
         _mark_break_even(axes, box, panel)
-    below = f"{box.dtype}, host scope (with transfers) and device scope; {_BAND}"
+    below = f"{box.dtype}, host scope (with transfers) and device scope; {_BARS}"
     frame(axes, box, "GFLOPS", units.number, below)
     at_ends(axes, labels, box)
     missing(axes, box, box.series, status)

@@ -16,7 +16,7 @@ from gemmbench.model import units
 from gemmbench.model.device import HOST
 from gemmbench.model.row import CHAIN, MATH, PAGEABLE, SCOPES, Check, Elements, Launch, Row, titled
 from gemmbench.model.run_file import Run
-from gemmbench.model.units import clean, clean_lines, listed
+from gemmbench.model.units import by_key, clean, clean_lines, listed
 from gemmbench.report import notes
 from gemmbench.report.notes import STYLES, WORDS, Where, places, shape
 from gemmbench.report.table import Cell, Note, Sheet, heading, unbroken
@@ -685,10 +685,7 @@ def remarks(run: Run, rows: Iterable[Row], where: Where) -> list[Note]:
     """The source of the energy figures, or why there are none, equal ones together; empty if not asked."""
     if not run.header.policy.energy:
         return []
-    groups: dict[str, list[Row]] = {}
-    for row in rows:
-        if row.samples and row.status == "ok":
-            groups.setdefault(_source(row), []).append(row)
+    groups = by_key((_source(row), row) for row in rows if row.samples and row.status == "ok")
     if len(groups) == 1:
         return [Note("energy", source, "dim") for source in groups]
     names = Counter(name for alike in groups.values() for name in {row.variant for row in alike})

@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from gemmbench import UsageError
 from gemmbench.model.problem import Leading, leading
-from gemmbench.model.units import reason_of, spelt_out
+from gemmbench.model.units import by_key, reason_of, spelt_out
 
 PROMPT = 512  # tokens; long enough for whole tiles, short enough for a CPU
 
@@ -168,9 +169,7 @@ def merged(shapes: Iterable[Shape]) -> tuple[Shape, ...]:
 
     Such as ``q = k and 2 more``.
     """
-    names: dict[Shape, list[str]] = {}
-    for shape in shapes:
-        names.setdefault(replace(shape, name=""), []).append(shape.name)
+    names = by_key((replace(shape, name=""), shape.name) for shape in shapes)
     return tuple(replace(shape, name=_joined(list(dict.fromkeys(known)))) for shape, known in names.items())
 
 
@@ -203,20 +202,13 @@ MOST_PROBLEMS = 65_535  # of a batch: what NVIDIA's GPUs take as the third dimen
 _LONGEST_NAME = 40  # letters
 
 
-class ShapeFileError(ValueError):
-    """A file of shapes that cannot be used; the message names file, line and field."""
-
-
 def read_shapes(path: Path, trans_a: bool = False, trans_b: bool = False) -> tuple[Shape, ...]:
     """The shapes of a file, in its order; one without a name is called after its line: ``shapes.csv:2``.
 
-    Args:
-        path: of the file.
-        trans_a: whether A is stored transposed where the file does not say.
-        trans_b: likewise B.
+    `trans_a` and `trans_b` say whether A and B are stored transposed where the file does not.
 
     Raises:
-        ShapeFileError: it cannot be read, a column is missing or not known, a length is not a whole number
+        UsageError: it cannot be read, a column is missing or not known, a length is not a whole number
             from 1 to 2^31 - 1.
     """
     try:
@@ -224,23 +216,23 @@ def read_shapes(path: Path, trans_a: bool = False, trans_b: bool = False) -> tup
             lines = csv.reader(file, strict=True, skipinitialspace=True)
             return tuple(_shapes(path, lines, {"trans_a": trans_a, "trans_b": trans_b}))
     except OSError as error:
-        raise ShapeFileError(f"{path}: {reason_of(error)}") from None
+        raise UsageError(f"{path}: {reason_of(error)}") from None
     except UnicodeDecodeError:
-        raise ShapeFileError(f"{path}: not text in UTF-8, which a CSV file of shapes is") from None
+        raise UsageError(f"{path}: not text in UTF-8, which a CSV file of shapes is") from None
 
 
 def _shapes(path: Path, reader: Iterator[list[str]], default: Mapping[str, bool]) -> Iterator[Shape]:
     lines = _lines(path, reader)
     first = next(lines, None)
     if first is None:
-        raise ShapeFileError(f"{path}: line 1: the file is empty; its first line names the columns: m,n,k")
+        raise UsageError(f"{path}: line 1: the file is empty; its first line names the columns: m,n,k")
     columns = _columns(path, *first)
     count = 0
     for number, values in lines:
         if len(values) != len(columns):
             missing = columns[len(values) :]
             what = f"{', '.join(missing)}: missing" if missing else f"{len(values)} values"
-            raise ShapeFileError(f"{path}: line {number}: {what}; the header has {len(columns)} columns")
+            raise UsageError(f"{path}: line {number}: {what}; the header has {len(columns)} columns")
         fields = dict(zip(columns, values, strict=True))
         m, n, k = (_length(f"{path}: line {number}: {name}", fields[name]) for name in REQUIRED)
         given = {each: fields[each] for each in LEADING if fields.get(each)}
@@ -254,19 +246,19 @@ def _shapes(path: Path, reader: Iterator[list[str]], default: Mapping[str, bool]
         try:
             apart = leading(m, n, k, ld.get("lda"), ld.get("ldb"), ld.get("ldc"), **transposed)
         except ValueError as error:
-            raise ShapeFileError(f"{path}: line {number}: {error}") from None
+            raise UsageError(f"{path}: line {number}: {error}") from None
         batch = 1
         if fields.get(BATCH):
             batch = _length(f"{path}: line {number}: {BATCH}", fields[BATCH])
             if batch > MOST_PROBLEMS:
-                raise ShapeFileError(f"{path}: line {number}: {BATCH}: {batch} is above {MOST_PROBLEMS}")
+                raise UsageError(f"{path}: line {number}: {BATCH}: {batch} is above {MOST_PROBLEMS}")
         name = " ".join(fields.get("name", "").split())
         if len(name) > _LONGEST_NAME:
-            raise ShapeFileError(f"{path}: line {number}: name: more than {_LONGEST_NAME} letters")
+            raise UsageError(f"{path}: line {number}: name: more than {_LONGEST_NAME} letters")
         yield Shape(name or f"{spelt_out(path.name)}:{number}", m, n, k, apart, **transposed, batch=batch)
         count += 1
     if not count:
-        raise ShapeFileError(f"{path}: line {first[0] + 1}: no shape follows the header")
+        raise UsageError(f"{path}: line {first[0] + 1}: no shape follows the header")
 
 
 def _lines(path: Path, reader: Iterator[list[str]]) -> Iterator[tuple[int, list[str]]]:
@@ -279,7 +271,7 @@ def _lines(path: Path, reader: Iterator[list[str]]) -> Iterator[tuple[int, list[
         except StopIteration:
             return
         except csv.Error as error:
-            raise ShapeFileError(f"{path}: line {number}: {error}") from None
+            raise UsageError(f"{path}: line {number}: {error}") from None
         stripped = [value.strip() for value in values]
         if any(stripped):
             yield number, stripped
@@ -289,20 +281,20 @@ def _columns(path: Path, number: int, header: list[str]) -> list[str]:
     """The names of the columns, each once.
 
     Raises:
-        ShapeFileError: one is missing, twice there, or not known: a length it might scale would be ignored.
+        UsageError: one is missing, twice there, or not known: a length it might scale would be ignored.
     """
     columns = [name.lower() for name in header]
     missing = [name for name in REQUIRED if name not in columns]
     if missing:
         given = ",".join(header)[:_LONGEST_NAME]
-        raise ShapeFileError(f"{path}: line {number}: {', '.join(missing)}: no such column in {given!r}")
+        raise UsageError(f"{path}: line {number}: {', '.join(missing)}: no such column in {given!r}")
     for index, name in enumerate(columns):
         if name not in KNOWN:
-            raise ShapeFileError(
+            raise UsageError(
                 f"{path}: line {number}: column {header[index]!r} is not one of {', '.join(KNOWN)}"
             )
         if name in columns[:index]:
-            raise ShapeFileError(f"{path}: line {number}: {name}: there are two such columns")
+            raise UsageError(f"{path}: line {number}: {name}: there are two such columns")
     return columns
 
 
@@ -310,16 +302,16 @@ def _boolean(where: str, text: str) -> bool:
     try:
         return _BOOLEANS[text.lower()]
     except KeyError:
-        raise ShapeFileError(f"{where}: {text[:_LONGEST_NAME]!r} is neither 1 (transposed) nor 0") from None
+        raise UsageError(f"{where}: {text[:_LONGEST_NAME]!r} is neither 1 (transposed) nor 0") from None
 
 
 def _length(where: str, text: str) -> int:
     digits = text.removeprefix("-")
     if not (digits.isascii() and digits.isdecimal()):
-        raise ShapeFileError(f"{where}: {text[:_LONGEST_NAME]!r} is not a whole number")
+        raise UsageError(f"{where}: {text[:_LONGEST_NAME]!r} is not a whole number")
     if text.startswith("-") or not digits.strip("0"):
-        raise ShapeFileError(f"{where}: {text[:_LONGEST_NAME]} is not 1 or more")
+        raise UsageError(f"{where}: {text[:_LONGEST_NAME]} is not 1 or more")
     if len(digits.lstrip("0")) > len(str(LONGEST)) or int(digits) > LONGEST:
         shown = text if len(text) <= _LONGEST_NAME else f"a number of {len(text)} digits"
-        raise ShapeFileError(f"{where}: {shown} is above {LONGEST}, the most a kernel counts to")
+        raise UsageError(f"{where}: {shown} is above {LONGEST}, the most a kernel counts to")
     return int(digits)

@@ -19,8 +19,7 @@ from gemmbench.ladder.variant import (
     transpose_padded,
 )
 from gemmbench.model.device import DeviceFacts
-from gemmbench.model.dtypes import DTYPES, FP8_DTYPES
-from gemmbench.model.instructions import MMA, WGMMA
+from gemmbench.model.dtypes import DTYPES, FP8_DTYPES, MMA, WGMMA
 from gemmbench.model.problem import Gemm
 from gemmbench.stats import ceilings
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Literal
 
+from gemmbench import UsageError
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.dtypes import DTYPES, PLAIN_DTYPES
 from gemmbench.model.kernel_files import BATCHED, OwnFile, fingerprint
@@ -45,7 +46,7 @@ _LONG = 1 << 20  # a length of which a tile is no part worth mentioning
 PIXEL = 4  # elements in a pixel of an RGBA image
 
 
-class ParameterError(ValueError):
+class ParameterError(UsageError, ValueError):
     """A parameter that a variant does not have, or a value that it cannot take."""
 
 

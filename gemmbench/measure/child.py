@@ -20,10 +20,11 @@ from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import IO, Any, Protocol, TypeVar, cast
+from typing import IO, Any, Protocol, TypeVar, cast, get_args
 
 import msgspec
 
+from gemmbench import UsageError
 from gemmbench.measure.conditions import Monitor
 from gemmbench.measure.sampling import Sampled, Window
 from gemmbench.model import instrument
@@ -105,7 +106,7 @@ class Conductor(Protocol):
         """Verify a case and leave the sampling to the caller, who has others beside it."""
 
 
-class WorkerError(Exception):
+class WorkerError(UsageError):
     """The child could not list the devices; the message is for the user."""
 
 
@@ -500,12 +501,7 @@ def other_version(make: Maker, former: str) -> tuple[Worker, tuple[DeviceFacts, 
 
 
 def its_device(former: str, device: DeviceFacts, devices: Sequence[DeviceFacts]) -> DeviceFacts:
-    """The device of another version that a device here is held against.
-
-    Args:
-        former: see `Case.former`.
-        device: here.
-        devices: of the other version.
+    """The device of another version (see `Case.former`) that a device here is held against.
 
     Raises:
         NotMeasuredError: it has none.
@@ -563,13 +559,7 @@ def _without_interrupts() -> Iterator[None]:
 
 
 _KINDS: dict[str, type] = {
-    kind.__name__: kind
-    for kind in (
-        *(instrument.Open, instrument.Build, instrument.Prepare, instrument.Verify),
-        *(instrument.AskBatch, instrument.AskLaunches, instrument.Release),
-        *(instrument.Opened, instrument.Built, instrument.Prepared, instrument.Verified),
-        *(instrument.Batch, instrument.Released, instrument.Refusal),
-    )
+    kind.__name__: kind for kind in (*get_args(instrument.Request), *get_args(instrument.Answer))
 }
 
 

@@ -19,8 +19,7 @@ from statistics import fmean, median
 from typing import Protocol
 
 from gemmbench.measure.energy import Answers, Board, CounterError, is_nvidia
-from gemmbench.model.conditions import HARDWARE, POWER, THERMAL, Conditions, Reading, Readings
-from gemmbench.model.device import DeviceFacts
+from gemmbench.model.device import HARDWARE, POWER, THERMAL, Conditions, DeviceFacts, Reading, Readings
 from gemmbench.model.instrument import Batch, Watch
 
 PROC = Path("/proc")
@@ -200,7 +199,8 @@ def _switches(tasks: Path) -> int | None:
     return None
 
 
-def _usable_cores() -> Collection[int] | None:
+def usable_cores() -> Collection[int] | None:
+    """The numbers of the cores that this process may use; None where the system does not tell."""
     return os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else None
 
 
@@ -228,7 +228,7 @@ class Monitor(Watch):
     ) -> None:
         self._measuring, self._now = measuring, now
         self._gauge = gauge or _gauge_of(device)
-        self._look = look or (lambda moment, pid: usage(moment, os.getpid(), pid, _usable_cores()))
+        self._look = look or (lambda moment, pid: usage(moment, os.getpid(), pid, usable_cores()))
         self.load_s = 0.0 if device is None or device.type == "cpu" else _LOAD_S
         self._before: Usage | None = None
         self._readings: list[Reading] = []

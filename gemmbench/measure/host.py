@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import threadpoolctl
 
+from gemmbench.measure.conditions import usable_cores, usage
 from gemmbench.model.device import HostFacts
 
 _LOOK_S = 0.2
@@ -89,23 +90,17 @@ def last_level_cache_bytes(root: str = "/sys/devices/system/cpu") -> int | None:
 
 
 def _busy_cores() -> float:
-    """How many cores other programs keep busy, over a fifth of a second; 0 where the system does not tell.
+    """Cores that others use of those that this process may use, over a fifth of a second; 0 where unknown.
 
     A threaded BLAS waits for its slowest thread, so that one busy core can cost it a hundredfold.
     """
-
-    def busy_ticks() -> int:
-        fields = Path("/proc/stat").read_text(encoding="utf-8").split("\n", 1)[0].split()[1:]
-        user, nice, system, _idle, _wait, irq, softirq, steal = map(int, fields[:8])
-        return user + nice + system + irq + softirq + steal
-
-    try:
-        before = busy_ticks()
-        time.sleep(_LOOK_S)
-        ticks = busy_ticks() - before
-    except (OSError, ValueError, IndexError):
-        return 0.0
-    return round(ticks / os.sysconf("SC_CLK_TCK") / _LOOK_S, 2)
+    looks = []
+    for pause_s in (0.0, _LOOK_S):
+        time.sleep(pause_s)
+        looks.append(usage(time.monotonic(), os.getpid(), None, usable_cores()))
+    before, after = looks
+    others, stolen, _ = after.since(before) if before and after else (None, None, None)
+    return round((others or 0.0) + (stolen or 0.0), 2)
 
 
 def cores() -> int:

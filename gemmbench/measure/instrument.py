@@ -219,12 +219,7 @@ def _die_with_parent() -> None:
 
 
 def main(maker: str, *arguments: str) -> None:
-    """The process's life.
-
-    Args:
-        maker: ``module:function``.
-        arguments: of that function.
-    """
+    """The process's life; `maker` is a ``module:function`` that takes the arguments."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's business
     _die_with_parent()
     pipe = _private()

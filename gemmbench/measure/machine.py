@@ -1,4 +1,7 @@
-"""The real machine: every OpenCL device of this process, the host's BLAS, and other libraries."""
+"""The real machine: every OpenCL device of this process, the host's BLAS, and other libraries.
+
+Its name is part of the instrument's protocol: other versions of gemmbench are asked for `default` of it.
+"""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from itertools import cycle, repeat
 
 from gemmbench.model.case import Policy
-from gemmbench.model.conditions import POWER, Conditions
+from gemmbench.model.device import POWER, Conditions
 from gemmbench.model.instrument import (
     LEAST_RUNS,
     LEAST_SAMPLES,
@@ -42,6 +42,7 @@ Wait = Callable[[Sequence[Instrument], float], None]
 
 _AGREEING = 3
 _MOST_IN_BATCH = 1000
+_LOOK = 0.1  # of a budget, which a first problem must not take to be looked at again
 _GROWTH = 1.25  # the interval is looked at again when there are this many times more samples
 _FELL = 0.02  # a rate that falls so far while a device is warmed is limited, whatever its driver reports
 _LIMITED_SAMPLES_S = (
@@ -262,7 +263,7 @@ def alone(
         sleep: waits so many seconds; replaced in tests.
     """
     begin = now()
-    probe = handle.batch(clock, 1) if one_s is None else None
+    probe = _looked_at(handle, clock, policy, budget_s) if one_s is None else None
     one_s = probe.wall_s if probe else one_s or 0.0
     size = batch_size(one_s, policy)
     source = stream(handle, clock, size, size * one_s)
@@ -276,6 +277,22 @@ def alone(
     sampled = _watched(sampled, handle, clock, policy)
     warm_s = round(max(0.0, sampled.batches[0].begin - begin), 3)
     return replace(sampled, conditions=sampled.conditions and replace(sampled.conditions, warm_s=warm_s))
+
+
+def _looked_at(handle: Handle, clock: str, policy: Policy, budget_s: float) -> Batch:
+    """A first batch, by which the size of the others is chosen.
+
+    A device that wakes up takes long for its first problem, and a single launch is waited for longer than a
+    short kernel runs: what takes little of the budget is looked at again, in batches of the size it seems to
+    need.
+    """
+    size, probe = 1, handle.batch(clock, 1)
+    if probe.wall_s > _LOOK * budget_s:
+        return probe
+    probe = handle.batch(clock, size)
+    while (wanted := batch_size(probe.wall_s, policy)) > 2 * size:
+        size, probe = wanted, handle.batch(clock, wanted)
+    return probe
 
 
 def _settled(

@@ -14,7 +14,7 @@ from typing import Any
 
 from gemmbench.measure.sampling import Clock, Stream, Wait, batch_size, stream, wait_for_any
 from gemmbench.model.case import Policy
-from gemmbench.model.conditions import Conditions
+from gemmbench.model.device import Conditions
 from gemmbench.model.instrument import CHECKED, Batch, Handle, NotMeasuredError
 from gemmbench.model.row import BitError, Sustained
 

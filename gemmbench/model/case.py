@@ -8,7 +8,7 @@ from typing import Literal
 
 from msgspec import UNSET
 
-from gemmbench.model.conditions import State
+from gemmbench.model.device import State
 from gemmbench.model.kernel_files import OwnFile
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import (

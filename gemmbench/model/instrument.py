@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from gemmbench.model.case import Case, Policy
-from gemmbench.model.conditions import Conditions, Reading
-from gemmbench.model.device import DeviceFacts, HostFacts
+from gemmbench.model.device import Conditions, DeviceFacts, HostFacts, Reading
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Check, Elements, Launch, Parameters, Resources, Row, Status, Work
 from gemmbench.model.units import seconds
@@ -358,12 +357,7 @@ class Watch:
         return None
 
     def end(self, clock: str, batches: Sequence[Batch]) -> Conditions | None:
-        """What was read since the window began.
-
-        Args:
-            clock: that timed the batches.
-            batches: of the window, those that count.
-        """
+        """What was read since the window began."""
         return None
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from gemmbench import UsageError
 from gemmbench.model.units import reason_of
 
 MARK = "common.clh"  # that every folder of kernels has
@@ -138,7 +139,7 @@ _BLOCK = re.compile(
 )
 
 
-class KernelFileError(ValueError):
+class KernelFileError(UsageError, ValueError):
     """A user's kernel file that cannot be used; the message is for the user."""
 
 

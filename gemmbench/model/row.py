@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, UnsetType
 
-from gemmbench.model.conditions import Conditions
+from gemmbench.model.device import Conditions
 from gemmbench.model.problem import Dimensions
 from gemmbench.model.units import listed
 
@@ -320,12 +320,7 @@ class Row:
         return (*self.race, *self.notes) if self.kind == "peak" else (*self.notes, *self.race)
 
     def placed(self, device: int, beside: Iterable[int]) -> Row:
-        """The same row on a device, measured while others did the same.
-
-        Args:
-            device: its position.
-            beside: those of the others; none if it ran alone.
-        """
+        """The same row on a device, measured while those at other positions did the same."""
         return replace(self, device=device, beside=tuple(sorted(beside)))
 
 

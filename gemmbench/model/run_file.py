@@ -15,6 +15,7 @@ from typing import TypeVar
 
 import msgspec
 
+from gemmbench import UsageError
 from gemmbench.model import schema1
 from gemmbench.model.case import Policy
 from gemmbench.model.device import DeviceFacts, HostFacts
@@ -54,7 +55,7 @@ SCHEMA_VERSION = 2
 _COUNTS = ("bytes", "width")  # parameters that are whole numbers of 1 or more
 
 
-class RunFileError(Exception):
+class RunFileError(UsageError):
     """A saved run that cannot be read, written or resumed; the message is for the user."""
 
 

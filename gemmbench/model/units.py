@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import math
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from typing import TypeVar
 
 GIGA = 1e9
+_Key = TypeVar("_Key")
+_Value = TypeVar("_Value")
 
 _TIMES = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
 _ENERGIES = ((1.0, "J"), (1e-3, "mJ"), (1e-6, "uJ"))
@@ -149,3 +152,11 @@ def reason_of(error: Exception) -> str:
 
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
+
+
+def by_key(pairs: Iterable[tuple[_Key, _Value]]) -> dict[_Key, list[_Value]]:
+    """The values of each key; keys stand in the order in which they come first."""
+    groups: dict[_Key, list[_Value]] = {}
+    for key, value in pairs:
+        groups.setdefault(key, []).append(value)
+    return groups

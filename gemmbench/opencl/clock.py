@@ -45,9 +45,7 @@ def average_mhz(before: ReferenceArray, after: ReferenceArray) -> float | None:
 class Counters:
     """The counters of a device.
 
-    Args:
-        runtime: of the device.
-        root: another kernels folder than gemmbench's own.
+    `root` is another kernels folder than gemmbench's own.
 
     Raises:
         NotMeasuredError: the driver does not take the kernel.

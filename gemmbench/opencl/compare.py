@@ -24,13 +24,7 @@ _CLEAR = np.array((0, 0, (1 << 32) - 1, 0), np.uint32)  # no word, no bit, none 
 
 
 class Comparer:
-    """Compares buffers of one size with a reference.
-
-    Args:
-        runtime: of the device.
-        first: what results are compared with.
-        nbytes: of a result.
-    """
+    """Compares buffers of one size with a reference."""
 
     def __init__(self, runtime: Runtime, first: Any, nbytes: int) -> None:
         self._queue, self._first = runtime.queue, first

@@ -13,7 +13,7 @@ import pyopencl as cl
 
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.dtypes import DEVICE_DTYPES, DTYPES
-from gemmbench.opencl import drivers, targets
+from gemmbench.opencl import drivers
 
 _TYPES = (  # an OpenCL device type is a set of bits
     (cl.device_type.GPU, "gpu"),
@@ -33,7 +33,7 @@ def devices(registered: drivers.Registered | None = None) -> tuple[DeviceFacts, 
             nothing has asked the loader for its platforms yet.
     """
     registered = registered or drivers.register()
-    offered = targets.cpu_level()
+    offered = drivers.cpu_level()
     facts: list[DeviceFacts] = []
     for platform_index, platform in _platforms():
         library, origin = _origin(platform, registered)
@@ -116,7 +116,7 @@ def _facts(
     platform: Any,
     device: Any,
     source: tuple[str, str],
-    offered: targets.Level | None,
+    offered: drivers.Level | None,
     warnings: tuple[str, ...],
 ) -> DeviceFacts:
     def of_platform(name: str) -> str:
@@ -134,7 +134,7 @@ def _facts(
     images = bool(number("IMAGE_SUPPORT"))
     sizes = _ask(device, cl.device_info, "MAX_WORK_ITEM_SIZES", None) or ()
     warning = (
-        targets.target_warning(of_platform("VERSION"), text("VERSION"), offered) if kind == "cpu" else ""
+        drivers.target_warning(of_platform("VERSION"), text("VERSION"), offered) if kind == "cpu" else ""
     )
     return DeviceFacts(
         index=position[0],

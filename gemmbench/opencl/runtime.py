@@ -74,9 +74,7 @@ class Runtime:
     def build(self, file: str, options: tuple[str, ...], root: str = "") -> Built:
         """The program of one ``.cl`` file under one -D list, built once.
 
-        Args:
-            file: relative to the kernels folder.
-            root: another kernels folder than gemmbench's own.
+        `root` is another kernels folder than gemmbench's own.
 
         Raises:
             NotMeasuredError: it does not compile; the reason holds the driver's log, shortened.
@@ -130,9 +128,7 @@ class Runtime:
     ) -> tuple[Any, tuple[int, ...]]:
         """The kernel of a pass, and the work-group to launch it in: see `Pass.group_within`.
 
-        Args:
-            values: of the problem.
-            fixed: the group of the multiplication was asked for, and stays.
+        If fixed, the group of the multiplication was asked for, and stays.
 
         Raises:
             NotMeasuredError: the compiled kernel takes no such group, and no smaller one will do.
@@ -606,10 +602,7 @@ def released(text: str, target: str) -> str:
 def rebuild(runtime: Runtime, file: str, built: Built, target: str) -> Built:
     """A program built again from its own PTX, aimed at a target.
 
-    Args:
-        file: what the program was built from, for messages.
-        built: the program as the driver compiled it.
-        target: whose marks are taken away.
+    `file` is what the program was built from, for messages; the target's marks are taken away.
 
     Returns:
         The new program; its seconds are those of both builds.
@@ -643,12 +636,8 @@ def ptx(built: Built) -> str:
 def least_in_loop(text: str, kernel: str, instruction: str) -> int:
     """The least that an instruction occurs in a kernel's innermost loops, of those that have it.
 
-    A compiler may unroll a loop further and leave a second one for the rest: that has each step once.
-
-    Args:
-        text: PTX.
-        kernel: its entry.
-        instruction: a regular expression; comments are left out.
+    A compiler may unroll a loop further and leave a second one for the rest: that has each step once. An
+    instruction is a regular expression; comments of the PTX are left out.
 
     Returns:
         0 if no loop has it, or there is no such kernel.

@@ -1,10 +1,9 @@
-"""The options of the commands that compare runs."""
-
-# ruff: noqa: RUF009  `option` is `dataclasses.field` with a `Spec`
+"""The options of the commands that compare and report runs, and of `doctor` and `bundle`."""
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,10 +11,10 @@ from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 from gemmbench import UsageError, ladder
+from gemmbench.ladder.own import own_kernel
 from gemmbench.ladder.variant import Variant
 from gemmbench.model.case import DRIVER, KERNEL, MEMORY_MODES, checkout_of
-from gemmbench.model.conditions import STATES, State
-from gemmbench.model.device import DeviceFacts
+from gemmbench.model.device import STATES, DeviceFacts, State
 from gemmbench.model.dtypes import GEMM_DTYPES
 from gemmbench.model.kernel_files import MARK
 from gemmbench.model.problem import Gemm as Problem
@@ -42,7 +41,6 @@ from gemmbench.options.declare import (
     choose_sizes,
     flag,
     format_and_file,
-    former_kernel,
     hidden,
     kernel_files_option,
     kernel_inputs,
@@ -57,6 +55,9 @@ from gemmbench.regress.baseline import DIFFERENCES, Rules
 from gemmbench.regress.gate import LEAST_ROUNDS, MOST_ROUNDS
 from gemmbench.suite.plan import OwnKernels
 from gemmbench.tune import space
+
+# ruff: noqa: RUF009  `option` is `dataclasses.field` with a `Spec`
+
 
 COMPARISON_FORMATS = ("table", "markdown", "junit", "json", "github")
 HISTORY_FORMATS = ("table", "markdown", "csv", "json")
@@ -317,9 +318,9 @@ class Check(Comparing, Measuring):
                     f"--against {self.against} is the old version of one kernel: give that one --kernel-file"
                     + (", or name a folder" if now else "")
                 )
-            return {name: former_kernel(self.against) for name, _ in now}
+            return {name: own_kernel(self.against) for name, _ in now}
         old = [(name, self.against / file.name) for name, file in now]
-        return {name: former_kernel(file) for name, file in old if file.is_file()}
+        return {name: own_kernel(file) for name, file in old if file.is_file()}
 
     def _check_against(self, folder: Path) -> None:
         try:
@@ -504,3 +505,77 @@ def only(chosen: Sequence[_Item], option: str) -> _Item:
     if len(chosen) > 1:
         raise UsageError(f"tune takes one {option} at a time, not {len(chosen)}")
     return chosen[0]
+
+
+# ruff: noqa: RUF009  `option` is `dataclasses.field` with a `Spec`
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report(Options):
+    """The options of ``report``."""
+
+    command: ClassVar[str] = "report"
+
+    out: Path | None = option(
+        "The page; it is replaced.  [default: the first file's or folder's name, .html]",
+        FILE,
+        flags=("-o", "--out"),
+        metavar=PAGE,
+    )
+    title: str | None = option("What the page is called.  [default: the devices]", metavar="TEXT")
+    charts: str = option(
+        "all, none, or kinds with commas (gemmbench plot --kind list).",
+        default="all",
+        metavar="KINDS",
+    )
+    threshold: str | None = option(
+        "From which change on a row is slower, and a node an outlier: '5 %' or 0.05.  [default: 5 %]",
+        metavar="PERCENT",
+    )
+    fleet: bool = flag(
+        "Runs of the same cases are of several nodes, not of one machine over time: name the outliers."
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_report_path(self.out, "--out")
+        _ = self.rules
+
+    @cached_property
+    def rules(self) -> Rules:
+        return Rules(threshold_of(self.threshold))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Doctor(Options):
+    """Say what keeps this machine from its ceiling, and what to type.
+
+    Reads the processors' clocks and limits, control groups, the load of others, drivers, numpy's BLAS and, of
+    NVIDIA's boards, NVML. Each finding says what it costs where that is known, how it was seen, and the
+    command. Nothing is changed and nothing is measured; the exit status is 0 with and without findings.
+    """
+
+    command: ClassVar[str] = "doctor"
+
+    device: str = device_option()
+    json: bool = flag("An object with the findings, and with what could not be looked at.", shell=True)
+
+
+MACHINES = ("aarch64", "armv7l", "x86_64")  # as uname -m says
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bundle(Options):
+    """The options of ``bundle``."""
+
+    command: ClassVar[str] = "bundle"
+
+    machine: str = option("The board's processor, as uname -m says.", Choice(MACHINES), MACHINES[0])
+    python: str = option("The board's Python, 3.10 or newer.", default="3.11", metavar="VERSION")
+    force: bool = flag("Replace an existing bundle.")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        match = re.fullmatch(r"3\.([0-9]{1,3})", self.python)
+        if not match or int(match[1]) < 10:
+            raise UsageError(f"--python takes 3.10, 3.11 and so on, not {self.python!r}")

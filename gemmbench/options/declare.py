@@ -20,7 +20,6 @@ from gemmbench import UsageError, charts, ladder
 from gemmbench.ladder.own import own_kernel
 from gemmbench.ladder.variant import Variant
 from gemmbench.model.case import KERNEL
-from gemmbench.model.kernel_files import KernelFileError
 from gemmbench.model.units import reason_of
 from gemmbench.options.names import Names
 from gemmbench.regress import verdict
@@ -319,7 +318,7 @@ def own_kernels(files: Sequence[Path]) -> tuple[Variant, ...]:
     """
     made: list[Variant] = []
     for file in files:
-        variant = former_kernel(file)
+        variant = own_kernel(file)
         is_kernel = variant.name in (*ladder.ORDER, *(each.name for each in made))
         if is_kernel or variant.name in _RESERVED:
             what = (
@@ -333,18 +332,6 @@ def own_kernels(files: Sequence[Path]) -> tuple[Variant, ...]:
             )
         made.append(variant)
     return tuple(made)
-
-
-def former_kernel(file: Path) -> Variant:
-    """The kernel of a user's own file, whatever its name.
-
-    Raises:
-        UsageError: it cannot be used.
-    """
-    try:
-        return own_kernel(file)
-    except KernelFileError as error:
-        raise UsageError(str(error)) from None
 
 
 def choose_kernels(text: str, baseline: str = "none", own: Sequence[Variant] = ()) -> tuple[Variant, ...]:

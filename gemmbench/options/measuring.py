@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from gemmbench import UsageError, exports, ladder
 from gemmbench.gemm import lowering, protocols
-from gemmbench.gemm.operands import OperandError, read_header
-from gemmbench.gemm.workloads import MOST_PROBLEMS, PROMPT, SETS, Shape, ShapeFileError, merged, read_shapes
+from gemmbench.gemm.operands import read_header
+from gemmbench.gemm.workloads import MOST_PROBLEMS, PROMPT, SETS, Shape, merged, read_shapes
 from gemmbench.ladder.layouts import laid_out
 from gemmbench.ladder.variant import Variant
 from gemmbench.measure.host import cores
 from gemmbench.model.case import MEMORY_MODES, Case, Operands, Plan, Policy, Skip
-from gemmbench.model.conditions import STATES, State
-from gemmbench.model.device import DeviceFacts
+from gemmbench.model.device import STATES, DeviceFacts, State
 from gemmbench.model.dtypes import DTYPES, GEMM_DTYPES, GEMM_DTYPES_HELP
 from gemmbench.model.problem import Gemm as Problem
 from gemmbench.model.problem import leading
@@ -217,22 +216,17 @@ class Measuring(Options):
         raise NotImplementedError
 
 
-def sustain_option() -> Any:
-    """``--for``."""
-    return option(
+@dataclass(frozen=True, kw_only=True)
+class Sustaining(Measuring):
+    """A measuring command whose fastest row can run on."""
+
+    sustain: float | None = option(
         "Let the fastest row of each device run on for so long: rate, clock, power and temperature over "
         "time, every result compared with the first, bit for bit.",
         Duration(),
         flags=("--for",),
         metavar="10m",
     )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Sustaining(Measuring):
-    """A measuring command whose fastest row can run on."""
-
-    sustain: float | None = sustain_option()
 
     @property
     def sustain_s(self) -> float:
@@ -395,6 +389,7 @@ class Ladder(Measuring):
         if len(self.axes.maths) > 1 and (self.versus or self.concurrent):
             other = "--versus" if self.versus else "--concurrent"
             raise UsageError(f"--math {self.math} takes strict and fast in turn: it goes without {other}")
+        _ = self.shapes
 
     @property
     def policy(self) -> Policy:
@@ -507,10 +502,6 @@ class Sweep(Ladder):
 
     axis: ClassVar[str]  # m with n and k, or k alone
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _ = self.shapes
-
 
 @dataclass(frozen=True, kw_only=True)
 class Square(Sweep):
@@ -545,8 +536,8 @@ class SweepK(Sweep):
     command: ClassVar[str] = "sweep-k"
     axis: ClassVar[str] = "k"
 
-    m: int = option("Rows of A and C.", SIZE, 1024)
-    n: int = option("Columns of B and C.", SIZE, 1024)
+    m: int = option("Rows of op(A) and of C.", SIZE, 1024)
+    n: int = option("Columns of op(B) and of C.", SIZE, 1024)
     k_min: int | None = option("The smallest k.  [default: 64]", SIZE)
     k_max: int = option("The largest k.", SIZE, 2048)
     sizes: str | None = option("These sizes, with commas, instead of a range.", metavar="LIST")
@@ -585,7 +576,6 @@ class Precision(Ladder):
         super().__post_init__()
         if self.plot and len(self.dtypes) < 2:
             raise UsageError("--plot holds data types against each other; --dtype has only one")
-        _ = self.shapes
 
     @cached_property
     def shapes(self) -> tuple[Shape, ...]:
@@ -630,10 +620,6 @@ class Workloads(Ladder):
     batch: int = option("Images, or sequences, at once.", SIZE, 1)
     prompt: int = option("Tokens of a prompt.", SIZE, PROMPT)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _ = self.shapes
-
     @cached_property
     def set_names(self) -> tuple[str, ...]:
         """The sets, in their own order."""
@@ -651,10 +637,7 @@ class Workloads(Ladder):
             for shape in SETS[name].shapes(self.batch, self.prompt)
         ]
         if self.file:
-            try:
-                shapes += read_shapes(self.file, self.trans_a, self.trans_b)
-            except ShapeFileError as error:
-                raise UsageError(str(error)) from None
+            shapes += read_shapes(self.file, self.trans_a, self.trans_b)
         return merged(shapes)
 
     def _transposed(self, shape: Shape) -> tuple[bool, bool]:
@@ -681,9 +664,13 @@ class Gemm(Ladder, Sustaining):
     command: ClassVar[str] = "gemm"
     chart: ClassVar[str | None] = "ladder"
 
-    m: int | None = option(f"Rows of A and C.  [default: {_DEFAULT_SIZE}]", LENGTH, flags=("-m",))
-    n: int | None = option("Columns of B and C.  [default: m]", LENGTH, flags=("-n",))
-    k: int | None = option("Columns of A, rows of B.  [default: m]", LENGTH, flags=("-k",))
+    m: int | None = option(
+        f"Rows of C and of op(A): A, or its transpose with --trans-a.  [default: {_DEFAULT_SIZE}]",
+        LENGTH,
+        flags=("-m",),
+    )
+    n: int | None = option("Columns of op(B) and of C.  [default: m]", LENGTH, flags=("-n",))
+    k: int | None = option("Columns of op(A), rows of op(B).  [default: m]", LENGTH, flags=("-k",))
     lda: int | None = option(
         "Elements from row to row of A as stored.  [default: k; m with --trans-a]", LENGTH
     )
@@ -704,7 +691,6 @@ class Gemm(Ladder, Sustaining):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _ = self.shapes
         if any((self.a, self.b, self.c)):
             if self.dtype not in (None, self._size[3]):
                 raise UsageError(f"the files hold {self._size[3]}, but --dtype is {self.dtype}")
@@ -774,10 +760,7 @@ class Gemm(Ladder, Sustaining):
             if path is None:
                 continue
             path = path.absolute()
-            try:
-                header = read_header(str(path))
-            except OperandError as error:
-                raise UsageError(str(error)) from None
+            header = read_header(str(path))
             if dtype is not None and dtype[0] != header.dtype:
                 raise UsageError(f"{path} holds {header.dtype}, but {dtype[1]} holds {dtype[0]}")
             dtype = (header.dtype, path)
@@ -811,7 +794,29 @@ class Gemm(Ladder, Sustaining):
 
 
 @dataclass(frozen=True, kw_only=True)
-class BestShape(Ladder):
+class Single(Ladder):
+    """Commands that measure a kernel by itself: nothing is held against it, and it has one form."""
+
+    concurrent: bool = hidden(False)
+    cold: bool = hidden(False)
+    energy: bool = hidden(False)
+    baseline: str = hidden("none")
+    versus: str | None = hidden(None)
+    beta: float = hidden(0.0)
+    peak: bool = hidden(False)
+    remeasure: bool = hidden(False)
+
+    def check_single(self, does: str) -> None:
+        """Raises `UsageError` where ``auto`` or a grid is asked for; `does` is the command in a few words."""
+        if ladder.AUTO in self.named:
+            raise UsageError("auto takes another kernel for each problem: name the kernel with --kernel")
+        axes = self.axes
+        if max(len(axes.maths), len(axes.threads), *map(len, axes.grid.values()), 1) > 1:
+            raise UsageError(f"{does}: --param, --math and --threads take one value each")
+
+
+@dataclass(frozen=True, kw_only=True)
+class BestShape(Single):
     """Search the m, n and k of the highest rate: what a device can reach at most.
 
     What others publish as "maximum achievable matmul FLOPS". Squares first, then whatever neighbour is
@@ -846,9 +851,9 @@ class BestShape(Ladder):
     min: int | None = option("The least m, n and k.  [default: 1024 on a card, else 256]", SIZE)
     max: int = option("The largest.", SIZE, 16384)
     step: int | None = option("They are multiples of this.  [default: 128 on a GPU, else 32]", SIZE)
-    m: int | None = option("Rows of A and C, if they are to stay as they are.", SIZE, flags=("-m",))
-    n: int | None = option("Columns of B and C, likewise.", SIZE, flags=("-n",))
-    k: int | None = option("Columns of A and rows of B, likewise.", SIZE, flags=("-k",))
+    m: int | None = option("Rows of op(A) and of C, if they are to stay as they are.", SIZE, flags=("-m",))
+    n: int | None = option("Columns of op(B) and of C, likewise.", SIZE, flags=("-n",))
+    k: int | None = option("Columns of op(A) and rows of op(B), likewise.", SIZE, flags=("-k",))
     dtype: str | None = option(
         f"{', '.join(GEMM_DTYPES)} (int8); several with commas.",
         default="float",
@@ -856,16 +861,8 @@ class BestShape(Ladder):
         names=names.DTYPES,
     )
     format: str = option(FORMAT, Choice(RUN_FORMATS), "table", shell=True, metavar="FORMAT")
-    concurrent: bool = hidden(False)
-    cold: bool = hidden(False)
-    energy: bool = hidden(False)
-    baseline: str = hidden("none")
-    versus: str | None = hidden(None)
     alpha: float = hidden(1.0)
-    beta: float = hidden(0.0)
     scope: str | None = hidden("device")
-    peak: bool = hidden(False)
-    remeasure: bool = hidden(False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -873,11 +870,7 @@ class BestShape(Ladder):
             raise UsageError(f"--min {self.min} is more than --max {self.max}")
         if (self.step or 1) > self.max:
             raise UsageError(f"--step {self.step} is more than --max {self.max}: there is no such length")
-        if ladder.AUTO in self.named:
-            raise UsageError("auto takes another kernel for each problem: name the kernel with --kernel")
-        axes = self.axes
-        if max(len(axes.maths), len(axes.threads), *map(len, axes.grid.values()), 1) > 1:
-            raise UsageError("best-shape searches shapes: --param, --math and --threads take one value each")
+        self.check_single("best-shape searches shapes")
 
     @property
     def policy(self) -> Policy:
@@ -916,7 +909,7 @@ def first_able(plan: Plan, optional: Collection[str]) -> Plan:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Protocols(Ladder):
+class Protocols(Single):
     """Measure one kernel as other tools do: why a figure is lower than theirs.
 
     One kernel, or a library, at one problem, by gemmbench's own protocol, by that with one thing changed
@@ -940,9 +933,9 @@ class Protocols(Ladder):
         metavar="NAMES",
     )
     rounds: int = option("How often each protocol is taken in turn.", SIZE, 5)
-    m: int = option("Rows of A and C.", SIZE, _DEFAULT_SIZE, flags=("-m", "--size"))
-    n: int | None = option("Columns of B and C.  [default: m]", SIZE, flags=("-n",))
-    k: int | None = option("Columns of A, rows of B.  [default: m]", SIZE, flags=("-k",))
+    m: int = option("Rows of op(A) and of C.", SIZE, _DEFAULT_SIZE, flags=("-m", "--size"))
+    n: int | None = option("Columns of op(B) and of C.  [default: m]", SIZE, flags=("-n",))
+    k: int | None = option("Columns of op(A), rows of op(B).  [default: m]", SIZE, flags=("-k",))
     budget: float | None = option(
         "Sampling time of gemmbench's own protocol, and of those with one thing changed, in each round.  "
         "[default: 0.5]",
@@ -954,16 +947,8 @@ class Protocols(Ladder):
         "Say what every protocol does and where it is described, and measure nothing.", shell=True
     )
     format: str = option(FORMAT, Choice(RUN_FORMATS), "table", shell=True, metavar="FORMAT")
-    concurrent: bool = hidden(False)
-    cold: bool = hidden(False)
     state: State = hidden("settled")
-    energy: bool = hidden(False)
-    baseline: str = hidden("none")
-    versus: str | None = hidden(None)
-    beta: float = hidden(0.0)
     scope: str | None = hidden(None)
-    peak: bool = hidden(False)
-    remeasure: bool = hidden(False)
 
     @cached_property
     def variants(self) -> tuple[Variant, ...]:
@@ -977,15 +962,9 @@ class Protocols(Ladder):
             return
         if len(self.variants) != 1 and (self.own or self.kernels != "best"):
             raise UsageError(f"protocols measures one kernel: --kernel names {len(self.variants)}")
-        if self.kernels == ladder.AUTO:
-            raise UsageError("auto takes another kernel for each problem: name the kernel with --kernel")
         if len(self.dtypes) != 1:
             raise UsageError("protocols measures one data type: --dtype names several")
-        axes = self.axes
-        if max(len(axes.maths), len(axes.threads), *map(len, axes.grid.values()), 1) > 1:
-            raise UsageError(
-                "protocols measures one kernel: --param, --math and --threads take one value each"
-            )
+        self.check_single("protocols measures one kernel")
 
     @cached_property
     def names(self) -> tuple[str, ...]:

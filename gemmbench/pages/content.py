@@ -1,15 +1,20 @@
-"""What a report says: which runs belong together, the conclusions, the tables and charts of each."""
+"""What a report says: which runs belong together, conclusions, tables and charts of each; and its HTML."""
 
 from __future__ import annotations
 
+import base64
+import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Literal
 
 import matplotlib
+from jinja2 import Environment
+from markupsafe import Markup
 from matplotlib.figure import Figure
 
-from gemmbench import chart_views, views
+from gemmbench import __version__, chart_views, views
 from gemmbench.charts import pane, svg
 from gemmbench.ladder import families, order_of
 from gemmbench.model import units
@@ -18,7 +23,7 @@ from gemmbench.model.row import FAILED, Row, moment
 from gemmbench.model.run_file import Run, is_tuning
 from gemmbench.model.units import clean
 from gemmbench.pages import facts
-from gemmbench.regress import baseline, chart, compare_table, history_table
+from gemmbench.regress import baseline, chart, compare_table
 from gemmbench.regress import compare as comparing
 from gemmbench.regress import fleet as fleets
 from gemmbench.regress import history as histories
@@ -26,9 +31,9 @@ from gemmbench.regress.baseline import Rules
 from gemmbench.regress.compare import Comparison
 from gemmbench.report import conditions, notes
 from gemmbench.report.progress import row_label
-from gemmbench.report.table import Note, Sheet
-from gemmbench.stats import panels, rates, side_by_side
-from gemmbench.suite.together_table import alone
+from gemmbench.report.table import Cell, Note, Sheet
+from gemmbench.stats import panels, rates
+from gemmbench.suite.together import alone
 
 _ALIKE = 0.8  # of the cases of two runs of one plan, those that both have
 _SERIES = 3  # runs of one plan, from which on they are a history or a fleet
@@ -120,7 +125,7 @@ def page(runs: Sequence[Run], wanted: Wanted | None = None) -> Page:
     wanted = wanted or Wanted()
     names = dict(zip(map(id, runs), facts.names_of(runs), strict=True))
     draw = _Draw(wanted, svg.Shared())
-    sides = side_by_side.sides(map(alone, runs))
+    sides = panels.sides(map(alone, runs))
     statements: list[Statement] = []
     parts: list[Part] = []
     if len(sides) > 1:
@@ -252,7 +257,7 @@ def _together(
         return
     followed = histories.history(group.runs, wanted.rules) if group.sort == "series" else None
     if followed:
-        sheets = history_table.sheets(followed, every=True)
+        sheets = histories.sheets(followed, every=True)
         said = [note for sheet in sheets for note in sheet.notes if note.style == "bold"]
         charts = draw(lambda: chart.tracks(followed), "the row over the runs")
         lead = f"{len(own)} runs of the same cases: {', '.join(own)}. The tables below are of the last."
@@ -349,7 +354,7 @@ def _fastest(run: Run, lenders: Sequence[Run]) -> Iterator[Note]:
 
 def _peaks(run: Run) -> Iterator[Note]:
     """What a run of probes alone says of its devices."""
-    for side in side_by_side.sides([run]):
+    for side in panels.sides([run]):
         texts = [f"{name} {text}" for name, text in facts.abilities(side)]
         if texts:
             yield Note("Measured peaks", f"{'; '.join(texts)}.", "bold")
@@ -404,3 +409,52 @@ class _Draw:
     def _chart(self, figure: Figure, idea: str) -> Chart:
         title = " ".join(figure.axes[0].get_title(loc="left").split())
         return Chart(svg.to_svg(figure, self.shared, f"{title}. {idea}"), idea)
+
+
+_WORDY = 28  # letters, from which on a cell may be broken over lines
+_MOST = 300  # rows of a table that are HTML: a browser takes seconds to read thousands
+
+
+def html(runs: Sequence[Run], wanted: Wanted | None = None) -> str:
+    """A report of runs; equal runs give an equal page.
+
+    The page fetches nothing, and its own policy forbids it: no script but the one with this hash is run.
+
+    Raises:
+        RunFileError: a run of a series does not say when it started.
+    """
+    script = _file("report.js")
+    environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    return environment.from_string(_file("report.html")).render(
+        page=page(runs, wanted),
+        css=_file("report.css"),
+        script=script,
+        digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+        version=__version__,
+        looks=_looks,
+        rest=_rest,
+        most=_MOST,
+    )
+
+
+def _file(name: str) -> str:
+    return Path(__file__).with_name(name).read_text(encoding="utf-8")
+
+
+def _looks(cell: Cell, is_left: bool = False) -> Markup:
+    """The class of a cell as an attribute, if it has any."""
+    names = " ".join(["l", *_classes(cell)] if is_left else _classes(cell))
+    return Markup(' class="{}"').format(names) if names else Markup("")
+
+
+def _classes(cell: Cell) -> list[str]:
+    names = ["best"] if cell.best else cell.style.split()
+    return [*names, "w"] if len(cell.text) > _WORDY else names
+
+
+def _rest(sheet: Sheet) -> list[list[str | list[str]]]:
+    """The rows of a table that are no HTML: a text for each cell, or text and classes."""
+    return [
+        [[cell.plain, " ".join(names)] if (names := _classes(cell)) else cell.plain for cell in row]
+        for row in sheet.rows[_MOST:]
+    ]

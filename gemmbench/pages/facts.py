@@ -14,9 +14,9 @@ from gemmbench.model.device import driver_name
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean
 from gemmbench.report.table import NOTHING, Cell, Note, Sheet
-from gemmbench.stats import rates, side_by_side
+from gemmbench.stats import panels, rates
 from gemmbench.stats.intervals import Interval
-from gemmbench.stats.side_by_side import Contest, Entry, Side
+from gemmbench.stats.panels import Contest, Entry, Side
 
 
 def names_of(runs: Sequence[Run]) -> list[str]:
@@ -61,9 +61,9 @@ def short_names(sides: Sequence[Side]) -> list[str]:
 
 def beside(sides: Sequence[Side], order: Sequence[str]) -> tuple[list[Note], list[Sheet]]:
     """What is said of several devices, and their tables: fastest variants, equal variants, peaks."""
-    fastest = side_by_side.fastest(sides)
-    equal, abilities = side_by_side.variants(sides, order), side_by_side.abilities(sides)
-    names, scope = short_names(sides), side_by_side.scope_of(sides)
+    fastest = panels.fastest(sides)
+    equal, abilities = panels.variants(sides, order), panels.abilities(sides)
+    names, scope = short_names(sides), panels.scope_of(sides)
     over = f"ratio: times the rate of {names[-1]}, with the 95 % interval of these samples"
     gemms, medians = f"GFLOPS, {scope} scope; {over}", f"{over}, of medians"
     tables = [
@@ -89,7 +89,7 @@ def _sentence(
     fastest: Sequence[Contest], abilities: Sequence[Contest], names: Sequence[str], side: int, scope: str
 ) -> str:
     parts = []
-    if mean := side_by_side.mean_ratio(fastest, side):
+    if mean := panels.mean_ratio(fastest, side):
         times, least, most, count = mean
         largest = [each for each in fastest if each.ratio(side)][-1]
         last, other = largest.entries[-1], largest.entries[side]
@@ -135,7 +135,7 @@ def _gflops(entry: Entry) -> str:
 
 def abilities(side: Side) -> Iterator[tuple[str, str]]:
     """What one device can do: the name of each ability, and the figure."""
-    for (name, dtype), entry in side_by_side.abilities_of(side).items():
+    for (name, dtype), entry in panels.abilities_of(side).items():
         yield f"{dtype} {name}".strip(), _ability(entry)
 
 

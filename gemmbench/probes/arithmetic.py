@@ -6,10 +6,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
-from gemmbench.model import instructions
+from gemmbench.model import dtypes
 from gemmbench.model.device import DeviceFacts
-from gemmbench.model.dtypes import DEVICE_DTYPES, DTYPES
-from gemmbench.model.instructions import Capability, Instruction, InstructionFamily, lacks_capability
+from gemmbench.model.dtypes import (
+    DEVICE_DTYPES,
+    DTYPES,
+    Capability,
+    Instruction,
+    InstructionFamily,
+    lacks_capability,
+)
 from gemmbench.model.kernel_files import fingerprint
 from gemmbench.model.row import Parameters, RanOn
 
@@ -338,7 +344,7 @@ class MatrixProbe:
 
 
 MMA = MatrixProbe(
-    family=instructions.MMA,
+    family=dtypes.MMA,
     idea="tensor cores by mma.sync: a warp multiplies tiles that it holds in registers",
     file="peak/mma.cl",
     warps=1,
@@ -350,7 +356,7 @@ MMA = MatrixProbe(
 )
 
 WGMMA = MatrixProbe(
-    family=instructions.WGMMA,
+    family=dtypes.WGMMA,
     idea="Hopper's tensor cores: four warps multiply tiles that lie in local memory",
     file="peak/wgmma.cl",
     warps=4,

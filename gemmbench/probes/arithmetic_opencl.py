@@ -28,12 +28,8 @@ _CPU_ITEMS, _GPU_ITEMS = 8 * _CPU_GROUP, 32 * _GPU_GROUP  # for each compute uni
 def in_ptx(built: Built, kernel: str, counted: Mapping[str, int]) -> tuple[str, dict[str, float]]:
     """Whether a kernel's loop has what is counted, where the driver gives its program back as PTX.
 
-    What becomes of it later, when PTX is assembled, is not seen.
-
-    Args:
-        built: its program.
-        kernel: its name.
-        counted: how often a trip must have each instruction (a regular expression).
+    What becomes of it later, when PTX is assembled, is not seen. `counted` says how often a trip must have
+    each instruction (a regular expression).
 
     Returns:
         What is missing, or "", and the number of instructions seen, as ``in_ptx``.

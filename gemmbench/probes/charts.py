@@ -18,8 +18,8 @@ from gemmbench.model import units
 from gemmbench.model.dtypes import DTYPES
 from gemmbench.model.row import Row
 from gemmbench.model.run_file import Run
-from gemmbench.model.units import clean
-from gemmbench.report.sample import sample
+from gemmbench.model.units import by_key, clean
+from gemmbench.report.progress import sample
 from gemmbench.stats import intervals
 from gemmbench.stats import rates as derive
 
@@ -64,9 +64,10 @@ def peak(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
 
 def _groups(rows: Sequence[Row]) -> list[Group]:
     """Floating-point types before integers; apart from that as they were measured."""
-    groups: dict[tuple[str, str], list[Row]] = {}
-    for row in sorted(rows, key=lambda row: not DTYPES[row.dtype].is_float):
-        groups.setdefault((row.dtype, row.variant), []).append(row)
+    groups = by_key(
+        ((row.dtype, row.variant), row)
+        for row in sorted(rows, key=lambda row: not DTYPES[row.dtype].is_float)
+    )
     return [
         Group(
             dtype if probe == _PLAIN else f"{dtype} {clean(probe)}",
@@ -227,10 +228,7 @@ def _instructions(axes: Axes, run: Run, groups: Sequence[Group], title: str, abo
         below,
         tuple((name, pane.COLOURS[n % len(pane.COLOURS)]) for n, name in enumerate(kinds) if name),
     )
-    lacking: dict[str, list[str]] = {}
-    for group in groups:
-        if not group.measured:
-            lacking.setdefault(group.rows[0].status, []).append(group.name)
+    lacking = by_key((group.rows[0].status, group.name) for group in groups if not group.measured)
     pane.footnote(
         axes, [f"Not measured: {', '.join(names)} ({status})." for status, names in lacking.items()]
     )

@@ -174,11 +174,7 @@ class Bench:
 def timed(queue: Any, enqueue: Enqueue, count: int = 1, span: Span | None = None) -> Batch:
     """Launch so many times back to back and wait; event seconds of one launch.
 
-    Args:
-        queue: of the device.
-        enqueue: one launch.
-        count: how many.
-        span: counts the device's cycles from before the first to after the last.
+    A span counts the device's cycles from before the first to after the last.
     """
     if span:
         queue.finish()
@@ -298,13 +294,7 @@ class Sets:
         )
 
     def wrong_words(self, buffer: Any, elements: int, expected: Callable[[int, int], ReferenceArray]) -> str:
-        """How a buffer differs from what the host expects, in evenly spread slices; "" if it does not.
-
-        Args:
-            buffer: words.
-            elements: how many.
-            expected: words from a position on.
-        """
+        """How a buffer differs from what the host expects, in evenly spread slices; "" if it does not."""
         length = min(elements, _SLICE_ELEMENTS)
         for first in np.unique(np.linspace(0, elements - length, _SLICES).astype(np.int64)):
             right = self.read(buffer, int(first), length) == expected(int(first), length).view(_WORD)

@@ -12,11 +12,10 @@ import numpy as np
 from gemmbench.measure.energy import measure_energy
 from gemmbench.measure.sampling import Metered, Sampled, Window, alone
 from gemmbench.model.case import Case, Policy, Staged
-from gemmbench.model.conditions import Conditions, joined
-from gemmbench.model.device import DeviceFacts
+from gemmbench.model.device import Conditions, DeviceFacts, joined
 from gemmbench.model.instrument import Batch, Handle, Instrument, NotMeasuredError
 from gemmbench.model.row import Parameters, Row, Scope, Work
-from gemmbench.model.units import MIB
+from gemmbench.model.units import MIB, by_key
 from gemmbench.probes import PROBES, integrity
 from gemmbench.probes.arithmetic import CHAINS, MIXED, UNROLLS, ChainProbe, Form, MatrixProbe, kernels_in
 from gemmbench.probes.integrity import ARITHMETIC, MATRIX, MEMORY, Evidence, Unit, beside_ceiling
@@ -110,12 +109,7 @@ def measured(
 ) -> Stages:
     """Race, check and sample a case, yielding its stages.
 
-    Args:
-        instrument: that does it.
-        case: of a probe.
-        device: that it runs on.
-        policy: budget, precision, least number of batches.
-        known: what earlier rows have shown; None: those of this instrument.
+    `known` is what earlier rows have shown; None: those of this instrument.
 
     Raises:
         NotMeasuredError: there is no rate, and why.
@@ -310,9 +304,9 @@ def race_chains(race: Race, probe: ChainProbe, device: DeviceFacts, dtype: str) 
     winner = form_of(race.ranked()[0])
     if winner is not form:
         enter(winner, first, [count for count in CHAINS if count not in favourites])
-    close: dict[str, list[int]] = {}
-    for entry in race.close_to_best(_MARGIN):
-        close.setdefault(str(entry.choice["form"]), []).append(int(entry.choice["chains"]))
+    close = by_key(
+        (str(entry.choice["form"]), int(entry.choice["chains"])) for entry in race.close_to_best(_MARGIN)
+    )
     for unroll in others:
         for form in forms:
             if form.name in close:

@@ -115,13 +115,7 @@ def ways(bench: str, device: DeviceFacts) -> tuple[Way, ...]:
 
 
 def candidates(probe: MemoryProbe, device: DeviceFacts, parameters: Parameters) -> tuple[Parameters, ...]:
-    """What is raced for a row: ways to share the work, and vector widths where those are raced too.
-
-    Args:
-        probe: of the row.
-        device: that it runs on.
-        parameters: of the row.
-    """
+    """What is raced for a row: ways to share the work, and vector widths where those are raced too."""
     if probe.kind == "latency":
         return ({},)
     if probe.kind == "transfer":
@@ -146,19 +140,16 @@ def candidates(probe: MemoryProbe, device: DeviceFacts, parameters: Parameters) 
 # --- the probes ---------------------------------------------------------------------------------------------
 
 
-def _global(name: str, idea: str, loads: int, stores: int) -> MemoryProbe:
-    kernel = name.replace("-", "_")
-    return MemoryProbe(
-        name,
-        "bandwidth",
-        "global",
-        idea,
-        "memory/global.cl",
-        kernel,
-        loads=loads,
-        stores=stores,
-        widths=WIDTHS,
-    )
+def _bandwidth(
+    name: str, bench: Bench, idea: str, loads: int = 1, stores: int = 0, widths: tuple[int, ...] = WIDTHS
+) -> MemoryProbe:
+    """A probe whose kernel has its name, in the file of its bench."""
+    file, kernel = f"memory/{bench.replace('-', '_')}.cl", name.replace("-", "_")
+    return MemoryProbe(name, "bandwidth", bench, idea, file, kernel, (), loads, stores, widths)
+
+
+def _launch(name: str, idea: str, chain: int = 0) -> MemoryProbe:
+    return MemoryProbe(name, "latency", "launch", idea, "memory/empty.cl", "empty", chain=chain)
 
 
 def _image(order: str, idea: str) -> MemoryProbe:
@@ -181,42 +172,26 @@ def _transfer(direction: Direction, way: str, bench: Bench, idea: str) -> Memory
 
 
 PROBES: tuple[MemoryProbe, ...] = (
-    _global("global-read", "every vector of a set past the last-level cache, read once", 1, 0),
-    _global("global-write", "every vector of such a set, written once", 0, 1),
-    _global("global-copy", "one half of such a set copied to the other; both directions count", 1, 1),
-    _global("global-triad", "STREAM's triad a = b + 3 c over three thirds; all three count", 2, 1),
-    MemoryProbe(
-        "local-read",
-        "bandwidth",
-        "local",
-        "local memory, read by work-groups side by side",
-        "memory/local.cl",
-        "local_read",
-        loads=1,
-        widths=WIDTHS,
+    _bandwidth("global-read", "global", "every vector of a set past the last-level cache, read once"),
+    _bandwidth("global-write", "global", "every vector of such a set, written once", 0, 1),
+    _bandwidth(
+        "global-copy", "global", "one half of such a set copied to the other; both directions count", 1, 1
     ),
-    MemoryProbe(
-        "local-copy",
-        "bandwidth",
-        "local",
-        "local memory, copied from one array to another; both directions count",
-        "memory/local.cl",
-        "local_copy",
-        loads=1,
-        stores=1,
-        widths=WIDTHS,
+    _bandwidth(
+        "global-triad", "global", "STREAM's triad a = b + 3 c over three thirds; all three count", 2, 1
+    ),
+    _bandwidth("local-read", "local", "local memory, read by work-groups side by side"),
+    _bandwidth(
+        "local-copy", "local", "local memory, copied from one array to another; both directions count", 1, 1
     ),
     _image("row", "an image of RGBA floats, neighbouring work-items along a row"),
     _image("column", "the same, neighbouring work-items down a column"),
     _image("tile", "the same, neighbouring work-items in tiles of 8 x 8 texels"),
-    MemoryProbe(
+    _bandwidth(
         "working-set",
-        "bandwidth",
         "working-set",
         "every group reads the same set again and again: over the set's size, a step for each cache",
-        "memory/working_set.cl",
-        "working_set",
-        loads=1,
+        widths=(),
     ),
     MemoryProbe(
         "pointer-chase",
@@ -226,37 +201,12 @@ PROBES: tuple[MemoryProbe, ...] = (
         "memory/chase.cl",
         "chase",
     ),
-    MemoryProbe(
-        "launch-dispatch",
-        "latency",
-        "launch",
-        "what enqueueing an empty kernel costs the host, the queue being idle",
-        "memory/empty.cl",
-        "empty",
-    ),
-    MemoryProbe(
-        "launch-start",
-        "latency",
-        "launch",
-        "from QUEUED to START by the device's stamps, which clpeak calls launch latency",
-        "memory/empty.cl",
-        "empty",
-    ),
-    MemoryProbe(
-        "launch-round-trip",
-        "latency",
-        "launch",
-        "an empty kernel enqueued and waited for",
-        "memory/empty.cl",
-        "empty",
-    ),
-    MemoryProbe(
+    _launch("launch-dispatch", "what enqueueing an empty kernel costs the host, the queue being idle"),
+    _launch("launch-start", "from QUEUED to START by the device's stamps, which clpeak calls launch latency"),
+    _launch("launch-round-trip", "an empty kernel enqueued and waited for"),
+    _launch(
         "launch-chain",
-        "latency",
-        "launch",
         "each kernel of a long chain of empty ones, enqueued in one go and waited for at the end",
-        "memory/empty.cl",
-        "empty",
         chain=500,
     ),
     _transfer("up", "pageable", "copy", "from ordinary, page-aligned host memory to a buffer"),

@@ -30,10 +30,7 @@ _BOTH = cl.map_flags.READ | cl.map_flags.WRITE
 class TransferBench:
     """One way to make a transfer: see `measure.instrument.Bench`.
 
-    Args:
-        operands: what is moved.
-        way: its name.
-        transfer: moves everything once; seconds, without what need not be timed.
+    `transfer` moves everything once; seconds, without what need not be timed.
     """
 
     def __init__(self, operands: Copies | Maps, way: str, transfer: Callable[[], float]) -> None:

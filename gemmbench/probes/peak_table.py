@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from gemmbench.model import units
 from gemmbench.model.device import HOST
 from gemmbench.model.dtypes import DTYPES
-from gemmbench.model.row import Row, Status
+from gemmbench.model.row import Row
 from gemmbench.model.run_file import Run
-from gemmbench.model.units import clean, clean_lines
+from gemmbench.model.units import by_key, clean, clean_lines
 from gemmbench.report import notes
 from gemmbench.report.notes import STYLES, WORDS
 from gemmbench.report.table import Cell, Note, Sheet, heading, unbroken
@@ -44,9 +44,7 @@ def _grid_sheet(run: Run, device: int, rows: Sequence[Row], grid: Grid, verbose:
     """
     if any(row.energy.joules for row in rows):
         grid = _with_energy(grid)
-    lines: dict[str, list[Row]] = {}
-    for row in rows:
-        lines.setdefault(grid.name(row), []).append(row)
+    lines = by_key((grid.name(row), row) for row in rows)
     present = {name: members for name, members in lines.items() if not _absent(members)}
     columns = list(dict.fromkeys(grid.column(row) for members in present.values() for row in members))
     if all(name.isdecimal() for name in columns):
@@ -96,10 +94,9 @@ def _with_energy(grid: Grid) -> Grid:
 
 def _energy_notes(rows: Sequence[Row], where: notes.Where) -> list[Note]:
     """Why rows have no joules, where they were asked for; rows of one reason together."""
-    groups: dict[str, list[Row]] = {}
-    for row in rows:
-        if rates.asked_for_energy(row) and row.energy.why:
-            groups.setdefault(clean(row.energy.why), []).append(row)
+    groups = by_key(
+        (clean(row.energy.why), row) for row in rows if rates.asked_for_energy(row) and row.energy.why
+    )
     every_row = len(groups) == 1 and not any(row.energy.joules for row in rows)
     return [
         Note("energy", why if every_row else f"{notes.places(alike, where)}: {why}", "dim")
@@ -114,9 +111,7 @@ def _absent(rows: Sequence[Row]) -> bool:
 
 def _absences(lines: Mapping[str, Row]) -> list[Note]:
     """Lines that have no figure, those of one reason together."""
-    groups: dict[tuple[Status, str], list[str]] = {}
-    for name, row in lines.items():
-        groups.setdefault((row.status, row.reason), []).append(clean(name))
+    groups = by_key(((row.status, row.reason), clean(name)) for name, row in lines.items())
     return [
         Note(WORDS[status], f"{', '.join(names)}: {clean_lines(reason) or 'no reason given'}", STYLES[status])
         for (status, reason), names in groups.items()
@@ -244,12 +239,7 @@ _MATRIX_CHOICES = ("chains", "unroll", "groups")
 
 
 def sheets(run: Run, verbose: bool = False) -> list[Sheet]:
-    """The tables of each device's arithmetic and matrix units.
-
-    Args:
-        run: the run.
-        verbose: also how every race went, form by form.
-    """
+    """The tables of each device's arithmetic and matrix units; if verbose, how every race went."""
     rows = [row for row in run.rows if row.kind == "peak"]
     tables = []
     for device in sorted({row.device for row in rows}):

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gemmbench.model.dtypes import DTYPES, DType, ReferenceArray, decode, encode
-from gemmbench.model.instructions import Instruction
+from gemmbench.model.dtypes import DTYPES, DType, Instruction, ReferenceArray, decode, encode
 
 SEEDS = 4096  # elements of the seed buffer, as in chains.clh
 

@@ -403,10 +403,7 @@ def repetitions(
 ) -> tuple[Repetition, ...]:
     """A run as repetitions: one, unless cases stand in it several times, as in an A/A measurement.
 
-    Args:
-        run: the run.
-        reference: whose devices keys refer to.
-        pairs: see `pairing`.
+    Keys refer to the devices of `reference`; for `pairs` see `pairing`.
     """
     positions = slots(reference, run.header)
     by_repetition: list[dict[RowKey, Row]] = []
@@ -429,14 +426,9 @@ def slots(reference: Header, header: Header) -> tuple[int, ...]:
     rows.
     Devices beyond the reference's have positions of their own.
     """
-    identities = [_identity(device) for device in reference.devices]
-    positions: list[int | None] = []
-    for device in header.devices:
-        name = _identity(device)
-        same = [index for index, other in enumerate(identities) if other == name and index not in positions]
-        positions.append(same[0] if same else None)
-    free = iter([index for index in range(len(identities)) if index not in positions])
-    beyond = iter(range(len(identities), len(identities) + len(positions)))
+    positions, count = exact_positions(header.devices, reference.devices), len(reference.devices)
+    free = iter([index for index in range(count) if index not in positions])
+    beyond = iter(range(count, count + len(positions)))
     return tuple(index if index is not None else next(free, next(beyond)) for index in positions)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 from statistics import median
 from typing import Any
 
@@ -27,7 +28,7 @@ from gemmbench.charts.pane import (
 from gemmbench.model import units
 from gemmbench.model.device import HOST
 from gemmbench.model.row import Row
-from gemmbench.model.units import clean, listed
+from gemmbench.model.units import by_key, clean, listed
 from gemmbench.regress.compare import Comparison, Line
 from gemmbench.regress.compare_table import full_name, sentence
 from gemmbench.regress.history import History, Track
@@ -50,25 +51,21 @@ def ratios(comparison: Comparison) -> list[Pane]:
 
     Where there are more rows than a page holds, those that are the same go first.
     """
-    groups: dict[int, list[Line]] = {}
-    for line in comparison.lines:
-        if line.judgement and line.judgement.low > 0 and line.judgement.high < 1e6:
-            groups.setdefault(line.key[1], []).append(line)
+    groups = by_key(
+        (line.key[1], line)
+        for line in comparison.lines
+        if line.judgement and line.judgement.low > 0 and line.judgement.high < 1e6
+    )
     panes = []
     for device in sorted(groups, key=lambda device: (device == HOST, device)):
         lines = groups[device]
         graver = [line for line in lines if line.verdict != "same"]
         kept = lines if len(lines) <= _MOST else graver[:_MOST]
         if kept:
-            panes.append(_pane(comparison, kept, len(lines) - len(kept)))
+            hidden = len(lines) - len(kept)
+            paint = partial(_paint, comparison=comparison, lines=kept, hidden=hidden)
+            panes.append(Pane(1.7 + _LINE * len(kept), paint))
     return panes
-
-
-def _pane(comparison: Comparison, lines: Sequence[Line], hidden: int) -> Pane:
-    def paint(axes: Axes) -> None:
-        _paint(axes, comparison, lines, hidden)
-
-    return Pane(1.7 + _LINE * len(lines), paint)
 
 
 def _paint(axes: Axes, comparison: Comparison, lines: Sequence[Line], hidden: int) -> None:
@@ -139,15 +136,11 @@ def tracks(history: History) -> list[Pane]:
     """A pane for each row, the changed ones first where there are more than a page holds."""
     ordered = sorted(history.tracks, key=lambda track: (not track.shifts, track.is_steady))
     shown = ordered if len(ordered) > _HISTORY_MOST else list(history.tracks)
-    hidden = len(shown) - _HISTORY_MOST
+    hidden = max(0, len(shown) - _HISTORY_MOST)
     return [
-        _history_pane(history, track, hidden if hidden > 0 and number == 0 else 0)
+        Pane(_HEIGHT, partial(_history_paint, history=history, track=track, hidden=hidden * (number == 0)))
         for number, track in enumerate(shown[:_HISTORY_MOST])
     ]
-
-
-def _history_pane(history: History, track: Track, hidden: int) -> Pane:
-    return Pane(_HEIGHT, lambda axes: _history_paint(axes, history, track, hidden))
 
 
 def _history_paint(axes: Axes, history: History, track: Track, hidden: int) -> None:

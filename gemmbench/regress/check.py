@@ -12,8 +12,7 @@ from gemmbench import UsageError
 from gemmbench.ladder import BASELINES, variant_of
 from gemmbench.measure.child import Maker, Worker
 from gemmbench.model.case import DRIVER, Case, Event, Plan, Policy, Skip, kernels_of
-from gemmbench.model.conditions import State
-from gemmbench.model.device import HOST, DeviceFacts
+from gemmbench.model.device import HOST, DeviceFacts, State
 from gemmbench.model.instrument import NotMeasuredError
 from gemmbench.model.row import FAILED, Row, RowKey
 from gemmbench.model.run_file import Header, Run, RunFile, RunFileError, is_tuning
@@ -33,7 +32,7 @@ from gemmbench.regress.gate import Answer, Settled, Suspect, Wanted
 from gemmbench.stats.rates import measure
 from gemmbench.suite import session
 from gemmbench.suite.plan import OwnKernels, rebuild, select
-from gemmbench.suite.run import Listen, every_device, header_of, user_errors
+from gemmbench.suite.run import Listen, every_device, header_of
 
 
 @dataclass(frozen=True)
@@ -144,7 +143,7 @@ def prepared(request: Request, make_machine: Maker) -> Iterator[Job]:
     policy = request.sampling.policy(basis.header.policy)
     if against is not None:  # two kernels are built and verified
         policy = replace(policy, time_limit_s=2 * policy.time_limit_s)
-    with Worker(make_machine) as worker, user_errors():
+    with Worker(make_machine) as worker:
         all_devices, host = every_device(worker)
         devices, places = _chosen(basis, all_devices, request.device)
         own = request.own

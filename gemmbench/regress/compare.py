@@ -315,16 +315,7 @@ def judged(
     new: Sequence[Measure],
     confidence: float = 0,
 ) -> Line:
-    """A line with the verdict that its figures give.
-
-    Args:
-        basis: the bases and the rules.
-        noise: the floor.
-        line: so far.
-        base: the row's figures in the bases.
-        new: and now.
-        confidence: other than the rules'.
-    """
+    """A line with the verdict that its figures give, at the rules' confidence or another."""
     limits = basis.rules.limits(line.row)
     if confidence:
         limits = replace(limits, confidence=confidence)

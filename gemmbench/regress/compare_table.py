@@ -12,11 +12,12 @@ from rich.console import RenderableType
 from gemmbench.model import units
 from gemmbench.model.device import HOST
 from gemmbench.model.row import Row
-from gemmbench.model.units import clean, clean_lines, listed
+from gemmbench.model.units import by_key, clean, clean_lines, listed
 from gemmbench.regress.compare import Comparison, Line
 from gemmbench.regress.verdict import VERDICTS, Verdict
 from gemmbench.report.notes import places, shape
 from gemmbench.report.table import Cell, Note, Sheet, finite, sheet_markdown, stack
+from gemmbench.stats.rates import problem_fields
 
 if TYPE_CHECKING:
     from junitparser import TestCase
@@ -39,12 +40,7 @@ _MOST_ANNOTATIONS = 10  # that GitHub shows of one step
 
 
 def table(comparison: Comparison, every: bool = False) -> RenderableType:
-    """A table for each device, then the conclusion.
-
-    Args:
-        comparison: what came out.
-        every: also rows that are the same, where there are many.
-    """
+    """A table for each device, then the conclusion; with `every` also many rows that are the same."""
     return stack(sheets(comparison, every))
 
 
@@ -58,9 +54,7 @@ def sheets(comparison: Comparison, every: bool = False) -> list[Sheet]:
     """One table for each device, the remarks and the conclusion below the last."""
     hidden = not every and len(comparison.lines) > _MANY
     names = _names(comparison.lines)
-    groups: dict[int, list[Line]] = {}
-    for line in comparison.lines:
-        groups.setdefault(line.key[1], []).append(line)
+    groups = by_key((line.key[1], line) for line in comparison.lines)
     devices = sorted(groups, key=lambda device: (device == HOST, device))
     every_sheet = (_sheet(comparison, groups[device], names, hidden) for device in devices)
     shown = [sheet for sheet in every_sheet if sheet.rows or sheet.notes]
@@ -164,19 +158,15 @@ def _one_sided(lines: Sequence[Line], names: Mapping[int, str]) -> list[Note]:
 
 def _reasons(lines: Sequence[Line], names: Mapping[int, str]) -> list[Note]:
     """Why rows are broken, inconclusive and so on, those of one reason together."""
-    groups: dict[tuple[Verdict, str], list[Line]] = {}
-    for line in lines:
-        if line.reason:
-            groups.setdefault((line.verdict, clean_lines(line.reason)), []).append(line)
+    groups = by_key(((line.verdict, clean_lines(line.reason)), line) for line in lines if line.reason)
     order = list(VERDICTS)
     notes = []
     for verdict, reason in sorted(groups, key=lambda group: order.index(group[0])):
         where = _places(groups[verdict, reason], names)
         notes.append(Note(verdict, f"{where}: {reason}", STYLES[verdict]))
-    changes: dict[str, list[Line]] = {}
-    for line in lines:
-        if line.resources and line.verdict != "changed":
-            changes.setdefault(clean(line.resources), []).append(line)
+    changes = by_key(
+        (clean(line.resources), line) for line in lines if line.resources and line.verdict != "changed"
+    )
     notes += [
         Note("resources", f"{_places(group, names)}: {text}", "yellow") for text, group in changes.items()
     ]
@@ -239,9 +229,7 @@ def where(row: Row) -> str:
 
 def _names(lines: Sequence[Line]) -> dict[int, str]:
     """Each line's place, with its parameters where variant and size alone do not tell it from another."""
-    alike: dict[tuple[object, ...], list[Line]] = {}
-    for line in lines:
-        alike.setdefault((line.key[1], line.row.title, line.row.dtype, where(line.row)), []).append(line)
+    alike = by_key(((line.key[1], line.row.title, line.row.dtype, where(line.row)), line) for line in lines)
     names = {}
     for (*_, size), group in alike.items():
         for line in group:
@@ -306,8 +294,7 @@ def _dumped(value: object) -> str:
 
 
 def _flat(line: Line) -> dict[str, object]:
-    row, judgement = line.row, line.judgement
-    problem, reference = row.problem, line.reference
+    row, judgement, reference = line.row, line.judgement, line.reference
     return {
         "kind": row.kind,
         "variant": row.variant,
@@ -315,21 +302,12 @@ def _flat(line: Line) -> dict[str, object]:
         "device": line.device,
         "parameters": row.case_parameters,
         "label": row.label,
-        "m": problem.m if problem else None,
-        "n": problem.n if problem else None,
-        "k": problem.k if problem else None,
-        "trans_a": bool(problem.trans_a) if problem else None,
-        "trans_b": bool(problem.trans_b) if problem else None,
-        "alpha": problem.alpha if problem else None,
-        "beta": problem.beta if problem else None,
+        **problem_fields(row.problem, "m", "n", "k", "trans_a", "trans_b", "alpha", "beta"),
         "verdict": line.verdict,
         "reason": line.reason,
         "resources": line.resources,
         "threshold": line.threshold or None,
-        "ratio": judgement.ratio if judgement else None,
-        "low": judgement.low if judgement else None,
-        "high": judgement.high if judgement else None,
-        "floor": judgement.floor if judgement else None,
+        **{name: getattr(judgement, name, None) for name in ("ratio", "low", "high", "floor")},
         "resolution": line.resolution,
         "base_s": line.base_s if reference is None else None,
         "new_s": line.new_s if reference is None else None,
@@ -344,12 +322,8 @@ def _flat(line: Line) -> dict[str, object]:
 def to_github(comparison: Comparison, strict: bool = False, missing_fails: bool = False) -> str:
     """Workflow commands: an error for each regression, warnings for what is open or missing, a notice.
 
-    GitHub shows ten of a kind for a step: what is beyond them is counted in the last.
-
-    Args:
-        comparison: what came out.
-        strict: inconclusive rows are errors, too.
-        missing_fails: rows that were not compared are.
+    GitHub shows ten of a kind for a step: what is beyond them is counted in the last. With `strict`
+    inconclusive rows are errors, with `missing_fails` those that were not compared.
     """
     errors = [line for line in comparison.lines if line.fails]
     errors += [line for line in comparison.lines if strict and line.open]
@@ -389,10 +363,7 @@ _ILLEGAL = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 def to_junit(comparison: Comparison, strict: bool = False, missing_fails: bool = False) -> str:
     """A test for each row: failed, skipped (nothing could be said), or passed.
 
-    Args:
-        comparison: what came out.
-        strict: inconclusive rows fail.
-        missing_fails: rows that were not compared fail.
+    With `strict` inconclusive rows fail, with `missing_fails` those that were not compared.
     """
     from junitparser import JUnitXml, TestSuite  # a tenth of a second, of which no other command has any use
 

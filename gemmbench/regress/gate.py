@@ -96,14 +96,11 @@ def settle(
 ) -> Steps:
     """Measure suspects again, round by round, each between two measurements of its control.
 
+    `spent` says whether the time is over, and is asked before each row; after `most_rounds` what is open
+    remains so.
+
     Yields:
         What it wants measured; send its figure, or why there is none: see `Answer`.
-
-    Args:
-        suspects: the rows.
-        noise: the floor that was known before.
-        spent: whether the time is over; asked before each row.
-        most_rounds: after so many, what is open remains so.
 
     Returns:
         What became of each suspect, in their order.
@@ -166,12 +163,6 @@ def decide(
 
     In plain mode a verdict stands if the control may be as fast as it was, or if the row's ratio to the
     control says the same; otherwise the machine itself has changed, and the verdict is inconclusive.
-
-    Args:
-        suspect: the row.
-        new: its fresh figures.
-        beside: the control's, one for each.
-        noise: the floor.
     """
     if not new:
         return None

@@ -178,12 +178,6 @@ class Noise:
         A job has as many chances of a false alarm as rows: each has its share of the 2 % (Sidak). What is
         known of the row by its repetitions counts as far as the recordings bear it out: there, a row that was
         quiet in five runs may be four times as slow in the next.
-
-        Args:
-            key: the row's.
-            base: figures of the base.
-            new: new figures.
-            spread: of the row.
         """
         level = (1 - JOB) ** (1 / max(len(self.recorded), 1))
         own = student(2 * level - 1, spread.freedom) * spread.deviation * math.sqrt(1 / base + 1 / new)
@@ -386,13 +380,7 @@ def conclude(
 ) -> Judgement:
     """`judge`, but `slower`, which fails a job, only beyond what unchanged rows of such a job do.
 
-    Args:
-        base: as of `judge`.
-        new: likewise.
-        spread: likewise.
-        limits: likewise.
-        noise: the floor of all rows.
-        key: the row's.
+    Arguments as of `judge`; `noise` is the floor of all rows, `key` the row's.
     """
     usual = judge(base, new, spread, limits)
     if is_exact(base):
@@ -436,14 +424,7 @@ def resolution(
 ) -> float:
     """The smallest slowdown that a job like this one finds with a probability of 95 %, as a fraction.
 
-    Args:
-        base: as of `judge`.
-        new: likewise.
-        spread: likewise.
-        limits: likewise.
-        noise: the floor of all rows.
-        key: the row's.
-        rounds: how often the row would have been measured again, had it been suspicious.
+    Arguments as of `conclude`; in `rounds` the row would have been measured again, had it been suspicious.
     """
     count = max(len(new), rounds)
     if is_exact(base):
@@ -458,13 +439,7 @@ def resolution(
 def unseen(base: int, new: int, spread: Spread, confidence: float, noise: Noise, key: Hashable) -> float:
     """How far beyond the threshold a row must lie to be called `slower` 19 times in 20; a logarithm.
 
-    Args:
-        base: figures of the base.
-        new: new figures.
-        spread: the row's.
-        confidence: of the interval.
-        noise: the floor of all rows.
-        key: the row's.
+    `base` and `new` are numbers of figures, `confidence` is of the interval.
     """
     half = student(confidence, spread.freedom) * spread.deviation * math.sqrt(1 / base + 1 / new)
     return max(noise.margin(key, base, new, spread), half) + noise.hidden(key, base, new, spread)
@@ -585,9 +560,7 @@ def parse(text: float | str) -> float:
 def load(path: Path, default: float | None = None) -> Thresholds:
     """Read a file of thresholds.
 
-    Args:
-        path: the file.
-        default: goes before the file's own.
+    `default` goes before the file's own.
 
     Raises:
         ThresholdError: it cannot be read, is no TOML, or a value cannot be taken; the message names file and

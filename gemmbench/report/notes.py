@@ -12,7 +12,7 @@ from gemmbench.model.device import HOST
 from gemmbench.model.instrument import is_too_slow
 from gemmbench.model.row import CHAIN, THREADS, Parameters, Row, Status, titled
 from gemmbench.model.run_file import Run
-from gemmbench.model.units import clean, clean_lines, listed
+from gemmbench.model.units import by_key, clean, clean_lines, listed
 from gemmbench.report.table import Cell, Note
 from gemmbench.stats import rates
 from gemmbench.stats.conditions import disturbed
@@ -100,10 +100,7 @@ def unsuited(run: Run, rows: Iterable[Row]) -> dict[str, str]:
     Returns:
         ``this device``, or the data types, by variant.
     """
-    kernels: dict[str, list[Row]] = {}
-    for row in rows:
-        if row.variant in LADDER and row.device != HOST:
-            kernels.setdefault(row.variant, []).append(row)
+    kernels = by_key((row.variant, row) for row in rows if row.variant in LADDER and row.device != HOST)
     idle = {
         name: _not_for(run, own_rows)
         for name, own_rows in kernels.items()
@@ -186,10 +183,9 @@ def same_kernel(rows: Iterable[Row], where: Where) -> list[Note]:
 
 def disturbances(run: Run, rows: Iterable[Row], where: Where) -> list[Note]:
     """Rows that something disturbed, alike ones together; `marked` marks them in the table."""
-    groups: dict[str, list[tuple[str, Row]]] = {}
-    for row in rows:
-        for reason in disturbed(run, row):
-            groups.setdefault(re.sub(r"[\d.,]+", "", reason), []).append((reason, row))
+    groups = by_key(
+        (re.sub(r"[\d.,]+", "", reason), (reason, row)) for row in rows for reason in disturbed(run, row)
+    )
     notes = []
     for alike in groups.values():
         worst = max((reason for reason, _ in alike), key=_size)
@@ -214,10 +210,7 @@ def remarks(rows: Iterable[Row], where: Where, each: str = "size") -> list[Note]
     """What the rows say themselves, equal remarks together."""
     rows = tuple(rows)
     every = len(set(map(where, rows)))
-    groups: dict[str, list[Row]] = {}
-    for row in rows:
-        for note in row.notes:
-            groups.setdefault(clean_lines(note), []).append(row)
+    groups = by_key((clean_lines(note), row) for row in rows for note in row.notes)
     notes = [
         Note("note", f"{places(alike, where, every, each)}: {note}", "dim") for note, alike in groups.items()
     ]
@@ -228,10 +221,9 @@ def choices(rows: Iterable[Row], where: Where, each: str = "size") -> list[Note]
     """What `auto` took and where, in a line; arguments as of `remarks`."""
     rows = tuple(rows)
     every = len(set(map(where, rows)))
-    groups: dict[str, list[str]] = {}
-    for row in rows:
-        if row.variant == AUTO and row.choice:
-            groups.setdefault(clean(rates.what_ran(row)), []).append(where(row))
+    groups = by_key(
+        (clean(rates.what_ran(row)), where(row)) for row in rows if row.variant == AUTO and row.choice
+    )
     parts = [
         f"{variant} at {f'every {each}' if every > 1 and len(labels) == every else ', '.join(labels)}"
         for variant, labels in groups.items()
@@ -365,9 +357,7 @@ def places(rows: Sequence[Row], where: Where, every: int = 0, each: str = "size"
             words, _, last = where(row).rpartition(" ")
             alike.setdefault(words, []).append(last)
         return "; ".join(f"{words} {', '.join(last)}".strip() for words, last in alike.items())
-    groups: dict[str, list[str]] = {}
-    for row in rows:
-        groups.setdefault(clean(row.title), []).append(where(row))
+    groups = by_key((clean(row.title), where(row)) for row in rows)
     by_place: dict[str, list[str]] = {}
     for series, labels in groups.items():
         text = (
@@ -379,9 +369,7 @@ def places(rows: Sequence[Row], where: Where, every: int = 0, each: str = "size"
 
 def _counted(names: Sequence[str]) -> list[str]:
     """Series by name, but a number for the many combinations of a grid."""
-    kernels: dict[str, list[str]] = {}
-    for name in names:
-        kernels.setdefault(name.partition(" ")[0], []).append(name)
+    kernels = by_key((name.partition(" ")[0], name) for name in names)
     parts = []
     for kernel, several in kernels.items():
         parts += several if len(several) <= _FEW_NAMES else [f"{len(several)} combinations of {kernel}"]

@@ -1,4 +1,4 @@
-"""What is running, how many cases are left, and for how long: on stderr, and only for people."""
+"""What is running, how many cases are left, and for how long: on stderr, for people; a row in a sentence."""
 
 from __future__ import annotations
 
@@ -14,9 +14,12 @@ from rich.text import Text
 from gemmbench.model import units
 from gemmbench.model.case import Event, Finished, Planned, Staged, Started
 from gemmbench.model.row import Row
+from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean
 from gemmbench.report import notes
+from gemmbench.report.notes import FEW, WORDS
 from gemmbench.stats import rates
+from gemmbench.stats.conditions import disturbed
 
 _Self = TypeVar("_Self", bound="Bar")
 
@@ -24,11 +27,7 @@ _Self = TypeVar("_Self", bound="Bar")
 class Bar:
     """A bar that follows events; nothing at all where stderr is not a terminal.
 
-    Args:
-        console: rich's console on stderr.
-        quiet: say nothing, whatever happens.
-        verbose: from 1 on, a line for everything that is finished, terminal or not.
-        clock: seconds, for the time left.
+    From `verbose` 1 on, a line for everything that is finished, terminal or not.
     """
 
     def __init__(
@@ -177,3 +176,36 @@ def row_label(row: Row) -> str:
     elif row.kind == "latency":
         return clean(row.variant)
     return f"{clean(row.title)} {where}"
+
+
+def sample(run: Run, row: Row, scope: str = "kernel") -> str:
+    """What was measured: rate, time, interval, number of batches, and what is wrong with it.
+
+    A GEMM's rate is shown in the scope, or in the next wider one that it has.
+    """
+    label = " ".join(filter(None, (clean(row.label), row_label(row))))
+    if row.status != "ok":
+        return f"{label}: {WORDS[row.status]}, {clean(row.reason) or 'no reason given'}"
+    shown = rates.shown_samples(row, scope) if row.kind == "gemm" else rates.finest_scope(row) or ""
+    times = rates.summary(row, shown)
+    parts = [*_rate(row, shown)]
+    if times is not None:
+        between = FEW if times.is_few else f"{units.seconds(times.low)} to {units.seconds(times.high)}"
+        parts.append(f"median {units.seconds(times.median)} ({between}), best {units.seconds(times.minimum)}")
+        parts.append(f"{times.n} batches of {row.samples[shown].batch}, {clean(shown)} scope")
+    fraction = rates.peak_fraction(run, row, scope) if row.kind == "gemm" else None
+    parts += [f"{units.percent(fraction)} of peak"] if fraction is not None else []
+    parts += [f"verified: {row.check.verdict}"] if row.check.verdict != "none" else []
+    parts += [f"disturbed: {reason}" for reason in disturbed(run, row)]
+    return f"{label}: {'; '.join(parts)}"
+
+
+def _rate(row: Row, scope: str) -> list[str]:
+    if row.kind == "gemm":
+        reached = rates.rate(row, scope)
+        return [units.rate(reached.median, rates.is_integer(row.dtype))] if reached else []
+    if row.kind == "peak":
+        best = rates.rate(row, scope)
+        return [f"best {units.rate(best.best, rates.is_integer(row.dtype))}"] if best else []
+    moved = rates.byte_rate(row)
+    return [f"best {units.number(moved.best / units.GIGA)} GB/s"] if moved else []

@@ -337,10 +337,7 @@ def catalogue(
 ) -> list[RenderableType]:
     """Every entry in a line, in the order given, by family.
 
-    Args:
-        entries: the entries.
-        families: the heading of each.
-        figures: what stands beside the names, by name; nothing at all if this is empty.
+    `families` are headings, `figures` what stands beside the names; nothing at all if that is empty.
     """
     parts: list[RenderableType] = []
     widths = [max((len(entry.name) for entry in entries), default=0) + 2]

@@ -85,12 +85,7 @@ def ceiling(device: DeviceFacts, dtype: str, matrix: bool = False) -> Ceiling | 
     """The ceiling of multiply-adds; None where the driver does not tell enough.
 
     OpenCL tells neither the lanes of a processor nor the clock of its memory: vendors' own queries do, and
-    there are such for NVIDIA's arithmetic units alone.
-
-    Args:
-        device: any.
-        dtype: of the operands.
-        matrix: of matrix units, or of the ordinary ones.
+    there are such for NVIDIA's arithmetic units alone. Of the ordinary units, or of matrix units.
     """
     types: tuple[str, ...] = _MATRIX_TYPES if matrix else _TYPES
     table: Mapping[tuple[int, int], tuple[int, ...]] = _MATRIX if matrix else _MULTIPLY_ADDS
@@ -135,10 +130,7 @@ def most_bytes(device: DeviceFacts) -> Ceiling | None:
 def judged(rate: float, top: Ceiling | None, shown: Callable[[float], str]) -> tuple[str, str]:
     """Why a rate is wrong, and what is to be said of it: "" where nothing is. NaN is wrong.
 
-    Args:
-        rate: operations or bytes per second.
-        top: that it cannot be above; None if not known.
-        shown: a rate with its unit.
+    Rates are operations or bytes per second; `shown` gives one its unit.
     """
     if top is None or rate <= top.per_second:
         return "", ""

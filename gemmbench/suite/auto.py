@@ -27,7 +27,7 @@ from gemmbench.model.case import Case, Operands, Policy, Staged, saved_problem
 from gemmbench.model.device import HOST, DeviceFacts
 from gemmbench.model.problem import Dimensions, Gemm, Leading
 from gemmbench.model.row import MATH, THREADS, Parameters, Row, Status
-from gemmbench.model.units import listed
+from gemmbench.model.units import by_key, listed
 from gemmbench.stats import rates
 from gemmbench.stats.panels import crossing
 from gemmbench.suite.plan import FindTuned, gemm_plan
@@ -221,10 +221,11 @@ def _predictions(problem: Gemm, known: Sequence[Point]) -> list[_Prediction]:
     if far:
         measured = [(_far_distance(problem, point), point) for point in alike]
     reach = min((distance for distance, _ in measured), default=0.0) if far else _REACH
-    groups: dict[tuple[str, str], list[tuple[float, Point]]] = {}
-    for distance, point in measured:
-        if distance <= reach:
-            groups.setdefault((point.variant, listed(point.parameters)), []).append((distance, point))
+    groups = by_key(
+        ((point.variant, listed(point.parameters)), (distance, point))
+        for distance, point in measured
+        if distance <= reach
+    )
     predictions = (_predicted(problem, near) for near in groups.values())
     return [replace(each, sure=each.sure and not far, far=far) for each in predictions]
 

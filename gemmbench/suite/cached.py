@@ -22,13 +22,12 @@ from typing import Any, ClassVar, Generic, TypeVar
 import msgspec
 import platformdirs
 
-from gemmbench import __version__
+from gemmbench import UsageError, __version__
 from gemmbench.ladder import BY_NAME
 from gemmbench.ladder.layouts import laid_out
 from gemmbench.ladder.variant import ParameterError, Variant
 from gemmbench.model.case import Case, Plan, Skip
-from gemmbench.model.conditions import State
-from gemmbench.model.device import BUSY_CORES, DeviceFacts, HostFacts
+from gemmbench.model.device import BUSY_CORES, DeviceFacts, HostFacts, State
 from gemmbench.model.kernel_files import fingerprint
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Problem, Row, RowKey
@@ -45,7 +44,7 @@ _PATIENCE_S = 10.0  # that another process may take to replace a file
 _POLL_S = 0.02
 
 
-class NoHomeError(Exception):
+class NoHomeError(UsageError):
     """There is no folder for caches, as in a container with a made-up user; the message is for users."""
 
 
@@ -262,14 +261,9 @@ class KeptPeaks(_Kept[Row]):
         return tuple(map(recalled, plan))
 
     def keep(self, run: Run, resumed: Collection[RowKey] = (), now: datetime | None = None) -> None:
-        """Keep the believed peaks that a run has measured itself. Better ones stay.
+        """Keep the believed peaks that a run has measured itself: all but `resumed`. Better ones stay.
 
         A peak beside busy programs is none to hold later runs against: such a run's are not kept.
-
-        Args:
-            run: with all its rows.
-            resumed: the keys of those that it did not measure itself.
-            now: replaced in tests.
         """
         if run.header.host.busy >= BUSY_CORES:
             return

@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from gemmbench import UsageError
 from gemmbench.gemm import lowering
 from gemmbench.gemm.verify import could_overflow
 from gemmbench.ladder import AUTO, BY_NAME
@@ -446,7 +447,7 @@ _KINDS = ("gpu", "accelerator", "cpu")  # in the order of the default; what is n
 _SIMULATORS = ("oclgrind", "emulat", "simulat")  # right answers, meaningless times
 
 
-class SelectionError(ValueError):
+class SelectionError(UsageError, ValueError):
     """The selector names no device; the message is one sentence for the user."""
 
 

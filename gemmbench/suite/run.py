@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 
 from gemmbench import UsageError, __version__
 from gemmbench.ladder import AUTO
-from gemmbench.ladder.variant import ParameterError
-from gemmbench.measure.child import Maker, Worker, WorkerError
+from gemmbench.measure.child import Maker, Worker
 from gemmbench.model.case import Case, Event, Finished, Plan, Policy
 from gemmbench.model.device import DeviceFacts, HostFacts
 from gemmbench.model.row import Row, RowKey, current
@@ -20,10 +19,9 @@ from gemmbench.model.run_file import SCHEMA_VERSION, Header, Run, RunFile, RunFi
 from gemmbench.model.units import spelt_out
 from gemmbench.suite import session, together
 from gemmbench.suite.auto import Automatic
-from gemmbench.suite.cached import KeptMeasurements, KeptPeaks, KeptPresets, NoHomeError, keep_devices
-from gemmbench.suite.plan import FindTuned, SelectionError, select
-from gemmbench.suite.together import Group
-from gemmbench.suite.together_table import alone
+from gemmbench.suite.cached import KeptMeasurements, KeptPeaks, KeptPresets, keep_devices
+from gemmbench.suite.plan import FindTuned, select
+from gemmbench.suite.together import Group, alone
 
 if TYPE_CHECKING:
     from gemmbench.suite.best_shape import Search
@@ -168,7 +166,7 @@ def prepared(request: Request, make_machine: Maker) -> Iterator[Measurement]:
     Raises:
         UsageError: there is no such device, or the plan cannot be made.
     """
-    with Worker(make_machine) as worker, user_errors():
+    with Worker(make_machine) as worker:
         all_devices, host = every_device(worker)
         devices = select(all_devices, request.device)
         peaks, presets = KeptPeaks(), KeptPresets()
@@ -182,15 +180,6 @@ def prepared(request: Request, make_machine: Maker) -> Iterator[Measurement]:
         yield Measurement(request, header, plan, groups, peaks, presets, worker, make_machine)
 
 
-@contextmanager
-def user_errors() -> Iterator[None]:
-    """Errors whose message is for the user become `UsageError`."""
-    try:
-        yield
-    except (NoHomeError, ParameterError, RunFileError, SelectionError, WorkerError) as error:
-        raise UsageError(str(error)) from None
-
-
 def every_device(worker: Worker) -> tuple[tuple[DeviceFacts, ...], HostFacts]:
     """The devices of this machine, and the host.
 
@@ -199,8 +188,7 @@ def every_device(worker: Worker) -> tuple[tuple[DeviceFacts, ...], HostFacts]:
     """
     from gemmbench.opencl.drivers import no_device_message
 
-    with user_errors():
-        devices, host = worker.devices()
+    devices, host = worker.devices()
     if not devices:
         raise UsageError(no_device_message())
     keep_devices(devices)

@@ -201,9 +201,7 @@ class Steps:
     def finished(self, row: Row, is_planned: bool = True) -> Finished:
         """Write a row to the file, and return the event that says so.
 
-        Args:
-            row: any.
-            is_planned: whether it is one of the cases that were counted beforehand.
+        If planned, it is one of the cases that were counted beforehand.
 
         Raises:
             RunFileError: it cannot be written.
@@ -306,13 +304,6 @@ class PeakWatch:
         self, row: Row, case: Case, device: DeviceFacts, policy: Policy, worker: Worker
     ) -> Generator[Staged, None, tuple[Row, Row | None]]:
         """Hold a row against the peak of its units.
-
-        Args:
-            row: just measured.
-            case: what ran for it.
-            device: that it ran on.
-            policy: of the run.
-            worker: that can run it again.
 
         Returns:
             The row, with a note or as suspect where it is above, and the peak's row if that has risen.

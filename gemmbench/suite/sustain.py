@@ -17,7 +17,7 @@ from gemmbench.model.instrument import Handle, NotMeasuredError
 from gemmbench.model.row import Row, Sustained
 from gemmbench.model.units import rate, seconds, watts
 from gemmbench.probes.race import LAUNCH_S, sized, trips_for, winner
-from gemmbench.report.sustained import in_a_sentence, ran_s
+from gemmbench.report.conditions import in_a_sentence, ran_s
 from gemmbench.stats import rates
 from gemmbench.suite.session import Steps
 

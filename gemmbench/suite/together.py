@@ -6,20 +6,32 @@ and then sampled at once: see `measure.sampling.together`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+import math
+from collections.abc import Callable, Generator, Hashable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import groupby
 
 from gemmbench.ladder import AUTO
 from gemmbench.measure.child import Ready, Worker
 from gemmbench.measure.sampling import AloneError, Sampled, Window, together
+from gemmbench.model import units
 from gemmbench.model.case import Case, Event, Finished, Plan, Policy, Skip, Staged
 from gemmbench.model.device import HOST, DeviceFacts
 from gemmbench.model.instrument import NotMeasuredError
 from gemmbench.model.row import Energy, Row, RowKey
+from gemmbench.model.run_file import Run
+from gemmbench.model.units import by_key, clean
+from gemmbench.probes import peak_table
+from gemmbench.report import notes
+from gemmbench.report.notes import shape
+from gemmbench.report.table import Cell, Note, Sheet
+from gemmbench.stats import rates
+from gemmbench.stats.intervals import Interval, Measure
+from gemmbench.stats.rates import measure
 from gemmbench.suite.auto import auto_row
 from gemmbench.suite.session import Steps
-from gemmbench.suite.together_table import case_key, same_place
 
 _MEMORY_KINDS = ("bandwidth", "transfer")  # run at once where there are no GEMMs
 _ENERGY = Energy(why="not measured: with other devices busy a counter may count them too")
@@ -245,3 +257,390 @@ def _sample(live: Sequence[_Member], members: Sequence[_Member], window: Window)
             member.beside = left - {member.case.device}
         else:
             member.lose(result, members)
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """One device's row of a case that several ran at once, and its row of the same case alone."""
+
+    together: Row
+    alone: Row | None  # None where the file lacks it
+
+    @property
+    def device(self) -> int:
+        """Its position in the header."""
+        return self.together.device
+
+    def slowdown(self, scope: str) -> Interval | None:
+        """Time beside the others over time alone, 2 is half the speed; None unless both were measured."""
+        pair = self.measures(scope)
+        return pair[0].over(pair[1]).interval() if pair else None
+
+    def measures(self, scope: str) -> tuple[Measure, Measure] | None:
+        """Beside the others, and alone; None unless both have a rate there."""
+        if not speed(self.together, scope) or self.alone is None or not speed(self.alone, scope):
+            return None
+        beside = measure(self.together, scope)
+        alone = measure(self.alone, scope)
+        return (beside, alone) if beside and alone else None
+
+
+@dataclass(frozen=True, eq=False)
+class Joint:
+    """One case on several devices at once; its parts by device."""
+
+    parts: tuple[Part, ...]
+
+    @property
+    def row(self) -> Row:
+        """Any of its rows: what they have in common."""
+        return self.parts[0].together
+
+    @property
+    def devices(self) -> tuple[int, ...]:
+        """Positions in the header."""
+        return tuple(part.device for part in self.parts)
+
+    def part(self, device: int) -> Part | None:
+        """A device's part, if it has any."""
+        return next((part for part in self.parts if part.device == device), None)
+
+    @property
+    def figured(self) -> tuple[Part, ...]:
+        """The parts with a figure alone and at once; empty if fewer than two have both."""
+        measured = tuple(part for part in self.parts if part.measures("kernel"))
+        return measured if len(measured) > 1 else ()
+
+    def aggregate(self, scope: str) -> float | None:
+        """All devices at once, in flop/s or bytes/s: the sum of their medians."""
+        return _sum([speed(part.together, scope) for part in self.figured])
+
+    def sum_alone(self, scope: str) -> float | None:
+        """The sum of the same devices' medians alone."""
+        return _sum([speed(part.alone, scope) for part in self.figured if part.alone])
+
+    def total(self, scope: str) -> Interval | None:
+        """The sum alone over the aggregate: what all devices at once lose."""
+        pairs = [pair for part in self.figured if (pair := part.measures(scope))]
+        if not pairs:
+            return None
+        beside, alone = (_summed([pair[side] for pair in pairs]) for side in (0, 1))
+        return beside.over(alone).interval()
+
+
+@lru_cache(maxsize=64)
+def alone(run: Run) -> Run:
+    """A run without the rows of several devices at once: what every other table and chart is made from."""
+    rows = tuple(row for row in run.rows if not row.beside)
+    return run if len(rows) == len(run.rows) else replace(run, rows=rows)
+
+
+@lru_cache(maxsize=64)
+def joints_of(run: Run) -> tuple[Joint, ...]:
+    """Every case that several devices ran at once, in the order of the rows."""
+    single = {row.key: row for row in run.rows if not row.beside}
+    groups: dict[Hashable, dict[int, Part]] = {}
+    for row in run.rows:
+        if row.beside:
+            part = Part(row, single.get(case_key(row)))
+            groups.setdefault(same_place(row), {})[row.device] = part
+    return tuple(Joint(tuple(parts[device] for device in sorted(parts))) for parts in groups.values())
+
+
+def case_key(row: Row) -> RowKey:
+    """The key of a row's case, whatever ran beside it."""
+    return replace(row, beside=()).key
+
+
+def same_place(row: Row) -> Hashable:
+    """What the rows of several devices must have in common to be one case.
+
+    Parameters count for microbenchmarks only: the presets of GEMMs differ from device to device.
+    """
+    parameters = () if row.kind == "gemm" else tuple(sorted(row.parameters.items()))
+    return row.kind, row.title, row.dtype, row.problem, parameters
+
+
+def speed(row: Row, scope: str) -> float | None:
+    """The median rate of a row in flop/s, of microbenchmarks of memory in bytes/s; None without one."""
+    rate = rates.shown_rate(row, scope) if row.kind == "gemm" else rates.byte_rate(row)
+    return rate.median if rate else None
+
+
+def derived(run: Run, row: Row) -> dict[str, object]:
+    """The JSON fields of a row of several devices at once; empty for other rows."""
+    if not row.beside:
+        return {}
+    part = next((part for joint in joints_of(run) for part in joint.parts if part.together is row), None)
+    slowdown = part.slowdown("kernel") if part else None
+    return {**rates.interval_fields("slowdown", slowdown, 1.0, middle="")}
+
+
+def shared(devices: Sequence[DeviceFacts], positions: Sequence[int]) -> tuple[tuple[int, ...], ...]:
+    """Positions of devices that are one piece of hardware: two drivers of it, or parts of it.
+
+    CPUs always are. Other devices are where their drivers give the same PCI address.
+    """
+    homes: dict[str, list[int]] = {}
+    for position in positions:
+        device = devices[position]
+        home = "cpu" if device.type == "cpu" else device.pci
+        if home:
+            homes.setdefault(home, []).append(position)
+    return tuple(tuple(group) for group in homes.values() if len(group) > 1)
+
+
+def _sum(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known and len(known) == len(values) else None
+
+
+def _summed(measures: Sequence[Measure]) -> Measure:
+    """The cost of a unit of work when it is spread over devices as their speeds are."""
+    speeds = [math.exp(-measure.value) for measure in measures]
+    total = sum(speeds)
+    error = math.sqrt(
+        sum((measure.error * part / total) ** 2 for measure, part in zip(measures, speeds, strict=True))
+    )
+    return Measure(-math.log(total), error, min(measure.freedom for measure in measures))
+
+
+# --- The tables of several devices at once: each device alone and beside the others, and what all reach.
+
+
+_MANY = 40  # lines; beyond it there is one for each kernel or probe, unless all are asked for
+
+
+def sheets(run: Run, scope: str, order: Sequence[str] = (), verbose: bool = False) -> list[Sheet]:
+    """A table for each kind and data type that several devices ran at once.
+
+    Args:
+        run: the run.
+        scope: ``kernel``, ``device`` or ``host``, of GEMMs; ``all`` stands for the run's own.
+        order: variants in the order of the ladder; others follow.
+        verbose: every device at every size, however many lines that makes.
+    """
+    scope = rates.view_scope(run) if scope == "all" else scope
+    rank = {name: position for position, name in enumerate(order)}
+    groups = by_key(((joint.row.kind, joint.row.dtype), joint) for joint in joints_of(run))
+    tables = []
+    for joints in groups.values():
+        joints.sort(key=lambda joint: rank.get(joint.row.variant, len(rank)))
+        lines = sum(len(joint.parts) + 1 for joint in joints)
+        table = _every_device if verbose or lines <= _MANY else _every_size
+        tables.append(table(run, joints, scope))
+    return tables
+
+
+def where(row: Row) -> str:
+    """A row's size: the problem, or the bytes that a microbenchmark moves."""
+    if row.problem is not None:
+        return f"{clean(row.label)} {shape(row)}".strip()
+    if "bytes" in row.parameters:
+        return units.size(int(row.parameters["bytes"]))
+    return f"width {row.parameters['width']}" if "width" in row.parameters else ""
+
+
+def unit(row: Row) -> str:
+    """What rates are given in."""
+    return "GFLOPS" if row.kind == "gemm" else "GB/s"
+
+
+def title(run: Run, positions: Sequence[int]) -> tuple[str, ...]:
+    """``2 devices at once``, then each device, those of one name together."""
+    named = by_key((clean(run.header.devices[position].title), position) for position in positions)
+    pieces = (f"{', '.join(map(str, numbers))}: {name}" for name, numbers in named.items())
+    return (f"{len(positions)} devices at once", *pieces)
+
+
+def devices_of(joints: Sequence[Joint]) -> tuple[int, ...]:
+    """The positions of the devices that ran any of these joints."""
+    return tuple(sorted({device for joint in joints for device in joint.devices}))
+
+
+# --- each device at each size -------------------------------------------------------------------------------
+
+
+def _every_device(run: Run, joints: Sequence[Joint], scope: str) -> Sheet:
+    """A line for each device, then one for all of them; of GEMMs, with the host scope beside another."""
+    row = joints[0].row
+    with_host = row.kind == "gemm" and scope != "host"
+    lines: list[tuple[Cell, ...]] = []
+    for joint in joints:
+        name = f"{clean(joint.row.variant)} {where(joint.row)}".strip()
+        for part in joint.parts:
+            host = _of_part(part, "host")[:-1] if with_host else ()
+            lines.append((Cell(name), Cell(str(part.device)), *_of_part(part, scope), *host))
+            name = ""
+        if joint.figured:
+            host = _of_all(joint, "host")[:-1] if with_host else ()
+            lines.append((Cell(""), Cell("all"), *_of_all(joint, scope), *host))
+    hosts = (("host alone", "host at once", "host slowdown"),) if with_host else ()
+    return Sheet(
+        heading=title(run, devices_of(joints)),
+        caption=f"{_what(row, scope)}: each device alone, then all at once; slowdown: the time at once over "
+        "the time alone, with its 95 % interval",
+        keys=("", "device"),
+        blocks=(("alone", "at once", "slowdown", "interval"), *hosts),
+        rows=tuple(lines),
+        notes=_below(run, joints, scope, joints[0].row.kind != "gemm"),
+    )
+
+
+def _of_part(part: Part, scope: str) -> tuple[Cell, ...]:
+    figures = (_figure(row, scope) for row in (part.alone, part.together))
+    return *figures, *_ratio(part.slowdown(scope))
+
+
+def _of_all(joint: Joint, scope: str) -> tuple[Cell, ...]:
+    sums = (joint.sum_alone(scope), joint.aggregate(scope))
+    figures = (Cell(units.gflops(value) if value else "-") for value in sums)
+    return *figures, *_ratio(joint.total(scope))
+
+
+def _ratio(slowdown: Interval | None) -> tuple[Cell, Cell]:
+    interval = f"{units.number(slowdown.low)} to {units.number(slowdown.high)}" if slowdown else "-"
+    return Cell(_times(slowdown)), Cell(interval)
+
+
+def _figure(row: Row | None, scope: str) -> Cell:
+    return notes.figure(row, speed(row, scope) if row else None)
+
+
+def _times(slowdown: Interval | None) -> str:
+    return units.number(slowdown.median) if slowdown else "-"
+
+
+# --- all devices together, size by size ---------------------------------------------------------------------
+
+
+def _every_size(run: Run, joints: Sequence[Joint], scope: str) -> Sheet:
+    """Kernels down, sizes across: what all devices reach at once; their slowdowns at the last size."""
+    row = joints[0].row
+    columns = tuple(dict.fromkeys(where(joint.row) for joint in joints))
+    devices = devices_of(joints)
+    best = {
+        column: rates.best_of(joint.aggregate(scope) for joint in joints if where(joint.row) == column)
+        for column in columns
+    }
+    lines = []
+    for variant, of_variant in groupby(joints, key=lambda joint: joint.row.variant):
+        by_size = {where(joint.row): joint for joint in of_variant}
+        figured = [by_size[column] for column in columns if column in by_size and by_size[column].figured]
+        last = figured[-1] if figured else None
+        slowdowns = (part.slowdown(scope) if last and (part := last.part(each)) else None for each in devices)
+        lines.append(
+            (
+                Cell(clean(variant)),
+                *(_aggregate(by_size.get(column), scope, best[column]) for column in columns),
+                Cell(_kept(last, scope)),
+                *(Cell(_times(slowdown)) for slowdown in slowdowns),
+            )
+        )
+    return Sheet(
+        heading=title(run, devices),
+        caption=f"{_what(row, scope)} of all devices at once, their sum; of alone, and the slowdown of each: "
+        "at the largest size; * best of its column",
+        blocks=(columns, ("of alone", *(f"slowdown {device}" for device in devices))),
+        rows=tuple(lines),
+        notes=(Note("", "-v shows each device at each size", "dim"), *_below(run, joints, scope, many=True)),
+    )
+
+
+def _aggregate(joint: Joint | None, scope: str, best: float | None) -> Cell:
+    if joint is None:
+        return Cell("")
+    rate = joint.aggregate(scope)
+    if rate is None:
+        bad = next((part.together for part in joint.parts if part.together.status != "ok"), None)
+        return notes.figure(bad or joint.row, None)
+    return Cell(units.gflops(rate), rate == best)
+
+
+def _kept(joint: Joint | None, scope: str) -> str:
+    total = joint.total(scope) if joint else None
+    return units.percent(1 / total.median) if total else "-"
+
+
+# --- both ---------------------------------------------------------------------------------------------------
+
+
+def _what(row: Row, scope: str) -> str:
+    if row.kind == "gemm":
+        return f"{row.dtype} GFLOPS, {scope} scope"
+    return "GB/s between host and device" if row.kind == "transfer" else "GB/s of memory"
+
+
+def _below(run: Run, joints: Sequence[Joint], scope: str, many: bool) -> tuple[Note, ...]:
+    """What went wrong, what shares its hardware, the conclusion; in few words where there are many rows."""
+    parts = [part for joint in joints for part in joint.parts]
+    rows = [part.together for part in parts]
+    doubts = peak_table.brief(run, rows, _on) if many else notes.noisy(run, rows, _on)
+    news = {} if many else {text: None for part in parts for text in _news(part)}
+    return (
+        *notes.troubles(rows, _on),
+        *doubts,
+        *(Note("note", text, "dim") for text in news),
+        *_shared(run, joints),
+        *_conclusions(joints, scope),
+    )
+
+
+def _on(row: Row) -> str:
+    """A row's size and device, as notes name them; of a microbenchmark what was measured, too."""
+    name = "" if row.kind == "gemm" else clean(row.variant)
+    return f"{name} {where(row)} on {row.device}".strip()
+
+
+def _news(part: Part) -> list[str]:
+    """The notes of a row that the same case alone does not have."""
+    row, known = part.together, part.alone.notes if part.alone else ()
+    return [f"{clean(row.variant)} at {_on(row)}: {clean(note)}" for note in row.notes if note not in known]
+
+
+def _shared(run: Run, joints: Sequence[Joint]) -> list[Note]:
+    remarks = []
+    for positions in shared(run.header.devices, devices_of(joints)):
+        text = (
+            f"{', '.join(map(str, positions[:-1]))} and {positions[-1]} are the same hardware under several "
+            "drivers, or parts of it: they divide it, so a slowdown of about "
+            f"{len(positions)} is to be expected"
+        )
+        remarks.append(Note("shared", text, "yellow"))
+    return remarks
+
+
+def _conclusions(joints: Sequence[Joint], scope: str) -> list[Note]:
+    """The best aggregate: of GEMMs with transfers too, of transfers in each direction at the largest size."""
+    kind = joints[0].row.kind
+    if kind == "gemm":
+        scopes = dict.fromkeys((scope, "host"))
+        sentences = [sentence for wanted in scopes if (sentence := conclusion(joints, wanted))]
+        return [Note("At once", f"{'; '.join(sentences)}.", "bold")] if sentences else []
+    ways = [list(joints)]
+    if kind == "transfer":
+        largest = max(int(joint.row.parameters["bytes"]) for joint in joints)
+        last = [joint for joint in joints if joint.row.parameters["bytes"] == largest]
+        ways = [
+            [joint for joint in last if joint.row.variant.startswith(word)] for word in ("upload", "download")
+        ]
+    return [Note("At once", f"{text}.", "bold") for way in ways if (text := conclusion(way, scope))]
+
+
+def conclusion(joints: Sequence[Joint], scope: str) -> str:
+    """The best aggregate of some, and what is left of the sum alone; "" where there is none."""
+    reached = [(rate, joint) for joint in joints if (rate := joint.aggregate(scope))]
+    if not reached:
+        return ""
+    best, joint = max(reached, key=lambda pair: pair[0])
+    row, total, alone = joint.row, joint.total(scope), joint.sum_alone(scope)
+    assert total is not None  # of every joint that has an aggregate
+    assert alone is not None
+    slowdowns = [ratio.median for part in joint.figured if (ratio := part.slowdown(scope))]
+    spread = dict.fromkeys(map(units.number, (min(slowdowns), max(slowdowns))))
+    what = f"{unit(row)} in the {scope} scope" if row.kind == "gemm" else unit(row)
+    return (
+        f"{units.gflops(best)} {what} with {clean(row.variant)} {where(row)}, "
+        f"{units.percent(1 / total.median)} of the {units.gflops(alone)} that the devices reach one by one "
+        f"(slowdown {' to '.join(spread)})"
+    )

@@ -25,7 +25,7 @@ from gemmbench.model.row import Parameters, Problem, Row, RowKey, Status
 from gemmbench.model.run_file import TUNE_VIEW, BusyError, Header, Run, RunFile, RunFileError
 from gemmbench.suite.cached import KeptPresets, Preset, device_key, source, subfolder
 from gemmbench.suite.plan import select
-from gemmbench.suite.run import every_device, header_of, user_errors
+from gemmbench.suite.run import every_device, header_of
 from gemmbench.tune import result as facts
 from gemmbench.tune import space as rules
 from gemmbench.tune.result import TRIAL, Attempt, Retimed, Retiming, Searching, Tell, Tried
@@ -169,7 +169,7 @@ def selected(selector: str, make_machine: Maker) -> Iterator[tuple[Worker, Devic
     Raises:
         UsageError: there is none, or there are several.
     """
-    with Worker(make_machine) as worker, user_errors():
+    with Worker(make_machine) as worker:
         devices, host = every_device(worker)
         chosen = select(devices, selector)
         if len(chosen) > 1:

@@ -17,8 +17,7 @@ import pytest
 import gemmbench as gb
 from gemmbench.model.row import Problem, Row
 from gemmbench.model.run_file import Run
-from gemmbench.pages.content import Wanted
-from gemmbench.pages.page import html
+from gemmbench.pages.content import Wanted, html
 from tests import fake_runs as fake
 from tests.browser.chromium import Page, program
 from tests.report_runs import HOSTILE, hostile

@@ -15,7 +15,7 @@ import pytest
 
 import gemmbench as gb
 from gemmbench import exports
-from gemmbench.exports import schemas
+from gemmbench.exports import records
 from tests.cli.conftest import ROOT, Call
 
 SAVED = ROOT / "plots" / "h200-burst.jsonl"
@@ -170,7 +170,7 @@ def test_a_table_goes_into_a_file_as_it_is_printed(call: Call) -> None:
     assert Path("page.txt").read_text(encoding="utf-8") == call("show", "run.jsonl").stdout
 
 
-@pytest.mark.parametrize("name", schemas.NAMES)
+@pytest.mark.parametrize("name", records.NAMES)
 def test_schemas_are_printed(name: str, call: Call, golden: Callable[[str, str], None]) -> None:
     """The golden files change with the contract: look whether it needs a new version."""
     done = call("show", "--schema", name)

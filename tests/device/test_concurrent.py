@@ -16,8 +16,7 @@ from gemmbench.model.run_file import Run, RunFile, load
 from gemmbench.probes.memory import memory_plan
 from gemmbench.suite.plan import gemm_plan
 from gemmbench.suite.session import Steps
-from gemmbench.suite.together import Crew, grouped, run
-from gemmbench.suite.together_table import joints_of
+from gemmbench.suite.together import Crew, grouped, joints_of, run
 from tests import fake_runs
 from tests.device.conftest import all_devices
 

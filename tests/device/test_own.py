@@ -160,7 +160,7 @@ def test_a_padded_c_is_erased_before_a_check(
     def skipping_s(launches: Sequence[Step]) -> float:
         padded, c = np.empty(1, np.float32), np.empty((7, 9), np.float32)
         for values, name in ((padded, "CP"), (c, "C")):
-            cl.enqueue_copy(runs.runtime.queue, values, launches[0].held[name])  # type: ignore[attr-defined]
+            cl.enqueue_copy(runs.runtime.queue, values, launches[0].held[name])  # type: ignore[attr-defined]  # it is no pass
         is_new = not np.array_equal(c, bench._answers.verified_result)
         assert is_new == np.isnan(padded[0])
         launched_s(launches)

@@ -17,7 +17,7 @@ from gemmbench.gemm.numpy_blas import NumpyExecutor, gemm
 from gemmbench.gemm.operands import Matrices
 from gemmbench.gemm.reference import BatchReference
 from gemmbench.gemm.verify import ExactTest, exact_product, random_operands, stack, transposed
-from gemmbench.gemm.workloads import Shape, ShapeFileError, read_shapes
+from gemmbench.gemm.workloads import Shape, read_shapes
 from gemmbench.ladder import BY_NAME, LADDER
 from gemmbench.ladder.layouts import laid_out
 from gemmbench.model import kernel_files
@@ -29,7 +29,7 @@ from gemmbench.model.run_file import Run
 from gemmbench.options.comparing import Tune
 from gemmbench.options.measuring import Gemm as GemmOptions
 from gemmbench.options.measuring import Square, Workloads
-from gemmbench.report.sustained import place
+from gemmbench.report.conditions import place
 from gemmbench.stats import rates
 from gemmbench.stats.panels import panels, sweep_axis
 from gemmbench.suite.plan import gemm_plan, rebuild, why_not
@@ -248,7 +248,7 @@ def test_bad_input_is_refused_in_a_sentence(tmp_path: Path, make: Callable[[Path
 def test_a_bad_column_names_file_line_and_field(tmp_path: Path, value: str, why: str) -> None:
     file = tmp_path / "shapes.csv"
     file.write_text(f"m,n,k,batch\n64,64,64,{value}\n")
-    with pytest.raises(ShapeFileError, match=f"line 2: batch: .*{why.rpartition(': ')[2]}"):
+    with pytest.raises(UsageError, match=f"line 2: batch: .*{why.rpartition(': ')[2]}"):
         read_shapes(file)
 
 

@@ -10,13 +10,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from rich.console import Console
 
 from gemmbench import UsageError, views
 from gemmbench.charts.pane import figure_of
-from gemmbench.exports.records import to_records
-from gemmbench.exports.series import series
+from gemmbench.exports.records import series, to_records
 from gemmbench.measure import child
 from gemmbench.model.case import Case, Event, Finished, Policy
 from gemmbench.model.device import DeviceFacts
@@ -28,7 +28,7 @@ from gemmbench.options.declare import build
 from gemmbench.options.measuring import BestShape
 from gemmbench.regress.baseline import repetitions
 from gemmbench.stats import rates
-from gemmbench.suite import best_shape, best_shape_chart, best_shape_table
+from gemmbench.suite import best_shape, charts
 from gemmbench.suite.best_shape import FINALISTS, ROUNDS, Search, Shape, Space, proposals, rate_of, shape_of
 from gemmbench.suite.session import Steps
 from tests import fake_runs
@@ -153,7 +153,7 @@ def ran(
     steps = Steps(devices, POLICY, file)
     return [
         *best_shape.run(
-            (case,), steps, instrument, search, clock,  # type: ignore[arg-type]
+            (case,), steps, instrument, search, clock,  # type: ignore[arg-type]  # a fake instrument
             sleep=lambda seconds: setattr(clock, "now", clock.now + seconds),
         )
     ]  # fmt: skip
@@ -168,8 +168,8 @@ def run_of(rows: Sequence[Row]) -> Run:
     return Run(header, tuple(rows), "best.jsonl")
 
 
-def hunt_of(rows: Sequence[Row]) -> best_shape_table.Hunt:
-    (hunt,) = best_shape_table.hunts(run_of(rows))
+def hunt_of(rows: Sequence[Row]) -> best_shape.Hunt:
+    (hunt,) = best_shape.hunts(run_of(rows))
     return hunt
 
 
@@ -257,7 +257,7 @@ def test_where_the_best_is_wrong_the_next_is_taken() -> None:
         answer = right(handle, when)
         return replace(answer, check=next(wrong, answer.check)) if when == "before" else answer
 
-    instrument.verify = verify  # type: ignore[method-assign]
+    instrument.verify = verify  # type: ignore[method-assign]  # of this instance alone
     rows = rows_of(ran(instrument))
     first, second = [row for row in rows if row.kind == "gemm"]
     assert (first.status, second.status) == ("wrong", "ok")
@@ -311,9 +311,9 @@ def test_looks_are_in_the_records_and_nowhere_else() -> None:
 
 def test_the_chart_has_every_look_and_the_best() -> None:
     run = run_of(rows_of(ran(worker())))
-    figure = figure_of(lambda: best_shape_chart.panes([run], {}), "", 1)
+    figure = figure_of(lambda: charts.best_shape_panes([run], {}), "", 1)
     (axes,) = figure.axes
-    assert len(axes.collections[0].get_offsets()) == len(hunt_of(run.rows).ranked)  # type: ignore[arg-type]
+    assert len(np.asarray(axes.collections[0].get_offsets())) == len(hunt_of(run.rows).ranked)
     assert len(axes.lines) == 2
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import gemmbench as gb
-from gemmbench.options.bundling import Bundle as Options
+from gemmbench.options.comparing import Bundle as Options
 
 bundle = importlib.import_module("gemmbench.bundle")  # its name is the function's
 HERE = f"{sys.version_info[0]}.{sys.version_info[1]}"

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection
 from matplotlib.container import BarContainer
 from matplotlib.figure import Figure
 from matplotlib.text import Text
@@ -24,10 +25,10 @@ from gemmbench import chart_views
 from gemmbench.charts import SUFFIXES, named
 from gemmbench.charts import pane as charts
 from gemmbench.charts.lines import spread, thinned
-from gemmbench.gemm.authors_chart import bend, comparisons
+from gemmbench.gemm.charts import bend, comparisons
 from gemmbench.gemm.ladder_chart import Types
 from gemmbench.ladder.authors import PUBLISHED
-from gemmbench.model.conditions import Conditions, Readings
+from gemmbench.model.device import Conditions, Readings
 from gemmbench.model.dtypes import GEMM_DTYPES
 from gemmbench.model.row import Problem, Resources
 from gemmbench.model.run_file import Run, load
@@ -218,13 +219,24 @@ def test_missing_points_are_gaps_and_are_named() -> None:
     assert "peak" not in [line.get_label() for line in axes.lines]  # not measured in this run
 
 
-def test_bands_hold_their_lines() -> None:
-    axes = only(chart_views.figure([fake.fake_square()], "throughput"))
-    band = np.asarray(
-        axes.collections[1].get_paths()[0].vertices
-    )  # of tiled, the second series: 6 % noise at 64
-    at_64 = band[np.isclose(band[:, 0], 64), 1]
-    assert at_64.min() < curve(axes, "tiled")[1][0] < at_64.max()
+def test_an_interval_is_drawn_where_it_was_measured_and_nowhere_between() -> None:
+    run = fake.fake_square()
+    few = [
+        replace(row, samples={name: replace(s, seconds=s.seconds[:3]) for name, s in row.samples.items()})
+        if row.variant == "tiled" and row.problem and row.problem.m in (128, 2048)
+        else row
+        for row in run.rows
+    ]
+    axes = only(chart_views.figure([replace(run, rows=tuple(few))], "throughput"))
+    bars = axes.collections[1]  # of tiled, the second series: 6 % noise at 64
+    assert isinstance(bars, LineCollection)
+    ends = {part[0][0]: sorted(y for _, y in part) for part in bars.get_segments() if len(part)}
+    sizes, rates = curve(axes, "tiled")
+    assert sorted(ends) == [64, 256, 1024]  # 512 is noisy, and worth too few samples
+    assert all(
+        min(ends[n]) <= rate <= max(ends[n]) for n, rate in zip(sizes, rates, strict=True) if n in ends
+    )
+    assert min(ends[64]) < rates[0] < max(ends[64])
     assert len(axes.collections) == 7
 
 
@@ -816,7 +828,7 @@ def test_ratios_to_another_kernel_over_size_with_a_line_at_one() -> None:
     assert list(sizes) == [64, 128, 256, 512, 1024, 2048]
     assert curve(axes, "1")[1] == pytest.approx([1, 1])
     assert axes.get_ylabel() == "times the rate of tiled"
-    assert len(axes.collections) >= 2  # bands
+    assert len(axes.collections) >= 2  # intervals
     assert "versus" not in [kind for kind, why in chart_views.suited([fake.fake_square()]).items() if not why]
 
 

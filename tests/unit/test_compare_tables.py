@@ -13,7 +13,7 @@ import pytest
 
 from gemmbench.model.run_file import Run
 from gemmbench.regress import compare_table as pages
-from gemmbench.regress import history_table
+from gemmbench.regress import history
 from gemmbench.regress.baseline import Rules
 from gemmbench.regress.compare import Comparison, compare
 from gemmbench.regress.compare_table import to_junit
@@ -200,32 +200,32 @@ def aa_run() -> Run:
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_aa_table(width: int, golden: Golden) -> None:
-    golden(f"aa-{width}.txt", text(history_table.aa_table(floor([aa_run()], Rules(ratio=("numpy",)))), width))
+    golden(f"aa-{width}.txt", text(history.aa_table(floor([aa_run()], Rules(ratio=("numpy",)))), width))
 
 
 def test_aa_markdown(golden: Golden) -> None:
-    golden("aa.md", history_table.aa_to_markdown(floor([aa_run()], Rules())))
+    golden("aa.md", history.aa_to_markdown(floor([aa_run()], Rules())))
 
 
 def test_aa_json() -> None:
-    data = json.loads(history_table.aa_to_json(floor([aa_run()], Rules(ratio=("numpy",)))))
+    data = json.loads(history.aa_to_json(floor([aa_run()], Rules(ratio=("numpy",)))))
     assert len(data["rows"]) == len(small().rows)
     assert data["plain"]["verdicts"] == 8 * len(small().rows)
     assert data["ratio"]["verdicts"] == 8 * (len(small().rows) - 6)
     assert data["plain"]["check"] < data["plain"]["compare"]
-    assert json.loads(history_table.aa_to_json(floor([aa_run()], Rules())))["ratio"] is None
+    assert json.loads(history.aa_to_json(floor([aa_run()], Rules())))["ratio"] is None
 
 
 def test_ratios_carry_more_where_the_machine_drifts() -> None:
     drifting = repeated([again(seed, noise=0.002, machine=1 + 0.04 * (seed % 4)) for seed in range(8)])
-    data = json.loads(history_table.aa_to_json(floor([drifting], Rules(ratio=("numpy",)))))
+    data = json.loads(history.aa_to_json(floor([drifting], Rules(ratio=("numpy",)))))
     assert data["ratio"]["check"] < 0.3 * data["plain"]["check"]
 
 
 def test_a_run_without_repetitions_says_nothing() -> None:
     found = floor([again(1)], Rules())
     assert found.rows == ()
-    assert "No row was measured twice" in text(history_table.aa_table(found))
+    assert "No row was measured twice" in text(history.aa_table(found))
 
 
 def test_the_threshold_that_noise_carries() -> None:

@@ -22,8 +22,8 @@ from gemmbench.model.run_file import Run, RunFile, RunFileError, encode, load
 from gemmbench.probes.memory import memory_plan
 from gemmbench.regress.compare import compare
 from gemmbench.report.table import sheet_markdown
-from gemmbench.suite import together_table
-from gemmbench.suite import together_table as tables
+from gemmbench.suite import together
+from gemmbench.suite import together as tables
 from gemmbench.suite.plan import gemm_plan, peak_plan
 from gemmbench.suite.together import grouped
 from gemmbench.views import show
@@ -68,7 +68,7 @@ def run_of(rows: list[Row], devices: tuple[DeviceFacts, ...] = (H200, OTHER), co
 
 
 def test_slowdown_and_sums() -> None:
-    (joint,) = together_table.joints_of(run_of(gemms((100.0, 50.0), (80.0, 25.0))))
+    (joint,) = together.joints_of(run_of(gemms((100.0, 50.0), (80.0, 25.0))))
     assert joint.devices == (0, 1)
     slowdowns = [part.slowdown("kernel") for part in joint.parts]
     for found, expected in zip(slowdowns, (1.25, 2.0), strict=True):
@@ -87,7 +87,7 @@ def test_slowdown_and_sums() -> None:
 def test_a_part_without_a_figure_is_in_no_sum() -> None:
     rows = gemms((100.0, 50.0, 30.0), (80.0, 25.0, 10.0))
     rows[-1] = replace(rows[-1], status="crashed", reason="gone", samples={})
-    (joint,) = together_table.joints_of(run_of(rows, (CPU, POCL, GPU)))
+    (joint,) = together.joints_of(run_of(rows, (CPU, POCL, GPU)))
     assert [part.device for part in joint.figured] == [0, 1]
     assert joint.sum_alone("kernel") == pytest.approx(150e9, rel=0.01)
     assert joint.parts[2].slowdown("kernel") is None
@@ -96,14 +96,14 @@ def test_a_part_without_a_figure_is_in_no_sum() -> None:
 def test_one_device_is_no_aggregate() -> None:
     rows = gemms((100.0, 50.0), (80.0, 25.0))
     rows[-1] = replace(rows[-1], status="crashed", reason="gone", samples={})
-    (joint,) = together_table.joints_of(run_of(rows))
+    (joint,) = together.joints_of(run_of(rows))
     assert joint.aggregate("kernel") is None
     assert joint.total("kernel") is None
 
 
 def test_what_moves_nothing_has_no_slowdown() -> None:
     rows = [replace(row, work=Work()) for row in transfers("upload-mapped", 1 << 20, (1.0, 1.0), (1.0, 1.0))]
-    (joint,) = together_table.joints_of(run_of(rows))
+    (joint,) = together.joints_of(run_of(rows))
     assert joint.parts[0].slowdown("kernel") is None
     assert not joint.figured
 
@@ -111,9 +111,9 @@ def test_what_moves_nothing_has_no_slowdown() -> None:
 def test_rows_alone_are_all_that_other_tables_know() -> None:
     rows = gemms((100.0, 50.0), (80.0, 25.0))
     run = run_of(rows)
-    assert together_table.alone(run).rows == tuple(rows[:2])
+    assert together.alone(run).rows == tuple(rows[:2])
     single = run_of(rows[:2])
-    assert together_table.alone(single) is single
+    assert together.alone(single) is single
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_rows_alone_are_all_that_other_tables_know() -> None:
     ],
 )
 def test_what_shares_its_hardware(devices: tuple[DeviceFacts, ...], expected: object) -> None:
-    assert together_table.shared(devices, range(len(devices))) == expected
+    assert together.shared(devices, range(len(devices))) == expected
 
 
 # --- the plan -----------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from dataclasses import replace
@@ -10,9 +11,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from gemmbench.measure import conditions
+from gemmbench.measure import conditions, host
 from gemmbench.measure.conditions import Monitor, NvmlGauge, Usage, assigned, usage
-from gemmbench.model.conditions import Conditions, Reading, Readings, joined
+from gemmbench.model.device import Conditions, Reading, Readings, joined
 from gemmbench.model.instrument import Batch
 from tests import fake_runs as fake
 from tests.fake_proc import CHILD, OWN, FakeProc
@@ -53,6 +54,23 @@ def test_steal_and_switches_are_counted(proc: FakeProc) -> None:
 
 def test_only_the_cores_that_we_may_use_count(proc: FakeProc) -> None:
     assert (look(proc).cores, look(proc, cores=(1,)).cores) == (2, 1)
+
+
+@pytest.mark.parametrize(("used", "busy"), [({0}, 1.0), ({1}, 0.0), ({0, 1}, 1.0)])
+def test_a_host_is_busy_where_this_process_may_run(
+    used: set[int], busy: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seconds = iter((0.0, 1.0))
+
+    def passing(_: float) -> None:
+        ticks = int(1000 + next(seconds) * os.sysconf("SC_CLK_TCK"))
+        text = f"cpu0 {ticks} 0 0 1000 0 0 0 0\ncpu1 1000 0 0 {ticks} 0 0 0 0\n"  # the other core is idle
+        (tmp_path / "stat").write_text(text, encoding="ascii")
+
+    monkeypatch.setattr(conditions, "PROC", tmp_path)
+    monkeypatch.setattr(host, "usable_cores", lambda: used)
+    monkeypatch.setattr(host, "time", SimpleNamespace(sleep=passing, monotonic=iter((0.0, 1.0)).__next__))
+    assert host._busy_cores() == pytest.approx(busy)
 
 
 def test_a_process_that_is_gone_has_no_switches(proc: FakeProc) -> None:

@@ -21,9 +21,9 @@ from prometheus_client import parser as text_format
 from prometheus_client.openmetrics import parser as openmetrics_format
 
 import gemmbench as gb
-from gemmbench import exports
-from gemmbench.exports import records, schemas, sqlite
-from gemmbench.exports.series import labels, series
+from gemmbench import UsageError, exports
+from gemmbench.exports import records, sqlite
+from gemmbench.exports.records import labels, series
 from gemmbench.model.row import Check, Partner, Problem
 from gemmbench.model.run_file import Run, load
 from gemmbench.stats import rates
@@ -412,13 +412,13 @@ def test_sqlite_leaves_what_is_not_its_own_as_it_is(tmp_path: Path) -> None:
     note = tmp_path / "notes.txt"
     note.write_text("not a database, but long enough to be looked at " * 40)
     before = note.read_bytes()
-    with pytest.raises(sqlite.DatabaseError, match="is left as it is"):
+    with pytest.raises(UsageError, match="is left as it is"):
         sqlite.add(RUNS, note)
     assert note.read_bytes() == before
     other = tmp_path / "other.db"
     with closing(sqlite3.connect(other)) as database:
         database.execute("CREATE TABLE runs (id INTEGER)")
-    with pytest.raises(sqlite.DatabaseError, match="of another program"):
+    with pytest.raises(UsageError, match="of another program"):
         sqlite.add(RUNS, other)
     assert query(other, "SELECT name FROM sqlite_master") == [("runs",)]
 
@@ -427,18 +427,18 @@ def test_sqlite_writes_all_runs_or_none(tmp_path: Path) -> None:
     path = tmp_path / "runs.db"
     sqlite.add(RUNS[:1], path)
     row = replace(RUNS[-1].rows[0], problem=Problem(1 << 70, 1, 1))
-    with pytest.raises(sqlite.DatabaseError, match="too large for SQLite"):
+    with pytest.raises(UsageError, match="too large for SQLite"):
         sqlite.add([RUNS[1], Run(fake.header(("huge",)), (row,))], path)
     assert query(path, "SELECT count(*) FROM runs") == [(1,)]
     with closing(sqlite3.connect(path)) as database:
         database.execute("ALTER TABLE rows ADD COLUMN more TEXT")
-    with pytest.raises(sqlite.DatabaseError, match="other columns"):
+    with pytest.raises(UsageError, match="other columns"):
         sqlite.add(RUNS[1:2], path)
 
 
 # --- JSON Schemas ---------------------------------------------------------------------------------------
 
-VALIDATORS = {name: jsonschema_rs.Draft202012Validator(schemas.schema(name)) for name in schemas.NAMES}
+VALIDATORS = {name: jsonschema_rs.Draft202012Validator(records.schema(name)) for name in records.NAMES}
 
 
 @pytest.mark.parametrize("path", SAVED, ids=lambda path: f"{path.parent.name}-{path.stem}")
@@ -478,11 +478,11 @@ def test_schemas_refuse_what_does_not_fit(name: str, change: dict[str, Any]) -> 
 
 
 def test_schemas_have_a_version_and_say_what_fields_hold() -> None:
-    assert [schemas.schema(name)["$id"] for name in schemas.NAMES] == [
-        f"urn:gemmbench:schema:{name}:2" for name in schemas.NAMES
+    assert [records.schema(name)["$id"] for name in records.NAMES] == [
+        f"urn:gemmbench:schema:{name}:2" for name in records.NAMES
     ]
-    fields = schemas.schema("records")["$defs"]["Record"]["properties"]
+    fields = records.schema("records")["$defs"]["Record"]["properties"]
     assert fields["gflops"]["description"].startswith("1e9 operations per second")
-    assert gb.schema("row") == schemas.schema("row")
+    assert gb.schema("row") == records.schema("row")
     with pytest.raises(gb.UsageError, match="unknown schema 'rows'; there are header, row, records"):
         gb.schema("rows")

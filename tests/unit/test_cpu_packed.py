@@ -180,3 +180,28 @@ def test_huge_pages_are_asked_for_whole_pages_of_large_memory(monkeypatch: pytes
     assert asked == []
     ask_for_huge_pages(4096 + 64, 4 * MIB)
     assert asked == [(2 * 4096, 4 * MIB - 4096)]
+
+
+def test_two_parts_of_k_are_added_up_and_short_ones_are_not_made() -> None:
+    assert kernels(Gemm(6, 16, 8192), LAPTOP) == ["cpu_packed", "add"]
+    assert full(Gemm(6, 16, 8192), LAPTOP)["SLICES"] == 2
+    assert full(Gemm(6, 16, 100), WIDE)["SLICES"] == 1
+
+
+def test_a_batch_keeps_the_cores_busy_with_whole_problems() -> None:
+    assert full(Gemm(12, 64, 8192, batch=64), WIDE)["SLICES"] == 1
+    alone, many = (len(blocks(full(Gemm(512, 512, 512, batch=batch), WIDE))) for batch in (1, 64))
+    assert alone >= 32 > 4 >= many
+
+
+@pytest.mark.parametrize("device", [LAPTOP, WIDE, BOARD])
+def test_sums_of_one_row_stay_in_half_of_the_first_cache(device: DeviceFacts) -> None:
+    known = full(Gemm(1, 1 << 20, 4096), device)
+    assert known["PANELS"] * known["NV"] * known["WIDTH"] * 4 <= device.data_caches[0] // 2
+    given = VARIANT.preset(device.family, {"DEPTH": 16}, device=device)
+    assert VARIANT.chosen(Gemm(1, 1 << 20, 4096), device, given)["PANELS"] <= 16
+
+
+def test_what_is_read_where_it_lies_is_not_packed() -> None:
+    assert kernels(Gemm(4096, 8192, 16), LAPTOP) == ["cpu_packed"]
+    assert VARIANT.edge({**full(Gemm(64, 64, 64), WIDE)}) == 64

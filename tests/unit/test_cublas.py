@@ -136,7 +136,7 @@ def test_a_batch_is_one_call_whose_problems_lie_one_behind_the_other(install: In
     problem = Gemm(16, 12, 8, dtype, 2.0, 0.0 if dtype == "char" else -1.0, trans_b=True, batch=3)
     assert CublasExecutor(DEVICE).exact_run(problem) == ""
     calls: list[int] = []
-    library.cublasGemmStridedBatchedEx = lambda *rest: calls.append(rest[-3]) or 0  # type: ignore[method-assign]
+    library.cublasGemmStridedBatchedEx = lambda *rest: calls.append(rest[-3]) or 0  # type: ignore[method-assign]  # of this fake alone
     assert CublasExecutor(DEVICE).exact_run(problem) != ""
     assert calls == [3]
 

@@ -13,12 +13,12 @@ import pytest
 from gemmbench import chart_views, ladder, views
 from gemmbench.exports import records
 from gemmbench.measure.conditions import Monitor, assigned
-from gemmbench.model.conditions import Conditions, Reading, Readings, joined
+from gemmbench.model.device import Conditions, Reading, Readings, joined
 from gemmbench.model.instrument import Batch
 from gemmbench.model.row import Problem, Row, Scope
 from gemmbench.model.run_file import Run
 from gemmbench.opencl.clock import average_mhz
-from gemmbench.stats import cycles
+from gemmbench.stats import conditions
 from tests import fake_runs as fake
 from tests.unit.test_tables import text
 
@@ -100,21 +100,21 @@ def test_the_fraction_at_the_clock_that_was_had_takes_both_clocks_out() -> None:
     peak, gemm = run.rows
     units = fake.GPU.compute_units
     assert peak.work is not None
-    assert cycles.flop_per_cycle(run, peak) == pytest.approx(peak.work.flops / (2e9 * units))
+    assert conditions.flop_per_cycle(run, peak) == pytest.approx(peak.work.flops / (2e9 * units))
     # Half of the rate at three quarters of the clock; the last batch took twice the time at half the clock.
-    assert cycles.at_clock(run, gemm) == pytest.approx(2 / 3)
-    assert cycles.at_clock(run, peak) is None
+    assert conditions.at_clock(run, gemm) == pytest.approx(2 / 3)
+    assert conditions.at_clock(run, peak) is None
 
 
 def test_without_counters_there_are_no_cycles() -> None:
     run = limited_run()
     bare = replace(run, rows=(run.rows[0], replace(run.rows[1], conditions=None)))
-    assert cycles.derived(bare, bare.rows[1]) == dict.fromkeys(
+    assert conditions.derived(bare, bare.rows[1]) == dict.fromkeys(
         ("counted_mhz", "flop_per_cycle", "peak_fraction_at_clock")
     )
     bare = replace(run, rows=(replace(run.rows[0], conditions=None), run.rows[1]))
-    assert cycles.flop_per_cycle(bare, bare.rows[1])
-    assert cycles.at_clock(bare, bare.rows[1]) is None
+    assert conditions.flop_per_cycle(bare, bare.rows[1])
+    assert conditions.at_clock(bare, bare.rows[1]) is None
 
 
 def test_tables_files_and_charts_tell_of_them() -> None:

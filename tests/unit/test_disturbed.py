@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from gemmbench.model.case import Case, Finished, Policy, Staged
-from gemmbench.model.conditions import Conditions, Readings
-from gemmbench.model.device import DeviceFacts
+from gemmbench.model.device import Conditions, DeviceFacts, Readings
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Row, current
 from gemmbench.model.run_file import RunFile, load

@@ -15,11 +15,10 @@ import pytest
 from rich.console import Console
 
 from gemmbench import api
+from gemmbench.doctor import checks
 from gemmbench.doctor import machine as reading
-from gemmbench.doctor import table
-from gemmbench.doctor.checks import CHECKS, Report, examine
-from gemmbench.doctor.finding import NO_RATE, Finding, ranges
-from gemmbench.doctor.shortfall import SHORT, sentence, shortfalls
+from gemmbench.doctor.checks import CHECKS, SHORT, Report, examine, sentence, shortfalls
+from gemmbench.doctor.machine import NO_RATE, Finding, ranges
 from gemmbench.measure.energy import CounterError
 from gemmbench.model import run_file
 from gemmbench.model.row import THREADS, Problem
@@ -501,7 +500,7 @@ def test_processors_that_a_control_group_takes_are_its_owners(patient: Patient) 
 
 def shown(report: Report, width: int = 80) -> str:
     console = Console(file=StringIO(), width=width, highlight=False, markup=False, emoji=False)
-    console.print(table.page(report, (CPU_DEVICE, GPU_DEVICE, POCL_DEVICE), "Some Processor"), crop=False)
+    console.print(checks.page(report, (CPU_DEVICE, GPU_DEVICE, POCL_DEVICE), "Some Processor"), crop=False)
     assert isinstance(console.file, StringIO)
     return console.file.getvalue()
 
@@ -532,7 +531,7 @@ def test_a_healthy_machine_is_told_so(patient: Patient) -> None:
 def test_json_has_every_finding_and_what_was_not_looked_at(patient: Patient) -> None:
     plant_governor(patient)
     (patient.root / CPU / "online").unlink()
-    record = json.loads(json.dumps(table.to_record(examine(patient.machine()))))
+    record = json.loads(json.dumps(checks.to_record(examine(patient.machine()))))
     assert [(each["check"], each["device"]) for each in record["findings"]] == [("governor", None)]
     assert set(record["findings"][0]) == {
         "check", "device", "tells", "cost", "source", "seen", "command", "remark",

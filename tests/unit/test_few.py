@@ -11,6 +11,7 @@ from gemmbench.ladder import BY_NAME, few
 from gemmbench.ladder.variant import Layout, Values
 from gemmbench.model import kernel_files
 from gemmbench.model.case import Skip
+from gemmbench.model.device import DeviceFacts
 from gemmbench.model.problem import Gemm
 from gemmbench.suite.plan import gemm_plan
 from tests.unit.test_gpu_variants import GPU as DEVICE
@@ -55,9 +56,9 @@ def test_forms_keep_the_rules_and_fit_a_group(dtype: str, form: Values) -> None:
 
 
 def test_copies_are_asynchronous_where_a_device_has_them_and_half_is_never_copied() -> None:
-    def chosen(device: object, dtype: str) -> int:
+    def chosen(device: DeviceFacts, dtype: str) -> int:
         preset = SMALL.preset("gpu-nvidia", dtype=dtype)
-        return SMALL.chosen(Gemm(256, 256, 256, dtype), device, preset)["ASYNC"]  # type: ignore[arg-type]
+        return SMALL.chosen(Gemm(256, 256, 256, dtype), device, preset)["ASYNC"]
 
     assert (chosen(GPU, "float"), chosen(GPU, "double"), chosen(GPU, "half")) == (1, 1, 0)
     assert chosen(OLD, "float") == 0
@@ -116,6 +117,7 @@ def test_a_problem_that_a_kernel_is_not_for_is_a_row_that_says_so(
         (Gemm(16, 8192, 8192), 0, 16),
         (Gemm(8192, 1, 8192), 1, 1),
         (Gemm(8192, 9, 8192), 1, 16),
+        (Gemm(16, 16, 64), 0, 16),
         (Gemm(100, 50, 64), 1, 16),  # of the exact test
     ],
 )
@@ -155,3 +157,98 @@ def test_halves_that_are_floats_elsewhere_are_transposed_by_their_bits() -> None
     file, macro = "gemm/00_transpose_tall.cl", "what is moved are its bits"
     assert macro in kernel_files.source(file, BY_NAME["small"].compiled_for("half"))
     assert macro not in kernel_files.source(file, BY_NAME["small"].compiled_for("float"))
+
+
+# --- On other devices ---------------------------------------------------------------------------------------
+
+
+def on(device: DeviceFacts, name: str, problem: Gemm) -> dict[str, int]:
+    """The parameters that a problem gets on a device."""
+    entry = BY_NAME[name]
+    preset = entry.preset("gpu-nvidia", dtype=problem.dtype)
+    return {**preset, **entry.chosen(problem, device, preset)}
+
+
+@pytest.mark.parametrize("kib", [1, 8, 16, 24, 32, 48])
+@pytest.mark.parametrize("dtype", ["float", "double", "half"])
+def test_tiles_fit_the_local_memory_that_there_is(kib: int, dtype: str) -> None:
+    device, smallest = replace(OLD, local_mem_bytes=kib << 10), few._FORMS[dtype][-1]
+    for size in (64, 256, 1024):
+        known = on(device, "small", Gemm(size, size, size, dtype))
+        least = SMALL.local_bytes(dtype, {**known, **smallest, "STAGES": 1})
+        fits = SMALL.local_bytes(dtype, known) <= kib << 10
+        assert fits or least > kib << 10, known
+        assert fits or (known["BM"], known["BN"]) == (smallest["BM"], smallest["BN"]), known
+    for m, n in ((1, 4096), (16, 4096), (4096, 1), (4096, 16)):
+        known = on(device, "thin", Gemm(m, n, 4096, dtype))
+        assert THIN.local_bytes(dtype, known) <= kib << 10 or (kib == 1 and known["LY"] == 1), known
+
+
+def test_local_memory_is_the_tiles_or_a_round_of_sums_and_half_is_float_there() -> None:
+    shape = {"BM": 64, "BN": 64, "TM": 2, "TN": 4, "WIDTH": 4, "PAD": 4, "STAGES": 1, "ASYNC": 0}
+    sums, tiles = {**shape, "BK": 4, "SPLIT": 8}, {**shape, "BK": 32, "SPLIT": 4}
+    assert SMALL.local_bytes("float", sums) == SMALL.local_bytes("half", sums) == 8 * 32 * 64 * 4
+    assert SMALL.local_bytes("float", tiles) == SMALL.local_bytes("half", tiles)
+    assert SMALL.local_bytes("float", tiles) == (64 * (128 + 4) + 128 * 64) * 4
+    assert SMALL.local_bytes("float", {**tiles, "STAGES": 2}) == 2 * SMALL.local_bytes("float", tiles)
+
+
+@pytest.mark.parametrize(("size", "batch"), [(64, 4096), (32, 4096), (16, 4096), (8, 4096)])
+def test_tiles_of_batches_are_not_much_larger_than_a_problem_and_k_is_not_cut(size: int, batch: int) -> None:
+    known = values("small", Gemm(size, size, size, batch=batch))
+    (largest, *_), smallest = few._BATCH_FORMS["float"], few._BATCH_FORMS["float"][-1]
+    assert known["BM"] == (
+        largest["BM"] if size == 64 else 32 if size == 32 else few._FORMS["float"][0]["BM"]
+    )
+    assert (known["SPLIT"] == 1) == (2 * size > smallest["BM"] or few._FORMS["float"][0]["SPLIT"] == 1)
+    alone = values("small", Gemm(size, size, size))
+    assert alone["BM"] * alone["BN"] <= known["BM"] * known["BN"]  # a batch has enough of larger tiles
+    assert alone["SPLIT"] > 1
+
+
+def test_copies_need_the_extension() -> None:
+    assert on(replace(GPU, extensions=()), "small", Gemm(256, 256, 256))["ASYNC"] == 0
+
+
+def test_two_sums_take_the_shape_of_four() -> None:
+    names = ("LX", "LY", "DEEP", "KC")
+    two, four, one = (values("thin", Gemm(m, 8192, 8192)) for m in (2, 4, 1))
+    assert two["THIN"] == 2
+    assert [two[name] for name in names] == [four[name] for name in names] != [one[name] for name in names]
+
+
+def test_groups_of_thin_are_no_larger_than_the_device_has() -> None:
+    known = on(replace(GPU, max_work_group_size=64), "thin", Gemm(1, 8192, 8192))
+    assert known["LX"] * known["LY"] == 64
+
+
+@pytest.mark.parametrize(
+    ("problem", "device", "parts"),
+    [
+        (Gemm(1, 128, 256 * 3), GPU, 3),  # 256 steps each at least
+        (Gemm(1, 128, 1 << 20), GPU, 64),  # no more than 64
+        (Gemm(1, 128, 1 << 20), replace(GPU, type="cpu"), 1),
+        (Gemm(1, 128, 1 << 20, batch=1000), GPU, 1),  # which keep the units busy
+    ],
+)
+def test_k_is_cut_into_parts_where_units_would_be_idle(
+    problem: Gemm, device: DeviceFacts, parts: int
+) -> None:
+    assert on(device, "thin", problem)["PARTS"] == parts
+
+
+def test_two_parts_are_added_up_and_of_half_as_floats() -> None:
+    for dtype in ("float", "half"):
+        problem = Gemm(4, 256, 4096, dtype)
+        known = {**on(GPU, "thin", problem), "PARTS": 2}
+        assert [step.kernel for step in THIN.steps(THIN.values(problem, known))] == ["thin", "thin_sum"]
+        assert THIN.temporary_bytes(problem, known)["P"] == 2 * 4 * 256 * 4
+
+
+def test_groups_of_thin_hold_the_small_operand_and_make_whole_rows() -> None:
+    shape = {"LX": 8, "LY": 2, "DEEP": 4, "KC": 1024, "WIDTH": 4, "THIN": 16, "COLUMNS": 1, "AHEAD": 0}
+    assert THIN.local_bytes("float", shape) == 16 * (1024 + 4) * 4
+    assert THIN.local_bytes("float", {**shape, "AHEAD": 1}) == 2 * 16 * (1024 + 4) * 4
+    assert THIN.local_bytes("float", {**shape, "COLUMNS": 0}) == 16 * 16 * 4 * 4
+    known = values("thin", Gemm(8192, 16, 8192))
+    assert few._thin_blocks(known)[0] * known["LY"] * known["DEEP"] == 8192

@@ -19,8 +19,7 @@ from gemmbench.gemm.operands import SPLIT
 from gemmbench.measure import sampling
 from gemmbench.measure.conditions import Monitor, Usage, usage
 from gemmbench.model.case import Case, Policy
-from gemmbench.model.conditions import Conditions
-from gemmbench.model.device import DeviceFacts
+from gemmbench.model.device import Conditions, DeviceFacts
 from gemmbench.model.instrument import (
     Batch,
     Built,

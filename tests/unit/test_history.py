@@ -12,7 +12,7 @@ from dataclasses import replace
 import pytest
 
 from gemmbench.model.run_file import Run, RunFileError
-from gemmbench.regress import history_table as pages
+from gemmbench.regress import history as pages
 from gemmbench.regress.baseline import Rules
 from gemmbench.regress.history import History, Track, find_shifts, history
 from gemmbench.regress.verdict import Thresholds

@@ -43,19 +43,44 @@ def test_steady_samples_stop_at_the_least_number_of_batches() -> None:
 
 
 def test_noisy_samples_use_the_budget_and_say_so() -> None:
-    script = Script(itertools.cycle([0.001, 0.002, 0.004]))
+    script = Script(itertools.cycle([0.001, 0.004]))
     samples = sample(script.run, POLICY, 1.0, script.clock)
     assert samples["kernel"].stop == "budget"
     assert script.now - 100 == pytest.approx(1.0, abs=0.05)
 
 
 def test_settling_waits_for_three_batches_that_agree_and_keeps_none() -> None:
-    warming = [0.001, 0.004, 0.003, 0.002, 0.0015]
+    warming = [0.001, 0.001, 0.001, 0.004, 0.003, 0.002, 0.0015]
     script = Script(itertools.chain(warming, itertools.repeat(0.001)))
     samples = sample(script.run, POLICY, 10, script.clock)
     assert set(samples["kernel"].seconds) == {0.001}
-    # one to size the batch, four that differ, three that agree, ten samples
-    assert len(script.batches) == 1 + 4 + 3 + 10
+    # three to size the batch, four that differ, three that agree, ten samples
+    assert len(script.batches) == 3 + 4 + 3 + 10
+
+
+class Asleep(Script):
+    """A device whose first problem takes long, and which is waited for after each batch."""
+
+    def __init__(self, first_s: float, wait_s: float) -> None:
+        super().__init__(itertools.chain([first_s], itertools.repeat(1e-5)))
+        self.wait_s = wait_s
+
+    def run(self, count: int) -> dict[str, float]:
+        self.now += self.wait_s
+        return super().run(count)
+
+
+@pytest.mark.parametrize(("first_s", "wait_s"), [(1e-5, 0.0), (0.02, 0.0), (1e-5, 2e-4), (0.02, 2e-4)])
+def test_batches_are_long_whatever_the_first_problem_took(first_s: float, wait_s: float) -> None:
+    script = Asleep(first_s, wait_s)
+    samples = sample(script.run, POLICY, 1.0, script.clock)
+    assert samples["kernel"].batch * (1e-5 + wait_s / samples["kernel"].batch) >= 0.9 * POLICY.batch_s
+
+
+def test_what_takes_a_tenth_of_the_budget_is_looked_at_once() -> None:
+    script = Script(itertools.repeat(0.2))
+    sample(script.run, POLICY, 1.0, script.clock)
+    assert script.now - 100 == pytest.approx(1.0, abs=0.21)
 
 
 def test_settling_gives_up_after_a_third_of_the_budget() -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from gemmbench import ladder
-from gemmbench.gemm import causes
+from gemmbench.gemm import verify
 from gemmbench.gemm.verify import ExactTest
 from gemmbench.ladder.own import formula, own_kernel, variant_of
 from gemmbench.ladder.variant import OWN, ParameterError
@@ -363,15 +363,15 @@ def simulated(
     return c
 
 
-def kernel(run: causes.Run, source: str = "", without: tuple[str, ...] = ()) -> causes.Kernel:
-    return causes.Kernel(run, 16, without, (16, 16), source, room=16)
+def kernel(run: verify.Run, source: str = "", without: tuple[str, ...] = ()) -> verify.Kernel:
+    return verify.Kernel(run, 16, without, (16, 16), source, room=16)
 
 
 def whole(length: int) -> int:
     return length - length % 16
 
 
-FAULTS: dict[str, tuple[causes.Run, str]] = {
+FAULTS: dict[str, tuple[verify.Run, str]] = {
     "ldc": (
         lambda test: simulated(test, {"ldc": test.problem.n}),
         "ldc is larger than n here: does the kernel step through C with it?",
@@ -413,7 +413,7 @@ FAULTS: dict[str, tuple[causes.Run, str]] = {
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_wrong_kernel_is_told_why(fault: str) -> None:
     run, sentence = FAULTS[fault]
-    reason = causes.tested(kernel(run), "float")
+    reason = verify.tested(kernel(run), "float")
     assert reason.endswith(f"). {sentence}"), reason
     assert "on the exact test; " in reason
     assert "(m 35, n 21, k 17, " in reason
@@ -430,7 +430,7 @@ def test_a_wrong_kernel_whose_experiments_fail_is_still_wrong(failure: Exception
         return simulated(test, alpha=1.0)
 
     with pytest.raises(NotMeasuredError, match="differ on the exact test") as caught:
-        causes.tested(kernel(breaking), "float")
+        verify.tested(kernel(breaking), "float")
     assert (caught.value.status, caught.value.restart) == ("wrong", True)
 
 
@@ -444,15 +444,15 @@ def test_a_kernel_that_only_writes_behind_c_is_wrong(odd_k: bool) -> None:
             c[-1] = 7
         return c
 
-    assert "exact test" in causes.tested(kernel(beyond), "float")
+    assert "exact test" in verify.tested(kernel(beyond), "float")
 
 
 def test_a_right_kernel_has_no_fault() -> None:
-    assert causes.tested(kernel(simulated), "float") == ""
+    assert verify.tested(kernel(simulated), "float") == ""
     bare = kernel(
         lambda test: simulated(test, {"ldc": test.problem.n}, 1.0, 0.0), without=("alpha", "beta", "ldc")
     )
-    assert causes.tested(bare, "float") == ""
+    assert verify.tested(bare, "float") == ""
 
 
 def test_the_first_wrong_element_is_shown_with_its_tile() -> None:
@@ -461,7 +461,7 @@ def test_the_first_wrong_element_is_shown_with_its_tile() -> None:
         c[33 * test.layout.ldc + 18] += 1
         return c
 
-    reason = causes.tested(kernel(wrong), "float")
+    reason = verify.tested(kernel(wrong), "float")
     assert reason.startswith("1 of 735 elements differ on the exact test; C[33][18] is ")
     assert ", in the tile of rows 32 to 47 and columns 16 to 31 (m 35, n 21, k 17, " in reason
 
@@ -474,7 +474,7 @@ def test_a_kernel_that_differs_from_run_to_run_lacks_a_barrier() -> None:
         c[0] += rng.integers(1, 99)
         return c
 
-    assert "differs from run to run: is a barrier missing" in causes.tested(kernel(racing), "float")
+    assert "differs from run to run: is a barrier missing" in verify.tested(kernel(racing), "float")
 
 
 def test_a_kernel_with_local_memory_that_is_simply_wrong_is_asked_for_its_barriers() -> None:
@@ -483,9 +483,9 @@ def test_a_kernel_with_local_memory_that_is_simply_wrong_is_asked_for_its_barrie
         c[0] += 1
         return c
 
-    reason = causes.tested(kernel(wrong, source="__local float a[4]; barrier(1);"), "float")
+    reason = verify.tested(kernel(wrong, source="__local float a[4]; barrier(1);"), "float")
     assert "It shares local memory and has one barrier" in reason
-    assert "barrier" not in causes.tested(kernel(wrong), "float")
+    assert "barrier" not in verify.tested(kernel(wrong), "float")
 
 
 @pytest.mark.parametrize(

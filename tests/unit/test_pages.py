@@ -20,10 +20,9 @@ from gemmbench.exports.records import to_records
 from gemmbench.ladder import ORDER
 from gemmbench.model.run_file import Run, encode
 from gemmbench.pages import content, facts
-from gemmbench.pages.content import Wanted
-from gemmbench.pages.page import html
+from gemmbench.pages.content import Wanted, html
 from gemmbench.regress import compare_table, fleet
-from gemmbench.stats import side_by_side
+from gemmbench.stats import panels
 from tests import fake_runs as fake
 from tests.report_runs import HOSTILE, days, hostile, nodes, scaled
 
@@ -208,12 +207,12 @@ def on_another(run: Run, factor: float) -> Run:
 
 def test_devices_stand_side_by_side_with_ratios() -> None:
     slow = fake.fake_square()
-    sides = side_by_side.sides([slow, on_another(slow, 3.0)])
+    sides = panels.sides([slow, on_another(slow, 3.0)])
     assert [side.title for side in sides] == [fake.GPU.title, fake.CPU.title], "the fastest first"
     for contests in (
-        side_by_side.fastest(sides),
-        side_by_side.variants(sides),
-        side_by_side.abilities(sides),
+        panels.fastest(sides),
+        panels.variants(sides),
+        panels.abilities(sides),
     ):
         assert contests
         for each in contests:
@@ -221,7 +220,7 @@ def test_devices_stand_side_by_side_with_ratios() -> None:
             if ratio is not None and each.entries[0].row.device >= 0 and each.entries[1].row.device >= 0:
                 assert ratio.low < 3.0 * 1.02
                 assert ratio.high > 3.0 * 0.98
-    mean = side_by_side.mean_ratio(side_by_side.variants(sides), 0)
+    mean = panels.mean_ratio(panels.variants(sides), 0)
     assert mean
     assert mean[0] == pytest.approx(3.0, rel=0.02)
     text = Parsed(html([slow, on_another(slow, 3.0)], NO_CHARTS)).text

@@ -15,12 +15,11 @@ import pytest
 
 from gemmbench import UsageError, views
 from gemmbench.exports.records import to_csv
-from gemmbench.gemm import protocols, protocols_chart, protocols_table
+from gemmbench.gemm import charts, protocols, protocols_table
 from gemmbench.gemm.numpy_blas import NumpyExecutor
 from gemmbench.gemm.protocols import BY_NAME, NAMES, OWN, StdRel
 from gemmbench.model.case import Case, Policy
-from gemmbench.model.conditions import Conditions, Readings
-from gemmbench.model.device import DeviceFacts
+from gemmbench.model.device import Conditions, DeviceFacts, Readings
 from gemmbench.model.instrument import (
     Batch,
     Handle,
@@ -448,7 +447,7 @@ def test_the_host_is_timed_by_the_wall_clock_and_stays_verified() -> None:
 def test_the_chart_hatches_zeros_and_names_both_groups(run: Run) -> None:
     from matplotlib.figure import Figure
 
-    (pane,) = protocols_chart.panes([run], {})
+    (pane,) = charts.protocol_panes([run], {})
     axes = Figure().add_subplot()
     pane.paint(axes)
     assert [label.get_text() for label in axes.get_yticklabels()] == [OWN, "mean", "zeros !", "cold"]

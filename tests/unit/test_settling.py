@@ -8,7 +8,7 @@ import pytest
 
 from gemmbench.measure.sampling import Sampled, alone, in_turn
 from gemmbench.model.case import Case, Policy
-from gemmbench.model.conditions import Reading, State
+from gemmbench.model.device import Reading, State
 from gemmbench.model.instrument import Prepared, Watch
 from gemmbench.model.problem import Gemm
 from tests.fake_instrument import LIMITED, FakeClock, FakeInstrument, HotDevice, HotWatch

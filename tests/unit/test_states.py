@@ -13,7 +13,7 @@ import pytest
 from gemmbench import ladder, views
 from gemmbench.exports import records
 from gemmbench.model.case import Case, Policy, Skip
-from gemmbench.model.conditions import Conditions, Readings, State
+from gemmbench.model.device import Conditions, Readings, State
 from gemmbench.model.row import Problem, Row, Scope
 from gemmbench.model.run_file import Header, Run, RunFile, RunFileError, load
 from gemmbench.options.comparing import Check

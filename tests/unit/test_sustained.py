@@ -14,7 +14,7 @@ import pytest
 from gemmbench import UsageError
 from gemmbench.measure.sustained import DONE, INTERRUPTED, sustained, window_s
 from gemmbench.model.case import Case, Event, Finished, Policy, Started
-from gemmbench.model.conditions import Conditions, Readings
+from gemmbench.model.device import Conditions, Readings
 from gemmbench.model.instrument import (
     Batch,
     Handle,
@@ -30,8 +30,8 @@ from gemmbench.model.row import Check, Row, Sustained
 from gemmbench.model.run_file import Run, RunFile, load
 from gemmbench.options import measuring
 from gemmbench.options.declare import build
-from gemmbench.report import sustained as tables
-from gemmbench.suite import sustain, sustained_chart
+from gemmbench.report import conditions as tables
+from gemmbench.suite import charts, sustain
 from gemmbench.suite.session import Steps
 from tests import fake_runs
 from tests.fake_instrument import FakeClock, FakeInstrument, pass_time
@@ -385,10 +385,10 @@ def test_it_comes_back_from_the_file_and_has_a_table_and_a_chart(
         file.append(row)
     run = load(tmp_path / "run.jsonl")
     assert run.rows == (row,)
-    (sheet,) = tables.sheets(run)
+    (sheet,) = tables.sustained_sheets(run)
     assert sheet.rows[0][sheet.columns.index("W")].text == "691"
     assert any("1 bit differs" in note.text for note in sheet.notes)
-    (pane,) = sustained_chart.panes([run], {})
+    (pane,) = charts.sustained_panes([run], {})
     axes = Figure().add_subplot()
     pane.paint(axes)
     assert [line.get_label() for line in axes.lines][:1] == ["rate"]

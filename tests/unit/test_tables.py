@@ -14,7 +14,7 @@ from gemmbench.exports.records import to_csv, to_json
 from gemmbench.gemm import shape_tables, sweep_table
 from gemmbench.model import units
 from gemmbench.model.case import Policy
-from gemmbench.model.conditions import Conditions, Readings
+from gemmbench.model.device import Conditions, Readings
 from gemmbench.model.row import Check, Energy, Partner, Problem, Row, Scope, Work
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean, clean_lines

@@ -2,8 +2,8 @@
 
 import pytest
 
-from gemmbench.opencl import targets
-from gemmbench.opencl.targets import AVX, AVX2, AVX512, SSE
+from gemmbench.opencl import drivers
+from gemmbench.opencl.drivers import AVX, AVX2, AVX512, SSE
 
 WHEEL = "OpenCL 3.0 PoCL 3.0-rc2  Linux, Release, RELOC, LLVM 14.0.6, SLEEF, DISTRO, POCL_DEBUG"
 DEBIAN = "OpenCL 3.0 PoCL 3.1+debian  Linux, None+Asserts, RELOC, SPIR, LLVM 15.0.6, SLEEF, DISTRO"
@@ -29,8 +29,8 @@ def host(target: str) -> str:
         ("", AVX512),
     ],
 )
-def test_no_warning(device_version: str, offered: "targets.Level | None") -> None:
-    assert targets.target_warning(DEBIAN, device_version, offered) == ""
+def test_no_warning(device_version: str, offered: "drivers.Level | None") -> None:
+    assert drivers.target_warning(DEBIAN, device_version, offered) == ""
 
 
 @pytest.mark.parametrize(
@@ -43,8 +43,8 @@ def test_no_warning(device_version: str, offered: "targets.Level | None") -> Non
         ("pthread-x86_64-pc-linux-gnu-sandybridge", AVX2, "AVX where this CPU offers AVX2"),
     ],
 )
-def test_one_sentence_with_what_to_install(target: str, offered: "targets.Level", words: str) -> None:
-    warning = targets.target_warning(WHEEL, host(target), offered)
+def test_one_sentence_with_what_to_install(target: str, offered: "drivers.Level", words: str) -> None:
+    warning = drivers.target_warning(WHEEL, host(target), offered)
     assert warning.startswith("PoCL 3.0-rc2 compiles for ")
     assert "LLVM 14.0.6" in warning
     assert words in warning
@@ -61,10 +61,10 @@ def test_one_sentence_with_what_to_install(target: str, offered: "targets.Level"
         ("fpu sse2", SSE),
     ],
 )
-def test_what_the_cpu_offers(flags: str, expected: "targets.Level") -> None:
+def test_what_the_cpu_offers(flags: str, expected: "drivers.Level") -> None:
     text = f"processor\t: 0\nvendor_id\t: AuthenticAMD\nflags\t\t: {flags}\nbugs\t: x\n"
-    assert targets.level_of_flags(text) == expected
+    assert drivers.level_of_flags(text) == expected
 
 
 def test_other_architectures_offer_nothing_known() -> None:
-    assert targets.level_of_flags("processor\t: 0\nFeatures\t: fp asimd sve\n") is None
+    assert drivers.level_of_flags("processor\t: 0\nFeatures\t: fp asimd sve\n") is None

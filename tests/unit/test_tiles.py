@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gemmbench.model.dtypes import DTYPES, DType, decode
-from gemmbench.model.instructions import Instruction
+from gemmbench.model.dtypes import DTYPES, DType, Instruction, decode
 from gemmbench.probes import PROBES, reference
 from gemmbench.probes.arithmetic import MatrixProbe
 

@@ -13,7 +13,7 @@ from gemmbench.gemm import shape_tables, sweep_table
 from gemmbench.gemm.sweep_table import gemm
 from gemmbench.model.run_file import Run, load
 from gemmbench.report import table as table_table
-from gemmbench.suite import best_shape_table
+from gemmbench.suite import best_shape
 from gemmbench.tune import result as table
 from gemmbench.views import VIEWS, sheets, show, to_markdown
 from tests import fake_runs as fake
@@ -45,7 +45,7 @@ def seen_as(view: str, run: Run, scope: str = "") -> Run:
             lambda run: shape_tables.workloads_sheets(run, "device", fake.ORDER),
         ),
         ("tune", tuner.fake_tune(), table.sheets),
-        ("best-shape", load(BEST), best_shape_table.sheets),
+        ("best-shape", load(BEST), best_shape.sheets),
         ("gemm", fake.fake_workloads(), lambda run: sweep_table.row_sheets(run, fake.ORDER)),
         ("", fake.fake_workloads(), lambda run: sweep_table.row_sheets(run, fake.ORDER)),
         ("", fake.fake_square(), lambda run: sweep_table.sheets(run, "m", "device", fake.ORDER)),

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from gemmbench import UsageError
 from gemmbench.gemm.workloads import (
     CONVOLUTIONS,
     DENSE,
     PROJECTIONS,
     SETS,
     Shape,
-    ShapeFileError,
     merged,
     read_shapes,
 )
@@ -210,7 +210,7 @@ BAD: dict[str, tuple[str | bytes, str]] = {
 def test_what_is_wrong_with_a_file(name: str, write: Write) -> None:
     text, sentence = BAD[name]
     path = write(text)
-    with pytest.raises(ShapeFileError) as caught:
+    with pytest.raises(UsageError) as caught:
         read_shapes(path)
     assert str(caught.value).startswith(f"{path}: ")
     assert sentence in str(caught.value)
@@ -218,7 +218,7 @@ def test_what_is_wrong_with_a_file(name: str, write: Write) -> None:
 
 
 def test_files_that_cannot_be_opened(tmp_path: Path) -> None:
-    with pytest.raises(ShapeFileError, match="no such file or directory"):
+    with pytest.raises(UsageError, match="no such file or directory"):
         read_shapes(tmp_path / "none.csv")
-    with pytest.raises(ShapeFileError, match="is a directory"):
+    with pytest.raises(UsageError, match="is a directory"):
         read_shapes(tmp_path)

@@ -1,0 +1,646 @@
+"""Charts of several devices at once, the best shape, conditions, resources, and long runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.ticker import FuncFormatter, NullLocator
+
+from gemmbench.charts import pane
+from gemmbench.charts.lines import HEIGHT
+from gemmbench.charts.pane import (
+    BLACK,
+    COLOURS,
+    DARK,
+    DOWN,
+    GREY,
+    PALE,
+    Families,
+    Pane,
+    footnote,
+    own_title,
+    short,
+    titles,
+)
+from gemmbench.ladder import architectures
+from gemmbench.ladder.architectures import Architecture
+from gemmbench.model import units
+from gemmbench.model.device import POWER, DeviceFacts, driver_name
+from gemmbench.model.row import Row, Sustained
+from gemmbench.model.run_file import Run
+from gemmbench.model.units import by_key, clean
+from gemmbench.report.conditions import in_a_sentence, ran_s, slowest
+from gemmbench.report.conditions import rate_of as sustained_rate
+from gemmbench.report.progress import row_label
+from gemmbench.stats import conditions, rates
+from gemmbench.stats.conditions import disturbed, known
+from gemmbench.stats.rates import view_scope
+from gemmbench.suite import together
+from gemmbench.suite.best_shape import Hunt, hunts, rate_of, sentence
+from gemmbench.suite.together import Joint
+
+# Markers and what they are called.
+_SHAPES = {
+    "o": "circle", "s": "square", "^": "triangle", "D": "diamond", "v": "tip down", "P": "plus", "X": "cross",
+    "*": "star",
+}  # fmt: skip
+_MARKERS = tuple(_SHAPES)
+_MOST = 4  # kernels or probes in a pane: the fastest of all devices
+_APART = 0.11  # of points at one size
+_WIDEST = 30.0  # an interval that spans more, either side, tells nothing and is not drawn
+_LINEAR = 4.0  # times between the ends of an axis that is not logarithmic
+_ROOM = 12  # letters of a size that need no slant
+
+
+@dataclass(frozen=True)
+class _Picture:
+    """What the two panes of one kind, data type and scope have in common."""
+
+    run: Run
+    title: str
+    what: str  # "float, kernel scope"
+    unit: str  # of rates
+    scope: str
+    sizes: tuple[str, ...]  # across
+    joints: dict[str, dict[str, Joint]]  # by variant, then size
+    left_out: int  # further variants
+    gaps: tuple[str, ...]  # what has no figure, and why
+
+    @property
+    def colours(self) -> dict[str, str]:
+        """Line colours by variant."""
+        return dict(zip(self.joints, pane.COLOURS, strict=False))
+
+    @property
+    def devices(self) -> tuple[int, ...]:
+        """Every device that ran a case, in order."""
+        return together.devices_of([joint for by_size in self.joints.values() for joint in by_size.values()])
+
+
+def together_panes(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
+    """Two panes for each run, kind, data type and scope: the aggregate rate, and the slowdowns."""
+    drawn = []
+    for run in runs:
+        groups = by_key(((joint.row.kind, joint.row.dtype), joint) for joint in together.joints_of(run))
+        for (kind, _), joints in groups.items():
+            if not any(joint.figured for joint in joints):
+                continue
+            for scope in dict.fromkeys((view_scope(run), "host")) if kind == "gemm" else ("kernel",):
+                picture = _picture(run, joints, scope, len(runs) > 1)
+                drawn.append(pane.Pane(HEIGHT, partial(_aggregate, picture=picture)))
+                drawn.append(pane.Pane(HEIGHT, partial(_slowdowns, picture=picture)))
+    return drawn
+
+
+def _picture(run: Run, every_joint: Sequence[Joint], scope: str, beside: bool) -> _Picture:
+    joints = [joint for joint in every_joint if joint.figured]
+
+    def best(variant: str) -> float:
+        return max(joint.aggregate("kernel") or 0.0 for joint in joints if joint.row.variant == variant)
+
+    every = dict.fromkeys(joint.row.variant for joint in joints)
+    chosen = sorted(every, key=best, reverse=True)[:_MOST]
+    row = joints[0].row
+    is_gemm = row.kind == "gemm"
+    shown = {
+        variant: {_size(joint.row): joint for joint in joints if joint.row.variant == variant}
+        for variant in every
+        if variant in chosen
+    }
+    sizes = tuple(dict.fromkeys(_size(joint.row) for joint in joints if joint.row.variant in shown))
+    title = _title(run, together.devices_of(joints))
+    return _Picture(
+        run=run,
+        title=title + (f" | {pane.stem(run)}" if beside else ""),
+        what=f"{row.dtype}, {scope} scope" if is_gemm else row.kind,
+        unit="GFLOPS" if is_gemm else "GB/s",
+        scope=scope,
+        sizes=sizes,
+        joints=shown,
+        left_out=len(every) - len(shown),
+        gaps=tuple(gap for joint in every_joint if (gap := _gap(joint))),
+    )
+
+
+def _gap(joint: Joint) -> str:
+    """Which devices have no figure at once, and why: ``tiled 512 (1 crashed)``."""
+    bad = [f"{part.device} {part.together.status}" for part in joint.parts if part.together.status != "ok"]
+    return f"{clean(joint.row.variant)} {_size(joint.row)} ({', '.join(bad)})" if bad else ""
+
+
+def _title(run: Run, positions: Sequence[int]) -> str:
+    """``2 devices at once | 0, 1: NVIDIA H200``; drivers where they are all that differs."""
+    devices = run.header.devices
+    divided = {position for group in together.shared(devices, positions) for position in group}
+    named: dict[str, list[int]] = {}
+    for position in positions:
+        name = driver_name(devices[position]) if position in divided else devices[position].name
+        named.setdefault(clean(name), []).append(position)
+    listing = "; ".join(f"{', '.join(map(str, numbers))}: {name}" for name, numbers in named.items())
+    return f"{len(positions)} devices at once | {listing}"
+
+
+def _size(row: Row) -> str:
+    """A row's size, as a tick label."""
+    if row.problem is None:
+        if "bytes" in row.parameters:
+            return pane.short(units.size(int(row.parameters["bytes"])))
+        return f"width {row.parameters['width']}" if "width" in row.parameters else ""
+    return clean(row.label) or row.problem.size
+
+
+def _aggregate(axes: Axes, picture: _Picture) -> None:
+    """Solid: all at once; dashed: the sum of each alone."""
+    for number, (variant, by_size) in enumerate(picture.joints.items()):
+        colour, marker = picture.colours[variant], _MARKERS[number]
+        for label, style, filled in ((variant, "-", True), (f"{variant}, alone", (0, (4, 2)), False)):
+            joints = (by_size.get(size) for size in picture.sizes)
+            sum_of = Joint.aggregate if filled else Joint.sum_alone
+            sums = (sum_of(joint, picture.scope) if joint else None for joint in joints)
+            values = [value / units.GIGA if value else np.nan for value in sums]
+            drawn: dict[str, Any] = {
+                "linestyle": style,
+                "marker": marker,
+                "markerfacecolor": colour if filled else "white",
+            }
+            axes.plot(range(len(values)), values, color=colour, label=label, **drawn)
+    axes.set_yscale("log")
+    _widened(axes)
+    pane.log_ticks(axes.yaxis, units.number)
+    _across(axes, picture)
+    axes.set_ylabel(picture.unit)
+    below = f"{picture.what}: all devices at once (solid), the sum of each alone (dashed, hollow); medians"
+    pane.titles(
+        axes, picture.title, below, [(clean(name), colour) for name, colour in picture.colours.items()]
+    )
+    more = [f"Not drawn: {picture.left_out} further ones, that reach less."] if picture.left_out else []
+    gaps = [f"Not in the sums: {'; '.join(picture.gaps)}."] if picture.gaps else []
+    pane.footnote(axes, [*more, *gaps])
+
+
+def _slowdowns(axes: Axes, picture: _Picture) -> None:
+    """Time at once over time alone, of each device: a marker each, with its interval."""
+    count = len(picture.devices) * len(picture.joints)
+    number = 0
+    wide = False
+    for variant, by_size in picture.joints.items():
+        for rank, device in enumerate(picture.devices):
+            shift = (number - (count - 1) / 2) * min(_APART, 0.8 / count)
+            number += 1
+            marker = _MARKERS[rank % len(_MARKERS)]
+            for index, size in enumerate(picture.sizes):
+                joint = by_size.get(size)
+                part = joint.part(device) if joint else None
+                slowdown = part.slowdown(picture.scope) if part else None
+                if slowdown is None:
+                    continue
+                if slowdown.high / slowdown.low < _WIDEST**2:
+                    axes.vlines(index + shift, slowdown.low, slowdown.high, color=picture.colours[variant])
+                else:
+                    wide = True
+                style: dict[str, Any] = {
+                    "color": picture.colours[variant],
+                    "marker": marker,
+                    "linestyle": "none",
+                }
+                axes.plot(index + shift, slowdown.median, label=f"{variant} on {device}", **style)
+                between = f"{units.number(slowdown.low)} to {units.number(slowdown.high)}"
+                said = (
+                    f"{clean(variant)} on device {device}, {size}: slowdown {units.number(slowdown.median)}"
+                )
+                pane.mark(axes, index + shift, slowdown.median, f"{said} ({between})")
+    axes.axhline(1.0, color=pane.BLACK, linewidth=0.8, label="no change")
+    shares = together.shared(picture.run.header.devices, picture.devices)
+    for shared in shares:
+        axes.axhline(len(shared), color=pane.GREY, linewidth=0.9, linestyle=":", label="an equal share")
+    _times(axes)
+    _across(axes, picture)
+    axes.set_ylabel("slowdown")
+    markers = ", ".join(
+        f"{device} {_SHAPES[_MARKERS[rank % len(_MARKERS)]]}" for rank, device in enumerate(picture.devices)
+    )
+    below = f"{picture.what}: time at once over time alone, 95 % interval; devices: {markers}"
+    pane.titles(
+        axes, picture.title, below, [(clean(name), colour) for name, colour in picture.colours.items()]
+    )
+    notes = ["Dotted: an equal share of hardware that the devices divide."] if shares else []
+    pane.footnote(axes, [*notes, *(["Intervals too wide to tell anything are not drawn."] if wide else [])])
+
+
+def _widened(axes: Axes) -> None:
+    """Widen the axis to a factor of four at least: there are ticks, and noise does not fill the pane."""
+    low, high = axes.get_ylim()
+    middle = (low * high) ** 0.5
+    axes.set_ylim(min(low, middle / 2), max(high, middle * 2))
+
+
+def _times(axes: Axes) -> None:
+    """The axis of slowdowns: no change always in sight; logarithmic where they differ much."""
+    low, high = axes.get_ylim()
+    if low > 0 and high / low < _LINEAR:
+        axes.set_ylim(min(low, 0.9), max(high, 1.2))
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"x {value:.2f}"))
+        return
+    axes.set_yscale("log")
+    pane.log_ticks(axes.yaxis, lambda value: f"x {units.number(value)}")
+
+
+def _across(axes: Axes, picture: _Picture) -> None:
+    """A tick for each size, in the order of the rows."""
+    axes.set_xlim(-0.5, len(picture.sizes) - 0.5)
+    slanted = max(map(len, picture.sizes)) * len(picture.sizes) > 7 * _ROOM
+    turn: dict[str, Any] = {"rotation": 30, "ha": "right"} if slanted else {"rotation": 0, "ha": "center"}
+    axes.set_xticks(range(len(picture.sizes)), picture.sizes, fontsize=8, **turn)
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.tick_params(length=3, color=pane.DARK)
+
+
+_SHAPES_HEIGHT = 4.2  # inches
+_SHAPES_HEADROOM = 1.15
+
+
+def best_shape_panes(runs: Sequence[Run], _: Families) -> list[Pane]:
+    """A pane for each device and data type that has a search with a rate."""
+    made = []
+    for run in runs:
+        groups = by_key(((hunt.first.device, hunt.first.dtype), hunt) for hunt in hunts(run) if hunt.ranked)
+        made += [
+            Pane(_SHAPES_HEIGHT, partial(_paint_shapes, run=run, group=group, beside=runs))
+            for group in groups.values()
+        ]
+    return made
+
+
+def _paint_shapes(axes: Axes, run: Run, group: Sequence[Hunt], beside: Sequence[Run]) -> None:
+    first = group[0].first
+    integer = rates.is_integer(first.dtype)
+    top = max(rate_of(hunt.ranked[0]) for hunt in group)
+    scale, letter = units.scale(top)
+    keys = []
+    for number, hunt in enumerate(group):
+        colour = COLOURS[number % len(COLOURS)]
+        work = [float(rates.gemm_of(look).flops) for look in hunt.ranked]
+        reached = [rate_of(look) / scale for look in hunt.ranked]
+        axes.scatter(work, reached, s=16, color=colour, alpha=0.6, linewidths=0, zorder=2)
+        for look, x, y in zip(hunt.ranked, work, reached, strict=True):
+            said = units.rate(rate_of(look), integer)
+            pane.mark(axes, x, y, f"{clean(look.title)} {rates.gemm_of(look).shape}: {said}")
+        keys.append((clean(hunt.first.title), colour))
+        for rate, marker in ((hunt.burst, "D"), (hunt.settled, "s")):
+            if rate:
+                x, y = float(rates.gemm_of(hunt.first).flops), rate.median / scale
+                axes.plot([x], [y], marker, color=colour, markeredgecolor=DARK, markersize=7, zorder=4)
+                pane.mark(axes, x, y, sentence(hunt))
+    axes.set_xscale("log")
+    pane.log_ticks(axes.xaxis, lambda value: units.number(value / units.GIGA), 1e6)
+    axes.set_ylim(0, top / scale * _SHAPES_HEADROOM)
+    pane.tick_texts(axes.yaxis, units.number)
+    axes.set_xlabel("2 m n k, billions of operations")
+    axes.set_ylabel(f"{letter}{'IOPS' if integer else 'FLOPS'}, device scope")
+    axes.tick_params(colors=GREY, labelcolor=DARK)
+    states = dict.fromkeys(hunt.state for hunt in group)
+    pane.titles(
+        axes,
+        pane.own_title(run, first.device, beside),
+        f"best shape in {first.dtype}: every shape looked at ({', '.join(states)}), the best measured anew",
+        [*keys, ("diamond: in bursts", DARK), ("square: settled", DARK)],
+    )
+    pane.footnote(axes, [f"Best: {sentence(hunt)}" for hunt in group if hunt.settled])
+
+
+_STATES_HEIGHT = 3.0  # inches
+_MOST_ROWS = 6  # rows
+_STATES_HEADROOM = 1.15
+_ABOVE_POWER = 2.2  # so that it lies below the clock
+_FREE, _POWER, _OTHER = COLOURS[0], COLOURS[4], DOWN
+_MARKS = ((_FREE, "clock"), (_POWER, "limited by power"), (_OTHER, "by heat or the board"))
+
+
+def conditions_panes(runs: Sequence[Run], _: Families) -> list[Pane]:
+    """A pane for each row whose device told its clock; of many, those that were limited first."""
+    rows = [(run, row) for run in runs for row in run.rows if _clocks(row)]
+    shown = sorted(rows, key=lambda pair: not (_is_limited(pair[1]) or disturbed(*pair)))[:_MOST_ROWS]
+    left_out = len(rows) - len(shown)
+    last = len(shown) - 1
+    return [
+        Pane(
+            _STATES_HEIGHT,
+            partial(_paint_states, run=run, row=row, beside=runs, left_out=left_out * (index == last)),
+        )
+        for index, (run, row) in enumerate(shown)
+    ]
+
+
+def _clocks(row: Row) -> list[tuple[float, float, float | None, str]]:
+    """Begin, clock, power and limits of every batch with a clock, the begin after the row's first."""
+    windows = row.conditions.windows.values() if row.conditions else ()
+    batches = [
+        (begin, clock, power, limits)
+        for window in windows
+        for begin, clock, power, limits in zip(
+            window.begin_s,
+            window.clock_mhz or window.counted_mhz,
+            window.power_w or (None,) * len(window.begin_s),
+            window.limits or ("",) * len(window.begin_s),
+            strict=False,
+        )
+        if clock is not None
+    ]
+    first = min((begin for begin, *_ in batches), default=0.0)
+    return sorted((begin - first, clock, power, limits) for begin, clock, power, limits in batches)
+
+
+def _counted(row: Row) -> list[tuple[float, float]]:
+    """When a batch began, after the row's first, and its average clock by the device's own counters."""
+    windows = row.conditions.windows.values() if row.conditions else ()
+    first = min((begin for window in windows for begin in window.begin_s[:1]), default=0.0)
+    return [
+        (begin - first, mhz)
+        for window in windows
+        for begin, mhz in zip(window.begin_s, window.counted_mhz, strict=False)
+        if mhz is not None
+    ]
+
+
+def _is_limited(row: Row) -> bool:
+    return any(limits for *_, limits in _clocks(row))
+
+
+def _colour(limits: str) -> str:
+    return _FREE if not limits else _POWER if limits == POWER else _OTHER
+
+
+def _paint_states(axes: Axes, run: Run, row: Row, beside: Sequence[Run], left_out: int) -> None:
+    assert row.conditions is not None
+    batches = _clocks(row)
+    seconds = [second for second, *_ in batches]
+    most = row.conditions.max_mhz
+    top = max([clock for _, clock, *_ in batches] + ([most] if most else []))
+    keys = []
+    for colour, label in _MARKS:
+        points = [(second, clock) for second, clock, _, limits in batches if _colour(limits) == colour]
+        if points:
+            x, y = zip(*points, strict=True)
+            axes.scatter(x, y, s=14, color=colour, linewidths=0, label=label, zorder=3)
+            keys.append((label, colour))
+    for second, clock, power, limits in batches:
+        drawn_w = f", {units.watts(power)}" if power is not None else ""
+        by = f", limited by {limits.replace(' ', ', ')}" if limits else ""
+        pane.mark(axes, second, clock, f"{units.seconds(second)}: {units.number(clock)} MHz{drawn_w}{by}")
+    if counted := _counted(row):
+        x, y = zip(*counted, strict=True)
+        axes.plot(x, y, color=BLACK, linewidth=0.8, label="by its counters", zorder=4)
+        keys.append(("\u2014 by its counters", BLACK))
+    if most:
+        axes.axhline(most, color=BLACK, linewidth=1, linestyle=(0, (4, 3)), label="maximum clock")
+        keys.append(("-- its maximum", BLACK))
+    axes.set_xlim(0, max(seconds[-1], 1e-3) * 1.02)
+    axes.set_ylim(0, top * _STATES_HEADROOM)
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: short(units.number(value))))
+    axes.set_xlabel("seconds after the row's first sample")
+    axes.set_ylabel("clock, MHz")
+    drawn = [(second, power) for second, _, power, _ in batches if power is not None]
+    if drawn:
+        right = axes.twinx()
+        right.grid(False)
+        right.plot(*zip(*drawn, strict=True), color=GREY, linewidth=1.2, label="power")
+        right.set_ylim(0, max(power for _, power in drawn) * _ABOVE_POWER)
+        right.set_ylabel("board power, W", color=GREY)
+        right.tick_params(colors=GREY)
+        right.spines["right"].set_visible(True)
+        right.spines["right"].set_color(PALE)
+        keys.append(("board power", GREY))
+    titles(axes, own_title(run, row.device, beside), f"{row_label(row)}: {_about(run, row)}", keys)
+    reasons = "; ".join(disturbed(run, row))
+    notes = [f"Disturbed: {reasons}."] if reasons else []
+    notes += [f"{left_out} more rows are not drawn."] if left_out else []
+    footnote(axes, notes)
+    axes.tick_params(colors=GREY, labelcolor=DARK)
+
+
+def _about(run: Run, row: Row) -> str:
+    """The state, how warm the device became, how long it was warmed, and its rate in cycles."""
+    assert row.conditions is not None
+    celsius = known([value for window in row.conditions.windows.values() for value in window.celsius])
+    parts: list[str] = [row.conditions.state or "state not known"]
+    if row.conditions.warm_s:
+        parts.append(f"warmed for {units.seconds(row.conditions.warm_s)} before")
+    if celsius:
+        parts.append(f"{units.number(min(celsius))} to {units.number(max(celsius))} C")
+    if each := conditions.flop_per_cycle(run, row):
+        parts.append(f"{units.number(each)} flop per cycle and unit")
+    return ", ".join(parts)
+
+
+_HEIGHT, _LINE = 4.2, 0.13  # inches
+_FITS, _TIGHT = pane.COLOURS[0], pane.COLOURS[1]
+_LETTERS = "abcdefghijklmnopqrstuvwxyz"
+
+
+@dataclass(frozen=True)
+class Mark:
+    """Where one kernel stands."""
+
+    name: str
+    group: int  # work-items in a work-group
+    most: int | None  # in the largest that it can have
+    registers: int | None  # 32-bit registers of a work-item
+    bound: str = ""  # "at least": these are what it is written for; "at most": what its largest group allows
+
+
+def resource_panes(runs: Sequence[Run], _: pane.Families) -> list[pane.Pane]:
+    """A pane for each device and data type whose rows tell what their kernels take."""
+    result = []
+    for run in runs:
+        rows = [row for row in run.rows if row.kind == "gemm" and row.device >= 0 and row.resources]
+        for device, dtype in dict.fromkeys((row.device, row.dtype) for row in rows):
+            own_rows = [row for row in rows if (row.device, row.dtype) == (device, dtype)]
+            own_rows.sort(key=lambda row: row.problem.flops if row.problem else 0)  # the largest counts
+            order = dict.fromkeys(row.title for row in rows)
+            marks = {row.title: _mark(row) for row in own_rows}
+            title = pane.own_title(run, device, runs)
+            chosen = [marks[name] for name in order if name in marks]
+            result.append(constraint(run.header.devices[device], title, dtype, chosen))
+    return result
+
+
+def _mark(row: Row) -> Mark:
+    kernel = next((each for each in row.resources if each.role == "multiply"), row.resources[-1])
+    return Mark(row.title, kernel.group, kernel.most, kernel.registers)
+
+
+def constraint(device: DeviceFacts, title: str, dtype: str, marks: Sequence[Mark]) -> pane.Pane:
+    """The register constraint of a device with kernels on it; groups alone where nobody tells registers.
+
+    Where a driver tells a kernel's largest group alone, and that is one of the steps, as on Mali, it stands
+    at the most registers that the step allows.
+    """
+    known = architectures.of(device)
+    if known and not any(mark.registers for mark in marks):
+        by_items = {items: most for most, items in known.steps}
+        marks = [replace(mark, registers=by_items.get(mark.most or 0), bound="at most") for mark in marks]
+    if known and any(mark.registers for mark in marks):
+        steps = _by_step(known, marks)
+        words = [[_words(mark, items) for mark in alike] for items, alike in steps.items()]
+        height = _HEIGHT + _LINE * sum(1 + len(", ".join(names)) // 90 for names in words)
+        paint = partial(_paint_steps, title=title, dtype=dtype, known=known, marks=marks)
+        return pane.Pane(height, paint)
+    height = 1.5 + pane.ROW * len(marks)
+    return pane.Pane(height, partial(_paint_groups, title=title, dtype=dtype, marks=marks))
+
+
+def _paint_steps(axes: Axes, title: str, dtype: str, known: Architecture, marks: Sequence[Mark]) -> None:
+    """The steps of the register file, and a letter for the kernels at each number of registers."""
+    left, lines = 1, []
+    for most, items in known.steps:
+        axes.plot([left, most], [items, items], color=pane.DARK, linewidth=1.6)
+        left = most
+    for (most, items), (_, after) in zip(known.steps, known.steps[1:], strict=False):
+        axes.plot([most, most], [items, after], color=pane.PALE, linewidth=1, linestyle=(0, (2, 2)))
+    least = known.steps[-1][1]
+    for letter, (items, alike) in zip(_LETTERS, _by_step(known, marks).items(), strict=False):
+        for mark in alike:
+            tight = items < mark.group
+            at = (mark.registers or 1, max(items, least / 2))
+            axes.plot(*at, "o" if items else "x", color=_TIGHT if tight else _FITS, clip_on=False, zorder=3)
+            pane.mark(axes, *at, f"{_words(mark, items)}: {items} work-items in flight")
+        pane.say(axes, letter, at, (0, 6), ha="center", fontsize=8.5, fontweight="bold", color=pane.BLACK)
+        flight = f"{items} in flight" if items else "more than there are"
+        lines.append(f"{letter}: {flight}: {', '.join(_words(mark, items) for mark in alike)}")
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log", base=2)
+    used = [mark.registers for mark in marks if mark.registers]
+    axes.set_xlim(min(*used, known.steps[0][0]) / 1.5, max(*used, known.most_registers) * 1.3)
+    axes.set_ylim(least / 2.4, known.resident * 1.7)
+    for axis in (axes.xaxis, axes.yaxis):
+        pane.tick_texts(axis, lambda value: f"{value:.0f}")
+        axis.set_minor_locator(NullLocator())
+    bound = next((f", {mark.bound}" for mark in marks if mark.bound), "")
+    axes.set_xlabel(f"32-bit registers of a work-item{bound}")
+    axes.set_ylabel("work-items in flight on a core")
+    keys = [("o a group fits", _FITS), ("o its group does not fit", _TIGHT)]
+    pane.titles(
+        axes, title,
+        f"{dtype}, {known.name}: {known.formula}; registers x work-items <= {known.product:,}", keys,
+    )  # fmt: skip
+    pane.footnote(axes, [*lines, f"Source of the steps: {known.source}."], most=24)
+
+
+def _by_step(known: Architecture, marks: Sequence[Mark]) -> dict[int, list[Mark]]:
+    """Kernels by the work-items in flight that their registers leave, fewest registers first."""
+    return by_key(
+        (known.in_flight(mark.registers), mark)
+        for mark in sorted(marks, key=lambda mark: mark.registers or 0)
+        if mark.registers
+    )
+
+
+def _words(mark: Mark, items: int) -> str:
+    group = "" if mark.group <= items else f", group of {mark.group}"
+    return f"{clean(mark.name)} ({mark.registers}{group})"
+
+
+def _paint_groups(axes: Axes, title: str, dtype: str, marks: Sequence[Mark]) -> None:
+    """A line for each kernel: its group, and the largest that the built kernel can have."""
+    for y, mark in enumerate(marks):
+        tight = mark.most is not None and mark.most < mark.group
+        if mark.most:
+            axes.plot([mark.group, mark.most], [y, y], color=pane.PALE, linewidth=3, zorder=1)
+            axes.plot(mark.most, y, "|", color=pane.DARK, markersize=9, markeredgewidth=2)
+        axes.plot(mark.group, y, "o", color=_TIGHT if tight else _FITS)
+        pane.mark(
+            axes, mark.group, y, f"{clean(mark.name)}: groups of {mark.group}, of {mark.most or '?'} at most"
+        )
+    axes.set_ylim(len(marks) - 0.4, -0.6)
+    pane.name_rows(axes, {y: clean(mark.name) for y, mark in enumerate(marks)}, {})
+    low, high = min(mark.group for mark in marks), max(mark.most or mark.group for mark in marks)
+    pane.log_across(axes, low, high, "work-items of a group", lambda value: f"{value:.0f}")
+    below = f"{dtype}: its driver tells the largest group of a kernel as built, and no registers"
+    if any(mark.registers for mark in marks):
+        below = f"{dtype}: the largest group of a kernel as built; how registers are handed out is not known"
+    pane.titles(axes, title, below, [("o as launched", _FITS), ("| the largest", pane.DARK)])
+
+
+_SUSTAINED_HEIGHT = 3.4  # inches
+_RATE, _CLOCK, _SUSTAINED_POWER, _HEAT = COLOURS[0], COLOURS[2], COLOURS[4], COLOURS[3]
+_SUSTAINED_HEADROOM = 1.12
+_ABOVE = 2.1  # so that what the device says lies below a rate that holds
+_SECONDS = ((120.0, 1.0, "seconds"), (7200.0, 60.0, "minutes"), (float("inf"), 3600.0, "hours"))
+
+
+def sustained_panes(runs: Sequence[Run], _: Families) -> list[Pane]:
+    """A pane for each long run."""
+    rows = [(run, row) for run in runs for row in run.rows if row.sustained and row.sustained.seconds]
+    return [
+        Pane(_SUSTAINED_HEIGHT, partial(_paint_sustained, run=run, row=row, beside=runs)) for run, row in rows
+    ]
+
+
+def _paint_sustained(axes: Axes, run: Run, row: Row, beside: Sequence[Run]) -> None:
+    result = row.sustained
+    assert result  # of `panes`
+    divisor, name = next((each, name) for most, each, name in _SECONDS if ran_s(result) <= most)
+    times = [
+        (begin + length / 2) / divisor for begin, length in zip(result.begin_s, result.length_s, strict=True)
+    ]
+    reached = [result.flops / seconds for seconds in result.seconds]
+    scale, letter = units.scale(max(reached))
+    integer = rates.is_integer(row.dtype)
+    axes.plot(times, [value / scale for value in reached], color=_RATE, linewidth=1.4, label="rate", zorder=3)
+    axes.set_xlim(0, ran_s(result) / divisor)
+    axes.set_ylim(0, max(reached) / scale * _SUSTAINED_HEADROOM)
+    axes.set_xlabel(f"{name} under load")
+    axes.set_ylabel(f"{letter}{'IOPS' if integer else 'FLOPS'}")
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: short(units.number(value))))
+    axes.tick_params(colors=GREY, labelcolor=DARK)
+    for error in result.errors:
+        axes.axvline(error.at_s / divisor, color=DOWN, linewidth=1.0, linestyle=(0, (3, 2)), zorder=2)
+    keys = [("rate", _RATE), *_conditions(axes, times, result)]
+    keys += [("wrong result", DOWN)] if result.errors else []
+    own = (
+        f"{row_label(row)}: {units.rate(sustained_rate(result), integer)} over {units.seconds(ran_s(result))}"
+    )
+    titles(axes, own_title(run, row.device, beside), own, keys)
+    every = [each for each in run.rows if each.sustained]
+    slow = slowest(run, every)
+    wrong = in_a_sentence(row, result) or f"All {result.results:,} results have the bits of the first"
+    ended = "" if result.end == "done" else f"Ended early: {result.end}."
+    footnote(axes, [text for text in (f"{wrong}.", ended, f"Slowest: {slow}." if slow else "") if text])
+
+
+def _conditions(axes: Axes, times: Sequence[float], result: Sustained) -> list[tuple[str, str]]:
+    """Clock, power and temperature as shares of their highest, on an axis of their own; their keys."""
+    series = (
+        ("clock", result.clock_mhz, _CLOCK, "MHz"),
+        ("power", result.power_w, _SUSTAINED_POWER, "W"),
+        ("temperature", result.celsius, _HEAT, "C"),
+    )
+    keys: list[tuple[str, str]] = []
+    right: Axes | None = None
+    for name, values, colour, unit in series:
+        there = [(at, value) for at, value in zip(times, values, strict=False) if value is not None]
+        if not there:
+            continue
+        if right is None:
+            right = axes.twinx()
+            right.grid(False)
+            right.set_ylim(0, _ABOVE)
+            right.set_yticks((0.0, 0.5, 1.0))
+            right.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value * 100:.0f} %"))
+            right.set_ylabel("of its highest", color=GREY, loc="bottom")
+            right.tick_params(colors=GREY)
+        least, most = (pick(value for _, value in there) for pick in (min, max))
+        right.plot(
+            [at for at, _ in there],
+            [value / most for _, value in there],
+            color=colour,
+            linewidth=1.1,
+            label=name,
+        )
+        keys.append((f"{name} {units.number(least)} to {units.number(most)} {unit}", colour))
+    return keys
