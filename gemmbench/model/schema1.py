@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from gemmbench.model.row import RanOn, Row
@@ -76,7 +76,7 @@ def row(old: Row, of_tuner: bool) -> Row:
     """
     races = tuple(note for note in old.notes if note.startswith(_RACED))
     phase = old.label if _PHASE.fullmatch(old.label) else "trial"
-    state = {
+    state: dict[str, Any] = {
         "ran_on": _ran_on(old) if old.ran_on == "device" else old.ran_on,
         "sums": old.sums or (_SUMS.get((_variant(old), old.dtype), "") if old.kind == "gemm" else ""),
         "needs_s": _needs_s(old) if old.needs_s is None else old.needs_s,
