@@ -1,65 +1,154 @@
-"""The gate on this machine, with a kernel that really does more work."""
+"""The gate on this machine, ``check --against`` a checkout: nothing changed, and more work planted.
+
+Each job's rows are measured in turn with those of another checkout, in two processes. What was measured once
+is judged at several thresholds: a `Recorder` gives it again, and measures only what a stricter verdict wants
+more of. Jobs of several processes, each on cores of its own, are put together afterwards.
+"""
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+import contextlib
+import os
+import sys
+import time
+from collections import Counter
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
+
+import msgspec
 
 from gemmbench import __version__
 from gemmbench.ladder import BY_NAME
 from gemmbench.measure import machine
 from gemmbench.measure.child import Worker
-from gemmbench.model import kernel_files
-from gemmbench.model.case import Case, Plan, Policy
+from gemmbench.model.case import Case, Policy
+from gemmbench.model.device import DeviceFacts
 from gemmbench.model.problem import Gemm
+from gemmbench.model.row import Row
 from gemmbench.model.run_file import SCHEMA_VERSION, Header, Run
 from gemmbench.regress import check as checking
-from gemmbench.regress.baseline import Basis
+from gemmbench.regress.baseline import Basis, Rules
 from gemmbench.regress.compare import Comparison
+from gemmbench.regress.gate import MOST_ROUNDS
+from gemmbench.regress.verdict import Thresholds
+from gemmbench.stats.rates import in_turn
 from gemmbench.suite.plan import gemm_plan, select
 from tools import planted_machine
-from tools.gate_simulation import Setting, Tally, result_of
+from tools.gate_simulation import result_of
+
+ROOT = Path(__file__).resolve().parents[1]
+POLICY = Policy(state="settled", time_limit_s=240.0)  # as `check --against` samples by default
+PLANTED = {0.1: 0.05, 0.05: 0.025, 0.02: 0.01}  # by slowdown, the threshold that it is to be found at
 
 
 @dataclass(frozen=True)
 class Live:
-    """What is measured, and how long."""
+    """What is measured."""
 
     device: str  # as --device
+    kernels: tuple[str, ...]
     sizes: tuple[int, ...]
-    budget_s: float
-    bases: int  # repetitions of a base
-    patience_s: float  # of a check's second looks
-    reference: str  # of ratio mode
-    kernels: tuple[str, ...] = (planted_machine.VARIANT, "cpu-packed", "numpy")
-    base_budget_s: float = 0.0  # of a base; 0: as of the checks
+
+
+class Judged(msgspec.Struct, frozen=True):
+    """What became of a row in a job: a line of a shard's file."""
+
+    where: str  # the device's family
+    job: str  # of all rows that were judged together
+    threshold: float
+    variant: str
+    size: int
+    planted: float  # 0.05: this row's kernel does 5 % more
+    verdict: str
+    may_be_slower: bool
+    reason: str
+    looks: int  # at this row, the first included
+    figures: tuple[tuple[float, float, float], ...]  # of each look: logarithm of the ratio, error, freedom
+
+
+Name = tuple[str, int]
+"""Of a row: its variant and size."""
+
+
+def name_of(row: Row | Case) -> Name:
+    """Of a row, or of the case that it is made from."""
+    return row.variant, row.problem.m if row.problem else 0
+
+
+@dataclass
+class Recorder:
+    """In the place of the worker: gives again what was measured, and measures what is wanted beyond it."""
+
+    worker: Worker
+    rows: dict[Name, list[Row]] = field(default_factory=dict)
+    only: frozenset[Name] | None = None  # that are measured; None: all
+    turns: Counter[Name] = field(default_factory=Counter)
+    is_fresh: bool = False
+
+    def again(self) -> Recorder:
+        """The same from its first row on, as for another threshold."""
+        self.turns.clear()
+        return self
+
+    def stop(self) -> None:
+        """See `measure.child.Worker`: before the next measurement, if there is any."""
+        self.is_fresh = True
+
+    def run(self, case: Case, device: DeviceFacts | None, policy: Policy) -> Generator[Any, None, Row]:
+        """See `measure.child.Worker`."""
+        name = name_of(case)
+        rows, turn = self.rows.setdefault(name, []), self.turns[name]
+        self.turns[name] += 1
+        if turn == len(rows):
+            if self.only is not None and name not in self.only:
+                return case.row("skipped", "not recorded so often")
+            if self.is_fresh:
+                self.worker.stop()
+            self.is_fresh = False
+            begin = time.monotonic()
+            rows.append((yield from self.worker.run(case, device, policy)))
+            took_s = time.monotonic() - begin
+            print(f"{took_s:5.1f} s  {case.label} {rows[-1].status}", file=sys.stderr, flush=True)
+        return rows[turn]
 
 
 @dataclass(frozen=True)
 class Bench:
-    """Cases and header of this machine."""
+    """Cases and header of this machine, and a second checkout."""
 
     live: Live
     header: Header
-    plan: Plan
+    plan: tuple[Case, ...]
+    checkout: Path  # another path to this one's files, but for its kernels
 
-    def planted(self, before: Run, number: int) -> Case:
-        """The case to be made slower in a trial: those of the base's sizes in turn."""
-        fits = [
-            step
-            for step in self.plan
-            if isinstance(step, Case) and step.variant == planted_machine.VARIANT
-            if any(row.key == step.key and row.status == "ok" for row in before.rows)
-        ]
-        return fits[number % len(fits)]
+    @property
+    def where(self) -> str:
+        """The kind of device."""
+        return self.header.devices[0].family
+
+    def job(self, plan: Sequence[Case], recorder: Recorder, rules: Rules, before: Run) -> checking.Job:
+        """A job of ``check --against``."""
+        basis = Basis((before,), rules)
+        return checking.Job(basis, tuple(plan), self.header, POLICY, recorder)  # type: ignore[arg-type]
+
+    def first(self, recorder: Recorder) -> Run:
+        """Every row once: of this checkout at any time, and so a base."""
+        job = self.job(self.plan, recorder, Rules(), Run(self.header, ()))
+        result_of(checking.once(job))
+        return job.run
+
+    def judged(self, recorder: Recorder, before: Run, threshold: float) -> Comparison:
+        """One job, its rows as they were recorded."""
+        rules = Rules(Thresholds(threshold), in_turn=True, rounds=MOST_ROUNDS, across=frozenset({"source"}))
+        return result_of(checking.check(self.job(self.plan, recorder.again(), rules, before)))
 
 
-def bench(live: Live) -> Bench:
-    """Look at the machine.
+@contextlib.contextmanager
+def bench(live: Live, folder: Path) -> Iterator[Bench]:
+    """Look at the machine, and lay out the second checkout in a folder.
 
     Raises:
         WorkerError: the devices could not be listed.
@@ -68,67 +157,108 @@ def bench(live: Live) -> Bench:
     with Worker(machine.default) as worker:
         found, host = worker.devices()
     devices = select(found, live.device)[:1]
-    policy = Policy(budget_s=live.budget_s, time_limit_s=60 + 20 * live.budget_s)
-    kernels = dict.fromkeys((planted_machine.VARIANT, *live.kernels))
-    chosen = [BY_NAME[name] for name in kernels]
+    checkout = folder / "checkout"
+    checkout.mkdir()
+    for name in ("gemmbench", "kernels"):
+        (checkout / name).symlink_to(ROOT / name)
+    for slow in (0.0, *PLANTED):
+        planted_machine.plant(folder / f"kernels-{slow}", slow)
+    chosen = [BY_NAME[name] for name in live.kernels]
     plan = gemm_plan(devices, chosen, [Gemm(size, size, size) for size in live.sizes])
-    header = Header(SCHEMA_VERSION, __version__, ("gate_proof.py",), "", devices, host, policy)
-    return Bench(live, header, plan)
+    cases = tuple(replace(step, former=str(checkout)) for step in plan if isinstance(step, Case))
+    header = Header(SCHEMA_VERSION, __version__, ("gate_proof.py",), "", devices, host, POLICY)
+    yield Bench(live, header, cases, checkout)
 
 
-def base(bench: Bench) -> Run:
-    """Measure a base: every case several times, each in a process of its own."""
-    with Worker(machine.default) as worker:
-        nothing = Basis((Run(bench.header, ()),), Setting(0.05).rules)  # it compares nothing yet
-        policy = replace(bench.header.policy, budget_s=bench.live.base_budget_s or bench.live.budget_s)
-        job = checking.Job(nothing, bench.plan, bench.header, policy, worker)
-        result_of(checking.repeat(job, bench.live.bases))
-        return replace(job.run, header=bench.header)
+def unchanged(bench: Bench, name: str, thresholds: Sequence[float]) -> tuple[Recorder, Run, list[Judged]]:
+    """A job in which nothing has changed, judged at several thresholds; and what it measured."""
+    with Worker(partial(machine.caching, str(bench.checkout.parent / "cache"))) as worker:
+        recorder = Recorder(worker)
+        before = bench.first(recorder)
+        lines: list[Judged] = []
+        for threshold in thresholds:
+            made = bench.judged(recorder, before, threshold)
+            lines += _lines(bench, name, made, recorder, threshold, {})
+    return recorder, before, lines
 
 
-def check(bench: Bench, before: Run, setting: Setting, slow: float, planted: Case) -> Comparison:
-    """One job of ``gemmbench check``: of all cases, or those of one problem, one kernel with more work."""
-    basis = Basis((before,), setting.rules)
-    plan: Plan = bench.plan
-    if slow:
-        plan = tuple(step for step in plan if isinstance(step, Case) and step.problem == planted.problem)
-    if setting.in_turn:
-        wanted = [planted] if slow else plan
-        plan = tuple(
-            replace(step, former=str(kernel_files.folder()))
-            for step in wanted
-            if isinstance(step, Case) and step.source
+def planted(bench: Bench, name: str, slow: float, size: int, recorded: Recorder, before: Run) -> list[Judged]:
+    """A job in which the kernels of `planted_machine.PLANTS` do more work at one size.
+
+    Beside them are the rows of an unchanged job as they were recorded. They are measured in turn with the
+    same text that has no turn more.
+    """
+    chosen = {
+        name_of(step): slow
+        for step in bench.plan
+        if step.variant in planted_machine.PLANTS and name_of(step)[1] == size
+    }
+    folder = bench.checkout.parent
+    sides = (folder / f"kernels-{slow}", folder / "kernels-0.0", bench.checkout, folder / "cache")
+    with Worker(partial(planted_machine.make, *map(str, sides))) as worker:
+        rows = {key: list(rows) for key, rows in recorded.rows.items() if key not in chosen}
+        recorder = Recorder(worker, rows, frozenset(chosen), is_fresh=True)
+        threshold = PLANTED[slow]
+        made = bench.judged(recorder, before, threshold)
+        lines = _lines(bench, name, made, recorder, threshold, chosen)
+    return [line for line in lines if line.planted]
+
+
+def _lines(
+    bench: Bench,
+    name: str,
+    made: Comparison,
+    recorder: Recorder,
+    threshold: float,
+    planted: dict[Name, float],
+) -> Iterator[Judged]:
+    for line in made.lines:
+        row = name_of(line.row)
+        rows = recorder.rows[row][: recorder.turns[row]]
+        figures = [figure for row in rows if (figure := in_turn(row)) is not None]
+        yield Judged(
+            bench.where,
+            name,
+            threshold,
+            *row,
+            planted.get(row, 0.0),
+            line.verdict,
+            line.open,
+            line.reason,
+            len(rows),
+            tuple((round(one.value, 6), round(one.error, 6), round(one.freedom, 1)) for one in figures),
         )
-    with _maker(slow) as make, Worker(make) as worker:
-        job = checking.Job(basis, plan, bench.header, bench.header.policy, worker)
-        job.patience = checking.Patience(bench.live.patience_s)
-        return result_of(checking.check(job))
 
 
-def trial(
-    bench: Bench, before: Run, setting: Setting, slow: float, tally: Tally, number: int = 0
-) -> float | None:
-    """One job, counted; how much longer the planted row took by its own figures, None without one."""
-    case = bench.planted(before, number)
-    made = check(bench, before, setting, slow, case)
-    planted = case.key if slow else None
-    tally.add(made, planted)
-    found = next((line.judgement for line in made.lines if line.key == planted), None)
-    return found.ratio - 1 if found else None
+def jobs(
+    bench: Bench,
+    seconds: float,
+    number: int,
+    thresholds: Sequence[float],
+    slows: Sequence[float],
+    most: int,
+) -> Iterator[Judged]:
+    """Unchanged jobs, each followed by planted ones beside its rows, until the time is over.
 
-
-@contextmanager
-def _maker(slow: float) -> Iterator[Callable[[], machine.OpenCLMachine]]:
-    """What the child process makes, with its kernels for as long."""
-    if not slow:
-        yield machine.default
-        return
-    with tempfile.TemporaryDirectory(prefix="gemmbench-planted-") as folder:
-        kernels = Path(folder) / "kernels"
-        planted_machine.plant(kernels, slow)
-        yield partial(planted_machine.make, str(kernels))
-
-
-def shares(total: int, parts: int) -> Sequence[int]:
-    """A total in nearly equal whole parts."""
-    return [total * (part + 1) // parts - total * part // parts for part in range(parts)]
+    Args:
+        bench: what is measured.
+        seconds: none begins later.
+        number: of this shard; which size is planted first.
+        thresholds: of the unchanged rows.
+        slows: of `PLANTED`; none: unchanged jobs alone.
+        most: planted jobs for each unchanged one.
+    """
+    end = time.monotonic() + seconds
+    trials = [(slow, size) for size in bench.live.sizes for slow in slows]
+    turn, count = number, 0
+    while time.monotonic() < end:
+        name = f"{os.uname().nodename}-{number}-{count}"
+        recorded, before, lines = unchanged(bench, name, thresholds)
+        yield from lines
+        for _ in range(most if trials else 0):
+            if time.monotonic() > end:
+                break
+            slow, size = trials[turn % len(trials)]
+            yield from planted(bench, f"{name}-{turn}", slow, size, recorded, before)
+            turn += 1
+        count += 1

@@ -21,18 +21,19 @@ from gemmbench.ladder import AUTO, BY_NAME, VARIANTS
 from gemmbench.ladder.variant import Variant
 from gemmbench.model import units
 from gemmbench.model.device import HOST
-from gemmbench.model.row import Row
+from gemmbench.model.row import CHAIN, Row
 from gemmbench.model.run_file import Run, load
 from gemmbench.stats import panels, rates
 from gemmbench.suite.auto import CHOOSABLE
-from tools import experiments
-from tools.bench import auto_regret
+from tools import device_verification, experiments
+from tools.bench import auto_regret, repeat
 
 ROOT = Path(__file__).resolve().parents[1]
 LADDER, TENSOR, REGRET = "ladder", "table of tensor cores", "table of what auto loses"  # the parts
 ASYNC, MMA, WGMMA = "table of nv-async", "table of nv-mma", "table of nv-wgmma"
 STATES = "table of both states"
-SMALL, THIN, TURNED = "table of small", "table of thin", "table of B stored transposed"
+FAULTS, REPEATED = "table of planted faults", "table of repeated rows"
+SMALL, TURNED = "table of small", "table of B stored transposed"
 PACKED = "table of cpu-packed"
 EXPERIMENTS, SAMPLE, BEST = "table of experiments", "sample of square", "sample of best-shape"
 
@@ -47,7 +48,7 @@ REGRET_RUN = "plots/h200-square.jsonl"
 LIMIT_RUN = "plots/h200-limit.jsonl"
 BEST_RUN = "tests/data/h200-best-shape.jsonl"
 STATE_RUNS = ("plots/h200-settled.jsonl", "plots/h200-burst.jsonl")
-SMALL_RUN, THIN_RUN, TURNED_RUN = "plots/h200-small.jsonl", "plots/h200-thin.jsonl", "plots/h200-turned.jsonl"
+SMALL_RUN, TURNED_RUN = "plots/h200-small.jsonl", "plots/h200-turned.jsonl"
 PACKED_RUNS = ("plots/cpu-intel-packed.jsonl", "plots/cpu-pocl-packed.jsonl")
 FILES = (
     *(file for *_, files in RUNS for file in files),
@@ -56,7 +57,7 @@ FILES = (
     LIMIT_RUN,
     *STATE_RUNS,
     BEST_RUN,
-    *(file for file in (SMALL_RUN, THIN_RUN, TURNED_RUN, *PACKED_RUNS) if (ROOT / file).exists()),
+    *(file for file in (SMALL_RUN, TURNED_RUN, *PACKED_RUNS) if (ROOT / file).exists()),
 )
 PAGES = {  # where a part stands
     SAMPLE: "README.md",
@@ -68,10 +69,11 @@ PAGES = {  # where a part stands
     WGMMA: "docs/nv-wgmma.md",
     TURNED: "docs/nv-wgmma.md",
     SMALL: "docs/small.md",
-    THIN: "docs/small.md",
     PACKED: "docs/cpu-packed.md",
     STATES: "docs/conditions.md",
     EXPERIMENTS: "docs/experiments.md",
+    FAULTS: "docs/verification.md",
+    REPEATED: "docs/conditions.md",
     BEST: "docs/best-shape.md",
 }
 #   data type    column
@@ -298,30 +300,6 @@ def beside(run: Run, path: str, names: Sequence[str], libraries: Sequence[str] =
     return "\n".join([*lines, *_below(below), *_earlier(run, names)])
 
 
-def thin(run: Run) -> str:
-    """Products that memory sets the pace of: GB/s of the operands, each moved once, in the device scope."""
-    rates_of = {
-        (row.label, row.dtype, row.variant): rates.median_rate(row, "device")
-        for row in run.rows
-        if row.problem
-    }
-    lines = ["| | C | k | time | `thin`, GB/s | cuBLAS, GB/s |", "|---|---|--:|--:|--:|--:|"]
-    for row in run.rows:
-        problem = rates.gemm_of(row)
-        reached = rates_of.get((row.label, row.dtype, row.variant))
-        if row.variant != "thin" or not reached:
-            continue
-        beside = rates_of.get((row.label, row.dtype, "cublas"))
-        speeds = (
-            units.number(rate / rates.intensity(row) / units.GIGA) if rate else ""
-            for rate in (reached, beside)
-        )
-        shape = f"{problem.m} x {problem.n} | {problem.k} | {units.seconds(problem.flops / reached)}"
-        lines.append(f"| {row.dtype} | {shape} | {' | '.join(speeds)} |")
-    below = f"Device scope; one run (`{THIN_RUN}`), one kernel after the other."
-    return "\n".join([*lines, *_below(below), *_earlier(run, ["thin"])])
-
-
 def packed(runs: Sequence[Run]) -> str:
     """cpu-packed beside numpy, batch by batch in turn, both from host memory to host memory."""
     lines = ["| driver | | n | GFLOPS | times numpy |", "|---|---|--:|--:|--:|"]
@@ -345,6 +323,47 @@ def _earlier(run: Run, names: Sequence[str]) -> list[str]:
     """The lines below a table that say which of its kernels were others when the run was made."""
     old = [name for name in names if any(is_earlier(run, row) for row in run.rows if row.variant == name)]
     return _below(earlier_forms(", ".join(f"`{name}`" for name in old)))
+
+
+def few(run: Run, path: str) -> str:
+    """Small, thin and batched products beside cuBLAS, microseconds a call.
+
+    Args:
+        run: of `workloads`, with cuBLAS' rows.
+        path: where it is saved, for the line below the table.
+    """
+    libraries = {row.problem: row for row in run.rows if row.variant == "cublas" and row.status == "ok"}
+
+    def took(row: Row | None, scope: str) -> float | None:
+        reached = rates.rate(row, scope) if row else None
+        return rates.flops_of(row) / reached.median if row and reached else None
+
+    def cell(value: float | None, scale: float = 1e6) -> str:
+        return units.number(value * scale) if value else ""
+
+    titles = ("kernel, us", "in a chain, us", "cuBLAS, us", "in turn with it", "GB/s, kernel")
+    lines = [f"| | | {' | '.join(titles)} |", f"|---|---|{'--:|' * len(titles)}"]
+    for row in run.rows:
+        if row.problem is None or row.variant not in ("small", "thin") or row.status != "ok":
+            continue
+        kernel = took(row, "kernel")
+        against = rates.versus(row)
+        moved = cell(rates.gemm_of(row).operand_bytes / kernel, 1e-9) if kernel else ""
+        library = took(libraries.get(row.problem), "device")
+        cells = (
+            cell(kernel),
+            cell(took(row, CHAIN)),
+            cell(library),
+            cell(against.median if against else None, 1),
+            moved,
+        )
+        lines.append(f"| {row.label} | `{row.variant}` | {' | '.join(cells)} |")
+    about = (
+        f"Medians of one run (`{path}`) on an {run.header.devices[0].name}; cuBLAS' calls are a CUDA graph. "
+        "In turn: the rate of the kernel's launches, by their events, over that of the graph. Operands that "
+        "fit the cache stay in it."
+    )
+    return "\n".join([*lines, *_below(about)])
 
 
 def states(settled: Run, burst: Run) -> str:
@@ -431,10 +450,11 @@ def generated(root: Path) -> dict[str, str]:
         MMA: beside(load(root / TENSOR_RUN), TENSOR_RUN, ("nv-mma",)),
         WGMMA: beside(load(root / TENSOR_RUN), TENSOR_RUN, ("nv-wgmma",)),
         TURNED: _made(root, [TURNED_RUN], lambda runs: beside(runs[0], TURNED_RUN, ("nv-wgmma",))),
-        SMALL: _made(root, [SMALL_RUN], lambda runs: beside(runs[0], SMALL_RUN, ("small",))),
-        THIN: _made(root, [THIN_RUN], lambda runs: thin(runs[0])),
+        SMALL: _made(root, [SMALL_RUN], lambda runs: few(runs[0], SMALL_RUN)),
         PACKED: _made(root, PACKED_RUNS, packed),
         EXPERIMENTS: experiments.table(root),
+        FAULTS: device_verification.table(root),
+        REPEATED: repeat.table(root),
         STATES: states(*(load(root / file) for file in STATE_RUNS)),
     }
 

@@ -1,8 +1,8 @@
-"""The real machine with one kernel that does more work: a regression to be found, in nothing that is shipped.
+"""The real machine with kernels that do more work: a regression to be found, in nothing that is shipped.
 
-The naive kernel's k-loop is followed by a part of itself, whose sum the result never takes. The kernels are
-read from a folder of the caller's, which `plant` writes; the fingerprint in the rows stays the shipped one's,
-since the parent computes it.
+Each kernel's k-loop is preceded by a part of itself, whose sums the result never takes. How many turns more
+a work-group makes is drawn by its number, so that on average it is the share that was planted, however few
+turns the loop has. A share of nearly nothing plants the same text without a turn more: the other side.
 """
 
 from __future__ import annotations
@@ -10,41 +10,94 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import gemmbench
 from gemmbench.measure import machine
 from gemmbench.model import kernel_files
 
 VARIANT, FILE = "naive", "gemm/01_naive.cl"
-_LOOP = """\
-    for (int p = 0; p < k; p++)
-        sum += a[p] * b[(size_t)p * ldb];
+NOTHING = 1e-9  # of the work: no turn more, but no compiler knows
+_HEAD = '#include "common.clh"\n'
+_MORE = """
+static inline int more_turns(int turns)
+{{
+    const uint group = (uint)(get_group_id(0) + get_group_id(1) * get_num_groups(0));
+    return (int)((float)turns * (float){slow:.9f} + (float)((group * 2654435769u) >> 8) / 16777216.0f);
+}}
 """
-_MORE = """\
-    REAL more = 0;
-    for (int p = 0; p < (int)(k * {slow}f); p++)
-        more += a[p] * b[(size_t)p * ldb];
-    if (more == (REAL)1.25e37f) /* never, but no compiler knows */
-        sum = more;
+
+
+def _tiled(file: str, k: str, step: str, clear: str) -> tuple[str, str, str]:
+    """Of a kernel whose loop walks along tiles: before the first it takes that tile some more times."""
+    loop = f"    for (int p0 = 0; p0 < {k}; p0 += {step}) {{\n"
+    more = f"""\
+    for (int q0 = -{step} * more_turns(({k} + {step} - 1) / {step}); q0 < {k}; q0 += {step}) {{
+        const int p0 = q0 < 0 ? 0 : q0;
+        if (q0 == 0)
+            {clear}
 """
+    return file, loop, more
+
+
+PLANTS = {
+    #  by variant: file, what in it is replaced, by what
+    VARIANT: (
+        FILE,
+        "    for (int p = 0; p < k; p++)\n        sum += a[p] * b[(size_t)p * ldb];\n",
+        """\
+    for (int q = -more_turns(k); q < k; q++) {
+        const int p = q < 0 ? -q - 1 : q;
+        sum = (q == 0 ? 0 : sum) + a[p] * b[(size_t)p * ldb];
+    }
+""",
+    ),
+    "tiled": _tiled("gemm/02_tiled.cl", "k", "TS", "sum = 0;"),
+    "dot-v8": (
+        "gemm/11_dot.cl",
+        "    int p = k;\n    for (; p >= WIDTH; p -= WIDTH) {\n",
+        """\
+    int p = k + WIDTH * more_turns(k / WIDTH);
+    for (; p >= WIDTH; p -= WIDTH) {
+        if (p == k) {
+            lanes = (VECTOR)(0);
+            a = A + (size_t)row * lda;
+            b = BT + (size_t)column * ldbt;
+        }
+""",
+    ),
+    "coarse": _tiled(
+        "gemm/03_coarse.cl", "k", "TS", "for (int w = 0; w < WPT; w++)\n                acc[w] = 0;"
+    ),
+}
 
 
 def plant(folder: Path, slow: float) -> None:
-    """Copy the kernels into a folder, the naive one with so much more of its k-loop.
+    """Copy the kernels into a folder, those of `PLANTS` with so much more of their k-loops.
 
     Args:
         folder: does not exist yet.
         slow: 0.1: a tenth.
 
     Raises:
-        ValueError: the kernel has no such loop any more.
+        ValueError: a kernel has no such loop any more.
     """
     shutil.copytree(kernel_files.folder(), folder)
-    source = (folder / FILE).read_text(encoding="utf-8")
-    if source.count(_LOOP) != 1:
-        raise ValueError(f"{FILE} has another k-loop than the one to plant more work in")
-    (folder / FILE).write_text(source.replace(_LOOP, _LOOP + _MORE.format(slow=slow)), encoding="utf-8")
+    for file, loop, more in PLANTS.values():
+        source = (folder / file).read_text(encoding="utf-8")
+        if source.count(loop) != 1:
+            raise ValueError(f"{file} has another k-loop than the one to plant more work in")
+        source = source.replace(loop, more).replace(_HEAD, _HEAD + _MORE.format(slow=slow or NOTHING), 1)
+        (folder / file).write_text(source, encoding="utf-8")
 
 
-def make(folder: str) -> machine.OpenCLMachine:
-    """What the child process makes: the kernels are those of a folder."""
-    kernel_files.folder = lambda: Path(folder)  # type: ignore[assignment]
-    return machine.default()
+def make(now: str, before: str, checkout: str, cache: str) -> machine.OpenCLMachine:
+    """What the child processes make: the kernels are those of a folder.
+
+    Args:
+        now: the folder.
+        before: the folder of the process that runs the checkout's gemmbench.
+        checkout: see there.
+        cache: of the drivers.
+    """
+    is_other = Path(gemmbench.__file__).parents[1] == Path(checkout)
+    kernel_files.folder = lambda: Path(before if is_other else now)  # type: ignore[assignment]
+    return machine.caching(cache)

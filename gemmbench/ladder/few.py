@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -48,27 +49,28 @@ _BUSY = 0.9  # of the units that must have a tile
 
 
 def _form(*values: int) -> Mapping[str, int]:
-    return dict(zip(("BM", "BN", "BK", "TM", "TN", "SPLIT", "STAGES"), values, strict=True))
+    return dict(zip(("BM", "BN", "BK", "TM", "TN", "SPLIT", "STAGES", "DIRECT"), values, strict=True))
 
 
 _FORMS: Mapping[str, tuple[Mapping[str, int], ...]] = {
     "float": (
-        #      BM  BN  BK TM TN SPLIT STAGES
-        _form(64, 64, 32, 8, 4, 1, 3),
-        _form(64, 32, 16, 8, 4, 4, 2),
-        _form(32, 32, 16, 4, 4, 4, 3),
-        _form(16, 32, 16, 4, 4, 4, 3),
+        #      BM  BN  BK TM TN SPLIT STAGES DIRECT
+        _form(64, 64, 32, 8, 4, 1, 3, 0),
+        _form(64, 32, 16, 8, 4, 4, 2, 0),
+        _form(32, 32, 16, 4, 4, 4, 3, 0),
+        _form(16, 32, 4, 4, 4, 16, 1, 1),
+        _form(16, 16, 8, 4, 4, 16, 1, 1),
     ),
     "double": (
-        _form(64, 64, 8, 8, 4, 2, 2),
-        _form(32, 32, 8, 4, 4, 4, 2),
-        _form(16, 32, 16, 4, 4, 4, 2),
-        _form(16, 16, 8, 2, 4, 8, 2),
+        _form(64, 64, 8, 8, 4, 2, 2, 0),
+        _form(32, 32, 8, 4, 4, 4, 2, 0),
+        _form(16, 32, 16, 4, 4, 4, 2, 0),
+        _form(16, 16, 8, 2, 4, 8, 2, 0),
     ),
     "half": (
-        _form(64, 64, 16, 8, 4, 2, 2),
-        _form(32, 32, 16, 4, 4, 4, 2),
-        _form(16, 16, 16, 2, 4, 8, 2),
+        _form(64, 64, 16, 8, 4, 2, 2, 0),
+        _form(32, 32, 16, 4, 4, 4, 2, 0),
+        _form(16, 16, 16, 2, 4, 8, 2, 0),
     ),
 }
 """From large tiles to small: the first with a tile for nearly every unit is taken (docs/small.md)."""
@@ -76,9 +78,9 @@ _PLAIN_STAGES = 2  # where tiles go through registers
 
 _BATCH_FORMS: Mapping[str, tuple[Mapping[str, int], ...]] = {
     "float": (
-        #      BM  BN  BK TM TN SPLIT STAGES
-        _form(64, 64, 16, 8, 8, 1, 3),
-        _form(32, 32, 16, 4, 4, 1, 3),
+        #      BM  BN  BK TM TN SPLIT STAGES DIRECT
+        _form(64, 64, 16, 8, 4, 1, 2, 0),
+        _form(32, 32, 16, 4, 4, 1, 3, 0),
     ),
 }
 """Of batches, whose problems keep the units busy: k is not cut, and no tile is much larger than a problem."""
@@ -94,7 +96,10 @@ def _small_form(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]
     copies = bool(p.get("ASYNC", has_copies and problem.dtype != "half"))
 
     def full(form: Values) -> dict[str, int]:
-        known = {**form, "ASYNC": int(copies), "STAGES": form["STAGES"] if copies else _PLAIN_STAGES, **p}
+        direct = int(p.get("DIRECT", form["DIRECT"] and not p.get("ASYNC", 0)))
+        asked = copies and not direct
+        stages = form["STAGES"] if direct == form["DIRECT"] and (asked or direct) else _PLAIN_STAGES
+        known = {**form, "DIRECT": direct, "ASYNC": int(asked), "STAGES": stages, **p}
         for tile, micro in (("BM", "TM"), ("BN", "TN")):
             while micro not in p and known[tile] % known[micro]:
                 known[micro] //= 2
@@ -105,7 +110,10 @@ def _small_form(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]
         return known
 
     def fits(form: Values) -> bool:
-        return _small_local({**form, "itemsize": itemsize}) * itemsize <= ceilings.group_local_bytes(device)
+        local = _small_local({**form, "itemsize": itemsize}) * itemsize
+        return _small_items(form) <= device.max_work_group_size and local <= ceilings.group_local_bytes(
+            device
+        )
 
     def has_enough(form: Values) -> bool:
         tiles = problem.batch * -(-problem.m // form["BM"]) * -(-problem.n // form["BN"])
@@ -133,8 +141,8 @@ def _small_local(p: Values) -> int:
         return 0
     depth = p["BK"] * p["SPLIT"]
     tiles = p.get("STAGES", _PLAIN_STAGES) * (p["BM"] * (depth + p["PAD"]) + depth * p["BN"])
-    # Half is float there, twice as long.
-    return max(tiles, p["SPLIT"] * (p["BM"] // p["TM"]) * p["BN"]) * (2 if p["itemsize"] == 2 else 1)
+    rows = p["BM"] if p.get("DIRECT") else p["BM"] // p["TM"]  # whose sums meet at once
+    return max(tiles, p["SPLIT"] * rows * p["BN"]) * (2 if p["itemsize"] == 2 else 1)  # half is float there
 
 
 def _divides(divisor: str, value: str, sentence: str) -> Constraint:
@@ -173,11 +181,12 @@ SMALL = Variant(
         "ASYNC": Parameter(
             "1: tiles are copied by cp.async, which NVIDIA has; 0: by registers", (0, 1), least=0
         ),
+        "DIRECT": Parameter("1: no tiles, operands go straight to registers", (0, 1), least=0),
     },
     presets={
         "default": {"WIDTH": 4, "PAD": 4},
         "default:double": {"WIDTH": 2, "PAD": 2},
-        "cpu": {**_form(32, 32, 8, 4, 4, 2, 1), "ASYNC": 0},
+        "cpu": {**_form(32, 32, 8, 4, 4, 2, 1, 0), "ASYNC": 0},
     },
     constraints=(
         _divides("TM", "BM", "BM must be a multiple of TM, so that each work-item owns whole rows"),
@@ -195,6 +204,9 @@ SMALL = Variant(
             "with ASYNC WIDTH must be 4 for float and 2 for double, and half cannot be: 16 bytes are copied",
         ),
         Constraint(lambda p: p.get("ASYNC", 0) in (0, 1), "ASYNC must be 0 or 1"),
+        Constraint(
+            lambda p: p.get("DIRECT", 0) in (0, 1 - p.get("ASYNC", 0)), "DIRECT must be 0, or 1 with ASYNC=0"
+        ),
     ),
     choose=_small_form,
     extensions=lambda p: (_NVIDIA,) if p.get("ASYNC") else (),
@@ -221,18 +233,39 @@ _LEAST_STEPS = 256  # along k of a part
 
 
 def _shape(*values: int) -> Mapping[str, int]:
-    return dict(zip(("LX", "LY", "DEEP", "KC"), values, strict=True))
+    return dict(zip(("WIDE", "LX", "LY", "DEEP", "KC", "AHEAD"), values, strict=True))
 
 
-_SHAPES: Mapping[tuple[str, int], Mapping[int, Mapping[str, int]]] = {
-    # type, COLUMNS: by THIN    LX   LY DEEP  KC
-    ("float", 0): {1: _shape(8, 128, 8, 256), 4: _shape(32, 8, 2, 256), 16: _shape(32, 4, 2, 256)},
-    ("half", 0): {1: _shape(32, 8, 2, 256), 4: _shape(16, 8, 4, 256), 16: _shape(16, 16, 2, 256)},
-    ("float", 1): {1: _shape(32, 4, 2, 512), 4: _shape(32, 16, 2, 1024), 16: _shape(8, 64, 4, 512)},
-    ("half", 1): {1: _shape(16, 16, 1, 1024), 4: _shape(32, 16, 2, 1024), 16: _shape(8, 64, 4, 1024)},
+_SHAPES: Mapping[tuple[str, bool], Mapping[int, Mapping[str, int]]] = {
+    # type, along k: by THIN  WIDE LX   LY DEEP  KC AHEAD
+    ("float", False): {
+        1: _shape(1, 8, 64, 4, 512, 1),
+        4: _shape(1, 8, 64, 4, 256, 0),
+        16: _shape(2, 8, 32, 4, 256, 1),
+    },
+    ("half", False): {
+        1: _shape(1, 32, 8, 2, 256, 0),
+        4: _shape(1, 16, 8, 4, 256, 0),
+        16: _shape(1, 16, 16, 2, 256, 0),
+    },
+    ("float", True): {
+        1: _shape(1, 32, 8, 2, 512, 1),
+        4: _shape(1, 64, 4, 8, 256, 0),
+        16: _shape(1, 32, 8, 8, 256, 1),
+    },
+    ("half", True): {
+        1: _shape(1, 16, 16, 1, 1024, 0),
+        4: _shape(1, 32, 16, 2, 1024, 0),
+        16: _shape(1, 8, 64, 4, 1024, 0),
+    },
 }
 """How groups are made, by how many sums a work-item keeps at most (docs/small.md); double as float."""
-_WAVES = {0: 4, 1: 1}  # groups for each unit where k is cut into parts, by COLUMNS
+_WAVES = {False: 4, True: 1}  # groups for each unit where k is cut into parts, by whether rows run along k
+
+
+def _along(v: Values) -> bool:
+    """Whether rows of the large operand run along k, as it is stored."""
+    return not v.get("ta", 0) if v["COLUMNS"] else bool(v.get("tb", 0))
 
 
 def _thin_shape(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]:
@@ -243,9 +276,11 @@ def _thin_shape(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]
     by_columns = p.get("COLUMNS", int(problem.n < problem.m))
     few = min(problem.m, problem.n, _THIN)
     kept = p.get("THIN") or next(count for count in _KEPT if count >= few)
-    shapes = _SHAPES["half" if problem.dtype == "half" else "float", by_columns]
+    lies = {"ta": int(problem.trans_a), "tb": int(problem.trans_b), "COLUMNS": by_columns}
+    along = _along(lies)
+    shapes = _SHAPES["half" if problem.dtype == "half" else "float", along]
     shape = shapes[min((each for each in shapes if each >= kept), default=_THIN)]
-    full = {**shape, "AHEAD": 0, **p, "COLUMNS": by_columns, "THIN": kept}
+    full = {**shape, **p, "COLUMNS": by_columns, "THIN": kept}
     itemsize = DTYPES[problem.dtype].itemsize
 
     def is_too_large() -> bool:
@@ -254,20 +289,23 @@ def _thin_shape(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]
 
     while "LY" not in p and full["LY"] > 1 and full["LX"] * full["LY"] > device.max_work_group_size:
         full["LY"] //= 2
-    while "KC" not in p and full["KC"] > full["LX"] * full["WIDTH"] and is_too_large():
-        full["KC"] //= 2
-    while "LY" not in p and full["LY"] > 1 and is_too_large():
-        full["LY"] //= 2
-    groups = problem.batch * max(1, _thin_groups({**full, "m": problem.m, "n": problem.n}))
+    while is_too_large():
+        can = {"KC": full["KC"] > full["LX"] * full["WIDTH"], "LY": full["LY"] > 1, "LX": full["LX"] > 1}
+        name = next((name for name in can if can[name] and name not in p), "")
+        if not name:
+            break
+        full[name] //= 2
+    groups = problem.batch * max(1, _thin_groups({**full, **lies, "m": problem.m, "n": problem.n}))
     parts = 1
     if device.type == "gpu" and groups < _BUSY * device.compute_units:
-        parts = round(_WAVES[by_columns] * device.compute_units / groups)
+        parts = round(_WAVES[along] * device.compute_units / groups)
     return {**full, "PARTS": max(1, min(parts, _MOST_PARTS, problem.k // _LEAST_STEPS))}
 
 
 def _thin_tile(v: Values) -> tuple[int, int]:
     """Rows and columns of C of a group."""
-    return (v["LY"] * v["DEEP"], v["THIN"]) if v["COLUMNS"] else (v["THIN"], v["LX"] * v["WIDTH"])
+    long = v["LY"] * v["DEEP"] if _along(v) else v["LX"] * v["WIDE"] * v["WIDTH"]
+    return (long, v["THIN"]) if v["COLUMNS"] else (v["THIN"], long)
 
 
 def _thin_blocks(v: Values) -> tuple[int, int]:
@@ -291,18 +329,23 @@ _MOST_SUMS = 4096  # elements of local memory, as in the kernel
 
 
 def _thin_local(p: Values) -> int:
+    """Elements of local memory, of the larger of both ways in which the large operand may lie."""
     if "LX" not in p or "THIN" not in p:  # a problem has yet to choose
         return 0
-    if p["COLUMNS"]:
-        step, sums = p["LX"] * p["WIDTH"], p["LY"] * p["THIN"] * (p["LX"] + 1)
-        share = p["THIN"] * ((round_up(p["KC"], step) if p["AHEAD"] else p["KC"]) + p["WIDTH"])
-        share *= 1 + p["AHEAD"]
-    else:
-        step, each = p["LY"] * p["DEEP"], p["LX"] * p["LY"] * p["WIDTH"]
-        sums = each * next((rows for rows in (p["THIN"], 8, 4, 2) if rows * each <= _MOST_SUMS), 1)
-        quad = 2 if p["itemsize"] == 8 else 4
-        share = 2 * round_up(p["KC"], step) * (p["THIN"] + (0 if p["THIN"] % quad else quad)) * p["AHEAD"]
-    return max(sums, share) * (2 if p["itemsize"] == 2 else 1)  # half is float there
+    items, most = p["LX"] * p["LY"], 0
+    for step, sums in (
+        (p["LX"] * p["WIDTH"], p["LY"] * p["THIN"] * (p["LX"] + 1)),
+        (p["LY"] * p["DEEP"], items * p["WIDE"] * p["WIDTH"] * _round(p)),
+    ):
+        chunk = round_up(p["KC"], math.lcm(step, p["WIDTH"]))
+        most = max(most, sums, 2 * p["THIN"] * (chunk + p["WIDTH"]))
+    return most * (2 if p["itemsize"] == 2 else 1)  # half is float there
+
+
+def _round(p: Values) -> int:
+    """Rows whose sums meet at once."""
+    each = p["LX"] * p["LY"] * p["WIDE"] * p["WIDTH"]
+    return next((rows for rows in (p["THIN"], 8, 4, 2) if rows * each <= _MOST_SUMS), 1)
 
 
 _MULTIPLY_THIN = multiply(
@@ -315,11 +358,9 @@ _MULTIPLY_THIN = multiply(
 
 
 def _thin_whole(v: Values) -> bool:
-    """Whether vectors fit the rows of what is read by them: A, or B and at times A."""
-    if v["COLUMNS"]:
-        return _whole_rows(v)
-    by_elements = v["AHEAD"] == 1 or v["DEEP"] % v["WIDTH"] != 0  # of A
-    return v["ldb"] % v["WIDTH"] == 0 and (by_elements or _whole_rows(v))
+    """Whether vectors fit the rows of the large operand."""
+    ld = v["lda"] if v["COLUMNS"] else v["ldb"]
+    return ld % v["WIDTH"] == 0 and (not _along(v) or v["k"] % v["WIDTH"] == 0)
 
 
 THIN = Variant(
@@ -344,15 +385,16 @@ THIN = Variant(
         ),
     ),
     parameters={
-        "COLUMNS": Parameter("1: for few columns of C, along A; 0: for few rows, along B", (0, 1), least=0),
+        "COLUMNS": Parameter("1: columns of C are few, A is large; 0: rows are, B is", (0, 1), least=0),
         "THIN": Parameter("rows or columns of C whose sums a work-item keeps", _KEPT),
         "WIDTH": Parameter("elements of a vector: 16 bytes", (2, 4, 8)),
+        "WIDE": Parameter("such vectors of a row, where rows of the large operand lie across k", (1, 2)),
         "LX": Parameter("work-items of a group along rows of the large operand", (8, 16, 32, 64)),
         "LY": Parameter("and across them", (4, 8, 16, 32, 64, 128)),
         "DEEP": Parameter("rows of the large operand that a work-item reads at once", (1, 2, 4, 8)),
         "KC": Parameter("steps along k of the small operand in local memory", (128, 256, 512, 1024)),
         "AHEAD": Parameter(
-            "1: what is needed next is on its way, the small operand in local memory",
+            "1: vectors of the large operand that are needed next are on their way",
             (0, 1),
             least=0,
         ),
@@ -362,7 +404,7 @@ THIN = Variant(
         "default": {"WIDTH": 4},
         "default:double": {"WIDTH": 2},
         "default:half": {"WIDTH": 8},
-        "cpu": {"LX": 8, "LY": 8, "DEEP": 2, "KC": 128},
+        "cpu": {"WIDE": 1, "LX": 8, "LY": 8, "DEEP": 2, "KC": 128},
     },
     constraints=(Constraint(lambda p: p.get("COLUMNS", 0) in (0, 1), "COLUMNS must be 0 or 1"),),
     choose=_thin_shape,
@@ -377,6 +419,7 @@ THIN = Variant(
     batches=True,
     edge=lambda p: max(_thin_tile(p)) if "LX" in p else 32,  # a problem has yet to choose
     tile=_thin_tile,
+    either=lambda _: ("A", "B"),
     unfit=lambda problem: (
         "" if min(problem.m, problem.n) <= _THIN else f"thin is for m or n of {_THIN} or less"
     ),

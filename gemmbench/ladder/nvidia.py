@@ -35,6 +35,8 @@ _STORED: Mapping[str, str] = {
 }
 """What the passes around a multiplication, which only move elements, take them for."""
 
+_NARROW = tuple(dtype for dtype in _STORED if dtype != "double")
+
 
 def compiled_for(dtype: str) -> tuple[str, ...]:
     """The -D options of a data type: what stores an element, what it is, and of fp8 what C is."""
@@ -115,6 +117,32 @@ def _items(v: Values) -> int:
     return v["BM"] // v["WM"] * (v["BN"] // v["WN"]) * _WARP
 
 
+_DOUBLE_COST: Mapping[tuple[int, int], float] = {(128, 64): 1.0, (64, 32): 1.067}
+"""Of an element of a tile of 128 rows of double on NVIDIA's, by its columns and the rows of a warp."""
+
+
+def _sides(p: Values) -> Values:
+    """Parameters with both sides that a problem may choose: the larger ones where it has yet to."""
+    return {"BN": p["BM"], "WM": p["BM"] // 2, **p}
+
+
+def _double_shape(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]:
+    """For double, the columns of a tile and the rows of a warp with which the work-groups are done first."""
+    if not {"BN", "WM"} - set(p):
+        return {}
+    if device.family != "gpu-nvidia":
+        return {name: _sides(p)[name] for name in ("BN", "WM")}
+    units = max(1, device.compute_units)
+
+    def cost(sides: tuple[int, int]) -> float:
+        columns, _ = sides
+        return -(-_tiles(problem, p["BM"], columns) // units) * columns * _DOUBLE_COST[sides]
+
+    known = [each for each in _DOUBLE_COST if (p.get("BN", each[0]), p.get("WM", each[1])) == each]
+    columns, rows = min(known, key=cost, default=(128, 64))
+    return {"BN": columns, "WM": rows}
+
+
 def _multiply(a: str, b: str) -> Pass:
     """The multiplication of operands as they are, padded or transposed."""
     step = multiply(
@@ -153,28 +181,28 @@ NV_MMA = Variant(
         "BAND": Parameter("tile rows that groups walk down before the next column", (4, 8, 16)),
     },
     presets={
-        "default": {
-            "BM": 128,
-            "BN": 128,
-            "ROW": 64,
-            "WM": 64,
-            "WN": 64,
-            "STAGES": 3,
-            "AHEAD": 1,
-            "BAND": 8,
-        },
-        "gpu-nvidia": {"BN": 256, "STAGES": 4},  # 96 KiB of local memory
-        "default:double": {"BM": 64, "BN": 64, "ROW": 128, "WM": 32, "WN": 32, "STAGES": 3},
-        "gpu-nvidia:double": {"BM": 128, "STAGES": 4},  # 96 KiB, too
+        "default": {"BM": 128, "ROW": 64, "WN": 64, "STAGES": 3, "AHEAD": 1, "BAND": 8},
+        "gpu-nvidia": {"STAGES": 4},
+        **{f"default:{dtype}": {"BN": 128, "WM": 64} for dtype in _NARROW},
+        **{f"gpu-nvidia:{dtype}": {"BN": 256} for dtype in _NARROW},  # 96 KiB of local memory
+        "default:double": {"BM": 64, "ROW": 128, "WN": 32},
+        "gpu-nvidia:double": {"BM": 128},
     },
     constraints=(
         Constraint(
-            lambda p: p["WM"] % 32 == 0, "WM must be a multiple of 32: half a warp's rows are whole products"
+            lambda p: _sides(p)["WM"] % 32 == 0,
+            "WM must be a multiple of 32: half a warp's rows are whole products",
         ),
         Constraint(lambda p: p["WN"] % 16 == 0, "WN must be a multiple of 16, the columns of two products"),
-        Constraint(lambda p: p["BM"] % p["WM"] == 0, "BM must be a multiple of WM, to be whole warps"),
-        Constraint(lambda p: p["BN"] % p["WN"] == 0, "BN must be a multiple of WN, to be whole warps"),
-        Constraint(lambda p: p["BN"] % 64 == 0, "BN must be a multiple of 64: rows of B fill every bank"),
+        Constraint(
+            lambda p: p["BM"] % _sides(p)["WM"] == 0, "BM must be a multiple of WM, to be whole warps"
+        ),
+        Constraint(
+            lambda p: _sides(p)["BN"] % p["WN"] == 0, "BN must be a multiple of WN, to be whole warps"
+        ),
+        Constraint(
+            lambda p: _sides(p)["BN"] % 64 == 0, "BN must be a multiple of 64: rows of B fill every bank"
+        ),
         Constraint(
             lambda p: p["ROW"] in (32, 64, 128),
             "ROW must be 32, 64 or 128: whole steps of 32 bytes, no more than there are banks",
@@ -184,10 +212,14 @@ NV_MMA = Variant(
             "ROW must be 64 or 128 for double, whose steps are 64 bytes deep",
         ),
         Constraint(
-            lambda p: all(count & count - 1 == 0 for count in (p["BM"] // p["WM"], p["BN"] // p["WN"])),
+            lambda p: all(
+                count & count - 1 == 0 for count in (p["BM"] // _sides(p)["WM"], _sides(p)["BN"] // p["WN"])
+            ),
             "BM / WM and BN / WN must be powers of two, so that all lanes order chunks alike",
         ),
-        Constraint(lambda p: _items(p) >= 64, "two warps or more must make a tile: they copy 8 rows at once"),
+        Constraint(
+            lambda p: _items(_sides(p)) >= 64, "two warps or more must make a tile: they copy 8 rows at once"
+        ),
     ),
     extents=_widths(_CHUNK),
     temporaries={
@@ -195,7 +227,8 @@ NV_MMA = Variant(
         "BP": lambda v: v["rows_b"] * v["bw"] if _b(v) == "BP" else 0,
         "BT": lambda v: v["n"] * v["kw"] if _b(v) == "BT" else 0,
     },
-    local_elements=lambda p: p["STAGES"] * (p["BM"] + p["BN"]) * p["ROW"] // p["itemsize"],
+    choose=_double_shape,
+    local_elements=lambda p: p["STAGES"] * (p["BM"] + _sides(p)["BN"]) * p["ROW"] // p["itemsize"],
     local_limit=ceilings.group_local_bytes,
     either=_either,
     dtypes=tuple(_STORED),
@@ -203,7 +236,7 @@ NV_MMA = Variant(
     lacks=MMA.lacks,
     compiled_for=compiled_for,
     sums={"half": "float"},
-    edge=lambda p: max(p["BM"], p["BN"]),
+    edge=lambda p: max(p["BM"], _sides(p)["BN"]),
 )
 
 
@@ -260,18 +293,22 @@ def _tiles_bytes(p: Values) -> int:
 
 
 def _shape(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]:
-    """The tiles with which the work-groups are done first: all of them wait for the last."""
-    groups = p.get("GROUPS", max(1, device.compute_units))
+    """The tiles with which the work-groups are done first, and no more groups than those rounds need.
+
+    All of them wait for the last, and a unit that would idle in the last round alone costs power in all.
+    """
+    units = p.get("GROUPS", max(1, device.compute_units))
 
     def cost(tile: tuple[int, int]) -> float:
         rows, columns = tile
-        return -(-_tiles(problem, *tile) // groups) * rows * columns * _COST[tile]
+        return -(-_tiles(problem, *tile) // units) * rows * columns * _COST[tile]
 
     known = [tile for tile in _COST if _is_given(tile, p) and p.get("STAGES", 2) <= _room(*tile)]
     # None has what breaks a constraint, which is somebody else's to say.
     rows, columns = min(known, key=cost, default=(p.get("BM", 128), p.get("BN", 128)))
     stages = p.get("STAGES", min(_MOST_STAGES, _room(rows, columns)))
-    return {"BM": rows, "BN": columns, "STAGES": stages, "GROUPS": groups}
+    tiles = max(1, _tiles(problem, rows, columns))
+    return {"BM": rows, "BN": columns, "STAGES": stages, "GROUPS": -(-tiles // -(-tiles // units))}
 
 
 def _is_given(tile: tuple[int, int], p: Values) -> bool:

@@ -55,6 +55,8 @@ class NvmlGauge:
     def __init__(self, device: DeviceFacts, board: Answers | None = None) -> None:
         self._board = board or Board(device)
         self._max_mhz = self._number("nvmlDeviceGetMaxClockInfo", _CLOCK_SM)
+        limit_mw = self._number("nvmlDeviceGetEnforcedPowerLimit")
+        self._limit_w = limit_mw * 1e-3 if limit_mw else None
 
     def read(self, now: float) -> Reading:
         """See `Gauge`; takes about 0.35 ms."""
@@ -69,6 +71,7 @@ class NvmlGauge:
             None if milliwatts is None else milliwatts * 1e-3,
             self._number("nvmlDeviceGetTemperature", _TEMPERATURE_GPU),
             tuple(name for bits, name in _LIMITS if int(reasons or 0) & bits),
+            self._limit_w,
         )
 
     def _number(self, function: str, *arguments: object) -> float | None:

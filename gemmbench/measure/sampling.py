@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from itertools import cycle, repeat
 
 from gemmbench.model.case import Policy
-from gemmbench.model.device import POWER, Conditions
+from gemmbench.model.device import POWER, Conditions, Reading
 from gemmbench.model.instrument import (
     LEAST_RUNS,
     LEAST_SAMPLES,
@@ -45,9 +45,15 @@ _MOST_IN_BATCH = 1000
 _LOOK = 0.1  # of a budget, which a first problem must not take to be looked at again
 _GROWTH = 1.25  # the interval is looked at again when there are this many times more samples
 _FELL = 0.02  # a rate that falls so far while a device is warmed is limited, whatever its driver reports
-_LIMITED_SAMPLES_S = (
-    2.0  # single batches lie 3 to 7 % apart where power limits: only a median over seconds repeats
-)
+# Single batches lie 3 to 7 % apart where power limits: only a median over seconds repeats. An H200's clock
+# goes up and down once a second under its limit: thirds of three seconds are alike, thirds of two are not.
+_LIMITED_SAMPLES_S = 3.0
+# An H200 holds the average of its power over about a second against its limit: after a rest its clock may
+# fall only 1.3 s later, and a row that is sampled before lies 15 % above the next. How much power there will
+# be shows early.
+_POWER_S = 1.5
+_NEAR_LIMIT = 0.75  # of the power that there may be: worth waiting for
+_AT_LIMIT = 0.95  # as good as limited
 _BURST_S = 0.1
 _LEAST_REST_S, _BLIND_REST_S, _MOST_REST_S, _REST_LOOK_S = 0.25, 1.0, 2.0, 0.02
 _LONG_S = 0.1  # beside a batch of this length what the parent takes to ask for the next is nothing
@@ -144,6 +150,9 @@ class Settling:
         self._end = begin + min(policy.settle_s, budget_s / 3)
         self._load_end = begin + min(policy.settle_s, watch.load_s)
         self._limited_end = begin + policy.settle_s
+        self._begin, self._power_end = begin, begin + min(policy.settle_s, max(watch.load_s, _POWER_S))
+        self._begin_w: float | None = None
+        self._is_near_limit = False
         self._clocks: list[float] = []
         self.batches: list[Batch] = []
         self.is_limited = False
@@ -153,7 +162,7 @@ class Settling:
         ends = now + self._batch_s
         if self.is_limited:
             return ends >= self._limited_end
-        if now < self._load_end:
+        if now < (self._power_end if self._is_near_limit else self._load_end):
             return False
         return self._agree(3) or ends >= self._end
 
@@ -164,7 +173,18 @@ class Settling:
         if reading and reading.clock_mhz:
             self._clocks.append(reading.clock_mhz)
         is_slower = POWER in reading.limits if reading else self._fell
-        self.is_limited |= bool(self._watch.load_s) and is_slower
+        self.is_limited |= bool(self._watch.load_s) and (is_slower or self._reaches_limit(reading, batch.end))
+
+    def _reaches_limit(self, reading: Reading | None, now: float) -> bool:
+        """Whether the power is at its limit, or will be; the reading is an average over about a second."""
+        if reading is None or reading.power_w is None or reading.limit_w is None or not self._watch.load_s:
+            return False
+        if self._begin_w is None:
+            self._begin_w = reading.power_w
+        passed = min(1.0, max(now - self._begin, _BURST_S))
+        expected_w = self._begin_w + (reading.power_w - self._begin_w) / passed
+        self._is_near_limit |= max(expected_w, reading.power_w) > _NEAR_LIMIT * reading.limit_w
+        return passed == 1.0 and reading.power_w > _AT_LIMIT * reading.limit_w
 
     @property
     def samples(self) -> list[Batch]:
@@ -309,14 +329,27 @@ def _settled(
     while settle and not settling.over(now()):
         settling.add(source.next())
     is_limited, end = settling.is_limited, begin + budget_s
-    least_end = now() + min(_LIMITED_SAMPLES_S, policy.settle_s) if is_limited else begin
-    most_end = max(end, now() + policy.settle_s if watch.load_s else end)
+    span_s = min(_LIMITED_SAMPLES_S, policy.settle_s)
+    least_end = now() + span_s if is_limited else begin
+    most_end = max(end, max(now(), least_end) + policy.settle_s if watch.load_s else end)
     batches = settling.samples or ([] if settling.batches else list(timed))
     rule = _ruled(policy, batches, now(), max(end, least_end))
     while True:
-        while not rule.stop or now() < least_end:
+        # Where power limits, whole spans are sampled, and no part of one to be stable or to fill the budget.
+        while now() < least_end or not (rule.stop or (is_limited and len(batches) >= policy.min_batches)):
             batches.append(source.next())
             rule.add(_first(batches[-1]), now())
+        if is_limited and not rule.stop and span_s and now() + span_s <= end:
+            least_end = now() + span_s
+            continue
+        reading = watch.reading() if settle and watch.load_s and policy.settle_s and not is_limited else None
+        if reading and POWER in reading.limits:  # it came after all, and what was sampled is of before
+            is_limited, warm_end = True, now() + policy.settle_s
+            while now() < warm_end:
+                source.next()
+            batches, least_end = [], now() + span_s
+            most_end, rule = least_end + policy.settle_s, _ruled(policy, [], now(), least_end)
+            continue
         # Single batches lie several per cent apart where power limits: their spread excuses nothing.
         change = (moved if is_limited else drift)([_first(batch) for batch in batches])
         if abs(change) <= policy.precision or now() + source.batch_s > most_end or not policy.settle_s:
@@ -336,7 +369,7 @@ def _settled(
     if is_limited and abs(change) > policy.precision:
         slower = f"{percent(abs(change))} {'slower' if change > 0 else 'faster'}"
         note = "; ".join(filter(None, [note, f"the last third of its samples is {slower} than the first"]))
-    return Sampled(tuple(batches), source.size, rule.stop, is_limited=is_limited, note=note)
+    return Sampled(tuple(batches), source.size, rule.stop or "budget", is_limited=is_limited, note=note)
 
 
 def _ruled(policy: Policy, batches: Sequence[Batch], now: float, end: float) -> Rule:

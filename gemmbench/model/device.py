@@ -150,6 +150,7 @@ class Reading:
     power_w: float | None = None
     celsius: float | None = None
     limits: tuple[str, ...] = ()
+    limit_w: float | None = None  # that the power may reach
 
     @property
     def is_cool(self) -> bool:

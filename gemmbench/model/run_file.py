@@ -169,7 +169,7 @@ def _parse(path: Path) -> tuple[Run, int]:
         row = _decode(path, number, line, Row)
         if version == 1:
             try:
-                row = schema1.row(row, header.view == "tune")
+                row = schema1.row(row, header)
             except schema1.FieldError as error:
                 raise RunFileError(f"{path}: line {number}: {error}") from None
         _check_row(path, number, row, header)

@@ -42,6 +42,11 @@ _MATRIX: Mapping[str, tuple[str, ...]] = {
 # Those of them that add up in another type than C's, by the type of the operands.
 _SUMS: Mapping[tuple[str, str], str] = {(name, "half"): "float" for name in ("nv-mma", "nv-wgmma", "cublas")}
 
+# Instructions that were counted where an assembler makes others of them, by compute capability.
+_EMULATED: Mapping[tuple[str, str], tuple[tuple[int, int], ...]] = {
+    ("mma", "fp8"): ((9, 0), (10, 0), (10, 3), (11, 0))
+}
+
 
 class FieldError(ValueError):
     """A field that cannot be read; the message names it and says why."""
@@ -64,12 +69,12 @@ def _scope(words: tuple[str, ...]) -> str:
     return scope if scope in _SCOPES else ""
 
 
-def row(old: Row, of_tuner: bool) -> Row:
+def row(old: Row, header: Header) -> Row:
     """A row with its state in fields.
 
     Args:
         old: as its line was decoded.
-        of_tuner: whether a tuner's file holds it.
+        header: of its file, as `header` returned it.
 
     Raises:
         FieldError: the devices beside it are no positions.
@@ -85,9 +90,22 @@ def row(old: Row, of_tuner: bool) -> Row:
     }
     changed = {name: value for name, value in state.items() if value != getattr(old, name)}
     new = replace(old, **changed) if changed else old
-    if of_tuner and not old.phase:
+    if header.view == "tune" and not old.phase:
         new = replace(new, phase=phase, label="")
-    return _with_beside(new)
+    return _doubted(_with_beside(new), header)
+
+
+def _doubted(old: Row, header: Header) -> Row:
+    """A rate that was believed, of instructions that did not run."""
+    where = _EMULATED.get((old.variant, old.dtype), ()) if old.status == "ok" else ()
+    if (
+        not 0 <= old.device < len(header.devices)
+        or header.devices[old.device].compute_capability not in where
+    ):
+        return old
+    name = f"{old.variant} {old.dtype}"
+    reason = f"the assembler makes {name} of other instructions there: what is counted did not run"
+    return replace(old, check=replace(old.check, verdict="suspect", reasons=(*old.check.reasons, reason)))
 
 
 def _variant(old: Row) -> str:

@@ -220,8 +220,7 @@ def _instructions(axes: Axes, run: Run, groups: Sequence[Group], title: str, abo
     pane.tick_texts(axes.xaxis, units.number)
     axes.grid(False, axis="y")
     axes.set_xlabel(f"{letter}FLOPS, {letter}IOPS for integers")
-    suspect = "; hatched: suspect" if _any_suspect(drawn) else ""
-    below = f"measured peak of matrix instructions{about}; operands + sums, best batch{suspect}"
+    below = f"measured peak of matrix instructions{about}; operands + sums, best batch"
     pane.titles(
         axes,
         title,
@@ -229,9 +228,9 @@ def _instructions(axes: Axes, run: Run, groups: Sequence[Group], title: str, abo
         tuple((name, pane.COLOURS[n % len(pane.COLOURS)]) for n, name in enumerate(kinds) if name),
     )
     lacking = by_key((group.rows[0].status, group.name) for group in groups if not group.measured)
-    pane.footnote(
-        axes, [f"Not measured: {', '.join(names)} ({status})." for status, names in lacking.items()]
-    )
+    hatched = ["Hatched: suspect."] if _any_suspect(drawn) else []
+    unknown = [f"Not measured: {', '.join(names)} ({status})." for status, names in lacking.items()]
+    pane.footnote(axes, hatched + unknown)
 
 
 def _instruction(axes: Axes, y: float, rows: Sequence[Row | None], divisor: float, run: Run) -> None:

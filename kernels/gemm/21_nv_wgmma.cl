@@ -399,13 +399,26 @@ static inline void group_barrier(int group)
     asm volatile("bar.sync %0, 128;" ::"r"(1 + group) : "memory");
 }
 
-/* Where the tile of C lies: down a band of BAND tile rows first, then one tile column on. */
+/* Where the tile of C lies: down a band of BAND tile rows first, then one tile column on; every other band is walked
+ * back, so that the columns of B that were read last are read first. */
 static inline int2 placed(int tile, int tiles_down, int tiles_across)
 {
     const int band = tile / (BAND * tiles_across), within = tile % (BAND * tiles_across);
-    const int band_rows = min(BAND, tiles_down - band * BAND);
-    return (int2)((band * BAND + within % band_rows) * BM, within / band_rows * BN);
+    const int band_rows = min(BAND, tiles_down - band * BAND), across = within / band_rows;
+    return (int2)((band * BAND + within % band_rows) * BM,
+                  (band % 2 ? tiles_across - 1 - across : across) * BN);
 }
+
+/* The same here and now: its divisions are made while products are under way, neither before nor after. */
+#define PLACE                                                                                                \
+    {                                                                                                        \
+        int at = tile;                                                                                       \
+        asm volatile("" : "+r"(at));                                                                         \
+        const int2 place = placed(at, tiles_down, tiles_across);                                             \
+        row0 = place.x;                                                                                      \
+        column0 = place.y;                                                                                   \
+        asm volatile("" : "+r"(row0), "+r"(column0));                                                        \
+    }
 
 /* The next stage of the ring; a phase is once around. */
 #define ADVANCE                                                                                              \
@@ -504,9 +517,11 @@ void nv_wgmma(int m, int n, int k, SCALAR alpha,
         if (item == MULTIPLYING) {
             learn(a_map);
             learn(b_map);
-            for (int tile = get_group_id(0); tile < tiles; tile += get_num_groups(0)) {
+            int back = 0; /* every other tile begins at the end of k, which the second-level cache still has */
+            for (int tile = get_group_id(0); tile < tiles; tile += get_num_groups(0), back = !back) {
                 const int2 place = placed(tile, tiles_down, tiles_across);
-                for (int p = 0; p < chunks * DEPTH; p += DEPTH) {
+                for (int chunk = 0; chunk < chunks; chunk++) {
+                    const int p = (back ? chunks - 1 - chunk : chunk) * DEPTH;
                     const uint to = stages + stage * STAGE_BYTES, arrived = full + 8 * stage;
                     barrier_wait(empty + 8 * stage, phase ^ 1);
                     barrier_arrive_and_expect(arrived, STAGE_BYTES);
@@ -540,15 +555,18 @@ void nv_wgmma(int m, int n, int k, SCALAR alpha,
             learn(c_map);
         for (int tile = get_group_id(0); tile < tiles; tile += get_num_groups(0)) {
             SUM d[ROW_TILES][SUMS];
-            if (chunks == 0)
+            int row0, column0;
+            if (chunks == 0) {
+                PLACE
                 #pragma unroll
                 for (int t = 0; t < ROW_TILES; t++)
                     #pragma unroll
                     for (int i = 0; i < SUMS; i++)
                         d[t][i] = 0;
-            else {
+            } else {
                 barrier_wait(full + 8 * stage, phase);
                 multiply_stage(d, a_start + UNITS(stage * STAGE_BYTES), b_start + UNITS(stage * STAGE_BYTES), 1);
+                PLACE
                 int before = stage;
                 ADVANCE
                 for (int chunk = 1; chunk < chunks; chunk++) {
@@ -568,17 +586,16 @@ void nv_wgmma(int m, int n, int k, SCALAR alpha,
                     settle(d[t]);
             }
 
-            const int2 place = placed(tile, tiles_down, tiles_across);
             /* a box leaves by pieces of 16 bytes, those past the edge of C cut off: no piece may lie across it */
-            const int boxed = ldc * RESULT_SIZE % 16 == 0 && (n * RESULT_SIZE % 16 == 0 || place.y + BN <= n);
+            const int boxed = ldc * RESULT_SIZE % 16 == 0 && (n * RESULT_SIZE % 16 == 0 || column0 + BN <= n);
             #pragma unroll
             for (int t = 0; t < ROW_TILES; t++) {
-                const int first = place.x + group * (BM / WORKERS) + 64 * t;
-                const int row = first + 16 * warp + lane / 4, column = place.y + 2 * (lane % 4);
+                const int first = row0 + group * (BM / WORKERS) + 64 * t;
+                const int row = first + 16 * warp + lane / 4, column = column0 + 2 * (lane % 4);
                 scale(d[t], C + (size_t)row * ldc + column, ldc, m - row, n - column, alpha, beta);
                 #pragma unroll
                 for (int round = 0; round < ROUNDS; round++) {
-                    const int left = place.y + round * BOXES * BOX_WIDTH;
+                    const int left = column0 + round * BOXES * BOX_WIDTH;
                     if (item % 128 == 0) /* until the boxes have been read */
                         asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
                     group_barrier(group);

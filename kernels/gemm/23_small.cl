@@ -17,14 +17,17 @@
  * takes as many loads from local memory as WIDTH steps of a transposed tile would. One launch, no pass: rows that do not
  * begin and end where vectors do are read by elements (`small_ragged`), zeros past an edge.
  *
+ * With DIRECT operands go from the cache straight to registers, a slice's own part of k to each slice: nobody waits for the
+ * group before the sums meet. Work-items beside each other read the same, so the cache has more to give than to fetch.
+ *
  * With STORED_half operands are half in memory and float everywhere else: what OpenCL C does on any device. */
 #include "common.clh"
 
 #if !defined(BM) || !defined(BN) || !defined(BK) || !defined(TM) || !defined(TN)
 #error "BM, BN, BK, TM and TN must be defined"
 #endif
-#if !defined(SPLIT) || !defined(WIDTH) || !defined(PAD) || !defined(STAGES) || !defined(ASYNC)
-#error "SPLIT, WIDTH, PAD, STAGES and ASYNC must be defined"
+#if !defined(SPLIT) || !defined(WIDTH) || !defined(PAD) || !defined(STAGES) || !defined(ASYNC) || !defined(DIRECT)
+#error "SPLIT, WIDTH, PAD, STAGES, ASYNC and DIRECT must be defined"
 #endif
 
 #define VECTOR REALV(WIDTH)
@@ -44,7 +47,7 @@
 
 /* Rows of micro-tiles whose sums are added up at once. */
 #define SUMS (SPLIT * DOWN * BN) /* elements of one row of every micro-tile, for every slice */
-#if SUMS * TM <= TILES
+#if DIRECT || SUMS * TM <= TILES
 #define ROUND TM
 #elif TM % 2 == 0 && SUMS * (TM / 2) <= TILES
 #define ROUND (TM / 2)
@@ -168,7 +171,35 @@ static inline void multiplied(int m, int n, int k, SCALAR alpha, __global const 
         for (int j = 0; j < TN; j++)
             acc[i][j] = 0;
 
-#if ASYNC
+#if DIRECT
+    if (whole) {
+        #pragma unroll 4
+        for (int p0 = slice * BK; p0 < k; p0 += DEPTH) {
+            REAL a[TM][BK], b[BK][TN];
+            #pragma unroll
+            for (int i = 0; i < TM; i++)
+                #pragma unroll
+                for (int q = 0; q < BK; q += WIDTH) {
+                    const int row = row0 + i * DOWN + y, p = p0 + q;
+                    CAT(vstore, WIDTH)(fetched(A + (size_t)row * lda + p, row < m ? k - p : 0, 1), 0, &a[i][q]);
+                }
+            #pragma unroll
+            for (int q = 0; q < BK; q++)
+                #pragma unroll
+                for (int j = 0; j < TN; j += WIDTH) {
+                    const int p = p0 + q, column = column0 + j * ACROSS + x * WIDTH;
+                    CAT(vstore, WIDTH)(fetched(B + (size_t)p * ldb + column, p < k ? n - column : 0, 1), 0, &b[q][j]);
+                }
+            #pragma unroll
+            for (int q = 0; q < BK; q++)
+                #pragma unroll
+                for (int i = 0; i < TM; i++)
+                    #pragma unroll
+                    for (int j = 0; j < TN; j++)
+                        acc[i][j] += a[i][q] * b[q][j];
+        }
+    } else
+#elif ASYNC
     if (whole) {
         #pragma unroll
         for (int s = 0; s < STAGES - 1; s++) {

@@ -1,37 +1,40 @@
 /* thin: for products with few rows or columns, down to a vector: read the large operand once, as fast as memory gives.
  *
- * COLUMNS = 0, few rows:                     COLUMNS = 1, few columns:
- *                 LX * WIDTH                              k                THIN
+ * ALONG = 0: rows of the large operand L lie across k        ALONG = 1: they run along k
+ *
+ *              LX * WIDE * WIDTH                          k                THIN
  *        k      +----+-----+----+                +-------------------+     +---+
  *   +---------+ | y=0|     |    | k              | LY rows, DEEP     |     |   |
- *   |  THIN   | | y=1|  B  |    |                | times; LX lanes   |     | B | k
+ *   |  THIN   | | y=1|  L  |    |                | times; LX lanes   |     | S | k
  *   +---------+ | ...|     |    |                | along each        |     |   |
- *                 C: THIN x LX * WIDTH           +-------------------+     +---+
- *
- *   acc[i] += A[i * lda + p] * B[p * ldb + x ...]        acc[r][j] += A[row of r * lda + p ...] . Bt[j][p ...]
+ *        S      C: THIN x LX * WIDE * WIDTH      +-------------------+     +---+
+ *                                                          L
+ *   acc[i] += S[i][p] * L[p][x ...]                acc[r][j] += L[row of r][p ...] . S[j][p ...]
  *
  * Such a product has a few flops for each element of the large operand, so that the memory's rate is all there is. A
  * work-item asks for DEEP vectors of WIDTH elements at once, each of them 16 bytes and one load, and keeps the sums of
  * all THIN rows or columns of C in registers: the large operand is read once whatever the other has, up to THIN.
  *
- * The work-items of a group share k: LY slices of it where B goes past, LX where A does. Their sums meet in local memory.
- * Where tiles of C are too few for all units, several groups share k as well, each a part of it, and `thin_sum` adds up
- * what they leave in P; with one part there is one launch.
+ * COLUMNS says which operand is large: A, where columns of C are few, or B, where rows are. Both may be stored either
+ * way; it decides which picture is right: A as it is and B transposed run along k.
  *
- * The small operand comes through the cache where rows are few, as a lane's neighbours read the same of it; where columns
- * are few KC steps of it are transposed into local memory, so that WIDTH steps of a column are one load. With AHEAD both
- * come through local memory, the THIN values of a step side by side where rows are few, and while one share of them and one
- * set of vectors are multiplied the next are on their way.
+ * The work-items of a group share k: LY slices of it in the first picture, LX lanes in the second. Their sums meet in local
+ * memory. Where tiles of C are too few for all units, several groups share k as well, each a part of it, and `thin_sum`
+ * adds up what they leave in P; with one part there is one launch.
  *
- * Rows that do not begin and end where vectors do are read by elements (`thin_ragged`). With STORED_half operands are
- * half in memory and float everywhere else. */
+ * The small operand goes through local memory, KC steps along k of it at a time and rows along k there, so that WIDTH
+ * steps are one load; while one share of it is multiplied the next is on its way. With AHEAD the vectors of the large
+ * operand that are next are, too.
+ *
+ * Rows of L that do not begin where vectors do, or do not end there where they run along k, are read by elements
+ * (`thin_ragged`); those of S tell themselves. With STORED_half operands are half in memory and float everywhere else. */
 #include "common.clh"
 
 #if !defined(COLUMNS) || !defined(THIN) || !defined(WIDTH) || !defined(LX) || !defined(LY) || !defined(DEEP)
 #error "COLUMNS, THIN, WIDTH, LX, LY and DEEP must be defined"
 #endif
-#if !defined(KC) || !defined(AHEAD)
-#error "KC and AHEAD must be defined"
+#if !defined(WIDE) || !defined(KC) || !defined(AHEAD)
+#error "WIDE, KC and AHEAD must be defined"
 #endif
 
 #define VECTOR REALV(WIDTH)
@@ -39,6 +42,81 @@
 #define MOST 4096 /* elements of local memory for sums, where a round of them takes no more */
 
 #include "stored.clh"
+
+/* How operands lie: whether the large one's rows run along k, and whether the small one's do. */
+#if COLUMNS
+#ifndef TRANS_A
+#define ALONG 1
+#endif
+#ifdef TRANS_B
+#define SMALL_ALONG 1
+#endif
+#else
+#ifdef TRANS_B
+#define ALONG 1
+#endif
+#ifndef TRANS_A
+#define SMALL_ALONG 1
+#endif
+#endif
+
+#if ALONG
+#define STEP (LX * WIDTH) /* along k that a group takes at once */
+#define UNIT STEP         /* parts of k are so many whole ones */
+#define LANES (LX % 8 ? LX : 8) /* neighbours along k; the others read the same of S */
+#else
+#define STEP (LY * DEEP)
+#define UNIT (DEEP % WIDTH ? DEEP * WIDTH : DEEP)
+#endif
+#define ROUNDED (STEP % WIDTH ? STEP * WIDTH : STEP)
+#define CHUNK ((KC + ROUNDED - 1) / ROUNDED * ROUNDED) /* steps along k of the small operand in local memory */
+#define LD_LOCAL (CHUNK + WIDTH) /* so that rows begin in different banks */
+#define TILE (THIN * LD_LOCAL)
+
+/* Vector or element e of the small operand's share: which of the few it is, and which step along k. */
+#if SMALL_ALONG
+#define AT_ONCE WIDTH
+#define WHICH(e) ((e) / (CHUNK / WIDTH))
+#define WHEN(e) ((e) % (CHUNK / WIDTH) * WIDTH)
+#define ASKED(i, p) fetched(S + (size_t)(i) * lds + (p), (i) < few ? to - (p) : 0, fits)
+#elif THIN % WIDTH == 0
+#define AT_ONCE WIDTH
+#define WHICH(e) ((e) % (THIN / WIDTH) * WIDTH)
+#define WHEN(e) ((e) / (THIN / WIDTH))
+#define ASKED(i, p) fetched(S + (size_t)(p) * lds + (i), (p) < to ? few - (i) : 0, fits)
+#else
+#define AT_ONCE 1
+#define WHICH(e) ((e) % THIN)
+#define WHEN(e) ((e) / THIN)
+#define ASKED(i, p) ((p) < to && (i) < few ? get(S + (size_t)(p) * lds + (i)) : 0)
+#endif
+#define SHARE (CHUNK * THIN / AT_ONCE)
+#define LOADS ((SHARE + ITEMS - 1) / ITEMS)
+#define FETCH(p0) \
+    _Pragma("unroll") for (int l = 0; l < LOADS; l++) { \
+        const int e = item + l * ITEMS; \
+        if (SHARE % ITEMS == 0 || e < SHARE) \
+            share[l] = ASKED(few0 + WHICH(e), (p0) + WHEN(e)); \
+    }
+#define PUT(at) \
+    _Pragma("unroll") for (int l = 0; l < LOADS; l++) { \
+        const int e = item + l * ITEMS; \
+        __local REAL *to_local = local_all + (at) * TILE + WHICH(e) * LD_LOCAL + WHEN(e); \
+        if (SHARE % ITEMS == 0 || e < SHARE) \
+            PUT_ONE(to_local, share[l]) \
+    }
+#if SMALL_ALONG
+#define PUT_ONE(to_local, value) *(__local VECTOR *)to_local = value;
+#elif AT_ONCE == 1
+#define PUT_ONE(to_local, value) *to_local = value;
+#else
+#define PUT_ONE(to_local, value) { \
+    REAL lanes[WIDTH]; \
+    CAT(vstore, WIDTH)(value, 0, lanes); \
+    _Pragma("unroll") for (int w = 0; w < WIDTH; w++) \
+        to_local[w * LD_LOCAL] = lanes[w]; \
+    }
+#endif
 
 /* One element of C, or of a part's share of it. */
 static inline void store(REAL sum, int row, int column, int m, int n, int part, int parts, SCALAR alpha, SCALAR beta,
@@ -54,108 +132,102 @@ static inline void store(REAL sum, int row, int column, int m, int n, int part, 
     const REAL scaled = (REAL)alpha * sum;
     put(beta == 0 ? scaled : scaled + (REAL)beta * get(c), c);
 }
-
-#if AHEAD
-/* Element e of the share of the small operand that goes to local memory: both steps along k and rows or columns. */
-#define SHARE (CHUNK * THIN)
-#define LOADS ((SHARE + ITEMS - 1) / ITEMS)
-#define FETCH(p0) \
-    _Pragma("unroll") for (int l = 0; l < LOADS; l++) { \
-        const int e = item + l * ITEMS; \
-        if (SHARE % ITEMS == 0 || e < SHARE) \
-            share[l] = SHARED(e, p0); \
-    }
-#define PUT(at) \
-    _Pragma("unroll") for (int l = 0; l < LOADS; l++) { \
-        const int e = item + l * ITEMS; \
-        if (SHARE % ITEMS == 0 || e < SHARE) \
-            local_all[(at) * TILE + WHERE(e)] = share[l]; \
-    }
+#if COLUMNS
+#define STORE(sum, i, c) store(sum, c, i, m, n, part, parts, alpha, beta, C, ldc, P)
+#else
+#define STORE(sum, i, c) store(sum, i, c, m, n, part, parts, alpha, beta, C, ldc, P)
 #endif
 
-#if !COLUMNS
-
-/* Rows of C whose sums meet at once. */
-#if ITEMS * WIDTH * THIN <= MOST
+#if ALONG
+#define LD_SUMS (LX + 1)
+#define SUMS (LY * THIN * LD_SUMS)
+#define ASK(p) \
+    _Pragma("unroll") for (int r = 0; r < DEEP; r++) \
+        next[r] = fetched(L + (size_t)(long0 + y + r * LY) * ldl + (p), long0 + y + r * LY < count ? to - (p) : 0, whole);
+#else
+#define ACROSS (LX * WIDE * WIDTH) /* elements of L's rows that a group has */
+#if LY * ACROSS * THIN <= MOST
 #define ROUND THIN
-#elif ITEMS * WIDTH * 8 <= MOST
+#elif LY * ACROSS * 8 <= MOST
 #define ROUND 8
-#elif ITEMS * WIDTH * 4 <= MOST
+#elif LY * ACROSS * 4 <= MOST
 #define ROUND 4
-#elif ITEMS * WIDTH * 2 <= MOST
+#elif LY * ACROSS * 2 <= MOST
 #define ROUND 2
 #else
 #define ROUND 1
 #endif
-#define SUMS (ROUND * ITEMS * WIDTH)
-
-/* The sums of the LY slices of k meet, so many rows at a time. */
-static inline void added_up(const VECTOR *acc, int row0, int m, int n, int part, int parts, SCALAR alpha, SCALAR beta,
-                            __global STORED *C, int ldc, __global REAL *P, __local REAL *local_all)
-{
-    const int item = get_local_id(0), x = item % LX, y = item / LX;
-    #pragma unroll
-    for (int i0 = 0; i0 < THIN; i0 += ROUND) {
-        if (i0 > 0)
-            barrier(CLK_LOCAL_MEM_FENCE);
-        #pragma unroll
-        for (int i = 0; i < ROUND; i++)
-            *(__local VECTOR *)(local_all + ((i * LY + y) * LX + x) * WIDTH) = acc[i0 + i];
-        barrier(CLK_LOCAL_MEM_FENCE);
-        for (int e = item; e < ROUND * LX * WIDTH; e += ITEMS) {
-            const int i = e / (LX * WIDTH), c = e % (LX * WIDTH);
-            REAL sum = 0;
-            for (int s = 0; s < LY; s++)
-                sum += local_all[(i * LY + s) * (LX * WIDTH) + c];
-            store(sum, row0 + i0 + i, get_group_id(0) * (LX * WIDTH) + c, m, n, part, parts, alpha, beta, C, ldc, P);
-        }
-    }
-}
-
-#if AHEAD
-
-#define STEP (LY * DEEP)
-#define CHUNK ((KC + STEP - 1) / STEP * STEP) /* steps along k of A in local memory */
-#ifdef REAL_double
-#define QUAD 2 /* elements of 16 bytes */
-#else
-#define QUAD 4
-#endif
-#if THIN % QUAD == 0
-#define LD_LOCAL (THIN + QUAD) /* so that steps begin in different banks */
-#else
-#define LD_LOCAL THIN
-#endif
-#define TILE (CHUNK * LD_LOCAL)
-#define SHARED(e, p0) \
-    ((p0) + (e) % CHUNK < to && row0 + (e) / CHUNK < m \
-         ? get(A + (size_t)(row0 + (e) / CHUNK) * lda + (p0) + (e) % CHUNK) : 0)
-#define WHERE(e) ((e) % CHUNK * LD_LOCAL + (e) / CHUNK)
-
-#define LOCAL_ELEMENTS (SUMS > 2 * TILE ? SUMS : 2 * TILE)
-
+#define SUMS (ROUND * LY * ACROSS)
+#define COLUMN(v) (((v) * LX + x) * WIDTH) /* of vector v of a work-item */
 #define ASK(p) \
     _Pragma("unroll") for (int u = 0; u < DEEP; u++) \
-        next[u] = fetched(B + (size_t)((p) + u) * ldb + column, (p) + u < to ? n - column : 0, whole);
+        _Pragma("unroll") for (int v = 0; v < WIDE; v++) \
+            next[u][v] = fetched(L + (size_t)((p) + u) * ldl + long0 + COLUMN(v), \
+                                 (p) + u < to ? count - long0 - COLUMN(v) : 0, whole);
+#if DEEP % WIDTH == 0
+#define QUAD WIDTH
+#elif DEEP % 2 == 0 && WIDTH % 2 == 0
+#define QUAD 2
+#else
+#define QUAD 1
+#endif
+#endif
+#define LOCAL_ELEMENTS (SUMS > 2 * TILE ? SUMS : 2 * TILE)
+#if !ALONG && QUAD == 1
+#define READ(from, to) to[0] = *(from);
+#elif !ALONG
+#define READ(from, to) CAT(vstore, QUAD)(*(__local const REALV(QUAD) *)(from), 0, to);
+#endif
 
-/* Groups: along x so many columns of C each, along y so many rows, each in so many parts of k. */
 static inline void multiplied(int m, int n, int k, SCALAR alpha, __global const STORED *restrict A, int lda,
                               __global const STORED *restrict B, int ldb, SCALAR beta, __global STORED *restrict C,
                               int ldc, __global REAL *restrict P, int parts, __local REAL *local_all, const int whole)
 {
-    const int item = get_local_id(0), x = item % LX, y = item / LX;
-    const int column = (get_group_id(0) * LX + x) * WIDTH;
-    const int part = get_group_id(1) % parts, row0 = get_group_id(1) / parts * THIN;
-    const int depth = ((k + DEEP - 1) / DEEP + parts - 1) / parts * DEEP;
+#if COLUMNS
+    __global const STORED *restrict L = A, *restrict S = B;
+    const int ldl = lda, lds = ldb, count = m, few = n;
+#else
+    __global const STORED *restrict L = B, *restrict S = A;
+    const int ldl = ldb, lds = lda, count = n, few = m;
+#endif
+#if SMALL_ALONG
+    const int fits = lds % WIDTH == 0 && k % WIDTH == 0; /* vectors of the small operand */
+#else
+    const int fits = lds % WIDTH == 0;
+#endif
+    const int item = get_local_id(0);
+    const int part = get_group_id(1) % parts, few0 = get_group_id(1) / parts * THIN;
+    const int depth = ((k + UNIT - 1) / UNIT + parts - 1) / parts * UNIT;
     const int from = part * depth, to = min(from + depth, k);
-
-    VECTOR acc[THIN], next[DEEP];
-    REAL share[LOADS];
+#if ALONG
+    const int x = item % LANES + item / (LANES * LY) * LANES, y = item / LANES % LY, long0 = get_group_id(0) * (LY * DEEP);
+    REAL acc[DEEP][THIN];
+    VECTOR next[DEEP];
+    #pragma unroll
+    for (int r = 0; r < DEEP; r++)
+        #pragma unroll
+        for (int j = 0; j < THIN; j++)
+            acc[r][j] = 0;
+    const int first = x * WIDTH;
+#else
+    const int x = item % LX, y = item / LX, long0 = get_group_id(0) * ACROSS;
+    VECTOR acc[THIN][WIDE], next[DEEP][WIDE];
     #pragma unroll
     for (int i = 0; i < THIN; i++)
-        acc[i] = 0;
-    int p = from + y * DEEP;
+        #pragma unroll
+        for (int v = 0; v < WIDE; v++)
+            acc[i][v] = 0;
+    const int first = y * DEEP;
+#endif
+#if AT_ONCE == 1
+    REAL share[LOADS];
+#else
+    VECTOR share[LOADS];
+#endif
+    int p = from + first;
+#if AHEAD
     ASK(p)
+#endif
     FETCH(from)
     PUT(0)
     barrier(CLK_LOCAL_MEM_FENCE);
@@ -164,107 +236,61 @@ static inline void multiplied(int m, int n, int k, SCALAR alpha, __global const 
         if (more) {
             FETCH(p0 + CHUNK)
         }
-        __local const REAL *a_from = local_all + now * TILE;
-        for (int s = y * DEEP; s < CHUNK && p0 + s < to; s += STEP) {
-            VECTOR b[DEEP];
-            #pragma unroll
-            for (int u = 0; u < DEEP; u++)
-                b[u] = next[u];
-            p += STEP;
+        __local const REAL *tile = local_all + now * TILE;
+        for (int s = first; s < CHUNK && p0 + s < to; s += STEP) {
+#if !AHEAD
             ASK(p)
-#if THIN % QUAD == 0
+#endif
+#if ALONG
+            REAL a[DEEP][WIDTH];
+            #pragma unroll
+            for (int r = 0; r < DEEP; r++)
+                CAT(vstore, WIDTH)(next[r], 0, a[r]);
+#else
+            VECTOR b[DEEP][WIDE];
             #pragma unroll
             for (int u = 0; u < DEEP; u++)
                 #pragma unroll
-                for (int i = 0; i < THIN; i += QUAD) {
-                    REAL a[QUAD];
-                    CAT(vstore, QUAD)(*(__local const REALV(QUAD) *)(a_from + (s + u) * LD_LOCAL + i), 0, a);
-                    #pragma unroll
-                    for (int l = 0; l < QUAD; l++)
-                        acc[i + l] += a[l] * b[u];
-                }
-#elif DEEP * THIN % QUAD == 0
+                for (int v = 0; v < WIDE; v++)
+                    b[u][v] = next[u][v];
+#endif
+            p += STEP;
+#if AHEAD
+            ASK(p)
+#endif
+#if ALONG
             #pragma unroll
-            for (int e = 0; e < DEEP * THIN; e += QUAD) {
-                REAL a[QUAD];
-                CAT(vstore, QUAD)(*(__local const REALV(QUAD) *)(a_from + s * THIN + e), 0, a);
+            for (int j = 0; j < THIN; j++) {
+                REAL b[WIDTH];
+                CAT(vstore, WIDTH)(*(__local const VECTOR *)(tile + j * LD_LOCAL + s), 0, b);
                 #pragma unroll
-                for (int l = 0; l < QUAD; l++)
-                    acc[(e + l) % THIN] += a[l] * b[(e + l) / THIN];
+                for (int w = 0; w < WIDTH; w++)
+                    #pragma unroll
+                    for (int r = 0; r < DEEP; r++)
+                        acc[r][j] += a[r][w] * b[w];
             }
 #else
             #pragma unroll
-            for (int e = 0; e < DEEP * THIN; e++)
-                acc[e % THIN] += a_from[s * THIN + e] * b[e / THIN];
+            for (int u = 0; u < DEEP; u += QUAD)
+                #pragma unroll
+                for (int i = 0; i < THIN; i++) {
+                    REAL a[QUAD];
+                    READ(tile + i * LD_LOCAL + s + u, a)
+                    #pragma unroll
+                    for (int w = 0; w < QUAD; w++)
+                        #pragma unroll
+                        for (int v = 0; v < WIDE; v++)
+                            acc[i][v] += a[w] * b[u + w][v];
+                }
 #endif
         }
         if (more) {
             PUT(now ^ 1)
         }
-        barrier(CLK_LOCAL_MEM_FENCE); /* also before the sums replace A */
+        barrier(CLK_LOCAL_MEM_FENCE); /* also before the sums replace what was shared */
     }
 
-    added_up(acc, row0, m, n, part, parts, alpha, beta, C, ldc, P, local_all);
-}
-
-#else
-
-#define LOCAL_ELEMENTS SUMS
-
-/* Groups: along x so many columns of C each, along y so many rows, each in so many parts of k. */
-static inline void multiplied(int m, int n, int k, SCALAR alpha, __global const STORED *restrict A, int lda,
-                              __global const STORED *restrict B, int ldb, SCALAR beta, __global STORED *restrict C,
-                              int ldc, __global REAL *restrict P, int parts, __local REAL *local_all, const int whole)
-{
-    const int item = get_local_id(0), x = item % LX, y = item / LX;
-    const int column = (get_group_id(0) * LX + x) * WIDTH;
-    const int part = get_group_id(1) % parts, row0 = get_group_id(1) / parts * THIN;
-    const int depth = ((k + DEEP - 1) / DEEP + parts - 1) / parts * DEEP;
-    const int to = min((part + 1) * depth, k);
-
-    VECTOR acc[THIN];
-    #pragma unroll
-    for (int i = 0; i < THIN; i++)
-        acc[i] = 0;
-    for (int p = part * depth + y * DEEP; p < to; p += LY * DEEP) {
-        VECTOR b[DEEP];
-        #pragma unroll
-        for (int u = 0; u < DEEP; u++)
-            b[u] = fetched(B + (size_t)(p + u) * ldb + column, p + u < to ? n - column : 0, whole);
-        #pragma unroll
-        for (int i = 0; i < THIN; i++) {
-            __global const STORED *a_from = A + (size_t)min(row0 + i, m - 1) * lda + p;
-            REAL a[DEEP];
-#if DEEP % WIDTH == 0
-            #pragma unroll
-            for (int u = 0; u < DEEP; u += WIDTH)
-                CAT(vstore, WIDTH)(fetched(a_from + u, to - p - u, whole), 0, a + u);
-#else
-            #pragma unroll
-            for (int u = 0; u < DEEP; u++)
-                a[u] = p + u < to ? get(a_from + u) : 0;
-#endif
-            #pragma unroll
-            for (int u = 0; u < DEEP; u++)
-                acc[i] += a[u] * b[u];
-        }
-    }
-
-    added_up(acc, row0, m, n, part, parts, alpha, beta, C, ldc, P, local_all);
-}
-
-#endif
-
-#else
-
-#define LD_SUMS (LX + 1)
-#define SUMS (LY * THIN * LD_SUMS)
-
-/* The sums of the LX lanes along k meet, a row of each work-item at a time. */
-static inline void added_up(REAL acc[][THIN], int row0, int column0, int m, int n, int part, int parts, SCALAR alpha,
-                            SCALAR beta, __global STORED *C, int ldc, __global REAL *P, __local REAL *local_all)
-{
-    const int item = get_local_id(0), x = item % LX, y = item / LX;
+#if ALONG
     #pragma unroll
     for (int r = 0; r < DEEP; r++) {
         if (r > 0)
@@ -275,144 +301,34 @@ static inline void added_up(REAL acc[][THIN], int row0, int column0, int m, int 
         barrier(CLK_LOCAL_MEM_FENCE);
         for (int e = item; e < LY * THIN; e += ITEMS) {
             REAL sum = 0;
+            #pragma unroll
             for (int s = 0; s < LX; s++)
                 sum += local_all[e * LD_SUMS + s];
-            store(sum, row0 - y + r * LY + e / THIN, column0 + e % THIN, m, n, part, parts, alpha, beta, C, ldc, P);
+            STORE(sum, few0 + e % THIN, long0 + r * LY + e / THIN);
         }
     }
-}
-
-#if AHEAD
-
-#define STEP (LX * WIDTH)
-#define CHUNK ((KC + STEP - 1) / STEP * STEP) /* steps along k of B in local memory */
-#define LD_LOCAL (CHUNK + WIDTH)              /* columns begin in different banks */
-#define TILE (THIN * LD_LOCAL)
-#define SHARED(e, p0) \
-    ((p0) + (e) / THIN < to && column0 + (e) % THIN < n \
-         ? get(B + (size_t)((p0) + (e) / THIN) * ldb + column0 + (e) % THIN) : 0)
-#define WHERE(e) ((e) % THIN * LD_LOCAL + (e) / THIN)
-#define LOCAL_ELEMENTS (SUMS > 2 * TILE ? SUMS : 2 * TILE)
-
-#define ASK(p) \
-    _Pragma("unroll") for (int r = 0; r < DEEP; r++) \
-        next[r] = fetched(A + (size_t)(row0 + r * LY) * lda + (p), row0 + r * LY < m ? to - (p) : 0, whole);
-
-/* Groups: along x so many rows of C each, along y so many columns, each in so many parts of k. */
-static inline void multiplied(int m, int n, int k, SCALAR alpha, __global const STORED *restrict A, int lda,
-                              __global const STORED *restrict B, int ldb, SCALAR beta, __global STORED *restrict C,
-                              int ldc, __global REAL *restrict P, int parts, __local REAL *local_all, const int whole)
-{
-    const int item = get_local_id(0), x = item % LX, y = item / LX;
-    const int row0 = get_group_id(0) * (LY * DEEP) + y;
-    const int part = get_group_id(1) % parts, column0 = get_group_id(1) / parts * THIN;
-    const int depth = ((k + STEP - 1) / STEP + parts - 1) / parts * STEP;
-    const int from = part * depth, to = min(from + depth, k);
-
-    REAL acc[DEEP][THIN], share[LOADS];
-    VECTOR next[DEEP];
-    #pragma unroll
-    for (int r = 0; r < DEEP; r++)
-        #pragma unroll
-        for (int j = 0; j < THIN; j++)
-            acc[r][j] = 0;
-    int p = from + x * WIDTH;
-    ASK(p)
-    FETCH(from)
-    PUT(0)
-    barrier(CLK_LOCAL_MEM_FENCE);
-    for (int p0 = from, now = 0; p0 < to; p0 += CHUNK, now ^= 1) {
-        const int more = p0 + CHUNK < to; /* the same for every work-item of the group */
-        if (more) {
-            FETCH(p0 + CHUNK)
-        }
-        __local const REAL *b_from = local_all + now * TILE;
-        for (int q = x * WIDTH; q < CHUNK && p0 + q < to; q += STEP) {
-            REAL a[DEEP][WIDTH];
-            #pragma unroll
-            for (int r = 0; r < DEEP; r++)
-                CAT(vstore, WIDTH)(next[r], 0, a[r]);
-            p += STEP;
-            ASK(p)
-            #pragma unroll
-            for (int j = 0; j < THIN; j++) {
-                REAL b[WIDTH];
-                CAT(vstore, WIDTH)(*(__local const VECTOR *)(b_from + j * LD_LOCAL + q), 0, b);
-                #pragma unroll
-                for (int r = 0; r < DEEP; r++)
-                    #pragma unroll
-                    for (int w = 0; w < WIDTH; w++)
-                        acc[r][j] += a[r][w] * b[w];
-            }
-        }
-        if (more) {
-            PUT(now ^ 1)
-        }
-        barrier(CLK_LOCAL_MEM_FENCE); /* also before the sums replace B */
-    }
-
-    added_up(acc, row0, column0, m, n, part, parts, alpha, beta, C, ldc, P, local_all);
-}
-
 #else
-
-#define LD_LOCAL (KC + WIDTH) /* columns begin in different banks */
-#define TILE (THIN * LD_LOCAL)
-#define LOCAL_ELEMENTS (SUMS > TILE ? SUMS : TILE)
-
-/* Groups: along x so many rows of C each, along y so many columns, each in so many parts of k. */
-static inline void multiplied(int m, int n, int k, SCALAR alpha, __global const STORED *restrict A, int lda,
-                              __global const STORED *restrict B, int ldb, SCALAR beta, __global STORED *restrict C,
-                              int ldc, __global REAL *restrict P, int parts, __local REAL *local_all, const int whole)
-{
-    const int item = get_local_id(0), x = item % LX, y = item / LX;
-    const int row0 = get_group_id(0) * (LY * DEEP) + y;
-    const int part = get_group_id(1) % parts, column0 = get_group_id(1) / parts * THIN;
-    const int depth = ((k + KC - 1) / KC + parts - 1) / parts * KC;
-    const int to = min((part + 1) * depth, k);
-
-    REAL acc[DEEP][THIN];
     #pragma unroll
-    for (int r = 0; r < DEEP; r++)
+    for (int i0 = 0; i0 < THIN; i0 += ROUND) {
+        if (i0 > 0)
+            barrier(CLK_LOCAL_MEM_FENCE);
         #pragma unroll
-        for (int j = 0; j < THIN; j++)
-            acc[r][j] = 0;
-    for (int p0 = part * depth; p0 < to; p0 += KC) {
-        for (int e = item; e < KC * THIN; e += ITEMS) {
-            const int p = e / THIN, j = e % THIN;
-            local_all[j * LD_LOCAL + p] =
-                p0 + p < to && column0 + j < n ? get(B + (size_t)(p0 + p) * ldb + column0 + j) : 0;
-        }
-        barrier(CLK_LOCAL_MEM_FENCE);
-        #pragma unroll 2
-        for (int q = x * WIDTH; q < KC; q += LX * WIDTH) {
-            VECTOR a[DEEP];
+        for (int i = 0; i < ROUND; i++)
             #pragma unroll
-            for (int r = 0; r < DEEP; r++)
-                a[r] = fetched(A + (size_t)(row0 + r * LY) * lda + p0 + q, row0 + r * LY < m ? to - p0 - q : 0, whole);
-            #pragma unroll
-            for (int j = 0; j < THIN; j++) {
-                REAL b[WIDTH];
-                CAT(vstore, WIDTH)(*(__local const VECTOR *)(local_all + j * LD_LOCAL + q), 0, b);
-                #pragma unroll
-                for (int r = 0; r < DEEP; r++) {
-                    REAL lanes[WIDTH];
-                    CAT(vstore, WIDTH)(a[r], 0, lanes);
-                    #pragma unroll
-                    for (int w = 0; w < WIDTH; w++)
-                        acc[r][j] += lanes[w] * b[w];
-                }
-            }
-        }
+            for (int v = 0; v < WIDE; v++)
+                *(__local VECTOR *)(local_all + (i * LY + y) * ACROSS + COLUMN(v)) = acc[i0 + i][v];
         barrier(CLK_LOCAL_MEM_FENCE);
+        for (int e = item; e < ROUND * ACROSS; e += ITEMS) {
+            const int i = e / ACROSS, c = e % ACROSS;
+            REAL sum = 0;
+            #pragma unroll
+            for (int s = 0; s < LY; s++)
+                sum += local_all[(i * LY + s) * ACROSS + c];
+            STORE(sum, few0 + i0 + i, long0 + c);
+        }
     }
-
-    added_up(acc, row0, column0, m, n, part, parts, alpha, beta, C, ldc, P, local_all);
+#endif
 }
-
-#endif
-
-#endif
 
 /* Rows of B begin where vectors do: what one holds past n is nobody's column. Or rows of A begin and end there. */
 __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1)))
@@ -427,7 +343,7 @@ void thin(int m, int n, int k, SCALAR alpha,
     BATCH_OFFSET(C, m, ldc)
     BATCH_OFFSET(P, parts, (size_t)m * n)
 #endif
-    __local REAL local_all[LOCAL_ELEMENTS] __attribute__((aligned(16)));
+    __local REAL local_all[LOCAL_ELEMENTS] __attribute__((aligned(32)));
     multiplied(m, n, k, alpha, A, lda, B, ldb, beta, C, ldc, P, parts, local_all, 1);
 }
 
@@ -443,7 +359,7 @@ void thin_ragged(int m, int n, int k, SCALAR alpha,
     BATCH_OFFSET(C, m, ldc)
     BATCH_OFFSET(P, parts, (size_t)m * n)
 #endif
-    __local REAL local_all[LOCAL_ELEMENTS] __attribute__((aligned(16)));
+    __local REAL local_all[LOCAL_ELEMENTS] __attribute__((aligned(32)));
     multiplied(m, n, k, alpha, A, lda, B, ldb, beta, C, ldc, P, parts, local_all, 0);
 }
 

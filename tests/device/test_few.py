@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from itertools import product
 
@@ -10,6 +11,7 @@ import pytest
 from gemmbench.gemm.opencl import GemmExecutor
 from gemmbench.gemm.verify import ExactTest
 from gemmbench.ladder import BY_NAME
+from gemmbench.ladder.layouts import laid_out
 from gemmbench.ladder.variant import Layout, Values
 from gemmbench.model import kernel_files
 from gemmbench.model.device import DeviceFacts
@@ -29,29 +31,38 @@ def one_driver(device: DeviceFacts) -> None:
         pytest.skip("one driver is enough")
 
 
-def wrong(made: GemmExecutor, name: str, given: Values) -> list[str]:
-    """What is wrong on shapes whose rows begin and, of A, end where vectors do; with NaN between them."""
-    variant, device = BY_NAME[name], made.runtime.facts
-    parameters = variant.compiled(Gemm(8, 8, 8), device, variant.preset(device.family, given))
+def wrong(made: GemmExecutor, name: str, given: Values, ops: str = "NN") -> list[str]:
+    """What is wrong on shapes whose rows begin and, along k, end where vectors do; with NaN between them."""
+    like = Gemm(8, 8, 8, trans_a=ops[0] == "T", trans_b=ops[1] == "T")
+    variant, device = laid_out(BY_NAME[name], like), made.runtime.facts
+    parameters = variant.compiled(like, device, variant.preset(device.family, given))
     bind = partial(made.bind, variant, parameters, made.programs(variant, "float", parameters))
     errors = []
     for (m, n, k), beta in product(SHAPES, (-1.0, 0.0)):  # which may not read C, where NaN is
-        test = ExactTest.of(Gemm(m, n, k, "float", 2.0, beta), Layout(k + 8, -n % 4 + n + 4, -n % 4 + n + 4))
+        problem = replace(like, m=m, n=n, k=k, alpha=2.0, beta=beta)
+        test = ExactTest.of(problem, Layout(*(-each % 4 + each + 4 for each in problem.tight)))
         errors.append(test.error(made._result(test, bind)))
     return [error for error in errors if error]
 
 
+DIRECT = {"BM": 16, "BN": 32, "BK": 4, "TM": 4, "TN": 4, "SPLIT": 4, "STAGES": 1, "DIRECT": 1}
+COLUMNS = {"AHEAD": 1, "COLUMNS": 1, "THIN": 4, "PARTS": 2, "KC": 16}
+
+
 @pytest.mark.parametrize(
-    ("name", "given"),
+    ("name", "given", "ops"),
     [
-        ("small", {}),
-        ("thin", {}),
-        ("thin", {"AHEAD": 1, "KC": 16}),
-        ("thin", {"AHEAD": 1, "COLUMNS": 1, "THIN": 4, "PARTS": 2, "KC": 16}),
+        ("small", {}, "NN"),
+        ("small", DIRECT, "NN"),
+        ("thin", {"WIDE": 2}, "NN"),
+        ("thin", {"KC": 16}, "NT"),
+        ("thin", {"AHEAD": 1, "KC": 16}, "TN"),
+        ("thin", COLUMNS, "NN"),
+        ("thin", COLUMNS, "TT"),
     ],
 )
-def test_exact_by_whole_vectors(device: DeviceFacts, name: str, given: Values) -> None:
-    assert wrong(executor(device), name, given) == []
+def test_exact_by_whole_vectors(device: DeviceFacts, name: str, given: Values, ops: str) -> None:
+    assert wrong(executor(device), name, given, ops) == []
 
 
 def test_exact_with_copies_without_registers(device: DeviceFacts, monkeypatch: pytest.MonkeyPatch) -> None:

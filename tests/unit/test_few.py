@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from gemmbench.ladder import BY_NAME, few
+from gemmbench.ladder.layouts import laid_out
 from gemmbench.ladder.variant import Layout, Values
 from gemmbench.model import kernel_files
 from gemmbench.model.case import Skip
@@ -48,7 +49,7 @@ def test_nearly_every_unit_has_a_tile_or_tiles_are_the_smallest(dtype: str, size
     ("dtype", "form"), [(name, form) for name, forms in few._FORMS.items() for form in forms]
 )
 def test_forms_keep_the_rules_and_fit_a_group(dtype: str, form: Values) -> None:
-    copies = int(dtype != "half")
+    copies = int(dtype != "half" and not form["DIRECT"])
     full = {**SMALL.preset("gpu-nvidia", dtype=dtype), **form, "ASYNC": copies}
     assert SMALL.broken(full, dtype) == ""
     assert few._small_items(full) <= 1024
@@ -58,10 +59,24 @@ def test_forms_keep_the_rules_and_fit_a_group(dtype: str, form: Values) -> None:
 def test_copies_are_asynchronous_where_a_device_has_them_and_half_is_never_copied() -> None:
     def chosen(device: DeviceFacts, dtype: str) -> int:
         preset = SMALL.preset("gpu-nvidia", dtype=dtype)
-        return SMALL.chosen(Gemm(256, 256, 256, dtype), device, preset)["ASYNC"]
+        return SMALL.chosen(Gemm(512, 512, 512, dtype), device, preset)["ASYNC"]
 
     assert (chosen(GPU, "float"), chosen(GPU, "double"), chosen(GPU, "half")) == (1, 1, 0)
     assert chosen(OLD, "float") == 0
+
+
+def test_small_tiles_go_straight_to_registers_unless_something_else_is_asked_for() -> None:
+    def chosen(**given: int) -> tuple[int, ...]:
+        known = values("small", Gemm(256, 256, 256), given)
+        assert SMALL.broken({name: known[name] for name in SMALL.parameters}, "float") == ""
+        return known["DIRECT"], known["ASYNC"], known["STAGES"]
+
+    assert chosen() == (1, 0, 1)
+    assert chosen(ASYNC=1) == (0, 1, 2)
+    assert chosen(DIRECT=0) == (0, 1, 2)
+    small = replace(GPU, max_work_group_size=256)
+    form = SMALL.chosen(Gemm(256, 256, 256), small, SMALL.preset("gpu-nvidia"))
+    assert few._small_items({**form}) <= 256
 
 
 def test_given_parameters_stay_and_the_others_follow() -> None:
@@ -78,9 +93,11 @@ def test_given_parameters_stay_and_the_others_follow() -> None:
         ("small", Gemm(64, 63, 64), Layout(64, 64, 63), "small"),  # what a vector holds past n is no column
         ("small", Gemm(64, 63, 64), None, "small_ragged"),
         ("small", Gemm(64, 64, 63), Layout(64, 64, 64), "small_ragged"),  # past k it would be part of a sum
-        ("thin", Gemm(4, 64, 63), None, "thin"),  # two steps of A at a time, by elements
-        ("thin", Gemm(1, 64, 63), None, "thin_ragged"),  # eight, by vectors
+        ("thin", Gemm(4, 64, 63), None, "thin"),  # the small operand's vectors tell themselves
         ("thin", Gemm(4, 63, 64), None, "thin_ragged"),
+        ("thin", Gemm(4, 63, 64, trans_b=True), None, "thin"),
+        ("thin", Gemm(4, 64, 63, trans_b=True), Layout(64, 64, 64), "thin_ragged"),
+        ("thin", Gemm(64, 4, 63, trans_a=True), None, "thin"),
         ("thin", Gemm(64, 3, 64), None, "thin"),
         ("thin", Gemm(64, 4, 63), Layout(64, 4, 4), "thin_ragged"),
     ],
@@ -131,6 +148,25 @@ def test_the_larger_operand_goes_past(problem: Gemm, columns: int, kept: int) ->
     )
 
 
+@pytest.mark.parametrize(
+    ("problem", "along"),
+    [
+        (Gemm(16, 8192, 8192), False),
+        (Gemm(16, 8192, 8192, trans_a=True, trans_b=True), True),
+        (Gemm(8192, 16, 8192, trans_b=True), True),
+        (Gemm(8192, 16, 8192, trans_a=True), False),
+    ],
+)
+def test_operands_are_read_as_they_are_stored(problem: Gemm, along: bool) -> None:
+    """In one launch, with groups for how the large operand lies."""
+    known = values("thin", problem)
+    laid = laid_out(THIN, problem)
+    assert [step.kernel for step in laid.steps(known)] in (["thin"], ["thin", "thin_sum"])
+    assert few._along(known) == along
+    long = few._thin_tile(known)[0 if known["COLUMNS"] else 1]
+    assert long == (known["LY"] * known["DEEP"] if along else known["LX"] * known["WIDE"] * known["WIDTH"])
+
+
 def test_a_few_groups_share_k_and_their_sums_are_added_up() -> None:
     known = values("thin", Gemm(4, 256, 65536))
     assert known["PARTS"] > 8
@@ -146,8 +182,8 @@ DEPTHS = sorted({*re.findall(r"const int depth = (.+);", kernel_files.raw("gemm/
 @pytest.mark.parametrize("parts", [1, 2, 3, 64])
 @pytest.mark.parametrize("k", [0, 1, 7, 8, 100, 4096])
 def test_the_parts_have_every_step_along_k_once(k: int, parts: int, depth: str) -> None:
-    assert len(DEPTHS) == 3
-    each = eval(depth.replace("/", "//"), {"k": k, "parts": parts, "DEEP": 4, "STEP": 128, "KC": 256})
+    assert len(DEPTHS) == 1
+    each = eval(depth.replace("/", "//"), {"k": k, "parts": parts, "UNIT": 128})
     assert [p for part in range(parts) for p in range(part * each, min(part * each + each, k))] == list(
         range(k)
     )
@@ -246,9 +282,10 @@ def test_two_parts_are_added_up_and_of_half_as_floats() -> None:
 
 
 def test_groups_of_thin_hold_the_small_operand_and_make_whole_rows() -> None:
-    shape = {"LX": 8, "LY": 2, "DEEP": 4, "KC": 1024, "WIDTH": 4, "THIN": 16, "COLUMNS": 1, "AHEAD": 0}
-    assert THIN.local_bytes("float", shape) == 16 * (1024 + 4) * 4
-    assert THIN.local_bytes("float", {**shape, "AHEAD": 1}) == 2 * 16 * (1024 + 4) * 4
-    assert THIN.local_bytes("float", {**shape, "COLUMNS": 0}) == 16 * 16 * 4 * 4
+    shape = {"WIDE": 1, "LX": 8, "LY": 2, "DEEP": 4, "KC": 1024, "WIDTH": 4, "THIN": 16, "COLUMNS": 1}
+    assert THIN.local_bytes("float", shape) == 2 * 16 * (1024 + 4) * 4  # one is multiplied, one comes
+    assert THIN.local_bytes("half", shape) == THIN.local_bytes("float", shape)
+    assert THIN.local_bytes("float", {**shape, "LY": 32, "KC": 32}) == 32 * 16 * (8 + 1) * 4  # the sums
+    assert THIN.local_bytes("float", {**shape, "LX": 1, "LY": 8, "KC": 60}) == 2 * 16 * (64 + 4) * 4
     known = values("thin", Gemm(8192, 16, 8192))
     assert few._thin_blocks(known)[0] * known["LY"] * known["DEEP"] == 8192

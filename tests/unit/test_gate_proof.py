@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,13 +12,17 @@ import numpy as np
 import pytest
 
 from gemmbench.model import kernel_files
+from gemmbench.model.case import Case, Policy
+from gemmbench.model.problem import Gemm
+from gemmbench.model.row import Row
 from gemmbench.model.run_file import load
 from gemmbench.stats.rates import measure
 from tests import fake_runs
 from tests.compare_runs import again, repeated, save
 from tools import gate_simulation, planted_machine
-from tools.gate_live import shares
-from tools.gate_report import Results, document
+from tools.gate_live import Judged, Recorder
+from tools.gate_replay import Recorded
+from tools.gate_report import Results, document, turned
 from tools.gate_simulation import Recording, Replay, Setting, condensed, plantable, recorded, simulate
 
 ROOT = Path(__file__).parents[2]
@@ -125,24 +130,90 @@ def test_a_recording_can_be_replayed(path: Path) -> None:
 
 
 def test_more_work_is_planted_in_a_copy_of_the_kernels(tmp_path: Path) -> None:
-    before = kernel_files.raw(planted_machine.FILE)
-    planted_machine.plant(tmp_path / "kernels", 0.1)
-    after = (tmp_path / "kernels" / planted_machine.FILE).read_text()
-    assert "k * 0.1f" in after
-    assert kernel_files.raw(planted_machine.FILE) == before
+    """On both sides: the same text, so that the compiler makes nothing else of it, with other shares."""
+    files = {name: file for name, (file, *_) in planted_machine.PLANTS.items()}
+    before = {file: kernel_files.raw(file) for file in files.values()}
+    planted_machine.plant(tmp_path / "more", 0.1)
+    planted_machine.plant(tmp_path / "none", 0.0)
+    for file in files.values():
+        more, none = ((tmp_path / side / file).read_text() for side in ("more", "none"))
+        assert "(float)0.100000000" in more
+        assert more.replace("(float)0.100000000", "(float)0.000000001") == none
+        assert more.count("more_turns(") == 2
+    assert {file: kernel_files.raw(file) for file in files.values()} == before
 
 
 def test_a_kernel_whose_loop_has_changed_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(planted_machine, "_LOOP", "while (p < k)")
+    monkeypatch.setitem(planted_machine.PLANTS, "naive", (planted_machine.FILE, "while (p < k)", ""))
     with pytest.raises(ValueError, match="another k-loop"):
         planted_machine.plant(tmp_path / "kernels", 0.1)
 
 
-@pytest.mark.parametrize(("total", "parts", "found"), [(100, 40, 100), (1, 3, 1), (0, 2, 0)])
-def test_trials_are_spread_over_the_bases(total: int, parts: int, found: int) -> None:
-    each = shares(total, parts)
-    assert (len(each), sum(each)) == (parts, found)
-    assert max(each) - min(each) <= 1
+class _Worker:
+    """Counts what is measured, and the processes that it took."""
+
+    def __init__(self) -> None:
+        self.measured, self.stops = 0, 0
+
+    def stop(self) -> None:
+        self.stops += 1
+
+    def run(self, case: Case, *_: Any) -> Generator[Any, None, Row]:
+        yield from ()
+        self.measured += 1
+        return case.row("ok", str(self.measured))
+
+
+def test_a_recorder_measures_only_what_a_stricter_verdict_wants_more_of() -> None:
+    case = Case("gemm", 0, "naive", "float", {}, Gemm(64, 64, 64))
+    worker = _Worker()
+    recorder = Recorder(worker)  # type: ignore[arg-type]
+
+    def look(of: Recorder) -> str:
+        return gate_simulation.result_of(of.run(case, None, Policy())).reason
+
+    assert [look(recorder), look(recorder)] == ["1", "2"]
+    recorder.again().stop()
+    assert [look(recorder), look(recorder)] == ["1", "2"]
+    assert worker.stops == 0  # nothing was measured since
+    assert look(recorder) == "3"
+    assert (worker.measured, worker.stops) == (3, 1)
+    assert look(Recorder(worker, only=frozenset({("tiled", 64)}))) == "not recorded so often"  # type: ignore[arg-type]
+
+
+def _live(apart: float) -> list[Judged]:
+    """Unchanged rows of four jobs whose figures lie so far apart."""
+    draw = np.random.default_rng(1)
+    return [
+        Judged(
+            "cpu",
+            f"job {job}",
+            0.05,
+            variant,
+            size,
+            0.0,
+            "same",
+            False,
+            "",
+            1,
+            ((draw.normal(0, apart), 0.002, 60.0),),
+        )
+        for job in range(4)
+        for variant in ("naive", "tiled", "coarse", "dot-v8")
+        for size in (64, 128, 256)
+    ]
+
+
+def test_live_rows_are_judged_again_by_the_shipped_code() -> None:
+    quiet = Recorded.of(_live(0.003))
+    (cell,) = turned("cpu", quiet.judged(0.025, 0.05, planted=["naive"]), True)
+    assert (cell.rows, cell.slower, cell.planted, cell.is_replayed) == (12, 12, 0.05, True)
+    assert cell.took == pytest.approx(0.05, abs=0.005)
+    assert set(cell.kinds) == {"naive 64", "naive 128", "naive 256"}
+    (still,) = turned("cpu", quiet.judged(0.025, 0.0), True)
+    assert (still.rows, still.slower, still.jobs) == (48, 0, 4)
+    (noisy,) = turned("cpu", Recorded.of(_live(0.2)).judged(0.01, 0.02, planted=["naive"]), True)
+    assert noisy.slower < 6  # what the figures do not show is not found
 
 
 def test_the_document_is_written_from_the_results_that_are_kept() -> None:
@@ -152,7 +223,7 @@ def test_the_document_is_written_from_the_results_that_are_kept() -> None:
 
 def test_the_gates_own_page_has_the_figures_of_the_proof() -> None:
     results = msgspec.json.decode((ROOT / "docs" / "gate-proof.json").read_bytes(), type=Results)
-    page = (ROOT / "docs" / "gate.md").read_text(encoding="utf-8")
+    page = " ".join((ROOT / "docs" / "gate.md").read_text(encoding="utf-8").split())
 
     def simulated(slow: float, threshold: float) -> int:
         cells = [
@@ -179,10 +250,11 @@ def test_the_gates_own_page_has_the_figures_of_the_proof() -> None:
             if each.where != "h200" and (each.command, each.threshold) == ("check", 0.05)
         ]
         assert said.format(min(percents), max(percents)) in page
-    (turned,) = (
-        cell
-        for live in results.live
-        for cell in live.cells
-        if (cell.slow, cell.threshold) == (0.05, 0.025) and cell.mode.startswith("against")
-    )
-    assert f"| 5 % in {turned.found} of {turned.jobs} jobs at 2.5 % |" in page
+    live = [cell for cell in results.turned if cell.planted == 0.05 and not cell.is_replayed]
+    found, rows = sum(cell.slower for cell in live), sum(cell.rows for cell in live)
+    assert f"| 5 % in {found} of {rows} jobs at 2.5 % |" in page
+    still = [cell for cell in results.turned if not cell.planted and not cell.is_replayed]
+    for threshold, name in ((0.05, "5 %"), (0.025, "2.5 %")):
+        rows = sum(cell.rows for cell in still if cell.threshold == threshold)
+        assert sum(cell.slower for cell in still) == 0
+        assert f"none of {rows:,} at {name}" in page

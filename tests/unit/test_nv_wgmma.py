@@ -58,10 +58,21 @@ def test_tiles_are_as_large_as_fills_the_last_round(n: int, tile: tuple[int, int
     assert (chosen["BM"], chosen["BN"]) == tile
 
 
+@pytest.mark.parametrize(("n", "groups"), [(512, 64), (3072, 128), (3328, 113), (4096, 128), (8192, 128)])
+def test_there_are_no_more_groups_than_the_rounds_need(n: int, groups: int) -> None:
+    """A unit that works in all rounds but the last draws power, and the others wait for nobody without it."""
+    problem = Gemm(n, n, n, "half")
+    chosen = VARIANT.chosen(problem, HOPPER, PRESET)
+    assert chosen["GROUPS"] == groups
+    tiles = -(-n // chosen["BM"]) * -(-n // chosen["BN"])
+    assert -(-tiles // groups) == -(-tiles // 132)
+    assert VARIANT.chosen(problem, HOPPER, {**PRESET, "GROUPS": 132}).get("GROUPS", 132) == 132
+
+
 def test_what_the_user_says_is_not_chosen() -> None:
     mine = VARIANT.preset("gpu-nvidia", {"BM": 64, "BN": 128, "STAGES": 3})
     problem = Gemm(4096, 4096, 4096, "half")
-    assert VARIANT.chosen(problem, HOPPER, mine) == {"GROUPS": 132}
+    assert VARIANT.chosen(problem, HOPPER, mine) == {"GROUPS": 128}
     assert VARIANT.compiled(problem, HOPPER, mine) == mine
     assert VARIANT.compiled(problem, HOPPER, PRESET) == {**PRESET, "BM": 128, "BN": 256, "STAGES": 3}
     deep = VARIANT.preset("gpu-nvidia", {"STAGES": 6})

@@ -172,6 +172,22 @@ def test_a_resumed_file_is_one_of_the_same_command(tmp_path: Path) -> None:
 
 def test_other_fields_stay_as_they_are() -> None:
     row = fake.gemm_row("tiled", SIZE, 4.0)
-    assert schema1.row(row, of_tuner=False) == row
+    assert schema1.row(row, fake.header(("gemmbench", "gemm"))) == row
     row = replace(row, energy=Energy(0.5, "", "board", "NVML", 61.0, 1.2, 600), notes=("raced on", "x"))
-    assert schema1.row(row, of_tuner=False) == replace(row, notes=("x",), race=("raced on",))
+    assert schema1.row(row, fake.header(("gemmbench", "gemm"))) == replace(
+        row, notes=("x",), race=("raced on",)
+    )
+
+
+def test_a_peak_of_instructions_that_did_not_run_is_suspect_whatever_its_file_says(tmp_path: Path) -> None:
+    """1,700 TFLOPS of mma fp8 on an H200, saved before it was known that none of them ran."""
+    devices = tuple(replace(fake.GPU, compute_capability=(9, minor)) for minor in (0, 9))
+    row = replace(fake.peak_row(1, 1.7e6), variant="mma", dtype="fp8")
+    rows = [replace(row, device=0), replace(row, device=1), replace(row, variant="wgmma", device=0)]
+    path = tmp_path / "peak.jsonl"
+    header = replace(fake.header((), devices), command=("peak",), schema_version=1)
+    path.write_bytes(b"".join([encode(header), *map(encode, rows)]))
+    first, *others = load(path).rows
+    assert first.check.verdict == "suspect"
+    assert first.check.reasons[-1].startswith("the assembler makes mma fp8 of other instructions there")
+    assert [each.check.verdict for each in others] == ["ok", "ok"]

@@ -42,18 +42,18 @@ def test_only_rows_that_do_not_start_at_16_bytes_are_padded(dtype: str) -> None:
 
 def test_the_multiplication_takes_what_the_passes_made() -> None:
     problem = Gemm(5, 9, 7, "half")
-    known = NV_MMA.values(problem, NV_MMA.preset("gpu"))
+    known = NV_MMA.values(problem, NV_MMA.preset("gpu", dtype="half"))
     *_, step = NV_MMA.steps(known)
     assert step.arguments[4:8] == ("AP", "aw", "BP", "bw")
     assert (known["aw"], known["bw"]) == (8, 16)
-    sizes = NV_MMA.temporary_bytes(problem, NV_MMA.preset("gpu"))
+    sizes = NV_MMA.temporary_bytes(problem, NV_MMA.preset("gpu", dtype="half"))
     assert sizes == {"AP": 2 * 5 * 8, "BP": 2 * 7 * 16, "BT": 0}
-    sizes = NV_MMA.temporary_bytes(Gemm(5, 16, 7, "char"), NV_MMA.preset("gpu"))
+    sizes = NV_MMA.temporary_bytes(Gemm(5, 16, 7, "char"), NV_MMA.preset("gpu", dtype="char"))
     assert sizes == {"AP": 5 * 16, "BP": 0, "BT": 16 * 16}
 
 
 def test_a_tile_is_made_by_whole_warps() -> None:
-    known = NV_MMA.values(Gemm(300, 257, 64, "half"), {**NV_MMA.preset("gpu"), "BM": 128, "BN": 128})
+    known = NV_MMA.values(Gemm(300, 257, 64, "half"), NV_MMA.preset("gpu", dtype="half"))
     *_, step = NV_MMA.steps(known)
     assert step.group(known) == (128,)
     assert step.items(known) == (3 * 3 * 128,)
@@ -88,6 +88,29 @@ def test_a_group_can_have_more_local_memory_than_the_driver_lists(dtype: str) ->
 def test_a_broken_constraint_is_a_sentence(parameters: dict[str, int], sentence: str) -> None:
     with pytest.raises(ParameterError, match=sentence):
         NV_MMA.preset("gpu", {"WM": 64, "WN": 64, **parameters}, "half")
+
+
+@pytest.mark.parametrize(
+    ("n", "sides"),
+    [
+        (1024, (64, 32)),  # 128 tiles of 64 columns for 132 units; of 128 columns 64
+        (2048, (128, 64)),  # 256 in 2 rounds
+        (4096, (128, 64)),  # 1,024 in 8
+    ],
+)
+def test_double_has_the_tiles_with_which_the_units_are_done_first(n: int, sides: tuple[int, int]) -> None:
+    device = replace(H200, compute_units=132)
+    preset = NV_MMA.preset("gpu-nvidia", dtype="double")
+    chosen = NV_MMA.chosen(Gemm(n, n, n, "double"), device, preset)
+    assert (chosen["BN"], chosen["WM"]) == sides
+    narrow = {**preset, "BN": 64}
+    assert NV_MMA.chosen(Gemm(n, n, n, "double"), device, narrow) == {"WM": 32}
+    assert NV_MMA.chosen(Gemm(n, n, n, "half"), device, NV_MMA.preset("gpu-nvidia", dtype="half")) == {}
+    cpu = replace(device, type="cpu", platform="Intel(R) OpenCL")
+    assert NV_MMA.chosen(Gemm(n, n, n, "double"), cpu, NV_MMA.preset("cpu-intel", dtype="double")) == {
+        "BN": 64,
+        "WM": 32,
+    }
 
 
 def test_a_step_of_double_is_64_bytes_deep() -> None:

@@ -1,9 +1,9 @@
 """Whether ``gemmbench check`` can be trusted: false alarms and planted slowdowns, simulated and live.
 
-The simulation replays recorded A/A runs (tests/data/aa) to the gate; the live part gives this machine a
-kernel whose k-loop does more work. ``--pairs 40 --trials 100`` is the full live measurement, which wants a
-machine of its own for hours; ``--write`` keeps the results in docs/gate-proof.json and writes
-docs/gate-proof.md from there.
+The simulation replays recorded A/A runs (tests/data/aa) to the gate; the live part holds this checkout
+against its equal, and kernels whose k-loops do more work against those that do not. Live jobs run in as many
+processes as there are cores for, each with a file of its own; ``--merge`` counts them. ``--write`` keeps the
+results in docs/gate-proof.json and writes docs/gate-proof.md from there.
 
 Exit status: 0 no more than one false alarm in 1,000 simulated rows at the default threshold, and no more than
 one in 50 unchanged jobs that fails; 1 more; 2 there is no such device.
@@ -12,12 +12,12 @@ one in 50 unchanged jobs that fails; 1 more; 2 there is no such device.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+import tempfile
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import replace
-from datetime import datetime, timezone
 from itertools import product
 from pathlib import Path
 
@@ -28,22 +28,24 @@ import msgspec  # noqa: E402
 
 from gemmbench.measure.child import WorkerError  # noqa: E402
 from gemmbench.model.run_file import load  # noqa: E402
+from gemmbench.regress.gate import MOST_ROUNDS  # noqa: E402
 from gemmbench.suite.plan import SelectionError  # noqa: E402
-from tools import gate_live  # noqa: E402
+from tools import gate_live, gate_replay  # noqa: E402
+from tools.gate_live import PLANTED  # noqa: E402
 from tools.gate_report import (  # noqa: E402
     Cell,
-    Measured,
     Results,
+    Turned,
     Unchanged,
     document,
-    live_table,
     simulated_table,
+    turned,
+    turned_text,
     unchanged_table,
 )
 from tools.gate_simulation import (  # noqa: E402
     Command,
     Setting,
-    Tally,
     condensed,
     recorded,
     simulate,
@@ -56,9 +58,9 @@ REFERENCES = {"cpu-intel": "numpy", "cpu-pocl": "numpy", "h200": "cublas"}  # of
 JOBS = {"cpu-intel": 30, "cpu-pocl": 30, "h200": 100}  # what noisy rows want again takes time
 THRESHOLDS = (0.05, 0.025)
 SLOW = (0.0, 0.025, 0.05, 0.1)
-LIVE_PLANTED = ((0.1, 0.05), (0.05, 0.025))  # slowdown and threshold
-KERNELS = "naive,tiled,dot-v8,register-wide,cpu-packed"
+KERNELS = "naive,tiled,coarse,dot-v4,dot-v8,block2x2-v4,block4x4-v4,mali-sgemm"
 SEED = 20261121
+REPLAYED = ("naive", "tiled", "coarse", "dot-v8")  # that slowdowns are added to
 MOST_ALARMS = 1.0  # in 1,000 rows
 
 
@@ -71,19 +73,16 @@ def main() -> int:
     parser.add_argument(
         "--noise", default=",".join(REFERENCES), help="recordings to simulate with; others are kept"
     )
-    parser.add_argument("--pairs", type=int, default=1, help="live bases, each checked unchanged; 0: none")
-    parser.add_argument("--trials", type=int, default=1, help="live checks of each planted slowdown")
-    parser.add_argument(
-        "--modes", default="against", help="of the live part, with commas: plain, ratio, against"
-    )
-    parser.add_argument("--kernels", default=KERNELS, help="of the live part, with commas")
-    parser.add_argument("--reference", default="numpy", help="of the live part's ratios: a kernel")
-    parser.add_argument("--device", default="pocl", help="of the live part, as gemmbench --device")
-    parser.add_argument("--sizes", default="64,128,256,512", help="of the live part, with commas")
-    parser.add_argument("--budget", type=float, default=0.3, help="seconds for each row of the live part")
-    parser.add_argument("--base-budget", type=float, default=0.0, help="seconds for each row of a live base")
-    parser.add_argument("--bases", type=int, default=5, help="repetitions of a live base")
-    parser.add_argument("--patience", type=float, default=60.0, help="seconds of a live check's second looks")
+    parser.add_argument("--live", type=float, default=0.0, help="seconds of live jobs; 0: none")
+    parser.add_argument("--out", type=Path, help="a file for the live rows, as they come")
+    parser.add_argument("--shard", type=int, default=0, help="number of this process among several")
+    parser.add_argument("--device", default="intel", help="of live jobs, as gemmbench --device")
+    parser.add_argument("--kernels", default=KERNELS, help="of live jobs, with commas")
+    parser.add_argument("--sizes", default="64,128,256", help="of live jobs, with commas")
+    parser.add_argument("--thresholds", default="0.05,0.025", help="of unchanged live rows, with commas")
+    parser.add_argument("--planted", default="", help=f"slowdowns, of {list(gate_live.PLANTED)}, with commas")
+    parser.add_argument("--trials", type=int, default=1, help="planted jobs for each unchanged one")
+    parser.add_argument("--merge", nargs="+", metavar="LABEL=FILE", help="count the rows of such files")
     parser.add_argument("--seed", type=int, default=SEED)
     parser.add_argument("--write", action="store_true", help="keep the results and write docs/gate-proof.md")
     parser.add_argument("--condense", nargs="+", metavar="FILE", help="only make a recording, OUT RUN...")
@@ -92,7 +91,7 @@ def main() -> int:
         out, *runs = options.condense
         Path(out).write_bytes(condensed([load(path) for path in runs]))
         return 0
-    names, cells, measured = options.noise.split(","), [], None
+    names, cells = options.noise.split(","), []
     jobs_unchanged: list[Unchanged] = []
     if options.simulated != 0:
         jobs_unchanged = unchanged_jobs(names)
@@ -100,50 +99,56 @@ def main() -> int:
         jobs = {name: options.simulated or JOBS[name] for name in names}
         cells = simulated(jobs, options.seed)
         print(simulated_table(cells))
-    if options.pairs:
-        sizes = tuple(int(size) for size in options.sizes.split(","))
-        what = gate_live.Live(
-            options.device,
-            sizes,
-            options.budget,
-            options.bases,
-            options.patience,
-            options.reference,
-            tuple(options.kernels.split(",")),
-            options.base_budget,
-        )
+    if options.live:
         try:
-            for measured in live(what, options.pairs, options.trials, options.modes.split(",")):
-                if options.write:  # pair by pair: it takes long
-                    write(cells, jobs_unchanged, options.seed, measured)
+            live(options)
         except (SelectionError, WorkerError) as error:
             print(f"gate_proof: {error}", file=sys.stderr)
             return 2
-        if measured:
-            print(live_table(measured))
+    in_turn = merged(options.merge or ())
+    if in_turn:
+        print(turned_text(in_turn))
     if options.write:
-        write(cells, jobs_unchanged, options.seed, measured)
+        write(cells, jobs_unchanged, options.seed, in_turn)
     if any(50 * each.failed > each.jobs for each in jobs_unchanged):
         return 1
     still = [cell for cell in cells if not cell.slow and cell.threshold == THRESHOLDS[0]]
     return int(any(cell.alarms_per_thousand > MOST_ALARMS for cell in still))
 
 
+def merged(files: Sequence[str]) -> list[Turned]:
+    """What became of the live rows of files, each named after the machine: ``LABEL=FILE``."""
+    rows: dict[str, list[gate_live.Judged]] = {}
+    for each in files:
+        label, _, path = each.partition("=")
+        lines = Path(path).read_bytes().splitlines()
+        rows.setdefault(label, []).extend(msgspec.json.decode(line, type=gate_live.Judged) for line in lines)
+    cells = []
+    for label, every in rows.items():
+        cells += turned(label, every)
+        again = gate_replay.Recorded.of(every)
+        if len(again.jobs) > MOST_ROUNDS:
+            for slow, threshold in (*((0.0, limit) for limit in PLANTED.values()), *PLANTED.items()):
+                cells += turned(label, again.judged(threshold, slow, planted=REPLAYED), True)
+    return cells
+
+
 def write(
-    cells: Sequence[Cell], jobs_unchanged: Sequence[Unchanged], seed: int, measured: Measured | None
+    cells: Sequence[Cell], jobs_unchanged: Sequence[Unchanged], seed: int, in_turn: Sequence[Turned]
 ) -> None:
     """Put what is new in the place of what was kept, and write the document from it."""
     kept = msgspec.json.decode(RESULT.read_bytes(), type=Results) if RESULT.exists() else Results()
     names = {cell.where for cell in cells}
     others = [cell for cell in kept.simulated if cell.where not in names]
     simulated = sorted([*others, *cells], key=lambda cell: cell.where)
-    live = [one for one in kept.live if not (measured and one.modes & measured.modes)]
     again = {each.where for each in jobs_unchanged}
+    machines = {cell.where for cell in in_turn}
+    others_turned = [cell for cell in kept.turned if cell.where not in machines]
     still = sorted(
         [*(each for each in kept.unchanged if each.where not in again), *jobs_unchanged],
         key=lambda each: each.where,
     )
-    results = Results(still, simulated, seed if cells else kept.seed, [measured, *live] if measured else live)
+    results = Results(still, simulated, seed if cells else kept.seed, [*others_turned, *in_turn])
     RESULT.write_bytes(msgspec.json.format(msgspec.json.encode(results), indent=1) + b"\n")
     DOCUMENT.write_text(document(results, [recorded(path) for path in sorted(DATA.glob("*.jsonl"))]))
 
@@ -187,39 +192,20 @@ def cell(path: Path, ratio: bool, threshold: float, slow: float, trials: int, se
     return Cell.of(recording.name, mode, threshold, slow, tally)
 
 
-def live(what: gate_live.Live, pairs: int, trials: int, names: Sequence[str]) -> Iterator[Measured]:
-    """Pairs of a base and an unchanged check, the planted trials spread over their bases; after each pair."""
-    bench = gate_live.bench(what)
-    every = {
-        "plain": ("plain", Setting(0)),
-        "ratio": (f"ratio to {what.reference}", Setting(0, (what.reference,))),
-        "against": ("against the former kernels", Setting(0, in_turn=True)),
-    }
-    modes = dict(every[name] for name in names)
-    tallies = {key: Tally() for key in product(modes, _live_settings())}
-    took: dict[float, list[float]] = {}
-    for place, share in enumerate(gate_live.shares(trials, pairs)):
-        print(f"pair {place + 1} of {pairs}", file=sys.stderr)
-        before = gate_live.base(bench)
-        for (mode, (slow, threshold)), tally in tallies.items():
-            setting = replace(modes[mode], threshold=threshold)
-            for _ in range(share if slow else 1):
-                found = gate_live.trial(bench, before, setting, slow, tally, tally.trials)
-                if found is not None and mode == next(iter(modes)):
-                    took.setdefault(slow, []).append(found)
-        cells = [
-            Cell.of(what.device, mode, threshold, slow, tally)
-            for (mode, (slow, threshold)), tally in tallies.items()
-        ]
-        today = datetime.now(timezone.utc).strftime("%Y-%m-%d")
-        done = max(tally.trials for (_, (slow, _)), tally in tallies.items() if slow)
-        yield Measured(cells, what, place + 1, done, took, today, bench.header.host.busy)
-
-
-def _live_settings() -> Iterator[tuple[float, float]]:
-    """Slowdown and threshold of each live check; unchanged ones at the default threshold."""
-    yield 0.0, THRESHOLDS[0]
-    yield from LIVE_PLANTED
+def live(options: argparse.Namespace) -> None:
+    """Run live jobs on this process's cores; their rows go to a file, or to stdout."""
+    sizes = tuple(int(size) for size in options.sizes.split(","))
+    what = gate_live.Live(options.device, tuple(options.kernels.split(",")), sizes)
+    thresholds = [float(each) for each in options.thresholds.split(",")]
+    slows = [float(each) for each in options.planted.split(",") if each]
+    with (
+        tempfile.TemporaryDirectory(prefix="gemmbench-gate-") as folder,
+        gate_live.bench(what, Path(folder)) as bench,
+        options.out.open("ab") if options.out else contextlib.nullcontext(sys.stdout.buffer) as out,
+    ):
+        for line in gate_live.jobs(bench, options.live, options.shard, thresholds, slows, options.trials):
+            out.write(msgspec.json.encode(line) + b"\n")
+            out.flush()
 
 
 if __name__ == "__main__":
