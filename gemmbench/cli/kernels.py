@@ -32,18 +32,8 @@ from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Resources, Row
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean, clean_lines, listed
-from gemmbench.options import names
+from gemmbench.options import declare, names
 from gemmbench.options.comparing import Bundle, Doctor
-from gemmbench.options.declare import (
-    CHART,
-    check_overwriting,
-    check_plot_path,
-    choose_dtypes,
-    choose_kernels,
-    kernel_inputs,
-    named_variants,
-    own_kernels,
-)
 from gemmbench.options.measuring import Square
 from gemmbench.report import notes
 from gemmbench.report.notes import STYLES, WORDS, shape
@@ -55,7 +45,6 @@ from gemmbench.suite.plan import gemm_plan, select
 from gemmbench.suite.run import every_device, header_of
 
 if TYPE_CHECKING:
-    from gemmbench.charts.pane import Pane
     from gemmbench.suite.charts import Mark
 
 
@@ -93,8 +82,8 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--plot",
-    type=completion.FileName(True, CHART),
-    metavar=CHART,
+    type=completion.FileName(True, declare.CHART),
+    metavar=declare.CHART,
     help="For --resources and --explain: registers against work-items in flight.",
 )
 @click.option(
@@ -132,8 +121,8 @@ def kernels(
             f"Wrote {path}. Measure it: gemmbench square --kernel-file {path} --kernel {path.stem},tiled"
         )
         return
-    own = own_kernels(kernel_files)
-    check_overwriting([("--plot", plot)] if plot else [], kernel_inputs(kernel_files))
+    own = declare.own_kernels(kernel_files)
+    declare.check_overwriting([("--plot", plot)] if plot else [], declare.kernel_inputs(kernel_files))
     if resources and explain:
         raise UsageError("--resources builds kernels and --explain builds none: choose one")
     if resources or explain or facts:
@@ -147,7 +136,7 @@ def kernels(
         rest = [variant for variant in VARIANTS if variant.executor != "opencl"]
         running.show(ladder([entry(variant) for variant in (*before, *own, *rest)], run))
         return
-    for variant in named_variants(name, own):
+    for variant in declare.named_variants(name, own):
         running.show(entry_page(entry(variant, picture(variant)), places(variant.name, run) if run else []))
 
 
@@ -164,11 +153,11 @@ def _show_resources(
     if any(others):
         does = "--resources builds kernels and shows what they take"
         raise UsageError(f"{does if builds else '--explain plans kernels'}: --describe and --run do not fit")
-    written = [variant for variant in choose_kernels(names, own=own) if variant.passes]
+    written = [variant for variant in declare.choose_kernels(names, own=own) if variant.passes]
     if not written:
         raise UsageError(f"--kernel {names}: a library's kernels are its own, there is nothing to build")
-    dtypes = choose_dtypes(dtype, GEMM_DTYPES)
-    check_plot_path(plot)
+    dtypes = declare.choose_dtypes(dtype, GEMM_DTYPES)
+    declare.check_plot_path(plot)
     if builds:
         made = built(device, written, dtypes, running.command_words())
         running.show(stack(sheets(made)))
@@ -181,14 +170,12 @@ def _show_resources(
         from gemmbench.charts.pane import draw_panes
         from gemmbench.suite.charts import constraint
 
-        def panes() -> list[Pane]:
-            return [
-                constraint(each.device, clean(each.device.title), each.dtype, each.marks)
-                for each in pages
-                if each.marks
-            ]
-
-        api.drawn(lambda: draw_panes(panes, plot, "kernels that the device runs", 2), plot)
+        panes = [
+            constraint(each.device, clean(each.device.title), each.dtype, each.marks)
+            for each in pages
+            if each.marks
+        ]
+        api.drawn(lambda: draw_panes(lambda: panes, plot, "kernels that the device runs", 2), plot)
         running.say_drawn(plot)
 
 
@@ -227,17 +214,10 @@ def ladder(entries: Sequence[Entry], run: Run | None = None) -> RenderableType:
 
 def _measured(run: Run) -> tuple[Sheet, dict[str, tuple[Cell, Cell]]]:
     """Whose figures the ladder shows, and the figure of each variant."""
-    where = next(
-        (
-            (setting, problem)
-            for setting in panels.settings(run)
-            if (problem := panels.common_problem(run, setting))
-        ),
-        None,
-    )
-    if where is None:
+    settings = [(setting, panels.common_problem(run, setting)) for setting in panels.settings(run)]
+    setting, problem = next((each for each in settings if each[1]), (None, None))
+    if setting is None or problem is None:
         return Sheet(caption=f"{clean(run.path)} has no measured GEMM row"), {}
-    setting, problem = where
     standings = panels.standings(run, setting, problem, FIRST_RUNG)
     what = f"{setting.dtype}, {rates.view_scope(run)} scope, {problem.title}; * the best"
     caption = f"GFLOPS ({what}) and times {FIRST_RUNG}'s"
@@ -419,21 +399,18 @@ def _sheet(run: Run, device: int, dtype: str, rows: Sequence[Row]) -> Sheet:
     every = [kernel for row in rows for kernel in row.resources]
     reported = any(kernel.registers is not None for kernel in every)
     fits = any(kernel.fit is not None for kernel in every)
-    lines = []
-    for row in rows:
-        for index, kernel in enumerate(row.resources):
-            lines.append(
-                (
-                    Cell("" if index else clean(row.variant)),
-                    Cell(clean(kernel.kernel), style="" if kernel.role == "multiply" else "dim"),
-                    *_cells(kernel, reported, fits),
-                )
-            )
+    lines = [
+        (
+            Cell("" if index else clean(row.variant)),
+            Cell(clean(kernel.kernel), style="" if kernel.role == "multiply" else "dim"),
+            *_cells(kernel, reported, fits),
+        )
+        for row in rows
+        for index, kernel in enumerate(row.resources)
+    ]
     columns = [("group", "most", "multiple"), ("private", "local")]
-    if reported:
-        columns.append(("registers", "spills"))
-    if fits:
-        columns.append(("fit", "limit"))
+    columns += [("registers", "spills")] if reported else []
+    columns += [("fit", "limit")] if fits else []
     advice = [] if reported else [Note("registers", "this driver does not tell registers and spills", "dim")]
     fit = [Note("fit", "work-items that a compute unit holds at once, and what keeps it from more", "dim")]
     return Sheet(
@@ -666,16 +643,9 @@ def devices(as_json: bool) -> None:
 
 def devices_table(listed: Sequence[DeviceFacts], host: HostFacts | None = None) -> RenderableType:
     """Every device: what it is, what it has, where its driver came from; the host, if given, at the end."""
-    parts: list[RenderableType] = []
-    for device in listed:
-        if parts:
-            parts.append(Text(""))
-        parts += [Text(f"{device.index}  {clean(device.name)}", style="bold"), _card(device)]
-    if host:
-        if parts:
-            parts.append(Text(""))
-        parts += [Text(f"host  {clean(host.cpu)}", style="bold"), _host(host)]
-    return Group(*parts)
+    cards = [(f"{device.index}  {clean(device.name)}", _card(device)) for device in listed]
+    cards += [(f"host  {clean(host.cpu)}", _host(host))] if host else []
+    return stack(Group(Text(title, style="bold"), card) for title, card in cards)
 
 
 def _card(device: DeviceFacts) -> Table:

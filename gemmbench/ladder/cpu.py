@@ -30,8 +30,7 @@ _DEPTH = 1024  # steps along k after which C's tile costs 1 %: read and written,
 _BLOCK_SHARE = 8  # of a core's share of the last cache: A's part of a block, which B goes past
 _DEPTHS_THERE = 8, 16  # rows of B as it is that are fetched side by side, to so many rows of C and beyond
 _ROWS_TO_PACK = 48  # of C: fewer read B too seldom to pay for a copy
-_COLUMNS_TO_PACK = 4096  # of C: fewer read A too seldom
-_COLUMNS_TO_TURN = 256  # the same for A stored transposed, of which every step along k lies in another page
+_COLUMNS_TO_TURN = 256  # of C: fewer read A too seldom to pay for a copy, if it is stored transposed
 _COPIES = 2  # of B, made inside by the blocks of a column of blocks, that cost no more than a pass before
 _BLOCKS_EACH = 4  # blocks for each compute unit, at most
 _FETCH = 4  # multiplications in the time that one more element of A or B takes to come
@@ -188,9 +187,8 @@ def _blocks(problem: Gemm, device: DeviceFacts, parameters: Values) -> dict[str,
     tallest = max(1, block // (depth * itemsize * height))
 
     down, across = _grid(tiles, panels, tallest, cores, height, width, problem.batch)
-    columns = _COLUMNS_TO_TURN if problem.trans_a else _COLUMNS_TO_PACK
-    packs_a = not is_few and not is_there and problem.n >= columns
-    is_inside = is_few or ((is_near or down <= _COPIES) and not (packs_a and problem.trans_a))
+    packs_a = problem.trans_a and not is_few and not is_there and problem.n >= _COLUMNS_TO_TURN
+    is_inside = is_few or ((is_near or down <= _COPIES) and not packs_a)
     packed = _INSIDE if is_inside else _BEFORE
     return {
         "PACKA": int(packs_a and packed == _BEFORE),

@@ -27,34 +27,10 @@ import msgspec
 from gemmbench import UsageError
 from gemmbench.measure.conditions import Monitor
 from gemmbench.measure.sampling import Sampled, Window
-from gemmbench.model import instrument
+from gemmbench.model import instrument as wire
 from gemmbench.model.case import DRIVER, Case, Policy, Staged, checkout_of
 from gemmbench.model.device import DeviceFacts, HostFacts
-from gemmbench.model.instrument import (
-    PROTOCOL,
-    AskBatch,
-    AskLaunches,
-    Batch,
-    Build,
-    Built,
-    Handle,
-    Instrument,
-    LostError,
-    Manner,
-    NotMeasuredError,
-    Open,
-    Opened,
-    Prepare,
-    Prepared,
-    Refusal,
-    Release,
-    Released,
-    Request,
-    Verified,
-    Verify,
-    When,
-    numbers,
-)
+from gemmbench.model.instrument import Batch, Handle, Instrument, LostError, NotMeasuredError
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Row
 
@@ -135,8 +111,8 @@ class Child:
         self._process: subprocess.Popen[bytes] | None = None
         self._pipe: Pipe | None = None
         self._output = tempfile.TemporaryFile()  # noqa: SIM115  what drivers print; lives as long as this
-        self._numbers = numbers(first)
-        self._asked: dict[int, Prepare] = {}  # by handle, to prepare it again
+        self._numbers = wire.numbers(first)
+        self._asked: dict[int, wire.Prepare] = {}  # by handle, to prepare it again
         self._held: set[int] = set()  # the handles that the living process knows
         self._monitors: dict[int | None, Monitor] = {}  # by the index of a device; None: the host
         self._batches: deque[int] = deque()  # the handles whose batches were asked for and not answered yet
@@ -162,12 +138,12 @@ class Child:
         """How much longer the batches that were asked for may take."""
         return self._left_s - (0.0 if self._is_paused else time.monotonic() - self._since)
 
-    def open(self) -> Opened:
+    def open(self) -> wire.Opened:
         """List the devices and describe the host."""
-        return self._call(Open(), Opened)
+        return self._call(wire.Open(), wire.Opened)
 
-    def build(self, case: Case, device: DeviceFacts) -> Built:
-        return self._call(Build(case, device), Built)
+    def build(self, case: Case, device: DeviceFacts) -> wire.Built:
+        return self._call(wire.Build(case, device), wire.Built)
 
     def prepare(
         self,
@@ -180,8 +156,8 @@ class Child:
         if like is not None:
             self._hold(like)
         number = next(self._numbers)
-        request = Prepare(number, case, device, policy, like, problem)
-        prepared = self._call(request, Prepared)
+        request = wire.Prepare(number, case, device, policy, like, problem)
+        prepared = self._call(request, wire.Prepared)
         self._asked[number] = request
         self._held.add(number)
         return Handle(self, number, prepared, watch=self._watch(device))
@@ -207,15 +183,15 @@ class Child:
         assert device is not None  # kernels run on devices
         return worker, replace(past, former=""), its_device(former, device, devices)
 
-    def verify(self, handle: int, when: When) -> Verified:
+    def verify(self, handle: int, when: wire.When) -> wire.Verified:
         self._hold(handle)
-        return self._call(Verify(handle, when), Verified, handle)
+        return self._call(wire.Verify(handle, when), wire.Verified, handle)
 
     def start(self, handle: int, clock: str, count: int, work: int = 1) -> None:
         self._hold(handle)
         if not self._batches:
             self._since = time.monotonic()
-        self._send(AskBatch(handle, clock, count, work))
+        self._send(wire.AskBatch(handle, clock, count, work))
         self._batches.append(handle)
 
     def answered(self) -> bool:
@@ -230,9 +206,9 @@ class Child:
         batch: Batch = self._expect(Batch)
         return batch
 
-    def launches(self, handle: int, count: int, manner: Manner) -> Batch:
+    def launches(self, handle: int, count: int, manner: wire.Manner) -> Batch:
         self._hold(handle)
-        return self._call(AskLaunches(handle, count, manner), Batch, handle)
+        return self._call(wire.AskLaunches(handle, count, manner), Batch, handle)
 
     def release(self, handle: int) -> None:
         self._asked.pop(handle, None)
@@ -240,7 +216,7 @@ class Child:
         if handle in self._held:
             self._held.discard(handle)
             with contextlib.suppress(NotMeasuredError):  # what was measured stands
-                self._call(Release(handle), Released)
+                self._call(wire.Release(handle), wire.Released)
 
     # --- the wire ---
 
@@ -254,10 +230,10 @@ class Child:
                 self._hold(request.like)
             else:
                 request = replace(request, like=None)
-            self._call(request, Prepared)
+            self._call(request, wire.Prepared)
             self._held.add(handle)
 
-    def _call(self, request: Request, kind: type[_T], handle: int | None = None) -> _T:
+    def _call(self, request: wire.Request, kind: type[_T], handle: int | None = None) -> _T:
         self._settle()
         self._since = time.monotonic()
         self._send(request)
@@ -271,12 +247,12 @@ class Child:
             with contextlib.suppress(NotMeasuredError):
                 self.finish()
 
-    def _send(self, request: Request) -> None:
+    def _send(self, request: wire.Request) -> None:
         """Send a request; to a new child if the last died while idle, which is no fault of this case.
 
         Of one that dies before it has read the request there is an obituary instead of an answer.
         """
-        needs_handle = isinstance(request, AskBatch | AskLaunches | Verify | Release)
+        needs_handle = isinstance(request, wire.AskBatch | wire.AskLaunches | wire.Verify | wire.Release)
         pipe = self._pipe if needs_handle else self._start()
         if pipe is None:
             raise LostError("crashed", "the driver's process is gone")
@@ -315,7 +291,7 @@ class Child:
         except EOFError:
             return LostError("crashed", self._obituary())
         self._left_s, self._since = self.left_s, time.monotonic()
-        if isinstance(answer, Refusal):
+        if isinstance(answer, wire.Refusal):
             if answer.restart:  # an answer, but the driver is not to be trusted any more
                 self.stop()
             return NotMeasuredError(answer.status, answer.reason, answer.restart, answer.needs_s)
@@ -432,10 +408,10 @@ class Worker(Child):
             raise WorkerError(f"listing the OpenCL devices {how}") from None
         except ValueError as error:
             raise WorkerError(f"listing the OpenCL devices failed: {error}") from None
-        if opened.protocol != PROTOCOL:
+        if opened.protocol != wire.PROTOCOL:
             raise WorkerError(
                 f"gemmbench {opened.gemmbench} speaks protocol {opened.protocol} of the instrument, "
-                f"this one {PROTOCOL}"
+                f"this one {wire.PROTOCOL}"
             )
         return opened.devices, opened.host
 
@@ -558,9 +534,7 @@ def _without_interrupts() -> Iterator[None]:
 # --- Lines of JSON between an instrument and its parent -----------------------------------------------------
 
 
-_KINDS: dict[str, type] = {
-    kind.__name__: kind for kind in (*get_args(instrument.Request), *get_args(instrument.Answer))
-}
+_KINDS: dict[str, type] = {kind.__name__: kind for kind in (*get_args(wire.Request), *get_args(wire.Answer))}
 
 
 def encode(message: object) -> bytes:
@@ -586,7 +560,7 @@ def decode(line: bytes) -> Any:
             kind, content = json.loads(line)
             return msgspec.convert(content, type=_KINDS[kind])
     except (msgspec.MsgspecError, LookupError, TypeError, ValueError) as error:
-        raise ValueError(f"not of protocol {instrument.PROTOCOL} of the instrument: {error}") from None
+        raise ValueError(f"not of protocol {wire.PROTOCOL} of the instrument: {error}") from None
 
 
 class Pipe:

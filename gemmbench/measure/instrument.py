@@ -18,30 +18,10 @@ from typing import Any, Protocol, cast
 
 from gemmbench import __version__
 from gemmbench.measure.child import Pipe
+from gemmbench.model import instrument as wire
 from gemmbench.model.case import Case, Policy
 from gemmbench.model.device import DeviceFacts, HostFacts
-from gemmbench.model.instrument import (
-    PROTOCOL,
-    Answer,
-    AskBatch,
-    AskLaunches,
-    Batch,
-    Build,
-    Built,
-    Manner,
-    NotMeasuredError,
-    Open,
-    Opened,
-    Prepare,
-    Prepared,
-    Refusal,
-    Release,
-    Released,
-    Request,
-    Verified,
-    Verify,
-    When,
-)
+from gemmbench.model.instrument import Batch, NotMeasuredError
 from gemmbench.model.problem import Gemm
 
 _LOOK_S = 1e-4  # between two looks at a batch that runs while no request is there
@@ -61,10 +41,10 @@ class Bench(Protocol):
     """A case that is ready to run."""
 
     @property
-    def prepared(self) -> Prepared:
+    def prepared(self) -> wire.Prepared:
         """What preparing it told."""
 
-    def verify(self, when: When) -> Verified:
+    def verify(self, when: wire.When) -> wire.Verified:
         """Check what the timed launches compute."""
 
     def start(self, clock: str, count: int, work: int) -> Batch | Running:
@@ -77,14 +57,14 @@ class Bench(Protocol):
 class LaunchBench(Bench, Protocol):
     """A bench that can be timed by other protocols, too."""
 
-    def launches(self, count: int, manner: Manner) -> Batch:
+    def launches(self, count: int, manner: wire.Manner) -> Batch:
         """Run problems in another manner, and wait for them: see `AskLaunches`."""
 
 
 class Executor(Protocol):
     """Runs cases of one kind on one device, or on the host."""
 
-    def build(self, case: Case) -> Built:
+    def build(self, case: Case) -> wire.Built:
         """Compile a case's kernels and run nothing."""
 
     def prepare(self, case: Case, policy: Policy, like: Any, problem: Gemm | None) -> Bench:
@@ -116,37 +96,37 @@ class Server:
         self._benches: dict[int, Bench] = {}
         self._free_since = 0.0  # when the last batch ended
 
-    def answer(self, request: Request) -> Answer | Running:
+    def answer(self, request: wire.Request) -> wire.Answer | Running:
         """Do what is asked; a batch may still be running."""
         return self._guarded(lambda: self._answer(request))
 
-    def finish(self, running: Running) -> Answer:
+    def finish(self, running: Running) -> wire.Answer:
         """Wait for a batch."""
         done = self._guarded(lambda: self._stamped(running.finish()))
-        assert isinstance(done, Batch | Refusal)
+        assert isinstance(done, Batch | wire.Refusal)
         return done
 
-    def _answer(self, request: Request) -> Answer | Running:
+    def _answer(self, request: wire.Request) -> wire.Answer | Running:
         self._made = machine = self._made or self._make()
-        if isinstance(request, Open):
-            return Opened(machine.devices(), machine.host(), PROTOCOL, __version__)
-        if isinstance(request, Build):
+        if isinstance(request, wire.Open):
+            return wire.Opened(machine.devices(), machine.host(), wire.PROTOCOL, __version__)
+        if isinstance(request, wire.Build):
             return machine.executor(request.case, request.device).build(request.case)
-        if isinstance(request, Prepare):
+        if isinstance(request, wire.Prepare):
             return self._prepare(machine, request)
-        if isinstance(request, Release):
+        if isinstance(request, wire.Release):
             if bench := self._benches.pop(request.handle, None):
                 bench.release()
-            return Released()
+            return wire.Released()
         bench = self._benches[request.handle]
-        if isinstance(request, Verify):
+        if isinstance(request, wire.Verify):
             return bench.verify(request.when)
-        if isinstance(request, AskLaunches):
+        if isinstance(request, wire.AskLaunches):
             return self._stamped(cast(LaunchBench, bench).launches(request.count, request.manner))
         started = bench.start(request.clock, request.count, request.work)
         return self._stamped(started) if isinstance(started, Batch) else started
 
-    def _prepare(self, machine: Machine, request: Prepare) -> Answer:
+    def _prepare(self, machine: Machine, request: wire.Prepare) -> wire.Answer:
         case = request.case
         like = None if request.like is None else self._benches[request.like]
         executor = machine.executor(case, request.device)
@@ -159,15 +139,15 @@ class Server:
         begin, self._free_since = max(batch.begin, self._free_since), batch.end
         return batch if begin == batch.begin else replace(batch, begin=begin)
 
-    def _guarded(self, do: Callable[[], Answer | Running]) -> Answer | Running:
+    def _guarded(self, do: Callable[[], wire.Answer | Running]) -> wire.Answer | Running:
         try:
             return do()
         except NotMeasuredError as error:
-            return Refusal(error.status, error.reason, error.restart, error.needs_s)
+            return wire.Refusal(error.status, error.reason, error.restart, error.needs_s)
         except MemoryError as error:
-            return Refusal("failed", f"the host ran out of memory {error}".strip(), restart=True)
+            return wire.Refusal("failed", f"the host ran out of memory {error}".strip(), restart=True)
         except Exception as error:
-            return Refusal("failed", f"{type(error).__name__}: {error}".removesuffix(": "), restart=True)
+            return wire.Refusal("failed", f"{type(error).__name__}: {error}".removesuffix(": "), restart=True)
 
 
 def serve(pipe: Pipe, make: Callable[[], Machine]) -> None:
@@ -187,14 +167,14 @@ def serve(pipe: Pipe, make: Callable[[], Machine]) -> None:
                     pipe.send(server.finish(running))
                     running = None
             request = pipe.receive()
-            if running and not isinstance(request, AskBatch):
+            if running and not isinstance(request, wire.AskBatch):
                 pipe.send(server.finish(running))
                 running = None
             answer = server.answer(request)
             if running:
                 pipe.send(server.finish(running))
                 running = None
-            if isinstance(answer, Answer):
+            if isinstance(answer, wire.Answer):
                 pipe.send(answer)
             else:
                 running = answer

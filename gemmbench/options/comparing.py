@@ -50,7 +50,7 @@ from gemmbench.options.declare import (
     threshold_of,
     time_scope,
 )
-from gemmbench.options.measuring import Measuring, batch_option, device_option
+from gemmbench.options.measuring import Measuring, batch_option, device_option, trans_a_option, trans_b_option
 from gemmbench.regress.baseline import DIFFERENCES, Rules
 from gemmbench.regress.gate import LEAST_ROUNDS, MOST_ROUNDS
 from gemmbench.suite.plan import OwnKernels
@@ -410,6 +410,8 @@ class Tune(Options):
     m: int | None = option("Rows of A and C, for a problem that is not square.", SIZE, flags=("-m",))
     n: int | None = option("Columns of B and C.  [default: m]", SIZE, flags=("-n",))
     k: int | None = option("Columns of A, rows of B.  [default: m]", SIZE, flags=("-k",))
+    trans_a: bool = trans_a_option()
+    trans_b: bool = trans_b_option()
     batch: int = batch_option()
     budget: float = option(
         "For all of it: two thirds to search, the rest to time the best few again.",
@@ -481,19 +483,19 @@ class Tune(Options):
         Raises:
             UsageError: sizes are given twice, or in part.
         """
-        dtype = self.only_dtype
         if self.m is None:
             if self.n is not None or self.k is not None:
                 raise UsageError("-n and -k need -m")
             if self.sizes is None and self.batch > 1:
                 raise UsageError("--batch says how many problems of a shape: give --sizes or -m too")
-            if self.sizes is None:
-                return space.default_problems(device, dtype)
-            sizes = choose_sizes(self.sizes, None, 1)
-            return tuple(Problem(size, size, size, dtype, batch=self.batch) for size in sizes)
+            asked = None if self.sizes is None else choose_sizes(self.sizes, None, 1)
+            return tuple(self._problem(size, size, size) for size in asked or space.default_sizes(device))
         if self.sizes is not None:
             raise UsageError("--sizes is for square problems and -m for others: choose one")
-        return (Problem(self.m, self.n or self.m, self.k or self.m, dtype, batch=self.batch),)
+        return (self._problem(self.m, self.n or self.m, self.k or self.m),)
+
+    def _problem(self, m: int, n: int, k: int) -> Problem:
+        return Problem(m, n, k, self.only_dtype, trans_a=self.trans_a, trans_b=self.trans_b, batch=self.batch)
 
 
 def only(chosen: Sequence[_Item], option: str) -> _Item:

@@ -102,6 +102,16 @@ def device_option(default: str = "the best found") -> Any:
     )
 
 
+def trans_a_option() -> Any:
+    """``--trans-a``."""
+    return flag("A is stored k x m, and op(A) is its transpose, as in BLAS.")
+
+
+def trans_b_option() -> Any:
+    """``--trans-b``."""
+    return flag("B is stored n x k, and op(B) is its transpose.")
+
+
 def batch_option() -> Any:
     """``--batch``."""
     return option(
@@ -356,8 +366,8 @@ class Ladder(Measuring):
     )
     alpha: float = option("C = alpha op(A) op(B) + beta C.", Number(), 1.0)
     beta: float = option("C = alpha op(A) op(B) + beta C.", Number(), 0.0)
-    trans_a: bool = flag("A is stored k x m, and op(A) is its transpose, as in BLAS.")
-    trans_b: bool = flag("B is stored n x k, and op(B) is its transpose.")
+    trans_a: bool = trans_a_option()
+    trans_b: bool = trans_b_option()
     batch: int = batch_option()
     seed: int = option("Of generated operands.", LENGTH, Policy.seed)
     scope: str | None = option(

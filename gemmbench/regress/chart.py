@@ -11,20 +11,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
 
-from gemmbench.charts.pane import (
-    BELOW,
-    BLACK,
-    COLOURS,
-    DOWN,
-    GREY,
-    PALE,
-    UP,
-    Pane,
-    footnote,
-    mark,
-    say,
-    titles,
-)
+from gemmbench.charts import pane
 from gemmbench.model import units
 from gemmbench.model.device import HOST
 from gemmbench.model.row import Row
@@ -36,17 +23,17 @@ from gemmbench.regress.verdict import Verdict
 
 # Colour and marker: each verdict can be told in grey.
 LOOKS: Mapping[Verdict, tuple[str, str]] = {
-    "slower": (COLOURS[1], "D"),
-    "inconclusive": (COLOURS[4], "s"),
-    "same": (GREY, "o"),
-    "faster": (COLOURS[2], "^"),
+    "slower": (pane.COLOURS[1], "D"),
+    "inconclusive": (pane.COLOURS[4], "s"),
+    "same": (pane.GREY, "o"),
+    "faster": (pane.COLOURS[2], "^"),
 }
 _MOST = 60  # rows of a pane
 _LINE = 0.19  # inches for each
 _CLOSE = 0.02  # of the axis beyond the outermost end
 
 
-def ratios(comparison: Comparison) -> list[Pane]:
+def ratios(comparison: Comparison) -> list[pane.Pane]:
     """A pane for each device: rows down, the new time over the base's across.
 
     Where there are more rows than a page holds, those that are the same go first.
@@ -64,7 +51,7 @@ def ratios(comparison: Comparison) -> list[Pane]:
         if kept:
             hidden = len(lines) - len(kept)
             paint = partial(_paint, comparison=comparison, lines=kept, hidden=hidden)
-            panes.append(Pane(1.7 + _LINE * len(kept), paint))
+            panes.append(pane.Pane(1.7 + _LINE * len(kept), paint))
     return panes
 
 
@@ -75,11 +62,11 @@ def _paint(axes: Axes, comparison: Comparison, lines: Sequence[Line], hidden: in
         assert judgement is not None  # of `ratios`
         colour, marker = LOOKS[line.verdict]
         edges = (1 / (1 + line.threshold), 1 + line.threshold)
-        axes.fill_betweenx((y - 0.5, y + 0.5), *edges, color=PALE, alpha=0.45, linewidth=0)
+        axes.fill_betweenx((y - 0.5, y + 0.5), *edges, color=pane.PALE, alpha=0.45, linewidth=0)
         axes.plot((judgement.low, judgement.high), (y, y), color=colour, linewidth=1.6, solid_capstyle="butt")
         axes.plot(judgement.ratio, y, color=colour, marker=marker, linestyle="none", label=line.verdict)
-        mark(axes, judgement.ratio, y, f"{full_name(line)}: {sentence(line)}")
-    axes.axvline(1.0, color=BLACK, linewidth=0.8)
+        pane.mark(axes, judgement.ratio, y, f"{full_name(line)}: {sentence(line)}")
+    axes.axvline(1.0, color=pane.BLACK, linewidth=0.8)
     axes.set_ylim(len(lines) - 0.5, -0.5)
     axes.set_yticks(range(len(lines)), [row_text(line.row) for line in lines], fontsize=7.5)
     axes.tick_params(axis="y", length=0)
@@ -90,9 +77,9 @@ def _paint(axes: Axes, comparison: Comparison, lines: Sequence[Line], hidden: in
     what = "ratio to the reference, new over base" if comparison.rules.ratio else "time, new over base"
     confidence = units.percent(comparison.rules.confidence).replace(".0 ", " ")
     below = f"{what}, with its {confidence} interval; right is slower; grey: within the threshold"
-    titles(axes, clean(lines[0].device), below, keys)
+    pane.titles(axes, clean(lines[0].device), below, keys)
     if hidden:
-        footnote(axes, [f"Not drawn: {hidden} further rows, the same or beyond the page."])
+        pane.footnote(axes, [f"Not drawn: {hidden} further rows, the same or beyond the page."])
 
 
 def _across(axes: Axes, lines: Sequence[Line]) -> None:
@@ -128,17 +115,19 @@ def row_text(row: Row) -> str:
 _HISTORY_MOST = 24  # panes of a page
 _HEIGHT = 2.9  # inches
 _WITHIN = 1.96  # standard errors of a 95 % interval
-_LAST = {"slower": DOWN, "faster": UP}  # colour of the last run where it differs
+_LAST = {"slower": pane.DOWN, "faster": pane.UP}  # colour of the last run where it differs
 _LEAST_SPAN = 0.06  # of the vertical axis: a steady row is to look steady
 
 
-def tracks(history: History) -> list[Pane]:
+def tracks(history: History) -> list[pane.Pane]:
     """A pane for each row, the changed ones first where there are more than a page holds."""
     ordered = sorted(history.tracks, key=lambda track: (not track.shifts, track.is_steady))
     shown = ordered if len(ordered) > _HISTORY_MOST else list(history.tracks)
     hidden = max(0, len(shown) - _HISTORY_MOST)
     return [
-        Pane(_HEIGHT, partial(_history_paint, history=history, track=track, hidden=hidden * (number == 0)))
+        pane.Pane(
+            _HEIGHT, partial(_history_paint, history=history, track=track, hidden=hidden * (number == 0))
+        )
         for number, track in enumerate(shown[:_HISTORY_MOST])
     ]
 
@@ -152,7 +141,7 @@ def _history_paint(axes: Axes, history: History, track: Track, hidden: int) -> N
         for point, height in zip(track.points, heights, strict=True)
     ]
     style: dict[str, Any] = {
-        "color": GREY,
+        "color": pane.GREY,
         "linestyle": "none",
         "marker": "o",
         "markersize": 3,
@@ -161,33 +150,37 @@ def _history_paint(axes: Axes, history: History, track: Track, hidden: int) -> N
     axes.errorbar(runs, heights, errors, label="runs", **style)
     for point, height in zip(track.points, heights, strict=True):
         change = f"{(height - 1) * 100:+.1f} %"
-        mark(axes, point.run, height, f"{history.times[point.run]:%Y-%m-%d %H:%M}: {change}")
+        pane.mark(axes, point.run, height, f"{history.times[point.run]:%Y-%m-%d %H:%M}: {change}")
     for segment in track.segments:
         level = math.exp(median(point.figure.value for point in segment) - start)
         ends = (segment[0].run - 0.4, segment[-1].run + 0.4)
-        axes.plot(ends, (level, level), color=COLOURS[0] if level <= 1 else COLOURS[1], linewidth=1.8)
+        axes.plot(
+            ends, (level, level), color=pane.COLOURS[0] if level <= 1 else pane.COLOURS[1], linewidth=1.8
+        )
     low, high = min(heights), max(heights)
     room = max(high - low, _LEAST_SPAN)
     axes.set_ylim((low + high - room) / 2 - 0.15 * room, (low + high + room) / 2 + 0.25 * room)
     for shift in track.shifts:
         middle = track.points[shift.index].run - 0.5
-        colour = DOWN if shift.ratio > 1 else UP
+        colour = pane.DOWN if shift.ratio > 1 else pane.UP
         axes.axvline(middle, color=colour, linewidth=0.9, linestyle=(0, (4, 2)))
         words: dict[str, Any] = {"color": colour, "fontsize": 7.5, "fontweight": "bold"}
-        say(axes, f"{(shift.ratio - 1) * 100:+.0f} %", (middle, 1), (3, -9), BELOW, **words)
+        pane.say(axes, f"{(shift.ratio - 1) * 100:+.0f} %", (middle, 1), (3, -9), pane.BELOW, **words)
     if track.last and track.last.verdict in _LAST and not track.shifts:
         axes.plot(runs[-1], heights[-1], color=_LAST[track.last.verdict], marker="D", linestyle="none")
     _dates(axes, history)
-    axes.axhline(1.0, color=BLACK, linewidth=0.6)
+    axes.axhline(1.0, color=pane.BLACK, linewidth=0.6)
     axes.yaxis.set_major_locator(MaxNLocator(5))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{(value - 1) * 100:+.3g} %"))
     axes.yaxis.set_minor_locator(NullLocator())
     verdict = f"; last: {track.last.verdict}" if track.last else ""
     what = "ratio" if track.is_ratio else "time"
     device = clean(track.device.split(" | ", 1)[0])
-    titles(axes, f"{row_text(track.row)} | {device}", f"{what} against its first runs, + is slower{verdict}")
+    pane.titles(
+        axes, f"{row_text(track.row)} | {device}", f"{what} against its first runs, + is slower{verdict}"
+    )
     if hidden:
-        footnote(axes, [f"Not drawn: {hidden} further rows."], drop=24)
+        pane.footnote(axes, [f"Not drawn: {hidden} further rows."], drop=24)
 
 
 def _dates(axes: Axes, history: History) -> None:

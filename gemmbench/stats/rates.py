@@ -604,8 +604,7 @@ def derived(run: Run, row: Row) -> dict[str, object]:
     by_scope = {name: summary(row, name) for name in SCOPES}
     times = by_scope[scope] if scope and row.status == "ok" else None
     problem = row.problem or Problem(0, 0, 0)
-    is_gemm = row.kind == "gemm"
-    shape = problem if row.kind in ("gemm", "protocols", "look") else None
+    is_gemm, has_shape = row.kind == "gemm", row.kind in ("gemm", "protocols", "look")
     rows_apart = (problem.ld or problem.tight) if is_gemm else (None, None, None)
     shown = shown_samples(row, view_scope(run)) if is_gemm else scope
     flops = flops_of(row) if is_gemm else 0
@@ -620,21 +619,24 @@ def derived(run: Run, row: Row) -> dict[str, object]:
         "kind": row.kind,
         "variant": row.variant,
         "dtype": row.dtype,
-        **problem_fields(shape, "m", "n", "k"),
+        "m": problem.m if has_shape else None,
+        "n": problem.n if has_shape else None,
+        "k": problem.k if has_shape else None,
         **dict(zip(("lda", "ldb", "ldc"), rows_apart, strict=True)),
-        **problem_fields(shape, "trans_a", "trans_b"),
-        "batch": problem.count if shape else None,
+        "trans_a": bool(problem.trans_a) if has_shape else None,
+        "trans_b": bool(problem.trans_b) if has_shape else None,
+        "batch": problem.count if has_shape else None,
         "status": row.status,
         "reason": row.reason,
         "scope": shown if times else None,
         "gflops": figure / GIGA if figure else None,
-        **interval_fields("gflops", reached, GIGA),
+        **_interval_fields("gflops", reached, GIGA),
         **_fields_by_scope("gflops", GIGA, rates_by_scope.values()),
         **_burst_fields(row, shown or ""),
         "helpers_share": helpers_share(row) if is_gemm else None,
         "peak_fraction": peak_fraction(run, row),
         "gbps": moved.best / GIGA if moved else None,
-        **interval_fields("gbps", moved, GIGA),
+        **_interval_fields("gbps", moved, GIGA),
         **_fields_by_scope("s", 1.0, by_scope.values() if times else _NONE),
         "latency_s": times.median if times and row.kind == "latency" else None,
         "residual": residual(row) if is_gemm else None,
@@ -659,11 +661,11 @@ def problem_fields(problem: Problem | None, *names: str) -> dict[str, object]:
 def _burst_fields(row: Row, scope: str) -> dict[str, float | None]:
     """The rate of the other state, with its interval, where a GEMM was measured in both."""
     burst = in_state(row, "burst") if row.kind == "gemm" and row.burst else None
-    known = interval_fields("burst_gflops", rate(burst, scope) if burst else None, GIGA)
+    known = _interval_fields("burst_gflops", rate(burst, scope) if burst else None, GIGA)
     return {"burst_gflops": known.pop("burst_gflops_median"), **known} if burst else {}
 
 
-def interval_fields(
+def _interval_fields(
     name: str, figure: Interval | None, unit: float, middle: str = "_median"
 ) -> dict[str, float | None]:
     """Median and interval of a figure, in a unit; null where unknown."""
@@ -680,7 +682,7 @@ def _fields_by_scope(name: str, unit: float, figures: Iterable[Interval | None])
     """The median of a figure in every scope, as ``kernel_gflops``, and the ends of its interval."""
     fields: dict[str, float | None] = {}
     for scope, figure in zip(SCOPES, figures, strict=True):
-        fields |= interval_fields(f"{scope}_{name}", figure, unit, middle="")
+        fields |= _interval_fields(f"{scope}_{name}", figure, unit, middle="")
     return fields
 
 

@@ -20,6 +20,7 @@ from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from gemmbench.ladder import BASELINE, BY_NAME, LADDER, VARIANTS
+from gemmbench.ladder.layouts import laid_out
 from gemmbench.ladder.variant import Likely
 from gemmbench.measure.child import Worker
 from gemmbench.model import units
@@ -30,7 +31,7 @@ from gemmbench.model.row import MATH, THREADS, Parameters, Row, Status
 from gemmbench.model.units import by_key, listed
 from gemmbench.stats import rates
 from gemmbench.stats.panels import crossing
-from gemmbench.suite.plan import FindTuned, gemm_plan
+from gemmbench.suite.plan import NO_CHOICE, FindTuned, gemm_plan
 
 CHOOSABLE: tuple[str, ...] = (*LADDER, BASELINE)  # libraries that a machine may lack are only baselines
 
@@ -38,6 +39,7 @@ _NARROW = 16  # a dimension of no more, beside one of more, makes a shape narrow
 _REACH = 1.0  # powers of two by which a dimension of a shape may differ that still tells something
 _CLOSE = 0.25  # powers of two up to which one shape alone tells enough
 _LENGTHS = ("m", "n", "k", "batch")
+_TINY = 2 * 64**3  # flops of a product that takes as long as its launch
 _TIE = 0.03  # host times that differ by less are told apart by the device's
 
 
@@ -226,11 +228,23 @@ def _predictions(problem: Gemm, known: Sequence[Point]) -> list[_Prediction]:
         for distance, point in measured
         if distance <= reach
     )
-    predictions = (_predicted(problem, near) for near in groups.values())
+    predictions = (_predicted(problem, near, _least(known, near[0][1])) for near in groups.values())
     return [replace(each, sure=each.sure and not far, far=far) for each in predictions]
 
 
-def _predicted(problem: Gemm, near: Sequence[tuple[float, Point]]) -> _Prediction:
+def _least(known: Iterable[Point], of: Point) -> dict[str, float]:
+    """What a tiny product takes with the variant and parameters of a point, by scope: a launch, above all."""
+    tiny = [
+        point
+        for point in known
+        if (point.variant, point.dtype, point.parameters) == (of.variant, of.dtype, of.parameters)
+        if point.flops <= _TINY
+    ]
+    host_s = min((point.host_s for point in tiny), default=0.0)
+    return {"host_s": host_s, "device_s": min((point.device_s or 0.0 for point in tiny), default=0.0)}
+
+
+def _predicted(problem: Gemm, near: Sequence[tuple[float, Point]], least: Mapping[str, float]) -> _Prediction:
     exact = [point for distance, point in near if distance == 0]
     if exact:
         newest = exact[-1]
@@ -240,13 +254,14 @@ def _predicted(problem: Gemm, near: Sequence[tuple[float, Point]]) -> _Predictio
     sure = closest <= _CLOSE or min(work) <= problem.flops <= max(work)
 
     def mean(scope: str) -> float:
-        """Seconds from the rates around, weighted by the square of the distance."""
+        """Seconds from the rates around, weighted by the square of the distance; a launch stays a launch."""
         total = weights = 0.0
         for distance, point in near:
-            weight = distance**-2
-            total += weight * math.log(getattr(point, scope) / point.flops)
+            weight, seconds = distance**-2, getattr(point, scope)
+            fixed = min(least[scope], seconds) if problem.flops < point.flops else 0.0
+            total += weight * math.log(fixed + (seconds - fixed) * problem.flops / point.flops)
             weights += weight
-        return problem.flops * math.exp(total / weights)
+        return math.exp(total / weights)
 
     on_device = mean("device_s") if all(point.device_s for _, point in near) else None
     return _Prediction(mean("host_s"), on_device, nearest, exact=False, sure=sure)
@@ -330,7 +345,7 @@ class Automatic:
             self.record((yield from worker.run(trial, _home(trial, device), _shortly(policy))), trial)
         chosen = self._chosen(case, device, able, tried if len(tried) == len(able) else ())
         if chosen is None:
-            return case.row("unsupported", "no variant that could be chosen runs here")
+            return case.row("unsupported", NO_CHOICE)
         inner, reason = chosen
         row = yield from worker.run(inner, _home(inner, device), policy)
         self.record(row, inner)
@@ -348,17 +363,16 @@ class Automatic:
     def _points(self, case: Case, device: DeviceFacts) -> tuple[Point, ...]:
         """Points of the case's type. Those of earlier runs count only with the parameters of a preset."""
         earlier = [point for point in self._known.get(case.device, ()) if point.dtype == case.dtype]
-        presets = {
-            name: self._presets(name, device, case.dtype) for name in {point.variant for point in earlier}
-        }
+        presets = {name: self._presets(name, device, case) for name in {point.variant for point in earlier}}
         known = (point for point in earlier if point.parameters in presets[point.variant])
         return (*known, *points(self.rows, case.device))
 
-    def _presets(self, variant: str, device: DeviceFacts, dtype: str) -> list[Mapping[str, int]]:
-        """The shipped parameters of a variant, and those that the tuner kept."""
-        entry = BY_NAME[variant]
-        kept = self._tuned(device, entry, dtype)
-        shipped = entry.preset(device.family, dtype=dtype, device=device)
+    def _presets(self, variant: str, device: DeviceFacts, case: Case) -> list[Mapping[str, int]]:
+        """The shipped parameters of a variant, and those that the tuner kept for the case's layout."""
+        assert case.problem is not None
+        entry = laid_out(BY_NAME[variant], case.problem)
+        kept = self._tuned(device, entry, case.dtype)
+        shipped = entry.preset(device.family, dtype=case.dtype, device=device)
         return [shipped, kept.parameters] if kept else [shipped]
 
     def _without_figure(self, case: Case, but: Status = "ok") -> set[str]:
@@ -373,12 +387,13 @@ class Automatic:
         }
 
     def _able(self, case: Case, device: DeviceFacts) -> dict[str, Case]:
-        """The likely variants that can run the problem, with their presets."""
+        """The likely variants that can run the problem, with their presets; where none can, any that does."""
         assert case.problem is not None
-        planned = {
-            name: self._planned(case, device, Choice(name, None, "")) for name in likely(device, case.problem)
-        }
-        return {name: step for name, step in planned.items() if step}
+        for names in (likely(device, case.problem), CHOOSABLE):
+            planned = {name: self._planned(case, device, Choice(name, None, "")) for name in names}
+            if able := {name: step for name, step in planned.items() if step}:
+                return able
+        return {}
 
     def _chosen(
         self, case: Case, device: DeviceFacts, able: Mapping[str, Case], tried: Sequence[str]
@@ -397,7 +412,7 @@ class Automatic:
         assert case.problem is not None
         overrides = {name: int(value) for name, value in (choice.parameters or {}).items()}
         variant = BY_NAME[choice.variant]
-        kept = self._tuned(device, variant, case.dtype)
+        kept = self._tuned(device, laid_out(variant, case.problem), case.dtype)
         if kept and overrides == kept.parameters:
             overrides = {}  # so that the row says where they come from
         (step,) = gemm_plan([device], [variant], [case.problem], overrides, case.operands, self._tuned)

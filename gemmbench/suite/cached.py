@@ -398,9 +398,10 @@ class Preset:
     found_utc: str  # ISO 8601
 
     @property
-    def purpose(self) -> tuple[str, str, bool]:
-        """What it replaces another preset for: a variant, a data type, whether in batches."""
-        return self.variant, self.dtype, any(problem.count > 1 for problem in self.problems)
+    def purpose(self) -> tuple[str, str, str, bool]:
+        """What it replaces another preset for: a variant, a data type, a layout, whether in batches."""
+        layout = self.problems[0].ops if self.problems else ""
+        return self.variant, self.dtype, layout, any(problem.count > 1 for problem in self.problems)
 
 
 class KeptPresets(_Kept[Preset]):

@@ -13,20 +13,6 @@ from matplotlib.ticker import FuncFormatter, NullLocator
 
 from gemmbench.charts import pane
 from gemmbench.charts.lines import HEIGHT
-from gemmbench.charts.pane import (
-    BLACK,
-    COLOURS,
-    DARK,
-    DOWN,
-    GREY,
-    PALE,
-    Families,
-    Pane,
-    footnote,
-    own_title,
-    short,
-    titles,
-)
 from gemmbench.ladder import architectures
 from gemmbench.ladder.architectures import Architecture
 from gemmbench.model import units
@@ -264,13 +250,13 @@ _SHAPES_HEIGHT = 4.2  # inches
 _SHAPES_HEADROOM = 1.15
 
 
-def best_shape_panes(runs: Sequence[Run], _: Families) -> list[Pane]:
+def best_shape_panes(runs: Sequence[Run], _: pane.Families) -> list[pane.Pane]:
     """A pane for each device and data type that has a search with a rate."""
     made = []
     for run in runs:
         groups = by_key(((hunt.first.device, hunt.first.dtype), hunt) for hunt in hunts(run) if hunt.ranked)
         made += [
-            Pane(_SHAPES_HEIGHT, partial(_paint_shapes, run=run, group=group, beside=runs))
+            pane.Pane(_SHAPES_HEIGHT, partial(_paint_shapes, run=run, group=group, beside=runs))
             for group in groups.values()
         ]
     return made
@@ -283,7 +269,7 @@ def _paint_shapes(axes: Axes, run: Run, group: Sequence[Hunt], beside: Sequence[
     scale, letter = units.scale(top)
     keys = []
     for number, hunt in enumerate(group):
-        colour = COLOURS[number % len(COLOURS)]
+        colour = pane.COLOURS[number % len(pane.COLOURS)]
         work = [float(rates.gemm_of(look).flops) for look in hunt.ranked]
         reached = [rate_of(look) / scale for look in hunt.ranked]
         axes.scatter(work, reached, s=16, color=colour, alpha=0.6, linewidths=0, zorder=2)
@@ -294,7 +280,7 @@ def _paint_shapes(axes: Axes, run: Run, group: Sequence[Hunt], beside: Sequence[
         for rate, marker in ((hunt.burst, "D"), (hunt.settled, "s")):
             if rate:
                 x, y = float(rates.gemm_of(hunt.first).flops), rate.median / scale
-                axes.plot([x], [y], marker, color=colour, markeredgecolor=DARK, markersize=7, zorder=4)
+                axes.plot([x], [y], marker, color=colour, markeredgecolor=pane.DARK, markersize=7, zorder=4)
                 pane.mark(axes, x, y, sentence(hunt))
     axes.set_xscale("log")
     pane.log_ticks(axes.xaxis, lambda value: units.number(value / units.GIGA), 1e6)
@@ -302,13 +288,13 @@ def _paint_shapes(axes: Axes, run: Run, group: Sequence[Hunt], beside: Sequence[
     pane.tick_texts(axes.yaxis, units.number)
     axes.set_xlabel("2 m n k, billions of operations")
     axes.set_ylabel(f"{letter}{'IOPS' if integer else 'FLOPS'}, device scope")
-    axes.tick_params(colors=GREY, labelcolor=DARK)
+    axes.tick_params(colors=pane.GREY, labelcolor=pane.DARK)
     states = dict.fromkeys(hunt.state for hunt in group)
     pane.titles(
         axes,
         pane.own_title(run, first.device, beside),
         f"best shape in {first.dtype}: every shape looked at ({', '.join(states)}), the best measured anew",
-        [*keys, ("diamond: in bursts", DARK), ("square: settled", DARK)],
+        [*keys, ("diamond: in bursts", pane.DARK), ("square: settled", pane.DARK)],
     )
     pane.footnote(axes, [f"Best: {sentence(hunt)}" for hunt in group if hunt.settled])
 
@@ -317,18 +303,18 @@ _STATES_HEIGHT = 3.0  # inches
 _MOST_ROWS = 6  # rows
 _STATES_HEADROOM = 1.15
 _ABOVE_POWER = 2.2  # so that it lies below the clock
-_FREE, _POWER, _OTHER = COLOURS[0], COLOURS[4], DOWN
+_FREE, _POWER, _OTHER = pane.COLOURS[0], pane.COLOURS[4], pane.DOWN
 _MARKS = ((_FREE, "clock"), (_POWER, "limited by power"), (_OTHER, "by heat or the board"))
 
 
-def conditions_panes(runs: Sequence[Run], _: Families) -> list[Pane]:
+def conditions_panes(runs: Sequence[Run], _: pane.Families) -> list[pane.Pane]:
     """A pane for each row whose device told its clock; of many, those that were limited first."""
     rows = [(run, row) for run in runs for row in run.rows if _clocks(row)]
     shown = sorted(rows, key=lambda pair: not (_is_limited(pair[1]) or disturbed(*pair)))[:_MOST_ROWS]
     left_out = len(rows) - len(shown)
     last = len(shown) - 1
     return [
-        Pane(
+        pane.Pane(
             _STATES_HEIGHT,
             partial(_paint_states, run=run, row=row, beside=runs, left_out=left_out * (index == last)),
         )
@@ -394,33 +380,33 @@ def _paint_states(axes: Axes, run: Run, row: Row, beside: Sequence[Run], left_ou
         pane.mark(axes, second, clock, f"{units.seconds(second)}: {units.number(clock)} MHz{drawn_w}{by}")
     if counted := _counted(row):
         x, y = zip(*counted, strict=True)
-        axes.plot(x, y, color=BLACK, linewidth=0.8, label="by its counters", zorder=4)
-        keys.append(("\u2014 by its counters", BLACK))
+        axes.plot(x, y, color=pane.BLACK, linewidth=0.8, label="by its counters", zorder=4)
+        keys.append(("\u2014 by its counters", pane.BLACK))
     if most:
-        axes.axhline(most, color=BLACK, linewidth=1, linestyle=(0, (4, 3)), label="maximum clock")
-        keys.append(("-- its maximum", BLACK))
+        axes.axhline(most, color=pane.BLACK, linewidth=1, linestyle=(0, (4, 3)), label="maximum clock")
+        keys.append(("-- its maximum", pane.BLACK))
     axes.set_xlim(0, max(seconds[-1], 1e-3) * 1.02)
     axes.set_ylim(0, top * _STATES_HEADROOM)
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: short(units.number(value))))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: pane.short(units.number(value))))
     axes.set_xlabel("seconds after the row's first sample")
     axes.set_ylabel("clock, MHz")
     drawn = [(second, power) for second, _, power, _ in batches if power is not None]
     if drawn:
         right = axes.twinx()
         right.grid(False)
-        right.plot(*zip(*drawn, strict=True), color=GREY, linewidth=1.2, label="power")
+        right.plot(*zip(*drawn, strict=True), color=pane.GREY, linewidth=1.2, label="power")
         right.set_ylim(0, max(power for _, power in drawn) * _ABOVE_POWER)
-        right.set_ylabel("board power, W", color=GREY)
-        right.tick_params(colors=GREY)
+        right.set_ylabel("board power, W", color=pane.GREY)
+        right.tick_params(colors=pane.GREY)
         right.spines["right"].set_visible(True)
-        right.spines["right"].set_color(PALE)
-        keys.append(("board power", GREY))
-    titles(axes, own_title(run, row.device, beside), f"{row_label(row)}: {_about(run, row)}", keys)
+        right.spines["right"].set_color(pane.PALE)
+        keys.append(("board power", pane.GREY))
+    pane.titles(axes, pane.own_title(run, row.device, beside), f"{row_label(row)}: {_about(run, row)}", keys)
     reasons = "; ".join(disturbed(run, row))
     notes = [f"Disturbed: {reasons}."] if reasons else []
     notes += [f"{left_out} more rows are not drawn."] if left_out else []
-    footnote(axes, notes)
-    axes.tick_params(colors=GREY, labelcolor=DARK)
+    pane.footnote(axes, notes)
+    axes.tick_params(colors=pane.GREY, labelcolor=pane.DARK)
 
 
 def _about(run: Run, row: Row) -> str:
@@ -567,17 +553,18 @@ def _paint_groups(axes: Axes, title: str, dtype: str, marks: Sequence[Mark]) -> 
 
 
 _SUSTAINED_HEIGHT = 3.4  # inches
-_RATE, _CLOCK, _SUSTAINED_POWER, _HEAT = COLOURS[0], COLOURS[2], COLOURS[4], COLOURS[3]
+_RATE, _CLOCK, _SUSTAINED_POWER, _HEAT = pane.COLOURS[0], pane.COLOURS[2], pane.COLOURS[4], pane.COLOURS[3]
 _SUSTAINED_HEADROOM = 1.12
 _ABOVE = 2.1  # so that what the device says lies below a rate that holds
 _SECONDS = ((120.0, 1.0, "seconds"), (7200.0, 60.0, "minutes"), (float("inf"), 3600.0, "hours"))
 
 
-def sustained_panes(runs: Sequence[Run], _: Families) -> list[Pane]:
+def sustained_panes(runs: Sequence[Run], _: pane.Families) -> list[pane.Pane]:
     """A pane for each long run."""
     rows = [(run, row) for run in runs for row in run.rows if row.sustained and row.sustained.seconds]
     return [
-        Pane(_SUSTAINED_HEIGHT, partial(_paint_sustained, run=run, row=row, beside=runs)) for run, row in rows
+        pane.Pane(_SUSTAINED_HEIGHT, partial(_paint_sustained, run=run, row=row, beside=runs))
+        for run, row in rows
     ]
 
 
@@ -596,21 +583,21 @@ def _paint_sustained(axes: Axes, run: Run, row: Row, beside: Sequence[Run]) -> N
     axes.set_ylim(0, max(reached) / scale * _SUSTAINED_HEADROOM)
     axes.set_xlabel(f"{name} under load")
     axes.set_ylabel(f"{letter}{'IOPS' if integer else 'FLOPS'}")
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: short(units.number(value))))
-    axes.tick_params(colors=GREY, labelcolor=DARK)
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: pane.short(units.number(value))))
+    axes.tick_params(colors=pane.GREY, labelcolor=pane.DARK)
     for error in result.errors:
-        axes.axvline(error.at_s / divisor, color=DOWN, linewidth=1.0, linestyle=(0, (3, 2)), zorder=2)
+        axes.axvline(error.at_s / divisor, color=pane.DOWN, linewidth=1.0, linestyle=(0, (3, 2)), zorder=2)
     keys = [("rate", _RATE), *_conditions(axes, times, result)]
-    keys += [("wrong result", DOWN)] if result.errors else []
+    keys += [("wrong result", pane.DOWN)] if result.errors else []
     own = (
         f"{row_label(row)}: {units.rate(sustained_rate(result), integer)} over {units.seconds(ran_s(result))}"
     )
-    titles(axes, own_title(run, row.device, beside), own, keys)
+    pane.titles(axes, pane.own_title(run, row.device, beside), own, keys)
     every = [each for each in run.rows if each.sustained]
     slow = slowest(run, every)
     wrong = in_a_sentence(row, result) or f"All {result.results:,} results have the bits of the first"
     ended = "" if result.end == "done" else f"Ended early: {result.end}."
-    footnote(axes, [text for text in (f"{wrong}.", ended, f"Slowest: {slow}." if slow else "") if text])
+    pane.footnote(axes, [text for text in (f"{wrong}.", ended, f"Slowest: {slow}." if slow else "") if text])
 
 
 def _conditions(axes: Axes, times: Sequence[float], result: Sustained) -> list[tuple[str, str]]:
@@ -632,8 +619,8 @@ def _conditions(axes: Axes, times: Sequence[float], result: Sustained) -> list[t
             right.set_ylim(0, _ABOVE)
             right.set_yticks((0.0, 0.5, 1.0))
             right.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value * 100:.0f} %"))
-            right.set_ylabel("of its highest", color=GREY, loc="bottom")
-            right.tick_params(colors=GREY)
+            right.set_ylabel("of its highest", color=pane.GREY, loc="bottom")
+            right.tick_params(colors=pane.GREY)
         least, most = (pick(value for _, value in there) for pick in (min, max))
         right.plot(
             [at for at, _ in there],

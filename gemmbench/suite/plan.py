@@ -12,7 +12,7 @@ from typing import Literal
 from gemmbench import UsageError
 from gemmbench.gemm import lowering
 from gemmbench.gemm.verify import could_overflow
-from gemmbench.ladder import AUTO, BY_NAME
+from gemmbench.ladder import AUTO, BASELINE, BY_NAME, LADDER
 from gemmbench.ladder import variant as variants
 from gemmbench.ladder.layouts import laid_out
 from gemmbench.ladder.variant import Layout, ParameterError, Variant, unsupported_type
@@ -100,13 +100,32 @@ def gemm_plan(
                     maths = axes.maths if variant.executor == "opencl" else ("",)
                     for values in axes.combinations(variant):
                         own, grid = {**overrides, **values}, tuple(values)
-                        plan += _in_turn_with_first(
+                        steps = _in_turn_with_first(
                             _gemm_case(index, device, variant, problem, own, operands, tuned, math, grid)
                             for math in maths
                         )
+                        if variant.name == AUTO and not _has_choice(device, problem):
+                            steps = tuple(
+                                Skip(step.row("unsupported", NO_CHOICE))
+                                for step in steps
+                                if isinstance(step, Case)
+                            )
+                        plan += steps
                 elif index == 0:  # the host's own BLAS is measured once, among the first device's rows
                     plan += (_host_case(variant, problem, operands, count) for count in axes.threads)
     return tuple(plan)
+
+
+NO_CHOICE = "no variant that could be chosen runs here"
+
+
+def _has_choice(device: DeviceFacts, problem: Gemm) -> bool:
+    """Whether anything that `auto` may take runs a problem."""
+    host, *kernels = (BY_NAME[name] for name in (BASELINE, *LADDER))
+    return problem.dtype in host.dtypes or any(
+        isinstance(_gemm_case(0, device, kernel, problem, {}, None, lambda *_: None), Case)
+        for kernel in kernels
+    )
 
 
 def _in_turn_with_first(steps: Iterable[Case | Skip]) -> tuple[Case | Skip, ...]:

@@ -373,7 +373,11 @@ def derived(run: Run, row: Row) -> dict[str, object]:
         return {}
     part = next((part for joint in joints_of(run) for part in joint.parts if part.together is row), None)
     slowdown = part.slowdown("kernel") if part else None
-    return {**rates.interval_fields("slowdown", slowdown, 1.0, middle="")}
+    return {
+        "slowdown": slowdown.median if slowdown else None,
+        "slowdown_low": slowdown.low if slowdown else None,
+        "slowdown_high": slowdown.high if slowdown else None,
+    }
 
 
 def shared(devices: Sequence[DeviceFacts], positions: Sequence[int]) -> tuple[tuple[int, ...], ...]:

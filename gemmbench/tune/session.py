@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 
 from gemmbench import UsageError
+from gemmbench.ladder.layouts import laid_out
 from gemmbench.ladder.variant import Variant
 from gemmbench.measure.child import Maker, Worker
 from gemmbench.model import units
@@ -111,12 +112,12 @@ class Tuning:
         best, store, task = facts.result(run), KeptPresets(), self.task
         device, variant, dtype = task.device, task.variant, task.problems[0].dtype
         if not best.is_kept or best.winner is None:
-            kept_before = store.find(device, variant, dtype)
+            kept_before = store.find(device, laid_out(variant, task.problems[0]), dtype)
             return ["What was kept earlier stays in use; --forget drops it."] if kept_before else []
         preset = Preset(
             variant.name,
             dtype,
-            source(variant),
+            source(laid_out(variant, task.problems[0])),
             {name: int(value) for name, value in best.winner.items()},
             tuple(map(saved_problem, task.problems)),
             best.overall.median if best.overall else None,
@@ -207,6 +208,8 @@ def _header(task: Task, host: HostFacts) -> Header:
     words = ["tune", "--kernel", task.variant.name, "--dtype", task.problems[0].dtype]
     for problem in task.problems:
         words += ["-m", str(problem.m), "-n", str(problem.n), "-k", str(problem.k)]
+        words += ["--trans-a"] if problem.trans_a else []
+        words += ["--trans-b"] if problem.trans_b else []
         words += ["--batch", str(problem.batch)] if problem.batch > 1 else []
     return replace(header_of([task.device], host, Policy(), (), TUNE_VIEW), command=tuple(words))
 

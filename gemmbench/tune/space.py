@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from gemmbench.ladder.layouts import laid_out
 from gemmbench.ladder.variant import Values, Variant
 from gemmbench.measure.sampling import least_s
 from gemmbench.model.case import Case, Policy, Skip
@@ -84,7 +85,7 @@ def space(variant: Variant, device: DeviceFacts, problems: Sequence[Gemm]) -> Sp
     default = variant.preset(device.family, dtype=dtype, device=device)
     own = {
         name: value
-        for name, value in variant.chosen(problems[0], device, default).items()
+        for name, value in laid_out(variant, problems[0]).chosen(problems[0], device, default).items()
         if name in variant.parameters and variant.parameters[name].launch
     }
 
@@ -111,11 +112,10 @@ def space(variant: Variant, device: DeviceFacts, problems: Sequence[Gemm]) -> Sp
     return Space(default, values, suited, combinations, len(allowed), frozenset(own))
 
 
-def default_problems(device: DeviceFacts, dtype: str) -> tuple[Gemm, ...]:
-    """What is searched at where the user asks for no size: enough to keep the device busy."""
+def default_sizes(device: DeviceFacts) -> tuple[int, ...]:
+    """What is searched at (m = n = k) where the user asks for no size: enough to keep the device busy."""
     has_card = device.type == "gpu" and not device.unified_memory
-    size = _HUGE if has_card else _LARGE
-    return (Gemm(size, size, size, dtype),)
+    return (_HUGE if has_card else _LARGE,)
 
 
 def other_problems(problems: Sequence[Gemm]) -> tuple[Gemm, ...]:

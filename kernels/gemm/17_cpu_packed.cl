@@ -15,8 +15,9 @@
  *
  * Who packs a panel of B: nobody, where few rows of C or steps along k do not pay for it, and it is read where it lies;
  * a pass before, where many blocks read it; else each block, into local memory, which on a CPU is ordinary memory that a
- * core uses again and again, so that it stays in its caches. The last panel, if it is not whole, needs its zeros and is
- * always packed so. A is packed by a pass where C is very wide.
+ * core uses again and again, so that it stays in its caches. The last panel, if it is not whole, needs zeros and is always
+ * copied so; but a short block reads it where it lies, vectors that go past its end into the next row of B, lanes that
+ * are not stored. A is packed by a pass where it is stored transposed.
  *
  * Where there are fewer micro-tiles than cores, k is cut into slices with sums of their own in P, and `add` makes C of
  * them. One row and one column of C have kernels of their own below.
@@ -207,9 +208,18 @@ MICRO_KERNEL(nearly, __local, MR, (NV - 1), DOWN, ALONG, NR)
 MICRO_KERNEL(narrow, __local, MR, 1, a_row, a_step, NR)
 MICRO_KERNEL(whole, __global, MR, NV, a_row, a_step, b_step)
 MICRO_KERNEL(flat, __global, 1, NV, a_row, a_step, b_step)
+MICRO_KERNEL(strip_1, __global, MR, 1, DOWN, ALONG, b_step) /* of a last panel, where it lies */
+#if NV > 2
+MICRO_KERNEL(strip_2, __global, MR, 2, DOWN, ALONG, b_step)
+#endif
+#if NV > 3
+MICRO_KERNEL(strip_3, __global, MR, 3, DOWN, ALONG, b_step)
+#endif
 
 #define FEW 2 /* rows that are cheaper one by one than in a micro-tile that repeats the last */
-enum { THERE, BEFORE, INSIDE }; /* whole panels of B: read where they lie, from BP, copied by who reads them */
+#define SELDOM (20 * MR) /* rows of a block that read a panel too seldom to pay for a copy */
+enum { THERE, BEFORE, INSIDE, STRIP }; /* panels of B: read where they lie, from BP, copied by who reads them; a last
+                                        * one read where it lies */
 
 /* A work-item makes a block of C from all steps along k, or of the sums in P from `span` of them: first all blocks
  * of the first steps. */
@@ -248,49 +258,71 @@ void cpu_packed(int m, int n, int k, SCALAR alpha, __global const REAL *restrict
     kc = min(kc, DEPTH);
     for (int p0 = first; p0 < end || p0 == first; p0 += kc) {
         const int depth = min(kc, end - p0);
-        const SCALAR keep = p0 == first ? beta : (SCALAR)1; /* later parts add to what the first wrote */
         for (int panel = panel0; panel < panel1; panel++) {
-            const int column = panel * NR, columns = min(NR, n - column);
+            const int column = panel * NR, columns = min(NR, n - column), vectors = (columns + WIDTH - 1) / WIDTH;
+            int begin = p0, steps;
+            do {
+                steps = p0 + depth - begin;
 #ifdef TRANS_B
-            const int how = columns < NR || pack_b == THERE ? INSIDE : pack_b; /* columns of B lie in its rows */
+                const int how = columns < NR || pack_b == THERE ? INSIDE : pack_b; /* columns of B lie in its rows */
 #else
-            const int how = columns < NR ? INSIDE : pack_b;
-#endif
-            __global const REAL *b =
-                how == BEFORE ? BP + ((size_t)panel * k + p0) * NR : B + (size_t)p0 * ldb + column;
-            if (how == INSIDE)
-                pack_inside(copied, B, ldb, p0, depth, column, n);
-            for (int row = row0; row < row1;) {
-                const int left = row1 - row;
-                __global const REAL *a = a_packed ? AP + ((size_t)(row / MR) * k + p0) * MR + row % MR
-#ifdef TRANS_A
-                                                  : A + (size_t)p0 * lda + row;
-#else
-                                                  : A + (size_t)row * lda + p0;
-#endif
-                __global REAL *c = C + (size_t)row * ldc + column;
-                if (how == THERE && left <= FEW) {
-                    flat(1, NR, depth, alpha, a, a_row, a_step, b, ldb, keep, c, ldc);
-                    row++;
-                    continue;
+                int how = columns < NR ? INSIDE : pack_b;
+                if (columns < NR && vectors < max(NV, 2) && rows <= SELDOM && !a_packed) {
+                    const int past = max(column + vectors * WIDTH - n, 0), safe = k - (past + ldb - 1) / ldb;
+                    if (begin < safe) { /* the last row has no next, and is copied */
+                        how = STRIP;
+                        steps = min(steps, safe - begin);
+                    }
                 }
-                if (how == THERE)
-                    whole(left, NR, depth, alpha, a, a_row, a_step, b, ldb, keep, c, ldc);
-                else if (how == INSIDE && (a_packed || 2 * columns <= NR))
-                    for (int j = 0; j < columns; j += WIDTH)
-                        narrow(left, columns - j, depth, alpha, a, a_row, a_step, copied + j, NR, keep, c + j, ldc);
-#if NV > 2
-                else if (how == INSIDE && columns <= NR - WIDTH)
-                    nearly(left, columns, depth, alpha, a, A_ROW, A_STEP, copied, NR, keep, c, ldc);
 #endif
-                else if (how == INSIDE)
-                    inside(left, columns, depth, alpha, a, A_ROW, A_STEP, copied, NR, keep, c, ldc);
-                else if (a_packed)
-                    both_packed(left, NR, depth, alpha, a, 1, MR, b, NR, keep, c, ldc);
-                else
-                    b_packed(left, NR, depth, alpha, a, A_ROW, A_STEP, b, NR, keep, c, ldc);
-                row += MR;
-            }
+                const SCALAR keep = begin == first ? beta : (SCALAR)1; /* later parts add to what the first wrote */
+                __global const REAL *b =
+                    how == BEFORE ? BP + ((size_t)panel * k + begin) * NR : B + (size_t)begin * ldb + column;
+                if (how == INSIDE)
+                    pack_inside(copied, B, ldb, begin, steps, column, n);
+                for (int row = row0; row < row1;) {
+                    const int left = row1 - row;
+                    __global const REAL *a = a_packed ? AP + ((size_t)(row / MR) * k + begin) * MR + row % MR
+#ifdef TRANS_A
+                                                      : A + (size_t)begin * lda + row;
+#else
+                                                      : A + (size_t)row * lda + begin;
+#endif
+                    __global REAL *c = C + (size_t)row * ldc + column;
+                    if (how == THERE && left <= FEW) {
+                        flat(1, NR, steps, alpha, a, a_row, a_step, b, ldb, keep, c, ldc);
+                        row++;
+                        continue;
+                    }
+                    if (how == THERE)
+                        whole(left, NR, steps, alpha, a, a_row, a_step, b, ldb, keep, c, ldc);
+                    else if (how == STRIP && vectors == 1)
+                        strip_1(left, columns, steps, alpha, a, A_ROW, A_STEP, b, ldb, keep, c, ldc);
+#if NV > 2
+                    else if (how == STRIP && vectors == 2)
+                        strip_2(left, columns, steps, alpha, a, A_ROW, A_STEP, b, ldb, keep, c, ldc);
+#endif
+#if NV > 3
+                    else if (how == STRIP)
+                        strip_3(left, columns, steps, alpha, a, A_ROW, A_STEP, b, ldb, keep, c, ldc);
+#endif
+                    else if (how == INSIDE && (a_packed || 2 * columns <= NR))
+                        for (int j = 0; j < columns; j += WIDTH)
+                            narrow(left, columns - j, steps, alpha, a, a_row, a_step, copied + j, NR, keep, c + j, ldc);
+#if NV > 2
+                    else if (how == INSIDE && columns <= NR - WIDTH)
+                        nearly(left, columns, steps, alpha, a, A_ROW, A_STEP, copied, NR, keep, c, ldc);
+#endif
+                    else if (how == INSIDE)
+                        inside(left, columns, steps, alpha, a, A_ROW, A_STEP, copied, NR, keep, c, ldc);
+                    else if (a_packed)
+                        both_packed(left, NR, steps, alpha, a, 1, MR, b, NR, keep, c, ldc);
+                    else
+                        b_packed(left, NR, steps, alpha, a, A_ROW, A_STEP, b, NR, keep, c, ldc);
+                    row += MR;
+                }
+                begin += steps;
+            } while (begin < p0 + depth);
         }
     }
 }

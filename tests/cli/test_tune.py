@@ -65,6 +65,15 @@ def test_the_winner_is_kept_and_used_until_it_is_forgotten(call: Call, tmp_path:
     assert call("tune", "--forget", "--kernel", "register").stdout.startswith("Nothing is kept for this in ")
 
 
+def test_a_layout_and_batches_have_presets_of_their_own(call: Call) -> None:
+    """What wins on transposed operands, or in batches, serves such problems and no others."""
+    layout, batch = ("--trans-b",), ("--batch", "3")
+    assert "The winner is kept" in flat(call(*TUNE[:-1], "1", *layout, *batch).stdout)
+    square = ("square", "--sizes", "64", "--kernel", "register", "--no-peak", "--baseline", "none", "-q")
+    kinds = ((), layout, (*layout, *batch))
+    assert ["tuned" in call(*square, *words).stdout for words in kinds] == [False, False, True]
+
+
 def test_a_file_of_presets_that_cannot_be_read_is_put_aside(call: Call) -> None:
     assert call(*TUNE).exit_code == 0
     (path,) = Path(os.environ["XDG_CACHE_HOME"]).glob("gemmbench/tuned/*.json")

@@ -19,7 +19,7 @@ SHAPES = [
     (6, 64, 16),  # one whole tile
     (13, 130, 40),  # a row left over, two columns
     (8, 97, 33),  # two rows left over, more than half a panel
-    (21, 40, 7),  # three rows left over, less than half a panel
+    (21, 25, 7),  # three rows left over, less than half a panel
     (1, 200, 50),
     (2, 1, 90),
     (50, 3, 1),
@@ -27,13 +27,13 @@ SHAPES = [
     (29, 1, 75),
 ]
 
-WAYS = [  # PACKA, PACKB, SLICES
-    (0, 0, 1),
-    (0, 1, 1),
-    (0, 2, 3),
-    (1, 0, 1),
-    (1, 1, 3),
-    (1, 2, 1),
+WAYS = [  # PACKA, PACKB, SLICES, TILES: blocks of more than 20 x 6 rows copy a last panel
+    (0, 0, 1, 21),
+    (0, 1, 1, 2),
+    (0, 2, 3, 25),
+    (1, 0, 1, 2),
+    (1, 1, 3, 2),
+    (1, 2, 1, 2),
 ]
 
 
@@ -43,10 +43,10 @@ def test_exact_however_it_is_packed(device: DeviceFacts, bits: int, dtype: str) 
     narrower = replace(device, vector_widths={**device.vector_widths, "float": bits // 32})
     preset = {**VARIANT.preset(device.family, dtype=dtype, device=narrower), "DEPTH": 24}
     programs = {file: made.runtime.build(file, VARIANT.options(dtype, preset)) for file in VARIANT.files}
-    for pack_a, pack_b, slices in WAYS:
+    for pack_a, pack_b, slices, tiles in WAYS:
         launch = {
             "KC": 16 if slices == 1 else 40,
-            "TILES": 2,
+            "TILES": tiles,
             "PANELS": 1,
             "SLICES": slices,
         }  # DEPTH is less than 40

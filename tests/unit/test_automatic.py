@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gemmbench.ladder import BY_NAME
-from gemmbench.model.case import Case, Operands, Policy, Staged
+from gemmbench.model.case import Case, Operands, Policy, Skip, Staged
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Problem, Row
@@ -140,10 +140,20 @@ def test_where_no_trial_succeeds_the_first_of_the_order_gets_the_whole_budget() 
     assert [name for name, _ in child.asked] == ["cpu-packed", "numpy", "numpy"]
 
 
-def test_where_nothing_can_run_the_row_says_so() -> None:
-    half = Gemm(8, 8, 8, "half")
-    row, _ = measure(Automatic(), Child(), case_of(fake.POCL, half), fake.POCL)
-    assert (row.status, row.reason) == ("unsupported", "no variant that could be chosen runs here")
+def test_where_nothing_can_run_it_is_not_planned_and_a_row_says_so() -> None:
+    problem = Gemm(8, 8, 8, "bfloat16")
+    (step,) = gemm_plan([fake.POCL], [BY_NAME["auto"]], [problem])
+    assert isinstance(step, Skip)
+    row, _ = measure(Automatic(), Child(), replace(case_of(), dtype="bfloat16", problem=problem), fake.POCL)
+    for each in (step.row, row):
+        assert (each.status, each.reason) == ("unsupported", "no variant that could be chosen runs here")
+
+
+def test_where_nothing_likely_runs_whatever_else_does_is_tried() -> None:
+    child = Child({"naive-fp8": 1.0})
+    row, _ = measure(Automatic(), child, case_of(fake.POCL, Gemm(8, 8, 8, "e4m3")), fake.POCL)
+    assert [name for name, _ in child.asked] == ["naive-fp8", "naive-fp8"]
+    assert row.choice["kernel"] == "naive-fp8"
 
 
 def test_an_empty_product_is_not_tried() -> None:

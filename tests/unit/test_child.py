@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from gemmbench import __version__
+from gemmbench.measure import machine
 from gemmbench.measure.child import Child, Pipe, Worker, WorkerError, decode, encode, its_device, named
 from gemmbench.model import instrument
 from gemmbench.model.case import Case, Operands, Policy, checkout_of, kernels_of
@@ -156,6 +157,11 @@ def test_every_verb(child: Child) -> None:
 
 def test_arguments_of_the_maker_are_text() -> None:
     assert named(partial(make_with, "a b", "ä"))[1:] == ("a b", "ä")
+
+
+def test_other_versions_are_asked_for_the_machine_by_this_name() -> None:
+    """``check --against CHECKOUT`` starts that checkout's instrument: the name is part of the protocol."""
+    assert named(machine.default) == ("gemmbench.measure.machine:default",)
     with Child(partial(make_with, "a b", "ä")) as child:
         assert child.open().devices == (fake_runs.CPU,)
 

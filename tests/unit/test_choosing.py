@@ -90,15 +90,28 @@ def test_where_no_kernel_is_ahead_there_is_no_break_even() -> None:
 
 
 def test_between_measured_shapes_rates_are_averaged_by_distance() -> None:
-    known = [point("naive", square(64), 10.0), point("naive", square(256), 1000.0)]
-    assert ranked(Gemm(96, 96, 96), known)[0].reason == (
-        "the fastest at the nearest measured shapes, 10.0 GFLOPS with transfers at 64x64x64"
+    known = [point("naive", square(128), 10.0), point("naive", square(512), 1000.0)]
+    assert ranked(Gemm(192, 192, 192), known)[0].reason == (
+        "the fastest at the nearest measured shapes, 10.0 GFLOPS with transfers at 128x128x128"
     )
-    # 128 is as far from the one as from the other: the rate is the geometric mean, 100 GFLOPS.
-    beaten = point("tiled", square(128), 99.0)
-    ahead = point("tiled", square(128), 101.0)
-    assert best(Gemm(128, 128, 128), *known, beaten)[0] == "naive"
-    assert best(Gemm(128, 128, 128), *known, ahead)[0] == "tiled"
+    # 256 is as far from the one as from the other: the rate is the geometric mean, 100 GFLOPS.
+    beaten = point("tiled", square(256), 99.0)
+    ahead = point("tiled", square(256), 101.0)
+    assert best(Gemm(256, 256, 256), *known, beaten)[0] == "naive"
+    assert best(Gemm(256, 256, 256), *known, ahead)[0] == "tiled"
+
+
+def test_what_a_launch_takes_does_not_shrink_with_the_problem() -> None:
+    """A kernel that needs 20 us for a tiny product, and numpy that needs 1: less work is numpy's."""
+    near, tiny = (64, 64, 2048), (32, 32, 32)
+    known = [point("cpu-packed", near, 117.0), point("numpy", near, 90.0)]
+    smaller = Gemm(32, 32, 1024)
+    assert best(smaller, *known)[0] == "cpu-packed"
+    launches = [
+        point("cpu-packed", tiny, 2 * 32**3 / 20e-6 / 1e9),
+        point("numpy", tiny, 2 * 32**3 / 1e-6 / 1e9),
+    ]
+    assert best(smaller, *known, *launches)[0] == "numpy"
 
 
 def test_a_shape_far_away_is_tried_and_else_the_nearest_decides_and_says_so() -> None:

@@ -52,7 +52,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> None:
         real = getattr(sampling, way)
         position = {"alone": 0, "in_turn": 0}[way]
 
-        def timed(*arguments: object, real: object = real, position: int = position) -> object:
+        def timed(*arguments: object, real: object = real, position: int = position, **_: object) -> object:
             return real(*arguments, now=arguments[position].instrument.clock)  # type: ignore[attr-defined, operator]
 
         monkeypatch.setattr(measure, way, timed)

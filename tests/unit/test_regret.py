@@ -1,20 +1,23 @@
 from __future__ import annotations
 
+import argparse
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from gemmbench.model.case import saved_problem
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Partner, Problem, Row
-from gemmbench.model.run_file import Run
+from gemmbench.model.run_file import Header, Run, encode
 from gemmbench.suite.auto import Point
 from tests import fake_runs as fake
 from tools.bench.auto_regret import (
     KINDS,
     grid,
     losses,
+    main_unseen,
     mean_loss,
     mean_ratio,
     regrets,
@@ -128,3 +131,31 @@ def test_the_report_names_the_worst_and_fails_over_the_limit(capsys: pytest.Capt
     )
     assert report_unseen(found[:1], 2, "host") == 0
     assert report_unseen((), 2, "host") == 2
+
+
+def test_without_a_partner_rates_of_their_own_decide_the_hosts_blas_among_them() -> None:
+    problem = Gemm(70, 70, 70, label="square")
+    saved = saved_problem(problem)
+    run = run_of(row("naive", saved, 4.0), row("tiled", saved, 2.0), row("numpy", saved, 1.0, device=-1))
+    (found,) = losses((problem,), (known("naive", Gemm(64, 64, 64), 1.0),), run, 0, "", "host")
+    assert (found.chosen, found.best, found.ratio) == ("naive", "numpy", 4.0)
+
+
+def test_shares_are_read_together(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Two shares of a grid, and of two drawn shapes, in files of their own."""
+    drawn = Gemm(70, 70, 70, label="square"), Gemm(300, 300, 300, label="odd")
+    for part, (problem, size) in enumerate(zip(drawn, (64, 256), strict=True), 1):
+        end = f"-{part}of2"
+        seen = saved_problem(Gemm(size, size, size))
+        rows = {
+            "grid": (row("naive", seen, 1.0), row("tiled", seen, 2.0)),
+            "drawn": (in_turn("naive", problem, 2.0), in_turn("tiled", problem, 1.0)),
+        }
+        for name, those in rows.items():
+            records: list[Header | Row] = [run_of().header, *those]
+            (tmp_path / f"{name}{end}.jsonl").write_bytes(b"".join(encode(each) for each in records))
+        line = f"{problem.label} 0,{problem.m},{problem.n},{problem.k},1\n"
+        (tmp_path / f"drawn{end}.csv").write_text("name,m,n,k,batch\n" + line)
+    options = argparse.Namespace(saved=True, share=(1, 1), folder=tmp_path, partner="numpy", scope="host")
+    assert main_unseen(options) == 0
+    assert "2 of 2 shapes" in capsys.readouterr().out

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterable
 
 import numpy as np
 import pytest
 
-from gemmbench.measure.sampling import AloneError, Pairs, Sampled, alone, in_turn, together
+from gemmbench.measure.sampling import AloneError, Pairs, Sampled, alone, in_turn, together, until_idle
 from gemmbench.model.case import Case, Policy
 from gemmbench.model.instrument import Handle, LostError, Prepared
 from gemmbench.model.problem import Gemm
@@ -95,6 +96,26 @@ def test_pairs_are_taken_in_alternating_order() -> None:
     assert ratios(result) == pytest.approx([2.0] * len(ratios(result)))
     assert len(result.first.batches) == len(result.second.batches) == 10
     assert result.first.size == result.second.size == 4  # 10 ms of a pair of 3 ms
+
+
+def test_what_is_to_happen_between_the_two_does_only_there() -> None:
+    instrument = fake(naive=0.002, tiled=0.001)
+    seen: list[int] = []
+    first, second = handle(instrument), handle(instrument, "tiled")
+
+    def look() -> None:
+        seen.append(len(order_of(instrument)))
+
+    result = in_turn(first, second, "device", POLICY, 10, instrument.clock, look)
+    assert seen == list(range(3, 3 + 2 * len(result.first.batches), 2))  # after the sizing, inside every pair
+
+
+def test_idle_is_when_no_thread_takes_processor_time_any_more() -> None:
+    """A library's thread spins for 12 ms; one that never stops costs the limit."""
+    for spins_s, expected_s in ((0.012, 0.02), (math.inf, 0.2)):
+        slept: list[float] = []
+        until_idle(lambda spins_s=spins_s, slept=slept: min(sum(slept), spins_s), slept.append)  # type: ignore[misc]
+        assert sum(slept) == pytest.approx(expected_s)
 
 
 def test_the_ratio_does_not_know_who_came_first() -> None:

@@ -169,9 +169,9 @@ def test_finals_never_refuse_the_shipped_preset() -> None:
 
 
 def test_a_card_is_searched_with_more_than_a_processor() -> None:
-    assert tuning.default_problems(fake.GPU, "float") == (Gemm(4096, 4096, 4096),)
-    assert tuning.default_problems(replace(fake.GPU, unified_memory=True), "half")[0].m == 1024
-    assert tuning.default_problems(fake.CPU, "float")[0].m == 1024
+    assert tuning.default_sizes(fake.GPU) == (4096,)
+    assert tuning.default_sizes(replace(fake.GPU, unified_memory=True)) == (1024,)
+    assert tuning.default_sizes(fake.CPU) == (1024,)
 
 
 def test_a_patient_measurement_is_never_refused_and_short() -> None:

@@ -13,6 +13,8 @@ and batches, and every candidate is measured on each of them in turn with one pa
 from the grid alone. A loss is the best candidate's rate over the chosen one's, both by their ratios to
 the partner, so that a machine that changes its speed from shape to shape changes nothing; its interval is
 that of these ratios. The geometric mean has a bootstrap interval over the shapes.
+It takes some minutes: ``--folder`` keeps what was measured and goes on with it, ``--share 2/4`` measures
+a part of the shapes (each on cores of its own), and ``--saved`` prints what all parts in a folder say.
 
 Exit status: 0 within the limit on every driver, 1 over it, 2 there is no such device or gemmbench failed, 3
 the noise was more than 10 %, with which nothing is shown.
@@ -42,6 +44,7 @@ from gemmbench.model.row import Problem, Row
 from gemmbench.model.run_file import Run, load
 from gemmbench.stats import rates
 from gemmbench.suite.auto import CHOOSABLE, Point, by_default, likely, points, ranked
+from gemmbench.suite.plan import select
 
 LIMIT = 1.03
 NOISY = 1.1
@@ -187,17 +190,18 @@ def losses(
         known: what it has.
         run: every candidate in turn with the partner, on every problem.
         device: its position in the header.
-        partner: the variant.
+        partner: the variant; empty if each was timed by itself.
         scope: that is compared.
     """
     facts, result = run.header.devices[device], []
     for problem in problems:
-        rated = {partner: (1.0, 1.0, 1.0)}
+        rated = {partner: (1.0, 1.0, 1.0)} if partner else {}
         for row in run.rows:
-            if row.kind != "gemm" or row.device != device or rates.gemm_of(row) != problem:
+            if row.kind != "gemm" or row.device not in (device, HOST) or rates.gemm_of(row) != problem:
                 continue
-            if (versus := rates.versus(row, scope)) and not math.isnan(versus.low):  # enough pairs
-                rated[row.variant] = versus.median, versus.low, versus.high
+            figure = rates.versus(row, scope) if partner else rates.rate(row, scope)
+            if figure and not (partner and math.isnan(figure.low)):  # enough pairs
+                rated[row.variant] = figure.median, figure.low, figure.high
         chosen, reason = _chosen(problem, known, facts, rated)
         if len(rated) < 2 or chosen not in rated:
             continue
@@ -276,27 +280,70 @@ def main_unseen(options: argparse.Namespace) -> int:
     """Measure the grid, then the drawn shapes, and print; the exit status."""
     from gemmbench import api  # its children inherit the cache folder of the environment
 
-    devices = [device for device in api.devices() if device.type == options.type]
-    if not devices:
-        print(f"auto_regret: there is no OpenCL driver for a {options.type.upper()}", file=sys.stderr)
-        return 2
-    largest = options.largest or (1024 if options.type == "cpu" else 4096)
-    before, drawn = grid(largest), unseen(options.unseen, options.seed, largest)
-    names = candidates(devices[0], (*before, *drawn))
-    partner = options.partner
-    libraries = [BASELINE] if options.scope == "host" else []
+    part, of = options.share
     with tempfile.TemporaryDirectory() as folder:
         os.environ["XDG_CACHE_HOME"] = folder
         kept = options.folder or Path(folder)
         kept.mkdir(parents=True, exist_ok=True)
-        known = _measured(kept, "grid", before, options, (*names, *libraries), "")
-        others = tuple(name for name in names if name != partner)
-        run = _measured(kept, "drawn", drawn, options, others, partner) if known else None
-    if known is None or run is None:
+        if not options.saved:
+            devices = [device for device in api.devices() if device.type == options.type]
+            if not devices:
+                print(f"auto_regret: there is no OpenCL driver for a {options.type.upper()}", file=sys.stderr)
+                return 2
+            largest = options.largest or (1024 if options.type == "cpu" else 4096)
+            before, drawn = grid(largest), unseen(options.unseen, options.seed, largest)
+            (device,) = select(devices, options.device.replace("all", ""))[:1]
+            options.device = f"{device.platform_index}:{device.device_index}"
+            names = candidates(device, (*before, *drawn))
+            libraries = [BASELINE] if options.scope == "host" else []
+            others = tuple(name for name in names if name != options.partner)
+            others = others if options.partner else (*names, *libraries)
+            end = f"-{part}of{of}" if of > 1 else ""
+            mine = slice(part - 1, None, of)
+            if not _measured(kept, f"grid{end}", before[mine], options, (*names, *libraries), options.budget):
+                return 2
+            if not _measured(
+                kept,
+                f"drawn{end}",
+                drawn[mine],
+                options,
+                others,
+                options.drawn_budget or options.budget,
+                options.partner,
+            ):
+                return 2
+        runs = {
+            name: [load(path) for path in sorted(kept.glob(f"{name}*.jsonl"))] for name in ("grid", "drawn")
+        }
+    if not all(runs.values()):
+        print(f"auto_regret: no runs in {kept}", file=sys.stderr)
         return 2
-    print(run.header.devices[0].title)
-    seen = points(known.rows, 0)
-    return report_unseen(losses(drawn, seen, run, 0, partner, options.scope), len(drawn), options.scope)
+    header = runs["drawn"][0].header
+    print(header.devices[0].title)
+    seen = points((row for run in runs["grid"] for row in run.rows), 0)
+    run = Run(header, tuple(row for run in runs["drawn"] for row in run.rows))
+    asked = _shapes(kept)
+    found = losses(asked, seen, run, 0, options.partner, options.scope)
+    return report_unseen(found, len(asked), options.scope)
+
+
+def _shapes(folder: Path) -> tuple[Gemm, ...]:
+    """The drawn shapes of a folder's runs, with their kinds."""
+    shapes = []
+    for path in sorted(folder.glob("drawn*.csv")):
+        with path.open(newline="") as file:
+            for line in csv.DictReader(file):
+                m, n, k, batch = (int(line[name]) for name in ("m", "n", "k", "batch"))
+                shapes.append(Gemm(m, n, k, batch=batch, label=line["name"].split()[0]))
+    return tuple(shapes)
+
+
+def _share(text: str) -> tuple[int, int]:
+    """``2/4``: the second of four parts."""
+    part, of = (int(each) for each in text.split("/"))
+    if not 1 <= part <= of:
+        raise ValueError
+    return part, of
 
 
 def _measured(
@@ -305,9 +352,10 @@ def _measured(
     problems: Sequence[Gemm],
     options: argparse.Namespace,
     names: Sequence[str],
-    versus: str,
-) -> Run | None:
-    """A run of some variants on some problems; None if gemmbench failed."""
+    budget: str,
+    versus: str = "",
+) -> bool:
+    """Measure some variants on some problems, or go on with it; False if gemmbench failed."""
     shapes, saved = folder / f"{name}.csv", folder / f"{name}.jsonl"
     with shapes.open("w", newline="") as file:
         writer = csv.writer(file)
@@ -317,28 +365,22 @@ def _measured(
         )
     kernels = [each for each in names if each != BASELINE]
     words = [
-        *(
-            "workloads",
-            "--file",
-            str(shapes),
-            "--device",
-            options.device or options.type,
-            "--dtype",
-            options.dtype,
-        ),
+        *("workloads", "--file", str(shapes), "--device", options.device, "--dtype", options.dtype),
         *("--kernel", ",".join(kernels), "--baseline", BASELINE if BASELINE in names else "none"),
-        *("--budget", options.budget, "--no-peak", "--quiet", "--save", str(saved)),
+        *("--budget", budget, "--no-peak", "--quiet", "--save", str(saved)),
         *(("--versus", versus) if versus else ()),
         *(("--resume",) if saved.exists() else ()),
     ]
     done = subprocess.run([sys.executable, "-m", "gemmbench", *words], stdout=subprocess.DEVNULL, check=False)
-    return load(saved) if done.returncode == 0 and saved.exists() else None
+    return done.returncode == 0 and saved.exists()
 
 
 def main() -> int:
     """Parse, run, print."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--device", default="all", help="as gemmbench --device; GPUs are left out")
+    parser.add_argument(
+        "--device", default="all", help="as gemmbench --device; with --unseen the best of its --type"
+    )
     parser.add_argument("--dtype", default="float", help="one data type")
     parser.add_argument("--sizes", default=SIZES, help="with commas")
     parser.add_argument("--kernel", default="all,auto", help="auto and what it is held against")
@@ -349,8 +391,15 @@ def main() -> int:
         "--largest", type=int, default=0, help="of their lengths; by default by type of device"
     )
     parser.add_argument("--type", default="cpu", choices=("cpu", "gpu"), help="of device, with --unseen")
-    parser.add_argument("--partner", default=BASELINE, help="that candidates are timed in turn with")
+    parser.add_argument(
+        "--partner", default=BASELINE, help="that candidates are timed in turn with; empty: by themselves"
+    )
     parser.add_argument("--folder", type=Path, help="with --unseen: keeps the runs, and goes on with them")
+    parser.add_argument("--drawn-budget", help="of the drawn shapes, whose batches are taken in turn")
+    parser.add_argument("--share", type=_share, default=(1, 1), help="2/4: measures the second quarter alone")
+    parser.add_argument(
+        "--saved", action="store_true", help="measures nothing: what --folder has of all shares"
+    )
     parser.add_argument("--scope", default="host", choices=("host", "device"), help="that losses are of")
     options = parser.parse_args()
     if options.unseen:
@@ -426,7 +475,7 @@ def allowance(noises: Sequence[float]) -> float:
 
 def loss(ratio: float | None) -> str:
     """A ratio of times as what is lost: ``2.1 %``."""
-    return units.percent(ratio - 1) if ratio else "-"
+    return units.percent(ratio - 1) if ratio and not math.isnan(ratio) else "-"
 
 
 if __name__ == "__main__":
