@@ -51,7 +51,8 @@ EXIT_USAGE = 2
 EXIT_INCONCLUSIVE = 3
 EXIT_INTERRUPTED = 130
 
-_STDERR = 2
+_STDOUT, _STDERR = 1, 2
+_COLUMNS, _WIDEST = 80, 100  # of help: without a terminal, and at most
 _FULL = (errno.ENOSPC, errno.EFBIG, errno.EIO, getattr(errno, "EDQUOT", errno.ENOSPC))
 
 
@@ -88,6 +89,7 @@ class _Lazy(click.Group):
     ) -> click.Context:
         """The words of the command line are kept for the header of a saved run."""
         words = tuple(args)
+        extra.setdefault("terminal_width", click.formatting.FORCED_WIDTH or _help_width())
         context = super().make_context(info_name, args or ["--help"], parent, **extra)
         context.meta[COMMAND_WORDS] = words
         return context
@@ -131,6 +133,20 @@ class _Lazy(click.Group):
         sys.exit(status if isinstance(status, int) else 0)
 
 
+def _help_width() -> int:
+    """The width of help, as click takes it; click imports shutil and three compressors for it, 3 ms."""
+    try:
+        columns = int(os.environ["COLUMNS"])
+    except (KeyError, ValueError):
+        columns = 0
+    if columns <= 0:
+        try:
+            columns = os.get_terminal_size(_STDOUT).columns
+        except OSError:
+            columns = 0
+    return max(min(columns or _COLUMNS, _WIDEST) - 2, 50)
+
+
 def _say(sentence: str) -> None:
     """On stderr; where that cannot be written the exit status has to do."""
     with contextlib.suppress(OSError):
@@ -168,7 +184,7 @@ def _sentence(error: click.ClickException) -> str:
 
 @click.group(
     cls=_Lazy,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": _WIDEST},
     epilog="Start with: gemmbench peak; gemmbench square --max 2048; gemmbench sweep-k --plot out.png",
 )
 @click.version_option(__version__, "--version", prog_name="gemmbench")

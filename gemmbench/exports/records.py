@@ -22,7 +22,7 @@ import msgspec
 from gemmbench import __version__
 from gemmbench.gemm import lowering, protocols_table
 from gemmbench.model.row import SCOPES, Row
-from gemmbench.model.run_file import SCHEMA_VERSION, Header, Run
+from gemmbench.model.run_file import SCHEMA_VERSION, Header, Run, without_collection
 from gemmbench.model.units import GIGA, clean
 from gemmbench.report.table import finite
 from gemmbench.stats import conditions, rates
@@ -143,6 +143,7 @@ TYPES: Mapping[str, str] = {
 """The type of every column, in the words of Arrow."""
 
 
+@without_collection()
 def to_records(run: Run) -> list[dict[str, Any]]:
     """A plain dictionary for each row: the derived fields beside the stored ones; None where unknown."""
     return [_record(run, row) for row in run.rows]
@@ -156,13 +157,15 @@ def to_json(run: Run) -> str:
 
 def to_flat(run: Run) -> list[dict[str, Value]]:
     """A dictionary for each row with every one of `COLUMNS`: a value of its type, or None; no samples."""
-    return list(_flat_rows(run))
+    return [dict(zip(TYPES, values, strict=True)) for values in _flat_rows(run)]
 
 
-def _flat_rows(run: Run) -> Iterator[dict[str, Value]]:
+def _flat_rows(run: Run) -> Iterator[list[Value]]:
+    """The values of `COLUMNS`, row by row."""
     return (_flat(run, row, name) for row, name in zip(run.rows, labels(run), strict=True))
 
 
+@without_collection()
 def to_csv(run: Run) -> str:
     """Comma-separated values with a heading: what `to_flat` has, empty where unknown.
 
@@ -179,7 +182,7 @@ def to_csv(run: Run) -> str:
                 lines.writerow(flat | each | {"reason": each.get("reason") or flat["reason"]})
         return text.getvalue()
     writer.writerow([column.name for column in COLUMNS])
-    writer.writerows(record.values() for record in _flat_rows(run))
+    writer.writerows(_flat_rows(run))
     return text.getvalue()
 
 
@@ -211,7 +214,7 @@ def _record(run: Run, row: Row) -> dict[str, Any]:
     return {name: finite(value) for name, value in merged.items()}
 
 
-def _flat(run: Run, row: Row, name: str) -> dict[str, Value]:
+def _flat(run: Run, row: Row, name: str) -> list[Value]:
     known: dict[str, object] = {
         **_derived(run, row),
         "device": row.device,
@@ -231,8 +234,7 @@ def _flat(run: Run, row: Row, name: str) -> dict[str, Value]:
         "measured_utc": row.measured_utc,
         "benchmark": name,
     }
-    values = {name: typed(each) for name, typed in _TYPED if (each := known.get(name)) is not None}
-    return {**_UNKNOWN, **values}
+    return [typed(each) if (each := known.get(name)) is not None else None for name, typed in _TYPED]
 
 
 _ENCODER = json.JSONEncoder(allow_nan=False, sort_keys=True)
@@ -253,7 +255,6 @@ def _number(value: Any) -> float | None:
 
 _MAKERS: Mapping[Kind, Callable[[Any], Value]] = {str: _text, int: int, float: _number, bool: bool}
 _TYPED = [(column.name, _MAKERS[column.type]) for column in COLUMNS]
-_UNKNOWN: dict[str, Value] = dict.fromkeys(TYPES)
 """What makes a known value one of its column's type."""
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
+from operator import attrgetter
 from types import MappingProxyType
 
 import numpy as np
@@ -411,10 +412,10 @@ def _windows(
 def _parts_count(row: Row, policy: Policy) -> int:
     """How many problems are timed part by part: few, since each is as long as the host scope's.
 
-    Where the whole budget allows, three at least: of fewer, none took a median time.
+    Where a row's time allows, three at least: of fewer, none took a median time.
     """
     host_s = float(np.median(row.samples["host"].seconds))
-    least = min(_LEAST_PARTS, int(policy.budget_s / host_s))
+    least = min(_LEAST_PARTS, int(policy.sampling_s / host_s))
     return max(1, least, min(_MOST_PARTS, int(_PARTS_SHARE * policy.sampling_s / host_s)))
 
 
@@ -509,30 +510,45 @@ def refuse_if_too_slow(
     Raises:
         NotMeasuredError: skipped, with the time it would take.
     """
+    known = max((each for each in measured if _is_like(each, problem)), key=attrgetter("flops"), default=None)
+    if known:
+        predicted = least_s(measured[known] * problem.flops / known.flops)
+        if predicted <= policy.budget_s:
+            return
+        if known.flops * 8 >= problem.flops:
+            raise _skipped(Trial(measured[known]), predicted, policy)
     edge = _SMALL
     while True:
         smaller = _within(problem, edge)
         if smaller.flops * 2 >= problem.flops:
             return  # the trial would be the case itself
-        if _within(problem, 2 * edge) in measured:
-            edge *= 2
-            continue
-        is_known = smaller in measured
-        trials = [Trial(measured[smaller])] if is_known else []
+        trials: list[Trial] = []
         while True:
-            if not is_known:
-                trials.append(trial(smaller))
+            trials.append(trial(smaller))
             best = min(trials, key=lambda each: (bool(each.disturbances), each.seconds))
             predicted = least_s(best.seconds * problem.flops / smaller.flops)
             if predicted <= policy.budget_s:
                 return
             if best.seconds * 8 <= policy.budget_s * _SHARE:
                 break
-            if is_known or len(trials) >= (_TRIALS if best.disturbances else 2):
+            if len(trials) >= (_TRIALS if best.disturbances else 2):
                 raise _skipped(best, predicted, policy)
             if best.disturbances:
                 _sleep(_QUIET_S)
         edge *= 2
+
+
+def _is_like(smaller: Gemm, problem: Gemm) -> bool:
+    """Whether the time for a problem tells that for a larger one: of up to 64 times the work, in one shape.
+
+    One dimension is longer, or all are by the same factor: then what a flop costs is about the same.
+    """
+    if (smaller.trans_a, smaller.trans_b, smaller.batch) != (problem.trans_a, problem.trans_b, problem.batch):
+        return False
+    if not 0 < smaller.flops < problem.flops <= 64 * smaller.flops:
+        return False
+    longer = {problem.m / smaller.m, problem.n / smaller.n, problem.k / smaller.k}
+    return min(longer) >= 1 and len(longer - {1.0}) == 1
 
 
 def _skipped(trial: Trial, predicted_s: float, policy: Policy) -> NotMeasuredError:

@@ -303,11 +303,11 @@ def _looked_at(handle: Handle, clock: str, policy: Policy, budget_s: float) -> B
     """A first batch, by which the size of the others is chosen.
 
     A device that wakes up takes long for its first problem, and a single launch is waited for longer than a
-    short kernel runs: what takes little of the budget is looked at again, in batches of the size it seems to
-    need.
+    short kernel runs: what takes little of the budget, and no more than a batch may, is looked at again, in
+    batches of the size it seems to need.
     """
     size, probe = 1, handle.batch(clock, 1)
-    if probe.wall_s > _LOOK * budget_s:
+    if probe.wall_s > min(_LOOK * budget_s, policy.max_batch_s):
         return probe
     probe = handle.batch(clock, size)
     while (wanted := batch_size(probe.wall_s, policy)) > 2 * size:

@@ -67,6 +67,7 @@ HALF_STORED = "-DSTORED_half"
 BATCHED = "-DBATCHED"
 """What kernels are compiled with that compute the problems of a batch: see kernels/batch.clh."""
 
+_ASKED_FOR = tuple(dict.fromkeys((*itertools.chain(*TRANSPOSED.values()), BATCHED, HALF_STORED)))
 _INLINE = r" (?:\|\| defined|&& !defined)\({}\)"
 
 
@@ -76,12 +77,17 @@ def source(file: str, options: tuple[str, ...] = (), root: str = "") -> str:
     So what a kernel is compiled from for one problem whose operands are not transposed does not change with
     how it takes others: nor does its hash, and rows that were measured before stay comparable.
     """
+    left_out = (option for option in _ASKED_FOR if option not in options)
+    return _left(file, root, tuple(option.removeprefix("-D") for option in left_out))
+
+
+@cache
+def _left(file: str, root: str, macros: tuple[str, ...]) -> str:
+    """A text without what needs some macros. A search for parameters asks for it a hundred thousand times."""
     lines = text(file, root)
-    if "TRANS_" not in lines and "BATCHED" not in lines:
-        return lines
-    for option in dict.fromkeys((*itertools.chain(*TRANSPOSED.values()), BATCHED, HALF_STORED)):
-        if option not in options:
-            lines = _without(lines, option.removeprefix("-D"))
+    if "TRANS_" in lines or "BATCHED" in lines:
+        for macro in macros:
+            lines = _without(lines, macro)
     return lines
 
 

@@ -115,7 +115,7 @@ def load(path: str | Path) -> Run:
         RunFileError: no such file, a newer schema, a truncated line, a NaN, a wrong type; the message
             names file, line and field.
     """
-    with _without_collection():
+    with without_collection():
         run, cut = _parse(Path(path))
     if cut:
         raise RunFileError(
@@ -126,8 +126,8 @@ def load(path: str | Path) -> Run:
 
 
 @contextmanager
-def _without_collection() -> Iterator[None]:
-    """Without Python's collector of cycles: rows have none, and it takes half of the time to load many."""
+def without_collection() -> Iterator[None]:
+    """Without Python's collector of cycles, for what makes many objects and none: rows, records."""
     collects = gc.isenabled()
     gc.disable()
     try:

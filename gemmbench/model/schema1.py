@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from gemmbench.model.row import RanOn, Row
@@ -81,14 +81,15 @@ def row(old: Row, header: Header) -> Row:
     """
     races = tuple(note for note in old.notes if note.startswith(_RACED))
     phase = old.label if _PHASE.fullmatch(old.label) else "trial"
-    new = replace(
-        old,
-        ran_on=_ran_on(old) if old.ran_on == "device" else old.ran_on,
-        sums=old.sums or (_SUMS.get((_variant(old), old.dtype), "") if old.kind == "gemm" else ""),
-        needs_s=_needs_s(old) if old.needs_s is None else old.needs_s,
-        race=(*old.race, *races),
-        notes=tuple(note for note in old.notes if note not in races),
-    )
+    state: dict[str, Any] = {
+        "ran_on": _ran_on(old) if old.ran_on == "device" else old.ran_on,
+        "sums": old.sums or (_SUMS.get((_variant(old), old.dtype), "") if old.kind == "gemm" else ""),
+        "needs_s": _needs_s(old) if old.needs_s is None else old.needs_s,
+        "race": (*old.race, *races),
+        "notes": tuple(note for note in old.notes if note not in races),
+    }
+    changed = {name: value for name, value in state.items() if value != getattr(old, name)}
+    new = replace(old, **changed) if changed else old
     if header.view == "tune" and not old.phase:
         new = replace(new, phase=phase, label="")
     return _uncounted(_with_beside(new), header)

@@ -78,7 +78,7 @@ if TYPE_CHECKING:
     from gemmbench.suite.best_shape import Search
 
 DEFAULT_BUDGET_S = 3.0
-DEFAULT_TOTAL_S = 80.0  # of a run's GEMM rows, where no budget is given
+DEFAULT_TOTAL_S = 60.0  # of a run's GEMM rows, where no budget is given
 COMPUTE = "compute"
 FAMILIES: dict[str, str] = {COMPUTE: "what arithmetic and matrix units can do", **memory.FAMILIES}
 """What ``peak --only`` takes, in the order of the tables."""

@@ -156,19 +156,23 @@ def correlation(values: npt.NDArray[np.float64]) -> float:
     Args:
         values: two or more, oldest first.
     """
-    order = values.argsort()
-    ordered = values[order]
-    if (ordered[1:] == ordered[:-1]).any():
+    if len(set(values.tolist())) < values.size:
         _, kinds, counts = np.unique(values, return_inverse=True, return_counts=True)
         around = (np.cumsum(counts) - counts / 2)[kinds] - values.size / 2
     else:
         around = np.empty(values.size)
-        around[order] = np.arange(0.5, values.size) - values.size / 2
+        around[values.argsort()] = _ranks_around_middle(values.size)
     total = float(around @ around)
     if total == 0:
         return 0.0
     plain = 2 * math.sin(math.pi / 6 * float(around[1:] @ around[:-1]) / total)
     return min(max(plain + (1 + 4 * plain) / values.size, 0.0), _ALIKE)
+
+
+@lru_cache(maxsize=256)
+def _ranks_around_middle(count: int) -> npt.NDArray[np.float64]:
+    """The ranks of so many different values in order, less their mean."""
+    return np.arange(0.5, count) - count / 2
 
 
 class Resampled(NamedTuple):

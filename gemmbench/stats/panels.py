@@ -124,8 +124,10 @@ def series(
         if len({size_of(row) for row in own_rows}) == len(own_rows):
             result.append(Series(title, variant, device, {size_of(row): row for row in own_rows}))
             continue
-        for parameters in dict.fromkeys(listed(row.kernel_parameters) for row in own_rows):
-            same = {size_of(row): row for row in own_rows if listed(row.kernel_parameters) == parameters}
+        by_parameters: dict[str, dict[int, Row]] = {}
+        for row in own_rows:
+            by_parameters.setdefault(listed(row.kernel_parameters), {})[size_of(row)] = row
+        for parameters, same in by_parameters.items():
             result.append(Series(f"{title} {parameters}".strip(), variant, device, same))
     return tuple(result)
 

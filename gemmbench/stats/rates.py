@@ -462,13 +462,12 @@ def peak(
     """
     if device == HOST:
         return None
-    title = run.header.devices[device].title
     sources = [(run, device)] + [
         (other, index)
         for other in others
         if other is not run
         for index, facts in enumerate(other.header.devices)
-        if facts.title == title
+        if facts.title == run.header.devices[device].title
     ]
     state = run.header.policy.state
     tops = [
@@ -608,11 +607,14 @@ def derived(run: Run, row: Row) -> dict[str, object]:
     is_gemm, has_shape = row.kind == "gemm", row.kind in ("gemm", "protocols", "look")
     rows_apart = (problem.ld or problem.tight) if is_gemm else (None, None, None)
     shown = shown_samples(row, view_scope(run)) if is_gemm else scope
-    reached = rate(row, shown or "") if row.kind in ("gemm", "peak", "look") else None
+    flops = flops_of(row) if is_gemm else 0
+    rates_by_scope = {name: _rate(row, each, flops) for name, each in by_scope.items()}
+    if shown in rates_by_scope and is_gemm:
+        reached = rates_by_scope[shown]
+    else:
+        reached = rate(row, shown or "") if row.kind in ("gemm", "peak", "look") else None
     moved = byte_rate(row)
     figure = None if reached is None else reached.best if row.kind == "peak" else reached.median
-    flops = flops_of(row) if is_gemm else 0
-    rates_by_scope = [_rate(row, each, flops) for each in by_scope.values()]
     return {
         "kind": row.kind,
         "variant": row.variant,
@@ -629,7 +631,7 @@ def derived(run: Run, row: Row) -> dict[str, object]:
         "scope": shown if times else None,
         "gflops": figure / GIGA if figure else None,
         **_interval_fields("gflops", reached, GIGA),
-        **_fields_by_scope("gflops", GIGA, rates_by_scope),
+        **_fields_by_scope("gflops", GIGA, rates_by_scope.values()),
         **_burst_fields(row, shown or ""),
         "helpers_share": helpers_share(row) if is_gemm else None,
         "peak_fraction": peak_fraction(run, row),

@@ -8,6 +8,7 @@ The first attempt of a search is always the shipped preset.
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -184,7 +185,7 @@ def median_s(row: Row) -> float | None:
     """What ranks a row; None if it has no time. Its interval would take longer than a short look."""
     if row.status != "ok" or SCOPE not in row.samples:
         return None
-    return float(np.median(row.samples[SCOPE].seconds))
+    return statistics.median(row.samples[SCOPE].seconds)
 
 
 Pair = tuple[Sequence[float], Sequence[float]]

@@ -123,6 +123,29 @@ def test_what_the_run_has_measured_of_a_kernel_needs_no_trial(seconds: float, is
     assert [entry[4] for entry in instrument.log if entry[0] == "prepare"] == [None] * (not is_skipped)
 
 
+@pytest.mark.parametrize(
+    ("smaller", "seconds", "is_skipped"),
+    [
+        (replace(LARGE, k=512), 0.08, True),  # a trial of half the work would be the case itself
+        (replace(LARGE, k=512), 0.06, False),
+        (replace(LARGE, k=128), 0.02, True),
+        (replace(LARGE, k=64), 0.01, False),  # 16 times the work: what may be skipped is tried
+        (replace(LARGE, m=1, k=512), 0.04, False),  # another shape, where a flop may cost more
+    ],
+)
+def test_a_problem_of_one_shape_with_less_work_needs_no_trial(
+    smaller: Gemm, seconds: float, is_skipped: bool
+) -> None:
+    instrument = FakeInstrument(seconds={"naive": itertools.repeat(1e-3)})
+    known = replace(case(LARGE), measured=((smaller, seconds),))
+    if is_skipped:
+        with pytest.raises(NotMeasuredError, match=r"would take about 1\.12 s"):
+            run(instrument, known)
+        assert not instrument.log
+    else:
+        assert run(instrument, known).status == "ok"
+
+
 def test_a_slow_row_has_three_batches_of_each_scope_however_small_its_share() -> None:
     instrument = FakeInstrument(seconds={"naive": itertools.repeat(0.1)})
     row = run(instrument, case(), replace(POLICY, share_s=0.12))
@@ -487,12 +510,20 @@ def test_a_map_cycle_is_the_last_before_the_second_verification(is_beside: bool,
     assert (row.parts, row.cycle, row.energy) == ({}, {}, Energy())
 
 
-@pytest.mark.parametrize(("problem_s", "count"), [(0.001, 10), (0.01, 5), (0.05, 3), (0.5, 2), (2.0, 1)])
-def test_three_problems_are_timed_by_part_where_the_budget_allows(problem_s: float, count: int) -> None:
-    """A twentieth of the second that a row has is enough for three of up to 17 ms."""
+@pytest.mark.parametrize(
+    ("problem_s", "share_s", "count"),
+    [
+        *((0.001, None, 10), (0.01, None, 5), (0.05, None, 3), (0.5, None, 2), (2.0, None, 1)),
+        *((0.05, 0.2, 3), (0.05, 0.12, 2), (0.2, 0.12, 1)),
+    ],
+)
+def test_three_problems_are_timed_by_part_where_a_rows_time_allows(
+    problem_s: float, share_s: float | None, count: int
+) -> None:
+    """A twentieth of the second that a row has is enough for three of up to 17 ms; likewise of a share."""
     seconds: dict[str, Iterable[float]] = {"naive": itertools.repeat(problem_s)}
     instrument = Cycling(seconds=seconds, prepared=Prepared(("device", "host"), parts=True))
-    row = run(instrument, case())
+    row = run(instrument, case(), replace(POLICY, share_s=share_s))
     assert [entry[3] for entry in instrument.log if entry[0] == "batch" and entry[2] == "parts"] == [count]
     apart = f"host scope by part: {rates.parts_apart(row)}"
     assert rates.parts_apart(row).startswith("measured apart") == (problem_s != 0.001)

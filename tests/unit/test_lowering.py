@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy.signal import correlate
 
 from gemmbench import api
 from gemmbench.exports.records import to_csv, to_records
@@ -35,6 +34,8 @@ LAYERS = [
 
 @pytest.mark.parametrize("layer", LAYERS, ids=lambda layer: layer.name)
 def test_a_product_with_the_lowered_images_is_the_convolution(layer: Convolution) -> None:
+    from scipy import signal  # a second to import, which only who runs this test should pay
+
     rng = np.random.default_rng(1)
     channels, shape = layer.channels // layer.groups, layer.shape(2)
     images = rng.integers(-9, 9, (2, channels, layer.edge, layer.edge))
@@ -46,7 +47,7 @@ def test_a_product_with_the_lowered_images_is_the_convolution(layer: Convolution
     for number, image in enumerate(images):
         padded = np.pad(image, ((0, 0), (pad, pad), (pad, pad)))
         for index, weights in enumerate(filters):
-            whole = correlate(padded, weights, mode="valid", method="direct")[0]
+            whole = signal.correlate(padded, weights, mode="valid", method="direct")[0]
             assert (product[index, number] == whole[::step, ::step]).all()
 
 
