@@ -31,7 +31,7 @@ from gemmbench.model.instrument import NotMeasuredError, Verified, When
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import SHOWN, Check, Elements
 
-_TIMES, _MORE_S, _TRIES = 3.0, 20e-6, 5
+_TIMES, _MORE_S, _TRIES = 3.0, 20e-6, 20
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Paces:
 def skipping(paces: Paces) -> str:
     """Whether a kernel does less where C holds the answer already: a sentence, or "".
 
-    A busy machine delays this problem or that, and a GPU that waited runs slower: so the fastest of five is
+    A busy machine delays this problem or that, and a GPU that waited runs slower: so the fastest of twenty is
     held against the slowest where C holds the result, which run in turn with them, and against the batches.
     """
     usual, fastest = paces.batch_s, inf

@@ -482,7 +482,7 @@ def in_turn(
     """
     begin = now()
     first.watch.begin()
-    one_s = first.batch(clock, 1).wall_s + second.batch(clock, 1).wall_s
+    one_s = sum(_looked_at(each, clock, policy, budget_s / 2).wall_s for each in (first, second))
     size = batch_size(one_s, policy)
     shared = first.instrument is second.instrument
     order = Stream(cycle((second, first, first, second)), clock, size, size * one_s if shared else math.inf)

@@ -105,6 +105,7 @@ def test_up_to_two_percent_above_a_ceiling_is_allowed_and_said() -> None:
 def test_saved_peaks_are_judged_by_todays_rule() -> None:
     """Attack 4: ptxas had made 32 counted fp8 instructions into 8 of half, and additions."""
     run = run_file.load(str(GALLERY / "h200-peak.jsonl"))
+    assert {row.status for row in run.rows if (row.variant, row.dtype) == ("mma", "fp8")} == {"unsupported"}
     rows = [row for row in run.rows if row.kind == "peak" and row.status == "ok"]
     assert len(rows) > 70
     best = [(row, rate.best) for row in rows if (rate := rates.rate(row, "kernel"))]
@@ -115,9 +116,7 @@ def test_saved_peaks_are_judged_by_todays_rule() -> None:
         check = judge(evidence_of(row, fastest, known))
         if check.verdict != "ok":
             doubted.setdefault((row.variant, row.dtype), []).append("; ".join(check.reasons))
-    assert set(doubted) == {("mma", "fp8"), ("mixed", "half")}
-    assert len(doubted["mma", "fp8"]) == 2
-    assert "unrolling makes steps 1.38 times as fast, where 1.03 is the most" in doubted["mma", "fp8"][0]
+    assert set(doubted) == {("mixed", "half")}
     assert len(doubted["mixed", "half"]) == 3  # widths 1, 2 and 4
 
 

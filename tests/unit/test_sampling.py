@@ -92,10 +92,18 @@ def test_pairs_are_taken_in_alternating_order() -> None:
     instrument = fake(naive=0.002, tiled=0.001)
     first, second = handle(instrument), handle(instrument, "tiled")
     result = in_turn(first, second, "device", POLICY, 10, instrument.clock)
-    assert order_of(instrument)[:10] == [0, 1, 1, 0, 0, 1, 1, 0, 0, 1]  # sized first
+    assert order_of(instrument)[:14] == [0, 0, 0, 1, 1, 1, 1, 0, 0, 1, 1, 0, 0, 1]  # each looked at first
     assert ratios(result) == pytest.approx([2.0] * len(ratios(result)))
     assert len(result.first.batches) == len(result.second.batches) == 10
     assert result.first.size == result.second.size == 4  # 10 ms of a pair of 3 ms
+
+
+def test_pairs_on_a_device_that_wakes_up_are_no_shorter_than_a_batch() -> None:
+    """A GPU's first problem took 40 times its time, and batches of one launch were timed by the wall clock."""
+    woken = itertools.chain([0.04], itertools.repeat(0.001))
+    instrument = fake(naive=woken, tiled=0.001)
+    result = in_turn(handle(instrument), handle(instrument, "tiled"), "device", POLICY, 10, instrument.clock)
+    assert result.first.size == result.second.size == 5
 
 
 def test_what_is_to_happen_between_the_two_does_only_there() -> None:
@@ -107,7 +115,7 @@ def test_what_is_to_happen_between_the_two_does_only_there() -> None:
         seen.append(len(order_of(instrument)))
 
     result = in_turn(first, second, "device", POLICY, 10, instrument.clock, look)
-    assert seen == list(range(3, 3 + 2 * len(result.first.batches), 2))  # after the sizing, inside every pair
+    assert seen == list(range(7, 7 + 2 * len(result.first.batches), 2))  # after the sizing, inside every pair
 
 
 def test_idle_is_when_no_thread_takes_processor_time_any_more() -> None:
