@@ -292,7 +292,7 @@ def alone(
         sampled = _bursts(source, handle.watch, policy, begin + budget_s, now, sleep)
     else:
         # A problem that fills a batch alone was timed already, and a slow row has no second one to spare.
-        timed = [probe] if probe and size == 1 else []
+        timed = [probe] if probe and size == probe.count == 1 else []
         sampled = _settled(source, handle.watch, policy, begin, budget_s, settle, now, timed)
     sampled = _watched(sampled, handle, clock, policy)
     warm_s = round(max(0.0, sampled.batches[0].begin - begin), 3)
