@@ -15,7 +15,7 @@ import numpy as np
 
 from gemmbench.ladder import BY_NAME, variant_of
 from gemmbench.measure.energy import measure_energy
-from gemmbench.measure.sampling import Metered, Sampled, Window, alone, in_turn, least_s, until_idle
+from gemmbench.measure.sampling import Metered, Sampled, Window, alone, in_turn, least_s
 from gemmbench.model.case import Case, Policy, Staged
 from gemmbench.model.device import HOST, Conditions, DeviceFacts, joined
 from gemmbench.model.instrument import Batch, Handle, Instrument, LostError, NotMeasuredError, too_slow
@@ -236,9 +236,7 @@ def _in_turn(instrument: Instrument, case: Case, device: DeviceFacts | None, pol
             for window in _windows(now, short, _HOST_SHARE_IN_TURN):
                 yield Staged(f"timing {window.clock}")
                 if window.clock in former.prepared.clocks:
-                    share_cores = device is not None and device.type == "cpu" and on is None
-                    between = until_idle if share_cores else lambda: None
-                    pairs = in_turn(now, former, window.clock, short, window.budget_s, between=between)
+                    pairs = in_turn(now, former, window.clock, short, window.budget_s)
                     sides[0].append(pairs.first)
                     sides[1].append(pairs.second)
                 else:  # the host's BLAS beside a kernel: they have the host's clock in common

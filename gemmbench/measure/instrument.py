@@ -11,6 +11,7 @@ import ctypes
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from importlib import import_module
@@ -95,6 +96,8 @@ class Server:
         self._made: Machine | None = None
         self._benches: dict[int, Bench] = {}
         self._free_since = 0.0  # when the last batch ended
+        self._cores: dict[int, str] = {}  # what uses the host's cores, by handle: blas, cpu
+        self._last = ""  # of them, in a batch
 
     def answer(self, request: wire.Request) -> wire.Answer | Running:
         """Do what is asked; a batch may still be running."""
@@ -123,6 +126,10 @@ class Server:
             return bench.verify(request.when)
         if isinstance(request, wire.AskLaunches):
             return self._stamped(cast(LaunchBench, bench).launches(request.count, request.manner))
+        if self._leave_cores(self._cores.get(request.handle, "")):
+            first = bench.start(request.clock, request.count, request.work)
+            if not isinstance(first, Batch):
+                first.finish()
         started = bench.start(request.clock, request.count, request.work)
         return self._stamped(started) if isinstance(started, Batch) else started
 
@@ -131,8 +138,21 @@ class Server:
         like = None if request.like is None else self._benches[request.like]
         executor = machine.executor(case, request.device)
         bench = executor.prepare(case, request.policy, like, request.problem)
+        if request.device is None or request.device.type == "cpu":
+            self._cores[request.handle] = "cpu" if request.device else "blas"
         self._benches[request.handle] = bench
         return bench.prepared
+
+    def _leave_cores(self, user: str) -> bool:
+        """Wait for free cores where a CPU's kernel follows the host's BLAS, or the BLAS a kernel.
+
+        The threads of the next are asleep then: whether they are to be woken, by a batch that is not timed.
+        """
+        changes = bool(user and self._last and user != self._last)
+        if changes:
+            until_idle()
+        self._last = user or self._last
+        return changes
 
     def _stamped(self, batch: Batch) -> Batch:
         """A batch that was in the queue before the last had ended began when that ended."""
@@ -148,6 +168,24 @@ class Server:
             return wire.Refusal("failed", f"the host ran out of memory {error}".strip(), restart=True)
         except Exception as error:
             return wire.Refusal("failed", f"{type(error).__name__}: {error}".removesuffix(": "), restart=True)
+
+
+_IDLE_LOOK_S, _IDLE_LIMIT_S, _IDLE_SHARE = 0.005, 0.2, 0.1
+
+
+def until_idle(
+    clock: Callable[[], float] = time.process_time, sleep: Callable[[float], None] = time.sleep
+) -> None:
+    """Wait until no thread of this process waits for work in a loop.
+
+    OpenBLAS's threads do for 30 to 130 ms after a call (its THREAD_TIMEOUT, in cycles), on cores that a CPU's
+    driver needs for a batch: its kernels run at half their rate beside them.
+    """
+    for _ in range(round(_IDLE_LIMIT_S / _IDLE_LOOK_S)):
+        before = clock()
+        sleep(_IDLE_LOOK_S)
+        if clock() - before < _IDLE_SHARE * _IDLE_LOOK_S:
+            return
 
 
 def serve(pipe: Pipe, make: Callable[[], Machine]) -> None:

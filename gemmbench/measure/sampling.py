@@ -463,7 +463,6 @@ def in_turn(
     policy: Policy,
     budget_s: float,
     now: Clock = time.monotonic,
-    between: Callable[[], object] = lambda: None,
 ) -> Pairs:
     """Sample two handles, batch by batch in turn, until the ratio of their finest common scope is stable.
 
@@ -478,7 +477,6 @@ def in_turn(
         policy: for a batch, and for how many pairs at least.
         budget_s: seconds for both together.
         now: seconds; replaced in tests.
-        between: is called where one of them follows the other.
     """
     begin = now()
     first.watch.begin()
@@ -494,31 +492,13 @@ def in_turn(
     batches: tuple[list[Batch], list[Batch]] = ([], [])
     while not rule.stop:
         second_leads = len(batches[0]) % 2 == 0
-        leading = order.next()
-        between()
-        pair = leading, order.next()
+        pair = order.next(), order.next()
         for values, batch in zip(batches, pair[::-1] if second_leads else pair, strict=True):
             values.append(batch)
         rule.add(_ratio(batches[0][-1], batches[1][-1]), now())
     order.rest()
     sides = [Sampled(tuple(values), size, rule.stop) for values in batches]
     return Pairs(_watched(sides[0], first, clock, policy), sides[1])
-
-
-_IDLE_LOOK_S, _IDLE_LIMIT_S, _IDLE_SHARE = 0.005, 0.2, 0.1
-
-
-def until_idle(clock: Clock = time.process_time, sleep: Callable[[float], None] = time.sleep) -> None:
-    """Wait until no thread of this process waits for work in a loop.
-
-    OpenBLAS's threads do for 30 to 130 ms after a call (its THREAD_TIMEOUT, in cycles), on cores that a CPU's
-    driver needs for a batch: its kernels run at half their rate beside them.
-    """
-    for _ in range(round(_IDLE_LIMIT_S / _IDLE_LOOK_S)):
-        before = clock()
-        sleep(_IDLE_LOOK_S)
-        if clock() - before < _IDLE_SHARE * _IDLE_LOOK_S:
-            return
 
 
 def _watched(sampled: Sampled, handle: Handle, clock: str, policy: Policy) -> Sampled:

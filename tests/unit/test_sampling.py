@@ -5,14 +5,18 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from gemmbench.measure.sampling import AloneError, Pairs, Sampled, alone, in_turn, together, until_idle
+from gemmbench.measure import instrument as child
+from gemmbench.measure.instrument import until_idle
+from gemmbench.measure.sampling import AloneError, Pairs, Sampled, alone, in_turn, together
 from gemmbench.model.case import Case, Policy
-from gemmbench.model.instrument import Handle, LostError, Prepared
+from gemmbench.model.instrument import AskBatch, Batch, Handle, LostError, Prepare, Prepared
 from gemmbench.model.problem import Gemm
+from tests import fake_runs
 from tests.fake_instrument import FakeClock, FakeInstrument, pass_time
 
 POLICY = Policy(budget_s=10, settle_s=0.0, batch_s=0.01, max_batch_s=0.2, min_batches=10, precision=0.01)
@@ -106,16 +110,34 @@ def test_pairs_on_a_device_that_wakes_up_are_no_shorter_than_a_batch() -> None:
     assert result.first.size == result.second.size == 5
 
 
-def test_what_is_to_happen_between_the_two_does_only_there() -> None:
-    instrument = fake(naive=0.002, tiled=0.001)
-    seen: list[int] = []
-    first, second = handle(instrument), handle(instrument, "tiled")
+def test_a_cpus_kernel_and_the_hosts_blas_wait_for_each_others_threads(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """OpenBLAS's threads spun on after a call: the kernel in turn with it had half its rate."""
+    order: list[object] = []
+    monkeypatch.setattr(child, "until_idle", lambda: order.append("waits"))
 
-    def look() -> None:
-        seen.append(len(order_of(instrument)))
+    class Anything:
+        """A machine, its executors and their benches."""
 
-    result = in_turn(first, second, "device", POLICY, 10, instrument.clock, look)
-    assert seen == list(range(7, 7 + 2 * len(result.first.batches), 2))  # after the sizing, inside every pair
+        prepared = Prepared(("host",))
+
+        def executor(self, *_: object) -> Anything:
+            return self
+
+        prepare = executor
+
+        def start(self, _clock: str, count: int, _work: int) -> Batch:
+            order.append(count)
+            return Batch({"host": 1.0}, 0.0, 1.0, count)
+
+    server = child.Server(Anything)  # type: ignore[arg-type]  # all that it asks for
+    for number, device in enumerate((None, fake_runs.CPU, replace(fake_runs.CPU, type="gpu"))):
+        server.answer(Prepare(number, Case("gemm", 0, "naive", "float", {}), device, POLICY))
+    for number in (0, 0, 1, 1, 2, 1, 0):
+        server.answer(AskBatch(number, "host", number + 1))
+    # A batch that is not timed follows the wait; a GPU between them changes nothing.
+    assert order == [1, 1, "waits", 2, 2, 2, 3, 2, "waits", 1, 1]
 
 
 def test_idle_is_when_no_thread_takes_processor_time_any_more() -> None:
