@@ -277,6 +277,6 @@ def test_numpy_beside_a_gpu_is_ranked_in_the_host_scope_only() -> None:
 
 
 def test_numpy_on_a_cpu_is_ranked_beside_kernels_with_all_their_passes() -> None:
-    table = said("kernels", "--run", str(PLOTS / "cpu-intel-square.jsonl"), columns=200)
+    table = said("kernels", "--run", str(PLOTS / "cpu-pocl-square.jsonl"), columns=200)
     assert "device scope" in table
     assert re.search(r"^  numpy +\*", table, re.MULTILINE)

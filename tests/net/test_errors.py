@@ -54,7 +54,7 @@ CSV = {
 def files(use: Use, monkeypatch: pytest.MonkeyPatch) -> None:
     """Everything that the commands name."""
     use(facts_machine)
-    monkeypatch.setenv("GEMMBENCH_FAKE_FACTS", " ".join(f"plots/{name}-square.jsonl" for name in DEVICES))
+    monkeypatch.setenv("GEMMBENCH_FAKE_FACTS", " ".join(f"plots/{name}-sweep-k.jsonl" for name in DEVICES))
     parts = runs.repetitions("tests/data/aa/cpu-intel.jsonl")
     for number in (0, 1, 2, 3):
         runs.write(f"base{number}.jsonl", *parts[number])

@@ -9,7 +9,7 @@ import pytest
 from tests.net import facts_machine
 from tests.net.conftest import OpenBook, Use
 
-FACTS = {name: f"plots/{name}-square.jsonl" for name in ("cpu-intel", "cpu-pocl", "h200")}
+FACTS = {name: f"plots/{name}-sweep-k.jsonl" for name in ("cpu-intel", "cpu-pocl", "h200")}
 SHAPES = "name,m,n,k\nflat,1,4096,64\n,100,10,1\n"
 # On all three devices, and what each of them has by default.
 PLANS = (
