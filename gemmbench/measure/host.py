@@ -94,12 +94,14 @@ def _busy_cores() -> float:
 
     A threaded BLAS waits for its slowest thread, so that one busy core can cost it a hundredfold.
     """
-    before = usage(time.monotonic(), os.getpid(), None, usable_cores())
-    try:
-        time.sleep(_LOOK_S)
-    except OSError:  # under a library that shifts the clock
-        return 0.0
-    after = usage(time.monotonic(), os.getpid(), None, usable_cores())
+    looks = []
+    for pause_s in (0.0, _LOOK_S):
+        try:
+            time.sleep(pause_s)
+        except OSError:  # under a library that shifts the clock
+            return 0.0
+        looks.append(usage(time.monotonic(), os.getpid(), None, usable_cores()))
+    before, after = looks
     others, stolen, _ = after.since(before) if before and after else (None, None, None)
     return round((others or 0.0) + (stolen or 0.0), 2)
 

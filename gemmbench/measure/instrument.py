@@ -11,6 +11,7 @@ import ctypes
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -97,7 +98,7 @@ class Server:
         self._benches: dict[int, Bench] = {}
         self._free_since = 0.0  # when the last batch ended
         self._cores: dict[int, str] = {}  # what uses the host's cores, by handle: blas, cpu
-        self._last = ""  # of them, in a batch
+        self._last = ""  # of them, in a batch; reference: the BLAS, which makes it for a verification
 
     def answer(self, request: wire.Request) -> wire.Answer | Running:
         """Do what is asked; a batch may still be running."""
@@ -123,11 +124,13 @@ class Server:
             return wire.Released()
         bench = self._benches[request.handle]
         if isinstance(request, wire.Verify):
-            return bench.verify(request.when)
+            verified = bench.verify(request.when)
+            self._last = "reference"
+            return verified
         if isinstance(request, wire.AskLaunches):
             return self._stamped(cast(LaunchBench, bench).launches(request.count, request.manner))
         if self._leave_cores(self._cores.get(request.handle, "")):
-            first = bench.start(request.clock, request.count, request.work)
+            first = bench.start(request.clock, 1, request.work)
             if not isinstance(first, Batch):
                 first.finish()
         started = bench.start(request.clock, request.count, request.work)
@@ -146,13 +149,15 @@ class Server:
     def _leave_cores(self, user: str) -> bool:
         """Wait for free cores where a CPU's kernel follows the host's BLAS, or the BLAS a kernel.
 
-        The threads of the next are asleep then: whether they are to be woken, by a batch that is not timed.
+        Returns:
+            Whether they run in turn: the threads of the next sleep by now, and a problem that is not timed
+            wakes them.
         """
-        changes = bool(user and self._last and user != self._last)
-        if changes:
-            until_idle()
-        self._last = user or self._last
-        return changes
+        last, self._last = self._last, user or self._last
+        if not user or last in ("", user) or (user, last) == ("blas", "reference"):
+            return False
+        until_idle()
+        return last != "reference"
 
     def _stamped(self, batch: Batch) -> Batch:
         """A batch that was in the queue before the last had ended began when that ended."""
@@ -170,16 +175,17 @@ class Server:
             return wire.Refusal("failed", f"{type(error).__name__}: {error}".removesuffix(": "), restart=True)
 
 
-_IDLE_LOOK_S, _IDLE_LIMIT_S, _IDLE_SHARE = 0.005, 0.2, 0.1
+_IDLE_LOOK_S, _IDLE_LIMIT_S, _IDLE_SHARE = 0.001, 0.2, 0.1
 
 
 def until_idle(
-    clock: Callable[[], float] = time.process_time, sleep: Callable[[float], None] = time.sleep
+    clock: Callable[[], float] = time.process_time, sleep: Callable[[float], object] = threading.Event().wait
 ) -> None:
     """Wait until no thread of this process waits for work in a loop.
 
     OpenBLAS's threads do for 30 to 130 ms after a call (its THREAD_TIMEOUT, in cycles), on cores that a CPU's
-    driver needs for a batch: its kernels run at half their rate beside them.
+    driver needs for a batch: its kernels run at half their rate beside them. `time.sleep` fails under a library
+    that shifts the clock.
     """
     for _ in range(round(_IDLE_LIMIT_S / _IDLE_LOOK_S)):
         before = clock()
