@@ -176,16 +176,16 @@ class Server:
 
 
 _IDLE_LOOK_S, _IDLE_LIMIT_S, _IDLE_SHARE = 0.001, 0.2, 0.1
+_PAUSE = threading.Event()  # waited for: time.sleep fails under a library that shifts the clock
 
 
 def until_idle(
-    clock: Callable[[], float] = time.process_time, sleep: Callable[[float], object] = threading.Event().wait
+    clock: Callable[[], float] = time.process_time, sleep: Callable[[float], object] = _PAUSE.wait
 ) -> None:
     """Wait until no thread of this process waits for work in a loop.
 
     OpenBLAS's threads do for 30 to 130 ms after a call (its THREAD_TIMEOUT, in cycles), on cores that a CPU's
-    driver needs for a batch: its kernels run at half their rate beside them. `time.sleep` fails under a library
-    that shifts the clock.
+    driver needs for a batch: its kernels run at half their rate beside them.
     """
     for _ in range(round(_IDLE_LIMIT_S / _IDLE_LOOK_S)):
         before = clock()
