@@ -51,7 +51,7 @@ def here(command: str) -> str:
     assert devices, "no OpenCL device was found"
     if "--against" in command:
         command = command.replace("'5 %'", "'900 %'")
-    command = command.replace("--sizes 256,512", "--sizes 16 --budget 0.02")
+    command = command.replace("--sizes 256,512", "--sizes 16 --budget 0.1")
     return re.sub(r"--device (pocl|nvidia)\b", f"--device {devices[0].index}", command)
 
 
