@@ -509,9 +509,6 @@ def only(chosen: Sequence[_Item], option: str) -> _Item:
     return chosen[0]
 
 
-# ruff: noqa: RUF009  `option` is `dataclasses.field` with a `Spec`
-
-
 @dataclass(frozen=True, kw_only=True)
 class Report(Options):
     """The options of ``report``."""

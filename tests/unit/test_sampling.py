@@ -6,6 +6,7 @@ import itertools
 import math
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -151,9 +152,13 @@ def test_a_cpus_kernel_and_the_hosts_blas_wait_for_each_others_threads(
 
 def test_idle_is_when_no_thread_takes_processor_time_any_more() -> None:
     """A library's thread spins for 12 ms; one that never stops costs the limit."""
+
+    def spun(slept: list[float], spins_s: float) -> float:
+        return min(sum(slept), spins_s)
+
     for spins_s, expected_s in ((0.012, 0.013), (math.inf, 0.2)):
         slept: list[float] = []
-        until_idle(lambda spins_s=spins_s, slept=slept: min(sum(slept), spins_s), slept.append)  # type: ignore[misc]
+        until_idle(partial(spun, slept, spins_s), slept.append)
         assert sum(slept) == pytest.approx(expected_s)
 
 
