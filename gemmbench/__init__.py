@@ -17,25 +17,10 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # rooms have some of these names: a type checker must take the functions
-    from gemmbench.api import Run as Run
-    from gemmbench.api import bundle as bundle
-    from gemmbench.api import check as check
-    from gemmbench.api import compare as compare
-    from gemmbench.api import devices as devices
-    from gemmbench.api import doctor as doctor
-    from gemmbench.api import gemm as gemm
-    from gemmbench.api import history as history
-    from gemmbench.api import load as load
-    from gemmbench.api import new_kernel as new_kernel
-    from gemmbench.api import peak as peak
-    from gemmbench.api import precision as precision
-    from gemmbench.api import protocols as protocols
-    from gemmbench.api import report as report
-    from gemmbench.api import schema as schema
-    from gemmbench.api import square as square
-    from gemmbench.api import sweep_k as sweep_k
-    from gemmbench.api import tune as tune
-    from gemmbench.api import workloads as workloads
+    from gemmbench.api import (  # isort: skip
+        Run, best_shape, bundle, check, compare, devices, doctor, gemm, history, load, new_kernel, peak,
+        precision, protocols, report, schema, square, sweep_k, tune, workloads,
+    )  # fmt: skip
 
 __version__ = "0.1.0"
 

@@ -22,9 +22,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, TextIO, TypeVar, cast
 from rich.console import Console
 
 from gemmbench import NothingMeasured, UsageError, exports
-from gemmbench.doctor.checks import Report, examine, sentence, shortfalls
+from gemmbench.doctor import Report, examine, sentence, shortfalls
 from gemmbench.doctor.machine import Finding, Machine
-from gemmbench.exports import records
 from gemmbench.exports import records as exported
 from gemmbench.ladder import families, order_of
 from gemmbench.ladder.own import NAME
@@ -35,9 +34,7 @@ from gemmbench.model.case import KERNEL
 from gemmbench.model.device import BUSY_CORES, DeviceFacts, HostFacts
 from gemmbench.model.kernel_files import SCAFFOLD, raw
 from gemmbench.model.units import clean, reason_of
-from gemmbench.options import comparing, measuring
-from gemmbench.options.comparing import Bundle, Doctor, Tune
-from gemmbench.options.declare import (
+from gemmbench.options import (
     Options,
     build,
     check_folder,
@@ -46,23 +43,27 @@ from gemmbench.options.declare import (
     check_report_path,
     choose,
     command_line,
+    comparing,
+    measuring,
     specs,
 )
+from gemmbench.options.comparing import Bundle, Doctor, Tune
 from gemmbench.options.measuring import Measuring
 from gemmbench.regress import check as checking
 from gemmbench.regress import compare as comparisons
-from gemmbench.regress import compare_table as compare_pages
 from gemmbench.regress import history as histories
-from gemmbench.regress import history as history_pages
 from gemmbench.regress.baseline import Basis
 from gemmbench.regress.check import CheckOutcome
 from gemmbench.regress.compare import Line
 from gemmbench.regress.gate import Floor, floor
 from gemmbench.report.progress import Progress, row_label
+from gemmbench.report.table import stack
+from gemmbench.stats.panels import alone
+from gemmbench.stats.rates import within_ceilings
 from gemmbench.suite import run as suite
 from gemmbench.suite.plan import select
 from gemmbench.suite.run import Measurement, Outcome
-from gemmbench.suite.together import alone, joints_of
+from gemmbench.suite.together import joints_of
 from gemmbench.tune.result import Result, result
 from gemmbench.views import show as show_table
 
@@ -70,7 +71,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from gemmbench.bundle import Bundle as Written
-    from gemmbench.pages.content import Wanted
+    from gemmbench.pages import Wanted
     from gemmbench.tune.session import Tuning, TuningOutcome
 
 make_machine = machine.default  # replaced in tests
@@ -87,7 +88,6 @@ class _Trimmed:
         self._file = file
 
     def write(self, text: str) -> int:
-        """See `TextIO`."""
         return self._file.write(re.sub(r" +(?=\n)", "", text))
 
     def __getattr__(self, name: str) -> Any:
@@ -206,9 +206,8 @@ class Run(run_file.Run):
             NothingMeasured: no case gave one on the device.
         """
         on_device = [row for row in self.rows if row.device >= 0]
-        asked = [
-            row for row in on_device if row.kind == "gemm"
-        ] or on_device  # a peak beside them is no answer
+        gemms = [row for row in on_device if row.kind == "gemm"]  # a peak beside them is no answer
+        asked = gemms or on_device
         if asked and all(row.status != "ok" for row in asked):
             first = asked[0]
             what = clean(f"{first.variant} {first.dtype}: {first.status}: {first.reason}")
@@ -231,7 +230,7 @@ class Comparison(comparisons.Comparison):
 
     def show(self, verbose: bool = False) -> None:
         """Print the table of ``gemmbench compare``."""
-        stdout().print(compare_pages.table(self, verbose))
+        stdout().print(stack(comparisons.sheets(self, verbose)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -240,7 +239,7 @@ class History(histories.History):
 
     def show(self, verbose: bool = False) -> None:
         """Print the table of ``gemmbench history``."""
-        stdout().print(history_pages.table(self, verbose))
+        stdout().print(stack(histories.sheets(self, verbose)))
 
 
 _T = TypeVar("_T")
@@ -298,11 +297,7 @@ best_shape = _command(measuring.BestShape)
 
 
 def export(runs: Sequence[run_file.Run], path: Path, form: str) -> None:
-    """Write runs in a format that is no table; sqlite takes several.
-
-    Raises:
-        UsageError: several runs, and not for SQLite; or the file is that of a run, or cannot be written.
-    """
+    """Write runs in a format that is no table; sqlite alone takes several, else it is a `UsageError`."""
     if form != exports.SQLITE and len(runs) > 1:
         raise UsageError(f"{form} takes one run; several go into one file with {exports.SQLITE} only")
     if form != exports.SQLITE:
@@ -317,8 +312,7 @@ def export(runs: Sequence[run_file.Run], path: Path, form: str) -> None:
 def write_text(path: Path, text: str, inputs: Sequence[Path] = ()) -> None:
     """Write text into a file at once, so that no reader sees half of it; none of the inputs is replaced.
 
-    Raises:
-        UsageError: it is one of the inputs, or cannot be written; then it is as it was.
+    `UsageError` if it is one of the inputs, or cannot be written; then it is as it was.
     """
     check_overwriting([("--out", path)], [("", other) for other in inputs])
     try:
@@ -328,11 +322,7 @@ def write_text(path: Path, text: str, inputs: Sequence[Path] = ()) -> None:
 
 
 def _replace(path: Path, text: str) -> None:
-    """Write a file beside the old one and put it in its place; what is no file is written to.
-
-    Raises:
-        OSError: it cannot be written; the old file is as it was.
-    """
+    """Write a file beside the old one and put it in its place; what is no file is written to."""
     if path.exists() and not path.is_file():
         path.write_text(text, encoding="utf-8")
         return
@@ -353,9 +343,9 @@ def schema(name: str) -> dict[str, Any]:
     Raises:
         UsageError: there is no such schema.
     """
-    if name not in records.NAMES:
-        raise UsageError(f"unknown schema {name!r}; there are {', '.join(records.NAMES)}")
-    return records.schema(name)
+    if name not in exported.NAMES:
+        raise UsageError(f"unknown schema {name!r}; there are {', '.join(exported.NAMES)}")
+    return exported.schema(name)
 
 
 def devices() -> list[DeviceFacts]:
@@ -368,11 +358,7 @@ def devices() -> list[DeviceFacts]:
 
 
 def devices_and_host() -> tuple[tuple[DeviceFacts, ...], HostFacts]:
-    """Every OpenCL device, and the machine around them.
-
-    Raises:
-        UsageError: there is no device.
-    """
+    """Every OpenCL device, and the machine around them; `UsageError` if there is no device."""
     with Worker(make_machine) as worker:
         return suite.every_device(worker)
 
@@ -394,13 +380,9 @@ def doctor(**values: Any) -> list[Finding]:
 
 
 def examined(selector: str) -> tuple[Report, Machine]:
-    """What came of every check, and the machine that was looked at.
+    """What came of every check, and the machine; `UsageError` if no device is as ``--device`` says.
 
-    Args:
-        selector: as ``--device`` takes it. A machine without devices is looked at, too.
-
-    Raises:
-        UsageError: there is no such device.
+    A machine without devices is looked at, too.
     """
     trouble = ""
     listed: tuple[DeviceFacts, ...] = ()
@@ -430,19 +412,15 @@ def load(path: str | Path) -> Run:
     Raises:
         UsageError: it cannot be read; the sentence names file, line and field.
     """
-    return _as(Run, run_file.load(path))
+    return _as(Run, within_ceilings(run_file.load(path)))
 
 
 @contextmanager
 def prepared(chosen: Measuring, command: Sequence[str] = ()) -> Iterator[Measurement]:
     """What a command would measure, ready to run; no kernel is built yet.
 
-    Args:
-        chosen: the command's options.
-        command: the words of the command line, for the saved file; without them those that say the same.
-
-    Raises:
-        UsageError: there is no such device, or the options do not fit it.
+    `command` is for the saved file: the words of the command line, else those that say the same. `UsageError`
+    if there is no such device, or the options do not fit it.
     """
     ladder = chosen if isinstance(chosen, measuring.Ladder) else None
     request = suite.Request(
@@ -467,14 +445,7 @@ def prepared(chosen: Measuring, command: Sequence[str] = ()) -> Iterator[Measure
 
 
 def follow(measurement: Measurement, chosen: Measuring) -> tuple[Outcome, Run]:
-    """Measure, with progress and warnings on stderr.
-
-    Returns:
-        How it ended, and the run that came of it.
-
-    Raises:
-        RunFileError: see `Measurement.run`.
-    """
+    """Measure, with progress and warnings on stderr: how it ended, and the run that came of it."""
     warn_if_busy(measurement.header.host, chosen.quiet)
     with Progress(stderr(), quiet=chosen.quiet, verbose=chosen.verbose) as progress:
         outcome = measurement.run(progress.handle)
@@ -485,13 +456,7 @@ def follow(measurement: Measurement, chosen: Measuring) -> tuple[Outcome, Run]:
 
 
 def _measured(chosen: Measuring) -> Run:
-    """Measure as the options say.
-
-    Raises:
-        KeyboardInterrupt: Ctrl-C; the rows so far are saved.
-        NothingMeasured: no case gave a result on the device.
-        UsageError: a file cannot be used, or there is no such device.
-    """
+    """Measure, draw and report as the options say; `KeyboardInterrupt` after Ctrl-C, with the rows saved."""
     with prepared(chosen) as measurement:
         outcome, run = follow(measurement, chosen)
     if outcome.interrupted:
@@ -518,29 +483,13 @@ def chart_of(run: run_file.Run, chosen: Measuring) -> str | None:
 
 
 def draw(runs: Sequence[run_file.Run], kind: str | None, path: Path) -> None:
-    """Draw a chart of runs.
-
-    Raises:
-        UsageError: it cannot be drawn or written.
-    """
+    """Draw a chart of runs; `UsageError` if it cannot be drawn or written."""
     from gemmbench import chart_views  # matplotlib takes a second to import
 
     if kind not in (None, *chart_views.KINDS):
         raise UsageError(f"unknown kind of chart {kind!r}; there are {', '.join(chart_views.KINDS)}")
     chosen = kind or chart_views.default_kind(runs[0])
-    drawn(lambda: chart_views.draw(runs, chosen, path, families(runs)), path)
-
-
-def drawn(paint: Callable[[], None], path: Path) -> None:
-    """Call what draws a chart into a file.
-
-    Raises:
-        UsageError: it cannot be drawn or written.
-    """
-    try:
-        paint()
-    except OSError as error:
-        raise UsageError(f"cannot write {path}: {reason_of(error)}") from None
+    chart_views.draw(runs, chosen, path, families(runs))
 
 
 def warn_if_busy(host: HostFacts, quiet: bool) -> None:
@@ -576,34 +525,26 @@ def compare(baseline: Source | Iterable[Source], new: Source | Iterable[Source],
 def compared(
     baselines: Sequence[run_file.Run], news: Sequence[run_file.Run], chosen: comparing.Compare
 ) -> Comparison:
-    """The verdicts of new runs.
-
-    Raises:
-        UsageError: a run of ``--noise`` cannot be read, or one has no rows.
-    """
+    """The verdicts of new runs; `UsageError` if a run of ``--noise`` cannot be read, or one has no rows."""
     old_paths, new_paths = _paths(baselines), _paths(news)
     resolved = {path.resolve() for path in old_paths}
     if same := next((path for path in new_paths if path.resolve() in resolved), None):
         raise UsageError(f"{same} is both base and new: a run is no slower than itself")
     chosen.check_paths((*old_paths, *new_paths), chosen.plot)
-    noises = [run_file.load(path) for path in chosen.noise]
+    noises = [load(path) for path in chosen.noise]
     for run in (*baselines, *news):
         _check_rows(run)
     return _as(Comparison, comparisons.compare(baselines, news, chosen.rules, noises))
 
 
 def draw_comparison(comparison: comparisons.Comparison, path: Path) -> bool:
-    """Draw a comparison's ratios, if it has any.
-
-    Raises:
-        UsageError: the file cannot be written.
-    """
+    """Draw a comparison's ratios, if it has any; `UsageError` if the file cannot be written."""
     if not any(line.judgement for line in comparison.lines):
         return False
     from gemmbench.charts import pane
     from gemmbench.regress.chart import ratios
 
-    drawn(lambda: pane.draw_panes(lambda: ratios(comparison), path, "compared rows"), path)
+    pane.draw_panes(lambda: ratios(comparison), path, "compared rows")
     return True
 
 
@@ -625,11 +566,7 @@ def history(*runs: Source, **values: Any) -> History:
 
 
 def followed(runs: Sequence[run_file.Run], chosen: comparing.History) -> History:
-    """The tracks of every row.
-
-    Raises:
-        UsageError: a run has no rows, or no row has a time.
-    """
+    """The tracks of every row; `UsageError` if a run has no rows, or no row has a time."""
     outputs = [("--plot", chosen.plot)] if chosen.plot else []
     check_overwriting(outputs, [("", path) for path in _paths(runs)])
     for run in runs:
@@ -641,15 +578,11 @@ def followed(runs: Sequence[run_file.Run], chosen: comparing.History) -> History
 
 
 def draw_history(tracks: histories.History, path: Path) -> None:
-    """Draw the tracks.
-
-    Raises:
-        UsageError: the file cannot be written.
-    """
+    """Draw the tracks; `UsageError` if the file cannot be written."""
     from gemmbench.charts import pane
     from gemmbench.regress.chart import tracks as panes
 
-    drawn(lambda: pane.draw_panes(lambda: panes(tracks), path, "rows", across=2), path)
+    pane.draw_panes(lambda: panes(tracks), path, "rows", across=2)
 
 
 def runs_of(sources: Source | Iterable[Source]) -> list[run_file.Run]:
@@ -696,7 +629,7 @@ def check(*baselines: Source, **values: Any) -> Comparison | Floor:
     comparison = comparison_of(job, outcome)
     if not comparison.compared:
         raise NothingMeasured(
-            f"nothing was compared: {compare_pages.why_nothing(comparison)}", _as(Run, job.run)
+            f"nothing was compared: {comparisons.why_nothing(comparison)}", _as(Run, job.run)
         )
     if chosen.plot:
         draw_comparison(comparison, chosen.plot)
@@ -706,11 +639,7 @@ def check(*baselines: Source, **values: Any) -> Comparison | Floor:
 
 
 def check_repeated(job: checking.Job) -> None:
-    """Whether an A/A measurement has a result.
-
-    Raises:
-        NothingMeasured: it has none.
-    """
+    """Whether an A/A measurement has a result; `NothingMeasured` if it has none."""
     if all(row.status != "ok" for row in job.rows):
         what = f"nothing was measured: {row_label(job.rows[0])}: {clean(comparisons.outcome(job.rows[0]))}"
         raise NothingMeasured(what, _as(Run, job.run))
@@ -720,15 +649,11 @@ def check_repeated(job: checking.Job) -> None:
 def checked(
     baselines: Sequence[run_file.Run], chosen: comparing.Check, command: Sequence[str] = ()
 ) -> Iterator[checking.Job]:
-    """What ``gemmbench check`` would measure, ready to run.
-
-    Raises:
-        UsageError: the runs, the options and this machine do not fit together.
-    """
+    """What ``gemmbench check`` would measure; `UsageError` if runs, options and machine do not fit."""
     chosen.check_paths(_paths(baselines), chosen.plot, chosen.save, chosen.report)
     for run in baselines:
         _check_rows(run)
-    noises = tuple(run_file.load(path) for path in chosen.noise)
+    noises = tuple(load(path) for path in chosen.noise)
     request = checking.Request(
         Basis(tuple(map(alone, baselines)), chosen.rules, noises),
         tuple(command) or (*command_line(chosen), *(run.path for run in baselines)),
@@ -784,13 +709,9 @@ def report(*runs: Source, **values: Any) -> Path:
 
 
 def reported(sources: Sequence[Source], chosen: comparing.Report) -> Path:
-    """Write the page of runs, files and folders.
-
-    Raises:
-        UsageError: a file cannot be read or written, there is nothing to report, or no such kind of chart.
-    """
+    """Write the page of runs, files and folders; `UsageError` if one cannot be used, or has no rows."""
     from gemmbench import chart_views
-    from gemmbench.pages.content import Wanted
+    from gemmbench.pages import Wanted
 
     kinds: tuple[str, ...] | None = None
     if chosen.charts != "all":
@@ -799,7 +720,8 @@ def reported(sources: Sequence[Source], chosen: comparing.Report) -> Path:
     runs = runs_of([each for source in sources for each in _saved_in(source)])
     if not runs:
         raise UsageError("report takes saved runs: gemmbench report run.jsonl")
-    names = (_stem(source) for source in sources)
+    paths = (Path(each.path if isinstance(each, run_file.Run) else each) for each in sources)
+    names = (path.resolve().stem for path in paths)
     if len(runs) > _MANY and kinds != ():
         say(f"Drawing the charts of {len(runs)} runs; --charts none leaves them out.")
     path = chosen.out or Path(f"{next(filter(None, names), 'report')}.html")
@@ -808,11 +730,7 @@ def reported(sources: Sequence[Source], chosen: comparing.Report) -> Path:
 
 
 def _saved_in(source: Source) -> list[Source]:
-    """A run or its file as it is; of a folder the saved runs in it, by name.
-
-    Raises:
-        UsageError: a folder has none.
-    """
+    """A run or its file as it is; of a folder the saved runs in it, by name; `UsageError` without any."""
     if isinstance(source, run_file.Run) or not Path(source).is_dir():
         return [source]
     files: list[Source] = [*sorted(Path(source).glob("*.jsonl"))]
@@ -821,33 +739,20 @@ def _saved_in(source: Source) -> list[Source]:
     return files
 
 
-def _stem(source: Source) -> str:
-    return Path(source.path if isinstance(source, run_file.Run) else source).resolve().stem
-
-
 def write_report(runs: Sequence[run_file.Run], path: Path, wanted: Wanted | None = None) -> None:
-    """Write a page of runs.
-
-    Raises:
-        UsageError: there is nothing to report, or the file cannot be written, or is one of the runs.
-    """
-    from gemmbench.pages.content import html  # matplotlib takes a second to import
+    """Write a page of runs; `UsageError` if there is nothing to report, or it cannot be written."""
+    from gemmbench.pages import html  # matplotlib takes a second to import
 
     check_report_path(path, "--out")
     check_overwriting([("--out", path)], [("", each) for each in _paths(runs)])
     if not any(run.rows for run in runs):
         raise UsageError(f"{', '.join(run.path for run in runs) or 'the run'} has no rows to report")
-    text = html(runs, wanted)
-    write_text(path, text)
+    write_text(path, html(runs, wanted))
 
 
 def report_comparison(comparison: comparisons.Comparison, path: Path) -> None:
-    """Write a page of a comparison, its runs and the verdicts.
-
-    Raises:
-        UsageError: see `write_report`.
-    """
-    from gemmbench.pages.content import Wanted
+    """Write a page of a comparison, its runs and the verdicts; errors as of `write_report`."""
+    from gemmbench.pages import Wanted
 
     runs = [*comparison.bases, *comparison.news]
     write_report(runs, path, Wanted(comparison=comparison, rules=comparison.rules))
@@ -878,8 +783,7 @@ def tune(**values: Any) -> Result:
     kept = prepared_tuning.keep(outcome.run)
     for note in () if chosen.quiet else kept:
         say(note)
-    best = result(outcome.run)
-    check_tuned(outcome.run)
+    best = check_tuned(outcome.run)
     if chosen.plot:
         draw([outcome.run], "tune", chosen.plot)
     if chosen.report:
@@ -889,11 +793,7 @@ def tune(**values: Any) -> Result:
 
 @contextmanager
 def tuning(chosen: Tune) -> Iterator[Tuning]:
-    """What ``gemmbench tune`` would search, ready to run.
-
-    Raises:
-        UsageError: there is no such device, or nothing suits it.
-    """
+    """What ``gemmbench tune`` would search; `UsageError` if nothing suits the device, or there is none."""
     from gemmbench.tune import session
 
     assert chosen.variant is not None
@@ -914,11 +814,7 @@ def tuning(chosen: Tune) -> Iterator[Tuning]:
 
 
 def follow_tuning(prepared_tuning: Tuning, chosen: Tune) -> TuningOutcome:
-    """Search, with progress and warnings on stderr.
-
-    Raises:
-        RunFileError: the cache file cannot be used.
-    """
+    """Search, with progress and warnings on stderr; `RunFileError` if the cache file cannot be used."""
     from gemmbench.tune.result import TuneProgress
 
     warn_if_busy(prepared_tuning.host, chosen.quiet)
@@ -926,20 +822,14 @@ def follow_tuning(prepared_tuning: Tuning, chosen: Tune) -> TuningOutcome:
         return prepared_tuning.run(progress.handle)
 
 
-def check_tuned(run: run_file.Run) -> None:
-    """Whether a tuner's run has a configuration with a time.
-
-    Raises:
-        NothingMeasured: it has none.
-    """
+def check_tuned(run: run_file.Run) -> Result:
+    """What a tuner's run gave; `NothingMeasured` if no configuration has a time."""
     best = result(run)
     if not best.ranked:
         trouble = best.default.trouble if best.default else None
         reason = f": {trouble.status}: {clean(trouble.reason)}" if trouble else ""
         raise NothingMeasured(f"no configuration could be measured{reason}", _as(Run, run))
-
-
-# --- a kernel of the user's own ---------------------------------------------------------------------------
+    return best
 
 
 def new_kernel(path: str | Path) -> Path:
@@ -963,9 +853,6 @@ def new_kernel(path: str | Path) -> Path:
     except OSError as error:
         raise UsageError(f"cannot write {path}: {reason_of(error)}") from None
     return path
-
-
-# --- a board ------------------------------------------------------------------------------------------------
 
 
 @_takes(Bundle)

@@ -62,13 +62,8 @@ class Bundle:
 def write(path: Path, machine: str, python: str, force: bool = False) -> Bundle:
     """Write a bundle; it stands under its name only once it is complete.
 
-    Args:
-        path: the folder; replaced with ``force`` if it is a bundle.
-        machine: its processor, as uname -m says.
-        python: the board's, such as ``3.11``.
-
-    Raises:
-        UsageError: it cannot be written, or the wheels cannot be had.
+    With ``force`` a bundle is replaced. The machine is as uname -m says, Python's version such as ``3.11``.
+    `UsageError` if it cannot be written, or the wheels cannot be had.
     """
     path = Path.cwd() / path
     _check(path, force)
@@ -117,9 +112,7 @@ def _install(site: Path, machine: str, python: str) -> tuple[str, ...]:
     """Put what gemmbench imports into a folder; the names of what PyPI has no wheel of.
 
     pip is asked without dependencies, which it would choose for this interpreter and not for the board's.
-
-    Raises:
-        UsageError: pip cannot, or two packages want different versions of a third.
+    `UsageError` if pip cannot, or two packages want different versions of a third.
     """
     try:
         asked = importlib.metadata.requires("gemmbench") or []
@@ -145,17 +138,14 @@ def _install(site: Path, machine: str, python: str) -> tuple[str, ...]:
             left_out += [  # pip names but the first
                 name for name, text in missing.items() if _pip(site, (text,), machine, python)
             ]
-        needed = _meant(
-            (
-                text
-                for name in missing
-                if name not in left_out
-                for distribution in importlib.metadata.distributions(path=[str(site)], name=name)
-                for text in distribution.requires or ()
-            ),
-            machine,
-            python,
+        brought = (
+            text
+            for name in missing
+            if name not in left_out
+            for distribution in importlib.metadata.distributions(path=[str(site)], name=name)
+            for text in distribution.requires or ()
         )
+        needed = _meant(brought, machine, python)
     return tuple(sorted(left_out))
 
 

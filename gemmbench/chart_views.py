@@ -14,6 +14,7 @@ from gemmbench.gemm import charts, ladder_chart, sweep_chart
 from gemmbench.model.run_file import Run, is_tuning
 from gemmbench.model.units import clean
 from gemmbench.probes import charts as probe_charts
+from gemmbench.stats.panels import alone
 from gemmbench.suite.charts import (
     best_shape_panes,
     conditions_panes,
@@ -21,7 +22,6 @@ from gemmbench.suite.charts import (
     sustained_panes,
     together_panes,
 )
-from gemmbench.suite.together import alone
 from gemmbench.tune import chart
 
 
@@ -193,17 +193,10 @@ def _unsuited(runs: Sequence[Run], kind: str, families: Families = _NONE) -> str
 
 
 def draw(runs: Sequence[Run], kind: str, path: Path, families: Families = _NONE) -> None:
-    """Draw saved runs into one file.
+    """Draw saved runs into one file; `ChartError` without rows for the kind, or if it cannot be written.
 
-    Args:
-        runs: sweeps of several lie over each other, their file names at the lines; other kinds have panes of
-            their own for each run.
-        kind: one of `KINDS`.
-        path: its suffix decides the format.
-        families: the family of each variant, in the order of the ladder.
-
-    Raises:
-        ChartError: unknown kind or suffix, no rows to draw, a file that cannot be written.
+    Sweeps of several runs lie over each other, their file names at the lines; other kinds have panes of their
+    own for each run. `families` has the family of each variant, in the order of the ladder.
     """
     write(lambda: figure(runs, kind, families), path)
 
@@ -214,10 +207,9 @@ def figures(runs: Sequence[Run], kind: str, families: Families = _NONE) -> list[
 
 
 def figure(runs: Sequence[Run], kind: str, families: Families = _NONE) -> Figure:
-    """The chart as a matplotlib figure; sets matplotlib's style, so call it inside ``rc_context``.
+    """The chart as a matplotlib figure; `ChartError` if there is no such kind, or no rows to draw.
 
-    Raises:
-        ChartError: unknown kind, or no rows to draw.
+    It sets matplotlib's style, so call it inside ``rc_context``.
     """
     if kind not in KINDS:
         raise ChartError(f"unknown chart {clean(kind)!r}; there are {', '.join(KINDS)}")

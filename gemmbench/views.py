@@ -12,11 +12,10 @@ from gemmbench.gemm.sweep_table import gemm
 from gemmbench.model.run_file import Run
 from gemmbench.probes import peak_table
 from gemmbench.report import conditions
-from gemmbench.report.table import Sheet, sheet_markdown, stack
+from gemmbench.report.table import Sheet, markdown, stack
 from gemmbench.stats import rates
-from gemmbench.stats.panels import sweep_axis
+from gemmbench.stats.panels import alone, sweep_axis
 from gemmbench.suite import best_shape, together
-from gemmbench.suite.together import alone
 from gemmbench.tune import result as tuning
 
 View = Callable[[Run, str, Sequence[str]], list[Sheet]]  # from a run, a scope and the ladder's order
@@ -49,7 +48,7 @@ def show(run: Run, order: Sequence[str] = (), verbose: bool = False, own: bool =
     """The tables that suit a run's rows; one problem gets its pages.
 
     Args:
-        run: the run.
+        run: rows of any kind.
         order: variants in the order of the ladder.
         verbose: a line for each GEMM row, with every scope, and how every race went.
         own: only what the command was for: no tables of peaks that were measured beside GEMMs.
@@ -86,14 +85,9 @@ def _peaks(run: Run, verbose: bool) -> list[Sheet]:
 
 def _below(run: Run, order: Sequence[str], verbose: bool) -> list[Sheet]:
     """The tables of several devices at once and, if verbose, under which conditions rows were measured."""
-    at_once = together.sheets(run, _scope(run), order, verbose)
-    maths = sweep_table.math_sheets(alone(run), _scope(run))
-    return [
-        *maths,
-        *at_once,
-        *conditions.sustained_sheets(run),
-        *(conditions.sheets(alone(run)) if verbose else []),
-    ]
+    tables = sweep_table.math_sheets(alone(run), _scope(run))
+    tables += together.sheets(run, _scope(run), order, verbose) + conditions.sustained_sheets(run)
+    return tables + (conditions.sheets(alone(run)) if verbose else [])
 
 
 def _scope(run: Run) -> str:
@@ -103,4 +97,4 @@ def _scope(run: Run) -> str:
 
 def to_markdown(run: Run, order: Sequence[str] = ()) -> str:
     """GitHub tables: the same as in the terminal, the best in bold."""
-    return "\n".join(map(sheet_markdown, sheets(run, order))) or "No rows.\n"
+    return markdown(sheets(run, order)) or "No rows.\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,15 +18,15 @@ from gemmbench.model.instrument import (
     Handle,
     Instrument,
     Manner,
+    NotMeasuredError,
     Prepared,
     Verified,
     Watch,
     When,
     WrongResult,
-    numbers,
 )
 from gemmbench.model.problem import Gemm
-from gemmbench.model.row import Check, Scope
+from gemmbench.model.row import CHAIN, GRAPH, Check, Scope
 
 Fault = Callable[[], None]
 
@@ -49,7 +50,7 @@ class _Asked:
     begin: float
 
 
-@dataclass
+@dataclass(eq=False)
 class FakeInstrument:
     """Prepares everything; a batch takes what its case's script says, in the clock's time.
 
@@ -69,11 +70,12 @@ class FakeInstrument:
     wrong: dict[int, tuple[WrongResult, ...]] = field(default_factory=dict)  # results, by batch as `faults`
     log: list[tuple[object, ...]] = field(default_factory=list)
     most_in_flight: int = 0
+    replays: bool = True  # whether launches can be replayed as a CUDA graph
     other: Instrument | None = None  # that has the former version of its cases; None: itself
     watch: Watch = field(default_factory=Watch)
 
     def __post_init__(self) -> None:
-        self._numbers = numbers()
+        self._numbers = itertools.count()
         self._scripts: dict[int, Iterator[float]] = {}
         self._cases: dict[int, tuple[Case, Gemm | None]] = {}
         self._asked: deque[_Asked] = deque()
@@ -139,12 +141,20 @@ class FakeInstrument:
         scopes = {"host": problem_s * asked.work}
         if asked.clock == "device":
             scopes = {"kernel": problem_s * asked.work, "device": problem_s * asked.work}
+        if asked.clock == CHAIN:
+            scopes = {CHAIN: problem_s}
+        if asked.clock == GRAPH:
+            if not self.replays:
+                raise NotMeasuredError("unsupported", "CUDA does not take the kernel")
+            scopes = {GRAPH: problem_s}
         return Batch(scopes, begin, self._free, asked.count, wrong=self.wrong.get(number, ()))
 
     def launches(self, handle: int, count: int, manner: Manner) -> Batch:
         """The next value of the script for each problem, or for all of a chain."""
         self.log.append(("launches", handle, count, manner))
-        begin, script = self.clock.now, self._scripts[handle]
+        script = self._scripts[handle]
+        self.clock.now += sum(next(script) for _ in range(manner.warms))
+        begin = self.clock.now
         values = [next(script) for _ in range(count if manner.apart else 1)]
         self.clock.now += sum(values) * count / len(values)
         scope = "host" if manner.wall else "device"

@@ -10,7 +10,7 @@ from gemmbench.ladder import BY_NAME
 from gemmbench.model.case import Case, Policy, Skip
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.problem import Gemm
-from gemmbench.model.row import Row
+from gemmbench.model.row import Partner, Row
 from gemmbench.model.run_file import Run
 from gemmbench.tune import space as rules
 from gemmbench.tune.result import FINALIST, TRIAL, round_phase
@@ -63,7 +63,14 @@ class Machine:
         plain = case.row("ok")
         assert plain.problem is not None
         row = fake.gemm_row(case.variant, plain.problem, self._gflops(case), parameters=case.parameters)
-        return replace(row, phase=plain.phase, source=plain.source, dtype=case.dtype)
+        row = replace(row, phase=plain.phase, source=plain.source, dtype=case.dtype)
+        if not case.versus:
+            return row
+        if found := self.trouble(case.versus):
+            return replace(row, notes=(f"not in turn with {case.versus.title}: {': '.join(found)}",))
+        other = fake.gemm_row(case.variant, plain.problem, self._gflops(case.versus))
+        partner = Partner(case.versus.source, other.samples, case.variant, case.versus.parameters)
+        return replace(row, former=partner)
 
 
 def row(parameters: Mapping[str, int], gflops: float, size: int = SIZE, phase: str = TRIAL) -> Row:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
 from collections.abc import Generator
 from importlib import import_module
@@ -28,7 +29,6 @@ from gemmbench.model.instrument import (
     Verified,
     Verify,
     When,
-    numbers,
 )
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Row
@@ -49,7 +49,7 @@ class InProcess:
 
     def __init__(self, executor: Any) -> None:
         self._server = Server(lambda: _Machine(executor))  # type: ignore[arg-type, return-value]
-        self._numbers = numbers()
+        self._numbers = itertools.count()
         self._asked: deque[Any] = deque()
 
     def _call(self, request: Request) -> Any:

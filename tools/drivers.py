@@ -1,7 +1,7 @@
 """``make drivers``: the exact tests of every kernel, type and probe on every OpenCL driver there is.
 
     python -m tools.drivers [--install] [NAME...]   run them; NAME is part of a driver's name
-    python -m tools.drivers --new [NAME...]         the cases that were not run before: of a new kernel
+    python -m tools.drivers --new [NAME...]         the cases that were not run before, or of an earlier text
     python -m tools.drivers --write | --check       docs/drivers.md from docs/drivers.json; is it stale
 
 Each driver runs in processes of its own that see no other one: a crash or a hang costs one case. A driver's
@@ -12,9 +12,12 @@ results replace its earlier ones in docs/drivers.json; those of drivers that are
 from __future__ import annotations
 
 import argparse
+import contextlib
+import hashlib
 import json
 import os
 import platform
+import re
 import selectors
 import subprocess
 import sys
@@ -23,7 +26,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -250,18 +253,41 @@ def drivers_here() -> list[Driver]:
     return list(seen.values())
 
 
+_COMMENTS = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
+
+
+@cache
+def text_of(name: str) -> str:
+    """A hash of what the exact tests compile of a kernel: no layouts, no batches, no comments, no blanks."""
+    from gemmbench.ladder import BY_NAME
+    from gemmbench.model.kernel_files import HALF_STORED, source
+
+    text = "".join(source(file, (HALF_STORED,)) for file in BY_NAME[name].files)
+    return hashlib.sha256("".join(_COMMENTS.sub("", text).split()).encode()).hexdigest()[:8]
+
+
+def is_earlier(result: Mapping[str, Any], key: str) -> bool:
+    """Whether a case of a driver was run with another text of its kernel than that of now."""
+    from gemmbench.ladder import BY_NAME
+
+    _, kind, name, *_ = key.split()
+    return kind == "gemm" and name in BY_NAME and result["texts"].get(name) != text_of(name)
+
+
 def earlier(driver: Driver, machine: str) -> dict[str, tuple[str, str]]:
-    """The cases of a driver that were run before."""
+    """The cases of a driver that were run before, with the texts that kernels have now."""
     known = json.loads(RESULT.read_text())
     for result in known.values():
         same = (result["name"], result["origin"]) == (driver.name, driver.origin)
         if same and result["devices"] and result["devices"][0]["machine"] == machine:
-            return dict(result["rows"])
+            return {key: row for key, row in result["rows"].items() if not is_earlier(result, key)}
     return {}
 
 
 def run(driver: Driver, rows: dict[str, tuple[str, str]] | None = None) -> dict[str, Any]:
     """All cases of a driver but those of earlier rows, in a fresh process after one that crashed or hung."""
+    from gemmbench.ladder import LADDER
+
     rows = rows or {}
     devices: list[dict[str, Any]] = []
     trouble = ""
@@ -286,6 +312,7 @@ def run(driver: Driver, rows: dict[str, tuple[str, str]] | None = None) -> dict[
         "trouble": "" if devices else trouble or "it shows no device",
         "date": datetime.now(timezone.utc).date().isoformat(),
         "rows": {key: list(row) for key, row in rows.items()},
+        "texts": {name: text_of(name) for name in sorted({key.split()[2] for key in rows} & {*LADDER})},
     }
 
 
@@ -304,8 +331,9 @@ def attend(
     assert process.stdin is not None
     assert process.stdout is not None
     assert process.stderr is not None
-    process.stdin.write(("\n".join(rows) + "\n").encode())
-    process.stdin.close()
+    with contextlib.suppress(BrokenPipeError):  # gone already: stderr tells why
+        process.stdin.write(("\n".join(rows) + "\n").encode())
+        process.stdin.close()
     devices: list[dict[str, Any]] = []
     current, pending, errors = "", b"", b""
     deadline = time.monotonic() + LIMIT_S

@@ -25,25 +25,30 @@ class Fault:
 
 FAULTS = (
     Fault(
-        "llvmpipe ends every loop after 65,535 iterations",
+        "llvmpipe ends loops after 65,535 turns of all loops of a work-item together",
         r"rusticl|Clover",
-        r"^probe .*: wrong$",
-        """Mesa's software device gives up on a loop that goes on for longer, and says nothing. This
-kernel, run by a single work-item with n = 65,536, stores 65,535:
+        r"^(probe .*|gemm cpu-packed .*): wrong$",
+        """Mesa's software device gives up on loops that go on for longer, and says nothing. It counts
+the turns of all loops that a work-item runs, one after the other or one within the other. This kernel, run by
+a single work-item with n = 40,000, stores 40,000 and 25,534:
 
    ```c
    __kernel void trips(int n, __global const uint *in, __global uint *out)  // in: sixteen ones
    {
-       uint sum = 0;
+       uint first = 0, second = 0;
        for (int i = 0; i < n; i++)
-           sum += in[i & 15];
-       out[0] = sum;
+           first += in[i & 15];
+       for (int i = 0; i < n; i++)
+           second += in[i & 15];
+       out[0] = first;
+       out[1] = second;
    }
    ```
 
    Probes that walk through hundreds of megabytes with few work-items are cut short, and called `wrong`, since
-   their results are checked. A GEMM is right up to k = 65,535; a longer one would be called `wrong`, too.
-   There is no workaround that costs nothing on other drivers: every probe would need a second loop.
+   their results are checked. So was `cpu-packed` at 127 and 128, whose work-items have whole rows of tiles,
+   before it met fault 6; any other kernel would be once k is long enough.
+   There is no workaround that costs nothing on other drivers: every kernel would need more launches.
 """,
     ),
     Fault(
@@ -77,6 +82,44 @@ kernel that has one of them is launched:
 are `failed` with the compiler's words, and nothing else depends on them.
 """,
     ),
+    Fault(
+        "Clover does not link a program without kernels",
+        r"Clover",
+        r"^gemm thin .*: fails$",
+        """`int f(int i) { return i; }` does not build: `No OpEntryPoint instruction was found`. `thin` has a
+second file, which is empty where its kernel is not needed. Its first file would crash by fault 2.
+""",
+    ),
+    Fault(
+        "Oclgrind counts the local memory of other kernels",
+        r"Oclgrind",
+        r"^gemm thin .*: fails$",
+        """A kernel is charged with the local memory of all kernels of the program whose names begin with its
+own. Of these, `one` has 40,000 bytes by CL_KERNEL_LOCAL_MEM_SIZE, and a launch is refused with
+`OUT_OF_RESOURCES`, since the device has 32,768:
+
+   ```c
+   __kernel void one(__global float *a) { __local float l[5000]; l[0] = a[0]; a[0] = l[0]; }
+   __kernel void one_more(__global float *a) { __local float l[5000]; l[0] = a[0]; a[0] = l[0]; }
+   ```
+
+   So `thin` is refused where it and `thin_ragged` take more than that together. `make races` tries less.
+""",
+    ),
+    Fault(
+        "rusticl's compiler ends where code prefetches",
+        r"rusticl",
+        r"^gemm cpu-packed .*: crashes$",
+        """Clang takes `__builtin_prefetch`; what follows does not know `llvm.prefetch`, and the process ends
+with status 8:
+
+   ```c
+   __kernel void fetch(__global float *a) { __builtin_prefetch(a, 1, 3); a[0] = 1; }
+   ```
+
+   `cpu-packed` takes it where `__has_builtin` says that it is there. Its row is `crashed`.
+""",
+    ),
 )
 
 TEXT = """\
@@ -95,6 +138,8 @@ gemmbench plans for the device; work-groups are made smaller where the driver ta
 
 {drivers}
 `ok`: right. `-`: unsupported, for the reason below. A number: a fault, explained below. Blank: not tried.
+`earlier`: of an earlier text of the kernel, which has changed since then; `make drivers ARGS=--new` tries
+again what this machine can.
 
 ## Kernels
 
@@ -171,6 +216,8 @@ def fault_of(key: str, case: str, status: str) -> int:
 
 def cell(key: str, result: Mapping[str, Any], names: Iterable[str]) -> str:
     """What a driver makes of a kernel, or of a probe at all its widths."""
+    from tools.drivers import is_earlier
+
     rows = cases(result)
     marks = []
     for name in names:
@@ -180,6 +227,8 @@ def cell(key: str, result: Mapping[str, Any], names: Iterable[str]) -> str:
             marks.append(f"{status} ({number})" if number else f"**{status}**")
         else:
             marks.append({"ok": "ok", "": ""}.get(status, "-"))
+        if marks[-1] not in ("", "-") and is_earlier(result, f"0 {name}"):
+            marks[-1] += ", earlier"
     return ", ".join(dict.fromkeys(marks))
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from gemmbench.gemm.lowering import nets
+from gemmbench.gemm.workloads import nets
 from gemmbench.ladder import BASELINE, LADDER
 from gemmbench.model import units
 from gemmbench.model.row import Row

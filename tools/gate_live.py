@@ -11,12 +11,14 @@ import contextlib
 import math
 import os
 import sys
+import tempfile
 import time
 from collections import Counter
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import msgspec
@@ -44,6 +46,7 @@ ROOT = Path(__file__).resolve().parents[1]
 POLICY = Policy(state="settled", time_limit_s=240.0)  # as `check --against` samples by default
 _NOTHING = "kernels-0"
 _TRIAL = 0.5  # of a loop, to see how much of a kernel's time it is
+_LOOKS = 1, 3  # at each kernel, of its first trial and of the second
 PLANTED = {0.1: 0.05, 0.05: 0.025, 0.02: 0.01}  # by slowdown, the threshold that it is to be found at
 
 
@@ -54,6 +57,7 @@ class Live:
     device: str  # as --device
     kernels: tuple[str, ...]
     sizes: tuple[int, ...]
+    policy: Policy = POLICY
 
 
 class Judged(msgspec.Struct, frozen=True):
@@ -126,7 +130,6 @@ class Bench:
     header: Header
     plan: tuple[Case, ...]
     checkout: Path  # another path to this one's files, but for its kernels
-    took: dict[int, dict[str, float]] = field(default_factory=dict)  # by size: see `_tried`
 
     @property
     def where(self) -> str:
@@ -134,32 +137,43 @@ class Bench:
         return self.header.devices[0].family
 
     def planted(self, slow: float, size: int) -> Path:
-        """Kernels that take so much longer at one size, by a trial of each: a loop is not all of its time."""
+        """Kernels that take so much longer at one size, by two trials: a loop is not all of its time."""
         kernels = self.checkout.parent / f"kernels-{slow}-{size}"
         if not kernels.exists():
-            trial = self.checkout.parent / f"trial-{size}"
-            if not trial.exists():
-                planted_machine.plant(trial, dict.fromkeys(planted_machine.PLANTS, _TRIAL))
-            if size not in self.took:
-                self.took[size] = self._tried(trial, size)
-            shares = {name: slow * _TRIAL / took for name, took in self.took[size].items()}
+            shares = dict.fromkeys(planted_machine.PLANTS, _TRIAL)
+            for looks in _LOOKS:
+                took = self._tried(shares, size, looks)
+                shares = {name: share * slow / took[name] for name, share in shares.items() if name in took}
             planted_machine.plant(kernels, shares)
         return kernels
 
-    def _tried(self, kernels: Path, size: int) -> dict[str, float]:
-        """By variant, how much longer it takes with `_TRIAL` more of its loop; a tenth of that at least."""
-        took = {}
+    def _tried(self, shares: Mapping[str, float], size: int, looks: int) -> dict[str, float]:
+        """By variant, how much longer it takes with such shares more of its loop; half of them at least.
+
+        Each look is a process's own, as in a job.
+        """
+        kernels = Path(tempfile.mkdtemp(dir=self.checkout.parent)) / "kernels"
+        planted_machine.plant(kernels, shares)
+        steps = [step for step in self.plan if step.variant in shares and name_of(step)[1] == size]
+        values: dict[str, list[float]] = {
+            step.variant: [math.log1p(shares[step.variant] / 2)] for step in steps
+        }
         with _worker(self, kernels) as worker:
-            for step in self.plan:
-                if step.variant in planted_machine.PLANTS and name_of(step)[1] == size:
-                    figure = in_turn(result_of(worker.run(step, self.header.devices[0], POLICY)))
-                    took[step.variant] = max(math.expm1(figure.value) if figure else _TRIAL, _TRIAL / 10)
-        return took
+            for _ in range(looks):
+                worker.stop()
+                for step in steps:
+                    figure = in_turn(result_of(worker.run(step, self.header.devices[0], self.live.policy)))
+                    if figure:
+                        values[step.variant].append(figure.value)
+        return {
+            name: math.expm1(max(values[name][0], median(values[name][1:] or values[name])))
+            for name in values
+        }
 
     def job(self, plan: Sequence[Case], recorder: Recorder, rules: Rules, before: Run) -> checking.Job:
         """A job of ``check --against``."""
         basis = Basis((before,), rules)
-        return checking.Job(basis, tuple(plan), self.header, POLICY, recorder)  # type: ignore[arg-type]
+        return checking.Job(basis, tuple(plan), self.header, self.live.policy, recorder)  # type: ignore[arg-type]
 
     def first(self, recorder: Recorder) -> Run:
         """Every row once: of this checkout at any time, and so a base."""
@@ -199,20 +213,21 @@ def bench(live: Live, folder: Path) -> Iterator[Bench]:
     chosen = [BY_NAME[name] for name in live.kernels]
     plan = gemm_plan(devices, chosen, [Gemm(size, size, size) for size in live.sizes])
     cases = tuple(replace(step, former=str(checkout)) for step in plan if isinstance(step, Case))
-    header = Header(SCHEMA_VERSION, __version__, ("gate_proof.py",), "", devices, host, POLICY)
+    header = Header(SCHEMA_VERSION, __version__, ("gate_proof.py",), "", devices, host, live.policy)
     yield Bench(live, header, cases, checkout)
 
 
-def unchanged(bench: Bench, name: str, thresholds: Sequence[float]) -> tuple[Recorder, Run, list[Judged]]:
-    """A job in which nothing has changed, judged at several thresholds; and what it measured."""
+def unchanged(
+    bench: Bench, name: str, thresholds: Sequence[float]
+) -> Generator[Judged, None, tuple[Recorder, Run]]:
+    """A job in which nothing has changed, judged at several thresholds; returns what it measured."""
     with Worker(partial(machine.caching, str(bench.checkout.parent / "cache"))) as worker:
         recorder = Recorder(worker)
         before = bench.first(recorder)
-        lines: list[Judged] = []
         for threshold in thresholds:
             made = bench.judged(recorder, before, threshold)
-            lines += _lines(bench, name, made, recorder, threshold, {})
-    return recorder, before, lines
+            yield from _lines(bench, name, made, recorder, threshold, {})
+    return recorder, before
 
 
 def planted(bench: Bench, name: str, slow: float, size: int, recorded: Recorder, before: Run) -> list[Judged]:
@@ -284,8 +299,7 @@ def jobs(
     turn, count = number, 0
     while time.monotonic() < end:
         name = f"{os.uname().nodename}-{number}-{count}"
-        recorded, before, lines = unchanged(bench, name, thresholds)
-        yield from lines
+        recorded, before = yield from unchanged(bench, name, thresholds)
         for _ in range(most if trials else 0):
             if time.monotonic() > end:
                 break

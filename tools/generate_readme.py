@@ -10,9 +10,9 @@ import io
 import sys
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from statistics import geometric_mean
+from statistics import geometric_mean, median
 
 from rich.console import Console
 
@@ -21,21 +21,25 @@ from gemmbench.ladder import AUTO, BY_NAME, VARIANTS
 from gemmbench.ladder.variant import Variant
 from gemmbench.model import units
 from gemmbench.model.device import HOST
-from gemmbench.model.row import CHAIN, Row
+from gemmbench.model.row import CHAIN, GRAPH, Row
 from gemmbench.model.run_file import Run, load
+from gemmbench.report.notes import same_kernel
 from gemmbench.stats import panels, rates
+from gemmbench.stats.conditions import disturbed
 from gemmbench.suite.auto import CHOOSABLE
 from tools import device_verification, experiments
-from tools.bench import auto_regret, repeat
+from tools.bench import auto_regret, beside_torch, repeat
 
 ROOT = Path(__file__).resolve().parents[1]
 LADDER, TENSOR, REGRET = "ladder", "table of tensor cores", "table of what auto loses"  # the parts
 ASYNC, MMA, WGMMA = "table of nv-async", "table of nv-mma", "table of nv-wgmma"
 STATES = "table of both states"
 FAULTS, REPEATED = "table of planted faults", "table of repeated rows"
-SMALL, TURNED = "table of small", "table of B stored transposed"
-PACKED = "table of cpu-packed"
+SMALL, THIN, TURNED = "table of small", "table of thin", "table of B stored transposed"
+PACKED, VERSUS = "table of cpu-packed", "table of nv-wgmma in turn"
+PACKED_OVER = "table of cpu-packed by shape"
 EXPERIMENTS, SAMPLE, BEST = "table of experiments", "sample of square", "sample of best-shape"
+BESIDE = "table of protocols beside their tools"
 
 #   column  what it was measured on      where it is saved; later runs add what the first lacks
 RUNS = (
@@ -47,9 +51,19 @@ TENSOR_RUN, TENSOR_PEAK = "plots/h200-tensor.jsonl", "plots/h200-peak.jsonl"
 REGRET_RUN = "plots/h200-square.jsonl"
 LIMIT_RUN = "plots/h200-limit.jsonl"
 BEST_RUN = "tests/data/h200-best-shape.jsonl"
-STATE_RUNS = ("plots/h200-settled.jsonl", "plots/h200-burst.jsonl")
-SMALL_RUN, TURNED_RUN = "plots/h200-small.jsonl", "plots/h200-turned.jsonl"
-PACKED_RUNS = ("plots/cpu-intel-packed.jsonl", "plots/cpu-pocl-packed.jsonl")
+STATE_RUNS = ("plots/h200-tensor.jsonl", "plots/h200-burst.jsonl")
+SMALL_RUN, TURNED_RUN = "tests/data/h200-small.jsonl", "plots/h200-turned.jsonl"
+THIN_RUN = "tests/data/h200-thin.jsonl"
+PACKED_RUNS = tuple(  # at 4096 a pair takes seconds
+    f"tests/data/cpu-{driver}-packed{part}.jsonl"
+    for driver in ("intel", "pocl")
+    for part in ("", "-4096", "-4096-double")
+)
+PACKED_SHAPES = ("tests/data/cpu-intel-workloads.jsonl", "tests/data/cpu-pocl-workloads.jsonl")
+VERSUS_RUNS = tuple(
+    f"tests/data/h200-versus-{name}.jsonl"
+    for name in ("half-1024", "half-4096", "bfloat16-4096", "fp8-4096", "bfloat16-8192", "fp8-8192")
+)
 FILES = (
     *(file for *_, files in RUNS for file in files),
     TENSOR_RUN,
@@ -57,9 +71,13 @@ FILES = (
     LIMIT_RUN,
     *STATE_RUNS,
     BEST_RUN,
-    *(file for file in (SMALL_RUN, TURNED_RUN, *PACKED_RUNS) if (ROOT / file).exists()),
+    *(
+        file
+        for file in (SMALL_RUN, THIN_RUN, TURNED_RUN, *PACKED_RUNS, *PACKED_SHAPES, *VERSUS_RUNS)
+        if (ROOT / file).exists()
+    ),
 )
-COUNTS = (device_verification.RESULT, repeat.RESULT)  # no runs
+COUNTS = (device_verification.RESULT, repeat.RESULT, beside_torch.RESULT)  # no runs
 PAGES = {  # where a part stands
     SAMPLE: "README.md",
     LADDER: "docs/ladder.md",
@@ -68,14 +86,18 @@ PAGES = {  # where a part stands
     ASYNC: "docs/nv-async.md",
     MMA: "docs/nv-mma.md",
     WGMMA: "docs/nv-wgmma.md",
+    VERSUS: "docs/nv-wgmma.md",
     TURNED: "docs/nv-wgmma.md",
     SMALL: "docs/small.md",
+    THIN: "docs/small.md",
     PACKED: "docs/cpu-packed.md",
+    PACKED_OVER: "docs/cpu-packed.md",
     STATES: "docs/conditions.md",
     EXPERIMENTS: "docs/experiments.md",
     FAULTS: "docs/verification.md",
     REPEATED: "docs/conditions.md",
     BEST: "docs/best-shape.md",
+    BESIDE: "docs/protocols.md",
 }
 #   data type    column
 TENSOR_TYPES = {
@@ -182,7 +204,16 @@ def ladder(runs: Sequence[tuple[str, str, Sequence[Run]]], variants: Sequence[Va
         for variant in variants
         if variant.name in shown and shown[variant.name].earlier
     ]
-    return "\n".join([*lines, *_below(earlier_forms(", ".join(earlier)))])
+    apart = [
+        f"{note.label.capitalize()} on {device}: {note.text}."
+        for (_, device, saved), (_, _, size, *_) in zip(runs, found, strict=True)
+        for run in saved
+        for note in same_kernel(
+            [row for row in run.rows if row.dtype == DTYPE and row.problem and row.problem.n == size],
+            lambda row: str(rates.gemm_of(row).n),
+        )
+    ]
+    return "\n".join([*lines, *_below(" ".join(apart)), *_below(earlier_forms(", ".join(earlier)))])
 
 
 def _cell(shown: Mapping[str, Figure], name: str) -> str:
@@ -302,22 +333,89 @@ def beside(run: Run, path: str, names: Sequence[str], libraries: Sequence[str] =
 
 
 def packed(runs: Sequence[Run]) -> str:
-    """cpu-packed beside numpy, batch by batch in turn, both from host memory to host memory."""
-    lines = ["| driver | | n | GFLOPS | times numpy |", "|---|---|--:|--:|--:|"]
+    """cpu-packed beside numpy, batch by batch in turn, both by the wall clock."""
+    lines = [
+        "| driver | | n | GFLOPS | times numpy | host scope: GFLOPS | times numpy |",
+        "|---|---|--:|--:|--:|--:|--:|",
+    ]
     for run in runs:
         for row in run.rows:
-            against, reached = rates.versus(row, "host"), rates.rate(row, "host")
-            if row.problem is None or against is None or reached is None:
-                continue
-            times = f"{against.median:.2f}"
-            times += "" if against.is_few else f" ({against.low:.2f} to {against.high:.2f})"
-            driver = run.header.devices[row.device].driver
-            figures = f"{row.problem.n} | {units.gflops(reached.median)} | {times}"
-            lines.append(f"| {driver} | {row.dtype} | {figures} |")
-    about = "Host scope, on an {}, with the 95 % interval of the ratio; a run for each driver ({})."
-    names = ", ".join(f"`{name}`" for name in PACKED_RUNS)
-    below = _below(about.format(runs[0].header.devices[0].name, names))
+            if row.problem and rates.versus(row, "host") and not disturbed(run, row):
+                figures = [
+                    f"{_gflops(row, scope)} | {_times_numpy(row, scope)}" for scope in ("device", "host")
+                ]
+                about = f"{run.header.devices[row.device].driver} | {row.dtype} | {row.problem.n}"
+                lines.append(f"| {about} | {' | '.join(figures)} |")
+    about = "Device and host scope, on an {}, with the 95 % interval of the ratio ({}); no disturbed rows."
+    below = _below(about.format(runs[0].header.devices[0].name, "`tests/data/cpu-*-packed*.jsonl`"))
     return "\n".join([*lines, *below, *_earlier(runs[0], ["cpu-packed"])])
+
+
+def beside_in_turn(runs: Sequence[Run]) -> str:
+    """A kernel and cuBLAS, settled, in turn: TFLOPS in a chain, and as a CUDA graph where it was replayed."""
+
+    def cell(row: Row, scope: str) -> str:
+        reached = rates.rate(row, scope)
+        return units.number(reached.median / TERA) if reached else "-"
+
+    lines = ["| | n | in a chain | as a graph | cuBLAS | ratio |", f"|---|{'--:|' * 5}"]
+    for run in runs:
+        for row in run.rows:
+            if row.problem and row.former and rates.versus(row, "device"):
+                library = replace(row, samples=row.former.samples)
+                graph = GRAPH if GRAPH in library.samples else "device"
+                cells = (
+                    cell(row, CHAIN),
+                    cell(row, GRAPH),
+                    cell(library, graph),
+                    _times_numpy(row, "device"),
+                )
+                name = TENSOR_TYPES.get(row.dtype, row.dtype)
+                lines.append(f"| {name} | {row.problem.n} | {' | '.join(cells)} |")
+    names = ", ".join(f"`{name}`" for name in VERSUS_RUNS if (ROOT / name).exists())
+    about = f"On an {runs[0].header.devices[0].name}, in turn, the ratio with its 95 % interval ({names})."
+    return "\n".join([*lines, *_below(about), *_earlier(runs[0], ["nv-wgmma"])])
+
+
+def packed_shapes(runs: Sequence[Run]) -> str:
+    """cpu-packed over numpy in turn on the shapes of `workloads`, and the geometric mean."""
+    titles = [run.header.devices[0].driver for run in runs]
+    tables = [
+        {
+            rates.gemm_of(row): row
+            for row in run.rows
+            if rates.versus(row, "device") and not disturbed(run, row)
+        }
+        for run in runs
+    ]
+    lines = [f"| m x n x k | {' | '.join(titles)} |", f"|---|{'--:|' * len(runs)}"]
+    for problem in tables[0]:
+        cells = [_times_numpy(table[problem], "device") if problem in table else "-" for table in tables]
+        lines.append(f"| {problem.shape} | {' | '.join(cells)} |")
+    found = [
+        [versus.median for row in table.values() if (versus := rates.versus(row, "device"))]
+        for table in tables
+    ]
+    lines.append(f"| geometric mean | {' | '.join(f'{geometric_mean(each):.2f}' for each in found)} |")
+    about = (
+        "Times numpy in float, device scope, in turn, with its 95 % interval "
+        "(`tests/data/cpu-*-workloads.jsonl`); no disturbed rows."
+    )
+    return "\n".join([*lines, *_below(about)])
+
+
+def _gflops(row: Row, scope: str) -> str:
+    figure = rates.rate(row, scope)
+    return units.gflops(figure.median) if figure else "-"
+
+
+def _times_numpy(row: Row, scope: str) -> str:
+    """A ratio with its interval; alone if it has none."""
+    figure = rates.versus(row, scope)
+    if figure is None:
+        return "-"
+    interval = "" if figure.is_few else f" ({figure.low:.2f} to {figure.high:.2f})"
+    return f"{figure.median:.2f}{interval}"
 
 
 def _earlier(run: Run, names: Sequence[str]) -> list[str]:
@@ -342,27 +440,41 @@ def few(run: Run, path: str) -> str:
     def cell(value: float | None, scale: float = 1e6) -> str:
         return units.number(value * scale) if value else ""
 
-    titles = ("kernel, us", "in a chain, us", "cuBLAS, us", "in turn with it", "GB/s, kernel")
-    lines = [f"| | | {' | '.join(titles)} |", f"|---|---|{'--:|' * len(titles)}"]
+    titles = (
+        "kernel, by events, us",
+        "in a chain, us",
+        "as a graph, us",
+        "cuBLAS, us",
+        "times cuBLAS' rate",
+        "GB/s, by events",
+    )
+    table: list[tuple[str, ...]] = []
     for row in run.rows:
-        if row.problem is None or row.variant not in ("small", "thin") or row.status != "ok":
+        if row.problem is None or row.variant == "cublas" or row.status != "ok":
             continue
         kernel = took(row, "kernel")
         against = rates.versus(row)
         moved = cell(rates.gemm_of(row).operand_bytes / kernel, 1e-9) if kernel else ""
         library = took(libraries.get(row.problem), "device")
+        if row.former and row.former.variant == "cublas" and GRAPH in row.former.samples:
+            library = median(row.former.samples[GRAPH].seconds)
         cells = (
             cell(kernel),
             cell(took(row, CHAIN)),
+            cell(took(row, GRAPH)),
             cell(library),
             cell(against.median if against else None, 1),
             moved,
         )
-        lines.append(f"| {row.label} | `{row.variant}` | {' | '.join(cells)} |")
+        what = row.label if row.dtype == "float" else f"{row.label}, {row.dtype}"
+        table.append((what, f"`{row.variant}`", *cells))
+    shown = [column for column in zip(("", "", *titles), *table, strict=True) if any(column[1:])]
+    lines = [f"| {' | '.join(line)} |" for line in zip(*shown, strict=True)]
+    lines.insert(1, f"|---|---|{'--:|' * (len(shown) - 2)}")
     about = (
         f"Medians of one run (`{path}`) on an {run.header.devices[0].name}; cuBLAS' calls are a CUDA graph. "
-        "In turn: the rate of the kernel's launches, by their events, over that of the graph. Operands that "
-        "fit the cache stay in it."
+        "Its rate is compared batch by batch in turn, kernels of less than a millisecond as a graph, too: of "
+        "the PTX that OpenCL's driver made. Operands that fit the cache stay in it."
     )
     return "\n".join([*lines, *_below(about)])
 
@@ -438,6 +550,11 @@ def _made(root: Path, files: Sequence[str], make: Callable[[Sequence[Run]], str]
     return make([load(root / file) for file in files])
 
 
+def _there(root: Path, files: Sequence[str]) -> Sequence[str]:
+    """Those that were measured; all if none was."""
+    return [file for file in files if (root / file).exists()] or files
+
+
 def generated(root: Path) -> dict[str, str]:
     """Every generated part, from the runs below a folder."""
     runs = [(column, device, [load(root / file) for file in files]) for column, device, files in RUNS]
@@ -450,12 +567,18 @@ def generated(root: Path) -> dict[str, str]:
         ASYNC: beside(load(root / LIMIT_RUN), LIMIT_RUN, ("nv-async", "gpu-tile"), ("cublas", "clblast")),
         MMA: beside(load(root / TENSOR_RUN), TENSOR_RUN, ("nv-mma",)),
         WGMMA: beside(load(root / TENSOR_RUN), TENSOR_RUN, ("nv-wgmma",)),
+        VERSUS: _made(
+            root, [name for name in VERSUS_RUNS if (root / name).exists()] or VERSUS_RUNS, beside_in_turn
+        ),
+        THIN: _made(root, [THIN_RUN], lambda runs: few(runs[0], THIN_RUN)),
         TURNED: _made(root, [TURNED_RUN], lambda runs: beside(runs[0], TURNED_RUN, ("nv-wgmma",))),
         SMALL: _made(root, [SMALL_RUN], lambda runs: few(runs[0], SMALL_RUN)),
-        PACKED: _made(root, PACKED_RUNS, packed),
+        PACKED: _made(root, _there(root, PACKED_RUNS), packed),
+        PACKED_OVER: _made(root, _there(root, PACKED_SHAPES), packed_shapes),
         EXPERIMENTS: experiments.table(root),
         FAULTS: device_verification.table(root),
         REPEATED: repeat.table(root),
+        BESIDE: beside_torch.table(root),
         STATES: states(*(load(root / file) for file in STATE_RUNS)),
     }
 

@@ -65,6 +65,48 @@ PLANTS = {
         }
 """,
     ),
+    "block2x2-v4": (
+        "gemm/13_block2x2.cl",
+        "    int p = 0;\n    for (; p + WIDTH <= k; p += WIDTH) {\n"
+        "        const VECTOR x0 = LOAD(a0 + p), x1 = LOAD(a1 + p), y0 = LOAD(b0 + p), y1 = LOAD(b1 + p);\n",
+        """\
+    int p = -WIDTH * more_turns(k / WIDTH);
+    for (; p + WIDTH <= k; p += WIDTH) {
+        const int at = max(p, 0);
+        if (p == 0)
+            s00 = s01 = s10 = s11 = 0;
+        const VECTOR x0 = LOAD(a0 + at), x1 = LOAD(a1 + at), y0 = LOAD(b0 + at), y1 = LOAD(b1 + at);
+""",
+    ),
+    "block4x4-v4": (
+        "gemm/14_block4x4.cl",
+        """\
+    int p = 0;
+    for (; p + WIDTH <= k; p += WIDTH) {
+        VECTOR y[4];
+        #pragma unroll
+        for (int j = 0; j < 4; j++)
+            y[j] = LOAD(b[j] + p);
+        #pragma unroll
+        for (int i = 0; i < 4; i++) {
+            const VECTOR x = LOAD(a[i] + p);
+""",
+        """\
+    int p = -WIDTH * more_turns(k / WIDTH);
+    for (; p + WIDTH <= k; p += WIDTH) {
+        const int at = max(p, 0);
+        VECTOR y[4];
+        #pragma unroll
+        for (int j = 0; j < 4; j++)
+            y[j] = LOAD(b[j] + at);
+        #pragma unroll
+        for (int i = 0; i < 4; i++) {
+            const VECTOR x = LOAD(a[i] + at);
+            #pragma unroll
+            for (int j = 0; j < 4; j++)
+                sum[i][j] = p == 0 ? 0 : sum[i][j];
+""",
+    ),
     "coarse": _tiled(
         "gemm/03_coarse.cl", "k", "TS", "for (int w = 0; w < WPT; w++)\n                acc[w] = 0;"
     ),

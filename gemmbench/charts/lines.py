@@ -54,7 +54,6 @@ class Box:
 
     @property
     def series(self) -> list[Series]:
-        """Every run's."""
         return [series for _, panel in self.parts for series in panel.series]
 
     @cached_property
@@ -178,21 +177,14 @@ class Look:
 
     @property
     def stroke(self) -> str:
-        """The colour of the line."""
         return self.colour if self.strength else paled(self.colour)
 
     @property
-    def width(self) -> float:
-        """Of the line, points."""
-        return (0.8, 1.6, 2.2)[self.strength]
-
-    @property
     def style(self) -> dict[str, Any]:
-        """As matplotlib takes it."""
         return {
             "color": self.stroke,
             "linestyle": self.line,
-            "linewidth": self.width,
+            "linewidth": (0.8, 1.6, 2.2)[self.strength],
             "marker": self.marker or None,
             "markersize": self.size,
             "markerfacecolor": "white" if self.open else self.stroke,
@@ -298,11 +290,7 @@ def thinned(sizes: Sequence[int], room: float = 0.055) -> list[int]:
 def at_ends(axes: Axes, labels: Sequence[Label], box: Box, last: float | None = None) -> None:
     """Name the lines in the right margin, pushed apart where they would overlap, a thin line to each end.
 
-    Args:
-        axes: the pane, with its limits set.
-        labels: the words.
-        box: says how far apart they stand.
-        last: where a line that goes all the way ends; the largest size if not given.
+    The pane's limits are set. `last` is where a line that goes all the way ends, by default the largest size.
     """
     last = float(box.sizes[-1]) if last is None else last
     low, high = (np.log10(limit) for limit in axes.get_ylim())
@@ -314,29 +302,24 @@ def at_ends(axes: Axes, labels: Sequence[Label], box: Box, last: float | None = 
     stands = spread(aims, box.gap / box.height, -0.02, 0.985)
     for label, text_y in zip(labels, stands, strict=True):
         at = (1.045 if box.crowded else 1.03, text_y)
-        style: dict[str, Any] = {
-            "color": label.colour,
-            "fontsize": 7.5 if box.crowded else 8.5,
-            "fontweight": "bold" if label.bold else "normal",
-        }
+        size, weight = 7.5 if box.crowded else 8.5, "bold" if label.bold else "normal"
+        style: dict[str, Any] = {"color": label.colour, "fontsize": size, "fontweight": weight}
         if label.end is None:
             pane.say(axes, label.text, at, where="axes fraction", va="center", **style)
             continue
         ended = label.end.x < last
-        style |= {
-            "arrowprops": {
-                "arrowstyle": "-",
-                "color": label.colour,
-                "linewidth": 0.6,
-                "linestyle": ":" if ended else "-",
-                "alpha": 0.7 if ended or abs(height(label.end.y) - text_y) > 0.01 else 0.35,
-                "shrinkA": 1,
-                "shrinkB": 3,
-                "relpos": (0, 0.5),
-                "patchA": None,  # not clipped at the words: the search for where takes half the drawing
-            },
+        arrow: dict[str, Any] = {
+            "arrowstyle": "-",
+            "color": label.colour,
+            "linewidth": 0.6,
+            "linestyle": ":" if ended else "-",
+            "alpha": 0.7 if ended or abs(height(label.end.y) - text_y) > 0.01 else 0.35,
+            "shrinkA": 1,
+            "shrinkB": 3,
+            "relpos": (0, 0.5),
+            "patchA": None,  # not clipped at the words: the search for where takes half the drawing
         }
-        name_end(axes, label.text, (label.end.x, label.end.y), at, **style)
+        name_end(axes, label.text, (label.end.x, label.end.y), at, arrowprops=arrow, **style)
 
 
 def name_end(
@@ -380,13 +363,7 @@ def missing(
 ) -> None:
     """Say below what the gaps are.
 
-    Args:
-        axes: the pane.
-        box: what it shows.
-        shown: the series that have a line, or would have.
-        why: in a word or a few, why a row has no point; "" if it has one.
-        name: a size's.
-        notes: what else is to be said.
+    `why` says in a word or a few why a row has no point, and "" if it has one; `name` is a size's.
     """
     where: dict[tuple[str, str], dict[str, None]] = {}  # sizes by reason and series
     for series in shown:

@@ -1,15 +1,19 @@
-"""A chart: panes with their titles and words, and how they come into a file. Equal rows give equal files.
+"""A chart: panes with their titles and words, and how they come into a file or a page.
 
-Colours are Okabe and Ito's, safe for colour-blind readers; every line also has its own marker, so that the
-charts read in grey. Names come from drivers, so no text is taken for markup.
+Equal rows give equal files. Colours are Okabe and Ito's, safe for colour-blind readers; every line also has
+its own marker, so that the charts read in grey. Names come from drivers, so no text is taken for markup.
 """
 
 from __future__ import annotations
 
+import itertools
+import math
+import re
 import textwrap
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+import xml.etree.ElementTree as ET
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -97,15 +101,9 @@ def draw_panes(panes: Callable[[], Sequence[Pane]], path: Path, needs: str, acro
 
 
 def figure_of(panes: Callable[[], Sequence[Pane]], lacks: str, across: int) -> Figure:
-    """Panes as a matplotlib figure, rows of them below each other.
+    """Panes as a matplotlib figure, so many across; `ChartError` with what is lacking if there are none.
 
-    Args:
-        panes: makes them, in matplotlib's own style, which this sets: call it inside ``rc_context``.
-        lacks: why there may be none.
-        across: panes beside each other.
-
-    Raises:
-        ChartError: no panes.
+    `panes` makes them in matplotlib's own style, which this sets: call it inside ``rc_context``.
     """
     set_style()
     content = panes()
@@ -115,11 +113,7 @@ def figure_of(panes: Callable[[], Sequence[Pane]], lacks: str, across: int) -> F
 
 
 def write(paint: Callable[[], Figure], path: Path) -> None:
-    """Write a figure into a file whose suffix decides the format.
-
-    Raises:
-        ChartError: an unknown suffix, or a file that cannot be written.
-    """
+    """Write a figure into a file whose suffix decides the format; `ChartError` if that cannot be done."""
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:
         raise ChartError(f"{path}: a chart's name must end in {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}")
@@ -345,8 +339,8 @@ def footnote(axes: Axes, texts: Sequence[str], drop: float = 38, most: int = 4) 
         return
     if len(lines) > most:
         lines = [*lines[: most - 1], lines[most - 1][:98] + " ..."]
-    style: dict[str, Any] = {"va": "top", "fontsize": 7.5, "color": GREY}
-    say(axes, "\n".join(lines), (0, 0), (0, -drop), "axes fraction", **style)
+    text = "\n".join(lines)
+    say(axes, text, (0, 0), (0, -drop), "axes fraction", va="top", fontsize=7.5, color=GREY)
 
 
 def short(text: str) -> str:
@@ -404,11 +398,7 @@ def rungs(run: Run, device: int, dtypes: Sequence[str], problem: Problem, famili
 
 
 def places(ladder: Sequence[Rung], first: float = 0.0) -> tuple[list[Place], dict[str, float]]:
-    """A line for each rung, and for each family's name above its own if there are several families.
-
-    Returns:
-        The rungs' places from the top down, and the families' by name.
-    """
+    """A line for each rung, and one for each family's name above its own if there are several."""
     names = list(dict.fromkeys(rung.family for rung in ladder))
     stands, heads, y = [], {}, first
     for name in names:
@@ -427,41 +417,24 @@ def name_rows(axes: Axes, names: Mapping[float, str], heads: Mapping[str, float]
     axes.set_yticks(list(names), list(names.values()), fontsize=8.5)
     axes.tick_params(axis="y", length=0)
     for name, y in heads.items():
-        style: dict[str, Any] = {
-            "ha": "right",
-            "va": "center",
-            "fontsize": 8,
-            "fontstyle": "italic",
-            "color": GREY,
-        }
-        say(axes, clean(name), (0, y), (-4, -1), BESIDE, **style)
+        looks: dict[str, Any] = {"fontsize": 8, "fontstyle": "italic", "color": GREY}
+        say(axes, clean(name), (0, y), (-4, -1), BESIDE, ha="right", va="center", **looks)
 
 
 def cell(
     axes: Axes, column: int, y: float, text: str, colour: str = BLACK, bold: bool = False, small: bool = False
 ) -> None:
     """A figure in one of the columns at the right, which line up at their right ends."""
-    size, weight = 7 if small else 8, "bold" if bold else "normal"
-    style: dict[str, Any] = {
-        "ha": "right",
-        "va": "center_baseline",
-        "fontsize": size,
-        "fontweight": weight,
-        "color": colour,
-    }
-    say(axes, text, (1, y), (_COLUMN * (column + 1), 0), BESIDE, **style)
+    looks = {"fontsize": 7 if small else 8, "fontweight": "bold" if bold else "normal", "color": colour}
+    at = (_COLUMN * (column + 1), 0)
+    say(axes, text, (1, y), at, BESIDE, ha="right", va="center_baseline", **looks)
 
 
 def heading(axes: Axes, column: int, text: str, colour: str = DARK) -> None:
     """What a column holds, above it."""
-    style: dict[str, Any] = {
-        "ha": "right",
-        "va": "bottom",
-        "fontsize": 8,
-        "fontweight": "bold",
-        "color": colour,
-    }
-    say(axes, text, (1, 1), (_COLUMN * (column + 1), 3), "axes fraction", **style)
+    looks = {"fontsize": 8, "fontweight": "bold", "color": colour}
+    at = (_COLUMN * (column + 1), 3)
+    say(axes, text, (1, 1), at, "axes fraction", ha="right", va="bottom", **looks)
 
 
 def log_across(axes: Axes, low: float, high: float, name: str, text: Callable[[float], str]) -> None:
@@ -472,3 +445,193 @@ def log_across(axes: Axes, low: float, high: float, name: str, text: Callable[[f
     axes.grid(False, axis="y")
     axes.spines["left"].set_visible(False)
     axes.set_xlabel(name)
+
+
+# --- A figure as the SVG of a page: small, with the points that answer to the pointer -----------------------
+
+_SVG = "http://www.w3.org/2000/svg"
+_GROUP, _DEFS = f"{{{_SVG}}}g", f"{{{_SVG}}}defs"
+_HREF = "{http://www.w3.org/1999/xlink}href"
+_POINTS = 72  # to the inch, which an SVG counts in
+_HIDDEN = 0.5  # points, below which a bar lies under its marker
+_NUMBER = re.compile(r"-?\d+\.\d+")
+_LOCAL = re.compile(r"url\(#([^)]*)\)")
+_LINE = re.compile(r"M (\S+) (\S+) L (\S+) (\S+)")
+
+
+@dataclass
+class Shared:
+    """What the charts of one page have in common, so that each stands there once."""
+
+    styles: dict[str, str] = field(default_factory=dict)  # name of the class by declarations
+    texts: dict[str, int] = field(default_factory=dict)  # position by text
+    _charts: Iterator[int] = field(default_factory=itertools.count)
+
+    @property
+    def css(self) -> str:
+        return "".join(f".{name}{{{style}}}" for style, name in self.styles.items())
+
+    def chart(self) -> str:
+        """What the names in one chart begin with."""
+        return f"c{next(self._charts)}-"
+
+    @property
+    def inherited(self) -> set[str]:
+        """The classes that mean the same on a group; an opacity there is of the whole."""
+        return {name for style, name in self.styles.items() if not re.search(r"(^|;)opacity:", style)}
+
+    def style(self, declarations: str) -> str:
+        short = re.sub(r"\s*([:;,])\s*", r"\1", _rounded(declarations).replace("'DejaVu Sans'", "inherit"))
+        return self.styles.setdefault(short, f"s{len(self.styles)}")
+
+    def text(self, text: str) -> int:
+        """The position of what is said of a point."""
+        return self.texts.setdefault(text, len(self.texts))
+
+
+def to_svg(figure: Figure, shared: Shared, label: str) -> str:
+    """A figure as an ``svg`` element with a label for screen readers; `shared` collects styles and texts.
+
+    Its ``data-p`` has every `Mark`, which the page's script makes a circle that nobody sees: see `_points`.
+    """
+    drawn = BytesIO()
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=r"Glyph .* missing")
+        warnings.filterwarnings("ignore", message=r"constrained_layout not applied")  # names without end
+        figure.savefig(drawn, format="svg", metadata=_METADATA[".svg"])
+    root = ET.fromstring(drawn.getvalue())
+    for child in list(root):
+        if child.tag == f"{{{_SVG}}}metadata" or child.find(f"{{{_SVG}}}style") is not None:
+            root.remove(child)  # who made it, and the style that all charts have
+    for group in root.iter(_GROUP):
+        if group.get("id", "").startswith("LineCollection"):
+            group[:] = [bar for bar in group if not _is_hidden(bar)]
+    _name_anew(root, shared.chart())
+    for element in root.iter():
+        _shorten(element, shared)
+    for name in ("width", "height", "version"):
+        root.attrib.pop(name, None)
+    root.attrib |= {"role": "img", "aria-label": label}
+    if points := _points(figure, shared):
+        root.set("data-p", points)
+    _flatten(root)
+    _gather(root, "clip-path")
+    _gather(root, "class", shared.inherited)
+    for element in root.iter():
+        element.tag = element.tag.removeprefix(f"{{{_SVG}}}")  # as HTML takes it
+    return ET.tostring(root, encoding="unicode").replace(" />", "/>")
+
+
+def _is_hidden(bar: ET.Element) -> bool:
+    """Whether a bar is shorter than its marker, or outside of its pane."""
+    line = _LINE.fullmatch(" ".join(bar.get("d", "").split()))
+    return not bar.get("d") if line is None else math.dist(*_ends(line)) < _HIDDEN
+
+
+def _ends(line: re.Match[str]) -> tuple[list[float], list[float]]:
+    return [float(line[1]), float(line[2])], [float(line[3]), float(line[4])]
+
+
+def _name_anew(root: ET.Element, prefix: str) -> None:
+    """Short names that no other chart of a page has; none where nothing refers to them."""
+    used: dict[str, str] = {}
+
+    def name(old: str) -> str:
+        return used.setdefault(old, f"{prefix}{len(used)}")
+
+    for element in root.iter():
+        if (target := element.get(_HREF)) is not None:
+            del element.attrib[_HREF]
+            element.set("href", f"#{name(target[1:])}")
+        for key, value in element.attrib.items():
+            if "url(#" in value:
+                element.set(key, _LOCAL.sub(lambda match: f"url(#{name(match[1])})", value))
+    for element in root.iter():
+        if (own := element.attrib.pop("id", None)) in used:
+            element.set("id", used[own])
+
+
+def _shorten(element: ET.Element, shared: Shared) -> None:
+    """No white space between elements, no turn by nothing, one decimal, a class instead of a style."""
+    if element.tag != f"{{{_SVG}}}text":
+        element.text = None
+    element.tail = None
+    if element.get("transform", "").startswith("rotate(-0 "):
+        del element.attrib["transform"]
+    for name in ("d", "x", "y", "transform", "width", "height", "viewBox"):
+        if value := element.get(name):
+            element.set(name, " ".join(_rounded(value).split()))
+    if path := element.get("d"):
+        element.set("d", _short_path(path))
+    if style := element.attrib.pop("style", None):
+        element.set("class", shared.style(style))
+
+
+def _rounded(text: str) -> str:
+    return _NUMBER.sub(lambda match: f"{float(match[0]):.1f}".removesuffix(".0"), text)
+
+
+def _short_path(path: str) -> str:
+    """A path in fewer letters: what follows a move is a line, and a line along an axis has an end."""
+    path = re.sub(r"^M (\S+) (\S+) L \1 (\S+)$", r"M\1 \2V\3", path)
+    path = re.sub(r"^M (\S+) (\S+) L (\S+) \2$", r"M\1 \2H\3", path)
+    path = re.sub(r" ?([A-Za-z]) ?", r"\1", path)
+    return path if re.search("[^-MLz0-9. ]|zL", path) else path.replace("L", " ")
+
+
+def _points(figure: Figure, shared: Shared) -> str:
+    """``x y text,x y,...`` of each mark that is within its pane, in the figure's order.
+
+    The text is the position in `shared`; the next after the last point's is left out.
+    """
+    height, scale = figure.bbox.height, _POINTS / figure.dpi
+    points, following = [], 0
+    for each in figure.findobj(Mark):
+        assert isinstance(each, Mark)
+        x, y = each.pane.transData.transform(each.at)
+        if not (abs(x) < 1e6 and abs(y) < 1e6):  # NaN, and what a logarithm has no place for
+            continue
+        said = shared.text(each.text)
+        point = _rounded(f"{x * scale:.2f} {(height - y) * scale:.2f}")
+        points.append(point if said == following else f"{point} {said}")
+        following = said + 1
+    return ",".join(points)
+
+
+def _flatten(element: ET.Element) -> None:
+    """Groups that say nothing are gone."""
+    children: list[ET.Element] = []
+    for child in element:
+        _flatten(child)
+        plain = child.tag == _GROUP and not child.attrib
+        children += list(child) if plain else [child]
+    element[:] = children
+
+
+def _gather(element: ET.Element, name: str, values: Container[str] | None = None) -> None:
+    """An attribute that neighbours share stands once, at a group around them."""
+
+    def shared(child: ET.Element) -> str | None:
+        value = child.get(name)
+        alone = "id" in child.attrib or (name == "clip-path" and "transform" in child.attrib)
+        return None if alone or (values is not None and value not in values) else value
+
+    children: list[ET.Element] = []
+    for child in element:
+        if child.tag != _DEFS:  # what is used from elsewhere inherits nothing here
+            _gather(child, name, values)
+    for value, run in itertools.groupby(element, shared):
+        several = list(run)
+        if value is None or len(several) == 1:
+            children += several
+            continue
+        for child in several:
+            del child.attrib[name]
+        group = ET.Element(_GROUP, {name: value})
+        group.extend(several)
+        children.append(group)
+    if len(children) == 1 and element.tag == children[0].tag == _GROUP and name not in element.attrib:
+        (only,) = children
+        element.attrib |= only.attrib
+        children = list(only)
+    element[:] = children

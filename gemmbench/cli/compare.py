@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,28 +11,27 @@ from rich.console import Group, RenderableType
 
 from gemmbench import UsageError, api
 from gemmbench.charts import named
-from gemmbench.cli import EXIT_INCONCLUSIVE, EXIT_INTERRUPTED, EXIT_WRONG, completion, running
-from gemmbench.cli.completion import saved_run
-from gemmbench.cli.running import takes
+from gemmbench.cli import EXIT_INCONCLUSIVE, EXIT_INTERRUPTED, EXIT_WRONG, running
+from gemmbench.cli.running import FileName, takes
 from gemmbench.exports import SQLITE, records
 from gemmbench.ladder import families
 from gemmbench.model.row import FAILED
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean
+from gemmbench.options import CHART, check_plot_path
 from gemmbench.options.comparing import Check, Compare, Comparing, History, Report
-from gemmbench.options.declare import CHART, check_plot_path
 from gemmbench.options.measuring import FORMAT, RUN_FORMATS
-from gemmbench.regress import compare_table as pages
+from gemmbench.regress import compare as pages
 from gemmbench.regress import history as histories
 from gemmbench.regress.check import Job
 from gemmbench.regress.compare import Comparison, outcome
 from gemmbench.regress.gate import Floor, floor
 from gemmbench.report.progress import row_label
-from gemmbench.report.table import Entry, catalogue
+from gemmbench.report.table import Entry, catalogue, markdown, stack
 
 
 @click.command()
-@click.argument("files", nargs=-1, type=saved_run(), metavar="BASE... NEW")
+@click.argument("files", nargs=-1, type=FileName(), metavar="BASE... NEW")
 @takes(Compare)
 def compare(options: Compare, files: tuple[Path, ...]) -> None:
     """Hold a saved run against base runs: a verdict for each row.
@@ -44,16 +43,12 @@ def compare(options: Compare, files: tuple[Path, ...]) -> None:
     """
     bases, news = _split(files)
     comparison = api.compared(api.runs_of(bases), api.runs_of(news), options)
-    present(comparison, options, options.verbose, options.plot)
+    present(comparison, options)
     end(comparison, options)
 
 
 def _split(files: tuple[Path, ...]) -> tuple[tuple[Path, ...], tuple[Path, ...]]:
-    """The bases and the new runs: what stands after ``--``, or the last.
-
-    Raises:
-        UsageError: there are not both.
-    """
+    """The bases and the new runs: what stands after ``--``, or the last; `UsageError` without either."""
     words = running.command_words()
     after = len(words) - words.index("--") - 1 if "--" in words else 1
     bases, news = files[: len(files) - after], files[len(files) - after :]
@@ -62,27 +57,17 @@ def _split(files: tuple[Path, ...]) -> tuple[tuple[Path, ...], tuple[Path, ...]]
     return bases, news
 
 
-def present(
-    comparison: Comparison, options: Comparing, every: bool, plot: Path | None, quiet: bool = False
-) -> None:
-    """Print, write and draw a comparison.
-
-    Raises:
-        UsageError: a file cannot be written, or there is nothing to draw.
-    """
-    running.show(_rendered(comparison, options.format, options, every))
+def present(comparison: Comparison, options: Compare | Check, quiet: bool = False) -> None:
+    """Print, write and draw a comparison; `UsageError` if a file cannot be written."""
+    running.show(_rendered(comparison, options.format, options))
     for form, path in options.written:
-        running.write(path, _rendered(comparison, form, options, every), quiet)
-    if plot is not None and api.draw_comparison(comparison, plot):
-        running.say_drawn(plot, quiet)
+        running.write(path, _rendered(comparison, form, options), quiet)
+    if options.plot and api.draw_comparison(comparison, options.plot):
+        running.tell(f"Drew {options.plot}.", quiet)
 
 
 def end(comparison: Comparison, options: Comparing) -> None:
-    """End with the command's exit status.
-
-    Raises:
-        UsageError: nothing was compared.
-    """
+    """End with the command's exit status; `UsageError` if nothing was compared."""
     failed = any(line.fails for line in comparison.lines)
     if failed or (options.missing == "fail" and comparison.lost):
         raise click.exceptions.Exit(EXIT_WRONG)
@@ -93,25 +78,19 @@ def end(comparison: Comparison, options: Comparing) -> None:
         raise click.exceptions.Exit(EXIT_INCONCLUSIVE)
 
 
-def _rendered(comparison: Comparison, form: str, options: Comparing, every: bool) -> Any:
+def _rendered(comparison: Comparison, form: str, options: Compare | Check) -> Any:
     """Text for machines, a table for people."""
-    missing_fails = options.missing == "fail"
-    if form == "json":
-        return pages.to_json(comparison)
+    every = bool(options.verbose)
+    if form in ("github", "junit"):
+        write = pages.to_github if form == "github" else pages.to_junit
+        return write(comparison, options.strict, options.missing == "fail")
     if form == "markdown":
         return pages.to_markdown(comparison, every)
-    if form == "github":
-        return pages.to_github(comparison, options.strict, missing_fails)
-    if form == "junit":
-        return pages.to_junit(comparison, options.strict, missing_fails)
-    return pages.table(comparison, every)
-
-
-# --- ``gemmbench check`` ------------------------------------------------------------------------------------
+    return pages.to_json(comparison) if form == "json" else stack(pages.sheets(comparison, every))
 
 
 @click.command()
-@click.argument("bases", nargs=-1, required=True, type=saved_run(), metavar="BASE...")
+@click.argument("bases", nargs=-1, required=True, type=FileName(), metavar="BASE...")
 @takes(Check)
 def check(options: Check, bases: tuple[Path, ...]) -> None:
     """Measure a base's cases again, what looks slower until it is settled.
@@ -128,58 +107,47 @@ def check(options: Check, bases: tuple[Path, ...]) -> None:
             running.print_plan(job.plan, job.header.devices, job.policy)
             return
         outcome = api.follow_check(job, options)
-    if job.file and not options.quiet:
-        click.echo(f"Saved {len(job.rows)} rows in {job.file.path}.", err=True)
+    if job.file:
+        running.tell(f"Saved {len(job.rows)} rows in {job.file.path}.", options.quiet)
     if options.aa and job.rows:
         _show_floor(floor([job.run], options.rules), options)
     elif job.rows:
         made = api.comparison_of(job, outcome)
-        present(made, options, bool(options.verbose), options.plot, options.quiet)
+        present(made, options, options.quiet)
         if options.report:
             api.report_comparison(made, options.report)
-            running.say_wrote(options.report, options.quiet)
+            running.tell(f"Wrote {options.report}.", options.quiet)
         if outcome.comparison:
             end(made, options)
     if outcome.error:
         raise UsageError(str(outcome.error))
     if outcome.interrupted:
-        click.echo("gemmbench: interrupted; what is shown is from what was measured so far", err=True)
+        running.tell("gemmbench: interrupted; what is shown is from what was measured so far")
         raise click.exceptions.Exit(EXIT_INTERRUPTED)
     if options.aa:
         _end_repeated(job)
 
 
 def _end_repeated(job: Job) -> None:
-    """End an A/A measurement of cases that were all ok in the base with the command's exit status.
-
-    Raises:
-        NothingMeasured: no case gave a result.
-    """
+    """End an A/A measurement of cases that were ok in the base; `NothingMeasured` if none gave a result."""
     lost = [row for row in job.rows if row.status in FAILED]
     if lost:
         more = f" ({len(lost)} measurements of {len(job.rows)} in all)" if len(lost) > 1 else ""
-        click.echo(f"gemmbench: {row_label(lost[0])}: {clean(outcome(lost[0]))}{more}", err=True)
+        running.tell(f"gemmbench: {row_label(lost[0])}: {clean(outcome(lost[0]))}{more}")
         raise click.exceptions.Exit(EXIT_WRONG)
     api.check_repeated(job)
 
 
 def _show_floor(measured: Floor, options: Check) -> None:
-    """Print and write an A/A measurement."""
-    forms: dict[str, Callable[[Floor], Any]] = {
-        "table": histories.aa_table,
-        "markdown": histories.aa_to_markdown,
-        "json": histories.aa_to_json,
-    }
-    running.show(forms[options.format](measured))
+    sheets = histories.aa_sheets(measured)
+    forms = {"table": stack(sheets), "markdown": markdown(sheets), "json": histories.aa_to_json(measured)}
+    running.show(forms[options.format])
     for form, path in options.written:
-        running.write(path, forms[form](measured), options.quiet)
-
-
-# --- ``gemmbench show`` -------------------------------------------------------------------------------------
+        running.write(path, forms[form], options.quiet)
 
 
 @click.command()
-@click.argument("files", nargs=-1, type=saved_run(), metavar="FILE...")
+@click.argument("files", nargs=-1, type=FileName(), metavar="FILE...")
 @click.option(
     "--format",
     "form",
@@ -226,11 +194,7 @@ def show(files: tuple[Path, ...], form: str, out: Path | None, schema: str | Non
 
 
 def _add_to_database(files: Sequence[Path], out: Path | None) -> None:
-    """Runs into a SQLite database.
-
-    Raises:
-        UsageError: no file is named for it, a run cannot be read, or the database not written.
-    """
+    """Runs into a SQLite database; `UsageError` if no file is named for it, or it cannot be written."""
     if out is None:
         raise UsageError(f"a database is no text: --format {SQLITE} needs --out FILE")
     from gemmbench.exports.sqlite import digest  # some builds of Python have no sqlite3
@@ -238,10 +202,7 @@ def _add_to_database(files: Sequence[Path], out: Path | None) -> None:
     runs = list({digest(run): run for run in api.runs_of(files)}.values())  # one may be given twice
     api.export(runs, out, SQLITE)
     what = "1 run" if len(runs) == 1 else f"{len(runs)} runs"
-    click.echo(f"{what} with {sum(len(run.rows) for run in runs)} rows in {out}.", err=True)
-
-
-# --- ``gemmbench plot`` -------------------------------------------------------------------------------------
+    running.tell(f"{what} with {sum(len(run.rows) for run in runs)} rows in {out}.")
 
 
 def _kinds(_: Mapping[str, Any]) -> dict[str, str]:
@@ -252,10 +213,10 @@ def _kinds(_: Mapping[str, Any]) -> dict[str, str]:
 
 
 @click.command()
-@click.argument("files", nargs=-1, type=saved_run())
+@click.argument("files", nargs=-1, type=FileName())
 @click.option(
     "--kind",
-    shell_complete=completion.single(_kinds),
+    shell_complete=running.completed(_kinds, single=True),
     help="What to draw; `list` names the kinds, `all` draws every kind that suits, each into a file of its "
     "own: out-ladder.png.  [default: what suits the run]",
 )
@@ -264,7 +225,7 @@ def _kinds(_: Mapping[str, Any]) -> dict[str, str]:
     "--out",
     "--plot",
     "out",
-    type=completion.FileName(True, CHART),
+    type=running.FileName(True, CHART),
     metavar=CHART,
     help="The chart.  [default: the first run's name, .png]",
 )
@@ -294,11 +255,7 @@ def plot(files: tuple[Path, ...], kind: str | None, out: Path | None) -> None:
 
 
 def _draw_all(runs: Sequence[Run], path: Path) -> None:
-    """Every kind that the runs have rows for, and why the others are not drawn.
-
-    Raises:
-        UsageError: none could be drawn, or a file cannot be written.
-    """
+    """Every kind that the runs have rows for, and why not the others; `UsageError` if there is none."""
 
     from gemmbench import chart_views
 
@@ -308,14 +265,11 @@ def _draw_all(runs: Sequence[Run], path: Path) -> None:
         check_plot_path(each)
     for kind, why in suited.items():
         if why:
-            click.echo(f"Not drawn: {kind}: {why}.", err=True)
+            running.tell(f"Not drawn: {kind}: {why}.")
     if not paths:
         raise UsageError(f"nothing to draw: no kind of chart suits {', '.join(run.path for run in runs)}")
     for kind, each in paths.items():
         running.draw(runs, kind, each)
-
-
-# --- ``gemmbench report`` -----------------------------------------------------------------------------------
 
 
 @click.command()
@@ -329,14 +283,11 @@ def report(options: Report, files: tuple[Path, ...]) -> None:
     compared: two by verdicts, three and more as a history or, of several nodes, as a fleet whose outliers are
     named. Of a folder every .jsonl file in it is taken.
     """
-    running.say_wrote(api.reported(files, options))
-
-
-# --- ``gemmbench history`` ----------------------------------------------------------------------------------
+    running.tell(f"Wrote {api.reported(files, options)}.")
 
 
 @click.command()
-@click.argument("files", nargs=-1, required=True, type=saved_run(), metavar="FILE...")
+@click.argument("files", nargs=-1, required=True, type=FileName(), metavar="FILE...")
 @takes(History)
 def history(options: History, files: tuple[Path, ...]) -> None:
     """Follow every row over many saved runs.
@@ -350,7 +301,7 @@ def history(options: History, files: tuple[Path, ...]) -> None:
     running.show(_tracks(tracks, options))
     if options.plot is not None:
         api.draw_history(tracks, options.plot)
-        running.say_drawn(options.plot)
+        running.tell(f"Drew {options.plot}.")
 
 
 def _tracks(tracks: api.History, options: History) -> RenderableType:
@@ -358,6 +309,5 @@ def _tracks(tracks: api.History, options: History) -> RenderableType:
         return histories.to_json(tracks)
     if options.format == "csv":
         return histories.to_csv(tracks)
-    if options.format == "markdown":
-        return histories.to_markdown(tracks, options.verbose)
-    return histories.table(tracks, options.verbose)
+    sheets = histories.sheets(tracks, options.verbose)
+    return markdown(sheets) if options.format == "markdown" else stack(sheets)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -16,10 +16,9 @@ from rich.table import Table
 from rich.text import Text
 
 from gemmbench import UsageError, api
-from gemmbench.cli import completion, running
-from gemmbench.cli.running import click_option
-from gemmbench.doctor import checks
-from gemmbench.ladder import FIRST_RUNG, VARIANTS, architectures
+from gemmbench.cli import running
+from gemmbench.doctor import page, to_record
+from gemmbench.ladder import BASELINE, FIRST_RUNG, VARIANTS, architectures
 from gemmbench.ladder.architectures import Architecture, Fit
 from gemmbench.ladder.variant import Values, Variant
 from gemmbench.measure.child import Worker
@@ -32,15 +31,22 @@ from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Resources, Row
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean, clean_lines, listed
-from gemmbench.options import declare, names
-from gemmbench.options.comparing import Bundle, Doctor
-from gemmbench.options.measuring import Square
+from gemmbench.options import (
+    check_overwriting,
+    check_plot_path,
+    choose_dtypes,
+    choose_kernels,
+    kernel_inputs,
+    named_variants,
+    own_kernels,
+)
+from gemmbench.options.comparing import Bundle, Doctor, Kernels
 from gemmbench.report import notes
 from gemmbench.report.notes import STYLES, WORDS, shape
 from gemmbench.report.progress import Progress
 from gemmbench.report.table import NOTHING, Cell, Entry, Note, Sheet, catalogue, entry_page, heading, stack
 from gemmbench.stats import panels, rates
-from gemmbench.stats.panels import Setting, Standing
+from gemmbench.stats.panels import Standing
 from gemmbench.suite.plan import gemm_plan, select
 from gemmbench.suite.run import every_device, header_of
 
@@ -49,71 +55,13 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option(
-    "--describe",
-    "name",
-    metavar="NAME",
-    shell_complete=completion.listed(names.kernels),
-    help="Explain one: idea, tiles, passes, parameters.",
-)
-@click.option(
-    "--run",
-    "file",
-    type=completion.saved_run(),
-    metavar="FILE",
-    help="A saved run: what each kernel reached there, and its rank.",
-)
-@click.option(
-    "--resources",
-    is_flag=True,
-    help="Build every kernel for a device: memory, registers, work-group sizes, and how many work-items fit.",
-)
-@click.option(
-    "--explain",
-    is_flag=True,
-    help="Plan every kernel for a device, and build none: preset, group, registers, what limits it.",
-)
-@click.option(
-    "--device-facts",
-    "facts",
-    type=completion.FileName(False, "FILE.json"),
-    metavar="FILE.json",
-    help="For --explain: devices that are not here, as `gemmbench devices --json` prints them.",
-)
-@click.option(
-    "--plot",
-    type=completion.FileName(True, declare.CHART),
-    metavar=declare.CHART,
-    help="For --resources and --explain: registers against work-items in flight.",
-)
-@click.option(
-    "--new",
-    type=click.Path(path_type=Path),
-    metavar="FILE.cl",
-    help="Write a kernel to start from, described and working, into a new file.",
-)
-@click_option(Square, "device")
-@click_option(Square, "kernels")
-@click_option(Square, "kernel_files")
-@click_option(Square, "dtype")
-def kernels(
-    name: str | None,
-    file: Path | None,
-    resources: bool,
-    explain: bool,
-    facts: Path | None,
-    plot: Path | None,
-    new: Path | None,
-    device: str,
-    kernels: str,
-    kernel_files: tuple[Path, ...],
-    dtype: str,
-) -> None:
+@running.takes(Kernels)
+def kernels(options: Kernels) -> None:
     """List the ladder of GEMM kernels, or describe one.
 
     --device, --kernel and --dtype are for --resources and --explain.
     """
-    if new:
+    if new := options.new:
         if others := [word for word in running.command_words() if word.startswith("--") and word != "--new"]:
             raise UsageError(f"--new writes a file, and does nothing else: {others[0]} does not fit")
         path = api.new_kernel(new)
@@ -121,50 +69,45 @@ def kernels(
             f"Wrote {path}. Measure it: gemmbench square --kernel-file {path} --kernel {path.stem},tiled"
         )
         return
-    own = declare.own_kernels(kernel_files)
-    declare.check_overwriting([("--plot", plot)] if plot else [], declare.kernel_inputs(kernel_files))
-    if resources and explain:
+    own, plot = own_kernels(options.kernel_files), options.plot
+    check_overwriting([("--plot", plot)] if plot else [], kernel_inputs(options.kernel_files))
+    if options.resources and options.explain:
         raise UsageError("--resources builds kernels and --explain builds none: choose one")
-    if resources or explain or facts:
-        _show_resources(resources and not facts, (name, file), facts, plot, (device, kernels, dtype), own)
+    if options.resources or options.explain or options.device_facts:
+        _show_resources(options, own)
         return
     if plot:
         raise UsageError("--plot is for --resources and --explain")
-    run = api.load(file) if file else None
-    if name is None:
+    run = api.load(options.run) if options.run else None
+    if options.describe is None:
         before = [variant for variant in VARIANTS if variant.executor == "opencl"]
         rest = [variant for variant in VARIANTS if variant.executor != "opencl"]
         running.show(ladder([entry(variant) for variant in (*before, *own, *rest)], run))
         return
-    for variant in declare.named_variants(name, own):
+    for variant in named_variants(options.describe, own):
         running.show(entry_page(entry(variant, picture(variant)), places(variant.name, run) if run else []))
 
 
-def _show_resources(
-    builds: bool,
-    others: tuple[str | None, Path | None],
-    facts: Path | None,
-    plot: Path | None,
-    chosen: tuple[str, str, str],
-    own: Sequence[Variant],
-) -> None:
+def _show_resources(options: Kernels, own: Sequence[Variant]) -> None:
     """What kernels take: as a device's driver builds them, or as they are planned for it."""
-    device, names, dtype = chosen
-    if any(others):
-        does = "--resources builds kernels and shows what they take"
-        raise UsageError(f"{does if builds else '--explain plans kernels'}: --describe and --run do not fit")
-    written = [variant for variant in declare.choose_kernels(names, own=own) if variant.passes]
+    builds, plot = options.resources and not options.device_facts, options.plot
+    if options.describe or options.run:
+        does = "--resources builds kernels and shows what they take" if builds else "--explain plans kernels"
+        raise UsageError(f"{does}: --describe and --run do not fit")
+    written = [variant for variant in choose_kernels(options.kernels, own=own) if variant.passes]
     if not written:
-        raise UsageError(f"--kernel {names}: a library's kernels are its own, there is nothing to build")
-    dtypes = declare.choose_dtypes(dtype, GEMM_DTYPES)
-    declare.check_plot_path(plot)
+        raise UsageError(
+            f"--kernel {options.kernels}: a library's kernels are its own, there is nothing to build"
+        )
+    dtypes = choose_dtypes(options.dtype, GEMM_DTYPES)
+    check_plot_path(plot)
     if builds:
-        made = built(device, written, dtypes, running.command_words())
+        made = built(options.device, written, dtypes, running.command_words())
         running.show(stack(sheets(made)))
         if plot:
             running.draw([made], "resources", plot)
         return
-    pages = explained(facts_of(facts, device), written, dtypes)
+    pages = explained(facts_of(options.device_facts, options.device), written, dtypes)
     running.show(stack(map(explain_sheet, pages)))
     if plot:
         from gemmbench.charts.pane import draw_panes
@@ -175,8 +118,8 @@ def _show_resources(
             for each in pages
             if each.marks
         ]
-        api.drawn(lambda: draw_panes(lambda: panes, plot, "kernels that the device runs", 2), plot)
-        running.say_drawn(plot)
+        draw_panes(lambda: panes, plot, "kernels that the device runs", 2)
+        running.tell(f"Drew {plot}.")
 
 
 def entry(variant: Variant, picture: str = "") -> Entry:
@@ -221,7 +164,10 @@ def _measured(run: Run) -> tuple[Sheet, dict[str, tuple[Cell, Cell]]]:
     standings = panels.standings(run, setting, problem, FIRST_RUNG)
     what = f"{setting.dtype}, {rates.view_scope(run)} scope, {problem.title}; * the best"
     caption = f"GFLOPS ({what}) and times {FIRST_RUNG}'s"
-    cells = {variant: (_figure(result), _speed_up(result)) for variant, result in standings.items()}
+    cells = {
+        variant: (_figure(result), Cell(f"x {units.number(result.speedup)}") if result.speedup else NOTHING)
+        for variant, result in standings.items()
+    }
     return Sheet(heading=heading(run, setting.device, setting.dtype), caption=caption), cells
 
 
@@ -229,10 +175,6 @@ def _figure(result: Standing) -> Cell:
     if result.row.status != "ok":
         return Cell(WORDS[result.row.status], style=STYLES[result.row.status])
     return Cell(units.gflops(result.rate.median) if result.rate else "-", best=result.rank == 1)
-
-
-def _speed_up(result: Standing) -> Cell:
-    return Cell(f"x {units.number(result.speedup)}") if result.speedup else NOTHING
 
 
 def places(variant: str, run: Run) -> list[Sheet]:
@@ -247,7 +189,15 @@ def places(variant: str, run: Run) -> list[Sheet]:
                 lines.append(_ladder_place(run, standings[variant], ranked))
                 scope = rates.shown_scope(standings[variant].row, rates.view_scope(run))
         if lines:
-            tables.append(_place_sheet(run, setting, scope, lines))
+            tables.append(
+                Sheet(
+                    heading=heading(run, setting.device, setting.dtype),
+                    caption=f"{setting.dtype}, {scope} scope; rank among all that have it",
+                    keys=("size",),
+                    blocks=(("rank", "GFLOPS", "of peak", f"x {FIRST_RUNG}"),),
+                    rows=tuple(lines),
+                )
+            )
     return tables or [Sheet(notes=(Note("", f"{clean(run.path)} has no row of {variant}."),))]
 
 
@@ -262,24 +212,10 @@ def _ladder_place(run: Run, result: Standing, ranked: int) -> tuple[Cell, ...]:
     )
 
 
-def _place_sheet(run: Run, setting: Setting, scope: str, lines: Sequence[tuple[Cell, ...]]) -> Sheet:
-    return Sheet(
-        heading=heading(run, setting.device, setting.dtype),
-        caption=f"{setting.dtype}, {scope} scope; rank among all that have it",
-        keys=("size",),
-        blocks=(("rank", "GFLOPS", "of peak", f"x {FIRST_RUNG}"),),
-        rows=tuple(lines),
-    )
-
-
 def _needs_of(variant: Variant, kind: str, dtype: str = "") -> list[str]:
     """What a device must have for a variant with the preset of a kind, by default for its first type."""
     dtype = dtype or variant.dtypes[0]
-    return needs(variant, variant.preset(kind, dtype=dtype), dtype)
-
-
-def needs(variant: Variant, parameters: Values, dtype: str) -> list[str]:
-    """What a device must have for a variant with some parameters and a data type, in words."""
+    parameters = variant.preset(kind, dtype=dtype)
     needed = [variant.library] if variant.library else []
     needed += [name.replace("|", " or ") for name in variant.extensions(parameters)]
     needed += [f"{name} for {dtype}" for dtype, names in variant.type_extensions.items() for name in names]
@@ -339,17 +275,12 @@ def picture(variant: Variant) -> str:
 
 # --- ``gemmbench kernels --resources``: the ladder as built on a device, nothing run ------------------------
 
-
 _SIZE = 1024  # of the problem that groups are shaped for
 _BUILD_S = 1.0  # for the first estimate of the time left
 
 
 def built(selector: str, chosen: Sequence[Variant], dtypes: Sequence[str], command: Sequence[str]) -> Run:
-    """Build every variant for the devices that a selector names; rows with resources and without samples.
-
-    Raises:
-        UsageError: there is no such device.
-    """
+    """Build every variant for the devices that a selector names; rows with resources, without samples."""
     policy = Policy()
     with Worker(api.make_machine) as worker:
         present, host = every_device(worker)
@@ -372,16 +303,11 @@ def built(selector: str, chosen: Sequence[Variant], dtypes: Sequence[str], comma
     return Run(header, tuple(rows))
 
 
-# --- ``kernels --resources``: what each kernel takes as built for the device, and how many work-items fit.
-
-
-_LEGEND = (
-    Note(
-        "group", "work-items in a work-group as launched, of the most that the built kernel can have", "dim"
-    ),
-    Note("multiple", "work-group sizes should be a multiple of it", "dim"),
-    Note("private", "memory of each work-item; local: of each work-group", "dim"),
-)
+_LEGEND = {
+    "group": "work-items in a work-group as launched, of the most that the built kernel can have",
+    "multiple": "work-group sizes should be a multiple of it",
+    "private": "memory of each work-item; local: of each work-group",
+}
 
 
 def sheets(run: Run) -> list[Sheet]:
@@ -421,7 +347,7 @@ def _sheet(run: Run, device: int, dtype: str, rows: Sequence[Row]) -> Sheet:
         rows=tuple(lines),
         left=frozenset({"kernel", "limit"}),
         notes=(
-            *_LEGEND,
+            *(Note(name, text, "dim") for name, text in _LEGEND.items()),
             *(fit if fits else []),
             *(_architecture_notes(known) if (known := architectures.of(run.header.devices[device])) else []),
             *advice,
@@ -434,7 +360,7 @@ def _cells(kernel: Resources, reported: bool, fits: bool) -> tuple[Cell, ...]:
     def text(value: int | None) -> str:
         return "-" if value is None else str(value)
 
-    cells = [Cell(str(kernel.group)), Cell(str(kernel.most)), Cell(str(kernel.multiple))]
+    cells = [Cell(str(figure)) for figure in (kernel.group, kernel.most, kernel.multiple)]
     cells += [Cell(units.size(kernel.private_bytes)), Cell(units.size(kernel.local_bytes))]
     if reported:
         spilled = units.size(kernel.spill_bytes) if kernel.spill_bytes is not None else "-"
@@ -482,28 +408,17 @@ class Explained:
 
 
 def facts_of(file: Path | None, selector: str) -> tuple[DeviceFacts, ...]:
-    """The devices that a file describes, or those of this machine.
+    """The devices that a selector names, of this machine or of those that a file describes.
 
-    Raises:
-        UsageError: the file cannot be read or describes no device, or a selector names none.
+    The file is JSON as ``devices --json`` prints it, of a device or several, or a saved run; without a
+    selector it is all of them. `UsageError` if it cannot be read, or no device is described or selected.
     """
     if file is None:
-        listed, _ = api.devices_and_host()
-    else:
-        listed = described(file)
-    return select(listed, selector if file is None else selector or "all")
-
-
-def described(file: Path) -> tuple[DeviceFacts, ...]:
-    """Devices from JSON, an object or an array of them as ``devices --json`` prints, or from a saved run.
-
-    Raises:
-        UsageError: it cannot be read, or is no such file.
-    """
+        return select(api.devices_and_host()[0], selector)
+    if file.suffix == ".jsonl":
+        return select(api.load(file).header.devices, selector or "all")
     import msgspec
 
-    if file.suffix == ".jsonl":
-        return api.load(file).header.devices
     try:
         text = file.read_bytes()
         kind = list[DeviceFacts] if text.lstrip().startswith(b"[") else DeviceFacts
@@ -515,10 +430,11 @@ def described(file: Path) -> tuple[DeviceFacts, ...]:
             f"--device-facts {file} does not describe a device as `gemmbench devices --json` does: "
             f"{clean(str(error))}"
         ) from None
-    devices = tuple(read) if isinstance(read, list) else (read,)
+    devices = read if isinstance(read, list) else [read]
     if not devices:
         raise UsageError(f"--device-facts {file} describes no device")
-    return tuple(replace(device, index=index) for index, device in enumerate(devices))
+    numbered = tuple(replace(device, index=index) for index, device in enumerate(devices))
+    return select(numbered, selector or "all")
 
 
 def explained(
@@ -564,12 +480,20 @@ def _planned(device: DeviceFacts, problem: Gemm, variant: Variant, step: Case | 
 def explain_sheet(page: Explained) -> Sheet:
     """A line for each kernel: what it runs with there, and what limits it."""
     device, known = page.device, architectures.of(page.device)
+
+    def cells(each: KernelPlan) -> tuple[Cell, ...]:
+        items = each.room.items
+        flight = "-" if items is None else str(items) if items else "none"
+        local = units.size(each.local) if each.local else "-"
+        texts = map(Cell, (str(each.group), local, str(each.registers)))
+        return (*texts, Cell(flight, style="yellow" if items == 0 else ""), Cell(each.room.limit or "-"))
+
     runs = [each for each in page.kernels if each.group]
     lines = [
         (
             Cell(clean(each.variant)),
             Cell(each.preset if each.group else WORDS[each.row.status], style="" if each.group else "dim"),
-            *(_explained_cells(each) if each.group else (Cell(""),) * 5),
+            *(cells(each) if each.group else (Cell(""),) * 5),
         )
         for each in page.kernels
     ]
@@ -593,18 +517,6 @@ def explain_sheet(page: Explained) -> Sheet:
     )
 
 
-def _explained_cells(each: KernelPlan) -> tuple[Cell, ...]:
-    items = each.room.items
-    flight = "-" if items is None else str(items) if items else "none"
-    return (
-        Cell(str(each.group)),
-        Cell(units.size(each.local) if each.local else "-"),
-        Cell(str(each.registers)),
-        Cell(flight, style="yellow" if items == 0 else ""),
-        Cell(each.room.limit or "-"),
-    )
-
-
 def _architecture_notes(known: Architecture | None) -> list[Note]:
     """What is documented of a device's cores, and where."""
     if known is None:
@@ -622,7 +534,7 @@ def _architecture_notes(known: Architecture | None) -> list[Note]:
     ]
 
 
-# --- ``gemmbench devices`` ----------------------------------------------------------------------------------
+# --- ``gemmbench devices``: a card for each -----------------------------------------------------------------
 
 
 @click.command()
@@ -638,9 +550,6 @@ def devices(as_json: bool) -> None:
     api.stdout().print(devices_table(listed, host))
 
 
-# --- ``devices``: a card for each ---------------------------------------------------------------------------
-
-
 def devices_table(listed: Sequence[DeviceFacts], host: HostFacts | None = None) -> RenderableType:
     """Every device: what it is, what it has, where its driver came from; the host, if given, at the end."""
     cards = [(f"{device.index}  {clean(device.name)}", _card(device)) for device in listed]
@@ -649,50 +558,52 @@ def devices_table(listed: Sequence[DeviceFacts], host: HostFacts | None = None) 
 
 
 def _card(device: DeviceFacts) -> Table:
-    card = _grid()
-    local = f"local {units.size(device.local_mem_bytes)}" + (
-        " (emulated)" if device.local_mem_emulated else ""
-    )
+    emulated = " (emulated)" if device.local_mem_emulated else ""
+    local = f"local {units.size(device.local_mem_bytes)}{emulated}"
     cache = f"cache {units.size(device.cache_bytes)}" if device.cache_bytes else "cache -"
-    clock = f"{device.clock_mhz} MHz (advisory)" if device.clock_mhz else "-"
+    shared = " shared with the host" if device.unified_memory else ""
     image = f"images to {device.image2d_max[0]} x {device.image2d_max[1]}" if device.images else "no images"
-    lines = [
-        ("address", f"{device.address} (--device {device.index})"),
-        ("platform", f"{clean(device.platform)}, {clean(device.version)}"),
-        ("device", clean(device.device_version)),
-        ("driver", f"{clean(device.driver)}, {clean(device.origin)}"),
-        ("library", clean(device.library) or "-"),
-        ("type", f"{clean(device.type)}, {device.compute_units} units"),
-        ("clock", clock),
-        (
-            "memory",
-            f"{units.size(device.global_mem_bytes)}"
-            f"{' shared with the host' if device.unified_memory else ''}, "
-            f"{units.size(device.max_alloc_bytes)} at once, {local}, {cache}",
-        ),
-        ("groups", f"to {device.max_work_group_size} work-items; {image}"),
-        ("types", _types(device)),
-    ]
-    for name, value in lines:
-        card.add_row(f"   {name}", Text(value))
+    card = _grid(
+        [
+            ("address", f"{device.address} (--device {device.index})"),
+            ("platform", f"{clean(device.platform)}, {clean(device.version)}"),
+            ("device", clean(device.device_version)),
+            ("driver", f"{clean(device.driver)}, {clean(device.origin)}"),
+            ("library", clean(device.library) or "-"),
+            ("type", f"{clean(device.type)}, {device.compute_units} units"),
+            ("clock", f"{device.clock_mhz} MHz (advisory)" if device.clock_mhz else "-"),
+            (
+                "memory",
+                f"{units.size(device.global_mem_bytes)}{shared}, "
+                f"{units.size(device.max_alloc_bytes)} at once, "
+                f"{local}, {cache}",
+            ),
+            ("groups", f"to {device.max_work_group_size} work-items; {image}"),
+            ("types", _types(device)),
+        ]
+    )
     for warning in device.warnings:
         card.add_row("   warning", Text(clean_lines(warning), style="yellow"))
     return card
 
 
 def _host(host: HostFacts) -> Table:
-    card = _grid()
-    card.add_row("   cores", Text(str(host.cores)))
-    card.add_row("   memory", Text(units.size(host.memory_bytes)))
-    card.add_row("   system", Text(f"{clean(host.system)}, Python {clean(host.python)}"))
-    card.add_row("   numpy", Text(f"{clean(host.numpy)}, {clean(host.blas)}"))
-    return card
+    return _grid(
+        [
+            ("cores", str(host.cores)),
+            ("memory", units.size(host.memory_bytes)),
+            ("system", f"{clean(host.system)}, Python {clean(host.python)}"),
+            (BASELINE, f"{clean(host.numpy)}, {clean(host.blas)}"),
+        ]
+    )
 
 
-def _grid() -> Table:
+def _grid(lines: Iterable[tuple[str, str]]) -> Table:
     card = Table.grid(padding=(0, 2, 0, 0))
     card.add_column(style="dim", no_wrap=True, min_width=11)
     card.add_column(overflow="fold")
+    for name, text in lines:
+        card.add_row(f"   {name}", Text(text))
     return card
 
 
@@ -702,9 +613,6 @@ def _types(device: DeviceFacts) -> str:
     takes = [f"{name} x{device.vector_widths.get(name, 1)}" for name in supported]
     lacks = [name for name in DEVICE_DTYPES if name not in supported]
     return ", ".join(takes) + (f"; no {', '.join(lacks)}" if lacks else "")
-
-
-# --- gemmbench bundle ---------------------------------------------------------------------------------------
 
 
 @click.command()
@@ -729,10 +637,10 @@ def bundle(options: Bundle, path: Path) -> None:
 def _doctor(options: Doctor) -> None:
     report, machine = api.examined(options.device)
     if options.json:
-        click.echo(json.dumps(checks.to_record(report), indent=2))
+        click.echo(json.dumps(to_record(report), indent=2))
     else:
-        page = checks.page(report, machine.chosen, machine.cpu)
-        api.stdout().print(page, crop=False)  # commands are longer than lines may be
+        content = page(report, machine.chosen, machine.cpu)
+        api.stdout().print(content, crop=False)  # commands are longer than lines may be
 
 
 doctor = running.command(Doctor, _doctor)

@@ -17,8 +17,8 @@ from gemmbench.ladder import LADDER
 from gemmbench.model.dtypes import GEMM_DTYPES
 from gemmbench.model.kernel_files import opening
 from gemmbench.model.units import clean, listed
+from gemmbench.options import choose
 from gemmbench.options.comparing import Tune
-from gemmbench.options.declare import choose
 from gemmbench.options.measuring import (
     COMPUTE,
     EVERY_PROBE,
@@ -86,8 +86,7 @@ NAMES: tuple[str, ...] = (*PROBES, *memory.BY_NAME)
 def entries() -> list[Entry]:
     """Every probe, without its pictures."""
     compute = [Entry(probe.name, COMPUTE, probe.idea) for probe in PROBES.values()]
-    others = [Entry(probe.name, probe.family, probe.idea) for probe in memory.PROBES]
-    return compute + others
+    return compute + [Entry(probe.name, probe.family, probe.idea) for probe in memory.PROBES]
 
 
 def entry(name: str) -> Entry:
@@ -178,19 +177,17 @@ def tune(options: Tune) -> None:
         if outcome.error:
             raise outcome.error
         for note in () if outcome.interrupted else prepared.keep(run):
-            if not options.quiet:
-                click.echo(note, err=True)
+            running.tell(note, options.quiet)
     if options.plot and result(run).ranked:
         running.draw([run], "tune", options.plot, options.quiet)
     if options.report and run.rows:
         api.write_report([run], options.report)
-        running.say_wrote(options.report, options.quiet)
+        running.tell(f"Wrote {options.report}.", options.quiet)
     if outcome.interrupted:
         where = f"{len(run.rows)} rows are saved in {outcome.path}; the same command goes on"
-        click.echo(f"gemmbench: interrupted; {where}", err=True)
+        running.tell(f"gemmbench: interrupted; {where}")
         raise click.exceptions.Exit(EXIT_INTERRUPTED)
-    if not options.quiet:
-        click.echo(f"{len(run.rows)} rows are in {outcome.path}; the same command searches on.", err=True)
+    running.tell(f"{len(run.rows)} rows are in {outcome.path}; the same command searches on.", options.quiet)
     first = result(run).default
     if first and first.trouble and first.trouble.status == "wrong":  # the tuner's own failures are table rows
         raise click.exceptions.Exit(EXIT_WRONG)

@@ -1,31 +1,42 @@
-"""From options to what the user sees: the part that every measuring command shares."""
+"""From options to what the user sees, which every measuring command shares; what shells complete."""
 
 from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Sequence
+import os
+import shlex
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.shell_completion import (
+    BashComplete,
+    CompletionItem,
+    FishComplete,
+    ShellComplete,
+    ZshComplete,
+    add_completion_class,
+    split_arg_string,
+)
 from rich.console import RenderableType
 from rich.text import Text
 
 from gemmbench import UsageError, api, exports
-from gemmbench.cli import COMMAND_WORDS, EXIT_INTERRUPTED, EXIT_WRONG, completion
+from gemmbench.cli import COMMAND_WORDS, COMPLETE_VAR, EXIT_INTERRUPTED, EXIT_WRONG
 from gemmbench.ladder import order_of
 from gemmbench.model.case import Case, Plan, Policy
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.run_file import Run
-from gemmbench.options.declare import Choice, Count, Duration, File, Flag, Kind, Number, Options, Whole, specs
+from gemmbench.options import Choice, Count, Duration, File, Flag, Kind, Number, Options, Whole, specs
 from gemmbench.options.measuring import Measuring
 from gemmbench.report.progress import row_label
-from gemmbench.suite.run import Outcome
 from gemmbench.suite.together import Group
 
 if TYPE_CHECKING:
     from gemmbench.suite.best_shape import Search
+
 
 Command = Callable[..., Any]
 
@@ -69,7 +80,7 @@ def click_option(kind: type[Options], name: str) -> Callable[[Command], Command]
         extra |= {"is_flag": False, "flag_value": spec.bare} if spec.bare else {}
         extra |= {"envvar": spec.env, "show_envvar": True} if spec.env else {}
     if spec.names:
-        extra["shell_complete"] = (completion.single if spec.single else completion.listed)(spec.names)
+        extra["shell_complete"] = completed(spec.names, spec.single)
     return click.option(*spec.spellings(name), name, default=field.default, help=spec.help or None, **extra)
 
 
@@ -82,7 +93,7 @@ def _type(kind: Kind, metavar: str | None) -> click.ParamType[Any]:
     if isinstance(kind, Number | Duration):
         return _Number(kind)
     if isinstance(kind, File):
-        return completion.FileName(kind.folder, metavar or "")
+        return FileName(kind.folder, metavar or "FILE")
     return click.STRING
 
 
@@ -121,26 +132,29 @@ def measure(options: Measuring, as_text: Callable[[Run], str] | None = None) -> 
             print_plan(measurement.plan, header.devices, header.policy, measurement.groups, options.search)
             return
         outcome, run = api.follow(measurement, options)
-    if run.rows:
+    rows = len(run.rows)
+    if rows:
         show(as_text(run) if as_text else run.table(bool(options.verbose)))
     if outcome.error:
         raise UsageError(str(outcome.error))
-    if not outcome.interrupted:
+    if outcome.interrupted:
+        where = "nothing was saved (--save FILE keeps rows as they come)"
+        if options.save:
+            where = f"{rows} rows are saved in {options.save}; the same command with --resume goes on"
+        tell(f"gemmbench: interrupted; {where}")
+    else:
         api.point_to_doctor(run, options.quiet)
-    _say_where(options, outcome)
+        if options.save:
+            tell(f"Saved {rows} rows in {options.save}.", options.quiet)
     if options.plot and run.rows:
         kind = api.chart_of(run, options)
         draw([run], kind, options.plot, options.quiet)
-        if (
-            options.save
-            and kind is None
-            and len({row.title for row in run.rows}) > _MANY
-            and not options.quiet
-        ):
-            click.echo(f"gemmbench plot {options.save} --kind ladder shows what each kernel gains.", err=True)
+        if options.save and kind is None and len({row.title for row in run.rows}) > _MANY:
+            ladder = f"gemmbench plot {options.save} --kind ladder"
+            tell(f"{ladder} shows what each kernel gains.", options.quiet)
     if options.report and run.rows:
         api.write_report([run], options.report)
-        say_wrote(options.report, options.quiet)
+        tell(f"Wrote {options.report}.", options.quiet)
     if outcome.interrupted:
         raise click.exceptions.Exit(EXIT_INTERRUPTED)
     if not run.ok:
@@ -167,14 +181,10 @@ def print_plan(
         if isinstance(step, Case):
             cases += 1
             console.print(Text(f"  search  {step.title} {step.dtype}" if search else f"  run   {step.label}"))
+        elif step.row.status == "ok":
+            console.print(Text(f"  kept  {row_label(step.row)}"))
         else:
-            row = step.row
-            what = (
-                f"kept  {row_label(row)}"
-                if row.status == "ok"
-                else f"{row.status}  {row_label(row)}: {row.reason}"
-            )
-            console.print(Text(f"  {what}"))
+            console.print(Text(f"  {step.row.status}  {row_label(step.row)}: {step.row.reason}"))
     for group in groups:
         if group.cases:
             cases += 1
@@ -209,52 +219,136 @@ def show(output: RenderableType) -> None:
         api.stdout().print(output)
 
 
-def _say_where(options: Measuring, outcome: Outcome) -> None:
-    """Where the rows are, and what an interrupted user can do."""
-    rows = len(outcome.run.rows)
-    if outcome.interrupted:
-        where = (
-            f"{rows} rows are saved in {options.save}; the same command with --resume goes on"
-            if options.save
-            else "nothing was saved (--save FILE keeps rows as they come)"
-        )
-        click.echo(f"gemmbench: interrupted; {where}", err=True)
-    elif options.save and not options.quiet:
-        click.echo(f"Saved {rows} rows in {options.save}.", err=True)
-
-
 def write(path: Path, output: RenderableType, quiet: bool = False, inputs: Sequence[Path] = ()) -> None:
-    """Write text, or a table, into a file that is none of the inputs, and say so.
-
-    Raises:
-        UsageError: it cannot be written.
-    """
+    """Write text, or a table, into a file that is none of the inputs, and say so; else `UsageError`."""
     if not isinstance(output, str):
         console = api.stdout()
         with console.capture() as capture:
             console.print(output)
-        output = capture.get()
+        output = "\n".join(line.rstrip(" ") for line in capture.get().split("\n"))
     api.write_text(path, output, inputs)
-    say_wrote(path, quiet)
+    tell(f"Wrote {path}.", quiet)
 
 
-def say_wrote(path: Path, quiet: bool = False) -> None:
-    """Print where a file was written."""
+def tell(sentence: str, quiet: bool = False) -> None:
+    """A line on stderr, unless only the table is wanted."""
     if not quiet:
-        click.echo(f"Wrote {path}.", err=True)
+        click.echo(sentence, err=True)
 
 
 def draw(runs: Sequence[Run], kind: str | None, path: Path, quiet: bool = False) -> None:
-    """Draw a chart of runs and say so.
-
-    Raises:
-        UsageError: it cannot be drawn or written.
-    """
+    """Draw a chart of runs and say so; `UsageError` if it cannot be drawn or written."""
     api.draw(runs, kind, path)
-    say_drawn(path, quiet)
+    tell(f"Drew {path}.", quiet)
 
 
-def say_drawn(path: Path, quiet: bool = False) -> None:
-    """Print where a chart was written."""
-    if not quiet:
-        click.echo(f"Drew {path}.", err=True)
+# --- `gemmbench completion`, and what shells complete: click's machinery with lists, files, and ``=`` -------
+
+Ideas = Callable[[Mapping[str, Any]], Mapping[str, str]]  # names with a line on each, from the other options
+Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
+
+_BREAKS = "=:"  # where bash, and no other shell, splits a word
+
+
+def completed(ideas: Ideas, single: bool = False) -> Complete:
+    """Completes an option that takes several names with commas: the last of them, and none twice.
+
+    If `single` it takes one name, and commas are part of it.
+    """
+
+    def complete(ctx: click.Context, _: click.Parameter, word: str) -> list[CompletionItem]:
+        before, comma, last = ("", "", word) if single else word.rpartition(",")
+        return [
+            CompletionItem(f"{before}{comma}{name}", help=idea or None)
+            for name, idea in ideas(ctx.params).items()
+            if name.startswith(last) and name not in before.split(",")
+        ]
+
+    return complete
+
+
+class FileName(click.Path):
+    """A file's name; completed to saved runs, or those with the endings in a metavar: ``FILE.png|svg``."""
+
+    def __init__(self, folder: bool = True, metavar: str = "FILE") -> None:
+        super().__init__(path_type=Path, dir_okay=folder)
+        endings = metavar.rpartition(".")[2] if "." in metavar else "jsonl"
+        self._endings = tuple(f".{ending}" for ending in endings.split("|"))
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """Files with these endings; where there are none, what the shell itself completes, folders too."""
+        head, slash, _ = incomplete.rpartition("/")
+        try:
+            entries: Iterable[Path] = sorted(Path(head + slash).iterdir())
+        except OSError:  # no such folder
+            entries = ()
+        names = [f"{head}{slash}{path.name}" for path in entries if path.suffix in self._endings]
+        names = [name for name in names if name.startswith(incomplete)]
+        if names and all(shlex.quote(name) == name for name in names):  # the shell quotes better
+            return [CompletionItem(name) for name in names]
+        return [CompletionItem(incomplete, type="file")]
+
+
+@add_completion_class
+class _Bash(BashComplete):
+    """Bash hands ``--kernel=na`` over as three words, and replaces the last of them."""
+
+    def get_completion_args(self) -> tuple[list[str], str]:
+        words = split_arg_string(os.environ["COMP_WORDS"])
+        position = int(os.environ["COMP_CWORD"])
+        joined: list[str] = []
+        for word in words[1 : position + 1]:
+            if joined and (word in _BREAKS or joined[-1][-1:] in tuple(_BREAKS)):
+                joined[-1] += word
+            else:
+                joined.append(word)
+        return (joined[:-1], joined[-1]) if position < len(words) else (joined, "")
+
+    def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem]:
+        items = super().get_completions(args, incomplete)
+        value = incomplete.partition("=")[2] if incomplete.startswith("-") else incomplete
+        kept = max(value.rfind(mark) for mark in _BREAKS) + 1
+        return [CompletionItem(item.value[kept:], item.type, item.help) for item in items]
+
+
+class _WholeWords(ShellComplete):
+    """zsh and fish replace ``--kernel=na`` as a whole."""
+
+    def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem]:
+        items = super().get_completions(args, incomplete)
+        option, equals, _ = incomplete.partition("=")
+        head = option + equals if option.startswith("-") and equals else ""
+        return [CompletionItem(head + item.value, item.type, item.help) for item in items]
+
+
+@add_completion_class
+class _Zsh(_WholeWords, ZshComplete):
+    pass
+
+
+@add_completion_class
+class _Fish(_WholeWords, FishComplete):
+    """click cuts what it hands to fish at every comma: names in a list, and lines on names."""
+
+    source_template = FishComplete.source_template.replace('string split ","', 'string split --max 1 ","')
+
+
+_SHELLS: dict[str, type[ShellComplete]] = {"bash": _Bash, "zsh": _Zsh, "fish": _Fish}
+
+
+@click.command()
+@click.argument("shell", type=click.Choice((*_SHELLS,)))
+def completion(shell: str) -> None:
+    """Print what makes bash, zsh or fish complete.
+
+    Commands, options, kernels, data types, devices and saved runs. A line in the shell's own file does it:
+
+    \b
+    bash  eval "$(gemmbench completion bash)"      in ~/.bashrc
+    zsh   eval "$(gemmbench completion zsh)"       in ~/.zshrc, after compinit
+    fish  gemmbench completion fish | source       in ~/.config/fish/config.fish
+    """
+    root = click.get_current_context().find_root().command
+    click.echo(_SHELLS[shell](root, {}, "gemmbench", COMPLETE_VAR).source())

@@ -1,9 +1,11 @@
-"""Checks of the host: its clock, its processors, what others take, its nodes, its BLAS."""
+"""What a check is, and those of drivers and of the host: clock, processors, others, nodes, BLAS."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Literal, NamedTuple, TypeVar
 
 from gemmbench.doctor.machine import (
     CPU,
@@ -16,8 +18,8 @@ from gemmbench.doctor.machine import (
     counted,
     numbers,
     ranges,
-    whole,
 )
+from gemmbench.measure.energy import is_nvidia
 from gemmbench.measure.host import pool_title
 from gemmbench.model.device import BUSY_CORES, DeviceFacts
 from gemmbench.model.units import MIB, clean, listed, number, percent, size
@@ -25,13 +27,39 @@ from gemmbench.opencl import drivers
 from gemmbench.probes.memory import set_bytes
 from gemmbench.stats.conditions import STOLEN, TICKS_S
 
+_Look = TypeVar("_Look", bound=Callable[..., Iterator[Finding]])
+
+
+@dataclass(frozen=True)
+class Check:
+    """A function that looks at the host or a device; docs/doctor.md says what it reads."""
+
+    look: Callable[..., Iterator[Finding]]  # takes the machine; and a device, unless it is `of` the host
+    of: Literal["host", "cpu", "gpu", "device"]  # what is looked at: the host once, or each such device
+    slows: bool = True  # whether it lowers the rates of kernels
+    at_rest: bool = False  # whether it needs that gemmbench itself is not running anything
+
+    @property
+    def name(self) -> str:
+        return self.look.__name__.replace("_", "-")
+
+
+CHECKS: list[Check] = []
+"""In the order in which they stand below and in `gemmbench.doctor`, which is that of their table."""
+
+
+def check(of: Literal["host", "cpu", "gpu", "device"], **more: bool) -> Callable[[_Look], _Look]:
+    """Make a function a check; arguments as of `Check`."""
+
+    def enter(look: _Look) -> _Look:
+        CHECKS.append(Check(look, of, **more))
+        return look
+
+    return enter
+
 
 def offered_level(machine: Machine) -> drivers.Level:
-    """The widest vectors of this CPU.
-
-    Raises:
-        NotSeenError: the system does not tell.
-    """
+    """The widest vectors of this CPU; `NotSeenError` if the system does not tell."""
     machine.read("proc/cpuinfo")
     level = drivers.cpu_level(machine.root / "proc/cpuinfo")
     if level is None:
@@ -47,12 +75,178 @@ def lost(level: drivers.Level, offered: drivers.Level, of: str) -> str:
     )
 
 
+# --- drivers: what is missing, what compiles for less -------------------------------------------------------
+
+_VENDORS = {"0x10de": "nvidia", "0x1002": "amd", "0x8086": "intel"}  # of PCI
+_TITLES = {"nvidia": "NVIDIA", "amd": "AMD", "intel": "Intel"}
+_WORDS = {"nvidia": ("nvidia",), "amd": ("amd", "advanced micro devices"), "intel": ("intel",)}
+_DISPLAY = "0x03"  # PCI's class of GPUs
+_PASSED_ON = "in a container of Docker: docker run --gpus all"
+
+
+@check("host", slows=False)
+def driver_missing(machine: Machine) -> Iterator[Finding]:
+    """No device at all, or a GPU in PCI that no OpenCL device belongs to."""
+    if machine.trouble:
+        raise NotSeenError(machine.trouble)
+    if not machine.devices:
+        package = drivers.package_command("cpu", machine.system)
+        yield Finding(
+            "there is no OpenCL driver with a device",
+            f"{NO_RATE}: nothing can be measured",
+            ("clGetPlatformIDs: no device", *_listed_drivers(machine)),
+            drivers.install_command(),
+            f"or: {package}" if package and package != drivers.install_command() else "",
+        )
+    for maker, slots in _boards(machine).items():
+        words = _WORDS[maker]
+        if any(
+            device.type == "gpu" and word in f"{device.vendor} {device.platform} {device.name}".lower()
+            for device in machine.devices
+            for word in words
+        ):
+            continue
+        nodes = [
+            path
+            for path in machine.matching("dev/dri/renderD*")
+            if not os.access(machine.root / path, os.R_OK | os.W_OK)
+        ]
+        closed = maker != "nvidia" and bool(nodes)
+        command = drivers.package_command(maker, machine.system)
+        yield Finding(
+            f"the {_TITLES[maker]} GPU has no OpenCL device",
+            f"{NO_RATE}: it cannot be measured",
+            (
+                *(f"/{slot}/vendor: {machine.read(f'{slot}/vendor')}" for slot in slots[:2]),
+                *(f"/{path}: this user may not use it" for path in nodes[:1] if closed),
+            ),
+            "sudo usermod -aG render $USER" if closed else command,
+            "then log in again"
+            if closed
+            else _PASSED_ON
+            if maker == "nvidia" and machine.in_container()
+            else ""
+            if command
+            else "its OpenCL driver, by this system's package manager",
+        )
+
+
+def _boards(machine: Machine) -> dict[str, list[str]]:
+    """The folders of the PCI slots with a GPU, by maker."""
+    slots: dict[str, list[str]] = {}
+    for slot in machine.matching("sys/bus/pci/devices/*"):
+        maker = _VENDORS.get(machine.optional(f"{slot}/vendor"))
+        if maker and machine.optional(f"{slot}/class").startswith(_DISPLAY):
+            slots.setdefault(maker, []).append(slot)
+    return slots
+
+
+def _listed_drivers(machine: Machine) -> tuple[str, ...]:
+    files = machine.matching("etc/OpenCL/vendors/*.icd")
+    return tuple(f"/{path}: {machine.optional(path)}" for path in files) or (
+        "/etc/OpenCL/vendors: no .icd file",
+    )
+
+
+_EXTENSIONS = {"half": "cl_khr_fp16", "double": "cl_khr_fp64"}
+_INTEL_TARGET = "CL_CONFIG_CPU_TARGET_ARCH"  # the processor that Intel's runtime compiles for
+_UNIT_VARIABLES = (
+    "POCL_MAX_PTHREAD_COUNT",
+    "POCL_CPU_MAX_CU_COUNT",
+    "DPCPP_CPU_NUM_CUS",
+    "CL_CONFIG_CPU_TBB_NUM_WORKERS",
+)
+
+
+@check("cpu")
+def driver_target(machine: Machine, device: DeviceFacts) -> Iterator[Finding]:
+    """PoCL says what it compiles for; of Intel's runtime the environment and the vectors' width do."""
+    offered = offered_level(machine)
+    forced = machine.environ.get(_INTEL_TARGET, "") if device.family == "cpu-intel" else ""
+    forced_level, stated = drivers.llvm_level(forced), drivers.target_of(device.device_version)
+    command = drivers.install_command()
+    if stated:
+        processor, level = stated
+        seen = f"CL_DEVICE_VERSION: {clean(device.device_version)}"
+    elif forced_level and forced_level < offered:
+        processor, level = forced, forced_level
+        seen = f"environment: {_INTEL_TARGET}={clean(forced)}"
+        command = f"env -u {_INTEL_TARGET} gemmbench peak"
+    elif 0 < device.vector_bits < offered.bits:
+        level = drivers.AVX2 if device.vector_bits >= drivers.AVX2.bits else drivers.SSE
+        processor = f"{device.vector_bits}-bit vectors"
+        seen = f"CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT: {device.vector_widths.get('float')}"
+    else:
+        return
+    if level >= offered:
+        return
+    yield Finding(
+        f"the driver compiles for {clean(processor)}: {level.name} where this CPU offers {offered.name}",
+        lost(level, offered, "this device's arithmetic"),
+        (seen, f"/proc/cpuinfo: {offered.name}"),
+        command,
+    )
+
+
+@check("cpu")
+def driver_units(machine: Machine, device: DeviceFacts) -> Iterator[Finding]:
+    """Fewer units than cores that it may use: an environment variable, as a rule."""
+    allowed = machine.allowed
+    cores = machine.cores(allowed) if has_smt(machine) else len(allowed)
+    if device.compute_units >= cores:
+        return
+    given = {name: machine.environ[name] for name in _UNIT_VARIABLES if machine.environ.get(name)}
+    yield Finding(
+        f"the driver has {counted(device.compute_units, 'unit')}, and may use {counted(cores, 'core')}",
+        f"up to {percent(1 - device.compute_units / cores)} of this device's arithmetic",
+        (
+            f"CL_DEVICE_MAX_COMPUTE_UNITS: {device.compute_units}",
+            f"/proc/self/status: Cpus_allowed_list {ranges(allowed)}",
+            *([f"environment: {listed(given)}"] if given else []),
+        ),
+        f"env {' '.join(f'-u {name}' for name in given)} gemmbench peak" if given else "",
+        "" if given else "the driver decides; another may take them all",
+    )
+
+
+@check("device", slows=False)
+def types(machine: Machine, device: DeviceFacts) -> Iterator[Finding]:
+    """Half and double of OpenCL C; of NVIDIA double alone, whose half is in PTX."""
+    # NVIDIA's driver has no half for OpenCL C; gemmbench's kernels of half are written in its PTX.
+    wanted = ("double",) if is_nvidia(device) else ("half", "double")
+    missing = [name for name in wanted if name not in device.dtypes]
+    if not missing:
+        return
+    other = next(
+        (
+            each
+            for each in machine.devices
+            if each.index != device.index and each.type == device.type and set(missing) <= set(each.dtypes)
+        ),
+        None,
+    )
+    on_cpu = device.type == "cpu" and device.family != "cpu-intel"
+    command = f"gemmbench precision --device {other.index}" if other else ""
+    yield Finding(
+        f"the device has no {' and no '.join(missing)}",
+        f"{NO_RATE}: rows of {', '.join(missing)} are unsupported",
+        (f"CL_DEVICE_EXTENSIONS: no {' and no '.join(_EXTENSIONS[name] for name in missing)}",),
+        command or (drivers.install_command() if on_cpu else ""),
+        f"another driver here has {'it' if len(missing) == 1 else 'them'}"
+        if other
+        else "a driver that has more types"
+        if on_cpu
+        else "the device or its driver lacks it: nothing to switch on",
+    )
+
+
 # --- the host's clock ---------------------------------------------------------------------------------------
 
 _OWN_GOVERNORS = ("intel_pstate", "amd-pstate-epp")  # their powersave is no limit: the processor decides
 _SAVING = ("power", "balance_power")
 
 
+@check("host")
 def governor(machine: Machine) -> Iterator[Finding]:
     """intel_pstate's and amd-pstate's own powersave follows the load; the generic one holds the lowest clock.
 
@@ -74,16 +268,16 @@ def governor(machine: Machine) -> Iterator[Finding]:
             continue
         most = machine.number(f"{folder}/cpuinfo_max_freq")
         clock = machine.optional(f"{folder}/{held}")
-        if not clock.isdecimal():
+        ratio = int(clock) / most if clock.isdecimal() else None
+        if ratio is None or ratio < NEAR:
             slow.append((f"{folder}/scaling_governor", mode))
-        elif int(clock) < NEAR * most:
-            slow.append((f"{folder}/scaling_governor", mode))
-            ratios.append(int(clock) / most)
+            ratios += [] if ratio is None else [ratio]
     if not slow:
         return
     path, value = slow[0]
+    what = "the governor" if path.endswith("scaling_governor") else "the energy preference"
     yield Finding(
-        f"{len(slow)} of {len(folders)} processors have {_title(path)} {value}",
+        f"{len(slow)} of {len(folders)} processors have {what} {value}",
         f"up to {percent(1 - min(ratios))}: they are held at {percent(min(ratios))} of their clock"
         if ratios
         else UNKNOWN,
@@ -92,19 +286,18 @@ def governor(machine: Machine) -> Iterator[Finding]:
     )
 
 
-def _title(path: str) -> str:
-    return {"scaling_governor": "the governor"}.get(path.rpartition("/")[2], "the energy preference")
-
-
+@check("host")
 def cpu_clock(machine: Machine) -> Iterator[Finding]:
     """A limit above the base clock is no limit of its own where turbo is off."""
     limited = {}
+    turbo_is_off = any(machine.optional(path) == off for path, off, _ in _TURBO)
     for each in machine.allowed:
         folder = f"{CPU}/cpu{each}/cpufreq"
         limit, most = (
             machine.number(f"{folder}/{name}") for name in ("scaling_max_freq", "cpuinfo_max_freq")
         )
-        turbo_only = _turbo_is_off(machine) and limit >= _base_khz(machine, folder, most)
+        base = machine.optional(f"{folder}/base_frequency")
+        turbo_only = turbo_is_off and limit >= (int(base) if base.isdecimal() else most)
         if limit < NEAR * most and not turbo_only:
             limited[folder] = (limit, most)
     if not limited:
@@ -125,15 +318,7 @@ _TURBO = (  # file, its value where turbo is off, and what switches it on
 )
 
 
-def _turbo_is_off(machine: Machine) -> bool:
-    return any(machine.optional(path) == off for path, off, _ in _TURBO)
-
-
-def _base_khz(machine: Machine, folder: str, otherwise: int) -> int:
-    text = machine.optional(f"{folder}/base_frequency")
-    return int(text) if text.isdecimal() else otherwise
-
-
+@check("host")
 def turbo(machine: Machine) -> Iterator[Finding]:
     """Two files: intel_pstate's, and that of the other drivers (acpi-cpufreq, amd-pstate)."""
     if not any(machine.has(path) for path, _, _ in _TURBO):
@@ -160,11 +345,10 @@ def turbo(machine: Machine) -> Iterator[Finding]:
 _PASSIVE = ("passive", "hot", "critical")
 
 
+@check("host")
 def cpu_temperature(machine: Machine) -> Iterator[Finding]:
     """A zone at its trip point now, or a counter of throttling that moves."""
-    zones = [
-        zone for zone in machine.matching("sys/class/thermal/thermal_zone*") if machine.has(f"{zone}/temp")
-    ]
+    zones = [path.removesuffix("/temp") for path in machine.matching("sys/class/thermal/thermal_zone*/temp")]
     counters = machine.matching(f"{CPU}/cpu[0-9]*/thermal_throttle/package_throttle_count")
     if not zones and not counters:
         raise NotSeenError("there is no /sys/class/thermal/thermal_zone* and no counter of throttling")
@@ -174,15 +358,10 @@ def cpu_temperature(machine: Machine) -> Iterator[Finding]:
     moved = [path for path in counters if machine.number(path) > before[path]]
     hot = []
     for zone in zones:
-        trips = [
-            path for path in machine.matching(f"{zone}/trip_point_*_type") if machine.read(path) in _PASSIVE
-        ]
-        limits = [
-            limit
-            for path in trips
-            if (limit := machine.optional(path.replace("_type", "_temp"))).isdecimal() and int(limit) > 0
-        ]
-        lowest = min(map(int, limits), default=0)
+        kinds = machine.matching(f"{zone}/trip_point_*_type")
+        trips = [path.replace("_type", "_temp") for path in kinds if machine.read(path) in _PASSIVE]
+        limits = [int(limit) for limit in map(machine.optional, trips) if limit.isdecimal()]
+        lowest = min(filter(None, limits), default=0)
         if lowest and machine.number(f"{zone}/temp") >= lowest:
             hot.append((zone, machine.number(f"{zone}/temp"), lowest))
     if not moved and not hot:
@@ -192,10 +371,7 @@ def cpu_temperature(machine: Machine) -> Iterator[Finding]:
         UNKNOWN,
         (
             *(f"/{path}: {before[path]}, half a second later {machine.number(path)}" for path in moved[:1]),
-            *(
-                f"/{zone}/temp: {temp / 1000:g} C, its limit {limit / 1000:g} C"
-                for zone, temp, limit in hot[:2]
-            ),
+            *(f"/{zone}/temp: {now / 1000:g} C, its limit {top / 1000:g} C" for zone, now, top in hot[:2]),
         ),
         "",
         "let it rest, clear its air ways, look at its fan",
@@ -205,6 +381,7 @@ def cpu_temperature(machine: Machine) -> Iterator[Finding]:
 # --- processors that may be used ----------------------------------------------------------------------------
 
 
+@check("host")
 def affinity(machine: Machine) -> Iterator[Finding]:
     """Fewer processors than are online, by taskset, numactl or a control group."""
     allowed, online = machine.allowed, machine.online
@@ -237,9 +414,8 @@ def _cpuset(machine: Machine) -> tuple[int, ...] | None:
     """The processors that a control group leaves; None if there is no such group."""
     for group in _groups(machine, "cpuset"):
         for name in ("cpuset.cpus.effective", "cpuset.effective_cpus"):
-            text = machine.optional(f"{group.folder}/{name}")
-            if text:
-                return numbers(text, f"{group.folder}/{name}")
+            if machine.optional(f"{group.folder}/{name}"):
+                return machine.numbers(f"{group.folder}/{name}")
     return None
 
 
@@ -248,6 +424,7 @@ def has_smt(machine: Machine) -> bool:
     return machine.optional(f"{CPU}/smt/active") == "1"
 
 
+@check("host")
 def smt(machine: Machine) -> Iterator[Finding]:
     """As many threads as processors, where two of these share a core."""
     machine.read(f"{CPU}/smt/active")
@@ -269,21 +446,14 @@ def smt(machine: Machine) -> Iterator[Finding]:
     )
 
 
-@dataclass(frozen=True)
-class _Group:
-    """A control group."""
-
+class _Group(NamedTuple):
     folder: str
     version: int
     is_root: bool  # of what is mounted here: a limit on it was set from outside, by a container's host
 
 
 def _groups(machine: Machine, controller: str) -> list[_Group]:
-    """This process's control group and those around it, innermost first.
-
-    Raises:
-        NotSeenError: the system does not tell.
-    """
+    """This process's control group and those around it, innermost first; `NotSeenError` if not told."""
     groups = []
     for line in machine.read("proc/self/cgroup").splitlines():
         _, _, rest = line.partition(":")
@@ -301,6 +471,7 @@ def _groups(machine: Machine, controller: str) -> list[_Group]:
     return groups
 
 
+@check("host")
 def cpu_quota(machine: Machine) -> Iterator[Finding]:
     """The tightest quota among the control groups around this process, of either version."""
     tightest: tuple[float, str, str, bool] | None = None
@@ -320,12 +491,17 @@ def cpu_quota(machine: Machine) -> Iterator[Finding]:
     if tightest is None or tightest[0] >= NEAR * processors:
         return
     cores, path, text, from_outside = tightest
-    throttled = _throttled(machine, path.rpartition("/")[0])
+    stat = f"{path.rpartition('/')[0]}/cpu.stat"
+    counts = machine.fields(stat, " ")
+    periods = counts.get("nr_throttled")
     unlimited = "max" if path.endswith("cpu.max") else "-1"
     yield Finding(
         f"a control group gives this process the time of {number(cores)} of {processors} processors",
         f"{percent(1 - cores / processors)}; threads that wait for a stopped one lose more",
-        (f"/{path}: {text}", *throttled),
+        (
+            f"/{path}: {text}",
+            *([f"/{stat}: nr_throttled {periods} of {counts.get('nr_periods')}"] if periods else []),
+        ),
         f"docker update --cpus {processors} CONTAINER"
         if from_outside
         else f"echo {unlimited} | sudo tee /{path}",
@@ -333,13 +509,7 @@ def cpu_quota(machine: Machine) -> Iterator[Finding]:
     )
 
 
-def _throttled(machine: Machine, folder: str) -> tuple[str, ...]:
-    lines = machine.optional(f"{folder}/cpu.stat").splitlines()
-    counts = dict(line.split(None, 1) for line in lines if " " in line)
-    periods = counts.get("nr_throttled")
-    return (f"/{folder}/cpu.stat: nr_throttled {periods} of {counts.get('nr_periods')}",) if periods else ()
-
-
+@check("host", slows=False)
 def memory_limit(machine: Machine) -> Iterator[Finding]:
     """The first control group that leaves less than twice the working set of the memory probes."""
     cpus = [device for device in machine.chosen if device.type == "cpu"]
@@ -353,19 +523,17 @@ def memory_limit(machine: Machine) -> Iterator[Finding]:
         text = machine.read(path)
         if not text.isdecimal():
             continue  # max
-        stats = dict(
-            line.split(None, 1)
-            for line in machine.optional(f"{folder}/memory.stat").splitlines()
-            if " " in line
-        )
-        used = whole(machine.optional(f"{folder}/{used_name}")) - whole(stats.get(idle_name, ""))
-        room = int(text) - max(0, used)
+        idle = machine.fields(f"{folder}/memory.stat", " ").get(idle_name, "")
+        counts = [machine.optional(f"{folder}/{used_name}"), idle]
+        every, dropped = (int(each) if each.isdecimal() else 0 for each in counts)
+        used = max(0, every - dropped)
+        room = int(text) - used
         if room < needed:
             yield Finding(
                 f"a control group leaves this process {size(max(0, room))} of memory; "
                 f"the memory probes take up to {size(needed)}",
                 f"{NO_RATE}: the kernel kills what needs more, and its row is called crashed",
-                (f"/{path}: {text}", f"/{folder}/{used_name}: {max(0, used)} without idle files"),
+                (f"/{path}: {text}", f"/{folder}/{used_name}: {used} without idle files"),
                 f"docker update --memory {2 * needed // MIB}m --memory-swap -1 CONTAINER"
                 if group.is_root
                 else f"echo {'max' if group.version == 2 else '-1'} | sudo tee /{path}",
@@ -388,6 +556,7 @@ _TRANSFER_BYTES = 256 * MIB  # of the largest transfer
 _SHOWN_CORES = 0.05
 
 
+@check("host")
 def steal(machine: Machine) -> Iterator[Finding]:
     """An idle machine is not stolen from: what was counted since its start says more than half a second."""
     watched = machine.watched
@@ -410,6 +579,7 @@ def steal(machine: Machine) -> Iterator[Finding]:
     )
 
 
+@check("host")
 def load(machine: Machine) -> Iterator[Finding]:
     """The processors that this process may use, and whoever uses them most."""
     watched = machine.watched
@@ -437,17 +607,13 @@ def load(machine: Machine) -> Iterator[Finding]:
 
 
 def _nodes(machine: Machine) -> dict[int, tuple[int, ...]]:
-    """The processors of each NUMA node that has any.
-
-    Raises:
-        NotSeenError: the system does not tell.
-    """
+    """The processors of each NUMA node that has any; `NotSeenError` if the system does not tell."""
     folder = "sys/devices/system/node"
     nodes = {}
-    for node in numbers(machine.read(f"{folder}/online"), f"{folder}/online"):
-        text = machine.read(f"{folder}/node{node}/cpulist")
-        if text:
-            nodes[node] = numbers(text, f"{folder}/node{node}/cpulist")
+    for node in machine.numbers(f"{folder}/online"):
+        path = f"{folder}/node{node}/cpulist"
+        if machine.read(path):
+            nodes[node] = machine.numbers(path)
     return nodes
 
 
@@ -458,6 +624,7 @@ def _policy(machine: Machine) -> str:
     return next((policy for policy in policies if policy != "default"), "default")
 
 
+@check("host")
 def numa(machine: Machine) -> Iterator[Finding]:
     """A policy that binds memory elsewhere, or processors of several nodes without one that interleaves."""
     nodes = _nodes(machine)
@@ -491,28 +658,6 @@ def numa(machine: Machine) -> Iterator[Finding]:
         )
 
 
-def device_numa(machine: Machine, device: DeviceFacts) -> Iterator[Finding]:
-    """Processors of other nodes only: transfers cross from node to node."""
-    if not device.pci:
-        raise NotSeenError("its driver does not say in which slot it is")
-    nodes = _nodes(machine)
-    path = f"sys/bus/pci/devices/{device.pci}/numa_node"
-    node = machine.number(path)
-    if node < 0 or node not in nodes or len(nodes) < 2 or set(nodes[node]) & set(machine.allowed):
-        return
-    yield Finding(
-        f"the device is on node {node}, and this process may use no processor of it: transfers take the way "
-        "between the nodes",
-        f"{UNKNOWN}; of the host scope only",
-        (
-            f"/{path}: {node}",
-            f"/sys/devices/system/node/node{node}/cpulist: {ranges(nodes[node])}",
-            f"/proc/self/status: Cpus_allowed_list {ranges(machine.allowed)}",
-        ),
-        f"numactl --cpunodebind={node} --membind={node} gemmbench peak --only transfer",
-    )
-
-
 # --- the host's BLAS ----------------------------------------------------------------------------------------
 
 _VARIABLES = {"openblas": "OPENBLAS_NUM_THREADS", "mkl": "MKL_NUM_THREADS", "blis": "BLIS_NUM_THREADS"}
@@ -529,6 +674,7 @@ def _threads(machine: Machine) -> int:
     return int(machine.blas.get("num_threads") or 1)
 
 
+@check("host")
 def blas_threads(machine: Machine) -> Iterator[Finding]:
     """Fewer threads than cores, or more than processors."""
     threads, processors = _threads(machine), len(machine.allowed)
@@ -553,6 +699,7 @@ def blas_threads(machine: Machine) -> Iterator[Finding]:
     )
 
 
+@check("host")
 def blas_kernels(machine: Machine) -> Iterator[Finding]:
     """The kernels that OpenBLAS or BLIS chose, by their own name for the processor."""
     if machine.blas is None:
@@ -577,4 +724,27 @@ def blas_kernels(machine: Machine) -> Iterator[Finding]:
         "env -u OPENBLAS_CORETYPE gemmbench square --kernel numpy"
         if forced
         else "pip install --upgrade numpy",
+    )
+
+
+@check("gpu", slows=False)
+def device_numa(machine: Machine, device: DeviceFacts) -> Iterator[Finding]:
+    """Processors of other nodes only: transfers cross from node to node."""
+    if not device.pci:
+        raise NotSeenError("its driver does not say in which slot it is")
+    nodes = _nodes(machine)
+    path = f"sys/bus/pci/devices/{device.pci}/numa_node"
+    node = machine.number(path)
+    if node < 0 or node not in nodes or len(nodes) < 2 or set(nodes[node]) & set(machine.allowed):
+        return
+    yield Finding(
+        f"the device is on node {node}, and this process may use no processor of it: transfers take the way "
+        "between the nodes",
+        f"{UNKNOWN}; of the host scope only",
+        (
+            f"/{path}: {node}",
+            f"/sys/devices/system/node/node{node}/cpulist: {ranges(nodes[node])}",
+            f"/proc/self/status: Cpus_allowed_list {ranges(machine.allowed)}",
+        ),
+        f"numactl --cpunodebind={node} --membind={node} gemmbench peak --only transfer",
     )

@@ -87,27 +87,16 @@ class Watched:
 
 @dataclass
 class Machine:
-    """What the checks read.
+    """What the checks read."""
 
-    Attributes:
-        root: the folder that stands for /.
-        devices: every OpenCL device, all of which may be an answer ("the other driver has half").
-        chosen: those that are looked at.
-        trouble: why the devices could not be listed; "" if they could.
-        blas: numpy's BLAS, as threadpoolctl describes it.
-        environ: environment variables.
-        open_board: the NVML board of a device; raises CounterError.
-        own: the process whose family's load is its own.
-    """
-
-    root: Path = Path("/")
-    devices: Sequence[DeviceFacts] = ()
-    chosen: Sequence[DeviceFacts] = ()
-    trouble: str = ""
-    blas: Pool | None = field(default_factory=numpy_pool)
+    root: Path = Path("/")  # what stands for /
+    devices: Sequence[DeviceFacts] = ()  # all, each of which may be an answer: "the other driver has half"
+    chosen: Sequence[DeviceFacts] = ()  # those that are looked at
+    trouble: str = ""  # why the devices could not be listed
+    blas: Pool | None = field(default_factory=numpy_pool)  # as threadpoolctl describes it
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
-    open_board: Callable[[DeviceFacts], Answers] = Board
-    own: int = field(default_factory=os.getpid)
+    open_board: Callable[[DeviceFacts], Answers] = Board  # raises CounterError
+    own: int = field(default_factory=os.getpid)  # the process whose family's load is its own
     sleep: Callable[[float], None] = time.sleep
     now: Callable[[], float] = time.monotonic
     _boards: dict[int, Answers] = field(default_factory=dict)
@@ -115,14 +104,7 @@ class Machine:
     # --- files ----------------------------------------------------------------------------------------------
 
     def read(self, path: str) -> str:
-        """The text of a file, without white space around it.
-
-        Args:
-            path: below the root, without a slash in front.
-
-        Raises:
-            NotSeenError: it is not there, or cannot be read.
-        """
+        """The text of a file below the root, without white space around it; `NotSeenError` without one."""
         try:
             return (self.root / path).read_text(encoding="utf-8", errors="replace").strip()
         except FileNotFoundError:
@@ -131,16 +113,16 @@ class Machine:
             raise NotSeenError(f"/{path}: {reason_of(error)}") from None
 
     def number(self, path: str) -> int:
-        """A file that holds a whole number.
-
-        Raises:
-            NotSeenError: it does not, or cannot be read.
-        """
+        """A file that holds a whole number; `NotSeenError` if it does not, or cannot be read."""
         text = self.read(path)
         try:
             return int(text)
         except ValueError:
             raise NotSeenError(f"/{path} holds no number") from None
+
+    def numbers(self, path: str) -> tuple[int, ...]:
+        """A file that holds a list of processors or nodes; `NotSeenError` if it does not."""
+        return numbers(self.read(path), path)
 
     def optional(self, path: str) -> str:
         """The text of a file; "" if it cannot be read."""
@@ -150,7 +132,6 @@ class Machine:
             return ""
 
     def has(self, path: str) -> bool:
-        """Whether a file or folder is there."""
         try:
             return (self.root / path).exists()
         except OSError:
@@ -163,62 +144,37 @@ class Machine:
         except OSError:
             return []
 
-    def fields(self, path: str) -> dict[str, str]:
-        """A file of lines ``name: value``.
-
-        Raises:
-            NotSeenError: it cannot be read.
-        """
-        pairs = (line.partition(":") for line in self.read(path).splitlines())
-        return {name.strip(): value.strip() for name, colon, value in pairs if colon}
+    def fields(self, path: str, between: str = ":") -> dict[str, str]:
+        """A file of lines ``name: value``, or with something else between; nothing if it cannot be read."""
+        pairs = (line.partition(between) for line in self.optional(path).splitlines())
+        return {name.strip(): value.strip() for name, sign, value in pairs if sign}
 
     # --- processors -----------------------------------------------------------------------------------------
 
     @cached_property
     def online(self) -> tuple[int, ...]:
-        """The processors that are switched on.
-
-        Raises:
-            NotSeenError: the system does not tell.
-        """
-        return numbers(self.read(f"{CPU}/online"), f"{CPU}/online")
+        """The processors that are switched on; `NotSeenError` if the system does not tell."""
+        return self.numbers(f"{CPU}/online")
 
     @cached_property
     def allowed(self) -> tuple[int, ...]:
-        """The processors that this process may use.
-
-        Raises:
-            NotSeenError: the system does not tell.
-        """
-        name = "Cpus_allowed_list"
-        return numbers(self.fields("proc/self/status").get(name, ""), f"proc/self/status ({name})")
+        """The processors that this process may use; `NotSeenError` if the system does not tell."""
+        path, name = "proc/self/status", "Cpus_allowed_list"
+        self.read(path)  # or there is none
+        return numbers(self.fields(path).get(name, ""), f"{path} ({name})")
 
     def cores(self, processors: Sequence[int]) -> int:
-        """How many cores processors belong to: two that are siblings share their core's units.
-
-        Raises:
-            NotSeenError: the system does not tell.
-        """
+        """How many cores processors belong to: siblings share one; `NotSeenError` if nothing tells."""
         return len({self.read(f"{CPU}/cpu{each}/topology/thread_siblings_list") for each in processors})
 
     def in_container(self) -> bool:
-        """Whether this is a container of Docker, Podman or Kubernetes."""
-        marks = ("KUBERNETES_SERVICE_HOST",)
-        return (
-            self.has(".dockerenv")
-            or self.has("run/.containerenv")
-            or any(name in self.environ for name in marks)
-        )
+        files = (".dockerenv", "run/.containerenv")
+        return any(map(self.has, files)) or "KUBERNETES_SERVICE_HOST" in self.environ
 
     @cached_property
     def watched(self) -> Watched:
-        """What happens while this process waits for half a second.
-
-        Raises:
-            NotSeenError: the system does not tell.
-        """
-        proc = self.root / "proc"
-        counted = None
+        """What happens while this process waits for half a second; `NotSeenError` if nothing tells."""
+        proc, counted = self.root / "proc", None
         with suppress(NotSeenError):
             counted = self.allowed
 
@@ -233,26 +189,18 @@ class Machine:
         after, after_then = look()
         if after is None or after.since(before)[0] is None:
             raise NotSeenError("/proc/stat stands still")
-        ours, tick_s = family(after_then, self.own), 1 / os.sysconf("SC_CLK_TCK")
-        used = (
-            (
-                number,
-                each.name,
-                tick_s * (each.own_ticks - then[number].own_ticks) / (after.at_s - before.at_s),
-            )
+        ours, ticks = family(after_then, self.own), os.sysconf("SC_CLK_TCK") * (after.at_s - before.at_s)
+        used = [
+            (number, each.name, (each.own_ticks - then[number].own_ticks) / ticks)
             for number, each in after_then.items()
             if number in then and number not in ours
-        )
+        ]
         return Watched(before, after, tuple(sorted(used, key=lambda each: -each[2])))
 
     @cached_property
     def cpu(self) -> str:
-        """The processor's name."""
-        with suppress(NotSeenError):
-            names = self.fields("proc/cpuinfo")
-            if names.get("model name"):
-                return names["model name"]
-        return platform.processor() or platform.machine()
+        name = self.fields("proc/cpuinfo").get("model name")
+        return name or platform.processor() or platform.machine()
 
     @cached_property
     def system(self) -> str:
@@ -262,11 +210,7 @@ class Machine:
     # --- boards ---------------------------------------------------------------------------------------------
 
     def board(self, device: DeviceFacts) -> Answers:
-        """What answers questions about a device's board.
-
-        Raises:
-            NotSeenError: there is none.
-        """
+        """What answers questions about a device's board; `NotSeenError` if there is none."""
         if not is_nvidia(device):
             raise NotSeenError("only NVIDIA's boards can be asked (NVML)")
         if device.index not in self._boards:
@@ -277,28 +221,16 @@ class Machine:
         return self._boards[device.index]
 
     def ask(self, device: DeviceFacts, function: str, *arguments: object) -> Any:
-        """What NVML answers about a device's board.
-
-        Raises:
-            NotSeenError: there is no board that can be asked, or it has no answer.
-        """
+        """What NVML answers about a device's board; `NotSeenError` if there is none, or it has no answer."""
         board = self.board(device)
         try:
             return board.ask(function, *arguments)
         except CounterError as error:
             raise NotSeenError(f"{function}: {error}") from None
 
-    def may_use(self, path: str) -> bool:
-        """Whether this user may read and write a file."""
-        return os.access(self.root / path, os.R_OK | os.W_OK)
-
 
 def numbers(text: str, path: str) -> tuple[int, ...]:
-    """A list of processors or nodes as Linux writes it: ``0-3,8``.
-
-    Raises:
-        NotSeenError: it is none; the message names the path.
-    """
+    """Processors or nodes as Linux writes them, ``0-3,8``; `NotSeenError` with the path for another text."""
     listed: list[int] = []
     try:
         for part in text.split(","):
@@ -307,8 +239,3 @@ def numbers(text: str, path: str) -> tuple[int, ...]:
     except ValueError:
         raise NotSeenError(f"/{path} holds no list of numbers") from None
     return tuple(listed)
-
-
-def whole(text: str) -> int:
-    """A whole number of 0 or more; 0 for any other text."""
-    return int(text) if text.isdecimal() else 0

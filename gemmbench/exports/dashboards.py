@@ -13,9 +13,9 @@ import math
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from gemmbench.exports.records import Series, labels, rate_of, series, standing
 from gemmbench.model.row import Row, moment
@@ -70,23 +70,22 @@ def _repetitions(index: int, each: Series) -> list[Entry]:
     unit = NANO if each.is_fixed else NANO * work_of(each.row) / GIGA
     counters = [("items_per_second", each.operations), ("bytes_per_second", each.bytes)]
     rates = [(name, rate, each.rates(rate)) for name, rate in counters if rate]
-    entries: list[Entry] = []
-    for position, seconds in enumerate(each.seconds):
-        entries.append(
-            {
-                "name": each.name,
-                **common,
-                "run_type": "iteration",
-                "repetition_index": position,
-                "iterations": each.row.samples[each.scope].batch,
-                **_times(seconds / unit),
-                **{name: values[position] for name, _, values in rates},
-                **label,
-            }
-        )
+    entries: list[Entry] = [
+        {
+            "name": each.name,
+            **common,
+            "run_type": "iteration",
+            "repetition_index": position,
+            "iterations": each.row.samples[each.scope].batch,
+            **_times(seconds / unit),
+            **{name: values[position] for name, _, values in rates},
+            **label,
+        }
+        for position, seconds in enumerate(each.seconds)
+    ]
     for name, of in _AGGREGATES.items() if count > 1 else ():
         scale = 1.0 if name == "cv" else unit
-        median = name == "median"
+        median = name == "median" and not each.row.samples[each.scope].middle
         entries.append(
             {
                 "name": f"{each.name}_{name}",
@@ -181,8 +180,7 @@ def _array(entries: Iterable[Entry], indent: str = "  ") -> str:
     return "[\n" + ",\n".join(lines) + f"\n{indent[2:]}]" if lines else "[]"
 
 
-@dataclass(frozen=True)
-class Family:
+class Family(NamedTuple):
     """A gauge: its name ends with its unit."""
 
     name: str
@@ -240,13 +238,8 @@ def openmetrics(run: Run) -> str:
 def _samples(run: Run) -> Iterator[Sample]:
     header = run.header
     own = {"run": Path(run.path).stem or header.view}
-    about = {
-        **own,
-        "command": " ".join(header.command),
-        "version": header.gemmbench,
-        "host_cpu": header.host.cpu,
-    }
-    yield _RUN, about, 1.0
+    about = {"command": " ".join(header.command), "version": header.gemmbench, "host_cpu": header.host.cpu}
+    yield _RUN, own | about, 1.0
     with suppress(ValueError):  # a time that somebody edited
         yield _STARTED, own, moment(header.started_utc).timestamp()
     run = replace(run, rows=tuple(row for row in run.rows if row.kind != "look"))  # C was not verified
@@ -261,18 +254,11 @@ def _samples(run: Run) -> Iterator[Sample]:
             yield _ENERGY, case, row.energy.joules
     of_row = dict(zip(labels(run), cases, strict=True))
     for each in series(run):
-        yield from _of_series(each, {**of_row[each.benchmark], "scope": each.scope})
-
-
-def _of_series(each: Series, names: Labels) -> Iterator[Sample]:
-    figures: tuple[tuple[Interval | None, Mapping[str, Family]], ...] = (
-        (each.times if each.is_fixed else None, _TIMES),
-        (each.operations, _OPERATIONS),
-        (each.bytes, _BYTES),
-    )
-    for figure, families in figures:
-        for field, family in families.items() if figure else ():
-            yield family, names, float(getattr(figure, field))
+        names = {**of_row[each.benchmark], "scope": each.scope}
+        times = each.times if each.is_fixed else None
+        for figure, families in ((times, _TIMES), (each.operations, _OPERATIONS), (each.bytes, _BYTES)):
+            for field, family in families.items() if figure else ():
+                yield family, names, float(getattr(figure, field))
 
 
 def _case(run: Run, row: Row, name: str) -> dict[str, str]:

@@ -20,7 +20,7 @@ from typing import Any
 import msgspec
 
 from gemmbench import __version__
-from gemmbench.gemm import lowering, protocols_table
+from gemmbench.gemm import protocols_table, workloads
 from gemmbench.model.row import SCOPES, Row
 from gemmbench.model.run_file import SCHEMA_VERSION, Header, Run, without_collection
 from gemmbench.model.units import GIGA, clean
@@ -199,7 +199,7 @@ def _derived(run: Run, row: Row) -> dict[str, object]:
         **rates.derived(run, row),
         **_device(run, row),
         **together.derived(run, row),
-        **lowering.derived(run, row),
+        **workloads.derived(run, row),
         **conditions.derived(run, row),
     }
 
@@ -284,7 +284,6 @@ class Series:
         return self.row.samples[self.scope].seconds
 
     def rates(self, of: Rate) -> list[float]:
-        """One of its rates, batch by batch."""
         return [of.median * (self.times.median / seconds) for seconds in self.seconds]
 
 
@@ -349,19 +348,9 @@ NAMES = ("header", "row", "records")
 
 # Only where they are known.
 _OPTIONAL = (
-    "slowdown",
-    "slowdown_low",
-    "slowdown_high",
-    "net_s",
-    "net_share",
-    "own",
-    "protocols",
-    "sustained",
-    "took_s",
-    "burst_gflops",
-    "burst_gflops_low",
-    "burst_gflops_high",
-)
+    "slowdown", "slowdown_low", "slowdown_high", "net_s", "net_share", "own", "operands",
+    "protocols", "sustained", "took_s", "burst_gflops", "burst_gflops_low", "burst_gflops_high",
+)  # fmt: skip
 _FLAT_ONLY = (
     "alpha", "beta", "state", "clock_mhz", "limits", "other_cores", "steal_cores", "switches", "verdict",
     "benchmark",

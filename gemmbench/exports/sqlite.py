@@ -66,10 +66,7 @@ def digest(run: Run) -> str:
 def add(runs: Sequence[Run], path: Path) -> None:
     """Put runs into a database, which is made if it is not there; a run that it has is replaced.
 
-    All of them or, after an error, none.
-
-    Raises:
-        UsageError: the file is something else, of another version, or cannot be written.
+    All of them or none, with a `UsageError`: the file is something else, of another version, or not writable.
     """
     try:
         with closing(sqlite3.connect(path, isolation_level=None)) as database:
@@ -88,11 +85,7 @@ def add(runs: Sequence[Run], path: Path) -> None:
 
 
 def _prepare(database: sqlite3.Connection, path: Path) -> None:
-    """The tables, where the file is new.
-
-    Raises:
-        UsageError: it is another program's, or has other columns.
-    """
+    """The tables, where the file is new; `UsageError` if it is another program's, or has other columns."""
     own = database.execute("PRAGMA application_id").fetchone()[0] == APPLICATION
     tables = [name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
     if tables and not own:
@@ -126,19 +119,13 @@ def _add(database: sqlite3.Connection, run: Run) -> None:
         "policy": msgspec.json.encode(header.policy).decode(),
     }
     database.execute("DELETE FROM runs WHERE digest = ?", (values["digest"],))
-    marks = ", ".join("?" * len(values))
-    made = database.execute(
-        f"INSERT INTO runs ({', '.join(values)}) VALUES ({marks})", tuple(values.values())
-    )
+    names, marks = ", ".join(values), ", ".join("?" * len(values))
+    made = database.execute(f"INSERT INTO runs ({names}) VALUES ({marks})", tuple(values.values()))
     number = made.lastrowid
-    database.executemany(
-        f"INSERT INTO rows VALUES ({', '.join('?' * len(_ROWS))})",
-        ((number, index, *record.values()) for index, record in enumerate(to_flat(run))),
-    )
-    database.executemany(
-        "INSERT INTO samples VALUES (?, ?, ?, ?, ?, ?, ?)",
-        ((number, index, *sample) for index, row in enumerate(run.rows) for sample in _samples(row)),
-    )
+    rows = ((number, index, *record.values()) for index, record in enumerate(to_flat(run)))
+    samples = ((number, index, *sample) for index, row in enumerate(run.rows) for sample in _samples(row))
+    database.executemany(f"INSERT INTO rows VALUES ({', '.join('?' * len(_ROWS))})", rows)
+    database.executemany(f"INSERT INTO samples VALUES ({', '.join('?' * len(_SAMPLES))})", samples)
 
 
 def _samples(row: Row) -> Iterator[tuple[str, str, int, int, float]]:

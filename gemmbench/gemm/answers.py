@@ -4,10 +4,11 @@ The same for every executor: OpenCL kernels, numpy and the libraries.
 
 * Before: C is poisoned where it must not be read, and the launches that are timed run once on the timed
   operands, and before a user's on generated ones, on which the sharpest bounds hold.
-* After: C as the last batch left it, in host memory where that was of the host scope; then C is filled with
-  numbers that look like an answer and are none, and one more problem runs on a drawn operand set and in a
-  drawn scope. A kernel that acts only on a fresh C shows: by a wrong answer, or by the time that it takes
-  then; see `skipping`.
+* After: C as the last batch left it, in host memory where that was of the host scope; then the rows of A and
+  the columns of B are moved on, C is filled with numbers that look like an answer and are none, and one more
+  problem runs on a drawn operand set and in a drawn scope: the same answer, moved; and that once more. A
+  kernel that acts only on a fresh C, on new operands or every other time shows: by a wrong answer, or by the
+  time that it takes then; see `skipping`.
 
 A user's ``--out`` is written when all that has passed.
 """
@@ -23,7 +24,7 @@ import numpy as np
 
 from gemmbench.gemm.operands import Matrices, guarded, load_operands, save_result
 from gemmbench.gemm.reference import BatchReference, Reference, merged
-from gemmbench.gemm.verify import GUARD, poison
+from gemmbench.gemm.verify import GUARD, poison, stack
 from gemmbench.model import units
 from gemmbench.model.case import Case, Operands, Policy
 from gemmbench.model.dtypes import DTYPES, ReferenceArray, decode, encode
@@ -32,6 +33,9 @@ from gemmbench.model.problem import Gemm
 from gemmbench.model.row import SHOWN, Check, Elements
 
 _TIMES, _MORE_S, _TRIES = 3.0, 20e-6, 20
+_PROBLEMS = 2  # after the last batch: one that works every other time is wrong in one of them
+_MOST_SCALAR, _MOST_DIGITS = 4, 12  # alpha and beta, and digits, of operands that are scaled
+_MOST_MOVED_BYTES = 1 << 28  # of operands that are moved again for every try
 
 
 @dataclass(frozen=True)
@@ -39,7 +43,7 @@ class Paces:
     """How long a problem lasts, by the clock of the batches.
 
     Attributes:
-        batch_s: the median of the batches; 0 if none was timed by this clock.
+        batch_s: the shortest of the batches; 0 if none was timed by this clock.
         on_new: runs one whose C is filled anew, and erased is what its launches keep beside; seconds.
         on_result: runs one whose C holds the right result before; seconds.
     """
@@ -54,6 +58,7 @@ def skipping(paces: Paces) -> str:
 
     A busy machine delays this problem or that, and a GPU that waited runs slower: so the fastest of twenty is
     held against the slowest where C holds the result, which run in turn with them, and against the batches.
+    The operands of each of the twenty are moved anew, and are the timed ones where C holds their result.
     """
     usual, fastest = paces.batch_s, inf
     for _ in range(_TRIES):
@@ -81,8 +86,8 @@ class Answering(Protocol):
     def sets(self) -> int:
         """How many operand sets it rotates among."""
 
-    def put(self, values: Matrices) -> None:
-        """Replace A and B of the first operand set; they are as `Matrices.stored` has them."""
+    def put(self, values: Matrices, index: int = 0) -> None:
+        """Replace A and B of an operand set; they are as `Matrices.stored` has them."""
 
     def answer(self, scope: str, index: int, c: ReferenceArray) -> ReferenceArray:
         """Run the timed launches once on an operand set whose C was filled; C afterwards: m x ldc, both."""
@@ -98,6 +103,28 @@ class Answering(Protocol):
             new: what C is filled with anew, m x ldc.
             result: the right one, m x ldc.
         """
+
+
+@dataclass(frozen=True)
+class _Moved:
+    """Rows of A and columns of B moved on, the last ones to the front, in each problem of a batch.
+
+    A and B are also multiplied by a power of 2, and C by its square: none of its digits is another, but
+    numbers are larger than the suite draws them.
+    """
+
+    batch: int
+    rows: int
+    columns: int
+    scale: float
+
+    def of(self, c: ReferenceArray) -> ReferenceArray:
+        """C as it is with such operands."""
+        return _rolled(c, self.batch, self.rows, self.columns, self.scale**2)
+
+    def back(self, c: ReferenceArray) -> ReferenceArray:
+        """C as it is with the operands that were not moved."""
+        return _rolled(c, self.batch, -self.rows, -self.columns, self.scale**-2)
 
 
 class Answers:
@@ -194,20 +221,58 @@ class Answers:
         checks = [] if left is None else [_named(self._judged(self._values, left), "after the last batch: ")]
         rng = np.random.default_rng()
         scope, index = str(rng.choice(bench.scopes)), int(rng.integers(bench.sets))
-        other = self._unlike(rng)
-        result = bench.answer(scope, index, guarded(self._problem, other))
-        checks.append(
-            _named(self._judged(self._values, result, other), "with another C after the last batch: ")
-        )
-        check = merged(checks)
-        known = self._result is not None and self._result.size
-        if check.verdict == "ok" and self._problem.beta == 0 and known:
-            paces = bench.paces(index, guarded(self._problem, other), self.verified_result)
-            if paces and (skips := skipping(paces)):
-                check = Check("wrong", check.figures, (skips,))
+        try:
+            for _ in range(_PROBLEMS):
+                other = self._unlike(rng)
+                moved = self._move(bench, index, rng)
+                result = np.array(bench.answer(scope, index, guarded(self._problem, moved.of(other))))
+                inside = self._inside(result)
+                inside[...] = moved.back(inside)
+                what = "with another C and other operands after the last batch: "
+                checks.append(_named(self._judged(self._values, result, other), what))
+            check = merged(checks)
+            known = self._result is not None and self._result.size
+            if check.verdict == "ok" and self._problem.beta == 0 and known:
+                check = self._paced(bench, index, other, check, rng)
+        finally:
+            bench.put(self._values.stored(self._problem), index)
         if check.verdict == "ok" and self._case.operands.out and self._result is not None:
             save_result(self._case.operands.out, self._result)
         return check
+
+    def _paced(
+        self, bench: Answering, index: int, other: ReferenceArray, check: Check, rng: np.random.Generator
+    ) -> Check:
+        """The check, or what `skipping` says."""
+        paces = bench.paces(index, guarded(self._problem, other), self.verified_result)
+        if paces is None:
+            return check
+
+        def on_new() -> float:
+            if self._problem.operand_bytes <= _MOST_MOVED_BYTES:
+                self._move(bench, index, rng)
+            return paces.on_new()
+
+        def on_result() -> float:  # the second time: one that keeps results has this one now
+            bench.put(self._values.stored(self._problem), index)
+            paces.on_result()
+            return paces.on_result()
+
+        skips = skipping(Paces(paces.batch_s, on_new, on_result))
+        return Check("wrong", check.figures, (skips,)) if skips else check
+
+    def _move(self, bench: Answering, index: int, rng: np.random.Generator) -> _Moved:
+        """Move the rows of A and the columns of B of an operand set, and scale them."""
+        problem, values = self._problem, self._values
+        rows, columns = (int(rng.integers(1, max(2, length))) for length in (problem.m, problem.n))
+        kinds, most = values.a.dtype.kind + values.c.dtype.kind, max(abs(problem.alpha), abs(problem.beta))
+        may_scale = values.generated and kinds == "ff" and most <= _MOST_SCALAR
+        digits = int(rng.integers(2, 3 if values.a.itemsize == 2 else _MOST_DIGITS)) if may_scale else 0
+        moved = _Moved(problem.batch, rows, columns, 2.0**digits)
+        a = _rolled(values.a, problem.batch, rows, 0, moved.scale)
+        b = _rolled(values.b, problem.batch, 0, columns, moved.scale)
+        bench.put(replace(values, a=a, b=b).stored(problem), index)
+        return moved
 
     def _judged(self, values: Matrices, result: ReferenceArray, c0: ReferenceArray | None = None) -> Check:
         """Whether C is right, and what stands between its rows untouched.
@@ -241,6 +306,14 @@ class Answers:
         moved *= rng.choice(np.array([-1, 1], kind), (m, 1))
         moved *= rng.choice(np.array([-1, 1], kind), n)
         return moved if moved.any() else drawn
+
+
+def _rolled(matrix: ReferenceArray, batch: int, rows: int, columns: int, scale: float = 1) -> ReferenceArray:
+    """A copy of matrices with rows and columns moved on, times a power of 2."""
+    rolled = np.roll(stack(matrix, batch), (rows, columns), (1, 2)).reshape(matrix.shape)
+    if scale != 1:
+        rolled *= rolled.dtype.type(scale)
+    return rolled
 
 
 def unwritten(problem: Gemm, values: Matrices) -> ReferenceArray:

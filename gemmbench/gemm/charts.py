@@ -18,7 +18,7 @@ from gemmbench.charts.lines import size_axis, thinned
 from gemmbench.charts.pane import BLACK, COLOURS, DARK, GREY, Families, Pane, footnote, own_title, titles
 from gemmbench.gemm.protocols import OWN
 from gemmbench.gemm.protocols_table import WARNING, Line, lines, signed
-from gemmbench.ladder.authors import PUBLISHED, Published
+from gemmbench.ladder.published import PUBLISHED, Published
 from gemmbench.model import units
 from gemmbench.model.instrument import is_too_slow
 from gemmbench.model.row import Problem, Row, titled
@@ -247,7 +247,7 @@ def _paint_protocols(axes: Axes, run: Run, row: Row, beside: Sequence[Run]) -> N
     integer = rates.is_integer(row.dtype)
     if own and own.flops_per_s:
         rate = units.rate(own.flops_per_s, integer)
-        _say(axes, rate, (0.0, shown.index(own)), right=True)
+        pane.say(axes, rate, (0.0, shown.index(own)), (4, 0), ha="left", **_FIGURE)
     title = f"{clean(row.title)} {row.dtype} {rates.gemm_of(row).shape}"
     below = f"{title}: the rate against gemmbench's own, with its 95 % interval"
     keys = [("one thing changed", _VARIED), ("another tool's", _OTHERS)]
@@ -282,22 +282,12 @@ def _bar(axes: Axes, y: int, line: Line, least: float, most: float) -> None:
     axes.plot(ends, (y, y), color=DARK, linewidth=1.3, solid_capstyle="butt")
     right = value >= 0
     at = max(ends[1], value) if right else min(ends[0], value)
-    _say(axes, signed(value) + (" (zeros)" if line.is_zeros else ""), (at, y), right)
+    text, offset, side = signed(value), 4 if right else -4, "left" if right else "right"
+    text += " (zeros)" if line.is_zeros else ""
+    pane.say(axes, text, (at, y), (offset, 0), ha=side, **_FIGURE)
 
 
-def _say(axes: Axes, text: str, at: tuple[float, float], right: bool) -> None:
-    axes.annotate(
-        text,
-        at,
-        xytext=(4 if right else -4, 0),
-        textcoords="offset points",
-        ha="left" if right else "right",
-        va="center",
-        fontsize=7.5,
-        color=DARK,
-    )
-
-
+_FIGURE: dict[str, Any] = {"va": "center", "fontsize": 7.5, "color": DARK}
 _SCOPE = "kernel"  # the authors timed the product alone
 _LEAST_KERNELS = 3  # kernels, for an order
 _BENT = 0.9  # of a curve's best rate

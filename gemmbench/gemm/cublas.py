@@ -1,4 +1,4 @@
-"""One NVIDIA GPU through CUDA's driver interface: memory, copies, a stream, a stopwatch."""
+"""cuBLAS on an NVIDIA GPU: its C interfaces, and what verifies and samples it like the ladder."""
 
 from __future__ import annotations
 
@@ -8,19 +8,17 @@ import importlib.util
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from itertools import cycle
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from gemmbench.gemm.answers import Answers
-from gemmbench.gemm.clblast import opened
-from gemmbench.gemm.cuda_clock import CudaCounters, CudaSpan
-from gemmbench.gemm.cuda_compare import CheckedBatch, CudaComparer, arguments
+from gemmbench.gemm.cuda import CheckedBatch, Cuda, CudaComparer, CudaCounters, Stopwatch
+from gemmbench.gemm.opencl import opened
 from gemmbench.gemm.operands import (
     SPLIT,
     Laps,
@@ -47,233 +45,8 @@ from gemmbench.model.instrument import (
     When,
 )
 from gemmbench.model.problem import Gemm
-from gemmbench.model.row import PAGEABLE, Check
-from gemmbench.opencl.runtime import page_aligned
-
-_FILES = ("libcuda.so.1", "nvcuda.dll")
-_ADVICE = "install NVIDIA's driver with CUDA (libcuda1 on Debian)"
-_LEAST_BYTES = 16  # CUDA has no empty memory
-_NAME_BYTES = 256
-_OUT_OF_MEMORY = 2
-_NOT_READY = 600
-_AT_LEAST = 0  # CU_STREAM_WAIT_VALUE_GEQ
-_CAPTURE_OF_THIS_THREAD = 1
-
-
-@dataclass(frozen=True)
-class Stopwatch:
-    """Two events in a stream."""
-
-    begin: ctypes.c_void_p
-    end: ctypes.c_void_p
-
-
-class Cuda:
-    """The GPU that OpenCL calls by these facts, as the current CUDA device of this process.
-
-    Raises:
-        NotMeasuredError: unsupported: there is no CUDA here, or it does not show this GPU.
-    """
-
-    def __init__(self, facts: DeviceFacts) -> None:
-        self._library = opened("CUDA", _FILES, _ADVICE)
-        self._call("cuInit", 0)
-        device = self._find(facts)
-        context = ctypes.c_void_p()
-        self._call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
-        self._call("cuCtxSetCurrent", context)
-        self.stream = ctypes.c_void_p()
-        self._call("cuStreamCreate", ctypes.byref(self.stream), 0)
-        # Two: while one batch runs, the next is put behind it.
-        self._many: list[Stopwatch] = []
-        self._watches = cycle([self._stopwatch() for _ in range(2)])
-
-    @contextmanager
-    def memory(self, nbytes: int) -> Iterator[int]:
-        """The address of so many bytes on the device.
-
-        Raises:
-            NotMeasuredError: failed: there is not that much left.
-        """
-        address = ctypes.c_uint64()
-        self._call("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(max(nbytes, _LEAST_BYTES)))
-        try:
-            yield address.value
-        finally:
-            self._library.cuMemFree_v2(address)
-
-    @contextmanager
-    def pinned(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Iterator[ReferenceArray]:
-        """An uninitialised array in host memory that the device reads and writes by itself."""
-        nbytes = max(int(np.prod(shape)) * dtype.itemsize, _LEAST_BYTES)
-        address = ctypes.c_void_p()
-        self._call("cuMemHostAlloc", ctypes.byref(address), ctypes.c_size_t(nbytes), 0)
-        try:
-            raw = (ctypes.c_uint8 * nbytes).from_address(address.value or 0)
-            yield np.frombuffer(memoryview(raw), dtype, int(np.prod(shape))).reshape(shape)
-        finally:
-            self._library.cuMemFreeHost(address)
-
-    def to_device(self, address: int, values: ReferenceArray) -> None:
-        """Enqueue a copy of a contiguous array to the device."""
-        if values.size:
-            pointer, length = ctypes.c_void_p(values.ctypes.data), ctypes.c_size_t(values.nbytes)
-            self._call("cuMemcpyHtoDAsync_v2", ctypes.c_uint64(address), pointer, length, self.stream)
-
-    def to_host(self, values: ReferenceArray, address: int) -> None:
-        """Copy from the device into a contiguous array; returns when the values are there."""
-        if values.size:
-            pointer, length = ctypes.c_void_p(values.ctypes.data), ctypes.c_size_t(values.nbytes)
-            self._call("cuMemcpyDtoHAsync_v2", pointer, ctypes.c_uint64(address), length, self.stream)
-        self.finish()
-
-    def finish(self) -> None:
-        """Wait for all that was enqueued.
-
-        Raises:
-            NotMeasuredError: failed: some of it did; the process is of no use for CUDA any more.
-        """
-        self._call("cuStreamSynchronize", self.stream)
-
-    def start(self) -> Stopwatch:
-        """A stopwatch that starts when the device gets there; the one before it may still be running."""
-        watch = next(self._watches)
-        self._call("cuEventRecord", watch.begin, self.stream)
-        return watch
-
-    def stop(self, watch: Stopwatch) -> None:
-        """Stop it when the device gets there."""
-        self._call("cuEventRecord", watch.end, self.stream)
-
-    def graph(self, enqueue: Callable[[], None]) -> ctypes.c_void_p:
-        """What a function puts into the stream, as a CUDA graph: nothing runs before `replay`.
-
-        Raises:
-            NotMeasuredError: as the function does; failed: the driver cannot capture it.
-        """
-        captured, graph = ctypes.c_void_p(), ctypes.c_void_p()
-        self._call("cuStreamBeginCapture_v2", self.stream, _CAPTURE_OF_THIS_THREAD)
-        try:
-            enqueue()
-        except NotMeasuredError:
-            self._library.cuStreamEndCapture(self.stream, ctypes.byref(captured))
-            raise
-        self._call("cuStreamEndCapture", self.stream, ctypes.byref(captured))
-        self._call("cuGraphInstantiateWithFlags", ctypes.byref(graph), captured, ctypes.c_uint64(0))
-        self._call("cuGraphDestroy", captured)
-        return graph
-
-    def replay(self, graph: ctypes.c_void_p) -> None:
-        """Put a graph's work into the stream; returns before it has run."""
-        self._call("cuGraphLaunch", graph, self.stream)
-
-    def forget(self, graph: ctypes.c_void_p) -> None:
-        """Give a graph's memory back."""
-        self._library.cuGraphExecDestroy(graph)
-
-    def watches(self, count: int) -> list[Stopwatch]:
-        """So many stopwatches at once, the same at each call."""
-        while len(self._many) < count:
-            self._many.append(self._stopwatch())
-        return self._many[:count]
-
-    def more_watches(self, count: int) -> list[Stopwatch]:
-        """So many stopwatches, others at each call."""
-        return [self._stopwatch() for _ in range(count)]
-
-    @contextmanager
-    def timed(self, watch: Stopwatch) -> Iterator[None]:
-        """A stopwatch around what is put into the stream."""
-        self._call("cuEventRecord", watch.begin, self.stream)
-        yield
-        self._call("cuEventRecord", watch.end, self.stream)
-
-    def zero(self, address: int, nbytes: int) -> None:
-        """Enqueue zeros for so many bytes."""
-        arguments = ctypes.c_uint64(address), ctypes.c_ubyte(0), ctypes.c_size_t(nbytes), self.stream
-        self._call("cuMemsetD8Async", *arguments)
-
-    def copy(self, to: int, source: int, nbytes: int) -> None:
-        """Enqueue a copy from one place of the device to another."""
-        addresses = ctypes.c_uint64(to), ctypes.c_uint64(source)
-        self._call("cuMemcpyDtoDAsync_v2", *addresses, ctypes.c_size_t(nbytes), self.stream)
-
-    def hold(self, flag: ReferenceArray, value: int) -> None:
-        """Hold the stream until the host has written a value, or a larger one, into pinned memory."""
-        address = ctypes.c_uint64(flag.ctypes.data)
-        arguments = self.stream, address, ctypes.c_uint32(value), ctypes.c_uint(_AT_LEAST)
-        self._call("cuStreamWaitValue32_v2", *arguments)
-
-    def fetch(self, values: ReferenceArray, address: int) -> None:
-        """Enqueue a copy from the device into pinned memory."""
-        pointer, length = ctypes.c_void_p(values.ctypes.data), ctypes.c_size_t(values.nbytes)
-        self._call("cuMemcpyDtoHAsync_v2", pointer, ctypes.c_uint64(address), length, self.stream)
-
-    def function(self, ptx: str, name: str) -> ctypes.c_void_p:
-        """A kernel of a program in PTX, which the driver assembles; it stays loaded."""
-        module, function = ctypes.c_void_p(), ctypes.c_void_p()
-        self._call("cuModuleLoadData", ctypes.byref(module), ctypes.c_char_p(ptx.encode()))
-        self._call("cuModuleGetFunction", ctypes.byref(function), module, ctypes.c_char_p(name.encode()))
-        return function
-
-    def launch(self, function: ctypes.c_void_p, blocks: int, block: int, *values: int) -> None:
-        """Enqueue a kernel whose parameters are all of 64 bits."""
-        sizes = (ctypes.c_uint(length) for length in (blocks, 1, 1, block, 1, 1, 0))
-        self._call("cuLaunchKernel", function, *sizes, self.stream, arguments(*values), None)
-
-    def reached(self, watch: Stopwatch) -> bool:
-        """Whether the device has stopped it, or failed."""
-        return int(self._library.cuEventQuery(watch.end)) != _NOT_READY
-
-    def seconds(self, watch: Stopwatch) -> float:
-        """Wait until it is stopped; the device's seconds on it.
-
-        Raises:
-            NotMeasuredError: failed: some of what was enqueued did.
-        """
-        self._call("cuEventSynchronize", watch.end)
-        milliseconds = ctypes.c_float()
-        self._call("cuEventElapsedTime", ctypes.byref(milliseconds), watch.begin, watch.end)
-        return milliseconds.value * 1e-3
-
-    def _stopwatch(self) -> Stopwatch:
-        watch = Stopwatch(ctypes.c_void_p(), ctypes.c_void_p())
-        for event in (watch.begin, watch.end):
-            self._call("cuEventCreate", ctypes.byref(event), 0)
-        return watch
-
-    def _find(self, facts: DeviceFacts) -> ctypes.c_int:
-        """The GPU in the device's PCI slot; where that is not known, the only one of its name."""
-        device = ctypes.c_int()
-        if facts.pci:
-            if self._library.cuDeviceGetByPCIBusId(ctypes.byref(device), facts.pci.encode()):
-                raise NotMeasuredError("unsupported", f"CUDA does not show the GPU at {facts.pci}")
-            return device
-        count = ctypes.c_int()
-        self._call("cuDeviceGetCount", ctypes.byref(count))
-        named = [index for index in range(count.value) if self._name(index) == facts.name]
-        if len(named) != 1:
-            raise NotMeasuredError("unsupported", f"CUDA shows {len(named)} GPUs called {facts.name}")
-        self._call("cuDeviceGet", ctypes.byref(device), named[0])
-        return device
-
-    def _name(self, index: int) -> str:
-        device, name = ctypes.c_int(), ctypes.create_string_buffer(_NAME_BYTES)
-        self._call("cuDeviceGet", ctypes.byref(device), index)
-        self._call("cuDeviceGetName", name, _NAME_BYTES, device)
-        return name.value.decode(errors="replace")
-
-    def _call(self, function: str, *arguments: Any) -> None:
-        status = getattr(self._library, function)(*arguments)
-        if status:
-            text = ctypes.c_char_p()
-            self._library.cuGetErrorString(status, ctypes.byref(text))
-            words = (text.value or b"no such error").decode(errors="replace")
-            if function == "cuInit":
-                raise NotMeasuredError("unsupported", f"CUDA does not start: {words}")
-            what = "the device ran out of memory" if status == _OUT_OF_MEMORY else f"{function} failed"
-            raise NotMeasuredError("failed", f"{what}: CUDA says {words}", restart=status != _OUT_OF_MEMORY)
-
+from gemmbench.model.row import GRAPH, PAGEABLE, WHOLE, Check
+from gemmbench.opencl.runtime import Span, page_aligned
 
 # --- cuBLAS's C interface: one GEMM put into a CUDA stream, in every type that it multiplies ----------------
 
@@ -641,7 +414,8 @@ class _Queued:
     watch: Stopwatch
     count: int
     begin: float
-    span: CudaSpan | None
+    span: Span | None
+    clock: str = "device"
 
     def done(self) -> bool:
         return self.cuda.reached(self.watch)
@@ -650,7 +424,7 @@ class _Queued:
         """See `measure.instrument.Running`: CUDA's events stand around the whole batch."""
         took, end = self.cuda.seconds(self.watch), time.monotonic()
         mhz = self.span.mhz() if self.span else None
-        return Batch({"device": max(took, _TICK_S) / self.count}, self.begin, end, self.count, mhz=mhz)
+        return Batch({self.clock: max(took, _TICK_S) / self.count}, self.begin, end, self.count, mhz=mhz)
 
 
 class CublasBench:
@@ -722,7 +496,6 @@ class CublasBench:
         return batch
 
     def release(self) -> None:
-        """Give the memory back."""
         for graph in self._graphs.values():
             self._cuda.forget(graph)
         self._graphs.clear()
@@ -759,11 +532,13 @@ class CublasBench:
 
     distinct = ("device",)
 
-    def put(self, values: Matrices) -> None:
-        """Replace A and B of the first operand set."""
+    def put(self, values: Matrices, index: int = 0) -> None:
+        """Replace A and B of an operand set."""
+        operands = self._operands[index]
         for name, matrix in (("A", values.a), ("B", values.b)):
-            self._operands[0].host[name][...] = matrix
-            self._cuda.to_device(self._operands[0].device[name], self._operands[0].host[name])
+            for host in (operands.host, operands.pageable):
+                host[name][...] = matrix
+            self._cuda.to_device(operands.device[name], operands.host[name])
 
     def answer(self, scope: str, index: int, c: ReferenceArray) -> ReferenceArray:
         """Run the timed call of a scope once, after C was filled; C."""
@@ -779,7 +554,6 @@ class CublasBench:
         return self._read(scope, index)
 
     def left(self) -> ReferenceArray | None:
-        """C as the last batch left it."""
         if not self._last or (self._last == "device" and self._problem.beta != 0):
             return None
         index = (self._next - 1) % self.sets
@@ -797,10 +571,10 @@ class CublasBench:
 
     def start(self, clock: str, count: int, work: int = 1) -> Batch | _Queued | CheckedBatch:
         """See `measure.instrument.Bench`: no kernel scope, since the library's kernels are its own."""
-        self._last = clock
+        self._last = "device" if clock == GRAPH else clock
         if clock == CHECKED:
             return self._checked_batch(count)
-        if clock != "device":
+        if clock not in ("device", GRAPH):
             return host_batch(partial(self._next_host_run, clock), clock, count)
         graph = self._graph(count) if count > max(1, self.sets) else None
         begin = time.monotonic()
@@ -813,7 +587,7 @@ class CublasBench:
         self._cuda.stop(watch)
         if span:
             span.end()
-        return _Queued(self._cuda, watch, count, begin, span)
+        return _Queued(self._cuda, watch, count, begin, span, clock)
 
     def launches(self, count: int, manner: Manner) -> Batch:
         """See `measure.instrument.LaunchBench`: CUDA's events stand around each problem, or the chain."""
@@ -841,8 +615,10 @@ class CublasBench:
         with ExitStack() as stack:
             flushed = self._scratch("flush", manner.flush_bytes) if manner.flush_bytes else 0
             drawn = self._scratch("C", nbytes) if manner.resets else 0
-            flag = stack.enter_context(cuda.pinned((4,), np.dtype(np.uint32)))
-            flag[...] = 0
+            if manner.held:
+                flag = stack.enter_context(cuda.pinned((4,), np.dtype(np.uint32)))
+                flag[...] = 0
+            self._enqueue_all(manner.warms)
             for number, watch in enumerate(watches):
                 operands = self._operands[self._next % self.sets]
                 self._next += 1
@@ -859,7 +635,8 @@ class CublasBench:
                     with cuda.timed(watch):
                         self._enqueue(operands)
                 finally:  # a held stream would never end
-                    flag[0] = number + 1
+                    if manner.held:
+                        flag[0] = number + 1
                 if manner.wall or manner.waits:
                     cuda.finish()
                 walls.append(time.perf_counter() - start)
@@ -904,9 +681,17 @@ class CublasBench:
     def _host_run(self, operands: _Set, clock: str) -> dict[str, float]:
         """From operands in host memory to C in host memory: see `Laps`."""
         host = operands.pageable if clock == PAGEABLE else operands.host
+        names = ("A", "B", "C") if self._problem.beta != 0 else ("A", "B")
         self._cuda.finish()
-        laps = Laps(clock in SPLIT, self._cuda.finish)
-        for name in ("A", "B", "C") if self._problem.beta != 0 else ("A", "B"):
+        if clock not in SPLIT:  # nothing else in its time
+            begin = time.perf_counter()
+            for name in names:
+                self._cuda.to_device(operands.device[name], host[name])
+            self._enqueue(operands)
+            self._cuda.to_host(host["C"], operands.device["C"])
+            return {WHOLE: time.perf_counter() - begin}
+        laps = Laps(self._cuda.finish)
+        for name in names:
             self._cuda.to_device(operands.device[name], host[name])
         laps.lap("upload", wait=True)
         self._enqueue(operands)

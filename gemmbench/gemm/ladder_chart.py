@@ -11,8 +11,8 @@ from matplotlib.axes import Axes
 
 from gemmbench.charts import pane
 from gemmbench.charts.lines import paled
-from gemmbench.gemm.lowering import nets
 from gemmbench.gemm.sweep_table import part_name
+from gemmbench.gemm.workloads import nets
 from gemmbench.ladder import AUTO, BASELINE
 from gemmbench.ladder.variant import LIBRARIES, OWN
 from gemmbench.model import units

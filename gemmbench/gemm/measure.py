@@ -10,17 +10,18 @@ from dataclasses import dataclass, replace
 from functools import partial
 from operator import attrgetter
 from types import MappingProxyType
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from gemmbench.ladder import BY_NAME, variant_of
+from gemmbench.ladder import BY_NAME, CUBLAS, variant_of
 from gemmbench.measure.energy import measure_energy
 from gemmbench.measure.sampling import Metered, Sampled, Window, alone, in_turn, least_s
 from gemmbench.model.case import Case, Policy, Staged
 from gemmbench.model.device import HOST, Conditions, DeviceFacts, joined
 from gemmbench.model.instrument import Batch, Handle, Instrument, LostError, NotMeasuredError, too_slow
 from gemmbench.model.problem import Gemm
-from gemmbench.model.row import CHAIN, CYCLE, PAGEABLE, Check, Energy, Partner, Row, Scope
+from gemmbench.model.row import CHAIN, CYCLE, GRAPH, PAGEABLE, Check, Energy, Partner, Row, Scope
 from gemmbench.model.units import percent, rate
 from gemmbench.stats import ceilings, rates
 from gemmbench.stats.conditions import disturbances
@@ -30,8 +31,10 @@ _HOST_SHARE = 0.4  # of the budget; the rest is the device's scopes'
 _PAGEABLE_SHARE = 0.15  # of the budget, out of the host's, where arrays in ordinary memory are timed too
 _PARTS_SHARE = 0.05  # of the budget, beside the others
 _LEAST_PARTS, _MOST_PARTS = 3, 10  # problems
-_HOST_SHARE_IN_TURN = 0.15  # it is mostly the kernel's time that a ratio is wanted of
+_HOST_SHARE_IN_TURN = 0.15  # or the device's: the rest is for the clock that the ratio is wanted of
 _LEAST_IN_TURN = 40  # pairs: what fewer seem to agree on is often chance
+_BATCH_ON_HOST = 2.0  # of one for two, beside the host's BLAS: each waits longer than that for free cores
+_LONGEST_IN_GRAPH_S = 1e-3  # of a problem: of longer ones a launch is no part
 _BATCH_IN_TURN = 0.4  # of a batch's length for two: what disturbs the machine is then in fewer ratios
 _LEAST_EVENTS = 1e-4  # of a batch's wall time: less is no launch's, whatever launches cost
 _CLOCKS_DIFFER = 0.1  # of a batch's wall time: from here on event and wall clock contradict each other
@@ -58,7 +61,6 @@ class Ready:
         return verified_row_after(self.sampled(sampled), self.handle)
 
     def sampled(self, sampled: Sequence[Sampled]) -> Row:
-        """The row with its samples."""
         samples, notes = _trusted(sampled)
         prepared = self.handle.prepared
         variant = BY_NAME.get(self.row.variant)
@@ -137,7 +139,7 @@ def _beside_samples(handle: Handle, row: Row, device: DeviceFacts | None, policy
             row = replace(row, energy=measure_energy(run, device=device))
     if handle.prepared.parts and row.status == "ok":
         yield Staged("timing the host scope's parts")
-        count = _parts_count(row, policy)
+        count = _parts_count(row, policy, 1 + handle.prepared.cycle)
         row = replace(row, parts=dict(handle.batch("parts", count).each))
         if handle.prepared.cycle:
             yield Staged("timing the map cycle")
@@ -189,6 +191,7 @@ def _in_turn(instrument: Instrument, case: Case, device: DeviceFacts | None, pol
         other, past, on = instrument, case.versus, None if case.versus.device == HOST else device
     else:
         other, past, on = instrument.of_former(case, device)
+    past = replace(past, operands=replace(past.operands, out=None))  # what is written is the case's own
     with ExitStack() as held:
         handles: dict[bool, Handle] = {}  # of the other kernel, and of the case's own
 
@@ -230,21 +233,37 @@ def _in_turn(instrument: Instrument, case: Case, device: DeviceFacts | None, pol
             if verified.check.verdict == "wrong":
                 raise _of_other(case, NotMeasuredError("unsupported", "; ".join(verified.check.reasons)))
             least = max(policy.min_batches, _LEAST_IN_TURN)
-            batch_s = policy.batch_s * _BATCH_IN_TURN
+            on_host = former.prepared.clocks == ("host",)
+            clocks, host_share = set(former.prepared.clocks), _HOST_SHARE_IN_TURN
+            if on_host and device and device.type == "cpu":  # what they multiply is where the kernel has it
+                clocks, host_share = {"device", "host"}, _HOST_SHARE
+            elif on_host:
+                host_share = 1 - _HOST_SHARE_IN_TURN
+            batch_s = policy.batch_s * (_BATCH_ON_HOST if on_host else _BATCH_IN_TURN)
             short = replace(policy, batch_s=batch_s, min_batches=least)
             sides: tuple[list[Sampled], list[Sampled]] = ([], [])
-            for window in _windows(now, short, _HOST_SHARE_IN_TURN):
+            windows = _windows(now, short, host_share)
+            graphs = case.versus is not None and _are_replayed(now, past)
+            if graphs:
+                yield Staged("timing device")
+                half = windows[0].budget_s / 2
+                sides[0].append(alone(now, "device", short, half, windows[0].settle))
+                sides[0].append(alone(now, CHAIN, short, half / 2, False))
+                windows = (replace(windows[0], clock=GRAPH, budget_s=half), *windows[1:])
+            for window in windows:
                 yield Staged(f"timing {window.clock}")
-                if window.clock in former.prepared.clocks:
+                if window.clock == GRAPH or window.clock in clocks:
                     pairs = in_turn(now, former, window.clock, short, window.budget_s)
                     sides[0].append(pairs.first)
                     sides[1].append(pairs.second)
-                else:  # the host's BLAS beside a kernel: they have the host's clock in common
-                    sides[0].append(alone(now, window.clock, short, window.budget_s, False))
+                else:  # the host's BLAS beside a GPU's kernel: they have the host's clock in common
+                    sides[0].append(alone(now, window.clock, short, window.budget_s, window.settle))
             yield Staged("verifying")
+            now.batch(now.prepared.clocks[0], 1)  # where C is shared, it was the last to write it
             row = verified_row_after(row, now)
             if row.status == "wrong":
                 return row
+            former.batch(former.prepared.clocks[0], 1)
             check = former.verify("after").check
             if check.verdict == "wrong":
                 raise _of_other(case, NotMeasuredError("unsupported", "; ".join(check.reasons)))
@@ -253,6 +272,8 @@ def _in_turn(instrument: Instrument, case: Case, device: DeviceFacts | None, pol
         (samples, notes), (before, doubts) = map(_trusted, sides)
         if bool(notes) != bool(doubts):  # one clock for both
             samples, before = (_by_wall_clock(side) for side in sides)
+        elif on_host:  # whose only clock is the wall's
+            samples |= {name: scope for name, scope in _by_wall_clock(sides[0]).items() if name in clocks}
         built = former.prepared.built
         partner = Partner(built.source, before, resources=built.resources, launches=verified.launches)
         if case.versus:
@@ -267,6 +288,25 @@ def _in_turn(instrument: Instrument, case: Case, device: DeviceFacts | None, pol
         if case.versus:
             row = yield from _beside_samples(now, row, device, policy)
     return beside_ceiling(row, device)
+
+
+def _are_replayed(now: Handle, other: Case) -> bool:
+    """Whether a short kernel and a CUDA library are held against each other as graphs, in one CUDA context.
+
+    Batches by events would begin with a change of contexts, and an event counts more of a launch than a graph
+    has.
+    """
+    if variant_of(other).executor != CUBLAS or now.prepared.clocks[:1] != ("device",):
+        return False
+    if now.batch("device", 2).seconds["device"] > _LONGEST_IN_GRAPH_S:
+        return False
+    try:
+        now.batch(GRAPH, 1)
+    except NotMeasuredError as error:
+        if error.status != "unsupported":
+            raise
+        return False
+    return True
 
 
 def _share_operands(present: Case, other: Case) -> bool:
@@ -302,6 +342,9 @@ def _problem(case: Case) -> Gemm:
     return case.problem
 
 
+_remembered: WeakKeyDictionary[Instrument, dict[tuple[object, ...], Trial]] = WeakKeyDictionary()
+
+
 def predict(instrument: Instrument, case: Case, device: DeviceFacts | None, policy: Policy) -> bool:
     """Refuse a case that cannot finish in its budget; whether its kernels were found to be exact on the way.
 
@@ -311,8 +354,20 @@ def predict(instrument: Instrument, case: Case, device: DeviceFacts | None, poli
     """
     is_exact = False
     quick = replace(policy, cold=False)
+    remembered = _remembered.setdefault(instrument, {})
+    parameters = frozenset(case.parameters.items())
+    key = case.variant, case.source, parameters, case.former, case.device, policy.memory, policy.state
+    seen: set[Gemm] = set()
 
     def trial(smaller: Gemm) -> Trial:
+        """What a former case's trial of the same problem told, or a new one: a second is always new."""
+        like = replace(smaller, beta=0.0)
+        if like in seen or (key, like) not in remembered:
+            remembered[key, like] = new_trial(smaller)
+        seen.add(like)
+        return remembered[key, like]
+
+    def new_trial(smaller: Gemm) -> Trial:
         """One run of a smaller problem, the first and slow one not counted."""
         nonlocal is_exact
         with instrument.prepare(case, device, quick, problem=smaller) as handle:
@@ -407,13 +462,13 @@ def _windows(
     return tuple(Window(clock, policy.sampling_s * shares[clock], clock == finer[0]) for clock in clocks)
 
 
-def _parts_count(row: Row, policy: Policy) -> int:
+def _parts_count(row: Row, policy: Policy, kinds: int) -> int:
     """How many problems are timed part by part: few, since each is as long as the host scope's.
 
-    Where a row's time allows, three at least: of fewer, none took a median time.
+    Where a row's time allows, three at least: of fewer, none took a median time. `kinds`: 2 with a map cycle.
     """
     host_s = float(np.median(row.samples["host"].seconds))
-    least = min(_LEAST_PARTS, int(policy.sampling_s / host_s))
+    least = min(_LEAST_PARTS, int(policy.sampling_s / kinds / host_s))
     return max(1, least, min(_MOST_PARTS, int(_PARTS_SHARE * policy.sampling_s / host_s)))
 
 
@@ -463,9 +518,9 @@ def _by_wall_clock(windows: Sequence[Sampled]) -> dict[str, Scope]:
     samples: dict[str, Scope] = {}
     for sampled in windows:
         walls = tuple(batch.wall_s for batch in sampled.batches)
-        clocked = Scope(walls, sampled.size, sampled.stop)
         samples |= sampled.scopes
-        samples |= dict.fromkeys(sampled.scopes.keys() & {"kernel", "device", CHAIN}, clocked)
+        for name in sampled.scopes.keys() & {"kernel", "device", CHAIN}:
+            samples[name] = replace(samples[name], seconds=walls)
     return samples
 
 

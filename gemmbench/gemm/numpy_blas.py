@@ -136,12 +136,10 @@ class NumpyBench:
 
     # --- answers: see `gemm.answers.Answering` ---
 
-    def put(self, values: Matrices) -> None:
-        """Replace A and B."""
+    def put(self, values: Matrices, index: int = 0) -> None:
         self._a, self._b = values.a, values.b
 
     def answer(self, scope: str, index: int, c: ReferenceArray) -> ReferenceArray:
-        """Multiply once; C."""
         self._has_run = False
         self._out[...] = c
         self._c[...] = c
@@ -151,7 +149,6 @@ class NumpyBench:
         return np.array(self._out)
 
     def left(self) -> ReferenceArray | None:
-        """C as the last batch left it."""
         return np.array(self._last) if self._has_run else None
 
     def paces(self, index: int, new: ReferenceArray, result: ReferenceArray) -> None:
@@ -198,16 +195,17 @@ class NumpyBench:
             return self._checked_batch(count)
         stored = [(self._a, self._b, self._c, self._out), *self._others]
         sets = [self._inside(*matrices) for matrices in stored]
+        order = [sets[(self._next + number) % len(sets)] for number in range(count)]
+        self._next += count
+        multiply, problem = self._multiply, self._problem  # small products take no longer than finding these
         with self._threads():
             begin = time.monotonic()
-            for _ in range(count):
-                a, b, c, out = sets[self._next % len(sets)]
-                self._next += 1
-                self._multiply(self._problem, a, b, c, out)
+            for a, b, c, out in order:
+                multiply(problem, a, b, c, out)
             end = time.monotonic()
         self._last = stored[(self._next - 1) % len(sets)][-1]
         self._has_run = True
-        return Batch({"host": (end - begin) / count}, begin, end, count)
+        return Batch({clock: (end - begin) / count}, begin, end, count)
 
     def launches(self, count: int, manner: Manner) -> Batch:
         """See `measure.instrument.LaunchBench`: by the wall clock, as a call returns when done."""
@@ -219,6 +217,8 @@ class NumpyBench:
         walls = []
         with self._threads():
             begin = time.monotonic()
+            for _ in range(manner.warms):
+                self._multiply(self._problem, *matrices)
             for _ in range(count):
                 self._flushed[: manner.flush_bytes] = 0
                 if manner.resets:

@@ -1,28 +1,34 @@
-"""Brings the ladder's variants to an OpenCL device: builds, binds, and tests them exactly."""
+"""Brings the ladder's variants, and CLBlast, to an OpenCL device: builds, binds, and tests them exactly."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import ctypes
+import ctypes.util
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyopencl as cl
 
 from gemmbench.gemm import verify
-from gemmbench.gemm.opencl_bench import Bench, Bind, LoweringBench, Prepared, Step, Timed
+from gemmbench.gemm.opencl_bench import Bench, Bind, LoweringBench, Prepared, Step, Timed, WallBench
 from gemmbench.gemm.verify import BATCH, ExactTest, edge_problem
 from gemmbench.ladder import variant_of
 from gemmbench.ladder.variant import Group, Layout, Pass, Variant, round_up
+from gemmbench.measure.host import file_of
 from gemmbench.model import instrument
 from gemmbench.model.case import Case, Operands, Policy
 from gemmbench.model.dtypes import DTYPES, ReferenceArray
 from gemmbench.model.instrument import NotMeasuredError
 from gemmbench.model.kernel_files import TRANSPOSED, text
 from gemmbench.model.problem import Gemm
-from gemmbench.opencl.runtime import Built, Runtime, choose, errors, rebuild, resources_of
+from gemmbench.model.row import Status
+from gemmbench.opencl.runtime import SVM, Built, Runtime, choose, errors, rebuild, resources_of
 
 
 class GemmExecutor:
@@ -57,7 +63,7 @@ class GemmExecutor:
                 variant.sums.get(case.dtype, ""),
             )
             if like is not None:
-                return like.sharing(timed)
+                return like.sharing(timed, case)
             if problem is not None:
                 case = replace(case, problem=replace(problem, beta=0.0), operands=Operands())
             mode = choose(policy.memory, self.runtime.facts)
@@ -158,7 +164,7 @@ class GemmExecutor:
         dtype = DTYPES[problem.dtype]
         scalar = DTYPES[dtype.scalar].numpy.type
         held = {
-            name: self.runtime.buffer(size)
+            name: self.runtime.room(size)
             for name, size in variant.temporary_bytes(problem, full, layout).items()
         }
         held |= {
@@ -174,7 +180,7 @@ class GemmExecutor:
             step.arguments[-1]: held[step.arguments[-1]] for step in variant.steps(values) if step.once
         }
         held = {name: buffer for name, buffer in held.items() if name not in described}
-        prepared: list[Step] = []
+        prepared, once = list[Step](), list[Prepared]()
         for step in variant.steps(values):
             items = step.items(values)
             if 0 in items or (step.role == "image" and buffers.keys() & variant.images.keys()):
@@ -185,10 +191,14 @@ class GemmExecutor:
                     _check_arguments(kernel, step, known)
                 kernel.set_args(*(known[name] for name in step.arguments))
             rounded = tuple(round_up(*pair) for pair in zip(items, group, strict=True))
-            made = Prepared(step.role, step.kernel, kernel, rounded, group, held, described)
+            arguments = tuple(known[name] for name in step.arguments)
+            made = Prepared(
+                step.role, step.kernel, kernel, rounded, group, held, described, arguments, tuple(once)
+            )
             if step.once:
                 with errors():
                     made.enqueue(self.runtime.queue)
+                once.append(made)
             else:
                 prepared.append(made)
         return prepared
@@ -277,11 +287,6 @@ def _check_arguments(kernel: Any, step: Pass, known: Mapping[str, Any]) -> None:
             raise NotMeasuredError("failed", f"{what}: arguments says {names}") from None
 
 
-def _batch(case: Case) -> int:
-    """Problems of the exact test of a case."""
-    return BATCH if case.problem and case.problem.batch > 1 else 1
-
-
 def _fixed(case: Case) -> bool:
     """Whether the user or the tuner said in which groups it is launched."""
     return variant_of(case).fixes_group(case.given or ())
@@ -323,3 +328,177 @@ def _of_other_folder(case: Case) -> Iterator[None]:
         elif isinstance(error, UnicodeDecodeError):
             reason = "is not UTF-8"
         raise NotMeasuredError("unsupported", reason) from None
+
+
+# --- CLBlast's C interface: one GEMM put into an OpenCL queue. Handles are the numbers that OpenCL gave them
+
+_FILES = ("libclblast.so.1", "libclblast.dylib", "clblast.dll")
+_ADVICE = "install CLBlast (libclblast1 on Debian and Ubuntu)"
+
+_ROW_MAJOR = 101
+_NOT_TRANSPOSED, _TRANSPOSED = 111, 112
+
+# Its own refusals, as its header names them. The other statuses are OpenCL's, or say that a call is wrong.
+_REFUSALS: dict[int, tuple[Status, str]] = {
+    -2046: ("unsupported", "its kernel needs more local memory than the device has"),
+    -2045: ("unsupported", "the device has no half precision"),
+    -2044: ("unsupported", "the device has no double precision"),
+    -11: ("failed", "its kernel does not compile"),
+    -4: ("failed", "the device has no memory left for its temporary buffer"),
+}
+
+
+def _half(value: float) -> int:
+    return int(np.float16(value).view(np.uint16))
+
+
+# By data type: the function (and of a batch), how alpha and beta are passed, and how they are made.
+_FUNCTIONS: Mapping[str, tuple[str, Any, Callable[[float], float]]] = {
+    "float": ("CLBlastSgemm", ctypes.c_float, float),
+    "double": ("CLBlastDgemm", ctypes.c_double, float),
+    "half": ("CLBlastHgemm", ctypes.c_uint16, _half),
+}
+_OF_BATCH = "StridedBatched"
+
+
+class Clblast:
+    """The library of this process.
+
+    Raises:
+        NotMeasuredError: unsupported: it is not installed.
+    """
+
+    def __init__(self) -> None:
+        self._library = opened("CLBlast", _candidates(), _ADVICE)
+        self.title = _title(self._library)
+
+    def enqueue(self, problem: Gemm, layout: Layout, a: int, b: int, c: int, queue: int) -> None:
+        """Put C = alpha op(A) op(B) + beta C, row-major, into a queue; returns before it has run.
+
+        Args:
+            problem: none of its lengths is 0: CLBlast refuses such. A batch is one call, too.
+            layout: leading dimensions.
+            a: the ``cl_mem`` of A.
+            b: of B.
+            c: of C.
+            queue: the ``cl_command_queue``.
+
+        Raises:
+            NotMeasuredError: it refused; with its status.
+        """
+        name, scalar, made = _FUNCTIONS[problem.dtype]
+        memory, length = ctypes.c_void_p, ctypes.c_size_t
+        several = problem.batch > 1
+
+        def matrix(rows: int, address: int, ld: int) -> tuple[Any, ...]:
+            apart = (length(rows * ld),) if several else ()
+            return memory(address), length(0), length(ld), *apart
+
+        status = getattr(self._library, f"{name}{_OF_BATCH}" if several else name)(
+            _ROW_MAJOR,
+            _TRANSPOSED if problem.trans_a else _NOT_TRANSPOSED,
+            _TRANSPOSED if problem.trans_b else _NOT_TRANSPOSED,
+            *map(length, (problem.m, problem.n, problem.k)),
+            scalar(made(problem.alpha)),
+            *matrix(problem.stored_a[0], a, layout.lda),
+            *matrix(problem.stored_b[0], b, layout.ldb),
+            scalar(made(problem.beta)),
+            *matrix(problem.m, c, layout.ldc),
+            *((length(problem.batch),) if several else ()),
+            ctypes.byref(memory(queue)),
+            None,  # no event: it would be the last pass's alone
+        )
+        if status:
+            outcome, why = _REFUSALS.get(status, ("failed", "see clblast_c.h"))
+            raise NotMeasuredError(outcome, f"CLBlast answers with status {status}: {why}")
+
+
+def _candidates() -> list[str]:
+    installed = ctypes.util.find_library("clblast")
+    return [*_FILES, *([installed] if installed else [])]
+
+
+def _title(library: ctypes.CDLL) -> str:
+    """``CLBlast 1.5.3``: it does not tell its version, but its file's name does; else the file's name."""
+    file = file_of(library.CLBlastSgemm)
+    if file is None:
+        return "CLBlast"
+    version = re.search(r"\d+(\.\d+)+", file.name)
+    return f"CLBlast {version[0]}" if version else f"CLBlast ({file.name})"
+
+
+# --- CLBlast on an OpenCL device: verified and sampled like the ladder, its passes its own business ---------
+
+
+_CLOCK = "device scope, by the wall clock: its event may be the last pass's alone"
+
+
+@dataclass(frozen=True)
+class ClblastCall:
+    """One call with its arguments: a `gemm_bench.Step`."""
+
+    library: Clblast
+    problem: Gemm
+    layout: Layout
+    buffers: Mapping[str, Any]
+    role: str = "multiply"
+    name: str = "CLBlast"
+
+    def enqueue(self, queue: Any) -> None:
+        a, b, c = (self.buffers[name].int_ptr for name in ("A", "B", "C"))
+        self.library.enqueue(self.problem, self.layout, a, b, c, queue.int_ptr)
+
+
+class ClblastExecutor(GemmExecutor):
+    """Runs gemm cases with CLBlast on one OpenCL device.
+
+    Raises:
+        NotMeasuredError: unsupported: the library is not installed.
+    """
+
+    bench = WallBench
+
+    def __init__(self, runtime: Runtime) -> None:
+        super().__init__(runtime)
+        self._library = Clblast()
+        self.notes = (f"{self._library.title}, {_CLOCK}",)
+
+    def prepare(
+        self, case: Case, policy: Policy, like: Bench | None = None, problem: Gemm | None = None
+    ) -> Bench:
+        if case.problem is not None and not case.problem.flops:
+            raise NotMeasuredError("unsupported", "CLBlast takes no matrix without elements")
+        if policy.memory in SVM:
+            raise NotMeasuredError("unsupported", "CLBlast takes buffers, and no shared virtual memory")
+        return super().prepare(case, policy, like, problem)
+
+    def bind(
+        self,
+        variant: Variant,
+        parameters: Mapping[str, int],
+        programs: Mapping[str, Built],
+        problem: Gemm,
+        layout: Layout,
+        buffers: Mapping[str, Any],
+        fixed: bool = False,
+    ) -> list[ClblastCall]:
+        """The one call; CLBlast compiles its kernels when it is first made."""
+        return [ClblastCall(self._library, problem, layout, buffers)]
+
+
+def opened(what: str, candidates: Iterable[str], advice: str) -> ctypes.CDLL:
+    """The first library that loads.
+
+    Candidates are paths, or names that the system's loader looks for; `advice` says what to install.
+
+    Raises:
+        NotMeasuredError: unsupported: none is there, or one is and does not load.
+    """
+    broken = ""
+    for candidate in candidates:
+        try:
+            return ctypes.CDLL(candidate)
+        except OSError as error:
+            if Path(candidate).is_file():  # it is there, and lacks something
+                broken = f" ({error})"
+    raise NotMeasuredError("unsupported", f"{what} is not there{broken}: {advice}")

@@ -9,12 +9,12 @@ from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import pyopencl as cl
 
-from gemmbench.gemm import lowering
+from gemmbench.gemm import workloads
 from gemmbench.gemm.answers import Answers, Paces
 from gemmbench.gemm.operands import (
     SPLIT,
@@ -31,13 +31,15 @@ from gemmbench.model.case import Case, Policy
 from gemmbench.model.dtypes import DTYPES, ReferenceArray
 from gemmbench.model.instrument import CHECKED, Batch, Manner, NotMeasuredError
 from gemmbench.model.problem import Gemm
-from gemmbench.model.row import CHAIN, CYCLE, PAGEABLE, Check, Launch, Work
-from gemmbench.opencl.clock import LAUNCHES, Span
-from gemmbench.opencl.compare import Checked, Comparer, erased
-from gemmbench.opencl.replay import Replay
-from gemmbench.opencl.runtime import MAPPED, Operand, Runtime, errors, operand
+from gemmbench.model.row import CHAIN, CYCLE, GRAPH, PAGEABLE, WHOLE, Check, Launch, Work
+from gemmbench.opencl.batches import Checked, Comparer, Replay, erased, silently
+from gemmbench.opencl.runtime import LAUNCHES, MAPPED, ChainSpan, Operand, Runtime, Span, errors, operand
+
+if TYPE_CHECKING:
+    from gemmbench.gemm.cuda_replay import CudaReplay
 
 _SEED = 20121203  # of generated images
+_HELD = 200  # launches in a queue that waits: of more, a driver may wait itself
 _WARM = "cold: im2col has the same images and matrix in every run, and what fits stays in the cache"
 
 
@@ -70,10 +72,18 @@ class Prepared:
     group: tuple[int, ...]
     held: Mapping[str, Any]  # its buffers: a kernel does not keep its arguments alive
     described: Mapping[str, Any] = field(default_factory=dict)  # likewise, filled as the arguments were set
+    arguments: tuple[Any, ...] = ()  # numpy's scalars and the buffers
+    once: tuple[Prepared, ...] = ()  # what filled those: it runs when the arguments are set
 
     def enqueue(self, queue: Any) -> Any:
-        """Enqueue it; the event."""
         return cl.enqueue_nd_range_kernel(queue, self.kernel, self.items, self.group)
+
+    def enqueue_behind(self, queue: Any, gate: Any) -> Any:
+        """Enqueue it to run after an event; its own."""
+        return cl.enqueue_nd_range_kernel(queue, self.kernel, self.items, self.group, wait_for=[gate])
+
+
+_COMPARED_BYTES = 4 << 20  # of C, at most: compared after each graph
 
 
 @dataclass(frozen=True)
@@ -92,21 +102,21 @@ class Turns:
 
     Attributes:
         on_device: whether the operands of every set are the device's, not the host's.
-        last: operand set and clock of the last problem of a batch; None if its C was filled since.
+        last: operand set, clock and bench of the last problem of a batch; None if its C was filled since.
     """
 
     def __init__(self, sets: int) -> None:
         self._sets, self._next = sets, 0
         self.on_device = False
-        self.last: tuple[int, str] | None = None
+        self.last: tuple[int, str, object] | None = None
 
     def index(self, after: int = 0) -> int:
         """The operand set of the problem that runs `after` problems from now."""
         return (self._next + after) % self._sets
 
-    def took(self, count: int, clock: str) -> None:
-        """So many problems were run."""
-        self.last = self.index(count - 1), clock
+    def took(self, count: int, clock: str, by: object) -> None:
+        """A bench has run so many problems."""
+        self.last = self.index(count - 1), clock, by
         self._next += count
 
 
@@ -119,7 +129,7 @@ class Queued:
         events: Sequence[tuple[str, Any]],
         count: int,
         begin: float,
-        span: Span | None = None,
+        span: Span | ChainSpan | None = None,
     ) -> None:
         self._bench, self._events, self._count, self._begin = bench, events, count, begin
         self._span = span  # around them
@@ -177,7 +187,7 @@ class Bench:
     ) -> None:
         assert case.problem is not None
         problem = case.problem
-        self.runtime, self._problem = runtime, problem
+        self.runtime, self._problem, self._policy = runtime, problem, policy
         self._values = load_operands(case, policy.seed)
         self.sets = operand_sets(problem, runtime.facts, policy)
         self._operands: list[tuple[Operand, Operand, Operand]] = []
@@ -211,10 +221,8 @@ class Bench:
         self._turns = Turns(self.sets)
         self._memory, self._cycles = mode, mode == policy.memory and mode in MAPPED
         self._pageable: list[tuple[Operand, Operand, Operand]] = []
-        self._bound(timed)
+        self._bound(timed, case)
         self._images = tuple(as_image)
-        self._stamped: tuple[Launch, ...] = ()
-        self._answers = Answers(case, self._values, policy, timed.sums)
         unwritten = self._answers.before
         with errors():
             for a, b, c in self._operands:
@@ -226,13 +234,17 @@ class Bench:
             if mode == "staged":
                 self._pageable = [(a.pageable(), b.pageable(), c.pageable()) for a, b, c in self._operands]
 
-    def _bound(self, timed: Timed) -> None:
+    def _bound(self, timed: Timed, case: Case) -> None:
         """Prepare the launches, for the device and the host scope, of every operand set."""
         layout = Layout.of(self._problem)
         self._timed = timed
+        self._answers = Answers(case, self._values, self._policy, timed.sums)
+        self._stamped: tuple[Launch, ...] = ()
         self._comparer: Comparer | None = None
         self._scratched: dict[tuple[str, int], Any] = {}
         self._recorded: dict[tuple[int, int], Replay] = {}  # by the first operand set and the problems
+        self._graphs: CudaReplay | None = None
+        self._compared: set[tuple[int, int]] = set()  # graphs, by the first operand set and the problems
         self.timed: list[list[float]] = []
         self._prepared: list[Sequence[Step]] = []
         self._hosted: list[Sequence[Step]] = []
@@ -241,10 +253,10 @@ class Bench:
             same = direct is plain
             self._hosted.append(self._prepared[-1] if same else timed.bind(self._problem, layout, direct))
 
-    def sharing(self, timed: Timed) -> Bench:
-        """Another bench of the same problem on the same operands, with other launches."""
+    def sharing(self, timed: Timed, case: Case) -> Bench:
+        """Another case's bench of the same problem on the same operands, with other launches."""
         other = copy(self)
-        other._bound(timed)
+        other._bound(timed, case)
         return other
 
     @property
@@ -267,13 +279,16 @@ class Bench:
         return () if self.runtime.facts.type == "cpu" else ("device", CHECKED)
 
     def release(self) -> None:
-        """Nothing to do: buffers go with the last reference."""
+        """Give back what CUDA was given; buffers go with the last reference."""
+        if self._graphs:
+            self._graphs.release()
 
     def verify(self, when: instrument.When) -> instrument.Verified:
         if when == "exact":
             wrong = self._timed.exact_error()
             return instrument.Verified(Check("wrong", {}, (wrong,)) if wrong else Check("ok"))
         with errors():
+            self._compare_replayed()
             verified = self._answers.verified(self, when)
         if not self.timed:
             return replace(verified, launches=self._stamped)
@@ -288,6 +303,11 @@ class Bench:
                 return self._device_batch(count)
             if clock == CHECKED:
                 return self._checked_batch(count)
+            if clock == GRAPH:
+                return self._graph_batch(count)
+            if clock == CHAIN:
+                begin = time.monotonic()
+                return Batch({CHAIN: self._chain_s(count) / count}, begin, time.monotonic(), count)
             return host_batch(partial(self._next_host_run, clock), clock, count)
 
     def launches(self, count: int, manner: Manner) -> Batch:
@@ -301,7 +321,10 @@ class Bench:
             return self._replayed(count, manner) if manner.graph else self._launched(count, manner)
 
     def _replayed(self, count: int, manner: Manner) -> Batch:
-        """The chain as a command buffer, by the wall clock."""
+        """The chain as a command buffer, by the wall clock; on NVIDIA's devices as a CUDA graph."""
+        if self.runtime.facts.compute_capability > (0, 0):
+            batch = self._graph_batch(count)
+            return launched_batch([batch.seconds[GRAPH] * count], manner, batch.begin, count)
         plan, queue = self._on_device(), self.runtime.queue
         key = self._turns.index(), count
         if key not in self._recorded:
@@ -315,15 +338,51 @@ class Bench:
         self._recorded[key].enqueue()
         queue.finish()
         seconds = time.perf_counter() - start
-        self._turns.took(count, "device")
+        self._turns.took(count, "device", self)
         return launched_batch([seconds], manner, begin, count, True)
+
+    def _chain_s(self, count: int) -> float:
+        """Seconds of so many problems in a chain, from the first START to the last END.
+
+        All launches of a part are in the queue before the first of them begins, and between the first and the
+        last none has an event: each costs a driver time, on the device as well.
+
+        Raises:
+            NotMeasuredError: unsupported: a library's launches are not ours to hold.
+        """
+        plan, queue = self._on_device(), self.runtime.queue
+        all_steps = [step for number in range(count) for step in plan[self._turns.index(number)]]
+        steps = [step for step in all_steps if isinstance(step, Prepared)]
+        if len(steps) < len(all_steps):
+            raise NotMeasuredError("unsupported", "a library's launches cannot be held")
+        launch, seconds = silently(queue), 0.0
+        for start in range(0, len(steps), _HELD):
+            first, *between = steps[start : start + _HELD]
+            gate = cl.UserEvent(self.runtime.context)
+            try:
+                events = [first.enqueue_behind(queue, gate)]
+                for step in between[:-1]:
+                    launch(step.kernel, step.items, step.group)
+                events += [step.enqueue(queue) for step in between[-1:]]
+                queue.flush()
+            finally:
+                gate.set_status(cl.command_execution_status.COMPLETE)
+            queue.finish()
+            seconds += (events[-1].profile.end - events[0].profile.start) * 1e-9
+        self._turns.took(count, "device", self)
+        return max(seconds, self.runtime.facts.timer_resolution_ns * 1e-9)
 
     def _launched(self, count: int, manner: Manner) -> Batch:
         plan, queue = self._on_device(), self.runtime.queue
         by_wall = manner.wall or not self.stamped
+        if manner.is_bare_chain and self.runtime.facts.type == "gpu" and self.stamped:
+            begin = time.monotonic()
+            return launched_batch([self._chain_s(count)], manner, begin, count)
         walls: list[float] = []
         events: list[list[Any]] = []
         begin = time.monotonic()
+        for step in [*plan[self._turns.index(0)]] * manner.warms:
+            step.enqueue(queue)
         for number in range(count):
             index = self._turns.index(number)
             if manner.flush_bytes:
@@ -341,7 +400,7 @@ class Bench:
             walls.append(time.perf_counter() - start)
         queue.finish()
         end = time.monotonic()
-        self._turns.took(count, "device")
+        self._turns.took(count, "device", self)
         if by_wall:
             return launched_batch(walls if manner.apart else [end - begin], manner, begin, count, True)
         spans = [(steps[0].profile.start, steps[-1].profile.end) for steps in events]
@@ -350,6 +409,47 @@ class Bench:
         tick = self.runtime.facts.timer_resolution_ns * 1e-9
         seconds = [max((stop - first) * 1e-9, tick) for first, stop in spans]
         return launched_batch(seconds, manner, begin, count)
+
+    def _graph_batch(self, count: int) -> Batch:
+        """So many problems as a CUDA graph; the C that it leaves is compared with the one that was verified.
+
+        A large C is compared after the first replay of a graph and the last of all: a device that power
+        limits must not rest for it after each batch.
+
+        Raises:
+            NotMeasuredError: unsupported: they cannot be replayed so; failed: C is another.
+        """
+        if self._problem.beta != 0:
+            raise NotMeasuredError("unsupported", "what reads its C is not replayed: C would grow")
+        from gemmbench.gemm.cuda_replay import CudaReplay  # imports this module, by way of cuBLAS
+
+        index, verified = self._turns.index(), self._answers.verified_result
+        if self._graphs is None:
+            self._graphs = CudaReplay(self.runtime, self._on_device())
+        graph, c = self._graphs.graph(index, count), self._buffers[index][0]["C"]
+        self._replayed_c = c
+        compares = verified.nbytes <= _COMPARED_BYTES or (index, count) not in self._compared
+        if compares:
+            self._graphs.fill(c, self._answers.erased_result)
+        begin = time.monotonic()
+        seconds = self._graphs.seconds(graph)
+        end = time.monotonic()
+        if compares:
+            self._compare_replayed()
+            self._compared.add((index, count))
+        return Batch({GRAPH: seconds / count}, begin, end, count)
+
+    def _compare_replayed(self) -> None:
+        """Compare the C of the last graph.
+
+        Raises:
+            NotMeasuredError: failed: it is another than the one that was verified.
+        """
+        if self._graphs is None:
+            return
+        verified = self._answers.verified_result
+        if self._graphs.left(self._replayed_c, verified).tobytes() != verified.tobytes():
+            raise NotMeasuredError("failed", "as a CUDA graph its C is not the verified one")
 
     def _checked_batch(self, count: int) -> Batch | Checked:
         """So many problems, each C compared with the one that was verified."""
@@ -373,7 +473,7 @@ class Bench:
             ]
 
         batch = self._comparer.batch(count, "device", erase, launch)
-        self._turns.took(count, "device")
+        self._turns.took(count, "device", self)
         return batch if self._ahead else batch.finish()
 
     def _without_results(self, index: int) -> list[Any]:
@@ -400,8 +500,8 @@ class Bench:
         """Put so many problems into the queue, back to back."""
         plan = self._on_device()
         assert self.runtime.launch_s  # measured before the batch, not in it
-        begin = time.monotonic()
         span = self.runtime.span()
+        begin = time.monotonic()
         queued = Queued(self, self._enqueue(plan, count), count, begin, span)
         if not self._ahead:
             return queued.finish()
@@ -420,12 +520,13 @@ class Bench:
         """The host scope's launches are others only where an operand goes into an image at once."""
         return ("device", "host") if self._images else ("device",)
 
-    def put(self, values: Matrices) -> None:
-        """Replace A and B of the first operand set."""
-        a, b, _ = self._operands[0]
-        a.fill(values.a)
-        b.fill(values.b)
-        plain, _ = self._buffers[0]
+    def put(self, values: Matrices, index: int = 0) -> None:
+        """Replace A and B of an operand set."""
+        for operands in (self._operands, self._pageable):
+            for a, b, _ in operands[index : index + 1]:
+                a.fill(values.a)
+                b.fill(values.b)
+        plain, _ = self._buffers[index]
         for name in self._images:  # its pass reads the plain buffer
             matrix = {"A": values.a, "B": values.b}[name]
             if matrix.size:
@@ -436,8 +537,7 @@ class Bench:
         """Run the timed launches of a scope once, after C was filled and all else was erased; C."""
         queue, self._turns.last = self.runtime.queue, None
         for operands in (self._operands, self._pageable):
-            for matrix in [matrices[2] for matrices in operands[index : index + 1]]:
-                matrix.reclaim(queue)
+            for _, _, matrix in operands[index : index + 1]:
                 matrix.fill(c)
         matrix = self._operands[index][2]
         matrix.keep_on_device(queue)
@@ -455,10 +555,9 @@ class Bench:
         return self._read(scope, index)
 
     def left(self) -> ReferenceArray | None:
-        """C as the last batch left it."""
-        if self._turns.last is None:
+        if self._turns.last is None or self._turns.last[2] is not self:
             return None
-        index, clock = self._turns.last
+        index, clock, _ = self._turns.last
         if clock == "device":
             if self._problem.beta != 0:
                 return None
@@ -481,7 +580,7 @@ class Bench:
             queue.finish()
             return self._launched_s(launches)
 
-        batch_s = statistics.median(map(sum, self.timed)) if self.timed else 0.0
+        batch_s = min(map(sum, self.timed), default=0.0)
         return Paces(batch_s, partial(seconds, new, True), partial(seconds, result, False))
 
     def _launched_s(self, launches: Sequence[Step]) -> float:
@@ -500,13 +599,13 @@ class Bench:
         for number in range(count):
             for step in plan[self._turns.index(number)]:
                 events.append((step.role, step.enqueue(self.runtime.queue)))
-        self._turns.took(count, "device")
+        self._turns.took(count, "device", self)
         return events
 
     def _next_host_run(self, clock: str) -> dict[str, float]:
         """Run the next operand set from host memory to host memory: see `Laps`."""
         index = self._turns.index()
-        self._turns.took(1, clock)
+        self._turns.took(1, clock, self)
         self._restore_c(index)
         return self._host_run(index, clock)
 
@@ -534,7 +633,17 @@ class Bench:
         for matrix in operands:
             matrix.lend(queue) if cycle else matrix.reclaim(queue)
         queue.finish()
-        laps = Laps(split, queue.finish)
+        if not split:  # nothing else in its time: small problems take microseconds
+            begin = time.perf_counter()
+            held = [
+                a.to_device(queue),
+                b.to_device(queue),
+            ]  # to let go of an event may take longer than it does
+            held.append(c.to_device(queue) if self._problem.beta != 0 else c.lend(queue))
+            held += [launch.enqueue(queue) for launch in self._hosted[index]]
+            c.to_host(queue)
+            return {WHOLE: time.perf_counter() - begin}
+        laps = Laps(queue.finish)
         if cycle:
             for matrix in operands:
                 matrix.to_host(queue, discard=matrix is not c or self._problem.beta != 0)
@@ -593,20 +702,20 @@ class LoweringBench:
         self.runtime = runtime
         self.timed: list[list[float]] = []
         self._has_run = False  # a batch, since the result was erased
-        layer, batch = lowering.layer_of(case)
+        layer, batch = workloads.layer_of(case)
         bits = np.dtype(getattr(np, f"uint{8 * DTYPES[case.dtype].itemsize}"))
         shape = (batch, layer.channels // layer.groups, layer.edge, layer.edge)
         drawn = np.random.default_rng(_SEED).integers(0, np.iinfo(bits).max, shape, bits, endpoint=True)
-        self._expected = lowering.lowered(drawn, layer)
+        self._expected = workloads.lowered(drawn, layer)
         rows, columns = self._expected.shape
         self._images, self._result = runtime.filled(drawn), runtime.buffer(self._expected.nbytes)
         group = (min(self._GROUP, runtime.facts.max_work_group_size), 1)
-        program = runtime.build(lowering.FILE, lowering.options(layer, case.dtype, runtime.facts))
-        kernel = runtime.kernel(program, lowering.IM2COL, group)
-        items = rows // (layer.size * lowering.rows_each(layer, runtime.facts))
+        program = runtime.build(workloads.FILE, workloads.options(layer, case.dtype, runtime.facts))
+        kernel = runtime.kernel(program, workloads.IM2COL, group)
+        items = rows // (layer.size * workloads.rows_each(layer, runtime.facts))
         kernel.set_args(np.int32(columns), self._images, self._result)
         self._step = Prepared(
-            "multiply", lowering.IM2COL, kernel, (round_up(columns, group[0]), items), group, {}
+            "multiply", workloads.IM2COL, kernel, (round_up(columns, group[0]), items), group, {}
         )
         moved = Work(bytes=drawn.nbytes + self._expected.nbytes)
         built = instrument.Built(program.seconds, source=case.source)
@@ -643,8 +752,8 @@ class LoweringBench:
         """Lower so many times, back to back."""
         with errors():
             assert self.runtime.launch_s  # measured before the batch, not in it
-            begin = time.monotonic()
             span = self.runtime.span()
+            begin = time.monotonic()
             events = [(self._step.role, self._step.enqueue(self.runtime.queue)) for _ in range(count)]
             self._has_run = True
             return Queued(self, events, count, begin, span).finish()

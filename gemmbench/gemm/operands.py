@@ -34,25 +34,25 @@ class OperandError(UsageError, ValueError):
 
 
 class Laps:
-    """The wall clock of one problem in the host scope: the whole, or its parts beside it.
+    """The wall clock of one problem in the host scope: the whole and its parts.
+
+    Such a problem waits for its launches before the download.
 
     Args:
-        split: whether the parts are wanted. Such a problem waits for its launches before the download.
         wait: for the device.
     """
 
-    def __init__(self, split: bool, wait: Callable[[], object]) -> None:
-        self._split, self._wait = split, wait
+    def __init__(self, wait: Callable[[], object]) -> None:
+        self._wait = wait
         self._parts: dict[str, float] = {}
         self._begin = self._last = time.perf_counter()
 
     def lap(self, part: str, wait: bool = False) -> None:
         """A part has ended, once the device is waited for if `wait`."""
-        if self._split:
-            if wait:
-                self._wait()
-            now = time.perf_counter()
-            self._parts[part], self._last = now - self._last, now
+        if wait:
+            self._wait()
+        now = time.perf_counter()
+        self._parts[part], self._last = now - self._last, now
 
     def launched(self, busy: Callable[[], dict[str, float]] | None) -> None:
         """Everything is enqueued. What the device was busy meanwhile counts as the device's, once.
@@ -65,7 +65,7 @@ class Laps:
         """
         self.lap("enqueue")
         self.lap("passes", wait=True)
-        if not (self._split and busy):
+        if not busy:
             return
         seconds = busy()
         left = self._parts.pop("passes") - sum(seconds.values())

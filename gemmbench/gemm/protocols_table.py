@@ -195,21 +195,15 @@ CSV_FIELDS: tuple[str, ...] = (
 
 def records(row: Row) -> list[dict[str, Any]]:
     """A plain dictionary for each protocol: rates in 1e9 per second, differences as shares of our own."""
-    problem = rates.gemm_of(row)
+    about = {name: getattr(row, name) for name in ("variant", "device", "dtype")}
+    about |= rates.problem_fields(row.problem, "m", "n", "k", "trans_a", "trans_b")
     made = []
     for line in lines(row):
         entry, ratio = line.samples, line.ratio
         made.append(
             {
                 "protocol": entry.name,
-                "variant": row.variant,
-                "device": row.device,
-                "dtype": row.dtype,
-                "m": problem.m,
-                "n": problem.n,
-                "k": problem.k,
-                "trans_a": problem.trans_a,
-                "trans_b": problem.trans_b,
+                **about,
                 "gflops": None if line.flops_per_s is None else line.flops_per_s / 1e9,
                 "difference": ratio and ratio.median - 1,
                 "low": ratio and ratio.low - 1,

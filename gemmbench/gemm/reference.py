@@ -8,7 +8,7 @@ fraction of its bound, and 1 or less is right:
 * ``slope``: how far C is scaled, by least squares on the product: alpha 1 % off;
 * ``row_mean`` and ``column_mean``: the mean residual of a row or column;
 * ``step``: the share of one step a_p b_p^T in the residual, -1 where it is missing: the worst of all p, or
-  of 64 drawn ones where not all of C is compared;
+  of 64 drawn ones where A is large and not all of C is compared;
 * ``residual``: C t against A (B t) in blocks of columns, where not all of C is compared.
 
 Rounding errors of operands that the suite drew itself (independent, mean zero) behave like a random walk:
@@ -32,7 +32,10 @@ Hopper's tensor cores keep about 14 bits of a sum of fp8 products, and cut off t
 of an instruction, once their exponents are made equal, and of the sum (DeepSeek-AI, "DeepSeek-V3 technical
 report", arXiv:2412.19437, 2024, sections 3.3.2 and 3.5.2). So such sums are of the type fp22 here, with 13
 bits behind the first (Zhang et al., "SageAttention2", arXiv:2411.10958, 2024, call it so), and instead of
-u^2 (k + 4) the share 2 u ((k + 4) / 32 + sqrt(k + 4)) may be gone.
+u^2 (k + 4) the share 2 u sqrt(k + 4) may be gone.
+
+On average half a unit is cut off: of C as a whole, the ``slope``, half of that share may be gone, and v by
+storing instead of 4 v, which is what cutting C short takes at most.
 
 Of a user's matrices nothing is known. Each addition rounds a partial sum, so that the error is at most u
 times the sum of all |partial sums| (Higham, "Accuracy and Stability of Numerical Algorithms", 2002,
@@ -66,15 +69,16 @@ from gemmbench.model.row import Check
 
 SAFETY = 8.0  # standard deviations allowed to rounding errors
 DRAWN = 64  # rows and columns that are compared where not all of C is
-_BLOCK = 512  # rows at a time
+_BLOCK = 512  # rows at a time, at most
+_CACHED = 1 << 17  # elements at a time
 _WIDTH = 64  # columns in a block of the residual
 _MOST_ELEMENTS = 1 << 24  # of a C that is compared as a whole
+_MOST_STEPPED = 1 << 23  # elements of A whose every step is looked at where C is not
 _SHARE = 0.5  # of a row's budget that making the whole reference may take
 _ELEMENTS = 128  # drawn to measure partial sums
 _LANES = (1, 2, 4, 8, 16, 32, 64)  # orders of summation in which they are measured
 _WALK = 5.0  # up to here a partial sum over s may be a random walk's
 _CUT_SHORT = 2.0**-24  # eps / 2 of float: sums of such types may be cut short
-_AT_ONCE = 32  # products of fp8 that Hopper's tensor cores add up at once
 _REASONS = 3  # that a sentence has
 _HALF_A_UNIT = 0.5  # what a sum of integers may err by: nothing
 
@@ -102,6 +106,11 @@ class Model:
         """Of what is summed that may be gone by no chance."""
         lost = self.cut or self.adding * self.steps * (1.0 if self.adding <= _CUT_SHORT else self.adding)
         return 2 * self.dropped + 4 * (self.adding + self.storing) + lost
+
+    @property
+    def scaled(self) -> float:
+        """The share of all of C together: what is cut off, in storing too, is half a unit on average."""
+        return self.share - 3 * self.storing - self.cut / 2
 
     def bound(self, size: ReferenceArray, product: ReferenceArray, added: ReferenceArray) -> ReferenceArray:
         """Of elements.
@@ -134,13 +143,14 @@ class _Panel:
     product: ReferenceArray  # A B, scaled, in double precision
     size: ReferenceArray  # sqrt(A.^2 B.^2), scaled
     powers: ReferenceArray  # by step: the sum of (a_ip b_pj)^2 over the panel, scaled
+    steps: ReferenceArray  # of k whose shares in the residual are looked at
 
 
 @dataclass
 class _Sums:
     """What is added up over a panel, a block of rows at a time."""
 
-    along: ReferenceArray  # by step and column: A^T R
+    residual: ReferenceArray  # of all elements, by which the shares of steps are told: see `_worst_step`
     columns: ReferenceArray
     column_products: ReferenceArray
     column_bounds: ReferenceArray
@@ -200,7 +210,6 @@ class Reference:
             choices = [every]
         else:
             choices = [(self._drawn(problem.m), every[1]), (every[0], self._drawn(problem.n))]
-        self._steps = np.arange(problem.k) if self.is_whole else self._drawn(problem.k)
         self._panels = [self._panel(*choice) for choice in choices] if elements else []
         self._partials = (0.0, 0.0) if generated or not elements else self._measured_partials()
 
@@ -223,9 +232,23 @@ class Reference:
         numbers = decode(self._a[rows], self._dtype) * self._row_scale[rows, None]
         return np.asarray(numbers, kind)
 
-    def _rows_of_b(self, part: Any, columns: ReferenceArray, kind: Any = np.float64) -> ReferenceArray:
+    def _rows_of_b(self, part: Any, columns: ReferenceArray) -> ReferenceArray:
         block = self._b[part] if len(columns) == self._problem.n else self._b[part][:, columns]
-        return np.asarray(decode(block, self._dtype) * self._column_scale[columns], kind)
+        return np.asarray(decode(block, self._dtype) * self._column_scale[columns], np.float64)
+
+    def _columns_of_a(self, rows: ReferenceArray, steps: Any) -> ReferenceArray:
+        """In single precision; a user's are scaled."""
+        stored = self._a[:, steps] if len(rows) == self._problem.m else self._a[rows][:, steps]
+        return self._single(stored, self._row_scale[rows, None])
+
+    def _steps_of_b(self, steps: Any, columns: ReferenceArray) -> ReferenceArray:
+        """Likewise."""
+        block = self._b[steps] if len(columns) == self._problem.n else self._b[steps][:, columns]
+        return self._single(block, self._column_scale[columns])
+
+    def _single(self, stored: ReferenceArray, scale: ReferenceArray) -> ReferenceArray:
+        numbers = stored if stored.dtype == np.float32 else decode(stored, self._dtype)
+        return np.asarray(numbers if self._generated else numbers * scale, np.float32)
 
     def _drawn(self, length: int) -> ReferenceArray:
         """So many of a length, first and last among them."""
@@ -241,7 +264,7 @@ class Reference:
         kind = np.float32 if self._generated else np.float64
         size = np.zeros(product.shape, kind)
         row_powers, powers = np.zeros(problem.k), np.zeros(problem.k)
-        for steps in _parts(problem.k, 4 * _BLOCK):
+        for steps in _parts(problem.k, _steps_each(len(rows), len(columns))):
             b = self._rows_of_b(steps, columns)
             b_squares = np.square(b, dtype=np.float64).astype(kind)
             powers[steps] = b_squares.sum(axis=1)
@@ -253,7 +276,9 @@ class Reference:
                     squares = np.square(a, out=a).astype(kind)
                     size[part] += squares @ b_squares
                     row_powers[steps] += squares.sum(axis=0)
-        return _Panel(rows, columns, product, np.sqrt(size, out=size), powers * row_powers)
+        few = len(columns) <= DRAWN and len(rows) * problem.k <= _MOST_STEPPED  # all steps cost little there
+        chosen = np.arange(problem.k) if self.is_whole or few else self._drawn(problem.k)
+        return _Panel(rows, columns, product, np.sqrt(size, out=size), powers * row_powers, chosen)
 
     def _measured_partials(self) -> tuple[float, float]:
         """How large partial sums become over s, the largest and on average, on drawn elements."""
@@ -318,10 +343,11 @@ class Reference:
         inexact = problem.result.is_float
         columns = len(panel.columns)
         none = np.zeros(columns)
-        total = _Sums(np.zeros((len(self._steps), columns), np.float32), none, none.copy(), none.copy())
+        whole = np.empty((len(panel.rows), columns), np.float32)
+        total = _Sums(whole, none, none.copy(), none.copy())
         worst, wrong, first = 0.0, 0, ""
         row_mean = 0.0, 0
-        for part in _parts(len(panel.rows)):
+        for part in _parts(len(panel.rows), _rows_each(columns)):
             rows = panel.rows[part]
             scale = np.multiply.outer(self._row_scale[rows], self._column_scale[panel.columns])
             got = self._elements(c, rows, panel.columns)
@@ -346,6 +372,8 @@ class Reference:
                 wrong += int(failed.sum())
             worst = max(worst, float(np.where(np.isnan(ratio), np.inf, ratio).max()))
             if inexact and np.isfinite(worst):
+                # The scales of A and B, powers of 2; a user's may be too large to be multiplied here.
+                total.residual[part] = residual * scale if self._generated else residual
                 row_mean = max(row_mean, self._add(total, model, rows, residual, product, bound))
         share = f"{wrong} of {panel.product.size} elements are further off than rounding"
         size = f", {_times(worst)} its bound" if np.isfinite(worst) else ""
@@ -368,9 +396,6 @@ class Reference:
         bound: ReferenceArray,
     ) -> tuple[float, int]:
         """Add a block of rows up; the worst row's mean residual over its bound, and that row."""
-        stored = self._a[rows] if self.is_whole else self._a[np.ix_(rows, self._steps)]
-        a = np.asarray(decode(stored, self._dtype) * self._row_scale[rows, None], np.float32)
-        total.along += a.T @ residual.astype(np.float32)
         squares = np.square(bound)
         total.rp += float(np.vdot(residual, product))
         total.pp += float(np.vdot(product, product))
@@ -392,10 +417,9 @@ class Reference:
     def _add_up(
         self, panel: _Panel, total: _Sums, model: Model, row_mean: tuple[float, int], findings: _Findings
     ) -> None:
-        """The figures over a panel."""
         alpha = abs(self._problem.alpha)
         if total.pp > 0:
-            noise = np.sqrt(total.ppbb) / total.pp + model.share
+            noise = np.sqrt(total.ppbb) / total.pp + model.scaled
             allowed = noise if self._generated else np.sqrt(total.bb / total.pp)
             slope = total.rp / total.pp
             ratio = abs(slope) / allowed
@@ -417,12 +441,20 @@ class Reference:
         )
 
     def _worst_step(self, panel: _Panel, total: _Sums, model: Model, alpha: float) -> tuple[float, int]:
-        """The share of each step in the residual over its bound: the worst, and which."""
-        shares = np.zeros(len(self._steps))
-        for part in _parts(len(shares), 4 * _BLOCK):
-            b = self._rows_of_b(self._steps[part], panel.columns, np.float32)
-            shares[part] = np.einsum("pj,pj->p", total.along[part], b)
-        powers = panel.powers[self._steps]
+        """The share of each step in the residual over its bound: the worst, and which.
+
+        That of step p is the sum of a_ip r_ij b_pj over all i and j: over the longer of the two first.
+        """
+        shares = np.zeros(len(panel.steps))
+        residual, every = total.residual, len(panel.steps) == self._problem.k
+        for part in _parts(len(shares), _steps_each(*residual.shape)):
+            steps = part if every else panel.steps[part]
+            a, b = self._columns_of_a(panel.rows, steps), self._steps_of_b(steps, panel.columns)
+            if len(residual) > residual.shape[1]:
+                shares[part] = np.einsum("pj,pj->p", a.T @ residual, b)
+            else:
+                shares[part] = np.einsum("ip,ip->p", residual @ b.T, a)
+        powers = panel.powers[panel.steps]
         root = np.sqrt(total.bb)
         with np.errstate(all="ignore"):
             norm = alpha * np.sqrt(powers)  # of alpha a_p b_p^T
@@ -435,7 +467,7 @@ class Reference:
             ratios = np.abs(shares) * alpha / norm**2 / allowed
         ratios = np.where(powers > 0, ratios, 0.0)
         index = int(ratios.argmax())
-        return float(ratios[index]), int(self._steps[index])
+        return float(ratios[index]), int(panel.steps[index])
 
     @cached_property
     def _blocks(self) -> tuple[ReferenceArray, ReferenceArray, ReferenceArray]:
@@ -624,15 +656,28 @@ def _limits(dtype: DType) -> Any:
 def _cut(kept: DType, steps: int) -> float:
     """The share of a sum that is gone where matrix units keep fewer digits of it than a float has; or 0.
 
-    Each instruction cuts the partial sum short, once in `_AT_ONCE` products, and each product at the same
-    digit: that makes a product smaller by half a unit of the partial sum on average, which is sqrt(k) times
-    as large.
+    Every product is cut off at the last digit of the partial sum, which is sqrt(k) times as large; what is
+    left are whole such digits, so that the sum itself loses none but where it grows.
     """
-    return kept.dropped * (steps / _AT_ONCE + math.sqrt(steps))
+    return kept.dropped * math.sqrt(steps)
 
 
 def _parts(length: int, size: int = _BLOCK) -> Iterator[slice]:
     return (slice(start, min(start + size, length)) for start in range(0, length, size))
+
+
+def _rows_each(columns: int) -> int:
+    """How many rows of so many columns are looked at together: what is kept of them stays in the caches."""
+    return max(1, min(_BLOCK, _CACHED // max(1, columns)))
+
+
+def _steps_each(rows: int, columns: int) -> int:
+    """How many steps of a product are added to it together: what is read of B for it stays in the caches.
+
+    They are more where the product itself is larger than that.
+    """
+    shorter, longer = sorted((rows, columns))
+    return max(1, min(4 * _BLOCK, max(_CACHED // max(1, longer), 4 * shorter)))
 
 
 def _across(block: ReferenceArray) -> ReferenceArray:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from statistics import geometric_mean
 
-from gemmbench.gemm import lowering, sweep_table
+from gemmbench.gemm import sweep_table, workloads
 from gemmbench.ladder import AUTO, BASELINE
 from gemmbench.model import units
 from gemmbench.model.device import HOST
@@ -26,18 +27,11 @@ REFERENCE = "float"  # what the other types are held against
 def sheets(run: Run, scope: str = "kernel", order: Sequence[str] = ()) -> list[Sheet]:
     """One table for each device and problem: GFLOPS and fraction of peak by type, speed-ups over float."""
     rows = [row for row in run.rows if row.kind == "gemm" and row.problem]
-    devices = sorted({row.device for row in rows if row.device != HOST}) or [HOST]
-    problems = dict.fromkeys(row.problem for row in rows if row.problem)
     dtypes = tuple(dict.fromkeys(row.dtype for row in rows))
-    rank = {name: position for position, name in enumerate(order)}
-    tables = []
-    for device in devices:
-        for problem in problems:
-            own_rows = [row for row in rows if row.problem == problem and row.device in (device, HOST)]
-            own_rows.sort(key=lambda row: (row.device == HOST, rank.get(row.variant, len(rank))))
-            if own_rows:
-                tables.append(_sheet(run, _Grid(device, problem, dtypes, scope, tuple(own_rows))))
-    return tables
+    return [
+        _sheet(run, _Grid(device, problem, dtypes, scope, tuple(own_rows)))
+        for device, problem, own_rows in sweep_table.by_device(rows, attrgetter("problem"), order)
+    ]
 
 
 @dataclass(frozen=True)
@@ -196,13 +190,10 @@ _NAME = 16  # letters of a name in a line, so that a line fits 80 columns
 def workloads_sheets(run: Run, scope: str = "kernel", order: Sequence[str] = ()) -> list[Sheet]:
     """A line for each shape in the order of the run: best kernel, its GFLOPS in two scopes, numpy's."""
     rows = [row for row in run.rows if row.kind == "gemm" and row.problem]
-    tables = []
-    for device in sorted({row.device for row in rows if row.device != HOST}) or [HOST]:
-        for dtype in dict.fromkeys(row.dtype for row in rows):
-            own_rows = [row for row in rows if row.dtype == dtype and row.device in (device, HOST)]
-            if own_rows:
-                tables.append(_workloads_sheet(run, device, dtype, own_rows, scope, order))
-    return tables
+    return [
+        _workloads_sheet(run, device, dtype, own_rows, scope, order)
+        for device, dtype, own_rows in sweep_table.by_device(rows, attrgetter("dtype"))
+    ]
 
 
 @dataclass(frozen=True)
@@ -304,7 +295,7 @@ def _workloads_sheet(
 
 def net_sheets(run: Run) -> list[Sheet]:
     """AlexNet layer by layer and as a whole, for each device and type that ran all of it."""
-    return [_net_sheet(run, net) for net in lowering.nets(run)]
+    return [_net_sheet(run, net) for net in workloads.nets(run)]
 
 
 _NET = (
@@ -313,7 +304,7 @@ _NET = (
 )
 
 
-def _net_sheet(run: Run, net: lowering.Net) -> Sheet:
+def _net_sheet(run: Run, net: workloads.Net) -> Sheet:
     def times(lowering_s: float, product_s: float | None) -> tuple[Cell, ...]:
         lowered = Cell(units.seconds(lowering_s)) if lowering_s else NOTHING
         if product_s is None:

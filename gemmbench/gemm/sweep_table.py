@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from operator import attrgetter
+from typing import TypeVar
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
@@ -14,7 +16,7 @@ from rich.text import Text
 from gemmbench.ladder import AUTO, BASELINE
 from gemmbench.model import units
 from gemmbench.model.device import HOST
-from gemmbench.model.row import CHAIN, MATH, PAGEABLE, SCOPES, Check, Elements, Launch, Row, titled
+from gemmbench.model.row import CHAIN, GRAPH, MATH, PAGEABLE, SCOPES, Check, Elements, Launch, Row, titled
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import by_key, clean, clean_lines, listed
 from gemmbench.report import notes
@@ -23,6 +25,8 @@ from gemmbench.report.table import Cell, Note, Sheet, heading, unbroken
 from gemmbench.stats import rates
 from gemmbench.stats.conditions import disturbed
 from gemmbench.stats.panels import BreakEven, Panel, Series, baseline, break_evens, panels
+
+_T = TypeVar("_T")
 
 
 def sheets(
@@ -206,15 +210,22 @@ def _sentence(even: BreakEven, axis: str, rival: str) -> str:
 def row_sheets(run: Run, order: Sequence[str] = (), dtype: str | None = None) -> list[Sheet]:
     """One line for each GEMM row, in tables by device and data type; the host's rows with each device."""
     rows = [row for row in run.rows if row.kind == "gemm" and dtype in (None, row.dtype)]
+    grouped = by_device(rows, attrgetter("dtype"), order)
+    return [_row_sheet(run, device, name, own_rows) for device, name, own_rows in grouped]
+
+
+def by_device(
+    rows: Sequence[Row], part: Callable[[Row], _T], order: Sequence[str] = ()
+) -> Iterator[tuple[int, _T, list[Row]]]:
+    """Device, part and rows: those of the device by the order of variants, then the host's."""
     rank = {name: position for position, name in enumerate(order)}
-    tables = []
+    parts = dict.fromkeys(map(part, rows))
     for device in sorted({row.device for row in rows if row.device != HOST}) or [HOST]:
-        for name in dict.fromkeys(row.dtype for row in rows):
-            own_rows = [row for row in rows if row.dtype == name and row.device in (device, HOST)]
+        for each in parts:
+            own_rows = [row for row in rows if part(row) == each and row.device in (device, HOST)]
             if own_rows:
                 own_rows.sort(key=lambda row: (row.device == HOST, rank.get(row.variant, len(rank))))
-                tables.append(_row_sheet(run, device, name, own_rows))
-    return tables
+                yield device, each, own_rows
 
 
 def _row_sheet(run: Run, device: int, dtype: str, rows: Sequence[Row]) -> Sheet:
@@ -485,12 +496,12 @@ def _element(value: float) -> str:
 
 
 _LONGEST = 1e9  # a whole number below it is shown whole
-_CLOCKS = {CHAIN: "device, with gaps", PAGEABLE: "host, pageable"}
+_CLOCKS = {CHAIN: "device, with gaps", GRAPH: "device, as a graph", PAGEABLE: "host, pageable"}
 
 
 def _scopes(run: Run, row: Row) -> Sheet:
     lines = []
-    for scope in ("kernel", "device", CHAIN, "host", PAGEABLE):
+    for scope in ("kernel", "device", CHAIN, GRAPH, "host", PAGEABLE):
         times = rates.summary(row, scope)
         if times is None:
             continue

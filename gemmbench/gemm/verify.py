@@ -457,6 +457,12 @@ def _of_easy(kernel: Kernel, easy: Gemm) -> Iterator[str]:
     if (got == 0).all():
         yield "Nothing was written: does the launch cover C, and is C the argument that it writes?"
         return
+    for what, lines, right in (("row", got, a @ b), ("column", got.T, (a @ b).T)):
+        empty = ~lines.any(axis=1)
+        if empty.any() and np.array_equal(lines[~empty], right[~empty]):
+            first = f"{what.capitalize()} {empty.argmax()} of {len(lines)}"
+            yield f"{first} is not written: does a guard leave out a {what} within C?"
+            return
     if missing := _products(a, b, got):
         yield missing
         return

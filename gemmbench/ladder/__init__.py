@@ -13,8 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from gemmbench.ladder import cpu, few, gpu, nvidia, own, published
-from gemmbench.ladder.layouts import laid_out
-from gemmbench.ladder.variant import LIBRARIES, OURS, OWN, Variant
+from gemmbench.ladder.variant import LIBRARIES, OURS, OWN, Variant, laid_out
 from gemmbench.model.case import Case
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.dtypes import FP8_DTYPES, GEMM_DTYPES

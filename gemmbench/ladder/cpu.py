@@ -27,13 +27,15 @@ _WIDEST = 16  # elements of a vector of OpenCL C
 _BITS = 512  # of a vector register, where the driver does not tell
 _PANEL_SHARE = 4  # of the second cache: a panel of B, which stays there while A goes past
 _DEPTH = 1024  # steps along k after which C's tile costs 1 %: read and written, a line takes about 10 cycles
-_BLOCK_SHARE = 8  # of a core's share of the last cache: A's part of a block, which B goes past
+_BLOCK_SHARE = 4  # of a core's share of the last cache: A's part of a block, which B goes past
+_NEAR_BLOCK = 4  # second caches, at most, that A's part of a block fills
 _DEPTHS_THERE = 8, 16  # rows of B as it is that are fetched side by side, to so many rows of C and beyond
 _ROWS_TO_PACK = 48  # of C: fewer read B too seldom to pay for a copy
 _COLUMNS_TO_TURN = 256  # of C: fewer read A too seldom to pay for a copy, if it is stored transposed
 _COPIES = 2  # of B, made inside by the blocks of a column of blocks, that cost no more than a pass before
 _BLOCKS_EACH = 4  # blocks for each compute unit, at most
 _FETCH = 4  # multiplications in the time that one more element of A or B takes to come
+_COPY = 6  # and an element of B takes to be copied, by each block or by a pass
 _PACK_STEPS = 64  # along k that a work-item packs
 _LEAST_SPAN = 256  # steps along k that are worth a work-item of their own
 _ROW_PARTS = 2  # work-items for each core, where C is one row
@@ -141,8 +143,8 @@ def _grid(
         down, across = grid
         rows, columns = -(-tiles // down), -(-panels // across)
         rounds = -(-(batch * -(-tiles // rows) * -(-panels // columns)) // cores)
-        fetched = 1 / (rows * height) + 1 / (columns * width)
-        return rounds * rows * columns * (1 + _FETCH * fetched), down * across
+        fetched = (_FETCH + _COPY) / (rows * height) + _FETCH / (columns * width)
+        return rounds * rows * columns * (1 + fetched), down * across
 
     least, wanted = -(-tiles // tallest), -(-cores * _BLOCKS_EACH // batch)
     grids = [
@@ -166,17 +168,17 @@ def _blocks(problem: Gemm, device: DeviceFacts, parameters: Values) -> dict[str,
     near = _second_cache(device)
     is_near = problem.n * problem.k * itemsize <= near
     turned = problem.trans_a, problem.trans_b
-    if problem.m == 1 and not any(turned):  # long rows of B, whose sums stay in half of the first cache
+    if problem.m == 1 and not any(turned):  # long rows of B; the sums of what is near in half the first cache
         first = device.data_caches[0] if device.data_caches else _L1
-        most = min(first // 2 // itemsize // width, parameters["DEPTH"])
-        strip = max(1, min(-(-panels // cores) if is_near else panels, most))
+        short = min(-(-panels // cores), first // 2 // itemsize // width)
+        strip = max(1, min(short if is_near else panels, parameters["DEPTH"]))
         slices = (
             1 if is_near else min(longest, -(-cores * _ROW_PARTS // (-(-panels // strip) * problem.batch)))
         )
         return {"PACKA": 0, "PACKB": _THERE, "KC": 1, "TILES": 1, "PANELS": strip, "SLICES": slices}
 
     share = max(device.cache_bytes, device.last_level_cache_bytes) // cores
-    block = max(near // 2, min(share // _BLOCK_SHARE, 2 * near))
+    block = max(near // 2, min(share // _BLOCK_SHARE, _NEAR_BLOCK * near))
     slices = min(longest, -(-cores // (tiles * panels * problem.batch)))
     steps = -(-problem.k // slices)
     is_few = problem.m < _ROWS_TO_PACK
@@ -185,6 +187,8 @@ def _blocks(problem: Gemm, device: DeviceFacts, parameters: Values) -> dict[str,
     turns = max(1, -(-steps // (there if is_there else parameters["DEPTH"])))
     depth = max(1, -(-steps // turns))
     tallest = max(1, block // (depth * itemsize * height))
+    if turns == 1 and cores * share // _BLOCK_SHARE >= problem.m * depth * itemsize:
+        tallest = tiles  # C is written once, so that there is room for all of A: B is copied once
 
     down, across = _grid(tiles, panels, tallest, cores, height, width, problem.batch)
     packs_a = problem.trans_a and not is_few and not is_there and problem.n >= _COLUMNS_TO_TURN

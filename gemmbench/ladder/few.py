@@ -34,6 +34,11 @@ def _compiled_for(dtype: str) -> tuple[str, ...]:
     return ("-DREAL_float", HALF_STORED) if dtype == "half" else (f"-DREAL_{dtype}",)
 
 
+def _has_copies(device: DeviceFacts) -> bool:
+    """Whether a device has asynchronous copies."""
+    return device.compute_capability >= _COPIES_SINCE and _NVIDIA in device.extensions
+
+
 def _whole_rows(v: Values) -> bool:
     """Whether rows of A begin and end where vectors do."""
     return v["lda"] % v["WIDTH"] == 0 and v["k"] % v["WIDTH"] == 0
@@ -92,8 +97,7 @@ def _small_form(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]
     Of the tiles that fit a group's local memory, with fewer stages where need be; if none does, the smallest.
     """
     itemsize = DTYPES[problem.dtype].itemsize
-    has_copies = device.compute_capability >= _COPIES_SINCE and _NVIDIA in device.extensions
-    copies = bool(p.get("ASYNC", has_copies and problem.dtype != "half"))
+    copies = bool(p.get("ASYNC", _has_copies(device) and problem.dtype != "half"))
 
     def full(form: Values) -> dict[str, int]:
         direct = int(p.get("DIRECT", form["DIRECT"] and not p.get("ASYNC", 0)))
@@ -260,6 +264,7 @@ _SHAPES: Mapping[tuple[str, bool], Mapping[int, Mapping[str, int]]] = {
     },
 }
 """How groups are made, by how many sums a work-item keeps at most (docs/small.md); double as float."""
+_MANY = 64  # rows or columns of the large operand that a group of `thin_many` has
 _WAVES = {False: 4, True: 1}  # groups for each unit where k is cut into parts, by whether rows run along k
 
 
@@ -296,9 +301,14 @@ def _thin_shape(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]
             break
         full[name] //= 2
     groups = problem.batch * max(1, _thin_groups({**full, **lies, "m": problem.m, "n": problem.n}))
-    parts = 1
+    parts, waves = 1, _WAVES[along]
+    is_many = problem.dtype == "float" and kept == _THIN and _has_copies(device)
+    full = {"MANY": _MANY * is_many, "ASYNC": int(_has_copies(device)), **full}
+    if full["MANY"]:
+        along_and_across = _many_blocks({**full, **lies, "m": problem.m, "n": problem.n})
+        groups, waves = problem.batch * max(1, math.prod(along_and_across)), 1
     if device.type == "gpu" and groups < _BUSY * device.compute_units:
-        parts = round(_WAVES[along] * device.compute_units / groups)
+        parts = round(waves * device.compute_units / groups)
     return {**full, "PARTS": max(1, min(parts, _MOST_PARTS, problem.k // _LEAST_STEPS))}
 
 
@@ -325,6 +335,23 @@ def _thin_items(v: Values) -> tuple[int, int]:
     return long * v["LX"] * v["LY"], short * v["PARTS"]
 
 
+def _many_blocks(v: Values) -> tuple[int, int]:
+    """Groups of `thin_many` along the long side of C, and along the short one, for one part of k."""
+    long, few = (v["m"], v["n"]) if v["COLUMNS"] else (v["n"], v["m"])
+    return -(-long // (v["MANY"] or long or 1)), -(-few // _THIN)
+
+
+def _many_items(v: Values) -> tuple[int, int]:
+    along, across = _many_blocks(v)
+    return along * _MANY_ITEMS, across * v["PARTS"]
+
+
+def _is_many(v: Values) -> bool:
+    """Whether `thin_many` multiplies: vectors of the large operand, whole along k."""
+    return bool(v["MANY"]) and _thin_whole(v)
+
+
+_MANY_ITEMS, _MANY_STEPS, _MANY_SHARES = 256, 256, 3  # as in the kernel
 _MOST_SUMS = 4096  # elements of local memory, as in the kernel
 
 
@@ -339,7 +366,8 @@ def _thin_local(p: Values) -> int:
     ):
         chunk = round_up(p["KC"], math.lcm(step, p["WIDTH"]))
         most = max(most, sums, 2 * p["THIN"] * (chunk + p["WIDTH"]))
-    return most * (2 if p["itemsize"] == 2 else 1)  # half is float there
+    many = _MANY_SHARES * (_MANY_STEPS // 4) * (4 * _THIN + 4) if p.get("MANY") else 0
+    return max(many, most * (2 if p["itemsize"] == 2 else 1))  # half is float there
 
 
 def _round(p: Values) -> int:
@@ -348,12 +376,9 @@ def _round(p: Values) -> int:
     return next((rows for rows in (p["THIN"], 8, 4, 2) if rows * each <= _MOST_SUMS), 1)
 
 
+_THIN_ARGUMENTS = ("m", "n", "k", "alpha", "A", "lda", "B", "ldb", "beta", "C", "ldc", "P", "PARTS")
 _MULTIPLY_THIN = multiply(
-    "24_thin.cl",
-    "thin",
-    _thin_items,
-    lambda v: (v["LX"] * v["LY"], 1),
-    ("m", "n", "k", "alpha", "A", "lda", "B", "ldb", "beta", "C", "ldc", "P", "PARTS"),
+    "24_thin.cl", "thin", _thin_items, lambda v: (v["LX"] * v["LY"], 1), _THIN_ARGUMENTS
 )
 
 
@@ -370,7 +395,13 @@ THIN = Variant(
     idea="for few rows or columns, down to a vector: the large operand is read once, sums stay in registers",
     source=_SOURCE,
     passes=(
-        replace(_MULTIPLY_THIN, when=_thin_whole),
+        replace(
+            multiply(
+                "24_thin_many.cl", "thin_many", _many_items, lambda _: (_MANY_ITEMS, 1), _THIN_ARGUMENTS
+            ),
+            when=_is_many,
+        ),
+        replace(_MULTIPLY_THIN, when=lambda v: _thin_whole(v) and not v["MANY"]),
         replace(_MULTIPLY_THIN, kernel="thin_ragged", when=lambda v: not _thin_whole(v)),
         replace(
             multiply(
@@ -398,6 +429,12 @@ THIN = Variant(
             (0, 1),
             least=0,
         ),
+        "MANY": Parameter(
+            "of the large operand, rows or columns that a group has for 16 of the other; 0: as for fewer",
+            (0, 64, 128, 256),
+            least=0,
+        ),
+        "ASYNC": Parameter("1: it copies the small operand by cp.async, which NVIDIA has", (0, 1), least=0),
         "PARTS": Parameter("parts of k, each a group's of its own", (1, 2, 4, 8), launch=True),
     },
     presets={
@@ -406,7 +443,15 @@ THIN = Variant(
         "default:half": {"WIDTH": 8},
         "cpu": {"WIDE": 1, "LX": 8, "LY": 8, "DEEP": 2, "KC": 128},
     },
-    constraints=(Constraint(lambda p: p.get("COLUMNS", 0) in (0, 1), "COLUMNS must be 0 or 1"),),
+    constraints=(
+        Constraint(lambda p: p.get("COLUMNS", 0) in (0, 1), "COLUMNS must be 0 or 1"),
+        Constraint(lambda p: p.get("ASYNC", 0) in (0, 1), "ASYNC must be 0 or 1"),
+        Constraint(
+            lambda p: p.get("MANY", 0) in ((0, 64, 128, 256) if p["itemsize"] == _COPY // 4 else (0,)),
+            "MANY must be 0, or in float 64, 128 or 256",
+        ),
+    ),
+    extensions=lambda p: (_NVIDIA,) if p.get("ASYNC") and p.get("MANY") else (),
     choose=_thin_shape,
     temporaries={
         "P": lambda v: (v["PARTS"] > 1) * v["PARTS"] * v["m"] * v["n"] * (2 if v["itemsize"] == 2 else 1)
@@ -417,7 +462,7 @@ THIN = Variant(
     compiled_for=_compiled_for,
     sums={"half": "float"},
     batches=True,
-    edge=lambda p: max(_thin_tile(p)) if "LX" in p else 32,  # a problem has yet to choose
+    edge=lambda p: max(*_thin_tile(p), p.get("MANY", 0)) if "LX" in p else 32,  # a problem has yet to choose
     tile=_thin_tile,
     either=lambda _: ("A", "B"),
     unfit=lambda problem: (

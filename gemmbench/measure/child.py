@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import math
 import os
@@ -51,6 +52,19 @@ _T = TypeVar("_T")
 
 Maker = Callable[..., object] | partial[object]
 """A function that the child imports by name and calls; the arguments of a partial are text."""
+
+
+def for_threads() -> dict[str, str]:
+    """Environment variables of an instrument's process, where the user's has no others.
+
+    CPU drivers keep each thread on a core of its own: a system may wake several on one core though another is
+    idle, and leave them there, so that kernels have half their rate for whole rows. Drivers count cores from
+    the first, so that they must all be ours. OpenBLAS's threads look for work for 2^24 cycles after a call,
+    a few ms, not 2^28: as long as they do, drivers lack their cores.
+    """
+    is_ours = hasattr(os, "sched_getaffinity") and len(os.sched_getaffinity(0)) == os.cpu_count()
+    pinned = {"POCL_AFFINITY": "1", "DPCPP_CPU_CU_AFFINITY": "spread"} if is_ours else {}
+    return {"OPENBLAS_THREAD_TIMEOUT": "24", **pinned}
 
 
 class Ready(Protocol):
@@ -111,7 +125,7 @@ class Child:
         self._process: subprocess.Popen[bytes] | None = None
         self._pipe: Pipe | None = None
         self._output = tempfile.TemporaryFile()  # noqa: SIM115  what drivers print; lives as long as this
-        self._numbers = wire.numbers(first)
+        self._numbers = itertools.count(first)
         self._asked: dict[int, wire.Prepare] = {}  # by handle, to prepare it again
         self._held: set[int] = set()  # the handles that the living process knows
         self._monitors: dict[int | None, Monitor] = {}  # by the index of a device; None: the host
@@ -172,7 +186,6 @@ class Child:
     def of_former(
         self, case: Case, device: DeviceFacts | None
     ) -> tuple[Instrument, Case, DeviceFacts | None]:
-        """See `Instrument`."""
         former, past = case.former, case.former_case
         if not former.startswith(DRIVER) and not checkout_of(former):
             return self, past, device
@@ -212,6 +225,8 @@ class Child:
 
     def release(self, handle: int) -> None:
         self._asked.pop(handle, None)
+        for monitor in self._monitors.values():
+            monitor.close()  # of a window that failed: it would read on, on a core that the next row needs
         self._settle()
         if handle in self._held:
             self._held.discard(handle)
@@ -313,6 +328,7 @@ class Child:
                 stdout=subprocess.PIPE,
                 stderr=self._output,
                 env={
+                    **for_threads(),
                     **os.environ,
                     **self._environment,
                     "PYTHONPATH": os.pathsep.join([*folders, *filter(None, sys.path)]),
@@ -377,7 +393,6 @@ class Child:
         self.close()
 
     def close(self) -> None:
-        """End the child for good."""
         self.stop()
         for other, _ in self._others.values():
             other.close()

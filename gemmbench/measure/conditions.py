@@ -8,12 +8,14 @@ core.
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from statistics import fmean, median
 from typing import Protocol
@@ -27,6 +29,8 @@ PROC = Path("/proc")
 _LOAD_S = 0.3  # an H200's clock has fallen 0.15 s after a load began
 _POLL_S = 0.01
 _STALE_S = 0.1  # a reading this old says nothing of a batch
+_HANDED_BYTES = 256 << 10  # from one core to another: these fit a second cache
+_HANDED_TRIES, _HANDED_S = 8, 0.05  # and how long they may take: a busier machine does not tell
 
 _CLOCK_SM, _TEMPERATURE_GPU = 1, 0  # NVML_CLOCK_SM, NVML_TEMPERATURE_GPU
 _LIMITS: tuple[tuple[int, str], ...] = (  # nvmlClocksEventReason...
@@ -36,6 +40,7 @@ _LIMITS: tuple[tuple[int, str], ...] = (  # nvmlClocksEventReason...
 )
 _FIELDS_OF_BUSY = (0, 1, 2, 5, 6)  # user, nice, system, irq, softirq of /proc/stat
 _FIELD_OF_STEAL = 7
+_STAT_BYTES = 1024  # more than /proc/PID/stat has: 52 numbers and a name of 15 bytes
 
 
 class Gauge(Protocol):
@@ -163,17 +168,24 @@ def processes(proc: Path | None = None) -> dict[int, Process]:
     """Every process by its number; none where the system does not tell."""
     listed: dict[int, Process] = {}
     with suppress(OSError):
-        for folder in (proc or PROC).iterdir():
-            if folder.name.isdecimal():
-                with suppress(OSError, ValueError, IndexError):  # it may be gone by now
-                    # The name may hold spaces and brackets: what counts follows its last bracket.
-                    text = (folder / "stat").read_text(encoding="utf-8", errors="replace")
-                    start, _, rest = text.rpartition(")")
-                    words = rest.split()
-                    name = start.partition("(")[2]
-                    counts = [int(word) for word in words[11:15]]  # user, system, and both of children
-                    listed[int(folder.name)] = Process(name, int(words[1]), sum(counts[:2]), sum(counts))
+        for entry in filter(lambda each: each.name.isdecimal(), os.scandir(proc or PROC)):
+            with suppress(OSError, ValueError, IndexError):  # it may be gone by now
+                start, _, rest = _bytes_of(f"{entry.path}/stat").rpartition(b")")
+                # The name may hold spaces and brackets: what counts follows its last bracket.
+                words = rest.split(None, 15)
+                name = start.partition(b"(")[2].decode("utf-8", "replace")
+                counts = [int(word) for word in words[11:15]]  # user, system, and both of children
+                listed[int(entry.name)] = Process(name, int(words[1]), sum(counts[:2]), sum(counts))
     return listed
+
+
+def _bytes_of(file: str) -> bytes:
+    """The first bytes of a small file; there are hundreds of them, and pathlib takes three times as long."""
+    descriptor = os.open(file, os.O_RDONLY)
+    try:
+        return os.read(descriptor, _STAT_BYTES)
+    finally:
+        os.close(descriptor)
 
 
 def family(listed: Mapping[int, Process], own: int) -> set[int]:
@@ -207,6 +219,35 @@ def usable_cores() -> Collection[int] | None:
     return os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else None
 
 
+def handed_gbs(cores: Collection[int] | None) -> float | None:
+    """GB/s at which a core reads what another has just written; None where it cannot be told.
+
+    A hypervisor moves the cores of a virtual machine, and no other counter tells: two that share a last-level
+    cache may lie on two a moment later. It is the best of a few tries, since a busy machine lengthens them.
+    """
+    if cores is None or len(cores) < 2 or not hasattr(os, "sched_setaffinity"):
+        return None
+    writer, reader = sorted(cores)[:2]
+    before, data, zeros = os.sched_getaffinity(0), bytearray(_HANDED_BYTES), bytes(_HANDED_BYTES)
+    best_s, end = math.inf, time.perf_counter() + _HANDED_S
+    try:
+        for _ in range(_HANDED_TRIES):
+            os.sched_setaffinity(0, {writer})
+            data[:] = zeros
+            os.sched_setaffinity(0, {reader})
+            begin = time.perf_counter()
+            data.find(1)
+            now = time.perf_counter()
+            best_s = min(best_s, now - begin)
+            if now > end:
+                return None
+    except OSError:
+        return None
+    finally:
+        os.sched_setaffinity(0, before)
+    return round(_HANDED_BYTES / best_s * 1e-9, 1) if best_s else None
+
+
 # --- the watch ----------------------------------------------------------------------------------------------
 
 
@@ -218,8 +259,11 @@ class Monitor(Watch):
         measuring: the process that measures; None if there is none at the moment.
         gauge: of the device; None to look for one.
         look: what the host has counted so far.
+        hand: `handed_gbs` at this moment; None beside a GPU, and where `look` is replaced.
         now: seconds; replaced in tests.
     """
+
+    most_handed_gbs = 0.0  # of all monitors of this process
 
     def __init__(
         self,
@@ -228,19 +272,24 @@ class Monitor(Watch):
         gauge: Gauge | None = None,
         look: Callable[[float, int | None], Usage | None] | None = None,
         now: Callable[[], float] = time.monotonic,
+        hand: Callable[[], float | None] | None = None,
     ) -> None:
+        is_cpu = device is None or device.type == "cpu"
+        own_hand = partial(handed_gbs, usable_cores()) if is_cpu and look is None else None
+        self._hand = hand or own_hand or (lambda: None)
+        self._handed: float | None = None
         self._measuring, self._now = measuring, now
         self._gauge = gauge or _gauge_of(device)
         self._look = look or (lambda moment, pid: usage(moment, os.getpid(), pid, usable_cores()))
-        self.load_s = 0.0 if device is None or device.type == "cpu" else _LOAD_S
+        self.load_s = 0.0 if is_cpu else _LOAD_S
         self._before: Usage | None = None
         self._readings: list[Reading] = []
         self._over = threading.Event()
         self._thread: threading.Thread | None = None
 
     def begin(self) -> None:
-        """See `Watch`."""
         self.close()  # a window that failed has not ended
+        self._handed = self._hand()
         self._before = self._look(self._now(), self._measuring())
         self._readings = []
         if self._gauge:
@@ -250,29 +299,31 @@ class Monitor(Watch):
             self._thread.start()
 
     def reading(self) -> Reading | None:
-        """See `Watch`."""
         if self._gauge and self._thread is None:
             return self._gauge.read(self._now())
         return self._readings[-1] if self._readings else None
 
     def end(self, clock: str, batches: Sequence[Batch]) -> Conditions | None:
-        """See `Watch`."""
         self._stop()
         after = self._look(self._now(), self._measuring())
         others = after.since(self._before) if after and self._before else (None, None, None)
         if not self._readings and others[0] is None and not any(batch.mhz for batch in batches):
             return None
         other_cores, steal_cores, switches = others
+        handed = [each for each in (self._handed, self._hand()) if each]
+        Monitor.most_handed_gbs = max([Monitor.most_handed_gbs, *handed])
         readings = replace(
             assigned(self._readings, batches),
             window_s=round(after.at_s - self._before.at_s, 4) if after and self._before else 0.0,
             other_cores=other_cores,
             steal_cores=steal_cores,
             switches=switches,
+            handed_gbs=min(handed, default=None),
         )
         return Conditions(
             max_mhz=next((reading.max_mhz for reading in self._readings), None),
             cores=after.cores if after else 0,
+            most_handed_gbs=Monitor.most_handed_gbs if handed else None,
             windows={clock: readings},
         )
 

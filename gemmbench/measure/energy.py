@@ -241,7 +241,6 @@ class Nvml:
         self.joules()
 
     def joules(self) -> float:
-        """See `Counter`."""
         return int(self._board.ask("nvmlDeviceGetTotalEnergyConsumption")) * 1e-3
 
 

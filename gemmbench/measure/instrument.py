@@ -13,9 +13,11 @@ import signal
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable
 from dataclasses import replace
 from importlib import import_module
+from pathlib import Path
 from typing import Any, Protocol, cast
 
 from gemmbench import __version__
@@ -96,13 +98,25 @@ class Server:
         self._make = make
         self._made: Machine | None = None
         self._benches: dict[int, Bench] = {}
+        self._executors: dict[int, Executor] = {}  # by handle: each has a queue of its own
+        self._queue: Executor | None = None  # whose queue the last batch went into
         self._free_since = 0.0  # when the last batch ended
         self._cores: dict[int, str] = {}  # what uses the host's cores, by handle: blas, cpu
+        self._took_s: dict[int, float] = {}  # one of its problems, in the last batch of each handle
         self._last = ""  # of them, in a batch; reference: the BLAS, which makes it for a verification
 
     def answer(self, request: wire.Request) -> wire.Answer | Running:
         """Do what is asked; a batch may still be running."""
         return self._guarded(lambda: self._answer(request))
+
+    def is_behind(self, request: wire.Request) -> bool:
+        """Whether a request is for a batch that goes into the queue of the one that runs.
+
+        Where a batch is waited for, or the queue is another executor's, both would be at work at once.
+        """
+        if not isinstance(request, wire.AskBatch) or self._executors.get(request.handle) is not self._queue:
+            return False
+        return request.clock in self._benches[request.handle].prepared.ahead
 
     def finish(self, running: Running) -> wire.Answer:
         """Wait for a batch."""
@@ -121,20 +135,24 @@ class Server:
         if isinstance(request, wire.Release):
             if bench := self._benches.pop(request.handle, None):
                 bench.release()
+            for known in (self._executors, self._cores, self._took_s):
+                known.pop(request.handle, None)
             return wire.Released()
         bench = self._benches[request.handle]
         if isinstance(request, wire.Verify):
             verified = bench.verify(request.when)
             self._last = "reference"
             return verified
+        self._make_ready(request)
         if isinstance(request, wire.AskLaunches):
-            return self._stamped(cast(LaunchBench, bench).launches(request.count, request.manner))
-        if self._leave_cores(self._cores.get(request.handle, "")):
-            first = bench.start(request.clock, 1, request.work)
-            if not isinstance(first, Batch):
-                first.finish()
-        started = bench.start(request.clock, request.count, request.work)
-        return self._stamped(started) if isinstance(started, Batch) else started
+            started: Batch | Running = cast(LaunchBench, bench).launches(request.count, request.manner)
+        else:
+            started = bench.start(request.clock, request.count, request.work)
+        if not isinstance(started, Batch):
+            self._queue = self._executors[request.handle]
+            return started
+        self._took_s[request.handle] = started.wall_s
+        return self._stamped(started)
 
     def _prepare(self, machine: Machine, request: wire.Prepare) -> wire.Answer:
         case = request.case
@@ -143,21 +161,30 @@ class Server:
         bench = executor.prepare(case, request.policy, like, request.problem)
         if request.device is None or request.device.type == "cpu":
             self._cores[request.handle] = "cpu" if request.device else "blas"
-        self._benches[request.handle] = bench
+        self._benches[request.handle], self._executors[request.handle] = bench, executor
         return bench.prepared
 
-    def _leave_cores(self, user: str) -> bool:
+    def _make_ready(self, request: wire.AskBatch | wire.AskLaunches) -> None:
         """Wait for free cores where a CPU's kernel follows the host's BLAS, or the BLAS a kernel.
 
-        Returns:
-            Whether they run in turn: the threads of the next sleep by now, and a problem that is not timed
-            wakes them.
+        Where they run in turn, the threads of the next sleep by then, and several may wake up on one core:
+        problems that are not timed keep them at work until the system has spread them. One that takes half a
+        second needs no such time.
         """
+        handle, bench = request.handle, self._benches[request.handle]
+        user = self._cores.get(handle, "")
         last, self._last = self._last, user or self._last
         if not user or last in ("", user) or (user, last) == ("blas", "reference"):
-            return False
+            return
         until_idle()
-        return last != "reference"
+        clock, work = bench.prepared.clocks[0], 1
+        if isinstance(request, wire.AskBatch):
+            clock, work = request.clock, request.work
+        warmed_s = _WARM_S if last == "reference" or self._took_s.get(handle, 0.0) > _LONG_S else 0.0
+        while warmed_s < _WARM_S:
+            started = bench.start(clock, 1, work)
+            batch = started if isinstance(started, Batch) else started.finish()
+            warmed_s += max(batch.end - batch.begin, _IDLE_LOOK_S / 100)
 
     def _stamped(self, batch: Batch) -> Batch:
         """A batch that was in the queue before the last had ended began when that ended."""
@@ -175,29 +202,51 @@ class Server:
             return wire.Refusal("failed", f"{type(error).__name__}: {error}".removesuffix(": "), restart=True)
 
 
-_IDLE_LOOK_S, _IDLE_LIMIT_S, _IDLE_SHARE = 0.001, 0.2, 0.1
+_IDLE_LOOK_S, _IDLE_LIMIT_S = 0.001, 0.3
+_TICKS_S, _IDLE_SHARE = 0.02, 0.1
+_WARM_S = 0.02  # of load after which a system has its threads on cores of their own: some of its ticks
+_LONG_S = 0.5
 _PAUSE = threading.Event()  # waited for: time.sleep fails under a library that shifts the clock
 
 
 def until_idle(
-    clock: Callable[[], float] = time.process_time, sleep: Callable[[float], object] = _PAUSE.wait
+    is_busy: Callable[[], bool] | None = None, sleep: Callable[[float], object] = _PAUSE.wait
 ) -> None:
-    """Wait until no thread of this process waits for work in a loop.
+    """Wait until no other thread of this process waits for work in a loop.
 
     OpenBLAS's threads do for 30 to 130 ms after a call (its THREAD_TIMEOUT, in cycles), on cores that a CPU's
     driver needs for a batch: its kernels run at half their rate beside them.
     """
+    end = time.monotonic() + _IDLE_LIMIT_S
     for _ in range(round(_IDLE_LIMIT_S / _IDLE_LOOK_S)):
-        before = clock()
-        sleep(_IDLE_LOOK_S)
-        if clock() - before < _IDLE_SHARE * _IDLE_LOOK_S:
+        if not (is_busy or others_run)() or time.monotonic() > end:
             return
+        sleep(_IDLE_LOOK_S)
+
+
+def others_run(tasks: Path = Path("/proc/self/task")) -> bool:
+    """Whether another thread of this process runs, or would if it had a core.
+
+    Linux tells it of each thread. The processor time of a thread that runs on another core is as of the last
+    tick there (4 ms ago, or 10), so that in a short look a thread in a loop seems to be asleep.
+    """
+    own, states = str(threading.get_native_id()), []
+    with contextlib.suppress(OSError):  # a thread has ended, or the system has no such files
+        for task in tasks.iterdir():
+            if task.name != own:
+                states.append((task / "stat").read_text().rpartition(")")[2].split()[0])
+        return "R" in states
+    if states:
+        return True
+    before = time.process_time()
+    _PAUSE.wait(_TICKS_S)
+    return time.process_time() - before > _IDLE_SHARE * _TICKS_S
 
 
 def serve(pipe: Pipe, make: Callable[[], Machine]) -> None:
     """Answer requests until the pipe closes.
 
-    A batch that is asked for while another runs is put into the queue before that one's clocks are read, so
+    A batch that is asked for while another runs is put into its queue before that one's clocks are read, so
     that the device does not wait for the parent.
     """
     server = Server(make)
@@ -211,7 +260,7 @@ def serve(pipe: Pipe, make: Callable[[], Machine]) -> None:
                     pipe.send(server.finish(running))
                     running = None
             request = pipe.receive()
-            if running and not isinstance(request, wire.AskBatch):
+            if running and not server.is_behind(request):
                 pipe.send(server.finish(running))
                 running = None
             answer = server.answer(request)
@@ -253,7 +302,12 @@ def main(maker: str, *arguments: str) -> None:
         made: Machine = getattr(import_module(module), function)(*arguments)
         return made
 
-    serve(pipe, make)
+    try:
+        serve(pipe, make)
+    except BaseException:
+        traceback.print_exc()
+        sys.stderr.flush()
+        os._exit(1)
     os._exit(0)  # a driver that hangs while it unloads must not keep the parent
 
 

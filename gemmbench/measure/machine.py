@@ -20,7 +20,7 @@ _NO_CACHES = {"PYOPENCL_NO_CACHE": "1", "POCL_KERNEL_CACHE": "0", "CUDA_CACHE_DI
 _PROBES = "gemmbench.probes.opencl:ProbeExecutor"
 EXECUTORS = {
     "opencl": "gemmbench.gemm.opencl:GemmExecutor",
-    CLBLAST: "gemmbench.gemm.clblast:ClblastExecutor",
+    CLBLAST: "gemmbench.gemm.opencl:ClblastExecutor",
     CUBLAS: "gemmbench.gemm.cublas:CublasExecutor",
     BASELINE: "gemmbench.gemm.numpy_blas:NumpyExecutor",
     "lowering": "gemmbench.gemm.opencl:LoweringExecutor",

@@ -14,11 +14,15 @@ from __future__ import annotations
 
 import math
 import select
+import statistics
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import cycle, repeat
+from typing import Literal
+
+from msgspec import UNSET, UnsetType
 
 from gemmbench.model.case import Policy
 from gemmbench.model.device import POWER, Conditions, Reading
@@ -50,12 +54,18 @@ _FELL = 0.02  # a rate that falls so far while a device is warmed is limited, wh
 _LIMITED_SAMPLES_S = 3.0
 # An H200 holds the average of its power over about a second against its limit: after a rest its clock may
 # fall only 1.3 s later, and a row that is sampled before lies 15 % above the next. How much power there will
-# be shows early.
+# be shows early, by how fast the average climbs: it is read every 0.1 s, and late.
 _POWER_S = 1.5
-_NEAR_LIMIT = 0.75  # of the power that there may be: worth waiting for
+_NEAR_LIMIT = 0.6  # of the power that there may be: worth waiting for, as the first readings say too little
 _AT_LIMIT = 0.95  # as good as limited
+_STEP_S = 0.1  # between readings that differ
+# Under a limit of power each kernel has a clock of its own, which an H200 reaches 0.05 to 0.1 s after another
+# ran: in shorter turns both would have the clock of the two.
+_TURN_S, _FOLLOWS_S = 0.45, 0.2
+_LEAST_TURNS = 10
 _BURST_S = 0.1
 _LEAST_REST_S, _BLIND_REST_S, _MOST_REST_S, _REST_LOOK_S = 0.25, 1.0, 2.0, 0.02
+_JUMPED, _MOSTLY, _AT_MOST, _LEAST_JUDGED, _TINY_S = 0.7, 0.5, 1.1, 10, 1e-12
 _LONG_S = 0.1  # beside a batch of this length what the parent takes to ask for the next is nothing
 
 
@@ -74,8 +84,9 @@ class Sampled:
     def scopes(self) -> dict[str, Scope]:
         """The samples of each scope, in seconds for one problem."""
         names = self.batches[0].seconds if self.batches else {}
+        middle: Literal["mean"] | UnsetType = "mean" if self.is_limited else UNSET
         return {
-            name: Scope(tuple(batch.seconds[name] for batch in self.batches), self.size, self.stop)
+            name: Scope(tuple(batch.seconds[name] for batch in self.batches), self.size, self.stop, middle)
             for name in names
         }
 
@@ -151,7 +162,7 @@ class Settling:
         self._load_end = begin + min(policy.settle_s, watch.load_s)
         self._limited_end = begin + policy.settle_s
         self._begin, self._power_end = begin, begin + min(policy.settle_s, max(watch.load_s, _POWER_S))
-        self._begin_w: float | None = None
+        self._powers: list[tuple[float, float]] = []  # when, and how much
         self._is_near_limit = False
         self._clocks: list[float] = []
         self.batches: list[Batch] = []
@@ -179,37 +190,33 @@ class Settling:
         """Whether the power is at its limit, or will be; the reading is an average over about a second."""
         if reading is None or reading.power_w is None or reading.limit_w is None or not self._watch.load_s:
             return False
-        if self._begin_w is None:
-            self._begin_w = reading.power_w
-        passed = min(1.0, max(now - self._begin, _BURST_S))
-        expected_w = self._begin_w + (reading.power_w - self._begin_w) / passed
+        self._powers.append((now, reading.power_w))
+        former = [(then, watts) for then, watts in self._powers if now - then >= _STEP_S]
+        climbs = [(reading.power_w - watts) / (now - then) for then, watts in former[:1] + former[-1:]]
+        # What the second before had leaves the average meanwhile.
+        expected_w = self._powers[0][1] + max(climbs, default=0.0)
         self._is_near_limit |= max(expected_w, reading.power_w) > _NEAR_LIMIT * reading.limit_w
-        return passed == 1.0 and reading.power_w > _AT_LIMIT * reading.limit_w
+        return now - self._begin >= 1.0 and reading.power_w > _AT_LIMIT * reading.limit_w
 
     @property
     def samples(self) -> list[Batch]:
         """Those that are samples after all, since nothing moved under the load."""
         kept = self.batches[_AGREEING:]
-        is_flat = not self.is_limited and not drift([_first(batch) for batch in kept])
+        is_flat = not self.is_limited and not drift([batch.finest_s for batch in kept])
         return kept if self._watch.load_s and is_flat and self._agree(len(kept)) else []
 
     @property
     def _fell(self) -> bool:
         """Whether batches have become slower, by more than their spread."""
-        return drift([_first(batch) for batch in self.batches]) > _FELL
+        return drift([batch.finest_s for batch in self.batches]) > _FELL
 
     def _agree(self, count: int) -> bool:
         """Whether so many of the latest batches, and the clock in them, agree within the precision."""
-        latest = [_first(batch) for batch in self.batches[-count:]]
+        latest = [batch.finest_s for batch in self.batches[-count:]]
         clocks = self._clocks[-count:]
         return len(latest) == count >= _AGREEING and all(
             max(values) <= min(values) * (1 + self._policy.precision) for values in (latest, clocks) if values
         )
-
-
-def _first(batch: Batch) -> float:
-    """The seconds of the finest scope, which decides."""
-    return next(iter(batch.seconds.values()))
 
 
 def _ratio(first: Batch, second: Batch) -> float:
@@ -243,7 +250,6 @@ class Stream:
             self._asked.append(handle)
 
     def next(self) -> Batch:
-        """Wait for the next batch."""
         self.ask()
         return self._asked.popleft().finish()
 
@@ -294,9 +300,37 @@ def alone(
         # A problem that fills a batch alone was timed already, and a slow row has no second one to spare.
         timed = [probe] if probe and size == probe.count == 1 else []
         sampled = _settled(source, handle.watch, policy, begin, budget_s, settle, now, timed)
-    sampled = _watched(sampled, handle, clock, policy)
+    sampled = without_jumps(_watched(sampled, handle, clock, policy))
     warm_s = round(max(0.0, sampled.batches[0].begin - begin), 3)
     return replace(sampled, conditions=sampled.conditions and replace(sampled.conditions, warm_s=warm_s))
+
+
+def without_jumps(sampled: Sampled) -> Sampled:
+    """The batches; those during which the device's clock jumped are timed by the wall clock.
+
+    Such a batch seems faster than all others although the wall clock saw it last as long: a third of its
+    time is missing at least, by the share of the wall time that is the device's in the others. Where launches
+    take more than the device, nobody can tell.
+    """
+    batches = sampled.batches
+    if len(batches) < _LEAST_JUDGED:
+        return sampled
+    seconds = [batch.finest_s for batch in batches]
+    shares = [each / max(batch.wall_s, _TINY_S) for each, batch in zip(seconds, batches, strict=True)]
+    usual = statistics.median(shares)
+    least = min(each for each, share in zip(seconds, shares, strict=True) if share >= _JUMPED * usual)
+    jumped = [
+        share < _JUMPED * usual and each < _JUMPED * least
+        for each, share in zip(seconds, shares, strict=True)
+    ]
+    if not _MOSTLY <= usual <= _AT_MOST or not any(jumped):
+        return sampled
+    kept = tuple(
+        replace(batch, seconds=dict.fromkeys(batch.seconds, batch.wall_s)) if jump else batch
+        for batch, jump in zip(batches, jumped, strict=True)
+    )
+    note = f"the device's clock jumped in {sum(jumped)} of {len(batches)} batches, timed by the wall clock"
+    return replace(sampled, batches=kept, note="; ".join(filter(None, [sampled.note, note])))
 
 
 def _looked_at(handle: Handle, clock: str, policy: Policy, budget_s: float) -> Batch:
@@ -338,7 +372,7 @@ def _settled(
         # Where power limits, whole spans are sampled, and no part of one to be stable or to fill the budget.
         while now() < least_end or not (rule.stop or (is_limited and len(batches) >= policy.min_batches)):
             batches.append(source.next())
-            rule.add(_first(batches[-1]), now())
+            rule.add(batches[-1].finest_s, now())
         if is_limited and not rule.stop and span_s and now() + span_s <= end:
             least_end = now() + span_s
             continue
@@ -351,7 +385,8 @@ def _settled(
             most_end, rule = least_end + policy.settle_s, _ruled(policy, [], now(), least_end)
             continue
         # Single batches lie several per cent apart where power limits: their spread excuses nothing.
-        change = (moved if is_limited else drift)([_first(batch) for batch in batches])
+        seconds = [batch.finest_s for batch in batches]
+        change = moved(seconds, by_mean=True) if is_limited else drift(seconds)
         if abs(change) <= policy.precision or now() + source.batch_s > most_end or not policy.settle_s:
             break
         # It had not settled: what came first was on the way.
@@ -376,41 +411,50 @@ def _ruled(policy: Policy, batches: Sequence[Batch], now: float, end: float) -> 
     """The rule, as it stands after some batches."""
     rule = Rule(policy, batches[0].begin if batches else now, end)
     for batch in batches:
-        rule.add(_first(batch), batch.end)
+        rule.add(batch.finest_s, batch.end)
     return rule
 
 
 def _bursts(source: Stream, watch: Watch, policy: Policy, end: float, now: Clock, sleep: Sleep) -> Sampled:
-    """Rest, and sample the first tenth of a second of a load, as often as the rule wants.
+    """Bursts, as often as the rule wants."""
+    rule = Rule(policy, now(), end)
+    batches: list[Batch] = []
+    while not rule.stop:
+        for batch in _burst(source, watch, now, sleep):
+            batches.append(batch)
+            rule.add(batch.finest_s, now())
+    return Sampled(tuple(batches), source.size, rule.stop)
+
+
+def _burst(source: Stream, watch: Watch, now: Clock, sleep: Sleep) -> list[Batch]:
+    """Rest, and run the first tenth of a second of a load.
 
     A burst ends earlier where the device reports a limit, and the batch that ended then does not count. A
     device that reports one from the first batch on has that batch: it does not cool in the time there is.
     """
-    rule = Rule(policy, now(), end)
-    batches: list[Batch] = []
-    while not rule.stop:
-        rest(watch, now, sleep)
-        burst: list[Batch] = []
-        while not rule.stop and (not burst or now() - burst[0].begin < _BURST_S):
-            batch = source.next()
-            if burst and (reading := watch.reading()) and reading.limits:
-                break  # it ran in a state that is no burst's any more, at its end if not from its begin
-            burst.append(batch)
-            rule.add(_first(batch), now())
-        else:
-            burst += source.rest()
-        source.rest()
-        batches += burst
-    return Sampled(tuple(batches), source.size, rule.stop)
+    rest(watch, now, sleep)
+    burst: list[Batch] = []
+    while not burst or now() - burst[0].begin < _BURST_S:
+        batch = source.next()
+        if burst and (reading := watch.reading()) and reading.limits:
+            source.rest()  # it ran in a state that is no burst's any more, at its end if not from its begin
+            return burst
+        burst.append(batch)
+    return [*burst, *source.rest()]
 
 
-def rest(watch: Watch, now: Clock, sleep: Sleep) -> None:
+def rest(watch: Watch, now: Clock, sleep: Sleep, least_s: float = _LEAST_REST_S) -> None:
     """Wait until the clock is at its maximum and no limit is reported, as far as the device says."""
     end = now() + _MOST_REST_S
-    is_blind = watch.load_s > 0 and watch.reading() is None
-    sleep(_BLIND_REST_S if is_blind else _LEAST_REST_S)
+    sleep(_rest_s(watch, least_s))
     while (reading := watch.reading()) and not reading.is_cool and now() < end:
         sleep(_REST_LOOK_S)
+
+
+def _rest_s(watch: Watch, least_s: float = _LEAST_REST_S) -> float:
+    """How long a rest is at least: longer where the device does not say when it has cooled."""
+    is_blind = watch.load_s > 0 and watch.reading() is None
+    return max(least_s, _BLIND_REST_S) if is_blind else least_s
 
 
 class Metered:
@@ -418,28 +462,20 @@ class Metered:
 
     def __init__(self, handle: Handle, clock: str) -> None:
         self._handle, self._clock = handle, clock
-        self._size, self._batch_s = 0, math.inf
-        self._stream: Stream | None = None
+        self._stream = stream(handle, clock, 0, math.inf)
 
     def __call__(self, count: int) -> None:
-        """Run so many problems."""
-        if self._stream is None or count != self._size:
-            self._drain()
-            self._size = count
-            self._stream = stream(self._handle, self._clock, count, self._batch_s)
-        batch = self._stream.next()
-        self._batch_s = batch.wall_s * count
-
-    def _drain(self) -> None:
-        if self._stream is not None:
+        if count != self._stream.size:
             self._stream.rest()
+            self._stream = stream(self._handle, self._clock, count, math.inf)
+        self._stream.batch_s = self._stream.next().wall_s * count
 
     def __enter__(self) -> Metered:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None:
-            self._drain()
+            self._stream.rest()
 
 
 @dataclass(frozen=True)
@@ -452,7 +488,7 @@ class Pairs:
     @property
     def ratio(self) -> float:
         """Seconds of the first over those of the second: the geometric mean of the two orders' medians."""
-        sides = (list(map(_first, side.batches)) for side in (self.first, self.second))
+        sides = ([batch.finest_s for batch in side.batches] for side in (self.first, self.second))
         return math.exp(ratio_in_turn(*sides).value)
 
 
@@ -463,12 +499,15 @@ def in_turn(
     policy: Policy,
     budget_s: float,
     now: Clock = time.monotonic,
+    sleep: Sleep = time.sleep,
 ) -> Pairs:
     """Sample two handles, batch by batch in turn, until the ratio of their finest common scope is stable.
 
     Each pair is taken in the other order than the pair before, so that what changes the machine's speed for
-    longer than a batch changes both. Which of them was prepared first, and so has its memory before the
-    other's, is the caller's to draw by chance. Nothing is asked ahead of two processes: they would overlap.
+    longer than a batch changes both. Where power limits, a turn is long enough for the clock to follow, and
+    its batches after that count as one. In the state burst a turn is a burst, after a rest. Which of them was
+    prepared first, and so has its memory before the other's, is the caller's to draw by chance. Nothing is
+    asked ahead of two processes: they would overlap.
 
     Args:
         first: one of them.
@@ -477,28 +516,71 @@ def in_turn(
         policy: for a batch, and for how many pairs at least.
         budget_s: seconds for both together.
         now: seconds; replaced in tests.
+        sleep: waits so many seconds; replaced in tests.
     """
-    begin = now()
+    begin, is_burst = now(), policy.state == "burst"
     first.watch.begin()
     one_s = sum(_looked_at(each, clock, policy, budget_s / 2).wall_s for each in (first, second))
     size = batch_size(one_s, policy)
     shared = first.instrument is second.instrument
     order = Stream(cycle((second, first, first, second)), clock, size, size * one_s if shared else math.inf)
     settling = Settling(policy, size * one_s, now(), budget_s, first.watch)
-    while first.watch.load_s and not settling.over(now()):  # both are warmed; a processor needs no warmth
+    # Both are warmed; a processor needs no warmth.
+    while first.watch.load_s and not is_burst and not settling.over(now()):
         for batch in [order.next() for _ in range(4)][1:3]:
             settling.add(batch)
+    is_limited = settling.is_limited and clock != "host"
     rule = Rule(policy, now(), max(begin + budget_s, now() + budget_s / 3))
+    if is_limited:
+        order.rest()
+        size = max(size, batch_size(one_s / 2, replace(policy, batch_s=_LONG_S / 2)))
+    if is_limited or is_burst:
+        turn_s = _rest_s(first.watch) + 2 * _BURST_S if is_burst else _TURN_S + 2 * _LONG_S
+        end = now() + max(budget_s, 2 * _LEAST_TURNS * turn_s)
+        rule = Rule(replace(policy, min_batches=_LEAST_TURNS), now(), end)
+
+    def turn(side: Handle) -> Batch:
+        source = stream(side, clock, size, size * one_s / 2)
+        return _mean(_burst(source, side.watch, now, sleep) if is_burst else _turn(source, now))
+
     batches: tuple[list[Batch], list[Batch]] = ([], [])
     while not rule.stop:
         second_leads = len(batches[0]) % 2 == 0
-        pair = order.next(), order.next()
+        if is_limited or is_burst:
+            pair = tuple(map(turn, (second, first) if second_leads else (first, second)))
+        else:
+            pair = order.next(), order.next()
         for values, batch in zip(batches, pair[::-1] if second_leads else pair, strict=True):
             values.append(batch)
         rule.add(_ratio(batches[0][-1], batches[1][-1]), now())
     order.rest()
-    sides = [Sampled(tuple(values), size, rule.stop) for values in batches]
-    return Pairs(_watched(sides[0], first, clock, policy), sides[1])
+    sampled = [Sampled(tuple(values), size, rule.stop, is_limited=is_limited) for values in batches]
+    return Pairs(_watched(sampled[0], first, clock, policy), sampled[1])
+
+
+def _turn(source: Stream, now: Clock) -> list[Batch]:
+    """A handle's batches in its turn, once the clock has followed its power."""
+    begin = now()
+    batches = [source.next()]
+    while now() < begin + _TURN_S:
+        batches.append(source.next())
+    batches += source.rest()
+    return [batch for batch in batches if batch.begin >= begin + _FOLLOWS_S] or batches[-1:]
+
+
+def _mean(batches: Sequence[Batch]) -> Batch:
+    """Batches of one size that followed each other, as one."""
+    means = {name: statistics.fmean(batch.seconds[name] for batch in batches) for name in batches[0].seconds}
+    clocks = [batch.mhz for batch in batches if batch.mhz]
+    launches = [batch.launch_s for batch in batches if batch.launch_s is not None]
+    return Batch(
+        means,
+        batches[0].begin,
+        batches[-1].end,
+        sum(batch.count for batch in batches),
+        mhz=statistics.fmean(clocks) if clocks else None,
+        launch_s=sum(launches) if launches else None,
+    )
 
 
 def _watched(sampled: Sampled, handle: Handle, clock: str, policy: Policy) -> Sampled:
@@ -546,7 +628,7 @@ class _Part:
                 self.settling.add(batch)
         elif batch.begin >= self.counts_from:
             self.batches.append(batch)
-            self.rule.add(_first(batch), now)
+            self.rule.add(batch.finest_s, now)
         # Waiting for the others, to begin or to have enough, is not its fault.
         waits = self.counts_from == math.inf if self.begun else False
         self.handle.instrument.pause_limit(waits or bool(self.rule.stop))

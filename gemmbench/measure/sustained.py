@@ -98,7 +98,7 @@ class _Load:
             for wrong in batch.wrong[:room]
         )
         self._checks_s += batch.seconds.get("check", 0.0) * batch.count
-        self._spent_s += _first(batch) * batch.count
+        self._spent_s += batch.finest_s * batch.count
         total_s = self._checks_s + self._spent_s
         self.result = replace(
             result,
@@ -119,7 +119,7 @@ class _Load:
         if not window.batches:
             return
         said = _said(conditions)
-        mean_s = sum(_first(batch) * batch.count for batch in window.batches) / window.problems
+        mean_s = sum(batch.finest_s * batch.count for batch in window.batches) / window.problems
         bits = sum(wrong.bits for batch in window.batches for wrong in batch.wrong)
         self.result = replace(
             result,
@@ -127,7 +127,7 @@ class _Load:
             length_s=(*result.length_s, round(now - window.begin, 4)),
             problems=(*result.problems, window.problems),
             seconds=(*result.seconds, float(f"{mean_s:.7g}")),
-            slowest_s=(*result.slowest_s, float(f"{max(map(_first, window.batches)):.7g}")),
+            slowest_s=(*result.slowest_s, float(f"{max(batch.finest_s for batch in window.batches):.7g}")),
             wrong_bits=(*result.wrong_bits, bits),
             clock_mhz=(*result.clock_mhz, said[0]),
             power_w=(*result.power_w, said[1]),
@@ -144,10 +144,6 @@ class _Load:
         batches = self._window.batches
         self.close(batches[-1].end if batches else self._window.begin)
         self.result = ended(self.result, why)
-
-
-def _first(batch: Batch) -> float:
-    return next(iter(batch.seconds.values()))
 
 
 def _said(conditions: Conditions | None) -> tuple[float | None, float | None, float | None, str]:

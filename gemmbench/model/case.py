@@ -80,8 +80,12 @@ class Operands:
 
     @property
     def given(self) -> bool:
-        """Whether any of them is the user's."""
-        return any(path is not None for path in (self.a, self.b, self.c))
+        return bool(self.names)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the user's files, without their folders."""
+        return tuple(Path(path).name for path in (self.a, self.b, self.c) if path is not None)
 
 
 KERNEL = ".cl"  # of a user's own kernel file
@@ -130,7 +134,6 @@ class Case:
 
     @property
     def key(self) -> RowKey:
-        """The key of the row it will become."""
         problem = saved_problem(self.problem) if self.problem else None
         return row_key(self.kind, self.device, self.variant, self.dtype, self.parameters, problem)
 
@@ -149,7 +152,6 @@ class Case:
 
     @property
     def title(self) -> str:
-        """Of its row."""
         return titled(self.variant, self.parameters, self.grid)
 
     @property
@@ -173,7 +175,6 @@ class Case:
         return f"{self.variant} {self.dtype}{width if width != 1 else ''}{''.join(others)}"
 
     def row(self, status: Status, reason: str = "") -> Row:
-        """A row for this case without a result."""
         return Row(
             kind=self.kind,
             device=self.device,
@@ -192,6 +193,7 @@ class Case:
             given=self.given,
             grid=self.grid,
             own=self.own.name if self.own else UNSET,
+            operands=self.operands.names or UNSET,
         )
 
 

@@ -80,7 +80,6 @@ class DeviceFacts:
 
     @property
     def title(self) -> str:
-        """Name and driver in one line, for headings and charts."""
         return f"{' '.join(self.name.split())} | {driver_name(self)}"
 
 
@@ -175,9 +174,8 @@ class Readings:
     other_cores: float | None = None  # that processes of others used; None where the system does not tell
     steal_cores: float | None = None  # that the hypervisor gave to others
     switches: int | None = None  # involuntary context switches of the measuring process
-    counted_mhz: tuple[
-        float | None, ...
-    ] = ()  # the average clock of each batch, by the device's own counters
+    handed_gbs: float | None = None  # GB/s from one core to another, before or after: the lower
+    counted_mhz: tuple[float | None, ...] = ()  # each batch's average, by the device's own counters
 
 
 @dataclass(frozen=True)
@@ -189,6 +187,7 @@ class Conditions:
     max_mhz: float | None = None  # that the device's clock can have
     cores: int = 0  # of the host that this process may use; 0 where not known
     windows: dict[str, Readings] = field(default_factory=dict)  # by the clock that timed the batches
+    most_handed_gbs: float | None = None  # the highest `handed_gbs` of the run by then
 
 
 def joined(parts: Sequence[Conditions | None]) -> Conditions | None:
@@ -202,12 +201,12 @@ def joined(parts: Sequence[Conditions | None]) -> Conditions | None:
             windows[clock] = _followed(windows[clock], readings) if clock in windows else readings
     return replace(
         known[0],
+        most_handed_gbs=max((part.most_handed_gbs for part in known if part.most_handed_gbs), default=None),
         windows=windows,
     )
 
 
 def _followed(first: Readings, second: Readings) -> Readings:
-    """Two windows of one clock as one."""
 
     def mean(before: float | None, after: float | None) -> float | None:
         if before is None or after is None:
@@ -216,15 +215,11 @@ def _followed(first: Readings, second: Readings) -> Readings:
         return (before * first.window_s + after * second.window_s) / window_s if window_s else before
 
     known = first.switches is not None and second.switches is not None
+    added = ("begin_s", "clock_mhz", "power_w", "celsius", "limits", "window_s", "counted_mhz")
     return Readings(
-        begin_s=first.begin_s + second.begin_s,
-        clock_mhz=first.clock_mhz + second.clock_mhz,
-        power_w=first.power_w + second.power_w,
-        celsius=first.celsius + second.celsius,
-        limits=first.limits + second.limits,
-        window_s=first.window_s + second.window_s,
+        **{name: getattr(first, name) + getattr(second, name) for name in added},
         other_cores=mean(first.other_cores, second.other_cores),
         steal_cores=mean(first.steal_cores, second.steal_cores),
         switches=(first.switches or 0) + (second.switches or 0) if known else None,
-        counted_mhz=first.counted_mhz + second.counted_mhz,
+        handed_gbs=min((part for part in (first.handed_gbs, second.handed_gbs) if part), default=None),
     )

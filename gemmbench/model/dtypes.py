@@ -27,12 +27,10 @@ class DType:
 
     @property
     def itemsize(self) -> int:
-        """Bytes of one value."""
         return int(self.numpy.itemsize)
 
     @property
     def is_float(self) -> bool:
-        """Whether values have a fraction."""
         return self.eps > 0
 
     @property
@@ -53,13 +51,7 @@ class DType:
 
 
 def _row(
-    name: str,
-    numpy: type[np.generic],
-    result: str,
-    scalar: str,
-    mantissa: int,
-    extension: str,
-    blas: bool,
+    name: str, numpy: type[np.generic], result: str, scalar: str, mantissa: int, extension: str, blas: bool
 ) -> DType:
     eps = 2.0**-mantissa if mantissa else 0.0
     return DType(name, np.dtype(numpy), result, scalar, eps, extension, blas)
@@ -106,17 +98,15 @@ DEVICE_DTYPES: tuple[str, ...] = ("float", "double", "half", "int")
 # --- Numbers in the formats that numpy lacks: bfloat16, tf32 and fp8, encoded and decoded on the host.
 
 
-Array = npt.NDArray[Any]
+ReferenceArray = npt.NDArray[Any]
 
 _MANTISSA = {"bfloat16": 7, "tf32": 10}  # bits of each; a double's has 52
 
 
-def encode(values: Array, dtype: DType) -> Array:
+def encode(values: ReferenceArray, dtype: DType) -> ReferenceArray:
     """Values as a device stores them, rounded to the nearest of the type, ties to even.
 
-    Args:
-        values: finite numbers within the type's range, of any shape.
-        dtype: the type; for integers the values must be whole.
+    They are finite, within the type's range, and whole for integers; of any shape.
     """
     if dtype.name == "bfloat16":
         return (_rounded(values, dtype).view(np.uint32) >> 16).astype(np.uint16)
@@ -128,7 +118,7 @@ def encode(values: Array, dtype: DType) -> Array:
     return values.astype(dtype.numpy)
 
 
-def decode(stored: Array, dtype: DType) -> Array:
+def decode(stored: ReferenceArray, dtype: DType) -> ReferenceArray:
     """The values that a device sees in what it stores, in double precision (integers: as they are)."""
     if dtype.name == "bfloat16":
         return (stored.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
@@ -137,19 +127,19 @@ def decode(stored: Array, dtype: DType) -> Array:
     return stored.astype(np.float64) if dtype.is_float else stored
 
 
-def _rounded(values: Array, dtype: DType) -> Array:
+def _rounded(values: ReferenceArray, dtype: DType) -> ReferenceArray:
     """Floats whose mantissa is as short as the type's: one rounding, from double precision."""
     dropped = np.uint64(52 - _MANTISSA[dtype.name])
     unit = np.uint64(1)
     bits = np.ascontiguousarray(values, np.float64).view(np.uint64)
     odd = (bits >> dropped) & unit
     up = (unit << (dropped - unit)) - unit + odd
-    rounded: Array = (((bits + up) >> dropped) << dropped).view(np.float64).astype(np.float32)
+    rounded: ReferenceArray = (((bits + up) >> dropped) << dropped).view(np.float64).astype(np.float32)
     return rounded
 
 
 @lru_cache
-def _e4m3() -> Array:
+def _e4m3() -> ReferenceArray:
     """The value of each of the 256 bytes: sign, 4 bits of exponent (bias 7), 3 of mantissa; two are NaN.
 
     Open Compute Project, "OCP 8-bit floating point specification (OFP8)", revision 1.0, 2023, section 5.
@@ -164,17 +154,17 @@ def _e4m3() -> Array:
 
 
 @lru_cache
-def _e5m2() -> Array:
+def _e5m2() -> ReferenceArray:
     """Of the other format of that specification: the upper half of IEEE's binary16, infinities included."""
     return np.asarray((np.arange(256) << 8).astype(np.uint16).view(np.float16), np.float64)
 
 
-_FP8: dict[str, Callable[[], Array]] = {
+_FP8: dict[str, Callable[[], ReferenceArray]] = {
     name: _e5m2 if name.startswith("e5m2") else _e4m3 for name in ("fp8", *FP8_DTYPES)
 }
 
 
-def _from_float(values: Array, table: Callable[[], Array]) -> Array:
+def _from_float(values: ReferenceArray, table: Callable[[], ReferenceArray]) -> ReferenceArray:
     """As `_nearest_fp8`, of floats: by the upper half of their bits, the last set if any behind it is.
 
     That half has more of the mantissa than any value half way between two of the format.
@@ -186,12 +176,12 @@ def _from_float(values: Array, table: Callable[[], Array]) -> Array:
 
 
 @lru_cache
-def _by_upper_half(table: Callable[[], Array]) -> Array:
+def _by_upper_half(table: Callable[[], ReferenceArray]) -> ReferenceArray:
     floats = (np.arange(1 << 16, dtype=np.uint32) << np.uint32(16)).view(np.float32)
     return _nearest_fp8(np.nan_to_num(floats).astype(np.float64), table)
 
 
-def _nearest_fp8(values: Array, table: Callable[[], Array]) -> Array:
+def _nearest_fp8(values: ReferenceArray, table: Callable[[], ReferenceArray]) -> ReferenceArray:
     positive = table()[:128]
     positive = positive[np.isfinite(positive)]
     above = np.searchsorted(positive, np.abs(values)).clip(1, positive.size - 1)
@@ -202,9 +192,6 @@ def _nearest_fp8(values: Array, table: Callable[[], Array]) -> Array:
     return np.where(np.signbit(values), byte + 128, byte).astype(np.uint8)
 
 
-ReferenceArray = npt.NDArray[Any]
-
-
 Capability = tuple[int, int]
 """NVIDIA's compute capability: (9, 0)."""
 
@@ -212,11 +199,7 @@ Capability = tuple[int, int]
 def lacks_capability(device: DeviceFacts, name: str, wanted: Capability, only: bool = False) -> str:
     """Why an instruction of NVIDIA's cannot run on a device, or "".
 
-    Args:
-        device: any.
-        name: the instruction's.
-        wanted: the compute capability that has it.
-        only: whether later ones lack it.
+    It wants a compute capability, or a later one unless it is `only` for that.
     """
     available = device.compute_capability
     if available == wanted or (available > wanted and not only):
@@ -245,7 +228,6 @@ class Instruction:
 
     @property
     def operations(self) -> int:
-        """Multiplications and additions."""
         return 2 * self.m * self.n * self.k
 
 

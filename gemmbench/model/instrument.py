@@ -7,7 +7,7 @@ parent's business.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
@@ -85,6 +85,12 @@ class Manner:
     held: bool = False  # the device is held until the launch is in the queue
     flush_bytes: int = 0  # zeroed before each problem, so that the caches hold none of its operands
     resets: bool = False  # C is written anew before each problem
+    warms: int = 0  # problems right before the first: not timed, with nothing done before each
+
+    @property
+    def is_bare_chain(self) -> bool:
+        """Whether it is a chain of launches by the device's stamps, and nothing else."""
+        return self == Manner(apart=False)
 
 
 @dataclass(frozen=True)
@@ -184,13 +190,16 @@ class Batch:
     begin: float
     end: float
     count: int = 1
-    each: Mapping[str, tuple[float, ...]] = field(
-        default_factory=dict
-    )  # of every problem, where it was timed
+    each: Mapping[str, tuple[float, ...]] = field(default_factory=dict)  # of every problem, if timed
     mhz: float | None = None  # the device's average clock, by its own counters
     device: tuple[float, float] | None = None  # first START and last END in seconds of the device's clock
     wrong: tuple[WrongResult, ...] = ()  # of a checked batch
     launch_s: float | None = None  # what all its launches cost, by the wall clock; None: not timed by events
+
+    @property
+    def finest_s(self) -> float:
+        """Seconds of one problem in the finest scope, which decides."""
+        return next(iter(self.seconds.values()))
 
     @property
     def wall_s(self) -> float:
@@ -357,7 +366,6 @@ class Watch:
         return None
 
     def end(self, clock: str, batches: Sequence[Batch]) -> Conditions | None:
-        """What was read since the window began."""
         return None
 
 
@@ -386,7 +394,6 @@ class Handle:
         return self.instrument.finish()
 
     def batch(self, clock: str, count: int, work: int = 1) -> Batch:
-        """Run problems back to back."""
         self.start(clock, count, work)
         return self.finish()
 
@@ -395,7 +402,6 @@ class Handle:
         return self.instrument.launches(self.number, count, manner)
 
     def release(self) -> None:
-        """Give its memory back."""
         self.instrument.release(self.number)
 
     def __enter__(self) -> Handle:
@@ -404,11 +410,3 @@ class Handle:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None or issubclass(kind, Exception):  # who interrupts does not wait for an answer
             self.release()
-
-
-def numbers(first: int = 0) -> Iterator[int]:
-    """Handles for an instrument: each another."""
-    number = first
-    while True:
-        yield number
-        number += 1

@@ -21,8 +21,7 @@ _INCLUDE = re.compile(r'^#include "([\w./-]+)"[^\S\n]*$', re.MULTILINE)
 def folder() -> Path:
     """The ``kernels`` folder: inside the package in a wheel, beside it in a checkout or editable install.
 
-    Raises:
-        FileNotFoundError: neither is there, so the installation is broken.
+    Raises `FileNotFoundError` where the installation is broken.
     """
     package = Path(__file__).resolve().parent.parent
     for candidate in (package / "_kernels", package.parent / "kernels"):
@@ -32,12 +31,7 @@ def folder() -> Path:
 
 
 def raw(file: str, root: str = "") -> str:
-    """The text of one file as it stands.
-
-    Args:
-        file: named relative to the kernels folder.
-        root: another kernels folder than gemmbench's own.
-    """
+    """The text of one file as it stands, by its name in gemmbench's own folder of kernels, or another."""
     if file in _OWN:
         return _OWN[file]
     return ((Path(root) if root else folder()) / file).read_text(encoding="utf-8")
@@ -114,13 +108,7 @@ def _without(source: str, macro: str) -> str:
 
 
 def fingerprint(files: tuple[str, ...], options: tuple[str, ...], root: str = "") -> str:
-    """Sixteen hex digits that change when the kernels or their -D list do: kept in every row.
-
-    Args:
-        files: named relative to the kernels folder.
-        options: that they are compiled with.
-        root: another kernels folder than gemmbench's own.
-    """
+    """Sixteen hex digits that change when the kernels or their -D list do: kept in every row."""
     digest = hashlib.sha256()
     for part in (*(source(file, options, root) for file in files), *options):
         digest.update(part.encode() + b"\0")
@@ -161,8 +149,7 @@ class OwnFile:
     def description(self) -> str:
         """The TOML between its ``/* gemmbench`` and ``*/`` lines, on the lines where it stands.
 
-        Raises:
-            KernelFileError: there is none, or more than one.
+        Raises `KernelFileError` if there is none, or more than one.
         """
         blocks = list(_BLOCK.finditer(self.text))
         if len(blocks) > 1:
@@ -188,8 +175,7 @@ def shown_name(file: str) -> str:
 def own_file(path: Path) -> OwnFile:
     """A user's kernel file with what it includes, and with the TOML file beside it if there is one.
 
-    Raises:
-        KernelFileError: it cannot be read, or what it includes is not there.
+    Raises `KernelFileError` if it cannot be read, or what it includes is not there.
     """
     source = _expanded(_own_text(path), path.parent, path.name)
     beside = path.with_suffix(".toml")

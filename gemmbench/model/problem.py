@@ -54,7 +54,6 @@ class Dimensions:
 
     @property
     def is_square(self) -> bool:
-        """Whether m = n = k."""
         return self.m == self.n == self.k
 
     @property
@@ -89,20 +88,9 @@ def leading(
     m: int, n: int, k: int, lda: int | None = None, ldb: int | None = None, ldc: int | None = None,
     trans_a: bool = False, trans_b: bool = False,
 ) -> Leading | None:  # fmt: skip
-    """Leading dimensions of a problem; None where all rows are tight.
+    """Leading dimensions of a problem, elements from row to row as stored; None where all are tight.
 
-    Args:
-        m: rows of op(A) and of C.
-        n: columns of op(B) and of C.
-        k: columns of op(A), rows of op(B).
-        lda: elements from row to row of A as it is stored; None: its rows are tight.
-        ldb: likewise of B.
-        ldc: likewise of C.
-        trans_a: A is stored k x m.
-        trans_b: B is stored n x k.
-
-    Raises:
-        ValueError: one is less than its matrix is wide; the sentence is for the user.
+    One that is None is tight. Raises `ValueError`, for the user, if one is less than its matrix is wide.
     """
     a = (m, "the transposed A has m") if trans_a else (k, "A has k")
     b = (k, "the transposed B has k") if trans_b else (n, "B has n")
@@ -154,7 +142,6 @@ class Gemm(Dimensions):
 
     @property
     def result(self) -> DType:
-        """The data type of C."""
         return DTYPES[DTYPES[self.dtype].result]
 
     @property

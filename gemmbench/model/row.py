@@ -32,6 +32,7 @@ RanOn = Literal["device", "matrix", "host"]
 Parameters = dict[str, int | float | str]
 Length = Annotated[int, Meta(ge=0)]
 Positive = Annotated[float, Meta(gt=0)]  # a time, or watts and joules
+Parts = dict[str, tuple[Annotated[float, Meta(ge=0)], ...]]  # seconds by name, for each problem
 
 FAILED: tuple[Status, ...] = ("wrong", "crashed", "failed", "timed-out")
 """What became of a case that ran, and went wrong."""
@@ -43,6 +44,9 @@ PAGEABLE = "pageable"
 CHAIN = "chain"
 """On a GPU: from the first START to the last END of a batch. A library's CUDA graph is held against it."""
 
+GRAPH = "graph"
+"""The device's time of a CUDA graph of launches: a kernel's own, in turn with a CUDA library's."""
+
 MATH, THREADS = "math", "threads"
 """Parameters that a row has beside its kernel's own, where they were asked for: see `--math`, `--threads`."""
 
@@ -52,9 +56,7 @@ MATHS: tuple[str, ...] = ("strict", "fast")
 Either may contract a multiplication and an addition to one FMA, rounded once: the kernels allow it.
 """
 
-PARTS: tuple[str, ...] = (
-    "map", "fill", "upload", "enqueue", "passes", "kernel", "waiting", "download",
-)  # fmt: skip
+PARTS: tuple[str, ...] = ("map", "fill", "upload", "enqueue", "passes", "kernel", "waiting", "download")
 """Of the host scope, in their order: see `Row.parts`.
 
 upload and download copy or, of mapped memory, unmap and map. passes and kernel are by the device's stamps,
@@ -91,6 +93,7 @@ class Scope:
     seconds: tuple[Positive, ...]
     batch: Annotated[int, Meta(ge=1)]  # problems in a batch
     stop: str  # why sampling ended: "stable", "budget"
+    middle: Literal["mean"] | UnsetType = UNSET  # what stands for them; unset: their median
 
 
 @dataclass(frozen=True)
@@ -129,10 +132,7 @@ class Energy:
 def titled(variant: str, parameters: Parameters, grid: Iterable[str] = ()) -> str:
     """A kernel or library for people, with what was asked for beside its preset: ``naive fast WX=8``.
 
-    Args:
-        variant: its name.
-        parameters: its own, and what was asked for beside them.
-        grid: those of its own that a run tries several values of.
+    `grid` are those of its own parameters that a run tries several values of.
     """
     threads = parameters.get(THREADS)
     counted = f"{threads} thread{'' if threads == 1 else 's'}" if threads else ""
@@ -245,12 +245,8 @@ class Row:
     work: Work | None = None  # for the other kinds
     choice: Parameters = field(default_factory=dict)  # what a race or a heuristic settled on
     samples: dict[str, Scope] = field(default_factory=dict)  # by scope: kernel, device, host
-    parts: dict[str, tuple[Annotated[float, Meta(ge=0)], ...]] = field(
-        default_factory=dict
-    )  # of the host scope: seconds by problem
-    cycle: dict[str, tuple[Annotated[float, Meta(ge=0)], ...]] = field(
-        default_factory=dict
-    )  # likewise of a whole map cycle, of operands that the host maps
+    parts: Parts = field(default_factory=dict)  # of the host scope: seconds by problem
+    cycle: Parts = field(default_factory=dict)  # likewise of a whole map cycle, of mapped operands
     launches: tuple[Launch, ...] = ()
     check: Check = field(default_factory=Check)
     energy: Energy = field(default_factory=Energy)
@@ -269,20 +265,16 @@ class Row:
     race: tuple[str, ...] = ()  # how the candidates of a microbenchmark did, a line for each choice
     check_after: Check | None = None  # the same check again, after the samples
     supersedes: bool = False  # measured again: the earlier rows of its case no longer count
-    given: tuple[str, ...] | None = (
-        None  # parameters that are no preset's: the user's, the tuner's; None: not known
-    )
+    given: tuple[str, ...] | None = None  # those of no preset: the user's, the tuner's; None: not known
     grid: tuple[str, ...] = ()  # of these, those that a run tries several values of
     conditions: Conditions | None = None  # of the device and its host; None where not known
-    matrices: dict[str, Elements] | UnsetType = (
-        UNSET  # of a verified GEMM: A, B, C before and C, as far as they are small
-    )
-    burst: dict[str, Scope] = field(
-        default_factory=dict
-    )  # of a settled peak that power limits, and of a best shape: the samples of the other state
+    matrices: dict[str, Elements] | UnsetType = UNSET  # of a verified GEMM: A, B, C before and C, if small
+    # Of a settled peak that power limits, and of a best shape: the samples of the other state.
+    burst: dict[str, Scope] = field(default_factory=dict)
     sustained: Sustained | UnsetType = UNSET  # what followed its samples, where a long run was asked for
     protocols: tuple[ProtocolSamples, ...] | UnsetType = UNSET  # of kind protocols, whose `samples` is empty
     own: str | UnsetType = UNSET  # of a user's own kernel, the name of its file
+    operands: tuple[str, ...] | UnsetType = UNSET  # of a user's own matrices, the names of their files
     took_s: Positive | UnsetType = UNSET  # of a look: with its operands, and with what it waited for
 
     @property
@@ -299,7 +291,6 @@ class Row:
 
     @property
     def kernel_parameters(self) -> Parameters:
-        """Its parameters without those that `title` says."""
         said = (MATH, THREADS, *self.grid)
         return {name: value for name, value in self.parameters.items() if name not in said}
 
@@ -325,11 +316,7 @@ class Row:
 
 
 def moment(text: str) -> datetime:
-    """A time as headers and rows hold it.
-
-    Raises:
-        ValueError: it is not ISO 8601.
-    """
+    """A time as headers and rows hold it; `ValueError` if it is not ISO 8601."""
     time = datetime.fromisoformat(text.replace("Z", "+00:00"))
     return time if time.tzinfo else time.replace(tzinfo=timezone.utc)
 

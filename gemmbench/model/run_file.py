@@ -1,4 +1,4 @@
-"""One writer to a file: a lock that goes with its process, however that ends."""
+"""A saved run in its file: header and rows, one writer at a time, which ends with its process."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from gemmbench.model import schema1
 from gemmbench.model.case import Policy
 from gemmbench.model.device import DeviceFacts, HostFacts
 from gemmbench.model.dtypes import DTYPES
-from gemmbench.model.row import CHAIN, PAGEABLE, PARTS, SCOPES, WHOLE, Row, Scope, current, moment
+from gemmbench.model.row import CHAIN, GRAPH, PAGEABLE, PARTS, SCOPES, WHOLE, Row, Scope, current, moment
 from gemmbench.model.units import reason_of
 
 if sys.platform == "win32":
@@ -88,7 +88,6 @@ class Run:
     path: str = ""
 
     def device(self, row: Row) -> DeviceFacts | None:
-        """The device of a row; None for the host's own BLAS."""
         return self.header.devices[row.device] if row.device >= 0 else None
 
 
@@ -188,12 +187,7 @@ def _decode(path: Path, number: int, line: bytes, kind: type[_T]) -> _T:
 
 
 def _check_row(path: Path, number: int, row: Row, header: Header) -> None:
-    """What types alone cannot say.
-
-    Raises:
-        RunFileError: a device that the header lacks, a number of bytes that is not positive, a GEMM without
-            a problem, a transfer without a size, a former self whose samples are not as many.
-    """
+    """Raise `RunFileError` for what types alone cannot say."""
 
     def bad(field_name: str, why: str) -> RunFileError:
         return RunFileError(f"{path}: line {number}: {field_name}: {why}")
@@ -216,7 +210,9 @@ def _check_row(path: Path, number: int, row: Row, header: Header) -> None:
         raise bad("samples", "a protocols row has none beside its protocols'")
     if row.kind not in ("gemm", "protocols") and row.status == "ok" and row.work is None:
         raise bad("work", f"a {row.kind} row must have one")
-    clocks = (*SCOPES, CHAIN, PAGEABLE)
+    if row.status == "ok" and "wrong" in (row.check.verdict, row.check_after and row.check_after.verdict):
+        raise bad("check", "it is wrong, and the row's status ok")
+    clocks = (*SCOPES, CHAIN, GRAPH, PAGEABLE)
     if odd := next((name for name in row.samples if name not in clocks), None):
         raise bad("samples", f"{odd!r} is not one of {', '.join(clocks)}")
     for where, parts in (("parts", row.parts), ("cycle", row.cycle)):
@@ -312,7 +308,6 @@ class RunFile:
             raise RunFileError(f"cannot write {self.path}: {reason_of(error)}") from None
 
     def append(self, row: Row) -> None:
-        """Add one row and put it on the disk."""
         self._write(encode(row))
 
     def _write(self, line: bytes) -> None:
@@ -363,23 +358,20 @@ def essential(command: Iterable[str]) -> tuple[str, ...]:
 def _conditions(header: Header) -> dict[str, object]:
     """What all rows of a file have in common; the names follow "made by"."""
     host = header.host
+    devices = (
+        f"{device.name} | {device.platform} {device.driver} | {device.compute_units} units"
+        for device in header.devices
+    )
     return {
         "another command": essential(header.command),
         "another gemmbench": header.gemmbench,
-        "other devices": _devices(header),
+        "other devices": tuple(devices),
         "another host CPU": host.cpu,
         "another number of cores": host.cores,
         "another numpy": host.numpy,
         "another BLAS": host.blas,
         **{f"another {name}": value for name, value in asdict(header.policy).items()},
     }
-
-
-def _devices(header: Header) -> tuple[str, ...]:
-    return tuple(
-        f"{device.name} | {device.platform} {device.driver} | {device.compute_units} units"
-        for device in header.devices
-    )
 
 
 TUNE_VIEW = "tune"  # of its runs

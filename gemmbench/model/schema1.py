@@ -31,21 +31,14 @@ _RACED = "raced "  # how a note on the candidates of a race began
 _HOST = "numpy"
 # Variants and probes that multiply with matrix units, and the types for which they do not.
 _MATRIX: Mapping[str, tuple[str, ...]] = {
-    "nv-mma": (),
-    "nv-wgmma": (),
-    "cublas": ("float", "char"),
-    "mma": (),
-    "wgmma": (),
-}
-
+    "nv-mma": (), "nv-wgmma": (), "cublas": ("float", "char"), "mma": (), "wgmma": ()
+}  # fmt: skip
 
 # Those of them that add up in another type than C's, by the type of the operands.
 _SUMS: Mapping[tuple[str, str], str] = {(name, "half"): "float" for name in ("nv-mma", "nv-wgmma", "cublas")}
 
 # Instructions that were counted where an assembler makes others of them, by compute capability.
-_EMULATED: Mapping[tuple[str, str], tuple[tuple[int, int], ...]] = {
-    ("mma", "fp8"): ((9, 0), (10, 0), (10, 3), (11, 0))
-}
+_EMULATED = {("mma", "fp8"): ((9, 0), (10, 0), (10, 3), (11, 0))}
 
 
 class FieldError(ValueError):
@@ -70,21 +63,17 @@ def _scope(words: tuple[str, ...]) -> str:
 
 
 def row(old: Row, header: Header) -> Row:
-    """A row with its state in fields.
+    """A row, as its line was decoded, with its state in fields; the header is as `header` returned it.
 
-    Args:
-        old: as its line was decoded.
-        header: of its file, as `header` returned it.
-
-    Raises:
-        FieldError: the devices beside it are no positions.
+    Raises `FieldError` if the devices beside it are no positions.
     """
     races = tuple(note for note in old.notes if note.startswith(_RACED))
     phase = old.label if _PHASE.fullmatch(old.label) else "trial"
+    needs = _NEEDS.search(old.reason) if old.status == "skipped" and old.needs_s is None else None
     state: dict[str, Any] = {
         "ran_on": _ran_on(old) if old.ran_on == "device" else old.ran_on,
         "sums": old.sums or (_SUMS.get((_variant(old), old.dtype), "") if old.kind == "gemm" else ""),
-        "needs_s": _needs_s(old) if old.needs_s is None else old.needs_s,
+        "needs_s": float(needs[1].replace(",", "")) * _SECONDS[needs[2]] if needs else old.needs_s,
         "race": (*old.race, *races),
         "notes": tuple(note for note in old.notes if note not in races),
     }
@@ -98,10 +87,8 @@ def row(old: Row, header: Header) -> Row:
 def _uncounted(old: Row, header: Header) -> Row:
     """A rate of instructions that did not run is none, as of a device that lacks them."""
     where = _EMULATED.get((old.variant, old.dtype), ()) if old.status == "ok" else ()
-    if (
-        not 0 <= old.device < len(header.devices)
-        or header.devices[old.device].compute_capability not in where
-    ):
+    devices = header.devices[old.device :][:1] if old.device >= 0 else ()
+    if not any(device.compute_capability in where for device in devices):
         return old
     reason = f"the assembler makes {old.variant} {old.dtype} of other instructions there than were counted"
     return replace(old, status="unsupported", reason=reason, samples={})
@@ -117,11 +104,6 @@ def _ran_on(old: Row) -> RanOn:
     if variant == _HOST:
         return "host"
     return "matrix" if old.dtype not in _MATRIX.get(variant, (old.dtype,)) else "device"
-
-
-def _needs_s(old: Row) -> float | None:
-    match = _NEEDS.search(old.reason) if old.status == "skipped" else None
-    return float(match[1].replace(",", "")) * _SECONDS[match[2]] if match else None
 
 
 def _with_beside(old: Row) -> Row:

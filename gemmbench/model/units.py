@@ -112,7 +112,7 @@ _HIDDEN = {"Cc", "Cf", "Cs"}  # control, format (such as right-to-left override)
 
 def clean(text: str) -> str:
     """One line: white space collapsed, control and invisible characters gone."""
-    return " ".join(_visible(text).split())
+    return " ".join((text if text.isprintable() else "".join(map(_shown, text))).split())
 
 
 def clean_lines(text: str, most: int = 6) -> str:
@@ -121,10 +121,6 @@ def clean_lines(text: str, most: int = 6) -> str:
     if len(lines) > most:
         lines = [*lines[: most - 1], f"(and {len(lines) - most + 1} more lines)"]
     return "\n".join(lines)
-
-
-def _visible(text: str) -> str:
-    return text if text.isprintable() else "".join(map(_shown, text))
 
 
 def _shown(letter: str) -> str:

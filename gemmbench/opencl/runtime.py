@@ -8,11 +8,12 @@ import mmap
 import re
 import time
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import cycle
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,6 @@ from gemmbench.model.instrument import NotMeasuredError
 from gemmbench.model.kernel_files import shown_name, source
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Resources
-from gemmbench.opencl.clock import Counters, Span
 from gemmbench.opencl.discovery import handle
 
 STANDARD = "-cl-std=CL1.2"  # the least that the kernels need, and the most that Oclgrind takes
@@ -159,13 +159,15 @@ class Runtime:
         return sorted(chains[1:])[_CHAINS // 2] / _CHAIN
 
     @cached_property
-    def _counters(self) -> Counters | None:
-        """The device's own counters of its clock; None where it has none."""
+    def _counters(self) -> Counters | Chain | None:
+        """What tells the device's clock; None where nothing does."""
         with suppress(NotMeasuredError), errors():
+            if self.facts.type == "cpu":
+                return Chain(self)
             return Counters(self) if has_counters(self.facts) else None
         return None
 
-    def span(self) -> Span | None:
+    def span(self) -> Span | ChainSpan | None:
         """Begin to count the device's cycles, where it can."""
         return self._counters.begin() if self._counters else None
 
@@ -173,6 +175,19 @@ class Runtime:
         """A device buffer; an empty one is a few bytes, since OpenCL has none."""
         with errors():
             return cl.Buffer(self.context, flags or cl.mem_flags.READ_WRITE, max(nbytes, 16))
+
+    def room(self, nbytes: int) -> Any:
+        """A buffer for what passes keep; a CPU's has huge pages, as its operands and what numpy keeps."""
+        buffer = self.buffer(nbytes)
+        if self.facts.type == "cpu" and nbytes >= _WORTH_HUGE_PAGES:
+            flags, shape = cl.map_flags.WRITE_INVALIDATE_REGION, (nbytes,)
+            with errors():
+                host, _ = cl.enqueue_map_buffer(
+                    self.queue, buffer, flags, 0, shape, np.uint8, is_blocking=True
+                )
+                ask_for_huge_pages(host.ctypes.data, nbytes)
+                host.base.release(self.queue)
+        return buffer
 
     def filled(self, values: ReferenceArray) -> Any:
         """A device buffer that holds a host array's values."""
@@ -660,3 +675,167 @@ def least_in_loop(text: str, kernel: str, instruction: str) -> int:
         if count and not any(begin <= a and b < end and counts[a, b] for a, b in loops)
     ]
     return min(innermost, default=0)
+
+
+# --- The average clock of a batch by a GPU's own counters ---------------------------------------------------
+# Cycles over nanoseconds of every multiprocessor. A tiny kernel before the batch and one after it note both
+# (``kernels/check/clock.cl``). Neither is in a timed launch. NVIDIA's GPUs have such; a processor makes
+# additions that wait for each other (``kernels/check/chain.cl``).
+
+
+GROUPS_PER_UNIT = 2  # so that every unit has one, however they are dealt
+FIELDS = 3  # of a stamp: unit, cycles, nanoseconds
+LAUNCHES = 2  # of a span
+_CLOCK_FILE = "check/clock.cl"
+IN_FLIGHT = 3  # batches: while one is read, the next runs, and another is put behind it
+_WORD = np.dtype(np.uint64)
+
+
+def average_mhz(before: ReferenceArray, after: ReferenceArray) -> float | None:
+    """The average clock between two looks, over the units that are in both; None where no unit's time passed.
+
+    Args:
+        before: a row for each group, of unit, cycles and nanoseconds.
+        after: the same, later.
+    """
+    first = {int(unit): (int(cycles), int(ns)) for unit, cycles, ns in before[::-1]}
+    clocks = []
+    for unit, cycles, ns in after:
+        past_cycles, past_ns = first.pop(int(unit), (0, int(ns)))
+        if int(ns) > past_ns and int(cycles) > past_cycles:
+            clocks.append(1e3 * (int(cycles) - past_cycles) / (int(ns) - past_ns))
+    return round(float(np.mean(clocks)), 1) if clocks else None
+
+
+class Counters:
+    """The counters of a device.
+
+    `root` is another kernels folder than gemmbench's own.
+
+    Raises:
+        NotMeasuredError: the driver does not take the kernel.
+    """
+
+    def __init__(self, runtime: Runtime, root: str = "") -> None:
+        self._queue, self._groups = runtime.queue, GROUPS_PER_UNIT * max(1, runtime.facts.compute_units)
+        self._kernel = runtime.kernel(runtime.build(_CLOCK_FILE, (), root), "stamps", (1,))
+        size = LAUNCHES * self._groups * FIELDS
+        flags, both = cl.mem_flags, cl.map_flags.READ | cl.map_flags.WRITE
+        self._slots: Iterator[tuple[Any, ...]] = cycle(
+            [
+                (
+                    runtime.buffer(size * _WORD.itemsize),
+                    cl.enqueue_map_buffer(
+                        runtime.queue,
+                        runtime.buffer(size * _WORD.itemsize, flags.READ_WRITE | flags.ALLOC_HOST_PTR),
+                        both,
+                        0,
+                        (LAUNCHES, self._groups, FIELDS),
+                        _WORD,
+                        is_blocking=True,
+                    )[0],
+                )
+                for _ in range(IN_FLIGHT)
+            ]
+        )
+        self._try()
+
+    def _try(self) -> None:
+        """A driver that does not take it says so here, and costs no row."""
+        trial = self.begin()
+        trial.end()
+        trial.mhz()
+
+    def begin(self) -> Span:
+        """Note them when the device gets there; a batch is put behind it."""
+        span = Span(self, *next(self._slots))
+        self._note(span.buffer, 0)
+        return span
+
+    def end(self, span: Span) -> None:
+        self._note(span.buffer, self._groups)
+        span.wait = self._read(span)
+
+    def _note(self, buffer: Any, start: int) -> None:
+        self._kernel.set_args(buffer, np.uint32(start))
+        cl.enqueue_nd_range_kernel(self._queue, self._kernel, (self._groups,), (1,))
+
+    def _read(self, span: Span) -> Callable[[], object]:
+        """Enqueue reading both looks; what waits for it."""
+        event = cl.enqueue_copy(self._queue, span.host, span.buffer, is_blocking=False)
+        waits: Callable[[], object] = event.wait
+        return waits
+
+
+@dataclass
+class Span:
+    """From one look at the counters to the next."""
+
+    counters: Counters
+    buffer: Any  # of the device; CUDA's address of it
+    host: ReferenceArray
+    watch: Any = None  # CUDA's, around reading both
+    wait: Callable[[], object] = int  # until both are read
+
+    def end(self) -> None:
+        self.counters.end(self)
+
+    def mhz(self) -> float | None:
+        """Wait for both, and the average clock between them."""
+        self.wait()
+        return average_mhz(*self.host)
+
+
+_TURNS, _CYCLES = 50_000, 2  # of a chain, and of each of its turns
+_LONGEST_S = 1e-3  # of a chain: what takes longer is emulated
+_TRIES = 5
+
+
+class Chain:
+    """A processor's clock by chains of additions, in the place of `Counters`.
+
+    Raises:
+        NotMeasuredError: the driver does not take the kernel, or emulates it.
+    """
+
+    def __init__(self, runtime: Runtime, root: str = "") -> None:
+        self.queue = runtime.queue
+        self._kernel = runtime.kernel(runtime.build("check/chain.cl", (), root), "chain", (1,))
+        self._out = runtime.buffer(_WORD.itemsize)
+        self.empty_s = min(_lasted(self.launched(0)) for _ in range(_TRIES))
+        if _lasted(self.launched(_TURNS // 10)) > _LONGEST_S:
+            raise NotMeasuredError("unsupported", "its additions take longer than a cycle")
+
+    def launched(self, turns: int = _TURNS) -> Any:
+        self._kernel.set_args(self._out, np.uint32(turns), np.uint32(3), np.uint32(5))
+        return cl.enqueue_nd_range_kernel(self.queue, self._kernel, (1,), (1,))
+
+    def begin(self) -> ChainSpan:
+        """Run one, and wait for it."""
+        event = self.launched()
+        event.wait()
+        return ChainSpan(self, event)
+
+
+@dataclass
+class ChainSpan:
+    """From one chain to the next."""
+
+    chain: Chain
+    first: Any
+    second: Any = None
+
+    def end(self) -> None:
+        """Run one more behind the batch."""
+        self.second = self.chain.launched()
+
+    def mhz(self) -> float | None:
+        """Wait for it, and the average clock of both; None where none of their time can be told."""
+        spent_s = _lasted(self.first) + _lasted(self.second) - 2 * self.chain.empty_s
+        return round(2e-6 * _TURNS * _CYCLES / spent_s, 1) if spent_s > 0 else None
+
+
+def _lasted(event: Any) -> float:
+    """The seconds that a launch took on the device."""
+    event.wait()
+    return float(event.profile.end - event.profile.start) * 1e-9

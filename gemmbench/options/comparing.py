@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
@@ -19,8 +19,7 @@ from gemmbench.model.dtypes import GEMM_DTYPES
 from gemmbench.model.kernel_files import MARK
 from gemmbench.model.problem import Gemm as Problem
 from gemmbench.model.row import SCOPES
-from gemmbench.options import names
-from gemmbench.options.declare import (
+from gemmbench.options import (
     CHART,
     FILE,
     INPUT,
@@ -41,16 +40,26 @@ from gemmbench.options.declare import (
     choose_sizes,
     flag,
     format_and_file,
+    given,
     hidden,
     kernel_files_option,
     kernel_inputs,
+    names,
     option,
     own_kernels,
     references,
     threshold_of,
-    time_scope,
 )
-from gemmbench.options.measuring import Measuring, batch_option, device_option, trans_a_option, trans_b_option
+from gemmbench.options.measuring import (
+    Measuring,
+    batch_option,
+    device_option,
+    dtype_option,
+    kernels_option,
+    seconds_option,
+    trans_a_option,
+    trans_b_option,
+)
 from gemmbench.regress.baseline import DIFFERENCES, Rules
 from gemmbench.regress.gate import LEAST_ROUNDS, MOST_ROUNDS
 from gemmbench.suite.plan import OwnKernels
@@ -61,6 +70,10 @@ from gemmbench.tune import space
 
 COMPARISON_FORMATS = ("table", "markdown", "junit", "json", "github")
 HISTORY_FORMATS = ("table", "markdown", "csv", "json")
+
+
+def _threshold_option(help: str) -> Any:
+    return option(f"{help}: '5 %' or 0.05.  [default: 5 %]", metavar="PERCENT")
 
 
 def _scope_option() -> Any:
@@ -81,9 +94,7 @@ def _ratio_option() -> Any:
 class Comparing(Options):
     """How runs are compared, and what becomes of the verdicts."""
 
-    threshold: str | None = option(
-        "How much longer a row may take: '5 %' or 0.05.  [default: 5 %]", metavar="PERCENT"
-    )
+    threshold: str | None = _threshold_option("How much longer a row may take")
     thresholds: Path | None = option(
         "Thresholds for single rows, by variant, type and size.", FILE, metavar="FILE.toml"
     )
@@ -140,29 +151,11 @@ class Comparing(Options):
         return Rules(
             thresholds=threshold_of(self.threshold, self.thresholds),
             confidence=self.confidence / 100,
-            scope=time_scope(self.scope),
+            scope=None if self.scope == "finest" else self.scope,
             ratio=references(self.ratio),
             across=frozenset(differences),
-            in_turn=self.in_turn,
             fail_on=frozenset({self.fail_on} if self.fail_on else ()),
-            rounds=self.looks,
-            former=self.turned,
         )
-
-    @property
-    def looks(self) -> int:
-        """How often suspicious rows are measured again."""
-        return 0
-
-    @property
-    def in_turn(self) -> bool:
-        """Whether each kernel takes turns with its previous version."""
-        return False
-
-    @property
-    def turned(self) -> frozenset[str]:
-        """The kernels that do; empty for all."""
-        return frozenset()
 
     @cached_property
     def written(self) -> tuple[tuple[str, Path], ...]:
@@ -171,16 +164,11 @@ class Comparing(Options):
     def check_paths(
         self, runs: Iterable[Path], plot: Path | None, save: Path | None = None, report: Path | None = None
     ) -> None:
-        """Find out beforehand whether everything can be written, and that nothing is written over.
-
-        Raises:
-            UsageError: a file cannot be written, or is also read, or also written by another option.
-        """
+        """Find out beforehand that all can be written, and nothing is written over; else `UsageError`."""
         check_plot_path(plot)
         for _, path in self.written:
             check_folder("--write", path)
-        named = (("--save", save), ("--plot", plot), ("--report", report))
-        outputs = [(name, path) for name, path in named if path is not None]
+        outputs = given(save=save, plot=plot, report=report)
         outputs += [("--write", path) for _, path in self.written]
         inputs = [("", path) for path in runs] + [("--noise ", path) for path in self.noise]
         inputs += [("--thresholds ", self.thresholds)] if self.thresholds else []
@@ -230,13 +218,9 @@ class Check(Comparing, Measuring):
     device: str = device_option("the base's, by name")
     concurrent: bool = hidden(False)
     resume: bool = hidden(False)
-    budget: float | None = option(
-        "Sampling time for each row.  [default: the base's]", Number(0), metavar="SECONDS"
-    )
-    time_limit: float | None = option(
-        "Stop a row that takes longer altogether.  [default: the base's; with --budget 60 + 20 x budget]",
-        Number(0),
-        metavar="SECONDS",
+    budget: float | None = seconds_option("Sampling time for each row.  [default: the base's]")
+    time_limit: float | None = seconds_option(
+        "Stop a row that takes longer altogether.  [default: the base's; with --budget 60 + 20 x budget]"
     )
     memory: str | None = option(
         "How operands reach the device.  [default: as in the base]", Choice(("auto", *MEMORY_MODES))
@@ -253,9 +237,7 @@ class Check(Comparing, Measuring):
         if self.aa:
             formats = ("table", "markdown", "json")
             if odd := {self.format, *(form for form, _ in self.written)} - {*formats}:
-                raise UsageError(
-                    f"--aa compares nothing: it has no {sorted(odd)[0]}, but {', '.join(formats)}"
-                )
+                raise UsageError(f"--aa compares nothing: it has no {min(odd)}, but {', '.join(formats)}")
             if self.plot:
                 raise UsageError("--aa draws no chart: it compares nothing")
             if self.report:
@@ -276,18 +258,14 @@ class Check(Comparing, Measuring):
         old += [former] if former and former.suffix == KERNEL else []
         return kernel_inputs(self.kernel_files) + kernel_inputs(old, "--against")
 
-    @property
-    def looks(self) -> int:
-        """As often as --rounds says, if there is --patience for it."""
-        return self.rounds if self.patience else 0
-
-    @property
-    def in_turn(self) -> bool:
-        return self.against is not None
-
-    @property
-    def turned(self) -> frozenset[str]:
-        return frozenset(self.former_kernels)
+    @cached_property
+    def rules(self) -> Rules:
+        return replace(
+            super().rules,
+            rounds=self.rounds if self.patience else 0,
+            in_turn=self.against is not None,
+            former=frozenset(self.former_kernels),
+        )
 
     @cached_property
     def own(self) -> OwnKernels:
@@ -297,11 +275,7 @@ class Check(Comparing, Measuring):
 
     @cached_property
     def former_kernels(self) -> dict[str, Variant]:
-        """The old versions in ``--against``, by the name that the kernel has now.
-
-        Raises:
-            UsageError: they cannot be read, or it is not told of which kernel they are.
-        """
+        """The old versions in ``--against``, by the name that the kernel has now; `UsageError` if unclear."""
         if self.against is None or str(self.against).startswith(DRIVER):
             return {}
         now = [
@@ -360,9 +334,7 @@ class History(Options):
 
     command: ClassVar[str] = "history"
 
-    threshold: str | None = option(
-        "How large a change must be to count: '5 %' or 0.05.  [default: 5 %]", metavar="PERCENT"
-    )
+    threshold: str | None = _threshold_option("How large a change must be to count")
     scope: str = _scope_option()
     ratio: str | None = _ratio_option()
     format: str = option("", Choice(HISTORY_FORMATS), "table", shell=True)
@@ -376,17 +348,11 @@ class History(Options):
 
     @cached_property
     def rules(self) -> Rules:
-        return Rules(threshold_of(self.threshold), scope=time_scope(self.scope), ratio=references(self.ratio))
-
-
-# --- The options of ``tune`` --------------------------------------------------------------------------------
+        scope = None if self.scope == "finest" else self.scope
+        return Rules(threshold_of(self.threshold), scope=scope, ratio=references(self.ratio))
 
 
 _Item = TypeVar("_Item")
-
-_TUNE_BUDGET_S = 300.0
-_CONFIGURATION_LIMIT_S = 30.0  # to build, verify and look
-_MOST_BUILDERS = 8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -413,11 +379,8 @@ class Tune(Options):
     trans_a: bool = trans_a_option()
     trans_b: bool = trans_b_option()
     batch: int = batch_option()
-    budget: float = option(
-        "For all of it: two thirds to search, the rest to time the best few again.",
-        Number(0),
-        _TUNE_BUDGET_S,
-        metavar="SECONDS",
+    budget: float = seconds_option(
+        "For all of it: two thirds to search, the rest to time the best few again.", 300.0
     )
     strategy: str = option(
         "How to go on after a random sample.", Choice((*space.STRATEGIES,)), next(iter(space.STRATEGIES))
@@ -431,16 +394,11 @@ class Tune(Options):
         metavar="FILE.jsonl",
     )
     force: bool = flag("Drop what the cache file holds.")
-    time_limit: float = option(
-        "Stop a configuration that takes longer altogether.",
-        Number(0),
-        _CONFIGURATION_LIMIT_S,
-        metavar="SECONDS",
-    )
+    time_limit: float = seconds_option("Stop a configuration that takes longer altogether.", 30.0)
     builders: int | None = option(
         "Processes that compile ahead.  [default: half the cores, 4 at most; none on a CPU, which they would "
         "disturb]",
-        Whole(0, _MOST_BUILDERS),
+        Whole(0, 8),
     )
     top: int = option("Configurations shown.", SIZE, 10, shell=True)
     plot: Path | None = option("Draw the search.", FILE, metavar=CHART)
@@ -459,8 +417,7 @@ class Tune(Options):
         check_report_path(self.report)
         if self.cache:
             check_folder("--cache", self.cache)
-        named = (("--cache", self.cache), ("--plot", self.plot), ("--report", self.report))
-        outputs = [(name, path) for name, path in named if path is not None]
+        outputs = given(cache=self.cache, plot=self.plot, report=self.report)
         check_overwriting(outputs, kernel_inputs(self.kernel_files))
 
     @cached_property
@@ -478,11 +435,7 @@ class Tune(Options):
         return own.get(name) or ladder.BY_NAME[name]
 
     def problems(self, device: DeviceFacts) -> tuple[Problem, ...]:
-        """What the search measures on a device.
-
-        Raises:
-            UsageError: sizes are given twice, or in part.
-        """
+        """What the search measures on a device; `UsageError` if sizes are given twice, or in part."""
         if self.m is None:
             if self.n is not None or self.k is not None:
                 raise UsageError("-n and -k need -m")
@@ -499,11 +452,7 @@ class Tune(Options):
 
 
 def only(chosen: Sequence[_Item], option: str) -> _Item:
-    """The one that a tuner takes.
-
-    Raises:
-        UsageError: there are several.
-    """
+    """The one that a tuner takes; `UsageError` if there are several."""
     if len(chosen) > 1:
         raise UsageError(f"tune takes one {option} at a time, not {len(chosen)}")
     return chosen[0]
@@ -523,14 +472,9 @@ class Report(Options):
     )
     title: str | None = option("What the page is called.  [default: the devices]", metavar="TEXT")
     charts: str = option(
-        "all, none, or kinds with commas (gemmbench plot --kind list).",
-        default="all",
-        metavar="KINDS",
+        "all, none, or kinds with commas (gemmbench plot --kind list).", default="all", metavar="KINDS"
     )
-    threshold: str | None = option(
-        "From which change on a row is slower, and a node an outlier: '5 %' or 0.05.  [default: 5 %]",
-        metavar="PERCENT",
-    )
+    threshold: str | None = _threshold_option("From which change on a row is slower, and a node an outlier")
     fleet: bool = flag(
         "Runs of the same cases are of several nodes, not of one machine over time: name the outliers."
     )
@@ -558,6 +502,41 @@ class Doctor(Options):
 
     device: str = device_option()
     json: bool = flag("An object with the findings, and with what could not be looked at.", shell=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kernels(Options):
+    """The options of ``kernels``."""
+
+    command: ClassVar[str] = "kernels"
+
+    describe: str | None = option(
+        "Explain one: idea, tiles, passes, parameters.", metavar="NAME", names=names.kernels
+    )
+    run: Path | None = option(
+        "A saved run: what each kernel reached there, and its rank.", FILE, metavar="FILE"
+    )
+    resources: bool = flag(
+        "Build every kernel for a device: memory, registers, work-group sizes, and how many work-items fit."
+    )
+    explain: bool = flag(
+        "Plan every kernel for a device, and build none: preset, group, registers, what limits it."
+    )
+    device_facts: Path | None = option(
+        "For --explain: devices that are not here, as `gemmbench devices --json` prints them.",
+        INPUT,
+        metavar="FILE.json",
+    )
+    plot: Path | None = option(
+        "For --resources and --explain: registers against work-items in flight.", FILE, metavar=CHART
+    )
+    new: Path | None = option(
+        "Write a kernel to start from, described and working, into a new file.", FILE, metavar="FILE.cl"
+    )
+    device: str = device_option()
+    kernels: str = kernels_option()
+    kernel_files: tuple[Path, ...] = kernel_files_option()
+    dtype: str = dtype_option()
 
 
 MACHINES = ("aarch64", "armv7l", "x86_64")  # as uname -m says

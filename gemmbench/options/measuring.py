@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from gemmbench import UsageError, exports, ladder
-from gemmbench.gemm import lowering, protocols
+from gemmbench.gemm import protocols, workloads
 from gemmbench.gemm.operands import read_header
 from gemmbench.gemm.workloads import MOST_PROBLEMS, PROMPT, SETS, Shape, merged, read_shapes
-from gemmbench.ladder.layouts import laid_out
-from gemmbench.ladder.variant import Variant
+from gemmbench.ladder.variant import Variant, laid_out
 from gemmbench.measure.host import cores
 from gemmbench.model.case import MEMORY_MODES, Case, Operands, Plan, Policy, Skip
 from gemmbench.model.device import STATES, DeviceFacts, State
@@ -23,8 +22,7 @@ from gemmbench.model.dtypes import DTYPES, GEMM_DTYPES, GEMM_DTYPES_HELP
 from gemmbench.model.problem import Gemm as Problem
 from gemmbench.model.problem import leading
 from gemmbench.model.row import MATHS, SCOPES
-from gemmbench.options import names
-from gemmbench.options.declare import (
+from gemmbench.options import (
     CHART,
     FILE,
     INPUT,
@@ -52,10 +50,12 @@ from gemmbench.options.declare import (
     choose_sizes,
     choose_threads,
     flag,
+    given,
     hidden,
     kernel_files_option,
     kernel_inputs,
     named_kernels,
+    names,
     option,
     optional_kernels,
     own_kernels,
@@ -102,6 +102,34 @@ def device_option(default: str = "the best found") -> Any:
     )
 
 
+def kernels_option(
+    help: str = "Several with commas (gemmbench kernels lists them). all: every kernel; ladder: the "
+    "published ones; best: gemmbench's own, as far as the device runs them.",
+    default: str = "all",
+    **spec: Any,
+) -> Any:
+    """Kernels, by name or group."""
+    spec = {"metavar": "NAMES", "names": names.kernels, **spec}
+    return option(help, default=default, flags=("--kernel",), **spec)
+
+
+def dtype_option(
+    help: str = f"{GEMM_DTYPES_HELP}; several with commas.", default: str | None = "float"
+) -> Any:
+    """Data types of operands."""
+    return option(help, default=default, metavar="TYPES", names=names.DTYPES)
+
+
+def seconds_option(help: str, default: float | None = None) -> Any:
+    """A time above zero."""
+    return option(help, Number(0), default, metavar="SECONDS")
+
+
+def format_option() -> Any:
+    """What is printed instead of the table."""
+    return option(FORMAT, Choice(RUN_FORMATS), "table", shell=True, metavar="FORMAT")
+
+
 def trans_a_option() -> Any:
     """``--trans-a``."""
     return flag("A is stored k x m, and op(A) is its transpose, as in BLAS.")
@@ -136,16 +164,12 @@ class Measuring(Options):
     force: bool = flag("Replace an existing --save file.")
     plot: Path | None = option("Draw the result.", FILE, metavar=CHART)
     report: Path | None = option("Write a page with all tables and charts.", FILE, metavar=PAGE)
-    budget: float | None = option(
+    budget: float | None = seconds_option(
         "Sampling time for each row; one that cannot make three batches in it is skipped.  "
-        f"[default: {DEFAULT_BUDGET_S}; GEMM rows share out {DEFAULT_TOTAL_S:g}]",
-        Number(0),
-        metavar="SECONDS",
+        f"[default: {DEFAULT_BUDGET_S}; GEMM rows share out {DEFAULT_TOTAL_S:g}]"
     )
-    time_limit: float | None = option(
-        "Stop a row that takes longer altogether.  [default: 60 + 20 x budget]",
-        Number(0),
-        metavar="SECONDS",
+    time_limit: float | None = seconds_option(
+        "Stop a row that takes longer altogether.  [default: 60 + 20 x budget]"
     )
     memory: str | None = option(
         "How operands reach the device.  [default: auto]", Choice(("auto", *MEMORY_MODES))
@@ -178,9 +202,7 @@ class Measuring(Options):
     @property
     def outputs(self) -> list[tuple[str, Path]]:
         """Options and the files that they write."""
-        named = (("--report", self.report), ("--save", self.save), ("--plot", self.plot))
-        outputs = [(name, path) for name, path in named if path is not None]
-        return outputs + ([("--out", self.other_output)] if self.other_output else [])
+        return given(report=self.report, save=self.save, plot=self.plot, out=self.other_output)
 
     @property
     def kernel_inputs(self) -> list[tuple[str, Path]]:
@@ -195,16 +217,19 @@ class Measuring(Options):
     @property
     def policy(self) -> Policy:
         budget_s = DEFAULT_BUDGET_S if self.budget is None else self.budget
-        limit_s = 60 + 20 * budget_s if self.time_limit is None else self.time_limit
         return Policy(
             budget_s,
             DEFAULT_TOTAL_S if self.budget is None and not self.concurrent else None,
-            time_limit_s=limit_s,
+            time_limit_s=self.limit_s(budget_s),
             cold=self.cold,
             memory=self.memory or "auto",
             state=self.state,
             energy=self.energy,
         )
+
+    def limit_s(self, budget_s: float) -> float:
+        """What a row may take altogether, with such a budget."""
+        return 60 + 20 * budget_s if self.time_limit is None else self.time_limit
 
     @property
     def sustain_s(self) -> float:
@@ -217,12 +242,7 @@ class Measuring(Options):
         return None
 
     def plan(self, devices: Sequence[DeviceFacts], find_tuned: FindTuned) -> Plan:
-        """What is measured on these devices.
-
-        Raises:
-            ParameterError: a parameter does not fit.
-            UsageError: the options do not fit these devices.
-        """
+        """What is measured on these devices; `UsageError` or `ParameterError` if something does not fit."""
         raise NotImplementedError
 
 
@@ -275,7 +295,7 @@ class Peak(Sustaining):
         shell=True,
         names=names.each((*PROBES, *memory.BY_NAME)),
     )
-    format: str = option(FORMAT, Choice(RUN_FORMATS), "table", shell=True, metavar="FORMAT")
+    format: str = format_option()
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -310,21 +330,9 @@ class Peak(Sustaining):
 class Ladder(Measuring):
     """What is measured of the GEMM kernels, and how it is shown."""
 
-    kernels: str = option(
-        "Several with commas (gemmbench kernels lists them). all: every kernel; ladder: the published ones; "
-        "best: gemmbench's own, as far as the device runs them.",
-        default="all",
-        flags=("--kernel",),
-        metavar="NAMES",
-        names=names.kernels,
-    )
+    kernels: str = kernels_option()
     kernel_files: tuple[Path, ...] = kernel_files_option()
-    dtype: str | None = option(
-        f"{GEMM_DTYPES_HELP}; several with commas.",
-        default="float",
-        metavar="TYPES",
-        names=names.DTYPES,
-    )
+    dtype: str | None = dtype_option()
     baseline: str = option(
         f"Libraries beside the kernels: {', '.join(ladder.BASELINES)}; several with commas, all or none. "
         "numpy is the host's own BLAS, cblas a second one; the others run on the device.",
@@ -415,7 +423,6 @@ class Ladder(Measuring):
 
     @cached_property
     def own(self) -> tuple[Variant, ...]:
-        """The user's own kernels."""
         return own_kernels(self.kernel_files)
 
     @cached_property
@@ -507,14 +514,7 @@ def peak_steps(devices: Sequence[DeviceFacts], dtype: str, kernels: Iterable[Var
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sweep(Ladder):
-    """Shapes of which one dimension varies, or all of them together."""
-
-    axis: ClassVar[str]  # m with n and k, or k alone
-
-
-@dataclass(frozen=True, kw_only=True)
-class Square(Sweep):
+class Square(Ladder):
     """Sweep square problems: m = n = k.
 
     Sizes are the powers of two from --min to --max, or those of --sizes. Every kernel is verified before it
@@ -523,7 +523,6 @@ class Square(Sweep):
     """
 
     command: ClassVar[str] = "square"
-    axis: ClassVar[str] = "m"
 
     min: int | None = option("The smallest size.  [default: 64]", SIZE)
     max: int = option("The largest size.", SIZE, 1024)
@@ -536,7 +535,7 @@ class Square(Sweep):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SweepK(Sweep):
+class SweepK(Ladder):
     """Sweep k with m and n fixed.
 
     The write-ups' second experiment: a = c fixed while b varies. k takes the powers of two from --k-min to
@@ -544,7 +543,6 @@ class SweepK(Sweep):
     """
 
     command: ClassVar[str] = "sweep-k"
-    axis: ClassVar[str] = "k"
 
     m: int = option("Rows of op(A) and of C.", SIZE, 1024)
     n: int = option("Columns of op(B) and of C.", SIZE, 1024)
@@ -575,11 +573,8 @@ class Precision(Ladder):
         flags=("--sizes", "--size"),
         metavar="LIST",
     )
-    dtype: str | None = option(
-        "Data types, the columns of the table; several with commas.",
-        default="half,float,double",
-        metavar="TYPES",
-        names=names.DTYPES,
+    dtype: str | None = dtype_option(
+        "Data types, the columns of the table; several with commas.", "half,float,double"
     )
 
     def __post_init__(self) -> None:
@@ -658,8 +653,8 @@ class Workloads(Ladder):
     ) -> Plan:
         """The lowering of AlexNet's convolutions before their products."""
         gemms = super()._gemms(devices, dtype, find_tuned, own)
-        lowers = lowering.NET in self.set_names and not self.trans_b  # im2col makes a B of k rows
-        first = lowering.plan(devices, gemms, dtype, self.batch) if lowers else ()
+        lowers = workloads.NET in self.set_names and not self.trans_b  # im2col makes a B of k rows
+        first = workloads.plan(devices, gemms, dtype, self.batch) if lowers else ()
         return first + gemms
 
 
@@ -692,16 +687,12 @@ class Gemm(Ladder, Sustaining):
     b: Path | None = option("Your own B (k x n; n x k with --trans-b).", INPUT, metavar="B.npy")
     c: Path | None = option("Your own C (m x n), for beta.", INPUT, metavar="C.npy")
     out: Path | None = option("Write the result; needs one --kernel.", INPUT, metavar="OUT.npy")
-    dtype: str | None = option(
-        f"{GEMM_DTYPES_HELP}; several with commas.  [default: float]",
-        metavar="TYPES",
-        names=names.DTYPES,
-    )
+    dtype: str | None = dtype_option(f"{GEMM_DTYPES_HELP}; several with commas.  [default: float]", None)
     scope: str | None = hidden(None)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if any((self.a, self.b, self.c)):
+        if self._files:
             if self.dtype not in (None, self._size[3]):
                 raise UsageError(f"the files hold {self._size[3]}, but --dtype is {self.dtype}")
             if self.seed != Policy.seed and self.a and self.b and (self.c or self.beta == 0):
@@ -712,7 +703,7 @@ class Gemm(Ladder, Sustaining):
                 raise UsageError(
                     f"--beta {self.beta:g} adds to C, but there is no --c; give it, or leave --beta out"
                 )
-        if self.batch > 1 and any((self.a, self.b, self.c, self.out)):
+        if self.batch > 1 and (self._files or self.out):
             raise UsageError("--batch generates its operands: --a, --b, --c and --out are of one problem")
         if self.sustain and self.beta != 0:
             raise UsageError("--for compares every C with the first: with --beta each has another")
@@ -737,7 +728,7 @@ class Gemm(Ladder, Sustaining):
     @cached_property
     def dtypes(self) -> tuple[str, ...]:
         """The data types, or that of the files."""
-        dtype = self._size[3] if any((self.a, self.b, self.c)) else self.dtype
+        dtype = self._size[3] or self.dtype
         return choose_dtypes(dtype or "float", GEMM_DTYPES)
 
     @property
@@ -749,16 +740,18 @@ class Gemm(Ladder, Sustaining):
         except ValueError as error:
             raise UsageError(f"--{error}") from None
 
+    @property
+    def _files(self) -> bool:
+        return any((self.a, self.b, self.c))
+
     @cached_property
     def _size(self) -> tuple[int, int, int, str]:
         """m, n, k and the data type of the files, if there are any.
 
         Only the files' first bytes are read: the elements are the business of the process that multiplies.
-
-        Raises:
-            UsageError: a file cannot be read, or sizes or types disagree.
+        `UsageError` if a file cannot be read, or sizes or types disagree.
         """
-        if not any((self.a, self.b, self.c)):
+        if not self._files:
             m = _DEFAULT_SIZE if self.m is None else self.m
             return m, m if self.n is None else self.n, m if self.k is None else self.k, ""
         given = (("m", self.m), ("n", self.n), ("k", self.k))
@@ -838,19 +831,13 @@ class BestShape(Single):
     command: ClassVar[str] = "best-shape"
     chart: ClassVar[str | None] = "best-shape"
 
-    kernels: str = option(
+    kernels: str = kernels_option(
         "Kernels and libraries, each searched by itself; several with commas. best: the first of gemmbench's "
         "own that the device runs.",
-        default="best",
-        flags=("--kernel",),
-        metavar="NAMES",
-        names=names.kernels,
+        "best",
     )
-    budget: float = option(
-        "For each kernel and type: two thirds to search, the rest to measure the best.",
-        Number(0),
-        60.0,
-        metavar="SECONDS",
+    budget: float = seconds_option(
+        "For each kernel and type: two thirds to search, the rest to measure the best.", 60.0
     )
     state: State = option(
         "What the search compares: bursts, the first 0.1 s after a rest, before power limits the device, or "
@@ -864,13 +851,8 @@ class BestShape(Single):
     m: int | None = option("Rows of op(A) and of C, if they are to stay as they are.", SIZE, flags=("-m",))
     n: int | None = option("Columns of op(B) and of C, likewise.", SIZE, flags=("-n",))
     k: int | None = option("Columns of op(A) and rows of op(B), likewise.", SIZE, flags=("-k",))
-    dtype: str | None = option(
-        f"{', '.join(GEMM_DTYPES)} (int8); several with commas.",
-        default="float",
-        metavar="TYPES",
-        names=names.DTYPES,
-    )
-    format: str = option(FORMAT, Choice(RUN_FORMATS), "table", shell=True, metavar="FORMAT")
+    dtype: str | None = dtype_option(f"{', '.join(GEMM_DTYPES)} (int8); several with commas.")
+    format: str = format_option()
     alpha: float = hidden(1.0)
     scope: str | None = hidden("device")
 
@@ -886,7 +868,7 @@ class BestShape(Single):
     def policy(self) -> Policy:
         """Of the rows that are reported, which are settled; they may take as long as the longest looks."""
         budget_s = max(DEFAULT_BUDGET_S, self.budget / 10)
-        limit_s = 60 + 20 * budget_s if self.time_limit is None else self.time_limit
+        limit_s = self.limit_s(budget_s)
         return replace(super().policy, budget_s=budget_s, total_s=None, time_limit_s=limit_s, state="settled")
 
     @property
@@ -931,12 +913,12 @@ class Protocols(Single):
     command: ClassVar[str] = "protocols"
     chart: ClassVar[str | None] = "protocols"
 
-    kernels: str = option(
+    kernels: str = kernels_option(
         "The kernel or library (gemmbench kernels lists them); best: the first of gemmbench's own that the "
         "device runs.",
-        default="best",
-        flags=("--kernel",),
+        "best",
         metavar="NAME",
+        names=None,
     )
     only: str | None = option(
         f"These protocols beside gemmbench's own: {', '.join(protocols.OTHERS)}; with commas. [default: all]",
@@ -946,17 +928,15 @@ class Protocols(Single):
     m: int = option("Rows of op(A) and of C.", SIZE, _DEFAULT_SIZE, flags=("-m", "--size"))
     n: int | None = option("Columns of op(B) and of C.  [default: m]", SIZE, flags=("-n",))
     k: int | None = option("Columns of op(A), rows of op(B).  [default: m]", SIZE, flags=("-k",))
-    budget: float | None = option(
+    budget: float | None = seconds_option(
         "Sampling time of gemmbench's own protocol, and of those with one thing changed, in each round.  "
-        "[default: 0.5]",
-        Number(0),
-        metavar="SECONDS",
+        "[default: 0.5]"
     )
     dtype: str | None = option(f"{GEMM_DTYPES_HELP}.", default="float", metavar="TYPE")
     describe: bool = flag(
         "Say what every protocol does and where it is described, and measure nothing.", shell=True
     )
-    format: str = option(FORMAT, Choice(RUN_FORMATS), "table", shell=True, metavar="FORMAT")
+    format: str = format_option()
     state: State = hidden("settled")
     scope: str | None = hidden(None)
 
@@ -988,14 +968,12 @@ class Protocols(Single):
     def policy(self) -> Policy:
         each_s = _PROTOCOL_S if self.budget is None else self.budget
         whole_s = max(DEFAULT_BUDGET_S, protocols.expected_s(self.names, self.rounds, each_s))
-        limit_s = 60 + 20 * whole_s if self.time_limit is None else self.time_limit
+        limit_s = self.limit_s(whole_s)
         return replace(super().policy, budget_s=whole_s, share_s=each_s, total_s=None, time_limit_s=limit_s)
 
     @cached_property
     def shapes(self) -> tuple[Shape, ...]:
-        m = self.m
-        n, k = m if self.n is None else self.n, m if self.k is None else self.k
-        return (Shape("", m, n, k, batch=self.batch),)
+        return (Shape("", self.m, self.n or self.m, self.k or self.m, batch=self.batch),)
 
     def plan(self, devices: Sequence[DeviceFacts], find_tuned: FindTuned) -> Plan:
         """One case for each device: of several kernels, the first that it runs."""

@@ -20,6 +20,9 @@ const compare = (a, b) => a.value - b.value || isNaN(a.value) - isNaN(b.value)
 document.querySelectorAll('table').forEach((table, index) => {
   const body = table.tBodies[0], heads = [...table.tHead.rows[0].cells];
   const rest = JSON.parse(table.parentNode.querySelector('.rest')?.textContent || '[]');
+  rest.forEach((cells, n) => cells.forEach((cell, column) => {
+    if (cell === 0) cells[column] = rest[n - 1][column];  // as above
+  }));
   const rows = [...[...body.rows].map(row => ({row})), ...rest.map(cells => ({cells}))];
   const status = make('span', {role: 'status'}), more = make('button', {type: 'button', hidden: true});
   let order = rows, words = [], most = MOST;
@@ -28,7 +31,7 @@ document.querySelectorAll('table').forEach((table, index) => {
     : [...each.row.cells].map(cell => cell.textContent);
   const elementOf = each => each.row ||= make('tr', {}, ...textsOf(each).map((text, column) => {
     const looks = Array.isArray(each.cells[column]) ? each.cells[column][1] : '';
-    const cell = make(column ? 'td' : 'th', {className: `${heads[column].className} ${looks}`.trim()}, text);
+    const cell = make(column ? 'td' : 'th', {className: looks}, text);
     if (!column) cell.scope = 'row';
     return cell;
   }));
@@ -87,7 +90,20 @@ const reachable = new ResizeObserver(entries => entries.forEach(({target}) => {
 }));
 document.querySelectorAll('.scroll').forEach(each => reachable.observe(each));
 
-const samples = JSON.parse(document.getElementById('samples').textContent);
+document.querySelectorAll('svg[data-p]').forEach(svg => {
+  let said = -1;
+  svg.append(...svg.dataset.p.split(',').map(each => {
+    const [x, y, other] = each.split(' '), circle = document.createElementNS(svg.namespaceURI, 'circle');
+    said = other ? +other : said + 1;
+    Object.entries({cx: x, cy: y, r: 5, 'data-s': said}).forEach(pair => circle.setAttribute(...pair));
+    return circle;
+  }));
+});
+const brief = JSON.parse(document.getElementById('samples').textContent), samples = [];
+for (let n = 0, text = []; n < brief.length; n += 3) {  // begins and ends as the one before
+  text = [...text.slice(0, brief[n]), ...brief[n + 1], ...text.slice(text.length - brief[n + 2])];
+  samples.push(text.join(''));
+}
 const tip = document.getElementById('tip');
 const hide = () => { tip.hidden = true; };
 document.addEventListener('pointerover', event => {

@@ -1,10 +1,10 @@
-"""What every compute probe tells of itself."""
+"""The compute probes: chains of dependent steps in registers, and the instructions of matrix units."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 from gemmbench.model import dtypes
 from gemmbench.model.device import DeviceFacts
@@ -18,40 +18,6 @@ from gemmbench.model.dtypes import (
 )
 from gemmbench.model.kernel_files import fingerprint
 from gemmbench.model.row import Parameters, RanOn
-
-
-class Probe(Protocol):
-    """A microbenchmark of arithmetic units."""
-
-    @property
-    def name(self) -> str:
-        """In rows and on the command line."""
-
-    @property
-    def idea(self) -> str:
-        """One line."""
-
-    @property
-    def ran_on(self) -> RanOn:
-        """The units that its rows are of."""
-
-    @property
-    def dtypes(self) -> tuple[str, ...]:
-        """The operand types it measures."""
-
-    @property
-    def files(self) -> tuple[str, ...]:
-        """Its kernels, named relative to the kernels folder."""
-
-    def cases(self, dtype: str, widths: Iterable[int]) -> tuple[Parameters, ...]:
-        """The parameters of each of its rows for a type; widths are for probes of vectors."""
-
-    def lacks(self, device: DeviceFacts, dtype: str) -> str:
-        """Why a device cannot run it for a type, as far as its description tells; or ""."""
-
-    def fingerprint(self, dtype: str, parameters: Parameters) -> str:
-        """Hash of everything that may be compiled for a row."""
-
 
 # --- The probes that run chains of dependent steps in registers: one entry each -----------------------------
 
@@ -100,7 +66,6 @@ class Form:
     standard: str = ""  # -cl-std, where 1.2 is not enough
 
     def lacks(self, device: DeviceFacts) -> str:
-        """Why a device cannot run it, as far as its description tells; or ""."""
         if self.capability > device.compute_capability:
             return lacks_capability(device, self.name, self.capability)
         extension = self.extension
@@ -111,9 +76,7 @@ class Form:
     def in_ptx(self, width: int, steps: int) -> dict[str, int]:
         """What a trip must have as PTX: instructions, as regular expressions, and how often; {} if not known.
 
-        Args:
-            width: lanes.
-            steps: of all chains together, in a trip.
+        `width` is in lanes, `steps` are those of all chains together.
         """
         if self.recurrence not in _IN_PTX:
             return {}
@@ -164,7 +127,7 @@ class ChainProbe:
         return tuple(form for form in self.forms[dtype] if not form.lacks(device))
 
     def lacks(self, device: DeviceFacts, dtype: str) -> str:
-        """See `Probe`: what the first form lacks, if no form is left."""
+        """What the first form lacks, if no form is left."""
         return "" if self.usable(device, dtype) else self.forms[dtype][0].lacks(device)
 
     def fingerprint(self, dtype: str, parameters: Parameters) -> str:
@@ -178,11 +141,8 @@ _FLOPS = "peak/flops.cl"
 
 def _floating(real: str) -> tuple[Form, ...]:
     extension = "" if real in DEVICE_DTYPES else DTYPES[real].extension
-    return (
-        Form("a*b+c", _FLOPS, "FORM_EXPRESSION", "linear", real, extension),
-        Form("fma(a,b,c)", _FLOPS, "FORM_FMA", "linear", real, extension),
-        Form("mad(a,b,c)", _FLOPS, "FORM_MAD", "linear", real, extension),
-    )
+    steps = (("a*b+c", "EXPRESSION"), ("fma(a,b,c)", "FMA"), ("mad(a,b,c)", "MAD"))
+    return tuple(Form(name, _FLOPS, f"FORM_{word}", "linear", real, extension) for name, word in steps)
 
 
 def _integer(real: str) -> tuple[Form, ...]:
@@ -305,7 +265,6 @@ class MatrixProbe:
         return (self.file,)
 
     def cases(self, dtype: str, widths: Iterable[int]) -> tuple[Parameters, ...]:
-        """See `Probe`: every instruction with each kind of operands."""
         return tuple(
             {"shape": instruction.shape, "accumulator": instruction.accumulator, "operands": operands}
             for instruction in self.instructions
@@ -314,7 +273,6 @@ class MatrixProbe:
         )
 
     def instruction(self, dtype: str, parameters: Parameters) -> Instruction:
-        """The instruction of a row."""
         return next(
             candidate
             for candidate in self.instructions
@@ -323,11 +281,9 @@ class MatrixProbe:
         )
 
     def in_ptx(self, instruction: Instruction, steps: int) -> dict[str, int]:
-        """See `Form.in_ptx`."""
         return {rf"\b{self.name}\.[\w.]*\b{instruction.shape}\b": steps}
 
     def options(self, instruction: Instruction, chains: int, unroll: int) -> tuple[str, ...]:
-        """The -D list of one program."""
         chosen = f"{self.name.upper()}_{instruction.dtype}_{instruction.accumulator}"
         many = (f"-DCHAINS={chains}",) if self.chains != (1,) else ()
         return (f"-D{chosen}", *many, f"-DUNROLL={unroll}")
@@ -337,9 +293,8 @@ class MatrixProbe:
 
     def fingerprint(self, dtype: str, parameters: Parameters) -> str:
         instruction = self.instruction(dtype, parameters)
-        options = (
-            word for c in self.chains for u in self.unrolls for word in self.options(instruction, c, u)
-        )
+        pairs = ((chains, unroll) for chains in self.chains for unroll in self.unrolls)
+        options = (word for pair in pairs for word in self.options(instruction, *pair))
         return fingerprint((self.file,), tuple(options))
 
 
@@ -365,3 +320,7 @@ WGMMA = MatrixProbe(
     groups=(1, 2, 3),
     tiles=8,
 )
+
+Probe = ChainProbe | MatrixProbe
+"""A microbenchmark of arithmetic units: the parameters of each of its rows (widths are for vectors), why a
+device cannot run it for a type, and the hash of everything that may be compiled for a row."""

@@ -15,7 +15,6 @@ from matplotlib.axes import Axes
 from gemmbench.charts import pane
 from gemmbench.charts.lines import HEIGHT, name_end, size_axis, spread, thinned
 from gemmbench.model import units
-from gemmbench.model.dtypes import DTYPES
 from gemmbench.model.row import Row
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import by_key, clean
@@ -39,7 +38,6 @@ class Group:
 
     @property
     def measured(self) -> bool:
-        """Whether any of its rows has a figure."""
         return any(derive.rate(row, "kernel") for row in self.rows)
 
 
@@ -64,17 +62,12 @@ def peak(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
 
 def _groups(rows: Sequence[Row]) -> list[Group]:
     """Floating-point types before integers; apart from that as they were measured."""
-    groups = by_key(
-        ((row.dtype, row.variant), row)
-        for row in sorted(rows, key=lambda row: not DTYPES[row.dtype].is_float)
-    )
+    ordered = sorted(rows, key=lambda row: derive.is_integer(row.dtype))
     return [
         Group(
-            dtype if probe == _PLAIN else f"{dtype} {clean(probe)}",
-            not DTYPES[dtype].is_float,
-            tuple(members),
+            dtype if probe == _PLAIN else f"{dtype} {clean(probe)}", derive.is_integer(dtype), tuple(members)
         )
-        for (dtype, probe), members in groups.items()
+        for (dtype, probe), members in by_key(((row.dtype, row.variant), row) for row in ordered).items()
     ]
 
 
@@ -98,7 +91,6 @@ def _scale(groups: Sequence[Group]) -> tuple[float, float, str]:
 
 
 def _best(group: Group) -> float | None:
-    """The best rate of a group that is believed."""
     rates = [f.best for r in group.rows if r.check.verdict == "ok" and (f := derive.rate(r, "kernel"))]
     return max(rates, default=None)
 
@@ -111,6 +103,7 @@ def _widths(axes: Axes, run: Run, groups: Sequence[Group], title: str, about: st
     largest, divisor, letter = _scale(groups)
     top = largest / divisor * 1.14  # a suspect bar may leave the picture
     ticks: dict[float, str] = {}
+    style: dict[str, Any]
     start = 0.0
     for group in groups:
         group_rows = sorted(group.rows, key=_width)
@@ -123,10 +116,14 @@ def _widths(axes: Axes, run: Run, groups: Sequence[Group], title: str, about: st
                 _bar(axes, start + n, row, rate, shade, best, top, divisor)
                 pane.mark(axes, start + n, min(rate.best / divisor, top * 0.955), sample(run, row))
             elif group.measured:
-                _word(axes, start + n, row)
+                style = {"rotation": 90, "fontsize": 7.5, "color": pane.GREY}
+                pane.say(axes, row.status, (start + n, 0), (0, 4), ha="center", va="bottom", **style)
         middle = start + (len(group_rows) - 1) / 2
         if not group.measured:
-            _why_no_bars(axes, middle, group_rows[0])
+            why = f"{group_rows[0].status}: {clean(group_rows[0].reason)}"
+            text = "\n".join(textwrap.wrap(why, 20)[:5])
+            style = {"ha": "center", "va": "bottom", "fontsize": 8, "color": pane.GREY}
+            pane.say(axes, text, (middle, 0.03), where=pane.BELOW, **style)
         name = f"{group.name} ({letter}IOPS)" if group.integer else group.name
         pane.say(axes, name, (middle, 0), (0, -17), pane.BELOW, ha="center", va="top", fontweight="bold")
         start += len(group_rows) + 1
@@ -152,29 +149,14 @@ def _bar(
     suspect = row.check.verdict != "ok"
     colour = _WIDTH_COLOURS[round(shade * (len(_WIDTH_COLOURS) - 1))]
     height = rate.best / divisor
-    filled: dict[str, Any] = {
-        "color": "white" if suspect else colour,
-        "edgecolor": "#333333",
-        "linewidth": 0.6,
-    }
+    filled: dict[str, Any] = {"color": "white" if suspect else colour, "edgecolor": "#333333"}
+    filled["linewidth"] = 0.6
     axes.bar(x, height, 0.86, hatch="////" if suspect else None, label=f"{row.dtype} {_width(row)}", **filled)
     axes.hlines(rate.median / divisor, x - 0.43, x + 0.43, color=pane.BLACK, linewidth=0.8)
     text = ("?" if suspect else "") + units.number(height)
     behind = pane.OPAQUE if height > top else None
     style: dict[str, Any] = {"fontsize": 7.5, "fontweight": "bold" if best else "normal", "bbox": behind}
     pane.say(axes, text, (x, min(height, top * 0.955)), (0, 2), ha="center", va="bottom", **style)
-
-
-def _word(axes: Axes, x: float, row: Row) -> None:
-    """Why there is no bar."""
-    style: dict[str, Any] = {"rotation": 90, "fontsize": 7.5, "color": pane.GREY}
-    pane.say(axes, row.status, (x, 0), (0, 4), ha="center", va="bottom", **style)
-
-
-def _why_no_bars(axes: Axes, x: float, row: Row) -> None:
-    """Why a type has none at all."""
-    text = "\n".join(textwrap.wrap(f"{row.status}: {clean(row.reason)}", 20)[:5])
-    pane.say(axes, text, (x, 0.03), where=pane.BELOW, ha="center", va="bottom", fontsize=8, color=pane.GREY)
 
 
 def _width(row: Row) -> int:
@@ -221,12 +203,8 @@ def _instructions(axes: Axes, run: Run, groups: Sequence[Group], title: str, abo
     axes.grid(False, axis="y")
     axes.set_xlabel(f"{letter}FLOPS, {letter}IOPS for integers")
     below = f"measured peak of matrix instructions{about}; operands + sums, best batch"
-    pane.titles(
-        axes,
-        title,
-        below,
-        tuple((name, pane.COLOURS[n % len(pane.COLOURS)]) for n, name in enumerate(kinds) if name),
-    )
+    keys = [(name, pane.COLOURS[n % len(pane.COLOURS)]) for n, name in enumerate(kinds) if name]
+    pane.titles(axes, title, below, keys)
     lacking = by_key((group.rows[0].status, group.name) for group in groups if not group.measured)
     hatched = ["Hatched: suspect."] if _any_suspect(drawn) else []
     unknown = [f"Not measured: {', '.join(names)} ({status})." for status, names in lacking.items()]
@@ -285,7 +263,9 @@ class Line:
 
 def staircase(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
     """GB/s over the size of the working set: a pane for each run and device."""
-    return _panes(runs, lambda row: row.variant == "working-set" and _is_sized(row), _staircase)
+    below = "every unit reading the same set again and again; best batch, band: the median's 95 % confidence"
+    paint = partial(_by_set, figure=_gbps, unit="GB/s", below=below)
+    return _panes(runs, lambda row: row.variant == "working-set" and _is_sized(row), paint)
 
 
 def transfer(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
@@ -295,12 +275,14 @@ def transfer(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
 
 def latency(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
     """Nanoseconds of a load over the size of its set, and the distribution of launches."""
-    chases = _panes(runs, lambda row: row.variant == "pointer-chase" and _is_sized(row), _chase)
-    return chases + _panes(runs, _is_launch, _launches, lambda rows: 1.6 + _LINE_HEIGHT * len(rows))
+    below = "loads that wait for one another, in random order; median, band: p10 to p90"
+    paint = partial(_by_set, figure=_nanoseconds, unit="ns for each load", below=below)
+    chases = _panes(runs, lambda row: row.variant == "pointer-chase" and _is_sized(row), paint)
 
+    def is_launch(row: Row) -> bool:
+        return row.kind == "latency" and not _is_sized(row)
 
-def _is_launch(row: Row) -> bool:
-    return row.kind == "latency" and not _is_sized(row)
+    return chases + _panes(runs, is_launch, _launches, lambda rows: 1.6 + _LINE_HEIGHT * len(rows))
 
 
 def _is_sized(row: Row) -> bool:
@@ -313,7 +295,6 @@ def _panes(
     paint: Callable[..., None],
     height: Callable[[Sequence[Row]], float] = lambda _: HEIGHT,
 ) -> list[pane.Pane]:
-    """A pane for each run and device with a measured row that is wanted."""
     drawn = []
     for subject in pane.subjects(runs, wanted, typed=False):
         if any(row.status == "ok" and row.samples for row in subject.rows):
@@ -323,9 +304,10 @@ def _panes(
     return drawn
 
 
-def _line(
-    run: Run, name: str, rows: Iterable[Row], figure: Callable[[Row], tuple[float, float, float] | None]
-) -> Line:
+Figure = Callable[[Row], tuple[float, float, float] | None]
+
+
+def _line(run: Run, name: str, rows: Iterable[Row], figure: Figure) -> Line:
     """The line of one probe; rows without a figure are gaps."""
     by_size = sorted(rows, key=_bytes)
     points = np.array([figure(row) or (np.nan, np.nan, np.nan) for row in by_size])
@@ -365,20 +347,16 @@ def _draw(axes: Axes, lines: Sequence[Line], ticks: Sequence[int]) -> None:
         axes.fill_between(line.sizes, line.low, line.high, color=colour, alpha=0.22, linewidth=0)
         marker = _MARKERS[index % len(_MARKERS)]
         axes.plot(line.sizes, line.values, color=colour, marker=marker, label=line.name)
-        for point in zip(line.sizes, line.values, line.samples, strict=True):
-            pane.mark(axes, *point)
+        for x, y, said in zip(line.sizes, line.values, line.samples, strict=True):
+            pane.mark(axes, x, y, said)
         doubted = ([each[n] for n in line.doubted] for each in (line.sizes, line.values))
         hollow: dict[str, Any] = {"markerfacecolor": "white", "markeredgecolor": colour}
         axes.plot(*doubted, linestyle="", marker=marker, label="_suspect", **hollow)
     axes.set_xlim(ticks[0] / 1.15, ticks[-1] * 1.15)
     size_axis(axes, thinned(ticks, room=0.075), lambda size: units.size(round(size)))
     pane.log_ticks(axes.yaxis, units.number)
-    if len(lines) > 1:
-        _name_ends(axes, lines)
-
-
-def _name_ends(axes: Axes, lines: Sequence[Line]) -> None:
-    """Each line's name in the right margin."""
+    if len(lines) < 2:
+        return
     low, high = (np.log10(limit) for limit in axes.get_ylim())
     heights = [float((np.log10(line.values[line.end]) - low) / (high - low)) for line in lines]
     for index, (line, height) in enumerate(zip(lines, spread(heights, 0.05, 0.0, 0.98), strict=True)):
@@ -388,52 +366,30 @@ def _name_ends(axes: Axes, lines: Sequence[Line]) -> None:
 
 
 def _below(axes: Axes, rows: Sequence[Row], notes: Sequence[str] = ()) -> None:
-    """What has no point, and what is not believed."""
-    gaps: dict[str, dict[str, None]] = {}
-    for row in rows:
-        if row.status != "ok":
-            gaps.setdefault(f"{clean(row.variant)} ({row.status})", {})[_size(row)] = None
-    texts = [f"{name} at {', '.join(sizes)}" for name, sizes in gaps.items()]
-    doubted = [_size(row) for row in rows if row.status == "ok" and row.check.verdict == "suspect"]
+    def size(row: Row) -> str:
+        return pane.short(units.size(_bytes(row))) if _is_sized(row) else row.variant
+
+    gaps = by_key((f"{clean(row.variant)} ({row.status})", size(row)) for row in rows if row.status != "ok")
+    texts = [f"{name} at {', '.join(dict.fromkeys(sizes))}" for name, sizes in gaps.items()]
+    doubted = [size(row) for row in rows if row.status == "ok" and row.check.verdict == "suspect"]
     hollow = [f"Hollow: suspect, at {', '.join(dict.fromkeys(doubted))}."] if doubted else []
     pane.footnote(axes, [*notes, *hollow, *(["No point: " + "; ".join(texts)] if texts else [])])
 
 
-def _size(row: Row) -> str:
-    return pane.short(units.size(_bytes(row))) if _is_sized(row) else row.variant
-
-
-def _mark_cache(axes: Axes, cache: int, top: bool) -> None:
-    """Where the last-level cache ends, if it is known; the words above or below the line."""
+def _by_set(
+    axes: Axes, run: Run, title: str, rows: list[Row], cache: int, figure: Figure, unit: str, below: str
+) -> None:
+    """A line over the size of the working set, the last-level cache marked."""
+    line = _line(run, rows[0].variant, rows, figure)
+    _draw(axes, [line], line.sizes)
     left, right = axes.get_xlim()
     if left < cache < right:
         axes.axvline(cache, color=pane.GREY, linewidth=0.9, linestyle=":", label="cache")
-        style: dict[str, Any] = {
-            "va": "top" if top else "bottom",
-            "rotation": 90,
-            "fontsize": 8,
-            "color": pane.GREY,
-        }
-        text, offset = f"cache {pane.short(units.size(cache))}", (-3, -3 if top else 3)
-        pane.say(axes, text, (cache, 1 if top else 0), offset, pane.BELOW, ha="right", **style)
-
-
-def _staircase(axes: Axes, run: Run, title: str, rows: list[Row], cache: int) -> None:
-    below = "every unit reading the same set again and again; best batch, band: the median's 95 % confidence"
-    _by_set(axes, _line(run, "working-set", rows, _gbps), "GB/s", title, below, rows, cache)
-
-
-def _chase(axes: Axes, run: Run, title: str, rows: list[Row], cache: int) -> None:
-    below = "loads that wait for one another, in random order; median, band: p10 to p90"
-    _by_set(
-        axes, _line(run, "pointer-chase", rows, _nanoseconds), "ns for each load", title, below, rows, cache
-    )
-
-
-def _by_set(axes: Axes, line: Line, unit: str, title: str, below: str, rows: list[Row], cache: int) -> None:
-    """A line over the size of the working set, the last-level cache marked."""
-    _draw(axes, [line], line.sizes)
-    _mark_cache(axes, cache, top=unit == "GB/s")
+        text = f"cache {pane.short(units.size(cache))}"
+        # Above the staircase, which falls, and below the latency, which rises.
+        at, offset, va = ((cache, 1), (-3, -3), "top") if unit == "GB/s" else ((cache, 0), (-3, 3), "bottom")
+        style: dict[str, Any] = {"ha": "right", "va": va, "rotation": 90, "fontsize": 8, "color": pane.GREY}
+        pane.say(axes, text, at, offset, pane.BELOW, **style)
     axes.set_xlabel("working set")
     axes.set_ylabel(unit)
     pane.titles(axes, title, below)
@@ -447,15 +403,10 @@ def _transfer(axes: Axes, run: Run, title: str, rows: list[Row], cache: int) -> 
     _draw(axes, lines, sorted({size for line in lines for size in line.sizes}))
     axes.set_xlabel("bytes")
     axes.set_ylabel("GB/s")
-    pane.titles(
-        axes, title, "between host and device, wall clock; best batch, band: the median's 95 % confidence"
-    )
-    still = [
-        clean(name)
-        for name in names
-        if name not in {line.name for line in lines}
-        and any(row.status == "ok" for row in rows if row.variant == name)
-    ]
+    below = "between host and device, wall clock; best batch, band: the median's 95 % confidence"
+    pane.titles(axes, title, below)
+    ok = {row.variant for row in rows if row.status == "ok"} - {line.name for line in lines}
+    still = [clean(name) for name in names if name in ok]
     notes = [f"Zero-copy, so that nothing is transferred: {', '.join(still)}."] if still else []
     _below(axes, rows, notes)
 
@@ -470,9 +421,8 @@ def _launches(axes: Axes, run: Run, title: str, rows: list[Row], cache: int) -> 
         seconds = derive.finest_seconds(row)
         low, middle, high, tail = (intervals.quantile(seconds, share) for share in (0.1, 0.5, 0.9, 0.99))
         axes.hlines(index, min(seconds), tail, color=pane.GREY, linewidth=1.0)
-        axes.barh(
-            index, high - low, _BAR_HEIGHT, left=low, color=pane.COLOURS[0], alpha=0.45, label=row.variant
-        )
+        bar: dict[str, Any] = {"color": pane.COLOURS[0], "alpha": 0.45, "label": row.variant}
+        axes.barh(index, high - low, _BAR_HEIGHT, left=low, **bar)
         pane.mark(axes, middle, index, sample(run, row))
         axes.vlines(middle, index - _BAR_HEIGHT / 2, index + _BAR_HEIGHT / 2, color=pane.DARK, linewidth=1.6)
         style: dict[str, Any] = {"ha": "center", "va": "bottom", "fontsize": 8}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -17,9 +16,8 @@ from gemmbench.model.dtypes import ReferenceArray
 from gemmbench.model.instrument import CHECKED, Batch, Prepared, Verified, When
 from gemmbench.model.kernel_files import fingerprint
 from gemmbench.model.row import Check, Parameters, Work
-from gemmbench.opencl.clock import Span
-from gemmbench.opencl.compare import Comparer, erased
-from gemmbench.opencl.runtime import Built, Runtime, errors
+from gemmbench.opencl.batches import Comparer, erased
+from gemmbench.opencl.runtime import Built, ChainSpan, Runtime, Span, errors
 from gemmbench.probes.memory import MemoryProbe
 from gemmbench.probes.reference import TABLE_ELEMENTS, RepeatedTable, sum_bits
 
@@ -48,11 +46,7 @@ class Operands(Protocol):
     """What the candidates of a row share: its buffers on the device, and what the host knows of them."""
 
     def bench(self, parameters: Parameters) -> Bench | Any:
-        """A candidate, ready to run.
-
-        Raises:
-            NotMeasuredError: the device's compiler refuses it.
-        """
+        """A candidate, ready to run; `NotMeasuredError` if the device's compiler refuses it."""
 
 
 @dataclass(frozen=True)
@@ -125,13 +119,10 @@ class Bench:
         self._written, self._comparers = written, dict[int, Comparer]()
         built = replace(candidate.launcher.build, choice=choice)
         checked = written is not None
-        self.prepared = Prepared(
-            ("device",), built=built, notes=notes, unit=unit, trips=trips, checked=checked
-        )
+        self.prepared = Prepared(("device",), (), built, notes=notes, unit=unit, trips=trips, checked=checked)
         self._work = trips[0]  # of the latest launch
 
     def verify(self, when: When) -> Verified:
-        """Check what launches like the latest compute."""
         with errors():
             wrong = self.candidate.wrong(self._work)
         lacking, figures = self._inspect()
@@ -148,15 +139,14 @@ class Bench:
             cl.enqueue_copy(queue, first, self._written)
             runtime = self.operands.runtime  # type: ignore[attr-defined]  # of those that say what is written
             self._comparers[work] = Comparer(runtime, first, self._written.size)
-        launch = partial(self._launch, work)
 
         def erase(number: int) -> list[Any]:
             return [erased(queue, self._written)]
 
-        return self._comparers[work].batch(count, "kernel", erase, launch).finish()
+        def launch(number: int) -> tuple[list[Any], Any]:
+            return [self.candidate.enqueue(work)], self._written
 
-    def _launch(self, work: int, number: int) -> tuple[list[Any], Any]:
-        return [self.candidate.enqueue(work)], self._written
+        return self._comparers[work].batch(count, "kernel", erase, launch).finish()
 
     def start(self, clock: str, count: int, work: int) -> Batch:
         self._work = work
@@ -171,7 +161,7 @@ class Bench:
         """Nothing to do: buffers go with the last reference."""
 
 
-def timed(queue: Any, enqueue: Enqueue, count: int = 1, span: Span | None = None) -> Batch:
+def timed(queue: Any, enqueue: Enqueue, count: int = 1, span: Span | ChainSpan | None = None) -> Batch:
     """Launch so many times back to back and wait; event seconds of one launch.
 
     A span counts the device's cycles from before the first to after the last.
@@ -195,21 +185,13 @@ def verified(wrong: str) -> Verified:
 
 
 def launcher(
-    runtime: Runtime,
-    file: str,
-    options: tuple[str, ...],
-    kernel: str,
-    items: int,
-    group: int,
-    built: Built | None = None,
-    any_group: bool = False,
-) -> Launcher:
+    runtime: Runtime, file: str, options: tuple[str, ...], kernel: str, items: int, group: int,
+    built: Built | None = None, any_group: bool = False,
+) -> Launcher:  # fmt: skip
     """A kernel of a file compiled with options, or of a program that was built from them.
 
-    Where ``any_group`` will do, the group is a smaller one if the driver takes no such as compiled.
-
-    Raises:
-        NotMeasuredError: it is refused, or needs too many registers for such a group.
+    Where ``any_group`` will do, the group is a smaller one if the driver takes no such as compiled. Raises
+    `NotMeasuredError` if it is refused, or needs too many registers for such a group.
     """
     built = built or runtime.build(file, options)
     build = instrument.Built(built.seconds, source=fingerprint((file,), options))
@@ -242,27 +224,23 @@ class Sets:
         source = cl.Buffer(self._runtime.context, flags, hostbuf=self.table.table)
         group = 1 if facts.type == "cpu" else min(256, facts.max_work_group_size)
         kernel = self._runtime.kernel(self._runtime.build(_FILL, ()), "fill", (group,))
-        numbers = map(np.uint32, (TABLE_ELEMENTS, offset, elements))
-        kernel.set_args(source, buffer, *numbers)
+        kernel.set_args(source, buffer, *map(np.uint32, (TABLE_ELEMENTS, offset, elements)))
         items = max(1, facts.compute_units) * _GROUPS_PER_UNIT * group
         cl.enqueue_nd_range_kernel(self._runtime.queue, kernel, (items,), (group,))
         self._runtime.queue.finish()
         return buffer
 
     def blank(self, elements: int) -> Any:
-        """A buffer of words that no probe writes."""
         buffer = self._runtime.buffer(elements * _WORD.itemsize)
         self.erase(buffer, elements)
         return buffer
 
     def erase(self, buffer: Any, elements: int) -> None:
-        """Make it blank again."""
         size = elements * _WORD.itemsize
         cl.enqueue_fill_buffer(self._runtime.queue, buffer, b"\xff" * _WORD.itemsize, 0, size)
         self._runtime.queue.finish()
 
     def read(self, buffer: Any, first: int, count: int) -> ReferenceArray:
-        """Words of a buffer."""
         words = np.empty(count, _WORD)
         cl.enqueue_copy(self._runtime.queue, words, buffer, src_offset=first * _WORD.itemsize)
         return words
@@ -275,13 +253,7 @@ class Sets:
         return f"the sum of all that was read is {got:#010x}, not {expected:#010x}"
 
     def wrong_group_sums(self, sums: Any, expected: ReferenceArray, group: int) -> str:
-        """How the work-groups' sums differ from the host's, or "".
-
-        Args:
-            sums: a word for each work-item.
-            expected: a word for each group.
-            group: work-items in a group.
-        """
+        """How the work-groups' sums (expected: a word each) differ from the host's, or ""."""
         items = expected.size * group
         got = self.read(sums, 0, items).reshape(-1, group).sum(axis=1, dtype=np.uint64).astype(_WORD)
         right = got == expected

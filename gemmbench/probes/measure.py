@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -16,12 +17,12 @@ from gemmbench.model.device import Conditions, DeviceFacts, joined
 from gemmbench.model.instrument import Batch, Handle, Instrument, NotMeasuredError
 from gemmbench.model.row import Parameters, Row, Scope, Work
 from gemmbench.model.units import MIB, by_key
-from gemmbench.probes import PROBES, integrity
+from gemmbench.probes import PROBES
+from gemmbench.probes import race as races
 from gemmbench.probes.arithmetic import CHAINS, MIXED, UNROLLS, ChainProbe, Form, MatrixProbe, kernels_in
-from gemmbench.probes.integrity import ARITHMETIC, MATRIX, MEMORY, Evidence, Unit, beside_ceiling
 from gemmbench.probes.memory import BY_NAME, MemoryProbe, candidates
-from gemmbench.probes.race import LAUNCH_S, Entry, Race, doubling, event_s, sized, trips_for
-from gemmbench.stats.ceilings import Ceiling, most, most_bytes
+from gemmbench.probes.race import LAUNCH_S, Entry, Evidence, Race, Unit, sized, trips_for
+from gemmbench.stats.ceilings import most, most_bytes
 from gemmbench.stats.intervals import summarize
 
 _CPU_BATCH_S = 0.03  # several launches: threads that sleep between launches may wake on one core
@@ -50,6 +51,7 @@ _MOST_LAUNCHES = 1000  # a distribution wants many
 _LEAST_LAUNCHES = 20
 
 Stages = Generator[Staged, None, Row]
+Clocked = Callable[[Batch], float]  # seconds of a problem
 
 
 @dataclass
@@ -75,8 +77,6 @@ class Ready:
 
 @dataclass(frozen=True)
 class _Task:
-    """A row to be measured."""
-
     instrument: Instrument
     case: Case
     device: DeviceFacts
@@ -84,18 +84,17 @@ class _Task:
     known: Known
 
     def race(self, budget_s: float = float("inf"), hopeless: float = float("inf")) -> Race:
-        """A race between candidates of the row."""
         return Race(self.instrument, self.case, self.device, self.policy, budget_s, hopeless)
 
     def judged(self, row: Row, evidence: Evidence) -> Row:
         """The row with the verdict on it; a rate that is believed is known from now on."""
-        check = integrity.judge(evidence)
+        check = races.judge(evidence)
         if check.verdict == "ok" and evidence.rate:
             rates, unit = self.known.rates, evidence.unit
             rates[unit] = max(evidence.rate, rates.get(unit, 0.0))
         if check.verdict == "wrong":
             return replace(row, check=check, status="wrong", reason="; ".join(check.reasons))
-        _, note = beside_ceiling(evidence)
+        _, note = races.beside_ceiling(evidence)
         return replace(row, check=check, notes=(*row.notes, *filter(None, [note])))
 
     @property
@@ -107,12 +106,9 @@ class _Task:
 def measured(
     instrument: Instrument, case: Case, device: DeviceFacts | None, policy: Policy, known: Known | None = None
 ) -> Stages:
-    """Race, check and sample a case, yielding its stages.
+    """Race, check and sample a case, yielding its stages; `NotMeasuredError` says why there is no rate.
 
     `known` is what earlier rows have shown; None: those of this instrument.
-
-    Raises:
-        NotMeasuredError: there is no rate, and why.
     """
     task = _task(instrument, case, device, policy, known)
     if case.kind == "peak":
@@ -122,22 +118,15 @@ def measured(
     ready = yield from _begun(task)
     with ready.handle as handle:
         yield Staged("timing")
-        return ready.completed(
-            [
-                alone(handle, window.clock, ready.policy, window.budget_s, window.settle)
-                for window in ready.windows
-            ]
-        )
+        (window,) = ready.windows
+        sampled = alone(handle, window.clock, ready.policy, window.budget_s, window.settle)
+        return ready.completed([sampled])
 
 
 def begun(
     instrument: Instrument, case: Case, device: DeviceFacts | None, policy: Policy
 ) -> Generator[Staged, None, Ready]:
-    """Bring a case of memory or transfers to its first batch.
-
-    Raises:
-        NotMeasuredError: there is no rate, and why.
-    """
+    """Bring memory or a transfer to its first batch; `NotMeasuredError` says why it has no rate."""
     return (yield from _begun(_task(instrument, case, device, policy, None)))
 
 
@@ -155,16 +144,9 @@ def _begun(task: _Task) -> Generator[Staged, None, Ready]:
     return (yield from begin(task, BY_NAME[task.case.variant]))
 
 
-def _wrong(handle: Handle) -> str:
-    """How what is computed differs from the host's, or ""."""
-    return "; ".join(handle.verify("before").check.reasons)
-
-
 def _event_over_wall(batches: Sequence[Batch]) -> float:
-    event, wall = (
-        float(np.median([clock(batch) for batch in batches])) for clock in (event_s, lambda b: b.wall_s)
-    )
-    return event / wall
+    event, wall = (np.median(times) for times in zip(*((b.finest_s, b.wall_s) for b in batches), strict=True))
+    return float(event / wall)
 
 
 # --- arithmetic ---------------------------------------------------------------------------------------------
@@ -179,7 +161,6 @@ def _arithmetic(task: _Task) -> Stages:
             race_chains(race, probe, task.device, case.dtype)
             words = {"form": "forms", "chains": "chains"}
         else:
-            assert isinstance(probe, MatrixProbe), f"{probe.name} has no kernel"
             race_matrices(race, probe)
             words = {"chains": "chains", "unroll": "unroll depths", "groups": "groups a unit"}
         best = race.ranked()[0]
@@ -191,15 +172,18 @@ def _arithmetic(task: _Task) -> Stages:
         yield Staged("timing")
         batches, last = _sampled_fast(task, winner, work.flops / race.best_rate)
         agreement = _event_over_wall(batches)
-        seconds = event_s if integrity.events_agree(agreement) else _wall_s
+        seconds: Clocked = attrgetter("finest_s" if races.events_agree(agreement) else "wall_s")
         samples = {"kernel": Scope(tuple(map(seconds, batches)), last.size, last.stop)}
         burst: dict[str, Scope] = {}
-        if last.is_limited:
-            cool = _burst(task, winner)
+        if last.is_limited:  # the first tenth of a second after a rest, before power limits it
+            cold = replace(task.policy, batch_s=LAUNCH_S, state="burst")
+            share_s = cold.budget_s * _SAMPLING_SHARE
+            cool = alone(winner, winner.prepared.clocks[0], cold, share_s, one_s=LAUNCH_S)
             burst = {"kernel": Scope(tuple(map(seconds, cool.batches)), cool.size, cool.stop)}
-        subject = MATRIX if probe.ran_on == "matrix" else ARITHMETIC
-        twice = doubling(winner, 1, subject.tolerance, seconds=seconds)
+        subject = races.MATRIX if probe.ran_on == "matrix" else races.ARITHMETIC
+        twice = races.doubling(winner, 1, subject.tolerance, seconds=seconds)
         seen = _IN_PTX.format(verified.figures["in_ptx"]) if "in_ptx" in verified.figures else ""
+        counted_as = _COUNTED_AS.get(probe.name, case.dtype)
         row = replace(
             case.row("ok"),
             work=work,
@@ -220,7 +204,7 @@ def _arithmetic(task: _Task) -> Stages:
             unrolling=race.unrolling(best, subject.unrolling),
             event_over_wall=agreement,
             wrong_result="; ".join(verified.reasons),
-            ceiling=_ceiling(task.device, row),
+            ceiling=most(task.device, counted_as, case.ran_on == "matrix"),
             known=task.known.rates,
             raced=race.best_rate,
             subject=subject,
@@ -238,20 +222,10 @@ def _arithmetic(task: _Task) -> Stages:
 _COUNTED_AS = {MIXED.name: "float"}  # the type of the operations, where it is not the operands'
 
 
-def _ceiling(device: DeviceFacts, row: Row) -> Ceiling | None:
-    """What its rate cannot be above."""
-    return most(device, _COUNTED_AS.get(row.variant, row.dtype), row.ran_on == "matrix")
-
-
-def _wall_s(batch: Batch) -> float:
-    return batch.wall_s
-
-
 def _sampled_fast(task: _Task, winner: Handle, raced_s: float) -> tuple[list[Batch], Sampled]:
     """Sample the winner; where the machine has become slower since the race, sample on. All is kept.
 
-    Returns:
-        The batches, and how the sampling ended, with the conditions of all of them.
+    The batches, and how the sampling ended, with the conditions of all of them.
     """
     policy = replace(task.policy, batch_s=_CPU_BATCH_S if task.device.type == "cpu" else LAUNCH_S)
     windows: list[Sampled] = []
@@ -261,16 +235,9 @@ def _sampled_fast(task: _Task, winner: Handle, raced_s: float) -> tuple[list[Bat
         clock = winner.prepared.clocks[0]
         windows.append(alone(winner, clock, policy, share_s, settle=not batches, one_s=LAUNCH_S))
         batches += windows[-1].batches
-        if windows[-1].is_limited or min(map(event_s, batches)) <= raced_s / _SLOWER:
+        if windows[-1].is_limited or min(batch.finest_s for batch in batches) <= raced_s / _SLOWER:
             break
     return batches, replace(windows[-1], conditions=joined([sampled.conditions for sampled in windows]))
-
-
-def _burst(task: _Task, winner: Handle) -> Sampled:
-    """The winner in the first tenth of a second after a rest, before power limits it."""
-    policy = replace(task.policy, batch_s=LAUNCH_S, state="burst")
-    share_s = policy.budget_s * _SAMPLING_SHARE
-    return alone(winner, winner.prepared.clocks[0], policy, share_s, one_s=LAUNCH_S)
 
 
 def race_chains(race: Race, probe: ChainProbe, device: DeviceFacts, dtype: str) -> None:
@@ -278,9 +245,7 @@ def race_chains(race: Race, probe: ChainProbe, device: DeviceFacts, dtype: str) 
 
     First every number of chains of one form, then the other forms at the numbers that were best, then
     (if another form won) all its numbers, then the other unroll depths of what is close to the best.
-
-    Raises:
-        NotMeasuredError: no form compiles.
+    Raises `NotMeasuredError` if no form compiles.
     """
     forms = probe.usable(device, dtype)
     first, *others = UNROLLS
@@ -317,11 +282,7 @@ def race_chains(race: Race, probe: ChainProbe, device: DeviceFacts, dtype: str) 
 
 
 def race_matrices(race: Race, probe: MatrixProbe) -> None:
-    """Race numbers of chains, unroll depths and work-groups for each unit.
-
-    Raises:
-        NotMeasuredError: no program assembles.
-    """
+    """Race chains, unroll depths and work-groups a unit; `NotMeasuredError` if nothing assembles."""
     for unroll in probe.unrolls:
         for chains in probe.chains:
             race.enter([{"chains": chains, "unroll": unroll, "groups": groups} for groups in probe.groups])
@@ -343,8 +304,8 @@ def _memory(task: _Task, probe: MemoryProbe) -> Generator[Staged, None, Ready]:
             raise NotMeasuredError("failed", f"the probe cannot be run: {failure}")
         winner = race.final(_FINALISTS)
         yield Staged("checking")
-        wrong = _wrong(winner)
-        twice = doubling(sized(winner, 1), winner.work // 2, MEMORY.tolerance, launches=2)
+        wrong = "; ".join(winner.verify("before").check.reasons)
+        twice = races.doubling(sized(winner, 1), winner.work // 2, races.MEMORY.tolerance, launches=2)
         race.kept = winner
     prepared, is_latency = winner.prepared, probe.kind == "latency"
     work = Work(bytes=prepared.unit.bytes * winner.work)
@@ -353,7 +314,8 @@ def _memory(task: _Task, probe: MemoryProbe) -> Generator[Staged, None, Ready]:
     def completed(windows: Sequence[Sampled]) -> Row:
         (sampled,) = windows
         scope, hops = sampled.scopes["kernel"], winner.work if is_latency else 1
-        each = Scope(tuple(seconds / hops for seconds in scope.seconds), scope.batch * hops, scope.stop)
+        each_s = tuple(seconds / hops for seconds in scope.seconds)
+        each = replace(scope, seconds=each_s, batch=scope.batch * hops)
         row = replace(
             case.row("ok"),
             work=work,
@@ -366,7 +328,7 @@ def _memory(task: _Task, probe: MemoryProbe) -> Generator[Staged, None, Ready]:
         )
         rate, agreement = work.bytes / min(each.seconds), _event_over_wall(sampled.batches)
         known = task.known.rates
-        evidence = Evidence(task.unit, rate, twice, None, agreement, wrong, top, known, subject=MEMORY)
+        evidence = Evidence(task.unit, rate, twice, None, agreement, wrong, top, known, subject=races.MEMORY)
         return task.judged(row, evidence)
 
     staircase = probe.bench in ("working-set", "chase")
@@ -382,7 +344,6 @@ def _ready(task: _Task, handle: Handle, share: float, completed: Callable[[Seque
 
 
 def _transfer(task: _Task, probe: MemoryProbe) -> Generator[Staged, None, Ready]:
-    """Race the ways to make a transfer."""
     case = task.case
     yield Staged("racing")
     with task.race() as race:

@@ -34,9 +34,7 @@ class MemoryProbe:
     loads: int = 0  # streams that are read, each as large as the other ones
     stores: int = 0  # and written
     widths: tuple[int, ...] = ()  # vector widths to measure; () where there is no such choice
-    pinned: bool = (
-        False  # the host's side of a transfer: page-locked memory of the driver's, or the user's own
-    )
+    pinned: bool = False  # whether the host's side of a transfer is page-locked memory of the driver's
     direction: Direction = ""  # of a transfer: up to the device, down to the host
     chain: int = 0  # launches that are enqueued in one go; 0: each is waited for
 
@@ -74,7 +72,6 @@ class Way:
 def _ways(
     unrolls: Iterable[int], groups: Iterable[int], per_unit: Iterable[int], patterns: Iterable[str] = ("",)
 ) -> tuple[Way, ...]:
-    """Every combination of these values."""
     return tuple(Way(*values) for values in product(unrolls, groups, per_unit, patterns))
 
 
@@ -91,18 +88,9 @@ WAYS: Mapping[str, Mapping[str, tuple[Way, ...]]] = {
             *_ways((4, 8), (256,), (8, 32), ("group",)),
         ),
     },
-    "image": {
-        "cpu": _ways((1, 4), (1, 64), (8, 64)),
-        "gpu": _ways((1, 4, 8), (256,), (8, 32, 0)),
-    },
-    "working-set": {
-        "cpu": _ways((4, 8), (1, 16), (1, 8)),
-        "gpu": _ways((2, 4, 8), (64, 256), (8, 32)),
-    },
-    "local": {
-        "cpu": _ways((4, 8), (1, 16, 64), (8,)),
-        "gpu": _ways((2, 4, 8), (64, 128, 256, 512), (16,)),
-    },
+    "image": {"cpu": _ways((1, 4), (1, 64), (8, 64)), "gpu": _ways((1, 4, 8), (256,), (8, 32, 0))},
+    "working-set": {"cpu": _ways((4, 8), (1, 16), (1, 8)), "gpu": _ways((2, 4, 8), (64, 256), (8, 32))},
+    "local": {"cpu": _ways((4, 8), (1, 16, 64), (8,)), "gpu": _ways((2, 4, 8), (64, 128, 256, 512), (16,))},
 }
 _LOCAL_BYTES = 48 << 10  # more would leave room for few groups side by side
 _WORKING_SET_WIDTHS: Mapping[str, tuple[int, ...]] = {"cpu": (4, 16), "gpu": (1, 4)}
@@ -153,17 +141,9 @@ def _launch(name: str, idea: str, chain: int = 0) -> MemoryProbe:
 
 
 def _image(order: str, idea: str) -> MemoryProbe:
-    return MemoryProbe(
-        f"image-{order}",
-        "bandwidth",
-        "image",
-        idea,
-        "memory/image.cl",
-        "image_read",
-        (f"-DORDER_{order.upper()}",),
-        loads=1,
-        widths=(4,),  # a texel is four floats
-    )
+    file, kernel, options = "memory/image.cl", "image_read", (f"-DORDER_{order.upper()}",)
+    widths = (4,)  # a texel is four floats
+    return MemoryProbe(f"image-{order}", "bandwidth", "image", idea, file, kernel, options, 1, widths=widths)
 
 
 def _transfer(direction: Direction, way: str, bench: Bench, idea: str) -> MemoryProbe:
@@ -283,12 +263,13 @@ def _most(device: DeviceFacts) -> int:
 
 def memory_plan(devices: Sequence[DeviceFacts], families: Sequence[str], first: int = 0) -> Plan:
     """Every probe of the families for every device; ``first`` is the first device's position."""
-    plan: list[Case | Skip] = []
-    for index, device in enumerate(devices, first):
-        for probe in PROBES:
-            if probe.family in families:
-                plan += [_step(index, device, probe, parameters) for parameters in _parameters(probe, device)]
-    return tuple(plan)
+    return tuple(
+        _step(index, device, probe, parameters)
+        for index, device in enumerate(devices, first)
+        for probe in PROBES
+        if probe.family in families
+        for parameters in _parameters(probe, device)
+    )
 
 
 def bandwidth_plan(devices: Sequence[DeviceFacts], first: int = 0) -> Plan:

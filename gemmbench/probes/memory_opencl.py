@@ -54,7 +54,6 @@ class Pass:
         self._stretches: dict[int, Any] = {}
 
     def launch(self, first: int, count: int) -> Any:
-        """A stretch of the set."""
         items = self.launcher.items
         if self._flat:
             group = self.launcher.group
@@ -89,16 +88,13 @@ class GlobalMemory:
 
     def bench(self, parameters: Parameters) -> Bench:
         runtime, probe, way = self._row.runtime, self._row.probe, Way.of(parameters)
-        options = (
-            "-DREAL_float",
-            f"-DWIDTH={self._width}",
-            f"-DUNROLL={way.unroll}",
-            f"-DPATTERN_{way.pattern.upper()}",
-        )
+        pattern = f"-DPATTERN_{way.pattern.upper()}"
+        options = ("-DREAL_float", f"-DWIDTH={self._width}", f"-DUNROLL={way.unroll}", pattern)
         vectors, total = self._vectors, self._vectors * self._unit_bytes
         items = _items(runtime, way, vectors)
         launched = launcher(runtime, probe.file, options, probe.kernel, items, way.group)
-        choice: Parameters = {"pattern": way.pattern, **_choice(way, items), "set_bytes": total}
+        choice: Parameters = {"pattern": way.pattern, "unroll": way.unroll, "group": way.group}
+        choice |= {"items": items, "set_bytes": total}
         passed = Pass(launched, self._arguments, vectors, vectors, not way.groups, self._check)
         unit, notes = Work(bytes=total // _PARTS), (_set_note(runtime, total),)
         return Bench(self, passed, choice, unit, (_PARTS, _PARTS), notes)
@@ -122,9 +118,8 @@ class GlobalMemory:
         values = self._row.table.values(first, count)
         if len(self._sources) == 1:
             return values
-        triad: ReferenceArray = values + np.float32(SCALAR) * self._row.table.values(
-            first + _SECOND_OFFSET, count
-        )
+        others = self._row.table.values(first + _SECOND_OFFSET, count)
+        triad: ReferenceArray = values + np.float32(SCALAR) * others
         return triad
 
 
@@ -136,7 +131,12 @@ class Image:
         self._texels = 1 << sum(self._shifts)
         self._elements = self._texels * TEXEL_BYTES // FLOAT_BYTES
         self._sets = Sets(row.runtime, row.table)
-        self._picture = _image_of(row.runtime, self._sets.filled(self._elements), self._shifts)
+        runtime, shape = row.runtime, (1 << self._shifts[0], 1 << self._shifts[1])
+        layout = cl.ImageFormat(cl.channel_order.RGBA, cl.channel_type.FLOAT)
+        self._picture = cl.create_image(runtime.context, cl.mem_flags.READ_ONLY, layout, shape=shape)
+        floats = self._sets.filled(self._elements)
+        cl.enqueue_copy(runtime.queue, self._picture, floats, offset=0, origin=(0, 0), region=shape)
+        runtime.queue.finish()
         self._sums = self._sets.blank(_most_items(row, self._texels))
         self._part = 0  # texels in a launch; known once a kernel is there to be timed
 
@@ -146,7 +146,8 @@ class Image:
         items = _items(runtime, way, self._texels)
         launched = launcher(runtime, probe.file, options, probe.kernel, items, way.group)
         self._part = self._part or self._affordable(launched)
-        choice: Parameters = {**_choice(way, items), "set_bytes": self._texels * TEXEL_BYTES}
+        choice: Parameters = {"unroll": way.unroll, "group": way.group, "items": items}
+        choice["set_bytes"] = self._texels * TEXEL_BYTES
         width, height = (1 << shift for shift in self._shifts)
         passed = Pass(launched, self._arguments, self._texels, self._part, False, self._check)
         unit, note = Work(bytes=self._part * TEXEL_BYTES // _PARTS), f"an image of {width} x {height} texels"
@@ -177,16 +178,6 @@ class Image:
         return part
 
 
-def _image_of(runtime: Runtime, buffer: Any, shifts: tuple[int, int]) -> Any:
-    """An image with a buffer's floats."""
-    shape = (1 << shifts[0], 1 << shifts[1])
-    layout = cl.ImageFormat(cl.channel_order.RGBA, cl.channel_type.FLOAT)
-    image = cl.create_image(runtime.context, cl.mem_flags.READ_ONLY, layout, shape=shape)
-    cl.enqueue_copy(runtime.queue, image, buffer, offset=0, origin=(0, 0), region=shape)
-    runtime.queue.finish()
-    return image
-
-
 def _items(runtime: Runtime, way: Way, units: int) -> int:
     """Work-items in whole groups."""
     if way.groups:
@@ -198,10 +189,6 @@ def _most_items(row: MemoryRow, units: int) -> int:
     """Of all candidates of a row."""
     every = candidates(row.probe, row.runtime.facts, row.parameters)
     return max(_items(row.runtime, Way.of(candidate), units) for candidate in every)
-
-
-def _choice(way: Way, items: int) -> Parameters:
-    return {"unroll": way.unroll, "group": way.group, "items": items}
 
 
 def _set_note(runtime: Runtime, total: int) -> str:
@@ -246,9 +233,11 @@ class _Reading:
         options = ("-DREAL_float", f"-DWIDTH={width}", f"-DUNROLL={way.unroll}", f"-DGROUP={way.group}")
         launched = launcher(self._row.runtime, probe.file, options, probe.kernel, items, way.group)
         choice: Parameters = {"width": width, "unroll": way.unroll, "group": way.group, "items": items}
-        loop = Loop(
-            launched, lambda trips: (self._data, self._sums, *map(np.uint32, (*numbers, trips))), check
-        )
+
+        def arguments(trips: int) -> tuple[Any, ...]:
+            return self._data, self._sums, *map(np.uint32, (*numbers, trips))
+
+        loop = Loop(launched, arguments, check)
         return Bench(self, loop, choice, Work(bytes=trip_bytes), (least, MOST_TRIPS), notes)
 
     def bench(self, parameters: Parameters) -> Bench:
@@ -309,5 +298,4 @@ class LocalMemory(_Reading):
 
 
 def _ways(row: MemoryRow) -> list[Way]:
-    """Every way that is raced."""
     return [Way.of(candidate) for candidate in candidates(row.probe, row.runtime.facts, row.parameters)]

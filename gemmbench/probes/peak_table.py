@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from gemmbench.model import units
@@ -42,34 +42,44 @@ def _grid_sheet(run: Run, device: int, rows: Sequence[Row], grid: Grid, verbose:
 
     A line without a figure becomes a note if all its rows lack it for the same reason.
     """
-    if any(row.energy.joules for row in rows):
-        grid = _with_energy(grid)
+    if any(row.energy.joules for row in rows):  # a column for what the best row does with a joule
+        more = grid.more
+
+        def with_energy(row: Row) -> tuple[str, ...]:
+            efficiency = rates.gflop_per_joule(row)
+            return *more(row), "-" if efficiency is None else units.number(efficiency)
+
+        grid = replace(grid, extra=(*grid.extra, "GFLOP/J"), more=with_energy)
     lines = by_key((grid.name(row), row) for row in rows)
-    present = {name: members for name, members in lines.items() if not _absent(members)}
+    present = {
+        name: members
+        for name, members in lines.items()
+        if any(row.status == "ok" for row in members) or len({row.reason for row in members}) > 1
+    }
     columns = list(dict.fromkeys(grid.column(row) for members in present.values() for row in members))
     if all(name.isdecimal() for name in columns):
         columns.sort(key=int)
+    used = {key for row in rows for key in row.choice}
+    choices = tuple(name for name in grid.choices if name in used)
     cells: list[tuple[Cell, ...]] = []
-    winners: list[Row | None] = []
     below: list[Note] = []
     for name, members in present.items():
         label = grid.label(members[0]) if grid.label else name
         line, winner = _line(clean(label), members, columns, grid)
-        cells.append(line)
-        winners.append(winner)
+        cells.append((*line, *_winner(winner, choices, grid)))
         below += _doubts(members, grid.where)
-    below += _absences({name: members[0] for name, members in lines.items() if name not in present})
+    absent = {name: members[0] for name, members in lines.items() if name not in present}
+    reasons = by_key(((row.status, row.reason), clean(name)) for name, row in absent.items())
+    for (status, reason), names in reasons.items():
+        text = f"{', '.join(names)}: {clean_lines(reason) or 'no reason given'}"
+        below.append(Note(WORDS[status], text, STYLES[status]))
     remarks = brief if grid.by_name and not verbose else every
-    used = {key for row in rows for key in row.choice}
-    choices = tuple(name for name in grid.choices if name in used)
     return Sheet(
         heading=heading(run, device),
         caption=grid.caption,
         keys=(grid.key,),
         blocks=(tuple(columns), ("median", "noise", *grid.extra), (*choices, "integrity")) if cells else (),
-        rows=tuple(
-            (*line, *_winner(winner, choices, grid)) for line, winner in zip(cells, winners, strict=True)
-        ),
+        rows=tuple(cells),
         left=frozenset({"form", "pattern", "integrity"}),
         notes=(
             *below,
@@ -79,17 +89,6 @@ def _grid_sheet(run: Run, device: int, rows: Sequence[Row], grid: Grid, verbose:
             *notes.warnings(run, device),
         ),
     )
-
-
-def _with_energy(grid: Grid) -> Grid:
-    """The same with a column for what the best row does with a joule."""
-    more = grid.more
-
-    def cells(row: Row) -> tuple[str, ...]:
-        efficiency = rates.gflop_per_joule(row)
-        return *more(row), "-" if efficiency is None else units.number(efficiency)
-
-    return replace(grid, extra=(*grid.extra, "GFLOP/J"), more=cells)
 
 
 def _energy_notes(rows: Sequence[Row], where: notes.Where) -> list[Note]:
@@ -104,20 +103,6 @@ def _energy_notes(rows: Sequence[Row], where: notes.Where) -> list[Note]:
     ]
 
 
-def _absent(rows: Sequence[Row]) -> bool:
-    """Whether a line has no figure, for one reason."""
-    return all(row.status != "ok" for row in rows) and len({row.reason for row in rows}) == 1
-
-
-def _absences(lines: Mapping[str, Row]) -> list[Note]:
-    """Lines that have no figure, those of one reason together."""
-    groups = by_key(((row.status, row.reason), clean(name)) for name, row in lines.items())
-    return [
-        Note(WORDS[status], f"{', '.join(names)}: {clean_lines(reason) or 'no reason given'}", STYLES[status])
-        for (status, reason), names in groups.items()
-    ]
-
-
 def every(run: Run, rows: Sequence[Row], where: notes.Where) -> list[Note]:
     """What is noisy, and what the rows say themselves."""
     return [*notes.noisy(run, rows, where), *bursts(rows, where), *notes.remarks(rows, where)]
@@ -126,22 +111,19 @@ def every(run: Run, rows: Sequence[Row], where: notes.Where) -> list[Note]:
 def brief(run: Run, rows: Sequence[Row], where: notes.Where) -> list[Note]:
     """Notes on many rows, in a few words: how many are noisy, and remarks by probe."""
     advice = f"{notes.budget_advice(run)}; -v names them"
-    noisy, few = sum(map(rates.is_noisy, rows)), sum(map(rates.is_few, rows))
     counts = (
-        (f"noisy (> {units.percent(rates.NOISY)})", noisy, ""),
-        (notes.FEW, few, f"{notes.FEW_REASON}: "),
+        (f"noisy (> {units.percent(rates.NOISY)})", rates.is_noisy, ""),
+        (notes.FEW, rates.is_few, f"{notes.FEW_REASON}: "),
     )
-    remarks = [
-        Note(label, f"{count} of {len(rows)} rows; {reason}{advice}", "yellow")
-        for label, count, reason in counts
-        if count
-    ]
+    remarks = []
+    for label, belongs, reason in counts:
+        if count := sum(map(belongs, rows)):
+            remarks.append(Note(label, f"{count} of {len(rows)} rows; {reason}{advice}", "yellow"))
     remarks += [*notes.disturbances(run, rows, where), *bursts(rows, where)]
-    said: dict[str, dict[str, None]] = {}
-    for row in rows:
-        for note in row.notes:
-            said.setdefault(clean_lines(note), {})[clean(row.variant)] = None
-    return [*remarks, *(Note("note", f"{', '.join(names)}: {note}", "dim") for note, names in said.items())]
+    said = by_key((clean_lines(note), clean(row.variant)) for row in rows for note in row.notes)
+    for note, names in said.items():
+        remarks.append(Note("note", f"{', '.join(dict.fromkeys(names))}: {note}", "dim"))
+    return remarks
 
 
 def bursts(rows: Sequence[Row], where: notes.Where) -> list[Note]:
@@ -156,17 +138,12 @@ def bursts(rows: Sequence[Row], where: notes.Where) -> list[Note]:
 
 def kept(run: Run, rows: Sequence[Row], where: notes.Where) -> list[Note]:
     """Which rows are from an earlier run, and how old they are."""
-    ages: dict[str, list[Row]] = {}
-    for row in rows:
-        elapsed_s = rates.kept_for(run, row)
-        if elapsed_s is not None:
-            ages.setdefault(units.age(elapsed_s), []).append(row)
+    ages = by_key(
+        (units.age(elapsed_s), row) for row in rows if (elapsed_s := rates.kept_for(run, row)) is not None
+    )
+    text = "earlier; --remeasure measures anew"
     return [
-        Note(
-            "kept",
-            f"{notes.places(members, where)}: measured {age} earlier; --remeasure measures anew",
-            "dim",
-        )
+        Note("kept", f"{notes.places(members, where)}: measured {age} {text}", "dim")
         for age, members in ages.items()
     ]
 
@@ -240,25 +217,19 @@ _MATRIX_CHOICES = ("chains", "unroll", "groups")
 
 def sheets(run: Run, verbose: bool = False) -> list[Sheet]:
     """The tables of each device's arithmetic and matrix units; if verbose, how every race went."""
-    rows = [row for row in run.rows if row.kind == "peak"]
-    tables = []
-    for device in sorted({row.device for row in rows}):
-        device_rows = [row for row in rows if row.device == device]
-        vectors = [row for row in device_rows if "width" in row.parameters]
-        matrices = [row for row in device_rows if "width" not in row.parameters]
-        if vectors:
-            tables.append(_vectors(run, device, vectors, verbose))
-        if matrices:
-            tables.append(_matrices(run, device, matrices, verbose))
-    return tables
+    rows = by_key(
+        ((row.device, "width" not in row.parameters), row) for row in run.rows if row.kind == "peak"
+    )
+    return [
+        (_matrices if is_matrix else _vectors)(run, device, rows[device, is_matrix], verbose)
+        for device, is_matrix in sorted(rows)
+    ]
 
 
 def _vectors(run: Run, device: int, rows: Sequence[Row], verbose: bool) -> Sheet:
-    """Types down, vector widths across."""
     divisor, letter = _scale(rows)
-    ceilings = [
-        top for row in rows if rates.rate(row, "kernel") and (top := _ceiling(run, device, row)) is not None
-    ]
+    measured = [row for row in rows if rates.rate(row, "kernel")]
+    ceilings = [top for row in measured if (top := _ceiling(run, device, row))]
 
     def reached(row: Row) -> tuple[str, ...]:
         top, rate = _ceiling(run, device, row), rates.rate(row, "kernel")
@@ -288,7 +259,6 @@ def _vectors(run: Run, device: int, rows: Sequence[Row], verbose: bool) -> Sheet
 
 
 def _matrices(run: Run, device: int, rows: Sequence[Row], verbose: bool) -> Sheet:
-    """Matrix instructions down, what they are fed with across."""
     divisor, letter = _scale(rows)
 
     def name(row: Row) -> str:
@@ -338,43 +308,34 @@ _ZERO_COPY = "zero-copy"
 
 def memory_sheets(run: Run, verbose: bool = False) -> list[Sheet]:
     """For each device: bandwidth by width, caches by size, transfers by size, launches."""
-    rows = [row for row in run.rows if row.kind in ("bandwidth", "transfer", "latency")]
-    tables = []
-    for device in sorted({row.device for row in rows}):
-        device_rows = [row for row in rows if row.device == device]
-        groups: tuple[tuple[Callable[[Row], bool], Callable[..., Sheet]], ...] = (
-            (lambda row: row.kind == "bandwidth" and not _sized(row), _bandwidth),
-            (lambda row: row.kind != "transfer" and _sized(row), _caches),
-            (lambda row: row.kind == "transfer", _transfers),
-            (lambda row: row.kind == "latency" and not _sized(row), _launches),
-        )
-        for belongs, table in groups:
-            chosen = [row for row in device_rows if belongs(row)]
-            if chosen:
-                tables.append(table(run, device, chosen, verbose))
-    return tables
+    rows = by_key((row.device, row) for row in run.rows if row.kind in ("bandwidth", "transfer", "latency"))
+    groups: tuple[tuple[Callable[[Row], bool], Callable[..., Sheet]], ...] = (
+        (lambda row: row.kind == "bandwidth" and not _sized(row), _bandwidth),
+        (lambda row: row.kind != "transfer" and _sized(row), _caches),
+        (lambda row: row.kind == "transfer", _transfers),
+        (lambda row: row.kind == "latency" and not _sized(row), _launches),
+    )
+    return [
+        table(run, device, chosen, verbose)
+        for device in sorted(rows)
+        for belongs, table in groups
+        if (chosen := list(filter(belongs, rows[device])))
+    ]
 
 
 def _sized(row: Row) -> bool:
-    """Whether the row is one of a series over sizes."""
     return "bytes" in row.parameters
-
-
-def _size(row: Row) -> str:
-    return units.size(int(row.parameters["bytes"]))
 
 
 def _where(row: Row) -> str:
     if _sized(row):
         # No break: a note that speaks of several sizes parts them at the last space.
-        size = unbroken(_size(row))
-        return f"{clean(row.variant)} of {size}"
+        return f"{clean(row.variant)} of {unbroken(units.size(int(row.parameters['bytes'])))}"
     width = row.parameters.get("width")
     return clean(row.variant) if width is None else f"{clean(row.variant)}, width {width}"
 
 
 def _bandwidth(run: Run, device: int, rows: Sequence[Row], verbose: bool) -> Sheet:
-    """Probes down, vector widths across."""
     best = [rate.best for row in rows if row.check.verdict == "ok" and (rate := rates.byte_rate(row))]
     divisor, letter = units.scale(max(best, default=0.0))
     emulated = device != HOST and run.header.devices[device].local_mem_emulated
@@ -399,9 +360,9 @@ def _bandwidth(run: Run, device: int, rows: Sequence[Row], verbose: bool) -> She
 
 def _caches(run: Run, device: int, rows: Sequence[Row], verbose: bool) -> Sheet:
     """Sizes down; what a set of that size delivers, and how long a load takes that waits for another."""
-    by_key: dict[tuple[str, int], Row] = {(row.kind, int(row.parameters["bytes"])): row for row in rows}
-    headings = (("GB/s", "noise"), tuple(f"ns, {name}" for name, _ in _SHARES))
-    present = tuple(kind for kind in ("bandwidth", "latency") if any(key[0] == kind for key in by_key))
+    by_size: dict[tuple[str, int], Row] = {(row.kind, int(row.parameters["bytes"])): row for row in rows}
+    headings = {"bandwidth": ("GB/s", "noise"), "latency": tuple(f"ns, {name}" for name, _ in _SHARES)}
+    present = [kind for kind in headings if any(key[0] == kind for key in by_size)]
 
     def read(row: Row | None) -> tuple[Cell, ...]:
         rate = rates.byte_rate(row) if row else None
@@ -421,42 +382,31 @@ def _caches(run: Run, device: int, rows: Sequence[Row], verbose: bool) -> Sheet:
         caption="working-set: GB/s of all units reading a set of this size, best batch; "
         "pointer-chase: ns for each load that waits for the one before it",
         keys=("set",),
-        blocks=tuple(headings[("bandwidth", "latency").index(kind)] for kind in present),
+        blocks=tuple(headings[kind] for kind in present),
         rows=tuple(
-            (
-                Cell(units.size(size)),
-                *(cell for kind in present for cell in lines[kind](by_key.get((kind, size)))),
-            )
-            for size in sorted({size for _, size in by_key})
+            (Cell(units.size(size)), *(c for kind in present for c in lines[kind](by_size.get((kind, size)))))
+            for size in sorted({size for _, size in by_size})
         ),
         notes=_below(run, rows, verbose),
     )
 
 
 def _transfers(run: Run, device: int, rows: Sequence[Row], verbose: bool) -> Sheet:
-    """Sizes down, ways across."""
     names = list(dict.fromkeys(row.variant for row in rows))
-    by_key = {(row.variant, int(row.parameters["bytes"])): row for row in rows}
-    best = {
-        name: max(
-            (
-                rate.best
-                for row in rows
-                if row.variant == name and row.check.verdict == "ok" and (rate := rates.byte_rate(row))
-            ),
-            default=None,
-        )
-        for name in names
-    }
+    by_size = {(row.variant, int(row.parameters["bytes"])): row for row in rows}
+    best: dict[str, float] = {}
+    for row in rows:
+        if row.check.verdict == "ok" and (rate := rates.byte_rate(row)):
+            best[row.variant] = max(rate.best, best.get(row.variant, 0.0))
 
     def cell(name: str, size: int) -> Cell:
-        row = by_key.get((name, size))
+        row = by_size.get((name, size))
         rate = rates.byte_rate(row) if row else None
         if row is None or row.status != "ok":
             return notes.figure(row, None)
         if rate is None:
             return Cell(_ZERO_COPY, style="dim")
-        return _figure(row, units.gflops(rate.best), rate.best == best[name])
+        return _figure(row, units.gflops(rate.best), rate.best == best.get(name))
 
     directions = [tuple(name for name in names if name.startswith(word)) for word in ("upload", "download")]
     return Sheet(
@@ -466,7 +416,7 @@ def _transfers(run: Run, device: int, rows: Sequence[Row], verbose: bool) -> She
         blocks=tuple(block for block in directions if block),
         rows=tuple(
             (Cell(units.size(size)), *(cell(name, size) for block in directions for name in block))
-            for size in sorted({size for _, size in by_key})
+            for size in sorted({size for _, size in by_size})
         ),
         notes=_below(run, rows, verbose),
     )
@@ -476,19 +426,13 @@ def _launches(run: Run, device: int, rows: Sequence[Row], verbose: bool) -> Shee
     """Probes down, the distribution across, so that noise is no news."""
 
     def line(row: Row) -> tuple[Cell, ...]:
+        name = Cell(clean(row.variant))
         if row.status != "ok":
-            return (
-                Cell(clean(row.variant)),
-                notes.figure(row, None),
-                *(Cell("") for _ in range(len(_SHARES) + 1)),
-            )
+            return (name, notes.figure(row, None), *[Cell("")] * (len(_SHARES) + 1))
         samples = rates.finest_seconds(row)
         shares = [intervals.quantile(samples, share) for _, share in _SHARES]
-        return (
-            Cell(clean(row.variant)),
-            *(Cell(units.seconds(value)) for value in (min(samples), *shares)),
-            Cell(str(len(samples))),
-        )
+        times = (Cell(units.seconds(value)) for value in (min(samples), *shares))
+        return (name, *times, Cell(str(len(samples))))
 
     return Sheet(
         heading=heading(run, device),
@@ -506,11 +450,6 @@ def _figure(row: Row, text: str, best: bool = False) -> Cell:
 
 
 def _below(run: Run, rows: Sequence[Row], verbose: bool) -> tuple[Note, ...]:
-    """What could not be measured, what is not believed, what is noisy, remarks."""
     remarks = every if verbose else brief
     shown = [with_race(row) for row in rows] if verbose else rows
-    return (
-        *notes.troubles(rows, _where),
-        *suspects(rows, _where),
-        *remarks(run, shown, _where),
-    )
+    return (*notes.troubles(rows, _where), *suspects(rows, _where), *remarks(run, shown, _where))

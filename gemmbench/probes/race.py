@@ -1,22 +1,25 @@
-"""Times candidates of a probe against each other, within a budget."""
+"""Times candidates of a probe against each other within a budget, and judges whether a figure is believed."""
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
 from gemmbench.measure.sampling import Clock, in_turn
 from gemmbench.model.case import Case, Policy
 from gemmbench.model.device import DeviceFacts
+from gemmbench.model.dtypes import DTYPES, DType, ReferenceArray, decode
 from gemmbench.model.instrument import Batch, Handle, Instrument, LostError, NotMeasuredError, Prepared
-from gemmbench.model.row import Parameters, Row
-from gemmbench.model.units import GIGA, number
+from gemmbench.model.row import Check, Parameters, Row, Verdict
+from gemmbench.model.units import GIGA, by_key, number
+from gemmbench.model.units import rate as shown_rate
 from gemmbench.probes.arithmetic import kernels_in
-from gemmbench.probes.integrity import events_agree
+from gemmbench.stats.ceilings import Ceiling, judged
 
 LAUNCH_S = 0.01  # one launch that is sampled lasts about this
 _RACE_S = 0.004  # and one in the race
@@ -57,11 +60,6 @@ def winner(row: Row) -> Parameters:
     return {**row.parameters, **chosen, **kernels}
 
 
-def event_s(batch: Batch) -> float:
-    """Seconds of one problem by the finest clock."""
-    return next(iter(batch.seconds.values()))
-
-
 def amount(prepared: Prepared) -> int:
     """Operations, or bytes, in a unit of work."""
     return prepared.unit.flops or prepared.unit.bytes
@@ -76,7 +74,7 @@ def trips_for(handle: Handle, wanted_s: float) -> int:
     handle.batch(clock, 1)  # the first launch may compile
     while True:
         batch = handle.batch(clock, 1, trips)
-        event, wall = event_s(batch), batch.wall_s
+        event, wall = batch.finest_s, batch.wall_s
         if event >= wanted_s / 8 or wall > wanted_s or trips >= most:
             spent = event if events_agree(event / wall) else wall
             return max(least, min(math.ceil(wanted_s / spent * trips), most))
@@ -95,28 +93,15 @@ class Entry:
 
     @property
     def choice(self) -> Parameters:
-        """What tells it from the others, for the row."""
         return self.handle.prepared.built.choice
 
 
 class Race:
     """Candidates of a case and their rates: a context manager that holds their handles.
 
-    Once its budget is spent, who has not entered stays out.
-
-    Args:
-        instrument: prepares and times the candidates.
-        case: its parameters are each candidate's, too.
-        device: that it runs on.
-        policy: of the run.
-        budget_s: seconds for the race.
-        hopeless: a candidate this many times slower than the best is not run again.
-        now: seconds; replaced in tests.
-
-    Attributes:
-        entries: all that was timed.
-        failure: why the last candidate that was refused was.
-        kept: a handle that outlives the race.
+    Once its budget is spent, who has not entered stays out. A candidate that is `hopeless` times slower than
+    the best is not run again. `failure` is why the last candidate that was refused was, `kept` a handle that
+    outlives the race.
     """
 
     def __init__(
@@ -165,10 +150,8 @@ class Race:
 
     def final(self, count: int) -> Sized:
         """The fastest of the first few with the work that is sampled."""
-        finalists = [
-            sized(entry.handle, trips_for(entry.handle, LAUNCH_S)) for entry in self.ranked()[:count]
-        ]
-        return max(finalists, key=self._rate)
+        handles = [entry.handle for entry in self.ranked()[:count]]
+        return max((sized(handle, trips_for(handle, LAUNCH_S)) for handle in handles), key=self._rate)
 
     def _prepared(self, candidate: Parameters) -> Handle | None:
         case = replace(self._case, parameters={**self._case.parameters, **candidate})
@@ -189,36 +172,30 @@ class Race:
         best, rate = max((entry.rate for entry in self.entries), default=0.0), 0.0
         clock = handle.prepared.clocks[0]
         for _ in range(_RACE_RUNS):
-            rate = max(rate, amount(handle.prepared) * handle.work / event_s(handle.batch(clock, 1)))
+            rate = max(rate, amount(handle.prepared) * handle.work / handle.batch(clock, 1).finest_s)
             if rate * self._hopeless < best:
                 break
         return rate
 
     @property
     def build_s(self) -> float:
-        """Seconds spent building programs."""
         return sum(self._builds.values())
 
     @property
     def best_rate(self) -> float:
-        """The best rate of all candidates."""
         return max(entry.rate for entry in self.entries)
 
     def ranked(self) -> list[Entry]:
-        """All so far, the fastest first."""
         return sorted(self.entries, key=lambda entry: -entry.rate)
 
     def close_to_best(self, margin: float) -> list[Entry]:
-        """Those within a margin of the best rate."""
         return [entry for entry in self.entries if entry.rate >= margin * self.best_rate]
 
     def unrolling(self, best: Entry, most: float = math.inf) -> float | None:
         """Its rate with the deepest unrolling over that with the shallowest; None if only one was raced.
 
-        Args:
-            best: of the entries.
-            most: where the race shows more, perhaps since the machine's speed changed, they are measured in
-                turn.
+        Where the race shows more than the most, perhaps since the machine's speed changed, they are measured
+        in turn.
         """
         depths = {
             int(entry.choice["unroll"]): entry
@@ -236,7 +213,6 @@ class Race:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What is to be said of the race as a whole."""
         return ("the race was cut short by its budget: a larger --budget tries more",) * self._cut_short
 
     def summary(self, **words: str) -> tuple[str, ...]:
@@ -252,21 +228,15 @@ class Race:
 
     def note(self) -> str:
         """The best rate of each value of each choice that differed."""
-        names = dict.fromkeys(name for entry in self.entries for name in entry.choice)
-        lines = [
-            f"{name} {', '.join(f'{value}: {rate}' for value, rate in best.items())}"
-            for name in names
-            if len(best := self._best_of(name)) > 1
-        ]
+        lines = []
+        for name in dict.fromkeys(name for entry in self.entries for name in entry.choice):
+            if len(best := self._best_of(name)) > 1:
+                lines.append(f"{name} {', '.join(f'{value}: {rate}' for value, rate in best.items())}")
         return f"raced (GB/s): {'; '.join(lines) or 'one way only'}"
 
     def _best_of(self, choice: str) -> dict[int | float | str, str]:
-        """The best rate of each value of a choice, to be shown."""
-        best: dict[int | float | str, float] = {}
-        for entry in self.entries:
-            value = entry.choice[choice]
-            best[value] = max(entry.rate, best.get(value, 0.0))
-        return {value: number(rate / GIGA) for value, rate in best.items()}
+        rates = by_key((entry.choice[choice], entry.rate) for entry in self.entries)
+        return {value: number(max(each) / GIGA) for value, each in rates.items()}
 
 
 # --- twice the work -----------------------------------------------------------------------------------------
@@ -277,7 +247,7 @@ def doubling(
     work: int,
     tolerance: float,
     launches: int = 1,
-    seconds: Callable[[Batch], float] = event_s,
+    seconds: Callable[[Batch], float] = lambda batch: batch.finest_s,
     now: Clock = time.monotonic,
 ) -> float:
     """Time of twice the work over time of the work, from pairs of runs next to each other.
@@ -287,13 +257,8 @@ def doubling(
     median. The better of the two counts, unless the runs are so short that chance would make it good. A loop
     that does less than it should fails both.
 
-    Args:
-        handle: what is run.
-        work: that is doubled.
-        tolerance: how far from 2 is near enough to stop early.
-        launches: of the single work, whose mean counts.
-        seconds: of a problem, by the clock that is believed.
-        now: seconds; replaced in tests.
+    `tolerance` is how far from 2 is near enough to stop early; of several launches of the single work the
+    mean counts; `seconds` is the clock that is believed.
     """
     single: list[float] = []
     double: list[float] = []
@@ -308,3 +273,215 @@ def doubling(
         right = abs(ratio / 2 - 1) <= tolerance
         if (right and not short) or len(single) >= _MOST_DOUBLING_RUNS or now() > end:
             return ratio
+
+
+# --- When a probe's figure is believed: the evidence of a row, and the verdict on it ------------------------
+
+EVENT_RANGE = (0.5, 1.05)  # of the wall clock, over launches of milliseconds
+
+ALIKE = 0.005  # measuring.md: a rate this near that of a loop without the conversion is a suspicion
+
+SLOWED = 0.8  # of the race's rate: two virtual processors on one core have half
+
+_SLACK = 24.0
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What evidence is about: how far doubling may be off, and how the reasons call things."""
+
+    tolerance: float  # of the doubling test
+    work: str
+    instead: str = ""  # what is done where the event clock is not believed
+    # Times as fast as with shallow unrolling that a step can be: a loop's own instructions are a few beside a
+    # trip's. Honest rows of saved runs lie between 0.51 and 1.08, of matrix units within 0.01 of 1, and a
+    # folded fp8 product at 1.375.
+    unrolling: float = 1.15
+
+
+ARITHMETIC = Subject(0.05, "trips", ", which is used instead")
+MATRIX = replace(ARITHMETIC, unrolling=1.03)
+# More than for arithmetic: memory and the last cache are shared with neighbours.
+MEMORY = Subject(0.1, "work")
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What was measured about a figure beside its rate."""
+
+    unit: Unit
+    rate: float  # operations or bytes per second; 0 for a latency
+    doubling: float  # time of twice the work over time of the work
+    unrolling: float | None  # rate with deep over rate with shallow unrolling, if both were raced
+    event_over_wall: float  # event time over wall time of the same launches
+    wrong_result: str  # how the kernel's result differs from the host's, "" if it does not
+    ceiling: Ceiling | None  # that cannot be exceeded, if known
+    known: Mapping[Unit, float]  # believed rates of other units
+    raced: float = 0.0  # per second, that the same kernel reached in the race before
+    subject: Subject = ARITHMETIC
+    in_program: str = ""  # the conversions that its name promises, as counted in the program; "" if not known
+
+
+def judge(evidence: Evidence) -> Check:
+    """`ok`, `suspect` with every reason, or `wrong`: above its ceiling. NaN is never ok."""
+    reasons = [evidence.wrong_result]
+    subject = evidence.subject
+    if not abs(evidence.doubling / 2 - 1) <= subject.tolerance:
+        reasons.append(
+            f"doubling the {subject.work} multiplies the time by {evidence.doubling:.2f}, not by 2"
+        )
+    if evidence.unrolling is not None and not evidence.unrolling <= subject.unrolling:
+        reasons.append(
+            f"unrolling makes steps {evidence.unrolling:.2f} times as fast, where {subject.unrolling:g} is "
+            "the most: a compiler folds several into one"
+        )
+    if not events_agree(evidence.event_over_wall):
+        reasons.append(
+            f"the event clock says {evidence.event_over_wall:.2g} times the wall clock{subject.instead}"
+        )
+    too_fast, _ = beside_ceiling(evidence)
+    reasons.append(too_fast)
+    if not evidence.rate >= SLOWED * evidence.raced:
+        raced = _shown(evidence, evidence.raced)
+        reasons.append(f"the race before it saw {raced}: the machine has become slower since")
+    reasons.append(impossible_ratio(evidence.unit, evidence.rate, evidence.known))
+    reasons.append("" if evidence.in_program else _alike(evidence))
+    reasons = [reason for reason in reasons if reason]
+    figures = {"doubling": evidence.doubling, "event_over_wall": evidence.event_over_wall}
+    if evidence.unrolling is not None:
+        figures["unrolling"] = evidence.unrolling
+    verdict: Verdict = "wrong" if too_fast else "suspect" if reasons else "ok"
+    return Check(verdict, figures, tuple(reasons))
+
+
+def beside_ceiling(evidence: Evidence) -> tuple[str, str]:
+    """Why its rate is wrong, and what is to be said of it beside its ceiling: see `ceilings.judged`."""
+    return judged(evidence.rate, evidence.ceiling, partial(_shown, evidence))
+
+
+def _alike(evidence: Evidence) -> str:
+    """Why a rate is too near another's for a loop that does more, or ""."""
+    promised = _PLAIN_OF.get(evidence.unit[:2])
+    plain = evidence.known.get((*promised, evidence.unit[2]), math.nan) if promised else math.nan
+    if promised is None or not abs(evidence.rate / plain - 1) <= ALIKE:
+        return ""
+    near = f"{ALIKE:.1%}".replace("%", " %")
+    return (
+        f"as fast as {_name(promised)} within {near}: the conversion that the name promises may be left out"
+    )
+
+
+def _shown(evidence: Evidence, rate: float) -> str:
+    if evidence.subject is MEMORY:
+        return f"{number(rate / GIGA)} GB/s"
+    return shown_rate(rate, not DTYPES[evidence.unit[1]].is_float)
+
+
+def events_agree(event_over_wall: float) -> bool:
+    """Whether the device's event clock can be believed."""
+    low, high = EVENT_RANGE
+    return low <= event_over_wall <= high
+
+
+def compare_results(
+    got: ReferenceArray, expected: ReferenceArray, dtype: DType, slack: float = _SLACK
+) -> str:
+    """How stored results differ from the host's (in double precision); "" if they agree. NaN differs.
+
+    Integers must be equal; others may be off by `slack` of the type's eps, for each unit of the largest.
+    """
+    values = decode(got, dtype)
+    allowed = slack * dtype.eps * (1 + np.abs(expected).max(initial=0)) if dtype.is_float else 0
+    with np.errstate(invalid="ignore"):
+        right = np.abs(values - expected) <= allowed if dtype.is_float else values == expected
+    if right.all():
+        return ""
+    wrong, first = int((~right).sum()), np.unravel_index(int(np.argmin(right)), right.shape)
+    where = ", ".join(map(str, first))
+    return (
+        f"{wrong} of {got.size} stored results differ from the host's; "
+        f"number {where} is {float(values[first]):.6g}, not {float(expected[first]):.6g}"
+    )
+
+
+# --- What no device can do: rates that are wrong whatever else speaks for them ------------------------------
+
+
+Kind = tuple[str, str]
+"""A probe and a data type."""
+
+Unit = tuple[str, str, int]
+"""A probe, a data type and a vector width (0 where there is none): what a rate is known of."""
+
+# No device runs the first faster than this multiple of the second.
+RATIO_CEILINGS: tuple[tuple[Kind, Kind, float], ...] = (
+    (("flops", "double"), ("flops", "float"), 1.1),
+    (("flops", "half"), ("flops", "float"), 4.5),
+    (("flops", "bfloat16"), ("flops", "float"), 4.5),
+    (("flops", "long"), ("flops", "float"), 1.1),
+    (("flops", "int"), ("flops", "float"), 2.2),
+    (("flops", "short"), ("flops", "float"), 4.5),
+    (("flops", "char"), ("flops", "float"), 9.0),
+    (("mixed", "half"), ("flops", "float"), 4.5),
+    (("mad24", "int"), ("flops", "float"), 2.2),
+    (("dot8", "char"), ("flops", "float"), 9.0),
+    # Matrix units: today's best are at 30 times float in half precision, and twice that in a byte.
+    (("mma", "half"), ("flops", "float"), 64.0),
+    (("mma", "bfloat16"), ("flops", "float"), 64.0),
+    (("mma", "tf32"), ("flops", "float"), 32.0),
+    (("mma", "fp8"), ("flops", "float"), 128.0),
+    (("mma", "char"), ("flops", "float"), 128.0),
+    (("mma", "double"), ("flops", "double"), 4.5),
+    (("wgmma", "half"), ("flops", "float"), 64.0),
+    (("wgmma", "bfloat16"), ("flops", "float"), 64.0),
+    (("wgmma", "tf32"), ("flops", "float"), 32.0),
+    (("wgmma", "fp8"), ("flops", "float"), 128.0),
+    (("wgmma", "char"), ("flops", "float"), 128.0),
+)
+
+_PLAIN_OF: Mapping[Kind, Kind] = {("mixed", "half"): ("flops", "float")}
+"""What a probe would be without the conversions in its loop."""
+
+_LOWER_MARGIN = 1.25  # the two were not measured at the same moment
+
+_COPY_MARGIN = 2.0  # a store may read the line first, unless the driver knows a copy when it sees one
+
+
+def impossible_ratio(unit: Unit, rate: float, known: Mapping[Unit, float]) -> str:
+    """Why a rate cannot be true beside other units' rates, in operations or bytes per second, or "".
+
+    A rate can be too high beside the best of another type; or so low beside another at the same width that
+    its loop must do more than was counted. Copying and the triad can move no more than reading and writing
+    do together, nearly.
+    """
+    if unit[0] in ("global-copy", "global-triad"):
+        most = sum(_best(known, (probe, unit[1])) for probe in ("global-read", "global-write"))
+        if not rate <= _COPY_MARGIN * most:
+            times = f"{rate / most:.1f} times what reading and writing move together"
+            return f"{times}, where {_most(_COPY_MARGIN)}"
+    for faster, slower, limit in RATIO_CEILINGS:
+        if faster == unit[:2]:
+            best = _best(known, slower)
+            if rate > limit * best:
+                return f"{rate / best:.1f} times the rate of {_name(slower)}, where {_most(limit)}"
+        elif slower == unit[:2]:
+            other = known.get((*faster, unit[2]), 0.0)
+            if other > limit * _LOWER_MARGIN * rate:
+                return (
+                    f"{_name(faster)} ran {other / rate:.1f} times as fast, where {_most(limit)}: this loop "
+                    "does more than is counted, or something else was running"
+                )
+    return ""
+
+
+def _best(known: Mapping[Unit, float], kind: Kind) -> float:
+    return max((rate for unit, rate in known.items() if unit[:2] == kind), default=math.inf)
+
+
+def _most(limit: float) -> str:
+    return f"{limit:g} is the most possible"
+
+
+def _name(kind: Kind) -> str:
+    probe, dtype = kind
+    return dtype if probe == "flops" else f"{probe} {dtype}"

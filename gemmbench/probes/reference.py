@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -36,9 +35,7 @@ class Recurrence:
     """One way from a chain's value to its next."""
 
     draw: Callable[[DType, int, np.random.Generator], Operands]  # for a type and a number of lanes
-    widen: Callable[
-        [ReferenceArray, DType], ReferenceArray
-    ]  # from what is stored to what the host computes with
+    widen: Callable[[ReferenceArray, DType], ReferenceArray]  # from stored to what the host computes with
     step: Callable[[Lanes, int, DType], ReferenceArray]  # x after the n-th step, from 0
     sums: str = ""  # the type in which the kernel adds up, where it is not the probe's own
 
@@ -48,26 +45,13 @@ class Recurrence:
 
 
 def expected_sums(
-    recurrence: Recurrence,
-    dtype: DType,
-    operands: Operands,
-    items: int,
-    width: int,
-    chains: int,
-    steps: int,
+    recurrence: Recurrence, dtype: DType, operands: Operands, items: int, width: int, chains: int, steps: int,
     merged: bool = False,
-) -> ReferenceArray:
+) -> ReferenceArray:  # fmt: skip
     """What a kernel of ``chains.clh`` stores for each work-item: floating point in double precision.
 
-    Args:
-        recurrence: the step.
-        dtype: the probe's type.
-        operands: what the kernel reads.
-        items: work-items.
-        width: lanes.
-        chains: recurrences.
-        steps: of every chain.
-        merged: as if all chains of a work-item began with the first one's seed.
+    So many steps of every chain, of so many lanes. `merged`: as if all chains of a work-item began with the
+    first one's seed.
     """
     seeds = recurrence.widen(operands.seeds, dtype).reshape(-1, width)
     first, second = recurrence.widen(operands.coefficients, dtype).reshape(2, width)
@@ -99,7 +83,7 @@ def _draw_floats(dtype: DType, width: int, rng: np.random.Generator) -> Operands
 
 def _draw_integers(dtype: DType, width: int, rng: np.random.Generator) -> Operands:
     """Anything: chains wrap around. Coefficients are odd, so that no chain is stuck at 0."""
-    unsigned = _unsigned(dtype)
+    unsigned = np.dtype(f"u{dtype.itemsize}")
     most = np.iinfo(unsigned).max
     return Operands(
         rng.integers(0, most, SEEDS, dtype=unsigned, endpoint=True),
@@ -116,9 +100,8 @@ def _draw_24_bits(dtype: DType, width: int, rng: np.random.Generator) -> Operand
 def _draw_bytes(dtype: DType, width: int, rng: np.random.Generator) -> Operands:
     """Registers of four bytes; addends so small that no sum saturates."""
     coefficients = [rng.integers(-(2**31), 2**31, width), rng.integers(-(2**30), 2**30, width)]
-    return Operands(
-        rng.integers(-(2**31), 2**31, SEEDS).astype(np.int32), np.concatenate(coefficients).astype(np.int32)
-    )
+    seeds = rng.integers(-(2**31), 2**31, SEEDS)
+    return Operands(seeds.astype(np.int32), np.concatenate(coefficients).astype(np.int32))
 
 
 _SIGN, _EXPONENT, _MANTISSA = 0x8000, 0x3800, 0x3FF  # of a half between 1/2 and 1, as in mixed.cl
@@ -177,10 +160,6 @@ def _mixed(lanes: Lanes, n: int, dtype: DType) -> ReferenceArray:
 # --- all of them --------------------------------------------------------------------------------------------
 
 
-def _unsigned(dtype: DType) -> np.dtype[Any]:
-    return np.dtype(f"u{dtype.itemsize}")
-
-
 def _modulo_2_64(stored: ReferenceArray, dtype: DType) -> ReferenceArray:
     return stored.astype(np.uint64)
 
@@ -204,10 +183,8 @@ RECURRENCES: dict[str, Recurrence] = {
 
 # --- What memory probes read, and what the host knows about it: a table of random floats, repeated ----------
 # The table's length is prime, so that no stride of a kernel falls into step with it, and the host can tell
-# the
-# sum of any stretch of any set without holding the set. Values are integers of 22 bits as floats: random
-# enough
-# for every memory system, and exact in STREAM's triad with or without contraction.
+# the sum of any stretch of any set without holding the set. Values are integers of 22 bits as floats: random
+# enough for every memory system, and exact in STREAM's triad with or without contraction.
 
 
 TABLE_ELEMENTS = (1 << 20) - 3  # prime
@@ -230,7 +207,6 @@ class RepeatedTable:
         self._before: ReferenceArray = np.append(np.uint64(0), np.cumsum(bits, dtype=np.uint64))
 
     def values(self, first: int, count: int) -> ReferenceArray:
-        """Elements from a position on."""
         positions = (first + np.arange(count)) % TABLE_ELEMENTS
         elements: ReferenceArray = self.table[positions]
         return elements
@@ -252,12 +228,8 @@ class RepeatedTable:
     def sums_of_visits(self, groups: int, block: int, blocks: int, steps: int, visits: int) -> ReferenceArray:
         """Sums of the bits that the groups of ``working_set`` read, modulo 2^32.
 
-        Args:
-            groups: how many.
-            block: elements in a block.
-            blocks: in the set, a power of two.
-            steps: blocks in a visit, one after the other and round again.
-            visits: of each group.
+        A set has so many blocks, a power of two; a visit is so many steps, a block each, one after the other
+        and round again.
         """
         number = np.arange(groups, dtype=np.uint64)
         rounds, rest = divmod(steps, blocks)
@@ -278,13 +250,9 @@ class RepeatedTable:
 
 
 def walked_texels(order: str, count: int, width_shift: int, height_shift: int) -> ReferenceArray:
-    """Where the first texels of a walking order of ``image.cl`` lie in the image, row by row.
+    """Where the first texels of a walking order of ``image.cl`` lie in the image: by row, column or tile.
 
-    Args:
-        order: row, column or tile.
-        count: how many.
-        width_shift: the image's width as a power of two.
-        height_shift: and its height.
+    Width and height of the image are powers of two.
     """
     i = np.arange(count)
     if order == "row":
@@ -320,15 +288,10 @@ def _hash(words: ReferenceArray) -> ReferenceArray:
 
 
 def random_cycle(nodes: int, spacing: int) -> tuple[ReferenceArray, ReferenceArray]:
-    """One random cycle through all nodes.
+    """One random cycle through so many nodes, each `spacing` elements from its neighbour in memory.
 
-    Args:
-        nodes: how many.
-        spacing: elements from a node to its neighbour in memory.
-
-    Returns:
-        The elements to put into memory (nodes x spacing, flat, unsigned integers), each node's first holding
-        the position of the next node, and the positions in the order of the cycle, which starts at 0.
+    The elements to put into memory (nodes x spacing, flat, unsigned integers), each node's first holding
+    the position of the next node, and the positions in the order of the cycle, which starts at 0.
     """
     order = np.random.default_rng(_SEED).permutation(nodes).astype(np.uint32)
     order = np.roll(order, -int(np.argmin(order)))
@@ -353,7 +316,6 @@ class Tiles:
     flips: int = 0  # what the bits of A change by: see ``mma.cl``
 
     def stored(self, instruction: Instruction) -> tuple[ReferenceArray, ReferenceArray]:
-        """A and B as the device reads them."""
         dtype = DTYPES[instruction.dtype]
         return encode(self.a, dtype), encode(self.b, dtype)
 
@@ -365,17 +327,10 @@ FLIPS = 0x9E3779B1
 def draw(
     kind: str, instruction: Instruction, tiles: int, rng: np.random.Generator, flipped: bool = False
 ) -> Tiles:
-    """Operands of one kind.
+    """Operands of a kind: ``random`` or ``zeros`` are timed; ``exact``, small whole numbers, are checked.
 
-    Args:
-        kind: ``random`` or ``zeros``, to be timed; ``exact``, to be checked: small whole numbers.
-        instruction: whose shapes and type they have.
-        tiles: how many different ones.
-        rng: randomness.
-        flipped: whether the bits of A change from step to step, instead of A in pairs.
-
-    Returns:
-        Random pairs of A are each other's negative, so that D stays bounded however many steps there are.
+    Random pairs of A are each other's negative, so that D stays bounded however many steps there are. If
+    `flipped`, the bits of A change from step to step, instead of A in pairs.
     """
     a_shape = (tiles, 1 if flipped else 2, instruction.m, instruction.k)
     b_shape = (tiles, instruction.n, instruction.k)
@@ -392,19 +347,12 @@ def draw(
 
 
 def expected(tiles: Tiles, pairs: ReferenceArray, steps: int, instruction: Instruction) -> ReferenceArray:
-    """D of some products after an even number of steps: which tile of A by which of B.
+    """D of some products after an even number of steps, products x m x n in double precision.
 
-    Args:
-        tiles: the operands; exact if the result is to be.
-        pairs: products x 2: indexes of the tiles of A and of B.
-        steps: of each product.
-        instruction: whose products they are.
-
-    Returns:
-        products x m x n, in double precision.
+    `pairs`, products x 2, has the indexes of their tiles of A and of B.
     """
-    flipped = tiles.flips
-    summed = _sum_of_flipped(tiles, steps, instruction) if flipped else steps // 2 * tiles.a.sum(axis=1)
+    plain = steps // 2 * tiles.a.sum(axis=1)
+    summed = _sum_of_flipped(tiles, steps, instruction) if tiles.flips else plain
     d: ReferenceArray = summed[pairs[:, 0]] @ tiles.b[pairs[:, 1]].transpose(0, 2, 1)
     return d
 

@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Literal
 
 from gemmbench.ladder import BASELINES, BY_NAME
-from gemmbench.ladder.layouts import laid_out
+from gemmbench.ladder.variant import laid_out
 from gemmbench.model.case import Case, saved_problem
 from gemmbench.model.device import HOST, DeviceFacts
 from gemmbench.model.row import MATH, THREADS, Parameters, Row, RowKey, row_key
@@ -55,7 +55,6 @@ class Rules:
         return in_turn(row, self.scope) if self.in_turn else measure(row, self.scope)
 
     def limits(self, row: Row) -> Limits:
-        """The threshold and the confidence for a row."""
         return Limits(self.thresholds.of(row), self.confidence)
 
 
@@ -74,8 +73,7 @@ class Basis:
 
     @cached_property
     def repetitions(self) -> tuple[Repetition, ...]:
-        """Of all bases."""
-        return self._repeated(self.bases, self.pairs)
+        return self.repeated(self.bases)
 
     @cached_property
     def pairs(self) -> dict[RowKey, RowKey]:
@@ -89,20 +87,21 @@ class Basis:
         return pairs
 
     def repeated(self, runs: Sequence[Run]) -> tuple[Repetition, ...]:
-        """The repetitions in the runs of one side. A row that was kept in later runs counts once."""
-        return self._repeated(runs, self.pairs)
-
-    def _repeated(self, runs: Sequence[Run], pairs: Mapping[RowKey, RowKey]) -> tuple[Repetition, ...]:
-        every = [each for run in runs for each in repetitions(run, self.header, pairs)]
+        """The repetitions in the runs of one side. A row that was kept or copied counts once."""
+        every = [each for run in runs for each in repetitions(run, self.header, self.pairs)]
         fresh = {
             _samples(key, row) for each in every for key, row in each.rows.items() if not row.measured_utc
         }
+        seen: set[tuple[object, ...]] = set()
         repeated = []
         for each in every:
-            kept = {key: _samples(key, row) for key, row in each.rows.items() if row.measured_utc}
-            rows = {key: row for key, row in each.rows.items() if kept.get(key) not in fresh}
-            fresh |= set(kept.values())
-            repeated.append(Repetition(each.run, rows))
+            samples = {key: _samples(key, row) for key, row in each.rows.items() if row.samples}
+            again = {key for key, values in samples.items() if values in seen}
+            again |= {key for key in samples if each.rows[key].measured_utc and samples[key] in fresh}
+            seen |= {values for key, values in samples.items() if key not in again}
+            repeated.append(
+                Repetition(each.run, {key: row for key, row in each.rows.items() if key not in again})
+            )
         return tuple(repeated)
 
     @cached_property
@@ -177,11 +176,7 @@ class Basis:
     ) -> str:
         """Why a row that both have, or what it is a ratio to, may not be compared, or "".
 
-        Args:
-            before: of the bases.
-            now: of the other side.
-            key: the row's.
-            across: other than the rules'.
+        `before` is of the bases, `now` of the other side; `across` goes before the rules'.
         """
         across = self.rules.across if across is None else across
         if self.rules.in_turn:
@@ -190,7 +185,8 @@ class Basis:
             then = row.source if base or not row.former else row.former.source
             other = former is not None and former.source != then and "source" not in across
             return f"the other kernels folder has another than the base's {then or 'none'}" if other else ""
-        reason = difference((before.run, before.rows[key]), (now.run, now.rows[key]), across)
+        sides = (before.run, before.rows[key]), (now.run, now.rows[key])
+        reason = difference(*sides, across) or _other_times(*sides, self.rules.scope, across)
         reference = self.references.get(key)
         if reason or not reference or reference not in before.rows or reference not in now.rows:
             return reason
@@ -200,16 +196,11 @@ class Basis:
     def base_figures(self, key: RowKey, against: Repetition | None = None) -> list[Measure]:
         """A row's figures in the bases, or only in those that may be compared with another repetition."""
         if self.rules.in_turn:
-            return [EXACT] if any(self._comparable(key, against)) else []
-        figures = (self.figure(each.rows, key) for each in self._comparable(key, against))
+            return [EXACT] if any(self.comparable(key, against)) else []
+        figures = (self.figure(each.rows, key) for each in self.comparable(key, against))
         return [figure for figure in figures if figure is not None]
 
-    def base_costs(self, key: RowKey, against: Repetition) -> list[Measure]:
-        """The same, but in ratio mode too the row's own cost."""
-        costs = (measure(each.rows[key], self.rules.scope) for each in self._comparable(key, against))
-        return [cost for cost in costs if cost is not None]
-
-    def _comparable(self, key: RowKey, against: Repetition | None) -> Iterator[Repetition]:
+    def comparable(self, key: RowKey, against: Repetition | None) -> Iterator[Repetition]:
         for each in self.repetitions:
             if key in each.rows and (
                 against is None or key not in against.rows or not self.difference(each, against, key)
@@ -224,32 +215,27 @@ class Basis:
     def unused_noises(self) -> Iterator[tuple[Run, str]]:
         """The noise runs of which no row is of a base's machine and version, and why."""
         for run, side in zip(self.noises, self._noise_sides, strict=True):
-            if not any(each.rows for each in side):
-                yield run, self._apart(run)
+            if any(each.rows for each in side):
+                continue
+            reasons = (
+                self.difference(before, each, key)
+                for each in repetitions(run, self.header, self.pairs)
+                for key in each.rows
+                for before in self.repetitions
+                if key in before.rows
+            )
+            yield run, next(reasons, "it has none of the base's rows")
 
     @cached_property
-    def _noise_sides(self) -> tuple[tuple[Repetition, ...], ...]:
+    def _noise_sides(self) -> list[list[Repetition]]:
         """Of each noise run its repetitions, with the rows that may be compared with a base's."""
-        return tuple(
-            tuple(
-                Repetition(each.run, {key: row for key, row in each.rows.items() if self._fits(key, each)})
-                for each in repetitions(run, self.header, self.pairs)
+
+        def fitting(each: Repetition) -> Repetition:
+            return replace(
+                each, rows={key: row for key, row in each.rows.items() if any(self.comparable(key, each))}
             )
-            for run in self.noises
-        )
 
-    def _fits(self, key: RowKey, each: Repetition) -> bool:
-        return next(self._comparable(key, each), None) is not None
-
-    def _apart(self, run: Run) -> str:
-        reasons = (
-            self.difference(before, each, key)
-            for each in repetitions(run, self.header, self.pairs)
-            for key in each.rows
-            for before in self.repetitions
-            if key in before.rows
-        )
-        return next(reasons, "it has none of the base's rows")
+        return [[fitting(each) for each in repetitions(run, self.header, self.pairs)] for run in self.noises]
 
     def _alike(self, side: Sequence[Repetition], key: RowKey) -> list[list[float]]:
         """A row's values, grouped so that within a group only chance differs."""
@@ -270,9 +256,8 @@ class Basis:
         groups = self.groups(news)
         most = max((len(group) for several in groups.values() for group in several), default=0)
         measured = floors.measured(groups, f"measured, {most} runs")
-        scattered = floors.scattered(
-            [value for key in self.rows if (value := self._scaled(key, news)) is not None]
-        )
+        scaled = (self._scaled(key, news) for key in self.rows)
+        scattered = floors.scattered([value for value in scaled if value is not None])
         if scattered and self.rules.in_turn:  # wide for their own errors, which each row counts itself
             figures = [self.figure(each.rows, key) for each in news for key in each.rows]
             scattered = scattered.beyond([figure.error for figure in figures if figure])
@@ -286,16 +271,15 @@ class Basis:
     @cached_property
     def _recorded(self) -> dict[Hashable, Recorded]:
         """For each row that is compared what recordings of unchanged machines show of its kind of device."""
-        return {
-            key: self._recording(key) for key, row in self.rows.items() if row.status == "ok" and row.samples
-        }
-
-    def _recording(self, key: RowKey) -> Recorded:
+        recorded: dict[Hashable, Recorded] = {}
         devices = self.header.devices
-        family = devices[key[1]].family if HOST < key[1] < len(devices) else "cpu-host"
-        reference = self.references.get(key)
-        what = "libraries" if (reference or key)[2] in BASELINES else "kernels"
-        return floors.recordings().of(family, f"ratios to {what}" if reference else what)
+        for key, row in self.rows.items():
+            if row.status == "ok" and row.samples:
+                family = devices[key[1]].family if HOST < key[1] < len(devices) else "cpu-host"
+                reference = self.references.get(key)
+                what = "libraries" if (reference or key)[2] in BASELINES else "kernels"
+                recorded[key] = floors.recordings().of(family, f"ratios to {what}" if reference else what)
+        return recorded
 
     def _unrepeated(self, scattered: Noise | None) -> Noise:
         """The floor where nothing was measured twice: as recorded, or as the rows scatter if that is more."""
@@ -304,9 +288,8 @@ class Basis:
         worst = max(every, key=lambda each: each.deviation, default=None)
         noise = floors.assumed()
         if worst:
-            noise = replace(
-                noise, typical=worst.deviation, source=f"as unchanged runs of {worst.name} show it"
-            )
+            source = f"as unchanged runs of {worst.name} show it"
+            noise = replace(noise, typical=worst.deviation, source=source)
         return scattered if scattered and scattered.typical > noise.typical else noise
 
     def _scaled(self, key: RowKey, news: Sequence[Repetition]) -> float | None:
@@ -361,7 +344,6 @@ class Difference:
 
     @property
     def sentence(self) -> str:
-        """The reason, and what to do about it."""
         remedy = self.remedy or REMEDIES[self.kind]
         return f"{self.reason}; {remedy}, or compare nevertheless with --across {self.kind}"
 
@@ -379,12 +361,8 @@ def pairing(
 ) -> RowKey:
     """The key that a row has a partner by in another run: a preset is the same case whatever its values.
 
-    Args:
-        of: the row, or the case that it will be of.
-        device: its position in the reference header.
-        beside: those of the devices beside it.
-        pairs: by full key those of a base; where only the full key is among them, that counts, since the base
-            does not say which parameters were a preset's.
+    `device` and `beside` are positions in the reference header. `pairs` are a base's, by full key: where only
+    the full key is among them, that counts, since the base does not say which parameters were a preset's.
     """
     problem = of.problem if isinstance(of, Row) else saved_problem(of.problem) if of.problem else None
 
@@ -423,8 +401,7 @@ def slots(reference: Header, header: Header) -> tuple[int, ...]:
 
     Devices are the same if platform and name are; equal ones are matched in order. What is left over is
     matched in order, too: a run on another device is then refused as such, not reported as missing and new
-    rows.
-    Devices beyond the reference's have positions of their own.
+    rows. Devices beyond the reference's have positions of their own.
     """
     positions, count = exact_positions(header.devices, reference.devices), len(reference.devices)
     free = iter([index for index in range(count) if index not in positions])
@@ -434,12 +411,14 @@ def slots(reference: Header, header: Header) -> tuple[int, ...]:
 
 def exact_positions(wanted: Sequence[DeviceFacts], available: Sequence[DeviceFacts]) -> list[int | None]:
     """For each wanted device the position of an equal one (platform and name), each used once, or None."""
-    names = [_identity(device) for device in available]
     positions: list[int | None] = []
     for device in wanted:
-        name = _identity(device)
-        free = (index for index, other in enumerate(names) if other == name and index not in positions)
-        positions.append(next(free, None))
+        equal = (
+            index
+            for index, other in enumerate(available)
+            if (other.platform, other.name) == (device.platform, device.name) and index not in positions
+        )
+        positions.append(next(equal, None))
     return positions
 
 
@@ -448,18 +427,8 @@ def foreign(base: DeviceFacts, new: DeviceFacts, across: Collection[str] = ()) -
     return _first(_device_facts(base, new), across)
 
 
-def _identity(device: DeviceFacts) -> tuple[str, str]:
-    return device.platform, device.name
-
-
 def difference(base: tuple[Run, Row], new: tuple[Run, Row], across: Collection[str] = ()) -> str:
-    """Why two rows of one key may not be compared, or "".
-
-    Args:
-        base: a run and its row.
-        new: another run and its row.
-        across: names of `DIFFERENCES` that do not matter.
-    """
+    """Why a row of one run and one of another, of one key, may not be compared, or ""; see `DIFFERENCES`."""
     different = _first(_facts(base, new), across)
     if different and different.kind == "source" and new[1].own:
         option = f"--kernel-file {clean(new[1].own)} --against OLD.cl"
@@ -467,8 +436,24 @@ def difference(base: tuple[Run, Row], new: tuple[Run, Row], across: Collection[s
     return different.sentence if different else ""
 
 
+def _other_times(
+    base: tuple[Run, Row], new: tuple[Run, Row], scope: str | None, across: Collection[str]
+) -> str:
+    """Why what counts of two rows is not the same time: other matrices, another scope or host; or ""."""
+    files = [" and ".join(row.operands) if row.operands else "generated" for _, row in (base, new)]
+    if files[0] != files[1]:
+        return f"other operands: {_word(files[1])}, not {_word(files[0])}; give both runs the same matrices"
+    then, now = (derive.counted_scope(row, scope) for _, row in (base, new))
+    if then and now and then != now:
+        return f"other scope: {now}, not {then}; --scope takes one that both have"
+    hosts = [run.header.host.cpu for run, _ in (base, new)]
+    if "host" not in (then, now) or hosts[0] == hosts[1] or "device" in across:
+        return ""
+    reason = f"host scope of another host: {hosts[1]}, not {hosts[0]}"
+    return Difference("device", reason, "measure the baseline run on this host").sentence
+
+
 def _first(facts: Iterable[Fact], across: Collection[str]) -> Difference | None:
-    """The first difference."""
     for kind, before, after, *name in facts:
         if before != after and kind not in across:
             label = name[0] if name else DIFFERENCES[kind]
@@ -478,7 +463,8 @@ def _first(facts: Iterable[Fact], across: Collection[str]) -> Difference | None:
 
 def _device_facts(old: DeviceFacts, young: DeviceFacts) -> Iterable[Fact]:
     yield "device", old.name, young.name
-    yield "device", _units(old), _units(young)
+    units = [_counted(device.compute_units, "compute unit") for device in (old, young)]
+    yield "device", units[0], units[1]
     yield "driver", f"{old.platform} {old.driver}", f"{young.platform} {young.driver}"
 
 
@@ -503,8 +489,8 @@ def _fingerprint(row: Row) -> str:
     return variant.fingerprint(row.dtype, values)
 
 
-def _units(device: DeviceFacts) -> str:
-    return f"{device.compute_units} compute unit{'' if device.compute_units == 1 else 's'}"
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'s'[: count != 1]}"
 
 
 def _facts(base: tuple[Run, Row], new: tuple[Run, Row]) -> Iterable[Fact]:
@@ -513,20 +499,20 @@ def _facts(base: tuple[Run, Row], new: tuple[Run, Row]) -> Iterable[Fact]:
     old, young = then.device(before), now.device(after)
     if old and young:
         yield from _device_facts(old, young)
+        if old.type == "cpu":  # PoCL counts those that its process may not use, too
+            cores = [_counted(run.header.host.cores, "core") for run in (then, now)]
+            yield "device", cores[0], cores[1]
     else:
         yield "device", then.header.host.cpu, now.header.host.cpu
         own, other = (str(row.choice.get("library", run.header.host.blas)) for run, row in (base, new))
         yield "driver", own, other, "other BLAS or BLAS threads"
     if not only_preset_differs(before, after):
         yield "source", before.source, after.source
-    yield "sampling", _warmth(then), _warmth(now)
+    warmth = {True: "--cold", False: "warm caches"}
+    yield "sampling", warmth[then.header.policy.cold], warmth[now.header.policy.cold]
     if state(before) and state(after):
         yield "sampling", f"--state {state(before)}", f"--state {state(after)}"
     yield "memory", before.memory, after.memory
-
-
-def _warmth(run: Run) -> str:
-    return "--cold" if run.header.policy.cold else "warm caches"
 
 
 def _word(text: str) -> str:

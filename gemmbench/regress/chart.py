@@ -6,7 +6,6 @@ import math
 from collections.abc import Mapping, Sequence
 from functools import partial
 from statistics import median
-from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
@@ -16,8 +15,7 @@ from gemmbench.model import units
 from gemmbench.model.device import HOST
 from gemmbench.model.row import Row
 from gemmbench.model.units import by_key, clean, listed
-from gemmbench.regress.compare import Comparison, Line
-from gemmbench.regress.compare_table import full_name, sentence
+from gemmbench.regress.compare import Comparison, Line, full_name, sentence
 from gemmbench.regress.history import History, Track
 from gemmbench.regress.verdict import Verdict
 
@@ -140,23 +138,24 @@ def _history_paint(axes: Axes, history: History, track: Track, hidden: int) -> N
         _WITHIN * point.figure.error * height if math.isfinite(point.figure.error) else 0.0
         for point, height in zip(track.points, heights, strict=True)
     ]
-    style: dict[str, Any] = {
-        "color": pane.GREY,
-        "linestyle": "none",
-        "marker": "o",
-        "markersize": 3,
-        "elinewidth": 0.8,
-    }
-    axes.errorbar(runs, heights, errors, label="runs", **style)
+    axes.errorbar(
+        runs,
+        heights,
+        errors,
+        label="runs",
+        color=pane.GREY,
+        linestyle="none",
+        marker="o",
+        markersize=3,
+        elinewidth=0.8,
+    )
     for point, height in zip(track.points, heights, strict=True):
         change = f"{(height - 1) * 100:+.1f} %"
         pane.mark(axes, point.run, height, f"{history.times[point.run]:%Y-%m-%d %H:%M}: {change}")
     for segment in track.segments:
         level = math.exp(median(point.figure.value for point in segment) - start)
-        ends = (segment[0].run - 0.4, segment[-1].run + 0.4)
-        axes.plot(
-            ends, (level, level), color=pane.COLOURS[0] if level <= 1 else pane.COLOURS[1], linewidth=1.8
-        )
+        ends, colour = (segment[0].run - 0.4, segment[-1].run + 0.4), pane.COLOURS[0 if level <= 1 else 1]
+        axes.plot(ends, (level, level), color=colour, linewidth=1.8)
     low, high = min(heights), max(heights)
     room = max(high - low, _LEAST_SPAN)
     axes.set_ylim((low + high - room) / 2 - 0.15 * room, (low + high + room) / 2 + 0.25 * room)
@@ -164,30 +163,26 @@ def _history_paint(axes: Axes, history: History, track: Track, hidden: int) -> N
         middle = track.points[shift.index].run - 0.5
         colour = pane.DOWN if shift.ratio > 1 else pane.UP
         axes.axvline(middle, color=colour, linewidth=0.9, linestyle=(0, (4, 2)))
-        words: dict[str, Any] = {"color": colour, "fontsize": 7.5, "fontweight": "bold"}
-        pane.say(axes, f"{(shift.ratio - 1) * 100:+.0f} %", (middle, 1), (3, -9), pane.BELOW, **words)
+        change = f"{(shift.ratio - 1) * 100:+.0f} %"
+        pane.say(
+            axes, change, (middle, 1), (3, -9), pane.BELOW, color=colour, fontsize=7.5, fontweight="bold"
+        )
     if track.last and track.last.verdict in _LAST and not track.shifts:
         axes.plot(runs[-1], heights[-1], color=_LAST[track.last.verdict], marker="D", linestyle="none")
-    _dates(axes, history)
-    axes.axhline(1.0, color=pane.BLACK, linewidth=0.6)
-    axes.yaxis.set_major_locator(MaxNLocator(5))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{(value - 1) * 100:+.3g} %"))
-    axes.yaxis.set_minor_locator(NullLocator())
-    verdict = f"; last: {track.last.verdict}" if track.last else ""
-    what = "ratio" if track.is_ratio else "time"
-    device = clean(track.device.split(" | ", 1)[0])
-    pane.titles(
-        axes, f"{row_text(track.row)} | {device}", f"{what} against its first runs, + is slower{verdict}"
-    )
-    if hidden:
-        pane.footnote(axes, [f"Not drawn: {hidden} further rows."], drop=24)
-
-
-def _dates(axes: Axes, history: History) -> None:
-    """Runs are evenly spaced; a few of them are labelled with their dates."""
+    # Runs are evenly spaced; a few of them are labelled with their dates.
     last = len(history.runs) - 1
     axes.set_xlim(-0.7, last + 0.7)
     count = min(5, last + 1)
     numbers = sorted({round(number * last / max(count - 1, 1)) for number in range(count)})
     axes.set_xticks(numbers, [history.times[number].strftime("%y-%m-%d") for number in numbers], fontsize=7.5)
     axes.grid(visible=False, axis="x")
+    axes.axhline(1.0, color=pane.BLACK, linewidth=0.6)
+    axes.yaxis.set_major_locator(MaxNLocator(5))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{(value - 1) * 100:+.3g} %"))
+    axes.yaxis.set_minor_locator(NullLocator())
+    verdict = f"; last: {track.last.verdict}" if track.last else ""
+    what = "ratio" if track.is_ratio else "time"
+    heading = f"{row_text(track.row)} | {clean(track.device.split(' | ', 1)[0])}"
+    pane.titles(axes, heading, f"{what} against its first runs, + is slower{verdict}")
+    if hidden:
+        pane.footnote(axes, [f"Not drawn: {hidden} further rows."], drop=24)

@@ -118,15 +118,10 @@ class Job:
 
     @property
     def run(self) -> Run:
-        """The rows so far as a run."""
         return Run(self.header, tuple(self.rows), str(self.file.path) if self.file else "")
 
     def open_file(self) -> None:
-        """Create the file that rows are saved in, if they are.
-
-        Raises:
-            RunFileError: it exists, or cannot be written.
-        """
+        """Create the file that rows are saved in, if any; `RunFileError` if that cannot be done."""
         if self.save:
             self.file = RunFile.create(self.save, self.header, self.force)
             self.steps = session.Steps(self.header.devices, self.policy, self.file)
@@ -136,8 +131,7 @@ class Job:
 def prepared(request: Request, make_machine: Maker) -> Iterator[Job]:
     """Choose devices and plan; the measuring process lives as long as the context.
 
-    Raises:
-        UsageError: the base, the options and this machine do not fit together.
+    Raises `UsageError` if the base, the options and this machine do not fit together.
     """
     basis, against = request.basis, request.against
     policy = request.sampling.policy(basis.header.policy)
@@ -147,15 +141,24 @@ def prepared(request: Request, make_machine: Maker) -> Iterator[Job]:
         all_devices, host = every_device(worker)
         devices, places = _chosen(basis, all_devices, request.device)
         own = request.own
-        folder = former_of(against) if against and not own.former else ""
+        folder = ""  # or what else `Case.former` names
+        if against and not own.former:
+            folder = str(against if str(against).startswith(DRIVER) else against.absolute())
         plan = rebuild(_wanted(basis, bool(request.times)), devices, places, folder, own)
-        _check_own(plan)
+        for step in plan:  # the user's own kernels that the base has rows of must be there
+            if isinstance(step, Skip) and step.row.own and not step.row.source:
+                raise UsageError(step.row.reason)
         if not any(isinstance(step, Case) for step in plan):
-            raise UsageError(
-                f"{basis.bases[0].path} has no rows that can be measured again{_of_ratio(basis)}"
-            )
+            how = f" as a ratio to {', '.join(basis.rules.ratio)}" if basis.rules.ratio else ""
+            how = " in turn with their former selves" if basis.rules.in_turn else how
+            raise UsageError(f"{basis.bases[0].path} has no rows that can be measured again{how}")
         if against is not None:
-            _open_other(worker, plan, devices, against)
+            for step in plan:  # start what else times the cases, before time is spent on them
+                if isinstance(step, Case) and step.former and step.device >= 0:
+                    try:
+                        worker.of_former(step, devices[step.device])
+                    except NotMeasuredError as error:
+                        raise UsageError(f"--against {against}: {error.reason}") from None
             if "source" not in basis.rules.across:
                 _check_former(basis, plan, against)
         # The base's tables suit its cases, but a search, or every case several times, is another thing.
@@ -200,17 +203,16 @@ def repeat(job: Job, times: int) -> Generator[Event, None, None]:
 
 
 def check(job: Job) -> Generator[Event, None, Comparison]:
-    """Measure every case once, compare, and measure the suspicious rows again.
+    """Measure every case once, compare, and measure suspicious rows again: their verdicts are of that alone.
 
-    Returns:
-        The comparison, each suspicious row's verdict from its later measurements alone.
-
-    Raises:
-        RunFileError: a row cannot be written; the rows before it are safe.
+    Raises `RunFileError` if a row cannot be written; the rows before it are safe.
     """
     yield from once(job)
     first = compare(job.basis.bases, [job.run], job.basis.rules, job.basis.noises)
-    first = replace(first, remarks=(*first.remarks, *_of_equal(first.lines)))
+    former = [(line.row.former.source, line.row.source) for line in first.lines if line.row.former]
+    if equal := sum(before == now for before, now in former):
+        remark = f"{equal} of {len(former)} rows have the same kernel in the other folder as here"
+        first = replace(first, remarks=(*first.remarks, remark))
     suspicious = {
         line.key: line
         for line in first.lines
@@ -228,7 +230,7 @@ def check(job: Job) -> Generator[Event, None, Comparison]:
             suspicious[key] = replace(line, row=latest.get(key, line.row))
     lines = {each.suspect.key: _line(job.basis, first, suspicious, each, without) for each in settled}
     for line in first.lines:  # a control that failed is nobody's suspect
-        if line.key not in lines and (row := without.get(line.key)) is not None and row.status in FAILED:
+        if line.key not in lines and (row := without.get(line.key)) and row.status in FAILED:
             lines[line.key] = _broken(line, row)
     return replace(
         first,
@@ -255,13 +257,13 @@ def _suspect(basis: Basis, first: Comparison, now: Repetition, line: Line) -> Su
         return Suspect(line.key, base, limits, None)
     if basis.rules.ratio:
         return Suspect(line.key, base, limits, basis.references[line.key], ratio=True)
-    control = next(iter(_controls(basis, first, line)), None)
+    control = _control(basis, first, line)
     figures = tuple(basis.base_figures(control, now)) if control else ()
     return Suspect(line.key, base, limits, control, figures)
 
 
-def _controls(basis: Basis, first: Comparison, suspect: Line) -> list[RowKey]:
-    """GEMMs that run where a row runs: on its device; all CPU devices and the host's BLAS count as one.
+def _control(basis: Basis, first: Comparison, suspect: Line) -> RowKey | None:
+    """A GEMM that runs where a row runs: on its device; all CPU devices and the host's BLAS count as one.
 
     Other rows of the same kernel serve only if their verdict is "same".
     """
@@ -278,7 +280,7 @@ def _controls(basis: Basis, first: Comparison, suspect: Line) -> list[RowKey]:
         if (figure := measure(line.row, basis.rules.scope)) is not None
     }
     outside = [other for other in (*candidates, key) if other[2] in BASELINES]
-    return gate.controls(candidates, outside, key)
+    return next(iter(gate.controls(candidates, outside, key)), None)
 
 
 Rows = dict[RowKey, Row]
@@ -286,11 +288,7 @@ Rounds = Generator[Event, None, tuple[tuple[Settled, ...], Rows, Rows]]
 
 
 def _settle(job: Job, suspects: Sequence[Suspect], cases: Mapping[RowKey, Case], first: Comparison) -> Rounds:
-    """Measure what the gate wants until it has settled.
-
-    Returns:
-        Its findings, the rows without a figure, and the latest with one.
-    """
+    """Measure what the gate wants; its findings, the rows without a figure, and the latest with one."""
     end = job.clock() + job.patience.seconds
     steps = gate.settle(suspects, first.noise, lambda: job.clock() >= end, most_rounds=job.patience.rounds)
     yield job.steps.planned(2 * gate.LEAST_ROUNDS * len(suspects))  # if each is settled at once
@@ -343,13 +341,6 @@ def _broken(line: Line, row: Row) -> Line:
     return replace(line, row=row, verdict="broken", reason=f"measured again: {outcome(row)}", judgement=None)
 
 
-def _of_equal(lines: Sequence[Line]) -> Iterator[str]:
-    """That kernels were held against themselves."""
-    former = [(line.row.former.source, line.row.source) for line in lines if line.row.former]
-    if equal := sum(before == now for before, now in former):
-        yield f"{equal} of {len(former)} rows have the same kernel in the other folder as here"
-
-
 def _remarks(basis: Basis, settled: Sequence[Settled]) -> list[str]:
     """How often rows were measured again, and what the controls say of the machine."""
     times = sorted({len(each.new) for each in settled if each.new})
@@ -364,10 +355,9 @@ def _remarks(basis: Basis, settled: Sequence[Settled]) -> list[str]:
             f"{alone} of them without a control: no library was measured, no kernel was as fast as before; "
             "nothing would tell if the machine itself had become slower"
         )
-    machines = {
-        control: each.machine for each in settled if each.machine and (control := each.suspect.control)
-    }
+    machines = {each.suspect.control: each.machine for each in settled if each.machine}
     for control, machine in machines.items():
+        assert control is not None  # of every machine
         row = basis.rows[control]
         size = f" {row.problem.shape}" if row.problem else ""
         remarks.append(
@@ -377,32 +367,8 @@ def _remarks(basis: Basis, settled: Sequence[Settled]) -> list[str]:
     return remarks
 
 
-def former_of(against: Path) -> str:
-    """``--against`` as `Case.former` holds it."""
-    text = str(against)
-    return text if text.startswith(DRIVER) else str(against.absolute())
-
-
-def _open_other(worker: Worker, plan: Plan, devices: Sequence[DeviceFacts], against: Path) -> None:
-    """Start what else times the cases, before time is spent on them.
-
-    Raises:
-        UsageError: a checkout or driver that does not answer, or has not these devices.
-    """
-    for step in plan:
-        if isinstance(step, Case) and step.former and step.device >= 0:
-            try:
-                worker.of_former(step, devices[step.device])
-            except NotMeasuredError as error:
-                raise UsageError(f"--against {against}: {error.reason}") from None
-
-
 def _check_former(basis: Basis, plan: Plan, folder: Path) -> None:
-    """Whether a folder has any of the kernels that a base was measured with, before time is spent on it.
-
-    Raises:
-        UsageError: it has none.
-    """
+    """Refuse a folder that has none of the kernels that a base was measured with."""
     sources = {row.source for row in basis.rows.values()}
     for step in plan:
         if isinstance(step, Case) and step.former:
@@ -415,17 +381,6 @@ def _check_former(basis: Basis, plan: Plan, folder: Path) -> None:
         f"--against {folder} has none of the kernels that {basis.bases[0].path} was measured with "
         "(--across source compares nevertheless)"
     )
-
-
-def _check_own(plan: Plan) -> None:
-    """Whether the user's own kernels that a base has rows of are there.
-
-    Raises:
-        UsageError: one is not.
-    """
-    for step in plan:
-        if isinstance(step, Skip) and step.row.own and not step.row.source:
-            raise UsageError(step.row.reason)
 
 
 def _wanted(basis: Basis, every: bool) -> list[Row]:
@@ -441,23 +396,13 @@ def _wanted(basis: Basis, every: bool) -> list[Row]:
     return [replace(row, device=key[1]) for key, row in basis.rows.items() if key in keys]
 
 
-def _of_ratio(basis: Basis) -> str:
-    if basis.rules.in_turn:
-        return " in turn with their former selves"
-    names = ", ".join(basis.rules.ratio)
-    return f" as a ratio to {names}" if names else ""
-
-
 def _chosen(
     basis: Basis, available: Sequence[DeviceFacts], selector: str
 ) -> tuple[tuple[DeviceFacts, ...], dict[int, int]]:
     """The devices to measure on, and for each of the base's that is among them its position.
 
     They are the base's devices, by platform and name. With a selector, its other devices are matched in order
-    with the base's that are left.
-
-    Raises:
-        UsageError: they are not here, or differ in what `--across` does not allow.
+    with the base's that are left. Raises `UsageError` if they are not here, or differ beyond `--across`.
     """
     base_devices = basis.header.devices
     used = sorted({key[1] for key in basis.rows if HOST < key[1] < len(base_devices)})
@@ -467,18 +412,14 @@ def _chosen(
     positions = exact_positions([base_devices[slot] for slot in used], devices)
     others = iter([number for number in range(len(devices)) if selector and number not in positions])
     matched = [number if number is not None else next(others, None) for number in positions]
-    pairs = [
-        (slot, devices[number]) for slot, number in zip(used, matched, strict=True) if number is not None
-    ]
+    pairs = [(slot, devices[at]) for slot, at in zip(used, matched, strict=True) if at is not None]
     if not pairs:
         here = ", ".join(clean(device.title) for device in available)
         raise UsageError(
             f"the base's device is not here: {clean(base_devices[used[0]].title)}; there are {here} "
             "(--device chooses one, --across device,driver compares nevertheless)"
         )
-    for slot, device in pairs:
-        if basis.rules.in_turn:  # both kernels run here
-            continue
+    for slot, device in () if basis.rules.in_turn else pairs:  # in turn, both kernels run here
         if different := foreign(base_devices[slot], device, basis.rules.across):
             across = "device,driver" if different.kind == "device" else "driver"
             raise UsageError(f"{different.reason} (--across {across} compares nevertheless)")

@@ -1,22 +1,28 @@
-"""Runs against runs: a line with a verdict for each row."""
+"""Runs against runs: a line with a verdict for each row; as table, markdown, JSON, annotations and JUnit."""
 
 from __future__ import annotations
 
+import json
 import math
+import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from gemmbench.model import units
 from gemmbench.model.device import HOST
 from gemmbench.model.instrument import LEAST_RUNS, is_too_slow
 from gemmbench.model.row import FAILED, Row, RowKey
 from gemmbench.model.run_file import Run
-from gemmbench.model.units import listed
+from gemmbench.model.units import by_key, clean, clean_lines, listed
+from gemmbench.regress import verdict as floors
 from gemmbench.regress.baseline import Basis, Repetition, Rules
-from gemmbench.regress.verdict import FAILING, LOST, Judgement, Noise, Verdict, centre, conclude, resolution
+from gemmbench.regress.verdict import FAILING, LOST, VERDICTS, Judgement, Noise, Verdict, centre, conclude
+from gemmbench.report.notes import places, shape
+from gemmbench.report.table import Cell, Note, Sheet, finite, markdown
 from gemmbench.stats.conditions import state
 from gemmbench.stats.intervals import Measure
-from gemmbench.stats.rates import former, work
+from gemmbench.stats.rates import former, measure, problem_fields, work
 
 _NO_RATE = "without a rate on either side"
 _KEPT = "kept from an earlier run, not measured in the new one"
@@ -45,7 +51,6 @@ class Line:
 
     @property
     def fails(self) -> bool:
-        """Whether it is a regression."""
         return self.verdict in FAILING
 
     @property
@@ -83,7 +88,6 @@ class Comparison:
 
     @property
     def counts(self) -> Counter[Verdict]:
-        """Lines by verdict."""
         return Counter(line.verdict for line in self.lines)
 
     @property
@@ -122,11 +126,8 @@ def compare(
 ) -> Comparison:
     """Every row of the bases and of the new runs, paired by key, with a verdict.
 
-    Args:
-        bases: one or more; the repetitions of a row, over all of them, are pooled.
-        news: one or more.
-        rules: thresholds, confidence, scope, ratio mode.
-        noises: A/A measurements of the same machine; they add to the noise floor only.
+    The repetitions of a row are pooled over all bases. `noises` are A/A measurements of the same machine, and
+    add to the noise floor only.
     """
     rules = rules or Rules()
     basis = Basis(tuple(bases), rules, tuple(noises))
@@ -143,27 +144,17 @@ def compare(
     unused = rules.thresholds.unused(line.row for line in lines)
     remarks = [f"threshold row {number} is for none of these rows" for number in unused]
     remarks += [f"{run.path} adds nothing to the noise floor: {why}" for run, why in basis.unused_noises()]
-    remarks += _new_presets(basis, lines)
-    remarks += _of_states([*basis.bases, *news])
-    return Comparison(basis.bases, tuple(news), rules, noise, tuple(lines), dict(left_out), tuple(remarks))
-
-
-def _new_presets(basis: Basis, lines: Sequence[Line]) -> Iterator[str]:
-    """Which kernels' presets are others than in the base: both sides run with their own."""
-    yield from dict.fromkeys(
+    remarks += dict.fromkeys(
         f"preset of {line.row.variant}: {listed(line.row.parameters)}, not {listed(before.parameters)}"
         for line in lines
         if (before := basis.rows.get(line.key)) is not None and before.kind == "gemm"
         if before.parameters != line.row.parameters
     )
-
-
-def _of_states(runs: Sequence[Run]) -> Iterator[str]:
-    """Runs that do not say their rows' state, beside others that do."""
-    known = [any(state(row) for row in run.rows) for run in runs]
-    for run, is_known in zip(runs, known, strict=True):
-        if any(known) and not is_known:
-            yield f"{run.path} does not say in which state (--state) its rows were measured"
+    silent = [run for run in (*basis.bases, *news) if not any(state(row) for row in run.rows)]
+    if len(silent) < len(basis.bases) + len(news):
+        text = "does not say in which state (--state) its rows were measured"
+        remarks += [f"{run.path} {text}" for run in silent]
+    return Comparison(basis.bases, tuple(news), rules, noise, tuple(lines), dict(left_out), tuple(remarks))
 
 
 def _line(basis: Basis, noise: Noise, key: RowKey, news: Sequence[Repetition]) -> Line | str:
@@ -184,7 +175,7 @@ def _line(basis: Basis, noise: Noise, key: RowKey, news: Sequence[Repetition]) -
         return _NO_KERNEL
     if not news:
         return line if was_ok else _NO_RATE
-    right = [each for each in news if each.rows[key].status == "ok"]
+    right = _right(news, key)
     if not right:
         return _unmeasured(basis, line, news[0]) if was_ok else _NO_RATE
     if all(each.rows[key].measured_utc for each in right):
@@ -199,8 +190,8 @@ def _line(basis: Basis, noise: Noise, key: RowKey, news: Sequence[Repetition]) -
 def _with_resources(basis: Basis, line: Line, news: Sequence[Repetition]) -> Line:
     """A line that says what its kernels take now and did not before, whatever their speed."""
     alike = basis.rules.across | {"source", "sampling", "memory"}
-    now = next((each for each in news if _is_ok(each, line.key)), None)
-    olds = [each for each in basis.repetitions if _is_ok(each, line.key)]
+    now = next(iter(_right(news, line.key)), None)
+    olds = _right(basis.repetitions, line.key)
     if now is None or not olds:
         return line
     row, before = now.rows[line.key], olds[0].rows[line.key]
@@ -216,9 +207,9 @@ def _with_resources(basis: Basis, line: Line, news: Sequence[Repetition]) -> Lin
     return replace(line, resources=changes)
 
 
-def _is_ok(repetition: Repetition, key: RowKey) -> bool:
-    """Whether a repetition has a result of a row."""
-    return key in repetition.rows and repetition.rows[key].status == "ok"
+def _right(side: Sequence[Repetition], key: RowKey) -> list[Repetition]:
+    """The repetitions that have a result of a row."""
+    return [each for each in side if key in each.rows and each.rows[key].status == "ok"]
 
 
 _RESOURCES = {
@@ -231,12 +222,10 @@ _RESOURCES = {
 
 def changed_resources(before: Row, now: Row) -> Iterator[str]:
     """What the driver tells of a row's kernels and launches, where both rows know it and it differs."""
-    for name, old, new in (
-        ("launches", before.launches, now.launches),
-        ("kernels", before.resources, now.resources),
-    ):
-        if old and new and len(old) != len(new):
-            yield f"{len(new)} {name}, not {len(old)}"
+    counts = (("launches", before.launches, now.launches), ("kernels", before.resources, now.resources))
+    for name, were, are in counts:
+        if were and are and len(were) != len(are):
+            yield f"{len(are)} {name}, not {len(were)}"
     if len(before.resources) != len(now.resources):
         return
     for was, is_now in zip(before.resources, now.resources, strict=True):
@@ -252,7 +241,8 @@ def _unmeasured(basis: Basis, line: Line, now: Repetition) -> Line:
     A row is skipped if its least number of runs would exceed its budget: a lower bound of one run's time.
     """
     line = replace(line, reason=outcome(line.row))
-    before = [cost.value for cost in basis.base_costs(line.key, now)]
+    costs = (measure(each.rows[line.key], basis.rules.scope) for each in basis.comparable(line.key, now))
+    before = [cost.value for cost in costs if cost is not None]
     if not is_too_slow(line.row) or not before:
         return line
     one_s = math.exp(sum(before) / len(before)) * work(basis.rows[line.key])
@@ -266,7 +256,7 @@ def _unmeasured(basis: Basis, line: Line, now: Repetition) -> Line:
 def _compared(basis: Basis, noise: Noise, line: Line, right: Sequence[Repetition]) -> Line | str:
     """The line of a row that is ok on both sides."""
     key = line.key
-    olds = [each for each in basis.repetitions if key in each.rows and each.rows[key].status == "ok"]
+    olds = _right(basis.repetitions, key)
     reasons = {each: [basis.difference(old, each, key) for old in olds] for each in right}
     fit = next((each for each in right if not all(reasons[each])), None)
     if fit is None:
@@ -275,66 +265,44 @@ def _compared(basis: Basis, noise: Noise, line: Line, right: Sequence[Repetition
     line = replace(line, row=fit.rows[key], device=title(fit.run, fit.rows[key]))
     base = basis.base_figures(key, fit)
     new = [figure for each in right if (figure := basis.figure(each.rows, key)) is not None]
+    reference = basis.references.get(key)
     if not base or not new:  # only where ratios are compared: the row itself is ok on both sides
-        of_ratio = key in basis.references
-        why = "not measured in turn with its former self"
-        reason = _without_reference(basis, key, right if base else olds) if of_ratio else why
+        reason = "not measured in turn with its former self"
+        if reference is not None:
+            side = right if base else olds
+            kept = any(each.rows[reference].measured_utc for each in side if reference in each.rows)
+            why = "was kept from an earlier run: --remeasure measures it in each" if kept else "has no rate"
+            reason = f"its reference {basis.rows[reference].variant} {why}"
         return replace(line, verdict="missing", reason=reason)
-    doubts = [
-        f"{whose} integrity is suspect: {'; '.join(row.check.reasons) or 'no reason given'}"
-        for whose, row in _grounds(basis, key, (*olds, *right))
-        if row.check.verdict == "suspect"
-    ]
-    if doubts:
-        return replace(line, verdict="inconclusive", reason=doubts[0])
+    for each in (*olds, *right):  # the verdict rests on the row, and on what it is a ratio to
+        for ground in (key, reference):
+            row = each.rows.get(ground) if ground else None
+            if row and row.check.verdict == "suspect":
+                whose = "its" if ground == key else f"its reference {row.variant}'s"
+                reason = f"{whose} integrity is suspect: {'; '.join(row.check.reasons) or 'no reason given'}"
+                return replace(line, verdict="inconclusive", reason=reason)
     return judged(basis, noise, line, base, new)
 
 
-def _grounds(basis: Basis, key: RowKey, sides: Iterable[Repetition]) -> Iterator[tuple[str, Row]]:
-    """The rows that a verdict rests on: the row's, and those that it is a ratio to; and whose they are."""
-    reference = basis.references.get(key)
-    for each in sides:
-        yield "its", each.rows[key]
-        if reference is not None and reference in each.rows:
-            yield f"its reference {each.rows[reference].variant}'s", each.rows[reference]
-
-
-def _without_reference(basis: Basis, key: RowKey, side: Sequence[Repetition]) -> str:
-    """Why rows are no ratio to their reference."""
-    reference = basis.references[key]
-    kept = any(each.rows[reference].measured_utc for each in side if reference in each.rows)
-    why = "was kept from an earlier run: --remeasure measures it in each" if kept else "has no rate"
-    return f"its reference {basis.rows[reference].variant} {why}"
-
-
-def judged(
-    basis: Basis,
-    noise: Noise,
-    line: Line,
-    base: Sequence[Measure],
-    new: Sequence[Measure],
-    confidence: float = 0,
-) -> Line:
-    """A line with the verdict that its figures give, at the rules' confidence or another."""
+def judged(basis: Basis, noise: Noise, line: Line, base: Sequence[Measure], new: Sequence[Measure]) -> Line:
+    """A line with the verdict that its figures give."""
     limits = basis.rules.limits(line.row)
-    if confidence:
-        limits = replace(limits, confidence=confidence)
     spread = noise.of(line.key)
     judgement = conclude(base, new, spread, limits, noise, line.key)
     reference = basis.references.get(line.key)
-    units: float = 1 if reference else work(line.row)
+    amount: float = 1 if reference else work(line.row)
     if basis.rules.in_turn:
-        units = former(line.row, basis.rules.scope)
+        amount = former(line.row, basis.rules.scope)
     return replace(
         line,
         verdict=judgement.verdict,
         reason=judgement.reason,
         threshold=limits.threshold,
         judgement=judgement,
-        base_s=_middle(base) * units,
-        new_s=_middle(new) * units,
+        base_s=math.exp(centre(base)) * amount,
+        new_s=math.exp(centre(new)) * amount,
         runs=(len(base), len(new)),
-        resolution=resolution(base, new, spread, limits, noise, line.key, basis.rules.rounds),
+        resolution=floors.resolution(base, new, spread, limits, noise, line.key, basis.rules.rounds),
         reference=basis.rows[reference] if reference else None,
     )
 
@@ -350,5 +318,350 @@ def outcome(row: Row) -> str:
     return f"{row.status}: {row.reason}".removesuffix(": ")
 
 
-def _middle(figures: Sequence[Measure]) -> float:
-    return math.exp(centre(figures))
+# --- A comparison as table, markdown, JSON and GitHub annotations -------------------------------------------
+
+
+STYLES: dict[Verdict, str] = {
+    "slower": "bold red",
+    "broken": "bold red",
+    "changed": "bold red",
+    "inconclusive": "yellow",
+    "missing": "yellow",
+    "incomparable": "dim",
+    "new": "dim",
+    "same": "",
+    "faster": "green",
+}
+_MANY = 40  # lines; beyond it those that say nothing new are counted
+_ONE_SIDED: tuple[Verdict, ...] = ("missing", "new")  # and these are listed below the table
+_SMALL = 0.1  # ratios below it keep their digits
+_MOST_ANNOTATIONS = 10  # that GitHub shows of one step
+
+
+def to_markdown(comparison: Comparison, every: bool = False) -> str:
+    """For a job's summary, the conclusion first."""
+    return f"### gemmbench: {conclusion(comparison)}\n\n{markdown(sheets(comparison, every))}"
+
+
+def sheets(comparison: Comparison, every: bool = False) -> list[Sheet]:
+    """A table for each device, then the conclusion; with `every` also many rows that are the same."""
+    hidden = not every and len(comparison.lines) > _MANY
+    names = _names(comparison.lines)
+    groups = by_key((line.key[1], line) for line in comparison.lines)
+    devices = sorted(groups, key=lambda device: (device == HOST, device))
+    every_sheet = (_sheet(comparison, groups[device], names, hidden) for device in devices)
+    shown = [sheet for sheet in every_sheet if sheet.rows or sheet.notes]
+    notes = []
+    if hidden and (same := comparison.counts["same"]):
+        notes.append(Note("", f"{same} rows that are the same are not shown; -v shows them", "dim"))
+    notes += _remarks(comparison)
+    if comparison.resolution:
+        notes.append(Note("resolution", resolution(comparison.resolution), "dim"))
+    return [*shown, Sheet(notes=(*notes, Note("", conclusion(comparison), "bold")))]
+
+
+def _sheet(comparison: Comparison, lines: Sequence[Line], names: Mapping[int, str], hidden: bool) -> Sheet:
+    shown = [line for line in lines if not hidden or line.verdict not in ("same", *_ONE_SIDED)]
+    rules = comparison.rules
+    what = f"{rules.scope} scope" if rules.scope else "finest scope"
+    if rules.ratio:
+        what += f", as ratios to {', '.join(map(clean, rules.ratio))} of the same run"
+    if rules.in_turn:
+        what += ", batch by batch in turn with its former self"
+    typed = len({line.row.dtype for line in comparison.lines}) > 1
+
+    def cells(line: Line) -> tuple[Cell, ...]:
+        judgement = line.judgement
+        style = STYLES[line.verdict]
+        return (
+            Cell(clean(line.row.title)),
+            Cell(names[id(line)]),
+            *([Cell(line.row.dtype)] if typed else []),
+            Cell(change(judgement.ratio) if judgement else "", style=style),
+            Cell(line.verdict, style=style),
+            Cell(interval(line)),
+            Cell(cost(line, line.base_s)),
+            Cell(cost(line, line.new_s)),
+        )
+
+    return Sheet(
+        heading=tuple(map(clean, lines[0].device.split(" | ", 1))),
+        caption=f"change of the time, {what}; + is slower",
+        keys=("", "size", *(["type"] if typed else [])),
+        blocks=(("change", "verdict"), ("interval",), ("base", "new")),
+        rows=tuple(map(cells, shown)),
+        left=frozenset({"verdict"}),
+        notes=(*(_one_sided(lines, names) if hidden else ()), *_reasons(lines, names)),
+    )
+
+
+def conclusion(comparison: Comparison) -> str:
+    """How many rows have which verdict: ``1 slower, 35 same, of 36 rows; threshold 5.0 %``."""
+    counts = comparison.counts
+    counted = ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS if counts[verdict]) or "none"
+    used = sorted({line.threshold for line in comparison.lines if line.judgement})
+    limits = [comparison.rules.thresholds.default] if not used else [used[0], used[-1]]
+    threshold = " to ".join(dict.fromkeys(map(units.percent, limits)))
+    count = len(comparison.lines)
+    verdicts = f"{counted}, of {count} row{'' if count == 1 else 's'}; threshold {threshold}."
+    if not (comparison.resolution and comparison.resolution.is_coarse):
+        return verdicts
+    least = change(1 + comparison.resolution.typical)
+    return f"{verdicts} Too coarse for it: in a typical row {least} is the least that would have been found."
+
+
+def resolution(least: Resolution) -> str:
+    """``slower by +5.3 % in a typical row, +16.2 % in the worst (naive 64), is found 95 times in 100``."""
+    row = f"{clean(least.row.row.variant)} {where(least.row.row)}".strip()
+    worst = f"{change(1 + least.worst)} in the worst ({row})"
+    return f"{change(1 + least.typical)} in a typical row, {worst} would have been found 95 times in 100"
+
+
+def why_nothing(comparison: Comparison) -> str:
+    """Why no row could be compared, for a sentence that says so."""
+    reasons = [line.reason or VERDICTS[line.verdict] for line in comparison.lines]
+    reasons += [f"{count} rows {why}" for why, count in comparison.left_out.items()]
+    return "; ".join(dict.fromkeys(map(clean, reasons))) or "the runs have no rows"
+
+
+def _one_sided(lines: Sequence[Line], names: Mapping[int, str]) -> list[Note]:
+    """The rows that only one of the runs has: what they are of, in a few lines."""
+    notes = []
+    for verdict in _ONE_SIDED:
+        group = [line for line in lines if line.verdict == verdict and not line.reason]
+        if group:
+            counted = "1 row" if len(group) == 1 else f"{len(group)} rows"
+            text = f"{counted}: {_places(group, names)}; -v shows each"
+            notes.append(Note(verdict, text, STYLES[verdict]))
+    return notes
+
+
+def _reasons(lines: Sequence[Line], names: Mapping[int, str]) -> list[Note]:
+    """Why rows are broken, inconclusive and so on, those of one reason together."""
+    groups = by_key(((line.verdict, clean_lines(line.reason)), line) for line in lines if line.reason)
+    order = list(VERDICTS)
+    notes = [
+        Note(verdict, f"{_places(groups[verdict, reason], names)}: {reason}", STYLES[verdict])
+        for verdict, reason in sorted(groups, key=lambda group: order.index(group[0]))
+    ]
+    changed = (line for line in lines if line.resources and line.verdict != "changed")
+    for text, group in by_key((clean(line.resources), line) for line in changed).items():
+        notes.append(Note("resources", f"{_places(group, names)}: {text}", "yellow"))
+    return notes
+
+
+def _places(lines: Sequence[Line], names: Mapping[int, str]) -> str:
+    """``naive at 1024, 2048; flops width=4``."""
+    gemms = {id(line.row): names[id(line)] for line in lines if line.row.kind == "gemm"}
+    rows = [line.row for line in lines if id(line.row) in gemms]
+    probes = [f"{clean(line.row.variant)} {names[id(line)]}" for line in lines if line.row.kind != "gemm"]
+    return "; ".join(filter(None, [places(rows, lambda row: gemms[id(row)]), *dict.fromkeys(probes)]))
+
+
+def _remarks(comparison: Comparison) -> list[Note]:
+    noise = comparison.noise
+    floor = f"{units.percent(noise.typical)} from run to run for a typical row ({noise.source})"
+    if not noise.rows and not comparison.rules.in_turn:  # of no repetitions
+        floor += "; several bases, or --noise FILE with an A/A measurement (check --aa), tell it better"
+    notes = [Note("noise floor", floor, "dim")]
+    notes += [Note("left out", f"{count} {why}", "dim") for why, count in comparison.left_out.items()]
+    return [*notes, *(Note("note", clean(remark), "yellow") for remark in comparison.remarks)]
+
+
+def change(ratio: float) -> str:
+    """A ratio of times as a change: ``+10.2 %``, ``-3.0 %``; from twice or half on ``x 2.4``, ``x 0.3``."""
+    if ratio >= 2 or ratio <= 0.5:
+        return f"x {units.number(ratio)}" if ratio < 1e6 else "-"
+    return f"{(ratio - 1) * 100:+.1f} %".replace("-0.0", "+0.0")
+
+
+def interval(line: Line) -> str:
+    """The confidence interval of the change: ``+8.1 to +12.3 %``."""
+    judgement = line.judgement
+    if judgement is None:
+        return ""
+    if not (judgement.low > 0 and judgement.high < 1e6):
+        return "-"
+    low, high = change(judgement.low), change(judgement.high)
+    return f"{low.removesuffix(' %')} to {high}" if high.endswith("%") else f"{low} to {high}"
+
+
+def cost(line: Line, value: float | None) -> str:
+    """A time, or a ratio of two."""
+    if value is None:
+        return ""
+    if line.reference is None:
+        return units.seconds(value)
+    return f"x {units.number(value) if value >= _SMALL else f'{value:.3g}'}"
+
+
+def where(row: Row) -> str:
+    """A row's place in the table: its size, or a microbenchmark's parameters."""
+    if row.kind == "gemm":
+        return f"{clean(row.label)} {shape(row)}".strip()
+    if list(row.parameters) == ["bytes"]:
+        return units.size(int(row.parameters["bytes"]))
+    return listed(row.case_parameters)
+
+
+def _names(lines: Sequence[Line]) -> dict[int, str]:
+    """Each line's place, with its parameters where variant and size alone do not tell it from another."""
+    alike = by_key(((line.key[1], line.row.title, line.row.dtype, where(line.row)), line) for line in lines)
+    names = {}
+    for (*_, size), group in alike.items():
+        for line in group:
+            more = listed(line.row.case_parameters) if len(group) > 1 and line.row.kind == "gemm" else ""
+            names[id(line)] = f"{size} {more}".strip()
+    return names
+
+
+def full_name(line: Line) -> str:
+    """A row for machines and annotations: ``register float 512 (BM=64)``."""
+    row = line.row
+    parameters = listed(row.case_parameters) if row.kind == "gemm" else ""
+    name = f"{clean(row.variant)} {row.dtype} {where(row)}".strip()
+    return f"{name} ({parameters})" if parameters else name
+
+
+def sentence(line: Line) -> str:
+    """What happened to a row, in a line: ``10.2 % slower (+8.1 to +12.3 %); threshold 5.0 %``."""
+    judgement = line.judgement
+    if judgement is None:
+        return f"{line.verdict}: {clean(line.reason) or VERDICTS[line.verdict]}"
+    changes = f"; {clean(line.resources)}" if line.resources and line.verdict != "changed" else ""
+    reason = f"; {clean(line.reason)}" if line.reason else ""
+    times = f"{cost(line, line.base_s)} to {cost(line, line.new_s)}"
+    threshold = units.percent(line.threshold)
+    ratio = change(judgement.ratio)
+    return f"{line.verdict}: {ratio} ({interval(line)}), {times}, threshold {threshold}{reason}{changes}"
+
+
+def to_json(comparison: Comparison) -> str:
+    """One object: what the comparison was, and its rows in ``rows``, one on each line."""
+    noise, least = comparison.noise, comparison.resolution
+    head: dict[str, object] = {
+        "bases": [run.path for run in comparison.bases],
+        "news": [run.path for run in comparison.news],
+        "confidence": comparison.rules.confidence,
+        "scope": comparison.rules.scope,
+        "ratio": list(comparison.rules.ratio),
+        "in_turn": comparison.rules.in_turn,
+        "noise": {"typical": noise.typical, "source": noise.source},
+        "resolution": {
+            "typical": least.typical,
+            "worst": least.worst,
+            "worst_row": f"{least.row.row.variant} {where(least.row.row)}".strip(),
+            "is_coarse": least.is_coarse,
+        }
+        if least
+        else None,
+        "verdicts": {verdict: comparison.counts[verdict] for verdict in VERDICTS},
+        "left_out": dict(comparison.left_out),
+        "remarks": list(comparison.remarks),
+    }
+    body = ",\n".join(f"  {_dumped(_flat(line))}" for line in comparison.lines)
+    rows = f"[\n{body}\n ]" if body else "[]"
+    pieces = [f" {json.dumps(name)}: {_dumped(value)}" for name, value in head.items()]
+    return "{\n" + ",\n".join([*pieces, f' "rows": {rows}']) + "\n}\n"
+
+
+def _dumped(value: object) -> str:
+    return json.dumps(finite(value), allow_nan=False, ensure_ascii=True)
+
+
+def _flat(line: Line) -> dict[str, object]:
+    row, judgement, reference = line.row, line.judgement, line.reference
+    return {
+        "kind": row.kind,
+        "variant": row.variant,
+        "dtype": row.dtype,
+        "device": line.device,
+        "parameters": row.case_parameters,
+        "label": row.label,
+        **problem_fields(row.problem, "m", "n", "k", "trans_a", "trans_b", "alpha", "beta"),
+        "verdict": line.verdict,
+        "reason": line.reason,
+        "resources": line.resources,
+        "threshold": line.threshold or None,
+        **{name: getattr(judgement, name, None) for name in ("ratio", "low", "high", "floor")},
+        "resolution": line.resolution,
+        "base_s": line.base_s if reference is None else None,
+        "new_s": line.new_s if reference is None else None,
+        "base_over_reference": line.base_s if reference else None,
+        "new_over_reference": line.new_s if reference else None,
+        "reference": f"{reference.variant} {where(reference)}".strip() if reference else None,
+        "base_runs": line.runs[0],
+        "new_runs": line.runs[1],
+    }
+
+
+def to_github(comparison: Comparison, strict: bool = False, missing_fails: bool = False) -> str:
+    """Workflow commands: an error for each regression, warnings for what is open or missing, a notice.
+
+    GitHub shows ten of a kind for a step: what is beyond them is counted in the last. With `strict`
+    inconclusive rows are errors, with `missing_fails` those that were not compared.
+    """
+    errors = [line for line in comparison.lines if line.fails]
+    errors += [line for line in comparison.lines if strict and line.open]
+    errors += [line for line in comparison.lines if missing_fails and line.lost]
+    warned: tuple[Verdict, ...] = ("inconclusive", "missing", "incomparable")
+    rest = [line for line in comparison.lines if line.verdict in warned and line not in errors]
+    commands = [*_commands("error", errors), *_commands("warning", rest)]
+    is_coarse = comparison.resolution is not None and comparison.resolution.is_coarse
+    level = "error" if strict and is_coarse else "notice"
+    commands.append(_command(level, "gemmbench", conclusion(comparison)))
+    return "\n".join(commands) + "\n"
+
+
+def _commands(level: str, lines: Sequence[Line]) -> list[str]:
+    shown = lines if len(lines) <= _MOST_ANNOTATIONS else lines[: _MOST_ANNOTATIONS - 1]
+    commands = [_command(level, f"gemmbench: {full_name(line)}", sentence(line)) for line in shown]
+    if len(shown) < len(lines):
+        commands.append(_command(level, "gemmbench", f"and {len(lines) - len(shown)} more rows"))
+    return commands
+
+
+def _command(level: str, title: str, message: str) -> str:
+    """GitHub's own escapes: a message is one line, a property has neither colon nor comma."""
+    escapes: dict[str, str | int | None] = {"%": "%25", "\r": "%0D", "\n": "%0A"}
+    message = message.translate(str.maketrans(escapes))
+    title = title.translate(str.maketrans(escapes | {":": "%3A", ",": "%2C"}))
+    return f"::{level} title={title}::{message}"
+
+
+# --- A comparison as JUnit's XML, which CI servers show as tests --------------------------------------------
+
+
+# What XML 1.0 has no way to write; no escape makes it legal.
+_ILLEGAL = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def to_junit(comparison: Comparison, strict: bool = False, missing_fails: bool = False) -> str:
+    """A test for each row: failed, skipped (nothing could be said), or passed.
+
+    With `strict` inconclusive rows fail, with `missing_fails` those that were not compared.
+    """
+    # A tenth of a second, of which no other command has any use.
+    from junitparser import Failure, JUnitXml, Skipped, TestCase, TestSuite
+
+    suite = TestSuite("gemmbench compare")
+    suite.add_property("conclusion", _text(conclusion(comparison)))
+    for line in comparison.lines:
+        case = TestCase(_text(full_name(line)), classname=_text(f"gemmbench.{clean(line.device)}"))
+        case.time = line.new_s if line.new_s is not None and line.reference is None else 0.0
+        text = _text(sentence(line))
+        if line.fails or (strict and line.open) or (missing_fails and line.lost):
+            case.result = [Failure(text, line.verdict)]
+        elif line.verdict not in ("same", "faster"):
+            case.result = [Skipped(text)]
+        else:
+            case.system_out = text
+        suite.add_testcase(case)
+    document = JUnitXml("gemmbench")
+    document.add_testsuite(suite)
+    written: bytes = document.tostring()  # type: ignore[no-untyped-call]  # junitparser has no types
+    return written.decode("utf-8") + "\n"
+
+
+def _text(text: str) -> str:
+    return _ILLEGAL.sub("\N{REPLACEMENT CHARACTER}", text)

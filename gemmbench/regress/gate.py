@@ -3,7 +3,9 @@
 A gate that judges thousands of rows by one measurement each finds some slow by chance. So the first
 measurement only says which rows to look at again; it was chosen for being slow, and does not count. What
 counts is measured afresh, each time in a process of its own, between two measurements of a control: a row
-that should be as fast as it was, and that says whether the machine itself is.
+that should be as fast as it was, and that says whether the machine itself is. Each alone, as the base's
+rows were: batch by batch in turn with another kernel a row has another time. In turn (`sampling.in_turn`) it
+is with its own previous version only, which needs no control and no base's time.
 
 `settle` is a coroutine: it yields what it wants measured and is sent the figure. It knows neither clock nor
 device, so that a simulation drives it as well as a machine.
@@ -18,21 +20,10 @@ from typing import Literal
 
 from gemmbench.model.row import Row, RowKey
 from gemmbench.model.run_file import Run
+from gemmbench.regress import verdict as floors
 from gemmbench.regress.baseline import Basis, Rules
 from gemmbench.regress.compare import title
-from gemmbench.regress.verdict import (
-    OUTLYING,
-    Judgement,
-    Limits,
-    Noise,
-    Spread,
-    centre,
-    conclude,
-    is_exact,
-    judge,
-    robust_deviation,
-    unseen,
-)
+from gemmbench.regress.verdict import Judgement, Limits, Noise, Spread, centre, conclude, is_exact, judge
 from gemmbench.stats.intervals import Measure, mean
 
 LEAST_ROUNDS = 3  # before anything is settled: fewer say too little of the noise from run to run
@@ -96,14 +87,9 @@ def settle(
 ) -> Steps:
     """Measure suspects again, round by round, each between two measurements of its control.
 
-    `spent` says whether the time is over, and is asked before each row; after `most_rounds` what is open
-    remains so.
-
-    Yields:
-        What it wants measured; send its figure, or why there is none: see `Answer`.
-
-    Returns:
-        What became of each suspect, in their order.
+    It yields what it wants measured, and takes its figure, or why there is none: see `Answer`. `spent` says
+    whether the time is over, and is asked before each row; after `most_rounds` what is open remains so.
+    Returns what became of each suspect, in their order.
     """
     trials = [_Trial(suspect) for suspect in suspects]
     noise = noise.cautious()
@@ -112,10 +98,8 @@ def settle(
         if not pending or spent():
             break
         yield from _round(pending, number, spent)
-        if number >= LEAST_ROUNDS:
-            for trial in pending:
-                if len(trial.new) < LEAST_ROUNDS:
-                    continue
+        for trial in pending:
+            if len(trial.new) >= LEAST_ROUNDS:
                 settled = decide(trial.suspect, trial.new, trial.beside, noise)
                 if settled is not None and settled.final:
                     trial.settled = settled
@@ -181,13 +165,8 @@ def decide(
         if beside_it.verdict != plain.verdict:
             reason = f"the machine itself runs at {1 / machine.ratio:.2f} of its speed in the base"
             final = machine.verdict != "inconclusive" and is_final and _is_settled(beside_it)
-            return Settled(
-                suspect,
-                replace(plain, verdict="inconclusive", reason=reason),
-                tuple(new),
-                machine,
-                final=final,
-            )
+            doubtful = replace(plain, verdict="inconclusive", reason=reason)
+            return Settled(suspect, doubtful, tuple(new), machine, final=final)
     return Settled(suspect, plain, tuple(new), machine, final=is_final)
 
 
@@ -207,7 +186,7 @@ def _without_outliers(figures: Sequence[Measure]) -> list[float]:
     """Values of which those far out are drawn in: one disturbed round says little of the others' noise."""
     middle = centre(figures)
     apart = [figure.value - middle for figure in figures]
-    most = OUTLYING * robust_deviation(apart)
+    most = floors.OUTLYING * floors.robust_deviation(apart)
     return [middle + min(max(value, -most), most) for value in apart]
 
 
@@ -216,17 +195,12 @@ def controls(
     outside: Collection[RowKey],
     suspect: RowKey | None = None,
 ) -> list[RowKey]:
-    """Rows that can be a control, the best first.
+    """Rows that can be a control, the best first; candidates have verdict and figure of a first measurement.
 
-    Those that no change to a kernel reaches, such as the host's BLAS, go first, whatever became of them: they
-    tell of the machine. Then rows that have not changed at first sight, the quietest first; then those of
-    which that is not certain. A row that is slower is none: two that regressed would excuse each other. Only
-    of a row from outside may it be one: that regresses with the machine alone.
-
-    Args:
-        candidates: verdict and figure of the first measurement, by row.
-        outside: rows that are not of the code under test.
-        suspect: the row that is to be measured again.
+    Those from outside, that no change to a kernel reaches, such as the host's BLAS, go first, whatever became
+    of them: they tell of the machine. Then rows that have not changed at first sight, the quietest first;
+    then those of which that is not certain. A row that is slower is none: two that regressed would excuse
+    each other. Only of a suspect from outside may it be one: that regresses with the machine alone.
     """
     order = {"same": 1, "inconclusive": 2}
     rank = {key: 0 if key in outside else order.get(verdict, 3) for key, (verdict, _) in candidates.items()}
@@ -247,14 +221,8 @@ def _ended(trial: _Trial, noise: Noise) -> Settled:
     last = decide(trial.suspect, trial.new, trial.beside, noise)
     if last is None or last.judgement is None or len(trial.new) >= LEAST_ROUNDS:
         return last or Settled(trial.suspect, None, ())
-    return replace(
-        last,
-        judgement=replace(
-            last.judgement,
-            verdict="inconclusive",
-            reason=f"measured again only {len(trial.new)} of the {LEAST_ROUNDS} times that a verdict takes",
-        ),
-    )
+    reason = f"measured again only {len(trial.new)} of the {LEAST_ROUNDS} times that a verdict takes"
+    return replace(last, judgement=replace(last.judgement, verdict="inconclusive", reason=reason))
 
 
 # --- A/A: the same cases several times on one machine, and the threshold that its noise lets a gate carry.
@@ -312,33 +280,21 @@ class Floor:
 def floor(runs: Sequence[Run], rules: Rules) -> Floor:
     """The noise floor of every row that was measured at least twice, plain and as a ratio.
 
-    Args:
-        runs: of one machine and version; a row's repetitions stand in one run or several.
-        rules: threshold, confidence, scope; the references of ratio mode.
+    The runs are of one machine and version; a row's repetitions stand in one run or several.
     """
-    plain = Basis(tuple(runs), replace(rules, ratio=()))
-    plain_noise = plain.noise()
-    ratio = Basis(tuple(runs), rules) if rules.ratio else None
-    ratio_noise = ratio.noise() if ratio else None
+    plain, ratio = Basis(tuple(runs), replace(rules, ratio=())), Basis(tuple(runs), rules)
+    noise = plain.noise()
+    ratio_noise = ratio.noise() if rules.ratio else noise
     tolerances = []
     for key, row in plain.rows.items():
         count = len(plain.base_figures(key))
-        if count < 2:
-            continue
-        has_ratio = ratio is not None and ratio_noise is not None and key in ratio.references
-        tolerances.append(
-            Tolerance(
-                key,
-                row,
-                title(plain.bases[0], replace(row, device=key[1])),
-                count,
-                _carried(plain_noise, key, count, rules),
-                _carried(ratio_noise, key, count, rules) if has_ratio and ratio_noise else None,
-            )
-        )
-    alarms = _alarms(plain, plain_noise)
-    ratio_alarms = _alarms(ratio, ratio_noise) if ratio and ratio_noise else None
-    return Floor(tuple(runs), rules, tuple(tolerances), alarms, ratio_alarms)
+        if count > 1:
+            device = title(plain.bases[0], replace(row, device=key[1]))
+            own = _carried(noise, key, count, rules)
+            beside = _carried(ratio_noise, key, count, rules) if key in ratio.references else None
+            tolerances.append(Tolerance(key, row, device, count, own, beside))
+    ratio_alarms = _alarms(ratio, ratio_noise) if rules.ratio else None
+    return Floor(tuple(runs), rules, tuple(tolerances), _alarms(plain, noise), ratio_alarms)
 
 
 def serves(values: Sequence[float | None]) -> float | None:
@@ -353,8 +309,7 @@ def serves(values: Sequence[float | None]) -> float | None:
 def carries(needed: float) -> float | None:
     """The smallest threshold at which twice as much is found in 95 of 100 trials; None: none below 90 %.
 
-    Args:
-        needed: how far beyond the threshold a row must lie to be found so often: see `verdict.unseen`.
+    A row is found so often if it lies `needed` beyond the threshold: see `verdict.unseen`.
     """
 
     def short(threshold: float) -> float:
@@ -371,7 +326,7 @@ def carries(needed: float) -> float | None:
 
 def _carried(noise: Noise, key: RowKey, count: int, rules: Rules) -> Carried:
     spread = noise.of(key)
-    needed = [unseen(count, new, spread, rules.confidence, noise, key) for new in (1, MOST_ROUNDS)]
+    needed = [floors.unseen(count, new, spread, rules.confidence, noise, key) for new in (1, MOST_ROUNDS)]
     return Carried(spread, *map(carries, needed))
 
 
@@ -379,7 +334,7 @@ def _alarms(basis: Basis, noise: Noise) -> Alarms:
     verdicts = []
     for key, row in basis.rows.items():
         figures = basis.base_figures(key)
-        limits: Limits = basis.rules.limits(row)
+        limits = basis.rules.limits(row)
         for index, figure in enumerate(figures):
             others = figures[:index] + figures[index + 1 :]
             if others:

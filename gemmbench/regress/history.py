@@ -15,14 +15,15 @@ import csv
 import io
 import json
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import pairwise
 from statistics import median
+from typing import Any
 
 import numpy as np
-from rich.console import RenderableType
 
 from gemmbench.model import units
 from gemmbench.model.device import HOST
@@ -30,12 +31,11 @@ from gemmbench.model.row import Row, RowKey, moment
 from gemmbench.model.run_file import Run, RunFileError
 from gemmbench.model.units import by_key, clean, listed
 from gemmbench.regress import verdict as floors
-from gemmbench.regress.baseline import Basis, Rules, repetitions
-from gemmbench.regress.compare import title
-from gemmbench.regress.compare_table import STYLES, change, where
+from gemmbench.regress.baseline import Basis, Rules
+from gemmbench.regress.compare import STYLES, change, title, where
 from gemmbench.regress.gate import Alarms, Carried, Floor, Tolerance, serves
-from gemmbench.regress.verdict import Judgement, Noise, judge
-from gemmbench.report.table import Cell, Note, Sheet, finite, sheet_markdown, stack
+from gemmbench.regress.verdict import OUTLYING, Judgement, Noise, Spread, judge, robust_deviation
+from gemmbench.report.table import Cell, Note, Sheet, finite
 from gemmbench.stats.intervals import Measure, mean
 from gemmbench.stats.rates import problem_fields, work
 
@@ -76,7 +76,6 @@ class Track:
 
     @property
     def row(self) -> Row:
-        """As it was measured last."""
         return self.points[-1].row
 
     @property
@@ -85,13 +84,17 @@ class Track:
         edges = [0, *(shift.index for shift in self.shifts), len(self.points)]
         return tuple(self.points[a:b] for a, b in pairwise(edges))
 
+    @property
+    def sides(self) -> tuple[tuple[Point, ...], ...]:
+        """Its segments, of which the last is judged; without a change the last run alone is."""
+        return self.segments if self.shifts else (self.points[:-1], self.points[-1:])
+
     def cost(self, point: Point) -> float:
         """Seconds for one problem, or the ratio to the reference."""
         return math.exp(point.figure.value) * (1 if self.is_ratio else work(point.row))
 
     @property
     def is_steady(self) -> bool:
-        """Whether there is nothing to tell of it."""
         return not self.shifts and (self.last is None or self.last.verdict == "same")
 
 
@@ -107,13 +110,10 @@ class History:
 
 
 def history(runs: Sequence[Run], rules: Rules | None = None) -> History:
-    """Follow every row through saved runs, in the order of their starts.
+    """Follow every row through saved runs, in the order of their starts; `RunFileError` if one has none.
 
     Runs may differ in version and kernel sources, whose effect is what a history is for; a row on another
     device is another row.
-
-    Raises:
-        RunFileError: a run does not say when it started.
     """
     rules = rules or Rules()
     timed = sorted(((_start(run), index, run) for index, run in enumerate(runs)), key=lambda entry: entry[:2])
@@ -121,33 +121,30 @@ def history(runs: Sequence[Run], rules: Rules | None = None) -> History:
     basis = Basis(ordered, rules)
     series: dict[tuple[str, RowKey], list[Point]] = {}
     for number, run in enumerate(ordered):
-        every = repetitions(run, basis.header, basis.pairs)
+        every = [each for each in basis.repetitions if each.run is run]
         for key in dict.fromkeys(key for each in every for key in each.rows):
             fresh = [each for each in every if key in each.rows and not each.rows[key].measured_utc]
             figures = [figure for each in fresh if (figure := basis.figure(each.rows, key)) is not None]
             if figures:
                 row = fresh[0].rows[key]
                 series.setdefault((_home(run, row), key), []).append(Point(number, row, mean(figures)))
-    shifts = {
-        track: find_shifts([point.figure.value for point in points], rules.limits(points[-1].row).high)
-        for track, points in series.items()
-    }
-    noise = _noise(series, shifts)
-    tracks = []
+    tracks = {}
     for (home, key), points in series.items():
-        device = title(ordered[points[-1].run], points[-1].row)
-        followed = Track(key, device, tuple(points), shifts[home, key], None, key in basis.references)
-        tracks.append(_judged(followed, noise, (home, key), rules))
-    return History(ordered, tuple(time for time, _, _ in timed), rules, noise, tuple(tracks))
+        last = points[-1]
+        shifts = find_shifts([point.figure.value for point in points], rules.limits(last.row).high)
+        device = title(ordered[last.run], last.row)
+        tracks[home, key] = Track(key, device, tuple(points), shifts, None, key in basis.references)
+    values = {
+        name: [[point.figure.value for point in side] for side in track.sides]
+        for name, track in tracks.items()
+    }
+    noise = floors.measured(values, "measured, from run to run") or floors.assumed()
+    judged = tuple(_judged(track, noise.of(name), rules) for name, track in tracks.items())
+    return History(ordered, tuple(time for time, _, _ in timed), rules, noise, judged)
 
 
 def find_shifts(values: Sequence[float], step: float) -> tuple[Shift, ...]:
-    """Where a series of logarithms changes its level.
-
-    Args:
-        values: in the order of time.
-        step: the least difference of medians that counts.
-    """
+    """Where logarithms in the order of time change their level: their medians differ by a step at least."""
     edges = _merged(values, _splits(np.asarray(values, dtype=float), 0, step), step)
     if not edges:
         return ()
@@ -191,18 +188,13 @@ def _change(values: np.ndarray, step: float, level: float) -> int | None:
     """The position of the clearest change; None if it could be chance, or is smaller than a step."""
     if values.size < LEAST_RUNS:
         return None
-    ranks = _ranks(values)
+    from scipy.stats import rankdata  # half a second to import, so only when needed
+
+    ranks: np.ndarray = rankdata(values)
     split = LEAST + int(np.argmax(_apart(ranks)))
     far = abs(float(np.median(values[split:]) - np.median(values[:split])))
     # Shuffling costs a hundred times what looking costs, and most rows are steady.
     return split if far >= step and _chance(ranks) <= level else None
-
-
-def _ranks(values: np.ndarray) -> np.ndarray:
-    from scipy.stats import rankdata  # half a second to import, so only when needed
-
-    ranks: np.ndarray = rankdata(values)
-    return ranks
 
 
 def _apart(ranks: np.ndarray) -> np.ndarray:
@@ -224,40 +216,14 @@ def _chance(ranks: np.ndarray) -> float:
         furthest: np.ndarray = _apart(np.moveaxis(shuffled, axis, -1)).max(axis=-1)
         return furthest
 
-    tested = permutation_test(
-        (ranks,),
-        clearest,
-        permutation_type="pairings",
-        n_resamples=_SHUFFLES,
-        alternative="greater",
-        vectorized=True,
-        random_state=_SEED,
-    )
+    how: dict[str, Any] = {"permutation_type": "pairings", "alternative": "greater", "vectorized": True}
+    tested = permutation_test((ranks,), clearest, n_resamples=_SHUFFLES, random_state=_SEED, **how)
     return float(tested.pvalue)
 
 
-def _noise(
-    series: dict[tuple[str, RowKey], list[Point]], shifts: dict[tuple[str, RowKey], tuple[Shift, ...]]
-) -> Noise:
-    """The floor from run to run, within segments."""
-    groups = {}
-    for track, points in series.items():
-        edges = [0, *(shift.index for shift in shifts[track]), len(points)]
-        values = [point.figure.value for point in points]
-        if len(edges) == 2:
-            edges.insert(1, len(points) - 1)  # the last run is what is judged
-        groups[track] = [values[a:b] for a, b in pairwise(edges)]
-    return floors.measured(groups, "measured, from run to run") or floors.assumed()
-
-
-def _judged(track: Track, noise: Noise, name: tuple[str, RowKey], rules: Rules) -> Track:
-    figures = [[point.figure for point in segment] for segment in track.segments]
-    if len(figures) == 1:
-        figures = [figures[0][:-1], figures[0][-1:]]
-    if not figures[-2]:
-        return track
-    last = judge(figures[-2], figures[-1], noise.of(name), rules.limits(track.row))
-    return Track(track.key, track.device, track.points, track.shifts, last, track.is_ratio)
+def _judged(track: Track, spread: Spread, rules: Rules) -> Track:
+    *_, before, last = [[point.figure for point in side] for side in track.sides]
+    return replace(track, last=judge(before, last, spread, rules.limits(track.row))) if before else track
 
 
 def _home(run: Run, row: Row) -> str:
@@ -284,18 +250,8 @@ _MANY = 40  # rows; beyond it the steady ones are counted
 _MOST_SHIFTS = 3  # told of one row: the last
 
 
-def table(history: History, every: bool = False) -> RenderableType:
-    """A line for each row, in tables by device; with `every` also the steady ones, where there are many."""
-    return stack(sheets(history, every))
-
-
-def to_markdown(history: History, every: bool = False) -> str:
-    """The same for a job's summary."""
-    return "\n".join(map(sheet_markdown, sheets(history, every)))
-
-
 def sheets(history: History, every: bool = False) -> list[Sheet]:
-    """One table for each device, the conclusion below the last."""
+    """One table for each device, the conclusion below the last; with `every` also many steady rows."""
     hidden = not every and len(history.tracks) > _MANY
     groups = by_key(
         ((track.key[1] == HOST, track.device), track)
@@ -304,22 +260,13 @@ def sheets(history: History, every: bool = False) -> list[Sheet]:
     )
     tables = [_sheet(history, groups[group]) for group in sorted(groups, key=lambda group: group[0])]
     steady = sum(track.is_steady for track in history.tracks)
-    unseen = f"{steady} steady rows are not shown; -v shows them"
-    return [
-        *tables,
-        Sheet(
-            notes=(
-                *([Note("", unseen, "dim")] if hidden and steady else []),
-                Note(
-                    "noise floor",
-                    f"{units.percent(history.noise.typical)} from run to run for a typical row "
-                    f"({history.noise.source})",
-                    "dim",
-                ),
-                Note("", conclusion(history), "bold"),
-            )
-        ),
-    ]
+    notes = (
+        [Note("", f"{steady} steady rows are not shown; -v shows them", "dim")] if hidden and steady else []
+    )
+    noise = history.noise
+    floor = f"{units.percent(noise.typical)} from run to run for a typical row ({noise.source})"
+    notes += [Note("noise floor", floor, "dim"), Note("", conclusion(history), "bold")]
+    return [*tables, Sheet(notes=tuple(notes))]
 
 
 def _sheet(history: History, tracks: Sequence[Track]) -> Sheet:
@@ -334,7 +281,7 @@ def _sheet(history: History, tracks: Sequence[Track]) -> Sheet:
             *([Cell(track.row.dtype)] if typed else []),
             Cell(change(last.ratio) if last else "", style=style),
             Cell(last.verdict if last else "new", style=style),
-            Cell(_shifts(history, track.shifts, track)),
+            Cell(_shifts(history, track)),
             Cell(str(len(track.points))),
             Cell(_cost(track, 0)),
             Cell(_cost(track, -1)),
@@ -355,20 +302,17 @@ def _cost(track: Track, index: int) -> str:
     return f"x {units.number(value)}" if track.is_ratio else units.seconds(value)
 
 
-def _shifts(history: History, shifts: Sequence[Shift], track: Track) -> str:
+def _shifts(history: History, track: Track) -> str:
     """``11-03 +10.2 %, 11-07 -3.0 %``; the earlier ones of many are counted."""
-    texts = [f"{_day(history, track, shift)} {change(shift.ratio)}" for shift in shifts[-_MOST_SHIFTS:]]
-    more = len(shifts) - len(texts)
+    form = "%m-%d" if len({each.year for each in history.times}) == 1 else "%Y-%m-%d"
+    if len({each.date() for each in history.times}) < len(history.times) / 2:  # runs of one day are compared
+        form = "%m-%d %H:%M"
+    texts = []
+    for shift in track.shifts[-_MOST_SHIFTS:]:
+        first = history.times[track.points[shift.index].run]  # the run after it
+        texts.append(f"{first.strftime(form)} {change(shift.ratio)}")
+    more = len(track.shifts) - len(texts)
     return ", ".join([*([f"({more} more)"] if more else []), *texts])
-
-
-def _day(history: History, track: Track, shift: Shift) -> str:
-    """The day of the first run after a change; with its time where runs of one day are compared."""
-    time = history.times[track.points[shift.index].run]
-    days = {each.date() for each in history.times}
-    if len(days) < len(history.times) / 2:
-        return time.strftime("%m-%d %H:%M")
-    return time.strftime("%m-%d" if len({each.year for each in history.times}) == 1 else "%Y-%m-%d")
 
 
 def conclusion(history: History) -> str:
@@ -433,9 +377,7 @@ def _track(history: History, track: Track) -> dict[str, object]:
             }
             for shift in track.shifts
         ],
-        "last": {"verdict": last.verdict, "ratio": last.ratio, "low": last.low, "high": last.high}
-        if last
-        else None,
+        "last": {name: getattr(last, name) for name in ("verdict", "ratio", "low", "high")} if last else None,
     }
 
 
@@ -454,21 +396,8 @@ def _row_fields(track: Track) -> dict[str, object]:
 # --- An A/A measurement: the noise of every row, and the threshold that the machine carries -----------------
 
 
-_NONE = "none"
-
-
-def aa_table(floor: Floor) -> RenderableType:
-    """A table for each device, then the thresholds that suit the machine."""
-    return stack(aa_sheets(floor))
-
-
-def aa_to_markdown(floor: Floor) -> str:
-    """The same for a job's summary."""
-    return "\n".join(map(sheet_markdown, aa_sheets(floor)))
-
-
 def aa_sheets(floor: Floor) -> list[Sheet]:
-    """Noise from run to run, and the least thresholds that it allows in compare and check."""
+    """By device the noise from run to run and the least thresholds of compare and check; what suits all."""
     groups = by_key((row.key[1], row) for row in floor.rows)
     devices = sorted(groups, key=lambda device: (device == HOST, device))
     return [*(_aa_sheet(floor, groups[device]) for device in devices), Sheet(notes=tuple(_notes(floor)))]
@@ -487,14 +416,12 @@ def _aa_sheet(floor: Floor, rows: Sequence[Tolerance]) -> Sheet:
             *(_carried(row.ratio) if ratio else ()),
         )
 
-    blocks: tuple[tuple[str, ...], ...] = (("noise", "compare", "check"),)
-    if ratio:
-        blocks = (*blocks, ("ratio noise", "ratio compare", "ratio check"))
+    blocks = (("noise", "compare", "check"), ("ratio noise", "ratio compare", "ratio check"))
     return Sheet(
         heading=tuple(map(clean, rows[0].device.split(" | ", 1))),
         caption="noise from run to run, and the smallest threshold that it lets compare and check carry",
         keys=("", "size", *(["type"] if typed else [])),
-        blocks=blocks,
+        blocks=blocks if ratio else blocks[:1],
         rows=tuple(map(cells, rows)),
     )
 
@@ -502,40 +429,43 @@ def _aa_sheet(floor: Floor, rows: Sequence[Tolerance]) -> Sheet:
 def _carried(carried: Carried | None) -> tuple[Cell, ...]:
     if carried is None:
         return (Cell("-"), Cell("-"), Cell("-"))
-    return (Cell(units.percent(carried.spread.deviation)), *map(_threshold, (carried.compare, carried.check)))
+    thresholds = (
+        Cell("none", style="yellow") if value is None else Cell(units.percent(value))
+        for value in (carried.compare, carried.check)
+    )
+    return (Cell(units.percent(carried.spread.deviation)), *thresholds)
 
 
-def _threshold(value: float | None) -> Cell:
-    return Cell(_NONE, style="yellow") if value is None else Cell(units.percent(value))
+def _modes(floor: Floor) -> Iterator[tuple[str, list[Carried], Alarms | None]]:
+    """What rows were held against: their times, and their ratios."""
+    yield "plain", [row.plain for row in floor.rows], floor.alarms
+    yield "ratio", [row.ratio for row in floor.rows if row.ratio], floor.ratio_alarms
 
 
 def _notes(floor: Floor) -> list[Note]:
-    modes: list[tuple[str, list[Carried], Alarms | None]] = [
-        ("plain", [row.plain for row in floor.rows], floor.alarms),
-        ("ratio", [row.ratio for row in floor.rows if row.ratio], floor.ratio_alarms),
-    ]
     runs = max((row.runs for row in floor.rows), default=0)
+    limit = units.percent(floor.rules.thresholds.default)
+
+    def threshold(values: list[float | None]) -> str:
+        value = serves(values)
+        return "no threshold below 90 %" if value is None else f"a threshold of {units.percent(value)}"
+
     notes = []
-    for name, carried, alarms in modes:
+    for name, carried, alarms in _modes(floor):
         if not carried or alarms is None:
             continue
-        compare = _threshold_text(serves([each.compare for each in carried]))
-        check = _threshold_text(serves([each.check for each in carried]))
+        compare = threshold([each.compare for each in carried])
+        check = threshold([each.check for each in carried])
         text = (
             f"with these {runs} runs as base, 95 % of the rows carry {compare} in compare, {check} in check"
         )
         notes.append(Note(name, text, "bold"))
-        limit = units.percent(floor.rules.thresholds.default)
         text = (
             f"each run against the others, at {limit}: {alarms.slower} of {alarms.verdicts} verdicts slower, "
             f"{alarms.inconclusive} inconclusive"
         )
         notes.append(Note(f"{name}, false alarms", text))
     return notes or [Note("", "No row was measured twice, so that nothing is known of the noise.", "bold")]
-
-
-def _threshold_text(value: float | None) -> str:
-    return "no threshold below 90 %" if value is None else f"a threshold of {units.percent(value)}"
 
 
 def aa_to_json(floor: Floor) -> str:
@@ -545,6 +475,16 @@ def aa_to_json(floor: Floor) -> str:
         if tolerance is None:
             return None
         return {"noise": tolerance.spread.deviation, "compare": tolerance.compare, "check": tolerance.check}
+
+    def served(rows: list[Carried], alarms: Alarms | None) -> dict[str, object] | None:
+        if alarms is None:
+            return None
+        return {
+            "compare": serves([each.compare for each in rows]),
+            "check": serves([each.check for each in rows]),
+            "verdicts": alarms.verdicts,
+            "false_slower": alarms.slower,
+        }
 
     rows = [
         {
@@ -559,22 +499,184 @@ def aa_to_json(floor: Floor) -> str:
         }
         for row in floor.rows
     ]
-    ratio = [row.ratio for row in floor.rows if row.ratio]
-    whole = {
-        "plain": {
-            "compare": serves([row.plain.compare for row in floor.rows]),
-            "check": serves([row.plain.check for row in floor.rows]),
-            "verdicts": floor.alarms.verdicts,
-            "false_slower": floor.alarms.slower,
-        },
-        "ratio": {
-            "compare": serves([each.compare for each in ratio]),
-            "check": serves([each.check for each in ratio]),
-            "verdicts": floor.ratio_alarms.verdicts,
-            "false_slower": floor.ratio_alarms.slower,
-        }
-        if floor.ratio_alarms
-        else None,
-        "rows": rows,
-    }
+    whole = {**{name: served(tolerances, alarms) for name, tolerances, alarms in _modes(floor)}, "rows": rows}
     return json.dumps(finite(whole), allow_nan=False, indent=1) + "\n"
+
+
+# --- Nodes of a fleet that ran the same cases: which of them are not like the others ------------------------
+
+LEAST_NODES = 4  # of fewer the middle is too easily one of the odd
+
+WHAT = {
+    "gemm": "GEMMs", "peak": "arithmetic peaks", "bandwidth": "memory bandwidth", "transfer": "transfers",
+    "latency": "latencies", "lowering": "lowerings",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Standing:
+    """One node in one sort of rows."""
+
+    ratio: float  # its time over that of the middle node, the middle of its rows; above 1 is slower
+    rows: int
+    beyond: int  # rows that are outliers among the same row of the other nodes
+    is_outlier: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Node:
+    """One machine of the fleet."""
+
+    name: str
+    run: Run
+    standings: dict[str, Standing]  # by sort of rows: those of a kind, the host's apart
+    differences: tuple[str, ...]  # what it is, and what most of the others are
+
+    @property
+    def outlying(self) -> dict[str, Standing]:
+        """The sorts in which it is an outlier."""
+        return {what: each for what, each in self.standings.items() if each.is_outlier}
+
+
+@dataclass(frozen=True, eq=False)
+class Fleet:
+    """Every node beside the others."""
+
+    nodes: tuple[Node, ...]
+    threshold: float  # how far an outlier lies off at least; 0.05 is 5 %
+
+    @property
+    def middle(self) -> Node:
+
+        def apart(node: Node) -> float:
+            return max((abs(math.log(each.ratio)) for each in node.standings.values()), default=math.inf)
+
+        return min(self.nodes, key=apart)
+
+
+def fleet(runs: Sequence[Run], names: Sequence[str], rules: Rules | None = None) -> Fleet:
+    """Hold every node against the middle one, row by row; rows are paired by their cases, as in a comparison.
+
+    A node is an outlier in a sort of rows (GEMMs, transfers, ...) if the median of its rows lies more than
+    `OUTLYING` robust standard deviations (by the median absolute deviation over the nodes) from the middle,
+    and more than the threshold.
+    """
+    rules = rules or Rules()
+    figures = _figures(Basis(tuple(runs), rules))
+    apart: dict[str, list[list[float]]] = {}  # by sort of rows, then node
+    beyond: dict[str, Counter[int]] = {}
+    limit = math.log1p(rules.thresholds.default)
+    for key, values in figures.items():
+        if len(values) < LEAST_NODES:
+            continue
+        what = WHAT[key[0]] + (" on the host" if key[1] == HOST else "")
+        middle = median(values.values())
+        far = max(limit, OUTLYING * robust_deviation([*values.values()]))
+        for node, value in values.items():
+            apart.setdefault(what, [[] for _ in runs])[node].append(value - middle)
+            beyond.setdefault(what, Counter())[node] += abs(value - middle) > far
+    standings: list[dict[str, Standing]] = [{} for _ in runs]
+    for what, by_node in apart.items():
+        middles = {node: median(values) for node, values in enumerate(by_node) if values}
+        centre, spread = median(middles.values()), robust_deviation([*middles.values()])
+        for node, value in middles.items():
+            is_outlier = abs(value - centre) > max(limit, OUTLYING * spread)
+            rows = len(by_node[node])
+            standings[node][what] = Standing(math.exp(value - centre), rows, beyond[what][node], is_outlier)
+    odd = _differences(runs)
+    nodes = zip(names, runs, standings, odd, strict=True)
+    return Fleet(tuple(Node(*each) for each in nodes), rules.thresholds.default)
+
+
+def _figures(basis: Basis) -> dict[RowKey, dict[int, float]]:
+    """The logarithm of each row's cost by node."""
+    figures: dict[RowKey, dict[int, float]] = {}
+    for number, run in enumerate(basis.bases):
+        for each in basis.repeated([run])[:1]:
+            for key, row in each.rows.items():
+                if not row.measured_utc and (figure := basis.figure(each.rows, key)) is not None:
+                    figures.setdefault(key, {})[number] = figure.value
+    return figures
+
+
+def _differences(runs: Sequence[Run]) -> list[tuple[str, ...]]:
+    """What each node has that most others have not; nothing where there is no majority."""
+    texts: list[list[str]] = [[] for _ in runs]
+    facts = [_facts(run) for run in runs]
+    for name in facts[0]:
+        values = [each.get(name, "none") for each in facts]
+        usual, count = Counter(values).most_common(1)[0]
+        for text, value in zip(texts, values, strict=True):
+            if count * 2 > len(runs) and value != usual:
+                text.append(f"{name} {value}, not {usual}")
+    return [tuple(each) for each in texts]
+
+
+def _facts(run: Run) -> dict[str, str]:
+    host = run.header.host
+    facts = {
+        "gemmbench": run.header.gemmbench,
+        "processor": host.cpu,
+        "cores": str(host.cores),
+        "system": host.system,
+        "Python": host.python,
+        "NumPy": host.numpy,
+        "BLAS": host.blas,
+    }
+    for device in run.header.devices:
+        facts[f"driver of {device.name}"] = device.driver
+        facts[f"units of {device.name}"] = str(device.compute_units)
+    return {name: clean(value) for name, value in facts.items()}
+
+
+# --- what is said of a fleet --------------------------------------------------------------------------------
+
+
+def conclusions(made: Fleet) -> list[Note]:
+    """The outliers by name, how far off each is, and what is different about it."""
+    count, limit = len(made.nodes), units.percent(made.threshold)
+    if count < LEAST_NODES:
+        return [Note("Fleet", f"{count} nodes; outliers are named from {LEAST_NODES} on.", "bold")]
+    odd = [node for node in made.nodes if node.outlying]
+    if not odd:
+        text = f"no outliers among {count} nodes: all within {limit} or 3 robust deviations of the middle."
+        return [Note("Fleet", text, "bold")]
+    rule = f"beyond {limit} and {OUTLYING:g} robust deviations of the middle"
+    head = f"{len(odd)} of {count} nodes {'is an outlier' if len(odd) == 1 else 'are outliers'}, {rule}."
+    return [Note("Fleet", head, "bold"), *(Note(clean(node.name), _about(node), "bold red") for node in odd)]
+
+
+def _about(node: Node) -> str:
+    parts = [
+        f"{what}: {change(each.ratio)} of time against the middle node ({each.beyond} of {each.rows} rows)"
+        for what, each in node.outlying.items()
+    ]
+    return "; ".join([*parts, *node.differences]) + "."
+
+
+def sheet(made: Fleet) -> Sheet:
+    """A line for each node: its time against the middle node's, by sort of rows."""
+    sorts = list(dict.fromkeys(what for node in made.nodes for what in node.standings))
+
+    def cell(node: Node, what: str) -> Cell:
+        each = node.standings.get(what)
+        return Cell(change(each.ratio), style="bold red" if each.is_outlier else "") if each else Cell("-")
+
+    return Sheet(
+        caption="change of the time against the middle node, the median of its rows; + is slower",
+        keys=("node",),
+        blocks=(tuple(sorts), ("rows beyond", "of", "verdict", "differs in")),
+        rows=tuple(
+            (
+                Cell(clean(node.name)),
+                *(cell(node, what) for what in sorts),
+                Cell(str(sum(each.beyond for each in node.standings.values()))),
+                Cell(str(sum(each.rows for each in node.standings.values()))),
+                Cell("outlier", style="bold red") if node.outlying else Cell("alike"),
+                Cell("; ".join(node.differences) or "-"),
+            )
+            for node in made.nodes
+        ),
+        notes=tuple(conclusions(made)),
+        left=frozenset({"verdict", "differs in"}),
+    )

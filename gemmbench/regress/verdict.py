@@ -68,11 +68,9 @@ class Recordings:
     kinds: dict[str, dict[str, tuple[Reach, ...]]]  # by `DeviceFacts.family` and by what is timed
 
     def of(self, family: str, what: str) -> Recorded:
-        """The recordings of a kind of device; of every one of its type where there is none.
+        """Those of a family of devices; of every one of its type where there is none.
 
-        Args:
-            family: as of `DeviceFacts.family`.
-            what: ``kernels``, ``libraries``, ``ratios``.
+        What is timed: ``kernels``, ``libraries``, ``ratios to`` either.
         """
         kind = "cpu-" if family.startswith("cpu-") else "gpu-"
         names = [family] if family in self.kinds else [name for name in self.kinds if name.startswith(kind)]
@@ -146,21 +144,12 @@ class Noise:
         return self if self.rows else replace(self, worth=min(self.worth, _FEW_ROWS_WORTH))
 
     def beyond(self, errors: Sequence[float]) -> Noise:
-        """The same without what the figures' own errors make of it, but not less than `LEAST_IN_TURN`.
-
-        Args:
-            errors: standard errors of the figures that it is from.
-        """
+        """The same without what its figures' standard errors make of it, but `LEAST_IN_TURN` at least."""
         rest = self.typical**2 - float(np.median(errors)) ** 2
         return replace(self, typical=max(math.sqrt(max(rest, 0.0)), LEAST_IN_TURN))
 
     def of(self, key: Hashable, also: Iterable[Sequence[float]] = ()) -> Spread:
-        """The floor of one row.
-
-        Args:
-            key: the row's.
-            also: values of further repetitions of it, those of one machine and version together.
-        """
+        """The floor of one row; `also` are more repetitions of it, a group for each machine and version."""
         squares, freedom = self.rows.get(key, (0.0, 0.0))
         for group in also:
             more, count = _squares(group)
@@ -227,8 +216,7 @@ def measured(groups: Groups, source: str) -> Noise | None:
     from scipy.special import digamma, polygamma
 
     logs = np.log(variances) - digamma(freedoms / 2) + np.log(freedoms / 2)
-    excess = float(np.var(logs, ddof=1) - np.mean(polygamma(1, freedoms / 2)))
-    worth = _worth(excess)
+    worth = _worth(float(np.var(logs, ddof=1) - np.mean(polygamma(1, freedoms / 2))))
     typical = math.exp((float(np.mean(logs)) + float(digamma(worth / 2)) - math.log(worth / 2)) / 2)
     return Noise(typical, worth, source, rows)
 
@@ -236,11 +224,9 @@ def measured(groups: Groups, source: str) -> Noise | None:
 def scattered(ratios: Sequence[float]) -> Noise | None:
     """The floor that the rows of two runs show by how far their ratios scatter; None for fewer than twelve.
 
-    Most rows of a comparison have not changed. Those that have moved to one side, so that both sides are read
-    apart, without the outermost tenth, and the narrower one counts.
-
-    Args:
-        ratios: a logarithm for each row, in units of what one run's noise would make it scatter by.
+    A ratio is a logarithm, in units of what one run's noise would make it scatter by. Most rows of a
+    comparison have not changed. Those that have moved to one side, so that both sides are read apart, without
+    the outermost tenth, and the narrower one counts.
     """
     if len(ratios) < _LEAST_SCATTER_ROWS:
         return None
@@ -303,10 +289,6 @@ class Limits:
     threshold: float = 0.05  # 0.05: a row may take 5 % longer
     confidence: float = CONFIDENCE  # of the interval
 
-    def at_least(self, confidence: float) -> Limits:
-        """The same with this confidence, if it is higher."""
-        return replace(self, confidence=max(self.confidence, confidence))
-
     @property
     def high(self) -> float:
         """The logarithm of the ratio past which a row is slower; its negative: faster."""
@@ -327,17 +309,12 @@ class Judgement:
 
 
 def judge(base: Sequence[Measure], new: Sequence[Measure], spread: Spread, limits: Limits) -> Judgement:
-    """Whether new runs of a row are slower than base runs of it.
+    """Whether new runs of a row are slower than base runs of it: a figure for each, one or more a side.
 
     Each run counts as one figure, however many samples it has: they share whatever the run drew. Its variance
     is the noise floor's, or its own samples' where that is larger. The interval is Student's for the
     difference of two means of logarithms, with the fewer degrees of freedom of what it is made from.
-
-    Args:
-        base: a figure for each base run, one or more; `EXACT` alone where the new figures are ratios to it.
-        new: a figure for each new run, one or more.
-        spread: the noise floor of this row.
-        limits: threshold and confidence.
+    `EXACT` alone is the base of figures that are ratios to it.
     """
     sides = (new,) if is_exact(base) else (base, new)
     difference = centre(new) - centre(base)
@@ -383,8 +360,14 @@ def conclude(
     Arguments as of `judge`; `noise` is the floor of all rows, `key` the row's.
     """
     usual = judge(base, new, spread, limits)
+    if is_exact(base) and usual.verdict == "slower":
+        sure = judge(
+            base, new, spread, replace(limits, confidence=max(limits.confidence, IN_TURN_CONFIDENCE))
+        )
+        doubt = "slower, but not surely enough to fail for"
+        return sure if sure.verdict == "slower" else replace(sure, reason=doubt)
     if is_exact(base):
-        return _sure(usual, judge(base, new, spread, limits.at_least(IN_TURN_CONFIDENCE)))
+        return usual
     margin = noise.margin(key, len(base), len(new), spread)
     low = centre(new) - centre(base) - margin
     if not noise.is_repeated(key) and len(new) >= FEW:  # the recordings tell of the base, the rounds of today
@@ -396,15 +379,6 @@ def conclude(
         return usual
     reason = f"slower, but among such rows one that is unchanged may seem so by {_percent(margin)}"
     return replace(usual, verdict="inconclusive", reason=reason)
-
-
-def _sure(usual: Judgement, sure: Judgement) -> Judgement:
-    """A verdict that is `slower` only if it is so at a higher confidence."""
-    if usual.verdict != "slower":
-        return usual
-    if sure.verdict == "slower":
-        return sure
-    return replace(sure, reason="slower, but not surely enough to fail for")
 
 
 def robust_deviation(values: Sequence[float]) -> float:
@@ -494,9 +468,8 @@ class Rule:
     sizes: tuple[float, float] = (0.0, math.inf)  # of the cube root of m n k of all problems
 
     def fits(self, row: Row) -> bool:
-        """Whether it is for a row."""
-        texts = ((row.kind, self.kind), (row.variant, self.variant), (row.dtype, self.dtype))
-        if not all(fnmatchcase(text, pattern) for text, pattern in (*texts, (row.label, self.label))):
+        names = ("kind", "variant", "dtype", "label")
+        if not all(fnmatchcase(getattr(row, name), getattr(self, name)) for name in names):
             return False
         low, high = self.sizes
         if row.problem is None:
@@ -558,9 +531,7 @@ def parse(text: float | str) -> float:
 
 
 def load(path: Path, default: float | None = None) -> Thresholds:
-    """Read a file of thresholds.
-
-    `default` goes before the file's own.
+    """Read a file of thresholds; `default` goes before the file's own.
 
     Raises:
         ThresholdError: it cannot be read, is no TOML, or a value cannot be taken; the message names file and
@@ -572,25 +543,19 @@ def load(path: Path, default: float | None = None) -> Thresholds:
         raise ThresholdError(f"{path}: {reason_of(error)}") from None
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise ThresholdError(f"{path}: {_placed(str(error))}") from None
-    own = _value(path, "default", file.default) if file.default is not None else DEFAULT
-    rules = tuple(_rule(path, number, entry) for number, entry in enumerate(file.row, 1))
-    return Thresholds(own if default is None else default, rules)
-
-
-def _rule(path: Path, number: int, entry: _Entry) -> Rule:
-    threshold = _value(path, f"row {number}: threshold", entry.threshold)
+    where = "default"
     try:
-        sizes = _sizes(str(entry.size))
-    except ThresholdError as error:
-        raise ThresholdError(f"{path}: row {number}: size: {error}") from None
-    return Rule(threshold, entry.kind, entry.variant, entry.dtype, entry.label, sizes)
-
-
-def _value(path: Path, where: str, text: float | str) -> float:
-    try:
-        return parse(text)
+        own = parse(file.default) if file.default is not None else DEFAULT
+        rules = []
+        for number, entry in enumerate(file.row, 1):
+            where = f"row {number}: threshold"
+            threshold = parse(entry.threshold)
+            where = f"row {number}: size"
+            sizes = _sizes(str(entry.size))
+            rules.append(Rule(threshold, entry.kind, entry.variant, entry.dtype, entry.label, sizes))
     except ThresholdError as error:
         raise ThresholdError(f"{path}: {where}: {error}") from None
+    return Thresholds(own if default is None else default, tuple(rules))
 
 
 def _sizes(text: str) -> tuple[float, float]:

@@ -24,6 +24,7 @@ from gemmbench.stats.conditions import disturbed, known
 _DEVICE = ("clock MHz", "of", "power W", "C", "limits")
 _COUNTED = ("counted MHz", "flop/cycle", "of peak at it")
 _HOST = ("other cores", "steal", "switches")
+_HANDED = ("core to core GB/s",)
 
 
 def sheets(run: Run) -> list[Sheet]:
@@ -43,6 +44,7 @@ def _sheet(run: Run, device: int) -> Sheet | None:
         return None
     speaks = any(window.clock_mhz or window.power_w for _, _, window in lines)
     counts = any(window.counted_mhz for _, _, window in lines)
+    hands = any(window.handed_gbs for _, _, window in lines)
     return Sheet(
         heading=heading(run, device),
         caption="conditions: medians of the batches, the highest temperature; ~ disturbed"
@@ -53,6 +55,7 @@ def _sheet(run: Run, device: int) -> Sheet | None:
             *((_DEVICE,) if speaks else ()),
             *((_COUNTED,) if counts else ()),
             _HOST,
+            *((_HANDED,) if hands else ()),
         ),
         rows=tuple(
             (
@@ -62,6 +65,7 @@ def _sheet(run: Run, device: int) -> Sheet | None:
                 *(_device(row, window) if speaks else ()),
                 *(_counted(run, row, window) if counts else ()),
                 *_host(window),
+                *((_number([window.handed_gbs]),) if hands else ()),
             )
             for row, clock, window in lines
         ),
@@ -77,13 +81,12 @@ def _state(row: Row) -> tuple[Cell, ...]:
 
 def _device(row: Row, window: Readings) -> tuple[Cell, ...]:
     assert row.conditions is not None
-    limits = dict.fromkeys(name for text in window.limits for name in text.split())
     return (
         _number(window.clock_mhz),
         _number([row.conditions.max_mhz if window.clock_mhz else None]),
         _number(window.power_w),
         _number(window.celsius, max),
-        Cell(clean(", ".join(limits)) or "-"),
+        _limits(window.limits),
     )
 
 
@@ -102,9 +105,18 @@ def _host(window: Readings) -> tuple[Cell, ...]:
     return _number([window.other_cores]), _number([window.steal_cores]), Cell(switches)
 
 
-def _number(values: Sequence[float | None], middle: Callable[[Iterable[float]], float] = median) -> Cell:
+def _limits(texts: Iterable[str]) -> Cell:
+    names = dict.fromkeys(name for text in texts for name in text.split())
+    return Cell(clean(", ".join(names)) or "-")
+
+
+def _number(
+    values: Sequence[float | None],
+    middle: Callable[[Iterable[float]], float] = median,
+    unknown: Cell = Cell("-"),  # noqa: B008  it is frozen
+) -> Cell:
     there = known(values)
-    return Cell(units.number(middle(there)) if there else "-")
+    return Cell(units.number(middle(there))) if there else unknown
 
 
 _ENDS_S = 10.0  # at most: what the first and the last figures are taken over
@@ -155,12 +167,8 @@ def _ends(result: Sustained) -> tuple[list[int], list[int]]:
     length_s = min(_ENDS_S, ran_s(result) / 4)
     last_s = ran_s(result) - length_s
     first = [index for index, begin in enumerate(result.begin_s) if begin < length_s]
-    last = [
-        index
-        for index, (begin, length) in enumerate(zip(result.begin_s, result.length_s, strict=True))
-        if begin + length > last_s
-    ]
-    return first, last
+    ends = [begin + length for begin, length in zip(result.begin_s, result.length_s, strict=True)]
+    return first, [index for index, end in enumerate(ends) if end > last_s]
 
 
 def _cells(row: Row, result: Sustained, speaks: bool) -> tuple[Cell, ...]:
@@ -175,27 +183,14 @@ def _cells(row: Row, result: Sustained, speaks: bool) -> tuple[Cell, ...]:
     counted = (f"{result.results:,}", f"{result.wrong:,}", f"{result.bits:,}")
     said: tuple[Cell, ...] = ()
     if speaks:
-        limits = dict.fromkeys(name for text in result.limits for name in text.split())
         said = (
-            _middle(result.clock_mhz, median),
-            _middle(result.power_w, fmean),
-            _middle(result.celsius, max),
-            Cell(clean(", ".join(limits)) or "-"),
+            _number(result.clock_mhz, median, NOTHING),
+            _number(result.power_w, fmean, NOTHING),
+            _number(result.celsius, max, NOTHING),
+            _limits(result.limits),
         )
-    ran = units.seconds(ran_s(result))
-    return (
-        Cell(row_label(row)),
-        Cell(str(row.device)),
-        Cell(ran),
-        *figures,
-        *(Cell(text, style=style) for text in counted),
-        *said,
-    )
-
-
-def _middle(values: Sequence[float | None], middle: object) -> Cell:
-    there = [value for value in values if value is not None]
-    return Cell(units.number(middle(there))) if there and callable(middle) else NOTHING
+    keys = Cell(row_label(row)), Cell(str(row.device)), Cell(units.seconds(ran_s(result)))
+    return (*keys, *figures, *(Cell(text, style=style) for text in counted), *said)
 
 
 def _notes(run: Run, rows: Sequence[Row]) -> Iterable[Note]:
@@ -207,22 +202,16 @@ def _notes(run: Run, rows: Sequence[Row]) -> Iterable[Note]:
             continue
         label = f"{row_label(row)} on {row.device}"
         if result.end != "done":
-            wanted = units.seconds(result.wanted_s)
-            yield Note(
-                label, f"ended after {units.seconds(ran_s(result))} of {wanted}: {result.end}", "yellow"
-            )
+            ran = f"{units.seconds(ran_s(result))} of {units.seconds(result.wanted_s)}"
+            yield Note(label, f"ended after {ran}: {result.end}", "yellow")
         for error in result.errors[:_SHOWN_ERRORS]:
-            yield Note(label, _told(row, error), "bold red")
+            bits = f"{error.bits:,} {'bit differs' if error.bits == 1 else 'bits differ'}"
+            at = f"{units.seconds(error.at_s)}, in result {error.result:,}, first at {place(row, error)}"
+            yield Note(label, f"{bits} at {at}", "bold red")
         if result.wrong > _SHOWN_ERRORS:
             yield Note(label, f"{result.wrong - _SHOWN_ERRORS:,} more results differ")
     shares = [row.sustained.check_share for row in rows if row.sustained]
     yield Note("comparing", f"took {units.percent(max(shares))} of the time, and is not in the rates")
-
-
-def _told(row: Row, error: BitError) -> str:
-    bits = "bit differs" if error.bits == 1 else "bits differ"
-    at = units.seconds(error.at_s)
-    return f"{error.bits:,} {bits} at {at}, in result {error.result:,}, first at {place(row, error)}"
 
 
 def place(row: Row, error: BitError) -> str:

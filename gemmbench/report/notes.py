@@ -60,15 +60,14 @@ def troubles(rows: Iterable[Row], where: Where, each: str = "size") -> list[Note
         Note(WORDS[status], f"{places(groups[status, reason], where, every, each)}: {reason}", STYLES[status])
         for status, reason in sorted(groups, key=lambda group: gravity.index(group[0]))
     ]
-    doubted = [row for row in rows if (row.kind, row.status, row.check.verdict) == ("gemm", "ok", "suspect")]
     notes += [
-        Note(
-            "suspect",
-            f"{places([row], where)}: {'; '.join(map(clean, row.check.reasons))}",
-            "yellow",
-        )
-        for row in doubted
+        Note("suspect", f"{places([row], where)}: {'; '.join(map(clean, row.check.reasons))}", "yellow")
+        for row in rows
+        if (row.kind, row.status, row.check.verdict) == ("gemm", "ok", "suspect")
     ]
+    bare = [row for row in rows if (row.kind, row.status, row.check.verdict) == ("gemm", "ok", "none")]
+    if bare:
+        notes.append(Note("not verified", places(bare, where, every, each), "yellow"))
     return _some(notes, "more reasons")
 
 
@@ -77,10 +76,8 @@ def _too_slow(rows: Sequence[Row]) -> str:
     needs = [row.needs_s for row in rows if is_too_slow(row) and row.needs_s is not None]
     if len(needs) < 2:
         return ""
-    least, most = min(needs), max(needs)
-    return (
-        f"would take {units.seconds(least)} to {units.seconds(most)} each; --budget {int(most) + 1} runs all"
-    )
+    each = f"{units.seconds(min(needs))} to {units.seconds(max(needs))} each"
+    return f"would take {each}; --budget {int(max(needs)) + 1} runs all"
 
 
 def budget_advice(run: Run) -> str:
@@ -95,10 +92,7 @@ def unsuited(run: Run, rows: Iterable[Row]) -> dict[str, str]:
     """The kernels whose place in a table is a line below it, and what they are not for.
 
     They run nowhere in the table, since they are written for other devices, or for other types. None, where
-    no kernel runs; and none that was asked for by name: its row says why.
-
-    Returns:
-        ``this device``, or the data types, by variant.
+    no kernel runs; and none that was asked for by name: its row says why. By variant: this device, or types.
     """
     kernels = by_key((row.variant, row) for row in rows if row.variant in LADDER and row.device != HOST)
     idle = {
@@ -148,11 +142,7 @@ def noisy(run: Run, rows: Iterable[Row], where: Where) -> list[Note]:
             lambda row: rates.unsettled(row) != 0,
             f"power limits the device: {more}",
         ),
-        (
-            "two speeds",
-            rates.has_two_speeds,
-            "the median may be of either: close other programs, run again",
-        ),
+        ("two speeds", rates.has_two_speeds, "the median may be of either: close other programs, run again"),
     )
     timed = [row for row in rows if row.samples]
     return (
@@ -224,10 +214,7 @@ def choices(rows: Iterable[Row], where: Where, each: str = "size") -> list[Note]
     groups = by_key(
         (clean(rates.what_ran(row)), where(row)) for row in rows if row.variant == AUTO and row.choice
     )
-    parts = [
-        f"{variant} at {f'every {each}' if every > 1 and len(labels) == every else ', '.join(labels)}"
-        for variant, labels in groups.items()
-    ]
+    parts = [f"{variant} at {_at(labels, every, each)}" for variant, labels in groups.items()]
     return [Note(f"{AUTO} took", "; ".join(parts), "dim")] if parts else []
 
 
@@ -257,11 +244,8 @@ def combinations(rows: Iterable[Row], scope: str, where: Where, each: str = "siz
             tried = max(tried, len(rated))
         if not winners:
             continue
-        every = len(by_place) > 1 and len(winners) == 1 and len(next(iter(winners.values()))) == len(by_place)
-        text = "; ".join(
-            f"{values} at {f'every {each}' if every else ', '.join(labels)}"
-            for values, labels in winners.items()
-        )
+        every = len(by_place)
+        text = "; ".join(f"{values} at {_at(labels, every, each)}" for values, labels in winners.items())
         text += f": {_range(map(units.number, leads))} times the slowest of {tried}"
         if any(alike):
             text += f"; {_range(map(str, alike))} of them within its interval"
@@ -345,11 +329,7 @@ def noise(row: Row) -> Cell:
 def places(rows: Sequence[Row], where: Where, every: int = 0, each: str = "size") -> str:
     """Variants and where: ``naive at 1024, 2048; tiled at 2048``; of microbenchmarks only where.
 
-    Args:
-        rows: what is spoken of.
-        where: a row's place in the table.
-        every: how many places there are: a variant that has them all is ``at every size``; 0 for not known.
-        each: what a place is, in that sentence.
+    A variant that has `every` place, if so many are known, is ``at every size``, or whatever `each` is.
     """
     if all(row.kind != "gemm" for row in rows):
         alike: dict[str, list[str]] = {}
@@ -358,13 +338,13 @@ def places(rows: Sequence[Row], where: Where, every: int = 0, each: str = "size"
             alike.setdefault(words, []).append(last)
         return "; ".join(f"{words} {', '.join(last)}".strip() for words, last in alike.items())
     groups = by_key((clean(row.title), where(row)) for row in rows)
-    by_place: dict[str, list[str]] = {}
-    for series, labels in groups.items():
-        text = (
-            f"every {each}" if every > 1 and len(set(labels)) == every else ", ".join(dict.fromkeys(labels))
-        )
-        by_place.setdefault(text, []).append(series)
+    by_place = by_key((_at([*dict.fromkeys(labels)], every, each), name) for name, labels in groups.items())
     return "; ".join(f"{', '.join(_counted(names))} at {text}" for text, names in by_place.items())
+
+
+def _at(labels: Sequence[str], every: int, each: str) -> str:
+    """``512, 1024``, or ``every size`` where these are all there are."""
+    return f"every {each}" if every > 1 and len(labels) == every else ", ".join(labels)
 
 
 def _counted(names: Sequence[str]) -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from types import TracebackType
 from typing import Any, TypeVar
 
 import rich.progress
@@ -66,9 +65,7 @@ class Bar:
             self._bar.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         if self._bar:
             self._bar.stop()
 
@@ -87,7 +84,6 @@ class Progress(Bar):
         return spinner, rich.progress.MofNCompleteColumn(), bar, _Remaining(self._left, self._clock)
 
     def handle(self, event: Event) -> None:
-        """Follow one event."""
         now = self._clock()
         if isinstance(event, Planned):
             self._left.plan(event.cases, event.seconds, now)
@@ -120,7 +116,6 @@ class TimeLeft:
         self._start = self._last = now
 
     def finish(self, now: float) -> None:
-        """One more is done."""
         self._done += 1
         self._last = now
 
@@ -191,7 +186,10 @@ def sample(run: Run, row: Row, scope: str = "kernel") -> str:
     parts = [*_rate(row, shown)]
     if times is not None:
         between = FEW if times.is_few else f"{units.seconds(times.low)} to {units.seconds(times.high)}"
-        parts.append(f"median {units.seconds(times.median)} ({between}), best {units.seconds(times.minimum)}")
+        middle = row.samples[shown].middle or "median"
+        parts.append(
+            f"{middle} {units.seconds(times.median)} ({between}), best {units.seconds(times.minimum)}"
+        )
         parts.append(f"{times.n} batches of {row.samples[shown].batch}, {clean(shown)} scope")
     fraction = rates.peak_fraction(run, row, scope) if row.kind == "gemm" else None
     parts += [f"{units.percent(fraction)} of peak"] if fraction is not None else []

@@ -34,12 +34,10 @@ class Cell:
     style: str = ""
 
     def rich(self) -> Text:
-        """For the terminal."""
         return Text(self.plain, style="bold green" if self.best else self.style)
 
     @property
     def plain(self) -> str:
-        """Without colour."""
         return ("*" if self.best else "") + self.text
 
 
@@ -50,6 +48,10 @@ class Note:
     label: str
     text: str
     style: str = ""
+
+    @property
+    def line(self) -> str:
+        return f"{self.label}: {self.text}" if self.label else self.text
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,6 @@ class Sheet:
         return (*self.keys, *(name for block in self.blocks for name in block))
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """The heading, the tables that fit the width, the notes."""
         width = options.max_width
         if self.heading:
             yield Text("\n".join(_packed(self.heading, width)), style="bold")
@@ -86,15 +87,11 @@ class Sheet:
             if self.notes:
                 yield Text("")
         for note in self.notes:
-            yield hanging(
-                console, f"{note.label}: {note.text}" if note.label else note.text, width, note.style
-            )
+            yield hanging(console, note.line, width, note.style)
 
     def _tables(self, width: int) -> Iterator[RenderableType]:
-        widths = [
-            max(map(_longest_line, (name, *(row[column].plain for row in self.rows))))
-            for column, name in enumerate(self.columns)
-        ]
+        texts = ((name, *(row[at].plain for row in self.rows)) for at, name in enumerate(self.columns))
+        widths = [max(map(cell_len, "\n".join(column).split("\n"))) for column in texts]
         widths[0] = min(widths[0], max(12, width // 2))
         keys = range(len(self.keys))
         for chunk in _chunks(self.blocks, widths, len(keys), width):
@@ -135,10 +132,6 @@ def hanging(console: Console, text: str, width: int, style: str = "") -> Text:
     return Text("\n  ").join(lines)
 
 
-def _longest_line(text: str) -> int:
-    return max(map(cell_len, text.split("\n")))
-
-
 def _separated(items: Iterator[RenderableType]) -> Iterator[RenderableType]:
     for index, item in enumerate(items):
         if index:
@@ -160,22 +153,19 @@ def _packed(pieces: Sequence[str], width: int) -> list[str]:
 def _chunks(blocks: Sequence[Sequence[str]], widths: Sequence[int], keys: int, width: int) -> list[list[int]]:
     """Column numbers of each table, so that each fits the width beside its key columns."""
     room = width - sum(widths[:keys]) - (keys - 1)
-    places: list[list[int]] = []
-    start = keys
-    for block in blocks:
-        places.append(list(range(start, start + len(block))))
-        start += len(block)
 
-    def needs(columns: Sequence[int]) -> int:
-        return sum(widths[column] + 1 for column in columns)
+    def fits(columns: Sequence[int]) -> bool:
+        return sum(widths[column] + 1 for column in columns) <= room
 
     chunks: list[list[int]] = [[]]
-    for block_places in places:
-        if needs(chunks[-1] + block_places) <= room:
-            chunks[-1] += block_places
-            continue
-        parts = _split(block_places, lambda part: needs(part) <= room)
-        chunks = [chunk for chunk in chunks if chunk] + parts
+    start = keys
+    for block in blocks:
+        columns = list(range(start, start + len(block)))
+        start += len(block)
+        if fits(chunks[-1] + columns):
+            chunks[-1] += columns
+        else:
+            chunks = [chunk for chunk in chunks if chunk] + _split(columns, fits)
     return chunks
 
 
@@ -247,14 +237,11 @@ _GUTTER = 2  # spaces that stand between a drawing and the words beside it, in e
 class Picture:
     """Drawings stay as they are, prose is filled again, words beside a drawing move below it."""
 
-    def __init__(self, comment: str, indent: int = 2) -> None:
+    def __init__(self, comment: str) -> None:
         self._comment = comment
-        self._indent = indent
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """As wide as the terminal allows."""
-        text = textwrap.indent(fitted(self._comment, options.max_width - self._indent), " " * self._indent)
-        yield Text(text, overflow="fold")
+        yield Text(textwrap.indent(fitted(self._comment, options.max_width - 2), "  "), overflow="fold")
 
 
 def fitted(comment: str, width: int) -> str:
@@ -382,8 +369,12 @@ def finite(value: object) -> object:
     return value
 
 
-def sheet_markdown(sheet: Sheet) -> str:
-    """One table as GitHub's markdown."""
+def markdown(sheets: Iterable[Sheet]) -> str:
+    """Tables as GitHub's markdown."""
+    return "\n".join(map(_sheet_markdown, sheets))
+
+
+def _sheet_markdown(sheet: Sheet) -> str:
     lines = []
     if sheet.heading:
         lines += [f"**{_escaped(' | '.join(sheet.heading))}**", ""]
@@ -394,13 +385,9 @@ def sheet_markdown(sheet: Sheet) -> str:
             ":--" if not column or name in sheet.left else "--:" for column, name in enumerate(sheet.columns)
         ]
         lines += [_line([_escaped(name) for name in sheet.columns]), _line(marks)]
-        lines += [_line([_cell(cell) for cell in row]) for row in sheet.rows]
-        lines.append("")
+        lines += [*(_line([_cell(cell) for cell in row]) for row in sheet.rows), ""]
     if sheet.notes:
-        lines += [
-            "- " + _escaped(f"{note.label}: {note.text}" if note.label else note.text) for note in sheet.notes
-        ]
-        lines.append("")
+        lines += [*(f"- {_escaped(note.line)}" for note in sheet.notes), ""]
     return "\n".join(lines)
 
 

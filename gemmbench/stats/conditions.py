@@ -17,6 +17,7 @@ from gemmbench.stats import rates
 
 _OTHERS = 0.1  # of the cores, that processes of others used
 STOLEN = 0.02  # of the cores
+_APART = 2.0  # times as long as before that data take from one core to another
 TICKS_S = 0.02  # of each core: Linux counts in ticks of a hundredth of a second
 _HALVES = 0.02  # that the clock of one half of a row may lie from the other's
 _LEAST_CLOCKS = 20  # of both halves: a single reading is no steadier than the rate
@@ -28,6 +29,10 @@ def disturbances(conditions: Conditions | None, on_cpu: bool) -> tuple[str, ...]
         return ()
     windows = conditions.windows.items()
     reasons = _of_host([window for clock, window in windows if on_cpu or clock == "host"], conditions.cores)
+    handed, most = known([window.handed_gbs for _, window in windows]), conditions.most_handed_gbs
+    if on_cpu and handed and most and most > _APART * min(handed):
+        times = number(most / min(handed))
+        reasons.append(f"its cores were apart: data took {times} times as long from one to the other")
     for clock, window in () if on_cpu else windows:
         # Between transfers a device rests and its clock rises; in a burst the clock may fall.
         holds_still = clock not in ("host", PAGEABLE) and conditions.state != "burst"
@@ -58,19 +63,16 @@ def is_on_cpu(run: Run, row: Row) -> bool:
 def _of_host(windows: Sequence[Readings], cores: int) -> list[str]:
     """What others took of the cores in the window in which they took most, if that is too much."""
     parts = (
-        ("other programs used", _OTHERS, [(window.other_cores, window.window_s) for window in windows]),
-        (
-            "the hypervisor gave others",
-            STOLEN,
-            [(window.steal_cores, window.window_s) for window in windows],
-        ),
+        ("other programs used", _OTHERS, "other_cores"),
+        ("the hypervisor gave others", STOLEN, "steal_cores"),
     )
     reasons = []
-    for what, share, used_by in parts:
+    for what, share, name in parts:
         too_much = [
             used
-            for used, window_s in used_by
-            if used is not None and window_s and used > share * cores + TICKS_S * cores / window_s
+            for window in windows
+            if (used := getattr(window, name)) is not None and window.window_s
+            if used > share * cores + TICKS_S * cores / window.window_s
         ]
         if too_much and cores:
             reasons.append(f"{what} {number(max(too_much))} of {cores} cores")
@@ -79,11 +81,8 @@ def _of_host(windows: Sequence[Readings], cores: int) -> list[str]:
 
 def _of_device(window: Readings, holds_still: bool) -> list[str]:
     limits = {name for text in window.limits for name in text.split()}
-    reasons = [
-        f"{what} limited the clock"
-        for name, what in ((THERMAL, "the temperature"), (HARDWARE, "the board"))
-        if name in limits
-    ]
+    causes = {THERMAL: "the temperature", HARDWARE: "the board"}
+    reasons = [f"{what} limited the clock" for name, what in causes.items() if name in limits]
     clocks = known(window.clock_mhz)
     if holds_still and len(clocks) >= _LEAST_CLOCKS:
         middle = len(clocks) // 2

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +28,10 @@ _ALIKE = 0.99  # the strongest correlation that is reckoned with
 _DOUBT, _MORE_DOUBT = 1.5, 1.0
 _FEW_FROM, _FEW_TO = 20, 60  # samples, between which the second falls to 0
 _CAUTION = 3.0
+_SPANS = 3  # that the samples of a mean are cut into
+# Standard deviation of such means from process to process: an H200's power limit allows a hotter chip less,
+# and its neighbours heat it (`tools/bench/repeat.py`; docs/conditions.md has what was measured).
+_FROM_RUN_TO_RUN = 0.003
 _CLEAR = 1.5  # groups this many of their spreads apart differ: noise alone does so in one row of fifty
 
 
@@ -44,7 +48,6 @@ class Interval:
 
     @property
     def is_few(self) -> bool:
-        """Whether the samples are too few for an interval."""
         return math.isnan(self.low)
 
     def is_above(self, value: float) -> bool:
@@ -71,8 +74,8 @@ class Summary(Interval):
         return (self.high - self.low) / 2 / self.median
 
 
-def summarize(samples: Sequence[float]) -> Summary:
-    """Median, minimum and the interval of the median.
+def summarize(samples: Sequence[float], by_mean: bool = False) -> Summary:
+    """Median, minimum and the interval of the median, of samples that stand in the order of time.
 
     The interval is that of the sign test (Hahn and Meeker, Statistical Intervals, 5.2): it reaches from one
     of the ordered samples to another, the further apart the fewer of them are independent. Those are
@@ -80,22 +83,28 @@ def summarize(samples: Sequence[float]) -> Summary:
     it is taken higher than estimated. Under `LEAST_EFFECTIVE` of them there is no interval. Samples that are
     all equal, since the clock tells no difference, count as independent.
 
-    What changes from one run to the next is not in it.
-
-    Raises:
-        ValueError: there are no samples, or one is not a positive finite number.
+    What changes from one run to the next is not in it, except where the mean stands for the samples, as
+    `Scope.middle` wants: that interval has the error of `mean_of_spans` in it, and what such rows differ by
+    from process to process. Raises `ValueError` if there are no samples, or one is not a positive finite
+    number.
     """
-    return _summarize(tuple(samples))
+    return _summarize(tuple(samples), by_mean)
 
 
 @lru_cache(maxsize=65536)
-def _summarize(samples: tuple[float, ...]) -> Summary:
+def _summarize(samples: tuple[float, ...], by_mean: bool) -> Summary:
     values = np.asarray(samples, dtype=float)
     if values.size == 0:
         raise ValueError("no samples")
     ordered = sorted(samples)
     if not all(map(math.isfinite, ordered)) or not ordered[0] > 0:
         raise ValueError("a sample is not a positive finite number")
+    if by_mean:
+        known = mean_of_spans(samples)
+        middle, own = known.value, student(CONFIDENCE, known.freedom) * known.error
+        half = math.hypot(own, student(CONFIDENCE, math.inf) * _FROM_RUN_TO_RUN * middle)
+        wide = 1 + half / middle if math.isfinite(half) else math.nan
+        return Summary(middle, middle / wide, middle * wide, values.size, float(ordered[0]))
     low, high = _median_interval(values, ordered)
     return Summary(statistics.median(ordered), low, high, values.size, float(ordered[0]))
 
@@ -134,27 +143,18 @@ def _doubt(count: int) -> float:
 
 
 def _effective(count: int, related: float, doubt: float) -> float:
-    """How many independent samples so many correlated ones are worth.
-
-    Args:
-        count: of the samples.
-        related: their correlation, as estimated.
-        doubt: standard errors of the estimate that are added to it.
-    """
+    """How many independent samples correlated ones are worth; so many standard errors are added as doubt."""
     error = math.sqrt((1 - related**2) / count)
     taken_as = min(related + doubt * error, _ALIKE)
     return count * (1 - taken_as) / (1 + taken_as)
 
 
 def correlation(values: npt.NDArray[np.float64]) -> float:
-    """Of each sample with the one before it, corrected for its bias; 0 where it is negative.
+    """Of each sample with the one before it, corrected for its bias; 0 where it is negative. Of two or more.
 
     It is that of the samples' ranks, so that an outlier does not hide it, as a normal process would have it:
     2 sin(pi r / 6) (Kruskal 1958). Of n samples whose own mean is taken off it is too low by (1 + 4 r) / n
     (Marriott and Pope 1954, Kendall 1954).
-
-    Args:
-        values: two or more, oldest first.
     """
     if len(set(values.tolist())) < values.size:
         _, kinds, counts = np.unique(values, return_inverse=True, return_counts=True)
@@ -187,27 +187,13 @@ class Resampled(NamedTuple):
 def resampled(
     values: npt.NDArray[np.float64], random: int | np.random.Generator = SEED, times: int = RESAMPLES
 ) -> Resampled:
-    """The bootstrap of the median (scipy's).
-
-    Args:
-        values: two or more.
-        random: a seed, or a generator that goes on from one call to the next.
-        times: how often samples are drawn anew.
-    """
+    """The bootstrap of the median (scipy's), of two values or more; a generator goes on from call to call."""
     from scipy.stats import bootstrap  # half a second to import, so only when needed
 
-    drawn = bootstrap(
-        (values,),
-        np.median,
-        confidence_level=CONFIDENCE,
-        n_resamples=times,
-        method="percentile",
-        random_state=random,
-    )
-    interval = drawn.confidence_interval
-    return Resampled(
-        drawn.bootstrap_distribution, float(interval.low), float(interval.high), float(drawn.standard_error)
-    )
+    how: dict[str, Any] = {"confidence_level": CONFIDENCE, "method": "percentile", "random_state": random}
+    drawn = bootstrap((values,), np.median, n_resamples=times, **how)
+    low, high = map(float, drawn.confidence_interval)
+    return Resampled(drawn.bootstrap_distribution, low, high, float(drawn.standard_error))
 
 
 @dataclass(frozen=True)
@@ -232,8 +218,28 @@ class Measure:
         return Interval(math.exp(self.value), low, math.exp(high) if high < 700 else math.inf)
 
 
+def mean_of_spans(samples: Sequence[float]) -> Measure:
+    """The mean of samples, oldest first, no logarithm, by the method of batch means (Conway 1963).
+
+    Neighbours are alike, and a clock that is regulated goes up and down: spans that are longer than both are
+    independent, so that their means tell the error of the mean of all. Of fewer samples than two for each
+    span the error is not known.
+    """
+    values = np.asarray(samples, dtype=float)
+    spans = [float(span.mean()) for span in np.array_split(values, _SPANS) if span.size]
+    known = values.size >= 2 * _SPANS
+    error = statistics.stdev(spans) / math.sqrt(_SPANS) if known else math.inf
+    return Measure(float(values.mean()), error, _SPANS - 1)
+
+
 EXACT = Measure(0.0, 0.0, math.inf)
 """What a ratio to a former self is held against: 1, which no noise has."""
+
+
+def log_mean(samples: Sequence[float]) -> Measure:
+    """The logarithm of the samples' mean."""
+    known = mean_of_spans(samples)
+    return Measure(math.log(known.value), known.error / known.value, known.freedom)
 
 
 @lru_cache(maxsize=65536)
@@ -258,14 +264,10 @@ def log_median(samples: tuple[float, ...]) -> Measure:
 
 
 def ratio_in_turn(first: Sequence[float], second: Sequence[float]) -> Measure:
-    """Batches over those that were taken in turn with them: the mean of the two orders' medians.
+    """Seconds of batches over those taken in turn with them, pair by pair: the mean of both orders' medians.
 
     The order alternates from pair to pair, so that what comes second in a pair is no change; and a speed
     change of the machine that lasts longer than two batches is in both, so that the ratio is free of it.
-
-    Args:
-        first: seconds, pair by pair.
-        second: of the other in each pair.
     """
     ratios = tuple(batch / other for batch, other in zip(first, second, strict=True))
     orders = (ratios[::2], ratios[1::2]) if len(ratios) >= 2 * LEAST_SAMPLES else (ratios,)
@@ -308,13 +310,13 @@ def drift(samples: Sequence[float]) -> float:
     return after / before - 1 if abs(after - before) > _CLEAR * (_spread(first) + _spread(last)) else 0.0
 
 
-def moved(samples: Sequence[float]) -> float:
+def moved(samples: Sequence[float], by_mean: bool = False) -> float:
     """How much slower the last third of the samples is than the first, whatever the spread.
 
-    0 where there are fewer than nine samples.
+    By the thirds' medians, or their means; 0 where there are fewer than nine samples.
     """
-    third = len(samples) // 3
-    return statistics.median(samples[-third:]) / statistics.median(samples[:third]) - 1 if third >= 3 else 0.0
+    third, middle = len(samples) // 3, statistics.fmean if by_mean else statistics.median
+    return middle(samples[-third:]) / middle(samples[:third]) - 1 if third >= 3 else 0.0
 
 
 def two_humped(samples: Sequence[float]) -> bool:
@@ -336,6 +338,5 @@ def two_humped(samples: Sequence[float]) -> bool:
 
 
 def _spread(ordered: Sequence[float]) -> float:
-    """From the first quartile to the third."""
     last = len(ordered) - 1
     return _between(ordered, 0.75 * last) - _between(ordered, 0.25 * last)

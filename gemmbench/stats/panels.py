@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from statistics import geometric_mean
 
 from gemmbench.model.device import HOST
@@ -46,12 +48,10 @@ class Panel:
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Every size that any of its series has a row for."""
         return tuple(sorted({size for series in self.series for size in series.rows}))
 
     @property
     def rows(self) -> tuple[Row, ...]:
-        """Its rows, series by series."""
         return tuple(row for series in self.series for row in series.rows.values())
 
     @property
@@ -81,11 +81,7 @@ def sweep_axis(rows: Iterable[Row]) -> str | None:
 def panels(run: Run, axis: str, order: Sequence[str] = (), dtype: str | None = None) -> list[Panel]:
     """The GEMM rows of a run by device and data type; the host's rows go with every device of their type.
 
-    Args:
-        run: the run.
-        axis: ``m`` or ``k``: the dimension to take as size.
-        order: variants in the order of the ladder; others follow as they come, the host's own last.
-        dtype: only this type.
+    The axis, ``m`` or ``k``, is what is taken as size; `order` is as of `series`.
     """
     rows = [row for row in run.rows if row.kind == "gemm" and row.problem and dtype in (None, row.dtype)]
     result = []
@@ -108,10 +104,7 @@ def series(
 ) -> tuple[Series, ...]:
     """Rows of one device (and the host) and one data type as a series for each variant.
 
-    Args:
-        rows: GEMM rows.
-        size_of: a row's size, or whatever number its series are to be sorted by.
-        order: variants in the order of the ladder; others follow as they come, the host's own last.
+    Variants stand in the `order` of the ladder; others follow as they come, the host's own last.
     """
     variants = by_key(((row.device, row.title), row) for row in sorted(rows, key=size_of))
     rank = {name: number for number, name in enumerate(order)}
@@ -210,12 +203,8 @@ def rank_correlation(first: Sequence[float], second: Sequence[float]) -> float:
 def common_problem(run: Run, *settings: Setting) -> Problem | None:
     """The problem that variants are shown at, where they are shown at one: in `kernels`, README and charts.
 
-    Args:
-        run: the run.
-        settings: a device with one data type, or with each of several that are shown beside each other.
-
-    Returns:
-        The largest problem that most of the measured variants have a figure for; None if nothing has one.
+    It is the largest that most of the measured variants have a figure for, in all of the settings, which are
+    shown beside each other; None if nothing has one.
     """
     figures: dict[Problem, set[tuple[str, str]]] = {}
     for row in (row for setting in settings for row in _rows(run, setting)):
@@ -258,14 +247,8 @@ def break_evens(panel: Panel, scope: str = "host") -> tuple[BreakEven, ...]:
 
     Only the ladder's own kernels count: no library, and not `auto`, which runs the host's BLAS where that is
     faster. Of two with the same size the greater lead comes first. Kernels that never pass the host's BLAS
-    come last.
-
-    Args:
-        panel: with the host's BLAS.
-        scope: of the kernels: ``host``, or ``pageable`` for arrays in ordinary memory.
-
-    Returns:
-        Empty if no kernel has a size in common with the host's BLAS.
+    come last. The scope is the kernels': ``host``, or ``pageable`` for arrays in ordinary memory. Empty if no
+    kernel has a size in common with the host's BLAS.
     """
     host = baseline(panel)
     if host is None:
@@ -285,11 +268,8 @@ def baseline(panel: Panel) -> Series | None:
 def crossing(leads: Sequence[tuple[float, float]]) -> float | None:
     """The size from which a lead is positive and stays so, interpolated in the logarithm of the size.
 
-    Args:
-        leads: size and lead, by size; a lead is the logarithm of a ratio of times.
-
-    Returns:
-        The smallest size where the lead is positive throughout; None if it is not at the largest.
+    Leads stand by size; each is the logarithm of a ratio of times. The smallest size where the lead is
+    positive throughout; None if it is not at the largest.
     """
     if not leads or leads[-1][1] <= 0:
         return None
@@ -318,12 +298,11 @@ def _break_even(kernel: Series, host: Series, scope: str) -> BreakEven | None:
         return None
 
     def at(device_end: str, host_end: str) -> float | None:
-        return crossing(
-            [
-                (size, math.log(getattr(host_s, host_end) / getattr(device_s, device_end)))
-                for size, (device_s, host_s) in times.items()
-            ]
-        )
+        ratios = {
+            size: getattr(host_s, host_end) / getattr(device_s, device_end)
+            for size, (device_s, host_s) in times.items()
+        }
+        return crossing([(size, math.log(ratio)) for size, ratio in ratios.items()])
 
     size, largest = at("median", "median"), max(times)
     device_s, host_s = times[largest]
@@ -390,19 +369,17 @@ def sides(runs: Iterable[Run]) -> list[Side]:
     if len(every) < 2:
         return every
     contests = fastest(every) or abilities(every)
-    return [
-        every[position] for position in sorted(range(len(every)), key=lambda side: _behind(contests, side))
-    ]
 
+    def behind(side: int) -> float:
+        """How far behind the fastest in the mean, as a logarithm; infinitely where it ran nothing."""
+        far = [
+            math.log(max(other.rate for other in each.entries if other) / entry.rate)
+            for each in contests
+            if (entry := each.entries[side])
+        ]
+        return sum(far) / len(far) if far else math.inf
 
-def _behind(contests: Sequence[Contest], side: int) -> float:
-    """How far a side is behind the fastest in the mean, as a logarithm; infinitely where it ran nothing."""
-    far = [
-        math.log(max(other.rate for other in each.entries if other) / entry.rate)
-        for each in contests
-        if (entry := each.entries[side])
-    ]
-    return sum(far) / len(far) if far else math.inf
+    return [every[position] for position in sorted(range(len(every)), key=behind)]
 
 
 def fastest(every: Sequence[Side]) -> list[Contest]:
@@ -447,9 +424,8 @@ def abilities(every: Sequence[Side]) -> list[Contest]:
     """
     kinds: dict[tuple[str, str], list[Entry | None]] = {}
     for number, side in enumerate(every):
-        for (name, dtype), entry in abilities_of(side).items():
-            entries = kinds.setdefault((name, dtype), [None] * len(every))
-            entries[number] = entry
+        for kind, entry in abilities_of(side).items():
+            kinds.setdefault(kind, [None] * len(every))[number] = entry
     return [
         Contest(name, dtype, None, tuple(entries))
         for (name, dtype), entries in kinds.items()
@@ -470,17 +446,17 @@ def scope_of(every: Sequence[Side]) -> str:
 
 def _shared(every: Sequence[Side]) -> list[tuple[str, Problem]]:
     """Types, each with the problems that several sides have a result of, the smallest first."""
-    counts: dict[tuple[str, Problem], int] = {}
+    counts: Counter[tuple[str, Problem]] = Counter()
     for side in every:
-        own = {
-            (row.dtype, row.problem)
-            for run, device in side.homes
-            for row in run.rows
-            if row.kind == "gemm" and row.device == device and row.problem and row.status == "ok"
-            if not row.beside
-        }
-        for each in own:
-            counts[each] = counts.get(each, 0) + 1
+        counts.update(
+            {
+                (row.dtype, row.problem)
+                for run, device in side.homes
+                for row in run.rows
+                if row.kind == "gemm" and row.device == device and row.problem and row.status == "ok"
+                if not row.beside
+            }
+        )
     shared = [each for each, count in counts.items() if count > 1]
     return sorted(shared, key=lambda each: (each[0], each[1].flops, each[1].shape))
 
@@ -489,7 +465,7 @@ def _fastest(side: Side, dtype: str, problem: Problem, scope: str) -> Entry | No
     ranked = [
         Entry(each.row, each.rate.median, rates.shown_samples(each.row, scope))
         for run, device in side.homes
-        for each in standings(_alone(run), Setting(device, dtype), problem, scope=scope).values()
+        for each in standings(alone(run), Setting(device, dtype), problem, scope=scope).values()
         if each.rank and each.rate
     ]
     return max(ranked, key=lambda entry: entry.rate, default=None)
@@ -510,26 +486,21 @@ def _rows_beside(side: Side, dtype: str, problem: Problem, scope: str) -> dict[s
     return entries
 
 
-def _alone(run: Run) -> Run:
-    """A run without the rows of several devices at once."""
-    return Run(run.header, tuple(row for row in run.rows if not row.beside), run.path)
+@lru_cache(maxsize=64)
+def alone(run: Run) -> Run:
+    """A run without the rows of several devices at once: what every other table and chart is made from."""
+    rows = tuple(row for row in run.rows if not row.beside)
+    return run if len(rows) == len(run.rows) else replace(run, rows=rows)
 
 
 def abilities_of(side: Side) -> dict[tuple[str, str], Entry]:
     """By name and data type the best peaks of one side, and its bandwidth."""
-    entries: dict[tuple[str, str], Entry] = {}
-
-    def offer(name: str, dtype: str, entry: Entry) -> None:
-        if (name, dtype) not in entries or entry.rate > entries[name, dtype].rate:
-            entries[name, dtype] = entry
-
+    entries: list[tuple[tuple[str, str], Entry]] = []
     for run, device in side.homes:
         for dtype in dict.fromkeys(row.dtype for row in run.rows if row.kind == "peak"):
             for matrix, name in ((False, "peak"), (True, "peak of the matrix units")):
-                top = rates.peak(run, device, dtype, matrix, sums="")
-                if top:
-                    offer(name, dtype, Entry(top.row, top.rate, None))
-        best = rates.best_bandwidth(run, device)
-        if best:
-            offer("bandwidth of global memory", "", Entry(best[1], best[0], None))
-    return entries
+                if top := rates.peak(run, device, dtype, matrix, sums=""):
+                    entries.append(((name, dtype), Entry(top.row, top.rate, None)))
+        if best := rates.best_bandwidth(run, device):
+            entries.append((("bandwidth of global memory", ""), Entry(best[1], best[0], None)))
+    return {kind: max(each, key=lambda entry: entry.rate) for kind, each in by_key(entries).items()}

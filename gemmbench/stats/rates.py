@@ -6,28 +6,19 @@ import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 
-from gemmbench.model.device import HOST, POWER, Conditions, State
+from gemmbench.model.device import HOST, POWER, Conditions, DeviceFacts, State
 from gemmbench.model.dtypes import DTYPES
 from gemmbench.model.problem import Gemm
-from gemmbench.model.row import CHAIN, PARTS, SCOPES, WHOLE, Energy, Problem, Row, moment, titled
+from gemmbench.model.row import CHAIN, GRAPH, PARTS, SCOPES, WHOLE, Energy, Problem, Row, moment, titled
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import GIGA
+from gemmbench.model.units import rate as rate_of
 from gemmbench.model.units import seconds as time_of
+from gemmbench.stats import ceilings, intervals
 from gemmbench.stats.ceilings import ALLOWED
-from gemmbench.stats.intervals import (
-    LEAST_EFFECTIVE,
-    Interval,
-    Measure,
-    Summary,
-    drift,
-    log_median,
-    moved,
-    ratio_in_turn,
-    summarize,
-    two_humped,
-)
+from gemmbench.stats.intervals import Interval, Measure, Summary, log_median, ratio_in_turn, summarize
 
 ABOVE = ALLOWED  # a GEMM this many times as fast as the measured peak is not believed, or the peak is too low
 NOISY = 0.01  # the sampling rule's goal: beyond it a row is labelled
@@ -36,18 +27,14 @@ DRIFTING = 0.03  # from here on a trend of the samples is told
 
 
 def gemm_of(row: Row) -> Gemm:
-    """The problem of a gemm row, with its flops.
-
-    Raises:
-        ValueError: the row has no problem.
-    """
+    """The problem of a gemm row, with its flops; `ValueError` of rows that have none."""
     if row.problem is None:
         raise ValueError(f"a {row.kind} row has no problem")
     problem = row.problem
-    a, b = bool(problem.trans_a), bool(problem.trans_b)
-    lengths = problem.m, problem.n, problem.k
-    scalars = problem.alpha, problem.beta
-    return Gemm(*lengths, row.dtype, *scalars, trans_a=a, trans_b=b, batch=problem.count)
+    return Gemm(
+        problem.m, problem.n, problem.k, row.dtype, problem.alpha, problem.beta,
+        trans_a=bool(problem.trans_a), trans_b=bool(problem.trans_b), batch=problem.count,
+    )  # fmt: skip
 
 
 def flops_of(row: Row) -> int:
@@ -76,7 +63,7 @@ def unit(dtype: str) -> str:
 def summary(row: Row, scope: str) -> Summary | None:
     """Statistics of one scope in seconds; None if it was not measured."""
     samples = row.samples.get(scope)
-    return summarize(samples.seconds) if samples and samples.seconds else None
+    return summarize(samples.seconds, samples.middle == "mean") if samples and samples.seconds else None
 
 
 def finest_scope(row: Row) -> str | None:
@@ -132,6 +119,29 @@ def shown_samples(row: Row, scope: str) -> str:
     return CHAIN if shown == "device" and CHAIN in row.samples else shown
 
 
+def within_ceilings(run: Run) -> Run:
+    """The run, its rows wrong that are above what their device's units can do.
+
+    Such a row is wrong when it is measured: the file was edited, or an older version did not know.
+    """
+    return replace(run, rows=tuple(within_ceiling(row, run.device(row)) for row in run.rows))
+
+
+def within_ceiling(row: Row, device: DeviceFacts | None) -> Row:
+    """One row of such a run."""
+    scope = finest_scope(row)
+    if device is None or scope is None or row.status != "ok":
+        return row
+    if row.kind != "gemm" and (row.kind, row.variant) != ("peak", "flops"):
+        return row
+    top = ceilings.most(device, row.dtype, row.ran_on == "matrix")
+    if top is None or flops_of(row) <= top.per_second * statistics.median(row.samples[scope].seconds):
+        return row
+    reached = flops_of(row) / statistics.median(row.samples[scope].seconds)
+    reason, _ = ceilings.judged(reached, top, partial(rate_of, integer=is_integer(row.dtype)))
+    return replace(row, status="wrong", reason=reason) if reason else row
+
+
 def own_rate(row: Row, scope: str) -> Rate | None:
     """`shown_rate`, or None where the row was not measured in the scope itself."""
     return shown_rate(row, scope) if scope in row.samples else None
@@ -146,13 +156,8 @@ ADDS_UP = 0.03  # of the whole: parts that differ from it by more do not add up 
 class Split:
     """A problem in the host scope by part: of those that were timed, the one that took the median time.
 
-    Of an even number it is the faster of the two in the middle.
-
-    Medians of each part would be of different problems, and would not add up.
-
-    Attributes:
-        seconds: by `row.PARTS`, in their order.
-        whole_s: by the wall clock alone; None in runs of gemmbench before it was kept.
+    Of an even number it is the faster of the two in the middle. Medians of each part would be of different
+    problems, and would not add up.
     """
 
     seconds: Mapping[str, float]
@@ -199,10 +204,8 @@ def parts_apart(row: Row) -> str:
         return ""
     if host.median < _SHORT_S or abs(known.whole_s / host.median - 1) <= _APART:
         return ""
-    return (
-        "measured apart from the host scope's samples: "
-        f"{time_of(known.whole_s)} against {time_of(host.median)}"
-    )
+    both = f"{time_of(known.whole_s)} against {time_of(host.median)}"
+    return f"measured apart from the host scope's samples: {both}"
 
 
 @lru_cache(maxsize=64)
@@ -215,18 +218,13 @@ def view_scope(*runs: Run) -> str:
     asked = {run.header.scope for run in runs}
     if len(asked) == 1 and (scope := asked.pop()) in SCOPES:
         return scope
-    libraries = (
-        row.status == "ok" and row.kind == "gemm" and "kernel" not in row.samples
-        for run in runs
-        for row in run.rows
-        if not on_host(row) or (_on_cpus_alone(run) and _has_kernels(run))
-    )
-    return "device" if any(libraries) else "kernel"
-
-
-@lru_cache(maxsize=64)
-def _has_kernels(run: Run) -> bool:
-    return any(row.kind == "gemm" and not on_host(row) for row in run.rows)
+    for run in runs:
+        gemms = [row for row in run.rows if row.kind == "gemm"]
+        with_host = _on_cpus_alone(run) and not all(map(on_host, gemms))
+        libraries = (row for row in gemms if row.status == "ok" and "kernel" not in row.samples)
+        if any(with_host or not on_host(row) for row in libraries):
+            return "device"
+    return "kernel"
 
 
 def is_compared(run: Run, device: int, row: Row, scope: str) -> bool:
@@ -346,11 +344,18 @@ def unsettled(row: Row) -> float:
     windows = row.conditions.windows.values() if row.conditions and row.conditions.state == "settled" else ()
     if not any(POWER in limits for window in windows for limits in window.limits):
         return 0.0
-    change = moved(finest_seconds(row))
+    change = last_third(row)
     return change if abs(change) > NOISY else 0.0
 
 
-_drift, _two_humped = lru_cache(maxsize=65536)(drift), lru_cache(maxsize=65536)(two_humped)
+def last_third(row: Row) -> float:
+    """How much slower the last third of the finest scope's samples is than the first, as a fraction."""
+    scope, seconds = finest_scope(row), finest_seconds(row)
+    return intervals.moved(seconds, row.samples[scope].middle == "mean") if scope and seconds else 0.0
+
+
+_drift = lru_cache(maxsize=65536)(intervals.drift)
+_two_humped = lru_cache(maxsize=65536)(intervals.two_humped)
 
 
 def has_two_speeds(row: Row) -> bool:
@@ -369,42 +374,33 @@ def what_ran(row: Row) -> str:
     return str(row.choice.get("kernel", row.variant)) if row.kind == "gemm" else row.variant
 
 
-SAME_APART = 0.05  # from here on it is told that one kernel has two rates
+SAME_APART = 0.03  # from here on it is told that one kernel has two rates
 
 
 def same_apart(rows: Iterable[Row]) -> list[tuple[Row, Row, float]]:
     """Pairs of GEMM rows that ran one kernel on one problem, as `auto` and what it took do, at two rates.
 
-    Returns:
-        The two rows, and how many times as fast the first was, in the finest scope of both: by more than
-        `SAME_APART`, and than their intervals, where they have such.
+    And how many times as fast the first was, in the finest scope of both: by more than `SAME_APART`, and than
+    their intervals, where they have such.
     """
     alike: dict[object, list[Row]] = {}
     for row in rows:
         if row.kind == "gemm" and row.status == "ok" and row.samples and not on_host(row):
             settings = {**row.parameters, **row.choice, "kernel": what_ran(row), "why": ""}
-            key = (
-                row.device,
-                row.dtype,
-                row.problem,
-                row.label,
-                row.conditions and row.conditions.state,
-                tuple(sorted(settings.items())),
-            )
+            state = row.conditions and row.conditions.state
+            key = row.device, row.dtype, row.problem, row.label, state, tuple(sorted(settings.items()))
             alike.setdefault(key, []).append(row)
     apart = []
     for first, *others in alike.values():
         for other in others:
-            shared = next(
-                (scope for scope in SCOPES if scope in first.samples and scope in other.samples), ""
-            )
-            rate_of_first, rate_of_other = rate(first, shared), rate(other, shared)
-            if first.variant == other.variant or rate_of_first is None or rate_of_other is None:
+            both = first.samples.keys() & other.samples.keys()
+            shared = next((scope for scope in SCOPES if scope in both), "")
+            first_rate, other_rate = rate(first, shared), rate(other, shared)
+            if first.variant == other.variant or first_rate is None or other_rate is None:
                 continue
-            ratio = rate_of_first.median / rate_of_other.median
-            slow, fast = sorted((rate_of_first, rate_of_other), key=lambda each: each.median)
+            slow, fast = sorted((first_rate, other_rate), key=lambda each: each.median)
             if fast.median > slow.median * (1 + SAME_APART) and not slow.high >= fast.low:
-                apart.append((first, other, ratio))
+                apart.append((first, other, first_rate.median / other_rate.median))
     return apart
 
 
@@ -462,13 +458,10 @@ def peak(
     """
     if device == HOST:
         return None
-    sources = [(run, device)] + [
-        (other, index)
-        for other in others
-        if other is not run
-        for index, facts in enumerate(other.header.devices)
-        if facts.title == run.header.devices[device].title
-    ]
+    title = run.header.devices[device].title
+    sources = [(run, device)]
+    for other in (other for other in others if other is not run):
+        sources += [(other, at) for at, facts in enumerate(other.header.devices) if facts.title == title]
     state = run.header.policy.state
     tops = [
         next((top for source, at in sources if (top := _peak(source, at, dtype, units, added, state))), None)
@@ -599,7 +592,6 @@ def best_bandwidth(run: Run, device: int) -> tuple[float, Row] | None:
 
 def derived(run: Run, row: Row) -> dict[str, object]:
     """The derived fields that ``show --format json`` puts beside the stored ones; null where unknown."""
-
     scope = finest_scope(row)
     by_scope = {name: summary(row, name) for name in SCOPES}
     times = by_scope[scope] if scope and row.status == "ok" else None
@@ -619,9 +611,7 @@ def derived(run: Run, row: Row) -> dict[str, object]:
         "kind": row.kind,
         "variant": row.variant,
         "dtype": row.dtype,
-        "m": problem.m if has_shape else None,
-        "n": problem.n if has_shape else None,
-        "k": problem.k if has_shape else None,
+        **{name: getattr(problem, name) if has_shape else None for name in ("m", "n", "k")},
         **dict(zip(("lda", "ldb", "ldc"), rows_apart, strict=True)),
         "trans_a": bool(problem.trans_a) if has_shape else None,
         "trans_b": bool(problem.trans_b) if has_shape else None,
@@ -669,13 +659,8 @@ def _interval_fields(
     name: str, figure: Interval | None, unit: float, middle: str = "_median"
 ) -> dict[str, float | None]:
     """Median and interval of a figure, in a unit; null where unknown."""
-    if figure is None:
-        return {f"{name}{middle}": None, f"{name}_low": None, f"{name}_high": None}
-    return {
-        f"{name}{middle}": figure.median / unit,
-        f"{name}_low": figure.low / unit,
-        f"{name}_high": figure.high / unit,
-    }
+    values = (figure.median / unit, figure.low / unit, figure.high / unit) if figure else (None, None, None)
+    return dict(zip((f"{name}{middle}", f"{name}_low", f"{name}_high"), values, strict=True))
 
 
 def _fields_by_scope(name: str, unit: float, figures: Iterable[Interval | None]) -> dict[str, float | None]:
@@ -690,33 +675,23 @@ def _fields_by_scope(name: str, unit: float, figures: Iterable[Interval | None])
 
 
 def measure(row: Row, scope: str | None = None) -> Measure | None:
-    """The median cost of a row, in seconds for one unit of its work.
+    """The median cost of a row, in seconds for one unit of its work; None unless it is ok and has samples.
 
     The unit is a flop where the row counts flops, a byte where it counts bytes, else one launch or load:
-    the races of a microbenchmark may settle on another length of loop each time.
-
-    Args:
-        row: the row.
-        scope: ``kernel``, ``device`` or ``host``; None for the finest that was measured. Where it was not
-            measured, as for the host's own BLAS, the finest.
-
-    Returns:
-        None unless the row is ok and has samples.
+    the races of a microbenchmark may settle on another length of loop each time. Without a scope, and where
+    it was not measured, as for the host's own BLAS, the finest counts.
     """
-    chosen = _scope(row, scope)
+    chosen = counted_scope(row, scope)
     if chosen is None:
         return None
-    cost = log_median(row.samples[chosen].seconds)
+    samples = row.samples[chosen]
+    cost = intervals.log_mean(samples.seconds) if samples.middle == "mean" else log_median(samples.seconds)
     return replace(cost, value=cost.value - math.log(work(row)))
 
 
 def in_turn(row: Row, scope: str | None = None) -> Measure | None:
-    """A row's time over that of what it was timed in turn with (`ratio_in_turn`); arguments as of `measure`.
-
-    Returns:
-        None unless the row is ok and was measured in turn.
-    """
-    chosen = _scope(row, scope)
+    """A row's time over that of what it was timed in turn with (`ratio_in_turn`); None if with nothing."""
+    chosen = counted_scope(row, scope)
     if chosen is None or row.former is None or chosen not in row.former.samples:
         return None
     return ratio_in_turn(row.samples[chosen].seconds, row.former.samples[chosen].seconds)
@@ -734,16 +709,16 @@ def versus(row: Row, scope: str = "kernel") -> Versus | None:
     """A row's rate over that of the kernel of ``--versus``; None unless both were timed in turn.
 
     In the scope that is asked for, or the next wider one that both have: a library tells no kernel's time.
-    With too few pairs for an interval its ends are NaN.
+    On the device by graphs, where both were replayed. With too few pairs for an interval its ends are NaN.
     """
     if row.former is None or not row.former.variant or scope not in SCOPES:
         return None
-    wider = SCOPES[SCOPES.index(scope) :]
+    wider = (*([GRAPH] if scope != "host" else []), *SCOPES[SCOPES.index(scope) :])
     shared = next((name for name in wider if name in row.samples and name in row.former.samples), None)
     slower = in_turn(row, shared) if shared else None
     if slower is None or shared is None:
         return None
-    times, known = slower.interval(), len(row.samples[shared].seconds) >= LEAST_EFFECTIVE
+    times, known = slower.interval(), len(row.samples[shared].seconds) >= intervals.LEAST_EFFECTIVE
     low, high = (1 / times.high, 1 / times.low) if known else (math.nan, math.nan)
     return Versus(1 / times.median, low, high, titled(row.former.variant, row.former.parameters), shared)
 
@@ -766,18 +741,14 @@ def residual(row: Row) -> float | None:
 
 
 def former(row: Row, scope: str | None = None) -> float:
-    """Seconds that the previous version of a row's kernel took for one problem; arguments as of `measure`.
-
-    Raises:
-        ValueError: the previous version was not measured.
-    """
-    chosen = _scope(row, scope)
+    """Seconds that a row's previous version took for one problem; `ValueError` if it was not timed."""
+    chosen = counted_scope(row, scope)
     if chosen is None or row.former is None or chosen not in row.former.samples:
         raise ValueError(f"{row.variant} was not measured in turn with a former self")
     return math.exp(log_median(row.former.samples[chosen].seconds).value)
 
 
-def _scope(row: Row, scope: str | None) -> str | None:
+def counted_scope(row: Row, scope: str | None) -> str | None:
     """The scope that counts of a row; None unless it is ok and has samples."""
     if row.status != "ok":
         return None
@@ -792,9 +763,5 @@ def work(row: Row) -> int:
 def _versus_fields(row: Row) -> dict[str, object]:
     """The fields of a row that say how it stands against the kernel of ``--versus``; null without one."""
     against = versus(row)
-    names = ("versus", "versus_ratio", "versus_low", "versus_high", "versus_scope")
-    if against is None:
-        return dict.fromkeys(names)
-    return dict(
-        zip(names, (against.variant, against.median, against.low, against.high, against.scope), strict=True)
-    )
+    fields = {"": "variant", "_ratio": "median", "_low": "low", "_high": "high", "_scope": "scope"}
+    return {f"versus{name}": getattr(against, field, None) for name, field in fields.items()}

@@ -5,11 +5,12 @@ only one that the host's own BLAS has. Kernels that tie there, because transfers
 told apart by the device scope.
 
 A problem that was measured is predicted by its own median, another one by shapes around it: their rates are
-averaged over the logarithms of m, n and k, the nearest counting most. Narrow shapes, with a dimension that is
-very small, are predicted from shapes as narrow alone: such products read memory more than they multiply.
-Batches are predicted from batches, a layout (NN, NT, TN, TT, leading dimensions) from the same alone: they
-make a class. What was never measured near the problem is tried first. Where that is not done, the nearest
-measured shape of the class decides, by the logarithms of its lengths, and the reason says that it is far.
+averaged over the logarithms of m, n and k, the nearest counting most, and what a launch takes stays as it is.
+Narrow shapes, with a dimension that is very small, are predicted from shapes as narrow alone: such products
+read memory more than they multiply. Batches are predicted from batches, a layout (NN, NT, TN, TT, leading
+dimensions) from the same alone: they make a class. What was never measured near the problem is tried first.
+Where that is not done, the nearest measured shape of the class decides, by its lengths and its work, and the
+reason says that it is far.
 """
 
 from __future__ import annotations
@@ -20,8 +21,7 @@ from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from gemmbench.ladder import BASELINE, BY_NAME, LADDER, VARIANTS
-from gemmbench.ladder.layouts import laid_out
-from gemmbench.ladder.variant import Likely
+from gemmbench.ladder.variant import Likely, laid_out
 from gemmbench.measure.child import Worker
 from gemmbench.model import units
 from gemmbench.model.case import Case, Operands, Policy, Staged, saved_problem
@@ -220,6 +220,8 @@ def _predictions(problem: Gemm, known: Sequence[Point]) -> list[_Prediction]:
     alike = _alike(problem, known)
     measured = [(_distance(problem, point), point) for point in alike]
     far = all(distance > _REACH for distance, _ in measured)
+    if not alike and problem.batch > 1:  # as narrow: the nearest of other batches tells more than nothing
+        alike = [point for point in known if _class(point)[:-1] == _class(problem)[:-1]]
     if far:
         measured = [(_far_distance(problem, point), point) for point in alike]
     reach = min((distance for distance, _ in measured), default=0.0) if far else _REACH
@@ -228,23 +230,32 @@ def _predictions(problem: Gemm, known: Sequence[Point]) -> list[_Prediction]:
         for distance, point in measured
         if distance <= reach
     )
-    predictions = (_predicted(problem, near, _least(known, near[0][1])) for near in groups.values())
+    predictions = (_predicted(problem, near, _launches(known, near[0][1])) for near in groups.values())
     return [replace(each, sure=each.sure and not far, far=far) for each in predictions]
 
 
-def _least(known: Iterable[Point], of: Point) -> dict[str, float]:
-    """What a tiny product takes with the variant and parameters of a point, by scope: a launch, above all."""
-    tiny = [
+def _launches(known: Iterable[Point], of: Point) -> dict[str, float]:
+    """Seconds of a launch with the variant and parameters of a point, by scope.
+
+    What a tiny product takes, less its flops at the best rate that was measured.
+    """
+    own = [
         point
         for point in known
         if (point.variant, point.dtype, point.parameters) == (of.variant, of.dtype, of.parameters)
-        if point.flops <= _TINY
     ]
-    host_s = min((point.host_s for point in tiny), default=0.0)
-    return {"host_s": host_s, "device_s": min((point.device_s or 0.0 for point in tiny), default=0.0)}
+
+    def launch(scope: str) -> float:
+        timed = [(point.flops, seconds) for point in own if (seconds := getattr(point, scope))]
+        best = max((flops / seconds for flops, seconds in timed), default=1.0)
+        return min((seconds - flops / best for flops, seconds in timed if flops <= _TINY), default=0.0)
+
+    return {scope: launch(scope) for scope in ("host_s", "device_s")}
 
 
-def _predicted(problem: Gemm, near: Sequence[tuple[float, Point]], least: Mapping[str, float]) -> _Prediction:
+def _predicted(
+    problem: Gemm, near: Sequence[tuple[float, Point]], launches: Mapping[str, float]
+) -> _Prediction:
     exact = [point for distance, point in near if distance == 0]
     if exact:
         newest = exact[-1]
@@ -258,7 +269,7 @@ def _predicted(problem: Gemm, near: Sequence[tuple[float, Point]], least: Mappin
         total = weights = 0.0
         for distance, point in near:
             weight, seconds = distance**-2, getattr(point, scope)
-            fixed = min(least[scope], seconds) if problem.flops < point.flops else 0.0
+            fixed = min(launches[scope], seconds)
             total += weight * math.log(fixed + (seconds - fixed) * problem.flops / point.flops)
             weights += weight
         return math.exp(total / weights)

@@ -16,19 +16,11 @@ import time
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from itertools import permutations
+from itertools import permutations, product
 
 from msgspec import UNSET
 
-from gemmbench.gemm.measure import (
-    WrongError,
-    begun,
-    beside_ceiling,
-    check_exact,
-    predict,
-    row_of,
-    verified_row_after,
-)
+from gemmbench.gemm import measure as gemm
 from gemmbench.measure.child import Worker
 from gemmbench.measure.sampling import Clock, Sampled, Sleep, alone
 from gemmbench.model import units
@@ -83,21 +75,13 @@ class Search:
 
 @dataclass(frozen=True)
 class Space:
-    """The shapes that may be tried.
+    """The shapes that may be tried."""
 
-    Attributes:
-        dtype: of A and B.
-        ranges: the least and the most of m, n and k; the same twice where a length is fixed.
-        step: of which lengths that are not fixed are multiples.
-        units: multiprocessors of the device; 1 where whole waves are no matter.
-        most_bytes: of A, B and C together.
-    """
-
-    dtype: str
-    ranges: tuple[tuple[int, int], ...]
-    step: int
-    units: int = 1
-    most_bytes: float = math.inf
+    dtype: str  # of A and B
+    ranges: tuple[tuple[int, int], ...]  # the least and the most of m, n and k; equal where one is fixed
+    step: int  # of which lengths that are not fixed are multiples
+    units: int = 1  # multiprocessors of the device; 1 where whole waves are no matter
+    most_bytes: float = math.inf  # of A, B and C together
 
     @classmethod
     def of(cls, search: Search, device: DeviceFacts, dtype: str) -> Space:
@@ -112,7 +96,6 @@ class Space:
         return cls(dtype, tuple(lengths), step, units_, device.global_mem_bytes / _MEMORY_SHARE)
 
     def fit(self, lengths: Sequence[float]) -> Shape | None:
-        """The nearest shape; None if its matrices are too large."""
         m, n, k = (self._fit(length, *ends) for length, ends in zip(lengths, self.ranges, strict=True))
         return (m, n, k) if Gemm(m, n, k, self.dtype).operand_bytes <= self.most_bytes else None
 
@@ -137,12 +120,10 @@ class Space:
             return
         rows = max(each for each in range(1, math.isqrt(self.units) + 1) if self.units % each == 0)
         edge = math.sqrt(best[0] * best[1])
-        for (across, down), wide in (
-            (pair, wide) for pair in permutations((rows, self.units // rows)) for wide in (2, 1)
-        ):
-            tile = across * _TILE, down * _TILE * wide
-            times = max(1, round(edge / math.sqrt(tile[0] * tile[1])))
-            yield tile[0] * times, tile[1] * times, best[2]
+        for (across, down), wide in product(permutations((rows, self.units // rows)), (2, 1)):
+            m, n = across * _TILE, down * _TILE * wide
+            times = max(1, round(edge / math.sqrt(m * n)))
+            yield m * times, n * times, best[2]
 
 
 def proposals(space: Space, seed: int) -> Generator[Shape, float | None, None]:
@@ -212,17 +193,8 @@ def run(
 ) -> Generator[Event, None, None]:
     """Search for the best shape of every case of a plan, whose own problem says only alpha and beta.
 
-    Args:
-        plan: a case for each kernel, data type and device.
-        steps: keeps the rows.
-        worker: measures.
-        search: what is searched for, and how long.
-        clock: seconds; replaced in tests.
-        sleep: waits so many seconds; replaced in tests.
-
-    Raises:
-        KeyboardInterrupt: Ctrl-C; the looks so far are saved, and ``--resume`` goes on with them.
-        RunFileError: a row cannot be written.
+    Ctrl-C is raised; the looks so far are saved, and ``--resume`` goes on with them. So is `RunFileError`, if
+    a row cannot be written.
     """
     for step in plan:
         if isinstance(step, Case):
@@ -249,22 +221,18 @@ class _Hunt:
         self._look_s = _LOOK_SHARE * search.budget_s
 
     def run(self) -> Generator[Event, None, None]:
-        """Search, measure the few best in turn, and the best of them anew; nothing where that was done.
-
-        Raises:
-            RunFileError: the file's rows are of other kernels, or a row cannot be written.
-        """
-        for row in (*self._held.values(), *self._results):
-            self._steps.check([self._at(shape_of(row), row.kind)])
+        """Search, measure the few best in turn, and the best of them anew; nothing where that was done."""
+        held = (*self._held.values(), *self._results)
+        self._steps.check(self._at(shape_of(row), row.kind) for row in held)
         if any(row.status == "ok" for row in self._results):
-            for row in (*self._held.values(), *self._results):
-                yield Finished(row, resumed=True)
+            yield from (Finished(row, resumed=True) for row in held)
             return
         yield self._steps.planned(1, self._search.budget_s)
         yield from self._searched()
         ranked = sorted(filter(rate_of, self._looks), key=rate_of, reverse=True)[:FINALISTS]
         if not ranked:
-            yield self._finished(self._looks[-1] if self._looks else self._case.row("skipped", _NOTHING))
+            nothing = "no shape from --min to --max fits the device's memory"
+            yield self._finished(self._looks[-1] if self._looks else self._case.row("skipped", nothing))
             return
         for row in (yield from self._finals(ranked)):
             result = yield from self._anew(shape_of(row))
@@ -273,7 +241,6 @@ class _Hunt:
                 return
 
     def _at(self, shape: Shape, kind: Kind = "gemm") -> Case:
-        """The case on another problem."""
         assert self._case.problem is not None
         m, n, k = shape
         return replace(self._case, kind=kind, problem=replace(self._case.problem, m=m, n=n, k=k))
@@ -281,9 +248,8 @@ class _Hunt:
     def _finished(self, row: Row) -> Finished:
         """The result, in the place of one of an earlier call."""
         row = replace(row, kind="gemm", work=None, took_s=UNSET)
-        return self._steps.finished(
-            replace(row, supersedes=any(row.key == each.key for each in self._results))
-        )
+        again = any(row.key == each.key for each in self._results)
+        return self._steps.finished(replace(row, supersedes=again))
 
     def _searched(self) -> Generator[Event, None, None]:
         """Look at shapes while there is time, and the kernel is right."""
@@ -324,19 +290,19 @@ class _Hunt:
         worker, policy = self._worker, replace(self._steps.policy, budget_s=self._look_s)
         worker.limit(policy.time_limit_s)
         try:
-            is_exact = self._is_exact or predict(worker, case, self._device, policy)
+            is_exact = self._is_exact or gemm.predict(worker, case, self._device, policy)
             with worker.prepare(case, self._device, policy) as handle:
                 if not is_exact:
                     yield Staged("verifying")
-                    check_exact(case, handle)
+                    gemm.check_exact(case, handle)
                 self._is_exact = True
                 yield Staged("timing")
                 sampled = self._sampled(handle, self._search.state)
-        except WrongError as error:
+        except gemm.WrongError as error:
             return error.row
         except Exception as error:
             return worker.row_of(case, error)
-        return replace(row_of(case, handle), samples=sampled.scopes, conditions=sampled.conditions)
+        return replace(gemm.row_of(case, handle), samples=sampled.scopes, conditions=sampled.conditions)
 
     def _sampled(self, handle: Handle, state: State) -> Sampled:
         """Some batches of a handle: of a burst a single one, where they fit it."""
@@ -367,15 +333,10 @@ class _Hunt:
                         del rounds[index]  # it had a rate in the search, and what it lacks now is no better
         finals = []
         for index, parts in rounds.items():
-            row = replace(
-                ranked[index],
-                phase=FINALIST,
-                samples=_pooled(parts),
-                conditions=joined([part.conditions for part in parts]),
-                took_s=UNSET,
-            )
-            finals.append(row)
-            yield self._steps.finished(row, is_planned=False)
+            conditions = joined([part.conditions for part in parts])
+            row = replace(ranked[index], phase=FINALIST, samples=_pooled(parts), conditions=conditions)
+            finals.append(replace(row, took_s=UNSET))
+            yield self._steps.finished(finals[-1], is_planned=False)
         return sorted(finals, key=rate_of, reverse=True)
 
     def _anew(self, shape: Shape) -> Generator[Event, None, Row]:
@@ -384,7 +345,7 @@ class _Hunt:
         yield self._steps.started(f"{case.label} anew")
         worker.limit(policy.time_limit_s)
         try:
-            ready = yield from begun(worker, case, self._device, policy)
+            ready = yield from gemm.begun(worker, case, self._device, policy)
             if isinstance(ready, Row):
                 return ready
             with ready.handle as handle:
@@ -398,16 +359,13 @@ class _Hunt:
                 row = ready.sampled([settled])
                 row = replace(row, burst=_pooled(bursts))
                 in_burst = rates.in_state(row, "burst")
-                judged = beside_ceiling(in_burst, self._device) if in_burst else row
+                judged = gemm.beside_ceiling(in_burst, self._device) if in_burst else row
                 if judged.status == "wrong":
                     row = replace(row, status="wrong", reason=judged.reason, check=judged.check)
                 yield Staged("verifying")
-                return verified_row_after(row, handle)
+                return gemm.verified_row_after(row, handle)
         except Exception as error:
             return worker.row_of(case, error)
-
-
-_NOTHING = "no shape from --min to --max fits the device's memory"
 
 
 def _contender(key: RowKey) -> tuple[object, ...]:
@@ -417,7 +375,6 @@ def _contender(key: RowKey) -> tuple[object, ...]:
 
 
 def _pooled(parts: Sequence[Sampled]) -> dict[str, Scope]:
-    """The samples of several rounds as one."""
     whole = replace(parts[0], batches=tuple(batch for part in parts for batch in part.batches), stop="rounds")
     return whole.scopes
 
@@ -448,23 +405,19 @@ class Hunt:
 
     @property
     def first(self) -> Row:
-        """Any of its rows."""
         return self.result or self.looks[0]
 
     @property
     def ranked(self) -> tuple[Row, ...]:
-        """Its looks that have a rate, the fastest first."""
         return tuple(sorted(filter(rate_of, self.looks), key=rate_of, reverse=True))
 
     @property
     def burst(self) -> Rate | None:
-        """What is reported of bursts."""
         other = rates.in_state(self.result, "burst") if self.result and self.result.burst else None
         return rates.shown_rate(other, SCOPE) if other else None
 
     @property
     def settled(self) -> Rate | None:
-        """What is reported of the settled state."""
         return rates.shown_rate(self.result, SCOPE) if self.result else None
 
     @property
@@ -479,17 +432,16 @@ def hunts(run: Run) -> list[Hunt]:
     for row in run.rows if run.header.view == VIEW else ():
         parameters = tuple(sorted(row.parameters.items()))
         groups.setdefault((row.device, row.dtype, row.variant, parameters), []).append(row)
-    return [_hunt(rows) for rows in groups.values()]
-
-
-def _hunt(rows: Sequence[Row]) -> Hunt:
-    looks = [row for row in rows if row.kind == LOOK and row.phase != FINALIST]
-    # Those of an interrupted call stand before those of the call that went on.
-    finals = {row.key: row for row in rows if row.phase == FINALIST}
-    latest = sorted([*finals.values()][-FINALISTS:], key=rate_of, reverse=True)
-    results = [row for row in rows if row.kind == "gemm"]
-    best = [row for row in results if row.status == "ok"] or results
-    return Hunt(tuple(looks), tuple(latest), best[-1] if best else None)
+    made = []
+    for rows in groups.values():
+        looks = [row for row in rows if row.kind == LOOK and row.phase != FINALIST]
+        # Those of an interrupted call stand before those of the call that went on.
+        finals = {row.key: row for row in rows if row.phase == FINALIST}
+        latest = sorted([*finals.values()][-FINALISTS:], key=rate_of, reverse=True)
+        results = [row for row in rows if row.kind == "gemm"]
+        best = [row for row in results if row.status == "ok"] or results
+        made.append(Hunt(tuple(looks), tuple(latest), best[-1] if best else None))
+    return made
 
 
 # --- as a table ---------------------------------------------------------------------------------------------
@@ -508,6 +460,8 @@ def sheets(run: Run) -> list[Sheet]:
 def _best(run: Run, device: int, dtype: str, group: Sequence[Hunt]) -> Sheet:
     top = max((hunt.burst.median for hunt in group if hunt.burst), default=0.0)
     scope = "host" if device == HOST else SCOPE
+    results = [hunt.result for hunt in group if hunt.result]
+    goes_on = "--resume goes on with the search"
     return Sheet(
         heading=heading(run, device),
         caption=f"{dtype} {rates.unit(dtype)} at the best shape of each kernel, {scope} scope, measured anew",
@@ -516,10 +470,10 @@ def _best(run: Run, device: int, dtype: str, group: Sequence[Hunt]) -> Sheet:
         rows=tuple(_line(hunt, top) for hunt in group if hunt.result),
         notes=(
             *([Note("protocol", _protocol(group[0]), "dim")] if any(hunt.ranked for hunt in group) else []),
-            *notes.troubles([hunt.result for hunt in group if hunt.result], notes.shape, "shape"),
-            *notes.remarks([hunt.result for hunt in group if hunt.result], notes.shape, "shape"),
+            *notes.troubles(results, notes.shape, "shape"),
+            *notes.remarks(results, notes.shape, "shape"),
             *(
-                Note("interrupted", f"{clean(hunt.first.title)}: --resume goes on with the search", "yellow")
+                Note("interrupted", f"{clean(hunt.first.title)}: {goes_on}", "yellow")
                 for hunt in group
                 if not hunt.result
             ),
@@ -529,12 +483,11 @@ def _best(run: Run, device: int, dtype: str, group: Sequence[Hunt]) -> Sheet:
 
 
 def _line(hunt: Hunt, top: float) -> tuple[Cell, ...]:
-    row = hunt.first
-    problem = rates.gemm_of(row)
-    shape = [Cell(f"{length:,}") for length in (problem.m, problem.n, problem.k)]
+    name = Cell(clean(hunt.first.title))
     if hunt.settled is None:
-        return (Cell(clean(row.title)), *[NOTHING] * 3, *[NOTHING] * 4)
-    return (Cell(clean(row.title)), *shape, *_figures(hunt.burst, top), *_figures(hunt.settled, 0.0))
+        return (name, *[NOTHING] * 7)
+    shape = [Cell(f"{length:,}") for length in shape_of(hunt.first)]
+    return (name, *shape, *_figures(hunt.burst, top), *_figures(hunt.settled, 0.0))
 
 
 def _figures(rate: Rate | None, top: float) -> tuple[Cell, Cell]:
@@ -561,15 +514,12 @@ def sentence(hunt: Hunt) -> str:
 
 
 def _protocol(hunt: Hunt) -> str:
-    """How figures came about."""
     state = "after a rest" if hunt.state == "burst" else "settled"
-    looked = (
-        f"each shape looked at for {BATCHES} batches of 10 ms or more, {state} (a block of uniform "
-        f"operands repeated, C not verified), the {FINALISTS} best of them in turn in {ROUNDS} rounds"
-    )
     return (
-        f"{looked}. The best of the rounds was prepared anew with uniform operands, verified before and "
-        "after, and measured in bursts and settled: medians, of samples that had no say in it."
+        f"each shape looked at for {BATCHES} batches of 10 ms or more, {state} (a block of uniform "
+        f"operands repeated, C not verified), the {FINALISTS} best of them in turn in {ROUNDS} rounds. The "
+        "best of the rounds was prepared anew with uniform operands, verified before and after, and "
+        "measured in bursts and settled: medians, of samples that had no say in it."
     )
 
 
@@ -599,15 +549,13 @@ def _final(look: Row, rate: float | None, best: float) -> tuple[Cell, ...]:
 def _remarks(hunt: Hunt) -> Iterator[Note]:
     same = hunt.burst if hunt.state == "burst" else hunt.settled
     if same:
-        high = rate_of(hunt.ranked[0])
-        text = (
-            f"{units.rate(high, rates.is_integer(hunt.first.dtype))} at {rates.gemm_of(hunt.ranked[0]).shape}"
-        )
+        highest = hunt.ranked[0]
+        high = rate_of(highest)
+        text = f"{units.rate(high, rates.is_integer(highest.dtype))} at {rates.gemm_of(highest).shape}"
         gap = high / same.median - 1
         more = f", {units.percent(gap)} above what is reported: a maximum of noise, too" if gap > 0 else ""
         yield Note("the search's highest", text + more, "dim")
     failed = [look for look in hunt.looks if look.status != "ok"]
     for look in failed[:_SHOWN]:
-        yield Note(
-            notes.WORDS[look.status], f"{rates.gemm_of(look).shape}: {clean_lines(look.reason)}", "yellow"
-        )
+        text = f"{rates.gemm_of(look).shape}: {clean_lines(look.reason)}"
+        yield Note(notes.WORDS[look.status], text, "yellow")

@@ -24,8 +24,7 @@ import platformdirs
 
 from gemmbench import UsageError, __version__
 from gemmbench.ladder import BY_NAME
-from gemmbench.ladder.layouts import laid_out
-from gemmbench.ladder.variant import ParameterError, Variant
+from gemmbench.ladder.variant import ParameterError, Variant, laid_out
 from gemmbench.model.case import Case, Plan, Skip
 from gemmbench.model.device import BUSY_CORES, DeviceFacts, HostFacts, State
 from gemmbench.model.kernel_files import fingerprint
@@ -59,11 +58,7 @@ class _File(Generic[_T]):
 
 
 class _Kept(Generic[_T]):
-    """Rows of one sort, a file of them for each device and driver.
-
-    Attributes:
-        notes: what went wrong, for the user.
-    """
+    """Rows of one sort, a file of them for each device and driver; `notes` say what went wrong."""
 
     name: ClassVar[str]  # of the sort's folder
     kind: ClassVar[Any]  # of file
@@ -76,11 +71,7 @@ class _Kept(Generic[_T]):
         self.notes: list[str] = []
 
     def path(self, device: DeviceFacts) -> Path:
-        """The file of a device and driver; it need not exist.
-
-        Raises:
-            NoHomeError: there is no folder that it could be in.
-        """
+        """The file of a device and driver; it need not exist. `NoHomeError` if there is no folder for it."""
         return (self._folder or subfolder(self.name)) / f"{device_key(device)}.json"
 
     def _read(self, device: DeviceFacts) -> _File[_T] | None:
@@ -96,8 +87,7 @@ class _Kept(Generic[_T]):
             return None
 
     def _rows(self, device: DeviceFacts) -> tuple[_T, ...]:
-        file = self._read(device)
-        return file.rows if file else ()
+        return file.rows if (file := self._read(device)) else ()
 
     def _write(self, device: DeviceFacts, rows: Iterable[_T]) -> bool:
         """Keep these rows of a device, in the place of what was kept; whether it could be done."""
@@ -107,10 +97,7 @@ class _Kept(Generic[_T]):
     def _change(self, device: DeviceFacts, change: Callable[[tuple[_T, ...]], Iterable[_T]]) -> bool:
         """Replace the rows of a device, one process at a time, for what cannot be measured again at once.
 
-        A file that cannot be read is put aside.
-
-        Returns:
-            Whether it could be done.
+        A file that cannot be read is put aside. Whether it could be done.
         """
 
         def replaced(path: Path) -> bool:
@@ -142,11 +129,7 @@ class _Kept(Generic[_T]):
 
 @contextlib.contextmanager
 def _alone(path: Path) -> Iterator[None]:
-    """Hold a lock file; other processes wait.
-
-    Raises:
-        OSError: it cannot be made, or another process does not let go of it.
-    """
+    """Hold a lock file; other processes wait. `OSError` if it cannot be had in time."""
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
     try:
@@ -161,11 +144,7 @@ def _alone(path: Path) -> Iterator[None]:
 
 
 def subfolder(name: str) -> Path:
-    """The cache folder of one sort of file; it may not exist yet.
-
-    Raises:
-        NoHomeError: neither the environment nor the system says where the user's files are.
-    """
+    """The cache folder of one sort of file; it may not exist yet. `NoHomeError` where there is no home."""
     try:
         folder = platformdirs.user_cache_path("gemmbench")
     except RuntimeError:
@@ -187,10 +166,7 @@ def device_key(device: DeviceFacts) -> str:
 def replace_file(path: Path, data: bytes) -> None:
     """Replace a file atomically: readers see the old or the new file, whole.
 
-    Two runs may end at the same time: whoever comes last wins.
-
-    Raises:
-        OSError: it cannot be written; nothing is left behind.
+    Two runs may end at the same time: whoever comes last wins. `OSError` leaves nothing behind.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, name = tempfile.mkstemp(dir=path.parent)
@@ -227,12 +203,6 @@ def kept_devices() -> tuple[DeviceFacts, ...]:
 _ALIKE = 0.03  # below a kept peak by less is no news: two runs differ by as much
 
 
-def _best(row: Row) -> float:
-    """The best rate of a peak, in operations or bytes per second."""
-    reached = rates.rate(row, "kernel") or rates.byte_rate(row)
-    return reached.best if reached else 0.0
-
-
 class KeptPeaks(_Kept[Row]):
     """The believed peaks that earlier runs have measured, as rows of device 0.
 
@@ -248,17 +218,16 @@ class KeptPeaks(_Kept[Row]):
         """The plan with kept rows instead of the cases that would measure them again, in the same state."""
         wanted = {step.device for step in plan if isinstance(step, Case) and step.kind in _PEAKS}
         kept = {index: self._by_key(devices[index]) for index in wanted}
-
-        def recalled(step: Case | Skip) -> Case | Skip:
-            if not isinstance(step, Case) or step.kind not in _PEAKS:
-                return step
-            row = kept[step.device].get(replace(step, device=0).key)
-            row = rates.in_state(row, state) if row else None
-            if row is None or row.source != step.source:
-                return step
-            return Skip(replace(row, device=step.device))
-
-        return tuple(map(recalled, plan))
+        filled: list[Case | Skip] = []
+        for step in plan:
+            if isinstance(step, Case) and step.kind in _PEAKS:
+                row = kept[step.device].get(replace(step, device=0).key)
+                row = rates.in_state(row, state) if row else None
+                if row and row.source == step.source:
+                    filled.append(Skip(replace(row, device=step.device)))
+                    continue
+            filled.append(step)
+        return tuple(filled)
 
     def keep(self, run: Run, resumed: Collection[RowKey] = (), now: datetime | None = None) -> None:
         """Keep the believed peaks that a run has measured itself: all but `resumed`. Better ones stay.
@@ -286,22 +255,22 @@ class KeptPeaks(_Kept[Row]):
         """Whether a row is below the one that is kept of its case and kernels, which stays, with a note."""
         if kept is None or kept.source != row.source:
             return False
-        rate, before = _best(row), _best(kept)
+        reached = (rates.rate(each, "kernel") or rates.byte_rate(each) for each in (row, kept))
+        rate, before = (each.best if each else 0.0 for each in reached)
         if rate >= before:
             return False
         if rate < before * (1 - _ALIKE):
             width = f", width {row.parameters['width']}" if "width" in row.parameters else ""
-            self.notes.append(
-                f"the kept {row.variant} {row.dtype}{width} of {kept.measured_utc[:10]} stays: it is "
-                f"{before / rate - 1:.1%} above this run's".replace("%", " %")
-            )
+            what = f"the kept {row.variant} {row.dtype}{width} of {kept.measured_utc[:10]}"
+            self.notes.append(f"{what} stays: it is {(before / rate - 1) * 100:.1f} % above this run's")
         return True
 
     def _by_key(self, device: DeviceFacts) -> dict[RowKey, Row]:
         file = self._read(device)
         if not file or (file.gemmbench, file.schema_version) != (__version__, SCHEMA_VERSION):
             return {}
-        return {row.key: row for row in file.rows}
+        rows = (rates.within_ceiling(row, device) for row in file.rows)
+        return {row.key: row for row in rows if row.status == "ok"}
 
 
 _PEAKS = ("peak", "bandwidth")
@@ -333,12 +302,11 @@ class KeptMeasurements(_Kept[_Measured]):
 
     def points(self, devices: Sequence[DeviceFacts], host: HostFacts) -> dict[int, tuple[Point, ...]]:
         """The points that are still valid, by the device's position, with those of the host's BLAS."""
-        return {
-            index: tuple(
-                kept.point for kept in self._rows(device) if kept.source == _source(kept.point, host)
-            )
-            for index, device in enumerate(devices)
-        }
+        points = {}
+        for index, device in enumerate(devices):
+            kept = self._rows(device)
+            points[index] = tuple(each.point for each in kept if each.source == _source(each.point, host))
+        return points
 
     def keep(self, header: Header, rows: Iterable[Row]) -> None:
         """Keep what a run has measured. It replaces older measurements of the same.
@@ -420,7 +388,11 @@ class KeptPresets(_Kept[Preset]):
                     parameters = variant.preset(device.family, preset.parameters, dtype, device)
                 except ParameterError:
                     return None
-                return Tuned(parameters, _note(preset, self.path(device)))
+                sizes = ", ".join(problem.shape for problem in preset.problems)
+                gain = f", {number(preset.speedup)} times the shipped preset's rate" if preset.speedup else ""
+                when = f"{preset.found_utc[:10]}, at {sizes}{gain}"
+                kept = f"kept in {self.path(device)}; --no-tuned takes the shipped one"
+                return Tuned(parameters, f"preset: tuned {when}, {kept}")
         return None
 
     def keep(self, device: DeviceFacts, preset: Preset) -> bool:
@@ -435,11 +407,14 @@ class KeptPresets(_Kept[Preset]):
         """Drop the presets of these variants and types; those that were there."""
         gone: list[Preset] = []
 
-        def without(presets: tuple[Preset, ...]) -> list[Preset]:
-            gone.extend(preset for preset in presets if preset.variant in variants and preset.dtype in dtypes)
-            return [preset for preset in presets if preset not in gone]
+        def is_meant(preset: Preset) -> bool:
+            return preset.variant in variants and preset.dtype in dtypes
 
-        if any(preset.variant in variants and preset.dtype in dtypes for preset in self._rows(device)):
+        def without(presets: tuple[Preset, ...]) -> list[Preset]:
+            gone.extend(filter(is_meant, presets))
+            return [preset for preset in presets if not is_meant(preset)]
+
+        if any(map(is_meant, self._rows(device))):
             self._change(device, without)
         return tuple(gone)
 
@@ -447,10 +422,3 @@ class KeptPresets(_Kept[Preset]):
 def source(variant: Variant) -> str:
     """Hash of a variant's kernels, whatever its parameters. A preset tuned for other kernels is useless."""
     return fingerprint(variant.files, variant.flags)
-
-
-def _note(preset: Preset, path: Path) -> str:
-    sizes = ", ".join(problem.shape for problem in preset.problems)
-    gain = f", {number(preset.speedup)} times the shipped preset's rate" if preset.speedup else ""
-    when = f"{preset.found_utc[:10]}, at {sizes}{gain}"
-    return f"preset: tuned {when}, kept in {path}; --no-tuned takes the shipped one"

@@ -59,12 +59,14 @@ class _Picture:
 
     @property
     def colours(self) -> dict[str, str]:
-        """Line colours by variant."""
         return dict(zip(self.joints, pane.COLOURS, strict=False))
 
     @property
+    def keys(self) -> list[tuple[str, str]]:
+        return [(clean(name), colour) for name, colour in self.colours.items()]
+
+    @property
     def devices(self) -> tuple[int, ...]:
-        """Every device that ran a case, in order."""
         return together.devices_of([joint for by_size in self.joints.values() for joint in by_size.values()])
 
 
@@ -92,31 +94,28 @@ def _picture(run: Run, every_joint: Sequence[Joint], scope: str, beside: bool) -
     every = dict.fromkeys(joint.row.variant for joint in joints)
     chosen = sorted(every, key=best, reverse=True)[:_MOST]
     row = joints[0].row
-    is_gemm = row.kind == "gemm"
     shown = {
         variant: {_size(joint.row): joint for joint in joints if joint.row.variant == variant}
         for variant in every
         if variant in chosen
     }
-    sizes = tuple(dict.fromkeys(_size(joint.row) for joint in joints if joint.row.variant in shown))
+    gaps = []  # ``tiled 512 (1 crashed)``
+    for joint in every_joint:
+        parts = [part for part in joint.parts if part.together.status != "ok"]
+        bad = ", ".join(f"{part.device} {part.together.status}" for part in parts)
+        gaps += [f"{clean(joint.row.variant)} {_size(joint.row)} ({bad})"] if bad else []
     title = _title(run, together.devices_of(joints))
     return _Picture(
         run=run,
         title=title + (f" | {pane.stem(run)}" if beside else ""),
-        what=f"{row.dtype}, {scope} scope" if is_gemm else row.kind,
-        unit="GFLOPS" if is_gemm else "GB/s",
+        what=f"{row.dtype}, {scope} scope" if row.kind == "gemm" else row.kind,
+        unit="GFLOPS" if row.kind == "gemm" else "GB/s",
         scope=scope,
-        sizes=sizes,
+        sizes=tuple(dict.fromkeys(_size(joint.row) for joint in joints if joint.row.variant in shown)),
         joints=shown,
         left_out=len(every) - len(shown),
-        gaps=tuple(gap for joint in every_joint if (gap := _gap(joint))),
+        gaps=tuple(gaps),
     )
-
-
-def _gap(joint: Joint) -> str:
-    """Which devices have no figure at once, and why: ``tiled 512 (1 crashed)``."""
-    bad = [f"{part.device} {part.together.status}" for part in joint.parts if part.together.status != "ok"]
-    return f"{clean(joint.row.variant)} {_size(joint.row)} ({', '.join(bad)})" if bad else ""
 
 
 def _title(run: Run, positions: Sequence[int]) -> str:
@@ -132,7 +131,6 @@ def _title(run: Run, positions: Sequence[int]) -> str:
 
 
 def _size(row: Row) -> str:
-    """A row's size, as a tick label."""
     if row.problem is None:
         if "bytes" in row.parameters:
             return pane.short(units.size(int(row.parameters["bytes"])))
@@ -149,21 +147,19 @@ def _aggregate(axes: Axes, picture: _Picture) -> None:
             sum_of = Joint.aggregate if filled else Joint.sum_alone
             sums = (sum_of(joint, picture.scope) if joint else None for joint in joints)
             values = [value / units.GIGA if value else np.nan for value in sums]
-            drawn: dict[str, Any] = {
-                "linestyle": style,
-                "marker": marker,
-                "markerfacecolor": colour if filled else "white",
-            }
-            axes.plot(range(len(values)), values, color=colour, label=label, **drawn)
+            drawn: dict[str, Any] = {"linestyle": style, "marker": marker}
+            face = colour if filled else "white"
+            axes.plot(range(len(values)), values, color=colour, label=label, markerfacecolor=face, **drawn)
     axes.set_yscale("log")
-    _widened(axes)
+    # A factor of four at least: there are ticks, and noise does not fill the pane.
+    low, high = axes.get_ylim()
+    middle = (low * high) ** 0.5
+    axes.set_ylim(min(low, middle / 2), max(high, middle * 2))
     pane.log_ticks(axes.yaxis, units.number)
     _across(axes, picture)
     axes.set_ylabel(picture.unit)
     below = f"{picture.what}: all devices at once (solid), the sum of each alone (dashed, hollow); medians"
-    pane.titles(
-        axes, picture.title, below, [(clean(name), colour) for name, colour in picture.colours.items()]
-    )
+    pane.titles(axes, picture.title, below, picture.keys)
     more = [f"Not drawn: {picture.left_out} further ones, that reach less."] if picture.left_out else []
     gaps = [f"Not in the sums: {'; '.join(picture.gaps)}."] if picture.gaps else []
     pane.footnote(axes, [*more, *gaps])
@@ -189,17 +185,12 @@ def _slowdowns(axes: Axes, picture: _Picture) -> None:
                     axes.vlines(index + shift, slowdown.low, slowdown.high, color=picture.colours[variant])
                 else:
                     wide = True
-                style: dict[str, Any] = {
-                    "color": picture.colours[variant],
-                    "marker": marker,
-                    "linestyle": "none",
-                }
-                axes.plot(index + shift, slowdown.median, label=f"{variant} on {device}", **style)
-                between = f"{units.number(slowdown.low)} to {units.number(slowdown.high)}"
-                said = (
-                    f"{clean(variant)} on device {device}, {size}: slowdown {units.number(slowdown.median)}"
-                )
-                pane.mark(axes, index + shift, slowdown.median, f"{said} ({between})")
+                style: dict[str, Any] = {"color": picture.colours[variant], "linestyle": "none"}
+                label = f"{variant} on {device}"
+                axes.plot(index + shift, slowdown.median, marker=marker, label=label, **style)
+                median, low, high = map(units.number, (slowdown.median, slowdown.low, slowdown.high))
+                said = f"{clean(variant)} on device {device}, {size}: slowdown {median} ({low} to {high})"
+                pane.mark(axes, index + shift, slowdown.median, said)
     axes.axhline(1.0, color=pane.BLACK, linewidth=0.8, label="no change")
     shares = together.shared(picture.run.header.devices, picture.devices)
     for shared in shares:
@@ -211,18 +202,9 @@ def _slowdowns(axes: Axes, picture: _Picture) -> None:
         f"{device} {_SHAPES[_MARKERS[rank % len(_MARKERS)]]}" for rank, device in enumerate(picture.devices)
     )
     below = f"{picture.what}: time at once over time alone, 95 % interval; devices: {markers}"
-    pane.titles(
-        axes, picture.title, below, [(clean(name), colour) for name, colour in picture.colours.items()]
-    )
+    pane.titles(axes, picture.title, below, picture.keys)
     notes = ["Dotted: an equal share of hardware that the devices divide."] if shares else []
     pane.footnote(axes, [*notes, *(["Intervals too wide to tell anything are not drawn."] if wide else [])])
-
-
-def _widened(axes: Axes) -> None:
-    """Widen the axis to a factor of four at least: there are ticks, and noise does not fill the pane."""
-    low, high = axes.get_ylim()
-    middle = (low * high) ** 0.5
-    axes.set_ylim(min(low, middle / 2), max(high, middle * 2))
 
 
 def _times(axes: Axes) -> None:
@@ -237,7 +219,6 @@ def _times(axes: Axes) -> None:
 
 
 def _across(axes: Axes, picture: _Picture) -> None:
-    """A tick for each size, in the order of the rows."""
     axes.set_xlim(-0.5, len(picture.sizes) - 0.5)
     slanted = max(map(len, picture.sizes)) * len(picture.sizes) > 7 * _ROOM
     turn: dict[str, Any] = {"rotation": 30, "ha": "right"} if slanted else {"rotation": 0, "ha": "center"}
@@ -310,7 +291,11 @@ _MARKS = ((_FREE, "clock"), (_POWER, "limited by power"), (_OTHER, "by heat or t
 def conditions_panes(runs: Sequence[Run], _: pane.Families) -> list[pane.Pane]:
     """A pane for each row whose device told its clock; of many, those that were limited first."""
     rows = [(run, row) for run in runs for row in run.rows if _clocks(row)]
-    shown = sorted(rows, key=lambda pair: not (_is_limited(pair[1]) or disturbed(*pair)))[:_MOST_ROWS]
+
+    def matters(run: Run, row: Row) -> bool:
+        return any(limits for *_, limits in _clocks(row)) or bool(disturbed(run, row))
+
+    shown = sorted(rows, key=lambda pair: not matters(*pair))[:_MOST_ROWS]
     left_out = len(rows) - len(shown)
     last = len(shown) - 1
     return [
@@ -341,26 +326,6 @@ def _clocks(row: Row) -> list[tuple[float, float, float | None, str]]:
     return sorted((begin - first, clock, power, limits) for begin, clock, power, limits in batches)
 
 
-def _counted(row: Row) -> list[tuple[float, float]]:
-    """When a batch began, after the row's first, and its average clock by the device's own counters."""
-    windows = row.conditions.windows.values() if row.conditions else ()
-    first = min((begin for window in windows for begin in window.begin_s[:1]), default=0.0)
-    return [
-        (begin - first, mhz)
-        for window in windows
-        for begin, mhz in zip(window.begin_s, window.counted_mhz, strict=False)
-        if mhz is not None
-    ]
-
-
-def _is_limited(row: Row) -> bool:
-    return any(limits for *_, limits in _clocks(row))
-
-
-def _colour(limits: str) -> str:
-    return _FREE if not limits else _POWER if limits == POWER else _OTHER
-
-
 def _paint_states(axes: Axes, run: Run, row: Row, beside: Sequence[Run], left_out: int) -> None:
     assert row.conditions is not None
     batches = _clocks(row)
@@ -368,8 +333,9 @@ def _paint_states(axes: Axes, run: Run, row: Row, beside: Sequence[Run], left_ou
     most = row.conditions.max_mhz
     top = max([clock for _, clock, *_ in batches] + ([most] if most else []))
     keys = []
+    colours = {"": _FREE, POWER: _POWER}
     for colour, label in _MARKS:
-        points = [(second, clock) for second, clock, _, limits in batches if _colour(limits) == colour]
+        points = [(at, clock) for at, clock, _, limits in batches if colours.get(limits, _OTHER) == colour]
         if points:
             x, y = zip(*points, strict=True)
             axes.scatter(x, y, s=14, color=colour, linewidths=0, label=label, zorder=3)
@@ -378,9 +344,18 @@ def _paint_states(axes: Axes, run: Run, row: Row, beside: Sequence[Run], left_ou
         drawn_w = f", {units.watts(power)}" if power is not None else ""
         by = f", limited by {limits.replace(' ', ', ')}" if limits else ""
         pane.mark(axes, second, clock, f"{units.seconds(second)}: {units.number(clock)} MHz{drawn_w}{by}")
-    if counted := _counted(row):
-        x, y = zip(*counted, strict=True)
-        axes.plot(x, y, color=pane.BLACK, linewidth=0.8, label="by its counters", zorder=4)
+    windows = row.conditions.windows.values()
+    first = min((begin for window in windows for begin in window.begin_s[:1]), default=0.0)
+    counted = [
+        (begin - first, mhz)
+        for window in windows
+        for begin, mhz in zip(window.begin_s, window.counted_mhz, strict=False)
+        if mhz is not None
+    ]
+    if counted:
+        axes.plot(
+            *zip(*counted, strict=True), color=pane.BLACK, linewidth=0.8, label="by its counters", zorder=4
+        )
         keys.append(("\u2014 by its counters", pane.BLACK))
     if most:
         axes.axhline(most, color=pane.BLACK, linewidth=1, linestyle=(0, (4, 3)), label="maximum clock")
@@ -448,16 +423,18 @@ def resource_panes(runs: Sequence[Run], _: pane.Families) -> list[pane.Pane]:
             own_rows = [row for row in rows if (row.device, row.dtype) == (device, dtype)]
             own_rows.sort(key=lambda row: row.problem.flops if row.problem else 0)  # the largest counts
             order = dict.fromkeys(row.title for row in rows)
-            marks = {row.title: _mark(row) for row in own_rows}
+            kernels = {}
+            for row in own_rows:
+                multiply = (each for each in row.resources if each.role == "multiply")
+                kernels[row.title] = next(multiply, row.resources[-1])
             title = pane.own_title(run, device, runs)
-            chosen = [marks[name] for name in order if name in marks]
+            chosen = [
+                Mark(name, kernels[name].group, kernels[name].most, kernels[name].registers)
+                for name in order
+                if name in kernels
+            ]
             result.append(constraint(run.header.devices[device], title, dtype, chosen))
     return result
-
-
-def _mark(row: Row) -> Mark:
-    kernel = next((each for each in row.resources if each.role == "multiply"), row.resources[-1])
-    return Mark(row.title, kernel.group, kernel.most, kernel.registers)
 
 
 def constraint(device: DeviceFacts, title: str, dtype: str, marks: Sequence[Mark]) -> pane.Pane:
@@ -539,9 +516,8 @@ def _paint_groups(axes: Axes, title: str, dtype: str, marks: Sequence[Mark]) -> 
             axes.plot([mark.group, mark.most], [y, y], color=pane.PALE, linewidth=3, zorder=1)
             axes.plot(mark.most, y, "|", color=pane.DARK, markersize=9, markeredgewidth=2)
         axes.plot(mark.group, y, "o", color=_TIGHT if tight else _FITS)
-        pane.mark(
-            axes, mark.group, y, f"{clean(mark.name)}: groups of {mark.group}, of {mark.most or '?'} at most"
-        )
+        said = f"{clean(mark.name)}: groups of {mark.group}, of {mark.most or '?'} at most"
+        pane.mark(axes, mark.group, y, said)
     axes.set_ylim(len(marks) - 0.4, -0.6)
     pane.name_rows(axes, {y: clean(mark.name) for y, mark in enumerate(marks)}, {})
     low, high = min(mark.group for mark in marks), max(mark.most or mark.group for mark in marks)
@@ -572,9 +548,8 @@ def _paint_sustained(axes: Axes, run: Run, row: Row, beside: Sequence[Run]) -> N
     result = row.sustained
     assert result  # of `panes`
     divisor, name = next((each, name) for most, each, name in _SECONDS if ran_s(result) <= most)
-    times = [
-        (begin + length / 2) / divisor for begin, length in zip(result.begin_s, result.length_s, strict=True)
-    ]
+    spans = zip(result.begin_s, result.length_s, strict=True)
+    times = [(begin + length / 2) / divisor for begin, length in spans]
     reached = [result.flops / seconds for seconds in result.seconds]
     scale, letter = units.scale(max(reached))
     integer = rates.is_integer(row.dtype)
@@ -589,12 +564,10 @@ def _paint_sustained(axes: Axes, run: Run, row: Row, beside: Sequence[Run]) -> N
         axes.axvline(error.at_s / divisor, color=pane.DOWN, linewidth=1.0, linestyle=(0, (3, 2)), zorder=2)
     keys = [("rate", _RATE), *_conditions(axes, times, result)]
     keys += [("wrong result", pane.DOWN)] if result.errors else []
-    own = (
-        f"{row_label(row)}: {units.rate(sustained_rate(result), integer)} over {units.seconds(ran_s(result))}"
-    )
+    mean = units.rate(sustained_rate(result), integer)
+    own = f"{row_label(row)}: {mean} over {units.seconds(ran_s(result))}"
     pane.titles(axes, pane.own_title(run, row.device, beside), own, keys)
-    every = [each for each in run.rows if each.sustained]
-    slow = slowest(run, every)
+    slow = slowest(run, [each for each in run.rows if each.sustained])
     wrong = in_a_sentence(row, result) or f"All {result.results:,} results have the bits of the first"
     ended = "" if result.end == "done" else f"Ended early: {result.end}."
     pane.footnote(axes, [text for text in (f"{wrong}.", ended, f"Slowest: {slow}." if slow else "") if text])
@@ -622,12 +595,7 @@ def _conditions(axes: Axes, times: Sequence[float], result: Sustained) -> list[t
             right.set_ylabel("of its highest", color=pane.GREY, loc="bottom")
             right.tick_params(colors=pane.GREY)
         least, most = (pick(value for _, value in there) for pick in (min, max))
-        right.plot(
-            [at for at, _ in there],
-            [value / most for _, value in there],
-            color=colour,
-            linewidth=1.1,
-            label=name,
-        )
+        at, shares = zip(*((at, value / most) for at, value in there), strict=True)
+        right.plot(at, shares, color=colour, linewidth=1.1, label=name)
         keys.append((f"{name} {units.number(least)} to {units.number(most)} {unit}", colour))
     return keys

@@ -10,17 +10,16 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from gemmbench import UsageError
-from gemmbench.gemm import lowering
+from gemmbench.gemm import workloads
 from gemmbench.gemm.verify import could_overflow
 from gemmbench.ladder import AUTO, BASELINE, BY_NAME, LADDER
 from gemmbench.ladder import variant as variants
-from gemmbench.ladder.layouts import laid_out
-from gemmbench.ladder.variant import Layout, ParameterError, Variant, unsupported_type
+from gemmbench.ladder.variant import Layout, ParameterError, Variant, laid_out, unsupported_type
 from gemmbench.model.case import Case, Operands, Plan, Skip
 from gemmbench.model.device import HOST, DeviceFacts
 from gemmbench.model.dtypes import DTYPES
 from gemmbench.model.problem import Gemm
-from gemmbench.model.row import MATH, THREADS, Row, RowKey
+from gemmbench.model.row import MATH, THREADS, Parameters, Row
 from gemmbench.model.units import clean, listed, size
 from gemmbench.probes import ALL_DTYPES, PROBES, QUICK
 from gemmbench.probes.arithmetic import FLOPS, WIDTHS
@@ -71,25 +70,21 @@ def gemm_plan(
 ) -> Plan:
     """Every variant on every problem and device, problem by problem, so that variants are interleaved.
 
-    Parameters are the user's own over the shipped preset; where there are none, those that the tuner kept.
-    A kernel with strict and fast math is timed with the second in turn with the first.
-
-    Args:
-        devices: to run on.
-        chosen: variants.
-        problems: m, n, k, of any data types.
-        overrides: the user's own parameters.
-        operands: the user's own matrices.
-        tuned: finds what the tuner kept.
-        axes: what a variant has several rows for. A combination of a grid that its constraints do not allow
-            is skipped with the constraint's sentence.
+    Parameters are the user's own over the shipped preset; where there are none, those that the tuner kept. A
+    kernel with strict and fast math is timed with the second in turn with the first. A combination of a grid
+    that its constraints do not allow is skipped with the constraint's sentence.
 
     Raises:
         variants.ParameterError: an override does not fit a variant that has that parameter, or none has it;
             alpha or beta of an integer problem has a fraction.
     """
     overrides = overrides or {}
-    _check_overrides(chosen, (*overrides, *axes.grid))
+    for name in (*overrides, *axes.grid):
+        if not any(name in variant.parameters for variant in chosen):
+            known = sorted({parameter for variant in chosen for parameter in variant.parameters})
+            raise variants.ParameterError(
+                f"no chosen kernel has a parameter {name} (there are {', '.join(known) or 'none'})"
+            )
     plan: list[Case | Skip] = []
     problems = tuple(problems)
     _check_scalars(problems)
@@ -105,12 +100,10 @@ def gemm_plan(
                             for math in maths
                         )
                         if variant.name == AUTO and not _has_choice(device, problem):
-                            steps = tuple(
-                                Skip(step.row("unsupported", NO_CHOICE))
-                                for step in steps
-                                if isinstance(step, Case)
-                            )
-                        plan += steps
+                            cases = [step for step in steps if isinstance(step, Case)]
+                            plan += [Skip(case.row("unsupported", NO_CHOICE)) for case in cases]
+                        else:
+                            plan += steps
                 elif index == 0:  # the host's own BLAS is measured once, among the first device's rows
                     plan += (_host_case(variant, problem, operands, count) for count in axes.threads)
     return tuple(plan)
@@ -122,10 +115,8 @@ NO_CHOICE = "no variant that could be chosen runs here"
 def _has_choice(device: DeviceFacts, problem: Gemm) -> bool:
     """Whether anything that `auto` may take runs a problem."""
     host, *kernels = (BY_NAME[name] for name in (BASELINE, *LADDER))
-    return problem.dtype in host.dtypes or any(
-        isinstance(_gemm_case(0, device, kernel, problem, {}, None, lambda *_: None), Case)
-        for kernel in kernels
-    )
+    cases = (_gemm_case(0, device, kernel, problem, {}, None, lambda *_: None) for kernel in kernels)
+    return problem.dtype in host.dtypes or any(isinstance(case, Case) for case in cases)
 
 
 def _in_turn_with_first(steps: Iterable[Case | Skip]) -> tuple[Case | Skip, ...]:
@@ -146,35 +137,25 @@ def in_turn_with(
 ) -> Plan:
     """A plan of GEMMs of one type whose kernels are timed in turn with another; arguments as of `gemm_plan`.
 
-    Raises:
-        variants.ParameterError: a device cannot run the other kernel.
+    Raises `variants.ParameterError` if a device cannot run the other kernel.
     """
     own = {name: value for name, value in overrides.items() if name in partner.parameters}
     partners: dict[tuple[int, Gemm], Case | Skip] = {}
     for step in plan:
         if isinstance(step, Case) and step.device != HOST and step.problem:
             index, problem = step.device, step.problem
+            math, device = axes.math if partner.executor == "opencl" else "", devices[index]
             partners[index, problem] = (
                 _host_case(partner, problem, operands, axes.threads[-1])
                 if partner.on_host
-                else _gemm_case(
-                    index,
-                    devices[index],
-                    partner,
-                    problem,
-                    own,
-                    operands,
-                    tuned,
-                    axes.math if partner.executor == "opencl" else "",
-                )
+                else _gemm_case(index, device, partner, problem, own, operands, tuned, math)
             )
     for index in range(len(devices)):
         others = [other for (device, _), other in partners.items() if device == index]
         rows = [other.row for other in others if isinstance(other, Skip)]
         if rows and len(rows) == len(others):
-            raise ParameterError(
-                f"--versus {partner.name} cannot run on {devices[index].name}: {rows[0].reason}"
-            )
+            where = f"--versus {partner.name} cannot run on {devices[index].name}"
+            raise ParameterError(f"{where}: {rows[0].reason}")
 
     def paired(step: Case | Skip) -> Case | Skip:
         if not isinstance(step, Case) or step.device == HOST or step.variant == AUTO:
@@ -220,16 +201,11 @@ def peak_plan(
     first: int = 0,
     reach: Reach = "quick",
 ) -> Plan:
-    """The compute probes of some types, for every device.
+    """The compute probes of some types, for every device; ``first`` is the first device's position.
 
-    Args:
-        devices: to run on.
-        dtypes: operand types.
-        widths: vector widths, for the probes that have them.
-        first: the first device's position.
-        reach: which probes: ``plain`` multiply-adds; ``matrix``: the matrix units that a device has, fed as a
-            GEMM feeds them; ``quick``: both, these fed with zeros too; ``every``: all there are, with a row
-            for each that a device cannot run.
+    Of those in reach: ``plain`` multiply-adds; ``matrix``: the matrix units that a device has, fed as a GEMM
+    feeds them; ``quick``: both, these fed with zeros too; ``every``: all there are, with a row for each that
+    a device cannot run.
     """
     chosen = {"plain": (FLOPS,), "matrix": QUICK[1:], "quick": QUICK, "every": tuple(PROBES.values())}[reach]
     plan: list[Case | Skip] = []
@@ -242,10 +218,8 @@ def peak_plan(
                 for parameters in probe.cases(dtype, widths):
                     if reach == "matrix" and parameters["operands"] == "zeros":
                         continue
-                    source = probe.fingerprint(dtype, parameters)
-                    case = Case(
-                        "peak", index, probe.name, dtype, parameters, source=source, ran_on=probe.ran_on
-                    )
+                    source, ran_on = probe.fingerprint(dtype, parameters), probe.ran_on
+                    case = Case("peak", index, probe.name, dtype, parameters, source=source, ran_on=ran_on)
                     plan.append(Skip(case.row("unsupported", lacks)) if lacks else case)
     return tuple(plan)
 
@@ -290,22 +264,13 @@ def _gemm_case(
         notes = (*notes, f"{listed(changed)} instead of the preset's, which {reason}")
         parameters, reason = smaller, ""
         full = {**parameters, **variant.chosen(problem, device, parameters)}
+    extra = {MATH: math} if math else {}
+    source, ran_on = variant.fingerprint(problem.dtype, parameters), variant.ran_on(problem.dtype)
     case = Case(
-        "gemm",
-        index,
-        variant.name,
-        problem.dtype,
-        {**parameters, **({MATH: math} if math else {})},
-        problem,
-        variant.fingerprint(problem.dtype, parameters),
-        operands or Operands(),
-        notes,
-        ran_on=variant.ran_on(problem.dtype),
-        given=(*given, *([MATH] if math else [])),
-        sums=variant.sums.get(problem.dtype, ""),
-        grid=grid,
-        own=variant.own,
-    )
+        "gemm", index, variant.name, problem.dtype, {**parameters, **extra}, problem, source,
+        operands or Operands(), notes, ran_on=ran_on, given=(*given, *extra),
+        sums=variant.sums.get(problem.dtype, ""), grid=grid, own=variant.own,
+    )  # fmt: skip
     if broken:
         return Skip(case.row("skipped", broken))
     if reason:
@@ -315,17 +280,11 @@ def _gemm_case(
 
 
 def _host_case(variant: Variant, problem: Gemm, operands: Operands | None, threads: int = 0) -> Case | Skip:
+    parameters: Parameters = {THREADS: threads} if threads else {}
     case = Case(
-        "gemm",
-        -1,
-        variant.name,
-        problem.dtype,
-        {THREADS: threads} if threads else {},
-        problem,
-        operands=operands or Operands(),
-        ran_on=variant.ran_on(problem.dtype),
-        sums=variant.sums.get(problem.dtype, ""),
-    )
+        "gemm", HOST, variant.name, problem.dtype, parameters, problem, operands=operands or Operands(),
+        ran_on=variant.ran_on(problem.dtype), sums=variant.sums.get(problem.dtype, ""),
+    )  # fmt: skip
     if problem.dtype not in variant.dtypes:
         return Skip(case.row("unsupported", f"{variant.name} has no BLAS for {problem.dtype}"))
     return case
@@ -346,20 +305,14 @@ def _smaller_preset(
 
 
 def _unsupported(
-    device: DeviceFacts,
-    variant: Variant,
-    problem: Gemm,
-    parameters: Mapping[str, int],
-    given: Collection[str] = (),
+    device: DeviceFacts, variant: Variant, problem: Gemm, own: Mapping[str, int], given: Collection[str] = ()
 ) -> str:
     """Why this device cannot run this variant at any size, or ""; ``given`` are parameters of no preset."""
-    return _lacks(device, variant, problem, parameters) or _exceeds(
-        device, variant, problem, parameters, variant.fixes_group(given)
-    )
+    fixed = variant.fixes_group(given)
+    return _lacks(device, variant, problem, own) or _exceeds(device, variant, problem, own, fixed)
 
 
 def _lacks(device: DeviceFacts, variant: Variant, problem: Gemm, parameters: Mapping[str, int]) -> str:
-    """What a variant needs and this device does not have, or ""."""
     if problem.dtype not in variant.dtypes:
         return f"{variant.name} is written for {', '.join(variant.dtypes)}"
     if variant.device_type not in ("", device.type):
@@ -414,11 +367,9 @@ def _exceeds(
 
 
 def _too_large(device: DeviceFacts, variant: Variant, problem: Gemm, parameters: Mapping[str, int]) -> str:
-    """Why this problem does not fit this device, or ""."""
     for image in variant.images.values():
-        for pixels, most, side in zip(
-            image.shape(problem), device.image2d_max, ("wide", "high"), strict=True
-        ):
+        sides = zip(image.shape(problem), device.image2d_max, ("wide", "high"), strict=True)
+        for pixels, most, side in sides:
             if pixels > most:
                 return f"{image.source} is an image {pixels} pixels {side}, the device allows {most}"
     if could_overflow(problem):
@@ -450,15 +401,6 @@ def _check_scalars(problems: Iterable[Gemm]) -> None:
                 )
 
 
-def _check_overrides(chosen: Sequence[Variant], names: Iterable[str]) -> None:
-    for name in names:
-        if not any(name in variant.parameters for variant in chosen):
-            known = sorted({parameter for variant in chosen for parameter in variant.parameters})
-            raise variants.ParameterError(
-                f"no chosen kernel has a parameter {name} (there are {', '.join(known) or 'none'})"
-            )
-
-
 # --- Which devices ``--device`` means -----------------------------------------------------------------------
 
 
@@ -471,24 +413,19 @@ class SelectionError(UsageError, ValueError):
 
 
 def select(devices: Sequence[DeviceFacts], selector: str) -> tuple[DeviceFacts, ...]:
-    """The devices that a selector names, in its order, none twice.
+    """The devices that a selector names, in its order, none twice; `SelectionError` if a term names none.
 
-    Args:
-        devices: what `discovery.devices` found.
-        selector: terms separated by commas, each one of
+    Terms are separated by commas, each one of
 
-            - a number: the index in gemmbench's list (``0``);
-            - ``platform:device`` (``0:1``);
-            - ``all``;
-            - part of a platform, vendor, version, driver, origin or device name, in any case: the *best*
-              device that has it. Platform and driver come before the device's own name, so that ``intel``
-              means Intel's driver and not PoCL on an Intel processor; then as in the default.
+    - a number: the index in gemmbench's list (``0``);
+    - ``platform:device`` (``0:1``);
+    - ``all``;
+    - part of a platform, vendor, version, driver, origin or device name, in any case: the *best* device that
+    has it. Platform and driver come before the device's own name, so that ``intel`` means Intel's driver and
+      not PoCL on an Intel processor; then as in the default.
 
-            Empty: the default, which is the first GPU, else accelerator, else CPU; of the CPU's drivers those
-            with the fewest warnings come first, then Intel's, then PoCL; simulators last.
-
-    Raises:
-        SelectionError: a term names no device, or there are none.
+    Empty: the default, which is the first GPU, else accelerator, else CPU; of the CPU's drivers those with
+    the fewest warnings come first, then Intel's, then PoCL; simulators last.
     """
     if not devices:
         raise SelectionError("there is no OpenCL device to select from")
@@ -510,38 +447,33 @@ def _rank(device: DeviceFacts) -> tuple[bool, int, int, int]:
 
 
 def _named(devices: Sequence[DeviceFacts], ranked: Sequence[DeviceFacts], term: str) -> Sequence[DeviceFacts]:
+    def driver_words(device: DeviceFacts) -> str:
+        version = re.sub(r"^OpenCL [\d.]+", "", device.version)  # every driver of a year has the same
+        return " | ".join((device.platform, device.vendor, version, device.driver, device.origin))
+
     if term.lower() == "all":
         return devices
     if re.fullmatch(r"[0-9]+", term):
         matches = [device for device in devices if device.index == int(term)]
     elif re.fullmatch(r"[0-9]+:[0-9]+", term):
         platform, number = map(int, term.split(":"))
-        matches = [
-            device for device in devices if (device.platform_index, device.device_index) == (platform, number)
-        ]
+        matches = [device for device in devices if device.address == f"{platform}:{number}"]
     elif term:
         part = _plain(term)
-        matches = [device for device in ranked if part in _plain(_driver_words(device))]
+        matches = [device for device in ranked if part in _plain(driver_words(device))]
         matches = (matches or [device for device in ranked if part in _plain(device.name)])[:1]
     else:
-        raise SelectionError(f"a device is missing beside a comma; {_listing(devices)}")
+        matches = []
     if not matches:
-        raise SelectionError(f"no device is {term!r}; {_listing(devices)}")
+        what = f"no device is {term!r}" if term else "a device is missing beside a comma"
+        listing = ", ".join(f"{device.index} ({device.title})" for device in devices)
+        raise SelectionError(f"{what}; choose {listing} or all")
     return matches
-
-
-def _driver_words(device: DeviceFacts) -> str:
-    version = re.sub(r"^OpenCL [\d.]+", "", device.version)  # every driver of a year has the same
-    return " | ".join((device.platform, device.vendor, version, device.driver, device.origin))
 
 
 def _plain(text: str) -> str:
     """For comparing: lower case, trademarks and repeated spaces gone."""
     return " ".join(re.sub(r"\((r|tm)\)", "", text.lower()).split())
-
-
-def _listing(devices: Sequence[DeviceFacts]) -> str:
-    return "choose " + ", ".join(f"{device.index} ({device.title})" for device in devices) + " or all"
 
 
 # --- From the rows of a saved run back to the cases that give them. Pure: no device is touched --------------
@@ -557,13 +489,8 @@ class OwnKernels:
     def in_turn(self, step: Case, device: DeviceFacts, row: Row) -> Case:
         """A case in turn with its kernel as it was; itself where there is no former version.
 
-        Args:
-            step: the case as it is today.
-            device: to run on.
-            row: of the saved run. The former version has its parameters: today's defaults may be others.
-
-        Raises:
-            ParameterError: that kernel cannot take the parameters that it has in common with the row.
+        That has the parameters of the saved row: today's defaults may be others. Raises `ParameterError` if
+        it cannot take those that it has in common with the row.
         """
         was = self.former.get(step.variant)
         if was is None:
@@ -581,7 +508,7 @@ def rebuild(
     former: str = "",
     own: OwnKernels = OwnKernels(),  # frozen
 ) -> Plan:
-    """The cases that would measure rows again, in their order.
+    """The cases that would measure rows of a saved run again, in their order.
 
     A parameter that was the preset's is today's preset again, and one that the user gave stays.
 
@@ -596,7 +523,11 @@ def rebuild(
         A case for each row, or a row that says why there is none: a kernel, parameter or probe that this
         version does not have. Rows of devices that are not here have none.
     """
-    probes = {position: _probes(devices[position]) for position in set(positions.values())}
+    probes = {}  # every microbenchmark of a device, by the key of its row at position 0
+    for position in set(positions.values()):
+        device = [devices[position]]
+        plan = (*peak_plan(device, ALL_DTYPES, WIDTHS, reach="every"), *memory_plan(device, tuple(FAMILIES)))
+        probes[position] = {each.key if isinstance(each, Case) else each.row.key: each for each in plan}
     steps: list[Case | Skip] = []
     for row in rows:
         if row.device != HOST and row.device not in positions:
@@ -605,25 +536,20 @@ def rebuild(
         if row.kind == "gemm":
             step = _gemm(row, devices[max(position, 0)], own)
         elif row.kind == "lowering":
-            step = lowering.rebuilt(row, devices[position]) or _unknown(
-                row, f"lowering {listed(row.parameters)}"
-            )
+            what = f"lowering {listed(row.parameters)}"
+            step = workloads.rebuilt(row, devices[position]) or _unknown(row, what)
         elif row.kind == "protocols":
             step = _unknown(row, "way to measure protocols again")
         else:
             kept = probes.get(position, {})  # of the host there are none
             step = kept.get(replace(row, device=0).key) or _unknown(row, f"probe {row.variant} so")
-        step = _placed(step, position, former, row)
-        if isinstance(step, Case) and position != HOST:
-            step = own.in_turn(step, devices[position], row)
-        steps.append(step)
+        if isinstance(step, Skip):
+            steps.append(Skip(replace(step.row, device=position)))
+            continue
+        values = row.parameters if former and row.parameters != step.parameters else None
+        step = replace(step, device=position, former=former, given=row.given, former_parameters=values)
+        steps.append(step if position == HOST else own.in_turn(step, devices[position], row))
     return tuple(steps)
-
-
-def _probes(device: DeviceFacts) -> dict[RowKey, Case | Skip]:
-    """Every microbenchmark of a device, by the key of its row at position 0."""
-    plan = (*peak_plan([device], ALL_DTYPES, WIDTHS, reach="every"), *memory_plan([device], tuple(FAMILIES)))
-    return {step.key if isinstance(step, Case) else step.row.key: step for step in plan}
 
 
 def _gemm(row: Row, device: DeviceFacts, own: OwnKernels) -> Case | Skip:
@@ -651,10 +577,3 @@ def _unknown(row: Row, what: str) -> Skip:
     empty = Row(row.kind, row.device, row.variant, row.dtype, row.parameters, "unsupported")
     reason = f"this gemmbench has no {what}"
     return Skip(replace(empty, reason=reason, problem=row.problem, label=row.label))
-
-
-def _placed(step: Case | Skip, position: int, former: str, row: Row) -> Case | Skip:
-    if isinstance(step, Skip):
-        return Skip(replace(step.row, device=position))
-    own = row.parameters if former and row.parameters != step.parameters else None
-    return replace(step, device=position, former=former, given=row.given, former_parameters=own)

@@ -20,7 +20,7 @@ from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Parameters, Row, Scope, Work
 from gemmbench.model.run_file import RunFile, RunFileError
 from gemmbench.model.units import rate
-from gemmbench.probes.race import LAUNCH_S, event_s, sized, trips_for, winner
+from gemmbench.probes.race import LAUNCH_S, sized, trips_for, winner
 from gemmbench.stats import ceilings, rates
 from gemmbench.stats.conditions import disturbances
 from gemmbench.suite.auto import Automatic
@@ -48,11 +48,6 @@ class Shares:
     """Shares the total time of a policy out to the rows of a run, as it passes.
 
     What a row does not use goes to those after it. Only GEMM rows share: races of a peak need their time.
-
-    Args:
-        policy: with a total, or without one.
-        cases: that are to be measured.
-        now: seconds; replaced in tests.
     """
 
     def __init__(self, policy: Policy, cases: int, now: Callable[[], float] = time.monotonic) -> None:
@@ -60,7 +55,6 @@ class Shares:
         self._end = now() + (policy.total_s or 0.0)
 
     def next(self, case: Case) -> Policy:
-        """The policy for the next case."""
         left, self._cases = self._cases, self._cases - 1
         if self._policy.total_s is None:
             return self._policy
@@ -85,11 +79,7 @@ def run(
 
     Rows are appended to the file, and flushed, before they are yielded; rows that the file already holds
     (``--resume``) are yielded again and not measured again. `auto` chooses by what it knew before and by the
-    rows so far.
-
-    Raises:
-        RunFileError: a row cannot be written; the rows before it are safe. Or those that the file held are
-            of other kernels.
+    rows so far. Raises `RunFileError` as of `Steps`.
     """
     steps = Steps(devices, policy, file, automatic, peaks=PeakWatch())
     steps.check(plan)
@@ -103,23 +93,12 @@ def run(
             each_s = 0.0 if step.key in steps.done else clock() - begin
             took_s += [each_s] if each_s else []
             suspicious += [(step, each_s)] if steps.is_disturbed(row) else []
-    if suspicious and took_s:
-        mean_s, end = sum(took_s) / len(took_s), clock() + sum(took_s) * _AGAIN_SHARE
-        cases = [(case, each_s or mean_s) for case, each_s in suspicious]
-        yield from _again(cases, steps, worker, end, clock)
-
-
-def _again(
-    cases: Sequence[tuple[Case, float]],
-    steps: Steps,
-    worker: Worker,
-    end: float,
-    clock: Callable[[], float],
-) -> Generator[Event, None, None]:
-    """Measure disturbed cases again, as far as there is time for. Undisturbed rows supersede the first."""
-    yield steps.planned(len(cases))
-    for case, took_s in cases:
-        if clock() + took_s > end:
+    if not suspicious or not took_s:
+        return
+    mean_s, end = sum(took_s) / len(took_s), clock() + sum(took_s) * _AGAIN_SHARE
+    yield steps.planned(len(suspicious))
+    for case, each_s in suspicious:  # as far as there is time for; undisturbed rows supersede the first
+        if clock() + (each_s or mean_s) > end:
             continue
         yield steps.started(f"{case.label} again: it was disturbed")
         row = yield from steps.measure(case, worker)
@@ -134,9 +113,9 @@ _Timed = tuple[Parameters, Gemm, float]
 class Steps:
     """Takes the steps of a plan one by one.
 
-    Attributes:
-        held: the rows that the file held from the start.
-        done: the same by key; without the incomplete ones, which are measured anew.
+    `held` are the rows that the file held from the start, `done` the same by key, without the incomplete
+    ones, which are measured anew. Raises `RunFileError` if a row cannot be written; the rows before it are
+    safe.
     """
 
     def __init__(
@@ -161,11 +140,7 @@ class Steps:
         self._timed = defaultdict[tuple[str, int, str], list[_Timed | None]](list)
 
     def check(self, plan: Iterable[Case | Skip]) -> None:
-        """Check that the rows in the file are of the same kernels as the plan.
-
-        Raises:
-            RunFileError: a row is of other kernel sources than today's.
-        """
+        """Raise `RunFileError` if a row in the file is of other kernel sources than the plan's."""
         for step in plan:
             row = step.row if isinstance(step, Skip) else step.row("ok")
             self._has_gemms |= row.kind == "gemm"
@@ -185,27 +160,16 @@ class Steps:
         return Planned(cases, cases * each_s if self.policy.total_s is None else self.policy.total_s)
 
     def started(self, label: str) -> Started:
-        """The event before a case is measured."""
         self._number += 1
         return Started(self._number, label)
 
     def save(self, row: Row) -> None:
-        """Write a row to the file, if there is one.
-
-        Raises:
-            RunFileError: it cannot be written.
-        """
+        """Write a row to the file, if there is one."""
         if self._file:
             self._file.append(row)
 
     def finished(self, row: Row, is_planned: bool = True) -> Finished:
-        """Write a row to the file, and return the event that says so.
-
-        If planned, it is one of the cases that were counted beforehand.
-
-        Raises:
-            RunFileError: it cannot be written.
-        """
+        """Write a row to the file, and return the event that says so: of a planned case, or of another."""
         if row.key in self._anew:
             row = replace(row, supersedes=True)
         self.save(row)
@@ -258,7 +222,6 @@ class Steps:
         return row
 
     def is_disturbed(self, row: Row) -> bool:
-        """Whether the conditions of a row speak against it."""
         on_cpu = row.device == HOST or self.devices[row.device].type == "cpu" or row.ran_on == "host"
         return bool(disturbances(row.conditions, on_cpu))
 
@@ -296,7 +259,6 @@ class PeakWatch:
         self._again: Counter[tuple[int, str, bool, str]] = Counter()
 
     def record(self, row: Row) -> None:
-        """A finished row, whoever measured it."""
         if row.kind == "peak":
             self._rows.append(row)
 
@@ -305,8 +267,7 @@ class PeakWatch:
     ) -> Generator[Staged, None, tuple[Row, Row | None]]:
         """Hold a row against the peak of its units.
 
-        Returns:
-            The row, with a note or as suspect where it is above, and the peak's row if that has risen.
+        The row, with a note or as suspect where it is above, and the peak's row if that has risen.
         """
         if row.kind != "gemm" or row.status != "ok" or rates.on_host(row):
             return row, None
@@ -329,7 +290,9 @@ class PeakWatch:
             return _judged(row, reached.median / top[0], reason), None
         best = rates.rate(again, "kernel")
         assert best is not None  # it is ok, and has samples
-        better = again if best.best > top[0] and _below_ceiling(again, best.best, device) else None
+        ceiling = ceilings.most(device, again.dtype, again.ran_on == "matrix")
+        is_possible = not ceilings.judged(best.best, ceiling, rate)[0]
+        better = again if best.best > top[0] and is_possible else None
         if better:
             self.record(better)
         highest = best.best if better else top[0]
@@ -350,11 +313,7 @@ def _judged(row: Row, share: float, reason: str) -> Row:
 
 
 def _in_turn(worker: Worker, case: Case, device: DeviceFacts, policy: Policy, peak: Row) -> tuple[Pairs, Row]:
-    """Batches of a GEMM and of a peak's winner in turn, and the peak's row with its own.
-
-    Raises:
-        NotMeasuredError: one of the two cannot be prepared or run.
-    """
+    """Batches of a GEMM and of a peak's winner in turn, and the peak's row with its own."""
     probe = Case(peak.kind, peak.device, peak.variant, peak.dtype, winner(peak), source=peak.source)
     with worker.prepare(case, device, policy) as gemm, worker.prepare(probe, device, policy) as units:
         clock = gemm.prepared.clocks[0]
@@ -362,7 +321,7 @@ def _in_turn(worker: Worker, case: Case, device: DeviceFacts, policy: Policy, pe
         one_s = min(LAUNCH_S, max(_SHORTEST_S, gemm.batch(clock, 1).wall_s))
         work = trips_for(units, one_s)
         pairs = in_turn(gemm, sized(units, work), clock, policy, policy.budget_s)
-    seconds = tuple(event_s(batch) for batch in pairs.second.batches)
+    seconds = tuple(batch.finest_s for batch in pairs.second.batches)
     again = replace(
         peak,
         work=Work(flops=units.prepared.unit.flops * work),
@@ -373,9 +332,3 @@ def _in_turn(worker: Worker, case: Case, device: DeviceFacts, policy: Policy, pe
         supersedes=True,
     )
     return pairs, again
-
-
-def _below_ceiling(row: Row, rate_again: float, device: DeviceFacts) -> bool:
-    """Whether a peak that was measured again can be true."""
-    top = ceilings.most(device, row.dtype, row.ran_on == "matrix")
-    return not ceilings.judged(rate_again, top, rate)[0]

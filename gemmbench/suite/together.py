@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Generator, Hashable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import groupby
@@ -60,85 +60,59 @@ def grouped(plan: Plan) -> tuple[Group, ...]:
     has_gemms = any(isinstance(step, Case) and step.kind == "gemm" for step in plan)
     kinds = ("gemm",) if has_gemms else _MEMORY_KINDS
 
-    def group_key(step: Case | Skip) -> object:
-        row = step.row if isinstance(step, Skip) else step.row("ok")
-        return same_place(row) if row.kind in kinds and row.device != HOST else step
-
-    groups: dict[object, list[Case | Skip]] = {}
+    groups: dict[Hashable, list[Case | Skip]] = {}
     for number, step in enumerate(plan):
-        key = group_key(step)
-        groups.setdefault(number if key is step else key, []).append(step)
-    return tuple(_group(steps, kinds) for steps in groups.values())
+        row = step.row if isinstance(step, Skip) else step.row("ok")
+        is_shared = row.kind in kinds and row.device != HOST
+        groups.setdefault(same_place(row) if is_shared else number, []).append(step)
+
+    def group(steps: Sequence[Case | Skip]) -> Group:
+        cases = tuple(
+            step
+            for step in steps
+            if isinstance(step, Case) and step.kind in kinds and step.device != HOST
+            if step.problem is None or step.problem.flops
+        )
+        several = len({case.device for case in cases}) > 1
+        return Group(tuple(steps), cases if several else ())
+
+    return tuple(map(group, groups.values()))
 
 
-def _group(steps: Sequence[Case | Skip], kinds: Sequence[str]) -> Group:
-    cases = tuple(
-        step
-        for step in steps
-        if isinstance(step, Case) and step.kind in kinds and step.device != HOST
-        if step.problem is None or step.problem.flops
-    )
-    several = len({case.device for case in cases}) > 1
-    return Group(tuple(steps), cases if several else ())
+WorkerOf = Callable[[int], Worker]  # of a device; the host's cases run in the first device's
 
 
-class Crew:
-    """A child process for each device: a context manager that ends them all.
+@contextmanager
+def crew(first: Worker, another: Callable[[], Worker], devices: int) -> Iterator[WorkerOf]:
+    """A child process for each device; all but the first, which whoever started it ends, end here.
 
-    Args:
-        first: the first device's, which the host's own BLAS shares; it is left to whoever started it.
-        another: makes one for a further device.
-        devices: how many there are.
+    Raises `WorkerError` if one cannot list the devices.
     """
-
-    def __init__(self, first: Worker, another: Callable[[], Worker], devices: int) -> None:
-        self._first, self._another, self._devices = first, another, devices
-        self._stack = ExitStack()
-        self._workers: list[Worker] = []
-
-    def __enter__(self) -> Crew:
-        """Start the child processes.
-
-        Raises:
-            WorkerError: one cannot list the devices.
-        """
-        with ExitStack() as stack:
-            others = [stack.enter_context(self._another()) for _ in range(1, self._devices)]
-            for worker in others:
-                worker.devices()  # importing a driver is not to count as the time of a case
-            self._stack = stack.pop_all()
-        self._workers = [self._first, *others]
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
-
-    def of(self, device: int) -> Worker:
-        """The child process of a device; the host's cases run in the first device's."""
-        return self._workers[max(device, 0)]
+    with ExitStack() as stack:
+        others = [stack.enter_context(another()) for _ in range(1, devices)]
+        for worker in others:
+            worker.devices()  # importing a driver is not to count as the time of a case
+        workers = [first, *others]
+        yield lambda device: workers[max(device, 0)]
 
 
-def run(groups: Sequence[Group], crew: Crew, steps: Steps) -> Generator[Event, None, None]:
+def run(groups: Sequence[Group], worker_of: WorkerOf, steps: Steps) -> Generator[Event, None, None]:
     """Run groups one after another: each case on each device alone, then all at once.
 
     Rows are on the disk before they are yielded. Rows that the file held already are not measured again; of
-    a group that lacks some only those are added.
-
-    Raises:
-        RunFileError: a row cannot be written; the rows before it are safe. Or those that the file held are
-            of other kernels.
+    a group that lacks some only those are added. Raises `RunFileError` as of `Steps`.
     """
     steps.check(step for group in groups for step in group.steps)
     done = {case_key(row): row for row in steps.done.values() if row.beside}
-    alone = sum(
-        isinstance(step, Case) and step.key not in steps.done for group in groups for step in group.steps
-    )
+    every_step = [step for group in groups for step in group.steps]
+    alone = sum(isinstance(step, Case) and step.key not in steps.done for step in every_step)
     at_once = sum(case.key not in done for group in groups for case in group.cases)
     yield steps.planned(alone + at_once)
     for group in groups:
         rows: dict[RowKey, Row] = {}
         for step in group.steps:
-            row = yield from steps.take(step, crew.of(_device(step)))
+            device = step.row.device if isinstance(step, Skip) else step.device
+            row = yield from steps.take(step, worker_of(device))
             if isinstance(step, Case):
                 rows[step.key] = row
         if not group.cases:
@@ -146,17 +120,13 @@ def run(groups: Sequence[Group], crew: Crew, steps: Steps) -> Generator[Event, N
         missing = [case for case in group.cases if case.key not in done]
         yield from (Finished(done[case.key], resumed=True) for case in group.cases if case.key in done)
         if missing:
-            joint_rows = yield from _at_once(group, rows, crew, steps)
+            joint_rows = yield from _at_once(group, rows, worker_of, steps)
             for case in missing:
                 yield steps.finished(joint_rows[case.key])
 
 
-def _device(step: Case | Skip) -> int:
-    return step.row.device if isinstance(step, Skip) else step.device
-
-
 def _at_once(
-    group: Group, alone: dict[RowKey, Row], crew: Crew, steps: Steps
+    group: Group, alone: dict[RowKey, Row], worker_of: WorkerOf, steps: Steps
 ) -> Generator[Event, None, dict[RowKey, Row]]:
     """A row for each case of a group: those that were ok alone are run, the others say why they are not."""
     rows: dict[RowKey, Row] = {}
@@ -177,7 +147,7 @@ def _at_once(
     if able:
         yield steps.started(group.label)
         members = [
-            _Member(crew.of(inner.device), inner, steps.devices[inner.device], steps.policy)
+            _Member(worker_of(inner.device), inner, steps.devices[inner.device], steps.policy)
             for _, inner in able
         ]
         yield from _measure(members)
@@ -241,7 +211,6 @@ def _measure(members: Sequence[_Member]) -> Iterator[Staged]:
 
 
 def _sample(live: Sequence[_Member], members: Sequence[_Member], window: Window) -> None:
-    """Measure one window on every member that has no row yet."""
     devices = {member.case.device for member in live}
     for member in live:
         member.beside = devices - {member.case.device} or member.beside
@@ -268,7 +237,6 @@ class Part:
 
     @property
     def device(self) -> int:
-        """Its position in the header."""
         return self.together.device
 
     def slowdown(self, scope: str) -> Interval | None:
@@ -280,8 +248,7 @@ class Part:
         """Beside the others, and alone; None unless both have a rate there."""
         if not speed(self.together, scope) or self.alone is None or not speed(self.alone, scope):
             return None
-        beside = measure(self.together, scope)
-        alone = measure(self.alone, scope)
+        beside, alone = measure(self.together, scope), measure(self.alone, scope)
         return (beside, alone) if beside and alone else None
 
 
@@ -293,16 +260,13 @@ class Joint:
 
     @property
     def row(self) -> Row:
-        """Any of its rows: what they have in common."""
         return self.parts[0].together
 
     @property
     def devices(self) -> tuple[int, ...]:
-        """Positions in the header."""
         return tuple(part.device for part in self.parts)
 
     def part(self, device: int) -> Part | None:
-        """A device's part, if it has any."""
         return next((part for part in self.parts if part.device == device), None)
 
     @property
@@ -316,7 +280,6 @@ class Joint:
         return _sum([speed(part.together, scope) for part in self.figured])
 
     def sum_alone(self, scope: str) -> float | None:
-        """The sum of the same devices' medians alone."""
         return _sum([speed(part.alone, scope) for part in self.figured if part.alone])
 
     def total(self, scope: str) -> Interval | None:
@@ -324,15 +287,8 @@ class Joint:
         pairs = [pair for part in self.figured if (pair := part.measures(scope))]
         if not pairs:
             return None
-        beside, alone = (_summed([pair[side] for pair in pairs]) for side in (0, 1))
+        beside, alone = map(_summed, zip(*pairs, strict=True))
         return beside.over(alone).interval()
-
-
-@lru_cache(maxsize=64)
-def alone(run: Run) -> Run:
-    """A run without the rows of several devices at once: what every other table and chart is made from."""
-    rows = tuple(row for row in run.rows if not row.beside)
-    return run if len(rows) == len(run.rows) else replace(run, rows=rows)
 
 
 @lru_cache(maxsize=64)
@@ -373,11 +329,8 @@ def derived(run: Run, row: Row) -> dict[str, object]:
         return {}
     part = next((part for joint in joints_of(run) for part in joint.parts if part.together is row), None)
     slowdown = part.slowdown("kernel") if part else None
-    return {
-        "slowdown": slowdown.median if slowdown else None,
-        "slowdown_low": slowdown.low if slowdown else None,
-        "slowdown_high": slowdown.high if slowdown else None,
-    }
+    fields = {"slowdown": "median", "slowdown_low": "low", "slowdown_high": "high"}
+    return {name: getattr(slowdown, field, None) for name, field in fields.items()}
 
 
 def shared(devices: Sequence[DeviceFacts], positions: Sequence[int]) -> tuple[tuple[int, ...], ...]:
@@ -403,9 +356,8 @@ def _summed(measures: Sequence[Measure]) -> Measure:
     """The cost of a unit of work when it is spread over devices as their speeds are."""
     speeds = [math.exp(-measure.value) for measure in measures]
     total = sum(speeds)
-    error = math.sqrt(
-        sum((measure.error * part / total) ** 2 for measure, part in zip(measures, speeds, strict=True))
-    )
+    shares = [measure.error * part / total for measure, part in zip(measures, speeds, strict=True)]
+    error = math.sqrt(sum(share**2 for share in shares))
     return Measure(-math.log(total), error, min(measure.freedom for measure in measures))
 
 
@@ -418,11 +370,8 @@ _MANY = 40  # lines; beyond it there is one for each kernel or probe, unless all
 def sheets(run: Run, scope: str, order: Sequence[str] = (), verbose: bool = False) -> list[Sheet]:
     """A table for each kind and data type that several devices ran at once.
 
-    Args:
-        run: the run.
-        scope: ``kernel``, ``device`` or ``host``, of GEMMs; ``all`` stands for the run's own.
-        order: variants in the order of the ladder; others follow.
-        verbose: every device at every size, however many lines that makes.
+    The scope is of GEMMs; ``all`` stands for the run's own. If verbose, every device at every size, however
+    many lines that makes.
     """
     scope = rates.view_scope(run) if scope == "all" else scope
     rank = {name: position for position, name in enumerate(order)}
@@ -443,11 +392,6 @@ def where(row: Row) -> str:
     if "bytes" in row.parameters:
         return units.size(int(row.parameters["bytes"]))
     return f"width {row.parameters['width']}" if "width" in row.parameters else ""
-
-
-def unit(row: Row) -> str:
-    """What rates are given in."""
-    return "GFLOPS" if row.kind == "gemm" else "GB/s"
 
 
 def title(run: Run, positions: Sequence[int]) -> tuple[str, ...]:
@@ -492,7 +436,7 @@ def _every_device(run: Run, joints: Sequence[Joint], scope: str) -> Sheet:
 
 
 def _of_part(part: Part, scope: str) -> tuple[Cell, ...]:
-    figures = (_figure(row, scope) for row in (part.alone, part.together))
+    figures = (notes.figure(row, speed(row, scope) if row else None) for row in (part.alone, part.together))
     return *figures, *_ratio(part.slowdown(scope))
 
 
@@ -503,16 +447,10 @@ def _of_all(joint: Joint, scope: str) -> tuple[Cell, ...]:
 
 
 def _ratio(slowdown: Interval | None) -> tuple[Cell, Cell]:
-    interval = f"{units.number(slowdown.low)} to {units.number(slowdown.high)}" if slowdown else "-"
-    return Cell(_times(slowdown)), Cell(interval)
-
-
-def _figure(row: Row | None, scope: str) -> Cell:
-    return notes.figure(row, speed(row, scope) if row else None)
-
-
-def _times(slowdown: Interval | None) -> str:
-    return units.number(slowdown.median) if slowdown else "-"
+    if slowdown is None:
+        return Cell("-"), Cell("-")
+    interval = f"{units.number(slowdown.low)} to {units.number(slowdown.high)}"
+    return Cell(units.number(slowdown.median)), Cell(interval)
 
 
 # --- all devices together, size by size ---------------------------------------------------------------------
@@ -533,12 +471,13 @@ def _every_size(run: Run, joints: Sequence[Joint], scope: str) -> Sheet:
         figured = [by_size[column] for column in columns if column in by_size and by_size[column].figured]
         last = figured[-1] if figured else None
         slowdowns = (part.slowdown(scope) if last and (part := last.part(each)) else None for each in devices)
+        total = last.total(scope) if last else None
         lines.append(
             (
                 Cell(clean(variant)),
                 *(_aggregate(by_size.get(column), scope, best[column]) for column in columns),
-                Cell(_kept(last, scope)),
-                *(Cell(_times(slowdown)) for slowdown in slowdowns),
+                Cell(units.percent(1 / total.median) if total else "-"),
+                *(_ratio(slowdown)[0] for slowdown in slowdowns),
             )
         )
     return Sheet(
@@ -561,14 +500,6 @@ def _aggregate(joint: Joint | None, scope: str, best: float | None) -> Cell:
     return Cell(units.gflops(rate), rate == best)
 
 
-def _kept(joint: Joint | None, scope: str) -> str:
-    total = joint.total(scope) if joint else None
-    return units.percent(1 / total.median) if total else "-"
-
-
-# --- both ---------------------------------------------------------------------------------------------------
-
-
 def _what(row: Row, scope: str) -> str:
     if row.kind == "gemm":
         return f"{row.dtype} GFLOPS, {scope} scope"
@@ -580,7 +511,12 @@ def _below(run: Run, joints: Sequence[Joint], scope: str, many: bool) -> tuple[N
     parts = [part for joint in joints for part in joint.parts]
     rows = [part.together for part in parts]
     doubts = peak_table.brief(run, rows, _on) if many else notes.noisy(run, rows, _on)
-    news = {} if many else {text: None for part in parts for text in _news(part)}
+    news = dict.fromkeys(  # that the same case alone does not have
+        f"{clean(part.together.variant)} at {_on(part.together)}: {clean(note)}"
+        for part in (() if many else parts)
+        for note in part.together.notes
+        if note not in (part.alone.notes if part.alone else ())
+    )
     return (
         *notes.troubles(rows, _on),
         *doubts,
@@ -596,19 +532,12 @@ def _on(row: Row) -> str:
     return f"{name} {where(row)} on {row.device}".strip()
 
 
-def _news(part: Part) -> list[str]:
-    """The notes of a row that the same case alone does not have."""
-    row, known = part.together, part.alone.notes if part.alone else ()
-    return [f"{clean(row.variant)} at {_on(row)}: {clean(note)}" for note in row.notes if note not in known]
-
-
 def _shared(run: Run, joints: Sequence[Joint]) -> list[Note]:
     remarks = []
-    for positions in shared(run.header.devices, devices_of(joints)):
+    for *others, last in shared(run.header.devices, devices_of(joints)):
         text = (
-            f"{', '.join(map(str, positions[:-1]))} and {positions[-1]} are the same hardware under several "
-            "drivers, or parts of it: they divide it, so a slowdown of about "
-            f"{len(positions)} is to be expected"
+            f"{', '.join(map(str, others))} and {last} are the same hardware under several drivers, or parts "
+            f"of it: they divide it, so a slowdown of about {len(others) + 1} is to be expected"
         )
         remarks.append(Note("shared", text, "yellow"))
     return remarks
@@ -625,9 +554,7 @@ def _conclusions(joints: Sequence[Joint], scope: str) -> list[Note]:
     if kind == "transfer":
         largest = max(int(joint.row.parameters["bytes"]) for joint in joints)
         last = [joint for joint in joints if joint.row.parameters["bytes"] == largest]
-        ways = [
-            [joint for joint in last if joint.row.variant.startswith(word)] for word in ("upload", "download")
-        ]
+        ways = [[each for each in last if each.row.variant.startswith(way)] for way in ("upload", "download")]
     return [Note("At once", f"{text}.", "bold") for way in ways if (text := conclusion(way, scope))]
 
 
@@ -642,7 +569,7 @@ def conclusion(joints: Sequence[Joint], scope: str) -> str:
     assert alone is not None
     slowdowns = [ratio.median for part in joint.figured if (ratio := part.slowdown(scope))]
     spread = dict.fromkeys(map(units.number, (min(slowdowns), max(slowdowns))))
-    what = f"{unit(row)} in the {scope} scope" if row.kind == "gemm" else unit(row)
+    what = f"GFLOPS in the {scope} scope" if row.kind == "gemm" else "GB/s"
     return (
         f"{units.gflops(best)} {what} with {clean(row.variant)} {where(row)}, "
         f"{units.percent(1 / total.median)} of the {units.gflops(alone)} that the devices reach one by one "

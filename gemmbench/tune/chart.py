@@ -12,7 +12,7 @@ from gemmbench.charts import pane
 from gemmbench.model import units
 from gemmbench.model.run_file import Run, is_tuning
 from gemmbench.model.units import clean, listed
-from gemmbench.tune.result import Attempt, Result, result
+from gemmbench.tune.result import Result, result
 
 _HEIGHT = 4.0  # inches
 _BEST, _TRIED = pane.COLOURS[0], pane.COLOURS[5]
@@ -42,19 +42,17 @@ def _paint(axes: Axes, run: Run, outcome: Result, beside: Sequence[Run]) -> None
     if failed:
         zeros = [0.0] * len(failed)
         axes.scatter(failed, zeros, s=18, marker="x", color=pane.DOWN, label="without a rate", clip_on=False)
-    steps = _best_so_far(outcome.attempts)
-    axes.step(
-        [number for number, _ in steps] + [last],
-        [rate / divisor for _, rate in steps] + [top / divisor],
-        where="post",
-        color=_BEST,
-        label="best so far",
-        zorder=3,
-    )
+    steps: list[tuple[int, float]] = []  # each attempt that was better than all before it
+    for number, rate in tried:
+        if not steps or rate > steps[-1][1]:
+            steps.append((number, rate))
+    x, y = zip(*steps, (last, top / divisor), strict=True)
+    axes.step(x, y, where="post", color=_BEST, label="best so far", zorder=3)
     shipped = outcome.default.rate if outcome.default else None
     if shipped:
+        dashed = (0, (4, 3))
         axes.axhline(
-            shipped / divisor, color=pane.BLACK, linewidth=1, linestyle=(0, (4, 3)), label="shipped preset"
+            shipped / divisor, color=pane.BLACK, linewidth=1, linestyle=dashed, label="shipped preset"
         )
     axes.set_xlim(0, last + 1)
     axes.set_ylim(0, top / divisor * _HEADROOM)
@@ -75,31 +73,13 @@ def _paint(axes: Axes, run: Run, outcome: Result, beside: Sequence[Run]) -> None
     )
     best = outcome.ranked[0]
     gain = f", {units.number(top / shipped)} times the shipped preset's" if shipped else ""
-    pane.footnote(
-        axes,
-        [
-            f"Best of the search: {units.rate(top)}{gain} ({listed(best.parameters)}).",
-            *_finals(outcome),
-        ],
-    )
+    lines = [f"Best of the search: {units.rate(top)}{gain} ({listed(best.parameters)})."]
+    if overall := outcome.overall:
+        median, low, high = map(units.ratio, (overall.median, overall.low, overall.high))
+        decision = "kept" if outcome.is_kept else "the preset stays"
+        lines.append(
+            f"Timed again in turns, the winner is {median} ({low} to {high}) times as fast as the shipped "
+            f"preset: {decision}."
+        )
+    pane.footnote(axes, lines)
     axes.tick_params(colors=pane.GREY, labelcolor=pane.BLACK)
-
-
-def _best_so_far(attempts: Sequence[Attempt]) -> list[tuple[int, float]]:
-    """Each attempt that was better than all before it."""
-    steps: list[tuple[int, float]] = []
-    for attempt in attempts:
-        if attempt.rate and (not steps or attempt.rate > steps[-1][1]):
-            steps.append((attempt.number, attempt.rate))
-    return steps
-
-
-def _finals(outcome: Result) -> list[str]:
-    if outcome.overall is None:
-        return []
-    median, low, high = map(units.ratio, (outcome.overall.median, outcome.overall.low, outcome.overall.high))
-    decision = "kept" if outcome.is_kept else "the preset stays"
-    return [
-        f"Timed again in turns, the winner is {median} ({low} to {high}) times as fast as the shipped "
-        f"preset: {decision}."
-    ]

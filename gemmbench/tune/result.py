@@ -1,7 +1,7 @@
 """What a tuner's rows say: attempts in the order of the search, and the winner against the shipped preset.
 
 A tuner's file is a saved run. A row's phase says what it is for: `TRIAL` in the search, `FINALIST` of the few
-that were timed again, `round_phase` of the winner beside the preset.
+that were timed again, `round_phase` of the winner in turn with the preset (older files have a row for each).
 The first attempt of a search is always the shipped preset.
 """
 
@@ -19,7 +19,7 @@ from gemmbench.model import units
 from gemmbench.model.case import Staged, Started
 from gemmbench.model.row import FAILED, Parameters, Problem, Row, Status
 from gemmbench.model.run_file import Run
-from gemmbench.model.units import clean, clean_lines, listed
+from gemmbench.model.units import by_key, clean, clean_lines, listed
 from gemmbench.report.notes import STYLES, WORDS
 from gemmbench.report.progress import Bar, line
 from gemmbench.report.table import Cell, Note, Sheet, heading
@@ -94,17 +94,16 @@ class Result:
         return tuple(attempt for attempt in self.attempts if attempt.rate is None)
 
     @property
-    def stands_alone(self) -> bool:
-        """Whether the shipped preset fails here. One that was merely not timed may still be the fastest."""
-        trouble = self.default.trouble if self.default else None
-        return trouble is not None and trouble.status in _NO_USE
-
-    @property
     def is_kept(self) -> bool:
-        """Whether the winner replaces the preset: it is faster with confidence, or the preset fails."""
+        """Whether the winner replaces the preset: it is faster with confidence, or the preset fails.
+
+        One that was merely not timed may still be the fastest.
+        """
         if self.winner is None or not self.finished or self.fault is not None:
             return False
-        return self.stands_alone or (self.overall is not None and self.overall.is_above(1))
+        trouble = self.default.trouble if self.default else None
+        fails = trouble is not None and trouble.status in _NO_USE
+        return fails or (self.overall is not None and self.overall.is_above(1))
 
 
 @dataclass(frozen=True)
@@ -144,7 +143,7 @@ Tell = Callable[[Event], None]
 
 def result(run: Run) -> Result:
     """What the rows of a tuner's file say; of several finals the last counts."""
-    tried = attempts(run.rows)
+    tried = _by_parameters(row for row in run.rows if row.phase == TRIAL)
     finals = _last_finals(run.rows)
     rounds = [row for row in finals if row.phase != FINALIST]
     searched = tuple(dict.fromkeys(row.problem for row in tried[0].rows if row.problem)) if tried else ()
@@ -152,25 +151,20 @@ def result(run: Run) -> Result:
     best = max(heat, key=lambda each: each.rate or 0, default=None)
     if best is None or best.parameters == tried[0].parameters:
         return Result(tried, None, bool(finals), None, ())
-    pairs = {
-        problem: _pairs(rounds, tried[0].parameters, best.parameters, problem)
-        for problem in dict.fromkeys(row.problem for row in rounds if row.problem)
-    }
-    comparisons = tuple(
-        Comparison(problem, problem in searched, speedup(timed) if timed else None, _trouble(rounds, problem))
-        for problem, timed in pairs.items()
-    )
+    pairs: dict[Problem, list[Pair]] = {}
+    comparisons = []
+    for problem, rows in by_key((row.problem, row) for row in rounds if row.problem).items():
+        timed = pairs[problem] = _pairs(rows, tried[0].parameters, best.parameters)
+        bad = next((row for row in rows if row.status != "ok"), None)
+        # The notes of a row that could not be timed in turn with the other side say why.
+        why = f"{bad.status}: {bad.reason}" if bad else "" if timed else "; ".join(rows[0].notes)
+        comparisons.append(Comparison(problem, problem in searched, speedup(timed) if timed else None, why))
     together = [pair for problem in searched for pair in pairs.get(problem, ())]
     overall = speedup(together) if together else None
     finished = bool(rounds) or tried[0].rate is None
     own_rows = (row for row in rounds if row.parameters == best.parameters)
     fault = next((row for row in own_rows if row.status in FAILED), None)
-    return Result(tried, best.parameters, finished, overall, comparisons, fault)
-
-
-def attempts(rows: Iterable[Row]) -> tuple[Attempt, ...]:
-    """The search's rows by configuration, in the order of trying."""
-    return _by_parameters(row for row in rows if row.phase == TRIAL)
+    return Result(tried, best.parameters, finished, overall, tuple(comparisons), fault)
 
 
 def mean_rate(rows: Sequence[Row]) -> float | None:
@@ -192,16 +186,11 @@ Pair = tuple[Sequence[float], Sequence[float]]
 
 
 def speedup(pairs: Sequence[Pair]) -> Interval:
-    """The geometric mean of ratios of medians, with its bootstrap interval.
+    """The geometric mean of ratios of medians, with its bootstrap interval; `ValueError` without any samples.
 
     Rounds are drawn anew as well as the samples within each, so that what changes from round to round (a
-    clock, a neighbour) widens the interval as it should.
-
-    Args:
-        pairs: seconds of the slow and of the fast side, a pair for each round.
-
-    Raises:
-        ValueError: there are no pairs, or one has no samples.
+    clock, a neighbour) widens the interval as it should. A pair is the seconds of the slow and of the fast
+    side in a round.
     """
     if not pairs:
         raise ValueError("no rounds")
@@ -238,19 +227,16 @@ def _last_finals(rows: Sequence[Row]) -> tuple[Row, ...]:
     return tuple(row for row in rows[starts[-1] :] if row.phase != TRIAL) if starts else ()
 
 
-def _pairs(rounds: Sequence[Row], slow: Parameters, fast: Parameters, problem: Problem) -> list[Pair]:
+def _pairs(rounds: Sequence[Row], slow: Parameters, fast: Parameters) -> list[Pair]:
     """The samples of both sides, round by round; only rounds that both sides finished."""
     sides: dict[str, dict[bool, Sequence[float]]] = {}
     for row in rounds:
-        if row.problem == problem and row.status == "ok" and row.parameters in (slow, fast):
-            sides.setdefault(row.phase, {})[row.parameters == fast] = row.samples[SCOPE].seconds
+        if row.status == "ok" and row.parameters in (slow, fast):
+            side = sides.setdefault(row.phase, {})
+            side[row.parameters == fast] = row.samples[SCOPE].seconds
+            if row.former:
+                side[False] = row.former.samples[SCOPE].seconds
     return [(side[False], side[True]) for side in sides.values() if len(side) == len((slow, fast))]
-
-
-def _trouble(rounds: Sequence[Row], problem: Problem) -> str:
-    """Why one side has no time at a problem, or ""."""
-    row = next((row for row in rounds if row.problem == problem and row.status != "ok"), None)
-    return f"{row.status}: {row.reason}" if row else ""
 
 
 # --- As tables: the best configurations, what failed, the winner beside the shipped preset ------------------
@@ -270,12 +256,7 @@ _REASONS = 6  # reasons shown for configurations without a rate
 
 
 def sheets(run: Run, top: int = TOP) -> list[Sheet]:
-    """The best configurations, and the finals if there were any.
-
-    Args:
-        run: a tuner's.
-        top: how many configurations.
-    """
+    """The best configurations of a tuner's run, and the finals if there were any."""
     if not run.rows:
         return []
     outcome = result(run)
@@ -345,9 +326,11 @@ def _parameter(attempt: Attempt, name: str) -> Cell:
 
 def _failures(failed: Sequence[Attempt]) -> list[Note]:
     """Why configurations failed: a count and an example for each reason, the most frequent first."""
-    groups: dict[tuple[Status, str], list[Row]] = {}
-    for row in (row for attempt in failed if (row := attempt.trouble)):
-        groups.setdefault((row.status, clean_lines(row.reason) or "no reason given"), []).append(row)
+    groups = by_key(
+        ((row.status, clean_lines(row.reason) or "no reason given"), row)
+        for attempt in failed
+        if (row := attempt.trouble)
+    )
     ordered = sorted(groups, key=lambda group: -len(groups[group]))
     notes = []
     for status, reason in ordered[:_REASONS]:
@@ -355,22 +338,20 @@ def _failures(failed: Sequence[Attempt]) -> list[Note]:
         first = listed(group[0].parameters)
         which = first if len(group) == 1 else f"{len(group)} configurations ({first}, ...)"
         notes.append(Note(WORDS[status], f"{which}: {reason}", STYLES[status]))
-    rest = sum(len(groups[group]) for group in ordered[_REASONS:])
-    return (
-        [*notes, Note("", f"... and {rest} more for other reasons (-v shows them)", "dim")] if rest else notes
-    )
+    if rest := sum(len(groups[group]) for group in ordered[_REASONS:]):
+        notes.append(Note("", f"... and {rest} more for other reasons (-v shows them)", "dim"))
+    return notes
 
 
 def _finals(outcome: Result) -> Sheet:
-    rounds = "times as fast as the shipped preset, in turns"
+    reasons = [(each.problem.shape, each.reason) for each in outcome.comparisons if each.reason]
+    winner = listed(outcome.winner or {})
     return Sheet(
-        caption=f"The winner ({listed(outcome.winner or {})}): {rounds}",
+        caption=f"The winner ({winner}): times as fast as the shipped preset, in turns",
         keys=("m x n x k",),
         blocks=(("times", "95 % interval", "verdict"),),
-        rows=tuple(_final(each) for each in outcome.comparisons),
-        notes=tuple(
-            Note(each.problem.shape, each.reason, "dim") for each in outcome.comparisons if each.reason
-        ),
+        rows=tuple(map(_final, outcome.comparisons)),
+        notes=tuple(Note(shape, reason, "dim") for shape, reason in reasons),
     )
 
 
@@ -378,17 +359,13 @@ def _final(comparison: Comparison) -> tuple[Cell, ...]:
     size = Cell(comparison.problem.shape + ("" if comparison.searched else " (not searched)"))
     if comparison.speedup is None:
         return size, Cell("-"), Cell("-"), Cell("not timed", style="dim")
-    style = "green" if comparison.speedup.is_above(1) else "red" if comparison.speedup.is_below(1) else ""
-    return (
-        size,
-        Cell(units.ratio(comparison.speedup.median)),
-        Cell(_interval(comparison.speedup)),
-        Cell(_word(comparison.speedup), style=style),
-    )
-
-
-def _word(speedup: Interval) -> str:
-    return "faster" if speedup.is_above(1) else "slower" if speedup.is_below(1) else "not beyond doubt"
+    word, style = "not beyond doubt", ""
+    if comparison.speedup.is_above(1):
+        word, style = "faster", "green"
+    elif comparison.speedup.is_below(1):
+        word, style = "slower", "red"
+    interval = Cell(_interval(comparison.speedup))
+    return size, Cell(units.ratio(comparison.speedup.median)), interval, Cell(word, style=style)
 
 
 def _interval(speedup: Interval) -> str:
@@ -396,7 +373,6 @@ def _interval(speedup: Interval) -> str:
 
 
 def _verdict(outcome: Result) -> str:
-    """The answer in a sentence."""
     if not outcome.ranked:
         return "No configuration could be measured."
     if outcome.ranked == (outcome.default,):
@@ -425,13 +401,11 @@ def _verdict(outcome: Result) -> str:
 
 
 def _losses(outcome: Result) -> list[Note]:
-    """The sizes at which the winner is slower."""
     lost = [each for each in outcome.comparisons if each.speedup and each.speedup.is_below(1)]
     if not lost or not outcome.is_kept:
         return []
-    where = ", ".join(
-        f"{each.problem.shape} ({units.ratio(each.speedup.median)})" for each in lost if each.speedup
-    )
+    ratios = ((each.problem.shape, each.speedup.median) for each in lost if each.speedup)
+    where = ", ".join(f"{shape} ({units.ratio(ratio)})" for shape, ratio in ratios)
     return [Note("slower", f"at {where}; gemmbench tune --forget brings the shipped preset back", "yellow")]
 
 
@@ -447,7 +421,6 @@ class TuneProgress(Bar):
     _end = 0.0
 
     def handle(self, event: Event) -> None:
-        """Follow one event."""
         if isinstance(event, Searching):
             self._end = self._clock() + event.seconds
             self._start(event.seconds)
@@ -469,7 +442,6 @@ class TuneProgress(Bar):
             self._update(completed=(self._bar.tasks[self._task].total or 0.0) - self._left_s())
 
     def standing(self) -> str:
-        """How the search stands, in a few words."""
         words = [f"{self._tried} tried"]
         if self._failed:
             words.append(f"{self._failed} failed")

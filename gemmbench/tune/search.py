@@ -44,11 +44,7 @@ class Hooks:
 def search(space: Space, strategy: str, seed: int, hooks: Hooks) -> None:
     """Try the shipped preset and a random sample, run the strategy from their best, then what is left.
 
-    Args:
-        space: what there is to try.
-        strategy: one of `tune.space.STRATEGIES`.
-        seed: the same seed and the same costs give the same search.
-        hooks: what measures, and says when to stop.
+    The same seed and the same costs give the same search.
     """
     # kernel-tuner draws from both libraries' shared generators.
     random.seed(seed)
@@ -74,7 +70,6 @@ def _run(
     over: Callable[[], bool],
     start: Configuration | None = None,
 ) -> None:
-    """One strategy, until it is over."""
     runner.over, runner.idle = over, 0
     tuning = Options(
         strategy_options=Options(max_fevals=space.size, **({"x0": list(start)} if start else {})),
@@ -133,7 +128,6 @@ class _Runner:
         return results
 
     def announce(self, configurations: Sequence[Configuration]) -> None:
-        """Say what will probably be measured next."""
         self._hooks.ahead([self._by_name(values) for values in configurations if values not in self._costs])
 
     def add_strategy_time(self, seconds: float) -> None:
@@ -155,12 +149,9 @@ class _Runner:
         return {**self._by_name(values), "time": cost}
 
     def again(self, values: Configuration) -> float | None:
-        """The cost of a configuration that is known; None if it has to be measured.
+        """The cost of a known configuration; None if it is to be measured. Ends a strategy that is over.
 
         kernel-tuner's `CostFunc` knows it too, and takes thirty times as long: most neighbours are known.
-
-        Raises:
-            StopCriterionReached: the strategy is over.
         """
         if (cost := self._costs.get(values)) is not None:
             self.idle += 1

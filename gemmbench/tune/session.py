@@ -15,8 +15,7 @@ from functools import partial
 from pathlib import Path
 
 from gemmbench import UsageError
-from gemmbench.ladder.layouts import laid_out
-from gemmbench.ladder.variant import Variant
+from gemmbench.ladder.variant import Variant, laid_out
 from gemmbench.measure.child import Maker, Worker
 from gemmbench.model import units
 from gemmbench.model.case import Case, Policy, Skip, Started, saved_problem
@@ -90,22 +89,27 @@ class Tuning:
     def run(self, listen: Tell) -> TuningOutcome:
         """Search and time the best again. Ctrl-C and a full disk end it; its rows so far are in the file.
 
-        Raises:
-            RunFileError: the cache file cannot be used; nothing was measured.
+        Raises `RunFileError` if the cache file cannot be used; nothing was measured.
         """
         task = self.task
-        path = self.request.cache or _default_cache(task)
+        path = self.request.cache
+        if path is None:  # a file for each device, kernel as it is today, and set of problems
+            shapes = "_".join(problem.shape for problem in task.problems)
+            dtype, hashed = task.problems[0].dtype, source(task.variant)
+            words = (device_key(task.device), task.variant.name, dtype, shapes, hashed)
+            path = subfolder("tuning") / f"{'-'.join(words)}.jsonl"
         with ExitStack() as held:
             cache = held.enter_context(Cache(path, _header(task, self.host), self.request.force))
-            interrupted, error = False, None
+            outcome = TuningOutcome(cache.run(), path)
             try:
                 worker, ahead = self._machinery(held)
                 tune(task, measured_by(worker, task.device, listen), cache, listen, ahead)
             except KeyboardInterrupt:
-                interrupted = True
+                outcome.interrupted = True
             except RunFileError as failure:  # a full disk, for example: the rows so far are worth showing
-                error = failure
-            return TuningOutcome(cache.run(), path, interrupted, error)
+                outcome.error = failure
+            outcome.run = cache.run()
+            return outcome
 
     def keep(self, run: Run) -> list[str]:
         """Keep the winner for every command, if there is one to keep; what to say of it."""
@@ -146,8 +150,7 @@ class Tuning:
 def prepared(request: Request, make_machine: Maker, make_caching: MakeCaching) -> Iterator[Tuning]:
     """Select the device and lay out the space; the measuring process lives as long as the context.
 
-    Raises:
-        UsageError: there is no such device, or nothing in the space suits it.
+    Raises `UsageError` if there is no such device, or nothing in the space suits it.
     """
     with selected(request.device, make_machine) as (worker, device, host):
         problems = request.problems(device)
@@ -165,11 +168,7 @@ def prepared(request: Request, make_machine: Maker, make_caching: MakeCaching) -
 
 @contextmanager
 def selected(selector: str, make_machine: Maker) -> Iterator[tuple[Worker, DeviceFacts, HostFacts]]:
-    """The one device that is tuned, and the process that measures on it.
-
-    Raises:
-        UsageError: there is none, or there are several.
-    """
+    """The one device that is tuned, and the process that measures on it; `UsageError` for none or several."""
     with Worker(make_machine) as worker:
         devices, host = every_device(worker)
         chosen = select(devices, selector)
@@ -179,11 +178,7 @@ def selected(selector: str, make_machine: Maker) -> Iterator[tuple[Worker, Devic
 
 
 def forget(device: DeviceFacts, variants: Sequence[str], dtypes: Sequence[str]) -> tuple[Preset, ...]:
-    """Drop the presets that were kept for a device; those that were there.
-
-    Raises:
-        UsageError: the file cannot be written.
-    """
+    """Drop the presets that were kept for a device, and return them; `UsageError` if it cannot be done."""
     store = KeptPresets()
     gone = store.forget(device, variants, dtypes)
     if store.notes:
@@ -192,11 +187,7 @@ def forget(device: DeviceFacts, variants: Sequence[str], dtypes: Sequence[str]) 
 
 
 def check_tuner() -> None:
-    """Find out before anything is measured whether there is a kernel-tuner.
-
-    Raises:
-        UsageError: there is none.
-    """
+    """Raise `UsageError` before anything is measured if there is no kernel-tuner."""
     try:
         import gemmbench.tune.search  # noqa: F401  whether it can be imported is the question
     except ImportError as error:
@@ -212,13 +203,6 @@ def _header(task: Task, host: HostFacts) -> Header:
         words += ["--trans-b"] if problem.trans_b else []
         words += ["--batch", str(problem.batch)] if problem.batch > 1 else []
     return replace(header_of([task.device], host, Policy(), (), TUNE_VIEW), command=tuple(words))
-
-
-def _default_cache(task: Task) -> Path:
-    """A file in the user's cache folder for each device, kernel as it is today, and set of problems."""
-    shapes = "_".join(problem.shape for problem in task.problems)
-    words = (device_key(task.device), task.variant.name, task.problems[0].dtype, shapes, source(task.variant))
-    return subfolder("tuning") / f"{'-'.join(words)}.jsonl"
 
 
 # --- The search, then the finals ----------------------------------------------------------------------------
@@ -304,7 +288,7 @@ class _Session:
         self.ahead(())
 
     def finals(self) -> None:
-        """The best few beside the shipped preset, then the winner and it in turns, on other sizes too."""
+        """The best few beside the shipped preset, then the winner in turn with it, on other sizes too."""
         task = self.task
         outcome = facts.result(self.cache.run())
         if not outcome.ranked:
@@ -325,25 +309,19 @@ class _Session:
         if winner is None or not shipped.rate:
             return
         problems = (*task.problems, *plan.others)
-        self.tell(Retiming(2 * rules.ROUNDS * len(problems)))
+        self.tell(Retiming(rules.ROUNDS * len(problems)))
+        policy = plan.policy
+        both = replace(policy, budget_s=2 * policy.budget_s, time_limit_s=2 * policy.time_limit_s)
         for number in range(1, rules.ROUNDS + 1):
-            sides = [shipped.parameters, winner]
             for problem in problems:
-                for parameters in sides if number % 2 else sides[::-1]:
-                    self._retime(problem, parameters, facts.round_phase(number), plan.policy)
+                self._retime(problem, winner, facts.round_phase(number), both, shipped.parameters)
         for problem in plan.left_out:
             step = self._case(problem, winner, facts.round_phase(1))
-            left_out = (
-                step.row if isinstance(step, Skip) else step.row("skipped", "--budget left no time for it")
-            )
-            self.cache.append(left_out)
+            reason = "--budget left no time for it"
+            self.cache.append(step.row if isinstance(step, Skip) else step.row("skipped", reason))
 
     def _check_source(self) -> None:
-        """The first row is always the shipped preset's.
-
-        Raises:
-            RunFileError: the file's rows are of other kernels.
-        """
+        """Refuse a file whose rows are of other kernels: the first row is always the shipped preset's."""
         step = self._case(self.task.problems[0], self.task.space.default)
         source = step.row.source if isinstance(step, Skip) else step.source
         if any(row.source not in ("", source) for row in self.cache.rows[:1]):
@@ -363,7 +341,12 @@ class _Session:
             known = self.cache.find(step.row.key if isinstance(step, Skip) else step.key)
             if known is None:
                 recalled = False
-                known = _without_advice(self._run(step, policy), self.default_s.get(problem))
+                known = self._run(step, policy)
+                if known.needs_s is not None:  # the advice is for the --budget of other commands
+                    far = "far slower than the shipped preset"
+                    why = far if self.default_s.get(problem) else "longer than a look at this --budget"
+                    reason = f"would take about {units.seconds(known.needs_s)}: {why}, so not timed"
+                    known = replace(known, reason=reason)
                 self.cache.append(known)
             rows.append(known)
             if known.status != "ok":
@@ -374,8 +357,15 @@ class _Session:
         self.tell(Tried(attempt, recalled))
         return attempt
 
-    def _retime(self, problem: Gemm, parameters: Parameters, phase: str, policy: Policy) -> None:
-        row = self._run(self._case(problem, parameters, phase), policy)
+    def _retime(
+        self, problem: Gemm, chosen: Parameters, phase: str, policy: Policy, versus: Parameters | None = None
+    ) -> None:
+        """Measure a configuration again, batch by batch in turn with another if there is one."""
+        step = self._case(problem, chosen, phase)
+        if versus is not None and isinstance(step, Case):
+            other = self._case(problem, versus, phase)
+            step = replace(step, versus=other) if isinstance(other, Case) else other
+        row = self._run(step, policy)
         self.cache.append(row)
         self.tell(Retimed(row))
 
@@ -399,14 +389,6 @@ class _Session:
         self.ahead([step for step in steps if isinstance(step, Case)])
 
 
-def _without_advice(row: Row, default_s: float | None) -> Row:
-    """A skipped row's advice is for the --budget of other commands."""
-    if row.needs_s is None:
-        return row
-    why = "far slower than the shipped preset" if default_s else "longer than a look at this --budget"
-    return replace(row, reason=f"would take about {units.seconds(row.needs_s)}: {why}, so not timed")
-
-
 # --- The rows of a tuner on disk: a saved run that one tuner at a time goes on with -------------------------
 
 
@@ -416,12 +398,8 @@ _PASSING: tuple[Status, ...] = ("skipped", "crashed", "timed-out")  # what may b
 class Cache:
     """A tuner's file, locked against other tuners until it is closed or its process is gone.
 
-    Attributes:
-        path: of the file.
-        rows: all that it holds, in the order of measuring.
-
-    Raises:
-        RunFileError: another tuner has it, it is of another kernel, device or problem, or cannot be written.
+    Its rows are all that it holds, in the order of measuring. Raises `RunFileError` if another tuner has it,
+    it is of another kernel, device or problem, or cannot be written.
     """
 
     def __init__(self, path: Path, header: Header, fresh: bool = False) -> None:
@@ -448,7 +426,6 @@ class Cache:
         return self._searched.get(key)
 
     def append(self, row: Row) -> None:
-        """Add a row, and put it on the disk."""
         self._file.append(row)
         self._know(row)
 
@@ -492,11 +469,7 @@ _PATIENCE_S = 10.0  # for children to end
 
 
 class Builders:
-    """A few children that build cases; whatever happens to them, the case is measured all the same.
-
-    Attributes:
-        threads: one for each child.
-    """
+    """A few children that build cases; whatever happens to them, the case is measured all the same."""
 
     def __init__(self, make: Callable[[], Worker], count: int, device: DeviceFacts, policy: Policy) -> None:
         self._device, self._policy = device, policy
@@ -518,7 +491,6 @@ class Builders:
             self._news.notify_all()
 
     def close(self) -> None:
-        """End the children, at once."""
         with self._news:
             self._closed = True
             self._news.notify_all()

@@ -6,8 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from gemmbench.ladder.layouts import laid_out
-from gemmbench.ladder.variant import Values, Variant
+from gemmbench.ladder.variant import Values, Variant, laid_out
 from gemmbench.measure.sampling import least_s
 from gemmbench.model.case import Case, Policy, Skip
 from gemmbench.model.device import DeviceFacts
@@ -32,9 +31,7 @@ _LOOK_S = 0.2  # of samples for a configuration of the search
 _FIRST_LOOK_SHARE = 0.1  # of the budget, for the shipped preset, whose speed nobody knows yet
 _FAR = 2.0  # a configuration that must be this many times as slow as the shipped preset is not timed
 _SHORT, _FULL = 0.1, Policy().budget_s  # sampling time of a row of the finals, at least and at most
-_LARGEST = (
-    10_000  # combinations, with what a variant otherwise chooses itself: minutes see too little of more
-)
+_LARGEST = 10_000  # combinations, with what a variant otherwise chooses: minutes see too little of more
 _LARGE, _HUGE = 1024, 4096  # m = n = k of the search where none is asked for
 
 
@@ -76,8 +73,7 @@ def space(variant: Variant, device: DeviceFacts, problems: Sequence[Gemm]) -> Sp
     with the choice for the first. Others that no preset fixes stay the variant's own. A configuration must
     suit all problems, which are of one data type.
 
-    Raises:
-        TuningError: it has no parameters, is no kernel, or nothing of it runs on this device.
+    Raises `TuningError` if it has no parameters, is no kernel, or nothing of it runs on this device.
     """
     if variant.executor != "opencl":
         raise TuningError(f"{variant.name} is a library; there is nothing of it to tune")
@@ -128,11 +124,7 @@ def other_problems(problems: Sequence[Gemm]) -> tuple[Gemm, ...]:
     def scaled(length: Callable[[int], int]) -> Gemm:
         return replace(base, m=length(base.m), n=length(base.n), k=length(base.k))
 
-    candidates = (
-        scaled(lambda n: max(1, n // 4)),
-        scaled(lambda n: max(1, n - 1)),
-        scaled(lambda n: 2 * n),
-    )
+    candidates = (scaled(lambda n: max(1, n // 4)), scaled(lambda n: max(1, n - 1)), scaled(lambda n: 2 * n))
     return tuple(problem for problem in candidates if problem not in problems)
 
 
@@ -141,18 +133,12 @@ def case(
 ) -> Case | Skip:
     """One configuration on one problem, as every command would measure it, for a phase of the tuner."""
     (step,) = gemm_plan([device], [variant], [problem], parameters)
-    if isinstance(step, Skip):
-        return Skip(replace(step.row, phase=phase))
-    return replace(step, phase=phase)
+    return Skip(replace(step.row, phase=phase)) if isinstance(step, Skip) else replace(step, phase=phase)
 
 
 def look(budget_s: float, time_limit_s: float, default_s: float | None = None) -> Policy:
-    """How a configuration of the search is measured: shortly, and not at all where it must be far slower.
-
-    Args:
-        budget_s: of the whole tuner.
-        time_limit_s: of a row.
-        default_s: what the shipped preset takes for the problem; None if that is not known.
+    """How a configuration of the search is measured: shortly, and not at all where it must be far slower than
+    the shipped preset, whose seconds are None where not known.
     """
     enough = _FIRST_LOOK_SHARE * budget_s if default_s is None else least_s(_FAR * default_s)
     return Policy(
@@ -165,14 +151,8 @@ def patient(budget_s: float, time_limit_s: float) -> Policy:
 
     The time limit is of another row; this one is slow, and does not hang.
     """
-    return Policy(
-        budget_s=math.inf,
-        settle_s=0.1,
-        batch_s=0.005,
-        min_batches=3,
-        precision=math.inf,
-        time_limit_s=time_limit_s + budget_s,
-    )
+    short = look(budget_s, time_limit_s + budget_s)
+    return replace(short, budget_s=math.inf, min_batches=3, precision=math.inf)
 
 
 def shares_s(budget_s: float) -> tuple[float, float]:
@@ -184,14 +164,9 @@ def shares_s(budget_s: float) -> tuple[float, float]:
 def finals(
     budget_s: float, time_limit_s: float, problems: Sequence[Gemm], default_s: float, overhead_s: float
 ) -> Finals:
-    """What the finals can hold in their share of the budget, by the full sampling rule.
+    """What the finals can hold in their share of the whole budget, by the full sampling rule.
 
-    Args:
-        budget_s: of the whole tuner.
-        time_limit_s: of a row.
-        problems: of the search.
-        default_s: what the shipped preset takes for the first of them.
-        overhead_s: what a row costs beside its samples.
+    The shipped preset takes `default_s` for the first problem; a row costs `overhead_s` beside its samples.
     """
     share_s = _FINALS_SHARE * budget_s
     one_s = {p: default_s * p.flops / problems[0].flops for p in (*problems, *other_problems(problems))}

@@ -37,6 +37,19 @@
 #define STORE(v, p) CAT(vstore, WIDTH)(v, 0, p)
 #define PRAGMA(text) _Pragma(#text)
 
+#if defined(__has_builtin) && __OPENCL_VERSION__ >= 200 /* what clang has beyond OpenCL C; Oclgrind (1.2) fails on it */
+#if __has_builtin(__builtin_prefetch)
+#define FETCH(p) __builtin_prefetch(p, 1, 3) /* a line that is written soon */
+#endif
+#if __has_builtin(__builtin_nontemporal_store) && !defined(TRANS_B)
+#define STREAM(v, p) __builtin_nontemporal_store(v, p) /* past the caches, without reading the line before */
+#endif
+#endif
+#ifndef FETCH
+#define FETCH(p)
+#endif
+#define KEPT (16 << 20) /* bytes of BP that the last cache may keep: more is streamed */
+
 /* The type hint keeps a driver that makes vectors of work-items from taking ours apart: ten times slower. */
 #define ALONE __attribute__((reqd_work_group_size(1, 1, 1), vec_type_hint(VECTOR)))
 
@@ -131,6 +144,18 @@ void pack_b(int steps, int k, int n, __global const REAL *restrict B, int ldb, _
     BATCH_OFFSET(BP, get_global_size(0) * NR, k)
 #endif
     const int panel = get_global_id(0), p0 = get_global_id(1) * steps;
+#ifdef STREAM
+    if ((size_t)k * n * sizeof(REAL) > KEPT) {
+        __global const REAL *from = B + (size_t)p0 * ldb + panel * NR;
+        __global VECTOR *to = (__global VECTOR *)(BP + ((size_t)panel * k + p0) * NR);
+        for (int p = p0; p < min(p0 + steps, k); p++, from += ldb) {
+            #pragma unroll
+            for (int v = 0; v < NV; v++)
+                STREAM(LOAD(from + v * WIDTH), to++);
+        }
+        return;
+    }
+#endif
     pack_before(BP + ((size_t)panel * k + p0) * NR, B, ldb, p0, min(steps, k - p0), panel * NR, n);
 }
 
@@ -161,8 +186,10 @@ static inline void finish(__global REAL *c, VECTOR sum, int count, SCALAR alpha,
         for (int i = 0; i < ROWS; i++) {                                                                               \
             a[i] = A + (size_t)min(i, rows - 1) * A_DOWN;                                                               \
             PRAGMA(unroll)                                                                                             \
-            for (int v = 0; v < VECTORS; v++)                                                                          \
+            for (int v = 0; v < VECTORS; v++) {                                                                        \
                 sum[i][v] = (VECTOR)(0);                                                                               \
+                FETCH(C + (size_t)min(i, rows - 1) * ldc + v * WIDTH);                                                 \
+            }                                                                                                          \
         }                                                                                                              \
         PRAGMA(unroll UNROLL)                                                                                          \
         for (int p = 0; p < depth; p++, b += B_STEP) {                                                                 \

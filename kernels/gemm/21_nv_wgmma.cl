@@ -109,6 +109,7 @@
 /* C leaves in boxes of 64 rows of 128 bytes, as many as hold BN columns of half. */
 #define BOXES (BN / 64)                      /* of each group of warps, in local memory at a time */
 #define BOX_BYTES (64 * ROW)
+#define RESULTS_BYTES (WORKERS * BOXES * BOX_BYTES)
 #define BOX_WIDTH (ROW / RESULT_SIZE)        /* columns */
 #define ROUNDS (RESULT_SIZE / 2)             /* until BN columns have left */
 
@@ -490,10 +491,11 @@ void nv_wgmma(int m, int n, int k, SCALAR alpha,
     BATCH_OFFSET(C, m, ldc)
     BATCH_OFFSET(MAPS, MAPPED, MAP_WORDS)
 #endif
-    __local uchar ring[STAGES * STAGE_BYTES] __attribute__((aligned(1024)));
-    __local uchar results[WORKERS * BOXES * BOX_BYTES] __attribute__((aligned(1024)));
-    __local ulong barriers[2 * STAGES];
-    const uint stages = (uint)(ulong)ring, full = (uint)(ulong)barriers, empty = full + 8 * STAGES;
+    /* the ring, what leaves of C and the barriers are one array: CUDA gives a kernel more than 48 KiB as one alone */
+    __local uchar ring[STAGES * STAGE_BYTES + RESULTS_BYTES + 2 * STAGES * 8] __attribute__((aligned(1024)));
+    __local uchar *results = ring + STAGES * STAGE_BYTES;
+    const uint stages = (uint)(ulong)ring, full = stages + STAGES * STAGE_BYTES + RESULTS_BYTES;
+    const uint empty = full + 8 * STAGES;
     const int item = get_local_id(0);
     const int tiles_down = (m + BM - 1) / BM, tiles_across = (n + BN - 1) / BN, tiles = tiles_down * tiles_across;
     const int chunks = (k + DEPTH - 1) / DEPTH;
@@ -613,6 +615,6 @@ void nv_wgmma(int m, int n, int k, SCALAR alpha,
                 }
             }
         }
-        asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
+        asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); /* a launch ends when C is written */
     }
 }

@@ -43,23 +43,7 @@
 
 #include "stored.clh"
 
-/* How operands lie: whether the large one's rows run along k, and whether the small one's do. */
-#if COLUMNS
-#ifndef TRANS_A
-#define ALONG 1
-#endif
-#ifdef TRANS_B
-#define SMALL_ALONG 1
-#endif
-#else
-#ifdef TRANS_B
-#define ALONG 1
-#endif
-#ifndef TRANS_A
-#define SMALL_ALONG 1
-#endif
-#endif
-
+#include "along.clh"
 #if ALONG
 #define STEP (LX * WIDTH) /* along k that a group takes at once */
 #define UNIT STEP         /* parts of k are so many whole ones */

@@ -17,7 +17,7 @@ import pytest
 import gemmbench as gb
 from gemmbench.model.row import Problem, Row
 from gemmbench.model.run_file import Run
-from gemmbench.pages.content import Wanted, html
+from gemmbench.pages import Wanted, html
 from tests import fake_runs as fake
 from tests.browser.chromium import Page, program
 from tests.report_runs import HOSTILE, hostile
@@ -30,7 +30,7 @@ H100 = ROOT / "tests" / "data" / "h100-limit.jsonl"
 MACHINES = (
     *(
         PLOTS / f"{name}.jsonl"
-        for name in ("h200-square", "cpu-intel-square", "cpu-pocl-square", "h200-settled")
+        for name in ("h200-square", "cpu-intel-square", "cpu-pocl-square", "h200-tensor")
     ),
     H100,
 )

@@ -23,15 +23,16 @@ Call = Callable[..., Result]
 Start = Callable[..., "subprocess.Popen[str]"]
 
 _DRIVER = """
+from gemmbench.__main__ import main
 import importlib, os
-from gemmbench import api, cli
+from gemmbench import api
 from tests import fake_patient
 from tests.cli import recorded
 machine = importlib.import_module("tests.cli." + os.environ.get("GEMMBENCH_FAKE_MACHINE", "fake_machine"))
 api.make_machine = machine.make
 api.make_patient = fake_patient.nobody
 recorded.install(getattr(machine, "RECORDED", recorded.KINDS))
-cli.main()
+main()
 """
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 
@@ -12,7 +12,7 @@ from gemmbench.measure.sampling import Sampled, Window
 from gemmbench.model.case import Case, Policy, Staged
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.instrument import Handle, Instrument, Prepared, Verified, When
-from gemmbench.model.row import Row
+from gemmbench.model.row import Partner, Row
 
 KINDS = ("gemm", "peak", "bandwidth", "transfer", "latency")
 CONDUCTORS = dict.fromkeys(KINDS, __name__)
@@ -72,4 +72,8 @@ def measured(
     """See `measure.child.Conductor`."""
     ready = yield from begun(instrument, case, device, policy)
     with ready.handle:
-        return ready.completed(())
+        row = ready.completed(())
+    if case.versus is None or not case.phase:  # only a tuner's rounds have a partner here
+        return row
+    other = yield from measured(instrument, case.versus, device, policy)
+    return replace(row, former=Partner(other.source, other.samples, other.variant, other.parameters))

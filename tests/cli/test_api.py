@@ -23,9 +23,8 @@ import gemmbench as gb
 from gemmbench import api
 from gemmbench.model.case import Event
 from gemmbench.model.run_file import load
-from gemmbench.options import measuring
+from gemmbench.options import Count, Flag, Options, build, command_line, measuring, specs
 from gemmbench.options.comparing import Tune
-from gemmbench.options.declare import Count, Flag, Options, build, command_line, specs
 from gemmbench.regress import gate
 from gemmbench.report.progress import Progress
 from tests.cli.conftest import ROOT, Call
@@ -90,7 +89,7 @@ def test_bad_input_is_the_command_lines_sentence(name: str, call: Call) -> None:
     [
         ({"kernel": "naive"}, "square has no option 'kernel'; did you mean kernels?"),
         ({"dry_run": True}, "square has no option 'dry_run'; there are"),
-        ({"max": 8.5}, "Invalid value for '--max': 8.5 is not a valid integer range"),
+        ({"max": 8.5}, "Invalid value for '--max': 8.5 is not a whole number"),
         ({"budget": [1]}, "Invalid value for '--budget': [1] is not a valid number"),
         ({"cold": "yes"}, "Invalid value for '--cold': 'yes' is not a valid boolean"),
         ({"kernels": 3.5}, "Invalid value for '--kernel': 3.5 is not a valid string"),

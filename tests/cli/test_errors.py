@@ -91,7 +91,7 @@ ERRORS: dict[str, tuple[str, str]] = {
     "resume, newer":        ("square --save newer.jsonl --resume",              "schema_version 99 is newer"),
     "resume, no run":       ("square --save picture.jsonl --resume",            "picture.jsonl: line 1: "),
     "max 0":                ("square --max 0",                                  "0 is not in the range x>=1"),
-    "max, a word":          ("square --max many",                               "'many' is not a valid integer range"),
+    "max, a word":          ("square --max many",                               "'many' is not a whole number"),
     "min above max":        ("square --min 128 --max 64",                       "the smallest size, 128, is above the largest, 64"),
     "default min by hand":  ("square --min 64 --max 32",                        "the smallest size, 64, is above the largest, 32"),
     "k-min above k-max":    ("sweep-k --k-min 128 --k-max 64",                  "the smallest size, 128, is above the largest, 64"),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gemmbench.ladder.authors import PUBLISHED
+from gemmbench.ladder.published import PUBLISHED
 from gemmbench.model.run_file import encode, load
 from gemmbench.stats import rates
 from tests.cli.conftest import ROOT, Call

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import runpy
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import click
 import pytest
 
+from gemmbench import cli
 from gemmbench.model.run_file import load
 from tests.cli import fake_machine
 from tests.cli.conftest import Call, Start
@@ -209,6 +212,41 @@ def test_ctrl_c_is_never_a_traceback(after_s: float, start: Start) -> None:
     if process.returncode == 130:
         assert err.strip().startswith("gemmbench: interrupted")
         assert len(err.strip().splitlines()) == 1
+
+
+@pytest.fixture
+def _handlers() -> Iterator[None]:
+    kept = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    yield
+    for number, handler in kept.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.usefixtures("_handlers")
+def test_until_its_command_is_imported_ctrl_c_ends_the_program() -> None:
+    """A KeyboardInterrupt within an import may be lost."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    runpy.run_module("gemmbench.__main__", run_name="program")
+    assert signal.getsignal(signal.SIGINT) == signal.SIG_DFL
+    assert cli.main.get_command(click.Context(cli.main), "show")
+    with pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)
+
+
+@pytest.mark.usefixtures("_handlers")
+def test_what_ctrl_c_breaks_within_an_import_is_an_interruption(
+    call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        try:
+            signal.raise_signal(signal.SIGINT)
+        except KeyboardInterrupt as error:  # as Python 3.11 does of an Enum's members
+            raise RuntimeError("Error calling __set_name__") from error
+
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
+    monkeypatch.setattr("gemmbench.api.load", broken)
+    result = call("show", __file__)
+    assert (result.exit_code, result.stderr) == (130, "gemmbench: interrupted\n")
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="pipes are otherwise there")

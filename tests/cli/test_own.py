@@ -15,8 +15,7 @@ import gemmbench as gb
 from gemmbench import api
 from gemmbench.cli import kernels
 from gemmbench.model.run_file import load
-from gemmbench.options import names
-from gemmbench.options.declare import build
+from gemmbench.options import build, names
 from gemmbench.options.measuring import Square
 from tests.cli.conftest import ROOT, Call
 from tests.cli.test_tune import flat

@@ -152,6 +152,17 @@ def run(folder: Path, scripts: list[tuple[str, bool]]) -> tuple[int, str]:
     return status, printed
 
 
+def again_where_noise_hides_it(folder: Path, scripts: list[tuple[str, bool]]) -> tuple[int, str]:
+    """As `run`; once or twice more where the gate says that the machine was too busy to tell."""
+    for _ in range(2):
+        status, printed = run(folder, scripts)
+        if status != 3:
+            return status, printed
+        for left in ("base.jsonl", "job.md", "stubs/gemmbench"):
+            (folder / left).unlink(missing_ok=True)
+    return run(folder, scripts)
+
+
 @pytest.mark.parametrize(
     ("server", "broken"), [("github", False), ("github", True), ("gitlab", False), ("shell", True)]
 )
@@ -172,18 +183,17 @@ def test_my_machine(server: str, broken: bool, measured: Run, tmp_path: Path) ->
     """Broken: this gemmbench lacks a kernel of the base; whether slower rows fail, test_check.py says."""
     (tmp_path / "bench").mkdir()
     # naive's time is as it was, and 5 % of it is no question for a busy machine
-    rows = [scaled(row, SCALE) for row in measured.rows if row.variant != "naive"]
+    rows = [row for row in measured.rows if row.variant != "naive"]
     if broken:
         rows = [*rows, *(replace(row, variant="gone") for row in rows if row.variant == "tiled")]
-    save(
-        str(tmp_path / JOBS["my-machine"]), replace(measured, rows=tuple(6 * rows))
-    )  # as check --aa saves it
+    often = tuple(scaled(row, SCALE * (1 + n / 1000)) for n in range(6) for row in rows)  # as of check --aa
+    save(str(tmp_path / JOBS["my-machine"]), replace(measured, rows=often))
     judge(server, "my-machine", tmp_path, "gone" if broken else "", "missing")
 
 
 def judge(server: str, job: str, folder: Path, gone: str, verdict: str) -> None:
     """Run a job: it passes, or fails for a row of the kernel named, which has this verdict."""
-    status, printed = run(folder, SERVERS[server](job))
+    status, printed = again_where_noise_hides_it(folder, SERVERS[server](job))
     assert status == bool(gone), printed
     cases = [case for suite in JUnitXml.fromfile(str(folder / "report.xml")) for case in suite]
     assert {case.name.split()[0] for case in cases if not case.is_passed} == ({gone} if gone else set())
@@ -203,7 +213,8 @@ def test_kernels_are_held_against_their_former_selves(measured: Run, tmp_path: P
     (tmp_path / "bench").mkdir()
     save(str(tmp_path / "bench" / "base.jsonl"), measured)
     words = f"bench/base.jsonl --against '{kernel_files.folder()}' --threshold '900 %'"
-    status, printed = run(tmp_path, [(f"REPORTS=. sh '{RECIPES / 'gate.sh'}' {words}", False)])
+    gate = [(f"REPORTS=. sh '{RECIPES / 'gate.sh'}' {words}", False)]
+    status, printed = again_where_noise_hides_it(tmp_path, gate)
     assert status == 0, printed
     assert all(row.former for row in load(tmp_path / "new.jsonl").rows)
     assert "2 same" in (tmp_path / "summary.md").read_text(encoding="utf-8").splitlines()[0]

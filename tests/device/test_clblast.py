@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gemmbench.gemm import clblast
-from gemmbench.gemm.clblast import Clblast, ClblastExecutor
+from gemmbench.gemm import opencl
+from gemmbench.gemm.opencl import Clblast, ClblastExecutor
 from gemmbench.gemm.verify import edge_problem
 from gemmbench.ladder import BY_NAME
 from gemmbench.ladder.variant import Layout
@@ -198,7 +198,7 @@ class Refusing:
 
 @pytest.fixture
 def nothing_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clblast, "_candidates", list)
+    monkeypatch.setattr(opencl, "_candidates", list)
 
 
 def test_where_it_is_not_installed_the_reason_says_what_to_install(nothing_installed: None) -> None:
@@ -221,7 +221,7 @@ def test_where_it_is_not_installed_the_reason_says_what_to_install(nothing_insta
 def test_what_a_status_becomes(
     monkeypatch: pytest.MonkeyPatch, status: int, outcome: str, reason: str
 ) -> None:
-    monkeypatch.setattr(clblast, "opened", lambda *_: Refusing(status))
+    monkeypatch.setattr(opencl, "opened", lambda *_: Refusing(status))
     library, problem = Clblast(), Gemm(2, 2, 2)
     with pytest.raises(NotMeasuredError) as caught:
         library.enqueue(problem, Layout.tight(problem), 1, 2, 3, 4)
@@ -238,6 +238,6 @@ def test_what_a_status_becomes(
     ],
 )
 def test_its_version_is_its_files(monkeypatch: pytest.MonkeyPatch, file: str | None, title: str) -> None:
-    monkeypatch.setattr(clblast, "opened", lambda *_: Refusing(0))
-    monkeypatch.setattr(clblast, "file_of", lambda _: Path(file) if file else None)
+    monkeypatch.setattr(opencl, "opened", lambda *_: Refusing(0))
+    monkeypatch.setattr(opencl, "file_of", lambda _: Path(file) if file else None)
     assert Clblast().title == title

@@ -16,7 +16,7 @@ from gemmbench.model.run_file import Run, RunFile, load
 from gemmbench.probes.memory import memory_plan
 from gemmbench.suite.plan import gemm_plan
 from gemmbench.suite.session import Steps
-from gemmbench.suite.together import Crew, grouped, joints_of, run
+from gemmbench.suite.together import crew, grouped, joints_of, run
 from tests import fake_runs
 from tests.device.conftest import all_devices
 
@@ -29,10 +29,10 @@ def measured(plan: Plan, path: Path) -> Run:
     header = fake_runs.header(("gemmbench", "square", "--device", "all", "--concurrent"), devices)
     with (
         Worker(default) as first,
-        Crew(first, partial(Worker, default), len(devices)) as crew,
+        crew(first, partial(Worker, default), len(devices)) as worker_of,
         RunFile.create(path, header) as file,
     ):
-        events = run(grouped(plan), crew, Steps(devices, POLICY, file))
+        events = run(grouped(plan), worker_of, Steps(devices, POLICY, file))
         rows = tuple(event.row for event in events if isinstance(event, Finished))
     assert load(path).rows == rows
     return Run(header, rows)

@@ -1,12 +1,14 @@
 """The looks at a device's counters stand around a batch, and in no launch that is timed: on every device.
 
-The kernel is a stand-in, since only NVIDIA's GPUs have such counters: its clock runs at 1,500 MHz.
+The kernel is a stand-in, since only NVIDIA's GPUs have such counters: its clock runs at 1,500 MHz. Processors
+have a chain of additions.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 from gemmbench.gemm.opencl import GemmExecutor
 from gemmbench.ladder import BY_NAME
@@ -14,8 +16,7 @@ from gemmbench.model.case import Case
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.instrument import Batch
 from gemmbench.model.problem import Gemm
-from gemmbench.opencl.clock import Counters
-from gemmbench.opencl.runtime import Runtime, has_counters
+from gemmbench.opencl.runtime import ChainSpan, Counters, Runtime, has_counters
 from gemmbench.suite.plan import gemm_plan
 from tests.device.test_verification import QUICK
 
@@ -36,7 +37,8 @@ def test_a_batch_has_the_clock_of_its_counters_and_its_own_launches_alone(
     (tmp_path / "check").mkdir()
     (tmp_path / "check" / "clock.cl").write_text(STAND_IN)
     runtime = Runtime(device)
-    assert runtime.span() is None  # processors have none
+    runtime.__dict__["_counters"] = None
+    assert runtime.span() is None
     (step,) = gemm_plan([device], [BY_NAME["naive"]], [Gemm(16, 16, 16)])
     assert isinstance(step, Case)
     bench = GemmExecutor(runtime).prepare(step, QUICK)
@@ -58,3 +60,26 @@ def test_only_nvidias_compiler_is_given_the_kernel(device: DeviceFacts) -> None:
     extensions = (*device.extensions, "cl_nv_compiler_options")
     assert has_counters(replace(device, type="gpu", extensions=extensions))
     assert not has_counters(replace(device, extensions=extensions))
+
+
+class Took:
+    """The event of a launch that took so many nanoseconds."""
+
+    def __init__(self, ns: int) -> None:
+        self.profile = SimpleNamespace(start=0, end=ns)
+
+    def wait(self) -> None: ...
+
+
+def test_a_chain_of_additions_stands_on_either_side_of_a_batch(device: DeviceFacts) -> None:
+    chain = Runtime(device).span()
+    if chain is None:  # emulated: an addition takes more than a cycle
+        assert "Oclgrind" in device.platform
+        return
+    assert isinstance(chain, ChainSpan)
+    chain.end()
+    assert chain.mhz()
+    chain.first, chain.second, chain.chain.empty_s = Took(42_000), Took(62_000), 2e-6
+    assert chain.mhz() == 2000.0  # 2 x 50,000 turns of two cycles in 40 and 60 us
+    chain.chain.empty_s = 1.0
+    assert chain.mhz() is None

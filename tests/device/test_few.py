@@ -11,8 +11,7 @@ import pytest
 from gemmbench.gemm.opencl import GemmExecutor
 from gemmbench.gemm.verify import ExactTest
 from gemmbench.ladder import BY_NAME
-from gemmbench.ladder.layouts import laid_out
-from gemmbench.ladder.variant import Layout, Values
+from gemmbench.ladder.variant import Layout, Values, laid_out
 from gemmbench.model import kernel_files
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.problem import Gemm
@@ -47,6 +46,7 @@ def wrong(made: GemmExecutor, name: str, given: Values, ops: str = "NN") -> list
 
 DIRECT = {"BM": 16, "BN": 32, "BK": 4, "TM": 4, "TN": 4, "SPLIT": 4, "STAGES": 1, "DIRECT": 1}
 COLUMNS = {"AHEAD": 1, "COLUMNS": 1, "THIN": 4, "PARTS": 2, "KC": 16}
+MANY = {"MANY": 64, "THIN": 16}
 
 
 @pytest.mark.parametrize(
@@ -59,6 +59,9 @@ COLUMNS = {"AHEAD": 1, "COLUMNS": 1, "THIN": 4, "PARTS": 2, "KC": 16}
         ("thin", {"AHEAD": 1, "KC": 16}, "TN"),
         ("thin", COLUMNS, "NN"),
         ("thin", COLUMNS, "TT"),
+        ("thin", MANY, "NN"),
+        ("thin", {**MANY, "COLUMNS": 1, "PARTS": 2}, "NN"),
+        ("thin", {**MANY, "MANY": 128}, "TT"),
     ],
 )
 def test_exact_by_whole_vectors(device: DeviceFacts, name: str, given: Values, ops: str) -> None:

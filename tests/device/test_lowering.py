@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from gemmbench.gemm import lowering
+from gemmbench.gemm import workloads
 from gemmbench.gemm.opencl import LoweringExecutor
 from gemmbench.gemm.workloads import CONVOLUTIONS
 from gemmbench.ladder import BY_NAME
@@ -24,7 +24,7 @@ from tests.device.test_gemm import QUICK
 
 def measured(device: DeviceFacts, layer: str, dtype: str, batch: int = 1) -> Row:
     gemms = gemm_plan([device], [BY_NAME["naive"]], [Gemm(8, 8, 8)])
-    plan = lowering.plan(
+    plan = workloads.plan(
         [device], tuple(replace(step, dtype=dtype) for step in gemms if isinstance(step, Case)), dtype, batch
     )
     (case,) = [step for step in plan if isinstance(step, Case) and step.parameters["layer"] == layer]
@@ -56,7 +56,7 @@ def test_a_broken_im2col_is_wrong(
     device: DeviceFacts, old: str, new: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = kernel_files.source
-    assert text(lowering.FILE).count(old) == 1
+    assert text(workloads.FILE).count(old) == 1
     monkeypatch.setattr(
         runtime_module, "source", lambda file, options, root: text(file, options, root).replace(old, new)
     )

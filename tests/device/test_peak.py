@@ -13,9 +13,8 @@ from gemmbench.model.instrument import NotMeasuredError
 from gemmbench.opencl.runtime import Runtime
 from gemmbench.probes import PROBES
 from gemmbench.probes.arithmetic import ChainProbe, Form, MatrixProbe, kernels_in
-from gemmbench.probes.arithmetic_opencl import Chains, Tiles
 from gemmbench.probes.measure import race_chains
-from gemmbench.probes.opencl import ProbeExecutor
+from gemmbench.probes.opencl import Chains, ProbeExecutor, Tiles
 from gemmbench.probes.race import Race
 from gemmbench.suite.plan import peak_plan
 from tests import in_process

@@ -11,9 +11,9 @@ import pytest
 from gemmbench.ladder import BY_NAME
 from gemmbench.model.case import Case, Operands, Policy, Values
 from gemmbench.model.device import DeviceFacts
-from gemmbench.model.instrument import Manner, NotMeasuredError
+from gemmbench.model.instrument import Batch, Manner, NotMeasuredError
 from gemmbench.model.problem import Gemm
-from gemmbench.opencl.replay import EXTENSION
+from gemmbench.opencl.batches import EXTENSION
 from gemmbench.suite.plan import gemm_plan
 from tests.device.conftest import executor
 
@@ -26,7 +26,7 @@ def test_launches_in_other_manners_leave_the_right_answer(device: DeviceFacts, v
     bench = executor(device).prepare(case, Policy(budget_s=1.0))
     assert bench.verify("before").check.verdict == "ok"
     for manner, scope in (
-        (Manner(flush_bytes=4096, resets=True), "device"),
+        (Manner(flush_bytes=4096, resets=True, warms=2), "device"),
         (Manner(waits=True, held=True), "device"),
         (Manner(wall=True), "host"),
     ):
@@ -35,6 +35,9 @@ def test_launches_in_other_manners_leave_the_right_answer(device: DeviceFacts, v
         assert len(batch.each[scope]) == 3
         assert all(0 < seconds <= batch.end - batch.begin for seconds in batch.each[scope])
     assert bench.launches(4, Manner(apart=False)).each == {}
+    chain = bench.start("chain", 201)  # in two parts, of which the second is a single launch
+    assert isinstance(chain, Batch)
+    assert 0 < 201 * chain.seconds["chain"] <= chain.end - chain.begin
     assert bench.verify("after").check.verdict == "ok"
 
 

@@ -124,3 +124,15 @@ def test_a_kernel_that_does_nothing_the_second_time_is_wrong_where_c_is_read(
     monkeypatch.setattr(runtime_module, "source", lambda *names: text(*names).replace(old, new))
     row = _measured(device, Gemm(SIZE, SIZE, SIZE, beta=0.5), Operands())
     assert row.status == "wrong"
+
+
+def test_a_kernel_that_is_right_for_small_numbers_alone_is_wrong(
+    device: DeviceFacts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither the exact test nor generated operands have any above 2: those of the last problem do."""
+    text: Any = kernel_files.source
+    clamped = "sum += clamp(a[p], (REAL)-2, (REAL)2)"
+    monkeypatch.setattr(runtime_module, "source", lambda *names: text(*names).replace(_STEP, clamped))
+    row = _measured(device, Gemm(SIZE, SIZE, SIZE), Operands())
+    assert row.status == "wrong"
+    assert row.reason.startswith("with another C and other operands after the last batch: ")

@@ -41,10 +41,10 @@ def repetitions(path: str) -> list[tuple[Line, list[Line]]]:
     ]
 
 
-def scaled(rows: Sequence[Line], factors: Mapping[tuple[str, int], float]) -> list[Line]:
-    """Rows of a variant and an m whose times are so many times as long."""
+def scaled(rows: Sequence[Line], factors: Mapping[tuple[str, int], float], others: float = 1.0) -> list[Line]:
+    """Rows of a variant and an m whose times are so many times as long, and the other rows."""
     return [
-        _scaled(row, factors.get((row["variant"], (row.get("problem") or {}).get("m", 0)), 1.0))
+        _scaled(row, factors.get((row["variant"], (row.get("problem") or {}).get("m", 0)), others))
         for row in rows
     ]
 

@@ -11,13 +11,12 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from gemmbench.gemm import lowering
+from gemmbench.gemm import workloads
 from gemmbench.gemm.opencl import GemmExecutor
 from gemmbench.gemm.opencl_bench import LoweringBench
 from gemmbench.gemm.workloads import Convolution
 from gemmbench.ladder import BY_NAME
-from gemmbench.ladder.layouts import laid_out
-from gemmbench.ladder.variant import Variant
+from gemmbench.ladder.variant import Variant, laid_out
 from gemmbench.model import kernel_files
 from gemmbench.model.case import Case, Policy
 from gemmbench.model.device import DeviceFacts
@@ -53,8 +52,8 @@ def lower(runtime: Runtime, dtype: str) -> None:
     for layer in layers:
         for kind in ("cpu", "gpu"):
             runtime.facts = replace(runtime.facts, type=kind)
-            case = Case("lowering", 0, lowering.IM2COL, dtype, {"layer": layer.name, "batch": 2})
-            lowering._BY_NAME.update({layer.name: layer})
+            case = Case("lowering", 0, workloads.IM2COL, dtype, {"layer": layer.name, "batch": 2})
+            workloads._BY_NAME.update({layer.name: layer})
             check = LoweringBench(runtime, case, Policy()).verify("before").check
             if check.verdict != "ok":
                 print("; ".join(check.reasons))
@@ -71,7 +70,7 @@ def main() -> None:
         planted.source = lambda *file: source(*file).replace("barrier(CLK_LOCAL_MEM_FENCE);", ";")
     (device,) = devices()
     assert "Oclgrind" in device.platform, device.platform
-    if name == lowering.IM2COL:
+    if name == workloads.IM2COL:
         lower(Keeping(device), dtype)
         return
     executor = GemmExecutor(Keeping(device))

@@ -20,6 +20,7 @@ pytestmark = pytest.mark.races
 
 
 # Optimised code has an instruction (freeze) that Oclgrind 21.10 cannot follow uninitialised values through.
+LOCAL = ("--local-mem-size", "65536")  # of its 32 KiB
 BOTH = ("--data-races", "--uninitialized", "--build-options", "-cl-opt-disable")
 RACES = ("--data-races", "--build-options", "-cl-opt-disable")  # it takes every pixel for uninitialised
 
@@ -75,10 +76,11 @@ def test_a_kernel_is_clean(name: str, dtype: str, tmp_path: Path) -> None:
         ("thin", ("COLUMNS=1", "THIN=2", "DEEP=4", "KC=16")),
         ("thin", ("AHEAD=1", "THIN=4", "KC=16")),
         ("thin", ("AHEAD=1", "COLUMNS=1", "THIN=2", "DEEP=4", "PARTS=2", "KC=16")),
+        ("thin", ("MANY=64", "THIN=4", "KC=16")),
     ],
 )
 def test_a_kernel_is_clean_with_parameters(name: str, parameters: tuple[str, ...], tmp_path: Path) -> None:
-    printed, said = oclgrind(tmp_path / "log", name, "float", *parameters)
+    printed, said = oclgrind(tmp_path / "log", name, "float", *parameters, checks=(*BOTH, *LOCAL))
     assert said == ""
     assert printed.strip() == "done"
 

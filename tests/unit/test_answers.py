@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -33,11 +34,13 @@ class Simulated:
     def __init__(self, case: Case, sums: str, fault: Fault) -> None:
         assert case.problem is not None
         self.problem, self._sums, self._fault = case.problem, sums, fault
-        self.values = load_operands(case)
+        self.values = self.own = load_operands(case)
         self.c = self.values.c
         self.timed: Paces | None = None
+        self.launches = 0
+        self.kept: ReferenceArray | None = None  # by a kernel that has memory of its own
 
-    def put(self, values: Matrices) -> None:
+    def put(self, values: Matrices, index: int = 0) -> None:
         self.values = values
 
     def answer(self, scope: str, index: int, c: ReferenceArray) -> ReferenceArray:
@@ -46,11 +49,22 @@ class Simulated:
 
     def run(self) -> ReferenceArray:
         """One more problem on whatever C holds."""
-        right = _right(self.problem, self.values.a, self.values.b, self._sums)
+        right = self._right()
         if self.problem.beta:
             right += (self.problem.beta * self.c).astype(right.dtype)
         self.c = self._fault(self, right)
         return self.c
+
+    def _right(self) -> ReferenceArray:
+        """Of the bench's own operands, moved and scaled or not, or of others."""
+        own, now = self.own, self.values
+        scale = np.abs(now.a).max() // np.abs(own.a).max() if own.a.dtype.kind == "f" else 1
+        pairs = (own.a * scale, now.a[0]), (own.b.T * scale, now.b[:, 0])
+        moves = [np.flatnonzero((lines == first).all(1)) for lines, first in pairs]
+        if not all(move.size for move in moves):
+            return _right(self.problem, now.a, now.b, self._sums)
+        right = _right(self.problem, own.a, own.b, self._sums)
+        return np.roll(right, [-int(move[0]) for move in moves], (0, 1)) * right.dtype.type(scale**2)
 
     def left(self) -> ReferenceArray | None:
         return None if self.problem.beta else self.c
@@ -104,6 +118,23 @@ def second_time(bench: Simulated, right: ReferenceArray) -> ReferenceArray:
     return right if is_fresh else bench.c
 
 
+def kept(bench: Simulated, right: ReferenceArray) -> ReferenceArray:
+    """It keeps its first result, in memory that nobody sees, and copies it from then on."""
+    bench.kept = right if bench.kept is None else bench.kept
+    return bench.kept
+
+
+def every_other_time(bench: Simulated, right: ReferenceArray) -> ReferenceArray:
+    """It leaves C as it was in every second launch, whatever the operands are."""
+    bench.launches += 1
+    return right if bench.launches < 3 or bench.launches % 2 else bench.c
+
+
+def clamped(bench: Simulated, right: ReferenceArray) -> ReferenceArray:
+    """It takes numbers above 2, which neither the exact test nor generated operands have, for 2."""
+    return right if np.abs(bench.values.a).max() <= 2 else right / 2
+
+
 def poisoned(bench: Simulated, right: ReferenceArray) -> ReferenceArray:
     right[3, 5] = poison(bench.problem.result)
     return right
@@ -120,6 +151,7 @@ FAULTS: dict[str, Fault] = {
     "alpha 1 % off": in_part(ALL, ALL, lambda c: (c * 1.01).astype(c.dtype)),
     "a tile": in_part(slice(32, 48), slice(64, 80), lambda c: c[:, ::-1].copy()),
     "nothing the second time": second_time,
+    "the first result again": kept,
     "an element not written": poisoned,
 }
 
@@ -185,6 +217,53 @@ def test_a_planted_fault_is_wrong(size: int, dtype: str, sums: str, draw: str, f
     assert faults_that_passed(size, dtype, sums, draw, folder) == []
 
 
+@pytest.mark.parametrize("dtype", ["float", "double", "half"])
+def test_a_kernel_that_is_right_for_small_numbers_alone_is_wrong(dtype: str) -> None:
+    case = Case("gemm", 0, "naive", dtype, {}, Gemm(40, 30, 20, dtype))
+    before, after = verified(case, clamped, dtype)
+    assert (before.verdict, after.verdict) == ("ok", "wrong")
+    case = replace(case, problem=Gemm(40, 30, 20, dtype, alpha=1e3))  # C could overflow
+    assert verified(case, clamped, dtype)[-1].verdict == "ok"
+
+
+@pytest.mark.parametrize("batches", [3, 4])
+def test_a_kernel_that_works_every_other_time_is_wrong(batches: int) -> None:
+    case = Case("gemm", 0, "naive", "float", {}, Gemm(40, 30, 20))
+    before, after = verified(case, every_other_time, "float", batches)
+    assert (before.verdict, after.verdict) == ("ok", "wrong")
+
+
+def test_the_timed_operands_are_back_after_the_last_check() -> None:
+    case = Case("gemm", 0, "naive", "float", {}, Gemm(40, 30, 20, beta=0.5))
+    bench = Simulated(case, "float", no_fault)
+    answers = Answers(case, bench.values, POLICY, "float")
+    assert [answers.check(bench, when).verdict for when in ("before", "after")] == ["ok", "ok"]
+    assert (bench.values.a == bench.own.a).all()
+    assert (bench.values.b == bench.own.b).all()
+
+
+@pytest.mark.parametrize("keyed", [False, True], ids=["while C holds them", "by what operands look like"])
+def test_a_kernel_that_keeps_results_is_wrong_by_its_time(keyed: bool) -> None:
+    """It copies a result that it has kept, if C or the operands are as they were then."""
+    case = Case("gemm", 0, "naive", "float", {}, Gemm(40, 30, 20))
+    bench = Simulated(case, "float", no_fault)
+    answers = Answers(case, bench.values, POLICY, "float")
+    kept: list[ReferenceArray] = []
+
+    def seconds(c: ReferenceArray) -> float:
+        of = bench.values.a if keyed else c
+        was_kept = bool(kept) and np.array_equal(kept[0], of)
+        bench.answer("device", 0, c)
+        kept[:] = [bench.values.a if keyed else bench.c]
+        return 0.0005 if was_kept else 0.03
+
+    right = bench.answer("device", 0, bench.c)
+    bench.timed = Paces(0.0005, lambda: seconds(np.zeros_like(right)), lambda: seconds(right))
+    assert answers.check(bench, "before").verdict == "ok"
+    (reason,) = answers.check(bench, "after").reasons
+    assert reason.startswith("takes 30.0 ms on a new C and 500 us where C holds the result")
+
+
 @pytest.mark.parametrize("beta", [0.0, 0.5])
 def test_a_result_is_written_after_the_second_check_alone(beta: float, tmp_path: Path) -> None:
     out = tmp_path / "out.npy"
@@ -227,7 +306,7 @@ def test_a_kernel_that_skips_its_work_where_c_holds_the_answer_is_wrong(batch_s:
     case = Case("gemm", 0, "naive", "float", {}, Gemm(40, 30, 20))
     bench = Simulated(case, "float", no_fault)
     answers = Answers(case, bench.values, POLICY, "float")
-    bench.timed = paces(batch_s, [0.03, 0.0247, 0.03, 0.028] * 5, [0.000489] * 20)
+    bench.timed = paces(batch_s, [0.03, 0.0247, 0.03, 0.028] * 5, [0.000489] * 40)
     assert answers.check(bench, "before").verdict == "ok"
     check = answers.check(bench, "after")
     assert (check.verdict, check.reasons) == (
@@ -250,7 +329,7 @@ def test_a_reason_says_what_and_where(tmp_path: Path) -> None:
         for reason in reasons(FAULTS["alpha 1 % off"])
     )
     after, *_ = reasons(second_time)
-    assert after.startswith("with another C after the last batch: 1200 of 1200 elements")
+    assert after.startswith("with another C and other operands after the last batch: 1200 of 1200 elements")
 
 
 def test_the_same_c_is_compared_once(monkeypatch: pytest.MonkeyPatch) -> None:

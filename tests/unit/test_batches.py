@@ -19,7 +19,7 @@ from gemmbench.gemm.reference import BatchReference
 from gemmbench.gemm.verify import ExactTest, exact_product, random_operands, stack, transposed
 from gemmbench.gemm.workloads import Shape, read_shapes
 from gemmbench.ladder import BY_NAME, LADDER
-from gemmbench.ladder.layouts import laid_out
+from gemmbench.ladder.variant import laid_out
 from gemmbench.model import kernel_files
 from gemmbench.model.case import Case, Policy, Skip, saved_problem
 from gemmbench.model.dtypes import ReferenceArray, encode

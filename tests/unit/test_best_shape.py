@@ -24,7 +24,7 @@ from gemmbench.model.instrument import Handle, LostError, Prepared
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Check, Row
 from gemmbench.model.run_file import Run, RunFile, RunFileError, load
-from gemmbench.options.declare import build
+from gemmbench.options import build
 from gemmbench.options.measuring import BestShape
 from gemmbench.regress.baseline import repetitions
 from gemmbench.stats import rates

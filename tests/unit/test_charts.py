@@ -27,7 +27,7 @@ from gemmbench.charts import pane as charts
 from gemmbench.charts.lines import spread, thinned
 from gemmbench.gemm.charts import bend, comparisons
 from gemmbench.gemm.ladder_chart import Types
-from gemmbench.ladder.authors import PUBLISHED
+from gemmbench.ladder.published import PUBLISHED
 from gemmbench.model.device import Conditions, Readings
 from gemmbench.model.dtypes import GEMM_DTYPES
 from gemmbench.model.row import Problem, Resources

@@ -214,6 +214,17 @@ def test_who_shares_operands_is_prepared_again_with_them(child: Child) -> None:
     assert second.verify("before").check.figures["shares"] == 0.0  # what they were is gone
 
 
+def test_nothing_is_read_any_more_once_a_handle_is_released(
+    child: Child, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A window that failed was read on, every 10 ms, beside the rows that followed."""
+    handle, closed = prepared(child), list[int]()
+    handle.watch.begin()
+    monkeypatch.setattr(handle.watch, "close", lambda: closed.append(1))
+    handle.release()
+    assert closed == [1]
+
+
 def test_one_that_died_while_idle_is_nobodys_fault(child: Child) -> None:
     handle = prepared(child)
     before = pid(handle)

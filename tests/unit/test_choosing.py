@@ -114,6 +114,21 @@ def test_what_a_launch_takes_does_not_shrink_with_the_problem() -> None:
     assert best(smaller, *known, *launches)[0] == "numpy"
 
 
+def test_what_a_launch_takes_does_not_grow_with_the_problem() -> None:
+    """Between 128 and 256, where a kernel with a launch of 20 us is behind and ahead of numpy by as much.
+
+    With rates alone, 189 goes to numpy: the kernel's at 128 is a launch above all.
+    """
+    times = {32: (20.2, 1.8), 128: (42.0, 32.0), 256: (170.0, 190.0)}
+    known = [
+        point(variant, square(size), 2 * size**3 / seconds / 1e3)
+        for size, both in times.items()
+        for variant, seconds in zip(("cpu-packed", "numpy"), both, strict=True)
+    ]
+    assert best(Gemm(189, 189, 189), *known)[0] == "cpu-packed"
+    assert best(Gemm(150, 150, 150), *known)[0] == "numpy"
+
+
 def test_a_shape_far_away_is_tried_and_else_the_nearest_decides_and_says_so() -> None:
     far = Gemm(1100, 1100, 1100)
     assert untried(far, SWEEP, ("numpy", "gpu-tile")) == ("numpy", "gpu-tile")
@@ -178,6 +193,12 @@ def test_narrow_shapes_are_predicted_from_shapes_as_narrow() -> None:
     nearly = point("tiled", (4096, 4096, 17), 9000.0)
     assert best(Gemm(4096, 4096, 16), nearly, *thin)[0] == "naive"
     assert ranked(Gemm(4096, 16, 4096), [wide, *thin]) == ()  # another dimension is narrow
+    # Of batches the nearest decides, however narrow: the first of the order took eight times as long.
+    batches = [
+        replace(each, batch=8)
+        for each in (point("naive", (64, 64, 64), 2.0), point("tiled", (64, 64, 64), 1.0))
+    ]
+    assert ranked(Gemm(41, 72, 16, batch=6), batches)[0].variant == "naive"
     assert best(Gemm(16, 16, 16), point("tiled", square(24), 1.0))[0] == "tiled"  # small, but not narrow
 
 

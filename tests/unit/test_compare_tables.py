@@ -12,13 +12,13 @@ from dataclasses import replace
 import pytest
 
 from gemmbench.model.run_file import Run
-from gemmbench.regress import compare_table as pages
+from gemmbench.regress import compare as pages
 from gemmbench.regress import history
 from gemmbench.regress.baseline import Rules
-from gemmbench.regress.compare import Comparison, compare
-from gemmbench.regress.compare_table import to_junit
+from gemmbench.regress.compare import Comparison, compare, to_junit
 from gemmbench.regress.gate import carries, floor, serves
 from gemmbench.regress.verdict import VERDICTS, Limits, Noise, conclude, unseen
+from gemmbench.report.table import markdown, stack
 from gemmbench.stats.intervals import Measure
 from tests import fake_runs as fake
 from tests.compare_runs import again, repeated, small
@@ -60,7 +60,7 @@ CASES: dict[str, Callable[[], Comparison]] = {
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("name", CASES)
 def test_table(name: str, width: int, golden: Golden) -> None:
-    shown = text(pages.table(CASES[name]()), width)
+    shown = text(stack(pages.sheets(CASES[name]())), width)
     assert max(map(len, shown.splitlines())) <= width
     golden(f"{name}-{width}.txt", shown)
 
@@ -153,7 +153,7 @@ def test_annotations_are_escaped() -> None:
 
 def test_many_rows_hide_the_same_ones() -> None:
     found = compare([again(1, run=fake.fake_square())], [again(2, run=fake.fake_square())])
-    short, whole = text(pages.table(found)), text(pages.table(found, every=True))
+    short, whole = text(stack(pages.sheets(found))), text(stack(pages.sheets(found, every=True)))
     assert f"{found.counts['same']} rows that are the same are not shown; -v shows them" in short
     assert "  same  " not in short.split("rows that are")[0]
     assert whole.count("  same  ") >= found.counts["same"]
@@ -162,7 +162,7 @@ def test_many_rows_hide_the_same_ones() -> None:
 def test_many_rows_of_one_run_alone_are_listed_in_few_lines() -> None:
     old, new = again(1, run=fake.fake_square()), again(2, run=fake.fake_square())
     found = compare([old], [replace(new, rows=tuple(row for row in new.rows if row.variant == "tiled"))])
-    short, whole = text(pages.table(found)), text(pages.table(found, every=True))
+    short, whole = text(stack(pages.sheets(found))), text(stack(pages.sheets(found, every=True)))
     missing = found.counts["missing"]
     assert missing > 20
     assert f"missing: {missing - 6} rows: " in short  # numpy's are below its own heading
@@ -200,11 +200,13 @@ def aa_run() -> Run:
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_aa_table(width: int, golden: Golden) -> None:
-    golden(f"aa-{width}.txt", text(history.aa_table(floor([aa_run()], Rules(ratio=("numpy",)))), width))
+    golden(
+        f"aa-{width}.txt", text(stack(history.aa_sheets(floor([aa_run()], Rules(ratio=("numpy",))))), width)
+    )
 
 
 def test_aa_markdown(golden: Golden) -> None:
-    golden("aa.md", history.aa_to_markdown(floor([aa_run()], Rules())))
+    golden("aa.md", markdown(history.aa_sheets(floor([aa_run()], Rules()))))
 
 
 def test_aa_json() -> None:
@@ -225,7 +227,7 @@ def test_ratios_carry_more_where_the_machine_drifts() -> None:
 def test_a_run_without_repetitions_says_nothing() -> None:
     found = floor([again(1)], Rules())
     assert found.rows == ()
-    assert "No row was measured twice" in text(history.aa_table(found))
+    assert "No row was measured twice" in text(stack(history.aa_sheets(found)))
 
 
 def test_the_threshold_that_noise_carries() -> None:

@@ -195,11 +195,24 @@ def test_a_batch_keeps_the_cores_busy_with_whole_problems() -> None:
 
 
 @pytest.mark.parametrize("device", [LAPTOP, WIDE, BOARD])
-def test_sums_of_one_row_stay_in_half_of_the_first_cache(device: DeviceFacts) -> None:
-    known = full(Gemm(1, 1 << 20, 4096), device)
-    assert known["PANELS"] * known["NV"] * known["WIDTH"] * 4 <= device.data_caches[0] // 2
+def test_sums_of_one_row_stay_in_the_caches(device: DeviceFacts) -> None:
+    """Whole rows of B where they come from memory: it is read faster in long pieces."""
+    far, near = (full(problem, device) for problem in (Gemm(1, 1 << 20, 4096), Gemm(1, 4096, 16)))
+    assert far["PANELS"] * far["NV"] * far["WIDTH"] * 4 <= device.data_caches[1] // 4
+    assert near["PANELS"] * near["NV"] * near["WIDTH"] * 4 <= device.data_caches[0] // 2
+    whole = full(Gemm(1, 14336, 4096), WIDE)
+    assert (whole["PANELS"] * whole["NV"] * whole["WIDTH"], whole["SLICES"] > 1) == (14336, True)
     given = VARIANT.preset(device.family, {"DEPTH": 16}, device=device)
     assert VARIANT.chosen(Gemm(1, 1 << 20, 4096), device, given)["PANELS"] <= 16
+
+
+def test_b_is_copied_once_where_all_of_a_has_room() -> None:
+    two = replace(
+        WIDE, compute_units=2, data_caches=(32 << 10, 1 << 20, 32 << 20), last_level_cache_bytes=32 << 20
+    )
+    for size, rows, packed in ((1024, 1026, 2), (4096, 456, 1)):
+        known = full(Gemm(size, size, size, "double"), two)
+        assert (known["TILES"] * known["MR"], known["PACKB"]) == (rows, packed)
 
 
 def test_what_is_read_where_it_lies_is_not_packed() -> None:

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gemmbench.gemm import cublas
-from gemmbench.gemm.clblast import opened
+from gemmbench.gemm import cublas, cuda
 from gemmbench.gemm.cublas import CublasExecutor, step
+from gemmbench.gemm.opencl import opened
 from gemmbench.ladder import BY_NAME
 from gemmbench.ladder.variant import Layout, round_up
 from gemmbench.measure.machine import OpenCLMachine
@@ -47,7 +47,8 @@ def install(monkeypatch: pytest.MonkeyPatch) -> Install:
         def found(title: str) -> Any:
             return made[1].lt if title == "cuBLASLt" else made[title == "cuBLAS"]
 
-        monkeypatch.setattr(cublas, "opened", lambda title, *_: found(title))
+        for module in (cublas, cuda):
+            monkeypatch.setattr(module, "opened", lambda title, *_: found(title))
         return made
 
     return install
@@ -222,9 +223,9 @@ def test_transfers_are_in_the_host_scope(install: Install) -> None:
     executor = CublasExecutor(DEVICE)
     executor._exact["float", "NN", 1] = ""
     in_process.measured(executor, case(Gemm(8, 8, 8, beta=1.0)), replace(QUICK, budget_s=1e-9))
-    # three operands once; verified, C filled for that; batches; verified again in any of the scopes
+    # three operands once; verified, C filled for that; batches; verified again in any scope, A and B moved
     copies = "".join(name[0] for name in driver.copies)
-    assert re.fullmatch("uuu" + "d" + "ud" + "d+" + "(uuud){7,}" + "(ud|uuuud)", copies)
+    assert re.fullmatch("uuu" + "d" + "ud" + "d+" + "(uuud){7,}" + "(uu(ud|uuuud)){2}" + "uu", copies)
 
 
 def test_cold_runs_rotate_operands(install: Install) -> None:
@@ -305,7 +306,7 @@ def test_without_a_slot_the_gpu_is_the_only_one_of_its_name(install: Install) ->
 
 def test_what_is_not_installed_is_unsupported_with_advice(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where this machine has either library: both are sought under no name."""
-    monkeypatch.setattr(cublas, "_FILES", ())
+    monkeypatch.setattr(cuda, "_FILES", ())
     with pytest.raises(NotMeasuredError) as caught:
         OpenCLMachine()._make("cublas", DEVICE)
     assert caught.value.status == "unsupported"
@@ -314,7 +315,8 @@ def test_what_is_not_installed_is_unsupported_with_advice(monkeypatch: pytest.Mo
     def without_cublas(title: str, *arguments: Any) -> Any:
         return opened(title, *arguments) if title == "cuBLAS" else FakeCuda()
 
-    monkeypatch.setattr(cublas, "opened", without_cublas)
+    for module in (cublas, cuda):
+        monkeypatch.setattr(module, "opened", without_cublas)
     monkeypatch.setattr(cublas, "_candidates", list)
     with pytest.raises(NotMeasuredError) as caught:
         OpenCLMachine()._make("cublas", DEVICE)
@@ -353,9 +355,19 @@ def test_only_nvidias_gpus_are_planned() -> None:
     assert (planned.device, planned.source) == (0, "")
 
 
-def test_other_protocols_flush_reset_hold_and_replay(install: Install) -> None:
-    driver, _ = install()
+def test_other_protocols_flush_reset_hold_and_replay(
+    install: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver, library = install()
     bench = CublasExecutor(DEVICE).prepare(case(Gemm(8, 16, 24, "half")), QUICK)
+    calls: list[int] = []
+    multiply = library.cublasGemmEx
+    monkeypatch.setattr(
+        library, "cublasGemmEx", lambda *a: (calls.append(len(driver.zeroed)), multiply(*a))[1]
+    )
+    bench.launches(2, Manner(flush_bytes=64, warms=3))
+    assert calls == [0, 0, 0, 1, 2]  # those that warm come first, and nothing is flushed for them
+    driver.zeroed.clear()
     cold = bench.launches(3, Manner(flush_bytes=4096, resets=True, waits=True, held=True))
     assert driver.zeroed == [4096] * 3
     assert driver.copies.count("across") == 3
@@ -456,3 +468,17 @@ def test_the_transpose_of_b_gives_the_same_product(install: Install) -> None:
     operands = Operands(values="normal", transposed_b=True)
     row = measured(Gemm(8, 16, 24, "half"), operands=operands)
     assert (row.status, row.check.verdict) == ("ok", "ok")
+
+
+@pytest.mark.parametrize(("clock", "waits"), [("host", 2), ("pageable", 2), ("parts", 4)])
+def test_only_a_problem_by_part_is_waited_for_between(
+    install: Install, monkeypatch: pytest.MonkeyPatch, clock: str, waits: int
+) -> None:
+    """Before it begins and for its result; the parts wait after the upload and the launches, too."""
+    install()
+    bench = CublasExecutor(DEVICE).prepare(case(Gemm(8, 16, 24, "half")), QUICK)
+    finish, calls = bench._cuda.finish, []
+    monkeypatch.setattr(bench._cuda, "finish", lambda: (calls.append(1), finish()))
+    bench.start(clock, 1)
+    assert len(calls) == waits
+    bench.release()

@@ -17,7 +17,7 @@ from gemmbench.model.device import Conditions, Reading, Readings, joined
 from gemmbench.model.instrument import Batch
 from gemmbench.model.row import Problem, Row, Scope
 from gemmbench.model.run_file import Run
-from gemmbench.opencl.clock import average_mhz
+from gemmbench.opencl.runtime import average_mhz
 from gemmbench.stats import conditions
 from tests import fake_runs as fake
 from tests.unit.test_tables import text

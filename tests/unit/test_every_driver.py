@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -65,6 +66,26 @@ def test_nothing_goes_wrong_on_a_driver_without_a_line_that_explains_it() -> Non
     known[key]["rows"]["0 gemm naive float"] = ["crashes", "signal 11"]
     assert drivers_page.unexplained(known) == [f"{key}: gemm naive float: crashes: signal 11"]
     assert "**crashes**" in drivers_page.document(known)
+
+
+def test_a_verdict_of_an_earlier_text_is_marked_and_tried_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    known = saved()
+    key = next(key for key in known if "aarch64" not in key and known[key]["rows"])
+    result = known[key]
+    result["texts"] = {name: drivers.text_of(name) for name in result["texts"]}
+    result["rows"] = {"0 gemm naive float": ["ok", ""], "0 gemm tiled float": ["ok", ""]}
+    assert drivers_page.cell(key, result, ["gemm naive float"]) == "ok"
+    result["texts"]["naive"] = "of before"
+    assert drivers_page.cell(key, result, ["gemm naive float"]) == "ok, earlier"
+    file = tmp_path / "drivers.json"
+    file.write_text(json.dumps(known))
+    monkeypatch.setattr(drivers, "RESULT", file)
+    kept = drivers.earlier(
+        drivers.Driver(result["name"], origin=result["origin"]), result["devices"][0]["machine"]
+    )
+    assert set(kept) == {"0 gemm tiled float"}
 
 
 def test_all_kernels_that_a_driver_takes_are_right_in_float_on_emulated_aarch64() -> None:

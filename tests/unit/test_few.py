@@ -8,8 +8,7 @@ from dataclasses import replace
 import pytest
 
 from gemmbench.ladder import BY_NAME, few
-from gemmbench.ladder.layouts import laid_out
-from gemmbench.ladder.variant import Layout, Values
+from gemmbench.ladder.variant import Layout, Values, laid_out
 from gemmbench.model import kernel_files
 from gemmbench.model.case import Skip
 from gemmbench.model.device import DeviceFacts
@@ -161,7 +160,8 @@ def test_operands_are_read_as_they_are_stored(problem: Gemm, along: bool) -> Non
     """In one launch, with groups for how the large operand lies."""
     known = values("thin", problem)
     laid = laid_out(THIN, problem)
-    assert [step.kernel for step in laid.steps(known)] in (["thin"], ["thin", "thin_sum"])
+    assert [step.kernel for step in laid.steps(known)] == ["thin_many"]
+    assert [step.kernel for step in laid.steps({**known, "MANY": 0})] == ["thin"]
     assert few._along(known) == along
     long = few._thin_tile(known)[0 if known["COLUMNS"] else 1]
     assert long == (known["LY"] * known["DEEP"] if along else known["LX"] * known["WIDE"] * known["WIDTH"])
@@ -173,6 +173,32 @@ def test_a_few_groups_share_k_and_their_sums_are_added_up() -> None:
     assert [step.kernel for step in THIN.steps(known)] == ["thin", "thin_sum"]
     assert THIN.temporary_bytes(Gemm(4, 256, 65536), known)["P"] == known["PARTS"] * 4 * 256 * 4
     assert [step.kernel for step in THIN.steps(values("thin", Gemm(1, 8192, 8192)))] == ["thin"]
+
+
+@pytest.mark.parametrize(
+    ("problem", "device", "many"),
+    [
+        (Gemm(16, 8192, 8192), GPU, True),
+        (Gemm(8192, 9, 8192), GPU, True),
+        (Gemm(8, 8192, 8192), GPU, False),  # memory alone
+        (Gemm(16, 8192, 8192, "half"), GPU, False),
+        (Gemm(16, 8192, 8192), OLD, False),  # has no such copies
+        (Gemm(16, 8191, 8192), GPU, False),  # its rows begin anywhere
+        (Gemm(8192, 16, 8190), GPU, False),
+    ],
+)
+def test_16_rows_or_columns_in_float_have_a_kernel_of_their_own(
+    problem: Gemm, device: DeviceFacts, many: bool
+) -> None:
+    known = THIN.values(problem, on(device, "thin", problem))
+    kernels = [step.kernel for step in THIN.steps(known)]
+    assert ("thin_many" in kernels) == many
+    if many:
+        (step,) = THIN.steps(known)  # in one launch
+        assert step.items(known)[0] // 256 * known["MANY"] == 8192
+        halves = {**known, "PARTS": 2}
+        assert [step.kernel for step in THIN.steps(halves)] == ["thin_many", "thin_sum"]
+        assert step.items(halves) == (step.items(known)[0], 2)
 
 
 DEPTHS = sorted({*re.findall(r"const int depth = (.+);", kernel_files.raw("gemm/24_thin.cl"))})

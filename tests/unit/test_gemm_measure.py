@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,9 +17,11 @@ from gemmbench.gemm import measure
 from gemmbench.gemm.measure import measured
 from gemmbench.gemm.opencl_bench import Bench, Queued
 from gemmbench.gemm.operands import SPLIT
+from gemmbench.ladder import BY_NAME
 from gemmbench.measure import sampling
+from gemmbench.measure.child import Worker
 from gemmbench.measure.conditions import Monitor, Usage, usage
-from gemmbench.model.case import Case, Policy
+from gemmbench.model.case import Case, Finished, Operands, Policy, Staged
 from gemmbench.model.device import Conditions, DeviceFacts
 from gemmbench.model.instrument import (
     Batch,
@@ -32,10 +35,15 @@ from gemmbench.model.instrument import (
 )
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import CYCLE, WHOLE, Check, Energy, Row
+from gemmbench.model.run_file import Run
 from gemmbench.stats import rates
 from gemmbench.stats.conditions import disturbances
 from gemmbench.stats.rates import versus
-from tests.fake_instrument import FakeClock, FakeInstrument
+from gemmbench.suite import session
+from gemmbench.suite.plan import gemm_plan
+from gemmbench.views import sheets
+from tests import fake_runs as fake
+from tests.fake_instrument import LIMITED, FakeClock, FakeInstrument, HotDevice, HotWatch
 from tests.fake_proc import CHILD, OWN, FakeProc
 from tests.in_process import result_of
 from tests.unit.test_plan import DEVICE
@@ -105,6 +113,20 @@ def test_what_cannot_finish_is_skipped_and_nothing_is_left_behind() -> None:
     assert caught.value.status == "skipped"
     assert len([entry for entry in instrument.log if entry[0] == "prepare"]) == 2  # predicted twice
     assert instrument.log[-1] == ("release", 1)
+
+
+@pytest.mark.parametrize(("seconds", "trials"), [(0.001, 1), (0.1, 3)])
+def test_problems_have_a_trial_in_common_but_what_is_skipped_is_tried_anew(
+    seconds: float, trials: int
+) -> None:
+    """The first problem needs one trial, or two to be skipped; the second none, or one."""
+    instrument = FakeInstrument(seconds={"naive": itertools.repeat(seconds)})
+    for problem in (LARGE, replace(LARGE, n=LARGE.n + 1)):
+        with suppress(NotMeasuredError):
+            assert run(instrument, case(problem)).status == "ok"
+    small = replace(LARGE, m=256, n=256, k=256)
+    assert [entry[4] for entry in instrument.log if entry[0] == "prepare" and entry[4]] == [small] * trials
+    assert [entry[2] for entry in instrument.log if entry[0] == "verify"].count("exact") == 2
 
 
 @pytest.mark.parametrize(("seconds", "is_skipped"), [(0.01, False), (0.02, True)])
@@ -510,6 +532,15 @@ def test_a_map_cycle_is_the_last_before_the_second_verification(is_beside: bool,
     assert (row.parts, row.cycle, row.energy) == ({}, {}, Energy())
 
 
+def test_parts_and_a_map_cycle_share_a_rows_time() -> None:
+    """0.2 s are enough for three problems of 0.05 s, but not for six."""
+    prepared = Prepared(("device", "host"), parts=True, cycle=True)
+    instrument = Cycling(seconds={"naive": itertools.repeat(0.05)}, prepared=prepared)
+    run(instrument, case(), replace(POLICY, share_s=0.2))
+    counts = [entry[3] for entry in instrument.log if entry[0] == "batch" and entry[2] in ("parts", "cycle")]
+    assert counts == [2, 2]
+
+
 @pytest.mark.parametrize(
     ("problem_s", "share_s", "count"),
     [
@@ -579,8 +610,9 @@ def test_a_kernel_with_an_image_has_operands_of_its_own() -> None:
     assert [entry[3] for entry in instrument.log if entry[0] == "prepare"] == [None, None]
 
 
-def test_the_hosts_blas_takes_turns_in_the_host_scope_alone() -> None:
+def test_the_hosts_blas_takes_turns_in_the_scopes_that_it_has() -> None:
     class WithHost(FakeInstrument):
+        # Whatever else it is asked with is handed on.
         def prepare(self, case: Case, *arguments: object, **more: object) -> object:  # type: ignore[override]
             handle = super().prepare(case, *arguments, **more)  # type: ignore[arg-type]
             return replace(handle, prepared=Prepared(("host",))) if case.variant == "numpy" else handle
@@ -593,6 +625,88 @@ def test_the_hosts_blas_takes_turns_in_the_host_scope_alone() -> None:
     ratio = versus(row)
     assert ratio is not None
     assert (ratio.median, ratio.scope) == (pytest.approx(0.5), "host")
+    # On a CPU both have their operands in the same memory: its device scope is the wall clock's, as numpy's.
+    instrument = WithHost(seconds={"naive": itertools.repeat(0.002), "numpy": itertools.repeat(0.001)})
+    cpu, policy = replace(DEVICE, type="cpu"), replace(POLICY, budget_s=3.0)
+    turns = measured(instrument, against("numpy", device=-1), cpu, policy)  # type: ignore[arg-type]  # as in run()
+    row = result_of(turns, None)
+    assert row.former is not None
+    assert set(row.former.samples) > {"device", "host"}
+    assert (ratio := versus(row, "device")) is not None
+    assert (ratio.median, ratio.scope) == (pytest.approx(0.5), "device")
+    # The time is for the pairs: a tenth of it had gone to them, and ratios had no interval.
+    slow = WithHost(seconds={"naive": itertools.repeat(0.05), "numpy": itertools.repeat(0.05)})
+    samples = run(slow, against("numpy", device=-1), replace(POLICY, budget_s=3.0)).samples
+    assert len(samples["host"].seconds) > 2 * len(samples["device"].seconds)
+
+
+def test_a_gpus_kernel_beside_the_hosts_blas_is_settled() -> None:
+    """Its device scope was sampled from the first batch on, on a cool device."""
+
+    class WithHost(FakeInstrument):
+        # Whatever else it is asked with is handed on.
+        def prepare(self, case: Case, *arguments: object, **more: object) -> object:  # type: ignore[override]
+            handle = super().prepare(case, *arguments, **more)  # type: ignore[arg-type]
+            return replace(handle, prepared=Prepared(("host",))) if case.variant == "numpy" else handle
+
+    instrument = WithHost()
+    hot = HotDevice(instrument)
+    instrument.watch = HotWatch(hot)
+    instrument.seconds = {"naive": hot.seconds(0.002), "numpy": itertools.repeat(0.001)}
+    row = run(instrument, against("numpy", device=-1), replace(POLICY, budget_s=3.0, settle_s=3.0))
+    assert set(row.samples["kernel"].seconds) == {0.002 * LIMITED}
+
+
+def test_the_result_that_is_written_is_the_cases_own() -> None:
+    """The other kernel was verified last, and wrote its own over it."""
+    own = Operands(out="c.npy")
+    for wanted in (replace(against(), versus=replace(against().versus or OLD, operands=own)), OLD):
+        instrument = paired()
+        run(instrument, replace(wanted, operands=own))
+        written = [case.operands.out for case, _ in instrument._cases.values()]
+        assert sorted(map(str, written)) == ["None", "c.npy"]
+
+
+def test_in_turn_the_c_that_is_looked_at_is_the_kernels_own() -> None:
+    """They share it: who is verified after the last batch has just written it."""
+    for wanted in (against(), OLD):
+        instrument = paired()
+        run(instrument, wanted)
+        after = [number for number, entry in enumerate(instrument.log) if entry[0::2] == ("verify", "after")]
+        for number in after[:2]:
+            batch = ("batch", instrument.log[number][1], "device", 1, 1)
+            assert instrument.log[number - 1] == batch
+
+
+@pytest.mark.parametrize(
+    ("own_s", "replays", "scope"), [(2e-5, True, "graph"), (2e-5, False, "kernel"), (0.002, True, "kernel")]
+)
+def test_a_short_kernel_and_a_cuda_library_take_turns_as_graphs(
+    own_s: float, replays: bool, scope: str
+) -> None:
+    """The library is timed as a graph, by CUDA: an event of OpenCL counts more of a launch than that."""
+    instrument = paired(naive=own_s, cublas=1e-5)
+    instrument.replays = replays
+    row = run(instrument, against("cublas"), replace(POLICY, budget_s=3.0))
+    assert row.status == "ok"
+    assert {"kernel", "device"} < set(row.samples)  # by events, beside whatever is held against the library
+    ratio = versus(row)
+    assert ratio is not None
+    assert (ratio.median, ratio.scope) == (pytest.approx(1e-5 / own_s), scope)
+    assert row.former is not None
+    assert ("graph" in row.samples) is ("graph" in row.former.samples) is (scope == "graph")
+    clocks = {entry[2] for entry in instrument.log if entry[0] == "batch"} - ({"graph"} - {*row.samples})
+    assert ({"chain", "graph"} <= clocks) is (scope == "graph")
+    by_host = versus(row, "host")
+    assert by_host is not None
+    assert by_host.scope == "host"
+
+
+def test_a_graph_that_leaves_another_result_is_a_fault() -> None:
+    instrument = paired(naive=2e-5, cublas=1e-5)
+    instrument.faults[3] = NotMeasuredError("failed", "as a CUDA graph its C is not the verified one")
+    with pytest.raises(NotMeasuredError, match="not the verified one"):
+        run(instrument, against("cublas"))
 
 
 def test_with_three_pairs_the_ratio_has_no_interval() -> None:
@@ -639,3 +753,26 @@ def test_a_wrong_kernel_is_wrong_beside_another_too() -> None:
 
     row = run(Troubled(), against())
     assert (row.status, row.samples) == ("wrong", {})
+
+
+class FakeWorker:
+    """What a session asks of a child process, answered by an instrument here."""
+
+    def __init__(self, instrument: FakeInstrument) -> None:
+        self._instrument = instrument
+
+    def run(self, case: Case, device: DeviceFacts | None, policy: Policy) -> Generator[Staged, None, Row]:
+        return (yield from measured(self._instrument, case, device, policy))
+
+
+def test_a_fake_instrument_runs_a_sweep_without_any_driver() -> None:
+    problems = [Gemm(size, size, size) for size in (64, 128, 256)]
+    plan = gemm_plan([DEVICE], [BY_NAME[name] for name in ("naive", "tiled", "numpy")], problems)
+    instrument = FakeInstrument(seconds={"tiled": itertools.repeat(0.0005)})
+    events = session.run(plan, [DEVICE], POLICY, cast(Worker, FakeWorker(instrument)))
+    rows = tuple(event.row for event in events if isinstance(event, Finished))
+    assert [row.status for row in rows] == ["ok"] * 9
+    (sheet,) = sheets(Run(fake.header(("square",)), rows))
+    table = {line[0].plain: line[3] for line in sheet.rows}
+    assert table["tiled"].best
+    assert not table["naive"].best

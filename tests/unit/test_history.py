@@ -16,6 +16,7 @@ from gemmbench.regress import history as pages
 from gemmbench.regress.baseline import Rules
 from gemmbench.regress.history import History, Track, find_shifts, history
 from gemmbench.regress.verdict import Thresholds
+from gemmbench.report.table import markdown, stack
 from tests import fake_runs as fake
 from tests.compare_runs import again, on, repeated, small
 from tests.unit.test_tables import text
@@ -155,20 +156,20 @@ def test_a_start_that_is_no_time() -> None:
 
 @pytest.mark.parametrize("width", [40, 80, 120])
 def test_table(width: int, golden: Golden) -> None:
-    shown = text(pages.table(history(year())), width)
+    shown = text(stack(pages.sheets(history(year()))), width)
     assert max(map(len, shown.splitlines())) <= width
     golden(f"history-{width}.txt", shown)
 
 
 def test_markdown(golden: Golden) -> None:
-    golden("history.md", pages.to_markdown(history(year(), Rules(ratio=("numpy",)))))
+    golden("history.md", markdown(pages.sheets(history(year(), Rules(ratio=("numpy",))))))
 
 
 def test_steady_rows_of_many_are_counted() -> None:
     runs = [on(again(day, run=fake.fake_square()), day) for day in range(1, 4)]
-    shown = text(pages.table(history(runs, Rules(Thresholds(0.2)))))
+    shown = text(stack(pages.sheets(history(runs, Rules(Thresholds(0.2))))))
     assert "43 steady rows are not shown; -v shows them" in shown
-    assert text(pages.table(history(runs), every=True)).count("same") > 30
+    assert text(stack(pages.sheets(history(runs), every=True))).count("same") > 30
 
 
 def test_csv_and_json_say_the_same() -> None:
@@ -188,6 +189,8 @@ def test_names_from_files_are_data() -> None:
     run = again(1)
     run = replace(run, header=replace(run.header, devices=(device,)))
     found = history([run, on(run, 30)])
-    assert "[bold]x[/]" in text(pages.table(found), 120)
-    assert "<b>" not in pages.to_markdown(found)
-    assert "\x1b" not in pages.to_csv(found) + pages.to_markdown(found) + text(pages.table(found))
+    assert "[bold]x[/]" in text(stack(pages.sheets(found)), 120)
+    assert "<b>" not in markdown(pages.sheets(found))
+    assert "\x1b" not in pages.to_csv(found) + markdown(pages.sheets(found)) + text(
+        stack(pages.sheets(found))
+    )

@@ -99,8 +99,8 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Scripted:
     return Scripted(monkeypatch)
 
 
-def problem(clock: Scripted, split: bool, wait_s: float, busy: dict[str, float] | None) -> dict[str, float]:
-    laps = Laps(split, lambda: clock.spend(wait_s))
+def problem(clock: Scripted, wait_s: float, busy: dict[str, float] | None) -> dict[str, float]:
+    laps = Laps(lambda: clock.spend(wait_s))
     clock.spend(1.0)
     laps.lap("upload")
     clock.spend(2.0)
@@ -121,7 +121,7 @@ def problem(clock: Scripted, split: bool, wait_s: float, busy: dict[str, float] 
 def test_each_moment_counts_once(
     clock: Scripted, wait_s: float, kernel_s: float, waiting_s: float, enqueue_s: float, upload_s: float
 ) -> None:
-    parts = problem(clock, True, wait_s, {"upload": 0.5, "passes": 1.0, "kernel": kernel_s})
+    parts = problem(clock, wait_s, {"upload": 0.5, "passes": 1.0, "kernel": kernel_s})
     whole = parts.pop(WHOLE)
     assert parts == pytest.approx(
         {
@@ -133,24 +133,20 @@ def test_each_moment_counts_once(
 
 
 def test_an_upload_whose_call_blocks_counts_once_and_leaves_enqueueing_its_time(clock: Scripted) -> None:
-    parts = problem(clock, True, 30.0, {"upload": 0.9, "passes": 0.0, "kernel": 30.0})
+    parts = problem(clock, 30.0, {"upload": 0.9, "passes": 0.0, "kernel": 30.0})
     assert parts.pop(WHOLE) == pytest.approx(37.0)
     expected = {"upload": 1.0, "enqueue": 2.0, "passes": 0.0, "kernel": 30.0, "waiting": 0.0, "download": 4.0}
     assert parts == pytest.approx(expected)
 
 
 def test_stamps_that_are_longer_than_the_wall_clock_do_not_add_up(clock: Scripted) -> None:
-    parts = problem(clock, True, 1.0, {"upload": 0.0, "passes": 0.0, "kernel": 50.0})
+    parts = problem(clock, 1.0, {"upload": 0.0, "passes": 0.0, "kernel": 50.0})
     assert "675 % of the whole" in rates.doubt({name: (seconds,) for name, seconds in parts.items()})
 
 
 def test_a_library_without_stamps_has_all_launches_in_its_passes(clock: Scripted) -> None:
-    parts = problem(clock, True, 30.0, None)
+    parts = problem(clock, 30.0, None)
     assert parts == {WHOLE: 37.0, "upload": 1.0, "enqueue": 2.0, "passes": 30.0, "download": 4.0}
-
-
-def test_a_problem_that_is_not_split_is_not_waited_for(clock: Scripted) -> None:
-    assert problem(clock, False, 30.0, None) == {WHOLE: 7.0}
 
 
 @pytest.mark.parametrize(("name", "kept"), [("host", False), ("parts", True), (CYCLE, True)])

@@ -109,9 +109,9 @@ THIRD_PARTY: dict[str, tuple[str, ...]] = {
 
 # What only the child process imports: pyopencl stands in no other module.
 CHILD = (
-    "opencl.clock", "opencl.compare", "opencl.discovery", "opencl.replay", "opencl.runtime", "gemm.opencl",
-    "gemm.opencl_bench", "gemm.clblast", "gemm.cublas", "probes.opencl", "probes.launching",
-    "probes.arithmetic_opencl", "probes.memory_opencl",
+    "opencl.batches", "opencl.discovery", "opencl.runtime", "gemm.opencl",
+    "gemm.opencl_bench", "gemm.opencl", "gemm.cublas", "gemm.cuda_replay", "probes.opencl",
+    "probes.launching", "probes.opencl", "probes.memory_opencl",
 )  # fmt: skip
 OPEN = ("UsageError", "NothingMeasured", "__version__")  # that every room may take from gemmbench itself
 
@@ -222,7 +222,7 @@ def test_the_map_in_contributing_is_that_of_the_table() -> None:
         ("suite.run", "import click"),
         ("api", "import click"),
         ("api", "from gemmbench.cli import running"),
-        ("options.declare", "from gemmbench.api import Run"),
+        ("options.measuring", "from gemmbench.api import Run"),
         ("report.table", "from gemmbench.suite.plan import gemm_plan"),
         ("report.table", "import matplotlib.pyplot as plt"),
         ("charts.pane", "from rich.table import Table"),

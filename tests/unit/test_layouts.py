@@ -15,16 +15,14 @@ from gemmbench.gemm.numpy_blas import CblasExecutor, NumpyExecutor, second_blas
 from gemmbench.gemm.operands import load_operands
 from gemmbench.gemm.verify import ExactTest
 from gemmbench.ladder import BY_NAME, LADDER
-from gemmbench.ladder.layouts import laid_out
 from gemmbench.ladder.own import own_kernel
-from gemmbench.ladder.variant import Layout
+from gemmbench.ladder.variant import Layout, laid_out
 from gemmbench.model import kernel_files
 from gemmbench.model.case import Case, Operands, Policy
 from gemmbench.model.problem import Gemm, leading
 from gemmbench.model.row import Problem, Row
 from gemmbench.model.run_file import Run, encode
-from gemmbench.options import measuring
-from gemmbench.options.declare import build
+from gemmbench.options import build, measuring
 from gemmbench.stats.panels import panels, sweep_axis
 from gemmbench.suite import auto
 from gemmbench.suite.plan import rebuild

@@ -11,7 +11,7 @@ import pytest
 
 from gemmbench import api
 from gemmbench.exports.records import to_csv, to_records
-from gemmbench.gemm import lowering, opencl_bench
+from gemmbench.gemm import opencl_bench, workloads
 from gemmbench.gemm.workloads import CONVOLUTIONS, DENSE, SETS, Convolution
 from gemmbench.model.case import Case, Policy, Skip
 from gemmbench.model.row import Check, Problem, Row, Status, Work
@@ -40,7 +40,7 @@ def test_a_product_with_the_lowered_images_is_the_convolution(layer: Convolution
     channels, shape = layer.channels // layer.groups, layer.shape(2)
     images = rng.integers(-9, 9, (2, channels, layer.edge, layer.edge))
     filters = rng.integers(-9, 9, (shape.m, channels, layer.size, layer.size))
-    columns = lowering.lowered(images, layer)
+    columns = workloads.lowered(images, layer)
     assert columns.shape == (shape.k, shape.n)
     product = (filters.reshape(shape.m, -1) @ columns).reshape(shape.m, 2, layer.out, layer.out)
     pad, step = layer.pad, layer.stride
@@ -98,7 +98,7 @@ def net_run(without: str = "", lowered: bool = True, slower: bool = False) -> Ru
         if name.startswith("conv") and lowered:
             rows.append(
                 Row(
-                    "lowering", 0, lowering.IM2COL, "float", {"layer": name, "batch": 1}, "ok",
+                    "lowering", 0, workloads.IM2COL, "float", {"layer": name, "batch": 1}, "ok",
                     problem=problem, label=shape.name, work=Work(bytes=1000), check=Check("ok"),
                     samples={name: fake.scope(1e-4, 0.0) for name in ("kernel", "device")},
                 )
@@ -107,7 +107,7 @@ def net_run(without: str = "", lowered: bool = True, slower: bool = False) -> Ru
 
 
 def test_towers_run_twice_and_the_fastest_kernel_counts() -> None:
-    (net,) = lowering.nets(net_run(slower=True))
+    (net,) = workloads.nets(net_run(slower=True))
     assert [layer.runs for layer in net.layers] == [1, 2, 1, 2, 2, 1, 1, 1]
     assert {layer.product.variant for layer in net.layers if layer.product} == {"tiled"}
     assert net.lowering_s == pytest.approx(8e-4)
@@ -118,14 +118,14 @@ def test_towers_run_twice_and_the_fastest_kernel_counts() -> None:
 
 def test_a_layer_without_a_figure_is_named_and_nothing_is_summed() -> None:
     run = net_run(without="fc6")
-    (net,) = lowering.nets(run)
+    (net,) = workloads.nets(run)
     assert net.sentence == "not summed: no figure of fc6"
     assert "AlexNet: not summed: no figure of fc6." in text(show(run))
     assert all("net_s" not in record for record in to_records(run))
 
 
 def test_a_run_without_lowering_says_so() -> None:
-    (net,) = lowering.nets(net_run(lowered=False))
+    (net,) = workloads.nets(net_run(lowered=False))
     assert net.sentence == (
         "convolutions take 72.7 % of 11.0 ms (products 72.7 %); "
         "without the lowering of conv1, conv2, conv3, conv4, conv5"
@@ -156,8 +156,8 @@ def test_a_lowering_without_a_figure_is_named_with_its_reason(status: Status) ->
 
 def test_a_run_of_other_shapes_has_no_net() -> None:
     run = net_run()
-    assert lowering.nets(replace(run, rows=tuple(row for row in run.rows if "fc8" not in row.label))) == ()
-    assert lowering.nets(fake.fake_square()) == ()
+    assert workloads.nets(replace(run, rows=tuple(row for row in run.rows if "fc8" not in row.label))) == ()
+    assert workloads.nets(fake.fake_square()) == ()
 
 
 def test_the_table_has_every_layer_and_the_share_of_the_convolutions() -> None:
@@ -220,7 +220,7 @@ def runtime(monkeypatch: pytest.MonkeyPatch) -> Any:
     )  # fmt: skip
 
 
-CONV3 = Case("lowering", 0, lowering.IM2COL, "float", {"layer": "conv3", "batch": 1})
+CONV3 = Case("lowering", 0, workloads.IM2COL, "float", {"layer": "conv3", "batch": 1})
 
 
 def test_a_lowering_is_checked_as_the_last_batch_left_it(runtime: Any) -> None:

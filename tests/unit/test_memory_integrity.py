@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from gemmbench.probes.integrity import MEMORY, Evidence, judge
+from gemmbench.probes.race import MEMORY, Evidence, judge
 from gemmbench.stats.ceilings import Ceiling
 
 GOOD = Evidence(

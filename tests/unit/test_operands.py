@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,10 +10,14 @@ import numpy as np
 import pyopencl as cl
 import pytest
 
-from gemmbench.gemm.opencl_bench import Bench
+from gemmbench.gemm.opencl_bench import Bench, Timed, Turns
+from gemmbench.gemm.operands import load_operands
+from gemmbench.model.case import Case, Policy
+from gemmbench.model.instrument import Built
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import CYCLE
 from gemmbench.opencl.runtime import Mapped, Operand
+from tests import rounding
 
 
 class Released(np.ndarray[Any, Any]):
@@ -74,3 +79,23 @@ def test_a_map_cycle_discards_what_it_overwrites_and_nothing_else(
     kept, lost = cl.map_flags.READ | cl.map_flags.WRITE, cl.map_flags.WRITE_INVALIDATE_REGION
     first = [("A", lost), ("B", lost), ("C", lost if beta else kept)]
     assert flags == [*first, ("A", kept), ("B", kept), ("C", kept)]
+
+
+def test_kernels_on_shared_operands_are_judged_by_their_own_sums_and_answer_for_their_own_c() -> None:
+    """Half products summed in half had the bounds of sums in float where such a kernel was first."""
+    problem = Gemm(24, 24, 4096, "half")
+    case = Case("gemm", 0, "naive", "half", {}, problem)
+    values = load_operands(case)
+    bench = Bench.__new__(Bench)
+    vars(bench).update(_problem=problem, _policy=Policy(), _values=values, _buffers=[], _turns=Turns(1))
+    timed = {sums: Timed(lambda *_: [], str, Built(), sums=sums) for sums in ("float", "half")}
+    bench._bound(timed["float"], case)
+    other = bench.sharing(timed["half"], replace(case, variant="tiled"))
+    c = rounding.product(problem, values.a, values.b, values.c, "half", "sequential")
+    assert bench._answers._judged(values, c).verdict == "wrong"
+    assert other._answers._judged(values, c).verdict == "ok"
+    vars(bench).update(_operands=[[SimpleNamespace(read=lambda: c)] * 3], _stored=values)
+    other._operands, other._stored = bench._operands, values
+    bench._turns.took(1, "host", bench)
+    assert bench.left() is not None
+    assert other.left() is None  # the other's C is no fault of its own

@@ -393,6 +393,10 @@ FAULTS: dict[str, tuple[verify.Run, str]] = {
         lambda test: simulated(test, rows=-test.problem.m % 16),
         "It is wrong where m is no multiple of the tile (65): is a guard missing for rows past m?",
     ),
+    "last row": (
+        lambda test: simulated(test, rows=-1),
+        "Row 63 of 64 is not written: does a guard leave out a row within C?",
+    ),
     "last step": (
         lambda test: simulated(test, steps=whole(test.problem.k)),
         "Only the first 64 of 65 products are summed: is the last step along k missing?",

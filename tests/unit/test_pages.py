@@ -15,13 +15,13 @@ from matplotlib.axes import Axes
 
 import gemmbench as gb
 from gemmbench import cli, views
-from gemmbench.charts import pane, svg
+from gemmbench import pages as content
+from gemmbench.charts import pane
 from gemmbench.exports.records import to_records
 from gemmbench.ladder import ORDER
 from gemmbench.model.run_file import Run, encode
-from gemmbench.pages import content, facts
-from gemmbench.pages.content import Wanted, html
-from gemmbench.regress import compare_table, fleet
+from gemmbench.pages import Wanted, html
+from gemmbench.regress import compare, history
 from gemmbench.stats import panels
 from tests import fake_runs as fake
 from tests.report_runs import HOSTILE, days, hostile, nodes, scaled
@@ -153,17 +153,29 @@ def test_tables_have_captions_scopes_and_as_many_cells_as_heads(square: str) -> 
     assert len(ids) == len(set(ids))
 
 
+def said_of_points(page: str) -> list[str]:
+    """As the page's script reads them."""
+    brief = json.loads(page.partition('id="samples">')[2].partition("</script>")[0])
+    samples = [""]
+    for start, middle, end in zip(*[iter(brief)] * 3, strict=True):
+        last = samples[-1]
+        samples.append(last[:start] + middle + last[len(last) - end :])
+    return samples[1:]
+
+
 def test_points_of_charts_have_their_samples(square: str) -> None:
     """A point for each rung of the ladder that has a rate at its problem, the host's line aside."""
     (chart,) = re.findall(r"<svg.*?</svg>", square)
-    numbers = [int(number) for number in re.findall(r'data-s="(\d+)"', chart)]
+    (points,) = re.findall(r'data-p="([^"]*)"', chart)
+    numbers = list(range(points.count(",") + 1))  # each point's text is the next: the chart is the only one
+    assert all(re.fullmatch(r"-?[\d.]+ -?[\d.]+", point) for point in points.split(","))
     rungs = {
         row.variant
         for row in fake.fake_square().rows
         if row.problem and row.problem.m == 2048 and row.device == 0
     }
     skipped = {row.variant for row in fake.fake_square().rows if row.status == "skipped"}
-    samples = json.loads(square.partition('id="samples">')[2].partition("</script>")[0])
+    samples = said_of_points(square)
     assert {samples[number].split(" ")[0] for number in numbers} == rungs - skipped
     assert "register float 2048x2048x2048: 258 GFLOPS; 74.7 % of peak" not in samples
     (said,) = (text for text in samples if text.startswith("register "))
@@ -237,7 +249,7 @@ def test_two_runs_of_a_plan_get_verdicts(steady: None) -> None:
         each for each in page.statements if each.subject.startswith("Verdicts: day-1 against day-0")
     )
     made = gb.compare(base, slower)
-    assert statement.notes[0].text == compare_table.conclusion(made)
+    assert statement.notes[0].text == compare.conclusion(made)
     assert len(statement.notes) == 1 + len([line for line in made.lines if line.fails])
     assert made.slower
 
@@ -269,7 +281,7 @@ def test_a_series_is_a_history() -> None:
 
 def test_a_fleets_outliers_are_named() -> None:
     runs = nodes()
-    made = fleet.fleet(runs, [Path(run.path).stem for run in runs])
+    made = history.fleet(runs, [Path(run.path).stem for run in runs])
     assert [node.name for node in made.nodes if node.outlying] == ["node05"]
     odd = made.nodes[5].standings["GEMMs"]
     assert odd.ratio == pytest.approx(1.12, rel=0.01)
@@ -285,16 +297,16 @@ def test_a_fleets_outliers_are_named() -> None:
 
 def test_a_fleet_without_outliers_names_none() -> None:
     runs = nodes(slow=-1)
-    made = fleet.fleet(runs, [run.path for run in runs])
+    made = history.fleet(runs, [run.path for run in runs])
     assert not [node for node in made.nodes if node.outlying]
-    assert "no outliers among 8 nodes" in fleet.conclusions(made)[0].text
+    assert "no outliers among 8 nodes" in history.conclusions(made)[0].text
 
 
 def test_one_kind_of_row_can_be_the_outlier() -> None:
     """Its transfers alone are slow: a link that trained at half its width."""
     runs = nodes(slow=-1)
     runs[3] = scaled(runs[3], 2.0, ("peak",), seed=99)
-    made = fleet.fleet(runs, [Path(run.path).stem for run in runs])
+    made = history.fleet(runs, [Path(run.path).stem for run in runs])
     (node,) = (node for node in made.nodes if node.outlying)
     assert (node.name, list(node.outlying)) == ("node03", ["arithmetic peaks"])
 
@@ -308,10 +320,10 @@ def test_nodes_with_equal_facts_are_a_fleet_if_they_are_said_to_be() -> None:
 
 def test_runs_are_named_by_as_many_folders_as_it_takes() -> None:
     runs = [Run(fake.fake_square().header, (), path) for path in ("a/x/s.jsonl", "b/x/s.jsonl")]
-    assert facts.names_of(runs) == ["a/x/s", "b/x/s"]
-    assert facts.names_of(runs[:1]) == ["s"]
-    assert facts.names_of([runs[0], replace(runs[0], path="")]) == ["s", "this run"]
-    assert facts.names_of([runs[0], runs[0]]) == ["a/x/s (1)", "a/x/s (2)"]
+    assert content.names_of(runs) == ["a/x/s", "b/x/s"]
+    assert content.names_of(runs[:1]) == ["s"]
+    assert content.names_of([runs[0], replace(runs[0], path="")]) == ["s", "this run"]
+    assert content.names_of([runs[0], runs[0]]) == ["a/x/s (1)", "a/x/s (2)"]
 
 
 # --- the command, and the API -------------------------------------------------------------------------------
@@ -379,10 +391,10 @@ def test_an_svg_keeps_its_words_and_its_points_and_no_names_of_others() -> None:
         axes.plot([1, 2], [3, 4], "o")
         pane.mark(axes, 2, 4, "<here>")
 
-    shared = svg.Shared()
+    shared = pane.Shared()
     with matplotlib.rc_context():
         (figure,) = pane.each_alone(lambda: [pane.Pane(2.0, paint)])
-        first, second = svg.to_svg(figure, shared, "a <label>"), svg.to_svg(figure, shared, "b")
+        first, second = pane.to_svg(figure, shared, "a <label>"), pane.to_svg(figure, shared, "b")
     assert 'aria-label="a &lt;label&gt;"' in first
     assert shared.texts == {"<here>": 0}
     names = [set(re.findall(r'id="([^"]*)"', each)) for each in (first, second)]

@@ -13,7 +13,7 @@ from gemmbench.model.device import DeviceFacts
 from gemmbench.model.dtypes import DEVICE_DTYPES, DTYPES, GEMM_DTYPES
 from gemmbench.probes import ALL_DTYPES, PEAK_DTYPES, PROBES
 from gemmbench.probes.arithmetic import CHAINS, WIDTHS, ChainProbe, MatrixProbe
-from gemmbench.probes.integrity import RATIO_CEILINGS
+from gemmbench.probes.race import RATIO_CEILINGS
 from gemmbench.probes.reference import RECURRENCES, SEEDS
 from gemmbench.suite.plan import peak_plan
 from tests.unit.test_plan import DEVICE

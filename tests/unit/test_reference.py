@@ -195,6 +195,34 @@ def test_sums_of_14_bits_are_held_to_no_more_and_to_no_less() -> None:
     assert checked(problem, a, b, c, short, "fp22").figures["step"] > 1
 
 
+@pytest.mark.parametrize("sums", ["fp22", "float"])
+@pytest.mark.parametrize("k", [256, 1024])
+def test_an_alpha_one_per_cent_off_is_found_where_c_is_bfloat16(sums: str, k: int) -> None:
+    problem = Gemm(96, 96, k, "e5m2-bfloat16")
+    a, b, c = verify.random_operands(problem)
+    right = product(problem, a, b, c, sums)
+    assert checked(problem, a, b, c, right, sums).verdict == "ok"
+    for alpha in (0.99, 1.01):
+        scaled = product(replace(problem, alpha=alpha), a, b, c, sums)
+        assert checked(problem, a, b, c, scaled, sums).figures["slope"] > 1
+
+
+def test_any_missing_step_of_half_is_found_on_a_host_too_slow_for_all_of_c() -> None:
+    problem = Gemm(160, 150, 1024, "half")
+    a, b, c = verify.random_operands(problem)
+    made = Reference(problem, a, b, True, 1e-9, np.random.default_rng(1))
+    assert not made.is_whole
+    right = product(problem, a, b, c)
+    assert made.check(right, c).verdict == "ok"
+    for step in (1, 512, 1022):
+        short = (right - np.multiply.outer(a[:, step].astype(float), b[step].astype(float))).astype(
+            right.dtype
+        )
+        check = made.check(short, c)
+        assert check.figures["step"] > 1
+        assert f"step {step} of k" in " ".join(check.reasons)
+
+
 def test_exact_operands_refuse_what_cannot_be_exact() -> None:
     with pytest.raises(ValueError, match="too large"):
         verify.integer_operands(Gemm(2, 2, 100_000, "half"))

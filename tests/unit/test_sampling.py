@@ -3,19 +3,31 @@
 from __future__ import annotations
 
 import itertools
-import math
+import threading
 from collections.abc import Iterable
 from dataclasses import replace
-from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from gemmbench.measure import instrument as child
+from gemmbench.measure.child import for_threads
 from gemmbench.measure.instrument import until_idle
-from gemmbench.measure.sampling import AloneError, Pairs, Sampled, alone, in_turn, together
+from gemmbench.measure.sampling import AloneError, Metered, Pairs, Sampled, alone, in_turn, together
 from gemmbench.model.case import Case, Policy
-from gemmbench.model.instrument import AskBatch, Batch, Handle, LostError, Prepare, Prepared, Verify
+from gemmbench.model.instrument import (
+    AskBatch,
+    AskLaunches,
+    Batch,
+    Handle,
+    LostError,
+    Manner,
+    Prepare,
+    Prepared,
+    Verify,
+)
 from gemmbench.model.problem import Gemm
 from tests import fake_runs
 from tests.fake_instrument import FakeClock, FakeInstrument, pass_time
@@ -63,6 +75,17 @@ def test_what_is_no_queue_or_lasts_long_is_not_asked_ahead(clock: str, seconds: 
     instrument = fake(prepared=AHEAD, naive=seconds)
     alone(handle(instrument), clock, POLICY, 10, now=instrument.clock)
     assert instrument.most_in_flight == 1
+
+
+@pytest.mark.parametrize("seconds", [0.002, 0.03])
+def test_metered_batches_are_asked_ahead_whatever_came_before(seconds: float) -> None:
+    """Of a problem of 30 ms there is a batch of one from the start: the device waited after each."""
+    instrument = fake(prepared=AHEAD, naive=seconds)
+    with Metered(handle(instrument), "device") as run:
+        for count in (1, 1, 1):
+            run(count)
+    assert instrument.most_in_flight == 2
+    assert not instrument._asked
 
 
 def test_alone_settles_first() -> None:
@@ -116,6 +139,7 @@ def test_a_cpus_kernel_and_the_hosts_blas_wait_for_each_others_threads(
 ) -> None:
     """OpenBLAS's threads spun on after a call: the kernel in turn with it had half its rate."""
     order: list[object] = []
+    seconds = [0.3]  # of a batch
     monkeypatch.setattr(child, "until_idle", lambda: order.append("waits"))
 
     class Anything:
@@ -130,7 +154,11 @@ def test_a_cpus_kernel_and_the_hosts_blas_wait_for_each_others_threads(
 
         def start(self, _clock: str, count: int, _work: int) -> Batch:
             order.append(count)
-            return Batch({"host": 1.0}, 0.0, 1.0, count)
+            return Batch({"host": 1.0}, 0.0, seconds[0], count)
+
+        def launches(self, _count: int, _manner: Manner) -> Batch:
+            order.append("launches")
+            return Batch({"host": 1.0}, 0.0, seconds[0], 1)
 
         def verify(self, _when: str) -> None:
             """Nothing to say."""
@@ -146,20 +174,131 @@ def test_a_cpus_kernel_and_the_hosts_blas_wait_for_each_others_threads(
         server.answer(AskBatch(number, "host", number + 1))
     assert order[11:] == ["waits", 2, "waits", 2, 1, 3]
     del order[11:]
+    server.answer(AskBatch(0, "host", 1))
+    del order[11:]
+    seconds[:] = [0.008]  # threads that wake up on one core are kept at work for 20 ms
+    server.answer(AskBatch(1, "host", 2))
+    assert order[11:] == ["waits", 1, 1, 1, 2]
+    server.answer(AskLaunches(0, 3, Manner()))  # other protocols wait, too
+    assert order[16:] == ["waits", 1, 1, 1, "launches"]
+    seconds[:] = [0.6]  # a problem of half a second needs no more warmth
+    for number in (1, 0, 1):
+        server.answer(AskBatch(number, "host", 1))
+    assert order[21:] == ["waits", 1, 1, "waits", 1, 1, "waits", 1]
+    del order[11:]
     # A batch that is not timed follows the wait; a GPU between them changes nothing.
     assert order == [1, 1, "waits", 1, 2, 2, 3, 2, "waits", 1, 1]
 
 
-def test_idle_is_when_no_thread_takes_processor_time_any_more() -> None:
-    """A library's thread spins for 12 ms; one that never stops costs the limit."""
+@pytest.mark.parametrize("other", [0, 1, 2])
+def test_a_batch_is_put_behind_another_in_the_same_queue_alone(other: int) -> None:
+    """A library's batch began while the kernel's ran in another queue: both times had some of the other's."""
+    order: list[str] = []
 
-    def spun(slept: list[float], spins_s: float) -> float:
-        return min(sum(slept), spins_s)
+    class Device:
+        """An executor and its benches; the third's batches are waited for."""
 
-    for spins_s, expected_s in ((0.012, 0.013), (math.inf, 0.2)):
+        def __init__(self, number: int) -> None:
+            self.number = number
+            self.prepared = Prepared(("device",), ahead=() if number == 2 else ("device",))
+
+        def prepare(self, *_: object) -> Device:
+            return self
+
+        def start(self, *_: object) -> object:
+            order.append(f"start {self.number}")
+            return self if self.prepared.ahead else self.finish()
+
+        def done(self) -> bool:
+            return not requests
+
+        def finish(self) -> Batch:
+            order.append(f"finish {self.number}")
+            return Batch({"device": 1.0}, 0.0, 1.0)
+
+    devices = [Device(number) for number in range(3)]
+    machine = SimpleNamespace(executor=lambda case, _: devices[int(case.variant)])
+    gpu = replace(fake_runs.CPU, type="gpu")
+    requests: list[object] = [
+        Prepare(number, Case("gemm", 0, str(number), "float", {}), gpu, POLICY) for number in range(3)
+    ]
+    requests += [AskBatch(number, "device", 1) for number in (0, other)]
+
+    class Script:
+        """All requests are there from the start."""
+
+        def wait(self, _: float = 0.0) -> bool:
+            return bool(requests)
+
+        def receive(self) -> object:
+            if not requests:
+                raise EOFError
+            return requests.pop(0)
+
+        def send(self, _: object) -> None:
+            """Nobody reads it."""
+
+    child.serve(Script(), lambda: machine)  # type: ignore[arg-type]  # all that it asks for
+    behind = ["start 0", "start 0", "finish 0", "finish 0"]
+    assert order == (["start 0", "finish 0", f"start {other}", f"finish {other}"] if other else behind)
+
+
+@pytest.mark.parametrize("failure", [None, ValueError("not of protocol 1")])
+def test_a_driver_that_hangs_while_it_unloads_keeps_nobody(
+    failure: Exception | None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One that failed closed the pipe, and then its driver unloaded: the parent waited for its end."""
+    ends: list[int] = []
+
+    def serve(*_: object) -> None:
+        if failure:
+            raise failure
+
+    for name, instead in (("serve", serve), ("_private", lambda: None), ("_die_with_parent", lambda: None)):
+        monkeypatch.setattr(child, name, instead)
+    monkeypatch.setattr("signal.signal", lambda *_: None)
+    monkeypatch.setattr("os._exit", ends.append)
+    child.main("nobody:makes")
+    assert ends[0] == bool(failure)
+    assert ("not of protocol 1" in capsys.readouterr().err) == bool(failure)
+
+
+def test_idle_is_when_no_other_thread_runs() -> None:
+    """A library's thread spins for 12 looks; one that never stops costs the limit."""
+    for spins, expected_s in ((12, 0.012), (10**6, 0.3)):
         slept: list[float] = []
-        until_idle(partial(spun, slept, spins_s), slept.append)
+        until_idle(lambda spins=spins, slept=slept: len(slept) < spins, slept.append)  # type: ignore[misc]
         assert sum(slept) == pytest.approx(expected_s)
+
+
+def test_a_thread_in_a_loop_runs_though_its_processor_time_stands_still(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Linux counted it at the next tick only: the wait ended after 2 ms, and kernels had half their rate."""
+    own, other = tmp_path / str(threading.get_native_id()), tmp_path / "1"
+    for task in (own, other):
+        task.mkdir()
+    (own / "stat").write_text("9 (python) R 1 9")
+    for state, runs in (("S", False), ("R", True)):
+        (other / "stat").write_text(f"1 (a) R) {state} 1 9")
+        assert child.others_run(tmp_path) == runs
+    # Elsewhere their processor time is looked at, for long enough.
+    clock = itertools.count()
+    monkeypatch.setattr("time.process_time", lambda: next(clock) * 0.004)
+    assert child.others_run(tmp_path / "nothing")
+    monkeypatch.setattr("time.process_time", lambda: 1.0)
+    assert not child.others_run(tmp_path / "nothing")
+
+
+@pytest.mark.parametrize("cores", [2, 1])
+def test_drivers_pin_their_threads_where_all_cores_are_ours(
+    cores: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both of a driver's threads woke up on one of two cores, and stayed: half the rate for whole rows."""
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(cores)), raising=False)
+    pinned = {"POCL_AFFINITY", "DPCPP_CPU_CU_AFFINITY"} if cores == 2 else set()
+    assert for_threads().keys() == {"OPENBLAS_THREAD_TIMEOUT"} | pinned
 
 
 def test_the_ratio_does_not_know_who_came_first() -> None:

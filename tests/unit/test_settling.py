@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -13,6 +14,7 @@ from gemmbench.model.case import Case, Policy
 from gemmbench.model.device import Reading, State
 from gemmbench.model.instrument import Prepared, Watch
 from gemmbench.model.problem import Gemm
+from gemmbench.stats.intervals import summarize
 from tests.fake_instrument import LIMITED, FakeClock, FakeInstrument, HotDevice, HotWatch
 
 PROBLEM_S = 0.001
@@ -114,6 +116,21 @@ def test_a_clock_that_goes_up_and_down_once_a_second_is_no_trend_and_does_not_mo
     assert row.batches[-1].end - row.batches[0].begin == pytest.approx(3.0, abs=0.1)
 
 
+@pytest.mark.parametrize("phase", [0.0, 0.35])
+def test_a_limited_rows_figure_does_not_hang_on_the_step_of_the_clock_at_its_median(phase: float) -> None:
+    """Steps of 1 %: one process had the upper one for 49 % of a second, another for 51 %: 1 % apart."""
+    figures = []
+    for share in (0.49, 0.51):
+        bench = Bench(reports=True)
+        heat = bench.device.seconds(PROBLEM_S)
+        bench.instrument.seconds["naive"] = (
+            next(heat) * (1.01 if (bench.clock.now + phase) % 1 < share else 1.0) for _ in itertools.count()
+        )
+        scope = bench.row("naive").scopes["kernel"]
+        figures.append(summarize(scope.seconds, scope.middle == "mean").median)
+    assert figures[1] / figures[0] == pytest.approx(1.0, abs=1e-3)
+
+
 class RestedDevice(HotDevice):
     """As an H200 after a rest: its limit is one of the average power of a second, which takes that long."""
 
@@ -135,6 +152,25 @@ def test_a_limit_that_shows_only_after_a_second_is_waited_for(rest_s: float) -> 
     assert median(row) == pytest.approx(PROBLEM_S * LIMITED, rel=0.002)
     bench.rest(rest_s)
     assert median(bench.row("naive", 1.0)) == pytest.approx(median(row), rel=0.002)
+
+
+class BusyDevice(HotDevice):
+    """As an H200 whose second before held another kernel: read every 0.1 s, the average falls at first."""
+
+    @property
+    def reading(self) -> Reading:
+        powers = (263, 244, 269, *range(316, 700, 48), 700)
+        now_w = powers[min(int(self.heat_s / 0.105), len(powers) - 1)]
+        return replace(super().reading, power_w=now_w, limit_w=700.0)
+
+
+def test_a_limit_is_waited_for_though_the_average_power_falls_at_first() -> None:
+    """nv-async in float at 4096 was sampled for 0.3 s at 316 W: 52.9 TFLOPS, and 50.9 under the limit."""
+    bench = Bench(1.3, 1.4, reports=True)
+    bench.device.__class__ = BusyDevice
+    row = bench.row("naive", 1.0)
+    assert row.is_limited
+    assert median(row) == pytest.approx(PROBLEM_S * LIMITED, rel=0.002)
 
 
 def test_a_row_that_meets_the_limit_while_it_is_sampled_begins_anew() -> None:
@@ -188,6 +224,47 @@ def test_two_in_turn_are_warmed_first(reports: bool) -> None:
     assert thirds(pairs.first) == thirds(pairs.second) == pytest.approx(1.0, abs=0.01)
     assert median(pairs.first) == pytest.approx(PROBLEM_S * LIMITED, rel=0.005)
     assert pairs.ratio == pytest.approx(1.02, rel=0.005)
+
+
+@pytest.mark.parametrize("reports", [True, False])
+def test_two_in_turn_in_bursts_are_as_fast_as_the_rested_device(reports: bool) -> None:
+    """They were warmed, and the row called a burst."""
+    bench = Bench(0.12, 0.2, reports, tiled=1.02)
+    first, second = (
+        bench.instrument.prepare(Case("gemm", 0, name, "half", {}, Gemm(8, 8, 8)), None, Policy())
+        for name in ("naive", "tiled")
+    )
+    bench.row("naive")  # the device is hot
+    pairs = in_turn(first, second, "device", Policy(state="burst"), 3.0, bench.clock, bench.rest)
+    assert len(pairs.first.batches) >= 8  # so that the ratio has an interval
+    assert all(batch.seconds["kernel"] == pytest.approx(PROBLEM_S) for batch in pairs.first.batches)
+    assert pairs.ratio == pytest.approx(1.02, rel=0.002)
+
+
+def test_in_turn_each_has_the_clock_of_its_own_power() -> None:
+    """The clock follows what runs within a tenth of a second: in short turns both had that of the two."""
+    bench = Bench(reports=True)
+    draws, state = {"naive": 1.2, "tiled": 1.0}, {"factor": 1.1, "end": 0.0}
+
+    def seconds(name: str) -> Iterator[float]:
+        while True:
+            passed = bench.instrument._free - state["end"]
+            share = 1 - math.exp(-passed / 0.03)
+            state["factor"] += (state["running"] - state["factor"]) * share if "running" in state else 0.0
+            state["end"], state["running"] = bench.instrument._free, draws[name]
+            bench.device._pass()
+            yield PROBLEM_S * state["factor"]
+
+    for name in draws:
+        bench.instrument.seconds[name] = seconds(name)
+    first, second = (
+        bench.instrument.prepare(Case("gemm", 0, name, "half", {}, Gemm(8, 8, 8)), None, Policy())
+        for name in draws
+    )
+    pairs = in_turn(first, second, "device", Policy(), 3.0, bench.clock)
+    assert pairs.ratio == pytest.approx(1.2, rel=0.002)
+    assert pairs.first.is_limited
+    assert len(pairs.first.batches) == len(pairs.second.batches) >= 10
 
 
 def test_a_row_that_is_only_noisy_is_not_taken_for_limited() -> None:

@@ -5,22 +5,25 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec import UNSET
 
 from gemmbench import ladder, views
 from gemmbench.exports import records
 from gemmbench.model.case import Case, Policy, Skip
 from gemmbench.model.device import Conditions, Readings, State
 from gemmbench.model.row import Problem, Row, Scope
-from gemmbench.model.run_file import Header, Run, RunFile, RunFileError, load
+from gemmbench.model.run_file import Header, Run, RunFile, RunFileError, encode, load
+from gemmbench.options import build, command_line
 from gemmbench.options.comparing import Check
-from gemmbench.options.declare import build, command_line
 from gemmbench.options.measuring import Gemm, Peak, Precision, Square, SweepK, Workloads
 from gemmbench.regress.check import Sampling
 from gemmbench.regress.compare import compare
+from gemmbench.report.progress import sample
 from gemmbench.stats import rates
 from gemmbench.stats.conditions import limited
 from gemmbench.suite.cached import KeptPeaks
@@ -274,3 +277,22 @@ def test_a_limited_row_whose_last_third_lies_off_its_first_is_told(last: float, 
     assert ("not settled (last third > 1.0 % off the first): naive at 512" in shown) is told
     free = replace(row, conditions=Conditions("settled", windows={"device": Readings(window_s=1.0)}))
     assert "last third" not in text(views.show(Run(header("settled"), (free,)), ladder.ORDER), 120)
+
+
+def test_a_limited_rows_figure_is_the_mean_of_its_samples_everywhere() -> None:
+    """Of 40 batches in turn 1 and 1.02 ms long, of which the median would be either."""
+    samples = Scope((0.001, 0.00102) * 20, 1, "stable", "mean")
+    row = replace(gemm("settled", 0.001), samples={"kernel": samples})
+    run, flops = Run(header("settled"), (row,)), rates.flops_of(row)
+    reached, cost = rates.rate(row, "kernel"), rates.measure(row)
+    assert reached is not None
+    assert cost is not None
+    assert reached.median == pytest.approx(flops / 0.00101)
+    assert math.exp(cost.value) == pytest.approx(0.00101 / flops)
+    assert reached.low <= reached.median <= reached.high
+    assert "; mean 1.01 ms" in sample(run, row)
+    line = json.loads(encode(row))
+    assert line["samples"]["kernel"]["middle"] == "mean"
+    plain = replace(row, samples={"kernel": replace(samples, middle=UNSET)})
+    assert "middle" not in json.loads(encode(plain))["samples"]["kernel"]
+    assert "; median 1.0" in sample(run, plain)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from gemmbench.stats import intervals
+from tools.interval_coverage import autoregressive
 
 
 def test_the_interval_holds_the_median_and_narrows_with_more_samples() -> None:
@@ -25,6 +26,33 @@ def test_ninety_five_of_a_hundred_intervals_hold_the_true_median() -> None:
         found = intervals.summarize(tuple(rng.lognormal(0, 0.1, 60)))
         held += found.low <= 1.0 <= found.high
     assert held >= 93
+
+
+@pytest.mark.parametrize("correlation", [0.0, 0.5, 0.9])
+def test_the_intervals_of_means_hold_the_true_mean(correlation: float) -> None:
+    """Of a row that power limits: some hundred batches, each like the one before it."""
+    rng = np.random.default_rng(7)
+    noise = autoregressive(correlation, 600, 300, rng)
+    found = [intervals.mean_of_spans(1 + 0.01 * row) for row in noise]
+    reaches = [intervals.student(intervals.CONFIDENCE, each.freedom) * each.error for each in found]
+    held = [abs(each.value - 1) <= reach for each, reach in zip(found, reaches, strict=True)]
+    assert sum(held) >= 0.93 * len(held)
+    assert max(reaches) < 0.03
+
+
+def test_a_mean_does_not_jump_from_one_step_of_a_clock_to_the_next() -> None:
+    """Clocks of two levels 1 % apart, for 49 % of the time or for 51 %: the medians lie 1 % apart."""
+    rows = [np.tile(np.where(np.arange(100) < share, 1.0, 1.01), 4).tolist() for share in (49, 51)]
+    slow, fast = (intervals.summarize(row).median for row in rows)
+    assert slow / fast == pytest.approx(1.01)
+    slow, fast = (intervals.summarize(row, by_mean=True).median for row in rows)
+    assert slow / fast == pytest.approx(1.0, abs=2.1e-4)
+    assert intervals.summarize(rows[0], by_mean=True).noise < 0.01
+
+
+def test_the_mean_of_few_samples_has_no_interval() -> None:
+    assert intervals.summarize((1.0, 1.01, 1.0, 1.01, 1.0), by_mean=True).is_few
+    assert not intervals.summarize((1.0, 1.01) * 3, by_mean=True).is_few
 
 
 def test_the_same_samples_give_the_same_interval() -> None:

@@ -28,10 +28,9 @@ from gemmbench.model.instrument import (
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Check, Row, Sustained
 from gemmbench.model.run_file import Run, RunFile, load
-from gemmbench.options import measuring
-from gemmbench.options.declare import build
+from gemmbench.options import build, measuring
 from gemmbench.report import conditions as tables
-from gemmbench.suite import charts, sustain
+from gemmbench.suite import charts, run
 from gemmbench.suite.session import Steps
 from tests import fake_runs
 from tests.fake_instrument import FakeClock, FakeInstrument, pass_time
@@ -198,15 +197,13 @@ def steps(policy: Policy | None = None) -> Steps:
 def events(
     instrument: Worker, rows: Sequence[Row], cases: tuple[Case, ...], seconds: float = 3.0
 ) -> list[Event]:
-    return list(
-        sustain.run(cases, rows, (), steps(), lambda _: cast(Any, instrument), seconds, at_once=False)
-    )
+    return list(run.run(cases, rows, (), steps(), lambda _: cast(Any, instrument), seconds, at_once=False))
 
 
 def row_of(instrument: Worker, monkeypatch: pytest.MonkeyPatch) -> Row:
     """The row that a run ends with."""
     monkeypatch.setattr(
-        sustain,
+        run,
         "sustained",
         lambda handles, flops, lasting: sustained(
             handles, flops, lasting, now=instrument.clock, wait=cast(Any, pass_time)
@@ -266,31 +263,31 @@ def test_a_wrong_verdict_after_it_makes_the_row_wrong(monkeypatch: pytest.Monkey
 def test_whether_there_was_anything_to_run(status: Any, has_run: bool) -> None:
     row = replace(fake_runs.gemm_row("naive", _problem(), 10.0), parameters={}, status=status)
     done = replace(row, sustained=Sustained(1.0, DONE, 1))  # of a run that is resumed
-    loads = sustain.run((case(),), [done], (), steps(), lambda _: worker(), 1.0, at_once=False)
+    loads = run.run((case(),), [done], (), steps(), lambda _: worker(), 1.0, at_once=False)
     next(loads)
     with pytest.raises(StopIteration, match=str(has_run)):
         next(loads)
 
 
 def test_what_cannot_be_compared_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    row = row_of(replace(worker(), prepared=Prepared(("device",))), monkeypatch)
+    instrument = replace(worker(), prepared=Prepared(("device",)))
+    row = row_of(instrument, monkeypatch)
     assert row.notes[-1] == "not run for longer: its results cannot be compared with the first one's"
     assert not row.sustained
+    assert instrument.log[-1] == ("release", 0)  # its operands had stayed on the device
 
 
 def test_ctrl_c_leaves_the_row_and_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     instrument = worker(faults={14: KeyboardInterrupt()})
     monkeypatch.setattr(
-        sustain,
+        run,
         "sustained",
         lambda handles, flops, lasting: sustained(
             handles, flops, lasting, now=instrument.clock, wait=cast(Any, pass_time)
         ),
     )
     measured = replace(fake_runs.gemm_row("naive", _problem(), 10.0), parameters={})
-    events = sustain.run(
-        (case(),), [measured], (), steps(), lambda _: cast(Any, instrument), 60.0, at_once=False
-    )
+    events = run.run((case(),), [measured], (), steps(), lambda _: cast(Any, instrument), 60.0, at_once=False)
     seen = until_ctrl_c(events)
     row = seen[-1].row
     assert (row.sustained.end, row.sustained.results) == (INTERRUPTED, 242)
@@ -310,7 +307,7 @@ class Interrupted(Worker):
 def _saved(instrument: Worker, seconds: float, path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Row]:
     """The rows that are written to a file, one after another, until Ctrl-C or a fault ends all."""
     monkeypatch.setattr(
-        sustain,
+        run,
         "sustained",
         lambda handles, flops, lasting: sustained(
             handles, flops, lasting, now=instrument.clock, wait=cast(Any, pass_time)
@@ -321,7 +318,7 @@ def _saved(instrument: Worker, seconds: float, path: Path, monkeypatch: pytest.M
         saving = Steps([fake_runs.GPU], Policy(), file)
         with pytest.raises((KeyboardInterrupt, SystemError)):
             list(
-                sustain.run(
+                run.run(
                     (case(),), [measured], (), saving, lambda _: cast(Any, instrument), seconds, at_once=False
                 )
             )
@@ -338,7 +335,7 @@ def test_ctrl_c_while_it_is_verified_again_keeps_the_figures_and_resume_runs_it_
     assert row.sustained
     assert tables.ran_s(row.sustained) == pytest.approx(3.0, abs=0.3)
     assert row.sustained.end == "interrupted before it was verified again"
-    again = sustain.run((case(),), [row], (), steps(), lambda _: worker(), 1.0, at_once=False)
+    again = run.run((case(),), [row], (), steps(), lambda _: worker(), 1.0, at_once=False)
     assert isinstance(list(itertools.islice(again, 2))[-1], Started)
 
 
@@ -361,8 +358,8 @@ def test_the_fastest_kernel_is_taken_and_a_library_only_if_it_was_named() -> Non
         for name, gflops in (("naive", 10.0), ("tiled", 20.0), ("clblast", 90.0))
     ]
     plan = tuple(case(variant=name) for name in ("naive", "tiled", "clblast"))
-    assert [row.variant for _, row in sustain.chosen(plan, rows, ())] == ["tiled"]
-    assert [row.variant for _, row in sustain.chosen(plan, rows, ("clblast",))] == ["clblast"]
+    assert [row.variant for _, row in run.chosen(plan, rows, ())] == ["tiled"]
+    assert [row.variant for _, row in run.chosen(plan, rows, ("clblast",))] == ["clblast"]
 
 
 def test_zeros_are_never_taken_for_a_peak() -> None:
@@ -371,7 +368,7 @@ def test_zeros_are_never_taken_for_a_peak() -> None:
         for kind, rate in (("random", 50.0), ("zeros", 90.0))
     ]
     plan = tuple(Case("peak", 0, row.variant, row.dtype, row.parameters) for row in peaks)
-    assert [row.parameters["operands"] for _, row in sustain.chosen(plan, peaks, ())] == ["random"]
+    assert [row.parameters["operands"] for _, row in run.chosen(plan, peaks, ())] == ["random"]
 
 
 def test_it_comes_back_from_the_file_and_has_a_table_and_a_chart(

@@ -19,7 +19,7 @@ from gemmbench.model.problem import Gemm
 from gemmbench.model.run_file import Header, RunFileError, load
 from gemmbench.tune import result as facts
 from gemmbench.tune import space as rules
-from gemmbench.tune.result import TRIAL, Event, Retimed, Retiming, Searching, Tried
+from gemmbench.tune.result import FINALIST, TRIAL, Event, Retimed, Retiming, Searching, Tried
 from gemmbench.tune.search import Hooks, search
 from gemmbench.tune.session import Cache, Task, tune
 from gemmbench.tune.space import STRATEGIES, Space
@@ -84,8 +84,9 @@ def test_a_choice_of_its_own_is_held_against_what_is_fixed(tmp_path: Path) -> No
     assert found.is_kept
     assert of_search(machine)[0].parameters == {}
     assert len(of_search(machine)) == 20
-    rounds = [dict(case.parameters) for case in machine.measured if case.phase.startswith("round")]
-    assert rounds.count({}) == rounds.count({"WX": 4, "WY": 2}) == len(rounds) / 2
+    rounds = [case for case in machine.measured if case.phase.startswith("round")]
+    assert all(case.parameters == {"WX": 4, "WY": 2} for case in rounds)
+    assert [dict(case.versus.parameters) for case in rounds if case.versus] == [{}] * len(rounds)
 
 
 def test_nothing_is_measured_twice_in_a_search(tmp_path: Path) -> None:
@@ -100,10 +101,26 @@ def test_the_finals_take_turns(tmp_path: Path) -> None:
     run(tmp_path / "t.jsonl", machine)
     rounds = [case for case in machine.measured if case.phase.startswith("round")]
     at = [case.problem.m for case in rounds if case.problem]
-    assert at[:4] == [512, 512, 128, 128]
-    sides = [case.parameters == REGISTER.preset("cpu-intel") for case in rounds]
-    assert all(one != other for one, other in zip(sides[::2], sides[1::2], strict=True))
-    assert sides[0] != sides[len(sides) // rules.ROUNDS]  # who goes first changes from round to round
+    assert at[:2] == [512, 128]
+    assert len(at) == rules.ROUNDS * len(set(at))
+    shipped = REGISTER.preset("cpu-intel")
+    assert all(case.parameters != shipped for case in rounds)
+    assert [case.versus.parameters for case in rounds if case.versus] == [shipped] * len(rounds)
+
+
+def test_a_shipped_preset_that_fails_in_turn_is_told(tmp_path: Path) -> None:
+    shipped, machine = REGISTER.preset("cpu-intel"), Machine()
+    fails = {"on": False}
+    machine.trouble = lambda case: ("wrong", "why") if fails["on"] and case.parameters == shipped else None
+
+    def tell(event: Event) -> None:
+        fails["on"] |= isinstance(event, Retimed) and event.row.phase == FINALIST
+
+    found = run(tmp_path / "t.jsonl", machine, tell=tell, budget_s=200.0)
+    assert not found.is_kept
+    assert found.winner
+    reasons = {each.reason for each in found.comparisons}
+    assert reasons == {"not in turn with register: wrong: why"}
 
 
 def test_what_there_was_no_time_for_is_told(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Literal
 import pytest
 
 from gemmbench.regress import verdict
-from gemmbench.regress.compare_table import conclusion
+from gemmbench.regress.compare import conclusion
 from tools.gate_simulation import Setting, compared, recorded, unchanged
 from tools.recorded_noise import RESULT, text
 

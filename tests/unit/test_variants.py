@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from gemmbench.gemm import lowering
+from gemmbench.gemm import workloads
 from gemmbench.ladder import BY_NAME, LADDER, ORDER, VARIANTS, own
 from gemmbench.ladder.variant import Group, ParameterError, Variant, round_up, smaller_group
 from gemmbench.model import kernel_files
@@ -35,7 +35,7 @@ def full(variant: Variant, problem: Gemm) -> dict[str, int]:
 def test_every_kernel_file_is_used() -> None:
     used = {file for variant in OPENCL for file in variant.files}
     there = {f"gemm/{path.name}" for path in (kernel_files.folder() / "gemm").glob("*.cl")}
-    assert there == used | {lowering.FILE, own.UNPAD}
+    assert there == used | {workloads.FILE, own.UNPAD}
 
 
 @pytest.mark.parametrize("variant", OPENCL, ids=IDS)

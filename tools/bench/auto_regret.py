@@ -12,7 +12,11 @@ machine's cache holds them, then 50 others are drawn from a seed, over squares, 
 and batches, and every candidate is measured on each of them in turn with one partner. The rule chooses
 from the grid alone. A loss is the best candidate's rate over the chosen one's, both by their ratios to
 the partner, so that a machine that changes its speed from shape to shape changes nothing; its interval is
-that of these ratios. The geometric mean has a bootstrap interval over the shapes.
+that of these ratios. The best of several noisy figures is too good, so shapes with a loss are measured
+a second time: the first measurement says which candidate is the best, the second how much it is ahead, and
+that may be less than nothing. Rows that other programs disturbed are left out, as a machine's cache leaves
+them out. The geometric mean has a bootstrap interval over the shapes. In use auto tries the candidates on a
+shape that it is not sure of; the report says how many those are, and what the others lose.
 It takes some minutes: ``--folder`` keeps what was measured and goes on with it, ``--share 2/4`` measures
 a part of the shapes (each on cores of its own), and ``--saved`` prints what all parts in a folder say.
 
@@ -42,8 +46,10 @@ from gemmbench.model.device import HOST, DeviceFacts
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Problem, Row
 from gemmbench.model.run_file import Run, load
+from gemmbench.model.units import by_key
 from gemmbench.stats import rates
-from gemmbench.suite.auto import CHOOSABLE, Point, by_default, likely, points, ranked
+from gemmbench.stats.conditions import disturbed
+from gemmbench.suite.auto import CHOOSABLE, Point, by_default, likely, points, ranked, untried
 from gemmbench.suite.plan import select
 
 LIMIT = 1.03
@@ -178,10 +184,17 @@ class Loss:
     ratio: float  # the best candidate's rate over the chosen one's: 1 is none
     low: float  # its interval
     high: float
+    tried: bool = False  # auto is not sure of it: it tries the candidates on the shape itself
 
 
 def losses(
-    problems: Iterable[Gemm], known: Sequence[Point], run: Run, device: int, partner: str, scope: str
+    problems: Iterable[Gemm],
+    known: Sequence[Point],
+    run: Run,
+    device: int,
+    partner: str,
+    scope: str,
+    again: Run | None = None,
 ) -> tuple[Loss, ...]:
     """What the rule loses, shape by shape, where its choice and another candidate have ratios with intervals.
 
@@ -192,23 +205,36 @@ def losses(
         device: its position in the header.
         partner: the variant; empty if each was timed by itself.
         scope: that is compared.
+        again: the same, measured a second time. Where `run` shows a loss, this says how large it is.
     """
     facts, result = run.header.devices[device], []
     for problem in problems:
-        rated = {partner: (1.0, 1.0, 1.0)} if partner else {}
-        for row in run.rows:
-            if row.kind != "gemm" or row.device not in (device, HOST) or rates.gemm_of(row) != problem:
-                continue
-            figure = rates.versus(row, scope) if partner else rates.rate(row, scope)
-            if figure and not (partner and math.isnan(figure.low)):  # enough pairs
-                rated[row.variant] = figure.median, figure.low, figure.high
+        rated = _rated(problem, run, device, partner, scope)
         chosen, reason = _chosen(problem, known, facts, rated)
         if len(rated) < 2 or chosen not in rated:
             continue
         best = max(rated, key=lambda name: rated[name][0])
+        second = _rated(problem, again, device, partner, scope) if again else {}
+        if {best, chosen} <= second.keys():
+            rated = second
         ratio, low, high = _over(rated[best], rated[chosen]) if best != chosen else (1.0, 1.0, 1.0)
-        result.append(Loss(problem, chosen, reason, best, ratio, low, high))
+        tried = bool(untried(problem, known, tuple(rated)))
+        result.append(Loss(problem, chosen, reason, best, ratio, low, high, tried))
     return tuple(result)
+
+
+def _rated(
+    problem: Gemm, run: Run, device: int, partner: str, scope: str
+) -> dict[str, tuple[float, float, float]]:
+    """Rates of the candidates on a problem, over the partner's if there is one, with intervals."""
+    rated = {partner: (1.0, 1.0, 1.0)} if partner else {}
+    for row in run.rows:
+        if row.kind != "gemm" or row.device not in (device, HOST) or rates.gemm_of(row) != problem:
+            continue
+        figure = rates.versus(row, scope) if partner else rates.rate(row, scope)
+        if figure and not (partner and math.isnan(figure.low)):  # enough pairs
+            rated[row.variant] = figure.median, figure.low, figure.high
+    return rated
 
 
 def _chosen(
@@ -256,6 +282,10 @@ def report_unseen(found: Sequence[Loss], drawn: int, scope: str) -> int:
         ratios = [each.ratio for each in found if each.problem.label == kind]
         if ratios:
             print(f"{kind:<8} {loss(geometric_mean(ratios))}, {len(ratios)} shapes")
+    sure = [each.ratio for each in found if not each.tried]
+    if sure:
+        tried = f"auto tries {len(found) - len(sure)} of {len(found)} shapes before it chooses"
+        print(f"{tried}; the others lose {loss(geometric_mean(sure))}")
     mean, low, high = mean_loss([each.ratio for each in found])
     worst = max(found, key=lambda each: each.ratio)
     ends = f"{loss(worst.low)} to {loss(worst.high)}"
@@ -270,17 +300,26 @@ def report_unseen(found: Sequence[Loss], drawn: int, scope: str) -> int:
     return int(mean > LIMIT)
 
 
-def candidates(device: DeviceFacts, problems: Iterable[Gemm]) -> tuple[str, ...]:
-    """The kernels that auto considers for these problems on a device, in the ladder's order."""
-    names = {name for problem in problems for name in likely(device, problem)}
-    return tuple(each.name for each in VARIANTS if each.name in names and each.executor == "opencl")
+def by_candidates(
+    device: DeviceFacts, problems: Iterable[Gemm]
+) -> tuple[tuple[tuple[str, ...], tuple[Gemm, ...]], ...]:
+    """The kernels that auto considers on a device, in the ladder's order, and the problems it does so for."""
+    groups = by_key((frozenset(likely(device, problem)), problem) for problem in problems)
+    return tuple(
+        (
+            tuple(each.name for each in VARIANTS if each.name in names and each.executor == "opencl"),
+            tuple(alike),
+        )
+        for names, alike in groups.items()
+    )
 
 
 def main_unseen(options: argparse.Namespace) -> int:
-    """Measure the grid, then the drawn shapes, and print; the exit status."""
+    """Measure the grid, the drawn shapes and those with a loss again, and print; the exit status."""
     from gemmbench import api  # its children inherit the cache folder of the environment
 
     part, of = options.share
+    seed, end = f"-{options.seed}", f"-{part}of{of}" if of > 1 else ""
     with tempfile.TemporaryDirectory() as folder:
         os.environ["XDG_CACHE_HOME"] = folder
         kept = options.folder or Path(folder)
@@ -294,43 +333,50 @@ def main_unseen(options: argparse.Namespace) -> int:
             before, drawn = grid(largest), unseen(options.unseen, options.seed, largest)
             (device,) = select(devices, options.device.replace("all", ""))[:1]
             options.device = f"{device.platform_index}:{device.device_index}"
-            names = candidates(device, (*before, *drawn))
-            libraries = [BASELINE] if options.scope == "host" else []
-            others = tuple(name for name in names if name != options.partner)
-            others = others if options.partner else (*names, *libraries)
-            end = f"-{part}of{of}" if of > 1 else ""
-            mine = slice(part - 1, None, of)
-            if not _measured(kept, f"grid{end}", before[mine], options, (*names, *libraries), options.budget):
-                return 2
-            if not _measured(
-                kept,
-                f"drawn{end}",
-                drawn[mine],
-                options,
-                others,
-                options.drawn_budget or options.budget,
-                options.partner,
+            share = slice(part - 1, None, of)
+            drawn_budget = options.drawn_budget or options.budget
+            if not (
+                _all_measured(kept, f"grid{end}", device, before[share], options, options.budget, "")
+                and _all_measured(
+                    kept, f"drawn{seed}{end}", device, drawn[share], options, drawn_budget, options.partner
+                )
             ):
                 return 2
-        runs = {
-            name: [load(path) for path in sorted(kept.glob(f"{name}*.jsonl"))] for name in ("grid", "drawn")
-        }
-    if not all(runs.values()):
-        print(f"auto_regret: no runs in {kept}", file=sys.stderr)
-        return 2
-    header = runs["drawn"][0].header
-    print(header.devices[0].title)
-    seen = points((row for run in runs["grid"] for row in run.rows), 0)
-    run = Run(header, tuple(row for run in runs["drawn"] for row in run.rows))
-    asked = _shapes(kept)
-    found = losses(asked, seen, run, 0, options.partner, options.scope)
-    return report_unseen(found, len(asked), options.scope)
+            _, found = _saved(kept, options)
+            losing = {each.problem for each in found if each.best != each.chosen}
+            lost = [problem for problem in drawn[share] if problem in losing]
+            again = f"again{seed}{end}"
+            if not _all_measured(kept, again, device, lost, options, drawn_budget, options.partner):
+                return 2
+        run, found = _saved(kept, options)
+        if run is None:
+            print(f"auto_regret: no runs in {kept}", file=sys.stderr)
+            return 2
+        print(run.header.devices[0].title)
+        return report_unseen(found, len(_shapes(kept, options.seed)), options.scope)
 
 
-def _shapes(folder: Path) -> tuple[Gemm, ...]:
-    """The drawn shapes of a folder's runs, with their kinds."""
+def _saved(folder: Path, options: argparse.Namespace) -> tuple[Run | None, tuple[Loss, ...]]:
+    """The drawn shapes' run in a folder, None without one, and what the rule loses on them."""
+    seed = options.seed
+    before, run, again = (_undisturbed(folder, name) for name in ("grid", f"drawn-{seed}", f"again-{seed}"))
+    if before is None or run is None:
+        return None, ()
+    known = points(before.rows, 0)
+    return run, losses(_shapes(folder, seed), known, run, 0, options.partner, options.scope, again)
+
+
+def _undisturbed(folder: Path, name: str) -> Run | None:
+    """The rows of all parts of a run, but for those that other programs disturbed; None without a run."""
+    runs = [load(path) for path in sorted(folder.glob(f"{name}-*.jsonl"))]
+    rows = tuple(row for run in runs for row in run.rows if not disturbed(run, row))
+    return Run(runs[0].header, rows) if runs else None
+
+
+def _shapes(folder: Path, seed: int) -> tuple[Gemm, ...]:
+    """The shapes of a folder's runs that were drawn from a seed, with their kinds."""
     shapes = []
-    for path in sorted(folder.glob("drawn*.csv")):
+    for path in sorted(folder.glob(f"drawn-{seed}-*.csv")):
         with path.open(newline="") as file:
             for line in csv.DictReader(file):
                 m, n, k, batch = (int(line[name]) for name in ("m", "n", "k", "batch"))
@@ -346,6 +392,31 @@ def _share(text: str) -> tuple[int, int]:
     return part, of
 
 
+def _all_measured(
+    folder: Path,
+    name: str,
+    device: DeviceFacts,
+    problems: Sequence[Gemm],
+    options: argparse.Namespace,
+    budget: str,
+    partner: str,
+) -> bool:
+    """Measure every candidate on some problems, in turn with the partner; False if gemmbench failed."""
+    libraries = [BASELINE] if options.scope == "host" else []
+    return all(
+        _measured(
+            folder,
+            f"{name}-{at}",
+            alike,
+            options,
+            [each for each in (*kernels, *libraries) if each != partner],
+            budget,
+            partner,
+        )
+        for at, (kernels, alike) in enumerate(by_candidates(device, problems))
+    )
+
+
 def _measured(
     folder: Path,
     name: str,
@@ -357,12 +428,14 @@ def _measured(
 ) -> bool:
     """Measure some variants on some problems, or go on with it; False if gemmbench failed."""
     shapes, saved = folder / f"{name}.csv", folder / f"{name}.jsonl"
-    with shapes.open("w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(("name", "m", "n", "k", "batch"))
-        writer.writerows(
-            (f"{each.label} {at}", each.m, each.n, each.k, each.batch) for at, each in enumerate(problems)
-        )
+    lines = [
+        "name,m,n,k,batch",
+        *(f"{each.label} {at},{each.m},{each.n},{each.k},{each.batch}" for at, each in enumerate(problems)),
+    ]
+    text = "\n".join(lines) + "\n"
+    if shapes.exists() and shapes.read_text() != text:
+        saved.unlink(missing_ok=True)  # of other shapes: the rule has changed
+    shapes.write_text(text)
     kernels = [each for each in names if each != BASELINE]
     words = [
         *("workloads", "--file", str(shapes), "--device", options.device, "--dtype", options.dtype),

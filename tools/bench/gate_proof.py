@@ -18,6 +18,7 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
@@ -42,6 +43,7 @@ from tools.gate_report import (  # noqa: E402
     turned,
     turned_text,
     unchanged_table,
+    with_counts,
 )
 from tools.gate_simulation import (  # noqa: E402
     Command,
@@ -54,6 +56,7 @@ from tools.gate_simulation import (  # noqa: E402
 
 DATA = ROOT / "tests" / "data" / "aa"
 RESULT, DOCUMENT = ROOT / "docs" / "gate-proof.json", ROOT / "docs" / "gate-proof.md"
+PAGE = ROOT / "docs" / "gate.md"  # has the live counts, too
 REFERENCES = {"cpu-intel": "numpy", "cpu-pocl": "numpy", "h200": "cublas"}  # of ratio mode, by recording
 JOBS = {"cpu-intel": 30, "cpu-pocl": 30, "h200": 100}  # what noisy rows want again takes time
 THRESHOLDS = (0.05, 0.025)
@@ -81,6 +84,9 @@ def main() -> int:
     parser.add_argument("--sizes", default="64,128,256", help="of live jobs, with commas")
     parser.add_argument("--thresholds", default="0.05,0.025", help="of unchanged live rows, with commas")
     parser.add_argument("--planted", default="", help=f"slowdowns, of {list(gate_live.PLANTED)}, with commas")
+    parser.add_argument(
+        "--budget", type=float, default=gate_live.POLICY.budget_s, help="seconds of a live row"
+    )
     parser.add_argument("--trials", type=int, default=1, help="planted jobs for each unchanged one")
     parser.add_argument("--merge", nargs="+", metavar="LABEL=FILE", help="count the rows of such files")
     parser.add_argument("--seed", type=int, default=SEED)
@@ -150,6 +156,7 @@ def write(
     )
     results = Results(still, simulated, seed if cells else kept.seed, [*others_turned, *in_turn])
     RESULT.write_bytes(msgspec.json.format(msgspec.json.encode(results), indent=1) + b"\n")
+    PAGE.write_text(with_counts(PAGE.read_text(), results.turned))
     DOCUMENT.write_text(document(results, [recorded(path) for path in sorted(DATA.glob("*.jsonl"))]))
 
 
@@ -195,7 +202,8 @@ def cell(path: Path, ratio: bool, threshold: float, slow: float, trials: int, se
 def live(options: argparse.Namespace) -> None:
     """Run live jobs on this process's cores; their rows go to a file, or to stdout."""
     sizes = tuple(int(size) for size in options.sizes.split(","))
-    what = gate_live.Live(options.device, tuple(options.kernels.split(",")), sizes)
+    policy = replace(gate_live.POLICY, budget_s=options.budget)
+    what = gate_live.Live(options.device, tuple(options.kernels.split(",")), sizes, policy)
     thresholds = [float(each) for each in options.thresholds.split(",")]
     slows = [float(each) for each in options.planted.split(",") if each]
     with (

@@ -14,7 +14,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from gemmbench import api
-from gemmbench.options.declare import build
+from gemmbench.options import build
 from gemmbench.options.measuring import Gemm
 from tests.device import planted
 

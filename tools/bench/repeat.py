@@ -17,7 +17,7 @@ import time
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
-from statistics import median
+from statistics import fmean, median
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -28,12 +28,20 @@ from gemmbench.measure import machine  # noqa: E402
 from gemmbench.measure.child import Worker  # noqa: E402
 from gemmbench.measure.sampling import alone  # noqa: E402
 from gemmbench.model.case import Case, Policy  # noqa: E402
+from gemmbench.model.device import Readings  # noqa: E402
 from gemmbench.model.problem import Gemm  # noqa: E402
-from gemmbench.stats.intervals import moved  # noqa: E402
+from gemmbench.stats.conditions import known  # noqa: E402
+from gemmbench.stats.intervals import moved, summarize  # noqa: E402
 from gemmbench.suite.plan import gemm_plan, select  # noqa: E402
 
 
-def sampled(names: Sequence[str], device: str, policy: Policy) -> None:
+def cut(values: Sequence[float | None]) -> list[Sequence[float | None]]:
+    """The first and the last third of what was read, where it was."""
+    third = len(values) // 3
+    return [part for part in (values[:third], values[-third:]) if known(part)] if third else []
+
+
+def sampled(names: Sequence[str], device: str, policy: Policy, beside: str = "") -> None:
     """Measure rows in this process and its child; print a line for each."""
     with Worker(machine.default) as worker:
         found, _ = worker.devices()
@@ -48,18 +56,26 @@ def sampled(names: Sequence[str], device: str, policy: Policy) -> None:
                 clock = handle.prepared.clocks[0]
                 handle.batch(clock, 1)  # the first call is never timed: rows were verified before
                 result = alone(handle, clock, policy, policy.budget_s, True)
-            seconds = result.scopes["device"].seconds
-            conditions = result.conditions
+            scope, conditions = result.scopes["device"], result.conditions
+            by_mean = scope.middle == "mean"
+            times = summarize(scope.seconds, by_mean)
+            readings = conditions.windows[clock] if conditions else Readings()
             line = {
                 "row": name,
                 "state": policy.state,
-                "tflops": problem.flops / median(seconds) / 1e12,
-                "seconds": median(seconds),
-                "batches": len(seconds),
-                "last_third_slower": moved(seconds),
+                "tflops": problem.flops / times.median / 1e12,
+                "median_tflops": problem.flops / median(scope.seconds) / 1e12,
+                "noise": None if times.is_few else times.noise,
+                "seconds": times.median,
+                "batches": times.n,
+                "last_third_slower": moved(scope.seconds, by_mean),
+                "celsius": [median(known(part)) for part in cut(readings.celsius)],
+                "watts": [round(fmean(known(part)), 1) for part in cut(readings.power_w)],
+                "mhz": [round(fmean(known(part)), 1) for part in cut(readings.counted_mhz)],
                 "limited": result.is_limited,
                 "warm_s": conditions.warm_s if conditions else None,
                 "took_s": round(time.monotonic() - begin, 2),
+                "beside": beside,
                 "note": result.note,
             }
             print(json.dumps(line), flush=True)
@@ -70,20 +86,48 @@ RESULT = "docs/repeat.json"
 
 def table(root: Path) -> str:
     """How far settled rows lie apart, from the lines that are kept: a part of docs/conditions.md."""
-    by_row: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    by_row: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
     for line in json.loads((root / RESULT).read_text()):
-        by_row[line["row"]].append(line)
-    text = ["| kernel | type | n | processes | TFLOPS | apart | last third off the first, at most |"]
-    text.append("|---|---|--:|--:|--:|--:|--:|")
-    for name, lines in sorted(by_row.items()):
+        by_row[line["row"], line["beside"]].append(line)
+    heads = [
+        "kernel",
+        "type",
+        "n",
+        "beside it",
+        "processes",
+        "TFLOPS",
+        "apart",
+        "their medians apart",
+        "chip, C",
+    ]
+    heads.append("last third off the first, at most")
+    lines_of = [" | ".join(heads), " | ".join(["---", "---", "--:", "---", *["--:"] * 6])]
+    for (name, beside), lines in sorted(by_row.items()):
         variant, dtype, size = name.split(":")
-        rates = [line["tflops"] for line in lines]
-        most = max(abs(line["last_third_slower"]) for line in lines)
-        text.append(
-            f"| `{variant}` | {dtype} | {size} | {len(lines)} | {min(rates):.1f} to {max(rates):.1f} "
-            f"| {100 * (max(rates) / min(rates) - 1):.2f} % | {100 * most:.2f} % |"
-        )
-    return "\n".join(text)
+        rates, medians = ([line[key] for line in lines] for key in ("tflops", "median_tflops"))
+        apart, medians_apart = (f"{100 * (max(each) / min(each) - 1):.2f} %" for each in (rates, medians))
+        warmth = [celsius for line in lines for celsius in line["celsius"]]
+        cells = [
+            f"`{variant}`",
+            dtype,
+            size,
+            beside,
+            str(len(lines)),
+            f"{min(rates):.1f} to {max(rates):.1f}",
+        ]
+        cells += [apart, medians_apart, f"{min(warmth):.0f} to {max(warmth):.0f}" if warmth else ""]
+        cells.append(f"{100 * max(abs(line['last_third_slower']) for line in lines):.2f} %")
+        lines_of.append(" | ".join(cells))
+    text = [f"| {line} |" for line in lines_of]
+    held = [
+        abs(line["tflops"] / median(each["tflops"] for each in lines) - 1) <= line["noise"]
+        for lines in by_row.values()
+        for line in lines
+        if line["noise"]
+    ]
+    return "\n".join(
+        [*text, "", f"{sum(held)} of {len(held)} intervals hold the median of their line's processes."]
+    )
 
 
 def main() -> int:
@@ -98,6 +142,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--keep", nargs="+", type=Path, metavar="FILE", help=f"keep such lines in {RESULT}")
+    parser.add_argument("--beside", default="", help="what else the machine does, for the table")
     parser.add_argument("--here", action="store_true", help="in this process, in the order given")
     options = parser.parse_args()
     if options.keep:
@@ -106,7 +151,7 @@ def main() -> int:
         return 0
     names = options.rows.split(",")
     if options.here:
-        sampled(names, options.device, Policy(budget_s=options.budget, state=options.state))
+        sampled(names, options.device, Policy(budget_s=options.budget, state=options.state), options.beside)
         return 0
     begin, draw = time.monotonic(), random.Random(options.seed)
     by_row: dict[str, list[dict[str, Any]]] = defaultdict(list)
@@ -116,7 +161,7 @@ def main() -> int:
         time.sleep(rest)
         draw.shuffle(names)
         words = ["--rows", ",".join(names), "--device", options.device, "--state", options.state]
-        words += ["--budget", str(options.budget), "--here"]
+        words += ["--budget", str(options.budget), "--beside", options.beside, "--here"]
         done = subprocess.run(
             [sys.executable, __file__, *words], stdout=subprocess.PIPE, text=True, check=False
         )

@@ -1,0 +1,411 @@
+"""One NVIDIA GPU through CUDA's driver interface: memory, a stream, stopwatches, counters, comparisons."""
+
+from __future__ import annotations
+
+import ctypes
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from itertools import cycle
+from typing import Any
+
+import numpy as np
+
+from gemmbench.gemm.opencl import opened
+from gemmbench.model import kernel_files
+from gemmbench.model.device import DeviceFacts
+from gemmbench.model.dtypes import ReferenceArray
+from gemmbench.model.instrument import Batch, NotMeasuredError
+from gemmbench.opencl.batches import wrong_results
+from gemmbench.opencl.runtime import FIELDS, GROUPS_PER_UNIT, IN_FLIGHT, LAUNCHES, Counters, Span
+
+_FILES = ("libcuda.so.1", "nvcuda.dll")
+_ADVICE = "install NVIDIA's driver with CUDA (libcuda1 on Debian)"
+_LEAST_BYTES = 16  # CUDA has no empty memory
+_NAME_BYTES = 256
+_OUT_OF_MEMORY = 2
+_NOT_READY = 600
+_AT_LEAST = 0  # CU_STREAM_WAIT_VALUE_GEQ
+_CAPTURE_OF_THIS_THREAD = 1
+_MOST_LOCAL = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+
+
+@dataclass(frozen=True)
+class Stopwatch:
+    """Two events in a stream."""
+
+    begin: ctypes.c_void_p
+    end: ctypes.c_void_p
+
+
+class Cuda:
+    """The GPU that OpenCL calls by these facts, as the current CUDA device of this process.
+
+    Raises:
+        NotMeasuredError: unsupported: there is no CUDA here, or it does not show this GPU.
+    """
+
+    def __init__(self, facts: DeviceFacts) -> None:
+        self._library = opened("CUDA", _FILES, _ADVICE)
+        self._call("cuInit", 0)
+        device = self._find(facts)
+        context = ctypes.c_void_p()
+        self._call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
+        self._call("cuCtxSetCurrent", context)
+        self.stream = ctypes.c_void_p()
+        self._call("cuStreamCreate", ctypes.byref(self.stream), 0)
+        # Two: while one batch runs, the next is put behind it.
+        self._many: list[Stopwatch] = []
+        self._watches = cycle([self._stopwatch() for _ in range(2)])
+
+    @contextmanager
+    def memory(self, nbytes: int) -> Iterator[int]:
+        """The address of so many bytes on the device.
+
+        Raises:
+            NotMeasuredError: failed: there is not that much left.
+        """
+        address = ctypes.c_uint64()
+        self._call("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(max(nbytes, _LEAST_BYTES)))
+        try:
+            yield address.value
+        finally:
+            self._library.cuMemFree_v2(address)
+
+    @contextmanager
+    def pinned(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Iterator[ReferenceArray]:
+        """An uninitialised array in host memory that the device reads and writes by itself."""
+        nbytes = max(int(np.prod(shape)) * dtype.itemsize, _LEAST_BYTES)
+        address = ctypes.c_void_p()
+        self._call("cuMemHostAlloc", ctypes.byref(address), ctypes.c_size_t(nbytes), 0)
+        try:
+            raw = (ctypes.c_uint8 * nbytes).from_address(address.value or 0)
+            yield np.frombuffer(memoryview(raw), dtype, int(np.prod(shape))).reshape(shape)
+        finally:
+            self._library.cuMemFreeHost(address)
+
+    def to_device(self, address: int, values: ReferenceArray) -> None:
+        """Enqueue a copy of a contiguous array to the device."""
+        if values.size:
+            pointer, length = ctypes.c_void_p(values.ctypes.data), ctypes.c_size_t(values.nbytes)
+            self._call("cuMemcpyHtoDAsync_v2", ctypes.c_uint64(address), pointer, length, self.stream)
+
+    def to_host(self, values: ReferenceArray, address: int) -> None:
+        """Copy from the device into a contiguous array; returns when the values are there."""
+        if values.size:
+            pointer, length = ctypes.c_void_p(values.ctypes.data), ctypes.c_size_t(values.nbytes)
+            self._call("cuMemcpyDtoHAsync_v2", pointer, ctypes.c_uint64(address), length, self.stream)
+        self.finish()
+
+    def finish(self) -> None:
+        """Wait for all that was enqueued.
+
+        Raises:
+            NotMeasuredError: failed: some of it did; the process is of no use for CUDA any more.
+        """
+        self._call("cuStreamSynchronize", self.stream)
+
+    def start(self) -> Stopwatch:
+        """A stopwatch that starts when the device gets there; the one before it may still be running."""
+        watch = next(self._watches)
+        self._call("cuEventRecord", watch.begin, self.stream)
+        return watch
+
+    def stop(self, watch: Stopwatch) -> None:
+        """Stop it when the device gets there."""
+        self._call("cuEventRecord", watch.end, self.stream)
+
+    def graph(self, enqueue: Callable[[], None]) -> ctypes.c_void_p:
+        """What a function puts into the stream, as a CUDA graph: nothing runs before `replay`.
+
+        Raises:
+            NotMeasuredError: as the function does; failed: the driver cannot capture it.
+        """
+        captured, graph = ctypes.c_void_p(), ctypes.c_void_p()
+        self._call("cuStreamBeginCapture_v2", self.stream, _CAPTURE_OF_THIS_THREAD)
+        try:
+            enqueue()
+        except NotMeasuredError:
+            self._library.cuStreamEndCapture(self.stream, ctypes.byref(captured))
+            raise
+        self._call("cuStreamEndCapture", self.stream, ctypes.byref(captured))
+        self._call("cuGraphInstantiateWithFlags", ctypes.byref(graph), captured, ctypes.c_uint64(0))
+        self._call("cuGraphDestroy", captured)
+        return graph
+
+    def replay(self, graph: ctypes.c_void_p) -> None:
+        """Put a graph's work into the stream; returns before it has run."""
+        self._call("cuGraphLaunch", graph, self.stream)
+
+    def forget(self, graph: ctypes.c_void_p) -> None:
+        self._library.cuGraphExecDestroy(graph)
+
+    def watches(self, count: int) -> list[Stopwatch]:
+        """So many stopwatches at once, the same at each call."""
+        while len(self._many) < count:
+            self._many.append(self._stopwatch())
+        return self._many[:count]
+
+    def more_watches(self, count: int) -> list[Stopwatch]:
+        """So many stopwatches, others at each call."""
+        return [self._stopwatch() for _ in range(count)]
+
+    @contextmanager
+    def timed(self, watch: Stopwatch) -> Iterator[None]:
+        """A stopwatch around what is put into the stream."""
+        self._call("cuEventRecord", watch.begin, self.stream)
+        yield
+        self._call("cuEventRecord", watch.end, self.stream)
+
+    def zero(self, address: int, nbytes: int) -> None:
+        """Enqueue zeros for so many bytes."""
+        arguments = ctypes.c_uint64(address), ctypes.c_ubyte(0), ctypes.c_size_t(nbytes), self.stream
+        self._call("cuMemsetD8Async", *arguments)
+
+    def copy(self, to: int, source: int, nbytes: int) -> None:
+        """Enqueue a copy from one place of the device to another."""
+        addresses = ctypes.c_uint64(to), ctypes.c_uint64(source)
+        self._call("cuMemcpyDtoDAsync_v2", *addresses, ctypes.c_size_t(nbytes), self.stream)
+
+    def hold(self, flag: ReferenceArray, value: int) -> None:
+        """Hold the stream until the host has written a value, or a larger one, into pinned memory."""
+        address = ctypes.c_uint64(flag.ctypes.data)
+        arguments = self.stream, address, ctypes.c_uint32(value), ctypes.c_uint(_AT_LEAST)
+        self._call("cuStreamWaitValue32_v2", *arguments)
+
+    def fetch(self, values: ReferenceArray, address: int) -> None:
+        """Enqueue a copy from the device into pinned memory."""
+        pointer, length = ctypes.c_void_p(values.ctypes.data), ctypes.c_size_t(values.nbytes)
+        self._call("cuMemcpyDtoHAsync_v2", pointer, ctypes.c_uint64(address), length, self.stream)
+
+    def function(self, ptx: str, name: str, local: int = 0) -> ctypes.c_void_p:
+        """A kernel of a program in PTX, which the driver assembles; it stays loaded.
+
+        `local`: the most bytes of local memory that launches will ask for.
+        """
+        module, function = ctypes.c_void_p(), ctypes.c_void_p()
+        self._call("cuModuleLoadData", ctypes.byref(module), ctypes.c_char_p(ptx.encode()))
+        self._call("cuModuleGetFunction", ctypes.byref(function), module, ctypes.c_char_p(name.encode()))
+        if local:
+            self._call("cuFuncSetAttribute", function, _MOST_LOCAL, local)
+        return function
+
+    def launch(self, function: ctypes.c_void_p, blocks: int, block: int, *values: int) -> None:
+        """Enqueue a kernel whose parameters are all of 64 bits."""
+        sizes = (ctypes.c_uint(length) for length in (blocks, 1, 1, block, 1, 1, 0))
+        self.launch_with(function, sizes, _arguments(*values))
+
+    def launch_with(self, function: ctypes.c_void_p, sizes: Iterable[ctypes.c_uint], arguments: Any) -> None:
+        """Enqueue a kernel: three sides of the grid, three of a block, bytes of local memory; parameters."""
+        self._call("cuLaunchKernel", function, *sizes, self.stream, arguments, None)
+
+    def reached(self, watch: Stopwatch) -> bool:
+        """Whether the device has stopped it, or failed."""
+        return int(self._library.cuEventQuery(watch.end)) != _NOT_READY
+
+    def seconds(self, watch: Stopwatch) -> float:
+        """Wait until it is stopped; the device's seconds on it.
+
+        Raises:
+            NotMeasuredError: failed: some of what was enqueued did.
+        """
+        self._call("cuEventSynchronize", watch.end)
+        milliseconds = ctypes.c_float()
+        self._call("cuEventElapsedTime", ctypes.byref(milliseconds), watch.begin, watch.end)
+        return milliseconds.value * 1e-3
+
+    def _stopwatch(self) -> Stopwatch:
+        watch = Stopwatch(ctypes.c_void_p(), ctypes.c_void_p())
+        for event in (watch.begin, watch.end):
+            self._call("cuEventCreate", ctypes.byref(event), 0)
+        return watch
+
+    def _find(self, facts: DeviceFacts) -> ctypes.c_int:
+        """The GPU in the device's PCI slot; where that is not known, the only one of its name."""
+        device = ctypes.c_int()
+        if facts.pci:
+            if self._library.cuDeviceGetByPCIBusId(ctypes.byref(device), facts.pci.encode()):
+                raise NotMeasuredError("unsupported", f"CUDA does not show the GPU at {facts.pci}")
+            return device
+        count = ctypes.c_int()
+        self._call("cuDeviceGetCount", ctypes.byref(count))
+        named = [index for index in range(count.value) if self._name(index) == facts.name]
+        if len(named) != 1:
+            raise NotMeasuredError("unsupported", f"CUDA shows {len(named)} GPUs called {facts.name}")
+        self._call("cuDeviceGet", ctypes.byref(device), named[0])
+        return device
+
+    def _name(self, index: int) -> str:
+        device, name = ctypes.c_int(), ctypes.create_string_buffer(_NAME_BYTES)
+        self._call("cuDeviceGet", ctypes.byref(device), index)
+        self._call("cuDeviceGetName", name, _NAME_BYTES, device)
+        return name.value.decode(errors="replace")
+
+    def _call(self, function: str, *arguments: Any) -> None:
+        status = getattr(self._library, function)(*arguments)
+        if status:
+            text = ctypes.c_char_p()
+            self._library.cuGetErrorString(status, ctypes.byref(text))
+            words = (text.value or b"no such error").decode(errors="replace")
+            if function == "cuInit":
+                raise NotMeasuredError("unsupported", f"CUDA does not start: {words}")
+            what = "the device ran out of memory" if status == _OUT_OF_MEMORY else f"{function} failed"
+            raise NotMeasuredError("failed", f"{what}: CUDA says {words}", restart=status != _OUT_OF_MEMORY)
+
+
+def _arguments(*values: int) -> Any:
+    """Kernel parameters of 64 bits each, as ``cuLaunchKernel`` takes them; they keep their values alive."""
+    held = [ctypes.c_uint64(value) for value in values]
+    pointers = (ctypes.c_void_p * len(held))(*(ctypes.addressof(each) for each in held))
+    pointers.held = held  # type: ignore[attr-defined]  # as long as the array
+    return pointers
+
+
+# --- The average clock of a CUDA library's batch by the GPU's own counters: see `opencl.runtime` -----------
+
+
+_CLOCK_FILE = "check/clock.ptx"
+
+
+class CudaCounters(Counters):
+    """The counters of a GPU.
+
+    Args:
+        cuda: of the GPU.
+        facts: its number of units.
+        stack: gives the memory back.
+
+    Raises:
+        NotMeasuredError: the driver does not take the kernel.
+    """
+
+    def __init__(self, cuda: Cuda, facts: DeviceFacts, stack: ExitStack) -> None:
+        self._cuda, self._groups = cuda, GROUPS_PER_UNIT * max(1, facts.compute_units)
+        self._function = cuda.function(kernel_files.raw(_CLOCK_FILE), "stamps")
+        shape, word = (LAUNCHES, self._groups, FIELDS), np.dtype(np.uint64)
+        size = LAUNCHES * self._groups * FIELDS * word.itemsize
+        self._slots = cycle(
+            [
+                (stack.enter_context(cuda.memory(size)), stack.enter_context(cuda.pinned(shape, word)), watch)
+                for watch in cuda.more_watches(IN_FLIGHT)
+            ]
+        )
+        self._try()
+
+    def _note(self, buffer: int, start: int) -> None:
+        self._cuda.launch(self._function, self._groups, 1, buffer, start)
+
+    def _read(self, span: Span) -> Callable[[], object]:
+        with self._cuda.timed(span.watch):
+            self._cuda.fetch(span.host, span.buffer)
+        return partial(self._cuda.seconds, span.watch)
+
+
+# --- Batches of a CUDA library of which every result is compared with the first, on the GPU: see `CHECKED` --
+# The comparison is a kernel in PTX (``kernels/check/compare.ptx``), which the driver assembles. Events stand
+# around each problem, so that the comparisons are not in its time.
+
+
+_COMPARE_FILE = "check/compare.ptx"
+_MOST = 1000  # problems of a batch
+_COUNTERS = 3  # of each problem: words, bits, first
+_NONE = (1 << 32) - 1
+_WORD = 4  # bytes
+_BLOCK, _BLOCKS = 256, 1056  # eight for each of 132 multiprocessors
+_SHORTEST_S = 5e-7
+
+
+@dataclass
+class _Slot:
+    """What a batch in flight needs of its own."""
+
+    device: int  # address of its counters
+    host: ReferenceArray  # pinned
+    watches: Sequence[Stopwatch]
+
+
+class CudaComparer:
+    """Compares results with a reference on the GPU.
+
+    Args:
+        cuda: of the GPU.
+        first: what results are compared with; its bytes are a multiple of four.
+        erased: what they hold before each problem: other bits, wherever it writes.
+        stack: gives the memory back.
+
+    Raises:
+        NotMeasuredError: the driver does not take the comparison.
+    """
+
+    def __init__(self, cuda: Cuda, first: ReferenceArray, erased: ReferenceArray, stack: ExitStack) -> None:
+        self._cuda, self._words = cuda, first.nbytes // _WORD
+        self._first = stack.enter_context(cuda.memory(first.nbytes))
+        cuda.to_device(self._first, np.ascontiguousarray(first))
+        self._erased = stack.enter_context(cuda.memory(erased.nbytes))
+        cuda.to_device(self._erased, np.ascontiguousarray(erased))
+        self._function = cuda.function(kernel_files.raw(_COMPARE_FILE), "compare")
+        self._clear = stack.enter_context(cuda.pinned((_MOST, _COUNTERS), np.dtype(np.uint32)))
+        self._clear[...] = 0, 0, _NONE
+        watches = cuda.watches(2 * _MOST)
+        # Two: while one batch is read, the next is in the stream.
+        self._slots = [
+            _Slot(
+                stack.enter_context(cuda.memory(self._clear.nbytes)),
+                stack.enter_context(cuda.pinned(self._clear.shape, self._clear.dtype)),
+                watches[half * _MOST :][:_MOST],
+            )
+            for half in range(2)
+        ]
+        cuda.finish()
+
+    def batch(
+        self, count: int, result: Callable[[int], int], launch: Callable[[int], object]
+    ) -> CheckedBatch:
+        """Put problems into the stream, before each its result erased, and behind it compared.
+
+        Args:
+            count: of problems, `_MOST` at most.
+            result: the address of the result of a problem, by its number.
+            launch: enqueues that problem.
+        """
+        cuda = self._cuda
+        self._slots.reverse()
+        slot = self._slots[0]
+        cuda.to_device(slot.device, self._clear[:count])
+        begin = time.monotonic()
+        whole = cuda.start()
+        for number, watch in enumerate(slot.watches[:count]):
+            cuda.copy(result(number), self._erased, self._words * _WORD)
+            with cuda.timed(watch):
+                launch(number)
+            counters = slot.device + number * _COUNTERS * self._clear.itemsize
+            cuda.launch(self._function, _BLOCKS, _BLOCK, result(number), self._first, counters, self._words)
+        cuda.fetch(slot.host[:count], slot.device)
+        cuda.stop(whole)
+        return CheckedBatch(cuda, slot, whole, count, begin)
+
+
+@dataclass(frozen=True)
+class CheckedBatch:
+    """A batch in the stream: a `measure.instrument.Running`."""
+
+    cuda: Cuda
+    slot: _Slot
+    whole: Stopwatch
+    count: int
+    begin: float
+
+    def done(self) -> bool:
+        return self.cuda.reached(self.whole)
+
+    def finish(self) -> Batch:
+        """Wait for it: seconds of a problem and of its comparison, and the results that differ."""
+        whole_s = self.cuda.seconds(self.whole)
+        end = time.monotonic()
+        spent_s = sum(max(self.cuda.seconds(watch), _SHORTEST_S) for watch in self.slot.watches[: self.count])
+        wrong = wrong_results(self.slot.host[: self.count], _WORD)
+        check_s = max(0.0, whole_s - spent_s)
+        seconds = {"device": spent_s / self.count, "check": check_s / self.count}
+        return Batch(seconds, self.begin, end, self.count, wrong=wrong)

@@ -1,0 +1,122 @@
+"""CONTRIBUTING's recipes, followed: a kernel, a probe, a chart and an export each touch two files."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+# Of a file: all of its text, or what is there and what takes its place.
+Edit = str | tuple[str, str]
+
+
+def text(name: str) -> str:
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+RECIPES: Mapping[str, Mapping[str, Edit]] = {
+    "kernel": {
+        "kernels/gemm/98_again.cl": text("kernels/gemm/01_naive.cl").replace("naive(", "again("),
+        "gemmbench/ladder/gpu.py": (
+            "VARIANTS = (",
+            """AGAIN = Variant(
+    name="again",
+    family="first steps",
+    idea="naive once more",
+    source="this test",
+    passes=(multiply("98_again.cl", "again", lambda v: (v["n"], v["m"]), lambda v: (v["WX"], 1)),),
+    parameters={"WX": Parameter("columns of C", (8, 16))},
+    presets={"default": {"WX": 16}},
+)
+VARIANTS = (AGAIN, """,
+        ),
+    },
+    "probe": {
+        "kernels/memory/global.cl": (
+            "__kernel void global_triad(",
+            "__kernel void global_again() {}\n__kernel void global_triad(",
+        ),
+        "gemmbench/probes/memory.py": (
+            '    _bandwidth("local-read",',
+            '    _bandwidth("global-again", "global", "read once more"),\n    _bandwidth("local-read",',
+        ),
+    },
+    "chart": {
+        "gemmbench/gemm/sweep_chart.py": (
+            "def time(",
+            "def again(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:\n"
+            "    return _panes(runs, families, _time, _times('kernel'))\n\n\ndef time(",
+        ),
+        "gemmbench/chart_views.py": (
+            '    "throughput": Kind(\n',
+            '    "again": Kind("time once more", "rows", sweep_chart.again),\n    "throughput": Kind(\n',
+        ),
+    },
+    "export": {
+        "gemmbench/exports/dashboards.py": (
+            "def bencher(",
+            "def again(run: Run) -> str:\n    return f'{len(run.rows)} rows'\n\n\ndef bencher(",
+        ),
+        "gemmbench/exports/__init__.py": (
+            '    "bencher": ',
+            '    "again": Format(lambda run, _: dashboards.again(run)),\n    "bencher": ',
+        ),
+    },
+}
+
+# What a user sees of each, where nothing else was touched.
+SEEN = """
+import json, sys
+from gemmbench import api, chart_views
+from gemmbench.ladder import BY_NAME, families
+from gemmbench.model.case import Case
+from gemmbench.model.problem import Gemm
+from gemmbench.options import names
+from gemmbench.probes import memory
+from gemmbench.suite.plan import gemm_plan
+run = api.load(sys.argv[1])
+device = run.header.devices[0]
+(step,) = gemm_plan([device], [BY_NAME["again"]], [Gemm(8, 8, 8)])
+probes = {each.variant for each in memory.memory_plan([device], ["memory"]) if isinstance(each, Case)}
+print(json.dumps({
+    "kernel": isinstance(step, Case) and bool(step.source) and "again" in names.kernels({}),
+    "probe": "global-again" in probes,
+    "chart": len(chart_views.KINDS["again"].panes([run], families([run]))) > 0,
+    "export": run.text("again") == f"{len(run.rows)} rows",
+}))
+"""
+
+
+@pytest.fixture(scope="module")
+def seen(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, bool]:
+    """What came of all four in a copy of the package."""
+    copy = tmp_path_factory.mktemp("recipes")
+    for name in ("gemmbench", "kernels"):
+        shutil.copytree(ROOT / name, copy / name)
+    for name, edit in (pair for files in RECIPES.values() for pair in files.items()):
+        path = copy / name
+        if isinstance(edit, str):
+            assert not path.exists()
+            path.write_text(edit, encoding="utf-8")
+            continue
+        old = path.read_text(encoding="utf-8")
+        assert old.count(edit[0]) == 1, edit[0]
+        path.write_text(old.replace(*edit), encoding="utf-8")
+    command = [sys.executable, "-c", SEEN, str(ROOT / "plots/cpu-intel-square.jsonl")]
+    done = subprocess.run(command, cwd=copy, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    found: Mapping[str, bool] = json.loads(done.stdout)
+    return found
+
+
+@pytest.mark.parametrize("what", RECIPES)
+def test_an_addition_is_two_files(what: str, seen: Mapping[str, bool]) -> None:
+    assert len(RECIPES[what]) == 2
+    assert seen[what]
