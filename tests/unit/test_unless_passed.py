@@ -14,6 +14,11 @@ import os, pytest
 def test_that_passes(): pass
 def test_that_lacks_a_driver():
     if not os.environ["DRIVER"]: pytest.skip("no driver")
+@pytest.fixture
+def at_its_end():
+    yield
+    assert os.environ["DRIVER"]
+def test_that_leaves_something(at_its_end): pass
 @pytest.mark.installed
 def test_of_all_that_is_installed(): pass
 """
@@ -22,7 +27,7 @@ def test_of_all_that_is_installed(): pass
 def test_a_second_run_leaves_out_what_has_passed(tmp_path: Path) -> None:
     (tmp_path / "test_some.py").write_text(TESTS, encoding="utf-8")
 
-    def run(driver: str) -> str:
+    def run(driver: str) -> tuple[int, str]:
         words = (
             "-p",
             "xdist.plugin",
@@ -49,10 +54,10 @@ def test_a_second_run_leaves_out_what_has_passed(tmp_path: Path) -> None:
             text=True,
             check=False,
         )
-        assert done.returncode == 0, done.stdout
-        return " ".join(re.findall(r"\d+ (?:passed|skipped)", done.stdout.splitlines()[-1]))
+        found = re.findall(r"\d+ (?:passed|skipped|error)", done.stdout.splitlines()[-1])
+        return done.returncode, " ".join(found)
 
-    assert run("") == "2 passed 1 skipped"
-    assert run("there") == "2 passed"
-    assert run("there") == "1 passed"
-    assert len((tmp_path / "passed").read_text(encoding="utf-8").splitlines()) == 3
+    assert run("") == (1, "3 passed 1 skipped 1 error")
+    assert run("there") == (0, "3 passed")
+    assert run("there") == (0, "1 passed")
+    assert len((tmp_path / "passed").read_text(encoding="utf-8").splitlines()) == 4
