@@ -116,4 +116,7 @@ def test_check_aa(page: Book) -> None:
         page.call("check", "once.jsonl", "--aa", "3", "--format", form, "-q")
     page.call("check", "aa.jsonl", "--dry-run", "--ratio", "numpy")
     page.call("compare", "once.jsonl", "aa.jsonl", "--strict")
+    for day, name in enumerate(("once.jsonl", "aa.jsonl"), start=1):
+        header, rows = runs.read(name)
+        runs.write(name, {**header, "started_utc": f"2026-01-0{day}T12:00:00+00:00"}, rows)
     page.call("history", "once.jsonl", "aa.jsonl")
