@@ -114,24 +114,24 @@ def test_killed_and_resumed_has_every_row_once(torn: bool, start: Start, tmp_pat
     process = start(*SWEEP, "--save", "run.jsonl", **hang)
     wait_for(lambda: pid.exists() and pid.read_text() != "", process)
     os.kill(process.pid, signal.SIGKILL)
-    process.communicate(timeout=10)
+    process.communicate(timeout=120)
     assert process.returncode == -signal.SIGKILL
     before = path.read_bytes()
     assert len(before.splitlines()) == 1 + ROOFS + 2  # the header, the roofs, naive and tiled
     if torn:
         path.write_bytes(before + before.splitlines()[-1][:100])
     if sys.platform == "linux":  # the child that hung went with its parent
-        end = time.monotonic() + 5
+        end = time.monotonic() + 120
         while is_alive(int(pid.read_text())) and time.monotonic() < end:
             time.sleep(0.02)
         assert not is_alive(int(pid.read_text()))
 
     process = start(*SWEEP, "--save", "run.jsonl", "--resume")
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=120)
     assert (process.returncode, err) == (0, f"Saved {ROWS} rows in run.jsonl.\n")
     assert path.read_bytes().startswith(before)
     whole = start(*SWEEP, "--save", "whole.jsonl")
-    assert whole.communicate(timeout=60)[0] == out
+    assert whole.communicate(timeout=120)[0] == out
     assert keys(path) == keys(tmp_path / "whole.jsonl")
     assert len(set(keys(path))) == ROWS
 
@@ -185,7 +185,7 @@ def test_ctrl_c_prints_the_table_so_far(save: bool, start: Start, tmp_path: Path
     process = start(*SWEEP, *(("--save", "run.jsonl") if save else ()), **hang)
     wait_for(lambda: pid.exists() and pid.read_text() != "", process)
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to the child as well
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=120)
     assert process.returncode == 130
     lines = [line.split()[0] for line in out.splitlines() if line]
     assert "naive" in lines
@@ -207,8 +207,9 @@ def test_ctrl_c_is_never_a_traceback(after_s: float, start: Start) -> None:
     process = start(*SWEEP, "--time-limit", "60", GEMMBENCH_FAKE_FAULTS="numpy 16 hang")
     time.sleep(after_s)
     os.killpg(process.pid, signal.SIGINT)
-    _, err = process.communicate(timeout=30)
-    assert process.returncode in (130, -signal.SIGINT)  # the latter while Python itself starts
+    _, err = process.communicate(timeout=120)
+    # The others while Python itself starts.
+    assert process.returncode in (130, -signal.SIGINT) or "Fatal Python error: init_import_site" in err
     assert "measure/instrument" not in err  # the child leaves it to its parent
     if process.returncode == 130:
         assert err.strip().startswith("gemmbench: interrupted")
@@ -258,7 +259,7 @@ def test_a_reader_that_went_away_is_no_error(words: tuple[str, ...], start: Star
     process.stdout.close()
     assert process.stderr is not None
     assert process.stderr.read() == ""
-    assert process.wait(30) == 0
+    assert process.wait(120) == 0
 
 
 def test_what_drivers_print_stays_off_stdout(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:

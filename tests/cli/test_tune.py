@@ -180,12 +180,12 @@ def test_killed_and_resumed_measures_nothing_twice(start: Start, tmp_path: Path)
     process = start(*words, "--time-limit", "60", **hang)
     wait_for(lambda: pid.exists() and pid.read_text() != "", process)
     refused = start(*words)
-    assert refused.communicate(timeout=60)[1] == (
+    assert refused.communicate(timeout=120)[1] == (
         "gemmbench: another tuner is at work on t.jsonl; wait for it, or give --cache another file\n"
     )
     assert refused.returncode == 2
     os.kill(process.pid, signal.SIGKILL)
-    process.communicate(timeout=10)
+    process.communicate(timeout=120)
     before = (tmp_path / "t.jsonl").read_bytes()
 
     process = start(*words, GEMMBENCH_FAKE_LOG=str(log))
@@ -207,7 +207,7 @@ def test_ctrl_c_prints_the_table_so_far(start: Start, tmp_path: Path) -> None:
     process = start(*TUNE, "--cache", "t.jsonl", "--time-limit", "60", **hang)
     wait_for(lambda: pid.exists() and pid.read_text() != "", process)
     os.killpg(process.pid, signal.SIGINT)
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=120)
     assert process.returncode == 130
     assert "shipped" in out
     assert "nothing is kept" in flat(out)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import os
+from pathlib import Path
 from typing import Any
 
 from gemmbench.measure.machine import OpenCLMachine, default
@@ -46,6 +48,7 @@ class FaultyMachine:
         program = cl.Program(runtime.context, _LOOP).build()
         flag = runtime.buffer(64)
         cl.enqueue_fill_buffer(runtime.queue, flag, b"\0\0\0\0", 0, 64)
+        Path(os.environ["GEMMBENCH_FAKE_PID"]).write_text(str(os.getpid()))
         program.loop(runtime.queue, (1,), None, flag)
         runtime.queue.finish()
 

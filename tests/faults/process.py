@@ -134,7 +134,7 @@ def orphans(session: int) -> list[str]:
 
 
 def assert_no_orphans(session: int) -> None:
-    end = time.monotonic() + 10
+    end = time.monotonic() + LIMIT_S
     while found := orphans(session):
         assert time.monotonic() < end, found
         time.sleep(0.01)

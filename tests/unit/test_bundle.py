@@ -61,7 +61,7 @@ def pip(monkeypatch: pytest.MonkeyPatch) -> Pip:
 def ran(path: Path, *words: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PYTHON": sys.executable}
     return subprocess.run(
-        [path / "run", *words], env=environment, capture_output=True, text=True, timeout=60, check=False
+        [path / "run", *words], env=environment, capture_output=True, text=True, timeout=300, check=False
     )
 
 
