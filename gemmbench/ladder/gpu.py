@@ -16,10 +16,12 @@ from gemmbench.ladder.variant import (
     Values,
     Variant,
     mobile,
+    multiple,
     multiply,
     pad,
     round_up,
     tile_edge,
+    tile_members,
     tile_parameters,
     transpose_tall,
 )
@@ -30,11 +32,6 @@ _SOURCE = "gemmbench"
 
 
 Fits = Callable[[Values], bool]
-
-
-def _items(v: Values) -> int:
-    """Work-items of a group that makes a BM x BN tile."""
-    return v["BM"] // v["TM"] * (v["BN"] // v["TN"])
 
 
 # --- operands by whole vectors -----------------------------------------------------------------------------
@@ -62,8 +59,8 @@ def _passes(file: str, kernel: str) -> tuple[Pass, ...]:
         step = multiply(
             file,
             kernel,
-            lambda v: (-(-v["m"] // v["BM"]) * -(-v["n"] // v["BN"]) * _items(v),),
-            lambda v: (_items(v),),
+            lambda v: (-(-v["m"] // v["BM"]) * -(-v["n"] // v["BN"]) * tile_members(v),),
+            lambda v: (tile_members(v),),
             ("m", "n", "k", "alpha", *a, *b, "beta", "C", "ldc"),
         )
         return replace(step, when=lambda v: (_fits_a(v), _fits_b(v)) == (plain_a, plain_b))
@@ -86,20 +83,14 @@ _TEMPORARIES: Mapping[str, Formula] = {
 }
 
 
-_TALL = Constraint(
-    lambda p: p["TM"] % p["WIDTH"] == 0, "TM must be a multiple of WIDTH, so that rows are whole vectors"
-)
-_BROAD = Constraint(
-    lambda p: p["TN"] % p["WIDTH"] == 0, "TN must be a multiple of WIDTH, so that columns are whole vectors"
-)
-_ALIGNED = Constraint(
-    lambda p: p["PAD"] % p["WIDTH"] == 0, "PAD must be a multiple of WIDTH, so that rows stay aligned"
-)
+_TALL = multiple("TM", "WIDTH", ", so that rows are whole vectors")
+_BROAD = multiple("TN", "WIDTH", ", so that columns are whole vectors")
+_ALIGNED = multiple("PAD", "WIDTH", ", so that rows stay aligned")
 _SHARED = Constraint(
     lambda p: (
         p["BK"] % p["WIDTH"] == 0
-        and p["BM"] * p["BK"] // p["WIDTH"] % _items(p) == 0
-        and p["BK"] * p["BN"] // p["WIDTH"] % _items(p) == 0
+        and p["BM"] * p["BK"] // p["WIDTH"] % tile_members(p) == 0
+        and p["BK"] * p["BN"] // p["WIDTH"] % tile_members(p) == 0
     ),
     "the vectors of a tile must be a multiple of the work-items in a group, so that each moves as many",
 )
@@ -241,8 +232,8 @@ def _async_multiply(plain_a: bool, plain_b: bool) -> Pass:
     step = multiply(
         "19_nv_async.cl",
         "nv_async",
-        lambda v: ((v["WHOLE"] + (_tiles(v) - v["WHOLE"]) * v["PARTS"]) * _items(v),),
-        lambda v: (_items(v),),
+        lambda v: ((v["WHOLE"] + (_tiles(v) - v["WHOLE"]) * v["PARTS"]) * tile_members(v),),
+        lambda v: (tile_members(v),),
         ("m", "n", "k", "alpha", *a, *b, "beta", "C", "ldc", "P", "WHOLE", "PARTS"),
     )
     return replace(step, when=lambda v: (_takes_a(v), _takes_b(v)) == (plain_a, plain_b))
@@ -283,7 +274,7 @@ _SUM_PARTS = replace(
 )
 
 _BY_ROWS = Constraint(
-    lambda p: _items(p) * p["WIDTH"] % p["BM"] == 0 and _items(p) * p["WIDTH"] % p["BN"] == 0,
+    lambda p: tile_members(p) * p["WIDTH"] % p["BM"] == 0 and tile_members(p) * p["WIDTH"] % p["BN"] == 0,
     "the work-items of a group must be a multiple of the vectors in a row of A's tile, and of B's",
 )
 

@@ -29,12 +29,14 @@ from gemmbench.ladder.variant import (
     group_of,
     group_shape,
     mobile,
+    multiple,
     multiply,
     pad,
     round_up,
     tile_edge,
     tile_group,
     tile_items,
+    tile_members,
     tile_parameters,
     transpose,
     transpose_padded,
@@ -56,20 +58,11 @@ _PAD_BOTH = (
 _BOTH_PADDED = {"AP": lambda v: v["mp"] * v["kp"], "BP": lambda v: v["kp"] * v["np"]}
 _WITH_BOTH = ("m", "n", "alpha", "mp", "np", "kp", "AP", "BP", "beta", "C", "ldc")
 
-_VECTORS = (
-    Constraint(lambda p: p["TM"] % p["WIDTH"] == 0, "TM must be a multiple of WIDTH, to be whole vectors"),
-    Constraint(lambda p: p["TN"] % p["WIDTH"] == 0, "TN must be a multiple of WIDTH, to be whole vectors"),
-)
-
-
-def _items(p: Values) -> int:
-    return p["BM"] // p["TM"] * (p["BN"] // p["TN"])
+_VECTORS = tuple(multiple(name, "WIDTH", ", to be whole vectors") for name in ("TM", "TN"))
 
 
 _WHOLE_LOADS = Constraint(
-    lambda p: (
-        p["BK"] * p["BM"] // p["WIDTH"] % _items(p) == 0 and p["BK"] * p["BN"] // p["WIDTH"] % _items(p) == 0
-    ),
+    lambda p: all(p["BK"] * p[side] // p["WIDTH"] % tile_members(p) == 0 for side in ("BM", "BN")),
     "the vectors of a tile must be a multiple of the work-items in a group, so that each loads as many",
 )
 
@@ -126,7 +119,7 @@ COARSE = Variant(
         "gpu-nvidia": {"TS": 64, "WPT": 16},
         "gpu-nvidia:double": {"TS": 32},
     },
-    constraints=(Constraint(lambda p: p["TS"] % p["WPT"] == 0, "TS must be a multiple of WPT"),),
+    constraints=(multiple("TS", "WPT"),),
     local_elements=lambda p: 2 * p["TS"] * p["TS"],
     either=lambda _: ("A", "B"),
     edge=lambda p: p["TS"],
@@ -156,7 +149,7 @@ WIDE = Variant(
         "gpu-nvidia:double": {"TS": 16, "WIDTH": 2},
         **mobile(TS=16, WIDTH=4),
     },
-    constraints=(Constraint(lambda p: p["TS"] % p["WIDTH"] == 0, "TS must be a multiple of WIDTH"),),
+    constraints=(multiple("TS", "WIDTH"),),
     local_elements=lambda p: 2 * p["TS"] * p["TS"],
     edge=lambda p: p["TS"],
 )
@@ -278,9 +271,7 @@ SUBGROUP = Variant(
         **mobile(LANES=8, GY=8, TM=4, TN=4, WIDTH=4),
     },
     constraints=(
-        Constraint(
-            lambda p: p["TN"] % p["WIDTH"] == 0, "TN must be a multiple of WIDTH, to be whole vectors"
-        ),
+        _VECTORS[1],
         Constraint(lambda p: p["EXCHANGE"] <= 2, "EXCHANGE is 1 (shuffle) or 2 (read-only path)"),
     ),
     extents={
@@ -377,10 +368,7 @@ PADDED_TILES = Variant(
         ROWS,
         COLUMNS,
         *_VECTORS,
-        Constraint(
-            lambda p: p["BK"] % p["WIDTH"] == 0,
-            "BK must be a multiple of WIDTH, so that loads are whole vectors",
-        ),
+        multiple("BK", "WIDTH", ", so that loads are whole vectors"),
         Constraint(lambda p: p["FUSED"] <= 1, "FUSED is 0 (transpose, then pad) or 1 (both in one launch)"),
     ),
     extents={**PADDED, "ldbt": lambda v: v["k"]},
@@ -657,23 +645,11 @@ class Published:
         return {name: curve[size] for name, curve in self.gflops.items() if size in curve}
 
 
-_STEPS = (
-    "naive",
-    "tiled",
-    "coarse",
-    "wide",
-    "rect",
-    "register",
-    "register-wide",
-    "subgroup",
-    "prefetch",
-    "padded",
-)
 _TUTORIAL = "C. Nugteren, Tutorial: OpenCL SGEMM tuning for Kepler"
 
 
 def _steps(*gflops: float) -> dict[str, dict[int, float]]:
-    return {name: {4096: rate} for name, rate in zip(_STEPS, gflops, strict=True)}
+    return {name: {4096: rate} for name, rate in zip((each.name for each in VARIANTS), gflops, strict=True)}
 
 
 PUBLISHED = (

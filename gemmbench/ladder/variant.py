@@ -596,13 +596,13 @@ def tile_parameters(
     }
 
 
-ROWS = Constraint(
-    lambda p: p["BM"] % p["TM"] == 0, "BM must be a multiple of TM, so that each work-item owns whole rows"
-)
-COLUMNS = Constraint(
-    lambda p: p["BN"] % p["TN"] == 0,
-    "BN must be a multiple of TN, so that each work-item owns whole columns",
-)
+def multiple(name: str, of: str, why: str = "") -> Constraint:
+    """That a parameter is a multiple of another, where both are known; `why` ends the sentence."""
+    return Constraint(lambda p: p.get(name, 0) % p.get(of, 1) == 0, f"{name} must be a multiple of {of}{why}")
+
+
+ROWS = multiple("BM", "TM", ", so that each work-item owns whole rows")
+COLUMNS = multiple("BN", "TN", ", so that each work-item owns whole columns")
 
 
 def tile_items(v: Values) -> tuple[int, int]:
@@ -613,6 +613,11 @@ def tile_items(v: Values) -> tuple[int, int]:
 def tile_group(v: Values) -> tuple[int, int]:
     """A work-group for each BM x BN tile."""
     return v["BN"] // v["TN"], v["BM"] // v["TM"]
+
+
+def tile_members(v: Values) -> int:
+    """Work-items of a group that makes a BM x BN tile."""
+    return math.prod(tile_group(v))
 
 
 def tile_edge(v: Values) -> int:
