@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from gemmbench.gemm import protocols_table, shape_tables, sweep_table
+from gemmbench.gemm import protocols, shape_tables, sweep_table
 from gemmbench.gemm.sweep_table import gemm
 from gemmbench.model.run_file import Run
 from gemmbench.probes import peak_table
@@ -69,7 +69,7 @@ def sheets(run: Run, order: Sequence[str] = (), verbose: bool = False, own: bool
     """
     single, scope = alone(run), _scope(run)
     if run.header.view == "protocols":
-        return protocols_table.sheets(run)
+        return protocols.sheets(run)
     view = VIEWS.get(run.header.view, _by_rows)
     every = (verbose or scope == "all") and run.header.view != best_shape.VIEW
     tables = sweep_table.row_sheets(single, order) if every else view(single, scope, order)

@@ -20,7 +20,7 @@ from typing import Any
 import msgspec
 
 from gemmbench import __version__
-from gemmbench.gemm import protocols_table, workloads
+from gemmbench.gemm import protocols, workloads
 from gemmbench.model.row import SCOPES, Row
 from gemmbench.model.run_file import SCHEMA_VERSION, Header, Run, without_collection
 from gemmbench.model.units import GIGA, clean
@@ -175,10 +175,10 @@ def to_csv(run: Run) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     if run.header.view == "protocols":
-        lines = csv.DictWriter(text, protocols_table.CSV_FIELDS, extrasaction="ignore", lineterminator="\n")
+        lines = csv.DictWriter(text, protocols.CSV_FIELDS, extrasaction="ignore", lineterminator="\n")
         lines.writeheader()
         for row, flat in zip(run.rows, to_flat(run), strict=True):
-            for each in protocols_table.records(row) or [{}]:
+            for each in protocols.records(row) or [{}]:
                 lines.writerow(flat | each | {"reason": each.get("reason") or flat["reason"]})
         return text.getvalue()
     writer.writerow([column.name for column in COLUMNS])
@@ -210,7 +210,7 @@ def _record(run: Run, row: Row) -> dict[str, Any]:
     merged.pop("matrices", None)  # `show` prints them
     merged |= {"disturbed": list(disturbed(run, row))}
     if row.protocols:
-        merged["by_protocol"] = protocols_table.records(row)
+        merged["by_protocol"] = protocols.records(row)
     return {name: finite(value) for name, value in merged.items()}
 
 

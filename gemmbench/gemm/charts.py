@@ -16,8 +16,7 @@ from matplotlib.ticker import FuncFormatter
 from gemmbench.charts import pane
 from gemmbench.charts.lines import size_axis, thinned
 from gemmbench.charts.pane import BLACK, COLOURS, DARK, GREY, Families, Pane, footnote, own_title, titles
-from gemmbench.gemm.protocols import OWN
-from gemmbench.gemm.protocols_table import WARNING, Line, lines, signed
+from gemmbench.gemm.protocols import OWN, WARNING, Line, lines, signed
 from gemmbench.ladder.published import PUBLISHED, Published
 from gemmbench.model import units
 from gemmbench.model.instrument import is_too_slow

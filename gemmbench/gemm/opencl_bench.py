@@ -36,7 +36,7 @@ from gemmbench.opencl.batches import Checked, Comparer, Replay, erased, silently
 from gemmbench.opencl.runtime import LAUNCHES, MAPPED, ChainSpan, Operand, Runtime, Span, errors, operand
 
 if TYPE_CHECKING:
-    from gemmbench.gemm.cuda_replay import CudaReplay
+    from gemmbench.gemm.cuda import CudaReplay
 
 _SEED = 20121203  # of generated images
 _HELD = 200  # launches in a queue that waits: of more, a driver may wait itself
@@ -421,7 +421,7 @@ class Bench:
         """
         if self._problem.beta != 0:
             raise NotMeasuredError("unsupported", "what reads its C is not replayed: C would grow")
-        from gemmbench.gemm.cuda_replay import CudaReplay  # imports this module, by way of cuBLAS
+        from gemmbench.gemm.cuda import CudaReplay  # imports this module, by way of cuBLAS
 
         index, verified = self._turns.index(), self._answers.verified_result
         if self._graphs is None:

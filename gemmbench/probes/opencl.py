@@ -20,19 +20,22 @@ from gemmbench.opencl.runtime import Built as Program
 from gemmbench.opencl.runtime import Runtime, errors, least_in_loop, page_aligned, ptx, rebuild
 from gemmbench.probes import PROBES, reference
 from gemmbench.probes.arithmetic import WIDENING, ChainProbe, Form, MatrixProbe, kernels_of
-from gemmbench.probes.launching import (
+from gemmbench.probes.memory import BY_NAME, FLOAT_BYTES
+from gemmbench.probes.memory_opencl import (
     MOST_TRIPS,
     Bench,
+    GlobalMemory,
+    Image,
     Launcher,
+    LocalMemory,
     Loop,
     MemoryRow,
     Operands,
+    WorkingSet,
     launcher,
     timed,
     verified,
 )
-from gemmbench.probes.memory import BY_NAME, FLOAT_BYTES
-from gemmbench.probes.memory_opencl import GlobalMemory, Image, LocalMemory, WorkingSet
 from gemmbench.probes.race import compare_results
 from gemmbench.probes.reference import RECURRENCES, RepeatedTable, expected_sums, random_cycle
 from gemmbench.probes.reference import Operands as Drawn
@@ -102,7 +105,7 @@ class Copies(_Buffer):
         self.blank()
 
     def bench(self, parameters: Parameters) -> TransferBench:
-        """See `launching.Operands`: a copy enqueued and waited for, a blocking one, or two on two queues."""
+        """See `Operands`: a copy enqueued and waited for, a blocking one, or two on two queues."""
         way = str(parameters["way"])
         transfer = {
             "blocking": self._blocking, "enqueued": self._enqueued, "two queues": self._two_queues
@@ -238,7 +241,7 @@ class Chase:
         self._where = runtime.buffer(_WORD.itemsize)
 
     def bench(self, parameters: Parameters) -> Bench:
-        """See `launching.Operands`: its trips are hops."""
+        """See `Operands`: its trips are hops."""
         runtime, probe = self._row.runtime, self._row.probe
         launched = launcher(runtime, probe.file, probe.options, probe.kernel, 1, 1)
         loop = Loop(launched, lambda hops: (self._nodes, self._where, np.uint32(hops)), self._check)

@@ -17,10 +17,10 @@ from gemmbench.model.dtypes import DType, ReferenceArray
 from gemmbench.model.instrument import Batch
 from gemmbench.model.row import Row
 from gemmbench.opencl.runtime import Runtime
-from gemmbench.probes import PROBES, launching, measure
+from gemmbench.probes import PROBES, measure, memory_opencl
 from gemmbench.probes.arithmetic import FLOPS
-from gemmbench.probes.launching import Enqueue, timed
 from gemmbench.probes.measure import Known
+from gemmbench.probes.memory_opencl import Enqueue, timed
 from gemmbench.probes.opencl import ProbeExecutor
 from gemmbench.probes.reference import RECURRENCES, Lanes
 from gemmbench.stats.rates import rate
@@ -138,7 +138,7 @@ def test_an_event_clock_that_shows_a_fraction_is_not_believed(
         batch = timed(queue, enqueue, *more)
         return replace(batch, seconds={"kernel": batch.seconds["kernel"] / 70})
 
-    monkeypatch.setattr(launching, "timed", hasty)
+    monkeypatch.setattr(memory_opencl, "timed", hasty)
     row = run(Peaks(device), device, "float")
     assert row.check.verdict == "suspect"
     (reason,) = [reason for reason in row.check.reasons if "clock" in reason]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from gemmbench.gemm import opencl_bench
-from gemmbench.gemm.cuda_replay import for_cuda
+from gemmbench.gemm.cuda import for_cuda
 from gemmbench.gemm.opencl_bench import Bench, Turns
 from gemmbench.model.dtypes import ReferenceArray
 from gemmbench.model.instrument import NotMeasuredError

@@ -109,9 +109,8 @@ THIRD_PARTY: dict[str, tuple[str, ...]] = {
 
 # What only the child process imports: pyopencl stands in no other module.
 CHILD = (
-    "opencl.batches", "opencl.discovery", "opencl.runtime", "gemm.opencl",
-    "gemm.opencl_bench", "gemm.opencl", "gemm.cublas", "gemm.cuda_replay", "probes.opencl",
-    "probes.launching", "probes.opencl", "probes.memory_opencl",
+    "opencl.batches", "opencl.discovery", "opencl.runtime", "gemm.opencl", "gemm.opencl_bench", "gemm.cuda",
+    "gemm.cublas", "probes.opencl", "probes.memory_opencl",
 )  # fmt: skip
 OPEN = ("UsageError", "NothingMeasured", "__version__")  # that every room may take from gemmbench itself
 

@@ -15,7 +15,7 @@ import pytest
 
 from gemmbench import UsageError, views
 from gemmbench.exports.records import to_csv
-from gemmbench.gemm import charts, protocols, protocols_table
+from gemmbench.gemm import charts, protocols
 from gemmbench.gemm.numpy_blas import NumpyExecutor
 from gemmbench.gemm.protocols import BY_NAME, NAMES, OWN, StdRel
 from gemmbench.model.case import Case, Policy
@@ -98,8 +98,8 @@ def entry(row: Row, name: str) -> ProtocolSamples:
     return next(each for each in row.protocols or () if each.name == name)
 
 
-def line(row: Row, name: str) -> protocols_table.Line:
-    return next(each for each in protocols_table.lines(row) if each.samples.name == name)
+def line(row: Row, name: str) -> protocols.Line:
+    return next(each for each in protocols.lines(row) if each.samples.name == name)
 
 
 def test_differences_are_of_the_rate_against_the_same_rounds() -> None:
@@ -132,9 +132,7 @@ def test_a_statistic_alone_takes_no_samples_of_its_own() -> None:
     ]
     values = ProtocolSamples(OWN, "uniform", "median", "stamps", ((1.0, 1.0, 4.0), (1.0, 1.0, 4.0)))
     others = [ProtocolSamples(name, "uniform", name, "stamps", like=OWN) for name in ("mean", "minimum")]
-    by_name = {
-        each.samples.name: each for each in protocols_table.lines(replace(row, protocols=(values, *others)))
-    }
+    by_name = {each.samples.name: each for each in protocols.lines(replace(row, protocols=(values, *others)))}
     assert [by_name[name].ratio.median for name in ("mean", "minimum")] == pytest.approx([0.5, 1.0])
 
 
@@ -213,7 +211,7 @@ def test_an_interval_that_says_nothing_is_called_wide() -> None:
     own, chain = row.protocols or ()
     two = replace(own, rounds=((1.0,), (1.0,))), replace(chain, rounds=((0.5,), (4.0,)))
     run = Run(fake_runs.header([], [fake_runs.GPU]), (replace(row, protocols=two),), "")
-    (sheet,) = protocols_table.sheets(run)
+    (sheet,) = protocols.sheets(run)
     assert sheet.rows[1][sheet.columns.index("95 %")].text == "too wide"
 
 
@@ -364,7 +362,7 @@ def test_a_figure_of_zeros_is_marked_and_nowhere_else(run: Run) -> None:
     names = [cells[0].text for cells in sheet.rows]
     assert names == [OWN, "mean", "zeros !", "cold"]
     assert any("in no other table" in note.text for note in sheet.notes)
-    assert [record["zero_operands"] for record in protocols_table.records(run.rows[0])] == [
+    assert [record["zero_operands"] for record in protocols.records(run.rows[0])] == [
         False,
         False,
         True,
