@@ -129,6 +129,7 @@ class Child:
         self._asked: dict[int, wire.Prepare] = {}  # by handle, to prepare it again
         self._held: set[int] = set()  # the handles that the living process knows
         self._monitors: dict[int | None, Monitor] = {}  # by the index of a device; None: the host
+        self._handed: list[float] = []  # what they have seen of the host's cores
         self._batches: deque[int] = deque()  # the handles whose batches were asked for and not answered yet
         self._handle: int | None = None  # whose answer is waited for
         self._limit_s = self._left_s = _START_LIMIT_S
@@ -180,8 +181,11 @@ class Child:
         """What reads a device while its batches run."""
         key = device.index if device else None
         if key not in self._monitors:
-            self._monitors[key] = Monitor(device, lambda: self._process.pid if self._process else None)
+            self._monitors[key] = Monitor(device, self._pid, every_handed=self._handed)
         return self._monitors[key]
+
+    def _pid(self) -> int | None:
+        return self._process.pid if self._process else None
 
     def of_former(
         self, case: Case, device: DeviceFacts | None

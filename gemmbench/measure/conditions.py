@@ -261,9 +261,8 @@ class Monitor(Watch):
         look: what the host has counted so far.
         hand: `handed_gbs` at this moment; None beside a GPU, and where `look` is replaced.
         now: seconds; replaced in tests.
+        every_handed: what `hand` has told the monitors of one instrument, who share this list.
     """
-
-    most_handed_gbs = 0.0  # of all monitors of this process
 
     def __init__(
         self,
@@ -273,7 +272,9 @@ class Monitor(Watch):
         look: Callable[[float, int | None], Usage | None] | None = None,
         now: Callable[[], float] = time.monotonic,
         hand: Callable[[], float | None] | None = None,
+        every_handed: list[float] | None = None,
     ) -> None:
+        self._every_handed = [] if every_handed is None else every_handed
         is_cpu = device is None or device.type == "cpu"
         own_hand = partial(handed_gbs, usable_cores()) if is_cpu and look is None else None
         self._hand = hand or own_hand or (lambda: None)
@@ -311,7 +312,7 @@ class Monitor(Watch):
             return None
         other_cores, steal_cores, switches = others
         handed = [each for each in (self._handed, self._hand()) if each]
-        Monitor.most_handed_gbs = max([Monitor.most_handed_gbs, *handed])
+        self._every_handed += handed
         readings = replace(
             assigned(self._readings, batches),
             window_s=round(after.at_s - self._before.at_s, 4) if after and self._before else 0.0,
@@ -323,7 +324,7 @@ class Monitor(Watch):
         return Conditions(
             max_mhz=next((reading.max_mhz for reading in self._readings), None),
             cores=after.cores if after else 0,
-            most_handed_gbs=Monitor.most_handed_gbs if handed else None,
+            most_handed_gbs=max(self._every_handed) if handed else None,
             windows={clock: readings},
         )
 

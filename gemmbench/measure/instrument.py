@@ -15,7 +15,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol, cast
@@ -91,19 +91,27 @@ class Machine(Protocol):
         """What runs a case."""
 
 
+@dataclass
+class _Held:
+    """What a handle names."""
+
+    bench: Bench
+    executor: Executor  # which has a queue of its own
+    cores: str  # what uses the host's cores: blas, cpu; "" for neither
+    took_s: float = 0.0  # one of its problems, in its last batch
+
+
 class Server:
     """Answers requests with a machine, which is made when it is first needed."""
 
     def __init__(self, make: Callable[[], Machine]) -> None:
         self._make = make
         self._made: Machine | None = None
-        self._benches: dict[int, Bench] = {}
-        self._executors: dict[int, Executor] = {}  # by handle: each has a queue of its own
+        self._held: dict[int, _Held] = {}  # by handle
         self._queue: Executor | None = None  # whose queue the last batch went into
         self._free_since = 0.0  # when the last batch ended
-        self._cores: dict[int, str] = {}  # what uses the host's cores, by handle: blas, cpu
-        self._took_s: dict[int, float] = {}  # one of its problems, in the last batch of each handle
-        self._last = ""  # of them, in a batch; reference: the BLAS, which makes it for a verification
+        # What used the cores last, in a batch; reference: the BLAS, which makes it for a verification.
+        self._last = ""
 
     def answer(self, request: wire.Request) -> wire.Answer | Running:
         """Do what is asked; a batch may still be running."""
@@ -114,9 +122,10 @@ class Server:
 
         Where a batch is waited for, or the queue is another executor's, both would be at work at once.
         """
-        if not isinstance(request, wire.AskBatch) or self._executors.get(request.handle) is not self._queue:
+        if not isinstance(request, wire.AskBatch) or request.handle not in self._held:
             return False
-        return request.clock in self._benches[request.handle].prepared.ahead
+        held = self._held[request.handle]
+        return held.executor is self._queue and request.clock in held.bench.prepared.ahead
 
     def finish(self, running: Running) -> wire.Answer:
         """Wait for a batch."""
@@ -133,46 +142,42 @@ class Server:
         if isinstance(request, wire.Prepare):
             return self._prepare(machine, request)
         if isinstance(request, wire.Release):
-            if bench := self._benches.pop(request.handle, None):
-                bench.release()
-            for known in (self._executors, self._cores, self._took_s):
-                known.pop(request.handle, None)
+            if released := self._held.pop(request.handle, None):
+                released.bench.release()
             return wire.Released()
-        bench = self._benches[request.handle]
+        held = self._held[request.handle]
         if isinstance(request, wire.Verify):
-            verified = bench.verify(request.when)
+            verified = held.bench.verify(request.when)
             self._last = "reference"
             return verified
-        self._make_ready(request)
+        self._make_ready(request, held)
         if isinstance(request, wire.AskLaunches):
-            started: Batch | Running = cast(LaunchBench, bench).launches(request.count, request.manner)
+            started: Batch | Running = cast(LaunchBench, held.bench).launches(request.count, request.manner)
         else:
-            started = bench.start(request.clock, request.count, request.work)
+            started = held.bench.start(request.clock, request.count, request.work)
         if not isinstance(started, Batch):
-            self._queue = self._executors[request.handle]
+            self._queue = held.executor
             return started
-        self._took_s[request.handle] = started.wall_s
+        held.took_s = started.wall_s
         return self._stamped(started)
 
     def _prepare(self, machine: Machine, request: wire.Prepare) -> wire.Answer:
         case = request.case
-        like = None if request.like is None else self._benches[request.like]
+        like = None if request.like is None else self._held[request.like].bench
         executor = machine.executor(case, request.device)
         bench = executor.prepare(case, request.policy, like, request.problem)
-        if request.device is None or request.device.type == "cpu":
-            self._cores[request.handle] = "cpu" if request.device else "blas"
-        self._benches[request.handle], self._executors[request.handle] = bench, executor
+        cores = "blas" if request.device is None else "cpu" if request.device.type == "cpu" else ""
+        self._held[request.handle] = _Held(bench, executor, cores)
         return bench.prepared
 
-    def _make_ready(self, request: wire.AskBatch | wire.AskLaunches) -> None:
+    def _make_ready(self, request: wire.AskBatch | wire.AskLaunches, held: _Held) -> None:
         """Wait for free cores where a CPU's kernel follows the host's BLAS, or the BLAS a kernel.
 
         Where they run in turn, the threads of the next sleep by then, and several may wake up on one core:
         problems that are not timed keep them at work until the system has spread them. One that takes half a
         second needs no such time.
         """
-        handle, bench = request.handle, self._benches[request.handle]
-        user = self._cores.get(handle, "")
+        user, bench = held.cores, held.bench
         last, self._last = self._last, user or self._last
         if not user or last in ("", user) or (user, last) == ("blas", "reference"):
             return
@@ -180,7 +185,7 @@ class Server:
         clock, work = bench.prepared.clocks[0], 1
         if isinstance(request, wire.AskBatch):
             clock, work = request.clock, request.work
-        warmed_s = _WARM_S if last == "reference" or self._took_s.get(handle, 0.0) > _LONG_S else 0.0
+        warmed_s = _WARM_S if last == "reference" or held.took_s > _LONG_S else 0.0
         while warmed_s < _WARM_S:
             started = bench.start(clock, 1, work)
             batch = started if isinstance(started, Batch) else started.finish()

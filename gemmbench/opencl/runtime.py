@@ -752,9 +752,10 @@ class Counters:
         self._note(span.buffer, 0)
         return span
 
-    def end(self, span: Span) -> None:
+    def end(self, span: Span) -> Callable[[], object]:
+        """Note them behind the batch; what waits for both looks."""
         self._note(span.buffer, self._groups)
-        span.wait = self._read(span)
+        return self._read(span)
 
     def _note(self, buffer: Any, start: int) -> None:
         self._kernel.set_args(buffer, np.uint32(start))
@@ -775,13 +776,14 @@ class Span:
     buffer: Any  # of the device; CUDA's address of it
     host: ReferenceArray
     watch: Any = None  # CUDA's, around reading both
-    wait: Callable[[], object] = int  # until both are read
+    wait: Callable[[], object] | None = None  # until both are read; None before its end
 
     def end(self) -> None:
-        self.counters.end(self)
+        self.wait = self.counters.end(self)
 
     def mhz(self) -> float | None:
         """Wait for both, and the average clock between them."""
+        assert self.wait
         self.wait()
         return average_mhz(*self.host)
 

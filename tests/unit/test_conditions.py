@@ -110,8 +110,7 @@ def test_this_process_is_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     assert other_cores <= read.cores - 0.7 * own_cores  # its own time is not another's
 
 
-def test_the_slower_way_from_core_to_core_is_a_windows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Monitor, "most_handed_gbs", 0.0)
+def test_the_slower_way_from_core_to_core_is_a_windows() -> None:
     script = iter([70.0, 25.0, 30.0, None])
     monitor = Monitor(None, lambda: None, look=lambda now, pid: None, hand=lambda: next(script))
     batch, read = Batch({"host": 1e-3}, 0.0, 1.0, 1, mhz=3500.0), []
